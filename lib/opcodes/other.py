@@ -1,0 +1,116 @@
+"""Opcodes of OS definitions, external storage, exports and tags.  Facts: spec/opcodes.md 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import ht
+from ganeti.opcodes import common, types
+from ganeti.opcodes.base import OpCode, Param
+
+
+class OpOsDiagnose(OpCode):
+    """OS definitions (query kind `os`, old-style rows)."""
+
+    OP_RESULT = ht.TListOf(ht.TList)
+
+    output_fields: list[str] = Param(
+        ht.TListOf(ht.TNonEmptyString),
+        doc="fields of kind os; if valid/hidden/blacklisted is not among them, invalid/hidden/blacklisted OSes are left out",
+    )
+    names: list[str] = common.NAMES
+
+
+class OpExtStorageDiagnose(OpCode):
+    """ExtStorage providers (query kind `extstorage`)."""
+
+    OP_RESULT = ht.TListOf(ht.TList)
+
+    output_fields: list[str] = common.OUTPUT_FIELDS
+    names: list[str] = common.NAMES
+
+
+class OpBackupPrepare(OpCode):
+    """Get what a remote export needs."""
+
+    OP_DSC_FIELD = "instance_name"
+    OP_RESULT = ht.TMaybe(ht.TDict)
+
+    instance_name: str = common.INSTANCE_NAME
+    instance_uuid: str | None = common.INSTANCE_UUID
+    mode: str = Param(types.TExportMode, doc="mode")
+
+
+class OpBackupExport(OpCode):
+    """Export to a node or another cluster."""
+
+    OP_DSC_FIELD = "instance_name"
+    OP_HOOK = "instance-export"
+    OP_RESULT = ht.TItems(ht.TBool, ht.TListOf(ht.TBool))
+
+    instance_name: str = common.INSTANCE_NAME
+    instance_uuid: str | None = common.INSTANCE_UUID
+    compress: str = common.COMPRESS
+    shutdown_timeout: int = common.SHUTDOWN_TIMEOUT
+    target_node: Any = Param(types.TExportTarget, doc="local: node name; remote: per disk [host,port,magic,hmac,salt]")
+    target_node_uuid: str | None = Param(ht.TMaybe(ht.TNonEmptyString), None, doc="local only")
+    shutdown: bool = Param(ht.TBool, True, doc="stop the guest first")
+    remove_instance: bool = Param(ht.TBool, False, doc="delete the instance afterwards (needs shutdown)")
+    ignore_remove_failures: bool = Param(ht.TBool, False, doc="tolerate errors while deleting")
+    mode: str = Param(types.TExportMode, "local", doc="local or remote")
+    x509_key_name: list[Any] | None = Param(ht.TMaybe(ht.TList), None, doc="remote: [name,hmac,salt]")
+    destination_x509_ca: str | None = Param(ht.TMaybe(ht.TNonEmptyString), None, doc="remote: signed CA PEM")
+    zero_free_space: bool = Param(ht.TBool, False, doc="zero unused blocks first (needs shutdown and compression)")
+    zeroing_timeout_fixed: int | None = Param(ht.TMaybe(ht.TInt), None, doc="fixed seconds for zeroing")
+    zeroing_timeout_per_mib: float | None = Param(ht.TMaybe(ht.TFloat), None, doc="plus this per MiB")
+    long_sleep: bool = Param(ht.TBool, False, doc="keep the guest down for the whole export")
+
+
+class OpBackupRemove(OpCode):
+    """Delete exports of an instance from all nodes."""
+
+    OP_DSC_FIELD = "instance_name"
+    OP_RESULT = ht.TNone
+
+    instance_name: str = Param(ht.TString, doc="need not exist any more")
+    instance_uuid: str | None = common.INSTANCE_UUID
+
+
+class OpTagsGet(OpCode):
+    """Tags of an object."""
+
+    OP_DSC_FIELD = "name"
+    OP_RESULT = ht.TListOf(ht.TNonEmptyString)
+
+    kind: str = common.KIND
+    use_locking: bool = common.USE_LOCKING
+    name: str | None = Param(ht.TMaybe(ht.TString), None, doc="object name; ignored for cluster")
+
+
+class OpTagsSearch(OpCode):
+    """Find tags by regex."""
+
+    OP_DSC_FIELD = "pattern"
+    OP_RESULT = ht.TListOf(ht.TItems(ht.TNonEmptyString, ht.TNonEmptyString))
+
+    pattern: str = Param(ht.TNonEmptyString, doc="regular expression (search, not match)")
+
+
+class OpTagsSet(OpCode):
+    """Add tags."""
+
+    OP_RESULT = ht.TNone
+
+    kind: str = common.KIND
+    tags: list[str] = Param(ht.TListOf(ht.TString), doc="tags to add")
+    name: str | None = Param(ht.TMaybe(ht.TString), None, doc="object name; null for cluster")
+
+
+class OpTagsDel(OpCode):
+    """Remove tags; all must be present."""
+
+    OP_RESULT = ht.TNone
+
+    kind: str = common.KIND
+    tags: list[str] = Param(ht.TListOf(ht.TString), doc="tags to remove")
+    name: str | None = Param(ht.TMaybe(ht.TString), None, doc="object name; null for cluster")
