@@ -1,0 +1,199 @@
+"""The contract of a hypervisor driver.
+
+A driver holds no state between calls: every call is served by another process.  What it must remember stands in
+files below RUN.  Rules for every driver
+
+* Every failure is ``errors.HypervisorError``; its text names the guest, what happened and what to do.
+* Memory is MiB, times are seconds.
+* ``instance`` carries filled ``hvparams``, ``beparams`` and NIC parameters (spec/noderpc.md 3.1, INST).
+* Looking (``List Info AllInfo NodeInfo Verify ValidateParams MigrationInfo MigrationStatus``) changes nothing.
+* Every wait has an end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ganeti import constants, errors, objects, runtime
+from ganeti.hypervisor import linux
+
+HvParams = Mapping[str, Any]
+
+MIGRATION_ACTIVE = "active"
+MIGRATION_COMPLETED = "completed"
+MIGRATION_FAILED = "failed"
+MIGRATION_CANCELLED = "cancelled"
+
+HOTPLUG_DISK = "disk"
+HOTPLUG_NIC = "nic"
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestInfo:
+    """One guest of this node."""
+
+    name: str
+    ident: int
+    memory: int
+    vcpus: int
+    state: int = constants.INST_RUNNING
+    cpu_time: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestDisk:
+    """One disk as it is handed to a hypervisor: the object, the link to its device, and a URI if there is one."""
+
+    disk: objects.Disk
+    path: str
+    uri: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class MigrationProgress:
+    """How far a migration is, seen from its source; the RAM counts are bytes."""
+
+    status: str
+    transferred_ram: int | None = None
+    total_ram: int | None = None
+    postcopy_status: str | None = None
+
+    def ToDict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+class Hypervisor:
+    """What one kind of hypervisor can do on this node."""
+
+    NAME: ClassVar[str] = ""
+    CAN_MIGRATE: ClassVar[bool] = False
+
+    # --- guests -------------------------------------------------------------------------------------------------------
+
+    def Start(self, instance: objects.Instance, disks: Sequence[GuestDisk], paused: bool) -> None:
+        """Starts the guest; ``paused``: it waits for an administrator before its first instruction.
+
+        A guest that runs already is an error.  A failure leaves nothing running.
+        """
+        raise NotImplementedError
+
+    def Stop(
+        self, instance: objects.Instance, force: bool = False, retry: bool = False, timeout: float | None = None
+    ) -> None:
+        """Asks the guest to stop, or ends it with ``force``.
+
+        Without ``force`` it does not wait for the guest; the caller looks at ``Info`` and calls again with ``retry``.
+        ``timeout`` limits one call.  A guest that does not run is no error.
+        """
+        raise NotImplementedError
+
+    def Cleanup(self, instance_name: str) -> None:
+        """Removes what a stopped guest left behind; may be repeated."""
+
+    def Reboot(self, instance: objects.Instance) -> None:
+        """Restarts the guest with the virtual hardware it has."""
+        raise NotImplementedError
+
+    def List(self, hvparams: HvParams | None = None) -> list[str]:
+        """Names of the guests, sorted; those stopped by their user too."""
+        return [info.name for info in self.AllInfo(hvparams)]
+
+    def Info(self, instance_name: str, hvparams: HvParams | None = None) -> GuestInfo | None:
+        """One guest, None when it is not here."""
+        raise NotImplementedError
+
+    def AllInfo(self, hvparams: HvParams | None = None) -> list[GuestInfo]:
+        """All guests, sorted by name."""
+        raise NotImplementedError
+
+    def Balloon(self, instance: objects.Instance, memory: int) -> None:
+        """Gives the running guest ``memory`` MiB."""
+        raise NotImplementedError
+
+    # --- migration ----------------------------------------------------------------------------------------------------
+
+    def MigrationInfo(self, instance: objects.Instance) -> str | None:
+        """What the target needs to know besides the configuration; opaque to everybody else."""
+        self._CheckCanMigrate(instance)
+        return None
+
+    def Accept(self, instance: objects.Instance, info: str | None, target: str, disks: Sequence[GuestDisk]) -> None:
+        """Target: waits for the guest to arrive at address ``target``.  ``disks`` are what this node reaches now."""
+        raise NotImplementedError
+
+    def Migrate(self, cluster_name: str, instance: objects.Instance, target: str, live: bool) -> None:
+        """Source: starts sending the guest to ``target``; returns at once if the hypervisor can do that."""
+        raise NotImplementedError
+
+    def MigrationStatus(self, instance: objects.Instance) -> MigrationProgress:
+        """Source: how far it is.  Call it about once a second: a driver may use it to push the migration on."""
+        raise NotImplementedError
+
+    def FinalizeSource(self, instance: objects.Instance, success: bool, live: bool) -> None:
+        """Source: success: the guest and its files go; else the migration is cancelled and the guest runs on here."""
+        raise NotImplementedError
+
+    def FinalizeDestination(self, instance: objects.Instance, info: str | None, success: bool) -> None:
+        """Target: success: the guest is this node's now; else what arrived so far is ended and removed."""
+        raise NotImplementedError
+
+    # --- running guests change ----------------------------------------------------------------------------------------
+
+    def HotplugSupported(self, instance: objects.Instance) -> None:
+        """Raises HotplugError unless devices of this running guest can be changed."""
+        raise errors.HotplugError(f"Hypervisor {self.NAME} cannot change devices of a running instance")
+
+    def HotAdd(
+        self, instance: objects.Instance, kind: str, device: objects.Disk | objects.NIC, extra: Any, seq: int
+    ) -> None:
+        """Plugs a disk (``extra``: [link, uri]) or NIC in as number ``seq``."""
+        self.HotplugSupported(instance)
+
+    def HotRemove(
+        self, instance: objects.Instance, kind: str, device: objects.Disk | objects.NIC, seq: int
+    ) -> dict[str, Any]:
+        """Pulls a device out; returns how it was plugged, so that it can be put back at the same place."""
+        self.HotplugSupported(instance)
+        return {}
+
+    def HotModify(
+        self, instance: objects.Instance, kind: str, device: objects.Disk | objects.NIC, extra: Any, seq: int
+    ) -> None:
+        """Changes a plugged device in place, or as removal and addition at the same place."""
+        self.HotplugSupported(instance)
+
+    def ResizeDisk(self, instance: objects.Instance, disk: objects.Disk, new_size: int) -> None:
+        """Tells the running guest that the disk has ``new_size`` bytes now."""
+        self.HotplugSupported(instance)
+
+    # --- the node -----------------------------------------------------------------------------------------------------
+
+    def NodeInfo(self, hvparams: HvParams | None = None) -> dict[str, Any]:
+        """Memory and processors of this node (spec/drivers.md b.1)."""
+        return linux.NodeInfo()
+
+    def Verify(self, hvparams: HvParams | None = None) -> str | None:
+        """What is wrong with this node for this hypervisor; None when nothing is."""
+        raise NotImplementedError
+
+    def ValidateParams(self, hvparams: HvParams) -> None:
+        """Checks filled parameters against this node: files, users, machine types.  Syntax was checked before."""
+
+    def Powercycle(self, hvparams: HvParams | None = None) -> None:
+        """Resets this node at once, without a clean shutdown."""
+        if runtime.RunCmd(["reboot", "-n", "-f"], timeout=60).failed:
+            runtime.RunCmd(["tee", "/proc/sysrq-trigger"], stdin="b", timeout=60)
+
+    # --- for drivers --------------------------------------------------------------------------------------------------
+
+    def _CheckCanMigrate(self, instance: objects.Instance) -> None:
+        if not self.CAN_MIGRATE:
+            raise errors.HypervisorError(f"Hypervisor {self.NAME} cannot migrate instance {instance.name}")
+
+
+def StartMemory(instance: objects.Instance, memory_free: int) -> int:
+    """MiB an instance starts with: as much of its range as the node has free."""
+    lowest, highest = instance.beparams["minmem"], instance.beparams["maxmem"]
+    return max(int(lowest), min(int(highest), memory_free))

@@ -1,0 +1,135 @@
+"""A hypervisor whose guests are files: for simulations, tests of the cluster and its first steps (spec/drivers.md b.2).
+
+RUN/fake-hypervisor has one file per guest, with a line each for id, memory and virtual processors.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import constants, errors, objects, pathutils, runtime
+from ganeti.hypervisor import base, linux, names
+
+_RECORD_LIMIT = 4096
+# What a machine without /proc (a simulated one) is taken to have.
+_SIMULATED_NODE = {
+    "memory_total": 65536,
+    "memory_free": 65536,
+    "memory_dom0": 1024,
+    "cpu_total": 16,
+    "cpu_dom0": 16,
+    "cpu_nodes": 1,
+    "cpu_sockets": 1,
+}
+
+
+def _Path(name: str) -> str:
+    return posixpath.join(pathutils.FAKE_DIR, names.CheckInstanceName(name))
+
+
+def FormatRecord(memory: int, vcpus: int) -> str:
+    return f"0\n{memory}\n{vcpus}\n"
+
+
+def ParseRecord(name: str, text: str) -> base.GuestInfo:
+    lines = text.split()
+    try:
+        ident, memory, vcpus = (int(line) for line in lines)
+    except ValueError as err:
+        raise errors.HypervisorError(f"Instance {name}: the fake hypervisor's file {_Path(name)} is damaged") from err
+    return base.GuestInfo(name, ident, memory, vcpus)
+
+
+class FakeHypervisor(base.Hypervisor):
+    """Starts a guest by writing its file."""
+
+    NAME = constants.HT_FAKE
+    CAN_MIGRATE = True
+
+    def Start(self, instance: objects.Instance, disks: Sequence[base.GuestDisk], paused: bool) -> None:
+        if self.Info(instance.name) is not None:
+            raise errors.HypervisorError(f"Failed to start instance {instance.name}: already running")
+        for disk in disks:
+            if disk.uri is None and not runtime.Exists(disk.path):
+                raise errors.HypervisorError(f"Failed to start instance {instance.name}: no disk at {disk.path}")
+        memory = base.StartMemory(instance, self.NodeInfo()["memory_free"])
+        self._Write(instance, memory)
+
+    def Stop(
+        self, instance: objects.Instance, force: bool = False, retry: bool = False, timeout: float | None = None
+    ) -> None:
+        runtime.RemoveFile(_Path(instance.name))
+
+    def Cleanup(self, instance_name: str) -> None:
+        """The file went with ``Stop``."""
+
+    def Reboot(self, instance: objects.Instance) -> None:
+        self._CheckRuns(instance)
+
+    def Info(self, instance_name: str, hvparams: base.HvParams | None = None) -> base.GuestInfo | None:
+        try:
+            text = runtime.ReadText(_Path(instance_name), limit=_RECORD_LIMIT)
+        except FileNotFoundError:
+            return None
+        return ParseRecord(instance_name, text)
+
+    def AllInfo(self, hvparams: base.HvParams | None = None) -> list[base.GuestInfo]:
+        try:
+            found = sorted(runtime.ListDir(pathutils.FAKE_DIR))
+        except FileNotFoundError:
+            return []
+        guests = [self.Info(name) for name in found if not name.startswith(".")]
+        return [guest for guest in guests if guest is not None]
+
+    def Balloon(self, instance: objects.Instance, memory: int) -> None:
+        self._CheckRuns(instance)
+        self._Write(instance, memory)
+
+    def Accept(
+        self, instance: objects.Instance, info: str | None, target: str, disks: Sequence[base.GuestDisk]
+    ) -> None:
+        if self.Info(instance.name) is not None:
+            raise errors.HypervisorError(f"Can't accept instance {instance.name}, already running")
+
+    def Migrate(self, cluster_name: str, instance: objects.Instance, target: str, live: bool) -> None:
+        self._CheckRuns(instance)
+
+    def MigrationStatus(self, instance: objects.Instance) -> base.MigrationProgress:
+        return base.MigrationProgress(base.MIGRATION_COMPLETED)
+
+    def FinalizeSource(self, instance: objects.Instance, success: bool, live: bool) -> None:
+        if success:
+            runtime.RemoveFile(_Path(instance.name))
+
+    def FinalizeDestination(self, instance: objects.Instance, info: str | None, success: bool) -> None:
+        if success:
+            self._Write(instance, base.StartMemory(instance, self.NodeInfo()["memory_free"]))
+        else:
+            runtime.RemoveFile(_Path(instance.name))
+
+    def NodeInfo(self, hvparams: base.HvParams | None = None) -> dict[str, Any]:
+        """What the guests would use is taken off, as no guest really uses memory."""
+        info = linux.NodeInfo() if runtime.Exists("/proc/meminfo") else dict(_SIMULATED_NODE)
+        info["memory_free"] = max(0, info["memory_free"] - sum(guest.memory for guest in self.AllInfo()))
+        return info
+
+    def Verify(self, hvparams: base.HvParams | None = None) -> str | None:
+        if runtime.Exists(pathutils.FAKE_DIR) and not runtime.IsDir(pathutils.FAKE_DIR):
+            return f"{pathutils.FAKE_DIR} must be a directory, or not be there; move it away"
+        return None
+
+    def Powercycle(self, hvparams: base.HvParams | None = None) -> None:
+        """Every guest is lost, as at a real reset; the machine itself goes on."""
+        for guest in self.AllInfo():
+            runtime.RemoveFile(_Path(guest.name))
+
+    def _CheckRuns(self, instance: objects.Instance) -> None:
+        if self.Info(instance.name) is None:
+            raise errors.HypervisorError(f"Instance {instance.name} is not running")
+
+    def _Write(self, instance: objects.Instance, memory: int) -> None:
+        runtime.MakeDirs(pathutils.FAKE_DIR)
+        text = FormatRecord(memory, int(instance.beparams["vcpus"]))
+        runtime.WriteFile(_Path(instance.name), text.encode(), sync=False)

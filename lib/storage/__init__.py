@@ -1,0 +1,61 @@
+"""Disks of this node: what a driver must do, the drivers, and what all of them share.
+
+::
+
+    backend.blockdev --> tree     walks a disk and its children, one driver call per layer
+                          |  \\
+                          |   `-> links (instance-disks/NAME:N), cache (bdev-cache: whose device is this)
+                          v
+                        base      the contract: BlockDev, Mirror, DeviceStatus
+                          ^
+              +-----------+-----------+
+             file   (lvm, drbd, ...)  fake     one module per family of templates
+              |
+             paths     which directories file-backed disks may use
+
+The template ``diskless`` has no disks, therefore no driver.
+
+Glossary
+
+* attach -- look for the device and remember where it is; changes nothing
+* assemble -- make the device usable on this node; ``shutdown`` is the opposite
+* open -- make it writable here; ``close`` is the opposite
+* backing store -- the layers that hold the data, as opposed to a mirror above them
+* dimensions -- real size in bytes and number of spindles
+* primary -- the node the instance runs on; secondary -- any other node that holds the disk
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from ganeti import constants, errors
+from ganeti.storage.base import BlockDev
+
+# Template -> "module:class"; loaded when first used, so that noded stays small.
+DRIVERS: dict[str, str] = {
+    constants.DT_FILE: "file:FileDevice",
+    constants.DT_SHARED_FILE: "file:FileDevice",
+}
+
+_replaced: dict[str, str] = {}
+
+
+def GetDriver(template: str) -> type[BlockDev]:
+    """The driver of a disk template."""
+    where = _replaced.get(template) or DRIVERS.get(template)
+    if where is None:
+        raise errors.BlockDeviceError(
+            f"disk template {template}: no driver on this node; templates with one: {', '.join(sorted(DRIVERS))}"
+        )
+    module, _, name = where.partition(":")
+    driver = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    assert issubclass(driver, BlockDev)
+    return driver
+
+
+def UseDrivers(drivers: Mapping[str, str]) -> None:
+    """Puts these drivers before the real ones, for the whole process; ``{}`` goes back.  For simulations (``fake``)."""
+    _replaced.clear()
+    _replaced.update(drivers)

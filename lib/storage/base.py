@@ -1,0 +1,258 @@
+"""The contract of a block device driver.
+
+A ``BlockDev`` stands for one disk object on this node.  Making one touches nothing; the methods say what they
+look at and what they change.  Trees (a mirror above its data and metadata volumes) are walked by ``storage.tree``
+alone: a driver acts on its own layer and may use ``self.children`` only as far as its method says.
+
+Rules for every driver
+
+* All sizes are MiB unless the name says otherwise; only ``Dimensions`` speaks bytes.
+* Every failure is ``errors.BlockDeviceError``; its text names the device, what happened and what to do.
+* ``Attach``, ``Status``, ``Dimensions``, ``UserspaceUri``, ``ExportCommand`` change nothing.
+* ``Assemble``, ``Open``, ``Close``, ``Shutdown``, ``Remove`` may be repeated: doing what is done already succeeds.
+* ``Create`` never takes over storage that exists; ``Remove`` of what is gone succeeds.
+* External commands are built by pure functions (arguments in, argv out) and parsed by others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn
+
+from ganeti import constants, errors, objects
+
+# Data flows in blocks of this size; a multiple of every sector size.
+BLOCK_BYTES = 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceStatus:
+    """How a device and what lies below it is doing (spec/noderpc.md 3.4)."""
+
+    dev_path: str | None
+    major: int | None = None
+    minor: int | None = None
+    sync_percent: float | None = None
+    estimated_time: float | None = None
+    is_degraded: bool = False
+    ldisk_status: int = constants.LDS_OKAY
+
+    def Combine(self, child: DeviceStatus) -> DeviceStatus:
+        """This layer's status with a child's: the worst of both; paths and numbers stay this layer's."""
+        percents = [p for p in (self.sync_percent, child.sync_percent) if p is not None]
+        times = [t for t in (self.estimated_time, child.estimated_time) if t is not None]
+        return dataclasses.replace(
+            self,
+            sync_percent=min(percents, default=None),
+            estimated_time=max(times, default=None),
+            is_degraded=self.is_degraded or child.is_degraded,
+            ldisk_status=max(self.ldisk_status, child.ldisk_status),
+        )
+
+    def ToDict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+class BlockDev:
+    """One layer of one disk on this node.
+
+    ``disk`` is the disk object as the master sent it, with filled ``params`` and ``dynamic_params``.  ``children``
+    has the devices below, in the order of the disk's children; None stands for one that is not there.
+
+    ``attached`` tells whether the device was found; ``dev_path``, ``major`` and ``minor`` are set while it is.
+    ``dev_path`` stays None for storage that only a hypervisor's own client can reach (see ``UserspaceUri``).
+    """
+
+    # Assembled, and opened, on every node that holds the disk, not only where the instance runs.
+    ASSEMBLED_ON_SECONDARY: ClassVar[bool] = False
+    OPENED_ON_SECONDARY: ClassVar[bool] = False
+    # How many children must be there to assemble this layer; None = all of them.
+    CHILDREN_NEEDED: ClassVar[int | None] = None
+
+    def __init__(self, disk: objects.Disk, children: Sequence[BlockDev | None] = ()):
+        self.disk = disk
+        self.children = list(children)
+        self.attached = False
+        self.dev_path: str | None = None
+        self.major: int | None = None
+        self.minor: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.disk.dev_type} {'/'.join(str(part) for part in self.unique_id)}"
+
+    @property
+    def unique_id(self) -> tuple[Any, ...]:
+        return tuple(self.disk.logical_id or ())
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def Attach(self) -> bool:
+        """Looks for the device and fills ``attached``, ``dev_path``, ``major``, ``minor``; False when it is not there.
+
+        An assembled device is found; whether storage that is not assembled is found too is the driver's business.
+        Raises only when it cannot tell.
+        """
+        raise NotImplementedError
+
+    def Status(self) -> DeviceStatus:
+        """This layer's status.  The device must be attached.  Drivers without redundancy keep this default."""
+        return DeviceStatus(self.dev_path, self.major, self.minor)
+
+    def Dimensions(self) -> tuple[int, int | None]:
+        """Real size in **bytes** and the number of spindles (None when the driver does not count them)."""
+        raise NotImplementedError
+
+    def UserspaceUri(self, _hypervisor: str) -> str | None:
+        """How a hypervisor reaches the data without a device of the node; None = through ``dev_path`` only."""
+        return None
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def Create(self, size: int, exclusive: bool = False) -> None:
+        """Makes the storage of ``size`` MiB.
+
+        Children exist and are assembled.  ``exclusive``: the node has exclusive storage on.  Existing storage is an
+        error, never taken over.  A failure leaves nothing behind.
+        """
+        raise NotImplementedError
+
+    def Assemble(self) -> None:
+        """Makes the device usable on this node and attaches it.  Its children are assembled as far as they exist."""
+        raise NotImplementedError
+
+    def Open(self, force: bool = False, exclusive: bool = True) -> None:
+        """Makes the device writable here.
+
+        ``force``: even if the data is not known to be the newest (a mirror just created).  ``exclusive`` False: a
+        second node may have it open too, as live migration needs.
+        """
+
+    def Close(self) -> None:
+        """Gives up write access; the opposite of ``Open``."""
+
+    def Shutdown(self) -> None:
+        """Takes the device off this node; the data stays.  Undoes ``Assemble``."""
+        raise NotImplementedError
+
+    def Remove(self) -> None:
+        """Destroys the data of this layer on this node.  Shuts down first."""
+        raise NotImplementedError
+
+    # --- change -------------------------------------------------------------------------------------------------------
+
+    def Rename(self, _new_id: Sequence[Any]) -> None:
+        """Gives the storage another logical id; the object then stands for the new name."""
+        self._Unsupported("renaming")
+
+    def Grow(self, _amount: int, _dry_run: bool, _backing_store: bool, _exclusive: bool = False) -> None:
+        """Adds ``amount`` MiB.
+
+        Called for every layer in two phases: ``backing_store`` True reaches layers that hold data, False those that
+        only pass it on (a mirror).  ``dry_run`` checks as far as possible and changes nothing.
+        """
+        self._Unsupported("growing")
+
+    def Snapshot(self, _name: str | None = None, _size: int | None = None) -> list[Any]:
+        """Makes a copy of this moment; returns its logical id.  An older snapshot of that name is replaced."""
+        self._Unsupported("snapshots")
+
+    def SetInfo(self, text: str) -> None:
+        """Notes on the storage itself whose it is, as far as the storage can keep a note."""
+
+    def AddChildren(self, _children: Sequence[BlockDev]) -> None:
+        """A mirror without local storage gets it: the children's metadata is written anew."""
+        self._Unsupported("adding children")
+
+    def RemoveChildren(self, _children: Sequence[objects.Disk]) -> None:
+        """A mirror gives up its local storage; the disks named must be the children it has."""
+        self._Unsupported("removing children")
+
+    def PauseResumeSync(self, pause: bool) -> None:
+        """Holds or goes on with a background copy, if there is one."""
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+
+    def ExportCommand(self) -> list[str]:
+        """argv that writes the whole content to its standard output (spec/interfaces.md f.1, raw disk)."""
+        mib = (self.Dimensions()[0] + BLOCK_BYTES - 1) // BLOCK_BYTES
+        return BuildExport(self._Path(), mib)
+
+    def ImportCommand(self) -> list[str]:
+        """argv that fills the device from its standard input."""
+        return BuildImport(self._Path())
+
+    # --- for drivers --------------------------------------------------------------------------------------------------
+
+    def _Path(self) -> str:
+        if not self.attached or self.dev_path is None:
+            raise errors.BlockDeviceError(f"{self}: not active on this node; activate the instance's disks first")
+        return self.dev_path
+
+    def _SetFound(self, path: str | None, major: int | None = None, minor: int | None = None) -> None:
+        self.attached, self.dev_path, self.major, self.minor = True, path, major, minor
+
+    def _SetGone(self) -> None:
+        self.attached, self.dev_path, self.major, self.minor = False, None, None, None
+
+    def _Unsupported(self, what: str) -> NoReturn:
+        raise errors.BlockDeviceError(f"{self}: {what} is not possible with disk template {self.disk.dev_type}")
+
+
+class Mirror(BlockDev):
+    """A device that keeps the same data on two nodes.  Only templates mirrored by us have such a driver."""
+
+    ASSEMBLED_ON_SECONDARY = True
+    CHILDREN_NEEDED = 0
+
+    def DisconnectNet(self) -> None:
+        """Stops talking to the other side; returns when that is certain."""
+        raise NotImplementedError
+
+    def AttachNet(self, multimaster: bool) -> None:
+        """Talks to the other side again; ``multimaster``: both sides may be open.  Does not wait for the connection."""
+        raise NotImplementedError
+
+    def Connection(self) -> Connection:
+        """The state of the link and of both sides, without waiting."""
+        raise NotImplementedError
+
+    def NeedsActivation(self) -> bool:
+        """Whether an active disk in this state must be assembled again (not there, alone, without local data)."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Connection:
+    """The network side of a mirror (spec/drivers.md a.4)."""
+
+    connected: bool
+    standalone: bool
+    in_resync: bool
+    local_uptodate: bool
+    peer_uptodate: bool
+    sync_percent: float | None = None
+
+
+def BuildExport(path: str, mib: int) -> list[str]:
+    """Reads ``mib`` MiB of a device to standard output, past the cache."""
+    return ["dd", f"if={path}", f"bs={BLOCK_BYTES}", f"count={mib}", "iflag=direct"]
+
+
+def BuildImport(path: str) -> list[str]:
+    """Writes standard input to a device that exists, past the cache."""
+    return ["dd", f"of={path}", f"bs={BLOCK_BYTES}", "iflag=fullblock", "oflag=direct", "conv=nocreat,notrunc"]
+
+
+def BuildWipe(path: str, offset: int, size: int) -> list[str]:
+    """Writes zeros over ``size`` MiB from MiB ``offset``."""
+    return [
+        "dd",
+        "if=/dev/zero",
+        f"seek={offset}",
+        f"bs={BLOCK_BYTES}",
+        "oflag=direct",
+        f"of={path}",
+        f"count={size}",
+        "conv=nocreat,notrunc",
+    ]

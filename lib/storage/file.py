@@ -1,0 +1,104 @@
+"""Disks that are files: templates ``file`` and ``sharedfile``.  Logical id: [driver, absolute path]."""
+
+from __future__ import annotations
+
+import posixpath
+import stat
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors, runtime
+from ganeti.storage import paths
+from ganeti.storage.base import BLOCK_BYTES, BlockDev
+
+
+class FileDevice(BlockDev):
+    """A sparse regular file below an allowed directory.
+
+    The driver name in the logical id only concerns hypervisors; the file is the same for all of them.
+    """
+
+    @property
+    def path(self) -> str:
+        if len(self.unique_id) != 2 or not isinstance(self.unique_id[1], str):
+            raise errors.BlockDeviceError(f"{self}: logical id must be [driver, path]")
+        path: str = self.unique_id[1]
+        return path
+
+    def Attach(self) -> bool:
+        self._SetGone()
+        path = self._CheckedPath()
+        try:
+            mode = runtime.Stat(path).st_mode
+        except FileNotFoundError:
+            return False
+        except OSError as err:
+            raise errors.BlockDeviceError(f"{self}: cannot be examined: {err.strerror}") from err
+        if not stat.S_ISREG(mode):
+            raise errors.BlockDeviceError(f"{self}: is not a regular file")
+        self._SetFound(path)
+        return True
+
+    def Dimensions(self) -> tuple[int, int | None]:
+        return runtime.Stat(self._Path()).st_size, None
+
+    def Create(self, size: int, exclusive: bool = False) -> None:
+        if exclusive:
+            raise errors.BlockDeviceError(f"{self}: file storage cannot be used with exclusive storage")
+        path = self._CheckedPath()
+        try:
+            runtime.CreateFile(path, size * BLOCK_BYTES)
+        except FileExistsError as err:
+            raise errors.BlockDeviceError(f"{self}: file exists already; it is left as it is") from err
+        except OSError as err:
+            raise errors.BlockDeviceError(f"{self}: cannot be created: {err.strerror}") from err
+
+    def Assemble(self) -> None:
+        if not self.Attach():
+            raise errors.BlockDeviceError(
+                f"{self}: file does not exist; is its file system mounted? (else: gnt-instance recreate-disks)"
+            )
+
+    def Shutdown(self) -> None:
+        """Nothing holds a file; it stays attached."""
+
+    def Remove(self) -> None:
+        try:
+            runtime.RemoveFile(self._CheckedPath())
+        except OSError as err:
+            raise errors.BlockDeviceError(f"{self}: cannot be removed: {err.strerror}") from err
+        self._SetGone()
+
+    def Rename(self, new_id: Sequence[Any]) -> None:
+        """Moves the file; the new path must be allowed and free."""
+        old, renamed = self._CheckedPath(), type(self)(self.disk.Replace(logical_id=list(new_id)))
+        new = renamed._CheckedPath()
+        if new == old:
+            return
+        if runtime.Exists(new):
+            raise errors.BlockDeviceError(f"{self}: cannot be renamed, '{new}' exists already")
+        try:
+            runtime.MakeDirs(posixpath.dirname(new), mode=0o750)
+            runtime.Rename(old, new)
+        except OSError as err:
+            raise errors.BlockDeviceError(f"{self}: cannot be renamed to '{new}': {err.strerror}") from err
+        self.disk = renamed.disk
+        self.Attach()
+
+    def Grow(self, amount: int, dry_run: bool, backing_store: bool, exclusive: bool = False) -> None:
+        path = self._Path()
+        if amount < 0:
+            raise errors.BlockDeviceError(f"{self}: cannot shrink (asked for {amount} MiB more)")
+        if dry_run or not backing_store:
+            return
+        try:
+            runtime.Truncate(path, runtime.Stat(path).st_size + amount * BLOCK_BYTES)
+        except OSError as err:
+            raise errors.BlockDeviceError(f"{self}: cannot be grown by {amount} MiB: {err.strerror}") from err
+
+    def _CheckedPath(self) -> str:
+        try:
+            paths.CheckAllowed(self.path)
+        except errors.FileStoragePathError as err:
+            raise errors.BlockDeviceError(str(err)) from err
+        return self.path

@@ -1,0 +1,144 @@
+"""Where file-backed disks may live, and their directories.
+
+The administrator of a node lists allowed directories in the file ``file-storage-paths`` (spec/files.md 13); nothing
+that the master asks for is made, used or removed outside them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import stat
+
+from ganeti import errors, pathutils, runtime
+
+_MAX_LIST_BYTES = 1024 * 1024
+_SYSTEM_DIRS = ("bin", "lib", "lib32", "lib64", "sbin")
+# Directories of the machine itself: never usable, whatever the list says.
+FORBIDDEN = frozenset(
+    ["/boot", "/dev", "/etc", "/home", "/proc", "/root", "/sys"]
+    + [posixpath.join(base, name) for base in ("/", "/usr", "/usr/local") for name in _SYSTEM_DIRS]
+)
+
+
+def ParseList(text: str) -> list[str]:
+    """The entries of a file-storage-paths file; comments and empty lines dropped, paths normalised."""
+    lines = (line.strip() for line in text.splitlines())
+    return [posixpath.normpath(line) for line in lines if line and not line.startswith("#")]
+
+
+def IsBelow(path: str, directory: str) -> bool:
+    """Whether ``path`` is ``directory`` or lies below it; both absolute and normalised."""
+    return path == directory or directory == "/" or path.startswith(directory + "/")
+
+
+def IsForbidden(path: str) -> bool:
+    """Whether an entry of the list may not be used: relative, the root, or part of the machine's own system."""
+    if not posixpath.isabs(path) or path == "/":
+        return True
+    return any(IsBelow(path, directory) for directory in FORBIDDEN)
+
+
+def LoadAllowed() -> list[str]:
+    """All entries of this node's list; a missing file allows nothing."""
+    try:
+        return ParseList(runtime.ReadText(pathutils.FILE_STORAGE_PATHS_FILE, limit=_MAX_LIST_BYTES))
+    except FileNotFoundError:
+        return []
+
+
+def FindForbidden() -> list[str]:
+    """Entries of this node's list that are never usable, sorted."""
+    return sorted({path for path in LoadAllowed() if IsForbidden(path)})
+
+
+def CheckAllowed(path: str) -> None:
+    """Raises FileStoragePathError unless ``path`` lies in an allowed, usable directory."""
+    if not posixpath.isabs(path):
+        raise errors.FileStoragePathError(f"File storage path must be absolute, but got '{path}'")
+    if posixpath.normpath(path) != path:
+        raise errors.FileStoragePathError(
+            f"File storage path '{path}' must be written without '.', '..' and double '/'"
+        )
+    allowed = LoadAllowed()
+    for directory in allowed:
+        if IsBelow(path, directory):
+            if IsForbidden(directory) or IsForbidden(path):
+                break
+            return
+    else:
+        raise errors.FileStoragePathError(
+            f"Path '{path}' is not acceptable for file storage: {pathutils.FILE_STORAGE_PATHS_FILE} of this node has "
+            f"{', '.join(allowed) if allowed else 'no entries'}; add its directory there"
+        )
+    raise errors.FileStoragePathError(
+        f"Path '{path}' is never usable for file storage: it belongs to the system itself"
+    )
+
+
+def CheckUsable(directory: str) -> str | None:
+    """What is wrong with a file storage directory of the cluster on this node; None when nothing is."""
+    try:
+        CheckAllowed(directory)
+        mode = runtime.Stat(directory).st_mode
+    except errors.FileStoragePathError as err:
+        return str(err)
+    except OSError as err:
+        return f"File storage directory '{directory}' cannot be used: {err.strerror}"
+    if not stat.S_ISDIR(mode):
+        return f"File storage path '{directory}' is not a directory"
+    if not mode & stat.S_IWUSR:
+        return f"File storage directory '{directory}' is not writable"
+    return None
+
+
+def CreateDir(directory: str) -> None:
+    """Makes a directory for an instance's files, with parents, mode 0750; existing is fine."""
+    CheckAllowed(directory)
+    try:
+        runtime.MakeDirs(directory, mode=0o750)
+        mode = runtime.Stat(directory).st_mode
+    except OSError as err:
+        raise errors.FileStoragePathError(f"Cannot create file storage directory '{directory}': {err}") from err
+    if not stat.S_ISDIR(mode):
+        raise errors.FileStoragePathError(f"Specified storage dir '{directory}' is not a directory")
+
+
+def RemoveDir(directory: str) -> None:
+    """Removes an instance's directory if it is empty; one that is not there is fine."""
+    CheckAllowed(directory)
+    if not runtime.Exists(directory):
+        return
+    if not runtime.IsDir(directory):
+        raise errors.FileStoragePathError(f"Specified storage directory '{directory}' is not a directory")
+    left = runtime.ListDir(directory)
+    if left:
+        shown = ", ".join(sorted(left)[:5])
+        raise errors.FileStoragePathError(
+            f"Cannot remove file storage directory '{directory}': {len(left)} entries left ({shown}); move them away first"
+        )
+    try:
+        runtime.RemoveDir(directory)
+    except OSError as err:
+        raise errors.FileStoragePathError(f"Cannot remove file storage directory '{directory}': {err}") from err
+
+
+def RenameDir(old: str, new: str) -> None:
+    """Renames an instance's directory.  Done already is fine; both there is an error."""
+    CheckAllowed(old)
+    CheckAllowed(new)
+    if old == new:
+        return
+    old_there, new_there = runtime.IsDir(old), runtime.Exists(new)
+    if new_there:
+        if old_there:
+            raise errors.FileStoragePathError(
+                f"Cannot rename '{old}' to '{new}': both locations exist; move one of them away"
+            )
+        return
+    if not old_there:
+        raise errors.FileStoragePathError(f"Cannot rename '{old}' to '{new}': '{old}' is not a directory")
+    try:
+        runtime.MakeDirs(posixpath.dirname(new), mode=0o750)
+        runtime.Rename(old, new)
+    except OSError as err:
+        raise errors.FileStoragePathError(f"Cannot rename '{old}' to '{new}': {err}") from err

@@ -1,0 +1,134 @@
+"""A disk and what lies below it, walked one driver call at a time (spec/drivers.md a.5)."""
+
+from __future__ import annotations
+
+import logging
+
+from ganeti import errors, objects
+from ganeti.storage import GetDriver, cache
+from ganeti.storage.base import BlockDev, DeviceStatus
+
+
+def Make(disk: objects.Disk) -> BlockDev:
+    """The driver objects of a disk and its children; nothing is looked at."""
+    return GetDriver(disk.dev_type)(disk, [Make(child) for child in disk.children or ()])
+
+
+def Find(disk: objects.Disk) -> BlockDev | None:
+    """The device if it is there, with those of its children that are there; changes nothing."""
+    device = GetDriver(disk.dev_type)(disk, [Find(child) for child in disk.children or ()])
+    return device if device.Attach() else None
+
+
+def FindOrFail(disk: objects.Disk) -> BlockDev:
+    device = Find(disk)
+    if device is None:
+        raise errors.BlockDeviceError(f"{Make(disk)}: not found on this node; are the instance's disks active?")
+    return device
+
+
+def Create(
+    disk: objects.Disk, size: int, owner: str, on_primary: bool, info: str = "", exclusive: bool = False
+) -> BlockDev:
+    """Makes one layer.  Its children exist already, made by calls of their own, and are assembled first."""
+    driver = GetDriver(disk.dev_type)
+    children = []
+    for child in disk.children or ():
+        below = Assemble(child, owner, on_primary)
+        if below is not None and (on_primary or driver.ASSEMBLED_ON_SECONDARY):
+            below.Open()
+        children.append(below)
+    device = driver(disk, children)
+    device.Create(size, exclusive)
+    if on_primary or driver.ASSEMBLED_ON_SECONDARY:
+        device.Assemble()
+        if on_primary or driver.OPENED_ON_SECONDARY:
+            device.Open(force=True)
+        cache.Update(device.dev_path, owner, on_primary, disk.iv_name)
+    device.SetInfo(info)
+    return device
+
+
+def Assemble(disk: objects.Disk, owner: str, as_primary: bool) -> BlockDev | None:
+    """Makes the disk usable on this node; None where nothing has to be assembled (not primary, not needed there)."""
+    driver = GetDriver(disk.dev_type)
+    device = driver(disk, _AssembleChildren(disk, driver, owner, as_primary))
+    if not (as_primary or driver.ASSEMBLED_ON_SECONDARY):
+        return None
+    device.Assemble()
+    if as_primary or driver.OPENED_ON_SECONDARY:
+        device.Open()
+    cache.Update(device.dev_path, owner, as_primary, disk.iv_name)
+    return device
+
+
+def _AssembleChildren(
+    disk: objects.Disk, driver: type[BlockDev], owner: str, as_primary: bool
+) -> list[BlockDev | None]:
+    """Children that fail are None; more failures than the driver bears are an error."""
+    children: list[BlockDev | None] = []
+    wanted = disk.children or ()
+    needed = len(wanted) if driver.CHILDREN_NEEDED is None else driver.CHILDREN_NEEDED
+    failed = 0
+    for child in wanted:
+        try:
+            children.append(Assemble(child, owner, as_primary))
+        except errors.BlockDeviceError as err:
+            failed += 1
+            if len(wanted) - failed < needed:
+                raise
+            logging.error("Child device of %s %s cannot be activated, going on: %s", disk.dev_type, disk.uuid, err)
+            children.append(None)
+    return children
+
+
+def Shutdown(disk: objects.Disk) -> None:
+    """Takes the disk off this node, top layer first; every layer is tried, the failures are told together."""
+    problems = []
+    device = Find(disk)
+    if device is not None:
+        path = device.dev_path
+        try:
+            device.Shutdown()
+            cache.Remove(path)
+        except errors.BlockDeviceError as err:
+            problems.append(str(err))
+    for child in disk.children or ():
+        try:
+            Shutdown(child)
+        except errors.BlockDeviceError as err:
+            problems.append(str(err))
+    _RaiseAll(problems)
+
+
+def Remove(disk: objects.Disk) -> None:
+    """Destroys the disk's data on this node, top layer first; every layer is tried."""
+    problems = []
+    device = GetDriver(disk.dev_type)(disk, [Find(child) for child in disk.children or ()])
+    try:
+        device.Attach()
+        path = device.dev_path
+        device.Remove()
+        cache.Remove(path)
+    except errors.BlockDeviceError as err:
+        problems.append(str(err))
+    for child in disk.children or ():
+        try:
+            Remove(child)
+        except errors.BlockDeviceError as err:
+            problems.append(str(err))
+    _RaiseAll(problems)
+
+
+def CombinedStatus(device: BlockDev) -> DeviceStatus:
+    """The status of a device and everything below it."""
+    status = device.Status()
+    for child in device.children:
+        if child is not None:
+            status = status.Combine(CombinedStatus(child))
+    return status
+
+
+def _RaiseAll(problems: list[str]) -> None:
+    if problems:
+        raise errors.BlockDeviceError("; ".join(problems))
