@@ -1,0 +1,151 @@
+"""Instances, their NICs and disks (spec/config.md 8 and 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ganeti import constants, ht
+from ganeti.objects.base import (
+    DEFAULTED,
+    OPTIONAL,
+    RUNTIME,
+    ConfigObject,
+    Field,
+    SerialField,
+    TagsField,
+    TimeField,
+    UuidField,
+)
+
+
+class NIC(ConfigObject):
+    """A network interface; embedded in its instance, the order counts."""
+
+    KIND = "nic"
+
+    mac: str = Field(ht.TString, doc="lower case")
+    ip: str | None = Field(ht.TString, default=None, written=OPTIONAL)
+    nicparams: Mapping[str, Any] = Field(
+        ht.TDict, default={}, since="2.1", doc="own mode, link, vlan; in a network the group's complete set"
+    )
+    network: str | None = Field(ht.TString, default=None, written=OPTIONAL, since="2.7", doc="network uuid")
+    name: str | None = Field(ht.TString, default=None, written=OPTIONAL, since="2.8")
+    uuid: str = UuidField()
+    netinfo: Mapping[str, Any] | None = Field(
+        ht.TDict, default=None, written=RUNTIME, since="2.7", doc="the network object's stored form"
+    )
+    hvinfo: Mapping[str, Any] | None = Field(ht.TDict, default=None, written=RUNTIME, since="2.16")
+    pci: int | None = Field(ht.TInt, default=None, written=RUNTIME, since="2.10")
+
+
+class Disk(ConfigObject):
+    """A disk of an instance, a detached one, or the lower half of another.  ``logical_id`` by template: config.md 16."""
+
+    KIND = "disk"
+    FORTHCOMING_NEEDS = frozenset(["uuid", "serial_no", "forthcoming"])
+
+    forthcoming: bool | None = Field(ht.TBool, default=None, written=OPTIONAL, since="2.14", doc="only a reservation")
+    dev_type: str = Field(ht.TString, doc="disk template")
+    logical_id: tuple[Any, ...] = Field(ht.TList, doc="identity below the template", secret=True)
+    children: tuple[Disk, ...] = Field(
+        ht.TList, default=(), written=DEFAULTED, doc="DRBD: data and metadata", many="self"
+    )
+    nodes: tuple[str, ...] = Field(
+        ht.TListOf(ht.TString), default=(), written=DEFAULTED, since="2.14", doc="uuids of the nodes that hold it"
+    )
+    iv_name: str = Field(ht.TString, default="", written=DEFAULTED, doc="disk/N; empty for children and detached disks")
+    size: int = Field(ht.TNonNegativeInt, doc="MiB")
+    mode: str = Field(
+        ht.TElemOf((constants.DISK_RDWR, constants.DISK_RDONLY)), default=constants.DISK_RDWR, written=DEFAULTED
+    )
+    name: str | None = Field(ht.TString, default=None, written=OPTIONAL, since="2.8")
+    spindles: int | None = Field(ht.TNonNegativeInt, default=None, written=OPTIONAL, since="2.9")
+    params: Mapping[str, Any] = Field(ht.TDict, default={}, since="2.6", doc="own disk parameters; ext: the provider's")
+    uuid: str = UuidField()
+    ctime: float = TimeField("when it was made")
+    mtime: float = TimeField("last change")
+    serial_no: int = SerialField()
+    dynamic_params: Mapping[str, Any] | None = Field(
+        ht.TDict, default=None, written=RUNTIME, doc="what holds for the node called (config.md 17.4)"
+    )
+    hvinfo: Mapping[str, Any] | None = Field(ht.TDict, default=None, written=RUNTIME, since="2.16")
+    pci: int | None = Field(ht.TInt, default=None, written=RUNTIME, since="2.10")
+
+    def Walk(self) -> Iterator[Disk]:
+        """The disk and everything below it."""
+        yield self
+        for child in self.children:
+            yield from child.Walk()
+
+    def Minors(self) -> Iterator[tuple[str, int]]:
+        """(node uuid, minor) of each DRBD device of this disk."""
+        for disk in self.Walk():
+            if disk.dev_type == constants.DT_DRBD8 and disk.logical_id and len(disk.logical_id) >= 5:
+                node_a, node_b, _, minor_a, minor_b = disk.logical_id[:5]
+                yield node_a, minor_a
+                yield node_b, minor_b
+
+    def Ports(self) -> Iterator[int]:
+        """The TCP port of each DRBD device of this disk."""
+        for disk in self.Walk():
+            if disk.dev_type == constants.DT_DRBD8 and disk.logical_id and len(disk.logical_id) >= 3:
+                yield disk.logical_id[2]
+
+    def Secrets(self) -> Iterator[str]:
+        """The shared secret of each DRBD device of this disk."""
+        for disk in self.Walk():
+            if disk.dev_type == constants.DT_DRBD8 and disk.logical_id and len(disk.logical_id) >= 6:
+                yield disk.logical_id[5]
+
+    def VolumeNames(self) -> Iterator[str]:
+        """``vg/lv`` of each logical volume of this disk."""
+        for disk in self.Walk():
+            if disk.dev_type == constants.DT_PLAIN and disk.logical_id and len(disk.logical_id) == 2:
+                yield f"{disk.logical_id[0]}/{disk.logical_id[1]}"
+
+
+class Instance(ConfigObject):
+    """A virtual machine.  Its disks are objects of their own, named here by uuid in order."""
+
+    KIND = "instance"
+    FORTHCOMING_NEEDS = frozenset(["uuid", "serial_no", "forthcoming"])
+
+    forthcoming: bool | None = Field(ht.TBool, default=None, written=OPTIONAL, since="2.14", doc="only a reservation")
+    name: str = Field(ht.TNonEmptyString, doc="fully qualified name")
+    primary_node: str = Field(ht.TString, doc="node uuid")
+    os: str = Field(ht.TString, doc="os or os+variant")
+    hypervisor: str = Field(ht.TString)
+    hvparams: Mapping[str, Any] = Field(ht.TDict, default={}, written=DEFAULTED, doc="own values only")
+    beparams: Mapping[str, Any] = Field(ht.TDict, default={}, written=DEFAULTED, doc="own values only")
+    osparams: Mapping[str, str] = Field(
+        ht.TDict, default={}, written=DEFAULTED, since="2.2", doc="own public OS parameters"
+    )
+    osparams_private: Mapping[str, str] = Field(
+        ht.TDict, default={}, written=DEFAULTED, since="2.12", doc="own private OS parameters", secret=True
+    )
+    admin_state: str = Field(ht.TElemOf(constants.ADMINST_ALL), since="2.6")
+    admin_state_source: str = Field(
+        ht.TElemOf((constants.ADMIN_SOURCE, constants.USER_SOURCE)),
+        default=constants.ADMIN_SOURCE,
+        since="2.11",
+        doc="who decided on the state",
+    )
+    nics: tuple[NIC, ...] = Field(ht.TList, default=(), written=DEFAULTED, doc="ordered", many=NIC)
+    disks: tuple[str, ...] = Field(ht.TListOf(ht.TString), default=(), written=DEFAULTED, doc="disk uuids, ordered")
+    disks_active: bool = Field(ht.TBool, since="2.8", doc="devices should be assembled")
+    network_port: int | None = Field(ht.TInt, default=None, written=OPTIONAL, doc="console port: kvm, xen-hvm")
+    uuid: str = UuidField()
+    tags: tuple[str, ...] = TagsField()
+    ctime: float = TimeField("when it was made")
+    mtime: float = TimeField("last change")
+    serial_no: int = SerialField()
+    secondary_nodes: tuple[str, ...] | None = Field(
+        ht.TListOf(ht.TString), default=None, written=RUNTIME, doc="node uuids"
+    )
+    disks_info: tuple[Disk, ...] | None = Field(
+        ht.TList, default=None, written=RUNTIME, since="2.12", doc="the disk objects in order", many=Disk
+    )
+    osparams_secret: Mapping[str, str] | None = Field(
+        ht.TDict, default=None, written=RUNTIME, since="2.12", doc="from the opcode", secret=True
+    )
