@@ -1,0 +1,392 @@
+"""The only door to the machine: clock, random numbers, threads, files, databases, programs, sockets.
+
+Every function acts on the machine of the calling thread::
+
+    caller --> runtime.X() --> _here.side -+-> runtime.real        an ordinary thread
+                                           +-> runtime.simulated   a thread of a simulated machine (tests, tools/simulate)
+
+Nobody passes a runtime object around.  Locks, queues, sockets and databases belong to the side whose thread made them: make
+them in the code that uses them, not while a module is imported.
+
+Glossary
+
+* side -- the real machine or one process of a simulated one; both offer the functions below
+* step -- a call of the runtime by a simulated thread: another thread may go on there, and a crash may strike there
+* durable -- still there after the power failed: a file written with ``sync``, a committed transaction
+
+Errors are those of the operating system (OSError and its children) unless a function says otherwise.  Nothing heavy is imported
+before it is used: the real side's modules load at their first call.
+"""
+
+from __future__ import annotations
+
+import _thread
+from typing import TYPE_CHECKING, Any
+
+from ganeti.runtime import real as _real
+from ganeti.runtime.contract import (
+    ERR,
+    HUP,
+    IN,
+    KILL_DELAY,
+    OUT,
+    OUTPUT_LIMIT,
+    FileTooLarge,
+    LockBusy,
+    QueueEmpty,
+    RunResult,
+    ShellQuote,
+)
+
+if TYPE_CHECKING:
+    import os
+    import random
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ganeti.runtime import protocols
+
+__all__ = [
+    "ERR",
+    "HUP",
+    "IN",
+    "KILL_DELAY",
+    "OUT",
+    "OUTPUT_LIMIT",
+    "FileTooLarge",
+    "LockBusy",
+    "QueueEmpty",
+    "RunResult",
+    "ShellQuote",
+]
+
+
+class _Here(_thread._local):
+    """Which side the calling thread lives on; simulated threads set it for themselves."""
+
+    side: Any = _real
+
+
+_here = _Here()
+
+
+# Clock and random numbers
+
+
+def Time() -> float:
+    """The wall clock: seconds since the epoch; may jump."""
+    return _here.side.Time()
+
+
+def Monotonic() -> float:
+    """A clock that never jumps, for time-outs."""
+    return _here.side.Monotonic()
+
+
+def Sleep(seconds: float) -> None:
+    _here.side.Sleep(seconds)
+
+
+def Random() -> random.Random:
+    """The process's random numbers, not for secrets; seeded in simulation."""
+    return _here.side.Random()
+
+
+def RandomBytes(n: int) -> bytes:
+    """Bytes fit for secrets."""
+    return _here.side.RandomBytes(n)
+
+
+def NewUuid() -> str:
+    """A random UUID (version 4), lower case."""
+    raw = bytearray(_here.side.RandomBytes(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+# Threads
+
+
+def Thread(target: Callable[..., Any], name: str, args: Sequence[Any] = ()) -> protocols.Thread:
+    """A thread, not started yet; it never keeps its process alive.  An exception it does not catch is logged with its name."""
+    return _here.side.Thread(target, name, args)
+
+
+def Lock() -> protocols.Lock:
+    return _here.side.Lock()
+
+
+def RLock() -> protocols.Lock:
+    return _here.side.RLock()
+
+
+def Condition(lock: protocols.Lock | None = None) -> protocols.Condition:
+    return _here.side.Condition(lock)
+
+
+def Event() -> protocols.Event:
+    return _here.side.Event()
+
+
+def Semaphore(value: int = 1) -> protocols.Semaphore:
+    return _here.side.Semaphore(value)
+
+
+def Queue() -> protocols.Queue:
+    """Unbounded; ``get(timeout)`` raises QueueEmpty, None waits for ever, 0 does not wait."""
+    return _here.side.Queue()
+
+
+def Local() -> Any:
+    """An object whose attributes each thread has for itself."""
+    return _here.side.Local()
+
+
+def ThreadName() -> str:
+    return _here.side.ThreadName()
+
+
+def SetThreadName(name: str) -> None:
+    _here.side.SetThreadName(name)
+
+
+def ThreadIdent() -> int:
+    """A number no other living thread of the process has."""
+    return _here.side.ThreadIdent()
+
+
+# Files
+
+
+def ReadFile(path: str, limit: int | None = None) -> bytes:
+    """The content; raises FileTooLarge if there are more than ``limit`` bytes."""
+    return _here.side.ReadFile(path, limit)
+
+
+def ReadText(path: str, limit: int | None = None) -> str:
+    """The content as UTF-8 text; raises UnicodeDecodeError, a ValueError."""
+    return _here.side.ReadFile(path, limit).decode("utf-8")
+
+
+def WriteFile(path: str, data: bytes | str, mode: int = 0o600, uid: int = -1, gid: int = -1, sync: bool = True) -> None:
+    """Puts a complete file in the place of ``path``: others see the old or the new one, nothing between.
+
+    Mode and owner are exact before the file gets its name, whatever the umask.  With ``sync`` it is durable on return.
+    """
+    _here.side.WriteFile(path, data.encode("utf-8") if isinstance(data, str) else data, mode, uid, gid, sync)
+
+
+def ListDir(path: str) -> list[str]:
+    """The names in a folder, sorted."""
+    return _here.side.ListDir(path)
+
+
+def Stat(path: str, follow: bool = True) -> os.stat_result:
+    return _here.side.Stat(path, follow)
+
+
+def Exists(path: str) -> bool:
+    """Whether the path leads somewhere (a dangling link does not)."""
+    return _here.side.Exists(path)
+
+
+def IsDir(path: str) -> bool:
+    return _here.side.IsDir(path)
+
+
+def MakeDirs(path: str, mode: int = 0o755) -> None:
+    """Makes the folder and those above it, durably; each new one gets exactly ``mode``.  What is there is left as it is."""
+    _here.side.MakeDirs(path, mode)
+
+
+def RemoveFile(path: str, sync: bool = False) -> None:
+    """Removes a file, link or socket; one that is missing is fine."""
+    _here.side.RemoveFile(path, sync)
+
+
+def RemoveDir(path: str) -> None:
+    """Removes an empty folder."""
+    _here.side.RemoveDir(path)
+
+
+def RemoveTree(path: str) -> None:
+    """Removes a folder and all below it, never following links; one that is missing is fine."""
+    _here.side.RemoveTree(path)
+
+
+def Rename(source: str, target: str, sync: bool = True) -> None:
+    """Renames, replacing a file at ``target``; with ``sync`` the change of name is durable on return."""
+    _here.side.Rename(source, target, sync)
+
+
+def Symlink(target: str, path: str) -> None:
+    """Makes ``path`` a link to ``target``."""
+    _here.side.Symlink(target, path)
+
+
+def ReadLink(path: str) -> str:
+    return _here.side.ReadLink(path)
+
+
+def Chmod(path: str, mode: int) -> None:
+    _here.side.Chmod(path, mode)
+
+
+def Chown(path: str, uid: int, gid: int) -> None:
+    _here.side.Chown(path, uid, gid)
+
+
+def DiskFree(path: str) -> int:
+    """Bytes that may still be written in the file system of ``path``."""
+    return _here.side.DiskFree(path)
+
+
+def DiskSize(path: str) -> int:
+    """Bytes the file system of ``path`` has in all."""
+    return _here.side.DiskSize(path)
+
+
+def LockFile(path: str, exclusive: bool = True, timeout: float | None = None, mode: int = 0o600) -> protocols.FileLock:
+    """Locks a file, made if it is missing, until ``release()`` or the end of the process.
+
+    ``timeout``: seconds, None waits for ever, 0 does not wait; raises LockBusy.  ``Write(data)`` puts bytes into the locked file
+    itself (a pid file; WriteFile would put another file in its place).
+    """
+    return _here.side.LockFile(path, exclusive, timeout, mode)
+
+
+def OpenDatabase(path: str, mode: int = 0o640) -> protocols.Database:
+    """Opens an SQLite database, made with ``mode`` if it is missing (the folder must be there).
+
+    ``Query`` outside a transaction sees committed data only, never waits for a writer.  ``with database.Transaction():`` takes
+    the write lock at once, commits durably at the end of the block, rolls back on an exception; ``Execute`` and ``ExecuteMany``
+    (which return the number of rows changed) are for inside.  Any thread may use it; a process that was forked off may not.
+    Errors: OSError (ENOSPC, EIO, ...), errors.StorageError for a damaged or busy database and a refused row.
+    """
+    return _here.side.OpenDatabase(path, mode)
+
+
+def WatchFiles(paths: Iterable[str]) -> protocols.Watch:
+    """Watches files (by name: replaced, made or removed ones count) and the names in folders.
+
+    ``wait(timeout)`` returns the changed paths, sorted, as given (for a folder: the path of what changed in it), or nothing when
+    the time is over.  The folder of each file must be there; raises errors.InotifyError.
+    """
+    return _here.side.WatchFiles(list(paths))
+
+
+# Programs
+
+
+def RunCmd(
+    argv: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | str | None = None,
+    timeout: float | None = None,
+    cwd: str | None = None,
+    umask: int | None = None,
+    output_path: str | None = None,
+) -> RunResult:
+    """Runs a program to its end, without a shell.
+
+    ``env``: None is our own with ``LC_ALL=C``, else exactly the one given.  ``stdin``: nothing by default.  ``output_path``: a file
+    that both output streams are added to.  After ``timeout`` seconds its process group is told to end, then killed.  A program
+    that is missing or fails gives a result with ``failed``, no exception.
+    """
+    return _here.side.RunCmd(
+        argv, env, stdin.encode("utf-8") if isinstance(stdin, str) else stdin, timeout, cwd, umask, output_path
+    )
+
+
+def StartProcess(
+    argv: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    log_path: str | None = None,
+    cwd: str | None = None,
+    pass_fds: Sequence[int] = (),
+) -> int:
+    """Starts a program in a session of its own and returns its pid.
+
+    Its output is added to ``log_path`` or dropped.  Raises errors.RunCmdError if it cannot be started.
+    """
+    return _here.side.StartProcess(argv, env, log_path, cwd, pass_fds)
+
+
+def WaitProcess(pid: int, timeout: float | None = None) -> bool:
+    """Waits until a process is no more; False if it still is when the time is over."""
+    return _here.side.WaitProcess(pid, timeout)
+
+
+def KillProcess(pid: int, signal: int, group: bool = False) -> bool:
+    """Sends a signal to a process, or to its group; False if there is none."""
+    return _here.side.KillProcess(pid, signal, group)
+
+
+def ProcessAlive(pid: int) -> bool:
+    """Whether the process runs; one that ended and was not collected does not."""
+    return _here.side.ProcessAlive(pid)
+
+
+def ProcessId() -> int:
+    return _here.side.ProcessId()
+
+
+def Fork() -> int:
+    """Forks a process that has one thread only; a simulated one cannot."""
+    return _here.side.Fork()
+
+
+def Environment() -> Mapping[str, str]:
+    return _here.side.Environment()
+
+
+# Sockets
+
+
+def HostName() -> str:
+    """The name the machine gives itself."""
+    return _here.side.HostName()
+
+
+def LookupHost(name: str) -> list[str]:
+    """The IP addresses of a host name, in the resolver's order; raises errors.ResolverError."""
+    return _here.side.LookupHost(name)
+
+
+def ListenUnix(path: str, mode: int = 0o600, backlog: int = 128) -> protocols.Socket:
+    """A listening UNIX socket in the place of whatever was at ``path``; it gets its mode before its name."""
+    return _here.side.ListenUnix(path, mode, backlog)
+
+
+def ConnectUnix(path: str, timeout: float | None = None) -> protocols.Socket:
+    return _here.side.ConnectUnix(path, timeout)
+
+
+def ListenTcp(host: str, port: int, backlog: int = 128) -> protocols.Socket:
+    """A listening socket; ``host`` is an address, "" stands for all; port 0 for a free one (``getsockname``)."""
+    return _here.side.ListenTcp(host, port, backlog)
+
+
+def ConnectTcp(host: str, port: int, timeout: float | None = None) -> protocols.Socket:
+    """A connection; ``timeout`` (seconds) stays the socket's time-out."""
+    return _here.side.ConnectTcp(host, port, timeout)
+
+
+def OpenUdp(host: str = "", port: int = 0) -> protocols.Datagrams:
+    """A datagram socket at this address; port 0 is a free one."""
+    return _here.side.OpenUdp(host, port)
+
+
+def SocketPair() -> tuple[protocols.Socket, protocols.Socket]:
+    return _here.side.SocketPair()
+
+
+def Poller() -> protocols.Poller:
+    """Waits for many sockets: ``Poll(timeout) -> [(sock, events)]``, with the objects that were registered."""
+    return _here.side.Poller()
+
+
+def Waker() -> protocols.Waker:
+    """Register it for IN with a Poller: ``Wake()`` from any thread makes Poll return until ``Clear()``."""
+    return _here.side.Waker()

@@ -1,0 +1,200 @@
+"""SQLite databases of the real machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ganeti import errors
+from ganeti.runtime.contract import BusyDatabase, DamagedDatabase
+from ganeti.runtime.real.files import _SyncDir
+
+# How long another process may keep the database locked.
+_BUSY_SECONDS = 20.0
+
+_SETTINGS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA journal_size_limit=67108864",
+    "PRAGMA temp_store=MEMORY",
+)
+
+_SYSTEM_ERRORS = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+    sqlite3.SQLITE_CANTOPEN: errno.ENOENT,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_AUTH: errno.EACCES,
+    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
+}
+
+
+def Translate(path: str, err: sqlite3.Error) -> Exception:
+    """An error of SQLite as one of the system's or ours."""
+    code = getattr(err, "sqlite_errorcode", None)
+    base = code & 0xFF if code is not None else None
+    if base in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return DamagedDatabase(path, err)
+    if base in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return BusyDatabase(path, _BUSY_SECONDS)
+    if base in _SYSTEM_ERRORS:
+        return OSError(_SYSTEM_ERRORS[base], f"{os.strerror(_SYSTEM_ERRORS[base])} (database: {err})", path)
+    return errors.StorageError(f"database {path} refused a statement: {err}")
+
+
+class Database:
+    """Two connections: one for transactions, one for everybody else's reading.
+
+    Reading never sees what is not committed and never waits for a transaction.  Each connection is guarded by a lock.
+    """
+
+    def __init__(self, path: str, mode: int):
+        self.path = path
+        self._pid = os.getpid()
+        self._write_lock = threading.Lock()
+        self._read_lock = threading.Lock()
+        self._writer_thread: int | None = None
+        self._closed = False
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        except FileExistsError:
+            pass
+        else:
+            try:
+                os.fchmod(handle, mode)
+            finally:
+                os.close(handle)
+            _SyncDir(os.path.dirname(path))
+        self._writer = self._Connect()
+        try:
+            self._reader = self._Connect()
+        except BaseException:
+            self._writer.close()
+            raise
+        _opened.add(self)
+
+    def _Connect(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+            )
+        except sqlite3.Error as err:
+            raise self._OpenError(err) from err
+        try:
+            for statement in _SETTINGS:
+                connection.execute(statement).fetchall()
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        except sqlite3.Error as err:
+            connection.close()
+            raise self._OpenError(err) from err
+        return connection
+
+    def _OpenError(self, err: sqlite3.Error) -> Exception:
+        """SQLite says "unable to open" only; the system knows why."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CLOEXEC))
+        except OSError as cause:
+            return cause
+        return Translate(self.path, err)
+
+    def _Check(self) -> None:
+        if self._pid != os.getpid():
+            raise errors.ProgrammerError(f"database {self.path} was opened before a fork: the child must open it anew")
+        if self._closed:
+            raise errors.ProgrammerError(f"database {self.path} is closed")
+
+    def Query(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows; inside a transaction of this thread it sees what that did."""
+        self._Check()
+        try:
+            if self._writer_thread == threading.get_ident():
+                return self._writer.execute(sql, args).fetchall()
+            with self._read_lock:
+                return self._reader.execute(sql, args).fetchall()
+        except sqlite3.Error as err:
+            raise Translate(self.path, err) from err
+
+    def _Writing(self) -> sqlite3.Connection:
+        self._Check()
+        if self._writer_thread != threading.get_ident():
+            raise errors.ProgrammerError(f"database {self.path}: changes are made inside a transaction only")
+        return self._writer
+
+    def Execute(self, sql: str, args: Sequence[Any] = ()) -> int:
+        connection = self._Writing()
+        try:
+            return connection.execute(sql, args).rowcount
+        except sqlite3.Error as err:
+            raise Translate(self.path, err) from err
+
+    def ExecuteMany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        connection = self._Writing()
+        try:
+            return connection.executemany(sql, rows).rowcount
+        except sqlite3.Error as err:
+            raise Translate(self.path, err) from err
+
+    def _Statement(self, sql: str) -> None:
+        try:
+            self._writer.execute(sql)
+        except sqlite3.Error as err:
+            raise Translate(self.path, err) from err
+
+    @contextmanager
+    def Transaction(self) -> Iterator[Database]:
+        """Not nested.  A commit that fails is rolled back and raised."""
+        self._Check()
+        if self._writer_thread == threading.get_ident():
+            raise errors.ProgrammerError(f"database {self.path}: a transaction is open already")
+        with self._write_lock:
+            self._Check()
+            self._Statement("BEGIN IMMEDIATE")
+            self._writer_thread = threading.get_ident()
+            try:
+                yield self
+                self._Check()
+                self._Statement("COMMIT")
+            finally:
+                self._writer_thread = None
+                if self._pid == os.getpid() and self._writer.in_transaction:
+                    try:
+                        self._writer.execute("ROLLBACK")
+                    except sqlite3.Error:
+                        pass  # the first error is the one that matters; an error here means SQLite rolled back itself
+
+    def Close(self) -> None:
+        """Waits for a transaction under way; in a forked child it only forgets."""
+        if self._closed:
+            return
+        if self._pid != os.getpid():
+            self._closed = True
+            return
+        with self._write_lock, self._read_lock:
+            self._closed = True
+            _opened.discard(self)
+            self._reader.close()
+            self._writer.close()
+
+
+_opened: weakref.WeakSet[Database] = weakref.WeakSet()
+_inherited: list[Any] = []
+
+
+def _AfterForkInChild() -> None:
+    """Keeps a parent's connections from ever being closed by its child, which would harm the parent's locks."""
+    _inherited.extend((database, database._writer, database._reader) for database in list(_opened))
+    _opened.clear()
+
+
+os.register_at_fork(after_in_child=_AfterForkInChild)
+
+
+def OpenDatabase(path: str, mode: int = 0o640) -> Database:
+    return Database(path, mode)
