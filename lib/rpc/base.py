@@ -1,0 +1,90 @@
+"""The seam between calls and the network: a request goes in, one answer comes out.  The gate of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ganeti import errors
+from ganeti.rpc.procedures import Procedure
+
+HEADER_EPOCH = "X-Ganeti-Epoch"
+HEADER_MASTER = "X-Ganeti-Master"
+STATUS_OK = 200
+STATUS_EPOCH_REFUSED = 409
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes of a request or an answer, on every side."""
+
+ABORTED = "the call was aborted; what the node did meanwhile is not known"
+"""``Answer.error`` of a request that ``Transport.Abort`` ended."""
+
+
+# Compared by identity: two equal requests are two requests.
+@dataclass(eq=False, slots=True)
+class Request:
+    """One call to one node.  ``node`` is its name, for messages; times in seconds; ``path`` starts with ``/``.
+
+    ``repeatable``: a transport that cannot know whether the node got the request may send it again.
+    """
+
+    node: str
+    host: str
+    port: int
+    path: str
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    connect_timeout: float = 5.0
+    timeout: float = 60.0
+    repeatable: bool = False
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back: ``error`` tells why there is none (then ``status`` is 0), header names are lower case."""
+
+    error: str | None
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class Transport(Protocol):
+    """Carries requests.  All methods may be called from any thread and do not block."""
+
+    def Submit(self, request: Request, done: Callable[[Answer], None]) -> None:
+        """``done(answer)`` is called exactly once, on any thread, and must not block."""
+
+    def Abort(self, request: Request) -> None:
+        """Ends a request under way: its ``done`` gets ``ABORTED``.  One that has ended already is left alone."""
+
+    def Close(self) -> None:
+        """Ends everything under way and refuses what comes later."""
+
+
+class EpochRefused(errors.GenericError):
+    """A node has promised a newer epoch: the caller is no longer master.  Arguments: newer epoch, its master's name."""
+
+    exit_code = errors.EXIT_NOTMASTER
+
+    def __init__(self, newer_epoch: str, master_name: str):
+        super().__init__(newer_epoch, master_name)
+        self.newer_epoch = newer_epoch
+        self.master_name = master_name
+
+    def __str__(self) -> str:
+        if not self.newer_epoch:
+            return "this call changes something and named no epoch"
+        return f"refused: epoch {self.newer_epoch} of master {self.master_name or '(unknown)'} is newer"
+
+
+class Gate(Protocol):
+    """What a node asks before a procedure that changes something."""
+
+    def Enter(self, procedure: Procedure, headers: Mapping[str, str]) -> AbstractContextManager[object]:
+        """The call runs inside the returned context.
+
+        ``headers`` has lower-case names.  Raises EpochRefused, or another GenericError whose text becomes the answer
+        (for instance: a call of an older epoch did not end in time).
+        """

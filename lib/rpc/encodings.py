@@ -1,0 +1,110 @@
+"""Encodings of arguments: the shape each has on the wire, and which function writes it (spec/noderpc.md 3.1).
+
+Pure facts: the functions themselves stand in ``encoders``, since they need configuration objects and the node needs
+only the shapes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ganeti import ht
+
+MAX_NAME = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """``wire`` is what a node accepts; ``per_node``: the encoded value depends on the target node; ``by_node``: the
+    caller may hand in a dictionary by node, each node gets its own entry."""
+
+    name: str
+    wire: ht.Type
+    per_node: bool = False
+    by_node: bool = False
+
+
+def _Text(text: str, empty: bool = False) -> ht.Type:
+    """A string without NUL, of sane length."""
+    return ht.Type(
+        text,
+        lambda v: isinstance(v, str) and (empty or bool(v)) and len(v) <= MAX_NAME and "\0" not in v,
+        {"type": "string", "maxLength": MAX_NAME},
+    )
+
+
+_NAME = _Text("name")
+_PATH = ht.Type("path", lambda v: _NAME(v) and v.startswith("/"), {"type": "string", "pattern": "^/"})
+_OBJECT = ht.Type("object", lambda v: isinstance(v, dict) and all(isinstance(k, str) for k in v), {"type": "object"})
+_PARAMS_BY_HV = ht.TDictOf(ht.TString, _OBJECT)
+_BLOB = ht.TItems(ht.TElemOf([0, 1]), ht.TString)
+_DISKS = ht.TListOf(_OBJECT)
+_TRAIL = ht.TListOf(ht.TItems(ht.TString, ht.TMaybe(ht.TString), ht.TNonNegativeInt))
+_USER = ht.TMaybe(_NAME)
+_FILE_ITEMS = ht.TItems(_PATH, _BLOB, ht.TMaybe(ht.TNonNegativeInt), _USER, _USER, ht.TFloat, ht.TFloat)
+_STORAGE_UNITS = ht.TListOf(ht.TItems(ht.TString, ht.TMaybe(ht.TString), ht.TMaybe(ht.TList)))
+_OOB_COMMANDS = ("power-on", "power-off", "power-cycle", "power-status", "health")
+
+_ALL = (
+    # plain values
+    Encoding("any", ht.TAny),
+    Encoding("bool", ht.TBool),
+    Encoding("int", ht.TInt),
+    Encoding("size", ht.TNonNegativeInt),
+    Encoding("size?", ht.TMaybe(ht.TNonNegativeInt)),
+    Encoding("seconds", ht.TNonNegativeFloat),
+    Encoding("time", ht.TFloat),
+    Encoding("time?", ht.TMaybe(ht.TFloat)),
+    Encoding("mode", ht.TMaybe(ht.TNonNegativeInt)),
+    Encoding("str", ht.TString),
+    Encoding("str?", ht.TMaybe(ht.TString)),
+    Encoding("name", _NAME),
+    Encoding("name?", ht.TMaybe(_NAME)),
+    Encoding("user", _USER),
+    Encoding("path", _PATH),
+    Encoding("path or URL", _NAME),
+    Encoding("address", _NAME),
+    Encoding("port", ht.Type("port", lambda v: ht.TInt(v) and 0 < v < 65536, {"type": "integer"})),
+    Encoding("[str]", ht.TListOf(ht.TString)),
+    Encoding("[path]", ht.TListOf(_PATH)),
+    Encoding("[name]", ht.TListOf(_NAME)),
+    Encoding("list", ht.TList),
+    Encoding("list?", ht.TMaybe(ht.TList)),
+    Encoding("{}", _OBJECT),
+    Encoding("{str: str}", ht.TDictOf(ht.TString, ht.TString)),
+    Encoding(
+        "{str: str?}", ht.TMaybe(ht.TDictOf(ht.TString, ht.TMaybe(ht.TOr(ht.TString, ht.TInt, ht.TFloat, ht.TBool))))
+    ),
+    Encoding("{hv: {}}", _PARAMS_BY_HV),
+    Encoding("ssconf values", ht.TDictOf(_NAME, ht.TOr(ht.TString, ht.TListOf(ht.TString)))),
+    Encoding("phase", ht.TElemOf(["pre", "post"])),
+    Encoding("reboot type", ht.TElemOf(["soft", "hard"])),
+    Encoding("hot action", ht.TElemOf(["hotadd", "hotremove", "hotmod"])),
+    Encoding("hot device", ht.TElemOf(["nic", "disk"])),
+    Encoding("add or remove", ht.TElemOf(["add", "remove"])),
+    Encoding("oob command", ht.TElemOf(_OOB_COMMANDS)),
+    Encoding("tokens", ht.TListOf(ht.TItems(ht.TString, ht.TString, ht.TAny))),
+    Encoding("renames", ht.TListOf(ht.TItems(_PATH, _PATH))),
+    # objects
+    Encoding("OBJ", _OBJECT),
+    Encoding("INST", _OBJECT, per_node=True),
+    Encoding("INST+osp", _OBJECT, per_node=True),
+    Encoding("INST+hvp,bep", _OBJECT, per_node=True),
+    Encoding("DISK", _OBJECT, per_node=True),
+    Encoding("[DISK]", _DISKS, per_node=True),
+    Encoding("[DISK] by node", _DISKS, per_node=True, by_node=True),
+    Encoding("[[DISK, id]]", ht.TListOf(ht.TItems(_OBJECT, ht.TList)), per_node=True),
+    Encoding("[DISK or false]", ht.TListOf(ht.TOr(_OBJECT, ht.TValue(False))), per_node=True),
+    Encoding("NIC or DISK", _OBJECT, per_node=True),
+    Encoding("IO", ht.TItems(ht.TElemOf(["file", "raw", "script"]), ht.TList), per_node=True),
+    Encoding("storage units", ht.TMaybe(_STORAGE_UNITS), per_node=True, by_node=True),
+    Encoding("hv specs", ht.TMaybe(ht.TListOf(ht.TItems(ht.TString, _OBJECT)))),
+    # files
+    Encoding("BLOB", _BLOB),
+    Encoding("FILE", _FILE_ITEMS),
+    Encoding("vpath", _PATH),
+    Encoding("vpath renames", ht.TListOf(ht.TItems(_PATH, _PATH))),
+    Encoding("TRAIL", _TRAIL),
+)
+
+ENCODINGS: dict[str, Encoding] = {encoding.name: encoding for encoding in _ALL}

@@ -1,0 +1,94 @@
+"""Where a node's daemon listens, as far as the caller can know: by configuration, by ssconf, by name.
+
+Each resolver takes what the caller calls the node by and returns (name, host, port, offline, uuid); the last is empty for
+a node the configuration does not know.  Host names are resolved by the transport, which does not block on them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ganeti import constants, errors, pathutils, runtime
+
+if TYPE_CHECKING:
+    from ganeti import objects
+
+Place = tuple[str, str, int, bool, str]
+
+_HOSTS_LIMIT = 1024 * 1024
+_SSCONF_LIMIT = 131072
+
+
+def DaemonPort(daemon: str, default: int, protocol: str = "tcp") -> int:
+    """The port of a daemon: the services database under its name, else ours."""
+    try:
+        return socket.getservbyname(daemon, protocol)
+    except OSError:
+        return default
+
+
+def NodedPort() -> int:
+    return DaemonPort(constants.NODED, constants.DEFAULT_NODED_PORT)
+
+
+def HostsFileAddress(name: str) -> str | None:
+    """The address of ``name`` in the virtual cluster's hosts file; None if it is not there, or outside one."""
+    if not pathutils.IsVirtual():
+        return None
+    try:
+        text = runtime.ReadText(pathutils.ETC_HOSTS, _HOSTS_LIMIT)
+    except (OSError, ValueError):
+        return None
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if name in words[1:]:
+            return words[0]
+    return None
+
+
+def ResolveByDns(node: str) -> Place:
+    """By name alone, for nodes that are in no configuration (yet)."""
+    return (node, HostsFileAddress(node) or node, NodedPort(), False, "")
+
+
+def ResolveBySsconf(node: str) -> Place:
+    """By this node's ssconf files, then by name: usable without a configuration.  No node counts as offline."""
+    try:
+        text = runtime.ReadText(pathutils.SsconfFile("node_primary_ips"), _SSCONF_LIMIT)
+    except (OSError, ValueError):
+        text = ""
+    for line in text.splitlines():
+        name, _, address = line.strip().partition(" ")
+        if name == node and address:
+            return (node, address, NodedPort(), False, "")
+    return ResolveByDns(node)
+
+
+class SnapshotResolver:
+    """By the configuration: uuid or name of a node; an unknown one is an OpPrereqError."""
+
+    def __init__(self, snapshot: Callable[[], objects.Snapshot]):
+        self._snapshot = snapshot
+        self._port = NodedPort()
+
+    def __call__(self, node: str) -> Place:
+        snapshot = self._snapshot()
+        found = snapshot.nodes.get(node) or snapshot.NodeByName(node)
+        if found is None:
+            raise errors.OpPrereqError(f"Node '{node}' is not in the configuration", errors.ECODE_NOENT)
+        return (found.name, found.primary_ip, self._port, bool(found.offline), found.uuid)
+
+
+class AddressResolver:
+    """By a given table of addresses, for calls the configuration itself needs; others by ssconf."""
+
+    def __init__(self, addresses: dict[str, str]):
+        self._addresses = dict(addresses)
+
+    def __call__(self, node: str) -> Place:
+        address = self._addresses.get(node)
+        if address is None:
+            return ResolveBySsconf(node)
+        return (node, address, NodedPort(), False, "")
