@@ -101,7 +101,8 @@ class Kind:
     """A kind of object that can be listed: its fields and how its items are named.
 
     ``items(context)`` are all items; ``name(item)`` the value of the key field; ``uuid(item)`` another name that finds it;
-    ``find`` is set when items named in a request need not be among ``items`` (jobs).
+    ``find`` is set when items named in a request need not be among ``items`` (jobs); ``live_items`` names the live data
+    the items themselves come from (locks, exports).
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Kind:
         by_name: bool = True,
         aliases: Mapping[str, str] | None = None,
         find: Callable[[Any, list[int]], list[Any]] | None = None,
+        live_items: str | None = None,
         default_fields: str = "",
     ):
         self.name = name
@@ -124,6 +126,7 @@ class Kind:
         self.item_uuid = item_uuid
         self.by_name = by_name
         self.find = find
+        self.live_items = live_items
         self.default_fields = default_fields.split()
         self.fields = {f.name: f for f in fields}
         for alias, target in (aliases or {}).items():

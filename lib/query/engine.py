@@ -34,14 +34,20 @@ class Plan:
         self._wanted: list[Field | None] = [kind.fields.get(f) for f in self.fields]
         self._filter = Filter(qfilter, kind.fields)
         read = [f for f in self._wanted if f is not None] + list(self._filter.fields.values())
-        self.parts = frozenset(f.live for f in read if f.live is not None)
-        self.items: list[Any] = []
-        if names is None:
-            requested = RequestedNames(qfilter, kind.key) if kind.by_name else None
-            candidates = self._All() if requested is None else self._Named(requested)
+        self.parts = frozenset([f.live for f in read if f.live is not None] + [p for p in [kind.live_items] if p])
+        self._names = names
+        self._requested = RequestedNames(qfilter, kind.key) if kind.by_name and names is None else None
+        self.items: list[Any] = [] if kind.live_items else self._Pick()
+
+    def _Pick(self) -> list[Any]:
+        """The items that may pass, as far as can be told without live data."""
+        if self._names is not None:
+            candidates = self._ByNameOrUuid(self._names)
+        elif self._requested is not None:
+            candidates = self._Named(self._requested)
         else:
-            candidates = self._ByNameOrUuid(names)
-        self.items = [i for i in candidates if self._filter.Evaluate(self._Reader(i, live=False)) is not False]
+            candidates = self._All()
+        return [i for i in candidates if self._filter.Evaluate(self._Reader(i, live=False)) is not False]
 
     def _All(self) -> list[Any]:
         return sorted(self.kind.items(self.context), key=lambda i: SortKey(self.kind.item_name(i)))
@@ -97,6 +103,8 @@ class Plan:
     def Rows(self) -> list[list[Cell]]:
         """The rows; the live data named by ``parts`` must be in the context by now."""
         rows = []
+        if self.kind.live_items:
+            self.items = self._Pick()
         for item in self.items:
             read = self._Reader(item, live=True)
             if self._filter.Evaluate(read):

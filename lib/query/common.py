@@ -1,0 +1,58 @@
+"""Fields that several kinds have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ganeti.query.base import BOOL, FLOAT, NUMBER, OTHER, TEXT, TIMESTAMP, Field
+
+
+def Attribute(name: str) -> Callable[[Any, Any], Any]:
+    """Getter of a plain attribute."""
+
+    def get(_context: Any, item: Any) -> Any:
+        return getattr(item, name)
+
+    return get
+
+
+def TimestampFields() -> list[Field]:
+    return [
+        Field("ctime", "CTime", TIMESTAMP, "Creation time", Attribute("ctime")),
+        Field("mtime", "MTime", TIMESTAMP, "Modification time", Attribute("mtime")),
+    ]
+
+
+def ObjectFields(what: str) -> list[Field]:
+    """Times, serial, uuid and tags."""
+    return [
+        *TimestampFields(),
+        Field("serial_no", "SerialNo", NUMBER, f"Change counter of the {what}", Attribute("serial_no")),
+        Field("uuid", "UUID", TEXT, f"UUID of the {what}", Attribute("uuid")),
+        Field("tags", "Tags", OTHER, "Tags", lambda _, item: list(item.tags)),
+    ]
+
+
+_NODE_PARAMETERS = (
+    ("exclusive_storage", "ExclusiveStorage", BOOL),
+    ("oob_program", "OutOfBandProgram", OTHER),
+    ("ovs", "OpenvSwitch", BOOL),
+    ("ovs_link", "OpenvSwitchLink", OTHER),
+    ("ovs_name", "OpenvSwitchName", OTHER),
+    ("spindle_count", "SpindleCount", NUMBER),
+    ("ssh_port", "ndp/ssh_port", NUMBER),
+    ("cpu_speed", "ndp/cpu_speed", FLOAT),
+)
+
+
+def NodeParameterFields(fill: Callable[[Any, Any], Any]) -> list[Field]:
+    """``ndp/X`` fields; ``fill(context, item)`` gives the effective node parameters."""
+
+    def getter(name: str) -> Callable[[Any, Any], Any]:
+        return lambda context, item: fill(context, item).get(name)
+
+    return [
+        Field(f"ndp/{name}", title, kind, f"The '{name}' node parameter", getter(name))
+        for name, title, kind in _NODE_PARAMETERS
+    ]

@@ -1,0 +1,100 @@
+"""What the getters of fields work on: the configuration, and what was collected from outside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ganeti import constants, objects
+from ganeti.query.base import NODATA, OFFLINE, Absent, NiceSort
+
+# Parts of live data (Field.live).
+LIVE_NODE = "node"  # node_info of the nodes concerned
+LIVE_INSTANCE = "instance"  # all_instances_info of the nodes concerned
+LIVE_CONSOLE = "console"  # instance_console_info
+LIVE_LOCKS = "locks"  # the lock monitor
+LIVE_EXPORTS = "exports"  # export_list of the nodes
+LIVE_WATCHER = "watcher"  # the watcher's pause file
+LIVE_OS = "os"  # os_diagnose of the nodes
+
+
+class JobView(Protocol):
+    """What the job queue shows of one job; ``id`` alone is set when there is no such job."""
+
+    id: int
+    found: bool
+
+    def FieldValue(self, name: str) -> Any:
+        """The value of a job field of spec/queries.md 3.5; None when it is not set."""
+
+
+# Of one node: the payload of the call, or None when the call failed.
+NodePayloads = Mapping[str, Any]
+
+
+@dataclass
+class Context:
+    """Everything one query reads; the live parts are filled in between planning and reading.
+
+    ``jobs(ids or None, archived)`` gives job views.  ``node_info``, ``instance_info``, ``exports`` and ``os_info`` map
+    node uuids to payloads (None: the call failed); ``console`` maps instance names to console data; ``locks`` are rows of
+    the lock monitor: (name, mode, owners, pending).
+    """
+
+    snapshot: objects.Snapshot
+    jobs: Callable[[Sequence[int] | None, bool], list[JobView]] = lambda ids, archived: []
+    node_info: dict[str, Any] = field(default_factory=dict)
+    instance_info: dict[str, Any] = field(default_factory=dict)
+    console: dict[str, Any] = field(default_factory=dict)
+    locks: list[tuple[Any, ...]] = field(default_factory=list)
+    exports: dict[str, Any] = field(default_factory=dict)
+    os_info: dict[str, Any] = field(default_factory=dict)
+    watcher_pause: float | None = None
+    drained: bool = False
+    wants_archived: bool = False
+
+    def Payload(self, source: Mapping[str, Any], node_uuid: str) -> Any:
+        """What a node answered: its payload, OFFLINE or NODATA."""
+        node = self.snapshot.nodes.get(node_uuid)
+        if node is not None and node.offline:
+            return OFFLINE
+        payload = source.get(node_uuid)
+        return NODATA if payload is None else payload
+
+    def NodeName(self, uuid: str) -> str:
+        node = self.snapshot.nodes.get(uuid)
+        return uuid if node is None else node.name
+
+    def NodeInstances(self, uuid: str) -> tuple[list[str], list[str]]:
+        """Names of the instances that have the node as primary and as secondary, each in natural order."""
+        primary, secondary = self.snapshot.NodeInstances(uuid)
+        instances = self.snapshot.instances
+        return NiceSort(instances[i].name for i in primary), NiceSort(instances[i].name for i in secondary)
+
+    def GroupName(self, uuid: str) -> str:
+        group = self.snapshot.nodegroups.get(uuid)
+        return uuid if group is None else group.name
+
+
+def StorageNumber(payload: Any, key: str, spindles: bool) -> Any:
+    """A number of the first storage unit of a node_info payload (noderpc 3.6)."""
+    if isinstance(payload, Absent):
+        return payload
+    units = [u for u in payload[1] if (u.get("type") == "lvm-pv") == spindles]
+    if not units or units[0].get(key) is None:
+        return NODATA
+    return units[0][key]
+
+
+def HypervisorNumber(payload: Any, key: str) -> Any:
+    """A number of the first hypervisor of a node_info payload."""
+    if isinstance(payload, Absent):
+        return payload
+    if len(payload[2]) == 0 or payload[2][0] is None or payload[2][0].get(key) is None:
+        return NODATA
+    return payload[2][0][key]
+
+
+def IsRunning(info: Mapping[str, Any]) -> bool:
+    return bool(info.get("state") != constants.INST_USER_SHUTDOWN)

@@ -1,0 +1,169 @@
+"""Fields of OS definitions and external storage providers (spec/queries.md 3.10, 3.11).
+
+Both are put together from what every node that can run instances says about its own directories.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ganeti.objects.base import Thaw
+from ganeti.query.base import BOOL, OTHER, TEXT, Absent, Field, Kind
+from ganeti.query.common import Attribute
+from ganeti.query.context import LIVE_OS, Context
+
+
+@dataclass
+class DefinitionOnNodes:
+    """One name, as all nodes know it.
+
+    ``node_status``: node uuid -> list of rows; the first one of a node is the one it uses.  An OS row is [path, ok,
+    diagnosis, variants, parameters, API versions, trusted], a provider's [path, ok, diagnosis, parameters].
+    """
+
+    name: str
+    node_status: dict[str, list[list[Any]]] = field(default_factory=dict)
+
+    def First(self) -> list[list[Any]]:
+        return [rows[0] for rows in self.node_status.values() if rows]
+
+    @property
+    def valid(self) -> bool:
+        rows = list(self.node_status.values())
+        return bool(rows) and all(r and bool(r[0][1]) for r in rows)
+
+    def Common(self, column: int) -> list[Any]:
+        """What all nodes list in this column, sorted."""
+        sets = [{tuple(v) if isinstance(v, (list, tuple)) else v for v in row[column]} for row in self.First()]
+        common = set.intersection(*sets) if sets else set()
+        return [list(v) if isinstance(v, tuple) else v for v in sorted(common)]
+
+
+def _Collect(context: Context) -> list[DefinitionOnNodes]:
+    found: dict[str, DefinitionOnNodes] = {}
+    answering = []
+    for node in context.snapshot.nodes.values():
+        if not node.vm_capable:
+            continue
+        payload = context.Payload(context.os_info, node.uuid)
+        if isinstance(payload, Absent):
+            continue
+        answering.append(node.uuid)
+        for row in payload:
+            name, *rest = row
+            item = found.setdefault(name, DefinitionOnNodes(name))
+            item.node_status.setdefault(node.uuid, []).append(list(rest))
+    for item in found.values():
+        for uuid in answering:
+            item.node_status.setdefault(uuid, [])
+    return list(found.values())
+
+
+def Covers(listed: Any, name: str) -> bool:
+    """Whether a hidden or blacklisted entry covers an OS: a base name covers all its variants."""
+    return name in listed or name.split("+", 1)[0] in listed
+
+
+def _PerVariant(item: DefinitionOnNodes, settings: Any) -> dict[str, Any]:
+    """Settings of ``name+variant`` (or the bare name without variants), the base's filled in."""
+    variants = item.Common(3)
+    names = [f"{item.name}+{v}" for v in variants] or [item.name]
+    base = Thaw(settings.get(item.name, {}))
+    return {name: {**base, **Thaw(settings.get(name, {}))} for name in names}
+
+
+def _OsHypervisor(context: Context, item: DefinitionOnNodes) -> dict[str, Any]:
+    return _PerVariant(item, context.snapshot.cluster.os_hvp)
+
+
+def _GroupStatus(context: Context, item: DefinitionOnNodes) -> dict[str, bool]:
+    result = {}
+    for group in context.snapshot.nodegroups.values():
+        rows = [item.node_status.get(uuid) for uuid in context.snapshot.GroupNodes(group.uuid)]
+        known = [r for r in rows if r is not None]
+        result[group.name] = bool(known) and all(r and bool(r[0][1]) for r in known)
+    return result
+
+
+OS = Kind(
+    "os",
+    "name",
+    [
+        Field("name", "Name", TEXT, "OS name", Attribute("name"), live=LIVE_OS),
+        Field("valid", "Valid", BOOL, "Whether it is valid on all nodes", lambda _, o: o.valid, live=LIVE_OS),
+        Field(
+            "hidden",
+            "Hidden",
+            BOOL,
+            "Whether it is hidden",
+            lambda c, o: Covers(c.snapshot.cluster.hidden_os, o.name),
+            live=LIVE_OS,
+        ),
+        Field(
+            "blacklisted",
+            "Blacklisted",
+            BOOL,
+            "Whether it is blacklisted",
+            lambda c, o: Covers(c.snapshot.cluster.blacklisted_os, o.name),
+            live=LIVE_OS,
+        ),
+        Field("variants", "Variants", OTHER, "Variants that all nodes have", lambda _, o: o.Common(3), live=LIVE_OS),
+        Field(
+            "api_versions",
+            "ApiVersions",
+            OTHER,
+            "Interfaces that all nodes have",
+            lambda _, o: o.Common(5),
+            live=LIVE_OS,
+        ),
+        Field(
+            "parameters", "Parameters", OTHER, "Parameters that all nodes have", lambda _, o: o.Common(4), live=LIVE_OS
+        ),
+        Field("node_status", "NodeStatus", OTHER, "What each node says", lambda _, o: o.node_status, live=LIVE_OS),
+        Field("os_hvp", "OsHypervisorParams", OTHER, "Hypervisor parameters per variant", _OsHypervisor, live=LIVE_OS),
+        Field(
+            "osparams",
+            "OsParameters",
+            OTHER,
+            "OS parameters per variant",
+            lambda c, o: _PerVariant(o, c.snapshot.cluster.osparams),
+            live=LIVE_OS,
+        ),
+        Field(
+            "trusted",
+            "Trusted",
+            BOOL,
+            "Whether it is trusted on all nodes",
+            lambda _, o: all(bool(r[6]) for r in o.First()),
+            live=LIVE_OS,
+        ),
+    ],
+    items=_Collect,
+    item_name=lambda item: item.name,
+    live_items=LIVE_OS,
+    default_fields="name variants",
+)
+
+EXTSTORAGE = Kind(
+    "extstorage",
+    "name",
+    [
+        Field("name", "Name", TEXT, "Provider", Attribute("name"), live=LIVE_OS),
+        Field("node_status", "NodeStatus", OTHER, "What each node says", lambda _, o: o.node_status, live=LIVE_OS),
+        Field(
+            "nodegroup_status",
+            "NodegroupStatus",
+            OTHER,
+            "Whether all nodes of a group have it",
+            _GroupStatus,
+            live=LIVE_OS,
+        ),
+        Field(
+            "parameters", "Parameters", OTHER, "Parameters that all nodes have", lambda _, o: o.Common(3), live=LIVE_OS
+        ),
+    ],
+    items=_Collect,
+    item_name=lambda item: item.name,
+    live_items=LIVE_OS,
+)
