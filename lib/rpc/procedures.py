@@ -546,6 +546,7 @@ _STORE = (
     _Reads("store_append", "T m D", "Stores a transaction.", message="{}"),
     _Reads("store_catchup", "T m D", "Stores all rows newer than those here.", message="{}"),
     _Reads("store_copy", "T m D", "Takes a piece of a full copy.", message="{}"),
+    _Reads("store_empty", "T m D offline", "Empties the store of a node that is no voter any more.", message="{}"),
     _Reads("store_fetch", "T s D offline", "Gives rows to a new master.", message="{}"),
     _Reads("store_status", "T m D offline", "What this node's store holds and which older calls run.", message="{}"),
 )

@@ -1,0 +1,376 @@
+"""The store's vocabulary: epochs, positions, lines, rows, voters, changes, outcomes, and how they look on the wire."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ganeti import errors, serializer
+
+MAX_LINE = 1000
+"""Entries of a line that are kept, the newest."""
+
+PIECE_BYTES = 512 * 1024
+"""Characters of values in one piece of a copy: keeps each step of building and reading JSON short."""
+
+KIND_VOTERS = "voters"
+ID_VOTERS = "voters"
+KIND_MASTER = "master"
+ID_MASTER = "master"
+KIND_ARCHIVED = "archived"
+RUN_LENGTH = 12
+
+
+class Epoch(NamedTuple):
+    """One master's life; ordered by number, then run.  ``NUMBER.RUN`` on the wire."""
+
+    number: int
+    run: str
+
+    def __str__(self) -> str:
+        return f"{self.number}.{self.run}"
+
+    @staticmethod
+    def Parse(text: object) -> Epoch:
+        """The epoch written in ``text``; raises ParseError."""
+        if isinstance(text, str) and len(text) <= 40:
+            number, dot, run = text.partition(".")
+            if dot and number.isascii() and number.isdigit() and (not run or (run.isascii() and run.isalnum())):
+                return Epoch(int(number), run)
+        raise errors.ParseError("not an epoch: NUMBER.RUN is expected")
+
+
+NO_EPOCH = Epoch(0, "")
+
+
+class Position(NamedTuple):
+    """Where a history stands: the transaction ``seq`` that the master of ``epoch`` made."""
+
+    epoch: Epoch
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}/{self.seq}"
+
+    def Wire(self) -> list[Any]:
+        return [str(self.epoch), self.seq]
+
+    @staticmethod
+    def Parse(value: object) -> Position:
+        if isinstance(value, (list, tuple)) and len(value) == 2 and _IsSeq(value[1]):
+            return Position(Epoch.Parse(value[0]), value[1])
+        raise errors.ParseError("not a position: [epoch, seq] is expected")
+
+
+NOWHERE = Position(NO_EPOCH, 0)
+
+
+def _IsSeq(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62
+
+
+class Line:
+    """Which epoch wrote which seq: entries (epoch, its first seq), ascending, and where the history ends."""
+
+    __slots__ = ("entries", "last")
+
+    def __init__(self, entries: Iterable[tuple[Epoch, int]], last: Position):
+        self.entries: tuple[tuple[Epoch, int], ...] = tuple(entries)[-MAX_LINE:]
+        self.last = last
+
+    def EpochAt(self, seq: int) -> Epoch | None:
+        """The epoch that wrote ``seq``; None before the line begins or behind its end."""
+        if seq > self.last.seq:
+            return None
+        found = None
+        for epoch, first in self.entries:
+            if first > seq:
+                break
+            found = epoch
+        return found
+
+    def Holds(self, position: Position) -> bool:
+        """Whether this history holds all of one that ends at ``position``."""
+        if position.seq == 0:
+            return True
+        return self.EpochAt(position.seq) == position.epoch
+
+    def OlderThanKept(self, position: Position) -> bool:
+        """Whether ``position`` lies before the newest entries: nothing is known of it any more."""
+        return len(self.entries) == MAX_LINE and position.seq < self.entries[0][1]
+
+    def With(self, position: Position) -> Line:
+        """The line after one more transaction."""
+        entries = self.entries
+        if not entries or entries[-1][0] != position.epoch:
+            entries = (*entries, (position.epoch, position.seq))
+        return Line(entries, position)
+
+    def Wire(self) -> list[Any]:
+        return [[str(epoch), first] for epoch, first in self.entries]
+
+    @staticmethod
+    def Parse(value: object, last: Position) -> Line:
+        if not isinstance(value, (list, tuple)) or len(value) > MAX_LINE:
+            raise errors.ParseError("not a line: a list of [epoch, seq] is expected")
+        entries = [Position.Parse(item) for item in value]
+        for before, after in itertools.pairwise(entries):
+            if not (before.epoch < after.epoch and before.seq < after.seq):
+                raise errors.ParseError("not a line: epochs and their first seqs must grow")
+        line = Line(entries, last)
+        if last.seq and line.EpochAt(last.seq) != last.epoch:
+            raise errors.ParseError("not a line: it does not lead to the last transaction")
+        return line
+
+
+class Row(NamedTuple):
+    """One durable thing.  ``value`` is JSON text; None deletes."""
+
+    kind: str
+    id: str
+    value: str | None
+
+
+class StoredRow(NamedTuple):
+    """A row as it stands in a database, with the transaction that wrote it."""
+
+    kind: str
+    id: str
+    value: str | None
+    seq: int
+    epoch: Epoch
+
+    def Wire(self) -> list[Any]:
+        return [self.kind, self.id, self.value, self.seq, str(self.epoch)]
+
+
+def ParseRows(value: object) -> list[Row]:
+    """Rows of a transaction from the wire."""
+    if not isinstance(value, (list, tuple)):
+        raise errors.ParseError("rows must be a list")
+    rows = []
+    for item in value:
+        if not isinstance(item, (list, tuple)) or len(item) != 3:
+            raise errors.ParseError("a row must be [kind, id, value]")
+        _CheckRow(item)
+        rows.append(Row(*item))
+    return rows
+
+
+def ParseStoredRows(value: object) -> list[StoredRow]:
+    """Rows of a copy from the wire."""
+    if not isinstance(value, (list, tuple)):
+        raise errors.ParseError("rows must be a list")
+    rows = []
+    epochs: dict[str, Epoch] = {}
+    for item in value:
+        if not isinstance(item, (list, tuple)) or len(item) != 5 or not _IsSeq(item[3]):
+            raise errors.ParseError("a stored row must be [kind, id, value, seq, epoch]")
+        _CheckRow(item)
+        text = item[4]
+        if not isinstance(text, str):
+            raise errors.ParseError("a stored row's epoch must be a string")
+        if text not in epochs:
+            epochs[text] = Epoch.Parse(text)
+        rows.append(StoredRow(item[0], item[1], item[2], item[3], epochs[text]))
+    return rows
+
+
+def _CheckRow(item: Sequence[Any]) -> None:
+    kind, row_id, value = item[:3]
+    if not (isinstance(kind, str) and kind and isinstance(row_id, str) and (value is None or isinstance(value, str))):
+        raise errors.ParseError("a row's kind and id must be strings, its value a string or null")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node as the store sees it.  ``uuid`` is its identity, ``name`` is for people, ``address`` for calls."""
+
+    uuid: str
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A member of the set: a node with one particular database."""
+
+    member: Member
+    store_id: str
+
+
+class VoterSet:
+    """The nodes whose copies count (rule 4).  Compared by nodes and store ids."""
+
+    __slots__ = ("by_uuid",)
+
+    def __init__(self, voters: Iterable[Voter] = ()):
+        self.by_uuid: dict[str, Voter] = {v.member.uuid: v for v in sorted(voters, key=lambda v: v.member.uuid)}
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(v.store_id for v in self.by_uuid.values())
+
+    @property
+    def quorum(self) -> int:
+        return len(self.by_uuid) // 2 + 1
+
+    def __len__(self) -> int:
+        return len(self.by_uuid)
+
+    def __contains__(self, uuid: object) -> bool:
+        return uuid in self.by_uuid
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoterSet) and self._Key() == other._Key()
+
+    def __hash__(self) -> int:
+        return hash(self._Key())
+
+    def _Key(self) -> frozenset[tuple[str, str]]:
+        return frozenset((uuid, voter.store_id) for uuid, voter in self.by_uuid.items())
+
+    def With(self, voter: Voter) -> VoterSet:
+        return VoterSet([*self.by_uuid.values(), voter])
+
+    def Without(self, uuid: str) -> VoterSet:
+        return VoterSet(v for v in self.by_uuid.values() if v.member.uuid != uuid)
+
+    def Names(self) -> list[str]:
+        return sorted(v.member.name for v in self.by_uuid.values())
+
+    def Row(self) -> Row:
+        """The row that makes this set the one in force."""
+        value = {
+            uuid: {"store": v.store_id, "name": v.member.name, "address": v.member.address}
+            for uuid, v in self.by_uuid.items()
+        }
+        return Row(KIND_VOTERS, ID_VOTERS, serializer.Dump(value))
+
+    @staticmethod
+    def FromText(text: str | None) -> VoterSet:
+        """The set in a row's value; raises ParseError."""
+        value = serializer.Load(text) if text else {}
+        if not isinstance(value, dict):
+            raise errors.ParseError("the voters' row must be an object")
+        voters = []
+        for uuid, entry in value.items():
+            if not isinstance(entry, dict) or not all(
+                isinstance(entry.get(k), str) for k in ("store", "name", "address")
+            ):
+                raise errors.ParseError("a voter must have store, name and address")
+            voters.append(Voter(Member(uuid, entry["name"], entry["address"]), entry["store"]))
+        return VoterSet(voters)
+
+
+class Change:
+    """One unit of work for the committer.  All three run on the committer's thread."""
+
+    def Prepare(self) -> Sequence[Row]:
+        """The rows to write; sees every earlier change.  May raise: this change alone fails."""
+        raise NotImplementedError
+
+    def Publish(self) -> None:
+        """It is acknowledged: readers may see it.  In the order of the changes."""
+
+    def Withdraw(self) -> None:
+        """The master's own disk refused it and it was sent to nobody: undo what Prepare did, newest change first."""
+
+
+class Rows(Change):
+    """A change whose rows are known beforehand."""
+
+    def __init__(self, *rows: Row):
+        self._rows = rows
+
+    def Prepare(self) -> Sequence[Row]:
+        return self._rows
+
+
+class StoreError(errors.GenericError):
+    """A change has not been acknowledged; the class says what is known of it."""
+
+
+class NoQuorum(StoreError):
+    """Refused: nothing was changed.  ``silent``: names of the voters that do not answer."""
+
+    def __init__(self, silent: Iterable[str], voters: int, hint: str | None = None):
+        self.silent = sorted(silent)
+        self.voters = voters
+        names = ", ".join(self.silent) or "none"
+        super().__init__(
+            f"no change can be made durable: of {voters} master candidates these do not answer: {names}; nothing was changed",
+            hint=hint or HintSilent(self.silent, voters),
+        )
+
+
+class NotKnown(StoreError):
+    """Stored on some voters, not yet on a quorum; it is repeated and may still become done."""
+
+    def __init__(self, stored: int, voters: int, silent: Iterable[str]):
+        self.stored = stored
+        self.voters = voters
+        self.silent = sorted(silent)
+        super().__init__(
+            f"not known yet: stored on {stored} of {voters} master candidates, waiting for {', '.join(self.silent) or 'an answer'};"
+            " it is tried again until enough of them have it",
+            hint=HintSilent(self.silent, voters),
+        )
+
+
+class DiskRefused(StoreError):
+    """Failed: the master's own disk did not take it, nobody else heard of it."""
+
+    def __init__(self, cause: object):
+        super().__init__(
+            f"failed: the master's own disk did not store the change ({cause}); nothing was changed",
+            hint="look at free space and health of the file system of the data directory",
+        )
+
+
+class MasterLost(StoreError):
+    """A newer master exists.  ``sent``: whether the change may be part of its history."""
+
+    exit_code = errors.EXIT_NOTMASTER
+
+    def __init__(self, epoch: str, master: str, sent: bool):
+        self.epoch = epoch
+        self.master = master
+        self.sent = sent
+        who = master or f"of epoch {epoch}"
+        state = "what became of this change is not known" if sent else "nothing was changed"
+        super().__init__(f"this node is no longer the master: {state}, ask {who}", hint=f"run the command on {who}")
+
+
+class StoreEnded(StoreError):
+    """The store of this master has ended; the change was not begun."""
+
+
+class EpochTooOld(errors.GenericError):
+    """A call of an epoch below the promised one."""
+
+    def __init__(self, newer: Epoch, master: str):
+        super().__init__(f"epoch {newer} of master {master or '(unknown)'} is newer")
+        self.newer = newer
+        self.master = master
+
+
+def HintSilent(silent: Sequence[str], voters: int) -> str:
+    """The next step when voters do not answer (rules 7 and 8)."""
+    if not silent:
+        return "wait, or look at the log of the master daemon"
+    left = voters - 1
+    if voters - len(silent) >= left // 2 + 1:
+        return f"bring {silent[0]} back, or, if it is off for good: gnt-node modify --offline yes {silent[0]}" + (
+            " (then one more)" if len(silent) > 1 else ""
+        )
+    return (
+        "bring one of them back; if they are off for good and stay off, stop the master daemon and start it with"
+        " --no-voting: what only they held is then given up"
+    )
+
+
+def AsText(values: Mapping[str, Any]) -> str:
+    return serializer.Dump(dict(values))

@@ -1,0 +1,514 @@
+"""One node's copy of the store: what it accepts, from whom, and what it answers (rules 2, 3, 4 and 6).
+
+Everything is on disk before it is answered.  The same object is noded's store, noded's gate, and the master's own copy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors, pathutils, runtime
+from ganeti.rpc import base as rpc_base
+from ganeti.store import keep
+from ganeti.store.base import (
+    NOWHERE,
+    PIECE_BYTES,
+    Epoch,
+    EpochTooOld,
+    Line,
+    ParseRows,
+    ParseStoredRows,
+    Position,
+    Row,
+    StoredRow,
+    VoterSet,
+)
+from ganeti.store.calls import RunningCalls
+from ganeti.store.database import Database, State
+
+if TYPE_CHECKING:
+    from ganeti.rpc.procedures import Procedure
+    from ganeti.runtime import protocols
+
+_PAGE_ROWS = 500
+
+
+class _Message:
+    """The argument of a store call: every look at it checks the shape."""
+
+    def __init__(self, value: Mapping[str, Any]):
+        self._value = value
+        self.cluster = self.Text("cluster")
+        self.epoch = Epoch.Parse(value.get("epoch"))
+        self.master = self.Text("master")
+
+    def Text(self, key: str) -> str:
+        value = self._value.get(key)
+        if not isinstance(value, str) or len(value) > 300:
+            raise errors.ParseError(f"{key} must be a text")
+        return value
+
+    def Number(self, key: str) -> int:
+        value = self._value.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
+            raise errors.ParseError(f"{key} must be a number")
+        return value
+
+    def Place(self, key: str) -> Position:
+        return Position.Parse(self._value.get(key))
+
+    def __getitem__(self, key: str) -> Any:
+        return self._value.get(key)
+
+
+class NodeStore:
+    """The store of one node.  ``uid`` and ``gid`` own the database; -1 leaves them as they come."""
+
+    def __init__(
+        self,
+        path: str,
+        node_name: str,
+        calls_dir: str = pathutils.CALLS_DIR,
+        uid: int = -1,
+        gid: int = -1,
+    ):
+        self.path = path
+        self.node_name = node_name
+        self._folder = path.rpartition("/")[0]
+        self._serve_path = calls_dir.rpartition("/")[0] + "/master.lock"
+        self._owner = (uid, gid)
+        self._calls = RunningCalls(calls_dir)
+        self._lock = runtime.Lock()
+        self._database: Database | None = None
+        self._pid = 0
+
+    # The database
+
+    @property
+    def database(self) -> Database:
+        """This process's connection; a forked child opens its own."""
+        with self._lock:
+            pid = runtime.ProcessId()
+            if self._database is None or self._pid != pid:
+                self._MakeFile()
+                self._database = Database(self.path)
+                self._pid = pid
+            return self._database
+
+    def _MakeFile(self) -> None:
+        """An empty file with the right owner, so that SQLite's side files get it too."""
+        if runtime.Exists(self.path):
+            return
+        runtime.MakeDirs(self._folder, 0o750)
+        if self._owner != (-1, -1):
+            runtime.Chown(self._folder, *self._owner)
+        with runtime.LockFile(self.path + ".make", timeout=10.0) as making:
+            if not runtime.Exists(self.path):
+                runtime.WriteFile(self.path, b"", 0o640, *self._owner)
+            runtime.RemoveFile(making.path)
+
+    def Close(self) -> None:
+        with self._lock:
+            if self._database is not None and self._pid == runtime.ProcessId():
+                self._database.Close()
+            self._database = None
+
+    def GetState(self) -> State:
+        return self.database.GetState()
+
+    def GetLine(self) -> Line:
+        with self.database.Transaction() as database:
+            return database.GetLine(database.GetState().last)
+
+    def GetVoters(self) -> VoterSet:
+        return self.database.GetVoters()
+
+    def Serve(self) -> protocols.FileLock:
+        """Marks this node as serving the store to clients until released; raises LockBusy if it does already."""
+        runtime.MakeDirs(self._serve_path.rpartition("/")[0], 0o755)
+        return runtime.LockFile(self._serve_path, exclusive=True, timeout=0)
+
+    def _IsServing(self) -> bool:
+        if not runtime.Exists(self._serve_path):
+            return False
+        try:
+            runtime.LockFile(self._serve_path, exclusive=False, timeout=0).release()
+        except errors.LockError:
+            return True
+        return False
+
+    # Promises
+
+    def Promise(self, cluster: str, epoch: Epoch, master: str) -> State:
+        """Promises an epoch, durably; the same again is fine.  Raises EpochTooOld below the promised one."""
+        database = self.database
+        state = database.GetState()
+        _CheckCluster(state, cluster, self.node_name)
+        if epoch == state.promised and state.cluster == cluster:
+            return state
+        if epoch < state.promised:
+            raise EpochTooOld(state.promised, state.promised_master)
+        with self._calls.Exclude(), database.Transaction():
+            state = database.GetState()
+            _CheckCluster(state, cluster, self.node_name)
+            if epoch < state.promised:
+                raise EpochTooOld(state.promised, state.promised_master)
+            state = state.With(cluster=cluster or state.cluster, promised=epoch, promised_master=master)
+            database.PutState(state)
+        logging.info("Promised epoch %s of master %s", epoch, master)
+        return state
+
+    @contextmanager
+    def _Writing(self, message: _Message) -> Iterator[tuple[Database, State]]:
+        """A transaction in which ``promised`` is the caller's epoch."""
+        self.Promise(message.cluster, message.epoch, message.master)
+        with self.Writing(message.epoch) as (database, state):
+            yield database, state
+
+    @contextmanager
+    def Writing(self, epoch: Epoch) -> Iterator[tuple[Database, State]]:
+        """A transaction of the master of ``epoch``: raises EpochTooOld if this node has promised another one."""
+        with self.database.Transaction() as database:
+            state = database.GetState()
+            if state.promised != epoch:
+                raise EpochTooOld(state.promised, state.promised_master)
+            yield database, state
+
+    # What the master's own copy does
+
+    def Store(self, epoch: Epoch, rows: Sequence[Row], acknowledged: Position, prune: int = 0) -> Position:
+        """Adds one transaction of the master whose own copy this is, on top of what is there."""
+        with self.Writing(epoch) as (database, state):
+            position = Position(epoch, state.last.seq + 1)
+            _PutTransaction(database, state, position, rows, acknowledged, prune)
+            return position
+
+    def Acknowledge(self, epoch: Epoch, acknowledged: Position) -> None:
+        """Raises what is known to be acknowledged, without a transaction."""
+        with self.Writing(epoch) as (database, state):
+            _Acknowledge(database, state, acknowledged, 0)
+
+    def Adopt(
+        self,
+        epoch: Epoch,
+        fetched: Sequence[StoredRow] | None,
+        line: Line,
+        pruned: int,
+        partial: bool,
+        first: Sequence[Row],
+    ) -> Position:
+        """Takes a history and puts the first transaction of this epoch on top, as one (rule 5).
+
+        ``fetched``: None if the own history is the adopted one; with ``partial`` the rows that the own lacks, else all.
+        """
+        with self.Writing(epoch) as (database, state):
+            if fetched is not None:
+                if partial:
+                    database.MergeRows(fetched)
+                else:
+                    self._Keep(database, state, line, fetched)
+                    database.ReplaceRows(fetched)
+                database.PutLine(line)
+                state = state.With(last=line.last, pruned=pruned, whole=line.last.seq)
+                if not partial:
+                    state = state.With(exported=0)
+            position = Position(epoch, state.last.seq + 1)
+            _PutTransaction(database, state, position, first, NOWHERE, 0)
+            return position
+
+    def ReadAll(self, after_seq: int = 0) -> tuple[State, Line, list[StoredRow]]:
+        """State, line and rows of one moment."""
+        with self.database.Transaction() as database:
+            state = database.GetState()
+            return state, database.GetLine(state.last), database.GetRows(after_seq)
+
+    # Handlers
+
+    def Handlers(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+        """The RPC procedures of the store."""
+        return {
+            "store_promise": self._Guarded(self._OnPromise),
+            "store_append": self._Guarded(self._OnAppend),
+            "store_catchup": self._Guarded(self._OnCatchup),
+            "store_copy": self._Guarded(self._OnCopy),
+            "store_empty": self._Guarded(self._OnEmpty),
+            "store_fetch": self._Guarded(self._OnFetch),
+            "store_status": self._OnStatus,
+        }
+
+    def _Guarded(self, handler: Callable[[_Message], dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        def run(value: dict[str, Any]) -> dict[str, Any]:
+            try:
+                return handler(_Message(value))
+            except EpochTooOld as err:
+                return {"refused": str(err.newer), "master": err.master}
+            except OSError as err:
+                raise errors.StorageError(
+                    f"node {self.node_name} cannot store: {err.strerror or err} ({self._folder})"
+                ) from err
+
+        return run
+
+    def _OnPromise(self, message: _Message) -> dict[str, Any]:
+        self.Promise(message.cluster, message.epoch, message.master)
+        answer = self._Describe()
+        if answer["promised"] != str(message.epoch):
+            raise EpochTooOld(Epoch.Parse(answer["promised"]), answer["master"])
+        answer["running"] = [[str(call.epoch), call.name] for call in self._calls.Older(message.epoch)]
+        return answer
+
+    def _OnStatus(self, value: dict[str, Any]) -> dict[str, Any]:
+        del value
+        answer = self._Describe()
+        promised = Epoch.Parse(answer["promised"])
+        answer["running"] = [[str(call.epoch), call.name] for call in self._calls.Older(promised)]
+        return answer
+
+    def _Describe(self) -> dict[str, Any]:
+        with self.database.Transaction() as database:
+            state = database.GetState()
+            line = database.GetLine(state.last)
+            voters = database.GetVoters()
+        return {
+            "node": self.node_name,
+            "cluster": state.cluster,
+            "store": state.store_id,
+            "promised": str(state.promised),
+            "master": state.promised_master,
+            "last": state.last.Wire(),
+            "line": line.Wire(),
+            "voters": voters.Row().value,
+            "acknowledged": state.acknowledged.Wire(),
+            "pruned": state.pruned,
+            "exported": state.exported,
+            "serving": self._IsServing(),
+        }
+
+    def _OnAppend(self, message: _Message) -> dict[str, Any]:
+        acknowledged = message.Place("acknowledged")
+        prune = message.Number("prune")
+        if message["seq"] is None:
+            with self._Writing(message) as (database, state):
+                state = _Acknowledge(database, state, acknowledged, prune)
+                return _Answer(state, True)
+        before = message.Place("before")
+        position = Position(message.epoch, message.Number("seq"))
+        rows = ParseRows(message["rows"])
+        stores = message["stores"]
+        if not isinstance(stores, list):
+            raise errors.ParseError("stores must be a list of ids")
+        if position.seq != before.seq + 1:
+            raise errors.ParseError("a transaction's seq must follow the last one")
+        with self._Writing(message) as (database, state):
+            if state.store_id not in stores:
+                return _Answer(state, False)
+            if _Has(state, position):
+                return _Answer(state, True)
+            if state.last != before:
+                return _Answer(state, False)
+            state = _PutTransaction(database, state, position, rows, acknowledged, prune)
+        return _Answer(state, True)
+
+    def _OnCatchup(self, message: _Message) -> dict[str, Any]:
+        before = message.Place("before")
+        last = message.Place("last")
+        _CheckOwnEpoch(message, last)
+        line = Line.Parse(message["line"], last)
+        acknowledged = message.Place("acknowledged")
+        rows = ParseStoredRows(message["rows"])
+        if any(not before.seq < row.seq <= last.seq for row in rows):
+            raise errors.ParseError("rows of a catch-up must lie between the two positions")
+        with self._Writing(message) as (database, state):
+            if message.Text("store") != state.store_id:
+                return _Answer(state, False)
+            if _Has(state, last):
+                return _Answer(state, True)
+            if state.last != before or not line.Holds(before):
+                return _Answer(state, False)
+            database.MergeRows(rows)
+            database.PutLine(line)
+            state = state.With(last=last, whole=last.seq, acknowledged=max(state.acknowledged, acknowledged))
+            database.PutState(state)
+        return _Answer(state, True)
+
+    def _OnCopy(self, message: _Message) -> dict[str, Any]:
+        copy = message.Text("copy")
+        piece = message.Number("piece")
+        rows = ParseStoredRows(message["rows"])
+        final = message["final"]
+        with self._Writing(message) as (database, state):
+            if message.Text("store") != state.store_id:
+                return _Answer(state, False)
+            if final is None:
+                database.PutPiece(copy, piece, rows)
+                return _Answer(state, True)
+            if not isinstance(final, dict):
+                raise errors.ParseError("final must be an object")
+            last = Position.Parse(final.get("last"))
+            _CheckOwnEpoch(message, last)
+            if _Has(state, last):
+                database.ClearAside()
+                return _Answer(state, True)
+            line = Line.Parse(final.get("line"), last)
+            acknowledged = Position.Parse(final.get("acknowledged"))
+            pruned = final.get("pruned")
+            if not isinstance(pruned, int) or isinstance(pruned, bool):
+                raise errors.ParseError("pruned must be a number")
+            database.PutPiece(copy, piece, rows)
+            if database.CountPieces(copy) != final.get("pieces"):
+                # A piece did not come; the caller starts again.
+                database.ClearAside()
+                return _Answer(state, False)
+            fresh = database.GetAside(copy)
+            self._Keep(database, state, line, fresh)
+            database.ReplaceRows(fresh)
+            database.PutLine(line)
+            database.ClearAside()
+            state = state.With(
+                last=last,
+                pruned=pruned,
+                whole=last.seq,
+                exported=0,
+                acknowledged=max(state.acknowledged, acknowledged),
+            )
+            database.PutState(state)
+        logging.info("Took a full copy of the store, up to %s, from master %s", last, message.master)
+        return _Answer(state, True)
+
+    def _OnEmpty(self, message: _Message) -> dict[str, Any]:
+        with self._Writing(message) as (database, state):
+            if message.Text("store") != state.store_id:
+                return _Answer(state, True)
+            self._Keep(database, state, Line((), NOWHERE), ())
+            database.ClearRows()
+            state = State(state.cluster, runtime.NewUuid(), state.promised, state.promised_master)
+            database.PutState(state)
+        logging.info("Emptied the store of this node for master %s: its new id is %s", message.master, state.store_id)
+        return _Answer(state, True)
+
+    def _OnFetch(self, message: _Message) -> dict[str, Any]:
+        after = message.Number("after")
+        start = message["from"]
+        if start is not None and not (
+            isinstance(start, (list, tuple)) and len(start) == 2 and all(isinstance(part, str) for part in start)
+        ):
+            raise errors.ParseError("from must be [kind, id] or null")
+        state = self.GetState()
+        _CheckCluster(state, message.cluster, self.node_name)
+        if message.epoch > state.promised:
+            raise errors.GenericError(f"node {self.node_name} has not promised epoch {message.epoch}")
+        with self.Writing(message.epoch) as (database, state):
+            rows = database.GetPage(after, (start[0], start[1]) if start is not None else None, _PAGE_ROWS)
+        page: list[list[Any]] = []
+        size = 0
+        for row in rows:
+            if page and size > PIECE_BYTES:
+                break
+            page.append(row.Wire())
+            size += len(row.value or "")
+        more = len(page) < len(rows) or len(rows) == _PAGE_ROWS
+        return {**_Answer(state, True), "rows": page, "more": more}
+
+    def _Keep(self, database: Database, state: State, line: Line, fresh: Sequence[StoredRow]) -> None:
+        """Keeps what is about to be replaced as a file, and logs what gets lost."""
+        old = database.GetRows()
+        if old:
+            keep.KeepReplaced(self._folder, state, old, line, fresh, self._owner)
+
+    # The gate
+
+    def Enter(self, procedure: Procedure, headers: Mapping[str, str]) -> AbstractContextManager[object]:
+        """Books a changing call (rule 6); ``headers`` has lower-case names.
+
+        Raises EpochRefused, or OlderCallRuns when an older epoch's call did not end within this one's time-out.
+        """
+        text = headers.get(rpc_base.HEADER_EPOCH.lower())
+        if text is None:
+            if procedure.without_epoch:
+                return nullcontext()
+            raise rpc_base.EpochRefused("", "")
+        epoch = Epoch.Parse(text)
+        return self._Booked(procedure, epoch, headers.get(rpc_base.HEADER_MASTER.lower(), ""))
+
+    @contextmanager
+    def _Booked(self, procedure: Procedure, epoch: Epoch, master: str) -> Iterator[None]:
+        entry = self._Book(procedure.name, epoch, master)
+        try:
+            self._calls.WaitForOlder(epoch, procedure.Seconds([0]))
+            self._CheckPromised(epoch)
+            yield
+        finally:
+            self._calls.Leave(entry)
+
+    def _Book(self, name: str, epoch: Epoch, master: str) -> protocols.FileLock:
+        while True:
+            with self._calls.Admit():
+                state = self.database.GetState()
+                if epoch < state.promised:
+                    raise rpc_base.EpochRefused(str(state.promised), state.promised_master)
+                if epoch == state.promised:
+                    return self._calls.Book(epoch, name)
+            try:
+                self.Promise(state.cluster, epoch, master)
+            except EpochTooOld:
+                continue  # the next look refuses with what was promised meanwhile
+
+    def _CheckPromised(self, epoch: Epoch) -> None:
+        state = self.database.GetState()
+        if epoch < state.promised:
+            raise rpc_base.EpochRefused(str(state.promised), state.promised_master)
+
+    def HoldForTransfer(self, epoch: Epoch, name: str) -> protocols.FileLock:
+        """An entry for a transfer that outlives the call which starts it: take it before that call ends, in the
+        process that does the transfer; its end is the entry's end."""
+        with self._calls.Admit():
+            return self._calls.Book(epoch, name)
+
+
+def _CheckCluster(state: State, cluster: str, node_name: str) -> None:
+    if state.cluster and cluster and state.cluster != cluster:
+        raise errors.StorageError(
+            f"the store of node {node_name} belongs to another cluster ({state.cluster}), not to {cluster}",
+            hint="if that node left its former cluster, delete the folder ext of its data directory",
+        )
+
+
+def _CheckOwnEpoch(message: _Message, last: Position) -> None:
+    if last.epoch != message.epoch:
+        raise errors.ParseError("what a master sends must end in a transaction of its own epoch")
+
+
+def _Has(state: State, position: Position) -> bool:
+    """Whether this node holds all up to ``position``, which is of the calling master's own epoch."""
+    return state.last.epoch == position.epoch and state.last.seq >= position.seq
+
+
+def _PutTransaction(
+    database: Database, state: State, position: Position, rows: Sequence[Row], acknowledged: Position, prune: int
+) -> State:
+    database.PutTransaction(position, rows)
+    if state.last.epoch != position.epoch:
+        database.AddToLine(position.epoch, position.seq)
+    return _Acknowledge(database, state.With(last=position), acknowledged, prune)
+
+
+def _Acknowledge(database: Database, state: State, acknowledged: Position, prune: int) -> State:
+    """Raises ``acknowledged`` and prunes; ``state`` is written in any case if something differs from before."""
+    if state.last.seq:
+        # A node without rows keeps nothing of the kind.
+        state = state.With(acknowledged=max(state.acknowledged, acknowledged))
+    # Only in the history of the calling master a seq says something about the own rows.
+    if state.last.epoch == state.promised:
+        database.DropUndo(acknowledged.seq)
+        if state.pruned < prune <= state.last.seq:
+            database.PruneDeletions(prune)
+            state = state.With(pruned=prune)
+    database.PutState(state)
+    return state
+
+
+def _Answer(state: State, stored: bool) -> dict[str, Any]:
+    return {"store": state.store_id, "last": state.last.Wire(), "stored": stored, "exported": state.exported}
