@@ -1,0 +1,138 @@
+"""Hypervisor parameters: tables, traits and the checks that the master can do (spec/parameters.md 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ganeti import constants, errors, pathutils
+from ganeti.params import hv_kvm, hv_others
+from ganeti.params.types import Defaults, Param
+
+if TYPE_CHECKING:
+    from ganeti import objects
+
+TABLES: dict[str, dict[str, Param]] = {
+    constants.HT_FAKE: hv_others.FAKE,
+    constants.HT_CHROOT: hv_others.CHROOT,
+    constants.HT_KVM: hv_kvm.TABLE,
+    constants.HT_XEN_PVM: hv_others.XEN_PVM,
+    constants.HT_XEN_HVM: hv_others.XEN_HVM,
+    constants.HT_LXC: hv_others.LXC,
+}
+DEFAULTS: dict[str, dict[str, Any]] = {name: Defaults(table) for name, table in TABLES.items()}
+
+# Every name that any hypervisor knows, for --help and query fields; equal names have one meaning everywhere.
+ALL_NAMES = tuple(sorted({name for table in TABLES.values() for name in table}))
+
+# Settable on the cluster only, whatever the hypervisor.
+GLOBALS = frozenset(name for table in TABLES.values() for name, param in table.items() if param.is_global)
+
+_CROSS_CHECKS: dict[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
+    constants.HT_KVM: hv_kvm.CrossProblems,
+    constants.HT_XEN_PVM: hv_others.PvmCrossProblems,
+}
+
+
+class HVTraits(NamedTuple):
+    """What the master has to know of a hypervisor.  ``files``: (path, optional) that vm_capable nodes need."""
+
+    needs_port: bool
+    can_migrate: bool
+    multi_cpu_mask: bool
+    files: tuple[tuple[str, bool], ...] = ()
+
+
+_XEN_FILES = ((pathutils.XEN_CONFIG_DIR + "/xl.conf", True), (pathutils.XEN_CONFIG_DIR + "/scripts/vif-bridge", False))
+
+TRAITS: dict[str, HVTraits] = {
+    constants.HT_FAKE: HVTraits(needs_port=False, can_migrate=True, multi_cpu_mask=False),
+    constants.HT_CHROOT: HVTraits(needs_port=False, can_migrate=False, multi_cpu_mask=False),
+    constants.HT_KVM: HVTraits(
+        needs_port=True, can_migrate=True, multi_cpu_mask=True, files=((pathutils.KVM_VIF_BRIDGE, True),)
+    ),
+    constants.HT_XEN_PVM: HVTraits(needs_port=False, can_migrate=True, multi_cpu_mask=True, files=_XEN_FILES),
+    constants.HT_XEN_HVM: HVTraits(
+        needs_port=True,
+        can_migrate=True,
+        multi_cpu_mask=True,
+        files=(*_XEN_FILES, (pathutils.VNC_PASSWORD_FILE, True)),
+    ),
+    constants.HT_LXC: HVTraits(needs_port=False, can_migrate=False, multi_cpu_mask=False),
+}
+
+# Parameters whose value names a file with a password: the files in use are sent to the nodes.
+PASSWORD_FILES = ("vnc_password_file", "spice_password_file")
+
+
+def Table(hypervisor: str) -> dict[str, Param]:
+    """The parameters of one hypervisor; HypervisorError for a name that is none."""
+    table = TABLES.get(hypervisor)
+    if table is None:
+        raise errors.HypervisorError(
+            f"Unknown hypervisor '{hypervisor[:80]}'", hint=f"known are {', '.join(constants.HYPER_TYPES)}"
+        )
+    return table
+
+
+def SyntaxProblems(hypervisor: str, values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a full set of parameters, as far as one can tell without a node."""
+    table = Table(hypervisor)
+    problems = [f"parameter '{name}' is not supported" for name in values if name not in table]
+    problems += [f"parameter '{name}' is missing" for name in table if name not in values]
+    for name in table.keys() & values.keys():
+        problem = table[name].Problem(values[name])
+        if problem:
+            problems.append(f"parameter '{name}': {problem}")
+    if not problems and hypervisor in _CROSS_CHECKS:
+        problems.extend(_CROSS_CHECKS[hypervisor](values))
+    return sorted(problems)
+
+
+def CheckParamSyntax(hypervisor: str, values: Mapping[str, Any]) -> None:
+    """HypervisorError with every problem of a full set; touches no node (design 2.0)."""
+    problems = SyntaxProblems(hypervisor, values)
+    if problems:
+        raise errors.HypervisorError(f"Hypervisor {hypervisor}: {'; '.join(problems)}")
+
+
+def NodeChecks(hypervisor: str, values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What a node has to look for: (parameter, kind of check, value), for the values that are set."""
+    found = []
+    for name, param in Table(hypervisor).items():
+        value = values.get(name)
+        if value and param.check is not None and param.check.node is not None:
+            found.append((name, param.check.node, value))
+    return found
+
+
+def CheckGlobals(values: Iterable[str], where: str) -> None:
+    """OpPrereqError if any of the names can be set on the cluster only; ``where`` names the object asked for."""
+    found = sorted(GLOBALS.intersection(values))
+    if found:
+        raise errors.OpPrereqError(
+            f"Hypervisor parameters of {where} cannot contain cluster-wide ones: {', '.join(found)}; "
+            "use 'gnt-cluster modify' to change them",
+            errors.ECODE_INVAL,
+        )
+
+
+def AncillaryFiles(snapshot: objects.Snapshot) -> dict[str, bool]:
+    """Files that vm_capable nodes need for the enabled hypervisors: path to "may be missing".
+
+    Password files named by any parameter set in use count too, the cluster's own and those of single instances.
+    """
+    cluster = snapshot.cluster
+    files: dict[str, bool] = {}
+    sets: list[Mapping[str, Any]] = [cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors]
+    sets += [values for by_hv in cluster.os_hvp.values() for values in by_hv.values()]
+    sets += [instance.hvparams for instance in snapshot.instances.values()]
+    for values in sets:
+        for name in PASSWORD_FILES:
+            path = values.get(name)
+            if isinstance(path, str) and path:
+                files[path] = True
+    for name in cluster.enabled_hypervisors:
+        if name in TRAITS:
+            files.update(TRAITS[name].files)
+    return files

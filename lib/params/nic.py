@@ -1,0 +1,67 @@
+"""NIC parameters (spec/parameters.md 3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import constants, errors
+from ganeti.params.types import STRING, Check, Defaults, MakeTable, OneOf, Param
+
+NIC_MODE = "mode"
+NIC_LINK = "link"
+NIC_VLAN = "vlan"
+MODES = (constants.NIC_MODE_BRIDGED, constants.NIC_MODE_ROUTED, constants.NIC_MODE_OVS)
+DEFAULT_OVS = "switch1"
+MAX_VLAN = 4094
+
+_VLAN = re.compile(r"(?:\.(\d{1,4}))?((?::\d{1,4})*)", re.ASCII)
+_BARE_VLAN = re.compile(r"\d{1,4}", re.ASCII)
+
+
+def _IsVlan(value: str) -> bool:
+    match = _VLAN.fullmatch(value)
+    if match is None:
+        return False
+    tags = [int(tag) for tag in re.findall(r"\d+", value)]
+    return bool(tags) and all(1 <= tag <= MAX_VLAN for tag in tags)
+
+
+TABLE = MakeTable(
+    Param(NIC_MODE, STRING, constants.NIC_MODE_BRIDGED, "how it is connected", OneOf(*MODES), "2.1", required=True),
+    Param(NIC_LINK, STRING, constants.DEFAULT_BRIDGE, "bridge, routing table or switch", None, "2.1"),
+    Param(
+        NIC_VLAN,
+        STRING,
+        "",
+        "tags of an Open vSwitch port or of a bridge with VLAN filtering",
+        Check(".N for access, :N:M for a trunk, .N:M for both", _IsVlan),
+        "2.10",
+    ),
+)
+DEFAULTS: dict[str, Any] = Defaults(TABLE)
+
+
+def NormalizeVlan(value: str) -> str:
+    """The stored form: a bare number is an access port."""
+    return "." + value if _BARE_VLAN.fullmatch(value) else value
+
+
+def SyntaxProblems(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a full set."""
+    problems = [
+        f"NIC parameter '{name}': {problem}"
+        for name, param in TABLE.items()
+        if (problem := param.Problem(values.get(name, "")))
+    ]
+    if values.get(NIC_MODE) == constants.NIC_MODE_BRIDGED and not values.get(NIC_LINK):
+        problems.append("missing bridged NIC link")
+    return problems
+
+
+def CheckParameterSyntax(values: Mapping[str, Any]) -> None:
+    """ConfigurationError with every problem of a full set."""
+    problems = SyntaxProblems(values)
+    if problems:
+        raise errors.ConfigurationError("; ".join(problems))

@@ -1,0 +1,41 @@
+"""Texts for and from people: sizes with units, lists in natural order."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from ganeti import errors
+
+_RUNS = re.compile(r"(\d+)")
+_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
+_FACTORS = {"": 1, "m": 1, "g": 1024, "t": 1024 * 1024}
+_MAX_LENGTH = 64
+SIZE_STEP = 4  # MiB
+
+
+def NiceSortKey(text: str) -> list[tuple[int, int, str]]:
+    """Sort key under which ``node2`` comes before ``node10`` (spec/queries.md 2)."""
+    key = []
+    for run in _RUNS.split(text):
+        if run.isdigit():
+            key.append((0, int(run), ""))
+        elif run:
+            key.append((1, 0, run))
+    return key
+
+
+def NiceSort(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=NiceSortKey)
+
+
+def ParseUnit(text: str) -> int:
+    """A size such as ``512``, ``1.5g`` or ``2 TiB`` in MiB, rounded up to a multiple of 4 (spec/cli.md 3.1)."""
+    match = _UNIT.fullmatch(text) if len(text) <= _MAX_LENGTH else None
+    unit = match.group(2).lower() if match else ""
+    unit = unit.removesuffix("ib") if len(unit) == 3 else unit.removesuffix("b") if len(unit) == 2 else unit
+    if match is None or unit not in _FACTORS:
+        raise errors.UnitParseError(f"'{text[:_MAX_LENGTH]}' is no size: write a number with m, g or t, such as 512m")
+    size = math.ceil(float(match.group(1)) * _FACTORS[unit])
+    return -(-size // SIZE_STEP) * SIZE_STEP
