@@ -177,6 +177,16 @@ def WriteFile(path: str, data: bytes | str, mode: int = 0o600, uid: int = -1, gi
     _here.side.WriteFile(path, data.encode("utf-8") if isinstance(data, str) else data, mode, uid, gid, sync)
 
 
+def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
+    """Makes a file of ``size`` zero bytes that take no room yet; raises FileExistsError."""
+    _here.side.CreateFile(path, size, mode)
+
+
+def Truncate(path: str, size: int) -> None:
+    """Sets the size of a file; what is added reads as zeros."""
+    _here.side.Truncate(path, size)
+
+
 def ListDir(path: str) -> list[str]:
     """The names in a folder, sorted."""
     return _here.side.ListDir(path)

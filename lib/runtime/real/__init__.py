@@ -22,6 +22,8 @@ _MODULES = {
     "files": (
         "ReadFile",
         "WriteFile",
+        "CreateFile",
+        "Truncate",
         "ListDir",
         "Stat",
         "Exists",

@@ -80,6 +80,29 @@ def WriteFile(path: str, data: bytes, mode: int, uid: int, gid: int, sync: bool)
         _SyncDir(folder)
 
 
+def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        os.fchmod(handle, mode)
+        os.ftruncate(handle, size)
+        os.fsync(handle)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(handle)
+    _SyncDir(os.path.dirname(path))
+
+
+def Truncate(path: str, size: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.ftruncate(handle, size)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def ListDir(path: str) -> list[str]:
     return sorted(os.listdir(path))
 
