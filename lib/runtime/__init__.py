@@ -297,15 +297,24 @@ def RunCmd(
     cwd: str | None = None,
     umask: int | None = None,
     output_path: str | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> RunResult:
     """Runs a program to its end, without a shell.
 
     ``env``: None is our own with ``LC_ALL=C``, else exactly the one given.  ``stdin``: nothing by default.  ``output_path``: a file
-    that both output streams are added to.  After ``timeout`` seconds its process group is told to end, then killed.  A program
-    that is missing or fails gives a result with ``failed``, no exception.
+    that both output streams are added to.  ``pass_fds``: descriptors it gets besides (none in simulation).  After ``timeout``
+    seconds its process group is told to end, then killed.  A program that is missing or fails gives a result with ``failed``,
+    no exception.
     """
     return _here.side.RunCmd(
-        argv, env, stdin.encode("utf-8") if isinstance(stdin, str) else stdin, timeout, cwd, umask, output_path
+        argv,
+        env,
+        stdin.encode("utf-8") if isinstance(stdin, str) else stdin,
+        timeout,
+        cwd,
+        umask,
+        output_path,
+        pass_fds,
     )
 
 
@@ -321,6 +330,19 @@ def StartProcess(
     Its output is added to ``log_path`` or dropped.  Raises errors.RunCmdError if it cannot be started.
     """
     return _here.side.StartProcess(argv, env, log_path, cwd, pass_fds)
+
+
+def OpenTap(name: str = "", vnet_hdr: bool = False, queues: int = 1) -> protocols.Tap:
+    """Makes a network interface that a program serves (``name``: may hold %d; the real machine only).
+
+    Hand its descriptors on with ``pass_fds`` and close it: the interface goes with its last descriptor.
+    """
+    return _here.side.OpenTap(name, vnet_hdr, queues)
+
+
+def OpenDevice(path: str) -> protocols.Descriptor:
+    """A descriptor of a device or file, for reading and writing, to be handed to another program (real machine only)."""
+    return _here.side.OpenDevice(path)
 
 
 def WaitProcess(pid: int, timeout: float | None = None) -> bool:

@@ -53,6 +53,7 @@ _MODULES = {
         "Fork",
         "Environment",
     ),
+    "devices": ("OpenTap", "OpenDevice"),
     "sockets": (
         "HostName",
         "LookupHost",

@@ -197,6 +197,7 @@ def RunCmd(
     cwd: str | None,
     umask: int | None,
     output_path: str | None,
+    pass_fds: Sequence[int] = (),
 ) -> RunResult:
     words = CheckArgv(argv)
     log: IO[bytes] | None = None
@@ -212,6 +213,7 @@ def RunCmd(
             stderr=out,
             cwd=cwd,
             umask=-1 if umask is None else umask,
+            pass_fds=tuple(pass_fds),
             start_new_session=True,
             bufsize=0,
         )
