@@ -32,6 +32,8 @@ forthcoming
     a reservation of an instance or disk: only uuid and serial number must be there
 """
 
+from typing import Any
+
 from ganeti.objects.base import (
     MISSING,
     ConfigObject,
@@ -44,6 +46,37 @@ from ganeti.objects.instance import NIC, Disk, Instance
 from ganeti.objects.network import FilterRule, Network
 from ganeti.objects.node import Node, NodeGroup
 from ganeti.objects.snapshot import KIND_MAPS, ROW_KINDS, ConfigText, Snapshot
+
+# What needs the parameter tables is imported when it is called: importing this room stays cheap.
+
+
+def LoadConfig(text: str | bytes) -> Snapshot:
+    """The root of a config.data of this release, normalised (see ``objects.load``)."""
+    from ganeti.objects import load
+
+    return load.LoadConfig(text)
+
+
+def LoadDict(data: Any) -> Snapshot:
+    """LoadConfig for a file that is parsed already; ``data`` belongs to the callee."""
+    from ganeti.objects import load
+
+    return load.LoadDict(data)
+
+
+def StructuralProblems(root: Snapshot) -> list[str]:
+    """Why no master may start with this configuration; empty if it may."""
+    from ganeti.objects import verify
+
+    return verify.StructuralProblems(root)
+
+
+def VerifyConfig(root: Snapshot) -> list[str]:
+    """Everything that is wrong with a configuration, one text each, naming the object."""
+    from ganeti.objects import verify
+
+    return verify.VerifyConfig(root)
+
 
 __all__ = [
     "DATA_COLLECTORS",
@@ -60,8 +93,12 @@ __all__ = [
     "FilterRule",
     "FrozenDict",
     "Instance",
+    "LoadConfig",
+    "LoadDict",
     "Network",
     "Node",
     "NodeGroup",
     "Snapshot",
+    "StructuralProblems",
+    "VerifyConfig",
 ]

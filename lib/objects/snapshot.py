@@ -243,6 +243,14 @@ class Snapshot:
         primary, secondary = self._Get("node instances")
         return primary.get(uuid, ()), secondary.get(uuid, ())
 
+    def PrimaryInstances(self, uuid: str) -> tuple[Instance, ...]:
+        """The instances whose primary node this is."""
+        return tuple([self.instances[found] for found in self.NodeInstances(uuid)[0]])
+
+    def SecondaryInstances(self, uuid: str) -> tuple[Instance, ...]:
+        """The instances whose secondary node this is."""
+        return tuple([self.instances[found] for found in self.NodeInstances(uuid)[1]])
+
     def DiskOwner(self, uuid: str) -> str | None:
         """Uuid of the instance that has this disk; None for a detached one."""
         owner: str | None = self._Get("disk owners").get(uuid)
