@@ -381,8 +381,8 @@ def HostName() -> str:
     return _here.side.HostName()
 
 
-def LookupHost(name: str) -> list[str]:
-    """The IP addresses of a host name, in the resolver's order; raises errors.ResolverError."""
+def LookupHost(name: str) -> tuple[str, list[str]]:
+    """(full name, IP addresses) of a host, in the resolver's order; raises errors.ResolverError."""
     return _here.side.LookupHost(name)
 
 

@@ -18,14 +18,15 @@ SocketPair = socket.socketpair
 _UNIX_PATH_LIMIT = 106
 
 
-def LookupHost(name: str) -> list[str]:
+def LookupHost(name: str) -> tuple[str, list[str]]:
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
     except socket.gaierror as err:
         raise errors.ResolverError(name, err.errno, err.strerror) from err
     except UnicodeError as err:
         raise errors.ResolverError(name, socket.EAI_NONAME, f"not a host name: {err}") from err
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    canonical = next((entry[3] for entry in found if entry[3]), name)
+    return canonical, list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def _CheckUnixPath(path: str) -> None:

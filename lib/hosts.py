@@ -1,0 +1,133 @@
+"""Names and addresses of machines: the hosts file first, then the resolver.
+
+In a virtual cluster the hosts file lies beside the node directories and is the only one that is written
+(doc/compatibility.rst); outside it is /etc/hosts, which the resolver reads by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ganeti import errors, pathutils, runtime
+
+_LIMIT = 1024 * 1024
+
+
+class Host(NamedTuple):
+    """A resolved machine: its full name and one address."""
+
+    name: str
+    ip: str
+
+
+def ParseHosts(text: str) -> list[tuple[str, list[str]]]:
+    """(address, names) of every entry."""
+    entries = []
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if len(words) >= 2:
+            entries.append((words[0], words[1:]))
+    return entries
+
+
+def WithEntry(text: str, ip: str, names: Iterable[str]) -> str:
+    """``text`` with one entry for these names: an older one with the same first name makes room."""
+    wanted = list(dict.fromkeys(names))
+    kept = WithoutEntry(text, wanted[0])
+    if kept and not kept.endswith("\n"):
+        kept += "\n"
+    return f"{kept}{ip} {' '.join(wanted)}\n"
+
+
+def WithoutEntry(text: str, name: str) -> str:
+    """``text`` without ``name``: a line that holds other names too keeps those."""
+    lines = []
+    for line in text.splitlines(keepends=True):
+        content, mark, comment = line.partition("#")
+        words = content.split()
+        if name not in words[1:]:
+            lines.append(line)
+            continue
+        rest = [w for w in words[1:] if w not in (name, name.partition(".")[0])]
+        if rest:
+            ending = f" {mark}{comment}" if mark else "\n"
+            lines.append(f"{words[0]} {' '.join(rest)}{ending}")
+    return "".join(lines)
+
+
+def _Read() -> str:
+    try:
+        return runtime.ReadText(pathutils.ETC_HOSTS, _LIMIT)
+    except FileNotFoundError:
+        return ""
+
+
+def AddEtcHostsEntry(name: str, ip: str) -> None:
+    """Writes ``IP FQDN SHORTNAME`` (spec/files.md 13)."""
+    _Write(WithEntry(_Read(), ip, [name, name.partition(".")[0]]))
+
+
+def RemoveEtcHostsEntry(name: str) -> None:
+    _Write(WithoutEntry(_Read(), name))
+
+
+def _Write(text: str) -> None:
+    runtime.WriteFile(pathutils.ETC_HOSTS, text, mode=0o644)
+
+
+def HostsFileEntry(name: str) -> Host | None:
+    """The virtual cluster's entry for ``name``; None outside virtual clusters or when there is none."""
+    if not pathutils.IsVirtual():
+        return None
+    try:
+        entries = ParseHosts(_Read())
+    except (OSError, ValueError):
+        return None
+    for ip, names in entries:
+        if name in names:
+            return Host(names[0], ip)
+    return None
+
+
+def Lookup(name: str, ipv6: bool = False) -> Host:
+    """Full name and address of a machine; raises OpPrereqError(resolver_error) naming it."""
+    entry = HostsFileEntry(name)
+    if entry is not None:
+        return entry
+    try:
+        full, addresses = runtime.LookupHost(name)
+    except errors.ResolverError as err:
+        raise errors.OpPrereqError(
+            f"The given name ({name}) does not resolve: {err.args[-1]}", errors.ECODE_RESOLVER
+        ) from err
+    wanted = [a for a in addresses if (":" in a) == ipv6]
+    if not wanted:
+        family = "IPv6" if ipv6 else "IPv4"
+        raise errors.OpPrereqError(f"Host {full} has no {family} address", errors.ECODE_RESOLVER)
+    return Host(full, wanted[0])
+
+
+def OwnHost(ipv6: bool = False) -> Host:
+    """This machine as the others know it."""
+    return Lookup(pathutils.HostName(), ipv6)
+
+
+def IsOwnAddress(ip: str) -> bool:
+    """Whether this machine can listen on the address."""
+    try:
+        runtime.ListenTcp(ip, 0).close()
+    except OSError:
+        return False
+    return True
+
+
+def Answers(ip: str, port: int, timeout: float = 10.0, live_port_needed: bool = True) -> bool:
+    """Whether somebody accepts connections there; ``live_port_needed`` False: a refusal proves a living host too."""
+    try:
+        runtime.ConnectTcp(ip, port, timeout).close()
+    except ConnectionRefusedError:
+        return not live_port_needed
+    except OSError:
+        return False
+    return True
