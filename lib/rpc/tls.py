@@ -1,0 +1,250 @@
+"""TLS of our servers: handshake and streams with time-outs, and who may call a node (spec/files.md 11).
+
+pyOpenSSL lives behind this module; it is not used by the client side, which is curl's.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from OpenSSL import SSL
+
+from ganeti import errors, pathutils, runtime, x509
+
+if TYPE_CHECKING:
+    from ganeti.runtime import protocols
+
+CIPHERS = b"HIGH:-DES:-3DES:-EXPORT:-DH"
+_CHUNK = 64 * 1024
+_PEM_LIMIT = 1024 * 1024
+_SSCONF_LIMIT = 131072
+# What a peer of another kind or a scanner leaves behind; one line in the log is enough.
+CONNECTION_ERRORS = (OSError, SSL.Error)
+
+
+class StreamError(errors.GenericError):
+    """The other side is too slow, went away, or does not speak the protocol."""
+
+
+class NodePolicy:
+    """Which certificates may call this node; files are read again when they change.
+
+    A candidate shows its client.pem, signed with the key of server.pem and named in ssconf.  While ssconf names nobody,
+    the cluster is being set up, and whoever has server.pem itself may call.
+    """
+
+    def __init__(
+        self,
+        server_cert: str = pathutils.NODED_CERT_FILE,
+        candidates_file: str | None = None,
+    ):
+        self.server_cert = server_cert
+        self._candidates_file = candidates_file or pathutils.SsconfFile("master_candidates_certs")
+        self._identity: tuple[Any, ...] = ()
+        self._server_digest = ""
+
+    def ServerDigest(self) -> str:
+        """SHA-1 of the cluster certificate as it is now; OSError, X509CertError."""
+        info = runtime.Stat(self.server_cert)
+        identity = (info.st_ino, info.st_mtime_ns, info.st_size)
+        if identity != self._identity:
+            pem = runtime.ReadFile(self.server_cert, _PEM_LIMIT)
+            self._server_digest = x509.Digest(pem, self.server_cert)
+            self._identity = identity
+        return self._server_digest
+
+    def Candidates(self) -> frozenset[str]:
+        """Digests of the candidates' client certificates; empty when ssconf names none."""
+        try:
+            text = runtime.ReadText(self._candidates_file, _SSCONF_LIMIT)
+        except FileNotFoundError:
+            return frozenset()
+        digests = (line.strip().partition("=")[2] for line in text.splitlines())
+        return frozenset(digest for digest in digests if digest)
+
+    def Refusal(self, digests: list[str]) -> str | None:
+        """Why a peer with this chain (its own certificate first) may not call; None if it may."""
+        try:
+            server = self.ServerDigest()
+            candidates = self.Candidates()
+        except (OSError, ValueError, errors.X509CertError) as err:
+            return f"the files to check it with cannot be read: {err}"
+        if not digests:
+            return "it shows no certificate"
+        if any(digest != server for digest in digests[1:]):
+            return "its certificate was not signed by this cluster"
+        if candidates:
+            return None if digests[0] in candidates else f"certificate {digests[0]} is no master candidate's"
+        return (
+            None if digests[0] == server else "no candidates are known yet and it does not show the cluster certificate"
+        )
+
+
+class ServerContext:
+    """Key and certificate of a server, and which peers it takes; ``policy`` None demands no certificate."""
+
+    def __init__(self, key_file: str, cert_file: str, policy: NodePolicy | None, chain_file: str | None = None):
+        context = SSL.Context(SSL.TLS_SERVER_METHOD)
+        context.set_min_proto_version(SSL.TLS1_2_VERSION)
+        context.set_cipher_list(CIPHERS)
+        context.set_options(SSL.OP_NO_TICKET | SSL.OP_NO_COMPRESSION)
+        context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+        try:
+            context.use_privatekey_file(key_file)
+            context.use_certificate_chain_file(chain_file or cert_file)
+            context.check_privatekey()
+            if policy is not None:
+                context.load_verify_locations(policy.server_cert)
+        except SSL.Error as err:
+            raise errors.X509CertError(cert_file, f"cannot be used: {_Text(err)}") from None
+        self._context = context
+        self._policy = policy
+
+    def Accept(self, sock: protocols.Socket, timeout: float) -> TlsStream:
+        """Does the handshake within ``timeout`` seconds; StreamError says why a peer was refused."""
+        stream = TlsStream(SSL.Connection(self._context, sock), sock, self._policy)  # type: ignore[arg-type]
+        if self._policy is not None:
+            mode = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT
+            stream.connection.set_verify(mode, stream.Verify)
+        stream.Handshake(timeout)
+        return stream
+
+
+class PlainStream:
+    """Bytes over a socket, with time-outs; the base of TlsStream."""
+
+    def __init__(self, sock: protocols.Socket):
+        self._sock = sock
+        self._poller = runtime.Poller()
+        sock.setblocking(False)
+        self._poller.Register(sock, runtime.IN)
+
+    def Read(self, timeout: float) -> bytes:
+        """Some bytes, b"" at the end; TimeoutError when nothing comes in time."""
+        deadline = runtime.Monotonic() + timeout
+        while True:
+            wanted, data = self._TryRead()
+            if wanted == 0:
+                return data
+            self._Wait(wanted, deadline)
+
+    def Write(self, data: bytes, timeout: float) -> None:
+        """All of ``data``; TimeoutError when for ``timeout`` seconds nothing moves."""
+        view = memoryview(data)
+        while view:
+            deadline = runtime.Monotonic() + timeout
+            while True:
+                wanted, count = self._TryWrite(view[:_CHUNK])
+                if wanted == 0:
+                    break
+                self._Wait(wanted, deadline)
+            view = view[count:]
+
+    def Close(self, timeout: float = 1.0) -> None:
+        del timeout
+        self._poller.Close()
+        self._sock.close()
+
+    def Refusal(self) -> str | None:
+        """Why the next request must not be served; asked before every one."""
+        return None
+
+    def _TryRead(self) -> tuple[int, bytes]:
+        try:
+            return 0, self._sock.recv(_CHUNK)
+        except BlockingIOError:
+            return runtime.IN, b""
+
+    def _TryWrite(self, data: memoryview) -> tuple[int, int]:
+        try:
+            return 0, self._sock.send(data)  # type: ignore[arg-type]
+        except BlockingIOError:
+            return runtime.OUT, 0
+
+    def _Wait(self, events: int, deadline: float) -> None:
+        left = deadline - runtime.Monotonic()
+        self._poller.Modify(self._sock, events)
+        if left <= 0 or not self._poller.Poll(left):
+            raise TimeoutError(errno.ETIMEDOUT, "the other side is silent")
+
+
+class TlsStream(PlainStream):
+    """The server's end of a TLS connection."""
+
+    def __init__(self, connection: SSL.Connection, sock: protocols.Socket, policy: NodePolicy | None):
+        super().__init__(sock)
+        self.connection = connection
+        self._policy = policy
+        self._digests: dict[int, str] = {}
+        self._cause: str | None = None
+
+    def Verify(self, connection: SSL.Connection, certificate: Any, number: int, depth: int, good: int) -> bool:
+        """Called by OpenSSL for each certificate of the peer's chain, the authority first."""
+        del connection
+        if not good:
+            self._cause = f"certificate at depth {depth} does not verify (error {number})"
+            return False
+        digest = certificate.digest("sha1").decode("ascii")
+        self._digests[depth] = digest
+        if depth == 0:
+            self._cause = self.Refusal()
+        return self._cause is None
+
+    def Refusal(self) -> str | None:
+        if self._policy is None:
+            return None
+        return self._policy.Refusal([self._digests[depth] for depth in sorted(self._digests)])
+
+    def Handshake(self, timeout: float) -> None:
+        deadline = runtime.Monotonic() + timeout
+        self.connection.set_accept_state()
+        while True:
+            try:
+                self.connection.do_handshake()
+            except SSL.WantReadError:
+                self._Wait(runtime.IN, deadline)
+            except SSL.WantWriteError:
+                self._Wait(runtime.OUT, deadline)
+            except (SSL.Error, OSError) as err:
+                raise StreamError(self._cause or f"TLS handshake failed: {_Text(err)}") from None
+            else:
+                return
+
+    def Close(self, timeout: float = 1.0) -> None:
+        """Says good-bye, so that the other side knows the answer was complete; waits for nothing."""
+        try:
+            self.connection.shutdown()
+        except CONNECTION_ERRORS:
+            pass
+        super().Close(timeout)
+
+    def _TryRead(self) -> tuple[int, bytes]:
+        try:
+            return 0, self.connection.recv(_CHUNK)
+        except SSL.WantReadError:
+            return runtime.IN, b""
+        except SSL.WantWriteError:
+            return runtime.OUT, b""
+        except (SSL.ZeroReturnError, SSL.SysCallError):
+            return 0, b""
+        except SSL.Error as err:
+            raise StreamError(f"TLS broke: {_Text(err)}") from None
+
+    def _TryWrite(self, data: memoryview) -> tuple[int, int]:
+        try:
+            return 0, self.connection.send(bytes(data))
+        except SSL.WantReadError:
+            return runtime.IN, 0
+        except SSL.WantWriteError:
+            return runtime.OUT, 0
+        except SSL.Error as err:
+            raise StreamError(f"TLS broke: {_Text(err)}") from None
+
+
+def _Text(err: Exception) -> str:
+    """What OpenSSL says, for people."""
+    details = err.args[0] if err.args else ""
+    if isinstance(details, (list, tuple)):
+        return "; ".join(str(entry[-1]) for entry in details if entry) or type(err).__name__
+    return " ".join(str(arg) for arg in err.args) or type(err).__name__
