@@ -1,0 +1,142 @@
+"""QEMU's machine protocol: the only way to speak to a running guest.
+
+The library is asynchronous; ``Monitor`` is its calm face: one call, one answer, every wait with an end.  A guest's
+QMP socket serves one client at a time, so a Monitor is opened, used and closed within one procedure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, TypeVar
+
+from qemu.qmp import EventListener, ExecuteError, QMPClient, QMPError
+
+from ganeti import errors
+
+# Connecting includes waiting for another client of the same socket to go.
+CONNECT_TIMEOUT = 10.0
+COMMAND_TIMEOUT = 30.0
+_CLOSE_TIMEOUT = 5.0
+
+_T = TypeVar("_T")
+Event = dict[str, Any]
+
+# The library logs every lost connection with a traceback; what matters is raised.
+logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
+
+
+class CommandError(errors.HypervisorError):
+    """QEMU refused a command; ``error_class`` is QMP's, for example CommandNotFound."""
+
+    def __init__(self, text: str, error_class: str):
+        super().__init__(text)
+        self.error_class = error_class
+
+
+class Monitor:
+    """A conversation with one QEMU, as a context manager.
+
+    Every failure (no answer in time, connection lost, command refused) is a HypervisorError that names the socket.
+    """
+
+    def __init__(self, path: str, connect_timeout: float = CONNECT_TIMEOUT):
+        self.path = path
+        self._connect_timeout = connect_timeout
+        self._loop = asyncio.new_event_loop()
+        self._client = QMPClient()
+        self._events = EventListener()
+        self._client.register_listener(self._events)
+
+    def __enter__(self) -> Monitor:
+        try:
+            self._Run(self._client.connect(self.path), self._connect_timeout, "connect")
+        except BaseException:
+            self._loop.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._Run(self._client.disconnect(), _CLOSE_TIMEOUT, "disconnect")
+        except errors.HypervisorError as err:
+            logging.debug("%s", err)
+        finally:
+            self._loop.close()
+
+    def Execute(self, command: str, arguments: dict[str, Any] | None = None, timeout: float = COMMAND_TIMEOUT) -> Any:
+        """One command, its answer."""
+        return self._Run(self._client.execute(command, arguments), timeout, command)
+
+    def TryExecute(self, command: str, arguments: dict[str, Any] | None = None) -> Any:
+        """As ``Execute``, but None when QEMU refuses: for facts that are nice to know."""
+        try:
+            return self.Execute(command, arguments)
+        except CommandError as err:
+            logging.debug("%s", err)
+            return None
+
+    def Quit(self) -> None:
+        """Ends this QEMU at once; the connection ends with it, which is no error."""
+        try:
+            self.Execute("quit", timeout=_CLOSE_TIMEOUT)
+        except CommandError:
+            raise
+        except errors.HypervisorError as err:
+            logging.debug("%s", err)
+
+    def SendFd(self, name: str, descriptor: int) -> None:
+        """Hands a descriptor to QEMU, known there as ``name``."""
+
+        async def send() -> None:
+            self._client.send_fd_scm(descriptor)
+            await self._client.execute("getfd", {"fdname": name})
+
+        self._Run(send(), COMMAND_TIMEOUT, "getfd")
+
+    def AddFd(self, descriptor: int, fdset: int) -> None:
+        """Hands a descriptor to QEMU as file /dev/fdset/``fdset``."""
+
+        async def send() -> None:
+            self._client.send_fd_scm(descriptor)
+            await self._client.execute("add-fd", {"fdset-id": fdset})
+
+        self._Run(send(), COMMAND_TIMEOUT, "add-fd")
+
+    def WaitEvent(self, accept: Callable[[Event], bool], timeout: float) -> Event | None:
+        """The first event since the connection began that ``accept`` takes; None when none came in time."""
+
+        async def wait() -> Event:
+            async for event in self._events:
+                plain = dict(event)
+                if accept(plain):
+                    return plain
+            raise QMPError("connection lost")
+
+        try:
+            return self._Run(wait(), timeout, "event")
+        except _NoAnswer:
+            return None
+
+    def _Run(self, work: Coroutine[Any, Any, _T], timeout: float, what: str) -> _T:
+        async def limited() -> _T:
+            return await asyncio.wait_for(work, timeout)
+
+        try:
+            return self._loop.run_until_complete(limited())
+        except ExecuteError as err:
+            raise CommandError(f"QMP {self.path}: {what}: {err}", err.error_class) from err
+        except TimeoutError as err:
+            raise _NoAnswer(
+                f"QMP {self.path}: {what}: no answer within {timeout:g} s; is the guest's QEMU process stuck?"
+            ) from err
+        except (QMPError, OSError, EOFError) as err:
+            raise errors.HypervisorError(f"QMP {self.path}: {what}: {err or type(err).__name__}") from err
+
+
+class _NoAnswer(errors.HypervisorError):
+    """The time is over."""

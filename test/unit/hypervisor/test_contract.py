@@ -1,0 +1,153 @@
+"""What every hypervisor driver promises, told as the life of one guest on two nodes: the fake, and real QEMU (lab)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.nodes import MakeNodes, Node
+from support.virtual import MakeInstance
+
+from ganeti import errors, hypervisor, objects
+from ganeti.hypervisor import base
+
+
+class Rig:
+    """Two nodes and one guest that can run on both."""
+
+    def __init__(self, nodes: list[Node], driver: base.Hypervisor, instance: objects.Instance):
+        self.first, self.second = nodes
+        self.driver = driver
+        self.instance = instance
+
+    def Disks(self) -> list[base.GuestDisk]:
+        return []
+
+    def WaitStopped(self) -> None:
+        """Until the guest is gone from the node entered."""
+
+    def Start(self, paused: bool = False) -> None:
+        self.driver.Start(self.instance, self.Disks(), paused)
+
+
+def _FakeRig(tmp_path: Path) -> Rig:
+    return Rig(MakeNodes(tmp_path, "a", "b"), hypervisor.GetHypervisor("fake"), MakeInstance())
+
+
+RIGS: dict[str, Callable[[Path], Rig]] = {"fake": _FakeRig}
+
+
+@pytest.fixture(params=["fake"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    made = RIGS[request.param](tmp_path)
+    yield made
+    for node in (made.first, made.second):
+        with node:
+            made.driver.Stop(made.instance, force=True)
+            made.driver.Cleanup(made.instance.name)
+
+
+@pytest.mark.req("D20-GOAL-06")
+def test_life_of_a_guest(rig: Rig) -> None:
+    driver, instance = rig.driver, rig.instance
+    with rig.first:
+        assert driver.Verify(instance.hvparams) is None
+        assert driver.List() == [] and driver.Info(instance.name) is None
+
+        rig.Start()
+        assert driver.List() == [instance.name]
+        info = driver.Info(instance.name)
+        assert info is not None
+        assert (info.name, info.memory, info.vcpus, info.state) == (instance.name, 128, 1, 0)
+        assert driver.AllInfo() == [info] or driver.AllInfo()[0].name == info.name
+        with pytest.raises(errors.HypervisorError, match="already running"):
+            rig.Start()
+
+        driver.Reboot(instance)
+        assert driver.List() == [instance.name]
+
+        driver.Stop(instance, force=True)
+        rig.WaitStopped()
+        driver.Cleanup(instance.name)
+        assert driver.List() == []
+        driver.Stop(instance, force=True)  # gone already is fine
+        driver.Cleanup(instance.name)
+        with pytest.raises(errors.HypervisorError, match="not running"):
+            driver.Reboot(instance)
+        rig.Start()
+    with rig.second:
+        assert driver.List() == [], "the other node knows nothing of it"
+
+
+def test_balloon(rig: Rig) -> None:
+    with rig.first:
+        with pytest.raises(errors.HypervisorError, match="not running"):
+            rig.driver.Balloon(rig.instance, 96)
+        rig.Start()
+        rig.driver.Balloon(rig.instance, 96)
+        info = rig.driver.Info(rig.instance.name)
+        assert info is not None and info.memory in (96, 128)  # a guest without a balloon driver keeps what it has
+
+
+def _WaitMigrated(rig: Rig) -> str:
+    from ganeti import runtime
+
+    for _ in range(600):
+        progress = rig.driver.MigrationStatus(rig.instance)
+        if progress.status != base.MIGRATION_ACTIVE:
+            return progress.status
+        runtime.Sleep(0.1)
+    return "never ended"
+
+
+def test_migration_moves_the_guest(rig: Rig) -> None:
+    driver, instance = rig.driver, rig.instance
+    with rig.first:
+        rig.Start()
+        info = driver.MigrationInfo(instance)
+    with rig.second:
+        driver.Accept(instance, info, "127.0.0.1", rig.Disks())
+    with rig.first:
+        driver.Migrate("cluster", instance, "127.0.0.1", True)
+        assert _WaitMigrated(rig) == base.MIGRATION_COMPLETED
+        driver.FinalizeSource(instance, True, True)
+        assert driver.List() == []
+    with rig.second:
+        driver.FinalizeDestination(instance, info, True)
+        assert driver.List() == [instance.name]
+
+
+def test_migration_given_up_leaves_the_guest_where_it_was(rig: Rig) -> None:
+    driver, instance = rig.driver, rig.instance
+    with rig.first:
+        rig.Start()
+        info = driver.MigrationInfo(instance)
+    with rig.second:
+        driver.Accept(instance, info, "127.0.0.1", rig.Disks())
+        driver.FinalizeDestination(instance, info, False)
+        assert driver.List() == []
+    with rig.first:
+        driver.FinalizeSource(instance, False, True)
+        assert driver.List() == [instance.name]
+
+
+def test_guest_that_runs_is_not_accepted_again(rig: Rig) -> None:
+    with rig.first:
+        rig.Start()
+        info = rig.driver.MigrationInfo(rig.instance)
+        with pytest.raises(errors.HypervisorError, match="already running"):
+            rig.driver.Accept(rig.instance, info, "127.0.0.1", rig.Disks())
+
+
+def test_node_has_memory_and_processors(rig: Rig) -> None:
+    with rig.first:
+        info = rig.driver.NodeInfo(rig.instance.hvparams)
+        assert info["memory_total"] >= info["memory_free"] > 0
+        assert info["cpu_total"] >= 1
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", "x" * 300, "a..b"])
+def test_names_never_leave_the_directory(rig: Rig, name: str) -> None:
+    with rig.first, pytest.raises(errors.HypervisorError, match="file names"):
+        rig.driver.Info(name)
