@@ -54,7 +54,11 @@ def IsVirtual() -> bool:
 
 def HostName() -> str:
     """This machine's own name as it calls itself, unresolved; in a virtual cluster the node's."""
-    return VIRTUAL_HOSTNAME or os.uname().nodename
+    if VIRTUAL_HOSTNAME:
+        return VIRTUAL_HOSTNAME
+    from ganeti import runtime
+
+    return runtime.HostName()
 
 
 # --- paths that travel ------------------------------------------------------------------------------------------------

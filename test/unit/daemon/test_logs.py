@@ -1,0 +1,91 @@
+"""Lines that the log file does not take go to the console, and never disturb the work."""
+
+import logging
+import os
+import threading
+
+import pytest
+
+from ganeti.daemon import logs
+
+
+@pytest.fixture
+def console(tmp_path):
+    path = tmp_path / "console"
+    path.write_text("")
+    return path
+
+
+def _Logger(handler):
+    handler.setFormatter(logs.LineFormatter("ganeti-test"))
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    return logger
+
+
+@pytest.mark.req("D21-NODED-03")
+def test_full_disk(tmp_path, console):
+    handler = logs.LogFile("/dev/full", str(console))
+    logger = _Logger(handler)
+    logger.info("to the console")
+    assert console.read_text().endswith("INFO to the console\n")
+    handler.close()
+
+
+@pytest.mark.req("D21-NODED-03")
+def test_file_that_comes_back(tmp_path, console):
+    directory = tmp_path / "log"
+    handler = logs.LogFile(str(directory / "x.log"), str(console))
+    logger = _Logger(handler)
+    logger.info("nowhere to go")
+    directory.mkdir()
+    logger.info("file is there")
+    assert "nowhere to go" in console.read_text()
+    assert "file is there" in (directory / "x.log").read_text()
+    assert "file is there" not in console.read_text()
+    handler.close()
+
+
+@pytest.mark.req("D21-NODED-03")
+def test_children_write_to_the_console_too(tmp_path, console):
+    handler = logs.LogFile("/dev/full", str(console))
+    logger = _Logger(handler)
+    pid = os.fork()
+    if pid == 0:
+        logger.info("from a child")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert "from a child" in console.read_text()
+    handler.close()
+
+
+def test_neither_file_nor_console(tmp_path):
+    handler = logs.LogFile(str(tmp_path / "no" / "x.log"), str(tmp_path / "no" / "console"))
+    _Logger(handler).info("lost, and nobody minds")
+    assert not (tmp_path / "no").exists()
+
+
+def test_wrong_message_does_not_disturb(tmp_path):
+    handler = logs.LogFile(str(tmp_path / "x.log"), None)
+    _Logger(handler).info("%d items", "no number")
+    assert "cannot be shown" in (tmp_path / "x.log").read_text()
+    handler.close()
+
+
+def test_a_message_cannot_look_like_another_line(tmp_path):
+    handler = logs.LogFile(str(tmp_path / "x.log"), None)
+    _Logger(handler).info("name=%s", "x\n2030-01-01 00:00:00,000: ganeti-test pid=1 ERROR forged\r")
+    lines = (tmp_path / "x.log").read_text().splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("  2030")
+    handler.close()
+
+
+def test_threads_are_named(tmp_path):
+    handler = logs.LogFile(str(tmp_path / "x.log"), None)
+    logger = _Logger(handler)
+    thread = threading.Thread(target=logger.info, args=("hello",), name="Jq3")
+    thread.start()
+    thread.join()
+    assert f"pid={os.getpid()}/Jq3 INFO hello" in (tmp_path / "x.log").read_text()
+    handler.close()
