@@ -10,14 +10,13 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ganeti import constants, errors, pathutils, runtime
+from ganeti import constants, errors, hosts, pathutils, runtime
 
 if TYPE_CHECKING:
     from ganeti import objects
 
 Place = tuple[str, str, int, bool, str]
 
-_HOSTS_LIMIT = 1024 * 1024
 _SSCONF_LIMIT = 131072
 
 
@@ -33,24 +32,10 @@ def NodedPort() -> int:
     return DaemonPort(constants.NODED, constants.DEFAULT_NODED_PORT)
 
 
-def HostsFileAddress(name: str) -> str | None:
-    """The address of ``name`` in the virtual cluster's hosts file; None if it is not there, or outside one."""
-    if not pathutils.IsVirtual():
-        return None
-    try:
-        text = runtime.ReadText(pathutils.ETC_HOSTS, _HOSTS_LIMIT)
-    except (OSError, ValueError):
-        return None
-    for line in text.splitlines():
-        words = line.partition("#")[0].split()
-        if name in words[1:]:
-            return words[0]
-    return None
-
-
 def ResolveByDns(node: str) -> Place:
     """By name alone, for nodes that are in no configuration (yet)."""
-    return (node, HostsFileAddress(node) or node, NodedPort(), False, "")
+    entry = hosts.HostsFileEntry(node)
+    return (node, entry.ip if entry is not None else node, NodedPort(), False, "")
 
 
 def ResolveBySsconf(node: str) -> Place:

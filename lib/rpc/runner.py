@@ -153,7 +153,8 @@ class RpcRunner:
 
     ``resolve(node)`` -> (name, host, port, offline[, uuid]), GenericError for a node it does not know; ``epoch()`` ->
     ``NUMBER.RUN`` or None, for calls that change something; ``snapshot()`` -> the configuration, for encoders that
-    need it; ``refused(epoch, master)`` is told, on any thread, that a node knows a newer master.
+    need it; ``refused(epoch, master)`` is told, on any thread, that a node knows a newer master; ``sender`` is this
+    node's name, which goes with the epoch.
     """
 
     def __init__(
@@ -163,12 +164,14 @@ class RpcRunner:
         epoch: Callable[[], str | None],
         snapshot: Callable[[], objects.Snapshot] | None = None,
         refused: Callable[[str, str], None] | None = None,
+        sender: str = "",
     ):
         self._transport = transport
         self._resolve = resolve
         self._epoch = epoch
         self._snapshot = snapshot
         self._refused = refused
+        self._sender = sender
         self._lock = runtime.Lock()
         self._by_thread: dict[int, _Call] = {}
 
@@ -237,6 +240,7 @@ class RpcRunner:
             epoch = self._epoch()
             if epoch is not None:
                 headers[HEADER_EPOCH] = epoch
+                headers[HEADER_MASTER] = self._sender
         snapshot = self._snapshot() if self._snapshot is not None else None
         body = encoders.Body(procedure, args, snapshot)
         ready: list[tuple[Request, RpcResult]] = []
@@ -289,7 +293,8 @@ class RpcRunner:
     def _Completion(self, result: RpcResult, call: _Call) -> Callable[[Answer], None]:
         def complete(answer: Answer) -> None:
             result._SetAnswer(answer)
-            if result.epoch_refused is not None and self._refused is not None:
+            # Without a newer epoch the call itself was wrong, not the master.
+            if result.epoch_refused is not None and result.epoch_refused[0] and self._refused is not None:
                 self._refused(*result.epoch_refused)
             call.done(result)
 

@@ -6,21 +6,21 @@
     child: serve one connection  ---writes--->   its own slot
     parent: no free slot -> ends the longest idle child, or waits until one is idle
 
-A child that is idle dies of SIGTERM at once, a busy one after its answer.
+A child that is idle dies of SIGTERM at once, a busy one after its answer.  Helpers are children for the life of the
+server: one that ends is started again.
 """
 
 from __future__ import annotations
 
-import gc
 import logging
 import mmap
 import os
 import signal
 import struct
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, runtime
+from ganeti import daemon, runtime
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -32,6 +32,8 @@ _GREETING_RIGHTS = 1.0
 # Looks at the slots while all are busy; a child that turns idle also says so by a signal.
 _FULL_CHECK = 1.0
 _STOP_WAIT = 5.0
+# Seconds before a helper that ended is started again: doubled each time, back to the first when it lived longer.
+_HELPER_DELAYS = (1.0, 60.0)
 
 
 class Slots:
@@ -86,79 +88,77 @@ class Child:
         self.ending = True
 
 
-class ForkingServer:
-    """Accepts on ``listener`` until SIGTERM or SIGINT.
+class Helper:
+    """A child that always runs: ``run()`` in a process of its own."""
 
-    ``serve(sock, child)`` runs in the child, ``on_hangup()`` and ``tick()`` in the parent: on SIGHUP, and about every
-    ``tick_seconds``.
-    """
+    def __init__(self, name: str, run: Callable[[], None]):
+        self.name = name
+        self.run = run
+        self.pid = 0
+        self.started = 0.0
+        self.delay = _HELPER_DELAYS[0]
+
+    def Ended(self, now: float) -> None:
+        """Settles when it may be started again."""
+        lowest, highest = _HELPER_DELAYS
+        self.delay = lowest if now - self.started > highest else min(self.delay * 2, highest)
+        self.pid = 0
+
+    def Due(self, now: float) -> bool:
+        return not self.pid and (not self.started or now - self.started >= self.delay)
+
+
+class ForkingServer:
+    """Accepts on ``listener`` until ``stop`` is set; ``serve(sock, child)`` runs in the child."""
 
     def __init__(
         self,
         listener: protocols.Socket,
         serve: Callable[[protocols.Socket, Child], None],
         max_clients: int,
-        on_hangup: Callable[[], None] = lambda: None,
-        tick: Callable[[], None] = lambda: None,
-        tick_seconds: float = 60.0,
+        stop: daemon.StopSignal,
+        helpers: Sequence[Helper] = (),
     ):
         self._listener = listener
         self._serve = serve
-        self._on_hangup = on_hangup
-        self._tick = tick
-        self._tick_seconds = tick_seconds
+        self._stop = stop
+        self._helpers = list(helpers)
         self._slots = Slots(max_clients)
         self._children: dict[int, int] = {}
         self._told: set[int] = set()
         self._poller = runtime.Poller()
         self._bell, self._bell_end = runtime.SocketPair()
         self._listening = False
-        self._stop = False
-        self._hangup = False
 
     def Run(self) -> None:
         """Serves until told to stop; busy children may outlive it."""
         self._InstallSignals()
         self._poller.Register(self._bell, runtime.IN)
+        self._poller.Register(self._stop, runtime.IN)
         self._listener.setblocking(False)
-        # What exists now is shared with every child for ever: the collector must not touch and so copy it.
-        gc.collect()
-        gc.freeze()
-        next_tick = runtime.Monotonic()
-        while not self._stop:
-            now = runtime.Monotonic()
-            if now >= next_tick:
-                self._tick()
-                next_tick = now + self._tick_seconds
+        while not self._stop.is_set():
+            self._StartHelpers()
             self._Listen(len(self._children) < self._slots.count or self._CanMakeRoom())
-            timeout = _FULL_CHECK if self._slots.wanted else max(0.0, next_tick - now)
-            events = self._poller.Poll(timeout)
+            events = self._poller.Poll(self._PollTimeout())
             self._AnswerBell()
             self._Reap()
             if any(sock is self._listener for sock, _ in events):
                 self._OnConnection()
         self._Shutdown()
 
-    # Signals
+    def _PollTimeout(self) -> float | None:
+        if self._slots.wanted or any(not helper.pid for helper in self._helpers):
+            return _FULL_CHECK
+        return None
 
     def _InstallSignals(self) -> None:
+        """Every signal that a child sends or causes wakes the poll."""
         for end in (self._bell, self._bell_end):
             end.setblocking(False)
         signal.set_wakeup_fd(self._bell_end.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._OnStop)
-        signal.signal(signal.SIGHUP, self._OnHangup)
         for number in (signal.SIGCHLD, signal.SIGUSR1):
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-
-    def _OnStop(self, number: int, frame: Any) -> None:
-        del number, frame
-        self._stop = True
-
-    def _OnHangup(self, number: int, frame: Any) -> None:
-        del number, frame
-        self._hangup = True
 
     def _AnswerBell(self) -> None:
         try:
@@ -166,9 +166,22 @@ class ForkingServer:
                 pass
         except BlockingIOError:
             pass
-        if self._hangup:
-            self._hangup = False
-            self._on_hangup()
+
+    # Children for life
+
+    def _StartHelpers(self) -> None:
+        now = runtime.Monotonic()
+        for helper in self._helpers:
+            if helper.Due(now):
+                helper.started = now
+                helper.pid = self._Fork(helper.run)
+                logging.info("Started %s as process %d", helper.name, helper.pid)
+
+    def _ReapHelpers(self) -> None:
+        for helper in self._helpers:
+            if helper.pid and _HasEnded(helper.pid):
+                logging.error("%s (process %d) ended; it is started again", helper.name, helper.pid)
+                helper.Ended(runtime.Monotonic())
 
     # Connections
 
@@ -232,54 +245,60 @@ class ForkingServer:
 
     def _StartChild(self, sock: protocols.Socket, slot: int) -> None:
         self._slots.Set(slot, _GREETING)
-        pid = runtime.Fork()
-        if pid == 0:
-            self._RunChild(sock, slot)
+        pid = self._Fork(lambda: self._serve(sock, Child(self._slots, slot)))
         self._children[pid] = slot
 
-    def _RunChild(self, sock: protocols.Socket, slot: int) -> NoReturn:
+    def _Fork(self, run: Callable[[], None]) -> int:
+        """Runs ``run`` in a child; its pid."""
+        pid = runtime.Fork()
+        if pid:
+            return pid
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1):
+            for number in (signal.SIGCHLD, signal.SIGUSR1):
                 signal.signal(number, signal.SIG_DFL)
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            daemon.ForkedChild()
             for other in (self._listener, self._bell, self._bell_end):
                 other.close()
             self._poller.Close()
-            self._serve(sock, Child(self._slots, slot))
+            run()
             status = 0
         except Exception:
-            logging.exception("Error while a connection was served")
+            logging.exception("Error in a child")
         finally:
             # Nothing of the parent's clean-up may run here.
             os._exit(status)
 
     def _Reap(self) -> None:
         for pid in list(self._children):
-            try:
-                ended, _ = os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                ended = pid
-            if ended:
+            if _HasEnded(pid):
                 self._slots.Set(self._children.pop(pid), _FREE)
                 self._told.discard(pid)
+        self._ReapHelpers()
 
     def _Shutdown(self) -> None:
         """Ends idle children, waits a little for busy ones; those that take longer finish their call alone."""
         self._Listen(False)
         self._listener.close()
-        for pid in self._children:
+        self._poller.Unregister(self._stop)
+        for pid in self._Living():
             runtime.KillProcess(pid, signal.SIGTERM)
         deadline = runtime.Monotonic() + _STOP_WAIT
-        while self._children and runtime.Monotonic() < deadline:
+        while self._Living() and runtime.Monotonic() < deadline:
             self._poller.Poll(max(0.0, deadline - runtime.Monotonic()))
             self._AnswerBell()
             self._Reap()
         if self._children:
             logging.warning("%d calls are still under way and go on by themselves", len(self._children))
 
+    def _Living(self) -> list[int]:
+        return [*self._children, *(helper.pid for helper in self._helpers if helper.pid)]
 
-def CheckMaxClients(value: int) -> None:
-    if not 1 <= value <= 1000:
-        raise errors.OpPrereqError(f"--max-clients must be from 1 to 1000, not {value}", errors.ECODE_INVAL)
+
+def _HasEnded(pid: int) -> bool:
+    """Whether a child has ended; then it is collected."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True
