@@ -18,6 +18,8 @@ from ganeti.objects.base import (
     UuidField,
 )
 
+_SCALARS = ht.TListOf(ht.TOr(ht.TString, ht.TInt, ht.TNone))
+
 
 class NIC(ConfigObject):
     """A network interface; embedded in its instance, the order counts."""
@@ -47,7 +49,7 @@ class Disk(ConfigObject):
 
     forthcoming: bool | None = Field(ht.TBool, default=None, written=OPTIONAL, since="2.14", doc="only a reservation")
     dev_type: str = Field(ht.TString, doc="disk template")
-    logical_id: tuple[Any, ...] = Field(ht.TList, doc="identity below the template", secret=True)
+    logical_id: tuple[Any, ...] = Field(_SCALARS, doc="identity below the template", secret=True)
     children: tuple[Disk, ...] = Field(
         ht.TList, default=(), written=DEFAULTED, doc="DRBD: data and metadata", many="self"
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn, Self
 
 from ganeti import constants, errors, serializer
-from ganeti.objects.base import ConfigObject, FrozenDict, Show
+from ganeti.objects.base import ConfigObject, Freeze, FrozenDict, Show
 from ganeti.objects.cluster import Cluster
 from ganeti.objects.instance import Disk, Instance
 from ganeti.objects.network import FilterRule, Network
@@ -84,7 +84,7 @@ class Snapshot:
             ctime=ctime,
             mtime=mtime,
             serial_no=serial_no,
-            extra=FrozenDict(extra or {}),
+            extra=Freeze(dict(extra or {})),
             _indexes={},
         )
 
@@ -130,7 +130,7 @@ class Snapshot:
         for name, value in changes.items():
             if name not in self.__dict__:
                 raise TypeError(f"a snapshot has no {name}")
-            is_map = name in _ATTRIBUTES.values() or name == "extra"
+            is_map = name in _ATTRIBUTES.values()
             clone.__dict__[name] = FrozenDict(value) if is_map and type(value) is not FrozenDict else value
         clone.__dict__["_indexes"] = dict(self.__dict__["_indexes"] if indexes is None else indexes)
         return clone
