@@ -175,6 +175,10 @@ class RpcRunner:
         self._lock = runtime.Lock()
         self._by_thread: dict[int, _Call] = {}
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...  # call_NAME of every procedure
+
     def Start(self, name: str, nodes: Iterable[str], args: Sequence[Any], done: Callable[[RpcResult], None]) -> None:
         """Starts a call on each node; ``done(result)`` is called once per node, on any thread, and must not block.
 
