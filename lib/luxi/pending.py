@@ -1,0 +1,108 @@
+"""An answer that comes later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ganeti import runtime
+
+
+class Pending:
+    """The result of something that was begun; completed once, from any thread.
+
+    What is done first counts: a second ``Complete`` or ``Fail`` changes nothing.  Callbacks run on the thread that
+    completes, or at once on the caller's if the answer is already there, and must not block.
+    """
+
+    __slots__ = ("_abandoned", "_callbacks", "_condition", "_done", "_error", "_on_abandon", "_value")
+
+    def __init__(self) -> None:
+        self._condition = runtime.Condition()
+        self._done = False
+        self._abandoned = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Pending], None]] = []
+        self._on_abandon: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Pending {'error' if self._error else 'done' if self._done else 'open'}>"
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._error
+
+    @property
+    def value(self) -> Any:
+        """The value; only meaningful once done without an error."""
+        return self._value
+
+    def Complete(self, value: Any = None) -> bool:
+        """Gives the value; False if the answer was there already."""
+        return self._Finish(value, None)
+
+    def Fail(self, error: BaseException) -> bool:
+        return self._Finish(None, error)
+
+    def _Finish(self, value: Any, error: BaseException | None) -> bool:
+        with self._condition:
+            if self._done:
+                return False
+            self._value, self._error, self._done = value, error, True
+            callbacks, self._callbacks = self._callbacks, []
+            self._on_abandon = None
+            self._condition.notify_all()
+        for callback in callbacks:
+            callback(self)
+        return True
+
+    def Then(self, callback: Callable[[Pending], None]) -> None:
+        """Calls ``callback(self)`` when the answer is there."""
+        with self._condition:
+            if not self._done:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def OnAbandon(self, callback: Callable[[], None]) -> None:
+        """Calls ``callback`` if nobody wants the answer any more."""
+        with self._condition:
+            if self._done:
+                return
+            if not self._abandoned:
+                self._on_abandon = callback
+                return
+        callback()
+
+    def Abandon(self) -> None:
+        """Says that nobody wants the answer any more; what was begun may go on."""
+        with self._condition:
+            self._abandoned = True
+            callback, self._on_abandon = self._on_abandon, None
+        if callback:
+            callback()
+
+    def Result(self, timeout: float | None = None) -> Any:
+        """Waits and returns the value or raises the error; raises TimeoutError when it takes longer than ``timeout``."""
+        deadline = None if timeout is None else runtime.Monotonic() + timeout
+        with self._condition:
+            while not self._done:
+                left = None if deadline is None else deadline - runtime.Monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError(f"no answer within {timeout} s")
+                self._condition.wait(left)
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def Completed(value: Any) -> Pending:
+    """An answer that is there already."""
+    pending = Pending()
+    pending.Complete(value)
+    return pending

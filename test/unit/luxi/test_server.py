@@ -1,0 +1,526 @@
+"""A real server and its clients: good ones, silent ones, slow ones, greedy ones and mad ones."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ganeti import errors, serializer
+from ganeti.luxi import client as luxi_client
+from ganeti.luxi import protocol, server
+from ganeti.luxi.pending import Completed, Pending
+
+ETX = b"\x03"
+REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+
+
+class Master:
+    """Handlers that show every way to answer."""
+
+    def __init__(self) -> None:
+        self.pending: list[Pending] = []
+        self.abandoned = threading.Event()
+        self.gate = threading.Event()
+
+    def Handle(self, method: str, args: list) -> object:
+        if method == "QueryTags":
+            return [["row", n] for n in range(400_000)] if args[0] == "large" else args
+        if method == "QueryClusterInfo":
+            return {"name": "cluster"}
+        if method == "SubmitManyJobs":
+            return [[True, n] for n, _ in enumerate(args[0])]
+        if method == "WaitForJobChange":
+            pending = Pending()
+            pending.OnAbandon(self.abandoned.set)
+            self.pending.append(pending)
+            return pending
+        if method == "ArchiveJob":
+            raise errors.JobLost("Job lost")
+        if method == "QueryJobs":
+            raise ZeroDivisionError("bug")
+        if method == "CancelJob":
+            return Completed([True, "done"])
+        if method == "DeleteFilter":
+            return object()  # cannot be written
+        if method == "SetDrainFlag":
+            self.gate.wait(30)
+            return True
+        raise server.Refused("not this one")
+
+
+@pytest.fixture
+def master() -> Master:
+    return Master()
+
+
+@pytest.fixture
+def paths(tmp_path) -> list[str]:
+    return [str(tmp_path / "m"), str(tmp_path / "q")]
+
+
+@pytest.fixture
+def serve(master, paths) -> Iterator[Callable[..., server.Server]]:
+    started = []
+
+    def start(**options) -> server.Server:
+        instance = server.Server(paths, master.Handle, **options)
+        instance.Start()
+        started.append(instance)
+        return instance
+
+    yield start
+    master.gate.set()
+    for instance in started:
+        instance.Shutdown(linger=0.2)
+
+
+def Client(path: str, **options) -> luxi_client.Client:
+    return luxi_client.Client(path, connect_timeout=2, retry_delays=(), **{"io_timeout": 10, **options})
+
+
+def Raw(path: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(10)
+    sock.connect(path)
+    return sock
+
+
+def ReadAnswer(sock: socket.socket) -> dict | None:
+    """The next answer, or None if the server closed the connection instead."""
+    data = b""
+    while not data.endswith(ETX):
+        try:
+            part = sock.recv(65536)
+        except ConnectionResetError:
+            part = b""
+        if not part:
+            return None
+        data += part
+    return serializer.Load(data[:-1])
+
+
+def ReadEnd(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def Request(method: str, *args) -> bytes:
+    return protocol.EncodeRequest(method, args)
+
+
+def AssertServed(path: str) -> None:
+    with Client(path) as good:
+        assert good.QueryClusterInfo() == {"name": "cluster"}
+
+
+@pytest.mark.req("D20-LUXI-01", "D22-PRIV-04")
+def test_both_sockets_serve_everything_and_replace_what_is_left(serve, paths):
+    old = socket.socket(socket.AF_UNIX)
+    old.bind(paths[0])  # a daemon that was killed leaves this
+    old.close()
+    before = os.umask(0o177)
+    try:
+        instance = serve()
+    finally:
+        os.umask(before)
+    for path in paths:
+        info = os.stat(path)
+        assert stat.S_ISSOCK(info.st_mode)
+        assert stat.S_IMODE(info.st_mode) == 0o660
+        AssertServed(path)
+    instance.Shutdown(linger=0)
+    assert not any(os.path.exists(p) for p in paths)
+    with pytest.raises(protocol.NoMasterError):
+        Client(paths[0]).QueryClusterInfo()
+
+
+def test_every_way_to_answer_reaches_the_client(serve, master, paths):
+    serve()
+    with Client(paths[0]) as client:
+        assert client.CancelJob(1) == [True, "done"]
+        with pytest.raises(errors.JobLost):
+            client.ArchiveJob(1)
+        for broken in (lambda: client.QueryJobs(None, ["id"]), lambda: client.DeleteFilter("x")):
+            with pytest.raises(protocol.RequestError, match="internal error"):
+                broken()
+        assert client.QueryClusterInfo() == {"name": "cluster"}  # the same connection goes on
+        answer: list = []
+        waiter = threading.Thread(
+            daemon=True, target=lambda: answer.append(client.WaitForJobChangeOnce(1, ["status"], None, None))
+        )
+        waiter.start()
+        while not master.pending:
+            time.sleep(0.005)
+        master.pending[0].Complete([["success"], []])
+        assert not master.pending[0].Complete("late")
+        waiter.join(10)
+        assert answer == [[["success"], []]]
+        with pytest.raises(protocol.RequestError, match="not this one"):
+            client.SetWatcherPause(None)
+
+
+BAD_THEN_CLOSED = [
+    b"",
+    b"\n",
+    b"{",
+    b"\xff\xfe",
+    b"7",
+    b"[]",
+    b"null",
+    b'"x"',
+    b"{}",
+    b'{"method": "QueryClusterInfo"}',
+    b'{"args": []}',
+    b'{"method": null, "args": []}',
+    b'{"method": {}, "args": []}',
+    b'{"method": "__init__", "args": []}',
+    b'{"method": "QueryClusterInfo", "args": {}}',
+    b'{"method": "QueryClusterInfo", "args": null}',
+    b'{"method": "QueryClusterInfo", "args": [1]}',
+    b'{"method": "CancelJob", "args": ["no"]}',
+    b"[" * 200_000,
+    b'{"a":' * 50_000,
+    b"9" * 10_000,
+]
+
+
+@pytest.mark.parametrize("bad", BAD_THEN_CLOSED, ids=lambda b: repr(b[:40]))
+def test_what_is_no_request_gets_a_text_and_the_end_and_hurts_nobody(serve, paths, bad):
+    serve()
+    with Client(paths[0]) as good:
+        good.QueryClusterInfo()
+        sock = Raw(paths[0])
+        sock.sendall(bad + ETX)
+        answer = ReadAnswer(sock)
+        assert answer is not None and answer["success"] is False
+        assert isinstance(answer["result"], str) and answer["result"]
+        assert ReadEnd(sock)
+        sock.close()
+        assert good.QueryClusterInfo() == {"name": "cluster"}
+
+
+@given(st.lists(st.binary(max_size=200) | st.just(ETX) | st.just(Request("QueryClusterInfo")), max_size=20))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_stream_of_bytes_ends_in_answers_or_the_end(fuzzed, stream):
+    sock = Raw(fuzzed)
+    try:
+        for part in stream:
+            sock.sendall(part)
+        sock.shutdown(socket.SHUT_WR)
+        answers = b""
+        while part := sock.recv(65536):
+            answers += part
+        for answer in map(serializer.Load, answers.split(ETX)[:-1]):
+            assert answer["success"] is True or isinstance(answer["result"], (str, list))
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # closed after the first bad message
+    finally:
+        sock.close()
+    AssertServed(fuzzed)
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory) -> Iterator[str]:
+    path = str(tmp_path_factory.mktemp("f") / "s")
+    instance = server.Server([path], Master().Handle)
+    instance.Start()
+    yield path
+    instance.Shutdown(linger=0)
+
+
+def test_several_requests_sent_at_once_are_answered_in_order_even_after_half_a_close(serve, paths):
+    serve()
+    sock = Raw(paths[0])
+    sock.sendall(b"".join(Request("QueryTags", "n", str(n)) for n in range(50)))
+    sock.shutdown(socket.SHUT_WR)
+    stream = b""
+    while part := sock.recv(65536):
+        stream += part
+    got = [serializer.Load(m)["result"] for m in stream.split(ETX)[:-1]]
+    assert got == [["n", str(n)] for n in range(50)]
+
+
+@pytest.mark.req("D22-MD-02", "D22-MD-04")
+def test_the_silent_and_the_half_spoken_keep_nobody_waiting(serve, paths):
+    serve(request_threads=2)
+    socks = [Raw(paths[n % 2]) for n in range(300)]
+    for sock in socks[:150]:
+        sock.sendall(Request("QueryClusterInfo")[:-1])  # all but the end mark
+    AssertServed(paths[0])
+    for sock in socks[:150]:
+        sock.sendall(ETX)
+    for sock in socks[:150]:
+        answer = ReadAnswer(sock)
+        assert answer is not None and answer["success"]
+    for sock in socks:
+        sock.close()
+
+
+@pytest.mark.req("D22-WAIT-02")
+def test_more_waiting_clients_than_threads_leave_all_others_working(serve, master, paths):
+    serve(request_threads=2)
+    waiting = [Raw(paths[0]) for _ in range(50)]
+    for sock in waiting:
+        sock.sendall(Request("WaitForJobChange", 1, ["status"], None, None, 60))
+    while len(master.pending) < 50:
+        time.sleep(0.005)
+    AssertServed(paths[0])
+    for number, pending in enumerate(master.pending):
+        pending.Complete([[number], []])
+    assert sorted(ReadAnswer(s)["result"][0][0] for s in waiting) == list(range(50))
+    for sock in waiting:
+        sock.close()
+
+
+@pytest.mark.req("D22-MD-06", "D22-MD-03")
+def test_a_client_that_does_not_read_its_large_answer_delays_nobody(serve, paths):
+    serve(request_threads=2)
+    lazy = [Raw(paths[0]) for _ in range(6)]
+    for sock in lazy:
+        sock.sendall(Request("QueryTags", "large", "0"))
+    for _ in range(20):
+        AssertServed(paths[0])
+    for sock in lazy[:2]:
+        answer = ReadAnswer(sock)
+        assert answer is not None and len(answer["result"]) == 400_000
+    for sock in lazy:
+        sock.close()
+
+
+def test_who_stops_within_a_message_or_an_answer_is_dropped(serve, paths, monkeypatch):
+    monkeypatch.setattr(server, "_TICK", 0.05)
+    serve(io_timeout=0.3)
+    idle, half, deaf = Raw(paths[0]), Raw(paths[0]), Raw(paths[0])
+    half.sendall(b'{"method"')
+    deaf.sendall(Request("QueryTags", "large", "0"))
+    assert ReadEnd(half)
+    idle.sendall(Request("QueryClusterInfo"))  # idle longer than that is fine
+    assert ReadAnswer(idle) is not None
+    time.sleep(1)
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
+        while deaf.recv(1 << 20):
+            pass
+        deaf.sendall(b"x")
+    AssertServed(paths[0])
+
+
+def test_the_subscription_ends_with_the_connection(serve, master, paths):
+    serve()
+    sock = Raw(paths[0])
+    sock.sendall(Request("WaitForJobChange", 1, ["status"], None, None, 60))
+    while not master.pending:
+        time.sleep(0.005)
+    sock.close()
+    assert master.abandoned.wait(10)
+    AssertServed(paths[0])
+
+
+def test_when_there_are_too_many_the_longest_idle_goes(serve, paths):
+    serve(max_clients=10)
+    first = Raw(paths[0])
+    others = [Raw(paths[0]) for _ in range(9)]
+    for sock in others:
+        sock.sendall(Request("QueryClusterInfo"))
+        assert ReadAnswer(sock) is not None
+    AssertServed(paths[0])
+    assert ReadEnd(first)
+    others[0].sendall(Request("QueryClusterInfo"))
+    for sock in others:
+        sock.close()
+
+
+def test_when_all_wait_for_answers_a_new_one_is_refused_not_stuck(serve, master, paths):
+    serve(max_clients=3, request_threads=4)
+    busy = [Raw(paths[0]) for _ in range(3)]
+    for sock in busy:
+        sock.sendall(Request("WaitForJobChange", 1, ["status"], None, None, 60))
+    while len(master.pending) < 3:
+        time.sleep(0.005)
+    assert ReadEnd(Raw(paths[0]))
+    master.pending[0].Complete(None)
+    assert ReadAnswer(busy[0]) is not None
+    AssertServed(paths[0])
+
+
+def test_too_large_a_message_is_refused_and_what_is_buffered_has_a_limit(serve, paths, monkeypatch):
+    limit = 1 << 20
+    monkeypatch.setattr(protocol.Framer.__init__, "__defaults__", (limit,))
+    serve(max_buffered=4 * limit)
+    sock = Raw(paths[0])
+    answer = None
+    try:
+        for _ in range(limit // 1024 + 2):
+            sock.sendall(b"x" * 1024)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    answer = ReadAnswer(sock)
+    assert answer is not None and "limit" in answer["result"]
+    greedy = [Raw(paths[0]) for _ in range(8)]
+    for each in greedy:
+        try:
+            each.sendall(b"x" * (limit - 10))
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    AssertServed(paths[0])
+    gone = 0
+    for each in greedy:
+        each.settimeout(0.2)
+        try:
+            gone += each.recv(1) == b""
+        except TimeoutError:
+            pass
+        except ConnectionResetError:
+            gone += 1
+    assert gone >= 4
+    AssertServed(paths[0])
+
+
+@pytest.mark.req("D22-MD-07")
+def test_a_large_message_is_worked_on_beside_the_small_ones(serve, paths):
+    serve(request_threads=1)
+    sock = Raw(paths[0])
+    sock.settimeout(60)
+    jobs = [[{"OP_ID": "OP_TEST_DELAY", "duration": n, "comment": "c" * 60}] for n in range(100_000)]
+    sender = threading.Thread(daemon=True, target=sock.sendall, args=(Request("SubmitManyJobs", jobs),))
+    sender.start()
+    slowest = 0.0
+    with Client(paths[0]) as good:
+        while sender.is_alive():
+            start = time.monotonic()
+            good.QueryClusterInfo()
+            slowest = max(slowest, time.monotonic() - start)
+    answer = ReadAnswer(sock)
+    assert answer is not None and len(answer["result"]) == 100_000
+    assert slowest < 2
+
+
+def test_a_shutdown_lets_the_answers_out(serve, master, paths):
+    instance = serve()
+    slow, idle = Raw(paths[0]), Raw(paths[0])
+    slow.sendall(Request("SetDrainFlag", True))
+    idle.sendall(Request("QueryClusterInfo"))
+    assert ReadAnswer(idle) is not None
+    stopper = threading.Thread(target=instance.Shutdown, args=(10,))
+    stopper.start()
+    assert ReadEnd(idle)
+    master.gate.set()
+    answer = ReadAnswer(slow)
+    assert answer is not None and answer["result"] is True
+    stopper.join(10)
+    assert not stopper.is_alive()
+
+
+@pytest.mark.req("D20-LUXI-08")
+def test_a_dead_master_is_told_in_bounded_time(tmp_path, monkeypatch):
+    path = str(tmp_path / "s")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(5)
+    start = time.monotonic()
+    with pytest.raises(protocol.TimeoutError):
+        Client(path, io_timeout=0.3).QueryClusterInfo()
+    with pytest.raises(protocol.NoMasterError):
+        Client(str(tmp_path / "none")).QueryClusterInfo()
+    assert time.monotonic() - start < 5
+    listener.close()
+
+
+def test_the_client_connects_anew_and_sends_again(tmp_path):
+    path = str(tmp_path / "s")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(5)
+
+    def answer_second() -> None:
+        listener.accept()[0].close()
+        sock = listener.accept()[0]
+        while not sock.recv(65536).endswith(ETX):
+            pass
+        sock.sendall(b'{"success": true, ')
+        sock.sendall(b'"result": 17}\x03')
+        sock.recv(1)
+
+    thread = threading.Thread(target=answer_second, daemon=True)
+    thread.start()
+    with luxi_client.Client(path, connect_timeout=2, io_timeout=10, retry_delays=(0, 0)) as client:
+        assert client.SubmitJob([{"OP_ID": "OP_TEST_DELAY"}]) == 17
+    thread.join(5)
+    listener.close()
+
+
+def test_a_socket_that_may_not_be_used_is_told(tmp_path):
+    if os.getuid() != 0:
+        pytest.skip("needs another user")
+    path = str(tmp_path / "s")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    os.chmod(path, 0o660)
+    listener.listen(5)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            Client(path).QueryClusterInfo()
+        except protocol.PermissionError:
+            code = 0
+        except protocol.NoMasterError:
+            code = 0 if not os.access(str(tmp_path), os.X_OK) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    listener.close()
+
+
+def test_the_socket_can_be_chosen(monkeypatch):
+    from ganeti import pathutils
+
+    for value, expected in [
+        ("", pathutils.QUERY_SOCKET),
+        ("query", pathutils.QUERY_SOCKET),
+        ("master", pathutils.MASTER_SOCKET),
+        ("/some/where", "/some/where"),
+    ]:
+        monkeypatch.setenv("FORCE_LUXI_SOCKET", value)
+        assert luxi_client.SocketPath() == expected
+
+
+@pytest.mark.req("D20-LUXI-06", "D20-CALL-02")
+def test_users_never_see_that_nothing_changed():
+    class Scripted(luxi_client.Client):
+        answers = ["nochange", [["queued"], []], [["running"], [[1, [0, 0], "message", "hi"]]]]
+
+        def Call(self, method, args=()):
+            assert args[4] <= 1
+            if self.answers[0] != "nochange":
+                time.sleep(1.1)  # unchanged values at the time-out, as 3.1 does it
+            return self.answers.pop(0)
+
+    client = Scripted("/nowhere", io_timeout=3)
+    assert client.WaitForJobChange(1, ["status"], ["queued"], None)[0] == ["running"]
+    client.answers = [None]
+    with pytest.raises(errors.JobLost):
+        client.WaitForJobChange(1, ["status"], ["queued"], None)
+
+
+def test_the_client_is_light():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from ganeti.luxi import client; client.Client('/x');"
+        "print(*[m for m in ('ssl', 'logging.handlers', 'asyncio', 'subprocess', 'sqlite3', 'pycurl') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert done.stdout.strip() == ""
