@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ganeti import constants, errors, objects, runtime
-from ganeti.hypervisor import linux
+from ganeti.hypervisor import linux, nodechecks
 
 HvParams = Mapping[str, Any]
 
@@ -62,6 +62,30 @@ class MigrationProgress:
 
     def ToDict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+CONSOLE_MESSAGE = "msg"
+CONSOLE_SSH = "ssh"
+CONSOLE_VNC = "vnc"
+CONSOLE_SPICE = "spice"
+
+
+@dataclasses.dataclass(frozen=True)
+class Console:
+    """How an administrator reaches a guest's console (spec/noderpc.md 3.5); None: does not apply."""
+
+    instance: str
+    kind: str
+    message: str | None = None
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    command: Sequence[str] | None = None
+    display: int | None = None
+
+    def ToDict(self) -> dict[str, Any]:
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items() if v is not None}
 
 
 class Hypervisor:
@@ -110,6 +134,10 @@ class Hypervisor:
 
     def Balloon(self, instance: objects.Instance, memory: int) -> None:
         """Gives the running guest ``memory`` MiB."""
+        raise NotImplementedError
+
+    def Console(self, instance: objects.Instance, node_name: str, ssh_port: int) -> Console:
+        """How to reach the guest's console from another machine; ``hvparams`` are filled."""
         raise NotImplementedError
 
     # --- migration ----------------------------------------------------------------------------------------------------
@@ -179,7 +207,10 @@ class Hypervisor:
         raise NotImplementedError
 
     def ValidateParams(self, hvparams: HvParams) -> None:
-        """Checks filled parameters against this node: files, users, machine types.  Syntax was checked before."""
+        """Checks filled parameters against this node: files, users, and what the driver adds (machine types...)."""
+        problems = nodechecks.Problems(self.NAME, hvparams)
+        if problems:
+            raise errors.HypervisorError("; ".join(problems))
 
     def Powercycle(self, hvparams: HvParams | None = None) -> None:
         """Resets this node at once, without a clean shutdown."""

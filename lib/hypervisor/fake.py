@@ -87,6 +87,10 @@ class FakeHypervisor(base.Hypervisor):
         self._CheckRuns(instance)
         self._Write(instance, memory)
 
+    def Console(self, instance: objects.Instance, node_name: str, ssh_port: int) -> base.Console:
+        text = f"Console not available for fake hypervisor; instance {instance.name} is on node {node_name}"
+        return base.Console(instance.name, base.CONSOLE_MESSAGE, message=text)
+
     def Accept(
         self, instance: objects.Instance, info: str | None, target: str, disks: Sequence[base.GuestDisk]
     ) -> None:

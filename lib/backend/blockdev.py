@@ -1,0 +1,283 @@
+"""Procedures for block devices (spec/drivers.md a.5, spec/noderpc.md 6): the wire's face of ``storage``."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors, runtime
+from ganeti.backend import wire
+from ganeti.params import checks
+from ganeti.storage import base, links, tree
+
+Dict = dict[str, Any]
+
+_REMOVE_SECONDS = 30.0
+_REMOVE_STEP = 3.0
+# Copying a disk has no natural limit; the caller's own time-out is shorter.
+_COPY_SECONDS = 86400.0
+_DD_MISSES_DIRECT = "Invalid argument"
+
+
+def Create(bdev: Dict, size: int, owner: str, on_primary: bool, info: str, exclusive_storage: bool) -> list[Any]:
+    """blockdev_create: one layer, whose children exist; answers its id."""
+    device = tree.Create(wire.Disk(bdev), size, owner, on_primary, info, exclusive_storage)
+    return list(device.unique_id)
+
+
+def Assemble(disk: Dict, instance: Dict, on_primary: bool, idx: int) -> list[Any]:
+    """blockdev_assemble: [device path, link, URI]; [true, true] where nothing has to be assembled."""
+    owner = wire.Instance(instance)
+    device = tree.Assemble(wire.Disk(disk), owner.name, on_primary)
+    if device is None:
+        return [True, True]
+    if not on_primary:
+        return [device.dev_path, None, None]
+    link = links.Make(owner.name, device.dev_path, idx) if device.dev_path else None
+    return [device.dev_path, link, device.UserspaceUri(owner.hypervisor)]
+
+
+def Shutdown(disk: Dict) -> None:
+    """blockdev_shutdown: the device, then its children."""
+    tree.Shutdown(wire.Disk(disk))
+
+
+def Remove(bdev: Dict) -> None:
+    """blockdev_remove: data and all; a busy device is tried again for a while."""
+    disk = wire.Disk(bdev)
+    deadline = runtime.Monotonic() + _REMOVE_SECONDS
+    while True:
+        try:
+            tree.Remove(disk)
+            return
+        except errors.BlockDeviceError:
+            if runtime.Monotonic() + _REMOVE_STEP > deadline:
+                raise
+        runtime.Sleep(_REMOVE_STEP)
+
+
+def Open(instance_name: str, disks: list[Dict], exclusive: bool) -> None:
+    """blockdev_open: makes the disks writable here and links them."""
+    for index, disk in enumerate(wire.Disks(disks)):
+        device = tree.FindOrFail(disk)
+        device.Open(exclusive=exclusive)
+        if instance_name and device.dev_path:
+            links.Make(instance_name, device.dev_path, index)
+
+
+def Close(instance_name: str, disks: list[Dict]) -> None:
+    """blockdev_close: the opposite; every disk is tried."""
+    if instance_name:
+        links.Remove(instance_name, len(disks))
+    problems = []
+    for disk in wire.Disks(disks):
+        try:
+            tree.FindOrFail(disk).Close()
+        except errors.BlockDeviceError as err:
+            problems.append(str(err))
+    if problems:
+        raise errors.BlockDeviceError("Can't make devices secondary: " + "; ".join(problems))
+
+
+def Find(disk: Dict) -> Dict | None:
+    """blockdev_find: the status of the disk and all below it; null when it is not there."""
+    device = tree.Find(wire.Disk(disk))
+    return None if device is None else tree.CombinedStatus(device).ToDict()
+
+
+def MirrorStatus(disks: list[Dict]) -> list[Dict]:
+    """blockdev_getmirrorstatus: a missing disk is a failure."""
+    return [tree.CombinedStatus(tree.FindOrFail(disk)).ToDict() for disk in wire.Disks(disks)]
+
+
+def MirrorStatusMulti(node_disks: list[Dict]) -> list[list[Any]]:
+    """blockdev_getmirrorstatus_multi: [true, status] or [false, text] per disk."""
+    rows: list[list[Any]] = []
+    for disk in wire.Disks(node_disks):
+        try:
+            rows.append([True, tree.CombinedStatus(tree.FindOrFail(disk)).ToDict()])
+        except errors.GenericError as err:
+            rows.append([False, str(err)])
+    return rows
+
+
+def Dimensions(disks: list[Dict]) -> list[list[int | None] | None]:
+    """blockdev_getdimensions: [bytes, spindles], null for a disk that cannot be measured."""
+    rows: list[list[int | None] | None] = []
+    for disk in wire.Disks(disks):
+        try:
+            device = tree.Find(disk)
+            rows.append(None if device is None else list(device.Dimensions()))
+        except errors.BlockDeviceError:
+            rows.append(None)
+    return rows
+
+
+def Grow(cf_bdev: Dict, amount: int, dryrun: bool, backingstore: bool, es_flag: bool) -> None:
+    """blockdev_grow"""
+    tree.FindOrFail(wire.Disk(cf_bdev)).Grow(amount, dryrun, backingstore, es_flag)
+
+
+def Rename(devlist: list[list[Any]]) -> None:
+    """blockdev_rename: [[disk, new id]]; all are tried."""
+    problems = []
+    for data, new_id in devlist:
+        disk = wire.Disk(data)
+        try:
+            tree.FindOrFail(disk).Rename(new_id)
+        except errors.BlockDeviceError as err:
+            problems.append(str(err))
+    if problems:
+        raise errors.BlockDeviceError("; ".join(problems))
+
+
+def SetInfo(disk: Dict, info: str) -> None:
+    """blockdev_setinfo"""
+    tree.FindOrFail(wire.Disk(disk)).SetInfo(info)
+
+
+def Snapshot(cf_bdev: Dict, snap_name: str | None, snap_size: int | None) -> list[Any]:
+    """blockdev_snapshot: the snapshot's id."""
+    return tree.FindOrFail(wire.Disk(cf_bdev)).Snapshot(snap_name, snap_size)
+
+
+def AddChildren(bdev: Dict, ndevs: list[Dict]) -> None:
+    """blockdev_addchildren: a mirror gets local storage."""
+    children = [tree.FindOrFail(child) for child in wire.Disks(ndevs)]
+    tree.FindOrFail(wire.Disk(bdev)).AddChildren(children)
+
+
+def RemoveChildren(bdev: Dict, ndevs: list[Dict]) -> None:
+    """blockdev_removechildren: a mirror gives its local storage up."""
+    tree.FindOrFail(wire.Disk(bdev)).RemoveChildren(wire.Disks(ndevs))
+
+
+def PauseResumeSync(disks: list[Dict], pause: bool) -> list[list[Any]]:
+    """blockdev_pause_resume_sync: [true, null] or [false, text] per disk."""
+    rows: list[list[Any]] = []
+    for disk in wire.Disks(disks):
+        try:
+            tree.FindOrFail(disk).PauseResumeSync(pause)
+            rows.append([True, None])
+        except errors.BlockDeviceError as err:
+            rows.append([False, f"{'Pausing' if pause else 'Resuming'} the sync failed: {err}"])
+    return rows
+
+
+# --- content ----------------------------------------------------------------------------------------------------------
+
+
+def Wipe(bdev: Dict, offset: int, size: int) -> None:
+    """blockdev_wipe: zeros over ``size`` MiB from ``offset``; never beyond the end."""
+    disk = wire.Disk(bdev)
+    device = tree.FindOrFail(disk)
+    mib = (device.Dimensions()[0] + base.BLOCK_BYTES - 1) // base.BLOCK_BYTES
+    if offset > mib or offset + size > mib:
+        raise errors.RpcCallError(f"{device}: cannot wipe {size} MiB from {offset}, it has {mib} MiB")
+    _RunDd(base.BuildWipe(_PathOf(device), offset, size), f"{device}: wiping failed")
+
+
+def Image(bdev: Dict, image: str, size: int) -> None:
+    """blockdev_image: fills the disk from a file of this node or a URL; ``size``: MiB there is room for."""
+    device = tree.FindOrFail(wire.Disk(bdev))
+    target = _PathOf(device)
+    if checks.IsUrl(image):
+        _Pipe(BuildDownload(image), base.BuildImport(target), f"{device}: cannot be filled from {image}")
+        return
+    try:
+        found = runtime.Stat(image)
+    except OSError as err:
+        raise errors.RpcCallError(f"Image {image} cannot be used on this node: {err.strerror}") from err
+    if not stat.S_ISREG(found.st_mode):
+        raise errors.RpcCallError(f"Image {image} is not a regular file; give the path of a file or a URL")
+    if found.st_size > size * base.BLOCK_BYTES:
+        raise errors.RpcCallError(f"Image {image} has {found.st_size} bytes, the disk only {size} MiB")
+    _RunDd(BuildCopy(image, target), f"{device}: cannot be filled from {image}")
+
+
+def Convert(bdev_src: Dict, bdev_dest: Dict) -> None:
+    """blockdev_convert: copies one local disk to another."""
+    source, target = tree.FindOrFail(wire.Disk(bdev_src)), tree.FindOrFail(wire.Disk(bdev_dest))
+    if target.Dimensions()[0] < source.Dimensions()[0]:
+        raise errors.RpcCallError(f"{target}: is smaller than {source}; nothing was copied")
+    _Pipe(source.ExportCommand(), target.ImportCommand(), f"{source}: cannot be copied to {target}")
+
+
+def BuildCopy(source: str, target: str) -> list[str]:
+    return ["dd", f"if={source}", *base.BuildImport(target)[1:]]
+
+
+def BuildDownload(url: str) -> list[str]:
+    """argv that writes the content behind a URL to standard output; an error page is a failure."""
+    return ["curl", "--fail", "--silent", "--show-error", "--location", "--connect-timeout", "20", "--", url]
+
+
+def BuildPipe(source: Sequence[str], target: Sequence[str]) -> list[str]:
+    """argv of a shell that pipes one command into another; the words are quoted for it."""
+    left, right = (" ".join(runtime.ShellQuote(word) for word in argv) for argv in (source, target))
+    return ["bash", "-o", "errexit", "-o", "pipefail", "-c", f"{left} | {right}"]
+
+
+def _PathOf(device: base.BlockDev) -> str:
+    if device.dev_path is None:
+        raise errors.RpcCallError(f"{device}: is reachable by its hypervisor only; its content cannot be written here")
+    return device.dev_path
+
+
+def _RunDd(argv: list[str], trouble: str) -> None:
+    """Runs dd past the cache; through it where the file system cannot do otherwise."""
+    result = runtime.RunCmd(argv, timeout=_COPY_SECONDS)
+    if result.failed and _DD_MISSES_DIRECT in result.stderr and "oflag=direct" in argv:
+        result = runtime.RunCmd(
+            ["oflag=dsync" if word == "oflag=direct" else word for word in argv], timeout=_COPY_SECONDS
+        )
+    if result.failed:
+        raise errors.RpcCallError(f"{trouble}: {result.fail_reason}")
+
+
+def _Pipe(source: Sequence[str], target: Sequence[str], trouble: str) -> None:
+    result = runtime.RunCmd(BuildPipe(source, target), timeout=_COPY_SECONDS)
+    if result.failed:
+        raise errors.RpcCallError(f"{trouble}: {result.fail_reason}")
+
+
+def Sizes(devices: list[str]) -> Dict:
+    """bdev_sizes: {path: MiB} of those that are block devices below /dev."""
+    sizes = {}
+    for path in devices:
+        try:
+            is_device = stat.S_ISBLK(runtime.Stat(path).st_mode)
+        except OSError:
+            continue
+        if not is_device or not path.startswith("/dev/"):
+            continue
+        result = runtime.RunCmd(["blockdev", "--getsize64", path], timeout=30)
+        if not result.failed and result.stdout.strip().isdigit():
+            sizes[path] = int(result.stdout) // base.BLOCK_BYTES
+    return sizes
+
+
+HANDLERS = {
+    "bdev_sizes": Sizes,
+    "blockdev_addchildren": AddChildren,
+    "blockdev_assemble": Assemble,
+    "blockdev_close": Close,
+    "blockdev_convert": Convert,
+    "blockdev_create": Create,
+    "blockdev_find": Find,
+    "blockdev_getdimensions": Dimensions,
+    "blockdev_getmirrorstatus": MirrorStatus,
+    "blockdev_getmirrorstatus_multi": MirrorStatusMulti,
+    "blockdev_grow": Grow,
+    "blockdev_image": Image,
+    "blockdev_open": Open,
+    "blockdev_pause_resume_sync": PauseResumeSync,
+    "blockdev_remove": Remove,
+    "blockdev_removechildren": RemoveChildren,
+    "blockdev_rename": Rename,
+    "blockdev_setinfo": SetInfo,
+    "blockdev_shutdown": Shutdown,
+    "blockdev_snapshot": Snapshot,
+    "blockdev_wipe": Wipe,
+}

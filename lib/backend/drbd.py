@@ -1,0 +1,103 @@
+"""Procedures for the network side of mirrored disks (spec/drivers.md a.4), over the contract ``storage.base.Mirror``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ganeti import errors, objects, runtime
+from ganeti.backend import wire
+from ganeti.storage import base, tree
+
+Dict = dict[str, Any]
+
+_ATTACH_SECONDS = 120.0
+_CONNECT_SECONDS = 15.0
+_FIRST_DELAY, _DELAY_FACTOR, _LAST_DELAY = 0.1, 1.5, 5.0
+
+
+def _Mirror(disk: objects.Disk) -> base.Mirror:
+    device = tree.FindOrFail(disk)
+    if not isinstance(device, base.Mirror):
+        raise errors.RpcCallError(f"{device}: is not mirrored over the network")
+    return device
+
+
+def DisconnectNet(disks: list[Dict]) -> None:
+    """drbd_disconnect_net"""
+    for disk in wire.Disks(disks):
+        _Mirror(disk).DisconnectNet()
+
+
+def AttachNet(disks: list[Dict], multimaster: bool) -> None:
+    """drbd_attach_net: reconnects and waits; ``multimaster``: makes this side writable too once both are whole."""
+    mirrors = [_Mirror(disk) for disk in wire.Disks(disks)]
+    for mirror in mirrors:
+        mirror.AttachNet(multimaster)
+    if not _Wait(lambda: all([_IsConnected(mirror, multimaster) for mirror in mirrors]), _ATTACH_SECONDS):
+        states = "; ".join(f"{mirror}: {mirror.Connection()}" for mirror in mirrors)
+        raise errors.RpcCallError(f"Mirrors did not connect within {_ATTACH_SECONDS:g} s: {states}")
+    if multimaster:
+        for mirror in mirrors:
+            mirror.Open(exclusive=False)
+
+
+def _IsConnected(mirror: base.Mirror, multimaster: bool) -> bool:
+    state = mirror.Connection()
+    if state.standalone:
+        mirror.AttachNet(multimaster)  # the other side was not there yet and this one gave up
+        return False
+    if multimaster:
+        return state.connected and state.local_uptodate and state.peer_uptodate
+    return state.connected or state.in_resync
+
+
+def WaitSync(disks: list[Dict]) -> list[Any]:
+    """drbd_wait_sync: [all done, lowest percent]; gives a lost connection a moment."""
+    done, lowest = True, 100.0
+    for disk in wire.Disks(disks):
+        mirror = _Mirror(disk)
+        if not _Wait(functools.partial(_IsTalking, mirror), _CONNECT_SECONDS, step=1.0):
+            raise errors.RpcCallError(f"{mirror}: is not connected and does not sync; look at the other node")
+        state = mirror.Connection()
+        done = done and state.connected
+        if state.sync_percent is not None:
+            lowest = min(lowest, state.sync_percent)
+    return [done, lowest]
+
+
+def _IsTalking(mirror: base.Mirror) -> bool:
+    state = mirror.Connection()
+    return state.connected or state.in_resync
+
+
+def NeedsActivation(disks: list[Dict]) -> list[str]:
+    """drbd_needs_activation: uuids of the disks that must be assembled again."""
+    needing = []
+    for disk in wire.Disks(disks):
+        device = tree.Find(disk)
+        if device is None or (isinstance(device, base.Mirror) and device.NeedsActivation()):
+            needing.append(disk.uuid)
+    return needing
+
+
+def _Wait(fits: Callable[[], bool], seconds: float, step: float | None = None) -> bool:
+    """Looks again and again, more slowly each time unless ``step`` is given."""
+    deadline = runtime.Monotonic() + seconds
+    delay = step or _FIRST_DELAY
+    while not fits():
+        if runtime.Monotonic() + delay > deadline:
+            return False
+        runtime.Sleep(delay)
+        if step is None:
+            delay = min(delay * _DELAY_FACTOR, _LAST_DELAY)
+    return True
+
+
+HANDLERS = {
+    "drbd_attach_net": AttachNet,
+    "drbd_disconnect_net": DisconnectNet,
+    "drbd_needs_activation": NeedsActivation,
+    "drbd_wait_sync": WaitSync,
+}

@@ -1,0 +1,230 @@
+"""Procedures for running instances: start, stop, look (spec/drivers.md b.1, spec/noderpc.md 6)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import errors, hypervisor, objects, runtime
+from ganeti.backend import reason, wire
+from ganeti.hypervisor.base import GuestDisk, GuestInfo, Hypervisor
+from ganeti.storage import links, tree
+
+REBOOT_SOFT = "soft"
+REBOOT_HARD = "hard"
+
+# How often a guest that was asked to stop is asked again, and how often one looks whether it did.
+_ASK_AGAIN_SECONDS = 5.0
+_LOOK_SECONDS = 0.25
+# After the last, forced stop.
+_FORCED_SECONDS = 5.0
+_DEFAULT_SSH_PORT = 22
+
+Dict = dict[str, Any]
+
+
+def LinkDisks(instance: objects.Instance) -> list[GuestDisk]:
+    """Finds every disk of the instance and makes its link; all must be assembled."""
+    found = []
+    for index, disk in enumerate(wire.InstanceDisks(instance)):
+        device = tree.Find(disk)
+        uri = None
+        if device is not None:
+            uri = device.UserspaceUri(instance.hypervisor)
+        if device is None or (device.dev_path is None and uri is None):
+            raise errors.BlockDeviceError(
+                f"Instance {instance.name}: block device of disk {index} is not set up; "
+                f"run gnt-instance activate-disks {instance.name}"
+            )
+        link = links.Make(instance.name, device.dev_path, index) if device.dev_path else ""
+        found.append(GuestDisk(disk, link, uri))
+    return found
+
+
+def RemoveLinks(instance: objects.Instance) -> None:
+    links.Remove(instance.name, max(len(wire.InstanceDisks(instance)), len(instance.disks)))
+
+
+def Start(instance_hvp_bep: Dict, startup_paused: bool, trail: reason.Trail) -> None:
+    """instance_start: starts the instance; one that runs already is left alone."""
+    instance = wire.Instance(instance_hvp_bep)
+    driver = hypervisor.GetHypervisor(instance.hypervisor)
+    _Start(driver, instance, startup_paused)
+    reason.Store(instance.name, trail, "start")
+
+
+def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool) -> None:
+    if driver.Info(instance.name, instance.hvparams) is not None:
+        logging.info("Instance %s is running already, not starting it", instance.name)
+        return
+    disks = LinkDisks(instance)
+    try:
+        driver.Start(instance, disks, paused)
+    except errors.HypervisorError:
+        RemoveLinks(instance)
+        raise
+
+
+def Shutdown(instance: Dict, timeout: float, trail: reason.Trail) -> None:
+    """instance_shutdown: asks the guest to stop, again and again; after ``timeout`` seconds it is ended."""
+    guest = wire.Instance(instance)
+    _Shutdown(hypervisor.GetHypervisor(guest.hypervisor), guest, timeout)
+    reason.Store(guest.name, trail, "shutdown")
+
+
+def _Shutdown(driver: Hypervisor, instance: objects.Instance, timeout: float) -> None:
+    if driver.Info(instance.name, instance.hvparams) is None:
+        logging.info("Instance %s is not running, nothing to shut down", instance.name)
+    elif not _AskToStop(driver, instance, timeout):
+        logging.error("Shutdown of instance %s took longer than %g s, ending it", instance.name, timeout)
+        driver.Stop(instance, force=True)
+        if not _WaitGone(driver, instance, _FORCED_SECONDS):
+            raise errors.RpcCallError(
+                f"Could not shut down instance {instance.name} even by destroying it; "
+                "look at its process on the node, it may hang in the kernel"
+            )
+    driver.Cleanup(instance.name)
+    RemoveLinks(instance)
+
+
+def _AskToStop(driver: Hypervisor, instance: objects.Instance, timeout: float) -> bool:
+    """Whether the guest stopped within ``timeout``."""
+    deadline = runtime.Monotonic() + timeout
+    retry = False
+    while True:
+        left = deadline - runtime.Monotonic()
+        try:
+            driver.Stop(instance, retry=retry, timeout=max(left, 0.0))
+        except errors.HypervisorError as err:
+            # It may have gone in the same moment.
+            if driver.Info(instance.name, instance.hvparams) is not None:
+                raise errors.RpcCallError(f"Failed to stop instance {instance.name}: {err}") from err
+        retry = True
+        if _WaitGone(driver, instance, min(_ASK_AGAIN_SECONDS, max(left, 0.0))):
+            return True
+        if runtime.Monotonic() >= deadline:
+            return False
+
+
+def _WaitGone(driver: Hypervisor, instance: objects.Instance, seconds: float) -> bool:
+    deadline = runtime.Monotonic() + seconds
+    while driver.Info(instance.name, instance.hvparams) is not None:
+        left = deadline - runtime.Monotonic()
+        if left <= 0:
+            return False
+        runtime.Sleep(min(_LOOK_SECONDS, left))
+    return True
+
+
+def Reboot(inst: Dict, reboot_type: str, shutdown_timeout: float, trail: reason.Trail) -> None:
+    """instance_reboot: soft within the running hypervisor, hard as stop and start; the disks are left as they are."""
+    instance = wire.Instance(inst)
+    driver = hypervisor.GetHypervisor(instance.hypervisor)
+    if driver.Info(instance.name, instance.hvparams) is None:
+        raise errors.RpcCallError(f"Cannot reboot instance {instance.name}: it is not running")
+    if reboot_type == REBOOT_SOFT:
+        driver.Reboot(instance)
+    elif reboot_type == REBOOT_HARD:
+        _Shutdown(driver, instance, shutdown_timeout)
+        _Start(driver, instance, False)
+    else:
+        raise errors.RpcCallError(f"Invalid reboot type '{reboot_type}'; use {REBOOT_SOFT} or {REBOOT_HARD}")
+    reason.Store(instance.name, trail, "reboot")
+
+
+def Balloon(instance: Dict, memory: int) -> None:
+    """instance_balloon_memory; one that does not run is left alone."""
+    guest = wire.Instance(instance)
+    driver = hypervisor.GetHypervisor(guest.hypervisor)
+    if driver.Info(guest.name, guest.hvparams) is None:
+        logging.info("Instance %s is not running, not changing its memory", guest.name)
+        return
+    driver.Balloon(guest, memory)
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def _Row(info: GuestInfo) -> Dict:
+    return {"memory": info.memory, "vcpus": info.vcpus, "state": info.state, "time": info.cpu_time}
+
+
+def Info(instance: str, hname: str, hvparams: Dict) -> Dict:
+    """instance_info: {} when the instance is not here."""
+    found = hypervisor.GetHypervisor(hname).Info(instance, hvparams)
+    return {} if found is None else _Row(found)
+
+
+def AllInfo(hypervisor_list: Sequence[str], all_hvparams: Mapping[str, Any]) -> Dict:
+    """all_instances_info over several hypervisors; one name seen by two of them must be the same guest."""
+    rows: Dict = {}
+    for hname in hypervisor_list:
+        for info in hypervisor.GetHypervisor(hname).AllInfo(all_hvparams.get(hname)):
+            row = _Row(info)
+            for key in ("memory", "vcpus"):
+                if info.name in rows and rows[info.name][key] != row[key]:
+                    raise errors.RpcCallError(
+                        f"Instance {info.name} is running twice with different values of '{key}': "
+                        f"{rows[info.name][key]} and {row[key]}; stop one of the two"
+                    )
+            rows[info.name] = row
+    return rows
+
+
+def List(hypervisor_list: Sequence[str], hvparams: Mapping[str, Any]) -> list[str]:
+    """instance_list over several hypervisors."""
+    found: list[str] = []
+    for hname in hypervisor_list:
+        try:
+            found += hypervisor.GetHypervisor(hname).List(hvparams.get(hname))
+        except errors.HypervisorError as err:
+            raise errors.RpcCallError(f"Error listing instances of hypervisor {hname}: {err}") from err
+    return found
+
+
+def ConsoleInfo(instances: Mapping[str, Mapping[str, Any]]) -> Dict:
+    """instance_console_info: how to reach each instance's console.
+
+    Each value has ``instance``, ``node`` and ``group`` in their stored forms, ``hvParams`` and ``beParams`` filled.
+    """
+    result: Dict = {}
+    for name, request in instances.items():
+        try:
+            data, node, group = request["instance"], request["node"], request["group"]
+            instance = wire.Instance({**data, "hvparams": request["hvParams"], "beparams": request["beParams"]})
+            ndparams = {**group.get("ndparams", {}), **node.get("ndparams", {})}
+            port = int(ndparams.get("ssh_port", _DEFAULT_SSH_PORT))
+            node_name = str(node["name"])
+        except (AttributeError, KeyError, TypeError, ValueError) as err:
+            raise errors.RpcCallError(f"Console of instance {name[:80]}: the request is incomplete ({err!r})") from err
+        driver = hypervisor.GetHypervisor(instance.hypervisor)
+        result[name] = driver.Console(instance, node_name, port).ToDict()
+    return result
+
+
+def MetadataModify(instance: Dict) -> None:
+    """instance_metadata_modify: there is nobody to hand the data to."""
+    raise errors.RpcCallError(
+        f"Instance {instance.get('name', '?')}: this installation has no metadata daemon; "
+        "untrusted operating systems and instance communication cannot be used"
+    )
+
+
+def ValidateParams(hvname: str, hvfull: Dict) -> None:
+    """hypervisor_validate_params: filled parameters against this node."""
+    hypervisor.GetHypervisor(hvname).ValidateParams(hvfull)
+
+
+HANDLERS = {
+    "all_instances_info": AllInfo,
+    "hypervisor_validate_params": ValidateParams,
+    "instance_balloon_memory": Balloon,
+    "instance_console_info": ConsoleInfo,
+    "instance_info": Info,
+    "instance_list": List,
+    "instance_metadata_modify": MetadataModify,
+    "instance_reboot": Reboot,
+    "instance_shutdown": Shutdown,
+    "instance_start": Start,
+}
