@@ -1,0 +1,342 @@
+"""Making a cluster of one node (spec/cli.md 9.1).
+
+Only 3.1's files are written here; the first start of the master daemon takes them into its store (doc/design-store.rst,
+11).  Every check comes before the first change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ganeti import constants, errors, hosts, objects, params, pathutils, runtime
+from ganeti.bootstrap import daemons, keys, storagedirs
+from ganeti.params import be, disk, hv, ipolicy, nd, nic
+from ganeti.rpc import resolver
+
+_MAC_PREFIX = re.compile(r"[0-9a-z]{2}:[0-9a-z]{2}:[0-9a-z]{2}")
+_TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
+MIN_VG_SIZE = 20480
+DEFAULT_DRBD_HELPER = "/bin/true"
+DEFAULT_VG = "xenvg"
+_SSH_BITS = {"rsa": 2048, "dsa": 1024, "ecdsa": 521}
+
+
+@dataclass
+class Settings:
+    """What ``gnt-cluster init`` was told; parameter sets are partial and still text where they were typed."""
+
+    cluster_name: str
+    enabled_hypervisors: Sequence[str] = (constants.HT_XEN_PVM,)
+    enabled_disk_templates: Sequence[str] = (constants.DT_DRBD8, constants.DT_PLAIN)
+    vg_name: str | None = None
+    drbd_helper: str | None = None
+    master_netdev: str | None = None
+    master_netmask: int | None = None
+    use_external_mip_script: bool = False
+    mac_prefix: str = constants.DEFAULT_MAC_PREFIX
+    secondary_ip: str | None = None
+    primary_ip_version: int = 4
+    candidate_pool_size: int = 10
+    beparams: Mapping[str, Any] = field(default_factory=dict)
+    nicparams: Mapping[str, Any] = field(default_factory=dict)
+    ndparams: Mapping[str, Any] = field(default_factory=dict)
+    hvparams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    diskparams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    ipolicy: Mapping[str, Any] = field(default_factory=dict)
+    hv_state: Mapping[str, Any] = field(default_factory=dict)
+    disk_state: Mapping[str, Any] = field(default_factory=dict)
+    file_storage_dir: str | None = None
+    shared_file_storage_dir: str | None = None
+    gluster_storage_dir: str | None = None
+    modify_etc_hosts: bool = True
+    modify_ssh_setup: bool = True
+    maintain_node_health: bool = False
+    uid_pool: Sequence[tuple[int, int]] = ()
+    default_iallocator: str | None = None
+    default_iallocator_params: Mapping[str, Any] = field(default_factory=dict)
+    prealloc_wipe_disks: bool = False
+    install_image: str = ""
+    zeroing_image: str = ""
+    compression_tools: Sequence[str] | None = None
+    enabled_user_shutdown: bool = False
+    ssh_key_type: str = "rsa"
+    ssh_key_bits: int | None = None
+
+
+def _Prereq(text: str, code: str = errors.ECODE_INVAL) -> errors.OpPrereqError:
+    return errors.OpPrereqError(text, code)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def CheckClean() -> None:
+    """Nothing of an older cluster may be left (steps 1 and 2)."""
+    if runtime.Exists(pathutils.CLUSTER_CONF_FILE):
+        raise _Prereq(f"Cluster is already initialised: {pathutils.CLUSTER_CONF_FILE} exists", errors.ECODE_STATE)
+    if runtime.Exists(pathutils.DATA_EXT_DIR):
+        raise _Prereq(
+            f"{pathutils.DATA_EXT_DIR} holds the store of a cluster; remove the directory if that cluster is gone",
+            errors.ECODE_STATE,
+        )
+    for folder in (pathutils.QUEUE_DIR, pathutils.DATA_DIR, pathutils.JOB_QUEUE_ARCHIVE_DIR):
+        if not runtime.IsDir(folder):
+            continue
+        files = [name for name in sorted(runtime.ListDir(folder)) if not runtime.IsDir(f"{folder}/{name}")]
+        if files:
+            raise _Prereq(
+                f"Directory {folder} is not empty ({', '.join(files[:5])}): a former cluster's files; see node-cleanup",
+                errors.ECODE_STATE,
+            )
+
+
+def _CheckChoices(chosen: Sequence[str], known: Sequence[str], what: str) -> None:
+    if not chosen:
+        raise _Prereq(f"The list of enabled {what}s must contain at least one member")
+    wrong = [c for c in chosen if c not in known]
+    if wrong:
+        raise _Prereq(f"Unknown {what}(s) '{', '.join(wrong)}'; known are {', '.join(known)}")
+    if len(set(chosen)) != len(chosen):
+        raise _Prereq(f"The list of enabled {what}s names one twice: {', '.join(chosen)}")
+
+
+def _OwnAddress(settings: Settings) -> hosts.Host:
+    if settings.primary_ip_version not in (4, 6):
+        raise _Prereq(f"Invalid primary IP version: {settings.primary_ip_version}; choose 4 or 6")
+    host = hosts.OwnHost(ipv6=settings.primary_ip_version == 6)
+    loopback = host.ip.startswith("127.") or host.ip == "::1"
+    if loopback and not pathutils.IsVirtual():
+        raise _Prereq(
+            f"Host name {host.name} resolves to {host.ip}, which no other node can reach; correct {pathutils.ETC_HOSTS}"
+            " or the name service",
+            errors.ECODE_ENVIRON,
+        )
+    if not hosts.IsOwnAddress(host.ip):
+        raise _Prereq(
+            f"Host name {host.name} resolves to {host.ip}, which is no address of this machine", errors.ECODE_ENVIRON
+        )
+    return host
+
+
+def _ClusterAddress(settings: Settings) -> hosts.Host:
+    host = hosts.Lookup(settings.cluster_name, ipv6=settings.primary_ip_version == 6)
+    if hosts.Answers(host.ip, resolver.NodedPort(), timeout=5):
+        raise _Prereq(
+            f"Cluster IP {host.ip} ({host.name}) is already in use: something answers there", errors.ECODE_NOTUNIQUE
+        )
+    return host
+
+
+def _SecondaryIp(settings: Settings, own: hosts.Host) -> str:
+    if settings.secondary_ip is None:
+        if settings.primary_ip_version == 6:
+            raise _Prereq("With IPv6 primary addresses a valid IPv4 address must be given as secondary address")
+        return own.ip
+    if not re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", settings.secondary_ip):
+        raise _Prereq(f"Secondary IP address ({settings.secondary_ip}) has to be a valid IPv4 address")
+    if settings.secondary_ip != own.ip and not hosts.IsOwnAddress(settings.secondary_ip):
+        raise _Prereq(
+            f"Secondary IP address {settings.secondary_ip} does not belong to this host ({own.name})",
+            errors.ECODE_ENVIRON,
+        )
+    return settings.secondary_ip
+
+
+def _Netmask(settings: Settings) -> int:
+    highest = 128 if settings.primary_ip_version == 6 else 32
+    if settings.master_netmask is None:
+        return highest
+    if not 0 < settings.master_netmask <= highest:
+        raise _Prereq(f"CIDR netmask ({settings.master_netmask}) not valid for IPv{settings.primary_ip_version}")
+    return settings.master_netmask
+
+
+def _Storage(settings: Settings) -> tuple[str | None, str | None]:
+    """(volume group, DRBD helper) in force, both proved to be there."""
+    templates = set(settings.enabled_disk_templates)
+    lvm = bool(templates & {constants.DT_PLAIN, constants.DT_DRBD8})
+    vg_name = settings.vg_name if settings.vg_name is not None else (DEFAULT_VG if lvm else None)
+    if lvm and not vg_name:
+        raise _Prereq("LVM disk templates are enabled, but the volume group name is empty: give one with --vg-name")
+    if vg_name and lvm:
+        storagedirs.CheckVolumeGroup(vg_name, MIN_VG_SIZE)
+    helper = settings.drbd_helper
+    if constants.DT_DRBD8 in templates:
+        helper = DEFAULT_DRBD_HELPER if helper is None else helper
+        if not helper:
+            raise _Prereq("The drbd template is enabled, but the DRBD usermode helper is empty")
+        storagedirs.CheckDrbdHelper(helper)
+    return (vg_name or None, helper if constants.DT_DRBD8 in templates else None)
+
+
+def _FillSets(settings: Settings, vg_name: str | None) -> dict[str, Any]:
+    """The cluster's parameter sets: full, of their types and syntactically right (steps 14 to 16)."""
+    beparams = {**be.DEFAULTS, **be.UpgradeMemory(params.ForceDictType(settings.beparams, be.INPUT_TABLE))}
+    problems = be.SyntaxProblems(beparams)
+    nicparams = {**nic.DEFAULTS, **params.ForceDictType(settings.nicparams, nic.TABLE)}
+    problems += nic.SyntaxProblems(nicparams)
+    ndparams = {**nd.DEFAULTS, **params.ForceDictType(settings.ndparams, nd.TABLE)}
+    problems += nd.SyntaxProblems(ndparams)
+    hvparams = {}
+    for name in constants.HYPER_TYPES:
+        given = params.ForceDictType(settings.hvparams.get(name, {}), hv.Table(name))
+        hvparams[name] = {**hv.DEFAULTS[name], **given}
+        if name in settings.enabled_hypervisors:
+            problems += hv.SyntaxProblems(name, hvparams[name])
+    unknown = [n for n in settings.hvparams if n not in constants.HYPER_TYPES]
+    problems += [f"unknown hypervisor '{n}' in the hypervisor parameters" for n in unknown]
+    diskparams = {}
+    for name in constants.DISK_TEMPLATES:
+        given = params.ForceDictType(settings.diskparams.get(name, {}), disk.TABLES[name])
+        diskparams[name] = {**disk.DEFAULTS[name], **given}
+        problems += disk.SyntaxProblems(name, diskparams[name])
+    if vg_name and "metavg" not in settings.diskparams.get(constants.DT_DRBD8, {}):
+        diskparams[constants.DT_DRBD8]["metavg"] = vg_name
+    problems += [
+        f"unknown disk template '{n}' in the disk parameters" for n in settings.diskparams if n not in disk.TABLES
+    ]
+    if problems:
+        raise _Prereq("; ".join(problems))
+    policy = ipolicy.Fill(ipolicy.DEFAULTS, settings.ipolicy)
+    policy["disk-templates"] = [t for t in policy["disk-templates"] if t in settings.enabled_disk_templates]
+    ipolicy.Check(policy, False)
+    return {
+        "beparams": {constants.PP_DEFAULT: beparams},
+        "nicparams": {constants.PP_DEFAULT: nicparams},
+        "ndparams": ndparams,
+        "hvparams": hvparams,
+        "diskparams": diskparams,
+        "ipolicy": policy,
+    }
+
+
+def _MasterNetdev(settings: Settings) -> str:
+    """The interface of the master address, proved to be there (steps 2 and 13)."""
+    ovs = settings.nicparams.get("mode") == constants.NIC_MODE_OVS
+    netdev = settings.master_netdev
+    if netdev is None:
+        netdev = nic.DEFAULT_OVS if ovs else constants.DEFAULT_BRIDGE
+    if not ovs:
+        result = runtime.RunCmd(["ip", "link", "show", "dev", netdev], timeout=30)
+        if result.failed:
+            raise _Prereq(f"Master netdev ({netdev}) is not there: {result.stderr.strip() or result.fail_reason}")
+    return netdev
+
+
+def _CompressionTools(settings: Settings) -> Sequence[str]:
+    if settings.compression_tools is None:
+        return ("gzip", "gzip-fast", "gzip-slow")
+    wrong = [t for t in settings.compression_tools if not _TOOL_NAME.fullmatch(t)]
+    if wrong:
+        raise _Prereq(f"Invalid compression tool name '{wrong[0]}'")
+    return settings.compression_tools
+
+
+def _DefaultAllocator(settings: Settings) -> str:
+    def installed(name: str) -> bool:
+        return any(runtime.Exists(f"{folder}/{name}") for folder in pathutils.IALLOCATOR_SEARCH_PATH)
+
+    if settings.default_iallocator:
+        missing = [n for n in settings.default_iallocator.split(",") if not installed(n)]
+        if missing:
+            raise _Prereq(f"Invalid default iallocator script '{missing[0]}' specified")
+        return settings.default_iallocator
+    return "hail" if installed("hail") else ""
+
+
+# --- the work ---------------------------------------------------------------------------------------------------------
+
+
+def _FirstConfiguration(own: hosts.Host, values: Mapping[str, Any], secondary_ip: str) -> objects.Snapshot:
+    now = runtime.Time()
+    times: dict[str, Any] = {"ctime": now, "mtime": now, "serial_no": 1}
+    group = objects.NodeGroup(name=constants.INITIAL_NODE_GROUP_NAME, uuid=runtime.NewUuid(), **times)
+    node = objects.Node(
+        name=own.name,
+        primary_ip=own.ip,
+        secondary_ip=secondary_ip,
+        master_candidate=True,
+        group=group.uuid,
+        uuid=runtime.NewUuid(),
+        **times,
+    )
+    cluster = objects.Cluster(master_node=node.uuid, uuid=runtime.NewUuid(), **{**values, **times})
+    return objects.Snapshot(
+        cluster=cluster, nodes={node.uuid: node}, nodegroups={group.uuid: group}, ctime=now, mtime=now, serial_no=1
+    )
+
+
+def _ClusterValues(settings: Settings) -> dict[str, Any]:
+    """Every field of the cluster object but the master and the keys; all checks that change nothing."""
+    _CheckChoices(settings.enabled_hypervisors, constants.HYPER_TYPES, "hypervisor")
+    _CheckChoices(settings.enabled_disk_templates, constants.DISK_TEMPLATES, "disk template")
+    if not _MAC_PREFIX.fullmatch(settings.mac_prefix.lower()):
+        raise _Prereq(f"Invalid MAC prefix given '{settings.mac_prefix}'")
+    if settings.ssh_key_type not in _SSH_BITS:
+        raise _Prereq(f"Invalid SSH key type '{settings.ssh_key_type}'; choose from {', '.join(_SSH_BITS)}")
+    vg_name, helper = _Storage(settings)
+    values: dict[str, Any] = dict(_FillSets(settings, vg_name))
+    values.update(
+        enabled_hypervisors=list(settings.enabled_hypervisors),
+        enabled_disk_templates=list(settings.enabled_disk_templates),
+        mac_prefix=settings.mac_prefix.lower(),
+        volume_group_name=vg_name,
+        drbd_usermode_helper=helper,
+        master_netdev=_MasterNetdev(settings),
+        master_netmask=_Netmask(settings),
+        use_external_mip_script=settings.use_external_mip_script,
+        candidate_pool_size=settings.candidate_pool_size,
+        modify_etc_hosts=settings.modify_etc_hosts,
+        modify_ssh_setup=settings.modify_ssh_setup,
+        maintain_node_health=settings.maintain_node_health,
+        uid_pool=[list(r) for r in settings.uid_pool],
+        default_iallocator=_DefaultAllocator(settings),
+        default_iallocator_params=dict(settings.default_iallocator_params),
+        primary_ip_family=constants.IP6_FAMILY if settings.primary_ip_version == 6 else constants.IP4_FAMILY,
+        prealloc_wipe_disks=settings.prealloc_wipe_disks,
+        install_image=settings.install_image,
+        zeroing_image=settings.zeroing_image,
+        compression_tools=list(_CompressionTools(settings)),
+        enabled_user_shutdown=settings.enabled_user_shutdown,
+        ssh_key_type=settings.ssh_key_type,
+        ssh_key_bits=settings.ssh_key_bits or _SSH_BITS[settings.ssh_key_type],
+        hv_state_static={k: params.ForceDictType(v, nd.HV_STATE_TABLE) for k, v in settings.hv_state.items()},
+        disk_state_static={
+            kind: {name: params.ForceDictType(v, nd.DISK_STATE_TABLE) for name, v in by_name.items()}
+            for kind, by_name in settings.disk_state.items()
+        },
+    )
+    return values
+
+
+def InitCluster(settings: Settings) -> None:
+    """Makes this machine a cluster of one node and starts its daemons.
+
+    Raises OpPrereqError before anything was changed, OpExecError later.
+    """
+    if settings.candidate_pool_size < 1:
+        raise _Prereq("The candidate pool size must be at least 1")
+    CheckClean()
+    values = _ClusterValues(settings)
+    own = _OwnAddress(settings)
+    named = _ClusterAddress(settings)
+    secondary_ip = _SecondaryIp(settings, own)
+    storage_dirs = storagedirs.Choose(settings)
+    daemons.DaemonUtil("stop-all")
+    storagedirs.Create(storage_dirs)
+    values.update(storage_dirs)
+    values.update(cluster_name=named.name, master_ip=named.ip)
+    values.update(keys.HostKeys())
+    if settings.modify_etc_hosts:
+        hosts.AddEtcHostsEntry(own.name, own.ip)
+    if settings.modify_ssh_setup:
+        keys.MakeRootKey(values["ssh_key_type"], values["ssh_key_bits"])
+    snapshot = _FirstConfiguration(own, values, secondary_ip)
+    keys.WriteClusterFiles(snapshot, own.name)
+    daemons.DaemonUtil("start", constants.NODED)
+    daemons.WaitForOwnNodeDaemon(own.name)
+    daemons.DaemonUtil("start-all")
+    daemons.WaitForMaster()

@@ -1,0 +1,119 @@
+"""Keys, certificates and the first files of a cluster (spec/cli.md 9.1, steps 17 to 27; spec/files.md 2, 11)."""
+
+from __future__ import annotations
+
+import os
+
+from ganeti import _autoconf, errors, objects, pathutils, runtime, ssconf, x509
+from ganeti.daemon import users
+
+_HOST_KEY_TYPES = {"rsa": "rsahostkeypub", "dsa": "dsahostkeypub"}
+
+
+def _ReadHostKey(kind: str) -> str | None:
+    """Second word of the public host key; None when there is no such key."""
+    _, public = pathutils.SshHostKey(kind)
+    try:
+        words = runtime.ReadText(public, 65536).split()
+    except FileNotFoundError:
+        return None
+    if len(words) < 2:
+        raise errors.OpPrereqError(f"SSH host key {public} has no key in it", errors.ECODE_ENVIRON)
+    return words[1]
+
+
+def HostKeys() -> dict[str, str]:
+    """The public host keys as fields of the cluster object.
+
+    A node of a virtual cluster has host keys of its own, made here when absent; elsewhere at least one must be there.
+    """
+    if pathutils.IsVirtual() and _ReadHostKey("rsa") is None:
+        private, _ = pathutils.SshHostKey("rsa")
+        runtime.MakeDirs(os.path.dirname(private), 0o755)
+        _Keygen("rsa", 2048, private, comment=pathutils.HostName())
+    found = {name: key for kind, name in _HOST_KEY_TYPES.items() if (key := _ReadHostKey(kind)) is not None}
+    if not found:
+        raise errors.OpPrereqError(
+            f"There is neither an RSA nor a DSA host key in {pathutils.SSH_CONFIG_DIR}; make one with ssh-keygen -A",
+            errors.ECODE_ENVIRON,
+        )
+    # 3.1 always has this field.
+    return {"rsahostkeypub": "", **found}
+
+
+def _Keygen(kind: str, bits: int, path: str, comment: str = "") -> None:
+    words = ["ssh-keygen", "-t", kind, "-b", str(bits), "-f", path, "-q", "-N", ""]
+    if comment:
+        words += ["-C", comment]
+    result = runtime.RunCmd(words, timeout=120)
+    if result.failed:
+        raise errors.OpExecError(f"Could not make the SSH key {path}: {result.fail_reason} {result.stderr.strip()}")
+
+
+def MakeRootKey(kind: str, bits: int) -> None:
+    """A new key pair of root, the old one kept beside it; its public half is added to the authorised keys."""
+    folder = f"{pathutils.AddNodePrefix('')}{os.path.expanduser('~root')}/.ssh"
+    runtime.MakeDirs(folder, 0o700)
+    private = f"{folder}/id_{kind}"
+    stamp = int(runtime.Time())
+    for path in (private, private + ".pub"):
+        if runtime.Exists(path):
+            runtime.Rename(path, f"{path}.backup-{stamp}")
+    _Keygen(kind, bits, private)
+    line = runtime.ReadText(private + ".pub", 65536).strip()
+    authorized = f"{folder}/authorized_keys"
+    known = runtime.ReadText(authorized, 1 << 20) if runtime.Exists(authorized) else ""
+    if line not in known.splitlines():
+        if known and not known.endswith("\n"):
+            known += "\n"
+        runtime.WriteFile(authorized, f"{known}{line}\n", mode=0o600)
+
+
+def KnownHosts(cluster: objects.Cluster) -> str:
+    """``known_hosts``: the cluster's name stands for every node, as all share one host key."""
+    lines = [f"{cluster.cluster_name} ssh-rsa {cluster.rsahostkeypub}\n"] if cluster.rsahostkeypub else []
+    if cluster.dsahostkeypub:
+        lines.append(f"{cluster.cluster_name} ssh-dss {cluster.dsahostkeypub}\n")
+    return "".join(lines)
+
+
+def _Write(path: str, text: str, mode: int, user: str, group: str) -> None:
+    runtime.WriteFile(path, text, mode=mode, uid=users.UserId(user), gid=users.GroupId(group))
+
+
+def _WriteOnce(path: str, text: str, mode: int, user: str, group: str) -> None:
+    """Keeps what an administrator already put there."""
+    if not runtime.Exists(path):
+        _Write(path, text, mode, user, group)
+
+
+def WriteClusterFiles(snapshot: objects.Snapshot, node_name: str) -> None:
+    """Configuration, certificates, secrets and ssconf of the first node."""
+    for folder, mode in ((pathutils.DATA_DIR, 0o755), (pathutils.RUN_DIR, 0o775), (pathutils.QUEUE_DIR, 0o750)):
+        runtime.MakeDirs(folder, mode)
+    server_pem = x509.MakeServerPem()
+    client_pem = x509.MakeClientPem(server_pem, node_name)
+    _Write(pathutils.NODED_CERT_FILE, server_pem, 0o440, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP)
+    _Write(pathutils.NODED_CLIENT_CERT_FILE, client_pem, 0o440, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP)
+    _WriteOnce(pathutils.CONFD_HMAC_KEY, x509.NewSecret() + "\n", 0o440, _autoconf.CONFD_USER, _autoconf.MASTERD_GROUP)
+    _WriteOnce(
+        pathutils.CLUSTER_DOMAIN_SECRET_FILE,
+        x509.NewSecret() + "\n",
+        0o640,
+        _autoconf.MASTERD_USER,
+        _autoconf.MASTERD_GROUP,
+    )
+    _WriteOnce(pathutils.RAPI_CERT_FILE, x509.MakeRapiPem(), 0o440, _autoconf.RAPI_USER, _autoconf.MASTERD_GROUP)
+    if not runtime.Exists(pathutils.SPICE_CERT_FILE):
+        spice, spice_ca = x509.MakeSpicePems()
+        _Write(pathutils.SPICE_CERT_FILE, spice, 0o440, _autoconf.NODED_USER, _autoconf.MASTERD_GROUP)
+        _Write(pathutils.SPICE_CACERT_FILE, spice_ca, 0o440, _autoconf.NODED_USER, _autoconf.MASTERD_GROUP)
+    cluster = snapshot.cluster
+    certs = {cluster.master_node: x509.Digest(client_pem)}
+    snapshot = snapshot.WithObject(cluster.Replace(candidate_certs=certs))
+    _Write(pathutils.SSH_KNOWN_HOSTS_FILE, KnownHosts(cluster), 0o644, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP)
+    # Last: with this file the cluster exists.
+    ssconf.WriteSsconfFiles(ssconf.Values(snapshot))
+    _Write(
+        pathutils.CLUSTER_CONF_FILE, objects.ConfigText(snapshot), 0o640, _autoconf.MASTERD_USER, _autoconf.CONFD_GROUP
+    )

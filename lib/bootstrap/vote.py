@@ -1,0 +1,72 @@
+"""What the nodes say of the master (design 2.0, "Master startup/failover"; spec/files.md 9).
+
+The vote confirms a role that an administrator gave, it never chooses a master.  That the configuration and the job list
+are the newest is shown by the store's own promise (doc/design-store.rst, 5); here only the name is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from ganeti import errors, runtime
+from ganeti.rpc import RpcRunner
+
+MAX_ROUNDS = 6
+ROUND_WAIT = 10.0
+
+
+def GatherMasterVotes(runner: RpcRunner, nodes: Sequence[str]) -> tuple[Counter[str], list[str]]:
+    """(votes by master name, nodes that gave none): every node is asked, offline ones too."""
+    votes: Counter[str] = Counter()
+    silent = []
+    for node, result in runner.call_master_node_name(list(nodes)).items():
+        if result.fail_msg or not isinstance(result.payload, str) or not result.payload:
+            logging.warning("Node %s gives no vote: %s", node, result.fail_msg or "no master known")
+            silent.append(node)
+        else:
+            votes[result.payload] += 1
+    return votes, silent
+
+
+def Quorum(count: int) -> int:
+    """Half plus one of all nodes of the configuration, offline ones included."""
+    return count // 2 + 1
+
+
+def ConfirmMaster(runner: RpcRunner, own_name: str, nodes: Sequence[str], rounds: int = MAX_ROUNDS) -> None:
+    """Returns when a quorum of all nodes names this one; NotMasterError when that cannot be any more, or took too long.
+
+    While the silent nodes could still make the difference the question is asked again.
+    """
+    needed = Quorum(len(nodes))
+    for turn in range(rounds):
+        votes, silent = GatherMasterVotes(runner, nodes)
+        ours = votes[own_name]
+        if ours >= needed:
+            return
+        others = ", ".join(f"{name}: {n}" for name, n in votes.most_common() if name != own_name)
+        state = f"{ours} of {len(nodes)} nodes name {own_name} as master, {needed} are needed" + (
+            f"; votes for others: {others}" if others else ""
+        )
+        if ours + len(silent) < needed:
+            raise errors.NotMasterError(
+                f"{state}; this node is not the master any more",
+                hint="if a fail-over was interrupted, run gnt-cluster master-failover on the node that shall be master",
+            )
+        logging.warning("%s; silent: %s; asking again", state, ", ".join(silent))
+        if turn + 1 < rounds:
+            runtime.Sleep(ROUND_WAIT)
+    raise errors.NotMasterError(
+        f"{state}; no answer from {', '.join(silent)}",
+        hint="start the node daemons there; if those nodes are really off: --no-voting",
+    )
+
+
+def MostVoted(runner: RpcRunner, nodes: Sequence[str]) -> tuple[str | None, list[str]]:
+    """(the master that the answers agree on, nodes without a vote); None where fewer than a quorum answered."""
+    votes, silent = GatherMasterVotes(runner, nodes)
+    if sum(votes.values()) < Quorum(len(nodes)):
+        return None, silent
+    return votes.most_common(1)[0][0], silent
