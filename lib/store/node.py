@@ -186,10 +186,10 @@ class NodeStore:
             _PutTransaction(database, state, position, rows, acknowledged, prune)
             return position
 
-    def Acknowledge(self, epoch: Epoch, acknowledged: Position) -> None:
+    def Acknowledge(self, epoch: Epoch, acknowledged: Position, prune: int) -> None:
         """Raises what is known to be acknowledged, without a transaction."""
         with self.Writing(epoch) as (database, state):
-            _Acknowledge(database, state, acknowledged, 0)
+            _Acknowledge(database, state, acknowledged, prune)
 
     def Adopt(
         self,
@@ -254,7 +254,7 @@ class NodeStore:
 
     def _OnPromise(self, message: _Message) -> dict[str, Any]:
         self.Promise(message.cluster, message.epoch, message.master)
-        answer = self._Describe()
+        answer = self.Describe()
         if answer["promised"] != str(message.epoch):
             raise EpochTooOld(Epoch.Parse(answer["promised"]), answer["master"])
         answer["running"] = [[str(call.epoch), call.name] for call in self._calls.Older(message.epoch)]
@@ -262,12 +262,13 @@ class NodeStore:
 
     def _OnStatus(self, value: dict[str, Any]) -> dict[str, Any]:
         del value
-        answer = self._Describe()
+        answer = self.Describe()
         promised = Epoch.Parse(answer["promised"])
         answer["running"] = [[str(call.epoch), call.name] for call in self._calls.Older(promised)]
         return answer
 
-    def _Describe(self) -> dict[str, Any]:
+    def Describe(self) -> dict[str, Any]:
+        """What a promise answers, but for the running calls."""
         with self.database.Transaction() as database:
             state = database.GetState()
             line = database.GetLine(state.last)

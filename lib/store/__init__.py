@@ -1,0 +1,63 @@
+"""Durable rows, replicated to the master candidates: what was acknowledged stays (``doc/design-store.rst``).
+
+::
+
+    master                                              each node
+    master.Store --- committer thread                   node.NodeStore --- acceptance rules, gate
+      |   peers: who lacks what                            |   calls: running calls of masters
+      |   voters: one in or out at a time                  |   database: the tables
+      |   confirm: nodes that know this epoch              v
+      +-- election: becoming master                     DATA/ext/store.db
+      +-- adopt: files of 3.x, hand edits                  |
+                                                        export: config.data, queue, ssconf as a view of it
+
+Glossary
+
+* epoch -- (number, run) of one master's life; a node that promised a newer one takes nothing from an older
+* row -- (kind, id, JSON text); a transaction is a set of rows with one seq
+* position -- (epoch, seq); *last* is where a node's history ends
+* line -- which epoch wrote which seq; a history holds another if the other's last lies on its line
+* voter -- a node and its store id whose copy counts; quorum is half of them plus one
+* acknowledged -- on disk at a quorum; nobody sees a change before
+* learner -- a node that is copied in order to become a voter
+"""
+
+from __future__ import annotations
+
+from ganeti.store.base import (
+    Change,
+    DiskRefused,
+    Epoch,
+    MasterLost,
+    Member,
+    NoQuorum,
+    NotKnown,
+    Position,
+    Row,
+    Rows,
+    StoreEnded,
+    StoreError,
+    Voter,
+    VoterSet,
+)
+from ganeti.store.master import Store
+from ganeti.store.node import NodeStore
+
+__all__ = [
+    "Change",
+    "DiskRefused",
+    "Epoch",
+    "MasterLost",
+    "Member",
+    "NoQuorum",
+    "NodeStore",
+    "NotKnown",
+    "Position",
+    "Row",
+    "Rows",
+    "Store",
+    "StoreEnded",
+    "StoreError",
+    "Voter",
+    "VoterSet",
+]

@@ -1,0 +1,107 @@
+"""The first history of a cluster: rows that were files of release 3.1 (rule 11).
+
+Only a start makes one, never a fail-over: where half plus one of all nodes name this node as master and have promised
+an epoch, and none that answers has a store.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import runtime, serializer
+from ganeti.store.base import (
+    ID_MASTER,
+    KIND_MASTER,
+    NOWHERE,
+    EpochTooOld,
+    Line,
+    Member,
+    Row,
+    StoreError,
+    Voter,
+    VoterSet,
+)
+from ganeti.store.election import READY_TIMEOUT, Election, ForcedStart, NotElected, Open
+from ganeti.store.master import Store
+
+if TYPE_CHECKING:
+    from ganeti.rpc.base import Transport
+    from ganeti.store.node import NodeStore
+
+
+def FoundStore(
+    own: NodeStore,
+    me: Member,
+    cluster: str,
+    nodes: Iterable[Member],
+    candidates: Iterable[Member],
+    rows: Sequence[Row],
+    transport: Transport,
+    *,
+    vote: Callable[[], None] | None = None,
+    vouch: Callable[[ForcedStart], bool] | None = None,
+    resolve: Callable[[str], Sequence[Any]] | None = None,
+    lost: Callable[[StoreError], None] | None = None,
+    voters_now: Callable[[], Iterable[Member] | None] | None = None,
+    ready_timeout: float = READY_TIMEOUT,
+) -> Store:
+    """Makes the cluster's first history out of ``rows``, with the candidates that answer as first voters.
+
+    ``nodes``: all nodes of the configuration; ``candidates``: those of them that shall be voters, this one included.
+    The other arguments are those of ``election.BecomeMaster`` (``voters_now`` is its ``candidates``).
+    """
+    nodes = list(nodes)
+    if vote is not None:
+        vote()
+    serving = own.Serve()
+    try:
+        election = Election(own, me, nodes, transport, cluster)
+        election.Promises()
+        _CheckNobodyHasStore(election)
+        needed = len({node.uuid for node in nodes} | {me.uuid}) // 2 + 1
+        if len(election.answers) < needed:
+            _VouchFor(election, needed, vouch)
+        wanted = {member.uuid for member in candidates} | {me.uuid}
+        voters = VoterSet(
+            Voter(heard.member, heard.store_id) for uuid, heard in election.answers.items() if uuid in wanted
+        )
+        record = {"epoch": str(election.epoch), "node": me.uuid, "name": me.name, "since": runtime.Time()}
+        first = [*rows, voters.Row(), Row(KIND_MASTER, ID_MASTER, serializer.Dump(record))]
+        own.Adopt(election.epoch, None, Line((), NOWHERE), 0, False, first)
+        logging.info("The files of the cluster are now a store; its voters: %s", ", ".join(voters.Names()))
+        store = Store(own, me, cluster, election.epoch, transport, resolve, lost, voters_now)
+        for uuid in voters.by_uuid:
+            heard = election.answers[uuid]
+            store.TakeAnswer(uuid, heard.store_id, heard.last)
+    except EpochTooOld as err:
+        serving.release()
+        raise NotElected(f"another master starts: {err}") from err
+    except BaseException:
+        serving.release()
+        raise
+    return Open(store, serving, ready_timeout)
+
+
+def _CheckNobodyHasStore(election: Election) -> None:
+    for heard in election.answers.values():
+        if heard.last.seq:
+            raise NotElected(
+                f"node {heard.member.name} has a copy of this cluster's store, this node has none: its files are not"
+                " read, they may be old",
+                hint=f"start the master daemon on {heard.member.name}, or on another candidate that has a copy",
+            )
+
+
+def _VouchFor(election: Election, needed: int, vouch: Callable[[ForcedStart], bool] | None) -> None:
+    if vouch is None:
+        raise NotElected(
+            f"only {len(election.answers)} nodes answer, {needed} are needed to begin the store; silent:"
+            f" {election.SilentNames()}",
+            hint="bring more nodes up, or start with --no-voting if the silent ones are off for good",
+        )
+    newest = election.Newest()
+    if not vouch(election.Question(newest)):
+        raise NotElected("the forced start was not confirmed")
+    election.StillPromised()

@@ -1,0 +1,94 @@
+"""Before a master acts on an object, the object's nodes have confirmed its epoch and that nothing older runs (rule 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors, runtime
+from ganeti.store.base import Epoch, MasterLost, Member, Position, StoreError
+
+if TYPE_CHECKING:
+    from ganeti.rpc.runner import RpcRunner
+    from ganeti.store.node import NodeStore
+
+_ASK_AGAIN = 1.0
+
+
+class NodeConfirmer:
+    """Asks nodes for a promise and remembers who gave it.  Any thread may call ``Confirm``.
+
+    ``promised(member, store id, last)`` is told of each node that gave it.
+    """
+
+    def __init__(
+        self,
+        runner: RpcRunner,
+        own: NodeStore,
+        cluster: str,
+        epoch: Epoch,
+        promised: Callable[[Member, str, Position], None],
+    ):
+        self._runner = runner
+        self._message = {"cluster": cluster, "epoch": str(epoch), "master": own.node_name}
+        self._promised = promised
+        self._lock = runtime.Lock()
+        self._confirmed: set[str] = set()
+
+    def Confirm(self, nodes: Iterable[str], timeout: float) -> None:
+        """See Store.ConfirmNodes."""
+        deadline = runtime.Monotonic() + timeout
+        with self._lock:
+            missing = [node for node in dict.fromkeys(nodes) if node not in self._confirmed]
+        while missing:
+            reasons = self._Ask(missing)
+            missing = list(reasons)
+            if missing:
+                left = deadline - runtime.Monotonic()
+                if left <= 0:
+                    raise self._Refusal(reasons)
+                runtime.Sleep(min(_ASK_AGAIN, left))
+
+    def Forget(self, node: str) -> None:
+        """The node has to confirm again (it was offline)."""
+        with self._lock:
+            self._confirmed.discard(node)
+
+    def _Ask(self, nodes: list[str]) -> dict[str, str]:
+        """Asks all at once; who did not confirm, and why."""
+        results = self._runner.call_store_promise(nodes, dict(self._message))
+        reasons: dict[str, str] = {}
+        for node, result in results.items():
+            reason = self._Reason(node, result)
+            if reason:
+                reasons[node] = reason
+        return reasons
+
+    def _Reason(self, node: str, result: Any) -> str:
+        if result.fail_msg is not None:
+            return f"node {result.node_name} does not answer ({result.fail_msg})"
+        answer = result.payload
+        if not isinstance(answer, dict):
+            return f"the answer of node {result.node_name} has no sense"
+        if "refused" in answer:
+            raise MasterLost(str(answer["refused"]), str(answer.get("master", "")), sent=False)
+        try:
+            running = [(str(epoch), str(name)) for epoch, name in answer["running"]]
+            store, last = str(answer["store"]), Position.Parse(answer["last"])
+        except (KeyError, TypeError, ValueError, errors.ParseError):
+            return f"the answer of node {result.node_name} has no sense"
+        if running:
+            epoch, name = running[0]
+            return f"on node {result.node_name} {name} of the former master (epoch {epoch}) still runs"
+        with self._lock:
+            self._confirmed.add(node)
+        self._promised(Member(node, result.node_name, ""), store, last)
+        return ""
+
+    @staticmethod
+    def _Refusal(reasons: dict[str, str]) -> StoreError:
+        return StoreError(
+            "nothing was done: " + "; ".join(sorted(reasons.values())),
+            hint="a node that does not answer may still act for the former master: bring it back, or, if it is off,"
+            " mark it with gnt-node modify --offline yes NODE",
+        )

@@ -1,0 +1,481 @@
+"""Becoming master (rules 5 and 8): a start, a restart or a fail-over that the administrator ordered; never a choice.
+
+::
+
+    vote --> own promise --> everybody's promises --> newest history, its set, its quorum
+                                    ^                           |
+                                    +--- members not asked yet --+--> fetch --> own copy + first transaction --> quorum
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors, runtime, serializer
+from ganeti.rpc.runner import RpcRunner
+from ganeti.store.base import (
+    ID_MASTER,
+    KIND_MASTER,
+    RUN_LENGTH,
+    Epoch,
+    EpochTooOld,
+    Line,
+    Member,
+    ParseStoredRows,
+    Position,
+    Row,
+    StoredRow,
+    StoreError,
+    VoterSet,
+)
+from ganeti.store.master import Store
+from ganeti.store.peers import Directory
+
+if TYPE_CHECKING:
+    from ganeti.rpc.base import Transport
+    from ganeti.runtime import protocols
+    from ganeti.store.node import NodeStore
+
+_ROUNDS = 6
+READY_TIMEOUT = 60.0
+
+FirstRows = Callable[[dict[str, dict[str, str]]], Sequence[Row]]
+
+
+class NotElected(StoreError):
+    """This node does not become master; nothing was changed but promises."""
+
+    exit_code = errors.EXIT_NOTMASTER
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What one node said of its store."""
+
+    member: Member
+    cluster: str
+    store_id: str
+    promised: Epoch
+    master: str
+    last: Position
+    line: Line
+    voters: VoterSet
+    acknowledged: Position
+    pruned: int
+    serving: bool
+
+    @staticmethod
+    def Parse(member: Member, answer: Any) -> Heard:
+        """Raises ParseError on an answer without sense."""
+        if not isinstance(answer, dict):
+            raise errors.ParseError("the answer is no object")
+        try:
+            last = Position.Parse(answer["last"])
+            return Heard(
+                member,
+                str(answer["cluster"]),
+                str(answer["store"]),
+                Epoch.Parse(answer["promised"]),
+                str(answer["master"]),
+                last,
+                Line.Parse(answer["line"], last),
+                VoterSet.FromText(answer["voters"]),
+                Position.Parse(answer["acknowledged"]),
+                int(answer["pruned"]),
+                bool(answer["serving"]),
+            )
+        except (KeyError, TypeError, ValueError) as err:
+            raise errors.ParseError(f"the answer lacks something ({err})") from err
+
+
+@dataclass(frozen=True)
+class ForcedStart:
+    """What the administrator has to vouch for: the silent nodes are off and stay off."""
+
+    epoch: Epoch
+    silent: list[str]
+    answers: list[tuple[str, Position]]
+    newest: str
+    voters: list[str]
+
+    def Lines(self) -> list[str]:
+        """The question in words."""
+        lines = ["There is no quorum among the master candidates: this would be a forced start."]
+        lines.append(f"Nodes that do not answer: {', '.join(self.silent) or 'none'}.")
+        lines += [f"  {name}: its copy ends at {last}" for name, last in self.answers]
+        lines.append(f"The copy of {self.newest} would be taken; it names as voters: {', '.join(self.voters)}.")
+        lines.append(
+            "Every node that does not answer must be off, and stay off until this master has reached it;"
+            " changes that only those nodes hold are given up."
+        )
+        return lines
+
+
+class Election:
+    """One attempt.  ``answers`` and ``silent`` are those of the last round."""
+
+    def __init__(self, own: NodeStore, me: Member, nodes: Iterable[Member], transport: Transport, cluster: str):
+        self._own = own
+        self._me = me
+        self._cluster = cluster
+        self._directory = Directory()
+        self._runner: Any = RpcRunner(transport, self._directory.Resolve, lambda: None)
+        self._known: dict[str, Member] = {}
+        self.answers: dict[str, Heard] = {}
+        self.silent: dict[str, str] = {}
+        self.epoch = own.GetState().promised
+        for node in nodes:
+            self._Learn(node)
+        for voter in own.GetVoters().by_uuid.values():
+            self._Learn(voter.member)
+
+    def _Learn(self, member: Member) -> bool:
+        """Whether the node was not known."""
+        if member.uuid in self._known or member.uuid == self._me.uuid:
+            return False
+        self._known[member.uuid] = member
+        self._directory.Add(member)
+        return True
+
+    def Promises(self) -> None:
+        """Has itself and everybody promise a new epoch, above all that anybody heard of."""
+        for _ in range(_ROUNDS):
+            self.epoch = Epoch(self.epoch.number + 1, runtime.RandomBytes(RUN_LENGTH // 2).hex())
+            newer = self._Round("store_promise")
+            if newer is None:
+                return
+            logging.info("Epoch %s has been promised to another master (%s)", newer.newer, newer.master)
+            self.epoch = newer.newer
+            runtime.Sleep(runtime.Random().uniform(0.0, 0.5))
+        raise NotElected(
+            "another node is becoming master at the same time: its epochs went ahead each time",
+            hint="see on which node the master daemon starts; only one should",
+        )
+
+    def Statuses(self) -> None:
+        """Asks everybody how things are, promising nothing."""
+        self._Round("store_status")
+
+    def StillPromised(self) -> None:
+        """Asks all once more; raises NotElected if something is not as it was."""
+        before = self.answers
+        newer = self._Round("store_promise", again=True)
+        if newer is not None:
+            raise NotElected(f"epoch {newer.newer} of master {newer.master} came in between: another master starts")
+        for uuid, heard in self.answers.items():
+            if uuid not in before:
+                raise NotElected(
+                    f"node {heard.member.name} answers now", hint="start the master daemon again: it may hold more"
+                )
+            if heard.last != before[uuid].last or heard.store_id != before[uuid].store_id:
+                raise NotElected(f"the copy of node {heard.member.name} changed meanwhile: start again")
+        for uuid, heard in before.items():
+            if uuid not in self.answers:
+                raise NotElected(
+                    f"node {heard.member.name} does not answer any more", hint="start the master daemon again"
+                )
+
+    def _Round(self, call: str, again: bool = False) -> EpochTooOld | None:
+        """Asks everybody, members that turn up in answers too.  The highest refusal, if any."""
+        self.answers, self.silent = {}, {}
+        refusals: list[EpochTooOld] = []
+        if call == "store_promise" and not again:
+            try:
+                self._own.Promise(self._cluster, self.epoch, self._own.node_name)
+            except EpochTooOld as err:
+                return err
+        self.answers[self._me.uuid] = Heard.Parse(self._me, self._own.Describe())
+        if self.answers[self._me.uuid].promised != self.epoch and call == "store_promise":
+            mine = self.answers[self._me.uuid]
+            return EpochTooOld(mine.promised, mine.master)
+        asked: set[str] = set()
+        while True:
+            missing = [uuid for uuid in self._known if uuid not in asked]
+            if not missing:
+                break
+            asked.update(missing)
+            refusals += self._Ask(call, missing)
+            for heard in list(self.answers.values()):
+                for voter in heard.voters.by_uuid.values():
+                    self._Learn(voter.member)
+        return max(refusals, key=lambda refusal: refusal.newer, default=None)
+
+    def _Ask(self, call: str, uuids: list[str]) -> list[EpochTooOld]:
+        message = {"cluster": self._cluster, "epoch": str(self.epoch), "master": self._own.node_name}
+        results = getattr(self._runner, f"call_{call}")(uuids, message)
+        refusals = []
+        for uuid, result in results.items():
+            member = self._known[uuid]
+            answer = result.payload if result.fail_msg is None else None
+            try:
+                if isinstance(answer, dict) and "refused" in answer:
+                    refusals.append(EpochTooOld(Epoch.Parse(answer["refused"]), str(answer.get("master", ""))))
+                elif answer is None:
+                    self.silent[uuid] = result.fail_msg or "no answer"
+                else:
+                    self.answers[uuid] = Heard.Parse(member, answer)
+            except errors.ParseError as err:
+                self.silent[uuid] = str(err)
+        return refusals
+
+    # Judging the answers
+
+    def Newest(self) -> Heard:
+        """The history to adopt; the own copy where it is as new as any."""
+        newest = self.answers[self._me.uuid]
+        for heard in self.answers.values():
+            if heard.last > newest.last:
+                newest = heard
+        return newest
+
+    def Promised(self, voters: VoterSet) -> list[Heard]:
+        """The members of a set that answered, by store id."""
+        return [heard for heard in self.answers.values() if heard.store_id in voters.ids]
+
+    def CheckMember(self, newest: Heard) -> None:
+        mine = self.answers[self._me.uuid]
+        if mine.store_id not in newest.voters.ids:
+            raise NotElected(
+                f"the newest copy of the cluster's state ({newest.last}, on node {newest.member.name}) does not count"
+                f" this node among its voters: {', '.join(newest.voters.Names()) or 'none'}",
+                hint="start the master daemon on one of those",
+            )
+
+    def CheckNothingLost(self, newest: Heard) -> None:
+        """Rule 5: refuses if a member knows of an acknowledged change that the history to adopt does not hold."""
+        for heard in self.Promised(newest.voters):
+            known = heard.acknowledged
+            if not newest.line.Holds(known) and not newest.line.OlderThanKept(known):
+                raise NotElected(
+                    f"node {heard.member.name} knows that change {known} was acknowledged, and no copy that answers holds"
+                    f" it (the newest ends at {newest.last}): a copy was lost or restored from a backup",
+                    hint=f"bring back the candidates that do not answer ({self.SilentNames() or 'none'}); if there is"
+                    " no better copy, see 'forced start' in the manual",
+                )
+
+    def SilentNames(self) -> str:
+        return ", ".join(sorted(self._known[uuid].name for uuid in self.silent))
+
+    def Question(self, newest: Heard) -> ForcedStart:
+        return ForcedStart(
+            self.epoch,
+            sorted(self._known[uuid].name for uuid in self.silent),
+            sorted((heard.member.name, heard.last) for heard in self.answers.values()),
+            newest.member.name,
+            newest.voters.Names(),
+        )
+
+    # Fetching
+
+    def Fetch(self, newest: Heard) -> tuple[list[StoredRow] | None, bool]:
+        """The rows this node lacks, and whether they are only part of all; None if it lacks none."""
+        mine = self.answers[self._me.uuid]
+        if mine.last == newest.last:
+            return None, True
+        partial = bool(mine.last.seq) and newest.line.Holds(mine.last) and mine.last.seq >= newest.pruned
+        after = mine.last.seq if partial else 0
+        failures = []
+        sources = [newest] + [h for h in self.answers.values() if h.last == newest.last and h is not newest]
+        for source in sources:
+            if source.pruned > after and partial:
+                continue
+            try:
+                return self._FetchFrom(source, after), partial
+            except (errors.GenericError, ValueError) as err:
+                failures.append(f"{source.member.name}: {err}")
+        raise NotElected(f"the newest copy could not be fetched ({'; '.join(failures)})", hint="try again")
+
+    def _FetchFrom(self, source: Heard, after: int) -> list[StoredRow]:
+        rows: list[StoredRow] = []
+        start: list[str] | None = None
+        while True:
+            message = {
+                "cluster": self._cluster,
+                "epoch": str(self.epoch),
+                "master": self._own.node_name,
+                "after": after,
+                "from": start,
+            }
+            result = self._runner.call_store_fetch(source.member.uuid, message)
+            result.Raise(f"fetching the store from node {source.member.name}")
+            answer = result.payload
+            if not isinstance(answer, dict) or "refused" in answer:
+                raise NotElected(f"node {source.member.name} has promised a newer epoch meanwhile")
+            if answer.get("store") != source.store_id or Position.Parse(answer.get("last")) != source.last:
+                raise NotElected(f"the copy of node {source.member.name} changed meanwhile")
+            page = ParseStoredRows(answer.get("rows"))
+            rows += page
+            if not answer.get("more") or not page:
+                return rows
+            start = [page[-1].kind, page[-1].id]
+
+
+def BecomeMaster(
+    own: NodeStore,
+    me: Member,
+    nodes: Iterable[Member],
+    transport: Transport,
+    *,
+    vote: Callable[[], None] | None = None,
+    vouch: Callable[[ForcedStart], bool] | None = None,
+    first: FirstRows | None = None,
+    resolve: Callable[[str], Sequence[Any]] | None = None,
+    lost: Callable[[StoreError], None] | None = None,
+    candidates: Callable[[], Iterable[Member] | None] | None = None,
+    ready_timeout: float = READY_TIMEOUT,
+) -> Store:
+    """Makes this node the master and returns its store, everything in it acknowledged.
+
+    ``nodes``: all nodes the own configuration names, offline ones too.  ``vote()`` raises unless half plus one of all
+    nodes name this node (left out for ``--no-voting`` and by a fail-over's own check).  ``vouch(question)`` allows a forced
+    start; without it none is made.  ``first(rows)`` gives rows for the first transaction, on what was adopted.
+    Raises NotElected, NotKnown (no quorum took the first transaction), what ``vote`` raises, OSError of the own disk.
+    """
+    CheckVoter(own)
+    if vote is not None:
+        vote()
+    serving = own.Serve()
+    try:
+        election = Election(own, me, nodes, transport, own.GetState().cluster)
+        if vouch is not None:
+            _CheckNobodyServes(election, me)
+        election.Promises()
+        newest = election.Newest()
+        election.CheckMember(newest)
+        promised = election.Promised(newest.voters)
+        forced = None
+        if len(promised) < newest.voters.quorum:
+            forced = _Force(election, newest, vouch)
+        else:
+            election.CheckNothingLost(newest)
+        fetched, partial = election.Fetch(newest)
+        store = _Begin(
+            own, me, election, newest, (fetched, partial), forced, first, transport, resolve, lost, candidates
+        )
+    except EpochTooOld as err:
+        serving.release()
+        raise NotElected(f"another master starts: {err}") from err
+    except BaseException:
+        serving.release()
+        raise
+    return Open(store, serving, ready_timeout)
+
+
+def Open(store: Store, serving: protocols.FileLock, ready_timeout: float) -> Store:
+    """Starts the committer and waits until the first transaction is acknowledged."""
+    store.HoldServing(serving)
+    store.Start()
+    try:
+        store.WaitReady(ready_timeout)
+    except BaseException:
+        store.Stop(0)
+        raise
+    return store
+
+
+def CheckVoter(own: NodeStore) -> None:
+    """Only a voter by its own database may try (rule 5)."""
+    state = own.GetState()
+    voters = own.GetVoters()
+    if not state.last.seq:
+        raise NotElected(
+            f"node {own.node_name} holds no copy of the cluster's state: it is no master candidate, or not copied yet",
+            hint="start the master daemon on a master candidate",
+        )
+    if state.store_id not in voters.ids:
+        raise NotElected(
+            f"node {own.node_name} does not count among the voters of its own copy: {', '.join(voters.Names()) or 'none'}",
+            hint="start the master daemon on one of those",
+        )
+
+
+def _CheckNobodyServes(election: Election, me: Member) -> None:
+    """Rule 8: a forced start is refused while a master answers; looked at before anybody promises anything."""
+    election.Statuses()
+    newest = election.Newest()
+    if len(election.Promised(newest.voters)) >= newest.voters.quorum:
+        return
+    for uuid, heard in election.answers.items():
+        if heard.serving and uuid != me.uuid:
+            raise NotElected(
+                f"node {heard.member.name} runs a master daemon (epoch {heard.promised}): no forced start beside it",
+                hint=f"stop the master daemon on {heard.member.name} first, or fail over with enough candidates up",
+            )
+
+
+def _Force(election: Election, newest: Heard, vouch: Callable[[ForcedStart], bool] | None) -> ForcedStart:
+    question = election.Question(newest)
+    promised = election.Promised(newest.voters)
+    if vouch is None:
+        raise NotElected(
+            f"only {len(promised)} of {len(newest.voters)} master candidates answer, {newest.voters.quorum} are needed;"
+            f" silent: {', '.join(question.silent) or 'none'}",
+            hint="bring one of them back, or start with --no-voting if they are off for good",
+        )
+    if not vouch(question):
+        raise NotElected("the forced start was not confirmed")
+    election.StillPromised()
+    return question
+
+
+def _Begin(
+    own: NodeStore,
+    me: Member,
+    election: Election,
+    newest: Heard,
+    fetched: tuple[list[StoredRow] | None, bool],
+    forced: ForcedStart | None,
+    first: FirstRows | None,
+    transport: Transport,
+    resolve: Callable[[str], Sequence[Any]] | None,
+    lost: Callable[[StoreError], None] | None,
+    candidates: Callable[[], Iterable[Member] | None] | None,
+) -> Store:
+    """Stores the adopted history with the first transaction on top, and makes the store of it."""
+    fetched_rows, partial = fetched
+    rows = _Values(own, fetched_rows, partial)
+    record: dict[str, Any] = {
+        "epoch": str(election.epoch),
+        "node": me.uuid,
+        "name": me.name,
+        "since": runtime.Time(),
+    }
+    begin: list[Row] = []
+    if forced is not None:
+        record["forced"] = {"without": forced.silent, "adopted": newest.last.Wire()}
+        logging.warning("Forced start in epoch %s, without %s", election.epoch, ", ".join(forced.silent) or "nobody")
+        begin.append(VoterSet(v for v in newest.voters.by_uuid.values() if v.store_id in _Ids(election)).Row())
+    begin.append(Row(KIND_MASTER, ID_MASTER, serializer.Dump(record)))
+    if first is not None:
+        begin += first(rows)
+    own.Adopt(election.epoch, fetched_rows, newest.line, newest.pruned, partial, begin)
+    store = Store(own, me, election.answers[me.uuid].cluster, election.epoch, transport, resolve, lost, candidates)
+    voters = own.GetVoters()
+    for uuid, heard in election.answers.items():
+        if uuid in voters:
+            store.TakeAnswer(uuid, heard.store_id, heard.last)
+        elif heard.last.seq:
+            store.EmptyNode(heard.member, heard.store_id)
+    return store
+
+
+def _Ids(election: Election) -> set[str]:
+    return {heard.store_id for heard in election.answers.values()}
+
+
+def _Values(own: NodeStore, fetched: list[StoredRow] | None, partial: bool) -> dict[str, dict[str, str]]:
+    """The adopted rows by kind and id."""
+    stored: list[StoredRow] = []
+    if fetched is None or partial:
+        stored = own.ReadAll()[2]
+    values: dict[str, dict[str, str]] = {}
+    for row in [*stored, *(fetched or [])]:
+        kind = values.setdefault(row.kind, {})
+        if row.value is None:
+            kind.pop(row.id, None)
+        else:
+            kind[row.id] = row.value
+    return values

@@ -1,0 +1,697 @@
+"""The master's side: one committer thread that makes changes durable at a quorum (rules 1, 2 and 7).
+
+::
+
+    Begin(change) --> events --> committer: Prepare, own copy, --append--> voters
+                        ^                                                     |
+                        +------------------- answers <------------------------+
+                                 quorum: Publish, done(None), next transaction
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors, runtime
+from ganeti.rpc.runner import RpcRunner
+from ganeti.store.base import (
+    KIND_ARCHIVED,
+    NOWHERE,
+    Change,
+    DiskRefused,
+    Epoch,
+    EpochTooOld,
+    MasterLost,
+    Member,
+    NoQuorum,
+    NotKnown,
+    Position,
+    Row,
+    StoreEnded,
+    StoreError,
+    VoterSet,
+)
+from ganeti.store.confirm import NodeConfirmer
+from ganeti.store.peers import ACK_WITHIN, ConfirmedSeq, Directory, Peer, Sender, Transaction
+from ganeti.store.voters import CheckReach, VoterStep, VoterSteps
+
+if TYPE_CHECKING:
+    from ganeti.rpc.base import Transport
+    from ganeti.runtime import protocols
+    from ganeti.store.node import NodeStore
+
+STUCK_AFTER = 5.0
+"""Seconds after which the clients of a transaction without a quorum hear that its end is not known."""
+
+KEEPING_SECONDS = 5.0
+_MAX_BATCH = 500
+_FULL = frozenset([errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG])
+
+Done = Callable[[Exception | None], None]
+
+
+@dataclass
+class _Entry:
+    """A change and who waits for it.  ``done`` is None once the client has heard something."""
+
+    change: Change
+    done: Done | None
+    patient: bool
+
+    def Tell(self, error: Exception | None) -> None:
+        done, self.done = self.done, None
+        if done is not None:
+            try:
+                done(error)
+            except Exception:
+                logging.exception("A waiting client could not be told the end of its change")
+
+
+@dataclass
+class _Pending:
+    """A transaction of ours that is not acknowledged yet."""
+
+    transaction: Transaction
+    entries: list[_Entry]
+    began: float
+    # The set before, if this transaction changes it.
+    before: VoterSet | None = None
+    after: VoterSet | None = None
+    first: bool = False
+
+
+@dataclass
+class _Rows:
+    """The acknowledged rows, for readers."""
+
+    by_kind: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def Take(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            kind = self.by_kind.setdefault(row.kind, {})
+            if row.value is None:
+                kind.pop(row.id, None)
+            else:
+                kind[row.id] = row.value
+
+
+class Store:
+    """The store of the acting master.  Made by ``election.BecomeMaster``; ``Stop`` ends it.
+
+    ``lost(error)`` is called once, on the committer's thread, when this master has to stop: a newer one exists, or its
+    own database cannot be trusted any more.  ``candidates()`` gives the master candidates that are not offline.
+    """
+
+    def __init__(
+        self,
+        own: NodeStore,
+        me: Member,
+        cluster: str,
+        epoch: Epoch,
+        transport: Transport,
+        resolve: Callable[[str], Sequence[Any]] | None = None,
+        lost: Callable[[StoreError], None] | None = None,
+        candidates: Callable[[], Iterable[Member] | None] | None = None,
+    ):
+        self._own = own
+        self._me = me
+        self._epoch = epoch
+        self._tell_lost = lost
+        self._directory = Directory(resolve)
+        self._runner = RpcRunner(transport, self._directory.Resolve, lambda: str(epoch))
+        self._events = runtime.Queue()
+        self._sender = Sender(own, cluster, epoch, self._runner.Start, self._OnAnswer)
+        self._steps = VoterSteps(self._sender, me, candidates, self._directory.Add)
+        self._confirmer = NodeConfirmer(self._runner, own, cluster, epoch, self._OnPromise)
+        self._thread = runtime.Thread(self._Run, "committer")
+        self._ready = runtime.Event()
+        self._published = _Rows()
+        self._waiting: list[_Entry] = []
+        self._pending: list[_Pending] = []
+        self._listeners: list[Callable[[Position, Sequence[Row]], None]] = []
+        self._ended: StoreError | None = None
+        self._stopping: Done | None = None
+        self._serving: protocols.FileLock | None = None
+        self._tell_from = 0.0
+        self._own_told = NOWHERE
+        self._leftovers = runtime.Lock()
+        self._keeping_at = 0.0
+        self._exported = 0
+        state, self._line, rows = own.ReadAll()
+        if state.last.epoch != epoch:
+            raise errors.ProgrammerError("the store begins with a transaction of its own epoch")
+        self._acked = NOWHERE
+        self._pruned = state.pruned
+        self._deleted = sorted(row.seq for row in rows if row.value is None)
+        self._archived = {row.id: row.seq for row in rows if row.kind == KIND_ARCHIVED and row.value is not None}
+        self._published.Take(Row(row.kind, row.id, row.value) for row in rows)
+        self._voters = own.GetVoters()
+        for voter in self._voters.by_uuid.values():
+            self._directory.Add(voter.member)
+            if voter.member.uuid != me.uuid:
+                self._sender.peers[voter.member.uuid] = Peer(voter.member, store_id=voter.store_id)
+        seq = state.last.seq
+        before = Position(self._line.EpochAt(seq - 1) or NOWHERE.epoch, seq - 1) if seq > 1 else NOWHERE
+        first = Transaction(state.last, before, [Row(row.kind, row.id, row.value) for row in rows if row.seq == seq])
+        self._sender.recent[before] = first
+        self._pending.append(_Pending(first, [], runtime.Monotonic(), first=True))
+
+    # For everybody
+
+    def Start(self) -> None:
+        self._thread.start()
+
+    def WaitReady(self, timeout: float) -> None:
+        """Returns when the first transaction of this epoch is acknowledged: everything before it is, too.
+
+        Raises NotKnown after ``timeout`` seconds, or why this master ended.
+        """
+        self._ready.wait(timeout)
+        if self._ended is not None:
+            raise self._ended
+        if not self._ready.is_set():
+            raise self._NotKnown()
+
+    def Epoch(self) -> Epoch:
+        return self._epoch
+
+    def Voters(self) -> VoterSet:
+        """The set in force."""
+        return self._voters
+
+    def Acknowledged(self) -> Position:
+        return self._acked
+
+    def Rows(self, kind: str) -> dict[str, str]:
+        """Acknowledged rows: id -> JSON text."""
+        return dict(self._published.by_kind.get(kind, {}))
+
+    def Silent(self) -> list[str]:
+        """Names of voters that did not answer lately."""
+        return self._Reach(self._voters)[1]
+
+    def Listen(self, listener: Callable[[Position, Sequence[Row]], None]) -> None:
+        """``listener(position, rows)`` is called on the committer's thread for each acknowledged transaction."""
+        self._listeners.append(listener)
+
+    def Begin(self, change: Change, done: Done, patient: bool = False) -> None:
+        """Starts a change; ``done(None or error)`` is called once, on the committer's thread.
+
+        A ``patient`` one is never refused for want of a quorum: it waits.
+        """
+        self._Put("change", _Entry(change, done, patient))
+
+    def Commit(self, change: Change, patient: bool = False) -> None:
+        """Blocks until the change is acknowledged; raises NoQuorum, NotKnown, DiskRefused, MasterLost, StoreEnded."""
+        self._Block(lambda done: self.Begin(change, done, patient))
+
+    def AddVoter(self, member: Member, change: Change, timeout: float = 300.0) -> None:
+        """Copies the store to a node, then makes it a voter in the same transaction as ``change`` (its flags)."""
+        deadline = runtime.Monotonic() + timeout
+        self._Block(lambda done: self._Put("step", VoterStep(change, done, add=member, deadline=deadline)))
+
+    def RemoveVoter(self, uuid: str, change: Change, timeout: float = 300.0) -> None:
+        """Takes a node out of the voters in the same transaction as ``change``; then it is emptied."""
+        if uuid == self._me.uuid:
+            raise errors.OpPrereqError(
+                "The master is always a voter: fail over to another candidate first", errors.ECODE_STATE
+            )
+        deadline = runtime.Monotonic() + timeout
+        self._Block(lambda done: self._Put("step", VoterStep(change, done, remove=uuid, deadline=deadline)))
+
+    def ConfirmNodes(self, nodes: Iterable[str], timeout: float) -> None:
+        """Returns when every node has confirmed this epoch and nothing older runs there (rule 6).
+
+        Nodes that did so before are not asked again.  Raises MasterLost, or StoreError that names the node.
+        """
+        self._confirmer.Confirm(nodes, timeout)
+
+    def Refused(self, epoch: str, master: str) -> None:
+        """A node answered that it knows a newer epoch: this master stops."""
+        self._Put("lost", (epoch, master))
+
+    def HoldServing(self, lock: protocols.FileLock) -> None:
+        """Keeps the mark that this node serves the store until this master ends."""
+        self._serving = lock
+
+    def SetExported(self, seq: int) -> None:
+        """The files of this node show everything up to ``seq``."""
+        self._exported = seq
+
+    def TakeAnswer(self, uuid: str, store_id: str, last: Position) -> None:
+        """What a node said when it promised, before Start: spares a round trip."""
+        peer = self._sender.peers.get(uuid)
+        if peer is not None:
+            peer.Answered(store_id, last, 0, self._epoch)
+
+    def EmptyNode(self, member: Member, store_id: str) -> None:
+        """A node that is no voter holds rows: they are taken from it (rule 4)."""
+        self._Put("empty", (member, store_id))
+
+    def Stop(self, timeout: float = 10.0) -> bool:
+        """Ends the committer when what is under way is acknowledged, or after ``timeout``; whether it was."""
+        ready = runtime.Event()
+        clean: list[bool] = []
+
+        def done(error: Exception | None) -> None:
+            clean.append(error is None)
+            ready.set()
+
+        self._Put("stop", done)
+        if not ready.wait(timeout):
+            self._Put("end", None)
+        self._thread.join(timeout)
+        return bool(clean) and clean[0]
+
+    def _Block(self, begin: Callable[[Done], None]) -> None:
+        ready = runtime.Event()
+        result: list[Exception | None] = []
+
+        def done(error: Exception | None) -> None:
+            result.append(error)
+            ready.set()
+
+        begin(done)
+        # No time-out: the committer answers every change, a lost one at the latest when this master ends.
+        ready.wait()
+        if result[0] is not None:
+            raise result[0]
+
+    # Events
+
+    def _Put(self, kind: str, value: Any) -> None:
+        self._events.put((kind, value))
+        if self._ended is not None:
+            self._AnswerLeftovers()
+
+    def _OnAnswer(self, kind: str, uuid: str, result: Any) -> None:
+        self._events.put(("answer", (kind, uuid, result)))
+
+    def _OnPromise(self, member: Member, store_id: str, last: Position) -> None:
+        """A node confirmed this epoch; one that is no voter must hold no rows."""
+        if last.seq and member.uuid not in self._voters:
+            self.EmptyNode(member, store_id)
+
+    def _Run(self) -> None:
+        try:
+            while self._ended is None:
+                self._Count()
+                self._steps.Look(self._voters, bool(self._pending))
+                self._Begin()
+                self._Judge()
+                self._Tell()
+                self._CheckStop()
+                if self._ended is None:
+                    self._Take(self._Timeout())
+        except EpochTooOld as err:
+            self._End(MasterLost(str(err.newer), err.master, sent=True))
+        except Exception as err:
+            logging.exception("The committer ended by an error")
+            self._End(StoreEnded(f"the store of this master ended by an error ({err}); what is under way is not known"))
+        self._AnswerLeftovers()
+
+    def _Timeout(self) -> float:
+        """Until when nothing has to be done unless something comes."""
+        now = runtime.Monotonic()
+        times = [self._steps.Deadline()]
+        peers = [peer for peer in self._sender.peers.values() if not peer.busy and not peer.unfit]
+        times += [peer.retry_at for peer in peers if peer.retry_at > now]
+        if self._tell_from > now and (self._own_told < self._acked or any(p.told < self._acked for p in peers)):
+            times.append(self._tell_from)
+        if not self._pending:
+            times.append(self._keeping_at)
+        elif self._pending[0].began + STUCK_AFTER > now:
+            times.append(self._pending[0].began + STUCK_AFTER)
+        return max(0.0, min(times) - now)
+
+    def _Take(self, timeout: float) -> None:
+        """Waits for events and takes all there are."""
+        try:
+            event = self._events.get(timeout)
+        except runtime.QueueEmpty:
+            return
+        while True:
+            self._Handle(*event)
+            if self._ended is not None:
+                return
+            try:
+                event = self._events.get(0)
+            except runtime.QueueEmpty:
+                return
+
+    def _Handle(self, kind: str, value: Any) -> None:
+        if kind == "answer":
+            self._HandleAnswer(*value)
+        elif kind == "change":
+            self._waiting.append(value)
+        elif kind == "step":
+            self._steps.Add(value)
+        elif kind == "lost":
+            self._End(MasterLost(value[0], value[1], sent=True))
+        elif kind == "empty":
+            if value[0].uuid not in self._voters and value[0].uuid not in self._sender.peers:
+                self._steps.Empty(*value)
+        elif kind == "stop":
+            self._stopping = value
+        else:
+            self._End(StoreEnded("this master has stopped"))
+
+    def _HandleAnswer(self, kind: str, uuid: str, result: Any) -> None:
+        peer = self._sender.peers.get(uuid)
+        if peer is None:
+            return
+        now = runtime.Monotonic()
+        if result.fail_msg is not None:
+            peer.Failed(now, result.fail_msg)
+            return
+        answer = result.payload
+        if not isinstance(answer, dict):
+            peer.Failed(now, "its answer has no sense")
+            return
+        if "refused" in answer:
+            self._End(MasterLost(str(answer["refused"]), str(answer.get("master", "")), sent=True))
+            return
+        try:
+            store, last = str(answer["store"]), Position.Parse(answer["last"])
+            exported = int(answer.get("exported", 0))
+        except (KeyError, TypeError, ValueError, errors.ParseError):
+            peer.Failed(now, "its answer has no sense")
+            return
+        if kind == "store_empty" and answer.get("stored") and peer.leaving:
+            logging.info("Node %s is no voter any more; its copy was emptied", peer.member.name)
+            del self._sender.peers[uuid]
+            return
+        peer.Answered(store, last, exported, self._epoch)
+        if kind == "store_copy" and peer.copy is not None and (peer.copy.complete or not answer.get("stored")):
+            peer.copy = None
+
+    # Counting
+
+    def _Count(self) -> None:
+        """Finds what a quorum of the set in force holds, and publishes it."""
+        seqs = []
+        for uuid, voter in self._voters.by_uuid.items():
+            if uuid == self._me.uuid:
+                seqs.append(self._line.last.seq)
+            else:
+                seqs.append(ConfirmedSeq(self._sender.peers.get(uuid), voter.store_id, self._epoch))
+        seqs.sort(reverse=True)
+        acked = seqs[self._voters.quorum - 1]
+        if acked <= self._acked.seq or not self._pending or acked < self._pending[0].transaction.position.seq:
+            return
+        while self._pending and self._pending[0].transaction.position.seq <= acked:
+            self._Publish(self._pending.pop(0))
+        self._tell_from = runtime.Monotonic() + ACK_WITHIN
+
+    def _Publish(self, pending: _Pending) -> None:
+        transaction = pending.transaction
+        self._acked = transaction.position
+        if not pending.first:
+            self._published.Take(transaction.rows)
+        if pending.before is not None and pending.after is not None:
+            self._steps.Left(pending.before, self._voters)
+        self._NoteArchived(transaction)
+        for entry in pending.entries:
+            try:
+                entry.change.Publish()
+            except Exception:
+                logging.exception("An acknowledged change could not be shown to readers")
+        for listener in self._listeners:
+            listener(transaction.position, transaction.rows)
+        for entry in pending.entries:
+            entry.Tell(None)
+        if pending.first:
+            self._ready.set()
+
+    # Beginning transactions
+
+    def _Begin(self) -> None:
+        """Begins what can begin; goes on as long as the master alone is a quorum."""
+        self._BeginStep()
+        while not self._pending and self._ended is None:
+            entries = self._waiting[:_MAX_BATCH]
+            extra = self._Keeping()
+            if not entries and not extra:
+                return
+            reach, silent = self._Reach(self._voters)
+            if reach < self._voters.quorum:
+                self._Refuse(NoQuorum(silent, len(self._voters)))
+                return
+            del self._waiting[: len(entries)]
+            self._Transact(entries, extra)
+
+    def _BeginStep(self) -> None:
+        found = self._steps.Next(self._voters, self._acked.seq, self._MayBecome)
+        if found is None:
+            return
+        step, after = found
+        if after == self._voters and self._pending:
+            return
+        reach, silent = self._Reach(after)
+        refusal = CheckReach(after, reach, silent)
+        if refusal is not None:
+            if not step.own_affair:
+                self._steps.waiting.remove(step)
+                step.done(refusal)
+            return
+        self._steps.waiting.remove(step)
+        before = self._voters
+        extra = [] if after == before else [after.Row()]
+        self._Transact([_Entry(step.change, step.done, True)], extra, before, after)
+
+    def _MayBecome(self, after: VoterSet) -> bool:
+        """Rule 4: the next change waits for the last one; only going back to the set before is allowed earlier."""
+        if self._acked is NOWHERE:
+            return False
+        changing = [pending for pending in self._pending if pending.before is not None]
+        return not changing or (len(changing) == 1 and changing[0].before == after)
+
+    def _Transact(
+        self, entries: list[_Entry], extra: Sequence[Row], before: VoterSet | None = None, after: VoterSet | None = None
+    ) -> None:
+        """Makes one transaction of the changes: own copy first."""
+        rows: dict[tuple[str, str], Row] = {}
+        prepared: list[_Entry] = []
+        for entry in entries:
+            try:
+                made = entry.change.Prepare()
+            except Exception as err:  # noqa: BLE001 - this change alone fails
+                entry.Tell(err)
+                continue
+            prepared.append(entry)
+            rows.update(((row.kind, row.id), row) for row in made)
+        if before is not None and not prepared:
+            return
+        rows.update(((row.kind, row.id), row) for row in extra)
+        if not rows:
+            for entry in prepared:
+                entry.change.Publish()
+                entry.Tell(None)
+            return
+        last = self._line.last
+        try:
+            self._Prune()
+            position = self._own.Store(self._epoch, list(rows.values()), self._acked, self._pruned)
+        except EpochTooOld as err:
+            self._TakeBack(prepared, MasterLost(str(err.newer), err.master, sent=False))
+            raise
+        except (OSError, errors.StorageError) as err:
+            self._OwnDiskFailed(prepared, err)
+            return
+        transaction = Transaction(position, last, list(rows.values()))
+        self._line = self._line.With(position)
+        self._sender.recent[last] = transaction
+        while len(self._sender.recent) > 4:
+            del self._sender.recent[next(iter(self._sender.recent))]
+        self._deleted += [position.seq for row in transaction.rows if row.value is None]
+        pending = _Pending(transaction, prepared, runtime.Monotonic())
+        if before is not None and after is not None and after != before:
+            pending.before, pending.after = before, after
+            self._voters = after
+            self._steps.Entered(after)
+        self._pending.append(pending)
+        if len(self._voters) == 1:
+            self._Count()
+
+    def _TakeBack(self, prepared: list[_Entry], error: StoreError) -> None:
+        for entry in reversed(prepared):
+            try:
+                entry.change.Withdraw()
+            except Exception:
+                logging.exception("A refused change could not be taken back")
+        for entry in prepared:
+            entry.Tell(error)
+
+    def _OwnDiskFailed(self, prepared: list[_Entry], err: OSError | errors.StorageError) -> None:
+        """A full disk refuses cleanly; after any other error nobody can tell what is on it, and this master ends."""
+        full = isinstance(err, OSError) and err.errno in _FULL
+        if full and self._own.GetState().last == self._line.last:
+            logging.error("The master's own disk refused a change: %s", err)
+            self._TakeBack(prepared, DiskRefused(err))
+            return
+        error = StoreEnded(
+            f"not known: the master's own database failed ({err}); this master stops",
+            hint="look at the disk of the data directory, then start the master daemon again",
+        )
+        self._TakeBack(prepared, error)
+        self._End(error)
+
+    def _Refuse(self, error: NoQuorum) -> None:
+        """Tells all who are not patient; the patient ones go on waiting."""
+        refused = [entry for entry in self._waiting if not entry.patient]
+        self._waiting = [entry for entry in self._waiting if entry.patient]
+        for entry in refused:
+            entry.Tell(error)
+
+    # Silence
+
+    def _Reach(self, voters: VoterSet) -> tuple[int, list[str]]:
+        """How many of a set answer, the master included, and the names of those that do not."""
+        silent = []
+        for uuid, voter in voters.by_uuid.items():
+            peer = self._sender.peers.get(uuid)
+            if uuid != self._me.uuid and (peer is None or peer.silent or peer.unfit):
+                silent.append(voter.member.name)
+        return len(voters) - len(silent), sorted(silent)
+
+    def _NotKnown(self) -> NotKnown:
+        position = self._pending[0].transaction.position if self._pending else self._line.last
+        stored = 1
+        for uuid, voter in self._voters.by_uuid.items():
+            if uuid != self._me.uuid:
+                peer = self._sender.peers.get(uuid)
+                stored += ConfirmedSeq(peer, voter.store_id, self._epoch) >= position.seq
+        return NotKnown(stored, len(self._voters), self._Reach(self._voters)[1])
+
+    def _Judge(self) -> None:
+        """Answers clients whose transaction has no quorum in sight (rule 7)."""
+        if not self._pending or runtime.Monotonic() < self._pending[0].began + STUCK_AFTER:
+            return
+        reach, silent = self._Reach(self._voters)
+        if reach >= self._voters.quorum:
+            return
+        told = self._NotKnown()
+        for pending in self._pending:
+            for entry in pending.entries:
+                if not entry.patient or pending.before is not None:
+                    entry.Tell(told)
+        self._Refuse(NoQuorum(silent, len(self._voters)))
+
+    # Sending
+
+    def _Tell(self) -> None:
+        """Gives every peer its work, and says what is acknowledged when nothing else does."""
+        if self._own_told < self._acked and runtime.Monotonic() >= self._tell_from:
+            self._Prune()
+            try:
+                self._own.Acknowledge(self._epoch, self._acked, self._pruned)
+            except (OSError, errors.StorageError) as err:
+                logging.error("The master's own disk is not well: %s", err)
+            self._own_told = self._acked
+        self._sender.Drive(self._line, self._acked, self._pruned, self._tell_from)
+
+    def _Prune(self) -> None:
+        """Raises the seq up to which every voter has all deletions (rule 3)."""
+        if not self._deleted:
+            return
+        everywhere = self._acked.seq
+        for uuid, voter in self._voters.by_uuid.items():
+            if uuid != self._me.uuid:
+                everywhere = min(everywhere, ConfirmedSeq(self._sender.peers.get(uuid), voter.store_id, self._epoch))
+        if self._deleted[0] <= everywhere:
+            self._pruned = everywhere
+            self._deleted = [seq for seq in self._deleted if seq > everywhere]
+
+    # House-keeping
+
+    def _NoteArchived(self, transaction: Transaction) -> None:
+        for row in transaction.rows:
+            if row.kind == KIND_ARCHIVED:
+                if row.value is None:
+                    self._archived.pop(row.id, None)
+                else:
+                    self._archived[row.id] = transaction.position.seq
+
+    def _Keeping(self) -> list[Row]:
+        """Now and then: rows of archived jobs whose files every voter has synced go (rule 10)."""
+        now = runtime.Monotonic()
+        if now < self._keeping_at:
+            return []
+        self._keeping_at = now + KEEPING_SECONDS
+        if not self._archived:
+            return []
+        synced = self._exported
+        for uuid in self._voters.by_uuid:
+            peer = self._sender.peers.get(uuid)
+            if uuid != self._me.uuid:
+                synced = min(synced, peer.exported if peer is not None and not peer.unfit else 0)
+        gone = [Row(KIND_ARCHIVED, row_id, None) for row_id, seq in self._archived.items() if seq <= synced]
+        if not gone:
+            self._sender.Ask(self._acked, self._pruned)
+        return gone
+
+    # Ending
+
+    def _CheckStop(self) -> None:
+        if self._stopping is None or self._pending or self._waiting:
+            return
+        if self._own_told < self._acked:
+            # The last word of this master: everything is acknowledged.
+            self._tell_from = 0.0
+            self._Tell()
+        self._End(StoreEnded("this master has stopped"))
+
+    def _End(self, error: StoreError) -> None:
+        """This master ends: nothing is acknowledged any more, everybody hears it."""
+        if self._ended is not None:
+            return
+        self._ended = error
+        self._ready.set()
+        if self._serving is not None:
+            self._serving.release()
+        lost = isinstance(error, MasterLost)
+        for pending in self._pending:
+            for entry in pending.entries:
+                entry.Tell(
+                    MasterLost(error.epoch, error.master, sent=True)
+                    if isinstance(error, MasterLost)
+                    else self._NotKnown()
+                )
+        self._AnswerLeftovers()
+        stopping, self._stopping = self._stopping, None
+        if stopping is not None:
+            stopping(None if not lost and not self._pending else error)
+        elif self._tell_lost is not None:
+            self._tell_lost(error)
+
+    def _AnswerLeftovers(self) -> None:
+        """Everything that was not begun."""
+        error = self._ended
+        assert error is not None
+        if isinstance(error, MasterLost):
+            error = MasterLost(error.epoch, error.master, sent=False)
+        with self._leftovers:
+            self._AnswerAll(error)
+
+    def _AnswerAll(self, error: StoreError) -> None:
+        waiting, self._waiting = self._waiting, []
+        steps, self._steps.waiting = self._steps.waiting, []
+        while True:
+            try:
+                kind, value = self._events.get(0)
+            except runtime.QueueEmpty:
+                break
+            if kind == "change":
+                waiting.append(value)
+            elif kind == "step":
+                steps.append(value)
+            elif kind == "stop":
+                value(error)
+        for entry in waiting:
+            entry.Tell(error)
+        for step in steps:
+            step.done(error)

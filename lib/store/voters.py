@@ -1,0 +1,191 @@
+"""Changes of the set of voters, one node at a time (rule 4).  All of it runs on the committer's thread.
+
+::
+
+    in:   learner --copied--> (flags + set in one transaction) --acknowledged--> voter
+    out:  voter --(flags + set)--> leaving --emptied--> gone
+    a voter with another id, or behind what it confirmed:  out, emptied, and in again
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ganeti import runtime
+from ganeti.store.base import Change, Member, NoQuorum, Rows, StoreError, Voter, VoterSet
+from ganeti.store.peers import Peer
+
+if TYPE_CHECKING:
+    from ganeti.store.peers import Sender
+
+RECONCILE_SECONDS = 10.0
+
+
+@dataclass
+class VoterStep:
+    """One node in (``add``) or out (``remove``), with the change of its flags.
+
+    ``own_affair``: the master does it by itself; nobody waits, it is tried until it is done or makes no sense any more.
+    """
+
+    change: Change
+    done: Callable[[StoreError | Exception | None], None]
+    add: Member | None = None
+    remove: str = ""
+    deadline: float = 0.0
+    own_affair: bool = False
+
+    @property
+    def uuid(self) -> str:
+        return self.add.uuid if self.add is not None else self.remove
+
+
+class VoterSteps:
+    """The steps that wait, and the nodes that come and go."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        me: Member,
+        candidates: Callable[[], Iterable[Member] | None] | None,
+        place: Callable[[Member], None],
+    ):
+        self._sender = sender
+        self._me = me
+        self._candidates = candidates
+        self._place = place
+        self.waiting: list[VoterStep] = []
+        self._reconcile_at = 0.0
+
+    def Add(self, step: VoterStep) -> None:
+        if not step.own_affair:
+            # What the configuration is told to become goes before what the master wanted by itself.
+            for other in [other for other in self.waiting if other.own_affair and other.uuid == step.uuid]:
+                self.Drop(other)
+        self.waiting.append(step)
+        if step.add is not None:
+            self._place(step.add)
+
+    def Deadline(self) -> float:
+        """When to look again though nothing came."""
+        return min([self._reconcile_at, *(step.deadline for step in self.waiting if not step.own_affair)])
+
+    def Drop(self, step: VoterStep) -> None:
+        self.waiting.remove(step)
+        peer = self._sender.peers.get(step.uuid)
+        if step.add is not None and peer is not None and peer.learner:
+            del self._sender.peers[step.uuid]
+
+    def Look(self, voters: VoterSet, busy: bool) -> None:
+        """Makes learners of those who are to come in, finds what the master has to do by itself, ends what took too long."""
+        now = runtime.Monotonic()
+        for step in list(self.waiting):
+            if step.add is not None and step.uuid not in voters and step.uuid not in self._sender.peers:
+                self._sender.peers[step.uuid] = Peer(step.add, learner=True)
+            if not step.own_affair and now >= step.deadline:
+                peer = self._sender.peers.get(step.uuid)
+                error = peer.last_error if peer is not None and peer.last_error else "it took too long"
+                name = step.add.name if step.add is not None else step.uuid
+                self.Drop(step)
+                step.done(
+                    StoreError(
+                        f"node {name} could not be given a copy of the store ({error}); nothing was changed",
+                        hint=f"look at the node daemon of {name} and try again",
+                    )
+                )
+        self._TakeOutUnfit(voters)
+        if now >= self._reconcile_at:
+            self._reconcile_at = now + RECONCILE_SECONDS
+            if not busy:
+                self._Reconcile(voters)
+
+    def _TakeOutUnfit(self, voters: VoterSet) -> None:
+        for uuid in voters.by_uuid:
+            peer = self._sender.peers.get(uuid)
+            if peer is not None and peer.unfit and not any(step.uuid == uuid for step in self.waiting):
+                logging.error(
+                    "Node %s is taken out of the voters, emptied and copied again: %s", peer.member.name, peer.unfit
+                )
+                self.waiting.append(VoterStep(Rows(), _Nobody, remove=uuid, own_affair=True))
+
+    def _Reconcile(self, voters: VoterSet) -> None:
+        """Exactly the candidates that are not offline are voters (rule 4), whatever an earlier master did not finish."""
+        wanted = None if self._candidates is None else self._candidates()
+        if wanted is None:
+            return
+        by_uuid = {member.uuid: member for member in wanted}
+        if self._me.uuid not in by_uuid:
+            return
+        for step in list(self.waiting):
+            if step.own_affair and step.add is not None and step.uuid not in by_uuid:
+                self.Drop(step)
+        under_way = {step.uuid for step in self.waiting}
+        for uuid, member in by_uuid.items():
+            if uuid not in voters and uuid not in under_way:
+                logging.info("Node %s is a master candidate without a copy that counts: copying", member.name)
+                self.Add(VoterStep(Rows(), _Nobody, add=member, own_affair=True))
+        for uuid, voter in voters.by_uuid.items():
+            if uuid not in by_uuid and uuid not in under_way:
+                logging.info("Node %s is no master candidate any more: its copy will not count", voter.member.name)
+                self.Add(VoterStep(Rows(), _Nobody, remove=uuid, own_affair=True))
+
+    def Next(
+        self, voters: VoterSet, acked_seq: int, may: Callable[[VoterSet], bool]
+    ) -> tuple[VoterStep, VoterSet] | None:
+        """A step that can be taken now, and the set it makes."""
+        for step in self.waiting:
+            after = self._After(step, voters, acked_seq)
+            if after is not None and may(after):
+                return step, after
+        return None
+
+    def _After(self, step: VoterStep, voters: VoterSet, acked_seq: int) -> VoterSet | None:
+        if step.add is None:
+            return voters.Without(step.remove)
+        if step.uuid in voters:
+            return voters
+        peer = self._sender.peers.get(step.uuid)
+        if peer is None or not peer.learner or peer.leaving or not peer.known or not peer.store_id:
+            return None
+        if peer.confirmed.seq < acked_seq or peer.confirmed.epoch != self._sender.epoch:
+            return None
+        return voters.With(Voter(step.add, peer.store_id))
+
+    def Entered(self, voters: VoterSet) -> None:
+        """The set was stored: whose answers count changes at once."""
+        for uuid in voters.by_uuid:
+            peer = self._sender.peers.get(uuid)
+            if peer is not None:
+                peer.learner = False
+
+    def Left(self, before: VoterSet, after: VoterSet) -> None:
+        """The set is acknowledged: who left is emptied."""
+        for uuid, voter in before.by_uuid.items():
+            if uuid not in after:
+                self.Empty(voter.member, self._IdToEmpty(uuid, voter))
+
+    def _IdToEmpty(self, uuid: str, voter: Voter) -> str:
+        peer = self._sender.peers.get(uuid)
+        # With another id than listed, or none: the node is asked first.
+        return voter.store_id if peer is None or not peer.unfit else ""
+
+    def Empty(self, member: Member, store_id: str) -> None:
+        """Has a node's copy emptied, however long that takes."""
+        if member.address:
+            self._place(member)
+        self._sender.peers[member.uuid] = Peer(member, store_id=store_id, leaving=True, known=bool(store_id))
+
+
+def CheckReach(after: VoterSet, reach: int, silent: list[str]) -> NoQuorum | None:
+    """The refusal of a set that would have no quorum either (rule 7)."""
+    if reach >= after.quorum:
+        return None
+    return NoQuorum(silent, len(after))
+
+
+def _Nobody(error: Exception | None) -> None:
+    if error is not None:
+        logging.warning("A change of the voters was not made: %s", error)

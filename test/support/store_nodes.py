@@ -1,0 +1,139 @@
+"""Nodes with stores and a direct wire between them: each node serves calls on a thread of its own, through its Dispatcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ganeti import runtime
+from ganeti.rpc.base import Answer, Request
+from ganeti.rpc.server import Dispatcher
+from ganeti.store import Member, NodeStore, adopt, election
+from ganeti.store.base import Row
+
+CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
+
+
+class Node:
+    """A machine: its store and whoever asks it."""
+
+    def __init__(self, wire: Wire, number: int, folder: str):
+        self.wire = wire
+        self.name = f"node{number}.example.org"
+        self.member = Member(f"{number:08x}-aaaa-4bbb-8ccc-0000000000aa", self.name, f"127.0.0.{number}")
+        self.folder = folder
+        self.up = True
+        # Looked at before a call is served: (procedure, message) -> None, "lost call" or "lost answer".
+        self.fault: Callable[[str, Any], str | None] = lambda path, body: None
+        self.served: list[str] = []
+        self._queue = runtime.Queue()
+        self.Renew()
+        runtime.Thread(self._Serve, f"serve-{number}").start()
+
+    def Renew(self) -> None:
+        """The store as after a restart of the node."""
+        self.store = NodeStore(f"{self.folder}/ext/store.db", self.name, f"{self.folder}/run/calls")
+        self.dispatcher = Dispatcher(self.store.Handlers(), self.store)
+
+    def LoseDisk(self) -> None:
+        self.store.Close()
+        runtime.RemoveTree(f"{self.folder}/ext")
+        self.Renew()
+
+    def put(self, item: Any) -> None:
+        self._queue.put(item)
+
+    def _Serve(self) -> None:
+        while True:
+            request, done = self._queue.get()
+            if request is None:
+                return
+            done(self._Answer(request))
+
+    def _Answer(self, request: Request) -> Answer:
+        if not self.up:
+            return Answer("connection refused")
+        fault = self.fault(request.path, request.body)
+        if fault == "lost call":
+            return Answer("timed out")
+        self.served.append(request.path[1:])
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        status, answer_headers, body = self.dispatcher.Handle(request.path, headers, request.body)
+        if fault == "lost answer":
+            return Answer("timed out")
+        return Answer(None, status, {k.lower(): v for k, v in answer_headers.items()}, body)
+
+
+class Wire:
+    """The transport between the nodes."""
+
+    def __init__(self) -> None:
+        self.by_address: dict[str, Node] = {}
+
+    def Submit(self, request: Request, done: Callable[[Answer], None]) -> None:
+        self.by_address[request.host].put((request, done))
+
+    def Abort(self, request: Request) -> None:
+        del request
+
+    def Close(self) -> None:
+        for node in self.by_address.values():
+            node.put((None, None))
+
+
+class Cluster:
+    """Some nodes, and who of them is master."""
+
+    def __init__(self, folder: str, count: int):
+        self.wire = Wire()
+        self.nodes = [Node(self.wire, number, f"{folder}/node{number}") for number in range(1, count + 1)]
+        for node in self.nodes:
+            self.wire.by_address[node.member.address] = node
+        self.members = [node.member for node in self.nodes]
+        self.lost: list[Exception] = []
+        self.stores: list[Any] = []
+        self.wanted: list[Member] | None = None
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number]
+
+    def Found(self, number: int = 0, *rows: Row, candidates: int | None = None, **options: Any) -> Any:
+        """Makes the first history on a node."""
+        node = self.nodes[number]
+        store = adopt.FoundStore(
+            node.store,
+            node.member,
+            CLUSTER,
+            self.members,
+            self.members[:candidates],
+            rows,
+            self.wire,
+            lost=self.lost.append,
+            voters_now=lambda: self.wanted,
+            ready_timeout=10,
+            **options,
+        )
+        self.stores.append(store)
+        return store
+
+    def Become(self, number: int, **options: Any) -> Any:
+        node = self.nodes[number]
+        options.setdefault("ready_timeout", 10)
+        store = election.BecomeMaster(
+            node.store,
+            node.member,
+            self.members,
+            self.wire,
+            lost=self.lost.append,
+            candidates=lambda: self.wanted,
+            **options,
+        )
+        self.stores.append(store)
+        return store
+
+    def Close(self) -> None:
+        for store in self.stores:
+            store.Stop(0.1)
+        self.wire.Close()
+        for node in self.nodes:
+            node.store.Close()

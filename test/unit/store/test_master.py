@@ -1,0 +1,242 @@
+"""Stories of a master with some voters, on the real runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.store_nodes import Cluster
+
+from ganeti import runtime
+from ganeti.store import MasterLost, NoQuorum, NotKnown, Row, Rows, base
+from ganeti.store.election import NotElected
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[int], Cluster]]:
+    made: list[Cluster] = []
+
+    def build(count: int) -> Cluster:
+        made.append(Cluster(str(tmp_path), count))
+        return made[-1]
+
+    yield build
+    for cluster in made:
+        cluster.Close()
+
+
+def Until(check: Callable[[], Any], seconds: float = 10.0) -> None:
+    """Waits for something that comes by itself; the test fails if it does not."""
+    deadline = runtime.Monotonic() + seconds
+    while not check():
+        assert runtime.Monotonic() < deadline, "it did not come"
+        runtime.Sleep(0.01)
+
+
+def Live(node: Any) -> dict[tuple[str, str], str]:
+    return {(r.kind, r.id): r.value for r in node.store.database.GetRows() if r.value is not None}
+
+
+def test_a_commit_is_on_a_quorum_before_it_returns(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    for number in range(20):
+        store.Commit(Rows(Row("job", str(number), f'{{"id":{number}}}')))
+        holders = [n for n in cluster.nodes if n.store.database.GetValue("job", str(number))]
+        assert len(holders) >= 2
+        assert store.Rows("job")[str(number)] == f'{{"id":{number}}}'
+    Until(lambda: len({n.store.GetState().acknowledged for n in cluster.nodes}) == 1)
+    assert Live(cluster[0]) == Live(cluster[1]) == Live(cluster[2])
+
+
+def test_one_silent_voter_of_three_does_not_matter_and_is_caught_up(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    cluster[2].up = False
+    for number in range(10):
+        store.Commit(Rows(Row("job", str(number), "{}")))
+    assert cluster[2].store.database.GetValue("job", "9") is None
+    cluster[2].up = True
+    Until(lambda: cluster[2].store.GetState().last == cluster[0].store.GetState().last)
+    assert Live(cluster[2]) == Live(cluster[0])
+    assert "store_catchup" in cluster[2].served
+    assert "store_copy" not in cluster[2].served
+
+
+def test_without_a_quorum_the_client_hears_not_known_then_refusals_then_it_is_done(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    cluster[1].up = cluster[2].up = False
+    published: list[str] = []
+
+    class Job(Rows):
+        def Publish(self) -> None:
+            published.append("job")
+
+    with pytest.raises(NotKnown) as caught:
+        store.Commit(Job(Row("job", "1", "{}")))
+    assert "stored on 1 of 3" in str(caught.value)
+    assert "node2.example.org" in str(caught.value)
+    assert caught.value.hint is not None
+    with pytest.raises(NoQuorum) as refused:
+        store.Commit(Rows(Row("job", "2", "{}")))
+    assert refused.value.silent == ["node2.example.org", "node3.example.org"]
+    assert published == []
+    assert store.Rows("job") == {}
+    cluster[1].up = True
+    Until(lambda: published == ["job"])
+    assert store.Rows("job") == {"1": "{}"}
+
+
+def test_a_patient_change_waits_for_the_quorum(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    cluster[1].up = cluster[2].up = False
+    with pytest.raises(NotKnown):
+        store.Commit(Rows(Row("job", "1", "{}")))
+    ends: list[Any] = []
+    store.Begin(Rows(Row("job", "2", "{}")), ends.append, patient=True)
+    runtime.Sleep(0.1)
+    assert ends == []
+    cluster[1].up = True
+    Until(lambda: ends == [None])
+    assert sorted(store.Rows("job")) == ["1", "2"]
+
+
+def test_a_new_master_adopts_what_was_acknowledged_and_the_old_one_stops(make: Any) -> None:
+    cluster = make(3)
+    old = cluster.Found()
+    old.Commit(Rows(Row("job", "1", '"kept"')))
+    new = cluster.Become(1)
+    assert new.Rows("job") == {"1": '"kept"'}
+    assert new.Epoch() > old.Epoch()
+    with pytest.raises(MasterLost) as lost:
+        old.Commit(Rows(Row("job", "2", "{}")))
+    assert "node2.example.org" in str(lost.value)
+    assert isinstance(cluster.lost[0], MasterLost)
+    assert old.Rows("job") == {"1": '"kept"'}
+    new.Commit(Rows(Row("job", "1", None), Row("job", "3", "{}")))
+    Until(lambda: Live(cluster[0]) == Live(cluster[1]) == Live(cluster[2]))
+    assert cluster[0].store.database.GetValue("job", "1") is None
+
+
+def test_a_lost_disk_is_seen_emptied_and_copied_again(make: Any) -> None:
+    cluster = make(3)
+    cluster.wanted = cluster.members
+    store = cluster.Found(0, Row("node", "a", "{}"))
+    before = store.Voters().by_uuid[cluster.members[2].uuid].store_id
+    cluster[2].LoseDisk()
+    store.Commit(Rows(Row("job", "1", "{}")))
+    Until(lambda: len(store.Voters()) == 3 and store.Voters().by_uuid[cluster.members[2].uuid].store_id != before, 30)
+    Until(lambda: Live(cluster[2]) == Live(cluster[0]))
+    assert cluster[2].store.GetState().store_id in store.Voters().ids
+
+
+def test_deletions_are_pruned_once_everybody_has_them(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    store.Commit(Rows(Row("job", "1", "{}")))
+    store.Commit(Rows(Row("job", "1", None)))
+    for _ in range(3):
+        store.Commit(Rows(Row("job", "2", "{}")))
+    Until(lambda: all(not [r for r in n.store.database.GetRows() if r.value is None] for n in cluster.nodes), 5)
+    assert all(n.store.GetState().pruned >= 3 for n in cluster.nodes)
+
+
+def test_voters_come_and_go_one_at_a_time(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found(candidates=1)
+    assert store.Voters().Names() == ["node1.example.org"]
+    store.Commit(Rows(Row("job", "1", "{}")))
+    for number in (1, 2):
+        store.AddVoter(cluster.members[number], Rows(Row("node", str(number), '"candidate"')))
+        assert cluster[number].store.database.GetValue("job", "1") == "{}"
+    assert len(store.Voters()) == 3
+    store.RemoveVoter(cluster.members[1].uuid, Rows(Row("node", "1", '"regular"')))
+    assert store.Voters().Names() == ["node1.example.org", "node3.example.org"]
+    Until(lambda: cluster[1].store.GetState().last.seq == 0)
+    assert [name for name in runtime.ListDir(f"{cluster[1].folder}/ext") if name.startswith("replaced-")]
+
+
+def test_offline_of_the_dead_one_of_two_ends_the_standstill(make: Any) -> None:
+    cluster = make(2)
+    store = cluster.Found()
+    cluster[1].up = False
+    with pytest.raises(NotKnown):
+        store.Commit(Rows(Row("job", "1", "{}")))
+    store.RemoveVoter(cluster.members[1].uuid, Rows(Row("node", "2", '"offline"')))
+    assert store.Rows("job") == {"1": "{}"}
+    store.Commit(Rows(Row("job", "2", "{}")))
+    assert len(store.Voters()) == 1
+
+
+def test_taking_out_a_node_is_refused_where_the_rest_has_no_quorum_either(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found()
+    for node in cluster.nodes[1:]:
+        node.up = False
+    with pytest.raises(NotKnown):
+        store.Commit(Rows(Row("job", "1", "{}")))
+    with pytest.raises(NoQuorum) as refused:
+        store.RemoveVoter(cluster.members[1].uuid, Rows(Row("node", "2", '"offline"')))
+    assert "--no-voting" in str(refused.value.hint)
+    assert len(store.Voters()) == 4
+
+
+def test_no_start_without_a_quorum_but_a_forced_one(make: Any) -> None:
+    cluster = make(2)
+    store = cluster.Found()
+    store.Commit(Rows(Row("job", "1", "{}")))
+    store.Stop()
+    cluster[0].up = False
+    with pytest.raises(NotElected) as caught:
+        cluster.Become(1)
+    assert "node1.example.org" in str(caught.value)
+    asked: list[Any] = []
+
+    def vouch(question: Any) -> bool:
+        asked.append(question)
+        return True
+
+    new = cluster.Become(1, vouch=vouch)
+    assert asked[0].silent == ["node1.example.org"]
+    assert new.Voters().Names() == ["node2.example.org"]
+    assert new.Rows("job") == {"1": "{}"}
+    new.Commit(Rows(Row("job", "2", "{}")))
+    # The old one comes back: it is no voter, and may not become master by its own copy.
+    cluster[0].up = True
+    with pytest.raises(NotElected):
+        cluster.Become(0)
+
+
+def test_a_forced_start_is_refused_while_a_master_answers(make: Any) -> None:
+    cluster = make(4)
+    cluster.Found(3, candidates=3)
+    cluster[1].up = cluster[2].up = False
+    assert cluster[0].store.GetState().last.seq
+    with pytest.raises(NotElected) as caught:
+        cluster.Become(0, vouch=lambda question: True)
+    assert "node4.example.org runs a master daemon" in str(caught.value)
+    assert not cluster.lost
+
+
+def test_a_lost_acknowledged_change_is_seen(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    cluster[2].up = False
+    store.Commit(Rows(Row("job", "1", "{}")))
+    Until(lambda: cluster[1].store.GetState().acknowledged == store.Acknowledged())
+    store.Stop()
+    # A restored backup: the node's copy goes back, what it knew of acknowledged changes stays known elsewhere.
+    with cluster[1].store.database.Transaction() as database:
+        state = database.GetState()
+        back = base.Position(state.last.epoch, 1)
+        database.PutState(state.With(last=back))
+    cluster[0].up = False
+    cluster[2].up = True
+    with pytest.raises(NotElected) as caught:
+        cluster.Become(2)
+    assert "node2.example.org" in str(caught.value)
+    assert "restored" in str(caught.value)
