@@ -1,0 +1,84 @@
+"""Who owns and who waits: the rows behind the query kind ``lock`` (spec/locking.md 6)."""
+
+from __future__ import annotations
+
+import weakref
+from typing import NamedTuple, Protocol
+
+from ganeti import runtime
+from ganeti.utils.text import NiceSort, NiceSortKey
+
+
+class LockRow(NamedTuple):
+    """One lock at one instant: mode ``exclusive``, ``shared``, ``deleted`` or None; pending in the order of service."""
+
+    name: str
+    mode: str | None
+    owner: list[str] | None
+    pending: list[tuple[str, list[str]]]
+
+
+class LockSource(Protocol):
+    """Something that can tell the state of one lock."""
+
+    def Info(self) -> LockRow: ...
+
+
+class RowsSource(Protocol):
+    """Something that tells rows of its own: the queue shows what its jobs wait for."""
+
+    def LockRows(self) -> list[LockRow]: ...
+
+
+class LockMonitor:
+    """Knows all locks by weak reference, and what their owners want to be called.
+
+    Listing never holds more than one lock's mutex at a time.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = runtime.Lock()
+        self._counter = 0
+        self._locks: weakref.WeakKeyDictionary[LockSource, int] = weakref.WeakKeyDictionary()
+        self._sources: weakref.WeakKeyDictionary[RowsSource, int] = weakref.WeakKeyDictionary()
+        # By thread ident; each thread writes its own key only.
+        self._owner_names: dict[int, str] = {}
+
+    def SetOwnerName(self, name: str | None) -> None:
+        """Names the calling thread in listings; None goes back to the thread's own name."""
+        if name is None:
+            self._owner_names.pop(runtime.ThreadIdent(), None)
+        else:
+            self._owner_names[runtime.ThreadIdent()] = name
+
+    def OwnerName(self) -> str:
+        """What locks and waits of the calling thread are shown under."""
+        return self._owner_names.get(runtime.ThreadIdent()) or runtime.ThreadName()
+
+    def Register(self, lock: LockSource) -> None:
+        with self._mutex:
+            self._counter += 1
+            self._locks[lock] = self._counter
+
+    def AddSource(self, source: RowsSource) -> None:
+        """Adds a source of further rows; it is kept by weak reference."""
+        with self._mutex:
+            self._counter += 1
+            self._sources[source] = self._counter
+
+    def Rows(self) -> list[LockRow]:
+        """All locks, by natural order of their names; of two with one name (one re-created) the older first."""
+        with self._mutex:
+            locks = list(self._locks.items())
+            sources = list(self._sources.items())
+        found = [(number, 0, lock.Info()) for lock, number in locks]
+        for source, number in sources:
+            found.extend((number, index, row) for index, row in enumerate(source.LockRows()))
+        found.sort(key=lambda item: (NiceSortKey(item[2].name), item[0], item[1]))
+        return [_Sorted(row) for _, _, row in found]
+
+
+def _Sorted(row: LockRow) -> LockRow:
+    owner = None if row.owner is None else NiceSort(row.owner)
+    pending = [(mode, NiceSort(names)) for mode, names in row.pending]
+    return row._replace(owner=owner, pending=pending)
