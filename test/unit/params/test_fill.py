@@ -1,0 +1,313 @@
+"""Inheritance: the laws that hold for every kind, and what is special about each (spec/config.md 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import configs
+
+from ganeti import errors, objects, params
+from ganeti.params import disk, hv, ipolicy, nd
+
+_VALUES = st.integers(0, 3)
+
+
+def _Keys(*names: str) -> st.SearchStrategy[dict[str, int]]:
+    return st.dictionaries(st.sampled_from(names), _VALUES)
+
+
+ROOT = configs.Example()
+WEB = ROOT.instances[configs.WEB]
+
+
+def _HV(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> dict[str, Any]:
+    cluster = ROOT.cluster.Replace(hvparams={"kvm": a}, os_hvp={WEB.os: {"kvm": b}})
+    return params.FillHV(ROOT.Replace(cluster=cluster), WEB.Replace(hvparams=c))
+
+
+def _BE(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> dict[str, Any]:
+    root = ROOT.Replace(cluster=ROOT.cluster.Replace(beparams={"default": a | b}))
+    return params.FillBE(root, WEB.Replace(beparams=c))
+
+
+def _NIC(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> dict[str, Any]:
+    root = ROOT.Replace(cluster=ROOT.cluster.Replace(nicparams={"default": a | b}))
+    return params.FillNIC(root, WEB.nics[0].Replace(nicparams=c))
+
+
+def _ND(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> dict[str, Any]:
+    root = ROOT.Replace(cluster=ROOT.cluster.Replace(ndparams=a))
+    root = root.WithObject(root.nodegroups[configs.GROUP].Replace(ndparams=b))
+    return params.FillND(root, root.nodes[configs.NODE1].Replace(ndparams=c))
+
+
+def _OS(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> dict[str, Any]:
+    root = ROOT.Replace(cluster=ROOT.cluster.Replace(osparams={"debian": a, "debian+minimal": b}))
+    return params.FillOS(root, WEB.Replace(osparams=c))
+
+
+def _OSPrivate(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> dict[str, Any]:
+    root = ROOT.Replace(cluster=ROOT.cluster.Replace(osparams_private_cluster={"debian": a, "debian+minimal": b}))
+    return params.FillOSPrivate(root, WEB.Replace(osparams_private=c))
+
+
+def _Disk(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> dict[str, Any]:
+    root = ROOT.Replace(cluster=ROOT.cluster.Replace(diskparams={"rbd": a}))
+    root = root.WithObject(root.nodegroups[configs.GROUP].Replace(diskparams={"rbd": b}))
+    dev = objects.Disk(dev_type="rbd", logical_id=["rbd", "x"], size=1, uuid=configs.Uuid(1), params=c)
+    filled = params.FillDisk(root, dev, configs.NODE1)
+    return {k: v for k, v in filled.items() if v != disk.DEFAULTS["rbd"].get(k)}
+
+
+FILLERS: list[tuple[Callable[..., dict[str, Any]], tuple[str, ...]]] = [
+    (_HV, ("acpi", "boot_order", "new")),
+    (_BE, ("vcpus", "minmem", "new")),
+    (_NIC, ("mode", "link", "vlan")),
+    (_ND, ("ovs", "ssh_port", "cpu_speed")),
+    (_OS, ("a", "b", "c")),
+    (_OSPrivate, ("a", "b", "c")),
+    (_Disk, ("pool", "access")),
+]
+
+
+@pytest.mark.req("D20-PAR-19", "D20-PAR-20", "D21-PARAM-01", "D21-PARAM-02", "D22-OSP-20", "D22-OSP-26", "D22-OSP-22")
+@pytest.mark.parametrize(("fill", "names"), FILLERS, ids=[fill.__name__ for fill, _ in FILLERS])
+@given(data=st.data())
+@settings(max_examples=40)
+def test_the_stronger_level_replaces_key_by_key(fill: Any, names: tuple[str, ...], data: Any) -> None:
+    levels = [data.draw(_Keys(*names)) for _ in range(3)]
+    assert fill(*levels) == levels[0] | levels[1] | levels[2]
+    assert fill(levels[0], {}, {}) == levels[0]
+    assert fill({}, {}, levels[2]) == levels[2]
+
+
+@pytest.mark.req("D20-PAR-21", "D20-PAR-10", "D20-PAR-07", "D20-PAR-08")
+def test_a_filled_set_is_complete_and_the_stored_one_is_not() -> None:
+    assert set(params.FillHV(ROOT, WEB)) == set(hv.TABLES["kvm"])
+    assert set(params.FillBE(ROOT, WEB)) == {
+        "minmem", "maxmem", "vcpus", "auto_balance", "always_failover", "spindle_use"
+    }  # fmt: skip
+    assert WEB.ToDict()["hvparams"] == {"kernel_path": ""}
+    assert WEB.ToDict()["beparams"] == {"maxmem": 512, "minmem": 512}
+
+
+@pytest.mark.req("D20-PAR-11")
+def test_a_changed_default_moves_only_those_without_own_value() -> None:
+    own = WEB.Replace(beparams={"vcpus": 1})
+    changed = ROOT.Replace(
+        cluster=ROOT.cluster.Replace(beparams={"default": {**ROOT.cluster.beparams["default"], "vcpus": 4}})
+    )
+    assert params.FillBE(changed, own)["vcpus"] == 1
+    assert params.FillBE(changed, WEB)["vcpus"] == 4
+
+
+@pytest.mark.req("D21-NIC-02")
+def test_changing_the_default_link_moves_nics_without_own_one() -> None:
+    moved = ROOT.Replace(
+        cluster=ROOT.cluster.Replace(nicparams={"default": {"mode": "bridged", "link": "br9", "vlan": ""}})
+    )
+    nic = WEB.nics[0]
+    assert (params.FillNIC(ROOT, nic)["link"], params.FillNIC(moved, nic)["link"]) == ("br0", "br9")
+    assert params.FillNIC(moved, nic.Replace(nicparams={"link": "br1"}))["link"] == "br1"
+
+
+def test_os_overrides_need_the_whole_os_name() -> None:
+    assert params.FillHV(ROOT, WEB)["acpi"] is False
+    assert params.FillHV(ROOT, WEB.Replace(os="debian"))["acpi"] is True
+    other = ROOT.Replace(cluster=ROOT.cluster.Replace(os_hvp={"debian": {"kvm": {"acpi": False}}}))
+    assert params.FillHV(other, WEB)["acpi"] is True, "the bare name is not looked up for a variant"
+
+
+@pytest.mark.req("D21-GLOBHV-03")
+def test_global_parameters_come_from_the_cluster_alone() -> None:
+    sneaky = WEB.Replace(hvparams={"migration_port": 1})
+    assert params.FillHV(ROOT, sneaky)["migration_port"] == 8102
+    assert not hv.GLOBALS & params.FillHV(ROOT, sneaky, skip_globals=True).keys()
+    node = ROOT.nodes[configs.NODE1].Replace(ndparams={"exclusive_storage": True})
+    assert params.FillND(ROOT, node)["exclusive_storage"] is False
+    group = ROOT.nodegroups[configs.GROUP].Replace(ndparams={"exclusive_storage": True})
+    assert params.FillND(ROOT.WithObject(group), node)["exclusive_storage"] is True
+    assert params.FillNDGroup(ROOT, group)["exclusive_storage"] is True
+    with pytest.raises(errors.OpPrereqError, match="exclusive_storage"):
+        nd.CheckGlobals({"exclusive_storage": True}, "node 'a'")
+
+
+def test_old_memory_in_an_instance_sets_both_limits() -> None:
+    filled = params.FillBE(ROOT, WEB.Replace(beparams={"memory": 777}))
+    assert (filled["minmem"], filled["maxmem"]) == (777, 777)
+    assert "memory" not in filled
+
+
+def test_os_parameters_of_all_visibilities() -> None:
+    cluster = ROOT.cluster.Replace(
+        osparams={"o": {"a": "1"}, "o+v": {"a": "2"}}, osparams_private_cluster={"o": {"p": "x"}}
+    )
+    merged = params.FillOSAll(cluster, "o+v", {"b": "3"}, {"q": "y"}, {"s": "z"})
+    assert merged == {"a": "2", "b": "3", "p": "x", "q": "y", "s": "z"}
+    assert params.FillOSAll(cluster, "other") == {}
+    for public, private, secret in (
+        ({"p": "1"}, {}, {}),
+        ({}, {"a": "1"}, {}),
+        ({}, {}, {"p": "1"}),
+        ({"k": ""}, {"k": ""}, {}),
+    ):
+        with pytest.raises(errors.OpPrereqError, match="more than one of public, private and secret"):
+            params.FillOSAll(cluster, "o", public, private, secret)
+
+
+def test_policy_of_a_group() -> None:
+    group = ROOT.nodegroups[configs.GROUP].Replace(ipolicy={"vcpu-ratio": 9.0, "disk-templates": ["plain"]})
+    filled = params.FillIPolicy(ROOT, group)
+    assert (filled["vcpu-ratio"], filled["disk-templates"]) == (9.0, ("plain",))
+    assert filled["std"] == ROOT.cluster.ipolicy["std"]
+    assert set(filled) == set(ipolicy.KEYS)
+    assert params.FillIPolicy(ROOT, None) == ROOT.cluster.ipolicy
+    merged = ipolicy.Fill(ipolicy.DEFAULTS, {"std": {"cpu-count": 2}})
+    assert merged["std"] == {**ipolicy.DEFAULTS["std"], "cpu-count": 2}
+
+
+# --- disks --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D21-PARAM-06", "D21-PARAM-08", "D21-PARAM-09", "RM-LIM-11")
+def test_names_of_a_template_become_names_of_its_devices() -> None:
+    values = disk.DEFAULTS["drbd"] | {
+        "data-stripes": 2,
+        "meta-stripes": 3,
+        "disk-barriers": "bf",
+        "meta-barriers": True,
+    }
+    own, data, meta = params.ComputeLDParams("drbd", values)
+    assert data == {"stripes": 2}
+    assert meta == {"stripes": 3}
+    assert (own["disabled-barriers"], own["disable-meta-flush"], own["default-metavg"]) == ("bf", True, "xenvg")
+    assert set(own) == {
+        "resync-rate", "disabled-barriers", "disable-meta-flush", "default-metavg", "disk-custom", "net-custom", "protocol",
+        "dynamic-resync", "c-plan-ahead", "c-fill-target", "c-delay-target", "c-max-rate", "c-min-rate",
+    }  # fmt: skip
+    assert params.ComputeLDParams("plain", {"stripes": 4}) == [{"stripes": 4}]
+    assert params.ComputeLDParams("file", {}) == [{}]
+    assert set(params.ComputeLDParams("gluster", disk.DEFAULTS["gluster"])[0]) == {"access", "host", "port", "volume"}
+
+
+def test_a_disk_as_nodes_get_it() -> None:
+    group = ROOT.nodegroups[configs.GROUP].Replace(diskparams={"drbd": {"data-stripes": 2, "protocol": "A"}})
+    root = ROOT.WithObject(group)
+    dev = root.disks[configs.WEB_DISK].Replace(params={"protocol": "B"})
+    sent = params.AnnotateDisk(root, dev, configs.NODE1)
+    assert sent.params["protocol"] == "B"
+    assert sent.params["resync-rate"] == 61440
+    assert [child.params for child in sent.children] == [{"stripes": 2}, {"stripes": 1}]
+    assert dev.children[0].params == {}
+    assert params.FillDisk(root, dev, configs.NODE1) == sent.params
+    ext = objects.Disk(
+        dev_type="ext", logical_id=["p", "v"], size=4, uuid=configs.Uuid(1), params={"provider": "p", "colour": "red"}
+    )
+    assert params.AnnotateDisk(root, ext, None).params == {"access": "kernelspace", "provider": "p", "colour": "red"}
+    plain = dev.children[0]
+    assert params.AnnotateDisk(root, plain, None).params == {"stripes": 1}
+
+
+def test_disk_traits() -> None:
+    """The table of properties, by set (spec/config.md 16)."""
+    assert set(disk.TRAITS) == set(disk.TABLES) == set(disk.DEFAULTS)
+    assert disk.With(lvm=True) == {"plain", "drbd"}
+    assert disk.With(mirror="internal") == {"drbd"}
+    assert disk.With(mirror="external") == {"sharedfile", "gluster", "blockdev", "rbd", "ext", "diskless"}
+    assert disk.With(file_based=True) == {"file", "sharedfile", "gluster"}
+    assert disk.With(copyable=True) == {"plain", "file"}
+    assert disk.With(growable=True) == {"plain", "drbd", "file", "sharedfile", "gluster", "rbd", "ext"}
+    assert disk.With(name_in_path=True) == {"file", "sharedfile"}
+    assert disk.With(access=True) == {"ext", "gluster", "rbd"} == {n for n, t in disk.TABLES.items() if "access" in t}
+    assert disk.With(space_checked=True) == {"plain", "drbd"}
+    assert disk.With(convertible_from=False) == {"diskless"}
+    assert disk.With(convertible_to=False) == {"diskless", "blockdev"}
+    assert disk.With(snapshots=True) == {"plain", "drbd", "ext"}
+    assert disk.With(may_adopt=True) == {"plain", "blockdev"}
+    assert disk.With(must_adopt=True) == {"blockdev"}
+    assert disk.With(exclusive_storage=True) == {"plain"}
+    assert disk.With(nodes=2) == {"drbd"}
+
+
+@pytest.mark.parametrize("value", ["n", "b", "f", "d", "bf", "fb", "dfb", "bfd"])
+def test_barrier_letters(value: str) -> None:
+    assert disk.SyntaxProblems("drbd", {"disk-barriers": value}) == []
+
+
+@pytest.mark.parametrize("value", ["nb", "bb", "x", "bfdb", "B"])
+def test_barrier_letters_that_are_none(value: str) -> None:
+    assert disk.SyntaxProblems("drbd", {"disk-barriers": value})
+
+
+# --- policy -------------------------------------------------------------------------------------------------------------
+
+
+def _Violations(**changes: Any) -> list[str]:
+    measures: dict[str, Any] = {
+        "memory": 1024, "cpus": 2, "nics": 1, "disk_sizes": [2048], "spindles": 1, "templates": ["drbd"],
+    }  # fmt: skip
+    policy = changes.pop("policy", ROOT.cluster.ipolicy)
+    return ipolicy.Violations(policy, **{**measures, **changes})
+
+
+def test_an_instance_within_the_policy() -> None:
+    assert _Violations() == []
+    assert _Violations(memory=128, cpus=8) == []
+
+
+def test_violations_are_named() -> None:
+    assert _Violations(memory=64) == ["memory-size value 64 is not in range [128, 32768]"]
+    assert _Violations(cpus=9) == ["cpu-count value 9 is not in range [1, 8]"]
+    assert _Violations(disk_sizes=[2048, 5]) == ["disk-size/1 value 5 is not in range [1024, 1048576]"]
+    assert _Violations(templates=["file"]) == ["Disk template file is not allowed (allowed templates: drbd, plain)"]
+    assert _Violations(disk_sizes=[], templates=[]) == [
+        "Disk template diskless is not allowed (allowed templates: drbd, plain)"
+    ]
+    assert _Violations(spindles=None, memory=None) == []
+
+
+def test_one_pair_is_enough_and_else_the_nearest_is_told() -> None:
+    low = {
+        "min": ipolicy.DEFAULTS["minmax"][0]["min"],
+        "max": {**ipolicy.DEFAULTS["minmax"][0]["max"], "memory-size": 512},
+    }
+    high = {"min": {**low["min"], "memory-size": 4096, "cpu-count": 4}, "max": ipolicy.DEFAULTS["minmax"][0]["max"]}
+    policy = {**ipolicy.DEFAULTS, "minmax": [low, high]}
+    assert _Violations(policy=policy, memory=8192, cpus=4) == []
+    assert _Violations(policy=policy, memory=256) == []
+    assert _Violations(policy=policy, memory=8192, cpus=2) == ["memory-size value 8192 is not in range [128, 512]"]
+    assert _Violations(policy=policy, memory=1024, cpus=2) == ["memory-size value 1024 is not in range [128, 512]"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vcpu-ratio": "x"}, "vcpu-ratio"),
+        ({"memory-ratio": 1.0}, "memory-ratio"),
+        ({"disk-templates": ["tape"]}, "tape"),
+        ({"disk-templates": []}, "not empty"),
+        ({"minmax": [{"min": {}}]}, "exactly the keys"),
+        ({"minmax": [{"min": {}, "max": {}}]}, "missing memory-size"),
+        ({"minmax": [{"min": {"memory-size": "1"}, "max": {}}]}, "must be int"),
+        ({"minmax": 5}, "must be a list"),
+        ({"minmax": [5]}, "exactly the keys"),
+        ({"std": 5}, "std must be an object"),
+        ({"std": {"cpu-count": 1}}, "missing"),
+    ],
+)
+def test_wrong_policies(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=message):
+        ipolicy.Check({**ipolicy.DEFAULTS, **change}, is_group=False)
+    ipolicy.Check(ipolicy.DEFAULTS, is_group=False)
+
+
+def test_a_group_has_no_std() -> None:
+    ipolicy.Check({"vcpu-ratio": 2.0}, is_group=True)
+    with pytest.raises(errors.ConfigurationError, match="unknown instance policy key 'std'"):
+        ipolicy.Check({"std": ipolicy.DEFAULTS["std"]}, is_group=True)
+    with pytest.raises(errors.ConfigurationError, match="is missing"):
+        ipolicy.Check({"vcpu-ratio": 2.0}, is_group=False)
