@@ -45,7 +45,7 @@ from ganeti.objects.cluster import DATA_COLLECTORS, Cluster
 from ganeti.objects.instance import NIC, Disk, Instance
 from ganeti.objects.network import FilterRule, Network
 from ganeti.objects.node import Node, NodeGroup
-from ganeti.objects.snapshot import KIND_MAPS, ROW_KINDS, ConfigText, Snapshot
+from ganeti.objects.snapshot import KIND_MAPS, ROW_KINDS, ConfigText, ConfigTextOfRows, Snapshot
 
 # What needs the parameter tables is imported when it is called: importing this room stays cheap.
 
@@ -87,6 +87,7 @@ __all__ = [
     "Cluster",
     "ConfigObject",
     "ConfigText",
+    "ConfigTextOfRows",
     "Disk",
     "Field",
     "FieldInfo",

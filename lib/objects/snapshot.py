@@ -323,13 +323,30 @@ def ConfigText(snapshot: Snapshot) -> str:
 
     Joins the objects' kept fragments: 2000 instances take milliseconds.
     """
-    parts = [f'{{"version":{snapshot.version},"cluster":{snapshot.cluster.Json()}']
-    for _, attribute, _ in KIND_MAPS:
-        objects = getattr(snapshot, attribute)
-        fragments = ",".join([f'"{uuid}":{objects[uuid].Json()}' for uuid in sorted(objects)])
+    maps = {
+        kind: {uuid: obj.Json() for uuid, obj in getattr(snapshot, attribute).items()}
+        for kind, attribute, _ in KIND_MAPS
+    }
+    top = {key: snapshot.__dict__[key] for key in _TOP_KEYS}
+    return _JoinText({**top, **snapshot.extra}, snapshot.cluster.Json(), maps)
+
+
+def ConfigTextOfRows(rows: Mapping[str, Mapping[str, str]]) -> str:
+    """The text of config.data made of the store's rows, kind -> id -> value: the same as ConfigText's, nothing parsed
+    but the top level.
+    """
+    return _JoinText(serializer.Load(rows["config"]["config"]), rows["cluster"]["cluster"], rows)
+
+
+def _JoinText(top: Mapping[str, Any], cluster: str, maps: Mapping[str, Mapping[str, str]]) -> str:
+    parts = [f'{{"version":{serializer.Dump(top["version"])},"cluster":{cluster}']
+    for kind, attribute, _ in KIND_MAPS:
+        stored = maps.get(kind, {})
+        fragments = ",".join([f'"{uuid}":{stored[uuid]}' for uuid in sorted(stored)])
         parts.append(f'"{attribute}":{{{fragments}}}')
-    rest = {"ctime": snapshot.ctime, "mtime": snapshot.mtime, "serial_no": snapshot.serial_no, **snapshot.extra}
-    parts.append(serializer.Dump(rest)[1:])
+    rest = {key: top[key] for key in ("ctime", "mtime", "serial_no")}
+    extra = {key: value for key, value in top.items() if key not in _TOP_KEYS}
+    parts.append(serializer.Dump({**rest, **extra})[1:])
     return ",".join(parts) + "\n"
 
 
