@@ -32,6 +32,13 @@ MODULES = (
     "verify",
     "programs",
     "certificates",
+    "instance",
+    "migration",
+    "blockdev",
+    "drbd",
+    "filestorage",
+    "osdef",
+    "osrun",
 )
 
 

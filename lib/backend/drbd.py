@@ -35,7 +35,12 @@ def AttachNet(disks: list[Dict], multimaster: bool) -> None:
     mirrors = [_Mirror(disk) for disk in wire.Disks(disks)]
     for mirror in mirrors:
         mirror.AttachNet(multimaster)
-    if not _Wait(lambda: all([_IsConnected(mirror, multimaster) for mirror in mirrors]), _ATTACH_SECONDS):
+
+    def connected() -> bool:
+        states = [_IsConnected(mirror, multimaster) for mirror in mirrors]  # all are looked at, each may need a push
+        return all(states)
+
+    if not _Wait(connected, _ATTACH_SECONDS):
         states = "; ".join(f"{mirror}: {mirror.Connection()}" for mirror in mirrors)
         raise errors.RpcCallError(f"Mirrors did not connect within {_ATTACH_SECONDS:g} s: {states}")
     if multimaster:

@@ -345,6 +345,10 @@ _SYSTEMS = (
     ),
 )
 
+_ADDED = (
+    _Reads("os_extra_info", "F m D", "{name: {version, hypervisors}} of the valid systems, null when not given."),
+)
+
 _TRANSFERS = (
     _Reads("export_info", "F s D", "Text of an export's config.ini.", path="path"),
     _Reads("export_list", "F m D", "Names of exports."),
@@ -558,6 +562,7 @@ PROCEDURES: dict[str, Procedure] = {
         _BLOCK_DEVICES,
         _STORAGE,
         _SYSTEMS,
+        _ADDED,
         _TRANSFERS,
         _NODES,
         _FILES,
@@ -568,4 +573,5 @@ PROCEDURES: dict[str, Procedure] = {
 }
 
 STORE_PROCEDURES: frozenset[str] = frozenset(row.name for row in _STORE)
+OUR_PROCEDURES: frozenset[str] = STORE_PROCEDURES | frozenset(row.name for row in _ADDED)
 """What release 3.1 does not know."""

@@ -1,0 +1,261 @@
+"""Procedures about the machine itself: facts, hosts file, bridges, leaving the cluster, reset."""
+
+from __future__ import annotations
+
+import logging
+import os
+import posixpath
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime
+from ganeti.daemon.memory import LockMemory
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+POWERCYCLE_DELAY = 5
+_PAUSE_LIMIT = 100
+_STOP_TIMEOUT = 120
+_OVS_TIMEOUT = 60
+_MIB = 1024 * 1024
+# Daemons that a node that leaves must not go on running; the node daemon ends itself.
+_OTHER_DAEMONS = (constants.RAPI, constants.MASTERD, constants.CONFD)
+
+
+def Version() -> int:
+    return constants.PROTOCOL_VERSION
+
+
+def TestDelay(duration: float) -> None:
+    runtime.Sleep(duration)
+
+
+# Facts
+
+
+def NodeInfo(storage_units: Sequence[Sequence[Any]] | None, hv_specs: Sequence[Sequence[Any]] | None) -> list[Any]:
+    """[boot id, storage, hypervisors] (spec/noderpc.md 3.6)."""
+    boot_id = runtime.ReadText(BOOT_ID, 100).rstrip("\n")
+    storage = None if storage_units is None else [_StorageInfo(*unit) for unit in storage_units]
+    if hv_specs is None:
+        return [boot_id, storage, None]
+    return [boot_id, storage, [hypervisor.GetHypervisor(name).NodeInfo(params) for name, params in hv_specs]]
+
+
+def _StorageInfo(kind: str, key: str | None, params: Sequence[Any] | None) -> dict[str, Any]:
+    space = _SPACE.get(kind)
+    if space is None:
+        raise errors.RpcCallError(f"Storage type '{kind}' does not tell its space; types that do: {', '.join(_SPACE)}")
+    free, size = space(key or "", params or ())
+    return {"type": kind, "name": key, "storage_free": free, "storage_size": size}
+
+
+def _FileSpace(directory: str, params: Sequence[Any]) -> tuple[int | None, int | None]:
+    """MiB (free, in all) of the file system; unknown when it cannot be looked at."""
+    del params
+    try:
+        return runtime.DiskFree(directory) // _MIB, runtime.DiskSize(directory) // _MIB
+    except OSError as err:
+        logging.warning("Cannot look at the file system of %s: %s", directory, err)
+        return None, None
+
+
+_SPACE: dict[str, Callable[[str, Sequence[Any]], tuple[int | None, int | None]]] = {
+    "file": _FileSpace,
+}
+
+
+def HasIpAddress(address: str) -> bool:
+    return hosts.IsOwnAddress(address)
+
+
+def BridgesExist(bridges: Sequence[str]) -> None:
+    missing = MissingBridges(bridges)
+    if missing:
+        raise errors.RpcCallError(f"Missing bridges {', '.join(missing)}")
+
+
+def MissingBridges(bridges: Sequence[str]) -> list[str]:
+    """Those that are no bridge of this machine."""
+    return [name for name in bridges if not (_IsFileName(name) and runtime.Exists(f"/sys/class/net/{name}/bridge"))]
+
+
+def _IsFileName(name: str) -> bool:
+    return bool(name) and "/" not in name and name not in (".", "..") and "\0" not in name
+
+
+# Small changes
+
+
+def EtcHostsModify(mode: str, name: str, ip: str | None) -> bool:
+    if mode == "add":
+        if ip is None:
+            raise errors.RpcCallError(f"Mode 'add' needs the address of host {name}")
+        hosts.AddEtcHostsEntry(name, ip)
+    else:
+        if ip is not None:
+            raise errors.RpcCallError(f"Mode 'remove' takes no address (host {name})")
+        hosts.RemoveEtcHostsEntry(name)
+    return True
+
+
+def GetWatcherPause() -> int | None:
+    try:
+        return int(runtime.ReadText(pathutils.WATCHER_PAUSE_FILE, _PAUSE_LIMIT).strip())
+    except FileNotFoundError:
+        return None
+    except ValueError as err:
+        raise errors.RpcCallError(f"{pathutils.WATCHER_PAUSE_FILE} holds no number; remove it") from err
+
+
+def SetWatcherPause(until: float | None) -> None:
+    if until is None:
+        runtime.RemoveFile(pathutils.WATCHER_PAUSE_FILE)
+        return
+    if until < 0:
+        raise errors.RpcCallError(f"Watcher pause: {until} is no time")
+    runtime.WriteFile(pathutils.WATCHER_PAUSE_FILE, f"{int(until)}\n", mode=0o644)
+
+
+def EnsureDaemon(daemon: str, run: bool) -> bool:
+    """The only daemon that 3.1 handles by this call is part of masterd's work here: there is nothing to start."""
+    logging.info("Asked to %s daemon %s, which does not exist here", "start" if run else "stop", daemon)
+    return False
+
+
+def BuildOvs(name: str, link: str | None) -> list[list[str]]:
+    commands = [["ovs-vsctl", "--may-exist", "add-br", name]]
+    if link:
+        commands.append(["ovs-vsctl", "--may-exist", "add-port", name, link])
+    return commands
+
+
+def ConfigureOvs(ovs_name: str, ovs_link: str | None) -> None:
+    for argv in BuildOvs(ovs_name, ovs_link):
+        result = runtime.RunCmd(argv, timeout=_OVS_TIMEOUT)
+        if result.failed:
+            raise errors.RpcCallError(f"Failed to set up Open vSwitch {ovs_name}: {result.fail_reason}")
+
+
+# Leaving
+
+
+def DemoteFromCandidate() -> None:
+    """Removes config.data, keeping a copy."""
+    master = _SsconfValue("master_node")
+    own = {pathutils.HostName(), _OwnName()}
+    if master and master in own:
+        raise errors.RpcCallError("This node is the master, it cannot stop being a candidate")
+    if runtime.ProcessAlive(_DaemonPid(constants.MASTERD)):
+        raise errors.RpcCallError("The master daemon runs on this node, it cannot stop being a candidate")
+    _BackUp(pathutils.CLUSTER_CONF_FILE)
+    runtime.RemoveFile(pathutils.CLUSTER_CONF_FILE)
+
+
+def _BackUp(path: str) -> None:
+    try:
+        data = runtime.ReadFile(path)
+    except FileNotFoundError:
+        return
+    stamp = int(runtime.Time())
+    runtime.WriteFile(f"{path}.backup-{stamp}.{runtime.RandomBytes(4).hex()}", data, mode=0o600)
+
+
+def LeaveCluster(modify_ssh_setup: bool) -> str:
+    """Forgets the cluster: its files, keys and this node's copy of the store; then the node daemon ends."""
+    for name in _OTHER_DAEMONS:
+        result = runtime.RunCmd([pathutils.DAEMON_UTIL, "stop", name], timeout=_STOP_TIMEOUT)
+        if result.failed:
+            logging.error("Cannot stop %s: %s", name, result.fail_reason)
+    if modify_ssh_setup:
+        _RemoveRootKey()
+    RemoveFilesIn(pathutils.DATA_DIR)
+    for directory in (
+        pathutils.DATA_EXT_DIR,
+        pathutils.JOB_QUEUE_ARCHIVE_DIR,
+        pathutils.CRYPTO_KEYS_DIR,
+    ):
+        runtime.RemoveTree(directory)
+    RemoveFilesIn(pathutils.QUEUE_DIR)
+    RemoveFilesIn(pathutils.RAPI_DATA_DIR)
+    # It ends this child too, but only after the answer.
+    pid = _DaemonPid(constants.NODED)
+    if not (pid and runtime.KillProcess(pid, signal.SIGTERM)):
+        logging.error("The node daemon's process is not known; stop it by hand")
+    return "Shutdown scheduled"
+
+
+def RemoveFilesIn(directory: str) -> None:
+    """Removes the files in a directory, not those below it."""
+    try:
+        names = runtime.ListDir(directory)
+    except FileNotFoundError:
+        return
+    for name in names:
+        path = posixpath.join(directory, name)
+        if not runtime.IsDir(path):
+            runtime.RemoveFile(path)
+
+
+def _DaemonPid(name: str) -> int:
+    """The process of a daemon as its pid file says; 0 when there is none."""
+    try:
+        return int(runtime.ReadText(pathutils.DaemonPidFile(name), _PAUSE_LIMIT).strip())
+    except (OSError, ValueError):
+        return 0
+
+
+def _SsconfValue(key: str) -> str:
+    try:
+        return runtime.ReadText(pathutils.SsconfFile(key), 131072).strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _OwnName() -> str:
+    try:
+        return hosts.OwnHost().name
+    except errors.OpPrereqError:
+        return pathutils.HostName()
+
+
+# Reset
+
+
+def Powercycle(hypervisor_name: str, hvparams: Mapping[str, Any]) -> str:
+    """Resets the machine in five seconds, by a process of its own."""
+    if pathutils.IsVirtual():
+        raise errors.RpcCallError(f"Node {pathutils.HostName()} is a virtual one: its machine is not its own to reset")
+    driver = hypervisor.GetHypervisor(hypervisor_name)
+    try:
+        pid = runtime.Fork()
+    except OSError as err:
+        logging.error("Cannot fork (%s); resetting at once", err)
+        driver.Powercycle(hvparams)
+        return "Reboot"
+    if pid:
+        return f"Reboot scheduled in {POWERCYCLE_DELAY} seconds"
+    try:
+        os.setsid()
+        LockMemory()
+        runtime.Sleep(POWERCYCLE_DELAY)
+        driver.Powercycle(hvparams)
+    finally:
+        os._exit(1)
+
+
+HANDLERS: dict[str, Callable[..., Any]] = {
+    "version": Version,
+    "test_delay": TestDelay,
+    "node_info": NodeInfo,
+    "node_has_ip_address": HasIpAddress,
+    "bridges_exist": BridgesExist,
+    "etc_hosts_modify": EtcHostsModify,
+    "get_watcher_pause": GetWatcherPause,
+    "set_watcher_pause": SetWatcherPause,
+    "node_ensure_daemon": EnsureDaemon,
+    "node_configure_ovs": ConfigureOvs,
+    "node_demote_from_mc": DemoteFromCandidate,
+    "node_leave_cluster": LeaveCluster,
+    "node_powercycle": Powercycle,
+}

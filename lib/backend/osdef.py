@@ -1,0 +1,290 @@
+"""Operating system definitions: finding, reading and judging them (spec/interfaces.md a.1 to a.4).
+
+A definition is a directory in the search path.  The scripts import, export, rename and verify may be missing: then
+the operation that needs one is refused.  The optional files ``hypervisors`` and ``os_version`` are read when present.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import posixpath
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import constants, errors, pathutils, runtime
+
+VARIANT_DELIMITER = "+"
+CREATE, CREATE_UNTRUSTED, IMPORT, EXPORT, RENAME, VERIFY = (
+    "create",
+    "create_untrusted",
+    "import",
+    "export",
+    "rename",
+    "verify",
+)
+_SCRIPTS = (CREATE, CREATE_UNTRUSTED, IMPORT, EXPORT, RENAME, VERIFY)
+
+API_FILE = "ganeti_api_version"
+VARIANTS_FILE = "variants.list"
+PARAMETERS_FILE = "parameters.list"
+HYPERVISORS_FILE = "hypervisors"
+VERSION_FILE = "os_version"
+
+_LIST_LIMIT = 1024 * 1024
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+# After upper-casing and turning "-" into "_" it must be a variable's name.
+_PARAMETER = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class OsError(errors.RpcCallError):
+    """A definition is missing or cannot be used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OsDefinition:
+    """One valid definition.  ``scripts`` has the paths of those that are there."""
+
+    name: str
+    path: str
+    api_versions: tuple[int, ...]
+    scripts: Mapping[str, str]
+    variants: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, ...], ...] = ()
+    hypervisors: tuple[str, ...] | None = None
+    version: str | None = None
+
+    @property
+    def api_version(self) -> int:
+        """The highest version that it and we speak."""
+        return max(constants.OS_API_VERSIONS.intersection(self.api_versions))
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its create script runs on the node itself."""
+        return CREATE_UNTRUSTED not in self.scripts
+
+    @property
+    def parameter_names(self) -> list[str]:
+        return [row[0] for row in self.parameters]
+
+    def Script(self, kind: str) -> str:
+        """The path of a script; OsError when the definition does without."""
+        if kind not in self.scripts:
+            raise OsError(f"OS {self.name} has no {kind} script ({self.path}/{kind}), so this operation is refused")
+        return self.scripts[kind]
+
+    def CheckHypervisor(self, hypervisor: str) -> None:
+        if self.hypervisors is not None and hypervisor not in self.hypervisors:
+            raise OsError(
+                f"OS {self.name} does not support hypervisor {hypervisor}; its file {self.path}/{HYPERVISORS_FILE} "
+                f"lists {', '.join(self.hypervisors) or 'none'}"
+            )
+
+    def CheckVariant(self, variant: str) -> None:
+        """Whether ``variant`` ("" for none) is one of ours (spec/interfaces.md a.4)."""
+        if not self.variants:
+            if variant:
+                raise OsError(f"OS '{self.name}' doesn't support variants ('{variant}' passed)")
+            return
+        if not variant:
+            raise OsError(f"OS name '{self.name}' must include a variant: {', '.join(self.variants)}")
+        if variant not in self.variants:
+            raise OsError(f"Unsupported OS variant '{variant}' of OS {self.name}; it has {', '.join(self.variants)}")
+
+
+def SplitName(full_name: str) -> tuple[str, str]:
+    """``debian+minimal`` -> (``debian``, ``minimal``); no variant is ""."""
+    name, _, variant = full_name.partition(VARIANT_DELIMITER)
+    return name, variant
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def ParseApiVersions(text: str) -> tuple[int, ...]:
+    """One number per line; ValueError names the line that is none."""
+    return tuple(int(line.strip()) for line in text.strip().splitlines())
+
+
+def ParseVariants(text: str) -> tuple[str, ...]:
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def ParseParameters(text: str) -> tuple[tuple[str, ...], ...]:
+    """Rows of (name, description); a line without description gives a row of one."""
+    return tuple(tuple(line.split(None, 1)) for line in (raw.strip() for raw in text.splitlines()) if line)
+
+
+def CheckParameterNames(names: Sequence[str]) -> str | None:
+    """What is wrong with the names a definition declares; None when nothing is."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if not _PARAMETER.fullmatch(name):
+            return f"parameter name '{name}' cannot become part of a variable's name"
+        key = name.upper().replace("-", "_")
+        if key in seen:
+            return f"parameter names '{seen[key]}' and '{name}' become the same variable OSP_{key}"
+        seen[key] = name
+    return None
+
+
+def Find(name: str) -> str | None:
+    """The directory of a definition: the first in the search path."""
+    if not _NAME.fullmatch(name):
+        return None
+    for directory in pathutils.OS_SEARCH_PATH:
+        path = posixpath.join(directory, name)
+        if runtime.IsDir(path):
+            return path
+    return None
+
+
+def Load(full_name: str) -> OsDefinition:
+    """The definition of an OS, with or without variant; OsError when it is missing or not valid."""
+    name = SplitName(full_name)[0]
+    path = Find(name)
+    if path is None:
+        raise OsError(
+            f"Directory for OS {name} not found in search path {', '.join(pathutils.OS_SEARCH_PATH)}; "
+            "install it on this node"
+        )
+    return LoadFrom(name, path)
+
+
+def LoadFrom(name: str, path: str) -> OsDefinition:
+    """Reads and judges one directory (spec/interfaces.md a.2)."""
+    declared = _ReadApiVersions(path)
+    highest = max(declared)
+    scripts = {kind: posixpath.join(path, kind) for kind in _SCRIPTS if _CheckScript(path, kind)}
+    if CREATE not in scripts and CREATE_UNTRUSTED not in scripts:
+        raise OsError(f"A create script (trusted or untrusted) under path '{path}' must exist")
+    for one, other in ((IMPORT, EXPORT), (EXPORT, IMPORT)):
+        if one in scripts and other not in scripts:
+            raise OsError(f"File '{other}' under path '{path}' is missing (there is '{one}', they come as a pair)")
+    variants = _ReadList(path, VARIANTS_FILE, "variants") if highest >= constants.OS_API_V15 else None
+    parameters = _ReadList(path, PARAMETERS_FILE, "parameters") if highest >= constants.OS_API_V20 else ""
+    if parameters is None:
+        raise OsError(f"File '{PARAMETERS_FILE}' under path '{path}' is missing (No such file or directory)")
+    rows = ParseParameters(parameters)
+    trouble = CheckParameterNames([row[0] for row in rows])
+    if trouble:
+        raise OsError(f"File '{PARAMETERS_FILE}' under path '{path}': {trouble}")
+    hypervisors = _ReadList(path, HYPERVISORS_FILE, "hypervisors")
+    version = _ReadList(path, VERSION_FILE, "version")
+    return OsDefinition(
+        name,
+        path,
+        declared,
+        scripts,
+        ParseVariants(variants or ""),
+        rows,
+        None if hypervisors is None else ParseVariants(hypervisors),
+        None if version is None else (version.splitlines() or [""])[0].strip(),
+    )
+
+
+def _ReadApiVersions(path: str) -> tuple[int, ...]:
+    file = posixpath.join(path, API_FILE)
+    try:
+        mode = runtime.Stat(file).st_mode
+    except OSError as err:
+        raise OsError(f"Required file '{API_FILE}' not found under path {path}: {err.strerror}") from err
+    if not stat.S_ISREG(mode):
+        raise OsError(f"File '{API_FILE}' in {path} is not a regular file")
+    try:
+        text = runtime.ReadText(file, limit=_LIST_LIMIT)
+    except (OSError, UnicodeDecodeError) as err:
+        raise OsError(f"Error while reading the API version file at {file}: {err}") from err
+    try:
+        declared = ParseApiVersions(text)
+    except ValueError as err:
+        raise OsError(f"API version(s) can't be converted to integer: {err}") from err
+    if not constants.OS_API_VERSIONS.intersection(declared):
+        wanted = sorted(constants.OS_API_VERSIONS)
+        raise OsError(f"API version mismatch for path '{path}': found {list(declared)}, want {wanted}.")
+    return declared
+
+
+def _CheckScript(path: str, name: str) -> bool:
+    """Whether the script is there; one that is there must be a regular file that its owner can run."""
+    file = posixpath.join(path, name)
+    try:
+        mode = runtime.Stat(file).st_mode
+    except FileNotFoundError:
+        return False
+    except OSError as err:
+        raise OsError(f"File '{name}' under path '{path}' is missing ({err.strerror})") from err
+    if not stat.S_ISREG(mode):
+        raise OsError(f"File '{name}' under path '{path}' is not a regular file")
+    if not mode & stat.S_IXUSR:
+        raise OsError(f"File '{name}' under path '{path}' is not executable")
+    return True
+
+
+def _ReadList(path: str, name: str, what: str) -> str | None:
+    """The text of an optional file; None when it is not there."""
+    file = posixpath.join(path, name)
+    try:
+        if not stat.S_ISREG(runtime.Stat(file).st_mode):
+            raise OsError(f"File '{name}' under path '{path}' is not a regular file")
+        return runtime.ReadText(file, limit=_LIST_LIMIT)
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as err:
+        raise OsError(f"Error while reading the OS {what} file at {file}: {err}") from err
+
+
+# --- procedures -------------------------------------------------------------------------------------------------------
+
+
+def Diagnose() -> list[list[Any]]:
+    """os_diagnose: a row per visible entry of the search path (spec/interfaces.md a.3)."""
+    rows = []
+    for name, path in _Entries():
+        try:
+            found = LoadFrom(name, path)
+        except OsError as err:
+            rows.append([name, path, False, str(err), [], [], [], True])
+            continue
+        parameters = [list(row) for row in found.parameters]
+        versions = sorted(found.api_versions)
+        rows.append([name, path, True, "", list(found.variants), parameters, versions, found.trusted])
+    return rows
+
+
+def ExtraInfo() -> dict[str, Any]:
+    """os_extra_info: what ``os_diagnose`` has no room for, {name: {"version": text or null, "hypervisors": list or null}}."""
+    facts: dict[str, Any] = {}
+    for name, path in _Entries():
+        if name in facts:
+            continue
+        try:
+            found = LoadFrom(name, path)
+        except OsError:
+            continue
+        allowed = None if found.hypervisors is None else list(found.hypervisors)
+        facts[name] = {"version": found.version, "hypervisors": allowed}
+    return facts
+
+
+def _Entries() -> list[tuple[str, str]]:
+    """(name, path) of everything in the search path; a directory that cannot be listed ends the search."""
+    entries = []
+    for directory in pathutils.OS_SEARCH_PATH:
+        if not runtime.IsDir(directory):
+            continue
+        try:
+            names = sorted(runtime.ListDir(directory))
+        except OSError:
+            break
+        entries += [(name, posixpath.join(directory, name)) for name in names if not name.startswith(".")]
+    return entries
+
+
+HANDLERS = {
+    "os_diagnose": Diagnose,
+    "os_extra_info": ExtraInfo,
+}

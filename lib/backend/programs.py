@@ -1,0 +1,211 @@
+"""Procedures that run an administrator's programs: hooks, allocators, out-of-band helpers, restricted commands."""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ganeti import _autoconf, constants, errors, pathutils, runtime, serializer
+
+# What may be run from a directory of plug-ins: no dots, so no editor's or package manager's leftovers.
+_PLUGIN = re.compile(r"[a-zA-Z0-9_-]+")
+# Less than the master waits for the answer.
+_CALL_TIME = constants.RPC_TMO_NORMAL - 30
+_SLOW_CALL_TIME = constants.RPC_TMO_SLOW - 30
+_HOOKS_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
+HOOKS_VERSION = 2
+RESTRICTED_LOCK_TIMEOUT = 8
+RESTRICTED_FAILURE_DELAY = 10
+_MAX_MODE = 0o755
+
+
+# Hooks
+
+
+def RunHooks(hpath: str, phase: str, env: Mapping[str, str]) -> list[list[Any]]:
+    """[[script, status, output]] of a hook directory's scripts in byte order; no directory, no scripts."""
+    subdir = f"{hpath}-{phase}.d"
+    directory = posixpath.join(pathutils.HOOKS_BASE_DIR, subdir)
+    if not _PLUGIN.fullmatch(hpath):
+        raise errors.RpcCallError(f"Hook path '{hpath}' is no name")
+    deadline = runtime.Monotonic() + _CALL_TIME
+    return [
+        [posixpath.join(subdir, name), *_RunHook(posixpath.join(directory, name), env, deadline)]
+        for name in _Plugins(directory)
+    ]
+
+
+def _Plugins(directory: str) -> list[str]:
+    try:
+        names = runtime.ListDir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((name for name in names if not name.startswith(".")), key=lambda name: name.encode())
+
+
+def _RunHook(path: str, env: Mapping[str, str], deadline: float) -> tuple[int, str]:
+    if not _PLUGIN.fullmatch(posixpath.basename(path)) or not _IsExecutableFile(path):
+        return constants.HKR_SKIP, ""
+    left = max(1.0, deadline - runtime.Monotonic())
+    result = runtime.RunCmd([path], env=env, timeout=left, cwd="/")
+    if result.exit_code in (126, 127) and not result.output:
+        return constants.HKR_FAIL, f"Hook script execution error: {result.fail_reason}"
+    output = result.output.strip()
+    if result.failed:
+        if result.exit_code is None or result.timeout is not None:
+            output = "\n".join(filter(None, [output, result.fail_reason]))
+        return constants.HKR_FAIL, output
+    return constants.HKR_SUCCESS, output
+
+
+def _IsExecutableFile(path: str) -> bool:
+    try:
+        mode = runtime.Stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) and bool(mode & 0o111)
+
+
+@contextmanager
+def LocalHooks(hpath: str, variables: Mapping[str, str]) -> Iterator[None]:
+    """Runs this node's hooks around something this node does by itself; a pre hook may forbid it."""
+    _RunLocalPhase(hpath, constants.HOOKS_PHASE_PRE, variables)
+    yield
+    _RunLocalPhase(hpath, constants.HOOKS_PHASE_POST, variables)
+
+
+def _RunLocalPhase(hpath: str, phase: str, variables: Mapping[str, str]) -> None:
+    env = {
+        "PATH": _HOOKS_PATH,
+        "GANETI_HOOKS_VERSION": str(HOOKS_VERSION),
+        "GANETI_HOOKS_PHASE": phase,
+        "GANETI_HOOKS_PATH": hpath,
+        "GANETI_OP_CODE": hpath,
+        "GANETI_OBJECT_TYPE": "NODE",
+        "GANETI_DATA_DIR": pathutils.DATA_DIR,
+        **{f"GANETI_{name}": value for name, value in variables.items()},
+    }
+    for script, status, output in RunHooks(hpath, phase, env):
+        if status != constants.HKR_FAIL:
+            continue
+        text = f"{phase} hook {script} failed: {output or '(no output)'}"
+        if phase == constants.HOOKS_PHASE_PRE:
+            raise errors.RpcCallError(text)
+        logging.warning("%s", text)
+
+
+# Allocators
+
+
+def FindAllocator(name: str) -> str:
+    """The first file of that name in the search path."""
+    if posixpath.basename(name) == name and name not in (".", ".."):
+        for directory in pathutils.IALLOCATOR_SEARCH_PATH:
+            path = posixpath.join(directory, name)
+            if runtime.Exists(path) and not runtime.IsDir(path):
+                return path
+    raise errors.RpcCallError(
+        f"iallocator module '{name}' not found in the search path ({', '.join(pathutils.IALLOCATOR_SEARCH_PATH)})"
+    )
+
+
+def BuildAllocator(path: str, input_path: str, params: Mapping[str, Any] | None) -> list[str]:
+    options = [f"--{key}" if value is None else f"--{key}={value}" for key, value in (params or {}).items()]
+    return [path, input_path, *options]
+
+
+def RunAllocator(name: str, idata: str, default_iallocator_params: Mapping[str, Any] | None) -> str:
+    """Standard output of the allocator, which finds its question in a temporary file."""
+    path = FindAllocator(name)
+    question = f"{pathutils.RUN_DIR}/ganeti-iallocator.{runtime.RandomBytes(8).hex()}"
+    runtime.WriteFile(question, idata, mode=0o600, sync=False)
+    try:
+        result = runtime.RunCmd(BuildAllocator(path, question, default_iallocator_params), timeout=_CALL_TIME)
+    finally:
+        runtime.RemoveFile(question)
+    if result.failed:
+        raise errors.RpcCallError(
+            f"iallocator module '{name}' failed: {result.fail_reason}, output '{result.output.strip()}'"
+        )
+    return result.stdout
+
+
+# Out-of-band helpers
+
+
+def RunOob(oob_program: str, command: str, remote_node: str, timeout: float) -> Any:
+    """The program's output as JSON, None when there is none."""
+    result = runtime.RunCmd([oob_program, command, remote_node], timeout=timeout)
+    if result.failed:
+        raise errors.RpcCallError(
+            f"'{oob_program} {command} {remote_node}' failed with reason '{result.fail_reason}';"
+            f" output: {result.output.strip()}"
+        )
+    if not result.stdout.strip():
+        return None
+    try:
+        return serializer.Load(result.stdout)
+    except errors.ParseError as err:
+        raise errors.RpcCallError(f"Output of '{oob_program} {command} {remote_node}': {err}") from err
+
+
+# Restricted commands
+
+
+def RunRestrictedCommand(cmd: str) -> str:
+    """The output of an administrator's command.  Whoever asks for one that may not run learns nothing, slowly."""
+    if not _autoconf.ENABLE_RESTRICTED_COMMANDS:
+        raise errors.RpcCallError("Restricted commands disabled at configure time")
+    try:
+        path = PrepareRestrictedCommand(cmd)
+    except (errors.GenericError, OSError) as err:
+        logging.error("Restricted command %a refused: %s", cmd, err)
+        runtime.Sleep(RESTRICTED_FAILURE_DELAY)
+        raise errors.RpcCallError(f"Executing command '{cmd}' failed") from None
+    result = runtime.RunCmd([path], env={}, timeout=_SLOW_CALL_TIME, cwd="/")
+    if result.failed or result.exit_code is None:
+        raise errors.RpcCallError(f"Restricted command '{cmd}' failed: {result.fail_reason}; output: {result.output}")
+    return result.output
+
+
+def PrepareRestrictedCommand(cmd: str, owner: tuple[int, int] = (0, 0)) -> str:
+    """The path of a command that may run; raises with the reason why not."""
+    with runtime.LockFile(pathutils.RESTRICTED_COMMANDS_LOCK_FILE, timeout=RESTRICTED_LOCK_TIMEOUT):
+        directory = pathutils.RESTRICTED_COMMANDS_DIR
+        info = runtime.Stat(directory, follow=False)
+        if not stat.S_ISDIR(info.st_mode):
+            raise errors.RpcCallError(f"{directory} is not a directory")
+        _CheckOwnership(directory, info, owner)
+        if not cmd.strip():
+            raise errors.RpcCallError("no command named")
+        if posixpath.basename(cmd) != cmd or not _PLUGIN.fullmatch(cmd):
+            raise errors.RpcCallError("the command is no plain name")
+        path = posixpath.join(directory, cmd)
+        info = runtime.Stat(path, follow=False)
+        if not stat.S_ISREG(info.st_mode):
+            raise errors.RpcCallError(f"{path} is not a regular file")
+        _CheckOwnership(path, info, owner)
+        if not info.st_mode & 0o111:
+            raise errors.RpcCallError(f"{path} is not executable")
+        return path
+
+
+def _CheckOwnership(path: str, info: Any, owner: tuple[int, int]) -> None:
+    mode = stat.S_IMODE(info.st_mode)
+    if mode & ~_MAX_MODE:
+        raise errors.RpcCallError(f"{path} has mode {mode:o}, at most {_MAX_MODE:o} is allowed")
+    if (info.st_uid, info.st_gid) != owner:
+        raise errors.RpcCallError(f"{path} belongs to {info.st_uid}:{info.st_gid}, not to {owner[0]}:{owner[1]}")
+
+
+HANDLERS: dict[str, Callable[..., Any]] = {
+    "hooks_runner": RunHooks,
+    "iallocator_runner": RunAllocator,
+    "run_oob": RunOob,
+    "restricted_command": RunRestrictedCommand,
+}
