@@ -155,6 +155,21 @@ def test_sharers_join_a_group_until_it_is_woken() -> None:
         s3.Do(lock.release)
 
 
+def test_nobody_joins_a_group_on_its_way() -> None:
+    lock = SharedLock("lock")
+    with Cast("s", "x") as (s, x):
+        lock.acquire()
+        sharer = _Queue(s, lock, SHARED)
+        writer = _Queue(x, lock, EXCLUSIVE)
+        lock.release()
+        # Most likely the sharer has not come to the mutex yet; either way the writer is before us.
+        assert lock.acquire(SHARED, timeout=0.05) is False
+        assert sharer.Result() is True
+        s.Do(lock.release)
+        assert writer.Result() is True
+        x.Do(lock.release)
+
+
 @pytest.mark.req("D21-LOCK-24")
 def test_free_lock_is_taken_without_queue_but_not_past_waiters() -> None:
     lock = SharedLock("lock")
