@@ -1,0 +1,154 @@
+"""Configurations of other releases: the only place that knows what they look like.
+
+::
+
+    2.16 --> 3.0 --> 3.1        UpgradeConfig: one step per release, each a function of its own
+             3.0 <-- 3.1        DowngradeConfig: only to the release before
+
+Works on the parsed file, before any object is made of it; what every release's reader fills in by itself is left to
+``objects.LoadConfig``.  Converted files keep every key that is not named here.
+
+Glossary:
+
+step
+    what one release changed in the data (spec/config.md 21)
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ganeti import constants, errors
+
+V2_16 = 2160000
+V3_0 = 3000000
+V3_1 = constants.CONFIG_VERSION
+
+_XEN = (constants.HT_XEN_PVM, constants.HT_XEN_HVM)
+_XEN_CMD = "xen_cmd"
+_DOWNGRADED_XEN_CMD = "xl"
+
+
+class Step(NamedTuple):
+    """From ``source`` to ``target``; ``convert`` changes the data in place."""
+
+    source: int
+    target: int
+    convert: Callable[[dict[str, Any]], None]
+
+
+def VersionText(version: int) -> str:
+    """``3010000`` as people write it."""
+    return f"{version // 1000000}.{version // 10000 % 100}"
+
+
+def UpgradeConfig(data: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a parsed config.data in the form of this release; ``data`` of this release comes back unchanged.
+
+    ConfigurationError for a release that is too old, too new, or not one: its hint says what to do.
+    """
+    version = _Version(data)
+    result = copy.deepcopy(data)
+    for step in UPGRADES:
+        if version == step.source:
+            step.convert(result)
+            version = result["version"] = step.target
+    if version != V3_1:
+        raise _Unsupported(version)
+    return result
+
+
+def DowngradeConfig(data: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a parsed config.data of this release in the form of 3.0."""
+    version = _Version(data)
+    if version != V3_1:
+        raise errors.ConfigurationError(
+            f"only a configuration of {VersionText(V3_1)} can be taken back to {VersionText(V3_0)}, "
+            f"this one is of {VersionText(version)}"
+        )
+    result = copy.deepcopy(data)
+    _To30(result)
+    result["version"] = V3_0
+    return result
+
+
+def _Version(data: Any) -> int:
+    """The version of the file without its revision, which never stood for a change of the format."""
+    version = data.get("version") if isinstance(data, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1000000:
+        raise errors.ConfigurationError(
+            "the configuration has no version number",
+            hint="make sure the file is a complete config.data; take it from another master candidate otherwise",
+        )
+    return version - version % 10000
+
+
+def _Unsupported(version: int) -> errors.ConfigurationError:
+    if version < V2_16:
+        hint = (
+            f"upgrade the cluster to {VersionText(V2_16)} with that release's own packages first "
+            "(gnt-cluster upgrade --to 2.16), then come back"
+        )
+    else:
+        hint = f"install the release that wrote it, or take it back to {VersionText(V3_1)} or older with that release"
+    return errors.ConfigurationError(
+        f"a configuration of {VersionText(version)} cannot be upgraded to {VersionText(V3_1)}: "
+        f"this release reads {VersionText(V2_16)}, {VersionText(V3_0)} and its own",
+        hint=hint,
+    )
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def _Object(parent: Any, key: str) -> dict[str, Any]:
+    """An object of the data, an empty one if it is missing or none: what is wrong there is told by the reader."""
+    value = parent.get(key) if isinstance(parent, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _KvmSets(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every set of KVM parameters: of the cluster, of operating systems, of instances."""
+    cluster = _Object(data, "cluster")
+    yield _Object(_Object(cluster, "hvparams"), constants.HT_KVM)
+    by_os = _Object(cluster, "os_hvp")
+    for name in by_os:
+        yield _Object(_Object(by_os, name), constants.HT_KVM)
+    instances = _Object(data, "instances")
+    for uuid in instances:
+        if _Object(instances, uuid).get("hypervisor") == constants.HT_KVM:
+            yield _Object(_Object(instances, uuid), "hvparams")
+
+
+def _XenSets(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in _XEN:
+        yield _Object(_Object(_Object(data, "cluster"), "hvparams"), name)
+
+
+def _To30From216(data: dict[str, Any]) -> None:
+    """3.0 changed the version number only; 2.16 itself may have come from older files without its SSH keys' type."""
+    cluster = _Object(data, "cluster")
+    if "ssh_key_type" not in cluster:
+        cluster.update(ssh_key_type="dsa", ssh_key_bits=1024)
+
+
+def _To31(data: dict[str, Any]) -> None:
+    """Xen is driven by xl alone; discard has no ``default`` any more."""
+    for values in _XenSets(data):
+        values.pop(_XEN_CMD, None)
+    for values in _KvmSets(data):
+        if values.get("disk_discard") == "default":
+            values["disk_discard"] = "ignore"
+
+
+def _To30(data: dict[str, Any]) -> None:
+    """Takes back what 3.0 cannot read."""
+    hvparams = _Object(_Object(data, "cluster"), "hvparams")
+    for name in _XEN:
+        if name in hvparams:
+            _Object(hvparams, name)[_XEN_CMD] = _DOWNGRADED_XEN_CMD
+
+
+UPGRADES = (Step(V2_16, V3_0, _To30From216), Step(V3_0, V3_1, _To31))
