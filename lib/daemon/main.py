@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from ganeti import _autoconf, constants, errors, pathutils, runtime, serializer
-from ganeti.daemon import logs, signals, users
+from ganeti.daemon import logs, pidfile, signals, users
 
 Option = optparse.Option
 Options = optparse.Values
@@ -199,20 +199,6 @@ def _RedirectStreams(path: str | None) -> None:
             os.close(descriptor)
 
 
-def _LockPidFile(name: str) -> None:
-    """Holds RUN/NAME.pid for the life of this process; a second daemon of the name cannot start."""
-    global _pid_lock
-    path = pathutils.DaemonPidFile(name)
-    try:
-        _pid_lock = runtime.LockFile(path, timeout=0, mode=0o644)
-        _pid_lock.Write(b"%d\n" % runtime.ProcessId())
-    except runtime.LockBusy as err:
-        text = f"PID file {path} is locked by process {err.holder}" if err.holder else f"PID file {path} is locked"
-        raise errors.PidFileLockError(f"Error while locking PID file:\n{text}") from err
-    except OSError as err:
-        raise errors.PidFileLockError(f"Error while locking PID file:\n{path}: {err.strerror}") from err
-
-
 def ForkedChild() -> None:
     """For a forked child: the pid file and the signals belong to the parent alone.
 
@@ -323,8 +309,9 @@ def _Live(
     prepare: Callable[[Options], T],
     execute: Callable[[Options, T, signals.StopSignal], int | None],
 ) -> int:
+    global _pid_lock
     try:
-        _LockPidFile(name)
+        _pid_lock = pidfile.Lock(name)
         _StartLogs(name, options, log)
         stop = signals.StopSignal()
         stop.Install()

@@ -48,6 +48,7 @@ class VirtualNode:
         return subprocess.run(
             list(argv),
             env=self.Environment(**more),
+            cwd=self.root,
             input=stdin,
             stdin=None if stdin is not None else subprocess.DEVNULL,
             capture_output=True,

@@ -1,0 +1,49 @@
+"""What the tools share: -d, -v, messages on stderr, errors as one line."""
+
+from __future__ import annotations
+
+import logging
+import optparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ganeti import constants, errors
+from ganeti.daemon.main import ErrorText
+
+
+def Parser(usage: str, version: bool = True) -> optparse.OptionParser:
+    """A parser with the options every tool knows."""
+    release = f"%prog (ganeti) {constants.RELEASE_VERSION}" if version else None
+    parser = optparse.OptionParser(usage=usage, version=release)
+    parser.add_option("-d", "--debug", dest="debug", action="count", default=0, help="Increase debugging level")
+    parser.add_option("-v", "--verbose", dest="verbose", action="count", default=0, help="Verbose output")
+    return parser
+
+
+class _Lines(logging.Formatter):
+    """``YYYY-MM-DD HH:MM:SS,mmm: TEXT``."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s: %(message)s")
+
+
+def LogToStderr(debug: int, verbose: int) -> None:
+    """Errors only, with -v what is done, with -d everything."""
+    handler: logging.StreamHandler[Any] = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if debug else logging.INFO if verbose else logging.ERROR)
+
+
+def RunTool(action: Callable[[], int]) -> int:
+    """Runs the body of a tool; an error of ours becomes one log line and its exit code."""
+    try:
+        return action()
+    except errors.GenericError as err:
+        logging.error("%s", ErrorText(err))
+        return err.exit_code
+    except KeyboardInterrupt:
+        logging.error("Aborted")
+        return constants.EXIT_FAILURE

@@ -1,0 +1,316 @@
+"""daemon-util: starts, stops and looks after the daemons of this node (spec/files.md 10, tools.md 4)."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ganeti import _autoconf, constants, errors, pathutils, runtime
+from ganeti.daemon import pidfile
+from ganeti.tools import ensure_dirs
+
+STOP_TIMEOUT = 30.0
+# A daemon may take its time to come up (daemon.main.START_TIMEOUT), but not for ever.
+_START_TIMEOUT = 660.0
+_SYSTEMCTL_TIMEOUT = 700.0
+_STANDARD_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+START_ORDER = (constants.NODED, constants.CONFD, constants.MASTERD, constants.RAPI)
+MASTER_ORDER = (constants.MASTERD, constants.RAPI)
+
+# Daemons of 3.1 whose work the master daemon does (doc/compatibility.rst), and those that have no counterpart.
+ALIASES = {"ganeti-wconfd": constants.MASTERD, "ganeti-luxid": constants.MASTERD}
+ABSENT = {
+    "ganeti-kvmd": "guests that shut themselves down are noticed by the node daemon",
+    "ganeti-mond": "there is no monitoring daemon",
+    "ganeti-metad": "there is no metadata daemon",
+}
+
+# Variables of /etc/default/ganeti; those of the old names belong to the master daemon too.
+ARGUMENT_VARIABLES = {
+    constants.NODED: ("NODED_ARGS",),
+    constants.CONFD: ("CONFD_ARGS",),
+    constants.MASTERD: ("MASTERD_ARGS", "WCONFD_ARGS", "LUXID_ARGS"),
+    constants.RAPI: ("RAPI_ARGS",),
+}
+
+
+class Refusal(errors.GenericError):
+    """The request makes no sense here; its text goes to stderr."""
+
+
+def Canonical(name: str) -> str:
+    """The daemon meant by ``name``; raises Refusal."""
+    if name in START_ORDER:
+        return name
+    if name in ALIASES:
+        return ALIASES[name]
+    if name in ABSENT:
+        raise Refusal(f"There is no '{name}' in this release: {ABSENT[name]}")
+    raise Refusal(f"Unknown daemon name '{name}'")
+
+
+# --- arguments of daemons ------------------------------------------------------------------------------------------------
+
+
+def ConfiguredArguments(name: str) -> list[str]:
+    """What /etc/default/ganeti and the environment want the daemon to be started with."""
+    variables = [v for old in ARGUMENT_VARIABLES[name] for v in (old, f"EXTRA_{old}")]
+    wanted = " ".join(f'"${{{v}-}}"' for v in variables)
+    script = f'if [ -e "$1" ]; then . "$1" >&2 || exit 1; fi; printf "%s\\0" {wanted}'
+    argv = ["/bin/sh", "-c", script, "sh", pathutils.DEFAULT_FILE]
+    result = runtime.RunCmd(argv, env=_DaemonEnvironment(), timeout=30)
+    if result.failed:
+        raise Refusal(f"{pathutils.DEFAULT_FILE} cannot be read: {result.stderr.strip() or result.fail_reason}")
+    values = result.stdout.split("\0")[:-1]
+    try:
+        return [word for value in values for word in shlex.split(value)]
+    except ValueError as err:
+        raise Refusal(f"{pathutils.DEFAULT_FILE}: the arguments of {name} cannot be read: {err}") from err
+
+
+def _DaemonEnvironment() -> dict[str, str]:
+    """Our own environment, with a search path in which the system's programs are found."""
+    environment = dict(runtime.Environment())
+    given = [d for d in environment.get("PATH", "").split(":") if d]
+    environment["PATH"] = ":".join(given + [d for d in _STANDARD_PATH if d not in given])
+    environment["LC_ALL"] = "C"
+    return environment
+
+
+# --- systemd -------------------------------------------------------------------------------------------------------------
+
+
+def UseSystemctl() -> bool:
+    """Does systemd look after the daemons of this node?"""
+    if pathutils.IsVirtual() or not runtime.IsDir("/run/systemd/system"):
+        return False
+    result = runtime.RunCmd(["systemctl", "show", "--property=LoadState", "ganeti.target"], timeout=30)
+    return not result.failed and result.stdout.strip() == "LoadState=loaded"
+
+
+def _Systemctl(*words: str) -> int:
+    result = runtime.RunCmd(["systemctl", *words], timeout=_SYSTEMCTL_TIMEOUT)
+    return _Relay(result)
+
+
+def _Relay(result: runtime.RunResult) -> int:
+    """Shows what a program said and passes its exit code on."""
+    sys.stdout.write(result.stdout)
+    sys.stderr.write(result.stderr)
+    if result.exit_code is None or (result.failed and not result.stderr):
+        sys.stderr.write(f"{result.fail_reason}\n")
+    return constants.EXIT_FAILURE if result.exit_code is None else result.exit_code
+
+
+# --- one daemon ----------------------------------------------------------------------------------------------------------
+
+
+def Start(name: str, arguments: Sequence[str] = ()) -> int:
+    """Starts a daemon unless it runs; the exit code is the daemon's own, 11 for "not the master"."""
+    if ensure_dirs.EnsureAll() != constants.EXIT_SUCCESS:
+        return constants.EXIT_FAILURE
+    if UseSystemctl():
+        if arguments:
+            text = "ONETIME_ARGS=" + shlex.quote(shlex.join(arguments)) + "\n"
+            runtime.WriteFile(pathutils.OnetimeArgsFile(name), text, mode=0o644)
+        try:
+            return _Systemctl("start", f"{name}.service")
+        finally:
+            if arguments:
+                runtime.RemoveFile(pathutils.OnetimeArgsFile(name))
+    if pidfile.Running(name) is not None:
+        return constants.EXIT_SUCCESS
+    argv = [pathutils.DaemonProgram(name), *ConfiguredArguments(name), *arguments]
+    return _Relay(runtime.RunCmd(argv, env=_DaemonEnvironment(), timeout=_START_TIMEOUT))
+
+
+def Stop(name: str) -> int:
+    """Asks a daemon to end and waits for it."""
+    if UseSystemctl():
+        return _Systemctl("stop", f"{name}.service")
+    pid = pidfile.Running(name)
+    if pid is None:
+        return constants.EXIT_SUCCESS
+    runtime.KillProcess(pid, signal.SIGTERM)
+    end = runtime.Monotonic() + STOP_TIMEOUT
+    while pidfile.Running(name) == pid or runtime.ProcessAlive(pid):
+        if runtime.Monotonic() >= end:
+            sys.stderr.write(
+                f"{name} (process {pid}) has not ended within {STOP_TIMEOUT:g} s; see {pathutils.DaemonLog(name)}\n"
+            )
+            return constants.EXIT_FAILURE
+        runtime.Sleep(0.05)
+    return constants.EXIT_SUCCESS
+
+
+def Check(name: str) -> int:
+    return constants.EXIT_FAILURE if pidfile.Running(name) is None else constants.EXIT_SUCCESS
+
+
+def CheckAndStart(name: str) -> int:
+    if Check(name) == constants.EXIT_SUCCESS:
+        return constants.EXIT_SUCCESS
+    if UseSystemctl():
+        raise Refusal(f"{name} is supervised by systemd, which restarts it")
+    return Start(name)
+
+
+def RotateLogs(name: str) -> int:
+    """Tells the daemon that its log file was renamed."""
+    pid = pidfile.Running(name)
+    if pid is not None:
+        runtime.KillProcess(pid, signal.SIGHUP)
+    return constants.EXIT_SUCCESS
+
+
+# --- all of them ---------------------------------------------------------------------------------------------------------
+
+
+def CheckExitcode(code: int) -> int:
+    """0 and 11 are fine: only one node is the master."""
+    if code == constants.EXIT_SUCCESS:
+        return constants.EXIT_SUCCESS
+    if code == constants.EXIT_NOTMASTER:
+        print("not master")
+        return constants.EXIT_SUCCESS
+    print(f"exit code {code}")
+    return constants.EXIT_FAILURE
+
+
+def Installed(names: Sequence[str]) -> list[str]:
+    """Those whose program is there: a package may leave out what a node does not need."""
+    return [name for name in names if runtime.Exists(pathutils.DaemonProgram(name))]
+
+
+def _Each(names: Sequence[str], action: Callable[[str], int]) -> int:
+    """All are tried, so that one failing daemon does not keep the others from starting or ending."""
+    worst = constants.EXIT_SUCCESS
+    for name in Installed(names):
+        code = action(name)
+        if code not in (constants.EXIT_SUCCESS, constants.EXIT_NOTMASTER):
+            worst = constants.EXIT_FAILURE
+    return worst
+
+
+def StartMaster() -> int:
+    if UseSystemctl():
+        return _Systemctl("start", "ganeti-master.target")
+    return _Each(MASTER_ORDER, Start)
+
+
+def StopMaster() -> int:
+    if UseSystemctl():
+        return _Systemctl("stop", "ganeti-master.target")
+    return _Each(MASTER_ORDER[::-1], Stop)
+
+
+def StartAll() -> int:
+    if UseSystemctl():
+        return _Systemctl("start", "ganeti.target")
+    return _Each(START_ORDER, Start)
+
+
+def StopAll() -> int:
+    if UseSystemctl():
+        return _Systemctl("stop", "ganeti.target")
+    return _Each(START_ORDER[::-1], Stop)
+
+
+def CheckConfig() -> int:
+    if runtime.Exists(pathutils.NODED_CERT_FILE):
+        return constants.EXIT_SUCCESS
+    raise Refusal(f"{pathutils.NODED_CERT_FILE} is missing: this node is not part of a cluster")
+
+
+def ReloadSshKeys() -> int:
+    """The SSH daemon of the machine serves all nodes of a virtual cluster, whose keys are not its own."""
+    if pathutils.IsVirtual():
+        return constants.EXIT_SUCCESS
+    return _Relay(runtime.RunCmd(shlex.split(_autoconf.RELOAD_SSH_KEYS), timeout=120))
+
+
+def _PrintLines(lines: Sequence[str]) -> int:
+    for line in lines:
+        print(line)
+    return constants.EXIT_SUCCESS
+
+
+def _IsDaemonName(name: str) -> int:
+    Canonical(name)
+    return constants.EXIT_SUCCESS
+
+
+def _Number(text: str) -> int:
+    if not text.isdigit():
+        raise Refusal(f"'{text}' is not an exit code")
+    return int(text)
+
+
+# --- command line --------------------------------------------------------------------------------------------------------
+
+
+class Verb(NamedTuple):
+    """An action: what its arguments are called, and what it does with them.  ``[args]`` takes any number."""
+
+    words: tuple[str, ...]
+    action: Callable[[list[str]], int]
+
+
+VERBS: dict[str, Verb] = {
+    "check-config": Verb((), lambda a: CheckConfig()),
+    "check-exitcode": Verb(("RC",), lambda a: CheckExitcode(_Number(a[0]))),
+    "daemon-pidfile": Verb(("NAME",), lambda a: _PrintLines([pathutils.DaemonPidFile(Canonical(a[0]))])),
+    "daemon-executable": Verb(("NAME",), lambda a: _PrintLines([pathutils.DaemonProgram(Canonical(a[0]))])),
+    "list-start-daemons": Verb((), lambda a: _PrintLines(Installed(START_ORDER))),
+    "list-stop-daemons": Verb((), lambda a: _PrintLines(Installed(START_ORDER[::-1]))),
+    "is-daemon-name": Verb(("NAME",), lambda a: _IsDaemonName(a[0])),
+    "check": Verb(("NAME",), lambda a: Check(Canonical(a[0]))),
+    "start": Verb(("NAME", "[args]"), lambda a: Start(Canonical(a[0]), a[1:])),
+    "stop": Verb(("NAME",), lambda a: Stop(Canonical(a[0]))),
+    "check-and-start": Verb(("NAME",), lambda a: CheckAndStart(Canonical(a[0]))),
+    "start-master": Verb((), lambda a: StartMaster()),
+    "stop-master": Verb((), lambda a: StopMaster()),
+    "start-all": Verb((), lambda a: StartAll()),
+    "stop-all": Verb((), lambda a: StopAll()),
+    "rotate-logs": Verb(("NAME",), lambda a: RotateLogs(Canonical(a[0]))),
+    "rotate-all-logs": Verb((), lambda a: _Each(START_ORDER, RotateLogs)),
+    "reload-ssh-keys": Verb((), lambda a: ReloadSshKeys()),
+    "use-systemctl": Verb((), lambda a: constants.EXIT_SUCCESS if UseSystemctl() else constants.EXIT_FAILURE),
+}
+
+
+def _Usage() -> str:
+    lines = ["Usage: daemon-util ACTION [arguments]", "", "Actions:"]
+    return "\n".join(lines + [f"  {' '.join((name, *verb.words))}" for name, verb in VERBS.items()]) + "\n"
+
+
+def Run(argv: Sequence[str]) -> int:
+    """The exit code of ``daemon-util ARGV``; raises Refusal."""
+    if not argv:
+        sys.stderr.write(_Usage())
+        return constants.EXIT_FAILURE
+    name, arguments = argv[0], list(argv[1:])
+    if "_" in name:
+        raise Refusal("Command must not contain underscores")
+    verb = VERBS.get(name)
+    if verb is None:
+        raise Refusal(f"Unknown command: {name}")
+    fixed = [word for word in verb.words if not word.startswith("[")]
+    if len(arguments) < len(fixed) or (len(arguments) > len(fixed) and len(fixed) == len(verb.words)):
+        raise Refusal(f"Usage: daemon-util {' '.join((name, *verb.words))}")
+    return verb.action(arguments)
+
+
+def Main() -> int:
+    try:
+        return Run(sys.argv[1:])
+    except errors.GenericError as err:
+        sys.stderr.write(f"{err}\n")
+        return constants.EXIT_FAILURE
+    except OSError as err:
+        sys.stderr.write(f"{err.filename}: {err.strerror}\n")
+        return constants.EXIT_FAILURE

@@ -1,0 +1,212 @@
+"""ensure-dirs: makes missing directories and corrects owners and modes (spec/files.md 6, tools.md 11).
+
+Runs as root in directories that daemons' users may write to.  So no name is ever followed or trusted twice: each path is
+opened once as what it must be, and the opened object is corrected.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ganeti import _autoconf, constants, errors, pathutils, runtime
+from ganeti.daemon import users
+from ganeti.tools import common
+
+DIRECTORY = "directory"
+FILE = "file"
+SOCKET = "socket"
+
+_KINDS = {DIRECTORY: stat.S_ISDIR, FILE: stat.S_ISREG, SOCKET: stat.S_ISSOCK}
+
+# (user, group); M, C, R, N are the daemons' own, D is the group of all daemons.
+_M = (_autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP)
+_C = (_autoconf.CONFD_USER, _autoconf.CONFD_GROUP)
+_R = (_autoconf.RAPI_USER, _autoconf.RAPI_GROUP)
+_N = (_autoconf.NODED_USER, _autoconf.NODED_GROUP)
+_D = _autoconf.DAEMONS_GROUP
+_M_D = (_M[0], _D)
+_M_C = (_M[0], _C[1])
+_C_M = (_C[0], _M[1])
+_R_M = (_R[0], _M[1])
+_N_M = (_N[0], _M[1])
+_N_D = (_N[0], _D)
+
+
+class Item(NamedTuple):
+    """What ``path`` must be."""
+
+    path: str
+    kind: str
+    mode: int
+    owner: tuple[str, str]
+
+
+def _Directories() -> list[Item]:
+    """In the order in which they are made."""
+    table = [
+        (pathutils.DATA_DIR, 0o755, _M),
+        (pathutils.DATA_EXT_DIR, 0o750, _M),
+        (pathutils.QUEUE_DIR, 0o750, _M_D),
+        (pathutils.JOB_QUEUE_ARCHIVE_DIR, 0o750, _M_D),
+        (pathutils.RAPI_DATA_DIR, 0o750, _R_M),
+        (pathutils.RUN_DIR, 0o775, _M_D),
+        (pathutils.SOCKET_DIR, 0o770, _M_D),
+        (pathutils.BDEV_CACHE_DIR, 0o755, _N_M),
+        (pathutils.DISK_LINKS_DIR, 0o755, _N_M),
+        (pathutils.IMPORT_EXPORT_DIR, 0o755, _N_M),
+        (pathutils.UIDPOOL_LOCK_DIR, 0o750, _N_M),
+        (pathutils.CRYPTO_KEYS_DIR, 0o700, _N_M),
+        (pathutils.INSTANCE_REASON_DIR, 0o755, _N),
+        (pathutils.LIVELOCK_DIR, 0o750, _M_D),
+        (pathutils.LUXID_MESSAGES_DIR, 0o750, _M_D),
+        (pathutils.RUN_EXT_DIR, 0o750, _N_M),
+        (pathutils.CALLS_DIR, 0o700, _N),
+        (pathutils.LOG_DIR, 0o770, _M_D),
+        (pathutils.LOG_OS_DIR, 0o750, _N_D),
+        (pathutils.LOG_ES_DIR, 0o750, _N_D),
+        (pathutils.LOG_XEN_DIR, 0o750, _N_D),
+        (pathutils.LOG_KVM_DIR, 0o750, _N_D),
+        (pathutils.LOG_CLEANER_DIR, 0o750, _N),
+        (pathutils.LOG_MASTER_CLEANER_DIR, 0o750, _M),
+    ]
+    return [Item(path, DIRECTORY, mode, owner) for path, mode, owner in table]
+
+
+def _Files() -> list[Item]:
+    """Files and sockets: never made, only corrected."""
+    table = [
+        (pathutils.CLUSTER_DOMAIN_SECRET_FILE, 0o640, _M),
+        (pathutils.CLUSTER_CONF_FILE, 0o640, _M_C),
+        (pathutils.LOCKS_DATA_FILE, 0o640, _M_C),
+        (pathutils.TEMP_RES_FILE, 0o640, _M_C),
+        (pathutils.CONFD_HMAC_KEY, 0o440, _C_M),
+        (pathutils.SSH_KNOWN_HOSTS_FILE, 0o644, _M),
+        (pathutils.WATCHER_PAUSE_FILE, 0o644, _M),
+        (pathutils.RAPI_CERT_FILE, 0o440, _R_M),
+        (pathutils.SPICE_CERT_FILE, 0o440, _N_M),
+        (pathutils.SPICE_CACERT_FILE, 0o440, _N_M),
+        (pathutils.NODED_CERT_FILE, 0o440, _M),
+        (pathutils.NODED_CLIENT_CERT_FILE, 0o440, _M),
+        (pathutils.RAPI_USERS_FILE, 0o640, _R_M),
+        (pathutils.JOB_QUEUE_LOCK_FILE, 0o640, _M_D),
+        (pathutils.JOB_QUEUE_SERIAL_FILE, 0o640, _M_D),
+        (pathutils.JOB_QUEUE_VERSION_FILE, 0o640, _M_D),
+        (pathutils.JOB_QUEUE_DRAIN_FILE, 0o644, _M_D),
+        *((pathutils.STORE_FILE + suffix, 0o640, _M) for suffix in ("", "-wal", "-shm")),
+        *((pathutils.DaemonLog(name), 0o600, (users.DAEMON_USERS[name][0], _M[1])) for name in constants.DAEMONS),
+    ]
+    items = [Item(path, FILE, mode, owner) for path, mode, owner in table]
+    items += [Item(path, SOCKET, 0o660, _M_D) for path in (pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET)]
+    items += _Listed(pathutils.DATA_DIR, "ssconf_", 0o444, _N)
+    items += _Listed(pathutils.QUEUE_DIR, "job-", 0o640, _M_D)
+    return items
+
+
+def _Listed(directory: str, prefix: str, mode: int, owner: tuple[str, str]) -> list[Item]:
+    try:
+        names = runtime.ListDir(directory)
+    except FileNotFoundError:
+        return []
+    return [Item(f"{directory}/{name}", FILE, mode, owner) for name in names if name.startswith(prefix)]
+
+
+def _Archive() -> Iterator[Item]:
+    """Everything below the archive of jobs."""
+    top = pathutils.JOB_QUEUE_ARCHIVE_DIR
+    for name in runtime.ListDir(top):
+        path = f"{top}/{name}"
+        if stat.S_ISDIR(runtime.Stat(path, follow=False).st_mode):
+            yield Item(path, DIRECTORY, 0o750, _M_D)
+            yield from _Listed(path, "job-", 0o640, _M_D)
+        else:
+            yield Item(path, FILE, 0o640, _M_D)
+
+
+def Correct(item: Item) -> bool:
+    """Gives an existing object the owner and mode it must have; False if there is none.
+
+    Raises StorageError for an object of another kind, for a link, and for a file with a second name somewhere.
+    """
+    try:
+        handle = os.open(item.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)  # noqa: TID251 - one look-up of the name
+    except FileNotFoundError:
+        return False
+    try:
+        info = os.fstat(handle)
+        if not _KINDS[item.kind](info.st_mode):
+            raise errors.StorageError(f"{item.path} is not a {item.kind}; move it away and run ensure-dirs again")
+        if item.kind == FILE and info.st_nlink > 1:
+            raise errors.StorageError(f"{item.path} has a second name (hard link); remove that first")
+        uid, gid = users.UserId(item.owner[0]), users.GroupId(item.owner[1])
+        opened = f"/proc/self/fd/{handle}"
+        if (info.st_uid, info.st_gid) != (uid, gid):
+            logging.info("%s: owner %s:%s", item.path, *item.owner)
+            os.chown(opened, uid, gid)
+        if stat.S_IMODE(info.st_mode) != item.mode:
+            logging.info("%s: mode %04o", item.path, item.mode)
+            os.chmod(opened, item.mode)
+    finally:
+        os.close(handle)
+    return True
+
+
+def _Ensure(item: Item) -> None:
+    if not runtime.Exists(item.path):
+        logging.info("%s: made", item.path)
+        parent = os.path.dirname(item.path)
+        if not runtime.IsDir(parent):
+            runtime.MakeDirs(parent, 0o755)
+        # Narrow until it has its owner.
+        runtime.MakeDirs(item.path, item.mode & 0o700)
+    Correct(item)
+
+
+def EnsureAll(full: bool = False) -> int:
+    """Does it all; every problem is logged, the exit code tells whether there was one."""
+    code = constants.EXIT_SUCCESS
+
+    def attempt(item: Item) -> None:
+        nonlocal code
+        try:
+            if item.kind == DIRECTORY:
+                _Ensure(item)
+            else:
+                Correct(item)
+        except OSError as err:
+            logging.error("%s: %s", item.path, err.strerror)
+            code = constants.EXIT_FAILURE
+        except errors.GenericError as err:
+            logging.error("%s", err)
+            code = constants.EXIT_FAILURE
+
+    if not runtime.IsDir(pathutils.LOCK_DIR):
+        runtime.MakeDirs(pathutils.LOCK_DIR, 0o755)
+    for item in _Directories():
+        attempt(item)
+    for item in _Files():
+        attempt(item)
+    if full and code == constants.EXIT_SUCCESS:
+        for item in _Archive():
+            attempt(item)
+    return code
+
+
+def Main() -> int:
+    parser = common.Parser("%prog [--full-run]")
+    parser.add_option(
+        "-f", "--full-run", dest="full", action="store_true", default=False, help="Correct archived jobs too"
+    )
+    options, arguments = parser.parse_args()
+    common.LogToStderr(options.debug, options.verbose)
+    if arguments:
+        logging.error("No arguments are expected")
+        return constants.EXIT_FAILURE
+    try:
+        return EnsureAll(options.full)
+    except OSError as err:
+        logging.error("%s: %s", err.filename, err.strerror)
+        return constants.EXIT_FAILURE
