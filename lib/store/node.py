@@ -131,7 +131,8 @@ class NodeStore:
         runtime.MakeDirs(self._serve_path.rpartition("/")[0], 0o755)
         return runtime.LockFile(self._serve_path, exclusive=True, timeout=0)
 
-    def _IsServing(self) -> bool:
+    def IsServing(self) -> bool:
+        """Whether a master daemon of this node has the store open."""
         if not runtime.Exists(self._serve_path):
             return False
         try:
@@ -285,7 +286,7 @@ class NodeStore:
             "acknowledged": state.acknowledged.Wire(),
             "pruned": state.pruned,
             "exported": state.exported,
-            "serving": self._IsServing(),
+            "serving": self.IsServing(),
         }
 
     def _OnAppend(self, message: _Message) -> dict[str, Any]:

@@ -1,0 +1,430 @@
+"""The files as everybody knows them, written from acknowledged rows (rule 10).
+
+::
+
+    rows up to the acknowledged position --> View: texts by path --> digests recorded --> files put in place --> exported
+
+One ``Exporter`` per process: a thread of masterd, and a child of noded on every node that has rows.  A round is done
+under a file lock, so both may run on one node: whoever comes later finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ganeti import errors, objects, pathutils, runtime, serializer
+from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE, Line, Position, StoredRow
+from ganeti.store.database import FileRecord, State
+
+if TYPE_CHECKING:
+    from ganeti.store.base import Row
+    from ganeti.store.database import Database
+    from ganeti.store.master import Store
+    from ganeti.store.node import NodeStore
+
+KIND_JOB = "job"
+KIND_QUEUE = "queue"
+ID_SERIAL = "serial"
+ID_DRAIN = "drain"
+QUEUE_VERSION = b"1\n"
+
+POLL_SECONDS = 0.4
+ROUND_SECONDS = 0.5
+"""Between two rounds of masterd; with the time a round takes the files are at most one second behind."""
+
+ASIDE_PREFIX = "aside-"
+LOOK_AGAIN_SECONDS = 10.0
+_LOCK_TIMEOUT = 10.0
+_MAX_FILE = 512 * 1024 * 1024
+
+ValuesByKind = Mapping[str, Mapping[str, str]]
+SsconfTexts = Callable[[ValuesByKind], Mapping[str, str]]
+Owner = tuple[int, int]
+
+
+class Owners(NamedTuple):
+    """Who owns the files, as (uid, gid); -1 leaves them to the writing process (spec/files.md 2)."""
+
+    config: Owner = (-1, -1)
+    queue: Owner = (-1, -1)
+    ssconf: Owner = (-1, -1)
+
+
+class Target(NamedTuple):
+    """What a file is to be."""
+
+    data: bytes
+    mode: int
+    owner: Owner
+
+
+def Digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def VisiblePosition(state: State, line: Line) -> Position | None:
+    """Up to where this copy may be shown: acknowledged, and known row by row; None if that is nowhere."""
+    if not state.last.seq:
+        return None
+    acknowledged = state.acknowledged
+    if acknowledged.epoch == state.last.epoch and acknowledged.seq >= state.last.seq:
+        return state.last
+    if acknowledged.seq >= max(state.whole, 1) and line.Holds(acknowledged):
+        return acknowledged
+    return None
+
+
+class View:
+    """Which texts the rows make.  Pure; keeps the configuration's fragments and which files they and the queue are."""
+
+    def __init__(self, owners: Owners, ssconf: SsconfTexts | None):
+        self._owners = owners
+        self._ssconf = ssconf
+        self._config: dict[str, dict[str, str]] = {}
+
+    def Clear(self) -> None:
+        self._config = {}
+
+    def Take(self, rows: Iterable[StoredRow]) -> tuple[dict[str, Target | None], list[str]]:
+        """The files these changed rows change, None for those that go, and archive files that are no view any more."""
+        targets: dict[str, Target | None] = {}
+        forget: list[str] = []
+        config_changed = False
+        for row in rows:
+            if row.kind in objects.ROW_KINDS:
+                self._TakeConfig(row)
+                config_changed = True
+            elif row.kind == KIND_JOB:
+                targets[pathutils.JobFile(int(row.id))] = self._QueueFile(row.value)
+            elif row.kind == KIND_ARCHIVED:
+                path = pathutils.ArchivedJobFile(int(row.id))
+                if row.value is None:
+                    forget.append(path)
+                else:
+                    targets[path] = self._QueueFile(row.value)
+            elif row.kind == KIND_QUEUE:
+                targets.update(self._TakeQueue(row))
+        if config_changed and "config" in self._config and "cluster" in self._config:
+            targets.update(self._ConfigFiles())
+        return targets, forget
+
+    def _TakeConfig(self, row: StoredRow) -> None:
+        kind = self._config.setdefault(row.kind, {})
+        if row.value is None:
+            kind.pop(row.id, None)
+        else:
+            kind[row.id] = row.value
+
+    def _TakeQueue(self, row: StoredRow) -> dict[str, Target | None]:
+        value = serializer.Load(row.value) if row.value is not None else None
+        if row.id == ID_SERIAL:
+            return {pathutils.JOB_QUEUE_SERIAL_FILE: Target(f"{value or 0}\n".encode(), 0o640, self._owners.queue)}
+        if row.id == ID_DRAIN:
+            drained = Target(b"", 0o644, self._owners.queue) if value else None
+            return {pathutils.JOB_QUEUE_DRAIN_FILE: drained}
+        return {}
+
+    def _QueueFile(self, value: str | None) -> Target | None:
+        return None if value is None else Target(value.encode(), 0o640, self._owners.queue)
+
+    def _ConfigFiles(self) -> dict[str, Target | None]:
+        text = objects.ConfigTextOfRows(self._config)
+        files: dict[str, Target | None] = {
+            pathutils.CLUSTER_CONF_FILE: Target(text.encode(), 0o640, self._owners.config)
+        }
+        if self._ssconf is not None:
+            for key, value in self._ssconf(self._config).items():
+                data = value if not value or value.endswith("\n") else value + "\n"
+                files[pathutils.SsconfFile(key)] = Target(data.encode(), 0o444, self._owners.ssconf)
+        return files
+
+
+@dataclass
+class _Shown:
+    """What this process knows of the files of its node."""
+
+    at: Position = NOWHERE
+    # Digest of what lies in place, "" for nothing.
+    placed: dict[str, str] = field(default_factory=dict)
+    exported: int = -1
+    failed: bool = False
+
+
+class Exporter:
+    """Writes the files of one node.  ``Round`` does all there is to do; any thread may call it, one at a time.
+
+    ``serving``: this process is the master itself.  Any other leaves an edited file alone on the node whose copy names it
+    as master, for the next start of the master to look at, and puts it aside on others (rule 11).
+    """
+
+    def __init__(self, own: NodeStore, owners: Owners, ssconf: SsconfTexts | None = None, serving: bool = False):
+        self._own = own
+        self._view = View(owners, ssconf)
+        self._owners = owners
+        self._serving = serving
+        self._folder = own.path.rpartition("/")[0]
+        self._shown = _Shown()
+        self._again_at = 0.0
+
+    def Round(self, acknowledged: Position = NOWHERE) -> Position | None:
+        """Brings the files up to what is acknowledged; returns the position they show, None if that is not known.
+
+        ``acknowledged``: what the caller knows beyond the database.  Raises OSError when a file could not be written:
+        the next round tries again.
+        """
+        database = self._own.database
+        if not database.GetState().last.seq or runtime.Monotonic() < self._again_at:
+            return None
+        if not self._serving and self._own.IsServing():
+            return None
+        with runtime.LockFile(f"{self._folder}/export.lock", timeout=_LOCK_TIMEOUT):
+            return self._Round(database, acknowledged)
+
+    def _Round(self, database: Database, acknowledged: Position) -> Position | None:
+        with database.Transaction():
+            state = database.GetState()
+            state = state.With(acknowledged=max(state.acknowledged, acknowledged))
+            line = database.GetLine(state.last)
+            visible = VisiblePosition(state, line)
+            if visible is None:
+                return None
+            if visible == self._shown.at and state.exported == self._shown.exported and not self._shown.failed:
+                return visible
+            anew = self._MustLoadAnew(state, line, visible)
+            rows = database.GetRowsAt(visible.seq, 0 if anew else self._shown.at.seq)
+            records = database.GetFiles() if anew else {}
+        if anew:
+            self._view.Clear()
+        targets, forget = self._view.Take(rows)
+        if anew:
+            if not self._LookAtFiles(database, records, targets):
+                self._again_at = runtime.Monotonic() + LOOK_AGAIN_SECONDS
+                return None
+            targets = {**self._Gone(targets), **targets}
+        self._Place(database, targets, forget, visible)
+        self._shown.at = visible
+        self._shown.exported = visible.seq
+        return visible
+
+    def _MustLoadAnew(self, state: State, line: Line, visible: Position) -> bool:
+        """Whether what changed since the last round cannot be told from the rows' seqs."""
+        at = self._shown.at
+        return (
+            self._shown.failed
+            or not at.seq
+            or state.exported != self._shown.exported
+            or not line.Holds(at)
+            or at.seq > visible.seq
+            or state.pruned > at.seq
+            or state.whole > at.seq
+        )
+
+    def _LookAtFiles(
+        self, database: Database, records: Mapping[str, FileRecord], targets: Mapping[str, Target | None]
+    ) -> bool:
+        """Learns what lies in place; files that nobody of ours wrote are put aside, or, if False, left to the master."""
+        shown = _Shown()
+        foreign: list[str] = []
+        for path in {*records, *targets, *_LiveJobFiles()}:
+            data = _Read(path)
+            digest = "" if data is None else Digest(data)
+            shown.placed[path] = digest
+            record = records.get(path)
+            target = targets.get(path)
+            known = [record.digest, record.placed] if record is not None else []
+            if target is not None:
+                known.append(Digest(target.data))
+            if data is not None and digest not in known and not _IsSsconf(path):
+                foreign.append(path)
+        if foreign and not self._serving and self._IsMasterNode(database):
+            logging.warning(
+                "Files were edited by hand: %s; they are left for the next start of the master daemon",
+                ", ".join(foreign),
+            )
+            return False
+        for path in foreign:
+            self._PutAside(path)
+            shown.placed[path] = ""
+        self._shown = shown
+        return True
+
+    def _IsMasterNode(self, database: Database) -> bool:
+        value = database.GetValue(KIND_MASTER, ID_MASTER)
+        return value is not None and serializer.Load(value).get("name") == self._own.node_name
+
+    def _Gone(self, targets: Mapping[str, Target | None]) -> dict[str, Target | None]:
+        """Files in place that the rows do not make: live jobs and the drain flag go, others are left."""
+        return {
+            path: None
+            for path, digest in self._shown.placed.items()
+            if digest and path not in targets and path.startswith(pathutils.QUEUE_DIR + "/") and "/archive/" not in path
+        }
+
+    def _PutAside(self, path: str) -> None:
+        target = f"{self._folder}/{ASIDE_PREFIX}{int(runtime.Time() * 1000)}-{path.rpartition('/')[2]}"
+        runtime.Rename(path, target)
+        logging.warning(
+            "File %s was not written by the store: it was put aside as %s and is written anew", path, target
+        )
+
+    def _Place(
+        self, database: Database, targets: Mapping[str, Target | None], forget: Iterable[str], visible: Position
+    ) -> None:
+        """Records the digests, then puts the files in place; what fails is done again by the next round."""
+        write: dict[str, tuple[Target, str]] = {}
+        remove: list[str] = []
+        for path, target in targets.items():
+            if target is None:
+                remove.append(path)
+            else:
+                digest = Digest(target.data)
+                if digest != self._shown.placed.get(path, ""):
+                    write[path] = (target, digest)
+        if write:
+            with database.Transaction():
+                database.PutFiles(
+                    FileRecord(path, visible, digest, self._shown.placed.get(path, "") or digest)
+                    for path, (_, digest) in write.items()
+                )
+        self._shown.failed = True
+        self._MakeQueue()
+        self._Write({path: found for path, found in write.items() if not _IsSsconf(path)})
+        ssconf = {path: found for path, found in write.items() if _IsSsconf(path)}
+        if ssconf:
+            with runtime.LockFile(pathutils.SSCONF_LOCK_FILE, timeout=_LOCK_TIMEOUT):
+                self._Write(ssconf)
+        for path in remove:
+            runtime.RemoveFile(path, sync=True)
+            self._shown.placed.pop(path, None)
+        with database.Transaction():
+            database.ForgetFiles([*remove, *forget])
+            # A history that came meanwhile is not what these files show.
+            if database.GetLine(database.GetState().last).Holds(visible):
+                database.SetExported(visible.seq)
+        for path in forget:
+            self._shown.placed.pop(path, None)
+        self._shown.failed = False
+
+    def _Write(self, files: Mapping[str, tuple[Target, str]]) -> None:
+        for path, (target, digest) in files.items():
+            if path.startswith(pathutils.JOB_QUEUE_ARCHIVE_DIR + "/"):
+                _MakeDir(path.rpartition("/")[0], self._owners.queue)
+            runtime.WriteFile(path, target.data, target.mode, *target.owner)
+            self._shown.placed[path] = digest
+
+    def _MakeQueue(self) -> None:
+        if runtime.Exists(pathutils.JOB_QUEUE_VERSION_FILE):
+            return
+        _MakeDir(pathutils.QUEUE_DIR, self._owners.queue)
+        _MakeDir(pathutils.JOB_QUEUE_ARCHIVE_DIR, self._owners.queue)
+        runtime.WriteFile(pathutils.JOB_QUEUE_VERSION_FILE, QUEUE_VERSION, 0o640, *self._owners.queue)
+
+
+def _MakeDir(path: str, owner: Owner) -> None:
+    if not runtime.IsDir(path):
+        runtime.MakeDirs(path, 0o750)
+        if owner != (-1, -1):
+            runtime.Chown(path, *owner)
+
+
+def _Read(path: str) -> bytes | None:
+    try:
+        return runtime.ReadFile(path, _MAX_FILE)
+    except FileNotFoundError:
+        return None
+
+
+def JobFiles() -> dict[int, str]:
+    """Live job files that lie in the queue's folder, by job id."""
+    try:
+        names = runtime.ListDir(pathutils.QUEUE_DIR)
+    except FileNotFoundError:
+        return {}
+    ids = [name[4:] for name in names if name.startswith("job-")]
+    return {
+        int(text): pathutils.JobFile(int(text))
+        for text in ids
+        if text.isascii() and text.isdigit() and str(int(text)) == text
+    }
+
+
+def _LiveJobFiles() -> list[str]:
+    return list(JobFiles().values())
+
+
+def _IsSsconf(path: str) -> bool:
+    return path.startswith(pathutils.SsconfFile(""))
+
+
+class ExporterThread:
+    """The exporter of masterd: a round at most every half second, one at the start and one at the end."""
+
+    def __init__(self, exporter: Exporter, store: Store):
+        self._exporter = exporter
+        self._store = store
+        self._wake = runtime.Event()
+        self._stopping = False
+        self._last_error = ""
+        self._thread = runtime.Thread(self._Run, "exporter")
+
+    def Start(self) -> None:
+        """Does the first round in the calling thread: after it the files are exact."""
+        self._Round()
+        self._store.Listen(self._Changed)
+        self._wake.set()
+        self._thread.start()
+
+    def _Changed(self, position: Position, rows: Sequence[Row]) -> None:
+        del position, rows
+        self._wake.set()
+
+    def Stop(self) -> None:
+        """Ends the thread and does the last round, after the store has stopped: then the files are exact.
+
+        Raises OSError if they are not.
+        """
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(_LOCK_TIMEOUT)
+        self._Round()
+
+    def _Run(self) -> None:
+        while not self._stopping:
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                self._Round()
+                self._last_error = ""
+            except (OSError, errors.GenericError) as err:
+                self._last_error = LogFailure(err, self._last_error)
+                self._wake.set()
+            runtime.Sleep(ROUND_SECONDS)
+
+    def _Round(self) -> None:
+        shown = self._exporter.Round(self._store.Acknowledged())
+        if shown is not None:
+            self._store.SetExported(shown.seq)
+
+
+def LogFailure(err: Exception, before: str) -> str:
+    """Logs a failure once, however often it comes; returns its text."""
+    text = str(err)
+    if text != before:
+        logging.error("The configuration and queue files could not be brought up to date: %s", text)
+    return text
+
+
+def RunExporter(exporter: Exporter, stop: Callable[[], bool]) -> None:
+    """The exporter of a node: rounds until ``stop()``; noded's parent starts it again should it end."""
+    last_error = ""
+    while not stop():
+        try:
+            exporter.Round()
+            last_error = ""
+        except (OSError, errors.GenericError) as err:
+            last_error = LogFailure(err, last_error)
+        runtime.Sleep(POLL_SECONDS)
