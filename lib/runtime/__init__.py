@@ -69,6 +69,16 @@ class _Here(_thread._local):
 _here = _Here()
 
 
+def EnterSide(side: Any) -> None:
+    """For the simulation only: the calling thread lives on this side from now on."""
+    _here.side = side
+
+
+def CurrentSide() -> Any:
+    """For the simulation only: the side the calling thread lives on."""
+    return _here.side
+
+
 # Clock and random numbers
 
 
@@ -247,6 +257,11 @@ def Chown(path: str, uid: int, gid: int) -> None:
     _here.side.Chown(path, uid, gid)
 
 
+def SetTimes(path: str, atime: float, mtime: float) -> None:
+    """When the file was last read and last changed, as ``Stat`` tells it."""
+    _here.side.SetTimes(path, atime, mtime)
+
+
 def DiskFree(path: str) -> int:
     """Bytes that may still be written in the file system of ``path``."""
     return _here.side.DiskFree(path)
@@ -400,9 +415,9 @@ def ListenTcp(host: str, port: int, backlog: int = 128) -> protocols.Socket:
     return _here.side.ListenTcp(host, port, backlog)
 
 
-def ConnectTcp(host: str, port: int, timeout: float | None = None) -> protocols.Socket:
-    """A connection; ``timeout`` (seconds) stays the socket's time-out."""
-    return _here.side.ConnectTcp(host, port, timeout)
+def ConnectTcp(host: str, port: int, timeout: float | None = None, source: str | None = None) -> protocols.Socket:
+    """A connection; ``timeout`` (seconds) stays the socket's time-out.  ``source`` is the own address it comes from."""
+    return _here.side.ConnectTcp(host, port, timeout, source)
 
 
 def OpenUdp(host: str = "", port: int = 0) -> protocols.Datagrams:

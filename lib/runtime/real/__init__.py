@@ -37,6 +37,7 @@ _MODULES = {
         "ReadLink",
         "Chmod",
         "Chown",
+        "SetTimes",
         "DiskFree",
         "DiskSize",
         "LockFile",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import threading
@@ -12,11 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ganeti import errors
-from ganeti.runtime.contract import BusyDatabase, DamagedDatabase
-from ganeti.runtime.real.files import _SyncDir
-
-# How long another process may keep the database locked.
-_BUSY_SECONDS = 20.0
+from ganeti.runtime.real.files import SyncDir
+from ganeti.runtime.sqlite import BUSY_SECONDS, Translate
 
 _SETTINGS = (
     "PRAGMA journal_mode=WAL",
@@ -24,29 +20,6 @@ _SETTINGS = (
     "PRAGMA journal_size_limit=67108864",
     "PRAGMA temp_store=MEMORY",
 )
-
-_SYSTEM_ERRORS = {
-    sqlite3.SQLITE_FULL: errno.ENOSPC,
-    sqlite3.SQLITE_IOERR: errno.EIO,
-    sqlite3.SQLITE_READONLY: errno.EROFS,
-    sqlite3.SQLITE_CANTOPEN: errno.ENOENT,
-    sqlite3.SQLITE_PERM: errno.EACCES,
-    sqlite3.SQLITE_AUTH: errno.EACCES,
-    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
-}
-
-
-def Translate(path: str, err: sqlite3.Error) -> Exception:
-    """An error of SQLite as one of the system's or ours."""
-    code = getattr(err, "sqlite_errorcode", None)
-    base = code & 0xFF if code is not None else None
-    if base in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return DamagedDatabase(path, err)
-    if base in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return BusyDatabase(path, _BUSY_SECONDS)
-    if base in _SYSTEM_ERRORS:
-        return OSError(_SYSTEM_ERRORS[base], f"{os.strerror(_SYSTEM_ERRORS[base])} (database: {err})", path)
-    return errors.StorageError(f"database {path} refused a statement: {err}")
 
 
 class Database:
@@ -71,7 +44,7 @@ class Database:
                 os.fchmod(handle, mode)
             finally:
                 os.close(handle)
-            _SyncDir(os.path.dirname(path))
+            SyncDir(os.path.dirname(path))
         self._writer = self._Connect()
         try:
             self._reader = self._Connect()
@@ -83,7 +56,7 @@ class Database:
     def _Connect(self) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(
-                self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
             )
         except sqlite3.Error as err:
             raise self._OpenError(err) from err

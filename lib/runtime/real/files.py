@@ -22,6 +22,10 @@ _CHUNK = 1024 * 1024
 _LOCK_TICK = 0.05
 
 
+def SetTimes(path: str, atime: float, mtime: float) -> None:
+    os.utime(path, (atime, mtime))
+
+
 def ReadFile(path: str, limit: int | None = None) -> bytes:
     with open(path, "rb", buffering=0) as handle:
         if limit is None:
@@ -41,7 +45,7 @@ def ReadFile(path: str, limit: int | None = None) -> bytes:
         return b"".join(parts)
 
 
-def _SyncDir(path: str) -> None:
+def SyncDir(path: str) -> None:
     handle = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -77,7 +81,7 @@ def WriteFile(path: str, data: bytes, mode: int, uid: int, gid: int, sync: bool)
             pass
         raise
     if sync:
-        _SyncDir(folder)
+        SyncDir(folder)
 
 
 def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
@@ -91,7 +95,7 @@ def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
         raise
     finally:
         os.close(handle)
-    _SyncDir(os.path.dirname(path))
+    SyncDir(os.path.dirname(path))
 
 
 def Truncate(path: str, size: int) -> None:
@@ -125,7 +129,7 @@ def MakeDirs(path: str, mode: int = 0o755) -> None:
                 raise
             continue  # somebody else was quicker
         os.chmod(folder, mode)
-        _SyncDir(os.path.dirname(folder))
+        SyncDir(os.path.dirname(folder))
 
 
 def RemoveFile(path: str, sync: bool = False) -> None:
@@ -134,7 +138,7 @@ def RemoveFile(path: str, sync: bool = False) -> None:
     except FileNotFoundError:
         return
     if sync:
-        _SyncDir(os.path.dirname(path))
+        SyncDir(os.path.dirname(path))
 
 
 def RemoveTree(path: str) -> None:
@@ -152,7 +156,7 @@ def Rename(source: str, target: str, sync: bool = True) -> None:
     if sync:
         folders = {os.path.dirname(target), os.path.dirname(source)}
         for folder in sorted(folders):
-            _SyncDir(folder)
+            SyncDir(folder)
 
 
 def Chown(path: str, uid: int, gid: int) -> None:

@@ -94,8 +94,8 @@ def ListenTcp(host: str, port: int, backlog: int = 128) -> socket.socket:
     return sock
 
 
-def ConnectTcp(host: str, port: int, timeout: float | None = None) -> socket.socket:
-    sock = socket.create_connection((host, port), timeout)
+def ConnectTcp(host: str, port: int, timeout: float | None = None, source: str | None = None) -> socket.socket:
+    sock = socket.create_connection((host, port), timeout, None if source is None else (source, 0))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 

@@ -1,0 +1,36 @@
+"""What both sides' databases share: SQLite's errors in the words of the system and ours."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+
+from ganeti import errors
+from ganeti.runtime.contract import BusyDatabase, DamagedDatabase
+
+# How long another process may keep a database locked.
+BUSY_SECONDS = 20.0
+
+_SYSTEM_ERRORS = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+    sqlite3.SQLITE_CANTOPEN: errno.ENOENT,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_AUTH: errno.EACCES,
+    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
+}
+
+
+def Translate(path: str, err: sqlite3.Error) -> Exception:
+    """An error of SQLite as one of the system's or ours."""
+    code = getattr(err, "sqlite_errorcode", None)
+    base = code & 0xFF if code is not None else None
+    if base in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return DamagedDatabase(path, err)
+    if base in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return BusyDatabase(path, BUSY_SECONDS)
+    if base in _SYSTEM_ERRORS:
+        return OSError(_SYSTEM_ERRORS[base], f"{os.strerror(_SYSTEM_ERRORS[base])} (database: {err})", path)
+    return errors.StorageError(f"database {path} refused a statement: {err}")
