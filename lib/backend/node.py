@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime
+from ganeti import _autoconf, constants, errors, hosts, hypervisor, pathutils, runtime
 from ganeti.daemon.memory import LockMemory
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -17,6 +17,8 @@ POWERCYCLE_DELAY = 5
 _PAUSE_LIMIT = 100
 _STOP_TIMEOUT = 120
 _OVS_TIMEOUT = 60
+_KEYS_LIMIT = 4 * 1024 * 1024
+SSH_KEY_KINDS = ("rsa", "dsa", "ecdsa", "ed25519")
 _MIB = 1024 * 1024
 # Daemons that a node that leaves must not go on running; the node daemon ends itself.
 _OTHER_DAEMONS = (constants.RAPI, constants.MASTERD, constants.CONFD)
@@ -168,7 +170,7 @@ def LeaveCluster(modify_ssh_setup: bool) -> str:
         if result.failed:
             logging.error("Cannot stop %s: %s", name, result.fail_reason)
     if modify_ssh_setup:
-        _RemoveRootKey()
+        _RemoveOwnKey()
     RemoveFilesIn(pathutils.DATA_DIR)
     for directory in (
         pathutils.DATA_EXT_DIR,
@@ -183,6 +185,35 @@ def LeaveCluster(modify_ssh_setup: bool) -> str:
     if not (pid and runtime.KillProcess(pid, signal.SIGTERM)):
         logging.error("The node daemon's process is not known; stop it by hand")
     return "Shutdown scheduled"
+
+
+def _RemoveOwnKey() -> None:
+    """Nobody who has this cluster's key may log in here any more: its line in authorized_keys goes, and the key."""
+    home = os.path.expanduser(f"~{_autoconf.SSH_LOGIN_USER}/.ssh") if not pathutils.IsVirtual() else ""
+    if not home:
+        logging.info("A virtual node has no login of its own; SSH keys stay as they are")
+        return
+    for kind in SSH_KEY_KINDS:
+        private, public = f"{home}/id_{kind}", f"{home}/id_{kind}.pub"
+        try:
+            own = runtime.ReadText(public, _KEYS_LIMIT).split()[:2]
+            authorized = f"{home}/authorized_keys"
+            info = runtime.Stat(authorized)
+            text = WithoutKey(runtime.ReadText(authorized, _KEYS_LIMIT), own)
+            runtime.WriteFile(authorized, text, info.st_mode & 0o777, info.st_uid, info.st_gid)
+        except FileNotFoundError:
+            continue
+        runtime.RemoveFile(private)
+        runtime.RemoveFile(public)
+
+
+def WithoutKey(authorized: str, key: Sequence[str]) -> str:
+    """The text of authorized_keys without the lines of one key, whatever options or comment they have."""
+    if len(key) != 2:
+        return authorized
+    wanted = " ".join(key)
+    lines = authorized.splitlines(keepends=True)
+    return "".join(line for line in lines if line.startswith("#") or wanted not in " ".join(line.split()))
 
 
 def RemoveFilesIn(directory: str) -> None:

@@ -11,14 +11,16 @@ The parent has one thread and never talks to a client.  A child keeps no state b
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import constants, errors, pathutils, runtime
+from ganeti import backend, constants, daemon, errors, hosts, pathutils, runtime
+from ganeti.daemon import users
 from ganeti.daemon.memory import LockMemory
 from ganeti.rpc import http, tls
 from ganeti.rpc.server import Dispatcher, Reply
-from ganeti.server.forking import Child
+from ganeti.server.forking import Child, ForkingServer
+from ganeti.store.node import NodeStore
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -30,18 +32,18 @@ LIMITS = http.Limits()
 
 
 class NodeServer:
-    """Serves connections in forked children.  ``make_dispatcher`` runs in the child, before its first request."""
+    """Serves connections in forked children."""
 
     def __init__(
         self,
-        make_dispatcher: Callable[[], Dispatcher],
+        dispatcher: Dispatcher,
         key_file: str = pathutils.NODED_CERT_FILE,
         cert_file: str = pathutils.NODED_CERT_FILE,
         use_tls: bool = True,
         lock_memory: bool = True,
         limits: http.Limits = LIMITS,
     ):
-        self._make_dispatcher = make_dispatcher
+        self._dispatcher = dispatcher
         self._files = (key_file, cert_file)
         self._policy = tls.NodePolicy(cert_file) if use_tls else None
         self._context: tls.ServerContext | None = None
@@ -68,12 +70,7 @@ class NodeServer:
         try:
             sock.setsockopt(*_TCP_NODELAY, 1)  # type: ignore[attr-defined]
             stream = self._OpenStream(sock)
-            dispatcher = self._make_dispatcher()
-
-            def handle(request: http.Incoming) -> Reply:
-                return dispatcher.Handle(request.path, request.headers, request.body, request.method)
-
-            http.Connection(stream, self._limits).Serve(handle, child.OnState, child.Ending)
+            http.Connection(stream, self._limits).Serve(self._Handle, child.OnState, child.Ending)
         except (tls.StreamError, errors.X509CertError) as err:
             logging.warning("Connection from %s refused: %s", peer, err)
         except TimeoutError as err:
@@ -83,6 +80,9 @@ class NodeServer:
         finally:
             if stream is not None:
                 stream.Close()
+
+    def _Handle(self, request: http.Incoming) -> Reply:
+        return self._dispatcher.Handle(request.path, request.headers, request.body, request.method)
 
     def _OpenStream(self, sock: protocols.Socket) -> tls.PlainStream:
         if self._policy is None:
@@ -102,24 +102,86 @@ def _PeerName(sock: protocols.Socket) -> str:
 
 # The daemon
 
-OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (
-        ("-p", "--port"),
-        {
-            "dest": "port",
-            "type": int,
-            "default": None,
-            "help": f"network port (default: {constants.DEFAULT_NODED_PORT})",
-        },
-    ),
-    (("-b", "--bind"), {"dest": "bind_address", "default": "", "metavar": "ADDRESS", "help": "address to listen on"}),
-    (("-i", "--interface"), {"dest": "bind_interface", "default": "", "help": "interface whose address to listen on"}),
-    (("-K", "--ssl-key"), {"dest": "ssl_key", "default": pathutils.NODED_CERT_FILE, "help": "TLS key file"}),
-    (("-C", "--ssl-cert"), {"dest": "ssl_cert", "default": pathutils.NODED_CERT_FILE, "help": "TLS certificate file"}),
-    (("--no-ssl",), {"dest": "ssl", "action": "store_false", "default": True, "help": "speak HTTP without TLS"}),
-    (("--no-mlock",), {"dest": "mlock", "action": "store_false", "default": True, "help": "do not lock memory"}),
-    (
-        ("--max-clients",),
-        {"dest": "max_clients", "type": int, "default": 20, "metavar": "N", "help": "connections served at once"},
-    ),
-)
+
+def _Options() -> list[daemon.Option]:
+    return [
+        *daemon.NetworkOptions(constants.NODED, constants.DEFAULT_NODED_PORT),
+        *daemon.SslOptions(pathutils.NODED_CERT_FILE),
+        daemon.Option(
+            "--no-mlock",
+            dest="mlock",
+            action="store_false",
+            default=True,
+            help="Do not keep this daemon out of the swap",
+        ),
+        daemon.Option(
+            "--max-clients",
+            dest="max_clients",
+            type="int",
+            default=20,
+            metavar="N",
+            help="Connections served at the same time [%default]",
+        ),
+    ]
+
+
+def _Check(options: Any) -> int:
+    if not 1 <= options.max_clients <= 1000:
+        raise errors.ParameterError(f"--max-clients must be from 1 to 1000, not {options.max_clients}")
+    if options.ssl and not runtime.Exists(options.ssl_cert):
+        sys.stderr.write(f"{constants.NODED}: there is no {options.ssl_cert}: this node is in no cluster (yet)\n")
+        return constants.EXIT_NOTCLUSTER
+    return 0
+
+
+class _Prepared(NamedTuple):
+    server: NodeServer
+    listener: protocols.Socket
+
+
+def _Prepare(options: Any) -> _Prepared:
+    dispatcher = MakeDispatcher()
+    server = NodeServer(dispatcher, options.ssl_key, options.ssl_cert, options.ssl, options.mlock)
+    try:
+        server.LoadContext()
+        listener = runtime.ListenTcp(_BindAddress(options), options.port, _BACKLOG)
+    except OSError as err:
+        raise errors.GenericError(f"{constants.NODED}: {err.filename or ''} {err.strerror or err}".strip()) from err
+    return _Prepared(server, listener)
+
+
+def _BindAddress(options: Any) -> str:
+    """All addresses if none is named; in a cluster of IPv6 those too."""
+    if options.bind_address is not None:
+        return str(options.bind_address)
+    try:
+        family = runtime.ReadText(pathutils.SsconfFile("primary_ip_family"), 100).strip()
+    except (OSError, ValueError):
+        family = ""
+    return "::" if family == str(constants.IP6_FAMILY) else ""
+
+
+def MakeDispatcher() -> Dispatcher:
+    """Every procedure of this node: the backend's and the store's, behind the store's gate."""
+    user, group = users.DAEMON_USERS[constants.MASTERD]
+    node_store = NodeStore(pathutils.STORE_FILE, _NodeName(), uid=users.UserId(user), gid=users.GroupId(group))
+    return Dispatcher({**backend.Handlers(), **node_store.Handlers()}, node_store)
+
+
+def _NodeName() -> str:
+    """This node's name in the cluster, as far as it can be known here."""
+    try:
+        return hosts.OwnHost().name
+    except errors.GenericError:
+        return pathutils.HostName()
+
+
+def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:
+    if options.mlock:
+        LockMemory()
+    ForkingServer(prepared.listener, prepared.server.ServeChild, options.max_clients, stop).Run()
+    return 0
+
+
+def Main() -> int:
+    return daemon.GenericMain(constants.NODED, "Ganeti node daemon", _Options(), _Check, _Prepare, _Execute)
