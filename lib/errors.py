@@ -273,6 +273,10 @@ class RpcCallError(GenericError):
     """A procedure of the node daemon says no: the text becomes the caller's ``fail_msg``."""
 
 
+class LockAcquireTimeout(GenericError):
+    """An opcode could not have its locks in the time given; nothing was done, the job queue tries again."""
+
+
 class RunCmdError(GenericError):
     """An external program could not be run."""
 
