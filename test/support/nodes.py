@@ -13,18 +13,27 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ganeti import pathutils
 
+_entered: list[Node] = []
+
+
+def _SetSearchPath() -> None:
+    if _entered and _entered[-1].os_search_path:
+        pathutils.OS_SEARCH_PATH = tuple(_entered[-1].os_search_path)
+
 
 class Node:
     """One node's root directory with the directories that ensure-dirs would make."""
 
-    def __init__(self, base: Path, name: str):
+    def __init__(self, base: Path, name: str, os_search_path: Sequence[Path] = ()):
         self.name = name
         self.root = base / name
+        self.os_search_path = [str(path) for path in os_search_path]
         self._before: dict[str, str | None] = {}
 
     def __enter__(self) -> Node:
@@ -32,6 +41,8 @@ class Node:
         self._before = {key: os.environ.get(key) for key in wanted}
         os.environ.update(wanted)
         importlib.reload(pathutils)
+        _entered.append(self)
+        _SetSearchPath()
         for path in (
             pathutils.DATA_DIR,
             pathutils.RUN_DIR,
@@ -55,6 +66,8 @@ class Node:
             else:
                 os.environ[key] = value
         importlib.reload(pathutils)
+        _entered.pop()
+        _SetSearchPath()
 
     def AllowFileStorage(self, *directories: Path | str) -> None:
         """Writes the node's file-storage-paths."""

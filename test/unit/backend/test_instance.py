@@ -1,0 +1,274 @@
+"""Start, stop, migrate and look: the procedures over the fake hypervisor and file-backed disks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.nodes import MakeNodes
+from support.virtual import MakeDisk, MakeInstance
+
+from ganeti import errors, hypervisor, pathutils
+from ganeti.backend import blockdev, instance, migration, wire
+from ganeti.hypervisor import nodechecks
+from ganeti.hypervisor.fake import FakeHypervisor
+from ganeti.params import hv
+from ganeti.storage import tree
+
+TRAIL = [["gnt:client:gnt-instance", "because", 1]]
+
+
+class Rig:
+    def __init__(self, base: Path):
+        self.first, self.second = MakeNodes(base, "a", "b")
+        (base / "disks").mkdir()
+        for node in (self.first, self.second):
+            node.AllowFileStorage(base / "disks")
+        self.disk = MakeDisk("sharedfile", ["loop", f"{base}/disks/d0"])
+        self.guest = MakeInstance(disks=[self.disk])
+        with self.first:
+            tree.Create(self.disk, 4, self.guest.name, True)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return self.guest.ToDict(runtime=True)
+
+    def Link(self) -> Path:
+        return Path(pathutils.InstanceDiskLink(self.guest.name, 0))
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    yield Rig(tmp_path)
+
+
+def test_start_links_disks_and_keeps_the_reason(rig: Rig) -> None:
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        assert rig.Link().readlink() == Path(rig.disk.logical_id[1])
+        assert instance.List(["fake"], {}) == [rig.guest.name]
+        assert instance.Info(rig.guest.name, "fake", {}) == {"memory": 128, "vcpus": 1, "state": 0, "time": 0.0}
+        assert instance.AllInfo(["fake"], {"fake": {}}) == {rig.guest.name: instance.Info(rig.guest.name, "fake", {})}
+        trail = json.loads(Path(pathutils.InstanceReasonFile(rig.guest.name)).read_text())
+        assert trail[0] == TRAIL[0] and trail[1][:2] == ["gnt:daemon:noded:start", ""]
+        instance.Start(rig.data, False, TRAIL)  # running already is success
+
+
+def test_start_without_disk_fails_and_leaves_no_link(rig: Rig) -> None:
+    with rig.first:
+        tree.Remove(rig.disk)
+        with pytest.raises(errors.BlockDeviceError, match="disk 0 is not set up; run gnt-instance activate-disks"):
+            instance.Start(rig.data, False, TRAIL)
+        assert not rig.Link().is_symlink()
+        assert instance.Info(rig.guest.name, "fake", {}) == {}
+
+
+def test_shutdown_removes_links(rig: Rig) -> None:
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        instance.Shutdown(rig.data, 10, TRAIL)
+        assert instance.List(["fake"], {}) == [] and not rig.Link().is_symlink()
+        instance.Shutdown(rig.data, 10, TRAIL)  # stopped already is success
+
+
+class Stubborn(FakeHypervisor):
+    """A guest that ignores polite requests."""
+
+    asked: list[tuple[bool, bool]] = []
+
+    def Stop(self, instance: Any, force: bool = False, retry: bool = False, timeout: float | None = None) -> None:
+        self.asked.append((force, retry))
+        if force:
+            super().Stop(instance, force)
+
+
+def test_deaf_guest_is_asked_then_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ganeti.hypervisor.stubborn", sys.modules[__name__])
+    monkeypatch.setitem(hypervisor.DRIVERS, "fake", "stubborn:Stubborn")
+    Stubborn.asked = []
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        instance.Shutdown(rig.data, 0.5, TRAIL)
+        assert Stubborn.asked[0] == (False, False) and Stubborn.asked[-1] == (True, False)
+        assert instance.List(["fake"], {}) == []
+
+
+def test_reboot(rig: Rig) -> None:
+    with rig.first:
+        with pytest.raises(errors.RpcCallError, match="not running"):
+            instance.Reboot(rig.data, "soft", 1, TRAIL)
+        instance.Start(rig.data, False, TRAIL)
+        for kind in ("soft", "hard"):
+            instance.Reboot(rig.data, kind, 1, TRAIL)
+            assert instance.List(["fake"], {}) == [rig.guest.name] and rig.Link().is_symlink()
+        with pytest.raises(errors.RpcCallError, match="Invalid reboot type"):
+            instance.Reboot(rig.data, "warm", 1, TRAIL)
+
+
+def test_balloon_of_a_stopped_guest_is_nothing(rig: Rig) -> None:
+    with rig.first:
+        instance.Balloon(rig.data, 96)
+        instance.Start(rig.data, False, TRAIL)
+        instance.Balloon(rig.data, 96)
+        assert instance.Info(rig.guest.name, "fake", {})["memory"] == 96
+
+
+def test_migration_over_shared_files(rig: Rig) -> None:
+    with rig.first:
+        with pytest.raises(errors.RpcCallError, match="not running"):
+            migration.Migratable(rig.data)
+        instance.Start(rig.data, False, TRAIL)
+        migration.Migratable(rig.data)
+        info = migration.Info(rig.data)
+    with rig.second:
+        migration.Accept(rig.data, info, "127.0.0.1")
+        assert rig.Link().is_symlink(), "the target's links are there before the guest arrives"
+    with rig.first:
+        migration.Migrate("cluster", rig.data, "127.0.0.1", True)
+        assert migration.Status(rig.data) == {
+            "status": "completed",
+            "transferred_ram": None,
+            "total_ram": None,
+            "postcopy_status": None,
+        }
+        migration.FinalizeSource(rig.data, True, True)
+        assert instance.List(["fake"], {}) == []
+    with rig.second:
+        migration.FinalizeDestination(rig.data, info, True)
+        assert instance.List(["fake"], {}) == [rig.guest.name]
+
+
+def test_refused_arrival_leaves_no_links(rig: Rig) -> None:
+    with rig.second:
+        tree.Remove(rig.disk)
+        with pytest.raises(errors.BlockDeviceError):
+            migration.Accept(rig.data, None, "127.0.0.1")
+        assert not rig.Link().is_symlink()
+
+
+def test_hotplug_is_refused_in_words(rig: Rig) -> None:
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        for call in (
+            lambda: migration.HotplugSupported(rig.data),
+            lambda: migration.Hotplug(rig.data, "hotadd", "disk", rig.disk.ToDict(), None, 1),
+            lambda: migration.ResizeDisk(rig.data, rig.disk.ToDict(), 8 << 20),
+        ):
+            with pytest.raises(errors.HotplugError, match="fake cannot change devices"):
+                call()
+
+
+def test_console_data(rig: Rig) -> None:
+    request = {
+        "instance": rig.guest.ToDict(),
+        "node": {"name": "node1.example.com", "ndparams": {}},
+        "group": {"ndparams": {"ssh_port": 2222}},
+        "hvParams": {},
+        "beParams": {},
+    }
+    answer = instance.ConsoleInfo({rig.guest.name: request})[rig.guest.name]
+    assert answer["kind"] == "msg" and "node1.example.com" in answer["message"]
+    assert set(answer) == {"instance", "kind", "message"}
+    with pytest.raises(errors.RpcCallError, match="incomplete"):
+        instance.ConsoleInfo({rig.guest.name: {"instance": {}}})
+
+
+def test_parameters_are_checked_against_the_node(tmp_path: Path) -> None:
+    hypervisor.GetHypervisor("fake").ValidateParams({"migration_mode": "live"})
+    iso = tmp_path / "none.iso"
+    values = {**hv.DEFAULTS["kvm"], "cdrom_image_path": str(iso), "security_domain": "nobody-x"}
+    found = "; ".join(nodechecks.Problems("kvm", values))
+    assert f"'{iso}' cannot be used on this node" in found
+    assert "user 'nobody-x' does not exist" in found
+    iso.write_text("x")
+    found = "; ".join(nodechecks.Problems("kvm", {**values, "security_domain": "root", "vnc_x509_path": str(iso)}))
+    assert "cdrom_image_path" not in found and "security_domain" not in found
+    assert f"'{iso}' is not a directory" in found
+
+
+def test_unknown_hypervisor_is_named() -> None:
+    with pytest.raises(errors.RpcCallError, match="vmware: no driver on this node"):
+        instance.List(["vmware"], {})
+
+
+# --- block devices ----------------------------------------------------------------------------------------------------
+
+
+def test_block_device_procedures_on_the_wire(rig: Rig) -> None:
+    disk = rig.disk.ToDict(runtime=True)
+    with rig.first:
+        path = rig.disk.logical_id[1]
+        assert blockdev.Assemble(disk, rig.data, False, 0) == [True, True]
+        assert blockdev.Assemble(disk, rig.data, True, 0) == [path, str(rig.Link()), None]
+        status = blockdev.Find(disk)
+        assert status is not None
+        assert status == {
+            "dev_path": path,
+            "major": None,
+            "minor": None,
+            "sync_percent": None,
+            "estimated_time": None,
+            "is_degraded": False,
+            "ldisk_status": 1,
+        }
+        assert blockdev.MirrorStatus([disk]) == [status]
+        blockdev.Grow(disk, 4, False, True, False)
+        assert blockdev.Dimensions([disk]) == [[8 << 20, None]]
+        Path(path).write_bytes(b"\xff" * (8 << 20))
+        blockdev.Wipe(disk, 1, 2)
+        content = Path(path).read_bytes()
+        assert content == b"\xff" * (1 << 20) + bytes(2 << 20) + b"\xff" * (5 << 20)
+        with pytest.raises(errors.RpcCallError, match="cannot wipe 3 MiB from 6, it has 8 MiB"):
+            blockdev.Wipe(disk, 6, 3)
+        assert Path(path).stat().st_size == 8 << 20
+        blockdev.Close(rig.guest.name, [disk])
+        assert not rig.Link().is_symlink()
+        blockdev.Open(rig.guest.name, [disk], True)
+        assert rig.Link().is_symlink()
+        assert blockdev.PauseResumeSync([disk], True) == [[True, None]]
+        blockdev.Remove(disk)
+        assert blockdev.Find(disk) is None
+        assert blockdev.Dimensions([disk]) == [None]
+        assert blockdev.MirrorStatusMulti([disk])[0][0] is False
+        with pytest.raises(errors.BlockDeviceError, match="not found"):
+            blockdev.MirrorStatus([disk])
+        with pytest.raises(errors.BlockDeviceError, match="snapshots is not possible"):
+            blockdev.Create(disk, 4, "x", True, "", False)
+            blockdev.Snapshot(disk, None, None)
+
+
+def test_copy_and_image(rig: Rig, tmp_path: Path) -> None:
+    with rig.first:
+        other = MakeDisk("sharedfile", ["loop", f"{tmp_path}/disks/d1"])
+        small = MakeDisk("sharedfile", ["loop", f"{tmp_path}/disks/d2"])
+        blockdev.Create(other.ToDict(), 8, "x", True, "", False)
+        blockdev.Create(small.ToDict(), 1, "x", True, "", False)
+        image = tmp_path / "image"
+        image.write_bytes(b"image" * 1000)
+        blockdev.Image(rig.disk.ToDict(), str(image), 4)
+        assert Path(rig.disk.logical_id[1]).read_bytes()[:5000] == b"image" * 1000
+        assert Path(rig.disk.logical_id[1]).stat().st_size == 4 << 20, "the disk keeps its size"
+        blockdev.Convert(rig.disk.ToDict(), other.ToDict())
+        assert Path(other.logical_id[1]).read_bytes()[:5000] == b"image" * 1000
+        assert Path(other.logical_id[1]).stat().st_size == 8 << 20
+        with pytest.raises(errors.RpcCallError, match="is smaller than"):
+            blockdev.Convert(rig.disk.ToDict(), small.ToDict())
+        with pytest.raises(errors.RpcCallError, match="cannot be used on this node"):
+            blockdev.Image(rig.disk.ToDict(), str(tmp_path / "none"), 4)
+        image.write_bytes(b"x" * (5 << 20))
+        with pytest.raises(errors.RpcCallError, match="the disk only 4 MiB"):
+            blockdev.Image(rig.disk.ToDict(), str(image), 4)
+
+
+def test_only_block_devices_are_measured(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    assert blockdev.Sizes([str(tmp_path / "file"), "/dev/null", "/nowhere"]) == {}
+
+
+def test_wrong_disk_is_refused_in_words() -> None:
+    with pytest.raises(errors.RpcCallError, match="Disk in the call's arguments"):
+        wire.Disk({"dev_type": "plain"})
