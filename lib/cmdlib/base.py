@@ -1,0 +1,211 @@
+"""What a logical unit is, and how it says which locks it needs (spec/locking.md 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ganeti import locking, opcodes
+from ganeti.locking.lockset import AllSet
+
+if TYPE_CHECKING:
+    from ganeti import objects
+    from ganeti.cmdlib.context import Context, Processor
+    from ganeti.config import ConfigWriter
+    from ganeti.rpc import RpcResult, RpcRunner
+
+# Object types of hooks.
+HTYPE_CLUSTER = "CLUSTER"
+HTYPE_NODE = "NODE"
+HTYPE_GROUP = "GROUP"
+HTYPE_NETWORK = "NETWORK"
+HTYPE_INSTANCE = "INSTANCE"
+
+Feedback = Callable[..., None]
+Needed = list[str] | str | AllSet
+
+
+class ResultWithJobs:
+    """A result that also submits jobs: lists of opcodes, one list a job; ``values`` are further keys of the result."""
+
+    def __init__(self, jobs: Sequence[Sequence[opcodes.OpCode]], **values: Any):
+        self.jobs = [list(job) for job in jobs]
+        self.values = values
+
+
+class LogicalUnit:
+    """The code that does one opcode.  One object lives for one execution, in one thread.
+
+    The processor calls, in this order (spec/locking.md 8.2)::
+
+        CheckArguments   the opcode alone: no locks but the BGL, no calls to nodes; may fill in defaults
+        ExpandNames      turns names into objects and says what to lock
+        DeclareLocks     once for each declared level, with the levels before it held
+        CheckPrereq      all locks held: can it be done?  Changes nothing
+        BuildHooksEnv, BuildHooksNodes
+        Exec             does it; the only method that changes the cluster
+        BuildHooksEnv    again, for the post hooks
+
+    Locks are declared by name only and never handled otherwise.  ``needed_locks`` maps a level to
+
+    * a list of names, or one name: exactly these, or the opcode fails
+    * ``locking.ALL_SET``: every member of the level
+    * an empty list: not known yet, DeclareLocks fills it in
+
+    Levels that are not in it are skipped.  ``share_locks[level] = 1`` takes them shared, ``opportunistic_locks[level]``
+    takes what is free.  ``add_locks`` maps a level to names that are made and owned; they disappear again unless the
+    unit deletes its entry of ``remove_locks`` when the object exists.  For instance::
+
+        # all nodes and one instance
+        self.needed_locks = {locking.LEVEL_NODE: locking.ALL_SET, locking.LEVEL_INSTANCE: ["web.example.com"]}
+        # no locks at all
+        self.needed_locks = {}
+
+    What was worked out before locks were held (the nodes of an instance, the group of a node) must be checked again in
+    CheckPrereq, which fails with ECODE_STATE when it has changed.
+
+    The instance level is named by instance names, all others by uuids.
+    """
+
+    HPATH: ClassVar[str | None] = None
+    HTYPE: ClassVar[str | None] = None
+    REQ_BGL: ClassVar[bool] = True
+    # The node-alloc lock is taken in another mode than the node locks (spec/locking.md 10.3).
+    NAL_MODE_DIFFERS: ClassVar[bool] = False
+
+    def __init__(self, processor: Processor, op: opcodes.OpCode, context: Context):
+        self.proc = processor
+        self.op: Any = op
+        self.context = context
+        self.cfg: ConfigWriter = context.cfg
+        self.glm: locking.LockManager = context.glm
+        self.rpc: RpcRunner = context.rpc
+        self.needed_locks: dict[int, Needed] | None = None
+        self.share_locks: dict[int, int] = dict.fromkeys(locking.LEVELS, 0)
+        self.opportunistic_locks: dict[int, bool] = dict.fromkeys(locking.LEVELS, False)
+        self.add_locks: dict[int, list[str] | str] = {}
+        self.remove_locks: dict[int, list[str] | str] = {}
+        self.recalculate_locks: dict[int, str] = {}
+        self.tasklets: list[Tasklet] | None = None
+        self.dry_run_result: Any = None
+        op.debug_level = op.debug_level or 0
+        op.Validate(set_defaults=True)
+        self.CheckArguments()
+
+    # --- for the subclasses -------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> objects.Snapshot:
+        """The configuration as it is acknowledged now."""
+        return self.cfg.Snapshot()
+
+    @property
+    def ec_id(self) -> Any:
+        """The job's id, under which reservations and changes are made."""
+        return self.proc.ec_id
+
+    def owned_locks(self, level: int) -> set[str]:
+        return self.glm.list_owned(level)
+
+    def LogWarning(self, message: str, hint: str | None = None) -> None:
+        self.proc.LogWarning(message, hint=hint)
+
+    def LogInfo(self, message: str) -> None:
+        self.proc.LogInfo(message)
+
+    def LogStep(self, current: int, total: int, message: str) -> None:
+        self.proc.LogStep(current, total, message)
+
+    # --- what units define --------------------------------------------------------------------------------------------
+
+    def CheckArguments(self) -> None:
+        """Checks the opcode's parameters by themselves; raises OpPrereqError(ECODE_INVAL)."""
+
+    def ExpandNames(self) -> None:
+        """Turns names as typed into objects and sets ``needed_locks``; units that take the BGL alone need nothing else."""
+        assert self.REQ_BGL, f"{type(self).__name__} shares the BGL and must say what it locks"
+        self.needed_locks = {}
+
+    def DeclareLocks(self, level: int) -> None:
+        """Called before ``level`` is locked, the earlier levels being held; may change ``needed_locks[level]``."""
+
+    def CheckPrereq(self) -> None:
+        """Fails with OpPrereqError if the operation cannot be done as things are."""
+        for tasklet in self.tasklets or ():
+            tasklet.CheckPrereq()
+
+    def Exec(self, feedback: Feedback) -> Any:
+        """Does it and returns the opcode's result; fails with OpExecError."""
+        assert self.tasklets is not None, f"{type(self).__name__} neither defines Exec nor has tasklets"
+        for tasklet in self.tasklets:
+            tasklet.Exec(feedback)
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        """Variables of the hooks, without the prefix GANETI_; called before and after Exec."""
+        raise NotImplementedError
+
+    def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
+        """Uuids of the nodes the pre hooks run on, and of those the post hooks run on."""
+        raise NotImplementedError
+
+    def HooksCallBack(
+        self, phase: str, results: dict[str, RpcResult] | None, feedback: Feedback, lu_result: Any
+    ) -> Any:
+        """Looks at the hooks' results; what it returns is the opcode's result."""
+        del phase, results, feedback
+        return lu_result
+
+    def PrepareRetry(self, feedback: Feedback) -> bool:
+        """Whether the unit can start anew when resources are short for the moment; it tidies up here."""
+        del feedback
+        return False
+
+    def NodesToConfirm(self) -> set[str]:
+        """Uuids of the nodes this unit may change things on, which must have confirmed this master (store.md rule 6).
+
+        By default those it holds exclusively and the nodes of instances it holds exclusively.
+        """
+        snapshot = self.snapshot
+        nodes: set[str] = set()
+        for level in (locking.LEVEL_NODE, locking.LEVEL_NODE_RES):
+            if not self.share_locks[level]:
+                nodes.update(self.owned_locks(level))
+        if not self.share_locks[locking.LEVEL_INSTANCE]:
+            for name in self.owned_locks(locking.LEVEL_INSTANCE):
+                instance = snapshot.InstanceByName(name)
+                if instance is not None:
+                    nodes.update(snapshot.AllNodes(instance))
+        return {uuid for uuid in nodes if uuid in snapshot.nodes and not snapshot.nodes[uuid].offline}
+
+
+class NoHooksLU(LogicalUnit):
+    """A unit without hooks."""
+
+    HPATH = None
+    HTYPE = None
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        raise AssertionError(f"{type(self).__name__} has no hooks")
+
+    def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
+        raise AssertionError(f"{type(self).__name__} has no hooks")
+
+
+class Tasklet:
+    """A part of a unit that several units share; uses the unit's locks, configuration and calls."""
+
+    def __init__(self, lu: LogicalUnit):
+        self.lu = lu
+        self.cfg = lu.cfg
+        self.rpc = lu.rpc
+
+    @property
+    def snapshot(self) -> objects.Snapshot:
+        return self.cfg.Snapshot()
+
+    def CheckPrereq(self) -> None:
+        """As LogicalUnit.CheckPrereq."""
+
+    def Exec(self, feedback: Feedback) -> None:
+        """As LogicalUnit.Exec."""
+        raise NotImplementedError

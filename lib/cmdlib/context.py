@@ -1,0 +1,56 @@
+"""What logical units see of the master and of the processor that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ganeti import locking, opcodes
+
+if TYPE_CHECKING:
+    from ganeti.config import ConfigWriter
+    from ganeti.master.querydata import QueryData
+    from ganeti.rpc import RpcResult, RpcRunner
+
+
+class NodeConfirmer(Protocol):
+    """The part of store.Store that the processor needs."""
+
+    def ConfirmNodes(self, nodes: Sequence[str], timeout: float) -> None:
+        """Returns when each node has confirmed this master and ended what an older one began (store.md rule 6)."""
+
+
+# (node names or uuids, hook path, phase, environment) -> result by node; rpc.call_hooks_runner.
+HooksCall = Callable[[list[str], str, str, dict[str, str]], "dict[str, RpcResult]"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """One per master."""
+
+    cfg: ConfigWriter
+    glm: locking.LockManager
+    rpc: RpcRunner
+    store: NodeConfirmer
+    hooks: HooksCall
+    query: QueryData | None = None
+
+
+class Processor(Protocol):
+    """What a unit may ask of the processor (mcpu.Processor)."""
+
+    @property
+    def ec_id(self) -> Any: ...
+
+    def Log(self, *args: Any) -> None: ...
+
+    def LogStep(self, current: int, total: int, message: str) -> None: ...
+
+    def LogInfo(self, message: str) -> None: ...
+
+    def LogWarning(self, message: str, hint: str | None = None) -> None: ...
+
+    def SubmitManyJobs(self, jobs: list[list[opcodes.OpCode]]) -> list[list[Any]]: ...
+
+    def RunPostHooks(self, node_names: list[str]) -> None: ...
