@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import configs
+from support.virtualnode import TOP
 
 from ganeti import errors, objects, serializer
 
@@ -229,7 +230,9 @@ def test_what_a_drbd_disk_uses() -> None:
 def test_importing_the_room_is_cheap() -> None:
     """No parameter tables, no threads, no dataclasses come in with the objects."""
     code = "import sys; import ganeti.objects; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=TOP
+    ).stdout.split()
     assert "ganeti.objects" in loaded
     for heavy in ("dataclasses", "ganeti.params", "ganeti.runtime", "threading", "inspect"):
         assert heavy not in loaded
