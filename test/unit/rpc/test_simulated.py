@@ -1,0 +1,182 @@
+"""The simulated transport: one answer per request, whatever the network does to it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ganeti import rpc, runtime
+from ganeti.rpc.server import Dispatcher, OpenGate
+from ganeti.rpc.simulated import Faults, Network
+from ganeti.runtime.simulated import World
+
+NAMES = ("node1", "node2", "node3")
+
+
+class Cluster:
+    """Three machines that count what reaches them, and a master on the first."""
+
+    def __init__(self, seed: int = 1, faults: Faults | None = None):
+        self.world = World(seed)
+        self.network = Network(self.world, faults)
+        self.reached: list[tuple[str, str]] = []
+        self.took = 0.0
+        self.machines = {name: self.world.AddMachine(name) for name in NAMES}
+        for name in NAMES:
+            self.Start(name)
+        self.world.RunFor(0.1)
+
+    def Start(self, name: str) -> None:
+        def pause() -> None:
+            self.reached.append((name, "pause"))
+
+        def volumes() -> list[str]:
+            self.reached.append((name, "node_volumes"))
+            return [name]
+
+        def delay(duration: float) -> None:
+            self.reached.append((name, "delay"))
+            runtime.Sleep(duration)
+
+        handlers = {"set_watcher_pause": lambda until: pause(), "node_volumes": volumes, "test_delay": delay}
+        self.network.Serve(self.machines[name], lambda: Dispatcher(handlers, OpenGate()))
+
+    def Runner(self) -> rpc.RpcRunner:
+        return rpc.RpcRunner(self.network.Transport(), lambda name: (name, name, 1811, False, name), lambda: "1.a")
+
+    def Ask(self, call: str, *args: object) -> dict[str, rpc.RpcResult]:
+        """A call to all nodes from a master process."""
+
+        def master() -> dict[str, rpc.RpcResult]:
+            started = runtime.Monotonic()
+            try:
+                return getattr(self.Runner(), f"call_{call}")(NAMES, *args)  # type: ignore[no-any-return]
+            finally:
+                self.took = runtime.Monotonic() - started
+
+        return self.machines["node1"].Call(master)  # type: ignore[no-any-return]
+
+
+def test_calls_reach_every_node_and_come_back() -> None:
+    cluster = Cluster()
+    results = cluster.Ask("node_volumes")
+    assert {name: result.payload for name, result in results.items()} == {name: [name] for name in NAMES}
+    assert sorted(cluster.reached) == [(name, "node_volumes") for name in NAMES]
+
+
+def test_a_cut_hides_a_node_and_healing_brings_it_back() -> None:
+    cluster = Cluster()
+    cluster.network.Partition(["node1", "node2"], ["node3"])
+    results = cluster.Ask("node_volumes")
+    assert results["node2"].payload == ["node2"]
+    assert "time-out" in (results["node3"].fail_msg or "")
+    assert cluster.took == pytest.approx(5.0, abs=0.1)
+    cluster.network.Heal()
+    assert cluster.Ask("node_volumes")["node3"].payload == ["node3"]
+
+
+def test_a_dead_daemon_refuses_and_a_dead_machine_is_silent() -> None:
+    cluster = Cluster()
+    for process in list(cluster.machines["node2"].processes.values()):
+        process.Kill()
+    cluster.machines["node3"].PowerOff()
+    results = cluster.Ask("node_volumes")
+    assert "refused" in (results["node2"].fail_msg or "")
+    assert "time-out" in (results["node3"].fail_msg or "")
+    cluster.machines["node3"].PowerOn()
+    cluster.Start("node3")
+    cluster.world.RunFor(0.1)
+    assert cluster.Ask("node_volumes")["node3"].payload == ["node3"]
+
+
+def test_a_one_way_cut_may_let_the_request_through_but_never_the_answer() -> None:
+    reached = set()
+    for seed in range(12):
+        cluster = Cluster(seed)
+        cluster.network.Cut("node3", "node1")
+        assert cluster.Ask("set_watcher_pause", 1)["node3"].fail_msg
+        reached.add(("node3", "pause") in cluster.reached)
+    assert reached == {True, False}
+
+
+def test_only_repeatable_requests_are_repeated() -> None:
+    cluster = Cluster(faults=Faults(repeat=1.0))
+    cluster.Ask("set_watcher_pause", 1)
+    cluster.Ask("node_volumes")
+    cluster.world.RunFor(60)
+    assert [what for _, what in cluster.reached].count("pause") == 3
+    assert [what for _, what in cluster.reached].count("node_volumes") == 6
+
+
+def test_abort_ends_the_waiting_of_one_thread() -> None:
+    cluster = Cluster()
+    texts: list[str | None] = []
+
+    def master() -> None:
+        runner = cluster.Runner()
+        idents: list[int] = []
+
+        def job() -> None:
+            idents.append(runtime.ThreadIdent())
+            texts.append(runner.call_test_delay(["node2"], 1000)["node2"].fail_msg)
+
+        thread = runtime.Thread(job, "job")
+        thread.start()
+        runtime.Sleep(1)
+        assert runner.Abort(idents[0]) == 1
+        thread.join(1.0)
+        assert not thread.is_alive()
+        assert runner.Abort(idents[0]) == 0
+
+    cluster.machines["node1"].Call(master)
+    assert texts == ["the call was aborted; what the node did meanwhile is not known"]
+
+
+def test_a_killed_master_gets_nothing_any_more() -> None:
+    cluster = Cluster()
+    got: list[object] = []
+
+    def master() -> None:
+        got.append(cluster.Runner().call_test_delay(["node2"], 5))
+
+    process = cluster.machines["node1"].StartProcess(master, "masterd")
+    cluster.world.RunFor(1)
+    process.Kill()
+    cluster.world.RunFor(30)
+    assert got == [] and not cluster.world.failures
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 1 << 30),
+    faults=st.builds(
+        Faults,
+        lose_request=st.sampled_from([0.0, 0.3, 1.0]),
+        lose_answer=st.sampled_from([0.0, 0.3, 1.0]),
+        repeat=st.sampled_from([0.0, 0.5]),
+        late=st.sampled_from([0.0, 0.5]),
+        max_delay=st.sampled_from([0.002, 1.0]),
+    ),
+)
+def test_every_call_ends_in_its_time(seed: int, faults: Faults) -> None:
+    cluster = Cluster(seed, faults)
+    for _ in range(3):
+        results = cluster.Ask("node_volumes")
+        assert set(results) == set(NAMES)
+        for name, result in results.items():
+            assert result.fail_msg or result.payload == [name]
+        assert cluster.took <= 300 + 1
+    assert not cluster.world.failures
+
+
+def test_the_same_seed_gives_the_same_story() -> None:
+    def story(seed: int) -> list[tuple[str, str]]:
+        cluster = Cluster(seed, Faults(max_delay=1.0, lose_request=0.2, repeat=0.3))
+        for _ in range(3):
+            cluster.Ask("node_volumes")
+        cluster.world.RunFor(100)
+        return cluster.reached
+
+    assert story(5) == story(5)
+    assert len({tuple(story(seed)) for seed in range(5)}) > 1
