@@ -186,9 +186,27 @@ class Store:
     def Acknowledged(self) -> Position:
         return self._acked
 
+    def IsRunning(self) -> bool:
+        """Whether this master has neither stopped nor been refused."""
+        return self._ended is None
+
+    def IsSettled(self) -> bool:
+        """Whether every voter holds and knows all there is, and nothing else is to be done for any node."""
+        peers = list(self._sender.peers.values())
+        return (
+            not (self._pending or self._waiting or self._steps.waiting or self._events.qsize())
+            and self._own_told == self._acked == self._line.last
+            and all(p.confirmed == p.told == self._acked and not (p.busy or p.learner or p.leaving) for p in peers)
+            and len(peers) == len(self._voters) - 1
+        )
+
     def Rows(self, kind: str) -> dict[str, str]:
         """Acknowledged rows: id -> JSON text."""
         return dict(self._published.by_kind.get(kind, {}))
+
+    def Value(self, kind: str, row_id: str) -> str | None:
+        """The acknowledged JSON text of one row."""
+        return self._published.by_kind.get(kind, {}).get(row_id)
 
     def Silent(self) -> list[str]:
         """Names of voters that did not answer lately."""
