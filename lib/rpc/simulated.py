@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ganeti import runtime
@@ -29,7 +29,9 @@ class Network:
     """The wires.  Faults may be set at any time.
 
     ``lost``, ``late``, ``twice``: chances, for each call and each answer, to vanish, to come up to LATE_SECONDS later, and
-    (calls only) to come a second time.  ``latency``: seconds, least and most.  ``Cut`` and ``Mend`` act on one direction.
+    to come a second time (calls only, and only those that a real transport may repeat).  What vanishes shows as a time-out
+    or, with the chance ``broken``, as a broken connection.  ``latency``: seconds, least and most; ``slow``: machine name ->
+    seconds more.  ``Cut`` and ``Mend`` act on one direction.
     """
 
     def __init__(self, world: World):
@@ -37,7 +39,9 @@ class Network:
         self.lost = 0.0
         self.late = 0.0
         self.twice = 0.0
+        self.broken = 0.0
         self.latency = (0.0002, 0.002)
+        self.slow: dict[str, float] = {}
         self._random = world.NewRandom("network")
         self._cut: set[tuple[str, str]] = set()
         self._servers: dict[str, tuple[Process, Any]] = {}
@@ -56,6 +60,16 @@ class Network:
         """Ends all faults of the network."""
         self.MendAll()
         self.lost = self.late = self.twice = 0.0
+        self.slow.clear()
+
+    def Partition(self, *groups: Iterable[str]) -> None:
+        """Machines of different groups cannot reach each other; those in no group are not touched."""
+        parts = [list(group) for group in groups]
+        for number, part in enumerate(parts):
+            for other in parts[number + 1 :]:
+                for one in part:
+                    for another in other:
+                        self._cut |= {(one, another), (another, one)}
 
     # For transports and servers
 
@@ -63,15 +77,26 @@ class Network:
         self._servers[machine.name] = (process, queue)
 
     def Send(self, flight: _Flight) -> None:
-        delay = self._Delay()
+        target = self._Find(flight.request.host)
+        delay = self._Delay(flight.transport.machine, target)
         self.world.Schedule(delay, lambda: self._Arrive(flight))
-        if self._random.random() < self.twice:
+        if flight.request.repeatable and self._random.random() < self.twice:
             self.world.Schedule(delay + self._random.uniform(0.0, LATE_SECONDS), lambda: self._Arrive(flight))
 
-    def _Delay(self) -> float:
+    def _Delay(self, *machines: Machine | None) -> float:
+        slow = (
+            sum(self.slow.get(machine.name, 0.0) for machine in machines if machine is not None) if self.slow else 0.0
+        )
         if self.late and self._random.random() < self.late:
-            return self._random.uniform(0.0, LATE_SECONDS)
-        return self._random.uniform(*self.latency)
+            return slow + self._random.uniform(0.0, LATE_SECONDS)
+        return slow + self._random.uniform(*self.latency)
+
+    def _IsLost(self, flight: _Flight) -> bool:
+        if self._random.random() >= self.lost:
+            return False
+        if self.broken and self._random.random() < self.broken:
+            flight.Finish(Answer("the connection broke"))
+        return True
 
     def _Passes(self, source: Machine, target: Machine) -> bool:
         return source.on and target.on and (source.name, target.name) not in self._cut
@@ -84,23 +109,24 @@ class Network:
                 flight.request.connect_timeout, lambda: flight.Finish(Answer(f"connection {_TIMED_OUT}"))
             )
             return
-        if self._random.random() < self.lost:
+        if self._IsLost(flight):
             return
         process, queue = self._servers.get(target.name, (None, None))
-        if process is None or not process.alive:
-            self.world.Schedule(self._Delay(), lambda: flight.Finish(Answer(_REFUSED)))
+        if process is None or queue is None or not process.alive:
+            self.world.Schedule(self._Delay(source, target), lambda: flight.Finish(Answer(_REFUSED)))
             return
         queue.put((flight.request, lambda answer: self._Return(flight, target, answer)))
 
     def _Return(self, flight: _Flight, target: Machine, answer: Answer) -> None:
-        if self._random.random() < self.lost:
+        source = flight.transport.machine
+        if self._IsLost(flight):
             return
 
         def arrive() -> None:
-            if self._Passes(target, flight.transport.machine):
+            if self._Passes(target, source):
                 flight.Finish(answer)
 
-        self.world.Schedule(self._Delay(), arrive)
+        self.world.Schedule(self._Delay(source, target), arrive)
 
     def _Find(self, host: str) -> Machine | None:
         for machine in self.world.machines.values():
