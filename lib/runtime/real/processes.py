@@ -328,13 +328,15 @@ def KillProcess(pid: int, signal: int, group: bool = False) -> bool:
 
 def ProcessAlive(pid: int) -> bool:
     _CheckPid(pid)
-    _Reap()
     try:
         with open(f"/proc/{pid}/stat", "rb") as handle:
             fields = handle.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return bool(fields) and fields[0] not in (b"Z", b"X")
+    if fields and fields[0] not in (b"Z", b"X"):
+        return True
+    _Reap()
+    return False
 
 
 def Fork() -> int:
