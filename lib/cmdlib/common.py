@@ -1,0 +1,326 @@
+"""What many logical units do alike: names, locks, states of nodes and instances (spec/locking.md 8.1, drivers.md d.0)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, locking
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.params import nd, types
+from ganeti.utils.text import NiceSort
+
+if TYPE_CHECKING:
+    from ganeti import objects
+
+# Sets of admin states that a check allows.
+STATE_DOWN = (constants.ADMINST_DOWN,)
+STATE_ONLINE = (constants.ADMINST_UP, constants.ADMINST_DOWN)
+STATE_NOT_RUNNING = (constants.ADMINST_DOWN, constants.ADMINST_OFFLINE)
+
+REPLACE, APPEND = "replace", "append"
+
+
+# --- names --------------------------------------------------------------------------------------------------------------
+
+
+def _CheckUuid(kind: str, obj: Any, expected: str | None) -> None:
+    if expected is not None and expected != obj.uuid:
+        raise errors.OpPrereqError(
+            f"The {kind} '{obj.name}' has uuid {obj.uuid}, the request expected {expected}: it was re-created or renamed",
+            errors.ECODE_NOTUNIQUE,
+        )
+
+
+def ExpandNode(snapshot: objects.Snapshot, name: str, uuid: str | None = None) -> objects.Node:
+    """The node meant by a name, a short name or a uuid; OpPrereqError if there is none or it is not the expected one."""
+    node: objects.Node | None = snapshot.ExpandName("node", name)
+    if node is None:
+        raise errors.OpPrereqError(f"Node '{name}' not known", errors.ECODE_NOENT, hint="see 'gnt-node list'")
+    _CheckUuid("node", node, uuid)
+    return node
+
+
+def ExpandInstance(snapshot: objects.Snapshot, name: str, uuid: str | None = None) -> objects.Instance:
+    """The instance meant; as ExpandNode."""
+    instance: objects.Instance | None = snapshot.ExpandName("instance", name)
+    if instance is None:
+        raise errors.OpPrereqError(f"Instance '{name}' not known", errors.ECODE_NOENT, hint="see 'gnt-instance list'")
+    _CheckUuid("instance", instance, uuid)
+    return instance
+
+
+def ExpandGroup(snapshot: objects.Snapshot, name: str) -> objects.NodeGroup:
+    """The node group meant by a name or uuid."""
+    group: objects.NodeGroup | None = snapshot.ExpandName("nodegroup", name)
+    if group is None:
+        raise errors.OpPrereqError(f"Group '{name}' not known", errors.ECODE_NOENT, hint="see 'gnt-group list'")
+    return group
+
+
+def ExpandNetwork(snapshot: objects.Snapshot, name: str) -> objects.Network:
+    """The network meant by a name or uuid."""
+    network: objects.Network | None = snapshot.ExpandName("network", name)
+    if network is None:
+        raise errors.OpPrereqError(f"Network '{name}' not known", errors.ECODE_NOENT, hint="see 'gnt-network list'")
+    return network
+
+
+def NodeNames(snapshot: objects.Snapshot, uuids: Iterable[str]) -> list[str]:
+    """Names of nodes, in natural order, for people."""
+    return NiceSort(snapshot.nodes[uuid].name if uuid in snapshot.nodes else uuid for uuid in uuids)
+
+
+# --- locks --------------------------------------------------------------------------------------------------------------
+
+
+def ShareAll() -> dict[int, int]:
+    """share_locks for a unit that takes everything shared."""
+    return dict.fromkeys(locking.LEVELS, 1)
+
+
+def ExpandAndLockInstance(lu: LogicalUnit) -> objects.Instance:
+    """Expands the opcode's instance, puts full name and uuid into the opcode, and asks for the instance's lock."""
+    if lu.needed_locks is None:
+        lu.needed_locks = {}
+    assert locking.LEVEL_INSTANCE not in lu.needed_locks, "ExpandAndLockInstance called with instance locks declared"
+    instance = ExpandInstance(lu.snapshot, lu.op.instance_name, lu.op.instance_uuid)
+    lu.op.instance_name = instance.name
+    lu.op.instance_uuid = instance.uuid
+    lu.needed_locks[locking.LEVEL_INSTANCE] = [instance.name]
+    return instance
+
+
+def LockedInstance(lu: LogicalUnit) -> objects.Instance:
+    """The instance of ExpandAndLockInstance, as it stands now that its lock is held."""
+    instance = lu.snapshot.instances.get(lu.op.instance_uuid)
+    if instance is None or instance.name != lu.op.instance_name:
+        raise errors.OpPrereqError(
+            f"Instance '{lu.op.instance_name}' was removed or renamed while this job waited for its lock",
+            errors.ECODE_NOENT,
+        )
+    assert lu.op.instance_name in lu.owned_locks(locking.LEVEL_INSTANCE) or lu.REQ_BGL
+    return instance
+
+
+def LockInstancesNodes(lu: LogicalUnit, primary_only: bool = False, level: int = locking.LEVEL_NODE) -> None:
+    """Declares locks of the nodes of all instances whose locks are owned; to be called from DeclareLocks.
+
+    ``recalculate_locks[level]`` says whether they replace what is declared or are added to it.
+    """
+    assert level in lu.recalculate_locks, f"locks of level {locking.LEVEL_NAMES[level]} are not to be recalculated"
+    assert lu.needed_locks is not None
+    snapshot = lu.snapshot
+    wanted: list[str] = []
+    for name in sorted(lu.owned_locks(locking.LEVEL_INSTANCE)):
+        instance = snapshot.InstanceByName(name)
+        if instance is not None:
+            wanted += [instance.primary_node] if primary_only else snapshot.AllNodes(instance)
+    if lu.recalculate_locks.pop(level) == APPEND:
+        declared = lu.needed_locks[level]
+        assert isinstance(declared, list)
+        wanted = declared + wanted
+    lu.needed_locks[level] = list(dict.fromkeys(wanted))
+
+
+def CopyNodeLocks(lu: LogicalUnit) -> None:
+    """Declares for node-res what is declared for the nodes; to be called from DeclareLocks(LEVEL_NODE_RES)."""
+    assert lu.needed_locks is not None
+    declared = lu.needed_locks[locking.LEVEL_NODE]
+    lu.needed_locks[locking.LEVEL_NODE_RES] = list(declared) if isinstance(declared, list) else declared
+
+
+def ReleaseLocks(
+    lu: LogicalUnit, level: int, names: Iterable[str] | None = None, keep: Collection[str] | None = None
+) -> None:
+    """Gives locks of a level back: ``names``, or all but ``keep``, or all.
+
+    Giving back any of them also gives up the claim to the whole level.
+    """
+    assert names is None or keep is None, "either names or keep"
+    if not lu.glm.is_owned(level):
+        return
+    owned = lu.owned_locks(level)
+    if names is not None:
+        going = owned.intersection(names)
+    elif keep:
+        going = owned.difference(keep)
+    else:
+        lu.glm.release(level)
+        return
+    if going or lu.glm.owning_all(level):
+        lu.glm.release(level, going)
+
+
+def CheckNodeGroupsUnchanged(lu: LogicalUnit, instance: objects.Instance) -> None:
+    """The groups of the instance's nodes were worked out without locks: they must be locked now."""
+    snapshot = lu.snapshot
+    groups = {snapshot.nodes[uuid].group for uuid in snapshot.AllNodes(instance)}
+    if not groups <= lu.owned_locks(locking.LEVEL_NODEGROUP):
+        raise errors.OpPrereqError(
+            f"Instance '{instance.name}' has moved to other node groups since its locks were acquired; try again",
+            errors.ECODE_STATE,
+        )
+
+
+# --- states -------------------------------------------------------------------------------------------------------------
+
+
+def CheckNodeOnline(node: objects.Node, message: str = "Can't use offline node") -> None:
+    if node.offline:
+        raise errors.OpPrereqError(f"{message}: {node.name}", errors.ECODE_STATE)
+
+
+def CheckNodeNotDrained(node: objects.Node) -> None:
+    if node.drained:
+        raise errors.OpPrereqError(f"Can't use drained node {node.name}", errors.ECODE_STATE)
+
+
+def CheckNodeVmCapable(node: objects.Node) -> None:
+    if not node.vm_capable:
+        raise errors.OpPrereqError(f"Can't use non-vm_capable node {node.name}", errors.ECODE_STATE)
+
+
+def CheckTarget(node: objects.Node) -> None:
+    """A node that is to get an instance or a disk: online, not drained, able to run instances."""
+    CheckNodeOnline(node)
+    CheckNodeNotDrained(node)
+    CheckNodeVmCapable(node)
+
+
+def CheckInstanceState(lu: LogicalUnit, instance: objects.Instance, allowed: Sequence[str]) -> None:
+    """The instance's admin state is one of ``allowed``; where "up" is not, it must not run either."""
+    if instance.admin_state not in allowed:
+        raise errors.OpPrereqError(
+            f"Instance '{instance.name}' is marked to be {instance.admin_state}, it must be {' or '.join(allowed)}",
+            errors.ECODE_STATE,
+            hint=f"use 'gnt-instance {_COMMAND_TO.get(allowed[0], 'modify')} {instance.name}' first",
+        )
+    if constants.ADMINST_UP in allowed:
+        return
+    node = lu.snapshot.nodes[instance.primary_node]
+    if node.offline:
+        lu.LogWarning(f"Primary node {node.name} is offline: whether {instance.name} runs there is not known")
+        return
+    if IsRunning(lu, instance):
+        raise errors.OpPrereqError(
+            f"Instance '{instance.name}' is running on {node.name}",
+            errors.ECODE_STATE,
+            hint=f"use 'gnt-instance shutdown {instance.name}' first",
+        )
+
+
+_COMMAND_TO = {constants.ADMINST_DOWN: "shutdown", constants.ADMINST_UP: "startup"}
+
+
+def IsRunning(lu: LogicalUnit, instance: objects.Instance) -> bool:
+    """Whether the primary node's hypervisor knows the instance; OpPrereqError if the node cannot tell."""
+    hvparams = {instance.hypervisor: lu.snapshot.cluster.hvparams.get(instance.hypervisor, {})}
+    result = lu.rpc.call_instance_list([instance.primary_node], [instance.hypervisor], hvparams)[instance.primary_node]
+    result.Raise(f"Can't get the running instances of node {result.node_name}", prereq=True)
+    return instance.name in result.payload
+
+
+def InstanceInfo(lu: LogicalUnit, instance: objects.Instance) -> dict[str, Any]:
+    """What the primary node knows of a running instance, {} if it does not run; OpPrereqError if it cannot tell."""
+    hvparams = lu.snapshot.cluster.hvparams.get(instance.hypervisor, {})
+    result = lu.rpc.call_instance_info(instance.primary_node, instance.name, instance.hypervisor, hvparams)
+    result.Raise(f"Error checking instance {instance.name} on node {result.node_name}", prereq=True)
+    return result.payload or {}
+
+
+def CheckNodeFreeMemory(lu: LogicalUnit, node_uuid: str, reason: str, needed: int, hypervisor: str) -> int:
+    """The node's free memory in MiB, which must be at least ``needed``."""
+    hvparams = lu.snapshot.cluster.hvparams.get(hypervisor, {})
+    result = lu.rpc.call_node_info([node_uuid], None, [[hypervisor, hvparams]])[node_uuid]
+    result.Raise(f"Can't get data from node {result.node_name}", prereq=True)
+    free = _MemoryFree(result.payload)
+    if free is None:
+        raise errors.OpPrereqError(
+            f"Can't compute free memory on node {result.node_name}: it did not tell it", errors.ECODE_ENVIRON
+        )
+    if needed > free:
+        raise errors.OpPrereqError(
+            f"Not enough memory on node {result.node_name} for {reason}: needed {needed} MiB, available {free} MiB",
+            errors.ECODE_NORES,
+        )
+    return free
+
+
+def _MemoryFree(payload: Any) -> int | None:
+    try:
+        free = payload[2][0]["memory_free"]
+    except (TypeError, LookupError):
+        return None
+    return free if isinstance(free, int) and not isinstance(free, bool) else None
+
+
+def CheckNicBridges(lu: LogicalUnit, nics: Iterable[objects.NIC], node_uuid: str) -> None:
+    """The bridges of bridged NICs exist on the node."""
+    from ganeti import params
+
+    snapshot = lu.snapshot
+    filled = [params.FillNIC(snapshot, nic) for nic in nics]
+    bridges = sorted({nic["link"] for nic in filled if nic["mode"] == constants.NIC_MODE_BRIDGED})
+    if bridges:
+        result = lu.rpc.call_bridges_exist(node_uuid, bridges)
+        result.Raise(f"Error checking bridges on destination node '{result.node_name}'", prereq=True)
+
+
+# --- parameters ---------------------------------------------------------------------------------------------------------
+
+
+def ForceTypes(
+    values: dict[str, Any], table: types.Table, allowed: Collection[Any] = (), subject: str = "parameter"
+) -> dict[str, Any]:
+    """``params.ForceDictType`` whose refusal is the request's fault."""
+    try:
+        return types.ForceDictType(values, table, allowed, subject)
+    except errors.TypeEnforcementError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_INVAL, hint=err.hint) from err
+
+
+def CheckNoProblems(problems: Sequence[str]) -> None:
+    """The request's parameters are fine, or OpPrereqError lists what is wrong."""
+    if problems:
+        raise errors.OpPrereqError("; ".join(problems), errors.ECODE_INVAL)
+
+
+def ForceNdParams(values: dict[str, Any], where: str, of_node: bool) -> dict[str, Any]:
+    """Node parameters as given in a request, typed and checked; ``default`` and null reset a value."""
+    typed = ForceTypes(values, nd.TABLE, ("default", None), "node parameter")
+    if of_node:
+        nd.CheckGlobals(typed, where)
+    CheckNoProblems(nd.SyntaxProblems({k: v for k, v in typed.items() if v not in ("default", None)}))
+    return typed
+
+
+def ForceNodeState(
+    hv_state: dict[str, Any] | None, disk_state: dict[str, Any] | None
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Declared states of a node as given in a request, typed: {hypervisor: values}, {type: {name: values}}."""
+    typed_hv = None
+    if hv_state is not None:
+        unknown = sorted(set(hv_state) - set(constants.HYPER_TYPES))
+        if unknown:
+            raise errors.OpPrereqError(f"Unknown hypervisor in hv_state: {', '.join(unknown)}", errors.ECODE_INVAL)
+        typed_hv = {hv: ForceTypes(values, nd.HV_STATE_TABLE) for hv, values in hv_state.items()}
+    typed_disk = None
+    if disk_state is not None:
+        unknown = sorted(set(disk_state) - set(nd.DISK_STATE_TYPES))
+        if unknown:
+            raise errors.OpPrereqError(f"Unknown storage type in disk_state: {', '.join(unknown)}", errors.ECODE_INVAL)
+        typed_disk = {
+            kind: {name: ForceTypes(values, nd.DISK_STATE_TABLE) for name, values in named.items()}
+            for kind, named in disk_state.items()
+        }
+    return typed_hv, typed_disk
+
+
+def MergeNodeState(old: Any, new: dict[str, Any] | None) -> dict[str, Any]:
+    """A declared state with changes on top, key by key all the way down."""
+    result = dict(old)
+    for key, value in (new or {}).items():
+        below = result.get(key)
+        result[key] = MergeNodeState(below or {}, value) if isinstance(value, dict) else value
+    return result
