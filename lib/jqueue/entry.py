@@ -1,0 +1,262 @@
+"""What the queue knows of one live job, and how it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, runtime, serializer, store
+from ganeti.jqueue import filters
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.attempts import LockAttempts
+
+if TYPE_CHECKING:
+    from ganeti import opcodes
+    from ganeti.jqueue.job import Job, OpLog
+    from ganeti.jqueue.ticker import Timer
+    from ganeti.jqueue.watch import Watch
+
+KIND_JOB = "job"
+KIND_ARCHIVED = "archived"
+KIND_QUEUE = "queue"
+ID_SERIAL = "serial"
+ID_DRAIN = "drain"
+
+Transform = Callable[["Job"], "Job"]
+
+
+class Entry:
+    """One live job.
+
+    ``draft`` is the newest version, changed by the committer's thread alone; ``published`` the acknowledged one, which
+    everybody else shows.  ``lock`` guards the log's growth and the watches; it is a leaf lock, held for moments.
+    """
+
+    __slots__ = (
+        "_serial",
+        "archived",
+        "attempts",
+        "deliver_timer",
+        "delivered_at",
+        "draft",
+        "ended",
+        "flush_timer",
+        "id",
+        "leaving",
+        "lock",
+        "logs",
+        "objects",
+        "published",
+        "verdict",
+        "watches",
+    )
+
+    def __init__(
+        self,
+        draft: Job,
+        logs: Sequence[OpLog],
+        objects: dict[int, opcodes.OpCode] | None = None,
+        published: Job | None = None,
+    ):
+        self.id = draft.id
+        self.draft = draft
+        self.published = published
+        self.logs = list(logs)
+        # Opcodes as they were submitted, secrets included; only in memory.
+        self.objects = objects or {}
+        self.verdict = filters.NO_VERDICT
+        self.attempts = LockAttempts()
+        self.lock = runtime.Lock()
+        self.watches: list[Watch] = []
+        # Called once the end of the job is acknowledged.
+        self.ended: list[Callable[[], None]] = []
+        self.leaving = False  # on its way to the archive; of the committer's thread
+        self.archived = False
+        self.delivered_at = 0.0
+        self.deliver_timer: Timer | None = None
+        self.flush_timer: Timer | None = None
+        self._serial = max((e[0] for log in self.logs for e in log.entries), default=0)
+
+    @property
+    def shown(self) -> Job:
+        """The version readers see."""
+        assert self.published is not None
+        return self.published
+
+    def View(self) -> jobs.View:
+        return jobs.View(self.id, self.shown, self.logs, self.archived)
+
+    def OpCode(self, index: int) -> opcodes.OpCode:
+        """The opcode to execute, always the same object; raises ParseError on one this release does not know."""
+        if index not in self.objects:
+            self.objects[index] = self.draft.ops[index].input.Parse()
+        return self.objects[index]
+
+    def AddLog(self, index: int, log_type: str, message: Any) -> None:
+        """Adds to the log of an opcode; nothing after the job's end."""
+        stamp = list(jobs.Now())
+        messages = message if log_type == constants.ELOG_MESSAGE_LIST else [message]
+        if log_type == constants.ELOG_MESSAGE_LIST:
+            log_type = constants.ELOG_MESSAGE
+        with self.lock:
+            if self.draft.final:
+                return
+            for each in messages:
+                self._serial += 1
+                self.logs[index].Add([self._serial, stamp, log_type, _Loggable(each)])
+
+    def LogAfter(self, serial: int | None) -> list[Any]:
+        """Log entries of all opcodes with a higher serial; all for None."""
+        entries = [e for log in self.logs for e in log.entries if serial is None or e[0] > serial]
+        entries.sort(key=lambda e: e[0])
+        return entries
+
+
+def _Loggable(message: Any) -> Any:
+    """The message, or its text if it is nothing that JSON knows."""
+    if isinstance(message, str):
+        return message
+    try:
+        serializer.Dump(message)
+    except (TypeError, ValueError):
+        return str(message)
+    return message
+
+
+class Keeper:
+    """What changes of jobs need of the queue; all called on the committer's thread."""
+
+    def OnPublished(self, entry: Entry, before: Job | None) -> None:
+        """An acknowledged version is there to be shown."""
+        raise NotImplementedError
+
+
+class JobChange(store.Change):
+    """Changes one job by ``transform``, which runs on the newest draft, however long that took to come about.
+
+    ``transform`` returns the job itself if there is nothing to do, or raises: then the change fails with that error.
+    """
+
+    def __init__(self, keeper: Keeper, entry: Entry, transform: Transform, with_log: bool = False):
+        self._keeper = keeper
+        self._entry = entry
+        self._transform = transform
+        self._with_log = with_log
+        self._before: Job | None = None
+        self._after: Job | None = None
+
+    @property
+    def job(self) -> Job:
+        """The version this change made."""
+        assert self._after is not None
+        return self._after
+
+    def Prepare(self) -> list[store.Row]:
+        entry = self._entry
+        self._before = entry.draft
+        self._after = self._transform(entry.draft)
+        if self._after is self._before and not (self._with_log and not self._before.final):
+            return []
+        with entry.lock:
+            entry.draft = self._after
+            return [JobRow(entry)]
+
+    def Publish(self) -> None:
+        entry, before = self._entry, self._entry.published
+        if self._after is not self._before:
+            entry.published = self._after
+            self._keeper.OnPublished(entry, before)
+
+    def Withdraw(self) -> None:
+        assert self._before is not None
+        self._entry.draft = self._before
+
+
+def JobRow(entry: Entry) -> store.Row:
+    return store.Row(KIND_JOB, str(entry.id), entry.draft.Json(entry.logs))
+
+
+# --- transforms that judge --------------------------------------------------------------------------------------------
+
+
+class CancelJob(Exception):
+    """Somebody wants the job to be canceled: it must not execute."""
+
+
+class QueueShutdown(Exception):
+    """The queue is about to stop: a job that only waits goes back."""
+
+
+def BeginExecution(index: int, start: jobs.Timestamp) -> Transform:
+    """Raises CancelJob if the job was canceled meanwhile."""
+
+    def transform(job: Job) -> Job:
+        if job.ops[index].status not in (jobs.QUEUED, jobs.WAITING):
+            raise CancelJob
+        return jobs.MarkRunning(job, index, start)
+
+    return transform
+
+
+def BeginWaiting(index: int, start: jobs.Timestamp) -> Transform:
+    def transform(job: Job) -> Job:
+        return jobs.MarkWaiting(job, index, start) if job.ops[index].status == jobs.QUEUED else job
+
+    return transform
+
+
+def EndCanceling(job: Job) -> Job:
+    return job if job.final else jobs.MarkCanceled(job)
+
+
+class Cancel:
+    """A client's wish; ``answer`` is (whether it worked, text), None while the job is still canceling."""
+
+    def __init__(self, reason: str = jobs.CANCELED_TEXT) -> None:
+        self._reason = reason
+        self.answer: tuple[bool, str] | None = None
+
+    def __call__(self, job: Job) -> Job:
+        if job.status == jobs.QUEUED:
+            self.answer = (True, f"Job {job.id} canceled")
+            return jobs.MarkCanceled(job, self._reason)
+        if job.status == jobs.WAITING:
+            self.answer = None
+            return jobs.MarkCanceling(job)
+        if job.status == jobs.CANCELING:
+            self.answer = None
+            return job
+        self.answer = (False, f"Job {job.id} is no longer waiting in the queue")
+        return job
+
+
+class ChangePriority:
+    """A client's wish; ``answer`` as in Cancel."""
+
+    def __init__(self, priority: int):
+        self._priority = priority
+        self.answer: tuple[bool, str] = (False, "")
+
+    def __call__(self, job: Job) -> Job:
+        if job.final:
+            self.answer = (False, f"Job {job.id} is finished")
+            return job
+        if job.status == jobs.CANCELING:
+            self.answer = (False, f"Job {job.id} is cancelling")
+            return job
+        changed = jobs.WithPriority(job, self._priority)
+        if changed is job:
+            self.answer = (False, f"Job {job.id} had no pending opcodes")
+        else:
+            text = f"Priorities of pending opcodes for job {job.id} have been changed to {self._priority}"
+            self.answer = (True, text)
+        return changed
+
+
+def CheckPriority(priority: int) -> None:
+    """Raises GenericError on a number that is no priority."""
+    if not constants.OP_PRIO_HIGHEST <= priority <= constants.OP_PRIO_LOWEST:
+        raise errors.GenericError(
+            f"{priority} is no priority: use a number from {constants.OP_PRIO_HIGHEST} (most urgent)"
+            f" to {constants.OP_PRIO_LOWEST}"
+        )
