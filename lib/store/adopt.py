@@ -44,20 +44,21 @@ def FoundStore(
     vouch: Callable[[ForcedStart], bool] | None = None,
     resolve: Callable[[str], Sequence[Any]] | None = None,
     lost: Callable[[StoreError], None] | None = None,
-    voters_now: Callable[[], Iterable[Member] | None] | None = None,
+    candidates_now: Callable[[], Iterable[Member] | None] | None = None,
     ready_timeout: float = READY_TIMEOUT,
+    election_class: type[Election] = Election,
 ) -> Store:
     """Makes the cluster's first history out of ``rows``, with the candidates that answer as first voters.
 
     ``nodes``: all nodes of the configuration; ``candidates``: those of them that shall be voters, this one included.
-    The other arguments are those of ``election.BecomeMaster`` (``voters_now`` is its ``candidates``).
+    The other arguments are those of ``election.BecomeMaster`` (``candidates_now`` is its ``candidates``).
     """
     nodes = list(nodes)
     if vote is not None:
         vote()
     serving = own.Serve()
     try:
-        election = Election(own, me, nodes, transport, cluster)
+        election = election_class(own, me, nodes, transport, cluster)
         election.Promises()
         _CheckNobodyHasStore(election)
         needed = len({node.uuid for node in nodes} | {me.uuid}) // 2 + 1
@@ -71,7 +72,7 @@ def FoundStore(
         first = [*rows, voters.Row(), Row(KIND_MASTER, ID_MASTER, serializer.Dump(record))]
         own.Adopt(election.epoch, None, Line((), NOWHERE), 0, False, first)
         logging.info("The files of the cluster are now a store; its voters: %s", ", ".join(voters.Names()))
-        store = Store(own, me, cluster, election.epoch, transport, resolve, lost, voters_now)
+        store = election.store_class(own, me, cluster, election.epoch, transport, resolve, lost, candidates_now)
         for uuid in voters.by_uuid:
             heard = election.answers[uuid]
             store.TakeAnswer(uuid, heard.store_id, heard.last)

@@ -117,6 +117,8 @@ class ForcedStart:
 class Election:
     """One attempt.  ``answers`` and ``silent`` are those of the last round."""
 
+    store_class: type[Store] = Store
+
     def __init__(self, own: NodeStore, me: Member, nodes: Iterable[Member], transport: Transport, cluster: str):
         self._own = own
         self._me = me
@@ -326,6 +328,7 @@ def BecomeMaster(
     lost: Callable[[StoreError], None] | None = None,
     candidates: Callable[[], Iterable[Member] | None] | None = None,
     ready_timeout: float = READY_TIMEOUT,
+    election_class: type[Election] = Election,
 ) -> Store:
     """Makes this node the master and returns its store, everything in it acknowledged.
 
@@ -339,7 +342,7 @@ def BecomeMaster(
         vote()
     serving = own.Serve()
     try:
-        election = Election(own, me, nodes, transport, own.GetState().cluster)
+        election = election_class(own, me, nodes, transport, own.GetState().cluster)
         if vouch is not None:
             _CheckNobodyServes(election, me)
         election.Promises()
@@ -452,7 +455,9 @@ def _Begin(
     if first is not None:
         begin += first(rows)
     own.Adopt(election.epoch, fetched_rows, newest.line, newest.pruned, partial, begin)
-    store = Store(own, me, election.answers[me.uuid].cluster, election.epoch, transport, resolve, lost, candidates)
+    store = election.store_class(
+        own, me, election.answers[me.uuid].cluster, election.epoch, transport, resolve, lost, candidates
+    )
     voters = own.GetVoters()
     for uuid, heard in election.answers.items():
         if uuid in voters:

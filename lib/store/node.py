@@ -211,7 +211,7 @@ class NodeStore:
                     database.MergeRows(fetched)
                 else:
                     self._Keep(database, state, line, fetched)
-                    database.ReplaceRows(fetched)
+                    self._Replace(database, fetched)
                 database.PutLine(line)
                 state = state.With(last=line.last, pruned=pruned, whole=line.last.seq)
                 if not partial:
@@ -309,7 +309,7 @@ class NodeStore:
                 return _Answer(state, False)
             if _Has(state, position):
                 return _Answer(state, True)
-            if state.last != before:
+            if not self._Follows(state, before):
                 return _Answer(state, False)
             state = _PutTransaction(database, state, position, rows, acknowledged, prune)
         return _Answer(state, True)
@@ -328,7 +328,7 @@ class NodeStore:
                 return _Answer(state, False)
             if _Has(state, last):
                 return _Answer(state, True)
-            if state.last != before or not line.Holds(before):
+            if not self._Follows(state, before) or not line.Holds(before):
                 return _Answer(state, False)
             database.MergeRows(rows)
             database.PutLine(line)
@@ -366,7 +366,7 @@ class NodeStore:
                 return _Answer(state, False)
             fresh = database.GetAside(copy)
             self._Keep(database, state, line, fresh)
-            database.ReplaceRows(fresh)
+            self._Replace(database, fresh)
             database.PutLine(line)
             database.ClearAside()
             state = state.With(
@@ -379,6 +379,13 @@ class NodeStore:
             database.PutState(state)
         logging.info("Took a full copy of the store, up to %s, from master %s", last, message.master)
         return _Answer(state, True)
+
+    def _Follows(self, state: State, before: Position) -> bool:
+        """Whether what follows ``before`` may be put on top of what is here."""
+        return state.last == before
+
+    def _Replace(self, database: Database, fresh: Sequence[StoredRow]) -> None:
+        database.ReplaceRows(fresh)
 
     def _OnEmpty(self, message: _Message) -> dict[str, Any]:
         with self._Writing(message) as (database, state):

@@ -74,10 +74,10 @@ class Copy:
     held: list[StoredRow] | None = None
 
     def NextPiece(self) -> tuple[list[StoredRow], bool]:
-        """The next piece and whether it is the last one."""
+        """The next piece, and whether there are more."""
         piece = self.held if self.held is not None else next(self.pieces, [])
         self.held = next(self.pieces, None)
-        return piece, self.held is None
+        return piece, self.held is not None
 
 
 def Pieces(rows: list[StoredRow]) -> Iterator[list[StoredRow]]:

@@ -109,7 +109,7 @@ class Cluster:
             rows,
             self.wire,
             lost=self.lost.append,
-            voters_now=lambda: self.wanted,
+            candidates_now=lambda: self.wanted,
             ready_timeout=10,
             **options,
         )

@@ -1,0 +1,164 @@
+"""Clients of the store: changes of a few rows, of the voters, and calls that change something on nodes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from simulation.harness.cluster import PROBE, Node, Workload
+from simulation.harness.ledger import ACKED, FAILED, UNKNOWN, Op, Violation
+
+from ganeti import errors, runtime, serializer
+from ganeti.rpc.runner import RpcRunner
+from ganeti.rpc.simulated import SimulatedTransport
+from ganeti.store import Member, NotKnown, Row, Store
+from ganeti.store.base import Change, MasterLost, StoreError
+
+KIND = "job"
+KIND_CANDIDATE = "node"
+
+
+class OpChange(Change):
+    """The change of one Op; notes that it was prepared."""
+
+    def __init__(self, op: Op):
+        self.op = op
+
+    def Prepare(self) -> list[Row]:
+        self.op.prepared = True
+        return self.op.rows
+
+    def Withdraw(self) -> None:
+        self.op.text = "withdrawn"
+
+
+class Clients(Workload):
+    """Some client threads at whoever is master, until ``changes`` have been asked for."""
+
+    def __init__(self, rng: random.Random, changes: int, clients: int = 3):
+        self._rng = rng
+        self._members: list[Member] = []
+        self._candidates: list[Member] = []
+        self._left = changes
+        self._clients = clients
+        self.pause = (0.0, 1.5)
+        self.voter_changes = 0.0
+        self.probing = 0.0
+
+    def SetMembers(self, members: list[Member], candidates: list[Member]) -> None:
+        """All nodes, and who of them is a candidate at first."""
+        self._members = members
+        self._candidates = candidates
+
+    def FirstRows(self) -> list[Row]:
+        return [_CandidateRow(member.uuid, True, 0) for member in self._candidates]
+
+    def Candidates(self, store: Store) -> Iterable[Member] | None:
+        flags = store.Rows(KIND_CANDIDATE)
+        return [m for m in self._members if m.uuid in flags and serializer.Load(flags[m.uuid])["candidate"]]
+
+    def Handlers(self, node: Node) -> dict[str, Callable[..., Any]]:
+        return {PROBE: lambda number: self._OnProbe(node, number)}
+
+    def IsDone(self) -> bool:
+        return self._left <= 0
+
+    def Serve(self, node: Node, store: Store, ended: Any) -> None:
+        for number in range(self._clients):
+            runtime.Thread(self._Client, f"client-{number}", (node, store, ended)).start()
+
+    def _Client(self, node: Node, store: Store, ended: Any) -> None:
+        runner = RpcRunner(
+            SimulatedTransport(node.cluster.network), _Resolver(self._members), lambda: str(store.Epoch())
+        )
+        while self._left > 0 and not ended.is_set():
+            self._left -= 1
+            kind = self._rng.random()
+            if kind < self.voter_changes:
+                self._ChangeVoters(node, store)
+            elif kind < self.voter_changes + self.probing:
+                self._Probe(node, store, runner)
+            else:
+                self._ChangeRows(node, store)
+            runtime.Sleep(self._rng.uniform(*self.pause))
+
+    def _NewOp(self, node: Node, rows: Callable[[int], list[Row]]) -> Op:
+        ledger = node.cluster.ledger
+        op = Op(len(ledger.ops) + 1, [])
+        op.rows = rows(op.number)
+        ledger.ops.append(op)
+        return op
+
+    def _ChangeRows(self, node: Node, store: Store) -> None:
+        def rows(number: int) -> list[Row]:
+            keys = self._rng.sample(range(6), self._rng.choice((1, 1, 2)))
+            return [
+                Row(KIND, str(key), None if self._rng.random() < 0.2 else f'{{"op":{number},"key":{key}}}')
+                for key in keys
+            ]
+
+        op = self._NewOp(node, rows)
+        patient = self._rng.random() < 0.2
+        self._Do(node, op, lambda change: store.Commit(change, patient))
+
+    def _ChangeVoters(self, node: Node, store: Store) -> None:
+        other = self._rng.choice([member for member in self._members if member.uuid != node.member.uuid])
+        is_in = other.uuid in store.Voters()
+        op = self._NewOp(node, lambda number: [_CandidateRow(other.uuid, not is_in, number)])
+        if is_in:
+            self._Do(node, op, lambda change: store.RemoveVoter(other.uuid, change, 20.0))
+        else:
+            self._Do(node, op, lambda change: store.AddVoter(other, change, 20.0))
+
+    def _Do(self, node: Node, op: Op, commit: Callable[[Change], None]) -> None:
+        try:
+            commit(OpChange(op))
+        except NotKnown as err:
+            op.outcome, op.text = UNKNOWN, str(err)
+        except MasterLost as err:
+            op.outcome, op.text = (UNKNOWN if err.sent else FAILED), str(err)
+        except StoreError as err:
+            op.outcome, op.text = (UNKNOWN if "not known" in str(err) else FAILED), str(err)
+        else:
+            op.outcome = ACKED
+        node.cluster.Note(f"op {op.number} {op.rows}: {op.outcome} {op.text}")
+
+    # Calls that change something on a node
+
+    def _Probe(self, node: Node, store: Store, runner: Any) -> None:
+        target = self._rng.choice(self._members)
+        try:
+            store.ConfirmNodes([target.uuid], 10.0)
+        except errors.GenericError:
+            return
+        runner.call_set_watcher_pause([target.uuid], float(store.Epoch().number))
+
+    def _OnProbe(self, node: Node, number: float) -> None:
+        """What a call does on a node: it takes a while, and none of an older epoch may begin after a newer one."""
+        call = (number, runtime.RandomBytes(4))
+        for other, _ in node.probes:
+            if other != number:
+                node.cluster.Check(_Fail, f"on {node.name} calls of epochs {other} and {number} run at the same time")
+        node.probes.append(call)
+        try:
+            runtime.Sleep(runtime.Random().uniform(0.0, 3.0))
+        finally:
+            node.probes.remove(call)
+
+
+def _Fail(text: str) -> None:
+    raise Violation(text)
+
+
+def _CandidateRow(uuid: str, candidate: bool, number: int) -> Row:
+    return Row(KIND_CANDIDATE, uuid, serializer.Dump({"candidate": candidate, "op": number}))
+
+
+class _Resolver:
+    def __init__(self, members: list[Member]):
+        self._members = {member.uuid: member for member in members}
+
+    def __call__(self, node: str) -> tuple[str, str, int, bool, str]:
+        member = self._members[node]
+        return (member.name, member.address, 1811, False, member.uuid)

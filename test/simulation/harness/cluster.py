@@ -1,0 +1,220 @@
+"""Simulated nodes with their daemons, and the supervisor that starts masters."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from simulation.harness.ledger import Ledger, Violation
+
+from ganeti import errors, runtime
+from ganeti.rpc.server import Dispatcher
+from ganeti.rpc.simulated import Network, ServeCalls, SimulatedTransport
+from ganeti.runtime.simulated import Machine, Process, World
+from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election
+from ganeti.store.base import Line, StoredRow
+
+CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
+STORE_PATH = "/var/lib/ganeti/ext/store.db"
+CALLS_DIR = "/run/ganeti/ext/calls"
+# A changing procedure of the table; the harness's nodes only note who calls it.
+PROBE = "set_watcher_pause"
+
+
+class Parts:
+    """The classes a cluster is made of; a planted bug replaces one by a subclass."""
+
+    node_store: type[NodeStore] = NodeStore
+    election: type[election.Election] = election.Election
+
+
+class Node:
+    """A machine and its daemons."""
+
+    def __init__(self, cluster: Cluster, number: int):
+        self.cluster = cluster
+        self.machine: Machine = cluster.world.AddMachine(f"node{number}")
+        self.member = Member(f"{number:08x}-aaaa-4bbb-8ccc-0000000000aa", self.machine.name, self.machine.address)
+        self.noded: Process | None = None
+        self.masterd: Process | None = None
+        # Running probe calls on this node: epoch texts.
+        self.probes: list[Any] = []
+        self.finishing = False
+
+    @property
+    def name(self) -> str:
+        return self.machine.name
+
+    def NewStore(self) -> NodeStore:
+        return self.cluster.parts.node_store(STORE_PATH, self.name, CALLS_DIR)
+
+    def StartNoded(self) -> None:
+        if self.machine.on and (self.noded is None or not self.noded.alive):
+            self.noded = self.machine.StartProcess(self._Noded, "noded")
+
+    def _Noded(self) -> None:
+        own = self.NewStore()
+        handlers = {**own.Handlers(), **self.cluster.workload.Handlers(self)}
+        ServeCalls(self.cluster.network, Dispatcher(handlers, own))
+
+    def StartMasterd(self, **options: Any) -> None:
+        if self.machine.on and (self.masterd is None or not self.masterd.alive):
+            self.finishing = False
+            self.cluster.open.pop(self.name, None)
+            self.masterd = self.machine.StartProcess(lambda: self._Masterd(**options), "masterd")
+
+    def _Masterd(self, found: bool = False, **options: Any) -> None:
+        cluster = self.cluster
+        own = self.NewStore()
+        transport = SimulatedTransport(cluster.network)
+        ended = runtime.Event()
+        holder: list[Store] = []
+
+        def candidates() -> Iterable[Member] | None:
+            return cluster.workload.Candidates(holder[0]) if holder else None
+
+        common: dict[str, Any] = {
+            "lost": lambda error: ended.set(),
+            "election_class": cluster.parts.election,
+            **options,
+        }
+        try:
+            if found:
+                store = adopt.FoundStore(
+                    own,
+                    self.member,
+                    CLUSTER,
+                    cluster.members,
+                    cluster.first_candidates,
+                    cluster.workload.FirstRows(),
+                    transport,
+                    candidates_now=candidates,
+                    **common,
+                )
+            else:
+                store = election.BecomeMaster(
+                    own, self.member, cluster.members, transport, candidates=candidates, **common
+                )
+        except (errors.GenericError, OSError) as err:
+            cluster.Note(f"{self.name} does not become master: {err}")
+            return
+        holder.append(store)
+        cluster.Opened(self, store, own)
+        cluster.workload.Serve(self, store, ended)
+        ended.wait()
+        cluster.Note(f"{self.name} is no longer master in epoch {store.Epoch()}")
+
+    def Restart(self) -> None:
+        """Power on and daemons up."""
+        if not self.machine.on:
+            self.machine.PowerOn()
+        self.StartNoded()
+
+    def Read(self) -> tuple[Any, Line, list[StoredRow]]:
+        """This node's copy, read by a process of its own."""
+        return self.machine.Call(lambda: NodeStore(STORE_PATH, self.name, CALLS_DIR).ReadAll())
+
+
+class Workload:
+    """What a master does for its clients; the store's own is in ``clients``.  Others override it for jobs and configuration."""
+
+    def Handlers(self, node: Node) -> dict[str, Callable[..., Any]]:
+        """Further procedures of a node."""
+        del node
+        return {}
+
+    def FirstRows(self) -> list[Row]:
+        """The rows of the first history."""
+        return []
+
+    def Candidates(self, store: Store) -> Iterable[Member] | None:
+        """Who is to be a voter, by what is acknowledged."""
+        del store
+        return None
+
+    def Serve(self, node: Node, store: Store, ended: Any) -> None:
+        """Called on masterd's first thread when the master has opened; must not block."""
+        raise NotImplementedError
+
+    def IsDone(self) -> bool:
+        """Whether clients have nothing left to ask."""
+        raise NotImplementedError
+
+
+class Cluster:
+    """All of it.  ``rng`` is the run's own chance, apart from the world's."""
+
+    def __init__(self, world: World, count: int, candidates: int, workload: Workload, parts: type[Parts] = Parts):
+        self.world = world
+        self.parts = parts
+        self.network = Network(world)
+        self.workload = workload
+        self.ledger = Ledger()
+        self.rng = random.Random(f"harness {world.seed}")
+        self.nodes = [Node(self, number) for number in range(1, count + 1)]
+        self.members = [node.member for node in self.nodes]
+        self.first_candidates = self.members[:candidates]
+        self.violation: Violation | None = None
+        self.open: dict[str, Store] = {}
+        self.disk_lost = False
+        # From now on no fault strikes any more.
+        self.healed = False
+        for node in self.nodes:
+            node.StartNoded()
+
+    def Note(self, text: str) -> None:
+        self.ledger.events.append(f"{self.world.elapsed:9.4f} {text}")
+        logging.debug("%s", text)
+
+    def Check(self, check: Callable[..., None], *args: Any) -> None:
+        """Does a check inside a simulated thread; the first violation ends the run."""
+        try:
+            check(*args)
+        except Violation as err:
+            if self.violation is None:
+                self.violation = err
+            self.Note(f"VIOLATION {err}")
+
+    def Opened(self, node: Node, store: Store, own: NodeStore) -> None:
+        """A master has opened."""
+        self.Note(f"{node.name} is master in epoch {store.Epoch()}, voters {store.Voters().Names()}")
+        self.ledger.masters.append((node.name, store.Epoch()))
+        state, line, rows = own.ReadAll()
+        del state
+        self.Check(self.ledger.CheckMaster, node.name, store.Epoch(), line, rows)
+        self.open[node.name] = store
+        store.Listen(lambda position, changed: self.Check(self.ledger.Acknowledged, position, list(changed)))
+
+    def Found(self) -> None:
+        """Makes the first history, on the first node."""
+        self.nodes[0].StartMasterd(found=True)
+        self.world.Run(until=lambda: self.ledger.masters or not self.nodes[0].masterd.alive)
+        if not self.ledger.masters:
+            raise AssertionError(f"the first master did not open: {self.ledger.events}")
+
+    def Masters(self) -> list[Node]:
+        return [node for node in self.nodes if node.masterd is not None and node.masterd.alive]
+
+    def Supervise(self, period: float = 2.0) -> None:
+        """What init and the administrator do: starts daemons that died; from now on, by itself."""
+
+        def look() -> None:
+            for node in self.nodes:
+                node.StartNoded()
+            if not self.Masters():
+                self.StartSomeMaster()
+            self.world.Schedule(period * self.rng.uniform(0.5, 1.5), look)
+
+        self.world.Schedule(period, look)
+
+    def StartSomeMaster(self) -> None:
+        up = [node for node in self.nodes if node.machine.on and not (node.masterd is not None and node.masterd.alive)]
+        if up:
+            node = self.rng.choice(up)
+            self.Note(f"masterd starts on {node.name}")
+            node.StartMasterd()
+
+
+__all__ = ["Cluster", "Node", "Parts", "StoreError", "Workload"]

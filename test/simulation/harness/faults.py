@@ -1,0 +1,153 @@
+"""What can go wrong.  Each strikes once and says what it did; most end by themselves, ``run.Heal`` ends all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from simulation.harness.cluster import Cluster, Node
+
+Strike = Callable[[Cluster, random.Random], str]
+
+
+def _Later(
+    cluster: Cluster, rng: random.Random, action: Callable[[], object], least: float = 0.5, most: float = 20.0
+) -> None:
+    cluster.world.Schedule(rng.uniform(least, most), action)
+
+
+def _Pick(cluster: Cluster, rng: random.Random) -> Node:
+    """A node; the master is a favourite."""
+    masters = cluster.Masters()
+    return rng.choice(masters) if masters and rng.random() < 0.5 else rng.choice(cluster.nodes)
+
+
+def KillMaster(cluster: Cluster, rng: random.Random) -> str:
+    """The master daemon dies at whatever step it is."""
+    del rng
+    for node in cluster.Masters():
+        assert node.masterd is not None
+        node.masterd.Kill()
+    return "all masterd"
+
+
+def KillNoded(cluster: Cluster, rng: random.Random) -> str:
+    node = _Pick(cluster, rng)
+    if node.noded is not None:
+        node.noded.Kill()
+    return node.name
+
+
+def LosePower(cluster: Cluster, rng: random.Random) -> str:
+    node = _Pick(cluster, rng)
+    if node.machine.on:
+        node.machine.PowerOff()
+        _Later(cluster, rng, node.Restart)
+    return node.name
+
+
+def LosePowerEverywhere(cluster: Cluster, rng: random.Random) -> str:
+    for node in cluster.nodes:
+        if node.machine.on:
+            node.machine.PowerOff()
+            _Later(cluster, rng, node.Restart, 0.5, 5.0)
+    return "all"
+
+
+def Isolate(cluster: Cluster, rng: random.Random) -> str:
+    """A node is cut off, in one or both directions."""
+    node = _Pick(cluster, rng)
+    ways = rng.choice(("in", "out", "both"))
+    for other in cluster.nodes:
+        if other is not node:
+            if ways in ("out", "both"):
+                cluster.network.Cut(node.name, other.name)
+            if ways in ("in", "both"):
+                cluster.network.Cut(other.name, node.name)
+    _Later(cluster, rng, cluster.network.MendAll)
+    return f"{node.name} {ways}"
+
+
+def CutSomeWires(cluster: Cluster, rng: random.Random) -> str:
+    pairs = [(a.name, b.name) for a in cluster.nodes for b in cluster.nodes if a is not b]
+    chosen = rng.sample(pairs, rng.randint(0, len(pairs)))
+    for pair in chosen:
+        cluster.network.Cut(*pair)
+    _Later(cluster, rng, cluster.network.MendAll)
+    return str(chosen)
+
+
+def DisturbNetwork(cluster: Cluster, rng: random.Random) -> str:
+    """Calls and answers get lost, come late, come twice."""
+    cluster.network.lost = rng.choice((0.0, 0.05, 0.3))
+    cluster.network.late = rng.choice((0.0, 0.05, 0.3))
+    cluster.network.twice = rng.choice((0.0, 0.1, 0.5))
+    return f"lost {cluster.network.lost} late {cluster.network.late} twice {cluster.network.twice}"
+
+
+def FillDisk(cluster: Cluster, rng: random.Random) -> str:
+    node = _Pick(cluster, rng)
+    node.machine.disk_full = True
+    _Later(cluster, rng, lambda: setattr(node.machine, "disk_full", False))
+    return node.name
+
+
+def SlowDisk(cluster: Cluster, rng: random.Random) -> str:
+    node = _Pick(cluster, rng)
+    node.machine.slow_disk = rng.choice((0.05, 0.5, 4.0))
+    _Later(cluster, rng, lambda: setattr(node.machine, "slow_disk", 0.0))
+    return f"{node.name} {node.machine.slow_disk}"
+
+
+def LoseDisk(cluster: Cluster, rng: random.Random) -> str:
+    """A disk breaks and is replaced: the node comes back empty.  Once in a run, and never where nobody else holds a copy."""
+    if cluster.disk_lost or len(cluster.first_candidates) < 3:
+        return KillMaster(cluster, rng)
+    cluster.disk_lost = True
+    node = _Pick(cluster, rng)
+    if node.machine.on:
+        node.machine.PowerOff()
+    node.machine.WipeDisk()
+    _Later(cluster, rng, node.Restart)
+    return node.name
+
+
+def SecondMaster(cluster: Cluster, rng: random.Random) -> str:
+    """Somebody starts a master though there is one."""
+    del rng
+    cluster.StartSomeMaster()
+    return ""
+
+
+def JumpClock(cluster: Cluster, rng: random.Random) -> str:
+    node = _Pick(cluster, rng)
+    node.machine.clock_offset = rng.choice((-86400.0, -30.0, 30.0, 86400.0))
+    return f"{node.name} {node.machine.clock_offset}"
+
+
+def PauseMaster(cluster: Cluster, rng: random.Random) -> str:
+    """The master daemon stands still for a while, another one starts, then it goes on as if nothing had been."""
+    for node in cluster.Masters():
+        process = node.masterd
+        assert process is not None
+        process.Pause()
+        _Later(cluster, rng, process.Continue, 1.0, 15.0)
+    cluster.StartSomeMaster()
+    return "all masterd"
+
+
+FAULTS: tuple[Strike, ...] = (
+    KillMaster,
+    KillNoded,
+    LosePower,
+    LosePowerEverywhere,
+    Isolate,
+    CutSomeWires,
+    DisturbNetwork,
+    FillDisk,
+    SlowDisk,
+    LoseDisk,
+    SecondMaster,
+    JumpClock,
+    PauseMaster,
+)

@@ -1,0 +1,185 @@
+"""One run: build a cluster, let clients work while faults strike, heal, and check."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulation.harness.clients import Clients
+from simulation.harness.cluster import Cluster, Node, Parts
+from simulation.harness.faults import FAULTS, Strike
+from simulation.harness.ledger import Violation
+
+from ganeti.runtime.simulated import SimulationError, World
+from ganeti.store import Row, Rows, StoreError
+
+FAULTS_PER_RUN = 3
+CHANGES_PER_RUN = 30
+HEALING_SECONDS = 200.0
+MAX_STEPS = 120_000
+SHOWN = 4000
+
+
+@dataclass
+class Result:
+    """How a run ended.  ``problem`` is empty when all promises held."""
+
+    seed: int
+    problem: str = ""
+    steps: int = 0
+    masters: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+
+
+def Run(seed: int, parts: type[Parts] = Parts, faults: int = FAULTS_PER_RUN, changes: int = CHANGES_PER_RUN) -> Result:
+    """Runs one seed; never raises for what goes wrong inside."""
+    result = Result(seed)
+    with World(seed) as world:
+        rng = random.Random(f"run {seed}")
+        count = rng.choice((1, 2, 3, 3, 3, 4, 5))
+        candidates = count if count < 4 else rng.choice((3, count))
+        workload = Clients(rng, changes)
+        cluster = Cluster(world, count, candidates, workload, parts)
+        workload.SetMembers(cluster.members, cluster.first_candidates)
+        if count > 1:
+            workload.voter_changes = rng.choice((0.0, 0.0, 0.1, 0.2))
+            workload.probing = rng.choice((0.0, 0.1))
+        try:
+            cluster.Found()
+            result.faults = _Plan(cluster, rng, faults)
+            cluster.Supervise()
+            _Work(cluster)
+            Heal(cluster)
+            Settle(cluster)
+        except (Violation, SimulationError, AssertionError) as err:
+            result.problem = f"{type(err).__name__}: {str(err)[:SHOWN]}"
+        if cluster.violation is not None:
+            result.problem = f"Violation: {cluster.violation}"
+        elif world.failures and not result.problem:
+            result.problem = "uncaught error: " + world.failures[0].text
+        result.steps = world.steps
+        result.events = cluster.ledger.events
+        result.masters = len(cluster.ledger.masters)
+        for op in cluster.ledger.ops:
+            name = op.outcome or "nobody heard"
+            result.outcomes[name] = result.outcomes.get(name, 0) + 1
+    return result
+
+
+def _Plan(cluster: Cluster, rng: random.Random, count: int) -> list[str]:
+    """Schedules the faults."""
+    planned = []
+    for _ in range(count):
+        fault = rng.choice(FAULTS)
+        delay = rng.uniform(0.0, 8.0)
+        planned.append(fault.__name__)
+        cluster.world.Schedule(delay, _Striker(cluster, fault, rng))
+    return planned
+
+
+def _Striker(cluster: Cluster, fault: Strike, rng: random.Random) -> Callable[[], None]:
+    def strike() -> None:
+        if not cluster.healed:
+            cluster.Note(f"fault {fault.__name__}: {fault(cluster, rng)}")
+
+    return strike
+
+
+def _Work(cluster: Cluster) -> None:
+    """Until the clients have asked for everything, or no progress is to be had any more."""
+    deadline = cluster.world.elapsed + 60.0
+    cluster.world.Run(
+        until=lambda: cluster.workload.IsDone() or cluster.world.elapsed > deadline or cluster.violation is not None,
+        max_steps=MAX_STEPS,
+    )
+
+
+def Heal(cluster: Cluster) -> None:
+    """Ends all faults and brings everything up."""
+    cluster.Note("healing")
+    cluster.healed = True
+    cluster.network.Heal()
+    for node in cluster.nodes:
+        node.machine.disk_full = False
+        node.machine.slow_disk = 0.0
+        node.Restart()
+
+
+def Settle(cluster: Cluster) -> None:
+    """A master must come without a human's help, take changes again, and all copies must become equal."""
+    world = cluster.world
+    done: list[int] = []
+
+    def settled() -> bool:
+        return bool(done) or cluster.violation is not None
+
+    def finish(node: Node, store: Any) -> None:
+        # Needs a quorum, and is patient: it must come to an end.
+        try:
+            store.Commit(Rows(Row("last", "last", '"word"')), patient=True)
+        except StoreError:
+            return
+        done.append(store.Acknowledged().seq)
+
+    def watch() -> None:
+        for node in cluster.Masters():
+            store = cluster.open.get(node.name)
+            if store is not None and store.IsRunning() and not node.finishing:
+                node.finishing = True
+                process = node.masterd
+                thread = process.NewThread(finish, "finish", (node, store))
+                world.Launch(thread)
+        if not settled():
+            world.Schedule(1.0, watch)
+
+    world.Schedule(1.0, watch)
+    deadline = world.elapsed + HEALING_SECONDS
+    world.Run(until=lambda: settled() or world.elapsed > deadline, max_steps=MAX_STEPS)
+    if cluster.violation is not None:
+        return
+    if not done:
+        raise Violation("after everything was healed no master took a change")
+    world.Run(until=lambda: _AreEqual(cluster) or world.elapsed > deadline, max_steps=MAX_STEPS)
+    CheckCopies(cluster)
+
+
+def _AreEqual(cluster: Cluster) -> bool:
+    """Whether master and voters show the same end; looks at the databases from outside."""
+    stores = [cluster.open[node.name] for node in cluster.Masters() if node.name in cluster.open]
+    if len(stores) != 1:
+        return False
+    return stores[0].IsSettled()
+
+
+def CheckCopies(cluster: Cluster) -> None:
+    """Equal positions mean equal rows; voters have all there is; nothing refused is anywhere."""
+    by_last: dict[Any, tuple[str, dict[Any, Any]]] = {}
+    lasts = {}
+    for node in cluster.nodes:
+        state, line, rows = node.Read()
+        del line
+        lasts[node.name] = state.last
+        cluster.ledger.CheckNothingRefused(node.name, rows)
+        live = {(r.kind, r.id): (r.value, r.seq, r.epoch) for r in rows if r.value is not None}
+        if state.last in by_last and by_last[state.last][1] != live:
+            raise Violation(f"{node.name} and {by_last[state.last][0]} are both at {state.last} with different rows")
+        by_last.setdefault(state.last, (node.name, live))
+    masters = [node for node in cluster.Masters() if node.name in cluster.open]
+    if len(masters) != 1:
+        raise Violation(f"after healing there are {len(masters)} masters: {[node.name for node in masters]}")
+    store = cluster.open[masters[0].name]
+    for voter in store.Voters().by_uuid.values():
+        if lasts[voter.member.name] != lasts[masters[0].name]:
+            raise Violation(
+                f"voter {voter.member.name} is at {lasts[voter.member.name]}, the master at {lasts[masters[0].name]}"
+            )
+    newest = {(r.kind, r.id): r.value for r in masters[0].Read()[2] if r.value is not None}
+    for key, (seq, value) in cluster.ledger.newest.items():
+        if store.Epoch() != cluster.ledger.by_seq[seq][0]:
+            continue
+        if newest.get(key) != value:
+            raise Violation(f"the last master shows {key} as {newest.get(key)}, acknowledged was {value}")
