@@ -29,6 +29,7 @@ from ganeti.cmdlib.base import LogicalUnit, NoHooksLU, ResultWithJobs, Tasklet
 
 # Module -> the opcodes whose units it holds.
 _SUBJECTS: dict[str, tuple[str, ...]] = {
+    "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),
     "test": ("OpTestDelay", "OpTestJqueue"),
 }
 

@@ -72,6 +72,8 @@ class LogicalUnit:
     REQ_BGL: ClassVar[bool] = True
     # The node-alloc lock is taken in another mode than the node locks (spec/locking.md 10.3).
     NAL_MODE_DIFFERS: ClassVar[bool] = False
+    # Exec changes something on nodes, not only in the configuration.
+    CHANGES_NODES: ClassVar[bool] = True
 
     def __init__(self, processor: Processor, op: opcodes.OpCode, context: Context):
         self.proc = processor
@@ -165,8 +167,10 @@ class LogicalUnit:
 
         By default those it holds exclusively and the nodes of instances it holds exclusively.
         """
-        snapshot = self.snapshot
         nodes: set[str] = set()
+        if not self.CHANGES_NODES:
+            return nodes
+        snapshot = self.snapshot
         for level in (locking.LEVEL_NODE, locking.LEVEL_NODE_RES):
             if not self.share_locks[level]:
                 nodes.update(self.owned_locks(level))

@@ -17,6 +17,7 @@ class LUTestDelay(NoHooksLU):
     """Sleeps on the master, on nodes, or both, some number of times."""
 
     REQ_BGL = False
+    CHANGES_NODES = False
 
     def CheckArguments(self) -> None:
         if self.op.duration < 0:
@@ -34,10 +35,6 @@ class LUTestDelay(NoHooksLU):
             wanted.append(snapshot.cluster.master_node)
         # As in 3.1 the nodes are locked whatever no_locks says (spec/opcodes.md).
         self.needed_locks = {locking.LEVEL_NODE: wanted}
-
-    def NodesToConfirm(self) -> set[str]:
-        """A delay changes nothing."""
-        return set()
 
     def Exec(self, feedback: Feedback) -> None:
         if self.op.interruptible:
@@ -79,6 +76,7 @@ class LUTestJqueue(NoHooksLU):
     """Tells a client at each stage where it is, through a socket, and waits for its answer."""
 
     REQ_BGL = False
+    CHANGES_NODES = False
 
     def ExpandNames(self) -> None:
         self.needed_locks = {}
@@ -86,10 +84,6 @@ class LUTestJqueue(NoHooksLU):
             self._Notify("expandnames", None)
         self.LogInfo("Expanding names")
         self.needed_locks = {locking.LEVEL_NODE: [self.snapshot.cluster.master_node]}
-
-    def NodesToConfirm(self) -> set[str]:
-        """Nothing is changed."""
-        return set()
 
     def Exec(self, feedback: Feedback) -> bool:
         if self.op.notify_exec:

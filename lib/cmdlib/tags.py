@@ -1,0 +1,154 @@
+"""Tags of the cluster and its objects (spec/drivers.md d.11)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ganeti import constants, errors, locking, objects
+from ganeti.cmdlib.base import Feedback, NoHooksLU
+from ganeti.cmdlib.common import ExpandGroup, ExpandInstance, ExpandNetwork, ExpandNode, ShareAll
+from ganeti.utils.text import NiceSort
+
+_TAG = re.compile(r"[\w.+*/:@-]+")
+
+# Kind of tagged object -> (how it is found, level of its lock).
+_KINDS = {
+    constants.TAG_NODE: (ExpandNode, locking.LEVEL_NODE),
+    constants.TAG_INSTANCE: (ExpandInstance, locking.LEVEL_INSTANCE),
+    constants.TAG_NODEGROUP: (ExpandGroup, locking.LEVEL_NODEGROUP),
+    constants.TAG_NETWORK: (ExpandNetwork, locking.LEVEL_NETWORK),
+}
+
+
+def CheckTag(tag: str) -> None:
+    """Raises TagError for what cannot be a tag."""
+    if not tag:
+        raise errors.TagError("Tags cannot be empty")
+    if len(tag) > constants.MAX_TAG_LEN:
+        raise errors.TagError(f"Tag too long (maximum is {constants.MAX_TAG_LEN} characters): '{tag[:32]}...'")
+    if not _TAG.fullmatch(tag):
+        raise errors.TagError(f"Tag '{tag}' contains invalid characters; allowed are letters, digits and .+*/:@_-")
+
+
+class _TagsLU(NoHooksLU):
+    """What the units of one object's tags have in common."""
+
+    REQ_BGL = False
+    CHANGES_NODES = False
+
+    def ExpandNames(self) -> None:
+        self.needed_locks = {}
+        self._uuid = ""
+        if self.op.kind == constants.TAG_CLUSTER:
+            return
+        if not self.op.name:
+            raise errors.OpPrereqError(f"Tags of kind '{self.op.kind}' need the name of an object", errors.ECODE_INVAL)
+        expand, level = _KINDS[self.op.kind]
+        target: Any = expand(self.snapshot, self.op.name)
+        self._uuid = target.uuid
+        if self._Locks():
+            self.needed_locks[level] = [target.name if level == locking.LEVEL_INSTANCE else target.uuid]
+
+    def _Locks(self) -> bool:
+        return True
+
+    def _Target(self) -> Any:
+        """The object as it is configured now."""
+        if self.op.kind == constants.TAG_CLUSTER:
+            return self.snapshot.cluster
+        target = self.snapshot.Objects(self.op.kind).get(self._uuid)
+        if target is None:
+            raise errors.OpPrereqError(
+                f"The {self.op.kind} '{self.op.name}' was removed while this job waited for its lock",
+                errors.ECODE_NOENT,
+            )
+        return target
+
+    def CheckPrereq(self) -> None:
+        self._Target()
+
+
+class LUTagsGet(_TagsLU):
+    """Answers the tags of one object."""
+
+    def ExpandNames(self) -> None:
+        super().ExpandNames()
+        self.share_locks = ShareAll()
+
+    def _Locks(self) -> bool:
+        return bool(self.op.use_locking)
+
+    def Exec(self, feedback: Feedback) -> list[str]:
+        return list(self._Target().tags)
+
+
+class LUTagsSet(_TagsLU):
+    """Adds tags to one object."""
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        for tag in self.op.tags:
+            try:
+                CheckTag(tag)
+            except errors.TagError as err:
+                raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+        if len({*self._Target().tags, *self.op.tags}) > constants.MAX_TAGS_PER_OBJ:
+            raise errors.OpPrereqError(
+                f"One object cannot have more than {constants.MAX_TAGS_PER_OBJ} tags", errors.ECODE_NORES
+            )
+
+    def Exec(self, feedback: Feedback) -> None:
+        target = self._Target()
+        self.cfg.Update(target.Replace(tags=list(dict.fromkeys([*target.tags, *self.op.tags]))), self.ec_id)
+
+
+class LUTagsDel(_TagsLU):
+    """Removes tags from one object; all of them must be there."""
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        missing = NiceSort(set(self.op.tags) - set(self._Target().tags))
+        if missing:
+            shown = ", ".join(f"'{tag}'" for tag in missing)
+            raise errors.OpPrereqError(f"Tag(s) {shown} not found", errors.ECODE_NOENT)
+
+    def Exec(self, feedback: Feedback) -> None:
+        target = self._Target()
+        going = set(self.op.tags)
+        self.cfg.Update(target.Replace(tags=[tag for tag in target.tags if tag not in going]), self.ec_id)
+
+
+class LUTagsSearch(NoHooksLU):
+    """Finds tags by a regular expression."""
+
+    REQ_BGL = False
+    CHANGES_NODES = False
+
+    def ExpandNames(self) -> None:
+        self.needed_locks = {}
+
+    def CheckPrereq(self) -> None:
+        try:
+            self._pattern = re.compile(self.op.pattern)
+        except (re.error, OverflowError, RecursionError) as err:
+            raise errors.OpPrereqError(
+                f"Invalid search pattern '{self.op.pattern}': {err}", errors.ECODE_INVAL
+            ) from err
+
+    def Exec(self, feedback: Feedback) -> list[list[str]]:
+        return [[path, tag] for path, obj in _Paths(self.snapshot) for tag in obj.tags if self._pattern.search(tag)]
+
+
+def _Paths(snapshot: objects.Snapshot) -> Iterator[tuple[str, Any]]:
+    """Every tagged object with its path."""
+    yield "/cluster", snapshot.cluster
+    for path, found in (
+        ("instances", snapshot.instances),
+        ("nodes", snapshot.nodes),
+        ("nodegroup", snapshot.nodegroups),
+        ("network", snapshot.networks),
+    ):
+        for obj in found.values():
+            yield f"/{path}/{obj.name}", obj
