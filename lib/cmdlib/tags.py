@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ganeti import constants, errors, locking, objects
@@ -14,7 +14,7 @@ from ganeti.utils.text import NiceSort
 _TAG = re.compile(r"[\w.+*/:@-]+")
 
 # Kind of tagged object -> (how it is found, level of its lock).
-_KINDS = {
+_KINDS: dict[str, tuple[Callable[..., Any], int]] = {
     constants.TAG_NODE: (ExpandNode, locking.LEVEL_NODE),
     constants.TAG_INSTANCE: (ExpandInstance, locking.LEVEL_INSTANCE),
     constants.TAG_NODEGROUP: (ExpandGroup, locking.LEVEL_NODEGROUP),
