@@ -256,6 +256,39 @@ class Snapshot:
         owner: str | None = self._Get("disk owners").get(uuid)
         return owner
 
+    def UsedMacs(self) -> Mapping[str, str]:
+        """MAC addresses to the uuid of the instance that has them."""
+        found: Mapping[str, str] = self._Get("macs")
+        return found
+
+    def UsedVolumes(self) -> Mapping[str, str]:
+        """Logical volumes (``vg/lv``) to the uuid of the disk that has them."""
+        found: Mapping[str, str] = self._Get("volumes")
+        return found
+
+    def UsedMinors(self, node_uuid: str) -> Mapping[int, str]:
+        """DRBD minors of a node to the uuid of the disk that has them."""
+        found: Mapping[int, str] = self._Get("minors").get(node_uuid, {})
+        return found
+
+    def UsedSecrets(self) -> Mapping[str, str]:
+        """DRBD secrets to the uuid of the disk that has them."""
+        found: Mapping[str, str] = self._Get("secrets")
+        return found
+
+    def UsedPorts(self) -> Mapping[int, str]:
+        """Ports of DRBD disks and consoles to the uuid of the disk or instance that has them."""
+        found: Mapping[int, str] = self._Get("ports")
+        return found
+
+    def IsUuidUsed(self, uuid: str) -> bool:
+        """Whether any object has it, embedded ones included."""
+        return (
+            uuid == self.cluster.uuid
+            or any(uuid in self.__dict__[attribute] for attribute in _ATTRIBUTES.values())
+            or uuid in self._Get("embedded")
+        )
+
     # --- the store's rows and the file --------------------------------------------------------------------------------
 
     def TopRow(self) -> str:
@@ -402,6 +435,43 @@ def _BuildDiskOwners(root: Snapshot) -> dict[str, str]:
     return {disk: uuid for uuid, instance in root.instances.items() for disk in instance.disks}
 
 
+def _BuildMacs(root: Snapshot) -> dict[str, str]:
+    return {nic.mac: uuid for uuid, instance in root.instances.items() for nic in instance.nics}
+
+
+def _BuildMinors(root: Snapshot) -> dict[str, dict[int, str]]:
+    minors: dict[str, dict[int, str]] = {}
+    for uuid, disk in root.disks.items():
+        for node, minor in disk.Minors():
+            minors.setdefault(node, {})[minor] = uuid
+    return minors
+
+
+def _BuildPorts(root: Snapshot) -> dict[int, str]:
+    ports = {port: uuid for uuid, disk in root.disks.items() for port in disk.Ports()}
+    for uuid, instance in root.instances.items():
+        if instance.network_port is not None:
+            ports[instance.network_port] = uuid
+    return ports
+
+
+def _BuildEmbedded(root: Snapshot) -> set[str]:
+    found = {nic.uuid for instance in root.instances.values() for nic in instance.nics}
+    found.update(part.uuid for disk in root.disks.values() for child in disk.children for part in child.Walk())
+    return found
+
+
+def _BuildOfDisks(values: Callable[[Disk], Iterable[str]]) -> Callable[[Snapshot], dict[str, str]]:
+    def build(root: Snapshot) -> dict[str, str]:
+        return {value: uuid for uuid, disk in root.disks.items() for value in values(disk)}
+
+    return build
+
+
+def _IdentityOf(disk: Any) -> Any:
+    return disk.dev_type, disk.logical_id, disk.children
+
+
 def _NameOf(obj: Any) -> Any:
     return obj.name
 
@@ -413,6 +483,12 @@ _INDEXES: dict[str, _Index] = {
         {"instance": lambda inst: (inst.primary_node, inst.disks), "disk": lambda disk: disk.nodes},
     ),
     "disk owners": _Index(_BuildDiskOwners, {"instance": lambda inst: inst.disks}),
+    "macs": _Index(_BuildMacs, {"instance": lambda inst: inst.nics}),
+    "minors": _Index(_BuildMinors, {"disk": _IdentityOf}),
+    "volumes": _Index(_BuildOfDisks(Disk.VolumeNames), {"disk": _IdentityOf}),
+    "secrets": _Index(_BuildOfDisks(Disk.Secrets), {"disk": _IdentityOf}),
+    "ports": _Index(_BuildPorts, {"disk": _IdentityOf, "instance": lambda inst: inst.network_port}),
+    "embedded": _Index(_BuildEmbedded, {"instance": lambda inst: inst.nics, "disk": lambda disk: disk.children}),
     **{
         f"{kind} names": _Index(_BuildNames(attribute), {kind: _NameOf})
         for kind, attribute, _ in KIND_MAPS

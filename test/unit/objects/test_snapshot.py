@@ -136,16 +136,27 @@ def _Apply(root: objects.Snapshot, change: tuple[str, int, int, int, bool]) -> o
     elif kind == "nodegroup":
         obj = root.nodegroups[configs.GROUP].Replace(uuid=uuid, name=f"g{a}")
     elif kind == "disk":
-        obj = root.disks[configs.WEB_DISK].Replace(uuid=uuid, nodes=[configs.Uuid(a), configs.Uuid(b)])
+        base = root.disks[configs.WEB_DISK]
+        pair = [configs.Uuid(a), configs.Uuid(b)]
+        children = [base.children[0].Replace(uuid=configs.Uuid(90 + a), logical_id=["vg", f"lv{b}"])]
+        obj = base.Replace(uuid=uuid, nodes=pair, logical_id=[*pair, 11000 + a, a, b, f"{b}"], children=children)
     else:
         disks = [configs.Uuid(n) for n in {a, b} if configs.Uuid(n) in root.disks]
         name = f"{'I' if a % 2 else 'i'}{b}.org"
-        obj = root.instances[configs.WEB].Replace(uuid=uuid, name=name, primary_node=configs.Uuid(a), disks=disks)
+        base_instance = root.instances[configs.WEB]
+        nics = [base_instance.nics[0].Replace(mac=f"aa:00:00:00:00:0{a}", uuid=configs.Uuid(80 + b))]
+        values = {
+            "primary_node": configs.Uuid(a),
+            "disks": disks,
+            "nics": nics,
+            "network_port": 12000 + b if a else None,
+        }
+        obj = base_instance.Replace(uuid=uuid, name=name, **values)
     return root.WithObject(obj)
 
 
 def _Answers(root: objects.Snapshot) -> list[Any]:
-    numbers = [configs.Uuid(n) for n in range(4)] + [configs.GROUP, configs.NODE1]
+    numbers = [configs.Uuid(n) for n in (0, 1, 2, 3, 80, 82, 91, 93)] + [configs.GROUP, configs.NODE1]
     names = [f"{letter}{n}" for letter in "nigI" for n in range(4)]
     return [
         [root.GroupNodes(uuid) for uuid in numbers],
@@ -153,6 +164,9 @@ def _Answers(root: objects.Snapshot) -> list[Any]:
         [root.DiskOwner(uuid) for uuid in numbers],
         [root.ExpandName(kind, name) for name in names for kind in ("node", "instance", "nodegroup")],
         [root.InstanceByName(f"{name}.org") for name in names],
+        [sorted(root.UsedMinors(uuid)) for uuid in numbers],
+        [sorted(found()) for found in (root.UsedMacs, root.UsedPorts, root.UsedSecrets, root.UsedVolumes)],
+        [root.IsUuidUsed(uuid) for uuid in numbers],
     ]
 
 
