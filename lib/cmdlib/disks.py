@@ -1,0 +1,389 @@
+"""An instance's disks on their nodes: made, set up, taken down, removed (spec/drivers.md a.5, a.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, params, runtime
+from ganeti.cmdlib.base import LogicalUnit, Tasklet
+from ganeti.params import disk as disk_params
+from ganeti.params import nd
+
+if TYPE_CHECKING:
+    from ganeti import objects
+
+# Both kinds of callers have rpc, cfg and snapshot; messages go through the unit.
+Caller = LogicalUnit | Tasklet
+
+# Made and set up on secondary nodes as well.
+_ON_SECONDARIES = frozenset([constants.DT_PLAIN, constants.DT_DRBD8])
+
+# Waiting for a mirror: tries and pauses in seconds.
+_RPC_TRIES, _RPC_PAUSE = 10, 6.0
+_DEGRADED_TRIES, _DEGRADED_PAUSE = 10, 1.0
+_MAX_PAUSE = 60.0
+
+_WIPE_CHUNK = 1024  # MiB
+_WIPE_PERCENT = 10
+_WIPE_REPORT = 60.0  # seconds between messages
+
+
+def Unit(caller: Caller) -> LogicalUnit:
+    return caller.lu if isinstance(caller, Tasklet) else caller
+
+
+def InfoText(instance: objects.Instance) -> str:
+    """What is written to an instance's devices, so that people find the owner."""
+    return f"originstname+{instance.name}"
+
+
+def _NodeName(caller: Caller, uuid: str) -> str:
+    return caller.snapshot.nodes[uuid].name
+
+
+def DiskNodes(caller: Caller, instance: objects.Instance, disk: objects.Disk) -> list[str]:
+    """Uuids of the nodes on which a disk is set up: the primary one, then those that hold it."""
+    return list(dict.fromkeys([instance.primary_node, *disk.nodes]))
+
+
+def _IsOffline(caller: Caller, uuid: str) -> bool:
+    return caller.snapshot.nodes[uuid].offline
+
+
+# --- making and removing ------------------------------------------------------------------------------------------------
+
+
+class _Made:
+    """What was made in one call, so that it can be unmade."""
+
+    def __init__(self) -> None:
+        self.devices: list[tuple[str, objects.Disk]] = []
+
+
+def CreateDisks(
+    caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk], template: str
+) -> list[tuple[str, objects.Disk]]:
+    """Makes devices on all their nodes and returns (node uuid, device) of each; a failure removes what was made.
+
+    The disks need not be in the configuration yet.  Raises OpExecError.
+    """
+    if disks and template in (constants.DT_FILE, constants.DT_SHARED_FILE):
+        directory = _Directory(disks[0])
+        result = caller.rpc.call_file_storage_dir_create(instance.primary_node, directory)
+        result.Raise(f"Failed to create directory '{directory}' on node {result.node_name}")
+    made = _Made()
+    try:
+        for disk in disks:
+            Unit(caller).LogInfo(f"Creating disk {disk.iv_name or disk.uuid} for instance '{instance.name}'")
+            for node_uuid in DiskNodes(caller, instance, disk):
+                on_primary = node_uuid == instance.primary_node
+                _CreateTree(caller, node_uuid, instance, disk, on_primary, on_primary, made)
+    except BaseException:
+        Undo(caller, made.devices, instance)
+        raise
+    return made.devices
+
+
+def _Directory(disk: objects.Disk) -> str:
+    return str(disk.logical_id[1]).rsplit("/", 1)[0]
+
+
+def _CreateTree(
+    caller: Caller,
+    node_uuid: str,
+    instance: objects.Instance,
+    disk: objects.Disk,
+    force_create: bool,
+    force_open: bool,
+    made: _Made,
+) -> None:
+    """Makes the children first, then the device itself where it is wanted."""
+    force_create = force_create or disk.dev_type in _ON_SECONDARIES
+    for child in disk.children:
+        _CreateTree(caller, node_uuid, instance, child, force_create, force_open, made)
+    if not force_create:
+        return
+    CreateSingle(caller, node_uuid, instance, disk, force_open)
+    made.devices.append((node_uuid, disk))
+
+
+def CreateSingle(
+    caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk, force_open: bool
+) -> None:
+    """Makes one device whose children are there."""
+    result = caller.rpc.call_blockdev_create(
+        node_uuid,
+        (disk, instance),
+        disk.size,
+        instance.name,
+        force_open,
+        InfoText(instance),
+        ExclusiveStorage(caller, node_uuid),
+    )
+    result.Raise(
+        f"Can't create block device {disk.iv_name or disk.uuid} on node {result.node_name} for instance {instance.name}"
+    )
+
+
+def ExclusiveStorage(caller: Caller, node_uuid: str) -> bool:
+    snapshot = caller.snapshot
+    return bool(params.FillND(snapshot, snapshot.nodes[node_uuid])[nd.ND_EXCLUSIVE_STORAGE])
+
+
+def Undo(caller: Caller, made: Iterable[tuple[str, objects.Disk]], instance: objects.Instance) -> None:
+    """Removes devices that were made, the last one first; failures are only told."""
+    for node_uuid, disk in reversed(list(made)):
+        result = caller.rpc.call_blockdev_remove(node_uuid, (disk.Replace(children=[]), instance))
+        if result.fail_msg:
+            Unit(caller).LogWarning(
+                f"Failed to remove newly-created disk {disk.iv_name or disk.uuid} on node {result.node_name}:"
+                f" {result.fail_msg}",
+                hint="remove it by hand",
+            )
+
+
+def RemoveDisks(caller: Caller, instance: objects.Instance, target_node: str | None = None) -> bool:
+    """Removes the devices of all disks, on ``target_node`` alone if given; whether all are gone.
+
+    What an offline secondary node still holds does not count.
+    """
+    unit = Unit(caller)
+    disks = caller.snapshot.InstanceDisks(instance)
+    all_gone = True
+    for disk in disks:
+        nodes = [target_node] if target_node else DiskNodes(caller, instance, disk)
+        for node_uuid in nodes:
+            result = caller.rpc.call_blockdev_remove(node_uuid, (disk, instance))
+            if result.fail_msg:
+                unit.LogWarning(
+                    f"Could not remove disk {disk.iv_name or disk.uuid} on node {result.node_name},"
+                    f" continuing anyway: {result.fail_msg}"
+                )
+                if not (result.offline and node_uuid != instance.primary_node):
+                    all_gone = False
+    if disks and disk_params.TRAITS[disks[0].dev_type].name_in_path:
+        directory = _Directory(disks[0])
+        target = target_node or instance.primary_node
+        result = caller.rpc.call_file_storage_dir_remove(target, directory)
+        if result.fail_msg:
+            unit.LogWarning(
+                f"Could not remove directory '{directory}' for instance {instance.name} on node"
+                f" {result.node_name}: {result.fail_msg}"
+            )
+            all_gone = False
+    return all_gone
+
+
+# --- setting up and taking down -----------------------------------------------------------------------------------------
+
+
+def AssembleDisks(
+    caller: Caller,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk] | None = None,
+    ignore_secondaries: bool = False,
+    ignore_size: bool = False,
+) -> tuple[bool, list[list[Any]]]:
+    """Sets disks up on all their nodes: (all well, [[node name, iv_name, device path], ...] of the primary).
+
+    All disks are marked active first, so that a watcher repairs what is interrupted; when it fails they are marked
+    inactive again.
+    """
+    chosen = caller.snapshot.InstanceDisks(instance) if disks is None else disks
+    if disks is None:
+        instance = caller.cfg.MarkInstanceDisksActive(instance.uuid)
+    indexes = {uuid: index for index, uuid in enumerate(instance.disks)}
+    all_well = True
+    paths: list[list[Any]] = []
+    # First everywhere as secondary: with the mirror connected before it becomes primary nothing is resynchronised
+    # needlessly, and two primaries cannot meet unseen.
+    for as_primary in (False, True):
+        for disk in chosen:
+            sent = disk.Replace(size=0) if ignore_size else disk
+            for node_uuid in DiskNodes(caller, instance, disk):
+                on_primary = node_uuid == instance.primary_node
+                if as_primary and not on_primary:
+                    continue
+                result = caller.rpc.call_blockdev_assemble(
+                    node_uuid, (sent, instance), instance, as_primary, indexes.get(disk.uuid, 0)
+                )
+                if result.fail_msg:
+                    Unit(caller).LogWarning(
+                        f"Could not prepare block device {disk.iv_name} on node {result.node_name}"
+                        f" (as_primary={as_primary}): {result.fail_msg}"
+                    )
+                    excused = not on_primary and (ignore_secondaries or result.offline)
+                    all_well = all_well and excused
+                elif as_primary:
+                    paths.append([result.node_name, disk.iv_name, _DevicePath(result.payload)])
+    if not all_well and disks is None:
+        caller.cfg.MarkInstanceDisksInactive(instance.uuid)
+    return all_well, paths
+
+
+def _DevicePath(payload: Any) -> Any:
+    return payload[0] if isinstance(payload, list) and payload else payload
+
+
+def StartDisks(caller: Caller, instance: objects.Instance, force: bool) -> None:
+    """Sets all disks up or takes them down again and fails; ``force`` does without secondary nodes."""
+    all_well, _ = AssembleDisks(caller, instance, ignore_secondaries=force)
+    if not all_well:
+        ShutdownDisks(caller, instance)
+        hint = None
+        if not force:
+            hint = f"if the secondary node is down, use 'gnt-instance startup --force {instance.name}'"
+        raise errors.OpExecError(f"Disk consistency error: the disks of {instance.name} could not be set up", hint=hint)
+
+
+def ShutdownDisks(
+    caller: Caller,
+    instance: objects.Instance,
+    disks: Sequence[objects.Disk] | None = None,
+    ignore_primary: bool = False,
+) -> bool:
+    """Takes disks down on all their nodes; whether all are, but for offline secondary nodes.
+
+    ``ignore_primary``: what the primary node answers does not count.
+    """
+    chosen = caller.snapshot.InstanceDisks(instance) if disks is None else disks
+    if disks is None:
+        caller.cfg.MarkInstanceDisksInactive(instance.uuid)
+    all_down = True
+    for disk in chosen:
+        for node_uuid in DiskNodes(caller, instance, disk):
+            result = caller.rpc.call_blockdev_shutdown(node_uuid, (disk, instance))
+            if result.fail_msg:
+                Unit(caller).LogWarning(
+                    f"Could not shutdown block device {disk.iv_name} on node {result.node_name}: {result.fail_msg}"
+                )
+                on_primary = node_uuid == instance.primary_node
+                excused = ignore_primary if on_primary else result.offline
+                all_down = all_down and excused
+    return all_down
+
+
+# --- mirrors and content ------------------------------------------------------------------------------------------------
+
+
+def WaitForSync(
+    caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk] | None = None, oneshot: bool = False
+) -> bool:
+    """Waits until the disks are in sync; whether they are (not degraded).  ``oneshot`` does not wait for a sync to end."""
+    unit = Unit(caller)
+    chosen = list(caller.snapshot.InstanceDisks(instance) if disks is None else disks)
+    if not chosen:
+        return True
+    if not oneshot:
+        unit.LogInfo(f"Waiting for instance {instance.name} to sync disks")
+    rpc_tries = _RPC_TRIES
+    degraded_tries = _DEGRADED_TRIES
+    while True:
+        result = caller.rpc.call_blockdev_getmirrorstatus(instance.primary_node, (chosen, instance))
+        if result.fail_msg:
+            unit.LogWarning(f"Can't get any data from node {result.node_name}: {result.fail_msg}")
+            rpc_tries -= 1
+            if rpc_tries == 0:
+                raise errors.OpExecError(f"Can't contact node {result.node_name} for mirror data, aborting")
+            runtime.Sleep(_RPC_PAUSE)
+            continue
+        rpc_tries = _RPC_TRIES
+        done, degraded, longest = _JudgeSync(unit, chosen, result.payload, result.node_name, quiet=oneshot)
+        if (done or oneshot) and degraded and degraded_tries > 0:
+            # A mirror is degraded for a moment after its sync has ended.
+            degraded_tries -= 1
+            runtime.Sleep(_DEGRADED_PAUSE)
+            continue
+        if done or oneshot:
+            break
+        runtime.Sleep(min(_MAX_PAUSE, longest))
+    if done and not oneshot:
+        unit.LogInfo(f"Instance {instance.name}'s disks are in sync")
+    return not degraded
+
+
+def _JudgeSync(
+    unit: LogicalUnit, disks: Sequence[objects.Disk], payload: Any, node_name: str, quiet: bool
+) -> tuple[bool, bool, float]:
+    """(no sync under way, some disk degraded without a sync, longest estimate in seconds)."""
+    done, degraded, longest = True, False, 1.0
+    for disk, status in zip(disks, payload, strict=False):
+        if status is None:
+            unit.LogWarning(f"Can't compute data for node {node_name}, disk {disk.iv_name}")
+            continue
+        percent = status["sync_percent"]
+        degraded = degraded or (status["is_degraded"] and percent is None)
+        if percent is None:
+            continue
+        done = False
+        estimate = status["estimated_time"]
+        if estimate is not None:
+            longest = max(longest, estimate)
+        if not quiet:
+            rest = f"{estimate:.0f} s remaining (estimated)" if estimate is not None else "no time estimate"
+            unit.LogInfo(f"- device {disk.iv_name}: {percent:5.2f}% done, {rest}")
+    return done, degraded, longest
+
+
+def WipeDisks(caller: Caller, instance: objects.Instance, disks: Iterable[tuple[objects.Disk, int]]) -> None:
+    """Overwrites each disk with zeros from an offset in MiB; synchronisation is paused meanwhile."""
+    unit = Unit(caller)
+    wanted = list(disks)
+    node_uuid = instance.primary_node
+    objects_only = [disk for disk, _ in wanted]
+    unit.LogInfo(f"Pausing synchronization of disks of instance '{instance.name}'")
+    result = caller.rpc.call_blockdev_pause_resume_sync(node_uuid, (objects_only, instance), True)
+    result.Raise(f"Failed to pause disk synchronization on node '{result.node_name}'")
+    try:
+        for disk, offset in wanted:
+            _WipeOne(caller, instance, disk, offset)
+    finally:
+        unit.LogInfo(f"Resuming synchronization of disks of instance '{instance.name}'")
+        result = caller.rpc.call_blockdev_pause_resume_sync(node_uuid, (objects_only, instance), False)
+        if result.fail_msg:
+            unit.LogWarning(f"Failed to resume disk synchronization on node '{result.node_name}': {result.fail_msg}")
+
+
+def _WipeOne(caller: Caller, instance: objects.Instance, disk: objects.Disk, offset: int) -> None:
+    unit = Unit(caller)
+    chunk = max(1, min(_WIPE_CHUNK, disk.size * _WIPE_PERCENT // 100))
+    unit.LogInfo(f"* Wiping disk {disk.iv_name}")
+    started = reported = runtime.Monotonic()
+    position = offset
+    while position < disk.size:
+        size = min(chunk, disk.size - position)
+        result = caller.rpc.call_blockdev_wipe(instance.primary_node, (disk, instance), position, size)
+        result.Raise(f"Could not wipe disk {disk.iv_name} at offset {position} for size {size}")
+        position += size
+        now = runtime.Monotonic()
+        if now - reported >= _WIPE_REPORT:
+            reported = now
+            rest = (now - started) / (position - offset) * (disk.size - position)
+            unit.LogInfo(f" - done: {100.0 * position / disk.size:.1f}% ETA: {rest:.0f} s")
+
+
+def WipeOrUndo(
+    caller: Caller,
+    instance: objects.Instance,
+    disks: Iterable[tuple[objects.Disk, int]],
+    made: Iterable[tuple[str, objects.Disk]],
+) -> None:
+    """Wipes; when that fails the devices just made are removed again."""
+    try:
+        WipeDisks(caller, instance, disks)
+    except errors.OpExecError:
+        Undo(caller, made, instance)
+        raise
+
+
+def IsDegraded(caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk) -> bool:
+    """Whether a disk is missing or degraded on a node, its children included; a silent node counts as such."""
+    result = caller.rpc.call_blockdev_find(node_uuid, (disk, instance))
+    if result.fail_msg:
+        Unit(caller).LogWarning(f"Can't find disk {disk.iv_name} on node {result.node_name}: {result.fail_msg}")
+        return True
+    if not result.payload:
+        Unit(caller).LogWarning(f"Can't find disk {disk.iv_name} on node {result.node_name}")
+        return True
+    return bool(result.payload["is_degraded"])
