@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from ganeti import runtime
 from ganeti.runtime.simulated import Invocation, World
 

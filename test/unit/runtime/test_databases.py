@@ -5,8 +5,9 @@ from __future__ import annotations
 import stat
 
 import pytest
-from ganeti import errors, runtime
 from support.sides import Everywhere, Place
+
+from ganeti import errors, runtime
 
 
 def _Open(place: Place):

@@ -6,8 +6,9 @@ import errno
 import stat
 
 import pytest
-from ganeti import runtime
 from support.sides import Everywhere, Place
+
+from ganeti import runtime
 
 
 @Everywhere

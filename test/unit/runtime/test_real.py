@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import pathlib
 import signal
@@ -14,6 +13,7 @@ import textwrap
 import time
 
 import pytest
+
 from ganeti import errors, runtime
 
 _ROOT = pathlib.Path(__file__).parents[3]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import stat
 
 import pytest
-from ganeti import errors, runtime
 from support.sides import Everywhere, Place
+
+from ganeti import errors, runtime
 
 
 def _ReadAll(sock) -> bytes:
@@ -120,10 +121,9 @@ def test_a_socket_waits_only_as_long_as_told(place: Place) -> None:
 @Everywhere
 def test_a_full_backlog_is_waited_for(place: Place) -> None:
     listener = runtime.ListenUnix(place.Path("l"), 0o600, 1)
-    waiting = []
+    waiting: list = []
     with pytest.raises(TimeoutError):
-        for _ in range(10):
-            waiting.append(runtime.ConnectUnix(place.Path("l"), 0.05))
+        waiting.extend(runtime.ConnectUnix(place.Path("l"), 0.05) for _ in range(10))
     connected = runtime.Queue()
 
     def connect() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ganeti import runtime
 from support.sides import Everywhere, Place
+
+from ganeti import runtime
 
 
 def _Start(target, *args):
