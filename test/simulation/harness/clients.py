@@ -42,6 +42,8 @@ class Clients(Workload):
         self._candidates: list[Member] = []
         self._left = changes
         self._clients = clients
+        # Changes under way, by masterd; those of a dead one are over.
+        self._working: dict[Any, int] = {}
         self.pause = (0.0, 1.5)
         self.voter_changes = 0.0
         self.probing = 0.0
@@ -64,16 +66,24 @@ class Clients(Workload):
     def IsDone(self) -> bool:
         return self._left <= 0
 
+    def Stop(self) -> None:
+        self._left = 0
+
+    def IsIdle(self) -> bool:
+        return not any(count for process, count in self._working.items() if process is not None and process.alive)
+
     def Serve(self, node: Node, store: Store, ended: Any) -> None:
         for number in range(self._clients):
             runtime.Thread(self._Client, f"client-{number}", (node, store, ended)).start()
 
     def _Client(self, node: Node, store: Store, ended: Any) -> None:
+        process = node.masterd
         runner = RpcRunner(
             SimulatedTransport(node.cluster.network), _Resolver(self._members), lambda: str(store.Epoch())
         )
         while self._left > 0 and not ended.is_set():
             self._left -= 1
+            self._working[process] = self._working.get(process, 0) + 1
             kind = self._rng.random()
             if kind < self.voter_changes:
                 self._ChangeVoters(node, store)
@@ -81,6 +91,7 @@ class Clients(Workload):
                 self._Probe(node, store, runner)
             else:
                 self._ChangeRows(node, store)
+            self._working[process] -= 1
             runtime.Sleep(self._rng.uniform(*self.pause))
 
     def _NewOp(self, node: Node, rows: Callable[[int], list[Row]]) -> Op:

@@ -142,6 +142,14 @@ class Workload:
         """Whether clients have nothing left to ask."""
         raise NotImplementedError
 
+    def Stop(self) -> None:
+        """Nothing new is asked any more."""
+        raise NotImplementedError
+
+    def IsIdle(self) -> bool:
+        """Whether nothing that was asked of a living master is under way."""
+        raise NotImplementedError
+
 
 class Cluster:
     """All of it.  ``rng`` is the run's own chance, apart from the world's."""

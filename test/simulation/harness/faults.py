@@ -107,6 +107,7 @@ def LoseDisk(cluster: Cluster, rng: random.Random) -> str:
     node = _Pick(cluster, rng)
     if node.machine.on:
         node.machine.PowerOff()
+    node.machine.disk_full = False
     node.machine.WipeDisk()
     _Later(cluster, rng, node.Restart)
     return node.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,8 +56,10 @@ def Run(seed: int, parts: type[Parts] = Parts, faults: int = FAULTS_PER_RUN, cha
             _Work(cluster)
             Heal(cluster)
             Settle(cluster)
-        except (Violation, SimulationError, AssertionError) as err:
+        except (Violation, SimulationError) as err:
             result.problem = f"{type(err).__name__}: {str(err)[:SHOWN]}"
+        except Exception:
+            result.problem = traceback.format_exc()
         if cluster.violation is not None:
             result.problem = f"Violation: {cluster.violation}"
         elif world.failures and not result.problem:
@@ -102,6 +105,7 @@ def Heal(cluster: Cluster) -> None:
     """Ends all faults and brings everything up."""
     cluster.Note("healing")
     cluster.healed = True
+    cluster.workload.Stop()
     cluster.network.Heal()
     for node in cluster.nodes:
         node.machine.disk_full = False
@@ -152,7 +156,7 @@ def _AreEqual(cluster: Cluster) -> bool:
     stores = [cluster.open[node.name] for node in cluster.Masters() if node.name in cluster.open]
     if len(stores) != 1:
         return False
-    return stores[0].IsSettled()
+    return cluster.workload.IsIdle() and stores[0].IsSettled()
 
 
 def CheckCopies(cluster: Cluster) -> None:
