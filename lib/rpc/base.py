@@ -26,7 +26,8 @@ ABORTED = "the call was aborted; what the node did meanwhile is not known"
 class Request:
     """One call to one node.  ``node`` is its name, for messages; times in seconds; ``path`` starts with ``/``.
 
-    ``repeatable``: a transport that cannot know whether the node got the request may send it again.
+    ``repeatable``: a transport that cannot know whether the node got the request may send it again.  ``urgent``: never
+    waits behind other calls to the node.
     """
 
     node: str
@@ -38,6 +39,7 @@ class Request:
     connect_timeout: float = 5.0
     timeout: float = 60.0
     repeatable: bool = False
+    urgent: bool = False
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ _FROM_CURL = {
     pycurl.POLL_INOUT: runtime.IN | runtime.OUT,
 }
 
+_ENDED_EARLY = "it ended the connection before its answer was complete"
 _CAUSES = {
     pycurl.E_COULDNT_CONNECT: "cannot connect",
     pycurl.E_COULDNT_RESOLVE_HOST: "its name cannot be resolved",
@@ -44,11 +45,11 @@ _CAUSES = {
     pycurl.E_SSL_CONNECT_ERROR: "TLS failed",
     pycurl.E_SSL_CERTPROBLEM: "the own certificate cannot be used",
     pycurl.E_SSL_CACERT_BADFILE: "the cluster certificate cannot be read",
-    pycurl.E_GOT_NOTHING: "it closed the connection without an answer",
-    pycurl.E_SEND_FAIL_REWIND: "it closed the connection without an answer",
+    pycurl.E_GOT_NOTHING: _ENDED_EARLY,
+    pycurl.E_SEND_FAIL_REWIND: _ENDED_EARLY,
+    pycurl.E_PARTIAL_FILE: _ENDED_EARLY,
     pycurl.E_RECV_ERROR: "the connection broke",
     pycurl.E_SEND_ERROR: "the connection broke",
-    pycurl.E_PARTIAL_FILE: "the answer ended early",
 }
 
 
@@ -59,15 +60,15 @@ class _Lane(NamedTuple):
     per_node: int
 
 
-# A node serves 20 calls at once.  Slow ones must not keep the quick ones out, and nothing may keep the store out.
+# A node serves 20 calls at once.  Slow ones must not keep the quick ones out, and nothing may keep the store's out.
 _SLOW = _Lane(512, 13)
 _QUICK = _Lane(256, 5)
-_STORE = _Lane(1 << 30, 1 << 30)
+_URGENT = _Lane(1 << 30, 1 << 30)
 
 
 def _LaneOf(request: Request) -> _Lane:
-    if request.timeout <= 10:
-        return _STORE
+    if request.urgent:
+        return _URGENT
     return _QUICK if request.timeout <= 60 else _SLOW
 
 
@@ -424,4 +425,6 @@ def _Explain(job: _Job, code: int, text: str) -> str:
     if job.overflow:
         return f"node {request.node}: {job.overflow}"
     cause = _CAUSES.get(code, f"curl error {code}")
+    if "unexpected eof" in text:
+        return f"node {request.node} ({request.host}:{request.port}): {_ENDED_EARLY}"
     return f"node {request.node} ({request.host}:{request.port}): {cause}: {text}"

@@ -20,8 +20,9 @@ TIMEOUTS: dict[str, int] = {
     "S": constants.RPC_TMO_SLOW,
     "4H": constants.RPC_TMO_4HRS,
     "1D": constants.RPC_TMO_1DAY,
-    "T": 10,  # calls of the store (its rule 13)
+    "T": 10,
 }
+STORE_TIMEOUT = "T"  # calls of the store (its rule 13)
 DURATION_PLUS_5 = "d+5"
 
 # How targets are found (spec/noderpc.md 2).

@@ -23,7 +23,7 @@ from ganeti.rpc.base import (
     Request,
     Transport,
 )
-from ganeti.rpc.procedures import DNS_ONLY, PROCEDURES, Procedure
+from ganeti.rpc.procedures import DNS_ONLY, PROCEDURES, STORE_TIMEOUT, Procedure
 from ganeti.rpc.resolver import ResolveByDns
 
 if TYPE_CHECKING:
@@ -272,7 +272,8 @@ class RpcRunner:
                 headers,
                 constants.RPC_CONNECT_TIMEOUT,
                 procedure.Seconds(args),
-                not procedure.changes,
+                repeatable=not procedure.changes,
+                urgent=procedure.timeout == STORE_TIMEOUT,
             )
             ready.append((request, result))
         with self._lock:

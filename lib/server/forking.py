@@ -29,8 +29,10 @@ _RECORD = struct.Struct("=dB")
 _FREE, _GREETING, _IDLE, _BUSY = range(4)
 # A connection that has not proved who it is must not keep others out for longer than this.
 _GREETING_RIGHTS = 1.0
-# Looks at the slots while all are busy; a child that turns idle also says so by a signal.
-_FULL_CHECK = 1.0
+# A connection that was made or used just now is likely to bring a request at once: it does not count as idle yet.
+_IDLE_RIGHTS = 0.5
+# Looks at the slots while all are taken; a child that turns idle also says so by a signal.
+_FULL_CHECK = 0.25
 _STOP_WAIT = 5.0
 # Seconds before a helper that ended is started again: doubled each time, back to the first when it lived longer.
 _HELPER_DELAYS = (1.0, 60.0)
@@ -230,7 +232,7 @@ class ForkingServer:
         found: list[tuple[int, float, int]] = []
         for pid, slot in self._children.items():
             since, state = self._slots.Get(slot)
-            if state == _IDLE:
+            if state == _IDLE and now - since >= _IDLE_RIGHTS:
                 found.append((0, since, pid))
             elif state == _GREETING and now - since >= _GREETING_RIGHTS:
                 found.append((1, since, pid))

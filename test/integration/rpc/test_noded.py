@@ -1,0 +1,442 @@
+"""A real node daemon and the real transport: who may call, what bad clients get, how it starts and ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.noded import Cluster, Noded
+
+from ganeti import constants, runtime, x509
+from ganeti.rpc.base import Answer, Request
+from ganeti.rpc.curl import CurlTransport
+
+PORT = constants.DEFAULT_NODED_PORT
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.Close()
+
+
+def version(cluster: Cluster, transport: CurlTransport | None = None, node: str = "node1") -> str | int:
+    """The protocol's number, or why there is none."""
+    result = cluster.Runner(transport).call_version([node])[node]
+    return result.fail_msg or result.payload
+
+
+def client_context(cluster: Cluster, client_file: str | None = None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(cluster.server_file)
+    context.load_cert_chain(client_file or cluster.client_file)
+    return context
+
+
+def connect(cluster: Cluster, noded: Noded, timeout: float = 20) -> ssl.SSLSocket:
+    raw = socket.create_connection((noded.address, PORT), timeout)
+    return client_context(cluster).wrap_socket(raw)
+
+
+def read_all(sock: socket.socket) -> bytes:
+    parts = []
+    try:
+        while data := sock.recv(65536):
+            parts.append(data)
+    except (ConnectionError, ssl.SSLError):
+        pass
+    return b"".join(parts)
+
+
+# Who may call
+
+
+@pytest.mark.req("D20-MD-04")
+def test_a_candidate_is_served_over_one_kept_connection(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    runner = cluster.Runner()
+    for _ in range(10):
+        assert runner.call_version(["node1"])["node1"].payload == constants.PROTOCOL_VERSION
+    assert runner.call_get_watcher_pause("node1").payload is None
+    servers = noded.Servers("version")
+    assert len(servers) == 10 and len(set(servers)) == 1
+
+
+def test_a_certificate_that_is_no_candidates_is_refused(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    other = cluster.WritePem("other.pem", x509.MakeClientPem(cluster.server_pem, "node9"))
+    assert isinstance(version(cluster, cluster.Transport(client_file=other)), str)
+    assert noded.WaitLog("is no master candidate's")
+    # The cluster's own certificate serves for the set-up only.
+    assert isinstance(version(cluster, cluster.Transport(client_file=cluster.server_file)), str)
+    assert version(cluster) == constants.PROTOCOL_VERSION
+
+
+def test_another_cluster_is_refused_on_both_sides(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    server_pem = x509.MakeServerPem()
+    strange_server = cluster.WritePem("strange-server.pem", server_pem)
+    strange_client = cluster.WritePem("strange-client.pem", x509.MakeClientPem(server_pem, "master"))
+    # It would not talk to our node ...
+    assert "certificate" in str(version(cluster, cluster.Transport(strange_server, strange_client)))
+    # ... and ours does not talk to it, even if its digest were listed.
+    cluster.SetCandidates(noded, Path(strange_client).read_text(), server_pem)
+    for client in (strange_client, strange_server):
+        assert isinstance(version(cluster, cluster.Transport(client_file=client)), str)
+    cluster.SetCandidates(noded, cluster.client_pem)
+    assert version(cluster) == constants.PROTOCOL_VERSION
+
+
+def test_before_there_are_candidates_the_cluster_certificate_opens(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1", bootstrap=True)
+    with_server = cluster.Transport(client_file=cluster.server_file)
+    assert version(cluster, with_server) == constants.PROTOCOL_VERSION
+    assert isinstance(version(cluster), str)
+    # The connection stays, the right to use it goes with the first candidate.
+    cluster.SetCandidates(noded, cluster.client_pem)
+    assert isinstance(version(cluster, with_server), str)
+    assert version(cluster) == constants.PROTOCOL_VERSION
+
+
+def test_the_certificate_is_looked_at_before_every_request(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    with connect(cluster, noded) as sock:
+        request = b"POST /version HTTP/1.1\r\nHost: node1\r\nContent-Length: 2\r\n\r\n[]"
+        sock.sendall(request)
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+        cluster.SetCandidates(noded, x509.MakeClientPem(cluster.server_pem, "node2"))
+        sock.sendall(request)
+        assert read_all(sock) == b""
+    assert len(noded.Servers("version")) == 1
+
+
+# Bad clients
+
+
+def test_what_is_no_tls_or_no_http_ends_quickly_and_harms_nobody(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    for garbage in (b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 100, b"\0" * 5000):
+        with socket.create_connection((noded.address, PORT), 20) as raw:
+            raw.sendall(garbage)
+            raw.shutdown(socket.SHUT_WR)
+            read_all(raw)
+    for request, status in (
+        (b"rubbish\r\n\r\n", b"400"),
+        (b"POST /version HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n", b"400"),
+        (b"POST /version HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", b"413"),
+        (b"POST /version HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 300000 + b"\r\n\r\n", b"400"),
+        (b"POST /" + b"v" * 9000 + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n[]", b"400"),
+        (b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"400"),
+        (b"HEAD /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"400"),
+        (b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]", b"404"),
+        (b"POST /version HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\n[[]", b"200"),
+    ):
+        with connect(cluster, noded) as sock:
+            sock.sendall(request)
+            assert read_all(sock).split(b" ")[1] == status, request[:40]
+    assert "Traceback" not in noded.Log()
+    assert version(cluster) == constants.PROTOCOL_VERSION
+
+
+@pytest.mark.slow
+def test_clients_that_stop_halfway_are_dropped_in_time(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    silent = socket.create_connection((noded.address, PORT), 30)
+    half_hello = socket.create_connection((noded.address, PORT), 30)
+    half_hello.sendall(b"\x16\x03\x01\x02\x00\x01")
+    half_head = connect(cluster, noded, 30)
+    half_head.sendall(b"POST /version HTTP/1.1\r\nHo")
+    half_body = connect(cluster, noded, 30)
+    half_body.sendall(b"POST /version HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n[")
+    idle = connect(cluster, noded, 30)
+    idle.sendall(b"POST /version HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n[]")
+    assert idle.recv(65536).startswith(b"HTTP/1.1 200")
+    started = time.monotonic()
+    for sock, seconds in ((silent, 10), (half_hello, 10), (half_head, 10), (half_body, 10), (idle, 15)):
+        assert read_all(sock) == b""
+        assert time.monotonic() - started < seconds + 5
+        sock.close()
+    assert "Traceback" not in noded.Log()
+    assert version(cluster) == constants.PROTOCOL_VERSION
+
+
+# Many clients
+
+
+@pytest.mark.req("D20-NODE-02", "D22-MD-11")
+def test_long_calls_delay_no_others_and_need_no_thread_each(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    transport = cluster.Transport()
+    runner = cluster.Runner(transport)
+    before = threading.active_count()
+    answers: list[Answer] = []
+    done = threading.Event()
+
+    def finished(answer: Answer) -> None:
+        answers.append(answer)
+        if len(answers) == 13:
+            done.set()
+
+    started = time.monotonic()
+    for _ in range(13):
+        transport.Submit(Request("node1", noded.address, PORT, "/test_delay", b"[2]", timeout=900), finished)
+    assert runner.call_version(["node1"])["node1"].payload == constants.PROTOCOL_VERSION
+    assert time.monotonic() - started < 2
+    assert threading.active_count() == before
+    assert done.wait(20)
+    assert [answer.body for answer in answers] == [b"[true,null]"] * 13
+
+
+def test_an_idle_connection_makes_room_and_a_busy_one_does_not(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1", "--max-clients", "2")
+    first, second = connect(cluster, noded), connect(cluster, noded)
+    for sock in (first, second):
+        sock.sendall(b"POST /version HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n[]")
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+    # Both idle: the longer idle one goes.
+    assert version(cluster) == constants.PROTOCOL_VERSION
+    assert first.recv(10) == b""
+    first.close()
+    # Both busy: a third waits until one of them is idle.
+    busy = Request("node1", noded.address, PORT, "/test_delay", b"[2]", timeout=30)
+    answers: list[Answer] = []
+    transport = cluster.Transport()
+    for _ in range(2):
+        transport.Submit(Request(**{name: getattr(busy, name) for name in busy.__slots__}), answers.append)
+    deadline = time.monotonic() + 10
+    while len(noded.Children()) < 2 or (second.fileno() >= 0 and not _closed(second)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert version(cluster) == constants.PROTOCOL_VERSION
+    assert len(answers) >= 1
+    second.close()
+
+
+def _closed(sock: ssl.SSLSocket) -> bool:
+    sock.settimeout(0.01)
+    try:
+        return sock.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_silent_strangers_do_not_keep_a_candidate_out(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1", "--max-clients", "3")
+    strangers = [socket.create_connection((noded.address, PORT), 20) for _ in range(3)]
+    try:
+        assert version(cluster) == constants.PROTOCOL_VERSION
+    finally:
+        for sock in strangers:
+            sock.close()
+
+
+# The master's side
+
+
+def test_a_node_that_hangs_is_given_up_in_time(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    transport = cluster.Transport()
+    answers: list[Answer] = []
+    done = threading.Event()
+
+    def finished(answer: Answer) -> None:
+        answers.append(answer)
+        done.set()
+
+    started = time.monotonic()
+    transport.Submit(Request("node1", noded.address, PORT, "/test_delay", b"[20]", timeout=1), finished)
+    assert done.wait(10) and time.monotonic() - started < 5
+    assert "time-out" in (answers[0].error or "") and "node1" in (answers[0].error or "")
+
+
+def test_nobody_there_and_no_such_name_say_so(cluster: Cluster) -> None:
+    cluster.MakeNode("node1")
+    started = time.monotonic()
+    assert "cannot connect" in str(version(cluster))
+    assert time.monotonic() - started < 4
+
+
+class Rubbish(threading.Thread):
+    """A TLS server with the cluster's certificate that gives the same answer to everything, then closes."""
+
+    def __init__(self, cluster: Cluster, address: str, answer: bytes):
+        super().__init__(daemon=True)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(cluster.server_file)
+        self.listener = socket.create_server((address, PORT))
+        self.answer = answer
+        self.requests = 0
+
+    def run(self) -> None:
+        while True:
+            try:
+                raw, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                with self.context.wrap_socket(raw, server_side=True) as sock:
+                    if sock.recv(65536):
+                        self.requests += 1
+                        sock.sendall(self.answer)
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.join(10)
+
+
+def http(body: bytes, status: str = "200 OK") -> bytes:
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status.encode(), len(body), body)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"", "before its answer was complete"),
+        (b"\0\1\2rubbish", "node1"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[true", "before its answer was complete"),
+        (http(b"", "503 Service Unavailable"), "HTTP status 503"),
+        (http(b"no json"), "RPC layer error: not valid JSON"),
+        (http(b"5"), "RPC layer error: invalid result type (int)"),
+        (http(b"[true]"), "RPC layer error: invalid result length (1), expected 2"),
+        (http(b'[false,""]'), "No error information"),
+        (http(b"[false,null]"), "null"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X-Y: " + b"y" * 70000 + b"\r\n\r\n", "65536"),
+    ],
+)
+def test_rubbish_for_an_answer_is_a_failure_with_words(cluster: Cluster, answer: bytes, text: str) -> None:
+    noded = cluster.MakeNode("node1")
+    server = Rubbish(cluster, noded.address, answer)
+    server.start()
+    try:
+        result = cluster.Runner().call_set_watcher_pause(["node1"], None)["node1"]
+    finally:
+        server.close()
+    assert text in (result.fail_msg or "")
+    assert result.payload is None
+    # A request that changes something is never sent a second time.
+    assert server.requests == 1
+
+
+# Epochs
+
+
+def test_changing_calls_need_an_epoch_and_an_older_one_is_refused(cluster: Cluster) -> None:
+    cluster.StartNoded("node1")
+    runner = cluster.Runner()
+    pause = runner.call_set_watcher_pause
+    assert pause(["node1"], 1)["node1"].fail_msg is None
+    cluster.epoch = "2.0000000000000001"
+    assert pause(["node1"], 2)["node1"].fail_msg is None
+    cluster.epoch = "1.ffffffffffffffff"
+    result = pause(["node1"], 3)["node1"]
+    assert result.epoch_refused == ("2.0000000000000001", "master")
+    assert cluster.refused == [("2.0000000000000001", "master")]
+    assert runner.call_get_watcher_pause("node1").payload == 2
+    cluster.epoch = None
+    assert "epoch" in (pause(["node1"], 4)["node1"].fail_msg or "")
+    # That was no newer master: nobody has to stop.
+    assert len(cluster.refused) == 1
+    assert runner.call_get_watcher_pause("node1").payload == 2
+
+
+# Life and death
+
+
+@pytest.mark.req("D21-NODED-01", "D21-NODED-02")
+def test_memory_is_locked_in_parent_and_children_and_small(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    assert version(cluster) == constants.PROTOCOL_VERSION
+    (child,) = noded.Children()
+    for pid in (noded.pid, child):
+        assert noded.Memory(pid, "VmLck") > 0.9 * noded.Memory(pid, "VmRSS")
+    assert noded.Memory(noded.pid, "Pss") <= 50 * 1024
+
+
+def test_without_memory_lock_nothing_is_locked(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1", "--no-mlock")
+    assert version(cluster) == constants.PROTOCOL_VERSION
+    assert noded.Memory(noded.pid, "VmLck") == 0
+
+
+def test_told_to_end_it_finishes_what_it_does(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    runner = cluster.Runner()
+    results: list[str | None] = []
+    done = threading.Event()
+
+    def finished(result: object) -> None:
+        results.append(getattr(result, "fail_msg", ""))
+        done.set()
+
+    assert version(cluster) == constants.PROTOCOL_VERSION
+    runner.Start("test_delay", ["node1"], [1.5], finished)
+    deadline = time.monotonic() + 10
+    while len(noded.Children()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.3)  # for the request to follow its connection; the test also holds if it came to late
+    noded.Signal(signal.SIGTERM)
+    assert done.wait(20) and results == [None]
+    assert noded.WaitEnd()
+    assert not Path(noded.Path("/var/run/ganeti/ganeti-noded.pid")).exists()
+    noded.Start()
+    assert version(cluster) == constants.PROTOCOL_VERSION
+
+
+def test_a_second_daemon_does_not_start_and_a_new_certificate_is_taken_up(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    code = "import sys; from ganeti.server.noded import Main; sys.exit(Main())"
+    result = noded.Python(code, "-b", noded.address)
+    assert result.returncode == 1 and str(noded.pid) in result.stderr
+    transport = cluster.Transport()
+    assert version(cluster, transport) == constants.PROTOCOL_VERSION
+    # The cluster gets a new certificate: both sides notice without a restart.
+    server_pem = x509.MakeServerPem()
+    client_pem = x509.MakeClientPem(server_pem, "master")
+    noded.Write("/var/lib/ganeti/server.pem", server_pem)
+    cluster.SetCandidates(noded, client_pem)
+    Path(cluster.server_file).write_text(server_pem)
+    Path(cluster.client_file).write_text(client_pem)
+    deadline = time.monotonic() + 10
+    while version(cluster, transport) != constants.PROTOCOL_VERSION:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_without_a_certificate_there_is_no_cluster_to_serve(cluster: Cluster) -> None:
+    noded = cluster.MakeNode("node1")
+    Path(noded.Path("/var/lib/ganeti/server.pem")).unlink()
+    code = "import sys; from ganeti.server.noded import Main; sys.exit(Main())"
+    result = noded.Python(code, "-b", noded.address)
+    assert result.returncode == constants.EXIT_NOTCLUSTER and "server.pem" in result.stderr
+    result = noded.Python(code, "--max-clients", "0")
+    assert result.returncode == 1 and "--max-clients" in result.stderr
+
+
+def test_leaving_the_cluster_ends_the_daemon_and_its_secrets(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    noded.Write("/var/lib/ganeti/queue/job-7", "{}")
+    noded.Write("/var/lib/ganeti/queue/archive/0/job-1", "{}")
+    noded.Write("/var/lib/ganeti/rapi/users", "secret")
+    runner = cluster.Runner()
+    assert runner.call_set_watcher_pause(["node1"], 1)["node1"].fail_msg is None
+    assert Path(noded.Path("/var/lib/ganeti/ext/store.db")).exists()
+    result = runner.call_node_leave_cluster("node1", False)
+    assert result.payload == "Shutdown scheduled"
+    assert noded.WaitEnd()
+    left = [path for path in Path(noded.Path("/var/lib/ganeti")).rglob("*") if path.is_file()]
+    assert left == []
+    assert runtime.Exists(noded.Path("/var/log/ganeti/node-daemon.log"))
