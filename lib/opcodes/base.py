@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from typing import Any, ClassVar, Final, dataclass_transform
+from typing import Any, ClassVar, Final
 
 from ganeti import constants, errors, ht
 from ganeti.opcodes import types
@@ -83,7 +83,6 @@ def _TypeErrorText(name: str, kind: ht.Type, value: Any) -> str:
     return f"Can't parse value for '{name}': expected {kind}, got {shown}"
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(Param,))
 class OpCode:
     """One operation on the cluster, as clients submit it and job files keep it.
 
