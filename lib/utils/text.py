@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ganeti import errors
 
-_RUNS = re.compile(r"(\d+)")
+_RUNS = re.compile(r"(\d{1,4000})")
 _UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
 _FACTORS = {"": 1, "m": 1, "g": 1024, "t": 1024 * 1024}
 _MAX_LENGTH = 64
@@ -18,8 +18,8 @@ SIZE_STEP = 4  # MiB
 def NiceSortKey(text: str) -> list[tuple[int, int, str]]:
     """Sort key under which ``node2`` comes before ``node10`` (spec/queries.md 2)."""
     key = []
-    for run in _RUNS.split(text):
-        if run.isdigit():
+    for index, run in enumerate(_RUNS.split(text)):
+        if index % 2:  # between the texts stand the numbers
             key.append((0, int(run), ""))
         elif run:
             key.append((1, 0, run))

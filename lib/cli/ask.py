@@ -1,0 +1,88 @@
+"""Questions to the person at the terminal: over /dev/tty only, so that pipes neither answer nor disturb."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+Choice = tuple[str, object, str]  # what is typed, what it means, what it is good for
+
+YES_NO: tuple[Choice, ...] = (("y", True, "Perform the operation"), ("n", False, "Do not perform the operation"))
+
+_TERMINAL = "/dev/tty"
+_WIDTH = 70
+_LINE_LIMIT = 4096
+
+
+def AskUser(text: str, choices: Sequence[Choice] = YES_NO) -> object:
+    """Asks until one of the choices is typed; without a terminal the last one is taken.
+
+    ``?`` explains the choices.  An answer must be the choice itself: ``yes`` is not ``y``.
+    """
+    try:
+        terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)  # noqa: TID251 - nobody writes a file here
+    except OSError:
+        return choices[-1][1]
+    try:
+        return _Converse(terminal, text, choices)
+    finally:
+        os.close(terminal)
+
+
+def Confirmed(text: str) -> bool:
+    """Asks for yes or no."""
+    return AskUser(text) is True
+
+
+def _Converse(terminal: int, text: str, choices: Sequence[Choice]) -> object:
+    keys = [key for key, _, _ in choices]
+    question = "/".join([*keys[:-1], f"[{keys[-1]}]", "?"]) + ": "
+    meanings = {key: meaning for key, meaning, _ in choices}
+    while True:
+        _Say(terminal, f"{_Wrap(text)}\n{question}")
+        answer = _ReadLine(terminal)
+        if answer is None:
+            return choices[-1][1]
+        # Two characters are enough to tell every choice, and that it is not the whole word.
+        answer = answer[:2].strip().lower()
+        if answer in meanings:
+            return meanings[answer]
+        if answer == "?":
+            _Say(terminal, "".join(f" {key} - {help_text}\n" for key, _, help_text in choices) + "\n")
+
+
+def _Wrap(text: str) -> str:
+    from textwrap import fill
+
+    return "\n".join(fill(line, _WIDTH, replace_whitespace=False) for line in text.splitlines())
+
+
+def _Say(terminal: int, text: str) -> None:
+    data = text.encode("utf-8", "backslashreplace")
+    while data:
+        data = data[os.write(terminal, data) :]
+
+
+def _ReadLine(terminal: int) -> str | None:
+    """One line; None when the terminal is gone."""
+    data = b""
+    while b"\n" not in data and len(data) < _LINE_LIMIT:
+        part = os.read(terminal, 256)
+        if not part:
+            return None
+        data += part
+    return data.partition(b"\n")[0].decode("utf-8", "replace")
+
+
+def ConfirmOperation(names: Sequence[str], kind: str, verb: str, extra: str = "") -> bool:
+    """Asks whether VERB may be done to these objects; with more than 20 the list is shown on demand."""
+    count = len(names)
+    text = f"The {verb} will operate on {count} {kind}.\n{extra}Do you want to continue?"
+    affected = f"\nAffected {kind}:\n" + "\n".join(f"  {name}" for name in names)
+    if count <= 20:
+        return AskUser(text + affected) is True
+    choices = (YES_NO[0], ("v", None, f"View the list of affected {kind}"), YES_NO[1])
+    answer = AskUser(text, choices)
+    if answer is None:
+        answer = AskUser(text + affected)
+    return answer is True

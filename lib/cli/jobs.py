@@ -1,0 +1,334 @@
+"""Jobs from the client's side: submit, wait, show the log, take the result (spec/cli.md 2)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ganeti import constants, errors, runtime
+from ganeti.cli import output
+from ganeti.cli.options import PRIORITIES
+from ganeti.cli.parser import Options
+from ganeti.luxi import client as luxi_client
+from ganeti.luxi import protocol
+
+# Seconds of one wait for a change.
+POLL_TIMEOUT = 60.0
+# The executor looks at so many jobs at a time for one that has begun.
+CHUNK = 25
+
+_UNFINISHED = frozenset([constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_WAITING, constants.JOB_STATUS_CANCELING])
+_CANCELED = frozenset([constants.JOB_STATUS_CANCELED, constants.JOB_STATUS_CANCELING])
+
+REASON_USER = "gnt:user"
+REASON_CLIENT = "gnt:client:"
+
+
+class JobSubmitted(Exception):
+    """The job was submitted and nobody waits for it; not an error."""
+
+    def __init__(self, job_id: int):
+        super().__init__(job_id)
+        self.job_id = job_id
+
+
+_client: luxi_client.Client | None = None
+# (program, command word as typed), for the reason trail; set by main.
+_invocation = ("", "")
+
+
+def SetInvocation(program: str, word: str) -> None:
+    global _invocation
+    _invocation = (program, word)
+
+
+class _MasterClient(luxi_client.Client):
+    """Tells what is wrong when there is no master daemon here (spec/cli.md 1.4)."""
+
+    def Call(self, method: str, args: Sequence[Any] = ()) -> Any:
+        try:
+            return super().Call(method, args)
+        except protocol.NoMasterError:
+            _ExplainNoMaster()
+            raise
+
+
+def _ExplainNoMaster() -> None:
+    from ganeti import pathutils
+
+    try:
+        master = runtime.ReadText(pathutils.SsconfFile("master_node"), 4096).strip()
+    except (OSError, ValueError):
+        raise errors.OpPrereqError(
+            "Cluster not initialized or this machine is not part of a cluster", errors.ECODE_INVAL
+        ) from None
+    if not luxi_client.IsMaster():
+        raise errors.OpPrereqError(
+            f"This is not the master node, please connect to node '{master}' and rerun the command", errors.ECODE_INVAL
+        ) from None
+
+
+def GetClient() -> luxi_client.Client:
+    """The connection to the master daemon, one per program run."""
+    global _client
+    if _client is None:
+        _client = _MasterClient()
+    return _client
+
+
+# --- what every opcode is given -----------------------------------------------------------------------------------------
+
+
+def ReasonTrail(options: Options) -> list[list[Any]]:
+    """Who asks and why: ``[source, text, nanoseconds]`` each."""
+    now = int(runtime.Time() * 1e9)
+    trail: list[list[Any]] = []
+    if getattr(options, "reason", None):
+        trail.append([REASON_USER, options.reason, now])
+    program, word = _invocation
+    trail.append([REASON_CLIENT + program, word, now])
+    return trail
+
+
+def SetGenericFields(ops: Iterable[Any], options: Options | None) -> None:
+    """Debug level, dry run, priority and reason of the command line, on every opcode."""
+    if options is None:
+        return
+    trail = ReasonTrail(options)
+    priority = getattr(options, "priority", None)
+    for op in ops:
+        op.debug_level = options.debug
+        if hasattr(options, "dry_run"):
+            op.dry_run = options.dry_run
+        if priority is not None:
+            op.priority = PRIORITIES[priority]
+        op.reason = trail
+
+
+# --- one job ------------------------------------------------------------------------------------------------------------
+
+
+class Feedback:
+    """Shows what a job says while it is waited for."""
+
+    def Log(self, timestamp: Sequence[int], kind: str, message: Any) -> None:
+        when = time.ctime(timestamp[0])
+        if kind == constants.ELOG_MESSAGE_LIST and isinstance(message, list):
+            for line in message:
+                output.ToStdout(f"{when} {output.SafeEncode(str(line))}")
+        else:
+            text = message if isinstance(message, str) else str(message)
+            output.ToStdout(f"{when} {output.SafeEncode(text) if kind == constants.ELOG_MESSAGE else text}")
+
+    def Waiting(self, job_id: int, status: str) -> None:
+        """Nothing has happened for a while."""
+        if status == constants.JOB_STATUS_QUEUED:
+            output.ToStderr(f"Job {job_id} is waiting in queue")
+        elif status == constants.JOB_STATUS_WAITING:
+            output.ToStderr(f"Job {job_id} is trying to acquire all necessary locks")
+
+    def Flush(self) -> None:
+        """Everything new was shown."""
+        import sys
+
+        sys.stdout.flush()
+
+
+def PollJob(job_id: int, client: luxi_client.Client | None = None, feedback: Feedback | None = None) -> list[Any]:
+    """Waits for the end of a job; returns its opcodes' results or raises its error."""
+    client = client or GetClient()
+    _FollowJob(job_id, client, feedback or Feedback())
+    return _JobResults(job_id, client)
+
+
+def _FollowJob(job_id: int, client: luxi_client.Client, feedback: Feedback) -> None:
+    info: list[Any] | None = None
+    serial = None
+    told: set[str] = set()
+    while True:
+        answer = client.WaitForJobChangeOnce(job_id, ["status"], info, serial, timeout=POLL_TIMEOUT)
+        if answer is None:
+            raise errors.JobLost(f"Job with id {job_id} lost")
+        if answer == "nochange":
+            values, log = info or [None], []
+        else:
+            values, log = answer
+        status = values[0]
+        if not log and values == info and status in _UNFINISHED and status not in told:
+            told.add(status)
+            feedback.Waiting(job_id, status)
+        info = list(values)
+        for number, timestamp, kind, message in log:
+            feedback.Log(timestamp, kind, message)
+            serial = max(number, serial or 0)
+        if log:
+            feedback.Flush()
+        elif status in constants.JOBS_FINALIZED or status == constants.JOB_STATUS_CANCELING:
+            return
+
+
+def _JobResults(job_id: int, client: luxi_client.Client) -> list[Any]:
+    rows = client.QueryJobs([job_id], ["status", "opstatus", "opresult"])
+    if not rows or rows[0] is None or rows[0][0] is None:
+        raise errors.JobLost(f"Job with id {job_id} lost")
+    status, opstatus, results = rows[0]
+    if status == constants.JOB_STATUS_SUCCESS:
+        return results
+    if status in _CANCELED:
+        raise errors.JobCanceled("Job was canceled")
+    had_success = False
+    for index, (op_status, result) in enumerate(zip(opstatus, results, strict=True)):
+        if op_status == constants.JOB_STATUS_SUCCESS:
+            had_success = True
+        elif op_status == constants.JOB_STATUS_ERROR:
+            errors.MaybeRaise(result)
+            if had_success:
+                raise errors.OpExecError(f"partial failure (opcode {index}): {result}")
+            raise errors.OpExecError(str(result))
+    raise errors.OpExecError(str(results))
+
+
+def SubmitOpCode(op: Any, options: Options | None = None, feedback: Feedback | None = None) -> Any:
+    """Runs one opcode as a job and returns its result."""
+    SetGenericFields([op], options)
+    client = GetClient()
+    job_id = client.SubmitJob([op])
+    if getattr(options, "print_jobid", False):
+        output.ToStdoutAndFlush(str(job_id))
+    return PollJob(job_id, client, feedback)[0]
+
+
+def SubmitOrSend(op: Any, options: Options) -> Any:
+    """The same, unless ``--submit`` says not to wait (raises JobSubmitted)."""
+    if not getattr(options, "submit_only", False):
+        return SubmitOpCode(op, options)
+    SetGenericFields([op], options)
+    job_id = GetClient().SubmitJob([op])
+    if options.print_jobid:
+        output.ToStdoutAndFlush(str(job_id))
+    raise JobSubmitted(job_id)
+
+
+# --- many jobs ----------------------------------------------------------------------------------------------------------
+
+
+class _Entry:
+    """One job of the executor; ``name`` is what it is done for."""
+
+    __slots__ = ("accepted", "index", "job_id", "name", "reject")
+
+    def __init__(self, index: int, name: str | None, accepted: bool, answer: Any):
+        self.index = index
+        self.name = name
+        self.accepted = accepted
+        self.job_id = int(answer) if accepted else 0
+        self.reject = "" if accepted else str(answer)
+
+    @property
+    def suffix(self) -> str:
+        return f" for {self.name}" if self.name else ""
+
+
+class JobExecutor:
+    """Submits several jobs in one call and waits for all of them (spec/cli.md 2.2)."""
+
+    def __init__(self, options: Options | None = None, verbose: bool = True, feedback: Feedback | None = None):
+        self._options = options
+        self._verbose = verbose
+        self._feedback = feedback
+        self._queue: list[tuple[str | None, list[Any]]] = []
+        self._entries: list[_Entry] = []
+        self._client = GetClient()
+
+    def QueueJob(self, name: str | None, *ops: Any) -> None:
+        SetGenericFields(ops, self._options)
+        self._queue.append((name, list(ops)))
+
+    def AddJobIds(self, answers: Iterable[Sequence[Any]]) -> None:
+        """Takes over jobs that the master submitted: pairs [accepted, id or message]."""
+        for accepted, answer in answers:
+            self._entries.append(_Entry(len(self._entries), None, bool(accepted), answer))
+
+    def SubmitPending(self, each: bool = False) -> None:
+        """Submits what was queued; ``each``: by a call per job."""
+        if not self._queue:
+            return
+        queue, self._queue = self._queue, []
+        if each:
+            answers = [[True, self._client.SubmitJob(ops)] for _, ops in queue]
+        else:
+            answers = self._client.SubmitManyJobs([ops for _, ops in queue])
+        for (name, _), (accepted, answer) in zip(queue, answers, strict=True):
+            self._entries.append(_Entry(len(self._entries), name, bool(accepted), answer))
+
+    def GetResults(self) -> list[tuple[bool, Any]]:
+        """(success, results of the opcodes or message) of each job, in the order of submission."""
+        self.SubmitPending()
+        accepted = [entry for entry in self._entries if entry.accepted]
+        if self._verbose and accepted:
+            output.ToStdoutAndFlush("Submitted jobs " + ", ".join(str(entry.job_id) for entry in accepted))
+        results: dict[int, tuple[bool, Any]] = {}
+        for entry in self._entries:
+            if not entry.accepted:
+                output.ToStderr(f"Failed to submit job{entry.suffix}: {entry.reject}")
+                results[entry.index] = (False, entry.reject)
+        pending = accepted
+        while pending:
+            entry = self._ChooseNext(pending)
+            pending.remove(entry)
+            results[entry.index] = self._Wait(entry)
+        entries, self._entries = self._entries, []
+        return [results[entry.index] for entry in entries]
+
+    def _ChooseNext(self, pending: list[_Entry]) -> _Entry:
+        """One that has begun or ended already, so that its log comes soon; else the first."""
+        chunk = pending[:CHUNK]
+        rows = self._client.QueryJobs([entry.job_id for entry in chunk], ["id", "status"])
+        begun = {row[0] for row in rows if row and row[1] not in _UNFINISHED}
+        return next((entry for entry in chunk if entry.job_id in begun), chunk[0])
+
+    def _Wait(self, entry: _Entry) -> tuple[bool, Any]:
+        output.ToStdoutAndFlush(f"Waiting for job {entry.job_id}{entry.suffix} ...")
+        try:
+            return (True, PollJob(entry.job_id, self._client, self._feedback))
+        except errors.JobLost:
+            output.ToStderr(f"Job {entry.job_id}{entry.suffix} has been archived, cannot check its result")
+            return (False, "Job was archived before its result was read")
+        except errors.GenericError as err:
+            if isinstance(err, errors.LuxiError):
+                raise
+            from ganeti.cli.failures import FormatError
+
+            text = FormatError(err)[1]
+            output.ToStderr(f"Job {entry.job_id}{entry.suffix} has failed: {text}")
+            return (False, text)
+
+    def WaitOrShow(self, wait: bool) -> list[tuple[bool, Any]]:
+        """Waits for the jobs, or only names them: ``ID: NAME`` on stdout."""
+        if wait:
+            return self.GetResults()
+        self.SubmitPending()
+        results: list[tuple[bool, Any]] = []
+        for entry in self._entries:
+            if entry.accepted:
+                output.ToStdout(f"{entry.job_id}: {entry.name}")
+                results.append((True, entry.job_id))
+            else:
+                output.ToStderr(f"Failure for {entry.name}: {entry.reject}")
+                results.append((False, entry.reject))
+        self._entries = []
+        return results
+
+
+def CountFailures(results: Iterable[tuple[bool, Any]], good: Callable[[Any], bool] = lambda _: True) -> int:
+    """How many jobs failed, or ended with a result that is not ``good``."""
+    return sum(1 for success, result in results if not success or not good(result))
+
+
+def SubmitAndCollect(op: Any, options: Options) -> list[tuple[bool, Any]]:
+    """Runs an opcode that submits further jobs, and waits for those (spec/cli.md 2.2)."""
+    result = SubmitOrSend(op, options)
+    executor = JobExecutor(options)
+    executor.AddJobIds(result["jobs"])
+    return executor.GetResults()

@@ -1,0 +1,119 @@
+"""``list`` and ``list-fields``: one declaration per kind of object gives both commands (spec/cli.md 5, 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ganeti import constants
+from ganeti.cli import jobs, output, tables, values
+from ganeti.cli.command import AnyNumber, Command
+from ganeti.cli.options import FILTER, SET_HEADERS, SET_LIST, UNITS
+from ganeti.cli.parser import Opt, Options
+
+JSON = "json"
+
+# Titles of the kinds of fields in list-fields.
+KIND_TITLES = {
+    "unknown": "Unknown",
+    "text": "Text",
+    "bool": "Boolean",
+    "number": "Number",
+    "float": "Floating-point number",
+    "unit": "Storage size",
+    "timestamp": "Timestamp",
+    "other": "Custom",
+}
+
+
+class ListKind(NamedTuple):
+    """A kind of object as its list command shows it; ``key`` is the field that arguments name."""
+
+    kind: str
+    default: tuple[str, ...]
+    key: str = "name"
+    formatters: Mapping[str, tables.Formatter] = {}
+    numeric: bool = False
+
+
+def SplitOutput(text: str | None, default: Sequence[str]) -> tuple[list[str], bool]:
+    """(columns, whether as JSON) of ``-o``: ``json`` alone means the usual columns."""
+    as_json = text == JSON or (text or "").startswith(JSON + ":")
+    if as_json:
+        text = (text or "")[len(JSON) + 1 :] or None
+    return values.ParseFields(text, list(default)), as_json
+
+
+def MakeFilter(kind: ListKind, arguments: Sequence[str], force_filter: bool) -> list[Any] | None:
+    if not arguments and not force_filter:
+        return None  # the usual case needs no grammar
+    from ganeti.query import text
+
+    return text.MakeFilter(arguments, force_filter, kind.key, kind.numeric)
+
+
+def RunList(
+    kind: ListKind, options: Options, arguments: Sequence[str], extra: list[Any] | None = None, default: Any = None
+) -> int:
+    """Queries and prints; ``extra`` is a filter of the command's own."""
+    fields, as_json = SplitOutput(options.output, default or kind.default)
+    qfilter = MakeFilter(kind, arguments, getattr(options, "force_filter", False))
+    if extra is not None:
+        qfilter = extra if qfilter is None else ["&", qfilter, extra]
+    answer = jobs.GetClient().Query(kind.kind, fields, qfilter)
+    if as_json:
+        return tables.PrintQueryJson(answer)
+    return tables.PrintQueryResult(answer, options, kind.formatters)
+
+
+def RunListFields(kind: str, options: Options, arguments: Sequence[str]) -> int:
+    answer = jobs.GetClient().QueryFields(kind, list(arguments) or None)
+    fields = answer["fields"]
+    if options.output == JSON:
+        output.PrintJson(fields)
+        return tables.WarnUnknown(fields)
+    columns = [tables.Column(title) for title in ("Name", "Type", "Title", "Description")]
+    rows = []
+    for field in fields:
+        doc = field.get("doc") or ""
+        if field["kind"] == "unknown":
+            doc = f"Unknown field '{field['name']}'"
+        rows.append([field["name"], KIND_TITLES.get(field["kind"], "Unknown"), field["title"], doc])
+    for line in tables.Layout(columns, rows, not options.no_headers, options.separator):
+        output.ToStdout(line)
+    return tables.WarnUnknown(fields)
+
+
+def ListCommand(
+    kind: ListKind, summary: str, argument: str, *, units: bool = True, filters: bool = True, more: tuple[Opt, ...] = ()
+) -> Command:
+    """The usual ``list`` command of a kind."""
+
+    def run(options: Options, arguments: list[str]) -> int:
+        return RunList(kind, options, arguments)
+
+    own = SET_LIST + ((UNITS,) if units else ()) + ((FILTER,) if filters else ()) + more
+    return Command(run, summary, (AnyNumber(argument),), own)
+
+
+def ListFieldsCommand(kind: str, summary: str) -> Command:
+    from ganeti.cli.options import OUTPUT_FORMAT
+
+    def run(options: Options, arguments: list[str]) -> int:
+        return RunListFields(kind, options, arguments)
+
+    return Command(run, summary, (AnyNumber("text"),), (*SET_HEADERS, OUTPUT_FORMAT))
+
+
+def PrintRows(
+    columns: Sequence[tuple[str, str, bool]], rows: Sequence[Mapping[str, Any]], options: Options, as_json: bool = False
+) -> int:
+    """A table in the older layout; ``columns``: (key, title, right-aligned), values of rows are texts."""
+    if as_json:
+        output.PrintJson([{key: row[key] for key, _, _ in columns} for row in rows])
+        return constants.EXIT_SUCCESS
+    heads = [tables.Column(title, right) for _, title, right in columns]
+    cells = [[str(row[key]) for key, _, _ in columns] for row in rows]
+    for line in tables.Layout(heads, cells, not options.no_headers, options.separator, pad_last=True):
+        output.ToStdout(line)
+    return constants.EXIT_SUCCESS

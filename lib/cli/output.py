@@ -1,0 +1,62 @@
+"""What a program says: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+from ganeti import serializer
+
+
+def _Write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        # A terminal of another encoding: better an escape than no answer.
+        encoding = stream.encoding or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def ToStdout(text: str = "") -> None:
+    """One line, or several, of the result."""
+    _Write(sys.stdout, text + "\n")
+
+
+def ToStderr(text: str = "") -> None:
+    """One line, or several, for the person in front; what was said on stdout before comes first."""
+    sys.stdout.flush()
+    _Write(sys.stderr, text + "\n")
+    sys.stderr.flush()
+
+
+def ToStdoutAndFlush(text: str) -> None:
+    """A line that is wanted now, such as progress."""
+    ToStdout(text)
+    sys.stdout.flush()
+
+
+def PrintJson(value: Any) -> None:
+    """The answer for machines (``--output json``)."""
+    ToStdout(serializer.Dump(value, pretty=True).rstrip("\n"))
+
+
+def SafeEncode(text: str) -> str:
+    """``text`` in printable ASCII: what comes from a log or a node must not steer the terminal."""
+    parts = []
+    for char in text:
+        if char == "\t":
+            parts.append("\\t")
+        elif char == "\n":
+            parts.append("\\n")
+        elif char == "\r":
+            parts.append("\\r")
+        elif " " <= char <= "~":
+            parts.append(char)
+        else:
+            code = ord(char)
+            parts.append(f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+    return "".join(parts)
+
+
+def Truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,161 @@
+"""The little languages of option values (spec/cli.md 3): texts in, plain values out.
+
+Wrong syntax is a ParameterError (exit 1) or an OptionValueError of the parser (exit 2), as 3.1 has it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ganeti import errors
+
+NO_PREFIX = "no_"
+UNSET_PREFIX = "-"
+
+_TRUE = frozenset(["true", "yes"])
+_FALSE = frozenset(["false", "no"])
+_TIMESPEC_FACTORS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_BACKSLASHES = re.compile(r"\\+$")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+def SplitEscaped(text: str, separator: str = ",") -> list[str]:
+    """Splits where the separator is not escaped; a backslash makes the next character a plain one."""
+    pieces: list[str] = []
+    pending = ""
+    for piece in text.split(separator):
+        pending += piece
+        tail = _BACKSLASHES.search(piece)
+        if tail and len(tail[0]) % 2:
+            pending += separator
+        else:
+            pieces.append(pending)
+            pending = ""
+    if pending:  # a lone backslash at the very end stands for itself
+        pieces.append(pending[: -len(separator)])
+    return [_ESCAPED.sub(r"\1", piece) for piece in pieces]
+
+
+def JoinEscaped(pieces: list[str], separator: str = ",") -> str:
+    """The inverse of SplitEscaped."""
+    return separator.join(p.replace("\\", "\\\\").replace(separator, "\\" + separator) for p in pieces)
+
+
+def ParseList(text: str) -> list[str]:
+    """An empty text is an empty list."""
+    return SplitEscaped(text) if text else []
+
+
+def ParseBool(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in _TRUE:
+        return True
+    if lowered in _FALSE:
+        return False
+    raise errors.ParameterError(f"Invalid boolean value '{text}'")
+
+
+def ParseKeyVal(option: str, text: str, prefixes: bool = True) -> dict[str, Any]:
+    """``k=v,k=v``; with ``prefixes``: ``no_k`` is false, ``-k`` is null, a bare ``k`` is true."""
+    result: dict[str, Any] = {}
+    for element in ParseList(text):
+        key, equals, value = element.partition("=")
+        parsed: Any = value
+        if not equals:
+            if not prefixes:
+                raise errors.ParameterError(f"Missing value for key '{key}' in option {option}")
+            if key.startswith(NO_PREFIX):
+                key, parsed = key[len(NO_PREFIX) :], False
+            elif key.startswith(UNSET_PREFIX):
+                key, parsed = key[len(UNSET_PREFIX) :], None
+            else:
+                parsed = True
+        if key in result:
+            raise errors.ParameterError(f"Duplicate key '{key}' in option {option}")
+        result[key] = parsed
+    return result
+
+
+def ParseIdentKeyVal(option: str, text: str) -> tuple[str, Any]:
+    """``ident:k=v,...`` as (ident, dict); ``no_ident`` as (ident, False), ``-ident`` as (ident, None).
+
+    ``-1`` is an index, not a removal.
+    """
+    ident, colon, rest = text.partition(":")
+    removal: bool | None
+    if ident.startswith(NO_PREFIX):
+        removed, removal = ident[len(NO_PREFIX) :], False
+    elif ident.startswith(UNSET_PREFIX) and not (len(ident) > 1 and ident[1].isdigit()):
+        removed, removal = ident[len(UNSET_PREFIX) :], None
+    else:
+        return (ident, ParseKeyVal(option, rest) if colon else {})
+    if rest:
+        raise errors.ParameterError(f"Cannot pass options when removing parameter groups: {text}")
+    return (removed, removal)
+
+
+def ParseMultiListIdentKeyVal(option: str, text: str) -> list[dict[str, dict[str, Any]]]:
+    """Sets parted by ``//``, in them sections ``ident:k=v,...`` parted by ``/``."""
+    result = []
+    for group in text.split("//"):
+        sections: dict[str, dict[str, Any]] = {}
+        for section in group.split("/"):
+            ident, _, rest = section.partition(":")
+            if not ident or not rest:
+                raise errors.ParameterError(f"Empty section '{section}' in option {option}")
+            if ident in sections:
+                raise errors.ParameterError(f"Duplicated parameter '{ident}' in parsing {option}: {text}")
+            sections[ident] = ParseKeyVal(option, rest, prefixes=False)
+        result.append(sections)
+    return result
+
+
+def ParseTimespec(text: str) -> int:
+    """Seconds of ``90``, ``15m``, ``6h``, ``2d``; raises OpPrereqError."""
+    if not text:
+        raise errors.OpPrereqError("Empty time specification passed", errors.ECODE_INVAL)
+    number, factor = text, 1
+    if text[-1] in _TIMESPEC_FACTORS:
+        number, factor = text[:-1], _TIMESPEC_FACTORS[text[-1]]
+        if not number:
+            raise errors.OpPrereqError(
+                f"Invalid time specification '{text}': only a suffix was passed", errors.ECODE_INVAL
+            )
+    try:
+        return int(number) * factor
+    except ValueError:
+        raise errors.OpPrereqError(f"Invalid time specification '{text}'", errors.ECODE_INVAL) from None
+
+
+def ParseUidPool(text: str) -> list[tuple[int, int]]:
+    """``1000-2000,3000`` as ranges; raises OpPrereqError."""
+    ranges = []
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        try:
+            first = int(low)
+            last = int(high) if dash else first
+        except ValueError:
+            raise errors.OpPrereqError(f"Invalid user-id range '{part}'", errors.ECODE_INVAL) from None
+        if first > last:
+            raise errors.OpPrereqError(
+                f"Lower boundary higher than upper boundary in range '{part}'", errors.ECODE_INVAL
+            )
+        ranges.append((first, last))
+    return ranges
+
+
+def ParseNodePair(text: str) -> tuple[str, str | None]:
+    """``primary:secondary``, split at the first colon."""
+    primary, colon, secondary = text.partition(":")
+    return (primary, secondary if colon else None)
+
+
+def ParseFields(text: str | None, default: list[str]) -> list[str]:
+    """The columns of ``-o``: a comma list, or with a leading ``+`` in addition to the default ones."""
+    if text is None:
+        return list(default)
+    if text.startswith("+"):
+        return default + text[1:].split(",")
+    return text.split(",")
