@@ -1,0 +1,244 @@
+"""A root under construction: what a change touched, the serial rules, and what must hold when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from ganeti import constants, errors, ht, objects
+from ganeti.store import Row
+
+T = TypeVar("T", bound=objects.ConfigObject)
+
+
+class Draft:
+    """Collects changes on top of ``base``.  Used by one change, on the committer's thread.
+
+    ``now`` is the time of the change.  ``OnPublish`` registers what is to be done once it is acknowledged.
+    """
+
+    def __init__(self, base: objects.Snapshot, now: float):
+        self.base = base
+        self.root = base
+        self.now = now
+        self.on_publish: list[Callable[[], None]] = []
+        self._touched: dict[tuple[str, str], None] = {}
+        self._bump_cluster = False
+        self._extra_serial = 0
+
+    # --- reading and changing -----------------------------------------------------------------------------------------
+
+    def Get(self, kind: str, uuid: str) -> Any:
+        """The object as it is now; ConfigurationError if there is none."""
+        found = self.root.Find(kind, uuid)
+        if found is None:
+            raise errors.ConfigurationError(f"{kind} {uuid} is not in the configuration (any more)")
+        return found
+
+    def Put(self, obj: objects.ConfigObject) -> None:
+        """Stores an object as it is, without touching its serial number."""
+        self.root = self.root.WithObject(obj)
+        self._touched[self._Key(obj)] = None
+
+    def Add(self, obj: T) -> T:
+        """Stores a new object with serial 1 and its times; ConfigurationError if its uuid is in use."""
+        uuid = obj.__dict__["uuid"]
+        if self.root.IsUuidUsed(uuid):
+            raise errors.ConfigurationError(f"cannot add {obj.label}: the uuid {uuid} is in use already")
+        return self.PutNew(obj)
+
+    def PutNew(self, obj: T) -> T:
+        """Stores an object as a new one, in the place of one with its uuid if there is one."""
+        new = obj.Replace(serial_no=1, ctime=self.now, mtime=self.now)
+        self.Put(new)
+        return new
+
+    def Touch(self, obj: T, touch_mtime: bool = True) -> T:
+        """Stores a changed object with its next serial number."""
+        changes: dict[str, Any] = {"serial_no": obj.__dict__["serial_no"] + 1}
+        if touch_mtime:
+            changes["mtime"] = self.now
+        new = obj.Replace(**changes)
+        self.Put(new)
+        return new
+
+    def Remove(self, kind: str, uuid: str) -> Any:
+        """Takes an object away and returns it."""
+        obj = self.Get(kind, uuid)
+        self.root = self.root.WithoutObject(kind, uuid)
+        self._touched[(kind, uuid)] = None
+        return obj
+
+    def BumpCluster(self) -> None:
+        """The cluster's serial number grows once, however often this is called."""
+        self._bump_cluster = True
+
+    def BumpTop(self) -> None:
+        """The top level's serial number grows by one more than a write makes it."""
+        self._extra_serial += 1
+
+    def OnPublish(self, function: Callable[[], None]) -> None:
+        self.on_publish.append(function)
+
+    @staticmethod
+    def _Key(obj: objects.ConfigObject) -> tuple[str, str]:
+        return (obj.KIND, "cluster" if isinstance(obj, objects.Cluster) else obj.__dict__["uuid"])
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def Finish(self) -> list[Row]:
+        """The rows of everything that changed, the top level's last; none if nothing did.
+
+        ConfigurationError when what was touched would contradict the rest: nothing is stored then.
+        """
+        if not self._touched and not self._bump_cluster:
+            return []
+        self._SettlePorts()
+        if self._bump_cluster:
+            cluster = self.root.cluster
+            if cluster.serial_no == self.base.cluster.serial_no:
+                self.Touch(cluster)
+        self._Check()
+        serial = self.root.serial_no + 1 + self._extra_serial
+        self.root = self.root.Replace(serial_no=serial, mtime=self.now)
+        rows = []
+        for kind, uuid in self._touched:
+            obj = self.root.Find(kind, uuid)
+            rows.append(Row(kind, uuid, None if obj is None else obj.Json()))
+        rows.append(Row("config", "config", self.root.TopRow()))
+        return rows
+
+    def _Pairs(self, *kinds: str) -> Iterable[tuple[str, Any, Any]]:
+        """(uuid, object before, object now) of the touched objects of some kinds; None where there is none."""
+        for kind, uuid in self._touched:
+            if kind in kinds:
+                yield uuid, self.base.Find(kind, uuid), self.root.Find(kind, uuid)
+
+    def _SettlePorts(self) -> None:
+        """Ports that came into use leave the pool, those that are not used any more go to its head (config.md 17.1)."""
+        pairs = list(self._Pairs("disk", "instance"))
+        before = {port for _, old, _ in pairs for port in PortsOf(old)}
+        after = [port for _, _, new in pairs for port in PortsOf(new)]
+        gained = sorted(set(after) - before)
+        lost = sorted(port for port in before - set(after) if port not in self.root.UsedPorts())
+        if not gained and not lost:
+            return
+        touched = {uuid for uuid, _, _ in pairs}
+        for port in gained:
+            owner = self.base.UsedPorts().get(port)
+            if after.count(port) > 1 or (owner is not None and owner not in touched):
+                raise errors.ConfigurationError(f"port {port} is in use already ({owner or 'twice in this change'})")
+        cluster = self.root.cluster
+        pool = [port for port in lost if IsPoolPort(port) and port not in cluster.tcpudp_port_pool]
+        pool += [port for port in cluster.tcpudp_port_pool if port not in after]
+        highest = cluster.highest_used_port
+        top = max([port for port in gained if IsPoolPort(port)], default=highest)
+        if top > highest:
+            # Ports below that were handed out to others and are not stored yet wait in the pool.
+            pool += [port for port in range(highest + 1, top) if port not in after]
+        self.Put(cluster.Replace(tcpudp_port_pool=pool, highest_used_port=max(highest, top)))
+
+    def _Check(self) -> None:
+        """What must hold for everything that was touched."""
+        for uuid, old, new in self._Pairs("node"):
+            self._CheckNode(uuid, old, new)
+        for uuid, old, new in self._Pairs("nodegroup"):
+            self._CheckGroup(uuid, old, new)
+        for uuid, old, new in self._Pairs("instance"):
+            if new is not None:
+                self._CheckInstance(uuid, old, new)
+        for uuid, old, new in self._Pairs("disk"):
+            self._CheckDisk(uuid, old, new)
+        for uuid, old, new in self._Pairs("network"):
+            self._CheckName("network", uuid, old, new)
+            if new is None and any(uuid in group.networks for group in self.root.nodegroups.values()):
+                raise errors.ConfigurationError(f"network {old.name} is connected to node groups and cannot be removed")
+        if self.root.cluster.master_node not in self.root.nodes:
+            raise errors.ConfigurationError("the master cannot be removed")
+
+    def _CheckName(self, kind: str, uuid: str, old: Any, new: Any) -> None:
+        """No second object of the kind has the name."""
+        if new is None or new.name is None or (old is not None and old.name == new.name):
+            return
+        for other, obj in self.root.Objects(kind).items():
+            if other != uuid and obj.name == new.name:
+                raise errors.ConfigurationError(f"{new.label}: another {kind} has this name already ({other})")
+
+    def _CheckNode(self, uuid: str, old: Any, new: Any) -> None:
+        self._CheckName("node", uuid, old, new)
+        if new is None:
+            primary, secondary = self.root.NodeInstances(uuid)
+            if primary or secondary:
+                names = sorted(self.root.instances[found].name for found in {*primary, *secondary})
+                raise errors.ConfigurationError(
+                    f"{old.label} cannot be removed: instances have it as a node: {', '.join(names[:10])}"
+                )
+        elif new.group not in self.root.nodegroups:
+            raise errors.ConfigurationError(f"{new.label}: node group {new.group} does not exist")
+
+    def _CheckGroup(self, uuid: str, old: Any, new: Any) -> None:
+        self._CheckName("nodegroup", uuid, old, new)
+        if new is None:
+            if self.root.GroupNodes(uuid):
+                raise errors.ConfigurationError(f"{old.label} has nodes and cannot be removed")
+            if not self.root.nodegroups:
+                raise errors.ConfigurationError(f"{old.label} is the last one and cannot be removed")
+        elif ht.TUuid(new.name):
+            raise errors.ConfigurationError(f"{new.label}: its name looks like a uuid")
+
+    def _CheckInstance(self, uuid: str, old: Any, new: objects.Instance) -> None:
+        self._CheckName("instance", uuid, old, new)
+        if new.primary_node not in self.root.nodes and not new.forthcoming:
+            raise errors.ConfigurationError(f"{new.label}: its primary node {new.primary_node} does not exist")
+        macs = [nic.mac for nic in new.nics]
+        for mac in macs:
+            owner = self.base.UsedMacs().get(mac)
+            taken = owner not in (None, uuid) and any(
+                mac == nic.mac for inst in [self.root.instances.get(str(owner))] if inst for nic in inst.nics
+            )
+            if taken or macs.count(mac) > 1:
+                raise errors.ConfigurationError(f"{new.label}: MAC address {mac} is in use already")
+        if old is None or old.disks != new.disks:
+            self._CheckOwnDisks(uuid, new)
+
+    def _CheckOwnDisks(self, uuid: str, new: objects.Instance) -> None:
+        for disk in new.disks:
+            if disk not in self.root.disks:
+                raise errors.ConfigurationError(f"{new.label}: disk {disk} does not exist")
+            owner = self.base.DiskOwner(disk)
+            other = self.root.instances.get(owner) if owner not in (None, uuid) and owner is not None else None
+            if (other is not None and disk in other.disks) or new.disks.count(disk) > 1:
+                raise errors.ConfigurationError(f"{new.label}: disk {disk} belongs to an instance already")
+
+    def _CheckDisk(self, uuid: str, old: Any, new: Any) -> None:
+        if new is None:
+            owner = self.root.DiskOwner(uuid)
+            if owner is not None:
+                raise errors.ConfigurationError(
+                    f"{old.label} cannot be removed: it is attached to {self.root.instances[owner].label}"
+                )
+            return
+        before = set(old.Minors()) if old is not None else set()
+        for node, minor in new.Minors():
+            owner = self.base.UsedMinors(node).get(minor)
+            if (node, minor) in before or owner in (None, uuid):
+                continue
+            other = self.root.disks.get(str(owner))
+            if other is not None and (node, minor) in set(other.Minors()):
+                raise errors.ConfigurationError(
+                    f"{new.label}: DRBD minor {minor} of node {node} is used by disk {owner}"
+                )
+
+
+def IsPoolPort(port: int) -> bool:
+    """Whether a port is of the range that the cluster hands out."""
+    return constants.FIRST_DRBD_PORT <= port <= constants.LAST_DRBD_PORT
+
+
+def PortsOf(obj: Any) -> list[int]:
+    """The ports of the range that a disk or instance uses."""
+    if isinstance(obj, objects.Disk):
+        return [port for port in obj.Ports() if isinstance(port, int)]
+    if isinstance(obj, objects.Instance) and obj.network_port is not None:
+        return [obj.network_port]
+    return []

@@ -1,0 +1,248 @@
+"""Instances and their disks."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import constants, errors, objects
+from ganeti.config.draft import Draft
+from ganeti.config.values import Values
+from ganeti.params import disk
+
+
+class Instances(Values):
+    """Changes of instances and disks.  Ports, minors and addresses are settled in the same step."""
+
+    def AddInstance(
+        self, instance: objects.Instance, ec_id: Any, disks: Sequence[objects.Disk] = (), replace: bool = False
+    ) -> objects.Instance:
+        """A new instance, with new ``disks`` of its own if given, or (``replace``) one in the place of its reservation.
+
+        Serial 1; what ``ec_id`` reserved of networks is taken.
+        """
+
+        def change(draft: Draft) -> objects.Instance:
+            for dev in disks:
+                self._AddDisk(draft, dev, replace)
+            if replace:
+                self._CheckReservation(draft.Get("instance", instance.uuid))
+                added = draft.PutNew(instance)
+            else:
+                added = draft.Add(instance)
+            self._CommitIps(draft, ec_id)
+            _SetIvNames(draft, added)
+            return added
+
+        return self.Transact(change)
+
+    @staticmethod
+    def _CheckReservation(stored: Any) -> None:
+        if not stored.forthcoming:
+            raise errors.ConfigurationError(f"{stored.label} is no reservation and cannot be replaced")
+
+    def RemoveInstance(self, inst_uuid: str) -> None:
+        """Takes an instance away with the disks that are attached; ports and addresses are free again."""
+
+        def change(draft: Draft) -> None:
+            instance: objects.Instance = draft.Remove("instance", inst_uuid)
+            for uuid in instance.disks:
+                draft.Remove("disk", uuid)
+            self._ReleaseNicIps(draft, instance.nics)
+            draft.BumpCluster()
+
+        self.Transact(change)
+
+    def RenameInstance(self, inst_uuid: str, new_name: str) -> objects.Instance:
+        """Gives a new name; the paths of its files follow.  The serial number stays, the cluster's grows."""
+
+        def change(draft: Draft) -> objects.Instance:
+            instance: objects.Instance = draft.Get("instance", inst_uuid)
+            old_name = instance.name
+            renamed = instance.Replace(name=new_name)
+            draft.Put(renamed)
+            for dev in draft.root.InstanceDisks(renamed):
+                if dev.dev_type in disk.With(name_in_path=True):
+                    draft.Put(dev.Replace(logical_id=_RenamedPath(dev, old_name, new_name)))
+            draft.BumpCluster()
+            return renamed
+
+        return self.Transact(change)
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def _SetStatus(
+        self, inst_uuid: str, state: str | None, disks_active: bool | None, source: str | None
+    ) -> objects.Instance:
+        """Only a real change counts; None leaves a value as it is."""
+
+        def change(draft: Draft) -> objects.Instance:
+            instance: objects.Instance = draft.Get("instance", inst_uuid)
+            wanted: dict[str, Any] = {
+                "admin_state": state,
+                "disks_active": disks_active,
+                "admin_state_source": source,
+            }
+            changed = instance.Replace(**{name: value for name, value in wanted.items() if value is not None})
+            return instance if changed == instance else draft.Touch(changed)
+
+        return self.Transact(change)
+
+    def MarkInstanceUp(self, inst_uuid: str) -> objects.Instance:
+        """It should run, with its disks."""
+        return self._SetStatus(inst_uuid, constants.ADMINST_UP, True, constants.ADMIN_SOURCE)
+
+    def MarkInstanceDown(self, inst_uuid: str) -> objects.Instance:
+        """It should not run; the disks stay as they are."""
+        return self._SetStatus(inst_uuid, constants.ADMINST_DOWN, None, constants.ADMIN_SOURCE)
+
+    def MarkInstanceUserDown(self, inst_uuid: str) -> objects.Instance:
+        """Its user has shut it down."""
+        return self._SetStatus(inst_uuid, constants.ADMINST_DOWN, None, constants.USER_SOURCE)
+
+    def MarkInstanceOffline(self, inst_uuid: str) -> objects.Instance:
+        """It is not to be started, its disks are not in use."""
+        return self._SetStatus(inst_uuid, constants.ADMINST_OFFLINE, False, constants.ADMIN_SOURCE)
+
+    def MarkInstanceDisksActive(self, inst_uuid: str) -> objects.Instance:
+        return self._SetStatus(inst_uuid, None, True, None)
+
+    def MarkInstanceDisksInactive(self, inst_uuid: str) -> objects.Instance:
+        return self._SetStatus(inst_uuid, None, False, None)
+
+    def SetInstancePrimaryNode(self, inst_uuid: str, node_uuid: str) -> objects.Instance:
+        """After a fail-over or migration; the serial number stays."""
+
+        def change(draft: Draft) -> objects.Instance:
+            instance: objects.Instance = draft.Get("instance", inst_uuid)
+            moved = instance.Replace(primary_node=node_uuid)
+            if moved != instance:
+                draft.Put(moved)
+            return moved
+
+        return self.Transact(change)
+
+    # --- disks --------------------------------------------------------------------------------------------------------
+
+    def _AddDisk(self, draft: Draft, dev: objects.Disk, replace: bool) -> objects.Disk:
+        if replace and dev.uuid in draft.root.disks:
+            self._CheckReservation(draft.root.disks[dev.uuid])
+            added = draft.PutNew(dev)
+        else:
+            added = draft.Add(dev)
+        draft.BumpTop()
+        draft.OnPublish(lambda: self.ReleaseDRBDMinors(dev.uuid))
+        return added
+
+    def AddDisk(self, dev: objects.Disk, replace: bool = False) -> objects.Disk:
+        """A new disk that belongs to no instance (yet), or (``replace``) one in the place of its reservation."""
+        return self.Transact(lambda draft: self._AddDisk(draft, dev, replace))
+
+    def AddInstanceDisk(
+        self, inst_uuid: str, dev: objects.Disk, index: int = -1, replace: bool = False
+    ) -> objects.Instance:
+        """A new disk, attached to an instance before its disk ``index``; -1: at the end."""
+
+        def change(draft: Draft) -> objects.Instance:
+            self._AddDisk(draft, dev, replace)
+            return _Attach(draft, inst_uuid, dev.uuid, index)
+
+        return self.Transact(change)
+
+    def AttachInstanceDisk(self, inst_uuid: str, disk_uuid: str, index: int = -1) -> objects.Instance:
+        """Attaches a disk that belongs to nobody."""
+        return self.Transact(lambda draft: _Attach(draft, inst_uuid, disk_uuid, index))
+
+    def DetachInstanceDisk(self, inst_uuid: str, disk_uuid: str) -> objects.Instance:
+        """The disk stays, belonging to nobody."""
+        return self.Transact(lambda draft: _Detach(draft, inst_uuid, disk_uuid))
+
+    def RemoveInstanceDisk(self, inst_uuid: str, disk_uuid: str) -> objects.Instance:
+        """Detaches a disk and takes it away."""
+
+        def change(draft: Draft) -> objects.Instance:
+            instance = _Detach(draft, inst_uuid, disk_uuid)
+            draft.Remove("disk", disk_uuid)
+            draft.BumpCluster()
+            return instance
+
+        return self.Transact(change)
+
+    def RemoveDisk(self, disk_uuid: str) -> None:
+        """Takes away a disk that belongs to nobody."""
+
+        def change(draft: Draft) -> None:
+            draft.Remove("disk", disk_uuid)
+            draft.BumpCluster()
+
+        self.Transact(change)
+
+    def SetDiskNodes(self, disk_uuid: str, nodes: Sequence[str]) -> objects.Disk:
+        """The nodes that hold a disk and its children; the serial number stays."""
+
+        def change(draft: Draft) -> objects.Disk:
+            dev: objects.Disk = draft.Get("disk", disk_uuid)
+            changed = _WithNodes(dev, nodes)
+            if changed != dev:
+                draft.Put(changed)
+            return changed
+
+        return self.Transact(change)
+
+    def SetDiskLogicalID(self, disk_uuid: str, logical_id: Sequence[Any]) -> objects.Disk:
+        """What a disk is below its template; the serial number stays."""
+
+        def change(draft: Draft) -> objects.Disk:
+            dev: objects.Disk = draft.Get("disk", disk_uuid)
+            changed = dev.Replace(logical_id=logical_id)
+            if changed != dev:
+                draft.Put(changed)
+                draft.OnPublish(lambda: self.ReleaseDRBDMinors(disk_uuid))
+            return changed
+
+        return self.Transact(change)
+
+
+def _RenamedPath(dev: objects.Disk, old_name: str, new_name: str) -> tuple[Any, ...]:
+    """``[driver, DIR/old/file]`` -> ``[driver, DIR/new/file]``; a path of another shape stays."""
+    driver, path = dev.logical_id
+    folder, name = posixpath.split(path)
+    parent, owner = posixpath.split(folder)
+    if owner != old_name:
+        return dev.logical_id
+    return (driver, posixpath.join(parent, new_name, name))
+
+
+def _WithNodes(dev: objects.Disk, nodes: Sequence[str]) -> objects.Disk:
+    return dev.Replace(nodes=nodes, children=[_WithNodes(child, nodes) for child in dev.children])
+
+
+def _SetIvNames(draft: Draft, instance: objects.Instance) -> None:
+    """Disk N of an instance is called disk/N."""
+    for index, uuid in enumerate(instance.disks):
+        dev = draft.root.disks.get(uuid)
+        if dev is not None and dev.iv_name != f"disk/{index}":
+            draft.Put(dev.Replace(iv_name=f"disk/{index}"))
+
+
+def _Attach(draft: Draft, inst_uuid: str, disk_uuid: str, index: int) -> objects.Instance:
+    instance: objects.Instance = draft.Get("instance", inst_uuid)
+    draft.Get("disk", disk_uuid)
+    disks = list(instance.disks)
+    if not -1 <= index <= len(disks):
+        raise errors.ConfigurationError(f"{instance.label}: there is no place {index}, it has {len(disks)} disks")
+    disks.insert(len(disks) if index == -1 else index, disk_uuid)
+    changed = draft.Touch(instance.Replace(disks=disks))
+    _SetIvNames(draft, changed)
+    return changed
+
+
+def _Detach(draft: Draft, inst_uuid: str, disk_uuid: str) -> objects.Instance:
+    instance: objects.Instance = draft.Get("instance", inst_uuid)
+    if disk_uuid not in instance.disks:
+        raise errors.ConfigurationError(f"{instance.label} has no disk {disk_uuid}")
+    changed = draft.Touch(instance.Replace(disks=[uuid for uuid in instance.disks if uuid != disk_uuid]))
+    draft.Put(draft.Get("disk", disk_uuid).Replace(iv_name=""))
+    _SetIvNames(draft, changed)
+    return changed

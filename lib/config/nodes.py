@@ -1,0 +1,244 @@
+"""Nodes, node groups and the pool of master candidates."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ganeti import errors, objects, runtime, store
+from ganeti.config.base import ConfigBase, ConfigChange, OutOfDate, R
+from ganeti.config.draft import Draft
+
+
+class CandidateStats(NamedTuple):
+    """Master candidates: how many there are, should be (pool size, limited by what is possible), could be."""
+
+    now: int
+    should: int
+    possible: int
+
+
+def IsVoter(node: objects.Node) -> bool:
+    """Whether the node's copy of the store counts: exactly the candidates that are not offline."""
+    return node.master_candidate and not node.offline
+
+
+def VotersOf(root: objects.Snapshot) -> list[store.Member]:
+    """Those who should be voters by this configuration."""
+    return [MemberOf(node) for node in root.nodes.values() if IsVoter(node)]
+
+
+def MemberOf(node: objects.Node) -> store.Member:
+    return store.Member(node.uuid, node.name, node.primary_ip)
+
+
+class Nodes(ConfigBase):
+    """Changes of nodes and groups.  Whether a node votes changes in one step with its flags, through the store."""
+
+    def _TransactNode(self, node: objects.Node, votes: bool, function: Callable[[Draft], R]) -> R:
+        """Runs a change after which ``node`` is (``votes``) or is not a voter; others may not change."""
+        stored = self.Snapshot().nodes.get(node.uuid)
+        did_vote = stored is not None and IsVoter(stored)
+
+        def guarded(draft: Draft) -> R:
+            now = draft.root.nodes.get(node.uuid)
+            if (now is not None and IsVoter(now)) != did_vote:
+                raise OutOfDate(node, now if now is not None else node)
+            return function(draft)
+
+        change = ConfigChange(self, guarded)
+        if votes == did_vote:
+            self._store.Commit(change)
+        elif votes:
+            self._store.AddVoter(MemberOf(node), change)
+        else:
+            self._store.RemoveVoter(node.uuid, change)
+        return change.result
+
+    def AddNode(self, node: objects.Node) -> objects.Node:
+        """A new node.  It enters as a regular one; PromoteNode makes it a candidate once it has a copy."""
+        if IsVoter(node):
+            raise errors.ProgrammerError(f"{node.label} must be added as a regular node and promoted afterwards")
+
+        def change(draft: Draft) -> objects.Node:
+            draft.BumpCluster()
+            return draft.Add(node)
+
+        return self.Transact(change)
+
+    def RemoveNode(self, node_uuid: str) -> None:
+        """Takes a node away, and out of the voters; its certificate is not accepted any more."""
+        stored = self.Snapshot().nodes.get(node_uuid)
+        if stored is None:
+            raise errors.ConfigurationError(f"node {node_uuid} is not in the configuration")
+
+        def change(draft: Draft) -> None:
+            draft.Remove("node", node_uuid)
+            _SetCert(draft, node_uuid, None)
+            draft.BumpCluster()
+
+        self._TransactNode(stored, False, change)
+
+    # --- master candidates --------------------------------------------------------------------------------------------
+
+    def GetMasterCandidateStats(self, exceptions: Iterable[str] = ()) -> CandidateStats:
+        """Of the nodes that are not in ``exceptions`` (uuids)."""
+        return _Stats(self.Newest(), set(exceptions))
+
+    def GetMasterCandidates(self) -> list[objects.Node]:
+        return [node for node in self.Snapshot().nodes.values() if node.master_candidate]
+
+    def DecideSelfPromotion(self, exceptions: Iterable[str] = ()) -> bool:
+        """Whether a node that comes in should become a candidate (spec/drivers.md d.7)."""
+        stats = self.GetMasterCandidateStats(exceptions)
+        return stats.now < min(stats.should + 1, self.Snapshot().cluster.candidate_pool_size)
+
+    def NodesToPromote(self, exceptions: Iterable[str] = ()) -> tuple[int, list[objects.Node]]:
+        """(how many candidates are missing, nodes that could be promoted, in random order)."""
+        excepted = set(exceptions)
+        root = self.Newest()
+        stats = _Stats(root, excepted)
+        eligible = [
+            node
+            for uuid, node in sorted(root.nodes.items())
+            if uuid not in excepted and node.is_eligible and not node.master_candidate
+        ]
+        runtime.Random().shuffle(eligible)
+        return max(0, stats.should - stats.now), eligible
+
+    def PromoteNode(self, node_uuid: str) -> objects.Node:
+        """Makes a node a master candidate: it is given a copy first, then flag and vote change in one step.
+
+        Its serial number grows, its time of modification stays (candidate pool maintenance, config.md 13).
+        """
+        node = self.Newest().nodes.get(node_uuid)
+        if node is None:
+            raise errors.ConfigurationError(f"node {node_uuid} is not in the configuration")
+
+        def change(draft: Draft) -> objects.Node:
+            stored: objects.Node = draft.Get("node", node_uuid)
+            if stored.master_candidate:
+                return stored
+            if not stored.is_eligible:
+                raise errors.ConfigurationError(
+                    f"{stored.label} cannot become master candidate: it is offline, drained or not master_capable"
+                )
+            draft.BumpCluster()
+            return draft.Touch(stored.Replace(master_candidate=True), touch_mtime=False)
+
+        return self._TransactNode(node, True, change)
+
+    def MaintainCandidatePool(
+        self, exceptions: Iterable[str] = (), failed: Callable[[objects.Node, Exception], None] | None = None
+    ) -> list[objects.Node]:
+        """Promotes random nodes, one at a time, until there are as many candidates as there should be.
+
+        A node that cannot be given a copy is passed over and told to ``failed``.  Returns the promoted ones.
+        """
+        promoted: list[objects.Node] = []
+        passed_over = set(exceptions)
+        while True:
+            missing, eligible = self.NodesToPromote(exceptions)
+            eligible = [node for node in eligible if node.uuid not in passed_over]
+            if not missing or not eligible:
+                return promoted
+            node = eligible[0]
+            passed_over.add(node.uuid)
+            try:
+                promoted.append(self.PromoteNode(node.uuid))
+            except (store.MasterLost, store.StoreEnded):
+                raise
+            except (store.StoreError, errors.ConfigurationError) as err:
+                logging.warning("Node %s could not be made a master candidate: %s", node.name, err)
+                if failed is not None:
+                    failed(node, err)
+
+    # --- certificates of candidates -----------------------------------------------------------------------------------
+
+    def AddNodeToCandidateCerts(self, node_uuid: str, digest: str) -> None:
+        """From now on calls with this certificate are accepted."""
+        self.Transact(lambda draft: _SetCert(draft, node_uuid, digest))
+
+    def RemoveNodeFromCandidateCerts(self, node_uuid: str) -> None:
+        self.Transact(lambda draft: _SetCert(draft, node_uuid, None))
+
+    def SetCandidateCerts(self, certs: dict[str, str]) -> None:
+        """All digests at once (node uuid to digest)."""
+
+        def change(draft: Draft) -> None:
+            if draft.root.cluster.candidate_certs != certs:
+                draft.Touch(draft.root.cluster.Replace(candidate_certs=certs))
+
+        self.Transact(change)
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def AddNodeGroup(self, group: objects.NodeGroup) -> objects.NodeGroup:
+        def change(draft: Draft) -> objects.NodeGroup:
+            draft.BumpCluster()
+            return draft.Add(group.Replace(members=()))
+
+        return self.Transact(change)
+
+    def RemoveNodeGroup(self, group_uuid: str) -> None:
+        """Only an empty one, and never the last."""
+
+        def change(draft: Draft) -> None:
+            draft.Remove("nodegroup", group_uuid)
+            draft.BumpCluster()
+
+        self.Transact(change)
+
+    def AssignGroupNodes(self, moves: Sequence[tuple[str, str]]) -> list[objects.Node]:
+        """Moves nodes, given as (node uuid, group uuid): each node and group that changes is bumped once."""
+
+        def change(draft: Draft) -> list[objects.Node]:
+            groups: dict[str, None] = {}
+            moved = []
+            for node_uuid, group_uuid in moves:
+                node: objects.Node = draft.Get("node", node_uuid)
+                draft.Get("nodegroup", group_uuid)
+                if node.group != group_uuid:
+                    groups.update({node.group: None, group_uuid: None})
+                    moved.append(draft.Touch(node.Replace(group=group_uuid)))
+            for uuid in groups:
+                draft.Touch(draft.Get("nodegroup", uuid))
+            if moved:
+                draft.BumpCluster()
+            return moved
+
+        return self.Transact(change)
+
+    def LookupNodeGroup(self, target: str | None) -> objects.NodeGroup:
+        """The group of a name or uuid; None means the only one.  OpPrereqError if there is none."""
+        root = self.Snapshot()
+        if target is None:
+            if len(root.nodegroups) != 1:
+                raise errors.OpPrereqError(
+                    "More than one node group exists: the target group must be named", errors.ECODE_INVAL
+                )
+            return next(iter(root.nodegroups.values()))
+        found: objects.NodeGroup | None = root.ExpandName("nodegroup", target)
+        if found is None:
+            raise errors.OpPrereqError(f"Node group '{target[:80]}' not found", errors.ECODE_NOENT)
+        return found
+
+
+def _Stats(root: objects.Snapshot, exceptions: set[str]) -> CandidateStats:
+    now = possible = 0
+    for uuid, node in root.nodes.items():
+        if uuid not in exceptions:
+            possible += node.is_eligible
+            now += node.master_candidate
+    return CandidateStats(now, min(possible, root.cluster.candidate_pool_size), possible)
+
+
+def _SetCert(draft: Draft, node_uuid: str, digest: str | None) -> None:
+    certs = dict(draft.root.cluster.candidate_certs)
+    if certs.get(node_uuid) == digest:
+        return
+    certs.pop(node_uuid, None)
+    if digest is not None:
+        certs[node_uuid] = digest
+    draft.Touch(draft.root.cluster.Replace(candidate_certs=certs))

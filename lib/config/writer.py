@@ -1,0 +1,266 @@
+"""ConfigWriter: everything together, the general Update, tags, cluster settings, networks and filter rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from ganeti import constants, errors, network, objects, params
+from ganeti.config.base import CheckSerial
+from ganeti.config.draft import Draft
+from ganeti.config.instances import Instances
+from ganeti.config.nodes import CandidateStats, IsVoter, Nodes, VotersOf
+
+__all__ = ["CandidateStats", "ConfigWriter", "VotersOf"]
+
+T = TypeVar("T", bound=objects.ConfigObject)
+
+_TAG = re.compile(r"[\w.+*/:@-]+", re.ASCII)
+# Objects whose change is one of the cluster too (config.md 13).
+_BUMPS_CLUSTER = frozenset(["node"])
+
+
+class MasterNetworkParameters(NamedTuple):
+    """What a node must know to take the cluster's address (spec/noderpc.md 3.1)."""
+
+    uuid: str
+    ip: str
+    netmask: int
+    netdev: str
+    ip_family: int
+
+
+def CheckTags(tags: Iterable[str]) -> None:
+    """TagError for a text that cannot be a tag."""
+    for tag in tags:
+        if not isinstance(tag, str) or not tag:
+            raise errors.TagError("Tags cannot be empty")
+        if len(tag) > constants.MAX_TAG_LEN:
+            raise errors.TagError(f"Tag '{tag[:60]}...' is too long: at most {constants.MAX_TAG_LEN} characters")
+        if not _TAG.fullmatch(tag):
+            raise errors.TagError(f"Tag '{tag}' contains characters other than letters, digits and . + * / : @ _ -")
+
+
+class ConfigWriter(Nodes, Instances):
+    """The configuration of the acting master; safe to use from any thread.
+
+    Every method that changes something returns when the store has acknowledged it, and returns the stored object.
+    """
+
+    # --- any object ---------------------------------------------------------------------------------------------------
+
+    def Update(self, target: T, ec_id: Any = None) -> T:
+        """Stores a changed object: ``cfg.Update(instance.Replace(...), ec_id)``.
+
+        Refused with a ConfigurationError when its serial number is not the stored one (somebody else changed it).  An
+        object that equals the stored one changes nothing.  With an instance, what ``ec_id`` noted of addresses is done.
+        """
+
+        def change(draft: Draft) -> T:
+            return self._UpdateIn(draft, target, ec_id)
+
+        if isinstance(target, objects.Node):
+            return self._TransactNode(target, IsVoter(target), change)
+        return self.Transact(change)
+
+    def UpdateMany(self, targets: Iterable[objects.ConfigObject], ec_id: Any = None) -> list[Any]:
+        """Several objects in one step: all or none.  Nodes must stay what they are to the store."""
+        wanted = list(targets)
+
+        def change(draft: Draft) -> list[Any]:
+            for target in wanted:
+                if isinstance(target, objects.Node):
+                    stored = draft.Get("node", target.uuid)
+                    if IsVoter(stored) != IsVoter(target):
+                        raise errors.ProgrammerError(f"{target.label}: who votes is changed by Update alone")
+            return [self._UpdateIn(draft, target, ec_id) for target in wanted]
+
+        return self.Transact(change)
+
+    def _UpdateIn(self, draft: Draft, target: T, ec_id: Any) -> T:
+        stored: T = draft.Get(target.KIND, target.__dict__["uuid"])
+        if "serial_no" in target.FIELDS:
+            CheckSerial(target, stored)
+        if isinstance(target, objects.Instance):
+            self._CommitIps(draft, ec_id)
+        wanted = _WithKept(target, stored)
+        if wanted.SameContent(stored):
+            return stored
+        if isinstance(target, objects.Disk):
+            uuid = target.uuid
+            draft.OnPublish(lambda: self.ReleaseDRBDMinors(uuid))
+        if target.KIND in _BUMPS_CLUSTER:
+            draft.BumpCluster()
+        if "serial_no" not in target.FIELDS:
+            draft.Put(wanted)
+            return wanted
+        return draft.Touch(wanted)
+
+    # --- tags ---------------------------------------------------------------------------------------------------------
+
+    def AddTags(self, kind: str, uuid: str, tags: Iterable[str]) -> objects.ConfigObject:
+        """Adds tags to an object; those it has already do not matter."""
+        new = set(tags)
+        CheckTags(new)
+
+        def change(draft: Draft) -> objects.ConfigObject:
+            obj = draft.Get(kind, uuid)
+            merged = sorted({*obj.tags, *new})
+            if len(merged) > constants.MAX_TAGS_PER_OBJ:
+                raise errors.TagError(
+                    f"{obj.label} would have {len(merged)} tags, at most {constants.MAX_TAGS_PER_OBJ}"
+                )
+            return self._UpdateIn(draft, obj if new <= set(obj.tags) else obj.Replace(tags=merged), None)
+
+        return self.Transact(change)
+
+    def RemoveTags(self, kind: str, uuid: str, tags: Iterable[str]) -> objects.ConfigObject:
+        """Takes tags from an object; OpPrereqError if it does not have one of them."""
+        gone = set(tags)
+
+        def change(draft: Draft) -> objects.ConfigObject:
+            obj = draft.Get(kind, uuid)
+            missing = sorted(gone - set(obj.tags))
+            if missing:
+                raise errors.OpPrereqError(f"Tag(s) {', '.join(missing)} not found on {obj.label}", errors.ECODE_NOENT)
+            return self._UpdateIn(draft, obj.Replace(tags=[tag for tag in obj.tags if tag not in gone]), None)
+
+        return self.Transact(change)
+
+    # --- cluster ------------------------------------------------------------------------------------------------------
+
+    def GetClusterInfo(self) -> objects.Cluster:
+        return self.Snapshot().cluster
+
+    def GetNodeInfo(self, node_uuid: str) -> objects.Node | None:
+        return self.Snapshot().nodes.get(node_uuid)
+
+    def GetInstanceInfo(self, inst_uuid: str) -> objects.Instance | None:
+        return self.Snapshot().instances.get(inst_uuid)
+
+    def GetMasterNodeInfo(self) -> objects.Node:
+        root = self.Snapshot()
+        return root.nodes[root.cluster.master_node]
+
+    def GetMasterNetworkParameters(self) -> MasterNetworkParameters:
+        cluster = self.Snapshot().cluster
+        return MasterNetworkParameters(
+            cluster.master_node,
+            cluster.master_ip,
+            cluster.master_netmask,
+            cluster.master_netdev,
+            cluster.primary_ip_family,
+        )
+
+    def SetMasterNode(self, node_uuid: str) -> None:
+        """After a fail-over: this node is the master now."""
+
+        def change(draft: Draft) -> None:
+            node = draft.Get("node", node_uuid)
+            if not node.master_candidate:
+                raise errors.ConfigurationError(f"{node.label} is no master candidate")
+            if draft.root.cluster.master_node != node_uuid:
+                draft.Touch(draft.root.cluster.Replace(master_node=node_uuid))
+
+        self.Transact(change)
+
+    def SetVGName(self, name: str | None) -> None:
+        self._SetCluster(volume_group_name=name or None)
+
+    def SetDRBDHelper(self, helper: str | None) -> None:
+        self._SetCluster(drbd_usermode_helper=helper or None)
+
+    def _SetCluster(self, **changes: Any) -> None:
+        def change(draft: Draft) -> None:
+            cluster = draft.root.cluster.Replace(**changes)
+            if cluster != draft.root.cluster:
+                draft.Touch(cluster)
+
+        self.Transact(change)
+
+    # --- networks -----------------------------------------------------------------------------------------------------
+
+    def AddNetwork(self, net: objects.Network) -> objects.Network:
+        """A new network; its pool is made if it has none yet."""
+        pool = network.AddressPool.Initialize(net) if net.ext_reservations is None else network.AddressPool(net)
+
+        def change(draft: Draft) -> objects.Network:
+            pool.Validate()
+            draft.BumpCluster()
+            return draft.Add(pool.Network())
+
+        return self.Transact(change)
+
+    def RemoveNetwork(self, net_uuid: str) -> None:
+        """Only one that no group is connected to."""
+
+        def change(draft: Draft) -> None:
+            draft.Remove("network", net_uuid)
+            draft.BumpCluster()
+
+        self.Transact(change)
+
+    def LookupNetwork(self, target: str) -> objects.Network:
+        """The network of a name or uuid; OpPrereqError if there is none."""
+        found: objects.Network | None = self.Snapshot().ExpandName("network", target)
+        if found is None:
+            raise errors.OpPrereqError(f"Network '{target[:80]}' not found", errors.ECODE_NOENT)
+        return found
+
+    def GetGroupNetParams(self, net_uuid: str, node_uuid: str) -> dict[str, Any] | None:
+        """How a node's group is connected to a network; None if it is not."""
+        root = self.Snapshot()
+        found = root.nodegroups[root.nodes[node_uuid].group].networks.get(net_uuid)
+        return None if found is None else dict(found)
+
+    def CheckIPInNodeGroup(self, address: str, node_uuid: str) -> objects.Network | None:
+        """The network connected to a node's group in which an address lies, if any."""
+        root = self.Snapshot()
+        for net_uuid in root.nodegroups[root.nodes[node_uuid].group].networks:
+            net = root.networks.get(net_uuid)
+            if net is not None and network.AddressPool(net).Contains(address):
+                return net
+        return None
+
+    # --- filter rules -------------------------------------------------------------------------------------------------
+
+    def SetFilter(self, rule: objects.FilterRule) -> objects.FilterRule:
+        """Adds a rule, or replaces the one with its uuid."""
+
+        def change(draft: Draft) -> objects.FilterRule:
+            if rule.uuid not in draft.root.filters and draft.root.IsUuidUsed(rule.uuid):
+                raise errors.ConfigurationError(f"the uuid {rule.uuid} is in use already")
+            draft.Put(rule)
+            return rule
+
+        return self.Transact(change)
+
+    def RemoveFilter(self, uuid: str) -> None:
+        """OpPrereqError if there is no such rule."""
+
+        def change(draft: Draft) -> None:
+            if uuid not in draft.root.filters:
+                raise errors.OpPrereqError(f"Filter rule {uuid} not found", errors.ECODE_NOENT)
+            draft.Remove("filter", uuid)
+
+        self.Transact(change)
+
+    # --- parameters ---------------------------------------------------------------------------------------------------
+
+    def GetNdParams(self, node: objects.Node) -> dict[str, Any]:
+        return params.FillND(self.Snapshot(), node)
+
+
+def _WithKept(target: T, stored: T) -> T:
+    """``target`` with what only the configuration itself changes, without a serial number, as it is stored now."""
+    if isinstance(target, objects.Cluster) and isinstance(stored, objects.Cluster):
+        return target.Replace(highest_used_port=stored.highest_used_port, tcpudp_port_pool=stored.tcpudp_port_pool)
+    if isinstance(target, objects.Network) and isinstance(stored, objects.Network):
+        merged = target.Replace(reservations=stored.reservations)
+        if merged.ext_reservations is not None and merged.reservations is not None:
+            network.AddressPool(merged).Validate()
+        return merged
+    if isinstance(target, objects.NodeGroup):
+        return target.Replace(members=())
+    return target

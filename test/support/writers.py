@@ -1,0 +1,61 @@
+"""A ConfigWriter on a real store: nodes with stores of their own in this process, the first one the master."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support import configs
+from support.store_nodes import Cluster
+
+from ganeti import objects
+from ganeti.config import ConfigWriter, VotersOf
+from ganeti.store import Row
+
+
+class Setup:
+    """``cfg`` works on ``store``; ``nodes[n]`` is the uuid of the configuration's node n, a machine of ``cluster``."""
+
+    def __init__(self, folder: str, count: int = 1, candidates: int = 1, root: objects.Snapshot | None = None):
+        self.cluster = Cluster(folder, count)
+        self.nodes = [member.uuid for member in self.cluster.members]
+        start = root if root is not None else self._Root(candidates)
+        rows = [Row(*row) for row in start.ToRows()]
+        self.store = self.cluster.Found(0, *rows, candidates=candidates)
+        self.cfg = ConfigWriter(self.store)
+        self.cluster.wanted = VotersOf(self.cfg.Snapshot())
+
+    def _Root(self, candidates: int) -> objects.Snapshot:
+        """The example with this cluster's machines as its nodes; the instance lives on the first two."""
+        root = configs.Example()
+        base = root.nodes[configs.NODE1]
+        web_disk, web = root.disks[configs.WEB_DISK], root.instances[configs.WEB]
+        pair = (self.nodes * 2)[:2]
+        nodes: dict[str, Any] = {}
+        for number, member in enumerate(self.cluster.members):
+            nodes[member.uuid] = base.Replace(
+                uuid=member.uuid,
+                name=member.name,
+                primary_ip=member.address,
+                secondary_ip=f"198.51.100.{number + 1}",
+                master_candidate=number < candidates,
+            )
+        moved = web_disk.Replace(
+            nodes=pair,
+            logical_id=[*pair, *web_disk.logical_id[2:]],
+            children=[child.Replace(nodes=pair) for child in web_disk.children],
+        )
+        cluster = root.cluster.Replace(master_node=self.nodes[0], candidate_certs={})
+        return root.Replace(
+            cluster=cluster,
+            nodes=nodes,
+            instances={web.uuid: web.Replace(primary_node=pair[0])},
+            disks={moved.uuid: moved},
+        )
+
+    def Stored(self) -> objects.Snapshot:
+        """What the master's own database holds."""
+        rows = self.cluster[0].store.database.GetRows()
+        return objects.Snapshot.FromRows((row.kind, row.id, row.value) for row in rows if row.value is not None)
+
+    def Close(self) -> None:
+        self.cluster.Close()
