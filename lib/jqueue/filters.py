@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.query.base import OTHER, Field
-from ganeti.query.filters import Filter
+from ganeti.query.filters import MAX_DEPTH, Filter
 
 if TYPE_CHECKING:
     from ganeti.jqueue.job import Job
@@ -77,19 +77,21 @@ def _Uses(part: Any, operators: frozenset[str]) -> bool:
             continue
         if not isinstance(item, (list, tuple)) or not item:
             return False
-        if item[0] in _JUNCTIONS:
+        if isinstance(item[0], str) and item[0] in _JUNCTIONS:
             stack.extend(item[1:])
         elif not isinstance(item[0], str) or item[0] not in operators:
             return False
     return True
 
 
-def _WithWatermark(part: Any, watermark: int) -> Any:
+def _WithWatermark(part: Any, watermark: int, depth: int = 0) -> Any:
     """The filter with the word "watermark" replaced by its number."""
-    if not isinstance(part, (list, tuple)) or not part:
+    if depth > MAX_DEPTH:
+        raise errors.ParameterError(f"Filter is nested more than {MAX_DEPTH} levels deep")
+    if not isinstance(part, (list, tuple)) or not part or not isinstance(part[0], str):
         return part
     if part[0] in _JUNCTIONS:
-        return [part[0], *(_WithWatermark(p, watermark) for p in part[1:])]
+        return [part[0], *(_WithWatermark(p, watermark, depth + 1) for p in part[1:])]
     if len(part) == 3 and part[2] == "watermark":
         return [part[0], part[1], watermark]
     return part

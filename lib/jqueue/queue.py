@@ -38,21 +38,22 @@ LOOK_EVERY = 307.0
 # Seconds a cancellation waits for a job that has to notice it; and one that kills.
 CANCEL_WAIT = 44.0
 KILL_WAIT = 10.0
+KILL_EVERY = 0.3
 ARCHIVE_GROUP = 100
 RESTART_GROUP = 500
 
 # (max_running_jobs, filter rules by UUID)
 Settings = Callable[[], "tuple[int, Mapping[str, FilterRule]]"]
-# Aborts what a running job waits for, returns what that was.
-Kill = Callable[[int], Sequence[str]]
+# Ends the node calls that a thread waits for, returns how many (rpc.RpcRunner.Abort).
+Abort = Callable[[int], int]
 
 
 def _NoSettings() -> tuple[int, Mapping[str, FilterRule]]:
     return DEFAULT_MAX_RUNNING, {}
 
 
-def _NoKill(_job_id: int) -> Sequence[str]:
-    return ()
+def _NoAbort(_thread: int) -> int:
+    return 0
 
 
 class JobQueue(Keeper):
@@ -67,12 +68,13 @@ class JobQueue(Keeper):
         the_store: store.Store,
         execute: Execute,
         settings: Settings = _NoSettings,
-        kill: Kill = _NoKill,
+        abort: Abort = _NoAbort,
         max_live_jobs: int = MAX_LIVE_JOBS,
     ):
         self._store = the_store
         self._settings = settings
-        self._kill = kill
+        self._abort = abort
+        self._thread_of: dict[int, int] = {}
         self._max_live_jobs = max_live_jobs
         self._live: dict[int, Entry] = {}
         self._id_lock = runtime.Lock()
@@ -190,9 +192,11 @@ class JobQueue(Keeper):
     def _RunWorker(self) -> None:
         while (entry := self._scheduler.Next()) is not None:
             again = False
+            self._thread_of[entry.id] = runtime.ThreadIdent()
             try:
                 again = self._worker.Work(entry)
             finally:
+                self._thread_of.pop(entry.id, None)
                 self._scheduler.Release(entry, again)
 
     def _Reject(self, entry: Entry) -> None:
@@ -382,17 +386,31 @@ class JobQueue(Keeper):
         return pending
 
     def _KillJob(self, entry: Entry, pending: Pending) -> None:
-        aborted = self._kill(entry.id)
-        logging.warning("Job %d is killed; aborted: %s", entry.id, ", ".join(aborted) or "nothing")
+        """Ends what the job waits for again and again, until it has ended or the time is over."""
+        logging.warning("Job %d is killed", entry.id)
+        aborted = 0
+
+        def strike() -> None:
+            nonlocal aborted
+            if pending.done:
+                return
+            thread = self._thread_of.get(entry.id)
+            if thread is not None:
+                aborted += self._abort(thread)
+            self._ticker.After(KILL_EVERY, strike)
 
         def answer() -> None:
             if entry.shown.final:
-                pending.Complete([True, f"Job {entry.id} was killed"])
+                pending.Complete([True, f"Job {entry.id} was killed; node calls ended: {aborted}"])
                 return
-            what = f"its calls were aborted ({', '.join(aborted)})" if aborted else "it waits for no call to a node"
-            pending.Complete([False, f"Job {entry.id} still runs: {what}; what it does on this node cannot be stopped"])
+            text = (
+                f"Job {entry.id} still runs: {aborted} calls to nodes were ended, what it does on the master itself"
+                " cannot be stopped, and what nodes began goes on there"
+            )
+            pending.Complete([False, text])
 
         self._WhenEnded(entry, KILL_WAIT, answer)
+        strike()
 
     def _WhenEnded(self, entry: Entry, timeout: float, call: Callable[[], object]) -> None:
         """Calls once: when the job has ended, or at the time-out."""

@@ -1,0 +1,183 @@
+"""What a job is: its status, its file, what can happen to it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ganeti import constants, errors, opcodes, serializer
+from ganeti.jqueue import job as jobs
+
+STATUSES = st.sampled_from(sorted(constants.JOB_STATUS_ALL))
+STAMPS = st.none() | st.tuples(st.integers(0, 2**40), st.integers(0, 999_999))
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ([], "success"),
+        (["queued"], "queued"),
+        (["success", "queued"], "queued"),
+        (["waiting", "queued"], "waiting"),
+        (["success", "running", "queued"], "running"),
+        (["success", "error", "error"], "error"),
+        (["canceling", "canceling"], "canceling"),
+        (["success", "canceled"], "canceled"),
+        (["success", "success"], "success"),
+    ],
+)
+def test_the_status_of_a_job_follows_from_its_opcodes(statuses, expected):
+    assert jobs.JobStatus(statuses) == expected
+
+
+@st.composite
+def Jobs(draw):
+    ops = draw(
+        st.lists(
+            st.builds(
+                jobs.OpState,
+                st.builds(jobs.OpInput, st.dictionaries(st.text(), st.integers() | st.text(), max_size=3)),
+                STATUSES,
+                st.none() | st.text() | st.lists(st.integers()),
+                st.integers(-20, 19),
+                STAMPS,
+                STAMPS,
+                STAMPS,
+            ),
+            max_size=4,
+        )
+    )
+    return jobs.Job(draw(st.integers(0, 2**40)), ops, draw(STAMPS), draw(STAMPS), draw(STAMPS))
+
+
+@pytest.mark.req("D20-JOB-13")
+@given(Jobs())
+def test_what_is_written_is_read_again_and_written_the_same(job):
+    logs = [jobs.OpLog([[n + 1, [5, 6], "message", "text"]]) for n, _ in enumerate(job.ops)]
+    text = job.Json(logs)
+    again, more = jobs.ReadJob(text)
+    assert again.Json(more) == text
+    assert again.status == job.status
+    data = serializer.Load(text)
+    assert set(data) == {"id", "ops", "received_timestamp", "start_timestamp", "end_timestamp"}
+    for op in data["ops"]:
+        assert list(op) == [
+            "input",
+            "status",
+            "result",
+            "log",
+            "priority",
+            "start_timestamp",
+            "exec_timestamp",
+            "end_timestamp",
+        ]
+
+
+def test_a_job_file_of_3_1_is_read_and_what_it_knew_of_processes_is_dropped():
+    text = serializer.Dump(
+        {
+            "id": 7,
+            "ops": [
+                {
+                    "input": {"OP_ID": "OP_NO_SUCH", "x": 1},
+                    "status": "success",
+                    "result": [1],
+                    "priority": -10,
+                    "start_timestamp": [1, 2],
+                    "exec_timestamp": [1, 3],
+                    "end_timestamp": None,
+                }
+            ],
+            "received_timestamp": [1, 0],
+            "start_timestamp": None,
+            "end_timestamp": None,
+            "livelock": "/var/run/x",
+            "process_id": 17,
+        }
+    )
+    job, logs = jobs.ReadJob(text)
+    view = jobs.View(7, job, logs)
+    assert view.FieldValue("summary") == ["NO_SUCH"]
+    assert view.FieldValue("ops") == [{"OP_ID": "OP_NO_SUCH", "x": 1}]
+    assert "livelock" not in job.Json(logs)
+    assert jobs.ReadJob('{"id": "12", "ops": []}')[0].id == 12  # 2.6
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "7", "[]", "{}", '{"id": true, "ops": []}', '{"id": 1}', '{"id": 1, "ops": [7]}', '{"id": -1, "ops": []}']
+    + ['{"id": 1, "ops": [{"input": {}, "status": "odd"}]}', '{"id": 1, "ops": [], "end_timestamp": 5}']
+    + ['{"id": 1, "ops": [{"input": {}, "log": [[1]]}]}'],
+)
+def test_what_is_no_job_is_told(text):
+    with pytest.raises(errors.JobFileCorrupted):
+        jobs.ReadJob(text)
+
+
+def test_an_input_that_is_no_opcode_still_has_a_summary():
+    for data in ({}, 7, None, {"OP_ID": 7}, []):
+        op_input = jobs.OpInput(data)
+        assert op_input.summary == "INVALID_OP"
+        assert op_input.depends == [] and op_input.reason == []
+
+
+def test_private_values_leave_the_file_when_they_are_used():
+    name, cls = next(
+        (name, cls)
+        for cls in opcodes.OP_MAPPING.values()
+        for name, spec in cls.OP_PARAMS.items()
+        if spec.private and not spec.secret
+    )
+    op_input = jobs.OpInput({"OP_ID": cls.OP_ID, name: {"key": "hidden"}})
+    job = jobs.Job(1, [jobs.OpState(op_input)], (1, 0))
+    assert "hidden" in job.Json([jobs.OpLog()])
+    running = jobs.MarkRunning(job, 0, (2, 0))
+    assert "hidden" not in running.Json([jobs.OpLog()])
+    assert running.ops[0].input.data[name] == {"key": None}
+
+
+TRANSFORMS = st.sampled_from(
+    [
+        lambda job, n: jobs.MarkWaiting(job, n, (5, 0)) if job.ops[n].status == "queued" else job,
+        lambda job, n: jobs.MarkRunning(job, n, (5, 0)) if job.ops[n].status in ("queued", "waiting") else job,
+        lambda job, n: jobs.MarkSuccess(job, n, None) if job.ops[n].status == "running" else job,
+        lambda job, n: jobs.MarkError(job, n, "x"),
+        lambda job, n: jobs.MarkCanceling(job) if job.status == "waiting" else job,
+        lambda job, n: jobs.MarkCanceled(job) if job.status in ("queued", "canceling") else job,
+        lambda job, n: jobs.MarkQueued(job),
+        lambda job, n: jobs.MarkUnclean(job) if job.status in ("running", "canceling") else job,
+        lambda job, n: jobs.WithPriority(job, -10),
+    ]
+)
+
+
+def CheckShape(job: jobs.Job) -> None:
+    """Q2: success*, at most one under way, then queued*; or all of the rest equal."""
+    rest = [op.status for op in job.ops]
+    while rest and rest[0] == "success":
+        rest.pop(0)
+    assert len(set(rest)) <= 1 or (rest[0] in ("waiting", "running") and set(rest[1:]) == {"queued"}), job
+    assert (job.end is not None) == job.final  # Q4
+    for op in job.ops:
+        assert (op.end is not None) == (op.status in constants.JOBS_FINALIZED)
+
+
+@pytest.mark.req("D20-STAT-01", "D20-STAT-03")
+@given(st.integers(1, 4), st.lists(TRANSFORMS, max_size=20))
+def test_a_job_goes_along_the_drawn_lines_only(count, transforms):
+    job = jobs.Job(1, [jobs.OpState(jobs.OpInput({"OP_ID": "OP_TEST_DELAY"})) for _ in range(count)], (1, 0))
+    began = set()
+    for transform in transforms:
+        index = job.NextOp()
+        if index is None:
+            break
+        before = job
+        job = transform(job, index)
+        CheckShape(job)
+        if job.ops[index].status == "running":
+            began.add(index)
+        for number, (old, new) in enumerate(zip(before.ops, job.ops, strict=True)):
+            if old.status in constants.JOBS_FINALIZED:
+                assert new.status == old.status
+            assert not (new.status == "canceled" and number in began)

@@ -1,0 +1,583 @@
+"""Stories of jobs, from their submission to the archive; on a real store."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+from support.queues import OP, Op
+
+from ganeti import errors, pathutils, runtime, serializer
+from ganeti.jqueue import attempts, worker
+
+
+@pytest.mark.req("D20-JOB-03", "D20-CALL-01", "D20-CALL-04", "D20-JOB-07")
+def test_a_job_is_stored_before_its_id_is_told_and_runs_to_its_end(make):
+    bench = make(voters=3)
+    job_id = bench.Submit("", "hello")
+    rows = [n.store.database.GetValue("job", str(job_id)) for n in bench.cluster.nodes]
+    assert sum(text is not None for text in rows) >= 2
+    assert bench.WaitEnd(job_id) == "success"
+    assert bench.queue.QueryJobs([job_id], ["id", "opstatus", "opresult", "summary", "archived", "priority"]) == [
+        [job_id, ["success", "success"], [None, "hello"], ["TEST_DELAY(0 ns)"] * 2, False, 0]
+    ]
+    received, start, end = (bench.Field(job_id, f"{n}_ts") for n in ("received", "start", "end"))
+    times = [received, start, *bench.Field(job_id, "opexec"), *bench.Field(job_id, "opend"), end]
+    assert sorted([times[0], times[1], times[2], times[4], times[3], times[5], times[6]]) == [
+        times[0], times[1], times[2], times[4], times[3], times[5], times[6]
+    ]  # fmt: skip
+    stored = serializer.Load(bench.store.Rows("job")[str(job_id)])
+    assert stored["end_timestamp"] == end and stored["ops"][1]["status"] == "success"
+    assert bench.store.Rows("queue")["serial"] == str(job_id)
+
+
+@pytest.mark.req("D20-JOB-16", "D20-JOB-15")
+def test_all_copies_of_a_job_are_the_same_text(make):
+    bench = make(voters=3)
+    for comment in ("", "log 3", "fail x"):
+        bench.WaitEnd(bench.Submit(comment))
+    bench.store.Stop(5)
+    copies = [{r.id: r.value for r in n.store.database.GetRows() if r.kind == "job"} for n in bench.cluster.nodes]
+    assert copies[0] == bench.store.Rows("job")
+    assert sum(copy == copies[0] for copy in copies) >= 2
+
+
+def test_errors_end_the_job_and_what_follows_is_not_executed(bench):
+    job_id = bench.Submit("one", "fail no disk", "three")
+    assert bench.WaitEnd(job_id) == "error"
+    assert bench.Field(job_id, "opresult") == [
+        "one",
+        ["OpExecError", ["no disk"]],
+        ["OpExecError", ["Preceding opcode failed"]],
+    ]
+    assert [c for _, c in bench.executor.executed] == ["one", "fail no disk"]
+    bug = bench.Submit("bug")
+    assert bench.WaitEnd(bug) == "error"
+    assert bench.Field(bug, "opresult") == [["OpExecError", ["ZeroDivisionError: bug"]]]
+    early = bench.Submit("prereq")
+    assert bench.WaitEnd(early) == "error"
+    assert bench.Field(early, "opresult") == [["OpPrereqError", ["not now", "wrong_state"]]]
+    assert bench.Field(early, "opstart")[0] is not None and bench.Field(early, "opexec") == [None]
+    strange = bench.Submit("strange")
+    assert bench.WaitEnd(strange) == "error"
+
+
+def test_the_empty_job_is_a_success_from_the_start(bench):
+    job_id = bench.queue.SubmitJob([]).Result(5)
+    assert bench.Status(job_id) == "success"
+    assert bench.Field(job_id, "end_ts") is not None
+    assert bench.queue.SubmitManyJobs([]).Result(5) == []
+
+
+@pytest.mark.req("D20-JOB-01", "D20-JOB-04", "D20-MD-06", "D20-MD-07")
+def test_as_many_run_as_may_and_the_next_begins_when_one_ends(make):
+    bench = make(settings=lambda: (3, {}))
+    ids = [bench.Submit(f"gate {n}") for n in range(5)]
+    bench.executor.WaitRunning(*ids[:3])
+    assert [bench.Status(n) for n in ids[3:]] == ["queued", "queued"]
+    assert bench.queue.QueryJobs(None, ["id"]) == [[n] for n in ids]  # answered while every worker is busy
+    bench.executor.Open("1")
+    bench.executor.WaitRunning(ids[0], ids[2], ids[3])
+    for n in range(5):
+        bench.executor.Open(str(n))
+    for job_id in ids:
+        bench.WaitEnd(job_id)
+    assert bench.executor.most_running == 3
+
+
+def test_urgent_jobs_go_first_and_a_changed_priority_counts(make):
+    bench = make(settings=lambda: (1, {}))
+    first = bench.Submit("gate a")
+    bench.executor.WaitRunning(first)
+    low = bench.Submit("low", priority=10)
+    normal = bench.Submit("normal")
+    high = bench.Submit("high", priority=-10)
+    raised = bench.Submit("raised", priority=10)
+    assert bench.queue.ChangePriority(raised, -10).Result(5) == [
+        True,
+        f"Priorities of pending opcodes for job {raised} have been changed to -10",
+    ]
+    assert bench.Field(raised, "oppriority") == [-10] and bench.Field(raised, "priority") == -10
+    assert bench.Field(raised, "ops")[0]["priority"] == 10
+    bench.executor.Open("a")
+    bench.WaitEnd(low)
+    assert [n for n, _ in bench.executor.executed] == [first, high, raised, normal, low]
+    assert bench.queue.ChangePriority(low, 0).Result(5) == [False, f"Job {low} is finished"]
+    assert bench.queue.ChangePriority(999, 0).Result(5) == [False, "Job 999 not found"]
+    with pytest.raises(errors.GenericError, match="no priority"):
+        bench.queue.ChangePriority(low, 77)
+
+
+def test_between_two_opcodes_a_more_urgent_job_goes_first(make):
+    bench = make(settings=lambda: (1, {}))
+    two = bench.Submit("gate a", "second")
+    bench.executor.WaitRunning(two)
+    urgent = bench.Submit("urgent", priority=-10)
+    bench.executor.Open("a")
+    bench.WaitEnd(two)
+    assert [c for _, c in bench.executor.executed] == ["gate a", "urgent", "second"]
+    assert bench.WaitEnd(urgent) == "success"
+
+
+# --- cancel -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D20-JOB-06", "D20-CALL-05")
+def test_a_queued_job_is_canceled_and_never_starts(make):
+    bench = make(settings=lambda: (1, {}))
+    running = bench.Submit("gate a")
+    bench.executor.WaitRunning(running)
+    queued = bench.Submit("one", "two")
+    assert bench.queue.CancelJob(queued).Result(5) == [True, f"Job {queued} canceled"]
+    assert bench.Status(queued) == "canceled"
+    assert bench.Field(queued, "opresult") == ["Job canceled by request"] * 2
+    assert bench.queue.CancelJob(running).Result(5) == [False, f"Job {running} is no longer waiting in the queue"]
+    assert bench.queue.CancelJob(queued).Result(5)[0] is False
+    assert bench.queue.CancelJob(999).Result(5) == [False, "Job 999 not found"]
+    bench.executor.Open("a")
+    assert bench.WaitEnd(running) == "success"
+    last = bench.Submit("last")
+    bench.WaitEnd(last)
+    assert [n for n, _ in bench.executor.executed] == [running, last]
+
+
+def test_a_job_that_waits_for_locks_is_canceled_when_it_notices(bench):
+    job_id = bench.Submit("waits g", "two")
+    bench.WaitStatus(job_id, "waiting")
+    answer = bench.queue.CancelJob(job_id)
+    bench.WaitStatus(job_id, "canceling")
+    assert bench.Field(job_id, "opstatus") == ["canceling", "canceling"]
+    assert not answer.done
+    assert bench.queue.ChangePriority(job_id, 10).Result(5) == [False, f"Job {job_id} is cancelling"]
+    bench.executor.Open("g")
+    assert answer.Result(10) == [True, f"Job {job_id} canceled"]
+    assert bench.Field(job_id, "opresult") == ["Job canceled by request"] * 2
+    assert bench.executor.executed == []
+
+
+def test_a_job_is_canceled_even_between_its_worker_and_its_locks(make, monkeypatch):
+    """Nothing was stored of its wait yet: for everybody it is still queued."""
+    monkeypatch.setattr(worker, "WAITING_SHOWN_AFTER", 60.0)
+    bench = make()
+    job_id = bench.Submit("waits g", "two")
+    with bench.executor.changed:
+        assert bench.executor.changed.wait_for(lambda: bench.executor.seen, 20)
+    assert bench.Status(job_id) == "queued"
+    assert bench.queue.CancelJob(job_id).Result(10) == [True, f"Job {job_id} canceled"]
+    bench.executor.Open("g")
+    after = bench.Submit("x")
+    assert bench.WaitEnd(after) == "success"
+    assert bench.Status(job_id) == "canceled"
+    assert bench.executor.executed == [(after, "x")]
+
+
+def test_a_kill_ends_what_the_job_waits_for_and_says_what_it_could_not_stop(make, monkeypatch):
+    from ganeti.jqueue import queue as queue_module
+
+    monkeypatch.setattr(queue_module, "KILL_WAIT", 0.5)
+    threads = []
+    bench = make(abort=lambda thread: threads.append(thread) or bench.executor.Open("k") or 1)
+    job_id = bench.Submit("gate k")
+    bench.executor.WaitRunning(job_id)
+    ok, text = bench.queue.CancelJob(job_id, kill=True).Result(10)
+    assert ok and threads and "node calls ended: 1" in text
+    stubborn = bench.Submit("gate other")
+    bench.executor.WaitRunning(stubborn)
+    ok, text = bench.queue.CancelJob(stubborn, kill=True).Result(10)
+    assert not ok and "cannot be stopped" in text
+    bench.executor.Open("other")
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+def test_without_locks_the_job_tries_again_with_longer_times(bench):
+    job_id = bench.Submit("locks 3")
+    assert bench.WaitEnd(job_id) == "success"
+    times = bench.executor.timeouts
+    assert len(times) == 4
+    for measured, expected in zip(times, attempts.SERIES, strict=False):
+        assert 0.95 * expected <= measured <= 1.05 * expected
+    start, begun = bench.Field(job_id, "opstart")[0], bench.Field(job_id, "opexec")[0]
+    assert start <= begun
+
+
+def test_patience_at_an_end_raises_the_priority_until_it_waits_for_ever(make, monkeypatch):
+    monkeypatch.setattr(attempts, "SERIES", (0.001, 0.002))
+    bench = make()
+    tries = 2 * 30
+    job_id = bench.Submit(f"locks {tries}")
+    bench.WaitEnd(job_id)
+    assert bench.executor.priorities[:5] == [0, 0, -1, -1, -2]
+    assert min(bench.executor.priorities) == -20
+    blocking = [p for p, t in zip(bench.executor.priorities, bench.executor.timeouts, strict=True) if t is None]
+    assert blocking and set(blocking) == {-20}
+    assert bench.Field(job_id, "ops")[0]["priority"] == 0
+
+
+def test_the_series_of_times_is_that_of_the_processor():
+    assert attempts.SERIES[0] == 1.0
+    assert attempts.SERIES[1] == pytest.approx(1.05**1.25)
+    assert max(attempts.SERIES) == 15.0
+    assert sum(attempts.SERIES) >= 1800 > sum(attempts.SERIES[:-1])
+    assert list(attempts.SERIES) == sorted(attempts.SERIES)
+
+
+# --- submission -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D20-HIST-04")
+def test_a_drained_queue_takes_nothing_new_and_works_on(make):
+    bench = make(settings=lambda: (1, {}))
+    before = bench.Submit("gate a")
+    waiting = bench.Submit("x")
+    assert bench.queue.SetDrainFlag(True).Result(5) is True
+    assert bench.queue.drained and "drain" in bench.store.Rows("queue")
+    for submit in (lambda: bench.queue.SubmitJob([Op()]), lambda: bench.queue.SubmitManyJobs([[Op()]])):
+        with pytest.raises(errors.JobQueueDrainError, match="drained"):
+            submit().Result(5)
+    past = bench.queue.SubmitJob([Op()], to_drained=True).Result(5)
+    bench.executor.Open("a")
+    for job_id in (before, waiting, past):
+        assert bench.WaitEnd(job_id) == "success"
+    bench.Crash()
+    assert bench.queue.drained
+    assert bench.queue.SetDrainFlag(False).Result(5) is True
+    assert bench.queue.SetDrainFlag(False).Result(5) is True  # twice is fine
+    assert bench.WaitEnd(bench.Submit("")) == "success"
+
+
+def test_a_full_queue_says_so(make):
+    bench = make(max_live_jobs=3)
+    ids = [bench.Submit("") for _ in range(3)]
+    with pytest.raises(errors.JobQueueFull):
+        bench.Submit("")
+    for job_id in ids:
+        bench.WaitEnd(job_id)
+    assert bench.queue.ArchiveJob(ids[0]).Result(5) is True
+    assert bench.Submit("") > ids[-1]
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        7,
+        {},
+        {"OP_ID": "OP_NO_SUCH"},
+        {"OP_ID": OP},
+        Op(duration="x"),
+        Op(priority=5),
+        Op(unknown=1),
+        Op(depends=[[1]]),
+        Op(depends=[[1, ["running"]]]),
+        Op(reason=[["a"]]),
+    ],
+)
+def test_what_is_no_opcode_is_refused_by_name(bench, op):
+    with pytest.raises(errors.OpPrereqError, match="Opcode 1 of job 0"):
+        bench.queue.SubmitJob([Op(), op])
+    assert bench.queue.QueryJobs(None, ["id"]) == []
+
+
+def test_the_queue_writes_where_a_job_comes_from(bench):
+    job_id = bench.queue.SubmitJob([Op(reason=[["gnt:user", "because", 5]]), Op()]).Result(5)
+    trails = [op["reason"] for op in bench.Field(job_id, "ops")]
+    assert trails[0][0] == ["gnt:user", "because", 5]
+    received = bench.Field(job_id, "received_ts")
+    nanoseconds = received[0] * 10**9 + received[1] * 1000
+    assert trails[0][1] == ["gnt:opcode:test_delay", f"job={job_id};index=0", nanoseconds]
+    assert trails[1] == [["gnt:opcode:test_delay", f"job={job_id};index=1", nanoseconds]]
+
+
+def test_secrets_reach_the_processor_and_never_the_store(bench):
+    secret = {"password": "s3cr3t"}
+    op = {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "instance_name": "web1",
+        "disk_template": "diskless",
+        "mode": "create",
+        "disks": [],
+        "nics": [],
+        "osparams_secret": secret,
+        "osparams_private": {"token": "pr1v"},
+        "reason": [],
+    }
+    job_id = bench.queue.SubmitJob([op, {**op, "comment": "fail"}]).Result(5)
+    assert bench.WaitEnd(job_id) == "error"
+    assert bench.executor.seen[0].osparams_secret == secret
+    assert bench.executor.seen[0].osparams_private == {"token": "pr1v"}
+    text = bench.store.Rows("job")[str(job_id)]
+    assert "s3cr3t" not in text and "pr1v" not in text
+    assert bench.Field(job_id, "ops")[0]["osparams_secret"] == {"password": "<redacted>"}
+    assert "s3cr3t" not in str(bench.Field(job_id, "ops"))
+
+
+# --- dependencies -----------------------------------------------------------------------------------------------------
+
+
+def test_relative_dependencies_count_back_in_the_submission(bench):
+    answer = bench.queue.SubmitManyJobs(
+        [
+            [Op(comment="gate a")],
+            [Op(comment="second", depends=[[-1, []]])],
+            [Op(comment="third", depends=[[-2, ["success"]], [-1, []]])],
+            [Op(depends=[[-99, []]])],
+            [Op(depends=[[-1, []]])],
+        ]
+    ).Result(5)
+    assert [ok for ok, _ in answer] == [True, True, True, False, False]
+    first, second, third = (value for _, value in answer[:3])
+    assert (second, third) == (first + 1, first + 2)
+    assert "Unable to resolve relative job ID -99" in answer[3][1]
+    assert "Unable to resolve relative job ID -1" in answer[4][1]
+    assert bench.Field(third, "ops")[0]["depends"] == [[first, ["success"]], [second, []]]
+    bench.executor.WaitRunning(first)
+    assert bench.Status(second) == bench.Status(third) == "queued"
+    bench.executor.Open("a")
+    assert bench.WaitEnd(third) == "success"
+    assert [c for _, c in bench.executor.executed] == ["gate a", "second", "third"]
+
+
+def test_how_a_dependency_ended_decides(bench):
+    good, bad = bench.Submit("x"), bench.Submit("fail x")
+    assert (bench.WaitEnd(good), bench.WaitEnd(bad)) == ("success", "error")
+    for depends, status, text in [
+        ([[good, []]], "success", None),
+        ([[bad, []]], "success", None),
+        ([[bad, ["error"]]], "success", None),
+        ([[bad, ["success"]]], "error", "finished with status 'error', not one of 'success'"),
+        ([[good, ["error", "canceled"]]], "error", "finished with status 'success'"),
+        ([[12345, []]], "error", "job 12345 does not exist"),
+    ]:
+        job_id = bench.Submit("y", depends=depends)
+        assert bench.WaitEnd(job_id) == status
+        if text:
+            assert text in bench.Field(job_id, "opresult")[0][1][0]
+
+
+def test_a_job_cannot_depend_on_itself(bench):
+    before = bench.Submit("")
+    job_id = bench.Submit("", depends=[[before + 1, []]])
+    assert job_id == before + 1 and bench.WaitEnd(job_id) == "error"
+    assert "itself" in bench.Field(job_id, "opresult")[0][1][0]
+
+
+def test_a_canceled_dependency_cancels_unless_that_is_wanted(make):
+    bench = make(settings=lambda: (1, {}))
+    blocker = bench.Submit("gate a")
+    first = bench.Submit("x")
+    follows = bench.Submit("y", depends=[[first, ["success"]]])
+    also = bench.Submit("y", depends=[[first, []]])
+    wants = bench.Submit("z", depends=[[first, ["canceled"]]])
+    chain = bench.Submit("z", depends=[[follows, []]])
+    bench.queue.CancelJob(first).Result(5)
+    bench.executor.Open("a")
+    assert bench.WaitEnd(wants) == "success"
+    for job_id in (follows, also, chain):
+        assert bench.WaitEnd(job_id) == "canceled"
+    assert "was canceled" in bench.Field(follows, "opresult")[0]
+    assert {c for _, c in bench.executor.executed} == {"gate a", "z"}
+    assert bench.WaitEnd(blocker) == "success"
+
+
+def test_an_archived_dependency_counts(bench, archive):
+    first = bench.Submit("x")
+    bench.WaitEnd(first)
+    assert bench.queue.ArchiveJob(first).Result(5) is True
+    job_id = bench.Submit("y", depends=[[first, ["success"]]])
+    assert bench.WaitEnd(job_id) == "success"
+
+
+def test_a_job_may_submit_jobs(bench):
+    job_id = bench.Submit("submit")
+    assert bench.WaitEnd(job_id) == "success"
+    [[ok, child]] = bench.Field(job_id, "opresult")[0]
+    assert ok and bench.WaitEnd(child) == "success"
+
+
+# --- archive ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def archive(tmp_path, monkeypatch):
+    """The archive's directory, where the exporter would put files."""
+    monkeypatch.setattr(pathutils, "QUEUE_DIR", str(tmp_path / "queue"))
+    monkeypatch.setattr(pathutils, "JOB_QUEUE_ARCHIVE_DIR", str(tmp_path / "queue/archive"))
+    return tmp_path / "queue" / "archive"
+
+
+@pytest.mark.req("D20-CALL-06", "D20-HIST-01")
+def test_only_what_has_ended_goes_to_the_archive_and_can_still_be_read(bench, archive):
+    running = bench.Submit("gate a")
+    done = bench.Submit("x")
+    bench.WaitEnd(done)
+    bench.executor.WaitRunning(running)
+    text = bench.store.Rows("job")[str(done)]
+    assert bench.queue.ArchiveJob(running).Result(5) is False
+    assert bench.queue.ArchiveJob(999).Result(5) is False
+    assert bench.queue.ArchiveJob(done).Result(5) is True
+    assert bench.queue.ArchiveJob(done).Result(5) is False
+    assert str(done) not in bench.store.Rows("job")
+    assert bench.store.Rows("archived") == {str(done): text}
+    assert bench.queue.QueryJobs(None, ["id"]) == [[running]]
+    assert bench.queue.QueryJobs(None, ["id", "archived"]) == [[running, False], [done, True]]
+    assert bench.queue.QueryJobs([done], ["status", "archived"]) == [["success", True]]
+    with pytest.raises(errors.JobLost):
+        bench.queue.Wait(done, ["status"], None, None, 1)
+    # Once every voter has the file the row goes.
+    path = pathutils.ArchivedJobFile(done)
+    os.makedirs(os.path.dirname(path))
+    runtime.WriteFile(path, text)
+    from ganeti.store import Row, Rows
+
+    bench.store.Commit(Rows(Row("archived", str(done), None)))
+    assert bench.queue.QueryJobs([done], ["status", "archived"]) == [["success", True]]
+    (archive / "0" / "job-77").write_text("{broken")
+    (archive / "0" / "other").write_text("x")
+    (archive / "notes").write_text("x")
+    assert bench.queue.QueryJobs(None, ["id", "archived"]) == [[running, False], [done, True]]
+    assert bench.queue.QueryJobs([77], ["id", "status"]) == [[77, None]]
+    bench.executor.Open("a")
+
+
+@pytest.mark.req("D20-JOB-08")
+def test_old_jobs_are_archived_together(bench, archive):
+    ids = [bench.Submit("x") for _ in range(250)]
+    running = bench.Submit("gate a")
+    for job_id in ids:
+        bench.WaitEnd(job_id)
+    assert bench.queue.AutoArchive(3600, 10).Result(5) == [0, 0]
+    assert bench.queue.AutoArchive(0, 0).Result(5) == [0, 251]
+    assert bench.queue.AutoArchive(-1, 10).Result(5) == [250, 0]
+    assert bench.queue.QueryJobs(None, ["id"]) == [[running]]
+    assert sorted(map(int, bench.store.Rows("archived"))) == ids
+    bench.executor.Open("a")
+
+
+@pytest.mark.req("D20-HIST-02")
+def test_archived_jobs_are_not_read_unless_asked_for(bench, archive, monkeypatch):
+    ids = [bench.Submit("x") for _ in range(5)]
+    for job_id in ids:
+        bench.WaitEnd(job_id)
+    bench.queue.AutoArchive(-1, 10).Result(5)
+    read = []
+    original = runtime.ReadFile
+    monkeypatch.setattr(runtime, "ReadFile", lambda *a, **k: read.append(a) or original(*a, **k))
+    bench.Crash()
+    assert bench.queue.QueryJobs(None, ["id", "status"]) == []
+    assert bench.WaitEnd(bench.Submit("")) == "success"
+    assert not [path for path, *_ in read if re.search("job-", path)]
+
+
+def test_classic_queries(bench):
+    done = bench.Submit("x")
+    bench.WaitEnd(done)
+    assert bench.queue.QueryJobs([999, done, 999], ["id", "status"]) == [[999, None], [done, "success"]]
+    assert bench.queue.QueryJobs([], ["id"]) == [[done]]
+    with pytest.raises(errors.OpPrereqError, match="nam"):
+        bench.queue.QueryJobs(None, ["id", "nam"])
+
+
+# --- restart ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D20-JOB-09", "D20-JOB-12")
+def test_after_a_crash_queued_and_waiting_jobs_go_on_and_running_ones_are_errors(make):
+    bench = make(settings=lambda: (4, {}))
+    done = bench.Submit("x")
+    bench.WaitEnd(done)
+    running = bench.Submit("one", "gate a", "three")
+    waits = bench.Submit("waits b")
+    canceling = bench.Submit("waits c")
+    bench.WaitStatus(waits, "waiting")
+    bench.WaitStatus(canceling, "waiting")
+    bench.queue.CancelJob(canceling)
+    bench.WaitStatus(canceling, "canceling")
+    filler = bench.Submit("gate f")
+    bench.executor.WaitRunning(running, filler)
+    queued = bench.Submit("x", depends=[[waits, ["success"]]])
+    old = bench.executor
+    rows = bench.store.Rows("job")
+    bench.Crash()
+    bench.executor.Open("b")
+    assert bench.WaitEnd(waits) == "success"
+    assert bench.WaitEnd(queued) == "success"
+    unclean = ["OpExecError", ["Unclean master daemon shutdown"]]
+    assert bench.Status(running) == bench.Status(canceling) == bench.Status(filler) == "error"
+    assert bench.Field(running, "opresult") == ["one", unclean, unclean]
+    assert bench.Field(running, "end_ts") is not None
+    assert {c for _, c in bench.executor.executed} == {"waits b", "x"}
+    assert bench.store.Rows("job")[str(done)] == rows[str(done)]
+    assert bench.Submit("") > filler
+    for name in "abcf":
+        old.Open(name)
+
+
+def test_a_partly_finished_job_goes_on_with_its_next_opcode(make):
+    bench = make(settings=lambda: (2, {}))
+    job_id = bench.Submit("one", "waits b", "three")
+    bench.WaitStatus(job_id, "waiting")
+    old = bench.executor
+    bench.Crash()
+    old.Open("b")
+    bench.executor.Open("b")
+    assert bench.WaitEnd(job_id) == "success"
+    assert [c for _, c in bench.executor.executed] == ["waits b", "three"]
+
+
+def test_a_job_that_cannot_be_read_is_left_alone_and_the_others_work(bench):
+    from ganeti.store import Row, Rows
+
+    bench.store.Commit(Rows(Row("job", "500", "{broken"), Row("job", "501", '{"id": 7, "ops": []}')))
+    bench.Crash()
+    assert bench.queue.QueryJobs(None, ["id"]) == []
+    assert bench.WaitEnd(bench.Submit("")) == "success"
+    assert bench.store.Rows("job")["500"] == "{broken"
+
+
+# --- end --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_graceful_stop_waits_for_what_runs_and_requeues_what_waits(make):
+    bench = make(settings=lambda: (2, {}))
+    running = bench.Submit("gate a")
+    waits = bench.Submit("waits b")
+    queued = bench.Submit("x")
+    bench.executor.WaitRunning(running)
+    bench.WaitStatus(waits, "waiting")
+    watching = bench.queue.Wait(queued, ["status"], ["queued"], None, 60)
+    assert bench.queue.Shutdown(0.2) is False  # refused, and open again
+    assert bench.Submit("y") > queued
+    bench.queue.Close()
+    with pytest.raises(errors.JobQueueError, match="shutting down"):
+        bench.Submit("z")
+    assert bench.queue.RunningJobs() == [running, waits]
+    bench.executor.Open("a")
+    bench.executor.Open("b")
+    assert bench.queue.Shutdown(10) is True
+    assert watching.Result(5) == [["queued"], []]
+    rows = {int(n): serializer.Load(text)["ops"][0]["status"] for n, text in bench.store.Rows("job").items()}
+    assert (rows[running], rows[waits], rows[queued]) == ("success", "queued", "queued")
+    bench.Crash()
+    bench.executor.Open("b")
+    assert bench.WaitEnd(waits) == bench.WaitEnd(queued) == "success"
+
+
+def test_without_a_quorum_jobs_wait_and_submissions_are_told_what_is_known(make):
+    bench = make(voters=3)
+    job_id = bench.Submit("gate a")
+    bench.executor.WaitRunning(job_id)
+    bench.cluster[1].up = bench.cluster[2].up = False
+    unsure = bench.queue.SubmitJob([Op(comment="unsure")])
+    with pytest.raises(errors.GenericError, match=rf"Job {job_id + 1}.*stored on 1 of 3"):
+        unsure.Result(20)
+    from ganeti.store import NoQuorum
+
+    with pytest.raises(NoQuorum):
+        bench.queue.SubmitJob([Op()]).Result(20)
+    bench.executor.Open("a")
+    assert bench.Status(job_id) == "running"  # its end is not acknowledged yet
+    bench.cluster[1].up = True
+    assert bench.WaitEnd(job_id) == "success"
+    assert bench.WaitEnd(job_id + 1) == "success"

@@ -1,0 +1,176 @@
+"""WaitForJobChange as a subscription (Q7)."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ganeti import errors, runtime, serializer
+from ganeti.jqueue import watch
+
+
+@pytest.mark.req("D20-CALL-03", "D20-JOB-05", "D20-STAT-02")
+def test_every_change_and_every_message_is_seen_once_and_in_order(bench):
+    job_id = bench.Submit("log 30", "waits g", "log 20")
+    statuses, log = Follow(bench, job_id, lambda: bench.executor.Open("g"))
+    assert statuses[-1] == "success"
+    assert "waiting" in statuses
+    assert [entry[0] for entry in log] == list(range(1, 51))
+    assert [entry[3] for entry in log] == [f"message {n}" for n in [*range(30), *range(20)]]
+    assert [e for op in bench.Field(job_id, "oplog") for e in op] == log
+
+
+def Follow(bench, job_id, on_waiting=lambda: None):
+    """What a client does: call, remember, call again, until the job is final and no message came with it."""
+    info, serial = None, None
+    statuses, log = [], []
+    while True:
+        values, entries = serializer.Load(
+            serializer.Dump(bench.queue.Wait(job_id, ["status"], info, serial, 20).Result(30))
+        )
+        assert all(serial is None or e[0] > serial for e in entries)
+        if values != info:
+            statuses.append(values[0])
+        log += entries
+        if values == ["waiting"]:
+            on_waiting()
+        if values[0] in ("success", "error", "canceled") and not entries:
+            return statuses, log
+        info = values
+        serial = max([e[0] for e in entries], default=serial)
+
+
+@given(st.lists(st.sampled_from(["", "log 1", "log 7", "fail", "locks 1"]), min_size=1, max_size=4), st.integers(1, 3))
+@settings(max_examples=40)
+def test_followers_see_the_whole_log_and_the_end(shared_bench, comments, followers):
+    job_id = shared_bench.Submit(*comments)
+    seen = []
+    threads = [
+        threading.Thread(target=lambda: seen.append(Follow(shared_bench, job_id)), daemon=True)
+        for _ in range(followers)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(seen) == followers
+    whole = [e for op in shared_bench.Field(job_id, "oplog") for e in op]
+    for statuses, log in seen:
+        assert log == whole
+        assert statuses[-1] == shared_bench.Status(job_id)
+        assert [e[0] for e in log] == list(range(1, len(log) + 1))
+
+
+@pytest.fixture(scope="module")
+def shared_bench(tmp_path_factory):
+    from support.queues import Bench
+
+    made = Bench(str(tmp_path_factory.mktemp("shared")))
+    yield made
+    made.Close()
+
+
+def test_at_the_time_out_the_unchanged_values_come(bench):
+    job_id = bench.Submit("gate a")
+    bench.executor.WaitRunning(job_id)
+    start = runtime.Monotonic()
+    assert bench.queue.Wait(job_id, ["status", "id"], ["running", job_id], None, 0.3).Result(5) == [
+        ["running", job_id],
+        [],
+    ]
+    assert 0.25 < runtime.Monotonic() - start < 3
+    assert bench.queue.Wait(job_id, ["status"], ["running"], None, 0).Result(0) == [["running"], []]
+    bench.executor.Open("a")
+    bench.WaitEnd(job_id)
+    assert bench.queue.Wait(job_id, ["status"], ["success"], 99, 60).Result(0) == [["success"], []]
+
+
+def test_who_waits_for_what_is_not_there_is_told(bench, monkeypatch):
+    with pytest.raises(errors.JobLost):
+        bench.queue.Wait(12, ["status"], None, None, 60)
+    job_id = bench.Submit("gate a")
+    assert bench.queue.Wait(job_id, ["no_such", "status_x"], None, None, 60).Result(5)[0] == [None, None]
+    bench.executor.Open("a")
+
+
+@pytest.mark.req("D22-WAIT-01", "D22-WAIT-05")
+def test_waiting_costs_no_thread_and_a_change_wakes_the_waiters_of_its_job_only(bench):
+    ids = [bench.Submit(f"gate {n}") for n in range(3)]
+    bench.executor.WaitRunning(*ids)
+    before = threading.active_count()
+    waits = {n: [bench.queue.Wait(n, ["status"], ["running"], 0, 60) for _ in range(100)] for n in ids}
+    assert threading.active_count() == before
+    bench.executor.Open("1")
+    for pending in waits[ids[1]]:
+        assert pending.Result(10) == [["success"], []]
+    assert not any(p.done for n in (ids[0], ids[2]) for p in waits[n])
+    bench.executor.Open("0")
+    bench.executor.Open("2")
+    for n in ids:
+        for pending in waits[n]:
+            pending.Result(10)
+
+
+def test_who_is_gone_is_forgotten(bench):
+    job_id = bench.Submit("gate a")
+    bench.executor.WaitRunning(job_id)
+    entry = bench.queue._live[job_id]
+    pending = bench.queue.Wait(job_id, ["status"], ["running"], None, 60)
+    assert len(entry.watches) == 1
+    pending.Abandon()
+    assert entry.watches == []
+    bench.executor.Open("a")
+
+
+@pytest.mark.req("D22-WAIT-03", "D22-WAIT-04")
+def test_answers_are_made_on_the_queues_own_thread(bench):
+    job_id = bench.Submit("gate a")
+    bench.executor.WaitRunning(job_id)
+    names = []
+    done = threading.Event()
+    pending = bench.queue.Wait(job_id, ["status"], ["running"], None, 60)
+    pending.Then(lambda _: (names.append(runtime.ThreadName()), done.set()))
+    bench.executor.Open("a")
+    assert done.wait(10)
+    assert names == ["JqTicker"]
+
+
+@pytest.mark.req("D22-WAIT-08")
+def test_many_messages_are_told_together_but_the_end_at_once(bench, monkeypatch):
+    monkeypatch.setattr(watch, "HOLD_BACK", 0.2)
+    job_id = bench.Submit("log 500")
+    info, serial, calls = None, None, 0
+    while info != ["success"]:
+        values, entries = bench.queue.Wait(job_id, ["status"], info, serial, 20).Result(30)
+        info, serial = values, max([e[0] for e in entries], default=serial)
+        calls += 1
+    assert calls < 20
+    assert serial == 500
+
+
+@pytest.mark.req("D20-JOB-15")
+def test_messages_reach_the_store_within_half_a_second_without_a_state_change(bench):
+    job_id = bench.queue.SubmitJob(
+        [{"OP_ID": "OP_TEST_DELAY", "duration": 0, "comment": "logs g", "reason": []}]
+    ).Result(5)
+    bench.executor.WaitRunning(job_id)
+    deadline = runtime.Monotonic() + 5
+    while "first words" not in bench.store.Rows("job")[str(job_id)]:
+        assert runtime.Monotonic() < deadline
+        runtime.Sleep(0.02)
+    assert bench.Status(job_id) == "running"
+    bench.executor.Open("g")
+    bench.WaitEnd(job_id)
+    bench.Crash()
+    log = bench.Field(job_id, "oplog")[0]
+    assert [e[2:] for e in log] == [
+        ["message", "first words"],
+        ["message", "two"],
+        ["message", "three"],
+        ["delay-test", ["/path"]],
+        ["message", "<strange>"],
+    ]
+    assert [e[0] for e in log] == [1, 2, 3, 4, 5]
