@@ -1,0 +1,21 @@
+"""gnt-job archive: takes finished jobs out of the queue."""
+
+from __future__ import annotations
+
+from ganeti import constants
+from ganeti.cli import jobs, output
+from ganeti.cli.command import Command, Some
+from ganeti.cli.parser import Options
+from ganeti.client.shared.jobids import ParseJobId
+
+
+def Run(options: Options, arguments: list[str]) -> int:
+    code = constants.EXIT_SUCCESS
+    for job_id in [ParseJobId(text) for text in arguments]:
+        if not jobs.GetClient().ArchiveJob(job_id):
+            output.ToStderr(f"Failed to archive job with ID '{job_id}'")
+            code = constants.EXIT_FAILURE
+    return code
+
+
+COMMAND = Command(Run, "Archives finished jobs", (Some("jobid"),))

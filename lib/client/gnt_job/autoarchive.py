@@ -1,0 +1,22 @@
+"""gnt-job autoarchive: archives jobs that ended some time ago."""
+
+from __future__ import annotations
+
+from ganeti import constants
+from ganeti.cli import jobs, output, values
+from ganeti.cli.command import Command, One
+from ganeti.cli.parser import Options
+
+_ALL = "all"
+
+
+def Run(options: Options, arguments: list[str]) -> int:
+    age = -1 if arguments[0] == _ALL else values.ParseTimespec(arguments[0])
+    archived, unchecked = jobs.GetClient().AutoArchiveJobs(age)
+    output.ToStdout(f"Archived {archived} jobs, {unchecked} unchecked left")
+    return constants.EXIT_SUCCESS
+
+
+COMMAND = Command(
+    Run, "Archives all jobs that ended longer ago than AGE (such as 6h), or all finished ones", (One("age"),)
+)

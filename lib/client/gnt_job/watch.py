@@ -1,0 +1,20 @@
+"""gnt-job watch: shows what a job says until it ends."""
+
+from __future__ import annotations
+
+from ganeti.cli import jobs, output
+from ganeti.cli.command import Command, One
+from ganeti.cli.parser import Options
+from ganeti.client.gnt_job.wait import Follow
+from ganeti.client.shared.jobids import ParseJobId
+
+
+def Run(options: Options, arguments: list[str]) -> int:
+    job_id = ParseJobId(arguments[0])
+    heading = f"Output from job {job_id} follows"
+    output.ToStdout(heading)
+    output.ToStdoutAndFlush("-" * len(heading))
+    return Follow(job_id, jobs.Feedback())
+
+
+COMMAND = Command(Run, "Follows a job and prints its output as it arrives", (One("jobid"),))

@@ -1,0 +1,1 @@
+"""What commands of several programs have in common."""
