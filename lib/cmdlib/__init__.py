@@ -29,6 +29,30 @@ from ganeti.cmdlib.base import LogicalUnit, NoHooksLU, ResultWithJobs, Tasklet
 
 # Module -> the opcodes whose units it holds.
 _SUBJECTS: dict[str, tuple[str, ...]] = {
+    "cluster": (
+        "OpClusterPostInit",
+        "OpClusterDestroy",
+        "OpClusterRename",
+        "OpClusterRedistConf",
+        "OpClusterActivateMasterIp",
+        "OpClusterDeactivateMasterIp",
+    ),
+    "query": (
+        "OpQuery",
+        "OpQueryFields",
+        "OpOsDiagnose",
+        "OpExtStorageDiagnose",
+        "OpClusterQuery",
+        "OpClusterConfigQuery",
+    ),
+    "instance_run": (
+        "OpInstanceStartup",
+        "OpInstanceShutdown",
+        "OpInstanceReboot",
+        "OpInstanceConsole",
+        "OpInstanceActivateDisks",
+        "OpInstanceDeactivateDisks",
+    ),
     "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),
     "test": ("OpTestDelay", "OpTestJqueue"),
 }

@@ -9,6 +9,7 @@ from typing import Any
 from ganeti import constants, errors, locking, objects
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.common import ExpandGroup, ExpandInstance, ExpandNetwork, ExpandNode, ShareAll
+from ganeti.utils.patterns import Pattern
 from ganeti.utils.text import NiceSort
 
 _TAG = re.compile(r"[\w.+*/:@-]+")
@@ -131,14 +132,14 @@ class LUTagsSearch(NoHooksLU):
 
     def CheckPrereq(self) -> None:
         try:
-            self._pattern = re.compile(self.op.pattern)
-        except (re.error, OverflowError, RecursionError) as err:
+            self._pattern = Pattern(self.op.pattern)
+        except errors.ParameterError as err:
             raise errors.OpPrereqError(
                 f"Invalid search pattern '{self.op.pattern}': {err}", errors.ECODE_INVAL
             ) from err
 
     def Exec(self, feedback: Feedback) -> list[list[str]]:
-        return [[path, tag] for path, obj in _Paths(self.snapshot) for tag in obj.tags if self._pattern.search(tag)]
+        return [[path, tag] for path, obj in _Paths(self.snapshot) for tag in obj.tags if self._pattern.Search(tag)]
 
 
 def _Paths(snapshot: objects.Snapshot) -> Iterator[tuple[str, Any]]:

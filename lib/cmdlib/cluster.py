@@ -1,0 +1,170 @@
+"""The cluster as a whole: first and last hooks, name, master address, distribution of files (spec/drivers.md d.10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import _autoconf, constants, errors, hosts, locking, pathutils, runtime
+from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU
+from ganeti.cmdlib.common import ShareAll
+from ganeti.cmdlib.distribute import RedistributeAncillaryFiles, UploadFile
+from ganeti.daemon import users
+from ganeti.rpc import resolver
+
+
+class _ClusterLU(LogicalUnit):
+    """A unit whose hooks tell of the cluster."""
+
+    HTYPE = HTYPE_CLUSTER
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        return {"OP_TARGET": self.snapshot.cluster.cluster_name}
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        return ([], [])
+
+
+class LUClusterPostInit(_ClusterLU):
+    """Runs the hooks after a cluster was made."""
+
+    HPATH = "cluster-init"
+    REQ_BGL = True
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        return ([], [self.snapshot.cluster.master_node])
+
+    def Exec(self, feedback: Feedback) -> bool:
+        return True
+
+
+class LUClusterDestroy(_ClusterLU):
+    """The last job of a cluster; the client takes the daemons down afterwards."""
+
+    HPATH = "cluster-destroy"
+    REQ_BGL = True
+
+    def CheckPrereq(self) -> None:
+        snapshot = self.snapshot
+        others = len(snapshot.nodes) - 1
+        if others:
+            raise errors.OpPrereqError(f"There are still {others} node(s) in this cluster.", errors.ECODE_INVAL)
+        if snapshot.instances:
+            raise errors.OpPrereqError(
+                f"There are still {len(snapshot.instances)} instance(s) in this cluster.", errors.ECODE_INVAL
+            )
+
+    def Exec(self, feedback: Feedback) -> str:
+        cluster = self.snapshot.cluster
+        self.proc.RunPostHooks([self.snapshot.nodes[cluster.master_node].name])
+        result = DeactivateMasterIp(self)
+        if result.fail_msg:
+            self.LogWarning(f"Error disabling the master IP address: {result.fail_msg}")
+        return cluster.master_node
+
+
+def ActivateMasterIp(lu: LogicalUnit) -> Any:
+    """Brings the master address up on the master; the result of the call."""
+    cluster = lu.snapshot.cluster
+    network = lu.cfg.GetMasterNetworkParameters()
+    return lu.rpc.call_node_activate_master_ip(cluster.master_node, network._asdict(), cluster.use_external_mip_script)
+
+
+def DeactivateMasterIp(lu: LogicalUnit) -> Any:
+    """Takes the master address down."""
+    cluster = lu.snapshot.cluster
+    network = lu.cfg.GetMasterNetworkParameters()
+    return lu.rpc.call_node_deactivate_master_ip(
+        cluster.master_node, network._asdict(), cluster.use_external_mip_script
+    )
+
+
+class LUClusterActivateMasterIp(NoHooksLU):
+    """Brings the master address up."""
+
+    REQ_BGL = True
+
+    def Exec(self, feedback: Feedback) -> None:
+        ActivateMasterIp(self).Raise("Could not activate the master IP")
+
+
+class LUClusterDeactivateMasterIp(NoHooksLU):
+    """Takes the master address down."""
+
+    REQ_BGL = True
+
+    def Exec(self, feedback: Feedback) -> None:
+        DeactivateMasterIp(self).Raise("Could not deactivate the master IP")
+
+
+class LUClusterRename(_ClusterLU):
+    """Another name, and with it perhaps another address."""
+
+    HPATH = "cluster-rename"
+    REQ_BGL = True
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        return {**super().BuildHooksEnv(), "NEW_NAME": self.op.name}
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        return ([self.snapshot.cluster.master_node], list(self.snapshot.nodes))
+
+    def CheckPrereq(self) -> None:
+        cluster = self.snapshot.cluster
+        host = hosts.Lookup(self.op.name, ipv6=cluster.primary_ip_family == constants.IP6_FAMILY)
+        self._new_name, self._new_ip = host
+        if (host.name, host.ip) == (cluster.cluster_name, cluster.master_ip):
+            raise errors.OpPrereqError(
+                "Neither the name nor the IP address of the cluster has changed", errors.ECODE_INVAL
+            )
+        if host.ip != cluster.master_ip and hosts.Answers(host.ip, resolver.NodedPort(), timeout=5):
+            raise errors.OpPrereqError(
+                f"The given cluster IP address ({host.ip}) is reachable on the network: somebody has it",
+                errors.ECODE_NOTUNIQUE,
+            )
+        self.op.name = host.name
+
+    def Exec(self, feedback: Feedback) -> str:
+        DeactivateMasterIp(self).Raise("Could not disable the master role")
+        try:
+            cluster = self.snapshot.cluster
+            self.cfg.Update(cluster.Replace(cluster_name=self._new_name, master_ip=self._new_ip), self.ec_id)
+            self._WriteKnownHosts()
+        finally:
+            result = ActivateMasterIp(self)
+            if result.fail_msg:
+                self.LogWarning(
+                    f"Could not re-enable the master role on the master: {result.fail_msg}; please restart manually"
+                )
+        return self._new_name
+
+    def _WriteKnownHosts(self) -> None:
+        snapshot = self.snapshot
+        old = (
+            runtime.ReadText(pathutils.SSH_KNOWN_HOSTS_FILE, 1 << 20)
+            if runtime.Exists(pathutils.SSH_KNOWN_HOSTS_FILE)
+            else ""
+        )
+        lines = [line.split(" ", 1) for line in old.splitlines() if " " in line]
+        text = "".join(f"{self._new_name} {rest}\n" for _, rest in lines)
+        uid, gid = users.UserId(_autoconf.MASTERD_USER), users.GroupId(_autoconf.MASTERD_GROUP)
+        runtime.WriteFile(pathutils.SSH_KNOWN_HOSTS_FILE, text, mode=0o644, uid=uid, gid=gid)
+        online = [n.uuid for n in snapshot.nodes.values() if not n.offline and n.uuid != snapshot.cluster.master_node]
+        UploadFile(self, pathutils.SSH_KNOWN_HOSTS_FILE, online)
+
+
+class LUClusterRedistConf(NoHooksLU):
+    """Sends everything again that nodes should have."""
+
+    REQ_BGL = False
+
+    def ExpandNames(self) -> None:
+        self.needed_locks = {locking.LEVEL_NODE: locking.ALL_SET, locking.LEVEL_NODE_ALLOC: locking.ALL_SET}
+        self.share_locks = ShareAll()
+
+    def NodesToConfirm(self) -> set[str]:
+        return {n.uuid for n in self.snapshot.nodes.values() if not n.offline}
+
+    def Exec(self, feedback: Feedback) -> None:
+        # The cluster object is written again, although nothing changed: every view of it is made anew.
+        self.cfg.Transact(lambda draft: draft.BumpCluster())
+        RedistributeAncillaryFiles(self)

@@ -1,0 +1,74 @@
+"""Files that nodes need besides the configuration (spec/files.md 8): which, for whom, and their way there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ganeti import pathutils, runtime
+from ganeti.params import hv
+
+if TYPE_CHECKING:
+    from ganeti import objects
+    from ganeti.cmdlib.base import LogicalUnit
+
+_EXTRA_FILES_LIMIT = 65536
+
+
+def ExtraFiles() -> list[str]:
+    """The administrator's own list of further files, one path a line; it is distributed itself (design 2.1)."""
+    try:
+        text = runtime.ReadText(pathutils.EXTRA_FILES_LIST, _EXTRA_FILES_LIMIT)
+    except FileNotFoundError:
+        return []
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [pathutils.EXTRA_FILES_LIST, *(pathutils.AddNodePrefix(line) for line in lines if line.startswith("/"))]
+
+
+def FilesOfAll(cluster: objects.Cluster) -> list[str]:
+    """Files for every node."""
+    files = [
+        pathutils.SSH_KNOWN_HOSTS_FILE,
+        pathutils.CONFD_HMAC_KEY,
+        pathutils.CLUSTER_DOMAIN_SECRET_FILE,
+        pathutils.SPICE_CERT_FILE,
+        pathutils.SPICE_CACERT_FILE,
+    ]
+    if cluster.modify_etc_hosts:
+        files.append(pathutils.ETC_HOSTS)
+    if cluster.use_external_mip_script:
+        files.append(pathutils.EXTERNAL_MASTER_SETUP_SCRIPT)
+    return files + ExtraFiles()
+
+
+def FilesOfRapi() -> list[str]:
+    """Files for nodes on which RAPI can run."""
+    return [pathutils.RAPI_CERT_FILE, pathutils.RAPI_USERS_FILE]
+
+
+def RedistributeAncillaryFiles(lu: LogicalUnit, only: Iterable[str] | None = None) -> None:
+    """Uploads the files to all online nodes but the master, or to the nodes of ``only``; failures are warnings."""
+    snapshot = lu.snapshot
+    cluster = snapshot.cluster
+    chosen = set(snapshot.nodes if only is None else only)
+    online = [
+        node
+        for node in snapshot.nodes.values()
+        if node.uuid in chosen and not node.offline and node.uuid != cluster.master_node
+    ]
+    everybody = [node.uuid for node in online]
+    for path in FilesOfAll(cluster):
+        UploadFile(lu, path, everybody)
+    for path in FilesOfRapi():
+        UploadFile(lu, path, [node.uuid for node in online if node.master_capable])
+    for path in hv.AncillaryFiles(snapshot):
+        UploadFile(lu, path, [node.uuid for node in online if node.vm_capable])
+
+
+def UploadFile(lu: LogicalUnit, path: str, nodes: list[str]) -> None:
+    """Copies a file of the master to nodes; one that is not there is passed over."""
+    if not nodes or not runtime.Exists(path):
+        return
+    for result in lu.rpc.call_upload_file(nodes, path).values():
+        if result.fail_msg:
+            lu.LogWarning(f"Copy of file {path} to node {result.node_name} failed: {result.fail_msg}")
