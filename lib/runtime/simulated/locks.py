@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti.runtime.contract import QueueEmpty
-from ganeti.runtime.simulated.world import Killed, SimThread, SimulationError, World
+from ganeti.runtime.simulated.world import SimThread, SimulationError, World
 
 
 class Thread:
@@ -52,7 +52,10 @@ class Thread:
 
 
 class Waiters:
-    """Threads that wait for one thing."""
+    """Threads that wait for one thing.
+
+    What several processes wait for needs ``WakeAll``: a single one that is woken may be dying.
+    """
 
     __slots__ = ("_threads", "_world")
 
@@ -68,19 +71,10 @@ class Waiters:
         if thread is None:
             raise SimulationError("only a simulated thread can wait")
         self._threads.append(thread)
-        try:
-            if self._world.Block(timeout):
-                return True
-        except Killed:
-            self.Forget(thread)
-            raise
+        if self._world.Block(timeout):
+            return True
         self._threads.remove(thread)
         return False
-
-    def Forget(self, thread: SimThread) -> None:
-        """A dead thread must not be the one that is woken."""
-        if thread in self._threads:
-            self._threads.remove(thread)
 
     def WakeFirst(self) -> None:
         if self._threads:

@@ -224,6 +224,29 @@ def test_a_lock_on_a_removed_file_is_no_lock(place: Place) -> None:
 
 
 @Everywhere
+def test_who_waited_for_a_removed_file_locks_the_new_one(place: Place) -> None:
+    path = place.Path("lock")
+    held = runtime.LockFile(path)
+    got, done = runtime.Event(), runtime.Event()
+
+    def wait() -> None:
+        with runtime.LockFile(path):
+            got.set()
+            done.wait()
+
+    thread = runtime.Thread(wait, "waiter")
+    thread.start()
+    runtime.Sleep(0.1)
+    runtime.RemoveFile(path)
+    held.release()
+    assert got.wait(30)
+    with pytest.raises(runtime.LockBusy):
+        runtime.LockFile(path, timeout=0)
+    done.set()
+    thread.join()
+
+
+@Everywhere
 def test_a_watch_sees_replaced_files_and_new_names(place: Place) -> None:
     path, other = place.Path("watched"), place.Path("other")
     runtime.MakeDirs(place.Path("queue"))

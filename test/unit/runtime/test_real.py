@@ -190,6 +190,14 @@ def test_who_ignores_the_polite_signal_is_killed_with_its_children(tmp_path: pat
     assert runtime.WaitProcess(int(pid_file.read_text()), 20)
 
 
+def test_a_child_that_ignores_the_end_of_its_parent_is_killed_too(tmp_path: pathlib.Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"sh -c \"trap '' TERM; echo \\$\\$ > {pid_file}; while :; do sleep 1; done\" & wait"
+    result = runtime.RunCmd(["sh", "-c", script], timeout=0.3)
+    assert result.signal == signal.SIGTERM
+    assert runtime.WaitProcess(int(pid_file.read_text()), 20)
+
+
 def test_a_program_inherits_nothing_but_its_streams(tmp_path: pathlib.Path) -> None:
     with open(tmp_path / "secret", "w") as stream:
         os.set_inheritable(stream.fileno(), True)

@@ -323,10 +323,26 @@ class TestRun:
             with World(seed) as world:
                 process = world.AddMachine("n").StartProcess(program, "p")
                 world.Run(until=lambda process=process: len(process.threads) == 11)
-            counts.append(threading.active_count())
+                counts.append(threading.active_count())
+            assert threading.active_count() == counts[-1]  # kept, for the next world
             with pytest.raises(SimulationError, match="closed"):
                 world.Run()
         assert max(counts) == counts[0]
+
+    def test_not_too_many_idle_threads_are_kept(self) -> None:
+        def program() -> None:
+            for number in range(300):
+                runtime.Thread(runtime.Event().wait, f"t{number}").start()
+            runtime.Event().wait()
+
+        before = threading.active_count()
+        with World(1) as world:
+            process = world.AddMachine("n").StartProcess(program, "p")
+            world.Run(until=lambda: len(process.threads) == 301)
+            assert threading.active_count() > 300
+        ended = threading.Event()
+        while threading.active_count() > max(before, 270):
+            assert not ended.wait(0.01)
 
 
 class TestProcesses:
@@ -432,20 +448,23 @@ class TestProcesses:
                 runtime.Event().wait()
             lock.release()
 
-        def want() -> float:
-            database = runtime.OpenDatabase("/tmp/db")
-            with runtime.LockFile("/tmp/lock", timeout=60), database.Transaction():
-                return runtime.Monotonic()
+        def want_lock() -> None:
+            runtime.LockFile("/tmp/lock", timeout=60)
+
+        def want_transaction() -> None:
+            with runtime.OpenDatabase("/tmp/db").Transaction():
+                pass
 
         with World(seed) as world:
             machine = world.AddMachine("n")
             holder = machine.StartProcess(hold, "holder")
             world.RunFor(1)
-            wanter = machine.StartProcess(want, "wanter")
+            for want in (want_lock, want_transaction):
+                machine.StartProcess(want, want.__name__)
             world.RunFor(1)
             holder.Kill()
             world.Run()
-            assert wanter.error is None
+            assert world.failures == []
             assert world.elapsed < 3
 
     def test_a_process_may_kill_itself(self) -> None:
