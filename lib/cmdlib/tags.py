@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ganeti import constants, errors, locking, objects
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.common import ExpandGroup, ExpandInstance, ExpandNetwork, ExpandNode, ShareAll
+from ganeti.config.writer import CheckTags
 from ganeti.utils.patterns import Pattern
 from ganeti.utils.text import NiceSort
-
-_TAG = re.compile(r"[\w.+*/:@-]+")
 
 # Kind of tagged object -> (how it is found, level of its lock).
 _KINDS: dict[str, tuple[Callable[..., Any], int]] = {
@@ -21,16 +19,6 @@ _KINDS: dict[str, tuple[Callable[..., Any], int]] = {
     constants.TAG_NODEGROUP: (ExpandGroup, locking.LEVEL_NODEGROUP),
     constants.TAG_NETWORK: (ExpandNetwork, locking.LEVEL_NETWORK),
 }
-
-
-def CheckTag(tag: str) -> None:
-    """Raises TagError for what cannot be a tag."""
-    if not tag:
-        raise errors.TagError("Tags cannot be empty")
-    if len(tag) > constants.MAX_TAG_LEN:
-        raise errors.TagError(f"Tag too long (maximum is {constants.MAX_TAG_LEN} characters): '{tag[:32]}...'")
-    if not _TAG.fullmatch(tag):
-        raise errors.TagError(f"Tag '{tag}' contains invalid characters; allowed are letters, digits and .+*/:@_-")
 
 
 class _TagsLU(NoHooksLU):
@@ -90,19 +78,14 @@ class LUTagsSet(_TagsLU):
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
-        for tag in self.op.tags:
-            try:
-                CheckTag(tag)
-            except errors.TagError as err:
-                raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
-        if len({*self._Target().tags, *self.op.tags}) > constants.MAX_TAGS_PER_OBJ:
-            raise errors.OpPrereqError(
-                f"One object cannot have more than {constants.MAX_TAGS_PER_OBJ} tags", errors.ECODE_NORES
-            )
+        try:
+            CheckTags(self.op.tags)
+        except errors.TagError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
 
     def Exec(self, feedback: Feedback) -> None:
         target = self._Target()
-        self.cfg.Update(target.Replace(tags=list(dict.fromkeys([*target.tags, *self.op.tags]))), self.ec_id)
+        self.cfg.AddTags(target.KIND, target.uuid, self.op.tags)
 
 
 class LUTagsDel(_TagsLU):
@@ -117,8 +100,7 @@ class LUTagsDel(_TagsLU):
 
     def Exec(self, feedback: Feedback) -> None:
         target = self._Target()
-        going = set(self.op.tags)
-        self.cfg.Update(target.Replace(tags=[tag for tag in target.tags if tag not in going]), self.ec_id)
+        self.cfg.RemoveTags(target.KIND, target.uuid, self.op.tags)
 
 
 class LUTagsSearch(NoHooksLU):

@@ -20,6 +20,18 @@ from ganeti.rpc import RpcResult, RpcRunner
 Done = Callable[[Any, Exception | None], None]
 
 
+def ConsoleRequest(snapshot: objects.Snapshot, inst: objects.Instance) -> dict[str, Any]:
+    """What a node is told when it is asked for an instance's console (spec/noderpc.md 3.5)."""
+    node = snapshot.nodes[inst.primary_node]
+    return {
+        "instance": inst.ToDict(),
+        "node": node.ToDict(),
+        "group": snapshot.nodegroups[node.group].ToDict(),
+        "hvParams": params.FillHV(snapshot, inst),
+        "beParams": params.FillBE(snapshot, inst),
+    }
+
+
 class _Gathering:
     """Counts the answers of several calls and goes on when the last one is there."""
 
@@ -186,13 +198,7 @@ class QueryData:
             node = snapshot.nodes.get(inst.primary_node)
             if node is None or node.offline:
                 continue
-            by_node.setdefault(node.uuid, {})[inst.name] = {
-                "instance": inst.ToDict(),
-                "node": node.ToDict(),
-                "group": snapshot.nodegroups[node.group].ToDict(),
-                "hvParams": params.FillHV(snapshot, inst),
-                "beParams": params.FillBE(snapshot, inst),
-            }
+            by_node.setdefault(node.uuid, {})[inst.name] = ConsoleRequest(snapshot, inst)
         gathering.Expect(len(by_node))
 
         def arrived(result: RpcResult) -> None:
