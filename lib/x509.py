@@ -280,7 +280,8 @@ def _SignatureOf(text: str) -> tuple[str, str]:
 
 def Hmac(secret: str, text: str, salt: str = "") -> str:
     """HMAC-SHA1 in hex over salt and text, as both clusters compute it."""
-    return hmac.new(secret.encode("utf-8"), (salt + text).encode("utf-8"), hashlib.sha1).hexdigest()
+    message = (salt + text).encode("utf-8", "surrogatepass")
+    return hmac.new(secret.encode("utf-8"), message, hashlib.sha1).hexdigest()
 
 
 def CheckHmac(secret: str, text: str, digest: str, salt: str = "") -> bool:

@@ -269,8 +269,9 @@ def test_nobody_there_and_no_such_name_say_so(cluster: Cluster) -> None:
 class Rubbish(threading.Thread):
     """A TLS server with the cluster's certificate that gives the same answer to everything, then closes."""
 
-    def __init__(self, cluster: Cluster, address: str, answer: bytes):
+    def __init__(self, cluster: Cluster, address: str, answer: bytes, first: bytes = b""):
         super().__init__(daemon=True)
+        self.first = first
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(cluster.server_file)
         self.listener = socket.create_server((address, PORT))
@@ -285,9 +286,12 @@ class Rubbish(threading.Thread):
                 return
             try:
                 with self.context.wrap_socket(raw, server_side=True) as sock:
-                    if sock.recv(65536):
+                    while sock.recv(65536):
                         self.requests += 1
-                        sock.sendall(self.answer)
+                        first, self.first = self.first, b""
+                        sock.sendall(first or self.answer)
+                        if not first:
+                            break
             except OSError:
                 pass
 
@@ -328,6 +332,21 @@ def test_rubbish_for_an_answer_is_a_failure_with_words(cluster: Cluster, answer:
     assert result.payload is None
     # A request that changes something is never sent a second time.
     assert server.requests == 1
+
+
+def test_a_changing_request_is_not_repeated_when_a_kept_connection_breaks(cluster: Cluster) -> None:
+    noded = cluster.MakeNode("node1")
+    good = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n[true,null]"
+    server = Rubbish(cluster, noded.address, b"", good)
+    server.start()
+    try:
+        runner = cluster.Runner()
+        assert runner.call_set_watcher_pause(["node1"], 1)["node1"].fail_msg is None
+        failed = runner.call_set_watcher_pause(["node1"], 2)["node1"]
+        assert failed.fail_msg
+        assert server.requests == 2
+    finally:
+        server.close()
 
 
 # Epochs
