@@ -143,9 +143,11 @@ class Database:
                         pass  # the first error is the one that matters; an error here means SQLite rolled back itself
 
     def Close(self) -> None:
-        """Waits for a transaction under way; in a forked child it only forgets."""
+        """Waits for another thread's transaction; in a forked child it only forgets."""
         if self._closed:
             return
+        if self._writer_thread == threading.get_ident():
+            raise errors.ProgrammerError(f"database {self.path}: a transaction is open, it cannot be closed")
         if self._pid != os.getpid():
             self._closed = True
             return

@@ -82,6 +82,14 @@ def _Family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+def ConnectFailure(host: str, port: int, err: OSError) -> OSError:
+    """The same error with the name of what could not be reached."""
+    if isinstance(err, socket.gaierror):
+        return socket.gaierror(err.errno, f"cannot connect to {host}:{port}: {err.strerror}")
+    code = errno.ETIMEDOUT if isinstance(err, TimeoutError) else err.errno
+    return OSError(code, f"cannot connect to {host}:{port}: {err.strerror or err}")
+
+
 def ListenTcp(host: str, port: int, backlog: int = 128) -> socket.socket:
     sock = socket.socket(_Family(host), socket.SOCK_STREAM)
     try:
@@ -95,7 +103,10 @@ def ListenTcp(host: str, port: int, backlog: int = 128) -> socket.socket:
 
 
 def ConnectTcp(host: str, port: int, timeout: float | None = None, source: str | None = None) -> socket.socket:
-    sock = socket.create_connection((host, port), timeout, None if source is None else (source, 0))
+    try:
+        sock = socket.create_connection((host, port), timeout, None if source is None else (source, 0))
+    except OSError as err:
+        raise ConnectFailure(host, port, err) from err
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 

@@ -185,6 +185,10 @@ class Database:
     def Commit(self) -> None:
         self._world.Reach("Database.Commit", self.path)
         content = self._content
+        if not content.log:
+            # Nothing was changed: nothing goes to the disk.
+            content.End(True)
+            return
         try:
             # On a slow disk the end may come before or after it is down there: nobody can tell.
             late = self._process.machine.slow_disk > 0 and self._world.RandomBelow(2)
@@ -220,7 +224,9 @@ class Database:
         thread = self._world.Reach("Database.Close", self.path)
         if self._closed:
             return
-        while self._content.holder is self and not self._Mine(thread):
+        if self._Mine(thread):
+            raise errors.ProgrammerError(f"database {self.path}: a transaction is open, it cannot be closed")
+        while self._content.holder is self:
             self._content.waiters.WaitUntil(lambda: self._content.holder is not self, None)
         self._closed = True
         self._process.resources.pop(self, None)

@@ -92,6 +92,12 @@ class Process:
         elif signal not in (0, signal_module.SIGCHLD, signal_module.SIGWINCH, signal_module.SIGURG):
             self.Kill(signal)
 
+    def StartThread(self, target: Callable[..., Any], name: str, args: tuple[Any, ...] = ()) -> None:
+        """One more thread in this process, from outside."""
+        if not self.alive:
+            raise SimulationError(f"process {self.label} has ended")
+        self.world.Launch(self.NewThread(target, name, args))
+
     def NewThread(self, target: Callable[..., Any], name: str, args: tuple[Any, ...]) -> SimThread:
         """For the scheduler: not launched yet."""
         return SimThread(self.world, self, target, name, args)

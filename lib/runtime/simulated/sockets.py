@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.runtime.contract import ERR, HUP, IN, OUT
+from ganeti.runtime.real.sockets import ConnectFailure
 from ganeti.runtime.simulated.disk import Fail, SocketFile
 from ganeti.runtime.simulated.locks import Waiters
 
@@ -505,8 +506,15 @@ class Sockets:
         return listener
 
     def ConnectTcp(self, host: str, port: int, timeout: float | None = None, source: str | None = None) -> Stream:
-        del source
         self.world.Reach("ConnectTcp", f"{host} {port}")
+        try:
+            return self._Connect(host, port, timeout, source)
+        except OSError as err:
+            raise ConnectFailure(host, port, err) from err
+
+    def _Connect(self, host: str, port: int, timeout: float | None, source: str | None) -> Stream:
+        if source is not None and FindMachine(self.machine, source) is not self.machine:
+            raise _Fail(errno.EADDRNOTAVAIL)
         machine = FindMachine(self.machine, host)
         if machine is None:
             if any(host == each.name or host in each.addresses for each in self.world.machines.values()):
@@ -518,7 +526,7 @@ class Sockets:
         listener = _Bound(machine.listeners, (host, port))
         if listener is None:
             raise _Fail(errno.ECONNREFUSED)
-        own = (_OwnAddress(self.machine, host), _EPHEMERAL + self.world.NextSerial() % 28000)
+        own = (source or _OwnAddress(self.machine, host), _EPHEMERAL + self.world.NextSerial() % 28000)
         return listener.Connect(self.process, own, timeout)
 
     def OpenUdp(self, host: str = "", port: int = 0) -> Datagrams:

@@ -31,9 +31,6 @@ STEP_NS = 10_000
 
 _NEVER = 1 << 62
 
-# Real seconds a thread may keep the baton before we think that it waits for something that is not simulated.
-WATCHDOG = 60.0
-
 
 class Killed(BaseException):
     """The simulated process of this thread is dead: every runtime call raises this again and changes nothing."""
@@ -117,8 +114,11 @@ class World:
     """One simulation: machines, their processes, and time.
 
     ``seed`` decides everything that is left to chance.  ``switch`` is the chance that a step hands the baton on, from the seed if
-    not given.  ``trace``: None, or the list of all steps ``(number, nanoseconds, thread, what, detail)``.
+    not given.  ``trace``: None, or the list of all steps ``(number, nanoseconds, thread, what, detail)``.  ``watchdog``: real
+    seconds a thread may keep the baton before we think that it waits for something that is not simulated.
     """
+
+    watchdog = 30.0
 
     def __init__(self, seed: int, switch: float | None = None, trace: bool = False):
         self.seed = seed
@@ -226,7 +226,7 @@ class World:
             return
         if self._lost:  # Run was interrupted: the thread that has the baton comes back at its next step
             self._single = True
-            if not self._gate.acquire(timeout=WATCHDOG):
+            if not self._gate.acquire(timeout=self.watchdog):
                 raise SimulationError(self._Dump("a thread does not come back"))
             self._lost = False
             self._single = False
@@ -431,12 +431,12 @@ class World:
         thread.gate.release()
         steps = self.steps
         try:
-            while not self._gate.acquire(timeout=WATCHDOG):
+            while not self._gate.acquire(timeout=self.watchdog):
                 if steps == self.steps:
                     raise SimulationError(
                         self._Dump(
                             f"thread {self.current.label if self.current else '?'} has not come to a runtime call for"
-                            f" {WATCHDOG:g} real seconds: it waits for something that is not simulated, or loops"
+                            f" {self.watchdog:g} real seconds: it waits for something that is not simulated, or loops"
                         )
                     )
                 steps = self.steps

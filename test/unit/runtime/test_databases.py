@@ -89,6 +89,8 @@ def test_misuse_is_refused_in_words(place: Place) -> None:
     with database.Transaction(), pytest.raises(errors.ProgrammerError, match="open already"):
         with database.Transaction():
             pass
+    with database.Transaction(), pytest.raises(errors.ProgrammerError, match="cannot be closed"):
+        database.Close()
     with pytest.raises(errors.StorageError, match=r"store\.db refused a statement: no such table: nowhere"):
         database.Query("SELECT nonsense FROM nowhere, nonsense")
     with pytest.raises(errors.StorageError, match="UNIQUE"):

@@ -164,6 +164,10 @@ def test_times_are_set_and_read(place: Place) -> None:
     before = runtime.Time()
     runtime.WriteFile(path, b"")
     assert abs(runtime.Stat(path).st_mtime - before) < 60
+    runtime.Chown(path, -1, -1)
+    owner = runtime.Stat(path)
+    runtime.Chown(path, owner.st_uid, owner.st_gid)
+    assert runtime.Stat(path).st_uid == owner.st_uid
     runtime.SetTimes(path, 1000.0, 2000.0)
     assert runtime.Stat(path).st_mtime == 2000.0
 

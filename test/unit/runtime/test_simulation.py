@@ -311,6 +311,32 @@ class TestRun:
             queue.put(5)
             assert one.machines["n"].Call(queue.get) == 5
 
+    def test_a_thread_that_waits_for_something_real_is_found(self) -> None:
+        real = threading.Lock()
+
+        def stuck() -> None:
+            with real:
+                runtime.Time()
+
+        with World(1) as world:
+            world.watchdog = 0.1
+            world.AddMachine("n").StartProcess(stuck, "stuck")
+            with real, pytest.raises(SimulationError, match="not simulated") as caught:
+                world.Run()
+            assert "with real:" in str(caught.value)
+            with pytest.raises(SimulationError, match="can only be closed"):
+                world.Run()
+
+    def test_a_process_gets_another_thread_from_outside(self) -> None:
+        seen: list[str] = []
+        with World(1) as world:
+            process = world.AddMachine("n").StartProcess(lambda: runtime.Sleep(5), "p")
+            process.StartThread(lambda text: seen.append(text + runtime.ThreadName()), "extra", ("by ",))
+            world.Run()
+            assert seen == ["by extra"]
+            with pytest.raises(SimulationError, match="has ended"):
+                process.StartThread(seen.clear, "late")
+
     def test_threads_of_the_system_are_used_again(self) -> None:
         def program() -> None:
             threads = [runtime.Thread(lambda: runtime.Sleep(1), f"t{n}") for n in range(10)]

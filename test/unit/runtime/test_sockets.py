@@ -68,8 +68,12 @@ def test_a_tcp_connection_carries_bytes_both_ways(place: Place) -> None:
     assert received.get(30) == data
     sock.close()
     listener.close()
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(ConnectionRefusedError, match=f"cannot connect to 127.0.0.1:{port}: Connection refused"):
         runtime.ConnectTcp("127.0.0.1", port, 10)
+    with pytest.raises(OSError, match=r"cannot connect to no-such-host\.invalid:1: "):
+        runtime.ConnectTcp("no-such-host.invalid", 1, 10)
+    with pytest.raises(OSError, match="cannot connect"):
+        runtime.ConnectTcp("127.0.0.1", port, 10, source="192.0.2.255")
 
 
 @Everywhere
