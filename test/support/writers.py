@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from support import configs
-from support.store_nodes import Cluster
-
 from ganeti import objects
 from ganeti.config import ConfigWriter, VotersOf
 from ganeti.store import Row
+from support import configs
+from support.store_nodes import Cluster
 
 
 class Setup:
@@ -44,7 +43,7 @@ class Setup:
             logical_id=[*pair, *web_disk.logical_id[2:]],
             children=[child.Replace(nodes=pair) for child in web_disk.children],
         )
-        cluster = root.cluster.Replace(master_node=self.nodes[0], candidate_certs={})
+        cluster = root.cluster.Replace(master_node=self.nodes[0], candidate_certs={}, candidate_pool_size=candidates)
         return root.Replace(
             cluster=cluster,
             nodes=nodes,
