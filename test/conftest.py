@@ -41,6 +41,10 @@ _unlisted_skips: list[str] = []
 _found_leftovers: list[str] = []
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--regenerate-golden", action="store_true", help="write the files under test/golden anew")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     run_id = f"{os.getpid():x}-{SEED:x}"
     os.environ[leftovers.RUN_VARIABLE] = run_id

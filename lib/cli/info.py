@@ -23,7 +23,7 @@ def _Scalar(value: Any) -> str:
         return "[" + ", ".join(_Scalar(item) for item in value) + "]"
     if isinstance(value, float):
         return f"{value:.16g}"
-    return str(value)
+    return output.WithoutControls(str(value))
 
 
 def _Lines(value: Any, level: int, after_dash: bool) -> list[str]:

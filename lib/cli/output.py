@@ -58,5 +58,8 @@ def SafeEncode(text: str) -> str:
     return "".join(parts)
 
 
-def Truncate(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+def WithoutControls(text: str) -> str:
+    """``text`` as one line that steers nothing, in its own alphabet: for cells and values that come from elsewhere."""
+    if text.isprintable():
+        return text
+    return "".join(SafeEncode(char) if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 else char for char in text)

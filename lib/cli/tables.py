@@ -104,7 +104,7 @@ def Layout(
     pad_last: bool = False,
 ) -> list[str]:
     """The lines of a table; a left-aligned last column is padded in older commands only (``pad_last``)."""
-    cells = [list(row) for row in rows]
+    cells = [[output.WithoutControls(cell) for cell in row] for row in rows]
     if headers:
         cells.insert(0, [column.title for column in columns])
     if separator is not None:

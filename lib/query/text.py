@@ -115,7 +115,7 @@ def ParseFilter(text: str) -> list[Any]:
         return parsed
     except pp.ParseBaseException as err:
         details = [err.line, " " * (err.column - 1) + "^", str(err)]
-        raise errors.QueryFilterParseError(f"'{text}' is no valid filter", details) from err
+        raise errors.QueryFilterParseError(f"Failed to parse query filter '{text}': {err}", details) from err
     except RecursionError as err:
         raise errors.QueryFilterParseError("filter is nested too deeply", []) from err
 
@@ -131,7 +131,7 @@ def _NameFilter(key: str, name: str, numeric: bool) -> list[Any]:
         try:
             return ["==", key, int(name)]
         except ValueError as err:
-            raise errors.OpPrereqError(f"Invalid job ID '{name}'", errors.ECODE_INVAL) from err
+            raise errors.OpPrereqError(f"Invalid job ID passed: '{name}'", errors.ECODE_INVAL) from err
     return ["==", key, name]
 
 

@@ -1,0 +1,177 @@
+# gnt-debug: opcodes by hand, locks.
+
+$ gnt-debug delay 1.5
+> OP_TEST_DELAY {"duration":1.5,"no_locks":false}
+$ gnt-debug delay -n node1.example.org -n node2.example.org --no-master --repeat=2 0.1
+> OP_TEST_DELAY {"duration":0.1,"no_locks":false,"on_master":false,"on_nodes":["node1.example.org","node2.example.org"],"repeat":2}
+$ gnt-debug delay --submit 1
+! JobID: 1003
+> OP_TEST_DELAY {"duration":1.0,"no_locks":false}
+$ gnt-debug delay --submit --print-jobid 1
+1004
+! JobID: 1004
+> OP_TEST_DELAY {"duration":1.0,"no_locks":false}
+$ gnt-debug delay --print-jobid --priority=high --dry-run 1
+1005
+> OP_TEST_DELAY {"dry_run":true,"duration":1.0,"no_locks":false,"priority":-10}
+$ gnt-debug delay --priority=urgent 1
+! Usage
+! =====
+!   gnt-debug delay [options...] <duration>
+!
+! gnt-debug: error: option --priority: invalid choice: 'urgent' (choose from 'high', 'low', 'normal')
+= 2
+$ gnt-debug delay soon
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid duration 'soon'
+= 1
+$ gnt-debug delay
+! Error: Command delay expects 1 argument(s)
+= 1
+
+# What the job says is shown with its time; control characters do not reach the terminal.
+% log OP_TEST_DELAY Test delay iteration 0/1
+% log OP_TEST_DELAY \x1b[31mred\ttab\u00e9
+$ gnt-debug delay -r 1 1
+Tue Nov 14 22:13:21 2023 Test delay iteration 0/1
+Tue Nov 14 22:13:22 2023 \x1b[31mred\ttab\xe9
+> OP_TEST_DELAY {"duration":1.0,"no_locks":false,"repeat":1}
+
+# Errors keep their class, their kind and their exit code.
+% fail OP_TEST_DELAY ["OpPrereqError", ["Node 'x' not known", "unknown_entity"]]
+$ gnt-debug delay 1
+Tue Nov 14 22:13:21 2023 Test delay iteration 0/1
+Tue Nov 14 22:13:22 2023 \x1b[31mred\ttab\xe9
+! Failure: prerequisites not met for this operation:
+! error type: unknown_entity, error details:
+! Node 'x' not known
+= 1
+> OP_TEST_DELAY {"duration":1.0,"no_locks":false}
+% fail OP_TEST_DELAY ["OpExecError", ["it broke"]]
+$ gnt-debug delay 1
+Tue Nov 14 22:13:21 2023 Test delay iteration 0/1
+Tue Nov 14 22:13:22 2023 \x1b[31mred\ttab\xe9
+! Failure: command execution error:
+! it broke
+= 1
+> OP_TEST_DELAY {"duration":1.0,"no_locks":false}
+% fail OP_TEST_DELAY ["HooksAbort", [[["node1", "10-check", "disk full"], ["node2", "20-more", ""]]]]
+$ gnt-debug delay 1
+Tue Nov 14 22:13:21 2023 Test delay iteration 0/1
+Tue Nov 14 22:13:22 2023 \x1b[31mred\ttab\xe9
+! Failure: hooks execution failed:
+!   node: node1, script: 10-check, output: disk full
+!   node: node2, script: 20-more (no output)
+= 1
+> OP_TEST_DELAY {"duration":1.0,"no_locks":false}
+% status OP_TEST_DELAY canceled
+$ gnt-debug delay 1
+Tue Nov 14 22:13:21 2023 Test delay iteration 0/1
+Tue Nov 14 22:13:22 2023 \x1b[31mred\ttab\xe9
+! Unhandled Ganeti error: Job was canceled
+= 1
+> OP_TEST_DELAY {"duration":1.0,"no_locks":false}
+% forget OP_TEST_DELAY
+
+$ gnt-debug locks
+Name                     Mode      Owner           Pending
+cluster/BGL              shared    job1001         -
+instance/web.example.org exclusive job1001,job1002 exclusive:job1003,job1004
+node/node1.example.org   -         -               -
+$ gnt-debug locks --no-headers --separator=: -o name,owner
+cluster/BGL:job1001
+instance/web.example.org:job1001,job1002
+node/node1.example.org:-
+$ gnt-debug locks -o json
+[
+  {
+    "name": "cluster/BGL",
+    "mode": "shared",
+    "owner": [
+      "job1001"
+    ],
+    "pending": []
+  },
+  {
+    "name": "instance/web.example.org",
+    "mode": "exclusive",
+    "owner": [
+      "job1001",
+      "job1002"
+    ],
+    "pending": [
+      [
+        "exclusive",
+        [
+          "job1003",
+          "job1004"
+        ]
+      ]
+    ]
+  },
+  {
+    "name": "node/node1.example.org",
+    "mode": null,
+    "owner": null,
+    "pending": []
+  }
+]
+
+% file ops.json [{"OP_ID": "OP_TEST_DELAY", "duration": 0.5}, {"OP_ID": "OP_TEST_JQUEUE"}]
+$ gnt-debug submit-job ops.json
+Waiting for job 1011 for file ops.json/0 ...
+> OP_TEST_DELAY {"duration":0.5}
+> OP_TEST_JQUEUE {}
+$ gnt-debug submit-job -v --op-repeat=2 --job-repeat=2 ops.json
+Submitted jobs 1012, 1013
+Waiting for job 1012 for file ops.json/0 ...
+Waiting for job 1013 for file ops.json/1 ...
+> OP_TEST_DELAY {"duration":0.5}
+> OP_TEST_JQUEUE {}
+> OP_TEST_DELAY {"duration":0.5}
+> OP_TEST_JQUEUE {}
+> OP_TEST_DELAY {"duration":0.5}
+> OP_TEST_JQUEUE {}
+> OP_TEST_DELAY {"duration":0.5}
+> OP_TEST_JQUEUE {}
+$ gnt-debug submit-job --each ops.json
+Waiting for job 1014 for file ops.json/0 ...
+> OP_TEST_DELAY {"duration":0.5}
+> OP_TEST_JQUEUE {}
+% file broken.json {"OP_ID":
+$ gnt-debug submit-job broken.json
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! 'broken.json': not valid JSON: Expecting value: line 1 column 10 (char 9)
+= 1
+% file unknown.json [{"OP_ID": "OP_NO_SUCH"}]
+$ gnt-debug submit-job unknown.json
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! 'unknown.json': Unknown opcode 'OP_NO_SUCH' in OP_ID
+= 1
+$ gnt-debug submit-job missing.json
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Cannot read 'missing.json': No such file or directory
+= 1
+
+$ gnt-debug wconfd echo hello
+Answer: hello
+$ gnt-debug wconfd listalllocks
+Answer: ['cluster/BGL', 'instance/web.example.org']
+$ gnt-debug wconfd dance
+! Command 'dance' not supported
+= 1
+$ gnt-debug metad echo x
+! Failure: prerequisites not met for this operation:
+! error type: wrong_state, error details:
+! There is no metadata daemon in this release
+= 1
+$ gnt-debug test-osparams --os-parameters-secret=a=1,b=2
+> OP_TEST_OS_PARAMS {"osparams_secret":{"a":"1","b":"2"}}
+% result OP_TEST_ALLOCATOR "{\"request\": 1}"
+$ gnt-debug iallocator --dir=in -m allocate -t plain --disks=1g,512 --nics=aa:00:00:11:22:33/10.0.0.1/br0 web1
+{"request": 1}
+> OP_TEST_ALLOCATOR {"count":2,"direction":"in","disk_template":"plain","disks":[{"size":1024,"mode":"rw"},{"size":512,"mode":"rw"}],"evac_mode":"all","instances":["web1"],"memory":128,"mode":"allocate","name":"web1","nics":[{"mac":"aa:00:00:11:22:33","ip":"10.0.0.1","bridge":"br0"}],"target_groups":[],"vcpus":1}
