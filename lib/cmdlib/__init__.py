@@ -37,6 +37,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpClusterActivateMasterIp",
         "OpClusterDeactivateMasterIp",
     ),
+    "cluster_verify": ("OpClusterVerify", "OpClusterVerifyConfig", "OpClusterVerifyGroup"),
     "query": (
         "OpQuery",
         "OpQueryFields",
