@@ -83,7 +83,7 @@ def test_arguments_of_a_list_command() -> None:
     assert text.MakeFilter(["17"], False, "id", numeric=True) == ["|", ["==", "id", 17]]
     with pytest.raises(errors.OpPrereqError):
         text.MakeFilter(["a", "b"], True, "name")
-    with pytest.raises(errors.OpPrereqError, match="Invalid job ID 'x'"):
+    with pytest.raises(errors.OpPrereqError, match="Invalid job ID passed: 'x'"):
         text.MakeFilter(["x"], False, "id", numeric=True)
 
 
