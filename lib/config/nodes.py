@@ -10,6 +10,9 @@ from ganeti import errors, objects, runtime, store
 from ganeti.config.base import ConfigBase, ConfigChange, OutOfDate, R
 from ganeti.config.draft import Draft
 
+COPY_TIMEOUT = 300.0
+"""Seconds a node has to take the copy that makes it a voter."""
+
 
 class CandidateStats(NamedTuple):
     """Master candidates: how many there are, should be (pool size, limited by what is possible), could be."""
@@ -36,7 +39,9 @@ def MemberOf(node: objects.Node) -> store.Member:
 class Nodes(ConfigBase):
     """Changes of nodes and groups.  Whether a node votes changes in one step with its flags, through the store."""
 
-    def _TransactNode(self, node: objects.Node, votes: bool, function: Callable[[Draft], R]) -> R:
+    def _TransactNode(
+        self, node: objects.Node, votes: bool, function: Callable[[Draft], R], timeout: float = COPY_TIMEOUT
+    ) -> R:
         """Runs a change after which ``node`` is (``votes``) or is not a voter; others may not change."""
         stored = self.Snapshot().nodes.get(node.uuid)
         did_vote = stored is not None and IsVoter(stored)
@@ -51,9 +56,9 @@ class Nodes(ConfigBase):
         if votes == did_vote:
             self._store.Commit(change)
         elif votes:
-            self._store.AddVoter(MemberOf(node), change)
+            self._store.AddVoter(MemberOf(node), change, timeout)
         else:
-            self._store.RemoveVoter(node.uuid, change)
+            self._store.RemoveVoter(node.uuid, change, timeout)
         return change.result
 
     def AddNode(self, node: objects.Node) -> objects.Node:
@@ -107,10 +112,10 @@ class Nodes(ConfigBase):
         runtime.Random().shuffle(eligible)
         return max(0, stats.should - stats.now), eligible
 
-    def PromoteNode(self, node_uuid: str) -> objects.Node:
+    def PromoteNode(self, node_uuid: str, timeout: float = COPY_TIMEOUT) -> objects.Node:
         """Makes a node a master candidate: it is given a copy first, then flag and vote change in one step.
 
-        Its serial number grows, its time of modification stays (candidate pool maintenance, config.md 13).
+        StoreError when the copy is not there after ``timeout`` seconds.  Its serial number grows, its time of modification stays (candidate pool maintenance, config.md 13).
         """
         node = self.Newest().nodes.get(node_uuid)
         if node is None:
@@ -127,10 +132,13 @@ class Nodes(ConfigBase):
             draft.BumpCluster()
             return draft.Touch(stored.Replace(master_candidate=True), touch_mtime=False)
 
-        return self._TransactNode(node, True, change)
+        return self._TransactNode(node, True, change, timeout)
 
     def MaintainCandidatePool(
-        self, exceptions: Iterable[str] = (), failed: Callable[[objects.Node, Exception], None] | None = None
+        self,
+        exceptions: Iterable[str] = (),
+        failed: Callable[[objects.Node, Exception], None] | None = None,
+        timeout: float = COPY_TIMEOUT,
     ) -> list[objects.Node]:
         """Promotes random nodes, one at a time, until there are as many candidates as there should be.
 
@@ -146,7 +154,7 @@ class Nodes(ConfigBase):
             node = eligible[0]
             passed_over.add(node.uuid)
             try:
-                promoted.append(self.PromoteNode(node.uuid))
+                promoted.append(self.PromoteNode(node.uuid, timeout))
             except (store.MasterLost, store.StoreEnded):
                 raise
             except (store.StoreError, errors.ConfigurationError) as err:
