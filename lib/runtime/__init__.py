@@ -3,10 +3,10 @@
 Every function acts on the machine of the calling thread::
 
     caller --> runtime.X() --> _here.side -+-> runtime.real        an ordinary thread
-                                           +-> runtime.simulated   a thread of a simulated machine (tests, tools/simulate)
+                                           +-> runtime.simulated   a thread of a simulated machine (tests)
 
-Nobody passes a runtime object around.  Locks, queues, sockets and databases belong to the side whose thread made them: make
-them in the code that uses them, not while a module is imported.
+Nobody passes a runtime object around.  Locks, queues, sockets and databases belong to the side whose thread made
+them: make them in the code that uses them, not while a module is imported.
 
 Glossary
 
@@ -14,8 +14,8 @@ Glossary
 * step -- a call of the runtime by a simulated thread: another thread may go on there, and a crash may strike there
 * durable -- still there after the power failed: a file written with ``sync``, a committed transaction
 
-Errors are those of the operating system (OSError and its children) unless a function says otherwise.  Nothing heavy is imported
-before it is used: the real side's modules load at their first call.
+Errors are those of the operating system (OSError and its children) unless a function says otherwise.  Nothing heavy
+is imported before it is used: the real side's modules load at their first call.
 """
 
 from __future__ import annotations
@@ -119,7 +119,10 @@ def NewUuid() -> str:
 
 
 def Thread(target: Callable[..., Any], name: str, args: Sequence[Any] = ()) -> protocols.Thread:
-    """A thread, not started yet; it never keeps its process alive.  An exception it does not catch is logged with its name."""
+    """A thread, not started yet; it never keeps its process alive.
+
+    An exception it does not catch is logged with its name.
+    """
     return _here.side.Thread(target, name, args)
 
 
@@ -216,7 +219,7 @@ def IsDir(path: str) -> bool:
 
 
 def MakeDirs(path: str, mode: int = 0o755) -> None:
-    """Makes the folder and those above it, durably; each new one gets exactly ``mode``.  What is there is left as it is."""
+    """Makes the folder and those above it, durably; each new one gets exactly ``mode``, the others are left alone."""
     _here.side.MakeDirs(path, mode)
 
 
@@ -275,8 +278,8 @@ def DiskSize(path: str) -> int:
 def LockFile(path: str, exclusive: bool = True, timeout: float | None = None, mode: int = 0o600) -> protocols.FileLock:
     """Locks a file, made if it is missing, until ``release()`` or the end of the process.
 
-    ``timeout``: seconds, None waits for ever, 0 does not wait; raises LockBusy.  ``Write(data)`` puts bytes into the locked file
-    itself (a pid file; WriteFile would put another file in its place).
+    ``timeout``: seconds, None waits for ever, 0 does not wait; raises LockBusy.  ``Write(data)`` puts bytes into the
+    locked file itself (a pid file; WriteFile would put another file in its place).
     """
     return _here.side.LockFile(path, exclusive, timeout, mode)
 
@@ -284,10 +287,11 @@ def LockFile(path: str, exclusive: bool = True, timeout: float | None = None, mo
 def OpenDatabase(path: str, mode: int = 0o640) -> protocols.Database:
     """Opens an SQLite database, made with ``mode`` if it is missing (the folder must be there).
 
-    ``Query`` outside a transaction sees committed data only, never waits for a writer.  ``with database.Transaction():`` takes
-    the write lock at once, commits durably at the end of the block, rolls back on an exception; ``Execute`` and ``ExecuteMany``
-    (which return the number of rows changed) are for inside.  Any thread may use it; a process that was forked off may not.
-    Errors: OSError (ENOSPC, EIO, ...), errors.StorageError for a damaged or busy database and a refused row.
+    ``Query`` outside a transaction sees committed data only, never waits for a writer.  ``with
+    database.Transaction():`` takes the write lock at once, commits durably at the end of the block, rolls back on an
+    exception; ``Execute`` and ``ExecuteMany`` (which return the number of rows changed) are for inside.  Any thread
+    may use it; a process that was forked off may not.  Errors: OSError (ENOSPC, EIO, ...), errors.StorageError for a
+    damaged or busy database and a refused row.
     """
     return _here.side.OpenDatabase(path, mode)
 
@@ -295,8 +299,8 @@ def OpenDatabase(path: str, mode: int = 0o640) -> protocols.Database:
 def WatchFiles(paths: Iterable[str]) -> protocols.Watch:
     """Watches files (by name: replaced, made or removed ones count) and the names in folders.
 
-    ``wait(timeout)`` returns the changed paths, sorted, as given (for a folder: the path of what changed in it), or nothing when
-    the time is over.  The folder of each file must be there; raises errors.InotifyError.
+    ``wait(timeout)`` returns the changed paths, sorted, as given (for a folder: the path of what changed in it), or
+    nothing when the time is over.  The folder of each file must be there; raises errors.InotifyError.
     """
     return _here.side.WatchFiles(list(paths))
 
@@ -316,10 +320,10 @@ def RunCmd(
 ) -> RunResult:
     """Runs a program to its end, without a shell.
 
-    ``env``: None is our own with ``LC_ALL=C``, else exactly the one given.  ``stdin``: nothing by default.  ``output_path``: a file
-    that both output streams are added to.  ``pass_fds``: descriptors it gets besides (none in simulation).  After ``timeout``
-    seconds its process group is told to end, then killed.  A program that is missing or fails gives a result with ``failed``,
-    no exception.
+    ``env``: None is our own with ``LC_ALL=C``, else exactly the one given.  ``stdin``: nothing by default.
+    ``output_path``: a file that both output streams are added to.  ``pass_fds``: descriptors it gets besides (none in
+    simulation).  After ``timeout`` seconds its process group is told to end, then killed.  A program that is missing
+    or fails gives a result with ``failed``, no exception.
     """
     return _here.side.RunCmd(
         argv,
@@ -356,7 +360,7 @@ def OpenTap(name: str = "", vnet_hdr: bool = False, queues: int = 1) -> protocol
 
 
 def OpenDevice(path: str) -> protocols.Descriptor:
-    """A descriptor of a device or file, for reading and writing, to be handed to another program (real machine only)."""
+    """A descriptor of a device or file, for reading and writing, to be handed to another program (real side only)."""
     return _here.side.OpenDevice(path)
 
 

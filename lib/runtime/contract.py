@@ -53,8 +53,8 @@ def ShellQuote(text: str) -> str:
 class RunResult:
     """How a program ended.
 
-    ``exit_code`` is None if a signal (``signal``) ended it; 127 and 126 stand for a program that is missing or cannot be run.
-    ``truncated``: it wrote more than OUTPUT_LIMIT; the rest was dropped.
+    ``exit_code`` is None if a signal (``signal``) ended it; 127 and 126 stand for a program that is missing or cannot
+    be run.  ``truncated``: it wrote more than OUTPUT_LIMIT; the rest was dropped.
     """
 
     __slots__ = ("_cause", "argv", "exit_code", "signal", "stderr", "stdout", "timeout", "truncated")
@@ -137,8 +137,8 @@ def DamagedDatabase(path: str, cause: object) -> errors.StorageError:
     """The error for a database file that cannot be read."""
     return errors.StorageError(
         f"database {path} is damaged: {cause}",
-        hint=f"stop the daemons of this node, move {path}, {path}-wal and {path}-shm away and start them again: the node"
-        " then begins empty and is copied from the others; 'sqlite3 FILE .recover' may save rows of a last copy",
+        hint=f"stop the daemons of this node, move {path}, {path}-wal and {path}-shm away and start them again: the"
+        " node then begins empty and is copied from the others; 'sqlite3 FILE .recover' may save rows of a last copy",
     )
 
 

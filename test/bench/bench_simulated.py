@@ -1,7 +1,7 @@
 """What the simulation costs.  Run by hand: ``python test/bench/bench_simulated.py`` from the top of the tree.
 
-Targets (2 cores): a switch to another thread at most 15 us of CPU, a step without one at most 2 us, the cluster of 3000 steps
-well below 0.5 s, making a world with 60 threads and throwing it away below 10 ms.
+Targets (2 cores): a switch to another thread at most 15 us of CPU, a step without one at most 2 us, the cluster of
+3000 steps well below 0.5 s, making a world with 60 threads and throwing it away below 10 ms.
 """
 
 from __future__ import annotations

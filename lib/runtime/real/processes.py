@@ -1,6 +1,7 @@
 """Programs and processes of the real machine.
 
-Only subprocess's own fork-and-exec in C runs between fork and exec, never Python code of ours: safe with any number of threads.
+Only subprocess's own fork-and-exec in C runs between fork and exec, never Python code of ours: safe with any number
+of threads.
 """
 
 from __future__ import annotations

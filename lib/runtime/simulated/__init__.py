@@ -1,4 +1,4 @@
-"""Whole clusters in one process, single-stepped from a seed: the simulated side of the runtime, for tests and tools/simulate.
+"""Whole clusters in one process, single-stepped from a seed, for tests and tools/simulate.
 
 ::
 
@@ -8,12 +8,13 @@
       |           `-- threads, made by runtime.Thread in the process's code
       `-- Run(until), RunFor(seconds), Step(), Schedule(delay, action)
 
-Real threads run the code, but only the one that holds the baton; at each *step* (a call of the runtime) the seed decides who goes
-on.  Virtual time jumps when nobody can.  The same seed, program and calls from outside give the same steps, within one process and,
-with a fixed PYTHONHASHSEED, in others.
+Real threads run the code, but only the one that holds the baton; at each *step* (a call of the runtime) the seed
+decides who goes on.  Virtual time jumps when nobody can.  The same seed, program and calls from outside give the same
+steps, within one process and, with a fixed PYTHONHASHSEED, in others.
 
-A thread whose process was killed finds ``Killed`` raised by every runtime call, so that neither ``finally`` nor ``except`` can
-change anything any more.  Objects made inside belong to their world; threads outside may look at them, but not wait.
+A thread whose process was killed finds ``Killed`` raised by every runtime call, so that neither ``finally`` nor
+``except`` can change anything any more.  Objects made inside belong to their world; threads outside may look at them,
+but not wait.
 
 Glossary
 

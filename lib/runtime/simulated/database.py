@@ -1,7 +1,7 @@
-"""Simulated databases: real SQLite in memory, whose commits are durable and whose open transactions die with their process.
+"""Simulated databases: SQLite in memory; what is committed is durable, what is open dies with its process.
 
-A file's content is one database in memory, shared by all who open it.  A transaction works on it directly; whoever reads
-meanwhile is sent to a mirror, which follows by repeating the statements of the committed transactions.
+A file's content is one database in memory, shared by all who open it.  A transaction works on it directly; whoever
+reads meanwhile is sent to a mirror, which follows by repeating the statements of the committed transactions.
 """
 
 from __future__ import annotations

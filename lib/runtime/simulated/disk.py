@@ -1,9 +1,9 @@
 """The disk of a simulated machine: a tree of inodes, and what of it would survive a power failure.
 
-A change of a folder (a name made, removed, moved) waits in the journal until that folder is synced, or for WRITE_BACK seconds.
-When the power fails, each folder keeps a part of its waiting changes, the oldest first, by chance; a move between two folders is
-kept or lost as a whole.  The content of a file that was not synced is the new one, the old one, or a part of the new one.
-``/run`` and ``/dev/shm`` live in memory.
+A change of a folder (a name made, removed, moved) waits in the journal until that folder is synced, or for WRITE_BACK
+seconds.  When the power fails, each folder keeps a part of its waiting changes, the oldest first, by chance; a move
+between two folders is kept or lost as a whole.  The content of a file that was not synced is the new one, the old
+one, or a part of the new one.  ``/run`` and ``/dev/shm`` live in memory.
 """
 
 from __future__ import annotations

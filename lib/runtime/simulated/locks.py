@@ -1,7 +1,7 @@
 """Simulated threads, locks and queues.
 
-They may be looked at and set from outside (by a test, between steps); waiting is for simulated threads only.  A lock that is let
-go wakes a waiter picked by chance, and another thread may be quicker than that one, as in reality.
+They may be looked at and set from outside (by a test, between steps); waiting is for simulated threads only.  A lock
+that is let go wakes a waiter picked by chance, and another thread may be quicker than that one, as in reality.
 """
 
 from __future__ import annotations

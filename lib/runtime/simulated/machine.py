@@ -28,7 +28,8 @@ class Resource(Protocol):
 class Process:
     """A simulated process: it lives until its first thread returns, or until it is killed.
 
-    ``result`` is what the target returned, ``error`` what it raised; ``exit_code`` None if a signal (``signal``) ended it.
+    ``result`` is what the target returned, ``error`` what it raised; ``exit_code`` None if a signal (``signal``)
+    ended it.
     """
 
     def __init__(self, machine: Machine, name: str, environment: Mapping[str, str] | None):
@@ -140,9 +141,10 @@ class Process:
 class Machine:
     """A simulated machine.
 
-    Faults, to be set at any time: ``disk_full`` (ENOSPC for what needs room), ``disk_broken`` (EIO for everything), ``slow_disk``
-    (seconds that each durable write takes), ``clock_offset`` (of its wall clock).  ``programs``: what RunCmd and StartProcess find,
-    by path or name (``programs.Program``).  ``addresses``: where its sockets can be reached.
+    Faults, to be set at any time: ``disk_full`` (ENOSPC for what needs room), ``disk_broken`` (EIO for everything),
+    ``slow_disk`` (seconds that each durable write takes), ``clock_offset`` (of its wall clock).  ``programs``: what
+    RunCmd and StartProcess find, by path or name (``programs.Program``).  ``addresses``: where its sockets can be
+    reached.
     """
 
     def __init__(self, world: World, name: str, address: str):
@@ -189,7 +191,7 @@ class Machine:
         return process
 
     def Call(self, target: Callable[..., Any], *args: Any) -> Any:
-        """Runs ``target`` in a process of its own to its end, the world going on meanwhile; returns or raises what it does."""
+        """Runs ``target`` to its end in a process of its own, the world going on; returns or raises what it does."""
         process = self.StartProcess(target, getattr(target, "__name__", "call"), args)
         self.world.Run(until=lambda: not process.alive)
         if process.error is not None:

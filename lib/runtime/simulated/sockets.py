@@ -1,7 +1,7 @@
 """Simulated sockets: streams between processes of one or several machines, datagrams, a poller.
 
-When a process ends, its sockets are closed as the kernel does it: the other end reads what was sent and then the end of the
-stream, or a reset if there was something the dead one had not read.
+When a process ends, its sockets are closed as the kernel does it: the other end reads what was sent and then the end
+of the stream, or a reset if there was something the dead one had not read.
 """
 
 from __future__ import annotations

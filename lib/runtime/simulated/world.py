@@ -1,8 +1,9 @@
 """The scheduler of a simulation: one baton, handed from thread to thread in an order that the seed decides.
 
-Simulated threads are real threads, of which only the one that holds the baton runs.  At each of its runtime calls (``Reach``) it
-may hand the baton on; when it has to wait (``Block``) it must.  Time is a number: it grows by STEP_NS with each step and jumps to
-the next timer when no thread can run.  ``Run``'s caller holds the baton between runs and for scheduled callables.
+Simulated threads are real threads, of which only the one that holds the baton runs.  At each of its runtime calls
+(``Reach``) it may hand the baton on; when it has to wait (``Block``) it must.  Time is a number: it grows by STEP_NS
+with each step and jumps to the next timer when no thread can run.  ``Run``'s caller holds the baton between runs and
+for scheduled callables.
 """
 
 from __future__ import annotations
@@ -113,9 +114,10 @@ class SimThread:
 class World:
     """One simulation: machines, their processes, and time.
 
-    ``seed`` decides everything that is left to chance.  ``switch`` is the chance that a step hands the baton on, from the seed if
-    not given.  ``trace``: None, or the list of all steps ``(number, nanoseconds, thread, what, detail)``.  ``watchdog``: real
-    seconds a thread may keep the baton before we think that it waits for something that is not simulated.
+    ``seed`` decides everything that is left to chance.  ``switch`` is the chance that a step hands the baton on, from
+    the seed if not given.  ``trace``: None, or the list of all steps ``(number, nanoseconds, thread, what, detail)``.
+    ``watchdog``: real seconds a thread may keep the baton before we think that it waits for something that is not
+    simulated.
     """
 
     watchdog = 30.0
@@ -181,7 +183,8 @@ class World:
     def Run(self, until: Callable[[], Any] | None = None, max_steps: int | None = None) -> bool:
         """Goes on until ``until`` is true, all processes have ended, or that many more steps are done.
 
-        True, or False if the steps ran out.  With ``until`` it must come true: else StepsExceeded, Deadlock or SimulationError.
+        True, or False if the steps ran out.  With ``until`` it must come true: else StepsExceeded, Deadlock or
+        SimulationError.
         """
         self._CheckOutside("Run")
         self._until = until
@@ -202,7 +205,7 @@ class World:
         self.Run(until=lambda: self._now >= end)
 
     def Step(self) -> bool:
-        """Lets one thread go on to its next runtime call, or time jump to the next timer; False if nothing is left to do."""
+        """Lets one thread go on to its next runtime call, or time jump to the next timer; False if all has ended."""
         self._CheckOutside("Step")
         self._RunDue()
         chosen = self._Choose()
@@ -357,7 +360,7 @@ class World:
         self.Enlist(thread)
 
     def Kill(self, threads: list[SimThread]) -> None:
-        """Dooms threads: each ends by Killed, before any other thread goes on.  The calling one ends at its next step."""
+        """Dooms threads: each ends by Killed before any other goes on, the calling one at its next step."""
         for thread in threads:
             if thread.finished or thread.killed:
                 continue
@@ -458,7 +461,7 @@ class World:
         return self._due or self._met or self._single or self.steps >= self._limit or self._error is not None
 
     def _Choose(self) -> SimThread | None:
-        """A runnable thread; if there is none, time jumps until there is.  None: nothing to run, or a callable is due."""
+        """A runnable thread; time jumps until there is one.  None: nothing to run, or a callable is due."""
         runnable = self._runnable
         while True:
             if runnable:
