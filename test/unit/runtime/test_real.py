@@ -11,6 +11,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -99,6 +101,39 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
         (tmp_path / "link").symlink_to("folder")
         runtime.LockFile(str(tmp_path / "link"))
     assert sorted(os.listdir(tmp_path)) == ["folder", "link"]
+
+
+def _SystemCalls(action: Callable[[], Any]) -> list[str]:
+    """The calls that matter for durability, in their order."""
+    watched = {os.fchown, os.fchmod, os.write, os.fsync, os.rename, os.mkdir, os.unlink, os.ftruncate}
+    seen: list[str] = []
+
+    def note(_frame: Any, event: str, called: Any) -> None:
+        if event == "c_call" and called in watched:
+            seen.append(called.__name__)
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_before_we_return(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "file")
+    assert _SystemCalls(lambda: runtime.WriteFile(path, b"x", uid=os.getuid())) == [
+        *("fchown", "fchmod", "write", "fsync", "rename", "fsync")
+    ]
+    assert _SystemCalls(lambda: runtime.WriteFile(path, b"x", sync=False)) == ["fchmod", "write", "rename"]
+    assert _SystemCalls(lambda: runtime.MakeDirs(str(tmp_path / "a/b"))) == ["mkdir", "fsync", "mkdir", "fsync"]
+    assert _SystemCalls(lambda: runtime.Rename(path, str(tmp_path / "a/file"))) == ["rename", "fsync", "fsync"]
+    assert _SystemCalls(lambda: runtime.RemoveFile(str(tmp_path / "a/file"), sync=True)) == ["unlink", "fsync"]
+    image = str(tmp_path / "image")
+    assert _SystemCalls(lambda: runtime.CreateFile(image, 5)) == ["fchmod", "ftruncate", "fsync", "fsync"]
+    with runtime.LockFile(str(tmp_path / "lock")) as lock:
+        assert _SystemCalls(lambda: lock.Write(b"1")) == ["ftruncate", "write", "fsync"]
+    assert _SystemCalls(lambda: runtime.OpenDatabase(str(tmp_path / "db")).Close()) == ["fchmod", "fsync"]
 
 
 def test_a_file_without_a_size_is_read_up_to_the_limit() -> None:

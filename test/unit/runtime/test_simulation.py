@@ -618,6 +618,12 @@ class TestMachines:
                 database.Execute("INSERT INTO t VALUES (?)", (value,))
             return runtime.Monotonic() - began
 
+        def commit_nothing() -> float:
+            began = runtime.Monotonic()
+            with runtime.OpenDatabase("/srv/db").Transaction() as transaction:
+                transaction.Query("SELECT a FROM t")
+            return runtime.Monotonic() - began
+
         def rows() -> list:
             return runtime.OpenDatabase("/srv/db").Query("SELECT a FROM t")
 
@@ -643,6 +649,7 @@ class TestMachines:
             assert machine.Call(write) == pytest.approx(0.2, abs=0.01)
             assert machine.Call(commit, 3) == pytest.approx(0.2, abs=0.01)
             assert machine.Call(rows) == [(1,), (3,)]
+            assert machine.Call(commit_nothing) < 0.1
             with pytest.raises(SimulationError, match="is on"):
                 machine.WipeDisk()
             machine.PowerOff()
