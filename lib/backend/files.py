@@ -8,7 +8,7 @@ import pwd
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ganeti import constants, errors, pathutils, runtime
+from ganeti import constants, errors, pathutils, runtime, ssconf
 from ganeti.params import hv
 from ganeti.rpc.encoders import ReadBlob
 
@@ -109,8 +109,6 @@ def _GroupId(path: str, name: str | None) -> int:
 
 
 def WriteSsconfFiles(values: Mapping[str, str | Sequence[str]]) -> None:
-    from ganeti import ssconf
-
     texts = {key: value if isinstance(value, str) else "\n".join(value) for key, value in values.items()}
     ssconf.WriteSsconfFiles(texts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ganeti import constants, errors, hosts, pathutils, runtime
+from ganeti import constants, errors, hosts, pathutils, runtime, ssconf
 from ganeti.backend import programs
 
 _SCRIPT_TIMEOUT = 120
@@ -18,8 +18,8 @@ _LABEL_LIMIT = 15  # characters of an interface's name and label
 
 def MasterNodeName() -> str:
     try:
-        name = runtime.ReadText(pathutils.SsconfFile("master_node"), 1024).strip()
-    except FileNotFoundError:
+        name = ssconf.SimpleStore().GetMasterNode()
+    except errors.ConfigurationError:
         name = ""
     if not name:
         raise errors.RpcCallError("This node knows no master: it is not set up, or has left its cluster")

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ganeti import _autoconf, constants, errors, hosts, hypervisor, pathutils, runtime
+from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, ssconf, ssh
 from ganeti.daemon.memory import LockMemory
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -17,8 +17,6 @@ POWERCYCLE_DELAY = 5
 _PAUSE_LIMIT = 100
 _STOP_TIMEOUT = 120
 _OVS_TIMEOUT = 60
-_KEYS_LIMIT = 4 * 1024 * 1024
-SSH_KEY_KINDS = ("rsa", "dsa", "ecdsa", "ed25519")
 _MIB = 1024 * 1024
 # Daemons that a node that leaves must not go on running; the node daemon ends itself.
 _OTHER_DAEMONS = (constants.RAPI, constants.MASTERD, constants.CONFD)
@@ -144,9 +142,7 @@ def ConfigureOvs(ovs_name: str, ovs_link: str | None) -> None:
 
 def DemoteFromCandidate() -> None:
     """Removes config.data, keeping a copy."""
-    master = _SsconfValue("master_node")
-    own = {pathutils.HostName(), _OwnName()}
-    if master and master in own:
+    if ssconf.SimpleStore().GetMasterNode() in (pathutils.HostName(), _OwnName()):
         raise errors.RpcCallError("This node is the master, it cannot stop being a candidate")
     if runtime.ProcessAlive(_DaemonPid(constants.MASTERD)):
         raise errors.RpcCallError("The master daemon runs on this node, it cannot stop being a candidate")
@@ -189,31 +185,16 @@ def LeaveCluster(modify_ssh_setup: bool) -> str:
 
 def _RemoveOwnKey() -> None:
     """Nobody who has this cluster's key may log in here any more: its line in authorized_keys goes, and the key."""
-    home = os.path.expanduser(f"~{_autoconf.SSH_LOGIN_USER}/.ssh") if not pathutils.IsVirtual() else ""
-    if not home:
-        logging.info("A virtual node has no login of its own; SSH keys stay as they are")
-        return
-    for kind in SSH_KEY_KINDS:
-        private, public = f"{home}/id_{kind}", f"{home}/id_{kind}.pub"
-        try:
-            own = runtime.ReadText(public, _KEYS_LIMIT).split()[:2]
-            authorized = f"{home}/authorized_keys"
-            info = runtime.Stat(authorized)
-            text = WithoutKey(runtime.ReadText(authorized, _KEYS_LIMIT), own)
-            runtime.WriteFile(authorized, text, info.st_mode & 0o777, info.st_uid, info.st_gid)
-        except FileNotFoundError:
-            continue
+    for kind in ssh.KEY_KINDS:
+        private, public = ssh.UserKeyFiles(kind)
+        line = ssh.ReadIfThere(public).strip()
+        if line:
+            try:
+                ssh.ForbidKeys([line])
+            except errors.SshUpdateError as err:
+                logging.error("Cannot take the key %s from the authorised ones: %s", public, err)
         runtime.RemoveFile(private)
         runtime.RemoveFile(public)
-
-
-def WithoutKey(authorized: str, key: Sequence[str]) -> str:
-    """The text of authorized_keys without the lines of one key, whatever options or comment they have."""
-    if len(key) != 2:
-        return authorized
-    wanted = " ".join(key)
-    lines = authorized.splitlines(keepends=True)
-    return "".join(line for line in lines if line.startswith("#") or wanted not in " ".join(line.split()))
 
 
 def RemoveFilesIn(directory: str) -> None:
@@ -234,13 +215,6 @@ def _DaemonPid(name: str) -> int:
         return int(runtime.ReadText(pathutils.DaemonPidFile(name), _PAUSE_LIMIT).strip())
     except (OSError, ValueError):
         return 0
-
-
-def _SsconfValue(key: str) -> str:
-    try:
-        return runtime.ReadText(pathutils.SsconfFile(key), 131072).strip()
-    except FileNotFoundError:
-        return ""
 
 
 def _OwnName() -> str:

@@ -10,14 +10,12 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ganeti import constants, errors, hosts, pathutils, runtime
+from ganeti import constants, errors, hosts, ssconf
 
 if TYPE_CHECKING:
     from ganeti import objects
 
 Place = tuple[str, str, int, bool, str]
-
-_SSCONF_LIMIT = 131072
 
 
 def DaemonPort(daemon: str, default: int, protocol: str = "tcp") -> int:
@@ -41,14 +39,10 @@ def ResolveByDns(node: str) -> Place:
 def ResolveBySsconf(node: str) -> Place:
     """By this node's ssconf files, then by name: usable without a configuration.  No node counts as offline."""
     try:
-        text = runtime.ReadText(pathutils.SsconfFile("node_primary_ips"), _SSCONF_LIMIT)
-    except (OSError, ValueError):
-        text = ""
-    for line in text.splitlines():
-        name, _, address = line.strip().partition(" ")
-        if name == node and address:
-            return (node, address, NodedPort(), False, "")
-    return ResolveByDns(node)
+        address = ssconf.SimpleStore().GetNodePrimaryIPs().get(node)
+    except errors.ConfigurationError:
+        address = None
+    return ResolveByDns(node) if address is None else (node, address, NodedPort(), False, "")
 
 
 class SnapshotResolver:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from OpenSSL import SSL
 
-from ganeti import errors, pathutils, runtime, x509
+from ganeti import errors, pathutils, runtime, ssconf, x509
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 CIPHERS = b"HIGH:-DES:-3DES:-EXPORT:-DH"
 _CHUNK = 64 * 1024
 _PEM_LIMIT = 1024 * 1024
-_SSCONF_LIMIT = 131072
 # What a peer of another kind or a scanner leaves behind; one line in the log is enough.
 CONNECTION_ERRORS = (OSError, SSL.Error)
 
@@ -34,13 +33,8 @@ class NodePolicy:
     the cluster is being set up, and whoever has server.pem itself may call.
     """
 
-    def __init__(
-        self,
-        server_cert: str = pathutils.NODED_CERT_FILE,
-        candidates_file: str | None = None,
-    ):
+    def __init__(self, server_cert: str = pathutils.NODED_CERT_FILE):
         self.server_cert = server_cert
-        self._candidates_file = candidates_file or pathutils.SsconfFile("master_candidates_certs")
         self._identity: tuple[Any, ...] = ()
         self._server_digest = ""
 
@@ -56,19 +50,14 @@ class NodePolicy:
 
     def Candidates(self) -> frozenset[str]:
         """Digests of the candidates' client certificates; empty when ssconf names none."""
-        try:
-            text = runtime.ReadText(self._candidates_file, _SSCONF_LIMIT)
-        except FileNotFoundError:
-            return frozenset()
-        digests = (line.strip().partition("=")[2] for line in text.splitlines())
-        return frozenset(digest for digest in digests if digest)
+        return frozenset(ssconf.SimpleStore().GetMasterCandidatesCertMap().values())
 
     def Refusal(self, digests: list[str]) -> str | None:
         """Why a peer with this chain (its own certificate first) may not call; None if it may."""
         try:
             server = self.ServerDigest()
             candidates = self.Candidates()
-        except (OSError, ValueError, errors.X509CertError) as err:
+        except (OSError, errors.ConfigurationError, errors.X509CertError) as err:
             return f"the files to check it with cannot be read: {err}"
         if not digests:
             return "it shows no certificate"

@@ -1,0 +1,202 @@
+"""SSH keys of a node: where they are, the lines of authorized_keys and ganeti_pub_keys, commands (spec/files.md 12).
+
+A node of a virtual cluster has keys of its own below its directory; the machine's are never touched.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ganeti import _autoconf, errors, pathutils, runtime
+
+KEY_KINDS = ("rsa", "dsa", "ecdsa", "ed25519")
+CONNECT_TIMEOUT = 10
+_LIMIT = 4 * 1024 * 1024
+_KEYGEN_TIMEOUT = 120
+
+KeysByNode = Mapping[str, Sequence[str]]
+
+
+# Where they are
+
+
+def UserDir() -> str:
+    """The .ssh directory of the user that cluster commands log in as."""
+    return f"{pathutils.ROOT_DIR}{os.path.expanduser('~' + _autoconf.SSH_LOGIN_USER)}/.ssh"
+
+
+def UserKeyFiles(kind: str, suffix: str = "") -> tuple[str, str]:
+    """(private, public)."""
+    private = f"{UserDir()}/id_{CheckKind(kind)}{suffix}"
+    return private, private + ".pub"
+
+
+def AuthorizedKeysFile() -> str:
+    return f"{UserDir()}/authorized_keys"
+
+
+def CheckKind(kind: str) -> str:
+    if kind not in KEY_KINDS:
+        raise errors.SshUpdateError(f"SSH key type '{kind[:40]}' is not known; known are {', '.join(KEY_KINDS)}")
+    return kind
+
+
+# Lines
+
+
+def SameKey(one: str, other: str) -> bool:
+    """Whether two lines hold the same key, whatever options and comments they have."""
+    return bool(_KeyOf(one)) and _KeyOf(one) == _KeyOf(other)
+
+
+def _KeyOf(line: str) -> tuple[str, str] | None:
+    """(type, key) of a line of authorized_keys or a public key file."""
+    words = line.split()
+    if not words or words[0].startswith("#"):
+        return None
+    for word, following in itertools.pairwise(words):
+        if word.startswith(("ssh-", "ecdsa-", "sk-")):
+            return word, following
+    return None
+
+
+def WithKeys(text: str, keys: Iterable[str]) -> str:
+    """``text`` of authorized_keys with these keys, each once."""
+    lines = text.splitlines()
+    for key in keys:
+        line = CheckKeyLine(key)
+        if not any(SameKey(line, known) for known in lines):
+            lines.append(line)
+    return _Joined(lines)
+
+
+def WithoutKeys(text: str, keys: Iterable[str]) -> str:
+    """``text`` of authorized_keys without these keys; comments and other lines stay."""
+    unwanted = {_KeyOf(CheckKeyLine(key)) for key in keys}
+    return _Joined([line for line in text.splitlines() if _KeyOf(line) is None or _KeyOf(line) not in unwanted])
+
+
+def CheckKeyLine(line: str) -> str:
+    """The line of one key without blanks around it; SshUpdateError for anything else."""
+    stripped = line.strip()
+    if "\n" in stripped or "\r" in stripped or "\0" in stripped or _KeyOf(stripped) is None:
+        raise errors.SshUpdateError(f"This is no line of an SSH key: {stripped[:60]!a}")
+    return stripped
+
+
+def _Joined(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def ParseNodeKeys(text: str) -> dict[str, list[str]]:
+    """ganeti_pub_keys: ``NODEUUID <public key line>``, several per node possible."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        uuid, _, key = line.strip().partition(" ")
+        if uuid and key.strip():
+            found.setdefault(uuid, []).append(key.strip())
+    return found
+
+
+def FormatNodeKeys(keys: KeysByNode) -> str:
+    return "".join(f"{uuid} {key}\n" for uuid, lines in keys.items() for key in lines)
+
+
+# Files
+
+
+def ReadIfThere(path: str) -> str:
+    try:
+        return runtime.ReadText(path, _LIMIT)
+    except FileNotFoundError:
+        return ""
+
+
+def AuthorizeKeys(keys: Iterable[str]) -> None:
+    _ChangeAuthorized(lambda text: WithKeys(text, keys))
+
+
+def ForbidKeys(keys: Iterable[str]) -> None:
+    _ChangeAuthorized(lambda text: WithoutKeys(text, keys))
+
+
+def _ChangeAuthorized(change: Callable[[str], str]) -> None:
+    """Changes authorized_keys; mode and owner stay what they were."""
+    path = AuthorizedKeysFile()
+    runtime.MakeDirs(UserDir(), 0o700)
+    before = ReadIfThere(path)
+    after = change(before)
+    if after == before:
+        return
+    mode, uid, gid = 0o600, -1, -1
+    if runtime.Exists(path):
+        info = runtime.Stat(path)
+        mode, uid, gid = info.st_mode & 0o777, info.st_uid, info.st_gid
+    runtime.WriteFile(path, after, mode=mode, uid=uid, gid=gid)
+
+
+def ReadNodeKeys() -> dict[str, list[str]]:
+    return ParseNodeKeys(ReadIfThere(pathutils.SSH_PUB_KEYS_FILE))
+
+
+def WriteNodeKeys(keys: KeysByNode) -> None:
+    checked = {uuid: [CheckKeyLine(line) for line in lines] for uuid, lines in keys.items()}
+    runtime.WriteFile(pathutils.SSH_PUB_KEYS_FILE, FormatNodeKeys(checked), mode=0o600)
+
+
+def BackUp(path: str) -> None:
+    """Moves a file aside; none is fine."""
+    if runtime.Exists(path):
+        runtime.Rename(path, f"{path}.backup-{int(runtime.Time())}.{runtime.RandomBytes(4).hex()}")
+
+
+# Programs
+
+
+def BuildKeygen(kind: str, bits: int, path: str) -> list[str]:
+    return ["ssh-keygen", "-t", kind, "-b", str(bits), "-f", path, "-q", "-N", ""]
+
+
+def MakeUserKey(kind: str, bits: int, suffix: str = "") -> str:
+    """A new key pair of the login user, the old one kept beside it; returns the public line."""
+    private, public = UserKeyFiles(kind, suffix)
+    runtime.MakeDirs(UserDir(), 0o700)
+    for path in (private, public):
+        BackUp(path)
+    result = runtime.RunCmd(BuildKeygen(kind, bits, private), timeout=_KEYGEN_TIMEOUT)
+    if result.failed:
+        raise errors.SshUpdateError(f"Could not make the SSH key {private}: {result.fail_reason}")
+    return runtime.ReadText(public, _LIMIT).strip()
+
+
+def BuildCommand(
+    host: str, command: str, cluster_name: str | None, port: int = 22, batch: bool = True, tty: bool = False
+) -> list[str]:
+    """argv that runs a command on a node, trusting the cluster's host key only.
+
+    ``cluster_name`` None: a machine that is not in the cluster yet; its key is asked for, or must be known to the user.
+    """
+    argv = ["ssh", "-oEscapeChar=none", "-oHashKnownHosts=no"]
+    if cluster_name is not None:
+        argv += [
+            f"-oGlobalKnownHostsFile={pathutils.SSH_KNOWN_HOSTS_FILE}",
+            "-oUserKnownHostsFile=/dev/null",
+            "-oCheckHostIp=no",
+            f"-oHostKeyAlias={cluster_name}",
+        ]
+    argv += [f"-oConnectTimeout={CONNECT_TIMEOUT}", f"-oPort={port}"]
+    if batch:
+        argv += ["-oBatchMode=yes", "-oStrictHostKeyChecking=yes"]
+    argv += ["-t"] if tty else ["-q"]
+    return [*argv, f"{_autoconf.SSH_LOGIN_USER}@{host}", _InHostEnvironment(host, command)]
+
+
+def _InHostEnvironment(host: str, command: str) -> str:
+    """In a virtual cluster all nodes are one machine: the command line says which one is meant."""
+    variables = pathutils.EnvironmentForHost(host)
+    if not variables:
+        return command
+    settings = " ".join(f"{name}={runtime.ShellQuote(value)}" for name, value in variables.items())
+    return f"export {settings}; {command}"

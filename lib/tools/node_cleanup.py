@@ -1,0 +1,62 @@
+"""node-cleanup: removes what makes this machine a node; for one that cannot leave its cluster properly any more."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from ganeti import constants, errors, pathutils, runtime, ssconf, ssh
+from ganeti.tools import common
+
+_STOP_TIMEOUT = 300
+_FILES = (
+    pathutils.CONFD_HMAC_KEY,
+    pathutils.CLUSTER_CONF_FILE,
+    pathutils.CLUSTER_DOMAIN_SECRET_FILE,
+    pathutils.NODED_CERT_FILE,
+    pathutils.NODED_CLIENT_CERT_FILE,
+    pathutils.RAPI_CERT_FILE,
+    pathutils.SPICE_CERT_FILE,
+    pathutils.SPICE_CACERT_FILE,
+)
+
+
+def Main() -> int:
+    parser = common.Parser("%prog --yes-do-it [--no-backup]\n\nRemoves the cluster's files from this machine")
+    parser.prog = "node-cleanup"
+    parser.add_option("--no-backup", dest="backup", action="store_false", default=True, help="Keep no copies")
+    parser.add_option(
+        "--yes-do-it",
+        "--ya-rly",
+        dest="confirmed",
+        action="store_true",
+        default=False,
+        help="Really remove the files",
+    )
+    options, arguments = parser.parse_args()
+    if arguments:
+        parser.error("No arguments are expected")
+    common.LogToStderr(options.debug, options.verbose)
+    if not options.confirmed:
+        sys.stderr.write(
+            "Removing the cluster's files from this machine is irreversible. Use --yes-do-it if you mean it\n"
+        )
+        return constants.EXIT_FAILURE
+    return common.RunTool(lambda: CleanUp(options.backup))
+
+
+def CleanUp(backup: bool) -> int:
+    """Stops the daemons, then removes files, ssconf and this node's copy of the store."""
+    result = runtime.RunCmd([pathutils.DAEMON_UTIL, "stop-all"], env=dict(runtime.Environment()), timeout=_STOP_TIMEOUT)
+    if result.failed:
+        raise errors.OpExecError(f"The daemons could not be stopped, nothing was removed: {result.fail_reason}")
+    for path in _FILES:
+        logging.info("Removing %s", path)
+        if backup:
+            ssh.BackUp(path)
+        runtime.RemoveFile(path)
+    for key in ssconf.KEYS:
+        runtime.RemoveFile(pathutils.SsconfFile(key))
+    # Kept, it would tie this machine to the old cluster; a copy of it must never be used again.
+    runtime.RemoveTree(pathutils.DATA_EXT_DIR)
+    return constants.EXIT_SUCCESS

@@ -1,0 +1,118 @@
+"""What the node set-up helpers share: one JSON object on standard input, checked against a shape and this node.
+
+::
+
+    gnt-node add on the master --SSH, or an administrator--> stdin of node-daemon-setup, ssl-update, ssh-update, ...
+
+A helper refuses to work on a node of another cluster (spec/files.md 12).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ganeti import constants, errors, ht, pathutils, runtime, serializer, ssconf, x509
+from ganeti.tools import common
+
+MAX_INPUT = 8 * 1024 * 1024
+_PEM_LIMIT = 1024 * 1024
+
+CLUSTER_NAME = "cluster_name"
+CERTIFICATE = "node_daemon_certificate"
+NODE_NAME = "node_name"
+
+
+class SetupError(errors.GenericError):
+    """This node cannot be set up like this."""
+
+    exit_code = constants.EXIT_NODESETUP_ERROR
+
+
+def Main(prog: str, title: str, shape: ht.Type, work: Callable[[dict[str, Any], bool], None]) -> int:
+    """The main program of a helper; ``work(data, dry_run)``."""
+    parser = common.Parser(f"%prog [--dry-run]\n\n{title}")
+    parser.prog = prog
+    parser.add_option("--dry-run", dest="dry_run", action="store_true", default=False, help="Change nothing")
+    options, arguments = parser.parse_args()
+    if arguments:
+        parser.error("No arguments are expected")
+    common.LogToStderr(options.debug, options.verbose)
+
+    def run() -> int:
+        data = Load(sys.stdin.buffer.read(MAX_INPUT + 1), shape)
+        CheckClusterName(data)
+        try:
+            work(data, options.dry_run)
+        except OSError as err:
+            raise SetupError(f"{err.filename or 'file'}: {err.strerror or err}") from err
+        return constants.EXIT_SUCCESS
+
+    return common.RunTool(run)
+
+
+def Load(raw: bytes, shape: ht.Type) -> dict[str, Any]:
+    try:
+        data = serializer.Load(raw, MAX_INPUT)
+    except errors.ParseError as err:
+        raise SetupError(f"Input cannot be read: {err}") from err
+    if not shape(data):
+        # The values stay out of the message: there are keys among them.
+        raise SetupError(f"Data does not match expected format: {shape}")
+    assert isinstance(data, dict)
+    return data
+
+
+def CheckClusterName(data: Mapping[str, Any]) -> None:
+    name = data.get(CLUSTER_NAME)
+    if not name:
+        raise SetupError("Cluster name must be specified")
+    known = LocalClusterName()
+    if known is not None and known != name:
+        raise SetupError(
+            f"Current cluster name is '{known}', not '{name}': this machine belongs to another cluster",
+            hint="if it has left that one, run node-cleanup here first",
+        )
+
+
+def LocalClusterName() -> str | None:
+    """The cluster this machine belongs to, if any."""
+    if not runtime.Exists(pathutils.SsconfFile(CLUSTER_NAME)):
+        return None
+    return ssconf.SimpleStore().GetClusterName()
+
+
+def CheckServerPem(data: Mapping[str, Any]) -> str:
+    """The cluster's key and certificate, which must fit together and be those this node has, if it has any."""
+    pem = data.get(CERTIFICATE)
+    if not pem:
+        raise SetupError("Node daemon certificate must be specified")
+    try:
+        x509.CheckKeyAndCertificate(pem, CERTIFICATE)
+    except errors.X509CertError as err:
+        raise SetupError(f"Given node daemon certificate: {err.args[1]}") from err
+    _CheckSameAsLocal(pem)
+    return str(pem)
+
+
+def CheckServerCertificate(data: Mapping[str, Any]) -> None:
+    """The certificate alone, for helpers that need no key: it proves that the sender means this cluster."""
+    pem = data.get(CERTIFICATE)
+    if pem is None:
+        return
+    if x509.HasKey(pem):
+        raise SetupError("No private key may be given with the node daemon certificate")
+    _CheckSameAsLocal(pem)
+
+
+def _CheckSameAsLocal(pem: str) -> None:
+    path = pathutils.NODED_CERT_FILE
+    if not runtime.Exists(path):
+        return
+    try:
+        same = x509.Digest(pem, CERTIFICATE) == x509.Digest(runtime.ReadFile(path, _PEM_LIMIT), path)
+    except errors.X509CertError as err:
+        raise SetupError(f"{err.args[0]}: {err.args[1]}") from err
+    if not same:
+        raise SetupError(f"Given cluster certificate does not match the local one in {path}")
