@@ -8,6 +8,7 @@ from typing import Any
 from ganeti import constants, errors, objects
 from ganeti.backend import wire
 from ganeti.backend.osdef import OsDefinition, SplitName
+from ganeti.hypervisor.nics import NetworkValues
 from ganeti.storage import base, tree
 
 SCRIPT_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
@@ -120,23 +121,6 @@ def _Nic(instance: objects.Instance, nic: objects.NIC) -> dict[str, Any]:
     }
     values.update(_Prefixed("NETWORK_", NetworkValues(nic)))
     return values
-
-
-def NetworkValues(nic: objects.NIC) -> dict[str, Any]:
-    """What scripts are told of a NIC's network; nothing without one."""
-    if nic.netinfo is None:
-        return {}
-    network = nic.netinfo
-    return {
-        "NAME": network.get("name"),
-        "UUID": nic.network,
-        "TAGS": " ".join(network.get("tags") or ()),
-        "SUBNET": network.get("network"),
-        "GATEWAY": network.get("gateway"),
-        "SUBNET6": network.get("network6"),
-        "GATEWAY6": network.get("gateway6"),
-        "MAC_PREFIX": network.get("mac_prefix"),
-    }
 
 
 def _Prefixed(prefix: str, values: Mapping[str, Any]) -> Environment:

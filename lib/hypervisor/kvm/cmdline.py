@@ -126,8 +126,10 @@ def BuildChannels(hvp: Mapping[str, Any]) -> list[str]:
 
 
 def BuildLocal(hvp: Mapping[str, Any], caps: Capabilities, facts: LocalFacts) -> list[str]:
-    """The local part.  The guest starts held (``-S``); who started it lets it go."""
-    argv = ["-daemonize", "-pidfile", facts.pid_file, "-D", facts.log_file, "-monitor", "none", "-S"]
+    """The local part.  The guest starts held (``-S``), who started it lets it go; one that arrives runs on as it did."""
+    argv = ["-daemonize", "-pidfile", facts.pid_file, "-D", facts.log_file, "-monitor", "none"]
+    if not facts.incoming:
+        argv.append("-S")
     argv += ["-chardev", _ServerSocket("qmp", facts.qmp_socket), "-mon", "chardev=qmp,mode=control"]
     if facts.serial_socket:
         argv += ["-chardev", _ServerSocket("serial0", facts.serial_socket)]

@@ -98,14 +98,21 @@ class Monitor:
 
         self._Run(send(), COMMAND_TIMEOUT, "getfd")
 
-    def AddFd(self, descriptor: int, fdset: int) -> None:
-        """Hands a descriptor to QEMU as file /dev/fdset/``fdset``."""
+    def AddFd(self, descriptor: int, label: str) -> str:
+        """Hands a descriptor to QEMU; answers the file name it has there.  ``label`` is for ``RemoveFds``."""
 
-        async def send() -> None:
+        async def send() -> Any:
             self._client.send_fd_scm(descriptor)
-            await self._client.execute("add-fd", {"fdset-id": fdset})
+            return await self._client.execute("add-fd", {"opaque": label})
 
-        self._Run(send(), COMMAND_TIMEOUT, "add-fd")
+        answer = self._Run(send(), COMMAND_TIMEOUT, "add-fd")
+        return f"/dev/fdset/{int(answer['fdset-id'])}"
+
+    def RemoveFds(self, label: str) -> None:
+        """Takes back the descriptors handed over under this label."""
+        for fdset in self.Execute("query-fdsets"):
+            if any(each.get("opaque") == label for each in fdset["fds"]):
+                self.TryExecute("remove-fd", {"fdset-id": fdset["fdset-id"]})
 
     def WaitEvent(self, accept: Callable[[Event], bool], timeout: float) -> Event | None:
         """The first event since the connection began that ``accept`` takes; None when none came in time."""

@@ -1,0 +1,191 @@
+"""Files, sockets and the process of a guest (spec/files.md 3, spec/drivers.md b.3)."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import posixpath
+import re
+import signal
+from collections.abc import Sequence
+
+from ganeti import errors, pathutils, runtime
+from ganeti.hypervisor.kvm.cmdline import FindOption
+from ganeti.hypervisor.names import CheckInstanceName
+
+# What fits into the address of a UNIX socket, without the final NUL.
+SOCKET_PATH_MAX = 107
+QMP, SERIAL, AGENT = "qmp", "serial", "qga"
+
+_PID_LIMIT = 64
+_PROC_LIMIT = 1024 * 1024
+_KILL_POLITE_SECONDS = 15.0
+_KILL_FORCED_SECONDS = 10.0
+_NUMBER = re.compile(r"\d+")
+
+
+def _Dir(name: str) -> str:
+    return posixpath.join(pathutils.KVM_DIR, name)
+
+
+def PidFile(name: str) -> str:
+    return posixpath.join(_Dir("pid"), CheckInstanceName(name))
+
+
+def UidFile(name: str) -> str:
+    return posixpath.join(_Dir("uid"), CheckInstanceName(name))
+
+
+def RuntimeFile(name: str) -> str:
+    return posixpath.join(_Dir("conf"), CheckInstanceName(name) + ".runtime")
+
+
+def NicDir(name: str) -> str:
+    return posixpath.join(_Dir("nic"), CheckInstanceName(name))
+
+
+def NicFile(name: str, index: int) -> str:
+    """Holds the name of the tap that serves NIC ``index``."""
+    return posixpath.join(NicDir(name), str(index))
+
+
+def ChrootDir(name: str) -> str:
+    return posixpath.join(_Dir("chroot"), CheckInstanceName(name))
+
+
+def QuarantineDir() -> str:
+    return _Dir("chroot-quarantine")
+
+
+def LogFile(name: str) -> str:
+    return posixpath.join(pathutils.LOG_KVM_DIR, CheckInstanceName(name) + ".log")
+
+
+def EmptyLog(name: str) -> None:
+    """Keeps the log of the start before, as ``.log.1``: what comes now is this start's."""
+    if runtime.Exists(LogFile(name)):
+        runtime.Rename(LogFile(name), LogFile(name) + ".1", sync=False)
+
+
+def ReadLog(name: str) -> str:
+    """What QEMU logged since ``EmptyLog``: with a log file its error messages go there."""
+    try:
+        return runtime.ReadFile(LogFile(name), limit=_PROC_LIMIT).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def ShutdownFile(name: str) -> str:
+    """Left by release 3.1 when the guest powered itself off."""
+    return posixpath.join(_Dir("ctrl"), CheckInstanceName(name) + ".shutdown")
+
+
+def Socket(name: str, kind: str) -> str:
+    """A socket of the guest; HypervisorError if no path of it fits a socket's address."""
+    path = _SocketPath(name, kind)
+    if len(os.fsencode(path)) > SOCKET_PATH_MAX:
+        raise errors.HypervisorError(
+            f"Instance {name}: the path of its {kind} socket would have {len(os.fsencode(path))} bytes, "
+            f"{SOCKET_PATH_MAX} are possible; use a shorter directory than {pathutils.RUN_DIR}"
+        )
+    return path
+
+
+def _SocketPath(name: str, kind: str) -> str:
+    """A path that does not fit a socket's address gets a digest in the place of the name."""
+    path = posixpath.join(_Dir("ctrl"), f"{CheckInstanceName(name)}.{kind}")
+    if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
+        return path
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return posixpath.join(_Dir("ctrl"), f"{digest}.{kind}")
+
+
+def MakeDirs() -> None:
+    runtime.MakeDirs(pathutils.KVM_DIR)
+    for name in ("pid", "uid", "nic", "chroot", "chroot-quarantine"):
+        runtime.MakeDirs(_Dir(name))
+    for name in ("ctrl", "conf"):
+        runtime.MakeDirs(_Dir(name), mode=0o700)
+    runtime.MakeDirs(pathutils.LOG_KVM_DIR, mode=0o750)
+
+
+def Names() -> list[str]:
+    """Instances that have a pid file or were shut down by their user, running or not."""
+    names = set()
+    for directory, suffix in ((_Dir("pid"), ""), (_Dir("ctrl"), ".shutdown")):
+        try:
+            found = runtime.ListDir(directory)
+        except FileNotFoundError:
+            continue
+        names |= {name.removesuffix(suffix) for name in found if name.endswith(suffix) and not name.startswith(".")}
+    return sorted(names)
+
+
+def RemoveFiles(name: str) -> None:
+    """Everything a guest that does not run any more left here, but its chroot and user id."""
+    for path in (PidFile(name), RuntimeFile(name), ShutdownFile(name), posixpath.join(_Dir("ctrl"), name + ".kvmd")):
+        runtime.RemoveFile(path)
+    for kind in (QMP, SERIAL, AGENT, "monitor"):
+        runtime.RemoveFile(_SocketPath(name, kind))
+    runtime.RemoveTree(NicDir(name))
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """The QEMU process of a guest."""
+
+    pid: int
+    argv: tuple[str, ...]
+
+    @property
+    def memory(self) -> int:
+        """MiB it was started with."""
+        found = _NUMBER.search(FindOption(self.argv, "-m") or "")
+        return int(found[0]) if found else 0
+
+    @property
+    def vcpus(self) -> int:
+        found = _NUMBER.search(FindOption(self.argv, "-smp") or "")
+        return int(found[0]) if found else 1
+
+
+def ParseArgv(data: bytes) -> tuple[str, ...]:
+    """A /proc/PID/cmdline."""
+    return tuple(word.decode("utf-8", "surrogateescape") for word in data.rstrip(b"\0").split(b"\0"))
+
+
+def IsGuest(argv: Sequence[str], name: str, pid_file: str) -> bool:
+    """Whether this command line is the guest's: its name, and its pid file if it says which."""
+    known = FindOption(argv, "-name") or ""
+    return known.split(",")[0] == name and FindOption(argv, "-pidfile") in (None, pid_file)
+
+
+def FindProcess(name: str) -> Process | None:
+    """The guest's living process: the pid file says which, the command line must agree."""
+    pid_file = PidFile(name)
+    try:
+        pid = int(runtime.ReadText(pid_file, limit=_PID_LIMIT).strip())
+        if pid <= 1:
+            return None
+        argv = ParseArgv(runtime.ReadFile(f"/proc/{pid}/cmdline", limit=_PROC_LIMIT))
+    except (OSError, ValueError):
+        return None
+    if not runtime.ProcessAlive(pid) or not IsGuest(argv, name, pid_file):
+        return None
+    return Process(pid, argv)
+
+
+def Kill(name: str, process: Process) -> None:
+    """Ends the process: politely, so that it writes what it holds, then by force; waits until it is gone."""
+    runtime.KillProcess(process.pid, signal.SIGTERM)
+    if runtime.WaitProcess(process.pid, _KILL_POLITE_SECONDS):
+        return
+    runtime.KillProcess(process.pid, signal.SIGKILL)
+    if not runtime.WaitProcess(process.pid, _KILL_FORCED_SECONDS):
+        raise errors.HypervisorError(
+            f"Instance {name}: process {process.pid} does not end; it probably waits for storage that hangs"
+        )
