@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,9 +24,6 @@ __all__ = [
     "OpExecCbBase",
     "Processor",
 ]
-
-# How long a node may take to confirm this master before the opcode gives up.
-CONFIRM_TIMEOUT = 60.0
 
 
 class OpExecCbBase:
@@ -64,10 +61,12 @@ class Processor:
     """Executes opcodes, one at a time, on the calling thread.
 
     ``ec_id`` is the job's id: locks are shown under it, reservations made in its name are dropped at the end.
+    ``units`` maps opcode ids to classes.
     """
 
-    def __init__(self, context: Context, ec_id: Any):
+    def __init__(self, context: Context, ec_id: Any, units: Mapping[str, type[LogicalUnit]] = LU_MAPPING):
         self.context = context
+        self._units = units
         self._ec_id = ec_id
         self._cbs: OpExecCbBase = OpExecCbBase()
         self._deadline = _Deadline(None)
@@ -116,12 +115,12 @@ class Processor:
         return result
 
     def _LuClass(self, op: opcodes.OpCode) -> type[LogicalUnit]:
-        if not op.WITH_LU or op.OP_ID not in LU_MAPPING:
+        if not op.WITH_LU or op.OP_ID not in self._units:
             raise errors.OpCodeUnknown(
                 f"Unknown opcode {op.OP_ID}: this release has no logical unit for it",
                 hint="see 'gnt-cluster version'; the opcode is declared for compatibility and not carried out here",
             )
-        return LU_MAPPING[op.OP_ID]
+        return self._units[op.OP_ID]
 
     def _Tidy(self) -> None:
         """Drops the job's reservations, then the BGL."""
@@ -222,7 +221,7 @@ class Processor:
         # Whatever follows may change nodes, hooks included.
         confirm = lu.NodesToConfirm()
         if confirm:
-            self.context.store.ConfirmNodes(sorted(confirm), CONFIRM_TIMEOUT)
+            self.context.store.ConfirmNodes(sorted(confirm), self.context.confirm_timeout)
         results = self._hooks.RunPre()
         lu.HooksCallBack(constants.HOOKS_PHASE_PRE, results, self.Log, None)
         if lu.op.dry_run:

@@ -185,8 +185,8 @@ class LogicalUnit:
 class NoHooksLU(LogicalUnit):
     """A unit without hooks."""
 
-    HPATH = None
-    HTYPE = None
+    HPATH: ClassVar[str | None] = None
+    HTYPE: ClassVar[str | None] = None
 
     def BuildHooksEnv(self) -> dict[str, Any]:
         raise AssertionError(f"{type(self).__name__} has no hooks")

@@ -35,6 +35,8 @@ class Context:
     store: NodeConfirmer
     hooks: HooksCall
     query: QueryData | None = None
+    # Seconds in which nodes must confirm this master before a job gives up.
+    confirm_timeout: float = 60.0
 
 
 class Processor(Protocol):

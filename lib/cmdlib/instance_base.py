@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ganeti import constants, errors, locking, params
 from ganeti.cmdlib.base import HTYPE_INSTANCE, LogicalUnit, NoHooksLU
@@ -32,7 +32,7 @@ class InstanceLU(LogicalUnit):
     ``self.instance`` is the instance as CheckPrereq found it.
     """
 
-    HTYPE = HTYPE_INSTANCE
+    HTYPE: ClassVar[str | None] = HTYPE_INSTANCE
     REQ_BGL = False
     LOCKS_NODES = False
     LOCKS_RES = False

@@ -6,6 +6,7 @@ from typing import Any
 
 from ganeti import objects
 from ganeti.config import ConfigWriter, VotersOf
+from ganeti.rpc.resolver import SnapshotResolver
 from ganeti.store import Row
 from support import configs
 from support.store_nodes import Cluster
@@ -19,7 +20,9 @@ class Setup:
         self.nodes = [member.uuid for member in self.cluster.members]
         start = root if root is not None else self._Root(candidates)
         rows = [Row(*row) for row in start.ToRows()]
-        self.store = self.cluster.Found(0, *rows, candidates=candidates)
+        # Nodes that do not vote are found by the configuration.
+        resolve = SnapshotResolver(lambda: self.cfg.Snapshot())
+        self.store = self.cluster.Found(0, *rows, candidates=candidates, resolve=resolve)
         self.cfg = ConfigWriter(self.store)
         self.cluster.wanted = VotersOf(self.cfg.Snapshot())
 

@@ -17,7 +17,9 @@ def _Report(**options: object) -> tuple[Report, list[str]]:
 
 
 def _Image(name: str = "node1", **values: object) -> checks.NodeImage:
-    node = objects.Node(name=name, uuid="00000001-aaaa-4bbb-8ccc-000000000001", primary_ip="", secondary_ip="", group="g")
+    node = objects.Node(
+        name=name, uuid="00000001-aaaa-4bbb-8ccc-000000000001", primary_ip="", secondary_ip="", group="g"
+    )
     return checks.NodeImage(node, **values)  # type: ignore[arg-type]
 
 

@@ -1,0 +1,101 @@
+"""A master for tests of logical units: real store, configuration, locks, processor and calls; only the machines are made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import constants, locking, mcpu, objects, opcodes
+from ganeti.cmdlib import LU_MAPPING
+from ganeti.master.querydata import QueryData
+from ganeti.rpc import RpcRunner
+from ganeti.rpc.resolver import SnapshotResolver
+from ganeti.rpc.server import Dispatcher
+from support.machine import Machine
+from support.writers import Setup
+
+
+class Callbacks(mcpu.OpExecCbBase):
+    """Remembers what the processor told, and takes jobs."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, Any]] = []
+        self.jobs: list[list[opcodes.OpCode]] = []
+        self.events: list[str] = []
+
+    def NotifyStart(self) -> None:
+        self.events.append("start")
+
+    def NotifyRetry(self) -> None:
+        self.events.append("retry")
+
+    def Feedback(self, kind: str, message: Any) -> None:
+        self.log.append((kind, message))
+
+    def SubmitManyJobs(self, jobs: list[Any]) -> list[list[Any]]:
+        self.jobs.extend(jobs)
+        return [[True, 100 + number] for number in range(len(jobs))]
+
+    @property
+    def messages(self) -> list[str]:
+        return [message for kind, message in self.log if kind == constants.ELOG_MESSAGE]
+
+
+class Master:
+    """``count`` nodes, the first one the master; ``Run`` executes an opcode as a job would."""
+
+    def __init__(self, folder: str, count: int = 2, candidates: int = 1, root: objects.Snapshot | None = None):
+        self.setup = Setup(folder, count, candidates, root)
+        self.cfg = self.setup.cfg
+        self.nodes = self.setup.nodes
+        self.machines = {node.member.uuid: Machine(node.name) for node in self.setup.cluster.nodes}
+        for node in self.setup.cluster.nodes:
+            machine = self.machines[node.member.uuid]
+            machine.reachable = self._ByAddress
+            node.dispatcher = Dispatcher({**node.store.Handlers(), **machine.Handlers()}, node.store)
+        self.rpc = RpcRunner(
+            self.setup.cluster.wire,
+            SnapshotResolver(self.cfg.Snapshot),
+            lambda: str(self.setup.store.Epoch()),
+            self.cfg.Snapshot,
+        )
+        root = self.cfg.Snapshot()
+        self.glm = locking.LockManager(
+            root.nodes, root.nodegroups, [i.name for i in root.instances.values()], root.networks
+        )
+        query = QueryData(self.cfg.Snapshot, self.rpc, lambda ids, archived: [], list, lambda: False, lambda: None)
+        self.context = mcpu.Context(
+            self.cfg, self.glm, self.rpc, self.setup.store, self.rpc.call_hooks_runner, query, confirm_timeout=0.2
+        )
+        self._job = 0
+
+    def _ByAddress(self, address: str) -> Machine | None:
+        for node in self.snapshot.nodes.values():
+            if address in (node.primary_ip, node.secondary_ip):
+                return self.machines[node.uuid]
+        return None
+
+    @property
+    def snapshot(self) -> objects.Snapshot:
+        return self.cfg.Snapshot()
+
+    def __getitem__(self, number: int) -> Machine:
+        return self.machines[self.nodes[number]]
+
+    def Run(self, op: opcodes.OpCode, cbs: Callbacks | None = None, units: Any = LU_MAPPING, **options: Any) -> Any:
+        """Executes an opcode that went over the wire; afterwards nothing of the job may be left."""
+        self._job += 1
+        callbacks = cbs or Callbacks()
+        self.last = callbacks
+        try:
+            return mcpu.Processor(self.context, self._job, units).ExecOpCode(
+                opcodes.OpCode.FromDict(op.ToDict()), callbacks, **options
+            )
+        finally:
+            self.CheckNothingLeft(self._job)
+
+    def CheckNothingLeft(self, job: int) -> None:
+        assert [row for row in self.glm.QueryLocks() if row.owner or row.pending] == []
+        assert self.cfg._reservations.Count(job) == 0
+
+    def Close(self) -> None:
+        self.setup.Close()
