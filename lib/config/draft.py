@@ -93,6 +93,7 @@ class Draft:
         """
         if not self._touched and not self._bump_cluster:
             return []
+        self._NumberDisks()
         self._SettlePorts()
         if self._bump_cluster:
             cluster = self.root.cluster
@@ -113,6 +114,18 @@ class Draft:
         for kind, uuid in self._touched:
             if kind in kinds:
                 yield uuid, self.base.Find(kind, uuid), self.root.Find(kind, uuid)
+
+    def _NumberDisks(self) -> None:
+        """Disk N of an instance is called disk/N, one that belongs to nobody has no such name."""
+        for _, old, new in list(self._Pairs("instance")):
+            before = old.disks if old is not None else ()
+            after = new.disks if new is not None else ()
+            names = {**dict.fromkeys(before, ""), **{uuid: f"disk/{index}" for index, uuid in enumerate(after)}}
+            for uuid, name in names.items():
+                disk = self.root.disks.get(uuid)
+                # A disk that went over to another instance is named there.
+                if disk is not None and disk.iv_name != name and (name or self.root.DiskOwner(uuid) is None):
+                    self.Put(disk.Replace(iv_name=name))
 
     def _SettlePorts(self) -> None:
         """Ports that came into use leave the pool, those that are not used any more go to its head (config.md 17.1)."""
@@ -173,6 +186,11 @@ class Draft:
                 raise errors.ConfigurationError(
                     f"{old.label} cannot be removed: instances have it as a node: {', '.join(names[:10])}"
                 )
+            left = [disk.uuid for disk in self.root.disks.values() if uuid in disk.nodes]
+            if left:
+                raise errors.ConfigurationError(
+                    f"{old.label} cannot be removed: detached disks lie on it: {', '.join(left[:10])}"
+                )
         elif new.group not in self.root.nodegroups:
             raise errors.ConfigurationError(f"{new.label}: node group {new.group} does not exist")
 
@@ -218,6 +236,9 @@ class Draft:
                     f"{old.label} cannot be removed: it is attached to {self.root.instances[owner].label}"
                 )
             return
+        for node in new.nodes:
+            if node not in self.root.nodes and (old is None or node not in old.nodes):
+                raise errors.ConfigurationError(f"{new.label}: node {node} does not exist")
         before = set(old.Minors()) if old is not None else set()
         for node, minor in new.Minors():
             owner = self.base.UsedMinors(node).get(minor)

@@ -32,7 +32,6 @@ class Instances(Values):
             else:
                 added = draft.Add(instance)
             self._CommitIps(draft, ec_id)
-            _SetIvNames(draft, added)
             return added
 
         return self.Transact(change)
@@ -218,14 +217,6 @@ def _WithNodes(dev: objects.Disk, nodes: Sequence[str]) -> objects.Disk:
     return dev.Replace(nodes=nodes, children=[_WithNodes(child, nodes) for child in dev.children])
 
 
-def _SetIvNames(draft: Draft, instance: objects.Instance) -> None:
-    """Disk N of an instance is called disk/N."""
-    for index, uuid in enumerate(instance.disks):
-        dev = draft.root.disks.get(uuid)
-        if dev is not None and dev.iv_name != f"disk/{index}":
-            draft.Put(dev.Replace(iv_name=f"disk/{index}"))
-
-
 def _Attach(draft: Draft, inst_uuid: str, disk_uuid: str, index: int) -> objects.Instance:
     instance: objects.Instance = draft.Get("instance", inst_uuid)
     draft.Get("disk", disk_uuid)
@@ -233,16 +224,11 @@ def _Attach(draft: Draft, inst_uuid: str, disk_uuid: str, index: int) -> objects
     if not -1 <= index <= len(disks):
         raise errors.ConfigurationError(f"{instance.label}: there is no place {index}, it has {len(disks)} disks")
     disks.insert(len(disks) if index == -1 else index, disk_uuid)
-    changed = draft.Touch(instance.Replace(disks=disks))
-    _SetIvNames(draft, changed)
-    return changed
+    return draft.Touch(instance.Replace(disks=disks))
 
 
 def _Detach(draft: Draft, inst_uuid: str, disk_uuid: str) -> objects.Instance:
     instance: objects.Instance = draft.Get("instance", inst_uuid)
     if disk_uuid not in instance.disks:
         raise errors.ConfigurationError(f"{instance.label} has no disk {disk_uuid}")
-    changed = draft.Touch(instance.Replace(disks=[uuid for uuid in instance.disks if uuid != disk_uuid]))
-    draft.Put(draft.Get("disk", disk_uuid).Replace(iv_name=""))
-    _SetIvNames(draft, changed)
-    return changed
+    return draft.Touch(instance.Replace(disks=[uuid for uuid in instance.disks if uuid != disk_uuid]))

@@ -165,8 +165,11 @@ MIRRORED = With(mirror=INTERNAL) | With(mirror=EXTERNAL)
 def SyntaxProblems(template: str, values: Mapping[str, Any]) -> list[str]:
     """What is wrong with values of the right types."""
     table = TABLES.get(template, {})
-    return [
+    problems = [
         f"disk template {template}, parameter '{name}': {problem}"
         for name, value in values.items()
         if name in table and (problem := table[name].Problem(value))
     ]
+    if values.get("dynamic-resync") and not values.get("c-plan-ahead", 1):
+        problems.append(f"disk template {template}: dynamic-resync needs a c-plan-ahead above 0")
+    return problems

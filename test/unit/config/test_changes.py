@@ -333,6 +333,9 @@ REFUSED: list[tuple[str, Callable[[Setup], Any], str]] = [
         uuid=NEW_DISK, children=[], logical_id=[s.nodes[0], NEW, 11002, 0, 7, "s"])), "DRBD minor 0 of node"),
     ("disk with a taken port", lambda s: s.cfg.AddDisk(_Disk(s).Replace(
         uuid=NEW_DISK, children=[], logical_id=[s.nodes[0], NEW, 11000, 5, 7, "s"])), "port 11000 is in use"),
+    ("disk on no node", lambda s: s.cfg.AddDisk(_NewDisk().Replace(nodes=[NEW])), f"node {NEW} does not exist"),
+    ("node of a detached disk", lambda s: (s.cfg.DetachInstanceDisk(WEB, DISK), s.cfg.RemoveNode(NODE)),
+     f"detached disks lie on it: {DISK}"),
     ("disk twice", lambda s: s.cfg.AttachInstanceDisk(WEB, DISK), "belongs to an instance already"),
     ("disk at no place", lambda s: s.cfg.AddInstanceDisk(WEB, _NewDisk(), 5), "there is no place 5"),
     ("detaching another's disk", lambda s: s.cfg.DetachInstanceDisk(WEB, NEW_DISK), "has no disk"),

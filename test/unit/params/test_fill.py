@@ -173,7 +173,7 @@ def test_policy_of_a_group() -> None:
 # --- disks --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("D21-PARAM-06", "D21-PARAM-08", "D21-PARAM-09", "RM-LIM-11")
+@pytest.mark.req("D21-PARAM-06", "D21-PARAM-08", "D21-PARAM-09", "RM-LIM-11", "RM-DISK-02")
 def test_names_of_a_template_become_names_of_its_devices() -> None:
     values = disk.DEFAULTS["drbd"] | {
         "data-stripes": 2,
@@ -233,6 +233,47 @@ def test_disk_traits() -> None:
     assert disk.With(nodes=2) == {"drbd"}
 
 
+@pytest.mark.req(
+    "RM-DISK-06", "RM-DISK-07", "RM-DISK-09", "RM-DISK-10", "RM-DISK-11", "RM-DISK-12", "RM-DISK-15", "RM-DISK-16",
+    "RM-DISK-17", "RM-DISK-18", "RM-DISK-19", "RM-DISK-20", "RM-DISK-21", "RM-DISK-01",
+)  # fmt: skip
+def test_disk_parameters_by_template() -> None:
+    kinds = {name: {key: param.type for key, param in table.items()} for name, table in disk.TABLES.items()}
+    assert {name for name, table in kinds.items() if not table} == {"blockdev", "diskless", "file", "sharedfile"}
+    assert kinds["plain"] == {"stripes": "int"}
+    assert disk.DEFAULTS["drbd"] == {
+        "resync-rate": 61440, "data-stripes": 1, "meta-stripes": 1, "disk-barriers": "n", "meta-barriers": False,
+        "metavg": "xenvg", "disk-custom": "", "net-custom": "", "protocol": "C", "dynamic-resync": False, "c-plan-ahead": 20,
+        "c-fill-target": 0, "c-delay-target": 1, "c-max-rate": 61440, "c-min-rate": 4096,
+    }  # fmt: skip
+    assert {key for key, kind in kinds["drbd"].items() if kind == "int"} == {
+        "resync-rate", "data-stripes", "meta-stripes", "c-plan-ahead", "c-fill-target", "c-delay-target", "c-max-rate",
+        "c-min-rate",
+    }  # fmt: skip
+
+
+@pytest.mark.req("RM-DISK-14")
+def test_a_dynamic_resync_needs_a_plan() -> None:
+    values = disk.DEFAULTS["drbd"] | {"dynamic-resync": True}
+    assert disk.SyntaxProblems("drbd", values) == []
+    assert disk.SyntaxProblems("drbd", values | {"c-plan-ahead": 0}) == [
+        "disk template drbd: dynamic-resync needs a c-plan-ahead above 0"
+    ]
+    assert disk.SyntaxProblems("drbd", disk.DEFAULTS["drbd"] | {"c-plan-ahead": 0}) == []
+
+
+@pytest.mark.req("RM-DISK-04", "RM-DISK-05")
+def test_the_primary_nodes_group_decides_on_disk_parameters() -> None:
+    other = ROOT.nodegroups[configs.GROUP].Replace(
+        uuid=configs.Uuid(3), name="other", diskparams={"drbd": {"protocol": "B", "data-stripes": 4}}
+    )
+    root = ROOT.WithObject(other).WithObject(ROOT.nodes[configs.NODE2].Replace(group=other.uuid))
+    dev = root.disks[configs.WEB_DISK]
+    assert params.AnnotateDisk(root, dev, configs.NODE1).params["protocol"] == "C"
+    moved = params.AnnotateDisk(root, dev, configs.NODE2)
+    assert (moved.params["protocol"], moved.children[0].params) == ("B", {"stripes": 4})
+
+
 @pytest.mark.parametrize("value", ["n", "b", "f", "d", "bf", "fb", "dfb", "bfd"])
 def test_barrier_letters(value: str) -> None:
     assert disk.SyntaxProblems("drbd", {"disk-barriers": value}) == []
@@ -259,6 +300,7 @@ def test_an_instance_within_the_policy() -> None:
     assert _Violations(memory=128, cpus=8) == []
 
 
+@pytest.mark.req("RM-ISPEC-01", "RM-ISPEC-07", "RM-ISPEC-08", "RM-ISPEC-09", "RM-ISPEC-10", "RM-ISPEC-11")
 def test_violations_are_named() -> None:
     assert _Violations(memory=64) == ["memory-size value 64 is not in range [128, 32768]"]
     assert _Violations(cpus=9) == ["cpu-count value 9 is not in range [1, 8]"]
@@ -305,6 +347,7 @@ def test_wrong_policies(change: dict[str, Any], message: str) -> None:
     ipolicy.Check(ipolicy.DEFAULTS, is_group=False)
 
 
+@pytest.mark.req("RM-ISPEC-13")
 def test_a_group_has_no_std() -> None:
     ipolicy.Check({"vcpu-ratio": 2.0}, is_group=True)
     with pytest.raises(errors.ConfigurationError, match="unknown instance policy key 'std'"):
