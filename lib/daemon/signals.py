@@ -30,6 +30,11 @@ class StopSignal:
     def is_set(self) -> bool:
         return self.count > 0
 
+    def clear(self) -> None:
+        """Forgets what was told so far, for a daemon that goes on."""
+        self._waker.Clear()
+        self.count = 0
+
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until it is set; False if the time is over before."""
         poller = runtime.Poller()

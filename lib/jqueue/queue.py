@@ -185,6 +185,10 @@ class JobQueue(Keeper):
             self._threads.append(thread)
             thread.start()
 
+    def ReconsiderSoon(self) -> None:
+        """The same on the queue's own thread."""
+        self._ticker.Soon(self.Reconsider)
+
     def _LookAgain(self) -> None:
         self.Reconsider()
         self._ticker.After(LOOK_EVERY, self._LookAgain)
@@ -240,6 +244,11 @@ class JobQueue(Keeper):
     @property
     def drained(self) -> bool:
         return self._drained
+
+    @property
+    def last_id(self) -> int:
+        """The highest job id given out."""
+        return self._last_id
 
     def _IsLiving(self, job_id: int) -> bool:
         entry = self._live.get(job_id)

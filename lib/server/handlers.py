@@ -1,0 +1,255 @@
+"""What each method of LUXI does (spec/luxi.md 4).
+
+A handler answers at once or returns a Pending; it runs on a request thread and must not wait.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, ht, objects, pathutils, runtime
+from ganeti.jqueue import filters
+from ganeti.luxi import methods
+from ganeti.luxi.pending import Pending
+from ganeti.master.querydata import ClusterInfo
+from ganeti.rpc import RpcResult
+
+if TYPE_CHECKING:
+    from ganeti.config import ConfigWriter, Draft
+    from ganeti.jqueue import JobQueue
+    from ganeti.master.querydata import QueryData
+    from ganeti.rpc import RpcRunner
+
+_TAG_KINDS = {
+    constants.TAG_NODE: "node",
+    constants.TAG_INSTANCE: "instance",
+    constants.TAG_NODEGROUP: "nodegroup",
+    constants.TAG_NETWORK: "network",
+}
+_FILTER_SOURCE = "luxid"
+
+
+def ReadWatcherPause() -> float | None:
+    """Until when the watcher pauses on this node; None if it does not, or no longer."""
+    try:
+        until = float(runtime.ReadText(pathutils.WATCHER_PAUSE_FILE, 100))
+    except (OSError, ValueError):
+        return None
+    return until if until > runtime.Time() else None
+
+
+class Handlers:
+    """The methods of the table, by their names: ``Handle(method, args)``."""
+
+    def __init__(self, cfg: ConfigWriter, queue: JobQueue, query: QueryData, rpc: RpcRunner):
+        self._cfg = cfg
+        self._queue = queue
+        self._query = query
+        self._rpc = rpc
+        self._config_values: dict[str, Callable[[], Any]] = {
+            "cluster_name": lambda: cfg.Snapshot().cluster.cluster_name,
+            "master_node": self._MasterName,
+            "drain_flag": lambda: queue.drained,
+            "watcher_pause": self._WatcherPause,
+            "modify_ssh_setup": lambda: cfg.Snapshot().cluster.modify_ssh_setup,
+            "ssh_key_type": lambda: cfg.Snapshot().cluster.ssh_key_type,
+            "ssh_key_bits": lambda: cfg.Snapshot().cluster.ssh_key_bits,
+        }
+        self._table: dict[str, Callable[..., Any]] = {name: getattr(self, f"_{name}") for name in methods.METHODS}
+
+    def Handle(self, method: str, args: Sequence[Any]) -> Any:
+        return self._table[method](*args)
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def _SubmitJob(self, ops: list[Any]) -> Pending:
+        return self._queue.SubmitJob(ops)
+
+    def _SubmitJobToDrainedQueue(self, ops: list[Any]) -> Pending:
+        return self._queue.SubmitJob(ops, to_drained=True)
+
+    def _SubmitManyJobs(self, jobs: list[list[Any]]) -> Pending:
+        return self._queue.SubmitManyJobs(jobs)
+
+    def _PickupJob(self, job_id: int) -> Any:
+        raise errors.GenericError(f"Job {job_id} need not be picked up: every job that is taken in is carried out")
+
+    def _WaitForJobChange(
+        self, job_id: int, fields: list[str], info: Any, serial: int | None, timeout: float
+    ) -> Pending:
+        return self._queue.Wait(job_id, fields, info, serial, timeout)
+
+    def _CancelJob(self, job_id: int, kill: bool) -> Pending:
+        return self._queue.CancelJob(job_id, kill)
+
+    def _ChangeJobPriority(self, job_id: int, priority: int) -> Pending:
+        return self._queue.ChangePriority(job_id, priority)
+
+    def _ArchiveJob(self, job_id: int) -> Pending:
+        return self._queue.ArchiveJob(job_id)
+
+    def _AutoArchiveJobs(self, age: int, timeout: float) -> Pending:
+        return self._queue.AutoArchive(age, timeout)
+
+    def _QueryJobs(self, ids: list[int] | None, fields: list[str]) -> list[list[Any]]:
+        return self._queue.QueryJobs(ids, fields)
+
+    def _SetDrainFlag(self, flag: bool) -> Pending:
+        return self._queue.SetDrainFlag(flag)
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    def _Query(self, what: str, fields: list[str], qfilter: Any) -> Pending:
+        return _Ask(lambda done: self._query.Query(what, fields, qfilter, done))
+
+    def _QueryFields(self, what: str, fields: list[str] | None) -> Any:
+        return self._query.QueryFields(what, fields)
+
+    def _Classic(self, kind: str, names: Sequence[str], fields: Sequence[str], use_locking: bool) -> Pending:
+        if use_locking:
+            raise errors.OpPrereqError("Sync queries are not allowed: queries take no locks", errors.ECODE_INVAL)
+        return _Ask(lambda done: self._query.Classic(kind, names, fields, done))
+
+    def _QueryInstances(self, names: list[str], fields: list[str], use_locking: bool) -> Pending:
+        return self._Classic("instance", names, fields, use_locking)
+
+    def _QueryNodes(self, names: list[str], fields: list[str], use_locking: bool) -> Pending:
+        return self._Classic("node", names, fields, use_locking)
+
+    def _QueryGroups(self, names: list[str], fields: list[str], use_locking: bool) -> Pending:
+        return self._Classic("group", names, fields, use_locking)
+
+    def _QueryNetworks(self, names: list[str], fields: list[str], use_locking: bool) -> Pending:
+        return self._Classic("network", names, fields, use_locking)
+
+    def _QueryExports(self, nodes: list[str], use_locking: bool) -> Pending:
+        return self._Classic("export", nodes, ["node", "export"], use_locking)
+
+    def _QueryFilters(self, uuids: list[str] | None, fields: list[str]) -> Pending:
+        return self._Classic("filter", uuids or [], fields, False)
+
+    def _QueryClusterInfo(self) -> dict[str, Any]:
+        return ClusterInfo(self._cfg.Snapshot())
+
+    def _QueryConfigValues(self, fields: list[str]) -> list[Any]:
+        return [self._config_values[name]() if name in self._config_values else None for name in fields]
+
+    def _MasterName(self) -> str | None:
+        snapshot = self._cfg.Snapshot()
+        master = snapshot.nodes.get(snapshot.cluster.master_node)
+        return None if master is None else master.name
+
+    def _WatcherPause(self) -> int | None:
+        until = ReadWatcherPause()
+        return None if until is None else int(until)
+
+    def _QueryTags(self, kind: str, name: str | None) -> list[str]:
+        snapshot = self._cfg.Snapshot()
+        if kind == constants.TAG_CLUSTER:
+            return sorted(snapshot.cluster.tags)
+        if kind not in _TAG_KINDS:
+            raise errors.OpPrereqError(f"Objects of kind '{kind[:40]}' have no tags", errors.ECODE_INVAL)
+        found = snapshot.ExpandName(_TAG_KINDS[kind], name or "")
+        if found is None:
+            raise errors.OpPrereqError(f"There is no {kind} '{(name or '')[:80]}'", errors.ECODE_NOENT)
+        return sorted(found.tags)
+
+    # --- filter rules -------------------------------------------------------------------------------------------------
+
+    def _ReplaceFilter(
+        self, uuid: str | None, priority: int, predicates: list[Any], action: Any, reason: list[Any]
+    ) -> Pending:
+        if uuid is None:
+            uuid = runtime.NewUuid()
+        elif not ht.TUuid(uuid):
+            raise errors.OpPrereqError(f"'{uuid[:80]}' is no UUID of a filter rule", errors.ECODE_INVAL)
+        filters.CheckPredicates(predicates)
+        nanoseconds = int(runtime.Time() * 1_000_000) * 1000
+        try:
+            rule = objects.FilterRule.FromDict(
+                {
+                    "uuid": uuid,
+                    "priority": priority,
+                    "watermark": self._queue.last_id,
+                    "predicates": predicates,
+                    "action": action,
+                    "reason_trail": [*reason, [_FILTER_SOURCE, "", nanoseconds]],
+                }
+            )
+        except errors.ConfigurationError as err:
+            raise errors.OpPrereqError(f"Not a filter rule: {err}", errors.ECODE_INVAL) from err
+
+        def change(draft: Draft) -> None:
+            if uuid not in draft.root.filters and draft.root.IsUuidUsed(uuid):
+                raise errors.OpPrereqError(f"{uuid} is the UUID of another object", errors.ECODE_NOTUNIQUE)
+            draft.Put(rule)
+
+        return self._ChangeRules(change, uuid)
+
+    def _DeleteFilter(self, uuid: str) -> Pending:
+        def change(draft: Draft) -> None:
+            if uuid not in draft.root.filters:
+                raise errors.OpPrereqError(f"There is no filter rule '{uuid[:80]}'", errors.ECODE_NOENT)
+            draft.Remove("filter", uuid)
+
+        return self._ChangeRules(change, None)
+
+    def _ChangeRules(self, change: Callable[[Draft], Any], answer: Any) -> Pending:
+        pending = Pending()
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                pending.Fail(error)
+                return
+            self._queue.ReconsiderSoon()
+            pending.Complete(answer)
+
+        self._cfg.TransactAsync(change, done)
+        return pending
+
+    # --- watcher ------------------------------------------------------------------------------------------------------
+
+    def _SetWatcherPause(self, until: float | None) -> Pending:
+        """Tells every node that is online; completes when all have answered."""
+        if until is not None and until < runtime.Time():
+            raise errors.GenericError("Unable to set a pause of the watcher that ends in the past")
+        snapshot = self._cfg.Snapshot()
+        nodes = [node.uuid for node in snapshot.nodes.values() if not node.offline]
+        pending = Pending()
+        lock = runtime.Lock()
+        left = len(nodes)
+        failed: list[str] = []
+
+        def done(result: RpcResult) -> None:
+            nonlocal left
+            if result.fail_msg:
+                logging.warning("The watcher's pause could not be set on %s: %s", result.node_name, result.fail_msg)
+            with lock:
+                left -= 1
+                if result.fail_msg:
+                    failed.append(f"{result.node_name} ({result.fail_msg})")
+                if left:
+                    return
+            if failed:
+                pending.Fail(errors.OpExecError(f"Could not set the watcher's pause on {', '.join(sorted(failed))}"))
+            else:
+                pending.Complete(until)
+
+        self._rpc.Start("set_watcher_pause", nodes, [until], done)
+        return pending
+
+
+def _Ask(start: Callable[[Callable[[Any, Exception | None], None]], None]) -> Pending:
+    """The Pending of something that calls ``done(result, error)`` at its end."""
+    pending = Pending()
+
+    def done(result: Any, error: Exception | None) -> None:
+        if error is not None:
+            pending.Fail(error)
+        else:
+            pending.Complete(result)
+
+    start(done)
+    return pending

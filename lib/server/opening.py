@@ -1,0 +1,232 @@
+"""How masterd opens the cluster's store: vote, election or first history (doc/design-store.rst, 5, 8 and 11)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ganeti import constants, errors, hosts, objects, pathutils, runtime, serializer, upgrade
+from ganeti.bootstrap import vote
+from ganeti.config import Draft, VotersOf
+from ganeti.daemon import users
+from ganeti.rpc import RpcRunner
+from ganeti.rpc.resolver import AddressResolver
+from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election, export
+
+if TYPE_CHECKING:
+    from ganeti.rpc import Transport
+
+_CONFIG_LIMIT = 512 * 1024 * 1024
+_JOB_LIMIT = 64 * 1024 * 1024
+
+
+class Wishes(NamedTuple):
+    """What the administrator said on the command line.  ``ask`` puts a question; None: nobody is there to answer."""
+
+    no_voting: bool = False
+    yes_do_it: bool = False
+    take_over: bool = False
+    ask: Callable[[list[str]], bool] | None = None
+
+
+class Ears(NamedTuple):
+    """What the store needs to hear and to tell later: see store.Store."""
+
+    lost: Callable[[StoreError], None]
+    resolve: Callable[[str], Any]
+    candidates: Callable[[], Iterable[Member] | None]
+
+
+def OwnName() -> str:
+    """This node's name in the cluster, as far as it can be known here."""
+    try:
+        return hosts.OwnHost().name
+    except errors.GenericError:
+        return pathutils.HostName()
+
+
+def OwnStore() -> NodeStore:
+    user, group = users.DAEMON_USERS[constants.MASTERD]
+    return NodeStore(pathutils.STORE_FILE, OwnName(), uid=users.UserId(user), gid=users.GroupId(group))
+
+
+def ReadConfigFile() -> objects.Snapshot:
+    """The configuration in config.data, upgraded if it is one of 2.16 or 3.0."""
+    path = pathutils.CLUSTER_CONF_FILE
+    try:
+        data = serializer.Load(runtime.ReadFile(path, _CONFIG_LIMIT), _CONFIG_LIMIT)
+    except OSError as err:
+        raise errors.ConfigurationError(f"{path} cannot be read: {err.strerror or err}") from err
+    except errors.ParseError as err:
+        raise errors.ConfigurationError(f"{path}: {err}") from err
+    if not isinstance(data, dict):
+        raise errors.ConfigurationError(f"{path} holds no JSON object")
+    if data.get("version") != constants.CONFIG_VERSION:
+        data = upgrade.UpgradeConfig(data)
+    return objects.LoadDict(data)
+
+
+def FileRows(snapshot: objects.Snapshot) -> list[Row]:
+    """The rows of the files of a 3.x cluster: configuration, live jobs, last job id, drain flag.
+
+    A job file that cannot be read is left where it is and logged; the exporter sets it aside.
+    """
+    from ganeti.jqueue import job as jobs
+    from ganeti.jqueue.entry import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE
+
+    rows = [Row(*row) for row in snapshot.ToRows()]
+    highest = 0
+    for job_id, path in export.JobFiles().items():
+        highest = max(highest, job_id)
+        try:
+            text = runtime.ReadText(path, _JOB_LIMIT)
+            job, _ = jobs.ReadJob(text)
+            if job.id != job_id:
+                raise errors.JobFileCorrupted(f"it says that it is job {job.id}")
+        except (OSError, ValueError, errors.JobFileCorrupted) as err:
+            logging.error("Job file %s is not taken over: %s", path, err)
+            continue
+        rows.append(Row(KIND_JOB, str(job_id), text))
+    rows.append(Row(KIND_QUEUE, ID_SERIAL, str(max(highest, _Serial()))))
+    if runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE):
+        rows.append(Row(KIND_QUEUE, ID_DRAIN, "true"))
+    return rows
+
+
+def _Serial() -> int:
+    path = pathutils.JOB_QUEUE_SERIAL_FILE
+    try:
+        text = runtime.ReadText(path, 100).strip()
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as err:
+        raise errors.JobQueueError(f"{path} cannot be read: {err}") from err
+    if not (text.isascii() and text.isdigit()):
+        raise errors.JobQueueError(f"{path} holds no number", hint="write the highest job id ever used into it")
+    return int(text)
+
+
+def MembersOf(snapshot: objects.Snapshot) -> list[Member]:
+    return [Member(node.uuid, node.name, node.primary_ip) for node in snapshot.nodes.values()]
+
+
+def _Me(snapshot: objects.Snapshot, own_name: str) -> Member:
+    found = snapshot.NodeByName(own_name)
+    if found is None:
+        raise errors.NotMasterError(
+            f"This node, {own_name}, is not in the configuration of cluster {snapshot.cluster.cluster_name}",
+            hint="does the machine call itself by another name than when it was added?",
+        )
+    return Member(found.uuid, found.name, found.primary_ip)
+
+
+class Opener:
+    """Becomes master, by a vote if that is wanted and by the store's own quorum in any case."""
+
+    def __init__(self, own: NodeStore, transport: Transport, wishes: Wishes, ears: Ears):
+        self._own = own
+        self._transport = transport
+        self._wishes = wishes
+        self._ears = ears
+
+    def Open(self) -> tuple[Store, Member]:
+        """The opened store and this node; raises GenericError with the exit code of masterd."""
+        if self._own.GetState().last.seq or self._wishes.take_over:
+            return self._Become()
+        return self._Found()
+
+    def _Become(self) -> tuple[Store, Member]:
+        rows = self._own.ReadAll()[2]
+        if not rows:
+            election.CheckVoter(self._own)
+        snapshot = objects.Snapshot.FromRows(
+            (row.kind, row.id, row.value) for row in rows if row.value is not None and row.kind in objects.ROW_KINDS
+        )
+        me = _Me(snapshot, self._own.node_name)
+        store = election.BecomeMaster(
+            self._own,
+            me,
+            MembersOf(snapshot),
+            self._transport,
+            vote=self._Vote(snapshot),
+            vouch=self._Vouch(),
+            first=lambda rows: self._FirstRows(rows, me),
+            resolve=self._ears.resolve,
+            lost=self._ears.lost,
+            candidates=self._ears.candidates,
+        )
+        return store, me
+
+    def _FirstRows(self, rows: dict[str, dict[str, str]], me: Member) -> list[Row]:
+        """With a fail-over the configuration names the new master, in the first transaction of its epoch."""
+        snapshot = objects.Snapshot.FromRows(
+            (kind, row_id, value) for kind in objects.ROW_KINDS for row_id, value in rows.get(kind, {}).items()
+        )
+        if snapshot.cluster.master_node == me.uuid:
+            return []
+        if not self._wishes.take_over:
+            master = snapshot.nodes.get(snapshot.cluster.master_node)
+            raise errors.NotMasterError(
+                f"The configuration names {master.name if master else 'another node'} as master, not this node",
+                hint="start the master daemon there, or run gnt-cluster master-failover here",
+            )
+        draft = Draft(snapshot, runtime.Time())
+        draft.Touch(snapshot.cluster.Replace(master_node=me.uuid))
+        return list(draft.Finish())
+
+    def _Found(self) -> tuple[Store, Member]:
+        """No store yet: the files of the cluster become one."""
+        snapshot = ReadConfigFile()
+        problems = objects.StructuralProblems(snapshot)
+        if problems:
+            raise errors.ConfigVerifyError(f"{pathutils.CLUSTER_CONF_FILE} cannot be used", problems)
+        me = _Me(snapshot, self._own.node_name)
+        if snapshot.cluster.master_node != me.uuid:
+            raise errors.NotMasterError(f"{pathutils.CLUSTER_CONF_FILE} names another node as master")
+        store = adopt.FoundStore(
+            self._own,
+            me,
+            snapshot.cluster.uuid,
+            MembersOf(snapshot),
+            VotersOf(snapshot),
+            FileRows(snapshot),
+            self._transport,
+            vote=self._Vote(snapshot),
+            vouch=self._Vouch(),
+            resolve=self._ears.resolve,
+            lost=self._ears.lost,
+            candidates_now=self._ears.candidates,
+        )
+        return store, me
+
+    def _Vote(self, snapshot: objects.Snapshot) -> Callable[[], None] | None:
+        if self._wishes.no_voting or self._wishes.take_over:
+            return None
+        addresses = {node.name: node.primary_ip for node in snapshot.nodes.values()}
+        runner = RpcRunner(self._transport, AddressResolver(addresses), lambda: None)
+        return lambda: vote.ConfirmMaster(runner, self._own.node_name, list(addresses))
+
+    def _Vouch(self) -> Callable[[election.ForcedStart], bool] | None:
+        return self._Answer if self._wishes.no_voting else None
+
+    def _Answer(self, question: election.ForcedStart) -> bool:
+        lines = question.Lines()
+        for line in lines:
+            logging.warning("%s", line)
+        if self._wishes.yes_do_it:
+            return True
+        if self._wishes.ask is not None:
+            return self._wishes.ask(lines)
+        raise errors.NotMasterError(
+            "\n".join(lines),
+            hint="if all that is so, start again with --no-voting --yes-do-it, or in the foreground with -f",
+        )
+
+
+def AskTerminal(lines: list[str]) -> bool:
+    """Shows the lines and wants a yes."""
+    sys.stderr.write("\n".join(lines) + "\nDo you want to continue? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,227 @@
+"""A cluster of real daemons on this machine: one directory and one address of 127.0.0.0/8 per node.
+
+::
+
+    with RealCluster(3) as cluster:
+        cluster.StartNodeDaemons()
+        cluster[0].StartMaster()
+        with cluster[0].Client() as client: ...
+
+Every start returns when the daemon serves, as it says so itself; nothing here waits for a guessed time.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import objects, ssconf, x509
+from ganeti.luxi import client as luxi_client
+from support import allocator, configs
+from support.virtualnode import VirtualNode
+
+START_TIMEOUT = 60
+_MAINS = {"ganeti-noded": "ganeti.server.noded", "ganeti-masterd": "ganeti.server.masterd"}
+
+
+def MakeConfig(names: Sequence[str], addresses: Sequence[str], master_ip: str, candidates: int) -> objects.Snapshot:
+    """The first ``candidates`` nodes are master candidates; the first is master."""
+    example = configs.Example()
+    template = example.nodes[configs.NODE1]
+    nodes = {}
+    for number, (name, address) in enumerate(zip(names, addresses, strict=True)):
+        uuid = configs.Uuid(100 + number)
+        nodes[uuid] = template.Replace(
+            uuid=uuid,
+            name=name,
+            primary_ip=address,
+            secondary_ip=address,
+            master_candidate=number < candidates,
+            offline=False,
+            drained=False,
+            group=configs.GROUP,
+        )
+    cluster = example.cluster.Replace(
+        cluster_name="cluster.example.com",
+        master_node=next(iter(nodes)),
+        master_ip=master_ip,
+        master_netdev="lo",
+        master_netmask=32,
+        enabled_hypervisors=["fake"],
+        enabled_disk_templates=["diskless", "file"],
+        tcpudp_port_pool=[],
+        volume_group_name=None,
+        drbd_usermode_helper=None,
+        candidate_pool_size=10,
+    )
+    root = example.Replace(cluster=cluster, nodes=nodes, instances={}, disks={}, networks={}, filters={}, serial_no=1)
+    group = example.nodegroups[configs.GROUP].Replace(networks={})
+    return root.WithObject(group)
+
+
+class RealNode(VirtualNode):
+    """One node and its daemons."""
+
+    def __init__(self, base: str, name: str, address: str, uuid: str):
+        super().__init__(base, name)
+        self.address = address
+        self.uuid = uuid
+        for folder in ("var/lib/ganeti/queue/archive", "var/run/ganeti/ext", "srv/ganeti/export"):
+            os.makedirs(os.path.join(self.root, folder), exist_ok=True)
+
+    def Start(self, daemon: str, *options: str, check: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
+        """Starts a daemon in the background; returns when it serves, or has said why not."""
+        code = f"import sys; from {_MAINS[daemon]} import Main; sys.exit(Main())"
+        done = self.Run([sys.executable, "-c", code, *options], timeout=START_TIMEOUT, **more)
+        if check and done.returncode:
+            raise AssertionError(
+                f"{daemon} on {self.name}: exit code {done.returncode}\n{done.stderr}\n{self.Log(daemon)}"
+            )
+        return done
+
+    def StartNoded(self) -> None:
+        self.Start("ganeti-noded", "-b", self.address, "--no-mlock")
+
+    def StartMaster(self, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self.Start("ganeti-masterd", *options, check=check)
+
+    def Pid(self, daemon: str) -> int:
+        """The daemon's pid, 0 if it does not run."""
+        try:
+            pid = int(self.Read(f"/var/run/ganeti/{daemon}.pid"))
+            os.kill(pid, 0)
+        except (OSError, ValueError):
+            return 0
+        return pid
+
+    def Signal(self, daemon: str, number: int) -> int:
+        pid = self.Pid(daemon)
+        if pid:
+            os.kill(pid, number)
+        return pid
+
+    def Kill(self, daemon: str) -> None:
+        """As a crash; returns when the process is gone."""
+        WaitGone(self.Signal(daemon, signal.SIGKILL))
+
+    def Stop(self, daemon: str, timeout: float = 40) -> None:
+        """Asks it to end; returns when it is gone."""
+        WaitGone(self.Signal(daemon, signal.SIGTERM), timeout)
+
+    def Log(self, daemon: str) -> str:
+        name = {"ganeti-noded": "node-daemon", "ganeti-masterd": "master-daemon"}[daemon]
+        try:
+            return self.Read(f"/var/log/ganeti/{name}.log")[-20000:]
+        except OSError:
+            return "(no log)"
+
+    def Client(self, socket: str = "ganeti-query", **options: Any) -> luxi_client.Client:
+        path = self.Path(f"/var/run/ganeti/socket/{socket}")
+        return luxi_client.Client(path, **{"connect_timeout": 10, "io_timeout": 60, "retry_delays": (), **options})
+
+
+def WaitGone(pid: int, timeout: float = 20) -> None:
+    """Returns when the process has ended."""
+    if not pid:
+        return
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        ready, _, _ = select.select([descriptor], [], [], timeout)
+        assert ready, f"process {pid} did not end within {timeout} s"
+    finally:
+        os.close(descriptor)
+
+
+class RealCluster:
+    """Some nodes; by default all of them are master candidates."""
+
+    def __init__(self, count: int, candidates: int | None = None):
+        self._lease = allocator.Lease()
+        # Paths of UNIX sockets are short.
+        self.base = tempfile.mkdtemp(prefix="gnt-", dir="/tmp")
+        names = [f"node{n + 1}.example.com" for n in range(count)]
+        addresses = [self._lease.Address() for _ in names]
+        self.config = MakeConfig(names, addresses, self._lease.Address(), count if candidates is None else candidates)
+        self.nodes = [RealNode(self.base, node.name, node.primary_ip, node.uuid) for node in self.config.nodes.values()]
+        self._WriteFiles()
+
+    def __getitem__(self, number: int) -> RealNode:
+        return self.nodes[number]
+
+    def __enter__(self) -> RealCluster:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.Close()
+
+    def _WriteFiles(self) -> None:
+        """What gnt-cluster init and gnt-node add would have written."""
+        hosts = [f"{node.address} {node.name} {node.name.partition('.')[0]}\n" for node in self.nodes]
+        hosts.append(f"{self.config.cluster.master_ip} {self.config.cluster.cluster_name} cluster\n")
+        with open(os.path.join(self.base, "hosts"), "w", encoding="utf-8") as stream:
+            stream.write("".join(hosts))
+        server_pem = x509.MakeServerPem()
+        clients = {node.uuid: x509.MakeClientPem(server_pem, node.name) for node in self.nodes}
+        voters = [node.uuid for node in self.config.nodes.values() if node.master_candidate]
+        certs = {uuid: x509.Digest(clients[uuid]) for uuid in voters}
+        self.config = self.config.WithObject(self.config.cluster.Replace(candidate_certs=certs))
+        secret = x509.NewSecret() + "\n"
+        values = ssconf.Values(self.config)
+        for node in self.nodes:
+            data = "/var/lib/ganeti/"
+            node.Write(data + "server.pem", server_pem, 0o440)
+            node.Write(data + "client.pem", clients[node.uuid], 0o440)
+            node.Write(data + "hmac.key", secret, 0o440)
+            node.Write(data + "cluster-domain-secret", secret, 0o640)
+            node.Write(data + "known_hosts", "", 0o644)
+            for key, value in values.items():
+                node.Write(f"{data}ssconf_{key}", ssconf.FileText(key, value).decode(), 0o444)
+        self.nodes[0].Write("/var/lib/ganeti/config.data", objects.ConfigText(self.config), 0o640)
+
+    def StartNodeDaemons(self) -> None:
+        for node in self.nodes:
+            node.StartNoded()
+
+    def Close(self) -> None:
+        """Ends everything, at once."""
+        pids = [node.Signal(name, signal.SIGKILL) for node in self.nodes for name in _MAINS]
+        for pid in pids:
+            WaitGone(pid)
+        shutil.rmtree(self.base, ignore_errors=True)
+        self._lease.Release()
+
+
+def WaitUntil(check: Any, what: str, timeout: float = 30) -> Any:
+    """For what can only be asked for: looks often; the value that counts as true."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = check()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"{what} within {timeout} s"
+        time.sleep(0.02)
+
+
+def FollowJob(client: luxi_client.Client, job_id: int) -> tuple[str, list[Any]]:
+    """Waits for a job as the command line does; its last status and its log."""
+    info, serial, log = None, None, []
+    while True:
+        values, entries = client.WaitForJobChange(job_id, ["status"], info, serial)
+        log += entries
+        info, serial = values, max([e[0] for e in entries], default=serial)
+        if values[0] in ("success", "error", "canceled") and not entries:
+            return values[0], log
+
+
+__all__ = ["FollowJob", "MakeConfig", "RealCluster", "RealNode", "WaitGone", "WaitUntil"]
