@@ -388,6 +388,14 @@ def Fork() -> int:
     return _here.side.Fork()
 
 
+def RunInteractive(argv: Sequence[str]) -> int:
+    """Runs a program at the user's terminal until it ends; its exit code, 128 + N after signal N.
+
+    127 if it cannot be started.  A simulated process has no terminal.
+    """
+    return _here.side.RunInteractive(argv)
+
+
 def Environment() -> Mapping[str, str]:
     return _here.side.Environment()
 

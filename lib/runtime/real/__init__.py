@@ -52,6 +52,7 @@ _MODULES = {
         "ProcessAlive",
         "ProcessId",
         "Fork",
+        "RunInteractive",
         "Environment",
     ),
     "devices": ("OpenTap", "OpenDevice"),

@@ -340,6 +340,21 @@ def ProcessAlive(pid: int) -> bool:
     return False
 
 
+def RunInteractive(argv: Sequence[str]) -> int:
+    words = CheckArgv(argv)
+    try:
+        process = subprocess.Popen(words)
+    except OSError:
+        return 127
+    while True:
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            # Ctrl-C is for the program at the terminal, which decides what it means.
+            continue
+        return 128 - code if code < 0 else code
+
+
 def Fork() -> int:
     if threading.active_count() > 1:
         names = ", ".join(sorted(thread.name for thread in threading.enumerate()))

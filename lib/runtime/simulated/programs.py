@@ -58,6 +58,10 @@ class Programs:
     def ProcessId(self) -> int:
         return self.process.pid
 
+    def RunInteractive(self, argv: Sequence[str]) -> int:
+        self.world.Reach("RunInteractive", argv[0])
+        raise errors.ProgrammerError("a simulated process has no terminal")
+
     def Fork(self) -> int:
         self.world.Reach("Fork")
         raise errors.ProgrammerError("a simulated process cannot fork: start a process instead")

@@ -408,3 +408,9 @@ def test_a_socket_takes_the_place_of_a_dead_daemons_one(tmp_path: pathlib.Path) 
     assert os.listdir(tmp_path) == ["sock"]
     runtime.ConnectUnix(path, 5).close()
     listener.close()
+
+
+def test_a_program_at_the_terminal_gives_its_exit_code() -> None:
+    assert runtime.RunInteractive(["sh", "-c", "exit 3"]) == 3
+    assert runtime.RunInteractive(["sh", "-c", "kill -TERM $$"]) == 128 + 15
+    assert runtime.RunInteractive(["/nowhere/program"]) == 127
