@@ -19,7 +19,7 @@ from ganeti.daemon import users
 from ganeti.daemon.memory import LockMemory
 from ganeti.rpc import http, tls
 from ganeti.rpc.server import Dispatcher, Reply
-from ganeti.server.forking import Child, ForkingServer
+from ganeti.server.forking import Child, ForkingServer, Helper
 from ganeti.store.node import NodeStore
 
 if TYPE_CHECKING:
@@ -137,17 +137,19 @@ def _Check(options: Any) -> int:
 class _Prepared(NamedTuple):
     server: NodeServer
     listener: protocols.Socket
+    node_store: NodeStore
 
 
 def _Prepare(options: Any) -> _Prepared:
-    dispatcher = MakeDispatcher()
+    node_store = OwnStore()
+    dispatcher = Dispatcher({**backend.Handlers(), **node_store.Handlers()}, node_store)
     server = NodeServer(dispatcher, options.ssl_key, options.ssl_cert, options.ssl, options.mlock)
     try:
         server.LoadContext()
         listener = runtime.ListenTcp(_BindAddress(options), options.port, _BACKLOG)
     except OSError as err:
         raise errors.GenericError(f"{constants.NODED}: {err.filename or ''} {err.strerror or err}".strip()) from err
-    return _Prepared(server, listener)
+    return _Prepared(server, listener, node_store)
 
 
 def _BindAddress(options: Any) -> str:
@@ -161,11 +163,10 @@ def _BindAddress(options: Any) -> str:
     return "::" if family == str(constants.IP6_FAMILY) else ""
 
 
-def MakeDispatcher() -> Dispatcher:
-    """Every procedure of this node: the backend's and the store's, behind the store's gate."""
+def OwnStore() -> NodeStore:
+    """This node's copy of the store, which is the gate of its procedures, too.  It belongs to masterd's user."""
     user, group = users.DAEMON_USERS[constants.MASTERD]
-    node_store = NodeStore(pathutils.STORE_FILE, _NodeName(), uid=users.UserId(user), gid=users.GroupId(group))
-    return Dispatcher({**backend.Handlers(), **node_store.Handlers()}, node_store)
+    return NodeStore(pathutils.STORE_FILE, _NodeName(), uid=users.UserId(user), gid=users.GroupId(group))
 
 
 def _NodeName() -> str:
@@ -177,9 +178,16 @@ def _NodeName() -> str:
 
 
 def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:
+    def export() -> None:
+        # Its imports are not for the parent, which stays small.
+        from ganeti.server.exporting import RunNodeExporter
+
+        RunNodeExporter(prepared.node_store)
+
     if options.mlock:
         LockMemory()
-    ForkingServer(prepared.listener, prepared.server.ServeChild, options.max_clients, stop).Run()
+    helpers = [Helper("the exporter", export)]
+    ForkingServer(prepared.listener, prepared.server.ServeChild, options.max_clients, stop, helpers).Run()
     return 0
 
 

@@ -45,7 +45,7 @@ class Noded(VirtualNode):
     def Stop(self) -> None:
         """Ends the daemon, its children that still work too."""
         if self.pid:
-            for child in self.Children():
+            for child in self._AllChildren():
                 runtime.KillProcess(child, signal.SIGKILL)
             runtime.KillProcess(self.pid, signal.SIGTERM)
             if not runtime.WaitProcess(self.pid, 10):
@@ -60,6 +60,17 @@ class Noded(VirtualNode):
 
     def Children(self) -> list[int]:
         """Processes that serve connections now."""
+        exporters = {int(pid) for pid in re.findall(r"Started the exporter as process (\d+)", self.Log())}
+        return [pid for pid in self._AllChildren() if pid not in exporters]
+
+    def Exporter(self) -> int:
+        """The process that keeps the files up to date; 0 if there is none."""
+        for pid in re.findall(r"Started the exporter as process (\d+)", self.Log()):
+            if int(pid) in self._AllChildren():
+                return int(pid)
+        return 0
+
+    def _AllChildren(self) -> list[int]:
         try:
             text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
         except OSError:

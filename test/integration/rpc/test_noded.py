@@ -384,6 +384,21 @@ def test_memory_is_locked_in_parent_and_children_and_small(cluster: Cluster) -> 
     assert noded.Memory(noded.pid, "Pss") <= 50 * 1024
 
 
+def test_the_exporter_is_started_again_when_it_dies(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    assert version(cluster) == constants.PROTOCOL_VERSION
+    first = noded.Exporter()
+    assert first
+    runtime.KillProcess(first, signal.SIGKILL)
+    assert noded.WaitLog("the exporter (process")
+    deadline = time.monotonic() + 20
+    while noded.Exporter() in (0, first):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    noded.Signal(signal.SIGTERM)
+    assert noded.WaitEnd()
+
+
 def test_without_memory_lock_nothing_is_locked(cluster: Cluster) -> None:
     noded = cluster.StartNoded("node1", "--no-mlock")
     assert version(cluster) == constants.PROTOCOL_VERSION
