@@ -383,6 +383,8 @@ class Machine:
         device = self.devices.get(Identity(disk))
         if device is not None:
             device.assembled = device.primary = False
+        for child in disk["children"]:
+            self.blockdev_shutdown(child)
 
     def blockdev_open(self, instance_name: str, disks: list[dict[str, Any]], exclusive: bool) -> None:
         del instance_name, exclusive

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import constants, locking, mcpu, objects, opcodes
+from ganeti import constants, locking, mcpu, objects, opcodes, params
 from ganeti.cmdlib import LU_MAPPING
 from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import SnapshotResolver
 from ganeti.rpc.server import Dispatcher
-from support.machine import Machine
+from support.machine import Device, Identity, Machine
 from support.writers import Setup
 
 
@@ -58,6 +58,7 @@ class Master:
             lambda: str(self.setup.store.Epoch()),
             self.cfg.Snapshot,
         )
+        self._MakeInstances()
         root = self.cfg.Snapshot()
         self.glm = locking.LockManager(
             root.nodes, root.nodegroups, [i.name for i in root.instances.values()], root.networks
@@ -67,6 +68,26 @@ class Master:
             self.cfg, self.glm, self.rpc, self.setup.store, self.rpc.call_hooks_runner, query, confirm_timeout=0.2
         )
         self._job = 0
+
+    def _MakeInstances(self) -> None:
+        """Devices and guests of what is configured."""
+        root = self.cfg.Snapshot()
+        for instance in root.instances.values():
+            for disk in root.InstanceDisks(instance):
+                for uuid in {instance.primary_node, *disk.nodes}:
+                    for part in disk.Walk():
+                        device = Device(part.size, f"originstname+{instance.name}")
+                        device.assembled = instance.disks_active
+                        device.primary = instance.disks_active and uuid == instance.primary_node
+                        self.machines[uuid].devices[Identity(part.ToDict())] = device
+            if instance.admin_state == constants.ADMINST_UP:
+                memory = params.FillBE(root, instance)["maxmem"]
+                self.machines[instance.primary_node].guests[instance.name] = {"memory": memory}
+
+    def Instance(self, name: str) -> objects.Instance:
+        found = self.snapshot.ExpandName("instance", name)
+        assert found is not None
+        return found
 
     def _ByAddress(self, address: str) -> Machine | None:
         for node in self.snapshot.nodes.values():
