@@ -225,6 +225,10 @@ class Election:
 
     # Judging the answers
 
+    def SetOf(self, newest: Heard) -> VoterSet:
+        """The set that counts: the one written in the history to adopt."""
+        return newest.voters
+
     def Newest(self) -> Heard:
         """The history to adopt; the own copy where it is as new as any."""
         newest = self.answers[self._me.uuid]
@@ -239,7 +243,7 @@ class Election:
 
     def CheckMember(self, newest: Heard) -> None:
         mine = self.answers[self._me.uuid]
-        if mine.store_id not in newest.voters.ids:
+        if mine.store_id not in self.SetOf(newest).ids:
             raise NotElected(
                 f"the newest copy of the cluster's state ({newest.last}, on node {newest.member.name}) does not count"
                 f" this node among its voters: {', '.join(newest.voters.Names()) or 'none'}",
@@ -348,9 +352,9 @@ def BecomeMaster(
         election.Promises()
         newest = election.Newest()
         election.CheckMember(newest)
-        promised = election.Promised(newest.voters)
+        voters = election.SetOf(newest)
         forced = None
-        if len(promised) < newest.voters.quorum:
+        if len(election.Promised(voters)) < voters.quorum:
             forced = _Force(election, newest, vouch)
         else:
             election.CheckNothingLost(newest)

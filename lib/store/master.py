@@ -33,6 +33,7 @@ from ganeti.store.base import (
     Row,
     StoreEnded,
     StoreError,
+    Voter,
     VoterSet,
 )
 from ganeti.store.confirm import NodeConfirmer
@@ -106,6 +107,8 @@ class Store:
     own database cannot be trusted any more.  ``candidates()`` gives the master candidates that are not offline.
     """
 
+    sender_class: type[Sender] = Sender
+
     def __init__(
         self,
         own: NodeStore,
@@ -124,7 +127,7 @@ class Store:
         self._directory = Directory(resolve)
         self._runner = RpcRunner(transport, self._directory.Resolve, lambda: str(epoch))
         self._events = runtime.Queue()
-        self._sender = Sender(own, cluster, epoch, self._runner.Start, self._OnAnswer)
+        self._sender = self.sender_class(own, cluster, epoch, self._runner.Start, self._OnAnswer)
         self._steps = VoterSteps(self._sender, me, candidates, self._directory.Add)
         self._confirmer = NodeConfirmer(self._runner, own, cluster, epoch, self._OnPromise)
         self._thread = runtime.Thread(self._Run, "committer")
@@ -403,6 +406,10 @@ class Store:
             logging.info("Node %s is no voter any more; its copy was emptied", peer.member.name)
             del self._sender.peers[uuid]
             return
+        if kind in ("store_append", "store_catchup") and not answer.get("stored") and peer.HasSaid(store, last):
+            # It was sent just what follows its last, and did not take it: not again at once.
+            peer.Failed(now, "it does not store what it is sent")
+            return
         peer.Answered(store, last, exported, self._epoch)
         if kind == "store_copy" and peer.copy is not None and (peer.copy.complete or not answer.get("stored")):
             peer.copy = None
@@ -411,19 +418,23 @@ class Store:
 
     def _Count(self) -> None:
         """Finds what a quorum of the set in force holds, and publishes it."""
-        seqs = []
-        for uuid, voter in self._voters.by_uuid.items():
-            if uuid == self._me.uuid:
-                seqs.append(self._line.last.seq)
-            else:
-                seqs.append(ConfirmedSeq(self._sender.peers.get(uuid), voter.store_id, self._epoch))
-        seqs.sort(reverse=True)
-        acked = seqs[self._voters.quorum - 1]
+        acked = self._QuorumSeq(self._voters)
         if acked <= self._acked.seq or not self._pending or acked < self._pending[0].transaction.position.seq:
             return
         while self._pending and self._pending[0].transaction.position.seq <= acked:
             self._Publish(self._pending.pop(0))
         self._tell_from = runtime.Monotonic() + ACK_WITHIN
+
+    def _QuorumSeq(self, voters: VoterSet) -> int:
+        """The highest seq that a quorum of the set holds."""
+        seqs = sorted((self._HeldBy(voter) for voter in voters.by_uuid.values()), reverse=True)
+        return seqs[voters.quorum - 1]
+
+    def _HeldBy(self, voter: Voter) -> int:
+        """The seq up to which a voter holds transactions of this epoch (rule 2)."""
+        if voter.member.uuid == self._me.uuid:
+            return self._line.last.seq
+        return ConfirmedSeq(self._sender.peers.get(voter.member.uuid), voter.store_id, self._epoch)
 
     def _Publish(self, pending: _Pending) -> None:
         transaction = pending.transaction
@@ -578,11 +589,7 @@ class Store:
 
     def _NotKnown(self) -> NotKnown:
         position = self._pending[0].transaction.position if self._pending else self._line.last
-        stored = 1
-        for uuid, voter in self._voters.by_uuid.items():
-            if uuid != self._me.uuid:
-                peer = self._sender.peers.get(uuid)
-                stored += ConfirmedSeq(peer, voter.store_id, self._epoch) >= position.seq
+        stored = sum(self._HeldBy(voter) >= position.seq for voter in self._voters.by_uuid.values())
         return NotKnown(stored, len(self._voters), self._Reach(self._voters)[1])
 
     def _Judge(self) -> None:
@@ -616,13 +623,14 @@ class Store:
         """Raises the seq up to which every voter has all deletions (rule 3)."""
         if not self._deleted:
             return
-        everywhere = self._acked.seq
-        for uuid, voter in self._voters.by_uuid.items():
-            if uuid != self._me.uuid:
-                everywhere = min(everywhere, ConfirmedSeq(self._sender.peers.get(uuid), voter.store_id, self._epoch))
+        everywhere = min(self._acked.seq, self._EverywhereSeq())
         if self._deleted[0] <= everywhere:
             self._pruned = everywhere
             self._deleted = [seq for seq in self._deleted if seq > everywhere]
+
+    def _EverywhereSeq(self) -> int:
+        """The seq that every voter holds."""
+        return min(self._HeldBy(voter) for voter in self._voters.by_uuid.values())
 
     # House-keeping
 
@@ -635,11 +643,18 @@ class Store:
                     self._archived[row.id] = transaction.position.seq
 
     def _Keeping(self) -> list[Row]:
-        """Now and then: rows of archived jobs whose files every voter has synced go (rule 10)."""
+        """Now and then: rows of archived jobs whose files every voter has synced go (rule 10).
+
+        Also looks whether this is still the master as far as its own node knows.
+        """
         now = runtime.Monotonic()
         if now < self._keeping_at:
             return []
         self._keeping_at = now + KEEPING_SECONDS
+        state = self._own.GetState()
+        if state.promised != self._epoch:
+            # Nobody had to tell us: this very node has promised a newer epoch.
+            raise EpochTooOld(state.promised, state.promised_master)
         if not self._archived:
             return []
         synced = self._exported

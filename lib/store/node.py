@@ -307,7 +307,7 @@ class NodeStore:
         with self._Writing(message) as (database, state):
             if state.store_id not in stores:
                 return _Answer(state, False)
-            if _Has(state, position):
+            if self._Has(state, position):
                 return _Answer(state, True)
             if not self._Follows(state, before):
                 return _Answer(state, False)
@@ -326,7 +326,7 @@ class NodeStore:
         with self._Writing(message) as (database, state):
             if message.Text("store") != state.store_id:
                 return _Answer(state, False)
-            if _Has(state, last):
+            if self._Has(state, last):
                 return _Answer(state, True)
             if not self._Follows(state, before) or not line.Holds(before):
                 return _Answer(state, False)
@@ -351,7 +351,7 @@ class NodeStore:
                 raise errors.ParseError("final must be an object")
             last = Position.Parse(final.get("last"))
             _CheckOwnEpoch(message, last)
-            if _Has(state, last):
+            if self._Has(state, last):
                 database.ClearAside()
                 return _Answer(state, True)
             line = Line.Parse(final.get("line"), last)
@@ -379,6 +379,10 @@ class NodeStore:
             database.PutState(state)
         logging.info("Took a full copy of the store, up to %s, from master %s", last, message.master)
         return _Answer(state, True)
+
+    def _Has(self, state: State, position: Position) -> bool:
+        """Whether this node holds all up to ``position``, which is of the calling master's own epoch."""
+        return state.last.epoch == position.epoch and state.last.seq >= position.seq
 
     def _Follows(self, state: State, before: Position) -> bool:
         """Whether what follows ``before`` may be put on top of what is here."""
@@ -488,11 +492,6 @@ def _CheckCluster(state: State, cluster: str, node_name: str) -> None:
 def _CheckOwnEpoch(message: _Message, last: Position) -> None:
     if last.epoch != message.epoch:
         raise errors.ParseError("what a master sends must end in a transaction of its own epoch")
-
-
-def _Has(state: State, position: Position) -> bool:
-    """Whether this node holds all up to ``position``, which is of the calling master's own epoch."""
-    return state.last.epoch == position.epoch and state.last.seq >= position.seq
 
 
 def _PutTransaction(

@@ -131,6 +131,10 @@ class Peer:
         patient = (self.learner or self.leaving) and now - self.silent_since > LONG_SILENT
         self.retry_at = now + (LONG_RETRY_SECONDS if patient else RETRY_SECONDS)
 
+    def HasSaid(self, store: str, last: Position) -> bool:
+        """Whether an answer tells nothing that was not known when the call was made."""
+        return self.known and store == self.store_id and last == self.confirmed
+
     def Answered(self, store: str, last: Position, exported: int, epoch: Epoch) -> None:
         """Takes over what an answer says; sets ``unfit`` where rule 4 demands it."""
         self.busy = False
@@ -227,7 +231,7 @@ class Sender:
         self._Send("store_append", group, message)
 
     def _CatchUp(self, peer: Peer, line: Line, acknowledged: Position, pruned: int) -> None:
-        if peer.confirmed.seq and line.Holds(peer.confirmed) and peer.confirmed.seq >= pruned:
+        if self._MayCatchUp(peer.confirmed, line, pruned):
             rows = self._own.database.GetRows(peer.confirmed.seq)
             if sum(len(row.value or "") for row in rows) <= MAX_CATCHUP:
                 message = {
@@ -245,6 +249,10 @@ class Sender:
         peer.copy = Copy(runtime.RandomBytes(8).hex(), line.last, line, state.pruned, Pieces(rows))
         logging.info("Copying the whole store to node %s (%d rows)", peer.member.name, len(rows))
         self._SendPiece(peer, acknowledged)
+
+    def _MayCatchUp(self, last: Position, line: Line, pruned: int) -> bool:
+        """Whether the rows written after ``last`` say all that a node lacks (rule 3)."""
+        return bool(last.seq) and line.Holds(last) and last.seq >= pruned
 
     def _SendPiece(self, peer: Peer, acknowledged: Position) -> None:
         copy = peer.copy

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from simulation.harness.cluster import PROBE, Node, Workload
+from simulation.harness.cluster import PROBE, Cluster, Node, Workload
 from simulation.harness.ledger import ACKED, FAILED, UNKNOWN, Op, Violation
 
 from ganeti import errors, runtime, serializer
@@ -94,8 +94,18 @@ class Clients(Workload):
             self._working[process] -= 1
             runtime.Sleep(self._rng.uniform(*self.pause))
 
-    def _NewOp(self, node: Node, rows: Callable[[int], list[Row]]) -> Op:
-        ledger = node.cluster.ledger
+    def NewRowsOp(self, cluster: Cluster, key: str) -> Op:
+        """A change of one row, for a scene."""
+        return self._NewOp(cluster, lambda number: [Row(KIND, key, f'{{"op":{number}}}')])
+
+    def Submit(self, node: Node, store: Store, op: Op) -> None:
+        """Has a client of the master on ``node`` make the change."""
+        assert node.masterd is not None
+        thread = node.masterd.NewThread(lambda: self._Do(node, op, store.Commit), "client", ())
+        node.cluster.world.Launch(thread)
+
+    def _NewOp(self, cluster: Cluster, rows: Callable[[int], list[Row]]) -> Op:
+        ledger = cluster.ledger
         op = Op(len(ledger.ops) + 1, [])
         op.rows = rows(op.number)
         ledger.ops.append(op)
@@ -109,14 +119,14 @@ class Clients(Workload):
                 for key in keys
             ]
 
-        op = self._NewOp(node, rows)
+        op = self._NewOp(node.cluster, rows)
         patient = self._rng.random() < 0.2
         self._Do(node, op, lambda change: store.Commit(change, patient))
 
     def _ChangeVoters(self, node: Node, store: Store) -> None:
         other = self._rng.choice([member for member in self._members if member.uuid != node.member.uuid])
         is_in = other.uuid in store.Voters()
-        op = self._NewOp(node, lambda number: [_CandidateRow(other.uuid, not is_in, number)])
+        op = self._NewOp(node.cluster, lambda number: [_CandidateRow(other.uuid, not is_in, number)])
         if is_in:
             self._Do(node, op, lambda change: store.RemoveVoter(other.uuid, change, 20.0))
         else:

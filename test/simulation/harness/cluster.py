@@ -42,6 +42,9 @@ class Node:
         # Running probe calls on this node: epoch texts.
         self.probes: list[Any] = []
         self.finishing = False
+        # Procedures whose calls this node never sees, and how many it did not.
+        self.deaf_to: tuple[str, ...] = ()
+        self.ignored = 0
 
     @property
     def name(self) -> str:
@@ -57,7 +60,17 @@ class Node:
     def _Noded(self) -> None:
         own = self.NewStore()
         handlers = {**own.Handlers(), **self.cluster.workload.Handlers(self)}
+        handlers = {name: self._Hearing(name, handler) for name, handler in handlers.items()}
         ServeCalls(self.cluster.network, Dispatcher(handlers, own))
+
+    def _Hearing(self, name: str, handler: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            if name in self.deaf_to:
+                self.ignored += 1
+                raise errors.GenericError("this node does not hear")
+            return handler(*args)
+
+        return run
 
     def StartMasterd(self, **options: Any) -> None:
         if self.machine.on and (self.masterd is None or not self.masterd.alive):
@@ -119,6 +132,9 @@ class Node:
 
 class Workload:
     """What a master does for its clients; the store's own is in ``clients``.  Others override it for jobs and configuration."""
+
+    # Chance of a change to be one of the voters.
+    voter_changes = 0.0
 
     def Handlers(self, node: Node) -> dict[str, Callable[..., Any]]:
         """Further procedures of a node."""
@@ -192,14 +208,15 @@ class Cluster:
         state, line, rows = own.ReadAll()
         del state
         self.Check(self.ledger.CheckMaster, node.name, store.Epoch(), line, rows)
+        self.Check(self.ledger.Opened, store.Epoch(), line)
         self.open[node.name] = store
         store.Listen(lambda position, changed: self.Check(self.ledger.Acknowledged, position, list(changed)))
 
     def Found(self) -> None:
         """Makes the first history, on the first node."""
         self.nodes[0].StartMasterd(found=True)
-        self.world.Run(until=lambda: self.ledger.masters or not self.nodes[0].masterd.alive)
-        if not self.ledger.masters:
+        self.world.Run(until=lambda: self.open or not self.nodes[0].masterd.alive, max_steps=100_000)
+        if not self.open:
             raise AssertionError(f"the first master did not open: {self.ledger.events}")
 
     def Masters(self) -> list[Node]:
@@ -208,10 +225,14 @@ class Cluster:
     def Supervise(self, period: float = 2.0) -> None:
         """What init and the administrator do: starts daemons that died; from now on, by itself."""
 
+        seen: list[int] = [0]
+
         def look() -> None:
             for node in self.nodes:
                 node.StartNoded()
-            if not self.Masters():
+            stands_still = len(self.ledger.by_seq) == seen[0] and not self.workload.IsIdle()
+            seen[0] = len(self.ledger.by_seq)
+            if not self.Masters() or (stands_still and not self.healed and self.rng.random() < 0.2):
                 self.StartSomeMaster()
             self.world.Schedule(period * self.rng.uniform(0.5, 1.5), look)
 

@@ -100,13 +100,16 @@ def SlowDisk(cluster: Cluster, rng: random.Random) -> str:
 
 
 def LoseDisk(cluster: Cluster, rng: random.Random) -> str:
-    """A disk breaks and is replaced: the node comes back empty.  Once in a run, and never where nobody else holds a copy."""
-    if cluster.disk_lost or len(cluster.first_candidates) < 3:
+    """A disk breaks and is replaced: the node comes back empty.  Once in a run, and only where a quorum of others stays:
+    what else would take a forced start.
+    """
+    stores = [cluster.open[node.name] for node in cluster.Masters() if node.name in cluster.open]
+    if cluster.disk_lost or len(stores) != 1 or len(stores[0].Voters()) < 3 or not stores[0].IsSettled():
         return KillMaster(cluster, rng)
     cluster.disk_lost = True
+    cluster.workload.voter_changes = 0.0
     node = _Pick(cluster, rng)
-    if node.machine.on:
-        node.machine.PowerOff()
+    node.machine.PowerOff()
     node.machine.disk_full = False
     node.machine.WipeDisk()
     _Later(cluster, rng, node.Restart)
@@ -137,7 +140,57 @@ def PauseMaster(cluster: Cluster, rng: random.Random) -> str:
     return "all masterd"
 
 
+def FailOver(cluster: Cluster, rng: random.Random) -> str:
+    """The master is cut off and another node is made master; later both see each other again."""
+    masters = cluster.Masters()
+    for node in masters:
+        alone = rng.random() < 0.6
+        friend = rng.choice(cluster.nodes)
+        for other in cluster.nodes:
+            if other is not node and (alone or other is not friend):
+                cluster.network.Cut(node.name, other.name)
+                cluster.network.Cut(other.name, node.name)
+    _Later(cluster, rng, cluster.StartSomeMaster, 0.0, 2.0)
+    _Later(cluster, rng, cluster.network.MendAll, 1.0, 20.0)
+    return str([node.name for node in masters])
+
+
+def StopMasterAndNode(cluster: Cluster, rng: random.Random) -> str:
+    """The master's machine loses power for long; another one takes over."""
+    masters = cluster.Masters()
+    for node in masters:
+        node.machine.PowerOff()
+        _Later(cluster, rng, node.Restart, 2.0, 60.0)
+    _Later(cluster, rng, cluster.StartSomeMaster, 0.0, 1.0)
+    return str([node.name for node in masters])
+
+
+def Swizzle(cluster: Cluster, rng: random.Random) -> str:
+    """Some nodes are cut off one after the other, and come back in another order."""
+    chosen = rng.sample(cluster.nodes, rng.randint(1, len(cluster.nodes)))
+    span = rng.choice((0.05, 1.0, 10.0))
+
+    def cut(node: Node, act: Callable[[str, str], None]) -> None:
+        for other in cluster.nodes:
+            if other is not node:
+                act(node.name, other.name)
+                act(other.name, node.name)
+
+    for node in chosen:
+        start = rng.uniform(0.0, span)
+        cluster.world.Schedule(start, lambda node=node: cut(node, cluster.network.Cut))  # type: ignore[misc]
+        end = start + rng.uniform(0.0, span)
+        cluster.world.Schedule(end, lambda node=node: cut(node, cluster.network.Mend))  # type: ignore[misc]
+    _Later(cluster, rng, cluster.StartSomeMaster, 0.0, span)
+    return f"{[node.name for node in chosen]} in {span} s"
+
+
 FAULTS: tuple[Strike, ...] = (
+    Swizzle,
+    Swizzle,
+    FailOver,
+    FailOver,
+    StopMasterAndNode,
     KillMaster,
     KillNoded,
     LosePower,

@@ -31,7 +31,8 @@ class Op:
 class Ledger:
     """Everything that was acknowledged, by seq; and every change that was asked for."""
 
-    by_seq: dict[int, tuple[Epoch, tuple[Row, ...]]] = field(default_factory=dict)
+    # The rows are None for a master's first transaction, which nobody asked for.
+    by_seq: dict[int, tuple[Epoch, tuple[Row, ...] | None]] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
     # (kind, id) -> (seq, value) of the newest acknowledged write
     newest: dict[tuple[str, str], tuple[int, str | None]] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class Ledger:
     def Acknowledged(self, position: Position, rows: list[Row]) -> None:
         """A master shows a transaction to its readers."""
         found = self.by_seq.get(position.seq)
-        if found is not None and found != (position.epoch, tuple(rows)):
+        if found is not None and found not in ((position.epoch, tuple(rows)), (position.epoch, None)):
             raise Violation(
                 f"seq {position.seq} was acknowledged in epoch {found[0]} and again, otherwise, in {position.epoch}:"
                 f" {found[1]} / {rows}"
@@ -51,6 +52,13 @@ class Ledger:
             key = (row.kind, row.id)
             if key not in self.newest or self.newest[key][0] <= position.seq:
                 self.newest[key] = (position.seq, row.value)
+
+    def Opened(self, epoch: Epoch, line: Line) -> None:
+        """A master has opened: its first transaction, and all before it, is acknowledged."""
+        first = dict(line.entries)[epoch]
+        found = self.by_seq.setdefault(first, (epoch, None))
+        if found[0] != epoch:
+            raise Violation(f"seq {first} was acknowledged in epoch {found[0]} and again in {epoch}")
 
     def CheckMaster(self, who: str, epoch: Epoch, line: Line, rows: list[StoredRow]) -> None:
         """A master has opened: it must hold all that was acknowledged, and nothing that was refused."""

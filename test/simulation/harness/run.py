@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from simulation.harness.clients import Clients
 from simulation.harness.cluster import Cluster, Node, Parts
-from simulation.harness.faults import FAULTS, Strike
+from simulation.harness.faults import FAULTS
 from simulation.harness.ledger import Violation
 
 from ganeti.runtime.simulated import SimulationError, World
@@ -19,6 +18,8 @@ from ganeti.store import Row, Rows, StoreError
 FAULTS_PER_RUN = 3
 CHANGES_PER_RUN = 30
 HEALING_SECONDS = 200.0
+WORKING_SECONDS = 60.0
+STEPS_WITH_FAULTS = 2500
 MAX_STEPS = 120_000
 SHOWN = 4000
 
@@ -48,17 +49,18 @@ def Run(seed: int, parts: type[Parts] = Parts, faults: int = FAULTS_PER_RUN, cha
         workload.SetMembers(cluster.members, cluster.first_candidates)
         if count > 1:
             workload.voter_changes = rng.choice((0.0, 0.0, 0.1, 0.2))
-            workload.probing = rng.choice((0.0, 0.1))
+            workload.probing = rng.choice((0.0, 0.1, 0.3))
+        workload.pause = (0.0, rng.choice((0.05, 0.5, 2.0)))
+        cluster.network.latency = (0.0002, rng.choice((0.001, 0.05, 0.5)))
         try:
             cluster.Found()
-            result.faults = _Plan(cluster, rng, faults)
             cluster.Supervise()
-            _Work(cluster)
+            _Work(cluster, rng, faults, result)
             Heal(cluster)
             Settle(cluster)
         except (Violation, SimulationError) as err:
             result.problem = f"{type(err).__name__}: {str(err)[:SHOWN]}"
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it was, it is this seed's result
             result.problem = traceback.format_exc()
         if cluster.violation is not None:
             result.problem = f"Violation: {cluster.violation}"
@@ -73,32 +75,25 @@ def Run(seed: int, parts: type[Parts] = Parts, faults: int = FAULTS_PER_RUN, cha
     return result
 
 
-def _Plan(cluster: Cluster, rng: random.Random, count: int) -> list[str]:
-    """Schedules the faults."""
-    planned = []
-    for _ in range(count):
+def _Work(cluster: Cluster, rng: random.Random, faults: int, result: Result) -> None:
+    """Until the clients have asked for everything, or time is over.  Faults strike after so many steps, most of which
+    are made while something is under way, or at some time, when all may be quiet.
+    """
+    world = cluster.world
+    deadline = world.elapsed + WORKING_SECONDS
+    steps = sorted(world.steps + rng.randint(0, STEPS_WITH_FAULTS) for _ in range(faults))
+
+    def over() -> bool:
+        return cluster.workload.IsDone() or world.elapsed > deadline or cluster.violation is not None
+
+    for at in steps:
+        world.Run(until=lambda at=at: over() or world.steps >= at, max_steps=MAX_STEPS)  # type: ignore[misc]
+        if over():
+            break
         fault = rng.choice(FAULTS)
-        delay = rng.uniform(0.0, 8.0)
-        planned.append(fault.__name__)
-        cluster.world.Schedule(delay, _Striker(cluster, fault, rng))
-    return planned
-
-
-def _Striker(cluster: Cluster, fault: Strike, rng: random.Random) -> Callable[[], None]:
-    def strike() -> None:
-        if not cluster.healed:
-            cluster.Note(f"fault {fault.__name__}: {fault(cluster, rng)}")
-
-    return strike
-
-
-def _Work(cluster: Cluster) -> None:
-    """Until the clients have asked for everything, or no progress is to be had any more."""
-    deadline = cluster.world.elapsed + 60.0
-    cluster.world.Run(
-        until=lambda: cluster.workload.IsDone() or cluster.world.elapsed > deadline or cluster.violation is not None,
-        max_steps=MAX_STEPS,
-    )
+        result.faults.append(fault.__name__)
+        cluster.Note(f"fault {fault.__name__}: {fault(cluster, rng)}")
+    world.Run(until=over, max_steps=MAX_STEPS)
 
 
 def Heal(cluster: Cluster) -> None:
@@ -154,7 +149,7 @@ def Settle(cluster: Cluster) -> None:
 def _AreEqual(cluster: Cluster) -> bool:
     """Whether master and voters show the same end; looks at the databases from outside."""
     stores = [cluster.open[node.name] for node in cluster.Masters() if node.name in cluster.open]
-    if len(stores) != 1:
+    if len(stores) != 1 or len(cluster.Masters()) != 1:
         return False
     return cluster.workload.IsIdle() and stores[0].IsSettled()
 
