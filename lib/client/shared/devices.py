@@ -1,0 +1,160 @@
+"""Disks and NICs on the command line: definitions for new instances, changes for existing ones (spec/cli.md 3.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ganeti import constants, errors
+from ganeti.cli.parser import Options
+
+ACTIONS = ("add", "attach", "modify", "remove", "detach")
+_REMOVALS = ("remove", "detach")
+
+Item = tuple[str, Any]
+
+
+def _Index(text: str, what: str) -> int:
+    try:
+        index = int(text)
+    except ValueError:
+        raise errors.OpPrereqError(f"Invalid {what} index passed: {text}", errors.ECODE_INVAL) from None
+    if index < 0:
+        raise errors.OpPrereqError(f"Invalid {what} index passed: {text}", errors.ECODE_INVAL)
+    return index
+
+
+def _Unit(text: Any, what: str) -> int:
+    from ganeti.utils.text import ParseUnit
+
+    try:
+        return ParseUnit(str(text))
+    except errors.UnitParseError as err:
+        raise errors.OpPrereqError(f"Invalid size for {what}: {err}", errors.ECODE_INVAL) from err
+
+
+def _ByIndex(items: Iterable[Item], what: str, limit: int) -> list[dict[str, Any]]:
+    """Definitions by index; those that are left out are empty."""
+    found: dict[int, dict[str, Any]] = {}
+    for text, values in items:
+        index = _Index(text, what)
+        if index >= limit:
+            raise errors.OpPrereqError(
+                f"Invalid {what} index passed: {text} (the highest is {limit - 1})", errors.ECODE_INVAL
+            )
+        if not isinstance(values, dict):
+            raise errors.OpPrereqError(f"Invalid {what}/{index} value: expected KEY=VALUE pairs", errors.ECODE_INVAL)
+        found[index] = values
+    return [found.get(index, {}) for index in range(max(found, default=-1) + 1)]
+
+
+# --- new instances ----------------------------------------------------------------------------------------------------
+
+
+def NewDisks(options: Options) -> list[dict[str, Any]]:
+    """The disks of ``--disk`` or ``-s`` for a new instance."""
+    items = list(options.disks or [])
+    if options.disk_template == constants.DT_DISKLESS:
+        if items or options.sd_size is not None:
+            raise errors.OpPrereqError("Diskless instance but disk information passed", errors.ECODE_INVAL)
+        return []
+    if options.sd_size is not None:
+        if items:
+            raise errors.OpPrereqError("Please use either the '--disk' or '-s' option", errors.ECODE_INVAL)
+        items = [("0", {"size": options.sd_size})]
+    if not items:
+        raise errors.OpPrereqError("No disk information specified", errors.ECODE_INVAL)
+    return [_NewDisk(index, dict(values)) for index, values in enumerate(_ByIndex(items, "disk", constants.MAX_DISKS))]
+
+
+def _NewDisk(index: int, disk: dict[str, Any]) -> dict[str, Any]:
+    if not disk:
+        return disk
+    if "size" in disk:
+        if "adopt" in disk:
+            raise errors.OpPrereqError(f"Only one of 'size' and 'adopt' allowed (disk {index})", errors.ECODE_INVAL)
+        disk["size"] = _Unit(disk["size"], f"disk {index}")
+    elif "adopt" in disk:
+        if "spindles" in disk:
+            raise errors.OpPrereqError(
+                f"spindles is not a valid option when adopting (disk {index})", errors.ECODE_INVAL
+            )
+        disk["size"] = 0
+    else:
+        raise errors.OpPrereqError(f"Missing size or adoption source for disk {index}", errors.ECODE_INVAL)
+    return _Spindles(disk, index)
+
+
+def _Spindles(disk: dict[str, Any], index: Any) -> dict[str, Any]:
+    if "spindles" in disk:
+        try:
+            disk["spindles"] = int(disk["spindles"])
+        except ValueError:
+            raise errors.OpPrereqError(
+                f"Invalid spindles for disk {index}: {disk['spindles']}", errors.ECODE_INVAL
+            ) from None
+    return disk
+
+
+def NewNics(options: Options) -> list[dict[str, Any]]:
+    """The NICs of ``--net``; one with automatic values without it, none with ``--no-nics``."""
+    if options.no_nics:
+        if options.nics:
+            raise errors.OpPrereqError("Please use either --no-nics or --net", errors.ECODE_INVAL)
+        return []
+    if not options.nics:
+        return [{}]
+    return _ByIndex(options.nics, "NIC", constants.MAX_NICS)
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def _ParseChange(identifier: str, values: Any) -> list[Any]:
+    """One occurrence of ``--disk`` or ``--net`` of a modification as [action, identifier, values]."""
+    settings: dict[str, Any] = dict(values) if isinstance(values, Mapping) else {}
+    if identifier in ("add", "attach"):
+        return [identifier, -1, settings]
+    if identifier in _REMOVALS:
+        if settings:
+            raise errors.OpPrereqError("Not accepting parameters on removal/detach", errors.ECODE_INVAL)
+        return [identifier, -1, {}]
+    words = [word for word in ACTIONS if settings.pop(word, None) is True]
+    if len(words) > 1:
+        raise errors.OpPrereqError(
+            f"Cannot use more than one of the following operations at the same time: {', '.join(ACTIONS)}",
+            errors.ECODE_INVAL,
+        )
+    action = words[0] if words else "modify"
+    if action in _REMOVALS and settings:
+        raise errors.OpPrereqError("Not accepting parameters on removal/detach", errors.ECODE_INVAL)
+    try:
+        return [action, int(identifier), settings]
+    except ValueError:
+        return [action, identifier, settings]
+
+
+def _Changes(items: Sequence[Item] | None, complete: Callable[[list[Any]], None]) -> list[list[Any]]:
+    changes = [_ParseChange(identifier, values) for identifier, values in items or []]
+    for change in changes:
+        complete(change)
+    return changes
+
+
+def DiskChanges(options: Options) -> list[list[Any]]:
+    """``--disk`` of a modification: [[action, index or name, values]]."""
+
+    def complete(change: list[Any]) -> None:
+        action, identifier, values = change
+        if "size" in values:
+            values["size"] = _Unit(values["size"], f"disk {identifier}")
+        elif action == "add":
+            raise errors.OpPrereqError("Missing required parameter 'size'", errors.ECODE_INVAL)
+        _Spindles(values, identifier)
+
+    return _Changes(options.disks, complete)
+
+
+def NicChanges(options: Options) -> list[list[Any]]:
+    """``--net`` of a modification; ``none`` takes an address or network away."""
+    return _Changes(options.nics, lambda _: None)
