@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ganeti import constants
+from ganeti.utils.text import NiceSort as NiceSort
+from ganeti.utils.text import NiceSortKey as NiceSortKey
 
 # Kinds of fields.
 TEXT: Final = "text"
@@ -77,24 +78,6 @@ class Field:
 
 def UnknownDefinition(name: str) -> dict[str, str]:
     return {"name": name, "title": name, "kind": UNKNOWN, "doc": f"Unknown field '{name}'"}
-
-
-_RUNS = re.compile(r"(\d+)")
-
-
-def NiceSortKey(text: str) -> list[tuple[int, int, str]]:
-    """Sort key under which ``node2`` comes before ``node10`` (spec/queries.md 2)."""
-    key = []
-    for run in _RUNS.split(text):
-        if run.isdigit():
-            key.append((0, int(run), ""))
-        elif run:
-            key.append((1, 0, run))
-    return key
-
-
-def NiceSort(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=NiceSortKey)
 
 
 class Kind:

@@ -1,0 +1,33 @@
+"""Natural order and sizes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ganeti import errors
+from ganeti.utils.text import NiceSort, ParseUnit
+
+
+def test_numbers_in_names_count_as_numbers() -> None:
+    names = ["node10", "node9", "node1", "node1b", "a2b10", "a2b9", "", "7", "node"]
+    assert NiceSort(names) == ["", "7", "a2b9", "a2b10", "node", "node1", "node1b", "node9", "node10"]
+
+
+@given(st.lists(st.text(st.sampled_from("a1٣²0.-") | st.characters(), max_size=6)))
+def test_any_names_can_be_sorted(names: list[str]) -> None:
+    assert sorted(NiceSort(names)) == sorted(names)
+
+
+def test_endless_digits_are_sorted_too() -> None:
+    assert NiceSort(["1" * 9000, "2"]) == ["2", "1" * 9000]
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_size_or_refused(text: str) -> None:
+    try:
+        size = ParseUnit(text)
+    except errors.UnitParseError:
+        return
+    assert size >= 0
+    assert size % 4 == 0
