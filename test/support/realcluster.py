@@ -193,11 +193,28 @@ class RealCluster:
         for node in self.nodes:
             node.StartNoded()
 
+    def Processes(self) -> list[int]:
+        """Every process of this cluster: daemons and their children carry the node's directory in their environment."""
+        mark = f"GANETI_ROOTDIR={self.base}/".encode()
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/environ", "rb") as stream:
+                    if mark in stream.read():
+                        found.append(int(name))
+            except OSError:
+                pass  # gone, or not ours
+        return found
+
     def Close(self) -> None:
         """Ends everything, at once."""
-        pids = [node.Signal(name, signal.SIGKILL) for node in self.nodes for name in _MAINS]
-        for pid in pids:
-            WaitGone(pid)
+        while pids := self.Processes():
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+                WaitGone(pid)
         shutil.rmtree(self.base, ignore_errors=True)
         self._lease.Release()
 
