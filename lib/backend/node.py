@@ -144,7 +144,7 @@ def DemoteFromCandidate() -> None:
     """Removes config.data, keeping a copy."""
     if ssconf.SimpleStore().GetMasterNode() in (pathutils.HostName(), _OwnName()):
         raise errors.RpcCallError("This node is the master, it cannot stop being a candidate")
-    if runtime.ProcessAlive(_DaemonPid(constants.MASTERD)):
+    if _Runs(constants.MASTERD):
         raise errors.RpcCallError("The master daemon runs on this node, it cannot stop being a candidate")
     _BackUp(pathutils.CLUSTER_CONF_FILE)
     runtime.RemoveFile(pathutils.CLUSTER_CONF_FILE)
@@ -178,7 +178,7 @@ def LeaveCluster(modify_ssh_setup: bool) -> str:
     RemoveFilesIn(pathutils.RAPI_DATA_DIR)
     # It ends this child too, but only after the answer.
     pid = _DaemonPid(constants.NODED)
-    if not (pid and runtime.KillProcess(pid, signal.SIGTERM)):
+    if pid <= 1 or not runtime.KillProcess(pid, signal.SIGTERM):
         logging.error("The node daemon's process is not known; stop it by hand")
     return "Shutdown scheduled"
 
@@ -207,6 +207,18 @@ def RemoveFilesIn(directory: str) -> None:
         path = posixpath.join(directory, name)
         if not runtime.IsDir(path):
             runtime.RemoveFile(path)
+
+
+def _Runs(name: str) -> bool:
+    """Whether a daemon holds its pid file."""
+    path = pathutils.DaemonPidFile(name)
+    if not runtime.Exists(path):
+        return False
+    try:
+        runtime.LockFile(path, exclusive=False, timeout=0).release()
+    except errors.LockError:
+        return True
+    return False
 
 
 def _DaemonPid(name: str) -> int:
