@@ -14,6 +14,7 @@ from ganeti.daemon import users
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import AddressResolver
 from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election, export
+from ganeti.store.edits import HandEdits
 
 if TYPE_CHECKING:
     from ganeti.rpc import Transport
@@ -73,7 +74,6 @@ def FileRows(snapshot: objects.Snapshot) -> list[Row]:
 
     A job file that cannot be read is left where it is and logged; the exporter sets it aside.
     """
-    from ganeti.jqueue import job as jobs
     from ganeti.jqueue.entry import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE
 
     rows = [Row(*row) for row in snapshot.ToRows()]
@@ -82,9 +82,7 @@ def FileRows(snapshot: objects.Snapshot) -> list[Row]:
         highest = max(highest, job_id)
         try:
             text = runtime.ReadText(path, _JOB_LIMIT)
-            job, _ = jobs.ReadJob(text)
-            if job.id != job_id:
-                raise errors.JobFileCorrupted(f"it says that it is job {job.id}")
+            _CheckJob(job_id, text)
         except (OSError, ValueError, errors.JobFileCorrupted) as err:
             logging.error("Job file %s is not taken over: %s", path, err)
             continue
@@ -122,6 +120,15 @@ def _Me(snapshot: objects.Snapshot, own_name: str) -> Member:
     return Member(found.uuid, found.name, found.primary_ip)
 
 
+def _CheckJob(job_id: int, text: str) -> None:
+    """Raises JobFileCorrupted if the text is no job file of this job."""
+    from ganeti.jqueue import job as jobs
+
+    job, _ = jobs.ReadJob(text)
+    if job.id != job_id:
+        raise errors.JobFileCorrupted(f"it says that it is job {job.id}")
+
+
 class Opener:
     """Becomes master, by a vote if that is wanted and by the store's own quorum in any case."""
 
@@ -152,29 +159,44 @@ class Opener:
             self._transport,
             vote=self._Vote(snapshot),
             vouch=self._Vouch(),
-            first=lambda rows: self._FirstRows(rows, me),
+            first=lambda adopted: self._FirstRows(adopted, me),
             resolve=self._ears.resolve,
             lost=self._ears.lost,
             candidates=self._ears.candidates,
         )
         return store, me
 
-    def _FirstRows(self, rows: dict[str, dict[str, str]], me: Member) -> list[Row]:
-        """With a fail-over the configuration names the new master, in the first transaction of its epoch."""
-        snapshot = objects.Snapshot.FromRows(
-            (kind, row_id, value) for kind in objects.ROW_KINDS for row_id, value in rows.get(kind, {}).items()
-        )
-        if snapshot.cluster.master_node == me.uuid:
-            return []
-        if not self._wishes.take_over:
-            master = snapshot.nodes.get(snapshot.cluster.master_node)
-            raise errors.NotMasterError(
-                f"The configuration names {master.name if master else 'another node'} as master, not this node",
-                hint="start the master daemon there, or run gnt-cluster master-failover here",
-            )
+    def _FirstRows(self, adopted: election.Adopted, me: Member) -> list[Row]:
+        """What the first transaction of the epoch changes: edits made by hand, the master's name after a fail-over, and
+        after a forced start the nodes it was made without are offline.
+        """
+        rows = HandEdits(self._own, _CheckJob).Rows(adopted)
+        values = {
+            (kind, row_id): value
+            for kind in objects.ROW_KINDS
+            for row_id, value in adopted.values.get(kind, {}).items()
+        }
+        for row in rows:
+            if row.kind in objects.ROW_KINDS:
+                values.pop((row.kind, row.id), None)
+                if row.value is not None:
+                    values[(row.kind, row.id)] = row.value
+        snapshot = objects.Snapshot.FromRows((*key, value) for key, value in values.items())
         draft = Draft(snapshot, runtime.Time())
-        draft.Touch(snapshot.cluster.Replace(master_node=me.uuid))
-        return list(draft.Finish())
+        if snapshot.cluster.master_node != me.uuid:
+            if not self._wishes.take_over:
+                master = snapshot.nodes.get(snapshot.cluster.master_node)
+                raise errors.NotMasterError(
+                    f"The configuration names {master.name if master else 'another node'} as master, not this node",
+                    hint="start the master daemon there, or run gnt-cluster master-failover here",
+                )
+            draft.Touch(snapshot.cluster.Replace(master_node=me.uuid))
+        for uuid in adopted.without:
+            node = snapshot.nodes.get(uuid)
+            if node is not None and not node.offline:
+                draft.Touch(node.Replace(offline=True, master_candidate=False, drained=False))
+                draft.BumpCluster()
+        return [*rows, *draft.Finish()]
 
     def _Found(self) -> tuple[Store, Member]:
         """No store yet: the files of the cluster become one."""

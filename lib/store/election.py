@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime, serializer
@@ -42,7 +42,23 @@ if TYPE_CHECKING:
 _ROUNDS = 6
 READY_TIMEOUT = 60.0
 
-FirstRows = Callable[[dict[str, dict[str, str]]], Sequence[Row]]
+
+@dataclass(frozen=True)
+class Adopted:
+    """The history a new master takes over, for whoever adds to its first transaction.
+
+    ``values``: kind -> id -> JSON text; ``seqs``: kind -> id -> seq of the last write, deletions too; ``without``: uuids of
+    the silent nodes of a forced start, else empty.
+    """
+
+    values: dict[str, dict[str, str]]
+    seqs: dict[str, dict[str, int]]
+    last: Position
+    line: Line
+    without: tuple[str, ...] = ()
+
+
+FirstRows = Callable[[Adopted], Sequence[Row]]
 
 
 class NotElected(StoreError):
@@ -338,7 +354,8 @@ def BecomeMaster(
 
     ``nodes``: all nodes the own configuration names, offline ones too.  ``vote()`` raises unless half plus one of all
     nodes name this node (left out for ``--no-voting`` and by a fail-over's own check).  ``vouch(question)`` allows a forced
-    start; without it none is made.  ``first(rows)`` gives rows for the first transaction, on what was adopted.
+    start; without it none is made.  ``first(adopted)`` gives rows for the first transaction, on top of what was adopted; what
+    it raises ends the start.
     Raises NotElected, NotKnown (no quorum took the first transaction), what ``vote`` raises, OSError of the own disk.
     """
     CheckVoter(own)
@@ -443,7 +460,7 @@ def _Begin(
 ) -> Store:
     """Stores the adopted history with the first transaction on top, and makes the store of it."""
     fetched_rows, partial = fetched
-    rows = _Values(own, fetched_rows, partial)
+    adopted = _Adopted(own, newest, fetched_rows, partial)
     record: dict[str, Any] = {
         "epoch": str(election.epoch),
         "node": me.uuid,
@@ -454,10 +471,11 @@ def _Begin(
     if forced is not None:
         record["forced"] = {"without": forced.silent, "adopted": newest.last.Wire()}
         logging.warning("Forced start in epoch %s, without %s", election.epoch, ", ".join(forced.silent) or "nobody")
+        adopted = replace(adopted, without=tuple(election.silent))
         begin.append(VoterSet(v for v in newest.voters.by_uuid.values() if v.store_id in _Ids(election)).Row())
     begin.append(Row(KIND_MASTER, ID_MASTER, serializer.Dump(record)))
     if first is not None:
-        begin += first(rows)
+        begin += first(adopted)
     own.Adopt(election.epoch, fetched_rows, newest.line, newest.pruned, partial, begin)
     store = election.store_class(
         own, me, election.answers[me.uuid].cluster, election.epoch, transport, resolve, lost, candidates
@@ -475,16 +493,17 @@ def _Ids(election: Election) -> set[str]:
     return {heard.store_id for heard in election.answers.values()}
 
 
-def _Values(own: NodeStore, fetched: list[StoredRow] | None, partial: bool) -> dict[str, dict[str, str]]:
-    """The adopted rows by kind and id."""
+def _Adopted(own: NodeStore, newest: Heard, fetched: list[StoredRow] | None, partial: bool) -> Adopted:
     stored: list[StoredRow] = []
     if fetched is None or partial:
         stored = own.ReadAll()[2]
     values: dict[str, dict[str, str]] = {}
+    seqs: dict[str, dict[str, int]] = {}
     for row in [*stored, *(fetched or [])]:
         kind = values.setdefault(row.kind, {})
+        seqs.setdefault(row.kind, {})[row.id] = row.seq
         if row.value is None:
             kind.pop(row.id, None)
         else:
             kind[row.id] = row.value
-    return values
+    return Adopted(values, seqs, newest.last, newest.line)

@@ -1,0 +1,147 @@
+"""Files that were edited by hand while no master ran (rule 11).
+
+An edit is taken as a change if it was made on just the state the files showed last and makes sense; anything else is
+refused, and nothing is touched.  Files that are missing, or that the store never wrote, are no edits: the store's state
+is written in their place, and what lay there is kept aside.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors, objects, pathutils, runtime, serializer
+from ganeti.store.base import Row
+from ganeti.store.export import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE, Digest
+
+if TYPE_CHECKING:
+    from ganeti.store.database import FileRecord, State
+    from ganeti.store.election import Adopted
+    from ganeti.store.node import NodeStore
+
+_MAX_FILE = 512 * 1024 * 1024
+_MAX_JOB = 64 * 1024 * 1024
+_HINT = "put the file back as it was, or remove it: it is then written anew from the store"
+
+
+class HandEdits:
+    """Looks for edits at the start of a master.
+
+    ``check_job(id, text)`` raises a GenericError if the text is no job file of that job.
+    """
+
+    def __init__(self, own: NodeStore, check_job: Callable[[int, str], None]):
+        self._own = own
+        self._check_job = check_job
+        self._records: dict[str, FileRecord] = {}
+
+    def Rows(self, adopted: Adopted) -> list[Row]:
+        """The changes that were made by hand, as rows on top of ``adopted``; raises ConfigurationError on a refusal."""
+        database = self._own.database
+        with database.Transaction():
+            state = database.GetState()
+            self._records = database.GetFiles()
+        rows = self._Config(adopted, state)
+        rows += self._Jobs(adopted, state)
+        rows += self._Queue(adopted)
+        for row in rows:
+            logging.warning("Taken over from a file edited by hand: %s %s", row.kind, row.id)
+        return rows
+
+    def _Edited(self, path: str, limit: int) -> bytes | None:
+        """What somebody wrote into a file of the store; None if nobody did."""
+        record = self._records.get(path)
+        if record is None:
+            return None
+        try:
+            data = runtime.ReadFile(path, limit)
+        except FileNotFoundError:
+            return None
+        except OSError as err:
+            raise _Refusal(path, f"it cannot be read ({err.strerror or err})") from err
+        return None if Digest(data) in (record.digest, record.placed) else data
+
+    def _CheckBase(self, path: str, adopted: Adopted, state: State, newest: int) -> None:
+        """Refuses an edit that was not made on the newest state."""
+        shows = self._records[path].shows
+        if not adopted.line.Holds(shows) or newest > shows.seq or (state.exported and state.exported < shows.seq):
+            raise _Refusal(path, "it was edited on an older state than the cluster's newest")
+
+    # The configuration
+
+    def _Config(self, adopted: Adopted, state: State) -> list[Row]:
+        path = pathutils.CLUSTER_CONF_FILE
+        data = self._Edited(path, _MAX_FILE)
+        if data is None:
+            return []
+        newest = max((seq for kind in objects.ROW_KINDS for seq in adopted.seqs.get(kind, {}).values()), default=0)
+        self._CheckBase(path, adopted, state, newest)
+        try:
+            snapshot = objects.LoadConfig(data)
+        except errors.GenericError as err:
+            raise _Refusal(path, str(err)) from err
+        problems = objects.StructuralProblems(snapshot)
+        if problems:
+            raise _Refusal(path, "; ".join(problems))
+        stored = serializer.Load(adopted.values["config"]["config"])
+        cluster = serializer.Load(adopted.values["cluster"]["cluster"])
+        for key in ("uuid", "master_node"):
+            if getattr(snapshot.cluster, key) != cluster.get(key):
+                raise _Refusal(path, f"the cluster's {key} cannot be changed by hand")
+        snapshot = snapshot.Replace(
+            serial_no=max(int(stored.get("serial_no", 0)), snapshot.serial_no) + 1, mtime=runtime.Time()
+        )
+        return _Differences(adopted, snapshot)
+
+    # The queue
+
+    def _Jobs(self, adopted: Adopted, state: State) -> list[Row]:
+        rows = []
+        for job_id, value in adopted.values.get(KIND_JOB, {}).items():
+            path = pathutils.JobFile(int(job_id))
+            data = self._Edited(path, _MAX_JOB)
+            if data is None:
+                continue
+            self._CheckBase(path, adopted, state, adopted.seqs[KIND_JOB][job_id])
+            try:
+                text = data.decode("utf-8")
+                self._check_job(int(job_id), text)
+            except (errors.GenericError, ValueError) as err:
+                raise _Refusal(path, str(err)) from err
+            if text != value:
+                rows.append(Row(KIND_JOB, job_id, text))
+        return rows
+
+    def _Queue(self, adopted: Adopted) -> list[Row]:
+        stored = {key: serializer.Load(text) for key, text in adopted.values.get(KIND_QUEUE, {}).items()}
+        rows = []
+        path = pathutils.JOB_QUEUE_SERIAL_FILE
+        data = self._Edited(path, 100)
+        if data is not None:
+            text = data.decode("ascii", "replace").strip()
+            if not (text.isascii() and text.isdigit()) or int(text) < int(stored.get(ID_SERIAL) or 0):
+                raise _Refusal(
+                    path, f"it must hold a number that is not below the last job id, {stored.get(ID_SERIAL)}"
+                )
+            rows.append(Row(KIND_QUEUE, ID_SERIAL, text))
+        # The drain flag is a file that is there or not.
+        shown = pathutils.JOB_QUEUE_DRAIN_FILE in self._records
+        there = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
+        if pathutils.JOB_QUEUE_SERIAL_FILE in self._records and there != shown and shown == bool(stored.get(ID_DRAIN)):
+            rows.append(Row(KIND_QUEUE, ID_DRAIN, serializer.Dump(there)))
+        return rows
+
+
+def _Differences(adopted: Adopted, snapshot: Any) -> list[Row]:
+    new = {(kind, row_id): value for kind, row_id, value in snapshot.ToRows()}
+    old = {
+        (kind, row_id): value for kind in objects.ROW_KINDS for row_id, value in adopted.values.get(kind, {}).items()
+    }
+    rows = [Row(*key, value) for key, value in new.items() if old.get(key) != value]
+    rows += [Row(*key, None) for key in old if key not in new]
+    return rows
+
+
+def _Refusal(path: str, reason: str) -> errors.ConfigurationError:
+    return errors.ConfigurationError(f"{path} was edited by hand and cannot be taken over: {reason}", hint=_HINT)
