@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, ssconf, ssh
+from ganeti.daemon import pidfile
 from ganeti.daemon.memory import LockMemory
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -144,7 +145,7 @@ def DemoteFromCandidate() -> None:
     """Removes config.data, keeping a copy."""
     if ssconf.SimpleStore().GetMasterNode() in (pathutils.HostName(), _OwnName()):
         raise errors.RpcCallError("This node is the master, it cannot stop being a candidate")
-    if _Runs(constants.MASTERD):
+    if pidfile.Running(constants.MASTERD):
         raise errors.RpcCallError("The master daemon runs on this node, it cannot stop being a candidate")
     _BackUp(pathutils.CLUSTER_CONF_FILE)
     runtime.RemoveFile(pathutils.CLUSTER_CONF_FILE)
@@ -177,8 +178,8 @@ def LeaveCluster(modify_ssh_setup: bool) -> str:
     RemoveFilesIn(pathutils.QUEUE_DIR)
     RemoveFilesIn(pathutils.RAPI_DATA_DIR)
     # It ends this child too, but only after the answer.
-    pid = _DaemonPid(constants.NODED)
-    if pid <= 1 or not runtime.KillProcess(pid, signal.SIGTERM):
+    pid = pidfile.Running(constants.NODED)
+    if not pid or not runtime.KillProcess(pid, signal.SIGTERM):
         logging.error("The node daemon's process is not known; stop it by hand")
     return "Shutdown scheduled"
 
@@ -207,26 +208,6 @@ def RemoveFilesIn(directory: str) -> None:
         path = posixpath.join(directory, name)
         if not runtime.IsDir(path):
             runtime.RemoveFile(path)
-
-
-def _Runs(name: str) -> bool:
-    """Whether a daemon holds its pid file."""
-    path = pathutils.DaemonPidFile(name)
-    if not runtime.Exists(path):
-        return False
-    try:
-        runtime.LockFile(path, exclusive=False, timeout=0).release()
-    except errors.LockError:
-        return True
-    return False
-
-
-def _DaemonPid(name: str) -> int:
-    """The process of a daemon as its pid file says; 0 when there is none."""
-    try:
-        return int(runtime.ReadText(pathutils.DaemonPidFile(name), _PAUSE_LIMIT).strip())
-    except (OSError, ValueError):
-        return 0
 
 
 def _OwnName() -> str:

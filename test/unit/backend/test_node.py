@@ -12,6 +12,7 @@ from support.nodes import Node
 
 from ganeti import backend, constants, errors, pathutils, rpc, runtime, x509
 from ganeti.backend import certificates, files, master, node, programs, sshcheck
+from ganeti.daemon import pidfile
 from ganeti.rpc.encoders import Blob
 from ganeti.rpc.procedures import PROCEDURES
 
@@ -114,8 +115,10 @@ def test_a_node_that_stops_being_a_candidate_keeps_a_copy_of_the_configuration(h
     assert [path.read_text() for path in config.parent.glob("config.data.backup-*")] == ["{}"]
     node.DemoteFromCandidate()
     config.write_text("{}")
-    with runtime.LockFile(pathutils.DaemonPidFile(constants.MASTERD)), pytest.raises(errors.RpcCallError, match="runs"):
+    lock = pidfile.Lock(constants.MASTERD)
+    with pytest.raises(errors.RpcCallError, match="runs"):
         node.DemoteFromCandidate()
+    lock.release()
     write_ssconf(master_node="node1.example.com")
     with pytest.raises(errors.RpcCallError, match="master"):
         node.DemoteFromCandidate()
