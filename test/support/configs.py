@@ -52,7 +52,7 @@ def Uuid(number: int) -> str:
 def Large(instances: int, nodes: int = 100) -> objects.Snapshot:
     """A valid configuration: DRBD instances spread over nodes."""
     root = Example()
-    cluster = root.cluster.Replace(highest_used_port=11000 + 2 * instances)
+    cluster = root.cluster.Replace(highest_used_port=11001 + instances)
     node, instance, disk = root.nodes[NODE1], root.instances[WEB], root.disks[WEB_DISK]
     made: dict[str, dict[str, Any]] = {"nodes": {}, "instances": {}, "disks": {}}
     for number in range(1, nodes + 1):

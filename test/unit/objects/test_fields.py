@@ -205,6 +205,23 @@ def test_fields_of_node_rpc_are_never_stored() -> None:
     assert not stored.extra
 
 
+@pytest.mark.req("D21-UUID-01", "D20-PAR-14", "D22-OSP-25")
+def test_what_objects_are_made_of() -> None:
+    for cls in configs.CLASSES:
+        assert cls.FIELDS["uuid"].written == "R"
+    wanted = {
+        "name", "primary_node", "os", "hypervisor", "admin_state", "nics", "disks", "network_port", "serial_no",
+        "hvparams", "beparams", "osparams",
+    }  # fmt: skip
+    assert wanted <= objects.Instance.FIELDS.keys()
+    assert not {"disk_template", "status", "osparams_secret"} & configs.Example().instances[configs.WEB].ToDict().keys()
+    assert {"hvparams", "beparams", "osparams"} <= objects.Cluster.FIELDS.keys()
+    for cls in configs.CLASSES:
+        for field in cls.FIELDS.values():
+            assert field.since[0] in "23"
+            assert field.written in "RDONX"
+
+
 def test_filter_rules_are_evaluated_in_order() -> None:
     def rule(priority: int, watermark: int, number: int) -> objects.FilterRule:
         return objects.FilterRule(
@@ -217,6 +234,7 @@ def test_filter_rules_are_evaluated_in_order() -> None:
         rules[0].Replace(action=["RATE_LIMIT", 0])
 
 
+@pytest.mark.req("D21-UUID-09")
 def test_what_a_drbd_disk_uses() -> None:
     disk = configs.Example().disks[configs.WEB_DISK]
     assert list(disk.Minors()) == [(configs.NODE1, 0), (configs.NODE2, 0)]

@@ -74,7 +74,9 @@ FILLERS: list[tuple[Callable[..., dict[str, Any]], tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.req("D20-PAR-19", "D20-PAR-20", "D21-PARAM-01", "D21-PARAM-02", "D22-OSP-20", "D22-OSP-26", "D22-OSP-22")
+@pytest.mark.req(
+    "D20-PAR-19", "D20-PAR-20", "D20-PAR-09", "D21-PARAM-01", "D21-PARAM-02", "D22-OSP-20", "D22-OSP-26", "D22-OSP-22"
+)
 @pytest.mark.parametrize(("fill", "names"), FILLERS, ids=[fill.__name__ for fill, _ in FILLERS])
 @given(data=st.data())
 @settings(max_examples=40)

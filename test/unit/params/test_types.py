@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti import errors, params
+from ganeti import errors, objects, params
 from ganeti.params import be, disk, hv, hv_kvm, ipolicy, nd, nic, types
 from ganeti.params.types import BOOL, FLOAT, INT, MAYBE_STRING, SIZE, STRING, ForceDictType, MakeTable, Param
 from ganeti.utils import text
@@ -211,6 +211,14 @@ def test_backend_parameters() -> None:
     assert be.UpgradeMemory(typed) == {"minmem": 1024, "maxmem": 1024}
     assert be.UpgradeMemory({"memory": 512, "minmem": 128}) == {"minmem": 128, "maxmem": 512}
     assert be.SyntaxProblems({"vcpus": -1}) == ["backend parameter 'vcpus': found '-1', allowed is 1 or more"]
+
+
+@pytest.mark.req("D20-PAR-01")
+def test_a_parameter_belongs_to_one_class() -> None:
+    families = [set(hv.ALL_NAMES), set(be.TABLE), set(nd.TABLE)]
+    assert len(set().union(*families)) == sum(map(len, families))
+    proper = set(objects.Instance.FIELDS) | set(objects.NIC.FIELDS) | set(objects.Disk.FIELDS)
+    assert not proper & set().union(*families)
 
 
 def test_kvm_defaults_of_this_release() -> None:
