@@ -95,8 +95,10 @@ def ParseIdentKeyVal(option: str, text: str) -> tuple[str, Any]:
     return (removed, removal)
 
 
-def ParseMultiListIdentKeyVal(option: str, text: str) -> list[dict[str, dict[str, Any]]]:
-    """Sets parted by ``//``, in them sections ``ident:k=v,...`` parted by ``/``."""
+def ParseMultiListIdentKeyVal(option: str, text: str) -> list[dict[str, dict[str, Any]]] | str:
+    """Sets parted by ``//``, in them sections ``ident:k=v,...`` parted by ``/``; the word ``default`` stays."""
+    if text == "default":
+        return text
     result = []
     for group in text.split("//"):
         sections: dict[str, dict[str, Any]] = {}

@@ -1,0 +1,26 @@
+"""gnt-cluster getmaster: works on every node, without any daemon."""
+
+from __future__ import annotations
+
+from ganeti import constants, errors, pathutils, runtime
+from ganeti.cli import options as o
+from ganeti.cli import output
+from ganeti.cli.command import Command
+from ganeti.cli.parser import Options
+
+
+def Run(options: Options, arguments: list[str]) -> int:
+    try:
+        master = runtime.ReadText(pathutils.SsconfFile("master_node"), 4096).strip()
+    except (OSError, ValueError) as err:
+        raise errors.OpPrereqError(
+            "Cluster not initialized or this machine is not part of a cluster", errors.ECODE_INVAL
+        ) from err
+    if options.output:
+        output.PrintJson({"master_node": master})
+    else:
+        output.ToStdout(master)
+    return constants.EXIT_SUCCESS
+
+
+COMMAND = Command(Run, "Displays the cluster master", (), (o.OUTPUT_FORMAT,))

@@ -1,0 +1,6 @@
+"""gnt-cluster remove-tags."""
+
+from ganeti import constants
+from ganeti.client.shared.tags import RemoveTagsCommand
+
+COMMAND = RemoveTagsCommand(constants.TAG_CLUSTER)

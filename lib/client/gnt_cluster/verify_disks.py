@@ -1,0 +1,78 @@
+"""gnt-cluster verify-disks: activates disks that should be active, names volumes that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import constants, errors
+from ganeti.cli import jobs, output
+from ganeti.cli import options as o
+from ganeti.cli.command import Command
+from ganeti.cli.parser import Options
+from ganeti.opcodes import OpClusterVerifyDisks, OpInstanceActivateDisks
+
+_ERROR_LENGTH = 400
+
+
+def _ShowBadNodes(bad_nodes: Mapping[str, str]) -> int:
+    for node, text in sorted(bad_nodes.items()):
+        output.ToStdout(f"Error gathering data on node {node}: {text[-_ERROR_LENGTH:]}")
+        output.ToStdout("You need to fix these nodes first before fixing instances")
+    return constants.EXIT_FAILURE if bad_nodes else constants.EXIT_SUCCESS
+
+
+def _Activate(names: Sequence[str], missing: Mapping[str, Any], options: Options) -> int:
+    code = constants.EXIT_SUCCESS
+    for name in names:
+        if name in missing:
+            continue
+        output.ToStdoutAndFlush(f"Activating disks for instance '{name}'")
+        try:
+            jobs.SubmitOpCode(OpInstanceActivateDisks(instance_name=name), options)
+        except errors.GenericError as err:
+            from ganeti.cli.failures import FormatError
+
+            result, text = FormatError(err)
+            code |= result
+            output.ToStderr(f"Error activating disks for instance {name}: {text}")
+    return code
+
+
+def _ShowMissing(missing: Mapping[str, Sequence[Any]], bad_nodes: Mapping[str, str]) -> int:
+    for name, volumes in sorted(missing.items()):
+        if volumes and all(node in bad_nodes for node, _ in volumes):
+            output.ToStdout(f"Instance {name} cannot be verified as it lives on broken nodes")
+            continue
+        output.ToStdout(f"Instance {name} has missing logical volumes:")
+        for node, volume in sorted(volumes):
+            mark = "broken node " if node in bad_nodes else ""
+            output.ToStdout(f"\t{mark}{node} /dev/{volume}")
+    if not missing:
+        return constants.EXIT_SUCCESS
+    output.ToStdout(
+        "You need to replace or recreate disks for all the above instances if this message persists after fixing"
+        " broken nodes."
+    )
+    return constants.EXIT_FAILURE
+
+
+def Run(options: Options, arguments: list[str]) -> int:
+    op = OpClusterVerifyDisks(group_name=options.nodegroup, is_strict=options.is_strict)
+    code = constants.EXIT_SUCCESS
+    for success, result in jobs.SubmitAndCollect(op, options):
+        if not success:
+            output.ToStdout(f"Job failed: {result}")
+            code |= constants.EXIT_FAILURE
+            continue
+        bad_nodes, instances, missing = result[0]
+        code |= _ShowBadNodes(bad_nodes)
+        if instances:
+            code |= _Activate(instances, missing, options)
+        elif not missing:
+            output.ToStdout("No disks need to be activated.")
+        code |= _ShowMissing(missing, bad_nodes)
+    return code
+
+
+COMMAND = Command(Run, "Does a check on the cluster's disk status", (), (*o.SET_PRIORITY, o.NODE_GROUP, o.NO_STRICT))

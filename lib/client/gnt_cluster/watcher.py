@@ -1,0 +1,47 @@
+"""gnt-cluster watcher: lets the watcher pause."""
+
+from __future__ import annotations
+
+import time
+
+from ganeti import constants, errors, runtime
+from ganeti.cli import jobs, output, values
+from ganeti.cli import options as o
+from ganeti.cli.command import Command, Maybe, One
+from ganeti.cli.parser import Options
+
+
+def _Invalid(text: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(text, errors.ECODE_INVAL)
+
+
+def Run(options: Options, arguments: list[str]) -> int:
+    command = arguments[0]
+    client = jobs.GetClient()
+    if command == "continue":
+        client.SetWatcherPause(None)
+        output.ToStdout("The watcher is no longer paused.")
+    elif command == "pause":
+        if len(arguments) < 2:
+            raise _Invalid("Missing pause duration")
+        until = client.SetWatcherPause(runtime.Time() + values.ParseTimespec(arguments[1]))
+        output.ToStdout(f"The watcher is paused until {time.ctime(until)}.")
+    elif command == "info":
+        until = client.QueryConfigValues(["watcher_pause"])[0]
+        if options.output:
+            output.PrintJson({"watcher_pause": until})
+        elif until is None or until < runtime.Time():
+            output.ToStdout("The watcher is not paused.")
+        else:
+            output.ToStdout(f"The watcher is paused until {time.ctime(until)}.")
+    else:
+        raise _Invalid(f"Command '{command}' is not valid.")
+    return constants.EXIT_SUCCESS
+
+
+COMMAND = Command(
+    Run,
+    "Changes or shows the watcher's pause",
+    (One("command", ("pause", "continue", "info")), Maybe("timespec")),
+    (o.OUTPUT_FORMAT,),
+)

@@ -1,0 +1,23 @@
+"""gnt-group: groups of nodes."""
+
+from ganeti.cli.command import Program
+
+PROGRAM = Program(
+    "gnt-group",
+    "node group commands",
+    (
+        "add",
+        "add-tags",
+        "assign-nodes",
+        "evacuate",
+        "info",
+        "list",
+        "list-fields",
+        "list-tags",
+        "modify",
+        "remove",
+        "remove-tags",
+        "rename",
+        "show-ispecs-cmd",
+    ),
+)

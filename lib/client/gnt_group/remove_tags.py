@@ -1,0 +1,6 @@
+"""gnt-group remove-tags."""
+
+from ganeti import constants
+from ganeti.client.shared.tags import RemoveTagsCommand
+
+COMMAND = RemoveTagsCommand(constants.TAG_NODEGROUP, "group")

@@ -1,0 +1,6 @@
+"""gnt-node add-tags."""
+
+from ganeti import constants
+from ganeti.client.shared.tags import AddTagsCommand
+
+COMMAND = AddTagsCommand(constants.TAG_NODE, "node")

@@ -1,0 +1,45 @@
+"""gnt-node failover: fails over all primary instances of a node."""
+
+from __future__ import annotations
+
+from ganeti import constants
+from ganeti.cli import ask, jobs, output
+from ganeti.cli import options as o
+from ganeti.cli.command import Command, One
+from ganeti.cli.parser import Options
+from ganeti.client.shared.rows import QueryRows
+from ganeti.opcodes import OpInstanceFailover
+
+_DECLINED = 2  # as 3.1 (spec/cli.md 1.3)
+
+
+def Run(options: Options, arguments: list[str]) -> int:
+    row = QueryRows(jobs.GetClient(), "node", ["name", "pinst_list"], ["|", ["==", "name", arguments[0]]])[0]
+    names = sorted(row["pinst_list"])
+    if not names:
+        output.ToStderr(f"No primary instances on node {row['name']}, exiting.")
+        return constants.EXIT_SUCCESS
+    if not options.force and not ask.ConfirmOperation(names, "instances", "failover"):
+        return _DECLINED
+    executor = jobs.JobExecutor(options)
+    for name in names:
+        op = OpInstanceFailover(
+            instance_name=name, ignore_consistency=options.ignore_consistency, iallocator=options.iallocator
+        )
+        executor.QueueJob(name, op)
+    failed = jobs.CountFailures(executor.GetResults())
+    if failed:
+        output.ToStdout("There were errors during the failover:")
+        output.ToStdout(f"{failed} error(s) out of {len(names)} instance(s).")
+    else:
+        output.ToStdout(f"All {len(names)} instance(s) failed over successfully.")
+    # As 3.1: the jobs tell what failed (spec/cli.md 12.2).
+    return constants.EXIT_SUCCESS
+
+
+COMMAND = Command(
+    Run,
+    "Fails over all primary instances of a node",
+    (One("node"),),
+    (*o.SET_PRIORITY, o.FORCE, o.IGNORE_CONSISTENCY, o.IALLOCATOR),
+)

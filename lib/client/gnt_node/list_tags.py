@@ -1,0 +1,6 @@
+"""gnt-node list-tags."""
+
+from ganeti import constants
+from ganeti.client.shared.tags import ListTagsCommand
+
+COMMAND = ListTagsCommand(constants.TAG_NODE, "node")

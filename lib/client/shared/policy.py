@@ -1,0 +1,111 @@
+"""Instance policies: from options, for people, and as the command that would make them (spec/cli.md 3.7, 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import constants, errors
+from ganeti.cli import info
+from ganeti.cli.parser import Options
+
+MINMAX, STD = "minmax", "std"
+VCPU_RATIO, SPINDLE_RATIO, TEMPLATES = "vcpu-ratio", "spindle-ratio", "disk-templates"
+_SIZES = frozenset(["memory-size", "disk-size"])
+SPEC_NAMES = ("memory-size", "cpu-count", "disk-count", "disk-size", "nic-count", "spindle-use")
+
+
+def _Spec(option: str, values: Mapping[str, Any]) -> dict[str, int]:
+    """The numbers of a specification; sizes may have units."""
+    from ganeti.utils.text import ParseUnit
+
+    result = {}
+    for name, value in values.items():
+        if name not in SPEC_NAMES:
+            raise errors.OpPrereqError(f"Invalid key '{name}' in option {option}", errors.ECODE_INVAL)
+        try:
+            result[name] = ParseUnit(str(value)) if name in _SIZES else int(value)
+        except (errors.UnitParseError, ValueError):
+            raise errors.OpPrereqError(
+                f"Invalid value '{value}' for '{name}' in option {option}", errors.ECODE_INVAL
+            ) from None
+    return result
+
+
+def _Bounds(groups: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[dict[str, dict[str, int]]]:
+    option = "--ipolicy-bounds-specs"
+    bounds = []
+    for group in groups:
+        if isinstance(group, str) or set(group) != {"min", "max"}:
+            raise errors.OpPrereqError(
+                f"Option {option}: exactly the sections min and max are expected", errors.ECODE_INVAL
+            )
+        pair = {name: _Spec(option, values) for name, values in group.items()}
+        for name, spec in pair.items():
+            missing = [key for key in SPEC_NAMES if key not in spec]
+            if missing:
+                raise errors.OpPrereqError(
+                    f"Missing {', '.join(missing)} in '{name}' of option {option}", errors.ECODE_INVAL
+                )
+        bounds.append(pair)
+    return bounds
+
+
+def FromOptions(options: Options, group: bool = False) -> dict[str, Any]:
+    """What the policy options ask for, empty if none was given; in a group ``default`` inherits again."""
+    policy: dict[str, Any] = {}
+    bounds = options.ipolicy_bounds_specs
+    if bounds == constants.VALUE_DEFAULT and group:
+        policy[MINMAX] = bounds
+    elif bounds is not None:
+        policy[MINMAX] = _Bounds(bounds)
+    std = getattr(options, "ipolicy_std_specs", None)
+    if std is not None:
+        policy[STD] = _Spec("--ipolicy-std-specs", std)
+    for key, value in ((VCPU_RATIO, options.ipolicy_vcpu_ratio), (SPINDLE_RATIO, options.ipolicy_spindle_ratio)):
+        if value is not None:
+            if value == constants.VALUE_DEFAULT and not group:
+                raise errors.OpPrereqError(f"'default' is not a value for {key} of the cluster", errors.ECODE_INVAL)
+            policy[key] = value
+    templates = options.ipolicy_disk_templates
+    if templates is not None:
+        is_default = group and templates == [constants.VALUE_DEFAULT]
+        policy[TEMPLATES] = constants.VALUE_DEFAULT if is_default else list(templates)
+    return policy
+
+
+def Describe(custom: Mapping[str, Any] | None, policy: Mapping[str, Any]) -> info.Pairs:
+    """The tree of a policy; with ``custom`` (the group's own keys) inherited values are marked."""
+    inherited = custom is not None
+    own = policy if custom is None else custom
+
+    def shown(key: str, value: Any) -> Any:
+        return f"default ({value})" if inherited and key not in own else value
+
+    bounds: Any = [
+        info.Pairs([(f"max/{number}", pair["max"]), (f"min/{number}", pair["min"])])
+        for number, pair in enumerate(own[MINMAX] if MINMAX in own else policy[MINMAX])
+    ]
+    if inherited and MINMAX not in own:
+        bounds = [info.Pairs([(key, info.WithDefaults({}, spec)) for key, spec in pair]) for pair in bounds]
+    tree = info.Pairs([("bounds specs", bounds)])
+    if not inherited:
+        tree.append((STD, policy[STD]))
+    templates = own.get(TEMPLATES, policy[TEMPLATES])
+    tree.append(("allowed disk templates", shown(TEMPLATES, ", ".join(templates))))
+    for key in (VCPU_RATIO, SPINDLE_RATIO):
+        tree.append((key, shown(key, info.FormatInfo(own.get(key, policy[key])))))
+    return tree
+
+
+def _SpecText(spec: Mapping[str, Any]) -> str:
+    return ",".join(f"{name}={spec[name]}" for name in sorted(spec))
+
+
+def BoundsText(bounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
+    """``min:.../max:...//...``, as the option takes it."""
+    return "//".join(f"min:{_SpecText(pair['min'])}/max:{_SpecText(pair['max'])}" for pair in bounds)
+
+
+def StdText(spec: Mapping[str, Any]) -> str:
+    return _SpecText(spec)
