@@ -87,9 +87,18 @@ def _WriteOnce(path: str, text: str, mode: int, user: str, group: str) -> None:
         _Write(path, text, mode, user, group)
 
 
+# What the files below need; ensure-dirs gives every folder its owner before the first daemon starts.
+_FOLDERS = (
+    (pathutils.DATA_DIR, 0o755),
+    (pathutils.RUN_DIR, 0o775),
+    (pathutils.QUEUE_DIR, 0o750),
+    (pathutils.LOCK_DIR, 0o755),
+)
+
+
 def WriteClusterFiles(snapshot: objects.Snapshot, node_name: str) -> None:
     """Configuration, certificates, secrets and ssconf of the first node."""
-    for folder, mode in ((pathutils.DATA_DIR, 0o755), (pathutils.RUN_DIR, 0o775), (pathutils.QUEUE_DIR, 0o750)):
+    for folder, mode in _FOLDERS:
         runtime.MakeDirs(folder, mode)
     server_pem = x509.MakeServerPem()
     client_pem = x509.MakeClientPem(server_pem, node_name)
