@@ -1,8 +1,8 @@
 """Address pools of networks: who has which IPv4 address (spec/config.md 18.2).
 
 A network keeps two strings of 0 and 1 with one character per address: ``reservations`` are taken by instances,
-``ext_reservations`` by the administrator or by their nature (network, broadcast, gateway).  An address is free when it is
-set in neither.
+``ext_reservations`` by the administrator or by their nature (network, broadcast, gateway).  An address is free when it
+is set in neither.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class AddressPool:
         both = self._taken & self._external
         if both.any():
             raise errors.AddressPoolError(
-                f"Network {self._network.name}: {self._Address(both.index(1))} is reserved for an instance and externally"
+                f"Network {self._network.name}: {self._Address(both.index(1))} is reserved for an instance and"
+                " externally"
             )
         gateway = self._network.gateway
         if gateway:

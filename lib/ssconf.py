@@ -1,7 +1,7 @@
 """ssconf: small files on every node with what it must know without a master (spec/files.md 7).
 
-``Values(snapshot)`` makes the texts on the master, ``WriteSsconfFiles`` puts them in place on a node, ``SimpleStore`` reads
-them.  Everything derives from the table ``KEYS``.
+``Values(snapshot)`` makes the texts on the master, ``WriteSsconfFiles`` puts them in place on a node,
+``SimpleStore`` reads them.  Everything derives from the table ``KEYS``.
 """
 
 from __future__ import annotations
@@ -137,7 +137,10 @@ def FileText(key: str, value: str) -> bytes:
 
 
 def WriteSsconfFiles(values: Mapping[str, str], dry_run: bool = False) -> None:
-    """Puts the values in place, under the exclusive lock; what is unchanged stays.  All are checked before any is written."""
+    """Puts the values in place, under the exclusive lock; what is unchanged stays.
+
+    All are checked before any is written.
+    """
     unknown = sorted(values.keys() - KEYS.keys())
     if unknown:
         raise errors.ConfigurationError(f"unknown ssconf key: {', '.join(unknown)[:200]}")
@@ -156,7 +159,7 @@ def _Has(path: str, data: bytes) -> bool:
 
 
 class SimpleStore:
-    """Reads the files of this node.  A missing mandatory one is a ConfigurationError, a missing optional one is empty."""
+    """Reads the files of this node: a missing mandatory one is a ConfigurationError, any other missing one is empty."""
 
     def _Read(self, key: str) -> str:
         """The value without blanks at its end."""

@@ -9,8 +9,8 @@
     minor, port, address; by job                 v
                                            rows of what changed, one row of the top level
 
-A change is a function on a ``Draft``.  It runs on the committer's thread against the newest root there is, acknowledged or
-not, so that none is computed on stale data; the caller waits until the store has acknowledged it.
+A change is a function on a ``Draft``.  It runs on the committer's thread against the newest root there is,
+acknowledged or not, so that none is computed on stale data; the caller waits until the store has acknowledged it.
 
 Glossary:
 

@@ -115,7 +115,8 @@ class Nodes(ConfigBase):
     def PromoteNode(self, node_uuid: str, timeout: float = COPY_TIMEOUT) -> objects.Node:
         """Makes a node a master candidate: it is given a copy first, then flag and vote change in one step.
 
-        StoreError when the copy is not there after ``timeout`` seconds.  Its serial number grows, its time of modification stays (candidate pool maintenance, config.md 13).
+        StoreError when the copy is not there after ``timeout`` seconds.  Its serial number grows, its time of
+        modification stays (candidate pool maintenance, config.md 13).
         """
         node = self.Newest().nodes.get(node_uuid)
         if node is None:

@@ -1,4 +1,4 @@
-"""Unique values for jobs: uuids, MAC addresses, volumes, secrets, minors, ports, IPv4 addresses (config.md 14, 17, 18)."""
+"""Unique values for jobs: uuids, MACs, volumes, secrets, minors, ports, IPv4 addresses (config.md 14, 17, 18)."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class NIC(ConfigObject):
 
 
 class Disk(ConfigObject):
-    """A disk of an instance, a detached one, or the lower half of another.  ``logical_id`` by template: config.md 16."""
+    """A disk of an instance, a detached one, or the lower half of another; ``logical_id`` by template: config.md 16."""
 
     KIND = "disk"
     FORTHCOMING_NEEDS = frozenset(["uuid", "serial_no", "forthcoming"])

@@ -16,6 +16,10 @@ DRBD_META_SIZE = 128  # MiB
 _BARRIERS = re.compile("n|(?!.*(.).*\\1)[bdf]{1,3}")
 
 
+def _IsBarriers(value: str) -> bool:
+    return _BARRIERS.fullmatch(value) is not None
+
+
 def _Access(since: str) -> Param:
     return Param(
         ACCESS, STRING, KERNELSPACE, "how a disk is opened", OneOf(KERNELSPACE, USERSPACE), since, required=True
@@ -33,7 +37,7 @@ _DRBD = MakeTable(
         STRING,
         "n",
         "what is switched off",
-        Check("n for nothing, or letters of b (barriers), f (flushes), d (drain)", lambda v: bool(_BARRIERS.fullmatch(v))),
+        Check("n for nothing, or letters of b (barriers), f (flushes), d (drain)", _IsBarriers),
         "2.6",
         required=True,
     ),

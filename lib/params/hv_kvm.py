@@ -33,17 +33,21 @@ NIC_TYPES = (
 )  # fmt: skip
 SECURITY_NONE, SECURITY_USER, SECURITY_POOL = "none", "user", "pool"
 BOOT_CDROM = "cdrom"
+BOOT_DEVICES = ("floppy", BOOT_CDROM, "disk", "network")
+SCSI_CONTROLLERS = ("lsi", "megasas", "virtio-scsi-pci")
+SPICE_COMPRESSIONS = ("auto_glz", "auto_lz", "glz", "lz", "off", "quic")
 
 
 def _IsVncBind(value: str) -> bool:
     return checks.AddressFamily(value) is not None or checks.IsAbsNormPath(value) or checks.IsInterfaceName(value)
 
 
+_USER = Check("a user name", lambda _: True, NODE_USER)
 _WAN = OneOf("auto", "never", "always", "")
 
 TABLE = MakeTable(
     Param("acpi", BOOL, True, "ACPI in the guest; needed for a clean shutdown"),
-    Param("boot_order", STRING, "disk", "device to boot from", OneOf("floppy", BOOT_CDROM, "disk", "network"), required=True),
+    Param("boot_order", STRING, "disk", "device to boot from", OneOf(*BOOT_DEVICES), required=True),
     Param("cdrom2_image_path", STRING, "", "second CD", checks.FILE_OR_URL, "2.4"),
     Param("cdrom_disk_type", STRING, "", "how CDs are shown; empty: as disk_type", OneOf(*DISK_TYPES, ""), "2.4"),
     Param("cdrom_image_path", STRING, "", "first CD; needed to boot from it", checks.FILE_OR_URL),
@@ -52,7 +56,8 @@ TABLE = MakeTable(
     Param("cpu_sockets", INT, 0, "sockets; 0: left out", AtLeast(0), "2.7"),
     Param("cpu_threads", INT, 0, "threads of a core; 0: left out", AtLeast(0), "2.7"),
     Param("cpu_type", STRING, "", "CPU model shown to the guest", None, "2.7"),
-    Param("disk_aio", STRING, "threads", "native needs disk_cache none", OneOf("threads", "native", "io_uring"), "2.12"),
+    Param("disk_aio", STRING, "threads", "native needs disk_cache none",
+          OneOf("threads", "native", "io_uring"), "2.12"),
     Param("disk_cache", STRING, "default", "host cache", OneOf("default", "none", "writeback", "writethrough"), "2.1"),
     Param("disk_discard", STRING, "ignore", "what a discard of the guest does", OneOf("ignore", "unmap"), "2.16"),
     Param("disk_type", STRING, "paravirtual", "how disks are shown to the guest", OneOf(*DISK_TYPES)),
@@ -75,12 +80,8 @@ TABLE = MakeTable(
     Param("nic_type", STRING, "paravirtual", "how NICs are shown to the guest", OneOf(*NIC_TYPES)),
     Param("reboot_behavior", STRING, "reboot", "what a reboot by the guest does", OneOf("reboot", "exit"), "2.5"),
     Param("root_path", MAYBE_STRING, "/dev/vda1", "root= of kernel_path"),
-    Param(
-        "scsi_controller_type", STRING, "lsi", "controller of scsi-* disks", OneOf("lsi", "megasas", "virtio-scsi-pci"), "2.16"
-    ),
-    Param(
-        "security_domain", STRING, "", "user of security model user", Check("a user name", lambda _: True, NODE_USER), "2.1"
-    ),
+    Param("scsi_controller_type", STRING, "lsi", "controller of scsi-* disks", OneOf(*SCSI_CONTROLLERS), "2.16"),
+    Param("security_domain", STRING, "", "user of security model user", _USER, "2.1"),
     Param(
         "security_model", STRING, SECURITY_NONE, "root, security_domain, or a user of the uid pool",
         OneOf(SECURITY_NONE, SECURITY_USER, SECURITY_POOL), "2.1",
@@ -91,9 +92,7 @@ TABLE = MakeTable(
     Param("spice_bind", STRING, "", "address or interface of SPICE; empty: none", Check(
         "an address or an interface name", lambda v: checks.AddressFamily(v) is not None or checks.IsInterfaceName(v)
     ), "2.5"),
-    Param(
-        "spice_image_compression", STRING, "", "lossless", OneOf("auto_glz", "auto_lz", "glz", "lz", "off", "quic", ""), "2.6"
-    ),
+    Param("spice_image_compression", STRING, "", "lossless", OneOf(*SPICE_COMPRESSIONS, ""), "2.6"),
     Param("spice_ip_version", INT, 0, "family for an interface name; 0: the cluster's", OneOf(0, 4, 6), "2.5"),
     Param("spice_jpeg_wan_compression", STRING, "", "JPEG over slow links", _WAN, "2.6"),
     Param("spice_password_file", STRING, "", "empty: no password", checks.FILE, "2.6"),

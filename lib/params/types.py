@@ -182,7 +182,7 @@ def Convert(kind: str, value: Any) -> Any:
 def ForceDictType(
     values: Any, table: Table, allowed_values: Collection[Any] = (), subject: str = "parameter"
 ) -> dict[str, Any]:
-    """A copy of ``values`` with every value of its declared type; TypeEnforcementError for an unknown name or bad value.
+    """A copy of ``values`` with every value of its declared type; TypeEnforcementError names what cannot be.
 
     ``allowed_values`` pass as they are: ``default`` and None where a request may reset a value.
     """
@@ -246,7 +246,7 @@ def FillDict(defaults: Mapping[str, Any], custom: Mapping[str, Any], skip: Itera
 def GetUpdatedParams(
     old: Mapping[str, Any], changes: Mapping[str, Any], use_default: bool = True, use_none: bool = False
 ) -> dict[str, Any]:
-    """``old`` with ``changes`` on top; the value ``default`` (and None, if told so) removes a key, so that it is inherited."""
+    """``old`` with ``changes`` on top; ``default`` (and None, if told so) removes a key, so that it is inherited."""
     result = dict(old)
     for name, value in changes.items():
         if (use_default and value == "default") or (use_none and value is None):
