@@ -170,6 +170,11 @@ def LoadKey(pem: str | bytes, name: str = "key") -> RSAPrivateKey:
     return key
 
 
+def CertificateOnly(pem: str | bytes, name: str = "certificate") -> str:
+    """The first certificate of a text that may hold a private key, too."""
+    return _CertificatePem(LoadCertificate(pem, name))
+
+
 def HasKey(pem: str) -> bool:
     """Whether there is anything like a private key in the text."""
     return re.search(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----", pem) is not None

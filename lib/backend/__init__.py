@@ -32,6 +32,7 @@ MODULES = (
     "verify",
     "programs",
     "certificates",
+    "sshkeys",
     "instance",
     "migration",
     "blockdev",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, x509
-from ganeti.backend import node, osdef, sshcheck
+from ganeti.backend import node, osdef, sshcheck, sshkeys
 from ganeti.rpc.resolver import NodedPort
 from ganeti.storage import paths
 
@@ -144,6 +144,17 @@ def _NodeList(value: Sequence[Any], context: Context) -> dict[str, str]:
     runtime.Random().shuffle(wanted)
     found = {name: sshcheck.HostNameProblem(name, context.cluster_name) for name in wanted}
     return {name: text for name, text in found.items() if text is not None}
+
+
+def _SshSetup(value: Sequence[Any], context: Context) -> list[str]:
+    nodes, key_type = value
+    return sshkeys.VerifySetup(nodes, key_type, context.own_name)
+
+
+def _SshClutter(value: Any, context: Context) -> list[str]:
+    if not value or "ssh-setup" not in context.request:
+        raise NoAnswer
+    return sshkeys.FindClutter(context.request["ssh-setup"][0])
 
 
 def _NodeNetTest(value: Sequence[Any], context: Context) -> dict[str, str]:
@@ -288,6 +299,8 @@ def _StoragePath(value: str, context: Context) -> str:
 CHECKS: dict[str, Check] = {
     "filelist": Check(_FileList),
     "client-cert": Check(_ClientCertificate),
+    "ssh-setup": Check(_SshSetup),
+    "ssh-clutter": Check(_SshClutter),
     "nodelist": Check(_NodeList),
     "node-net-test": Check(_NodeNetTest),
     "master-ip": Check(_MasterIp),

@@ -1,0 +1,166 @@
+"""SSH keys of three virtual nodes: a stand-in for ssh runs each command on the node it names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.nodes import MakeNodes, Node
+
+from ganeti import errors, pathutils, ssconf, ssh, x509
+from ganeti.backend import sshkeys
+
+NAMES = ("node1.example.com", "node2.example.com", "node3.example.com")
+UUIDS = tuple(f"0000000{number}-0000-4000-8000-000000000000" for number in (1, 2, 3))
+SERVER = x509.MakeServerPem()
+
+# Runs the last word as a command, as sshd would; nodes in the file "down" do not answer.
+SSH = """#!/bin/sh
+host=$(eval "echo \\${$(($# - 1))}"); host=${host#*@}
+grep -qsx "$host" BASE/down && { echo "connect to host $host: no route" >&2; exit 255; }
+for command; do :; done
+exec sh -c "$command"
+"""
+
+
+def key(number: int, which: str = "") -> str:
+    return f"ssh-rsa AAAA{number}{which} root@{NAMES[number - 1]}"
+
+
+class Cluster:
+    """node1 is the master; 1 and 2 are candidates, 3 could become one."""
+
+    def __init__(self, base: Path):
+        self.base = base
+        self.nodes = MakeNodes(base, *NAMES)
+        program = base / "bin" / "ssh"
+        program.parent.mkdir()
+        program.write_text(SSH.replace("BASE", str(base)))
+        program.chmod(0o755)
+        helper = base / "bin" / "ssh-update"
+        helper.write_text(
+            f"#!{sys.executable}\nimport sys\nsys.path[:0] = [{str(Path(__file__).parents[3])!r}]\n"
+            "from ganeti.tools.ssh_update import Main\nsys.exit(Main())\n"
+        )
+        helper.chmod(0o755)
+        self.helper = str(helper)
+        known = {uuid: [key(number)] for number, uuid in enumerate(UUIDS, 1)}
+        for number, node in enumerate(self.nodes, 1):
+            with node:
+                os.makedirs(pathutils.LOCK_DIR, exist_ok=True)
+                Path(pathutils.NODED_CERT_FILE).write_text(SERVER)
+                ssconf.WriteSsconfFiles(
+                    {"cluster_name": "c.example.com", "master_node": NAMES[0], "online_nodes": "\n".join(NAMES)}
+                )
+                ssh.WriteNodeKeys(known)
+                ssh.AuthorizeKeys([key(1), key(2)])
+                Path(ssh.UserKeyFiles("rsa")[1]).write_text(key(number) + "\n")
+                Path(ssh.UserKeyFiles("rsa")[0]).write_text("private\n")
+
+    def Authorized(self, number: int) -> list[str]:
+        with self.nodes[number - 1]:
+            return ssh.ReadIfThere(ssh.AuthorizedKeysFile()).splitlines()
+
+    def Known(self, number: int) -> dict[str, list[str]]:
+        with self.nodes[number - 1]:
+            return ssh.ReadNodeKeys()
+
+    def Problems(self, number: int, candidates: tuple[int, ...] = (1, 2)) -> list[str]:
+        rows = [[UUIDS[n - 1], NAMES[n - 1], n in candidates, True, True] for n in (1, 2, 3)]
+        with self.nodes[number - 1]:
+            return sshkeys.VerifySetup(rows, "rsa", NAMES[number - 1])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    master: Node = made.nodes[0]
+    with master:
+        monkeypatch.setattr(pathutils, "SSH_UPDATE", made.helper)
+        yield made
+
+
+def test_a_new_candidate_may_log_in_everywhere(cluster: Cluster) -> None:
+    assert cluster.Problems(2) == [] and len(cluster.Problems(1, (1, 2, 3))) == 1
+    assert sshkeys.AddNodeKeys(UUIDS[2], NAMES[2], NAMES, True, True, False) == []
+    for number in (1, 2):
+        assert cluster.Authorized(number) == [key(1), key(2), key(3)]
+        assert cluster.Problems(number, (1, 2, 3)) == []
+    # As often as one likes.
+    assert sshkeys.AddNodeKeys(UUIDS[2], NAMES[2], NAMES, True, True, False) == []
+    assert cluster.Authorized(2) == [key(1), key(2), key(3)]
+
+
+def test_a_joining_nodes_key_moves_from_its_name_to_its_uuid(cluster: Cluster) -> None:
+    known = ssh.ReadNodeKeys()
+    ssh.WriteNodeKeys({**{uuid: known[uuid] for uuid in UUIDS[:2]}, NAMES[2]: [key(3)]})
+    with cluster.nodes[2]:
+        ssh.WriteNodeKeys({})
+    assert sshkeys.AddNodeKeys(UUIDS[2], NAMES[2], NAMES, False, True, True) == []
+    for number in (1, 2, 3):
+        assert cluster.Known(number) == known
+    assert cluster.Authorized(2) == [key(1), key(2)]
+    with pytest.raises(errors.RpcCallError, match="No SSH key of node other"):
+        sshkeys.AddNodeKeys("uuid", "other", NAMES, True, True, True)
+
+
+def test_a_removed_node_may_log_in_nowhere(cluster: Cluster) -> None:
+    assert sshkeys.RemoveNodeKeys(UUIDS[1], NAMES[1], UUIDS[:1], NAMES, True, True, True, True, False) == []
+    for number in (1, 3):
+        assert cluster.Authorized(number) == [key(1)]
+        assert UUIDS[1] not in cluster.Known(number)
+    assert cluster.Authorized(2) == [key(2)] and cluster.Known(2) == {}
+    ((name, text),) = sshkeys.RemoveNodeKeys(UUIDS[1], NAMES[1], UUIDS[:1], NAMES, True, True, False, False, False)
+    assert name == NAMES[1] and "none was removed" in text
+    assert sshkeys.RemoveNodeKeys(UUIDS[1], NAMES[1], UUIDS[:1], NAMES, True, True, False, False, True) == []
+
+
+def test_a_node_that_is_down_is_named_and_stops_no_other(cluster: Cluster) -> None:
+    (cluster.base / "down").write_text(f"{NAMES[1]}\n")
+    ((name, text),) = sshkeys.AddNodeKeys(UUIDS[2], NAMES[2], NAMES, True, True, True)
+    assert name == NAMES[1] and "no route" in text
+    assert cluster.Authorized(1)[-1] == key(3)
+    assert cluster.Authorized(2) == [key(1), key(2)]
+
+
+def test_renewed_keys_replace_the_old_ones_everywhere(cluster: Cluster) -> None:
+    assert sshkeys.RenewKeys(UUIDS, NAMES, UUIDS[:2], NAMES, "rsa", "rsa", 1024) == []
+    known = cluster.Known(1)
+    assert set(known) == set(UUIDS) and all(len(lines) == 1 for lines in known.values())
+    old = {key(1), key(2), key(3)}
+    assert not old & {line for lines in known.values() for line in lines}
+    for number in (1, 2, 3):
+        assert cluster.Known(number) == known
+        assert cluster.Authorized(number) == [known[UUIDS[1]][0], known[UUIDS[0]][0]]
+        assert cluster.Problems(number) == []
+        with cluster.nodes[number - 1]:
+            private, public = ssh.UserKeyFiles("rsa")
+            assert Path(public).read_text().strip() == known[UUIDS[number - 1]][0]
+            assert "PRIVATE KEY" in Path(private).read_text()
+    assert not list(Path(ssh.UserDir()).glob("*_new*"))
+
+
+def test_what_verify_finds(cluster: Cluster) -> None:
+    ssh.ForbidKeys([key(2)])
+    ssh.AuthorizeKeys([key(3)])
+    ssh.WriteNodeKeys({UUIDS[0]: [key(1, "x")], UUIDS[1]: [key(2)], UUIDS[2]: [key(3)], "stranger": [key(3, "y")]})
+    text = "\n".join(cluster.Problems(1))
+    for part in (
+        "'stranger', which is no node",
+        "not the one",
+        "candidate node2.example.com is missing",
+        "lets node node3",
+    ):
+        assert part in text
+    rows = [[uuid, name, True, False, True] for uuid, name in zip(UUIDS, NAMES, strict=True)]
+    assert "should not exist" in sshkeys.VerifySetup(rows, "rsa", NAMES[0])[0]
+    assert "is missing in the list" in sshkeys.VerifySetup([], "rsa", NAMES[0])[0]
+    os.unlink(pathutils.SSH_PUB_KEYS_FILE)
+    assert "does not exist" in cluster.Problems(1)[0]
+    assert sshkeys.FindClutter(rows) == []
+    ssh.AuthorizeKeys([key(3, "z")])
+    assert "2 keys of node3.example.com" in sshkeys.FindClutter(rows)[0]
