@@ -193,6 +193,13 @@ class Draft:
                 )
         elif new.group not in self.root.nodegroups:
             raise errors.ConfigurationError(f"{new.label}: node group {new.group} does not exist")
+        elif old is not None and IsVoter(old) and IsVoter(new):
+            if (old.name, old.primary_ip) != (new.name, new.primary_ip):
+                # The store calls its voters by the address they came in with.
+                raise errors.ConfigurationError(
+                    f"{new.label}: name and primary address cannot change while it is a master candidate",
+                    hint=f"take it out of the candidates first: gnt-node modify --master-candidate no {old.name}",
+                )
 
     def _CheckGroup(self, uuid: str, old: Any, new: Any) -> None:
         self._CheckName("nodegroup", uuid, old, new)
@@ -249,6 +256,11 @@ class Draft:
                 raise errors.ConfigurationError(
                     f"{new.label}: DRBD minor {minor} of node {node} is used by disk {owner}"
                 )
+
+
+def IsVoter(node: objects.Node) -> bool:
+    """Whether the node's copy of the store counts: exactly the candidates that are not offline."""
+    return node.master_candidate and not node.offline
 
 
 def IsPoolPort(port: int) -> bool:

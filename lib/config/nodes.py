@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ganeti import errors, objects, runtime, store
 from ganeti.config.base import ConfigBase, ConfigChange, OutOfDate, R
-from ganeti.config.draft import Draft
+from ganeti.config.draft import Draft, IsVoter
 
 COPY_TIMEOUT = 300.0
 """Seconds a node has to take the copy that makes it a voter."""
@@ -20,11 +20,6 @@ class CandidateStats(NamedTuple):
     now: int
     should: int
     possible: int
-
-
-def IsVoter(node: objects.Node) -> bool:
-    """Whether the node's copy of the store counts: exactly the candidates that are not offline."""
-    return node.master_candidate and not node.offline
 
 
 def VotersOf(root: objects.Snapshot) -> list[store.Member]:
@@ -112,11 +107,12 @@ class Nodes(ConfigBase):
         runtime.Random().shuffle(eligible)
         return max(0, stats.should - stats.now), eligible
 
-    def PromoteNode(self, node_uuid: str, timeout: float = COPY_TIMEOUT) -> objects.Node:
-        """Makes a node a master candidate: it is given a copy first, then flag and vote change in one step.
+    def PromoteNode(self, node_uuid: str, timeout: float = COPY_TIMEOUT, digest: str | None = None) -> objects.Node:
+        """Makes a node a master candidate: it is given a copy first, then flag, vote and certificate change in one step.
 
-        StoreError when the copy is not there after ``timeout`` seconds.  Its serial number grows, its time of
-        modification stays (candidate pool maintenance, config.md 13).
+        ``digest``: of its certificate, which is accepted from then on.  StoreError when the copy is not there after
+        ``timeout`` seconds.  Its serial number grows, its time of modification stays (candidate pool maintenance,
+        config.md 13).
         """
         node = self.Newest().nodes.get(node_uuid)
         if node is None:
@@ -124,6 +120,8 @@ class Nodes(ConfigBase):
 
         def change(draft: Draft) -> objects.Node:
             stored: objects.Node = draft.Get("node", node_uuid)
+            if digest is not None:
+                _SetCert(draft, node_uuid, digest)
             if stored.master_candidate:
                 return stored
             if not stored.is_eligible:
@@ -140,10 +138,12 @@ class Nodes(ConfigBase):
         exceptions: Iterable[str] = (),
         failed: Callable[[objects.Node, Exception], None] | None = None,
         timeout: float = COPY_TIMEOUT,
+        promote: Callable[[str, float], objects.Node] | None = None,
     ) -> list[objects.Node]:
         """Promotes random nodes, one at a time, until there are as many candidates as there should be.
 
         A node that cannot be given a copy is passed over and told to ``failed``.  Returns the promoted ones.
+        ``promote(uuid, timeout)`` is used in the place of PromoteNode.
         """
         promoted: list[objects.Node] = []
         passed_over = set(exceptions)
@@ -155,10 +155,10 @@ class Nodes(ConfigBase):
             node = eligible[0]
             passed_over.add(node.uuid)
             try:
-                promoted.append(self.PromoteNode(node.uuid, timeout))
+                promoted.append((promote or self.PromoteNode)(node.uuid, timeout))
             except (store.MasterLost, store.StoreEnded):
                 raise
-            except (store.StoreError, errors.ConfigurationError) as err:
+            except (store.StoreError, errors.ConfigurationError, errors.OpExecError) as err:
                 logging.warning("Node %s could not be made a master candidate: %s", node.name, err)
                 if failed is not None:
                     failed(node, err)
@@ -241,6 +241,12 @@ def _Stats(root: objects.Snapshot, exceptions: set[str]) -> CandidateStats:
             possible += node.is_eligible
             now += node.master_candidate
     return CandidateStats(now, min(possible, root.cluster.candidate_pool_size), possible)
+
+
+def DropCert(draft: Draft, node: objects.Node) -> None:
+    """The certificate of a node that is no candidate is not accepted."""
+    if not node.master_candidate:
+        _SetCert(draft, node.uuid, None)
 
 
 def _SetCert(draft: Draft, node_uuid: str, digest: str | None) -> None:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from ganeti import constants, errors, network, objects, params
 from ganeti.config.base import CheckSerial
-from ganeti.config.draft import Draft
+from ganeti.config.draft import Draft, IsVoter
 from ganeti.config.instances import Instances
-from ganeti.config.nodes import CandidateStats, IsVoter, Nodes, VotersOf
+from ganeti.config.nodes import CandidateStats, Nodes, VotersOf
 
 __all__ = ["CandidateStats", "ConfigWriter", "VotersOf"]
 

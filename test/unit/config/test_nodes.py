@@ -82,6 +82,19 @@ def test_a_stale_object_does_not_change_the_voters(make: Any) -> None:
     assert _Voters(s) == _Flagged(s) == {s.nodes[0]}
 
 
+def test_a_voter_keeps_its_address(make: Any) -> None:
+    """The store knows where its voters are by their entry; another address needs a new one."""
+    s = make(2, candidates=2)
+    before = s.cfg.Snapshot()
+    for change in ({"primary_ip": "127.0.0.9"}, {"name": "other.example.org"}):
+        with pytest.raises(errors.ConfigurationError, match="cannot change while it is a master candidate") as caught:
+            s.cfg.Update(_Node(s, 1).Replace(**change))
+        assert "--master-candidate no node2.example.org" in str(caught.value.hint)
+    assert s.cfg.Snapshot() is before
+    s.cfg.Update(_Node(s, 1).Replace(master_candidate=False, primary_ip="127.0.0.9"))
+    assert s.cfg.Update(_Node(s, 1).Replace(primary_ip="127.0.0.2")).primary_ip == "127.0.0.2"
+
+
 def test_a_node_enters_as_a_regular_one(setup: Setup) -> None:
     new = _Node(setup, 0).Replace(uuid=configs.Uuid(1), name="new.example.org")
     with pytest.raises(errors.ProgrammerError, match="regular node"):
