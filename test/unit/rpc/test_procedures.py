@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import rpc
-from ganeti.rpc import encoders
+from ganeti.rpc import document, encoders
 from ganeti.rpc.encodings import ENCODINGS
 from ganeti.rpc.procedures import OUR_PROCEDURES, PROCEDURES, STORE_PROCEDURES, TIMEOUTS, Procedure
 
@@ -69,3 +69,8 @@ def test_each_row_is_a_documented_method(name: str) -> None:
     assert list(inspect.signature(method).parameters) == ["self", first, *(arg.name for arg in row.args)]
     assert method.__name__ == f"call_{name}"
     assert row.doc in method.__doc__
+
+
+def test_the_page_about_the_procedures_is_made_from_the_table() -> None:
+    page = Path(__file__).parents[3] / "doc" / "noderpc.rst"
+    assert page.read_text("utf-8") == document.Document(), "run: python3 -m ganeti.rpc.document > doc/noderpc.rst"
