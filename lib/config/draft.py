@@ -193,13 +193,12 @@ class Draft:
                 )
         elif new.group not in self.root.nodegroups:
             raise errors.ConfigurationError(f"{new.label}: node group {new.group} does not exist")
-        elif old is not None and IsVoter(old) and IsVoter(new):
-            if (old.name, old.primary_ip) != (new.name, new.primary_ip):
-                # The store calls its voters by the address they came in with.
-                raise errors.ConfigurationError(
-                    f"{new.label}: name and primary address cannot change while it is a master candidate",
-                    hint=f"take it out of the candidates first: gnt-node modify --master-candidate no {old.name}",
-                )
+        elif _MovedVoter(old, new):
+            # The store calls its voters by the address they came in with.
+            raise errors.ConfigurationError(
+                f"{new.label}: name and primary address cannot change while it is a master candidate",
+                hint=f"take it out of the candidates first: gnt-node modify --master-candidate no {old.name}",
+            )
 
     def _CheckGroup(self, uuid: str, old: Any, new: Any) -> None:
         self._CheckName("nodegroup", uuid, old, new)
@@ -261,6 +260,12 @@ class Draft:
 def IsVoter(node: objects.Node) -> bool:
     """Whether the node's copy of the store counts: exactly the candidates that are not offline."""
     return node.master_candidate and not node.offline
+
+
+def _MovedVoter(old: objects.Node | None, new: objects.Node) -> bool:
+    if old is None or not (IsVoter(old) and IsVoter(new)):
+        return False
+    return (old.name, old.primary_ip) != (new.name, new.primary_ip)
 
 
 def IsPoolPort(port: int) -> bool:

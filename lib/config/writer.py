@@ -10,7 +10,7 @@ from ganeti import constants, errors, network, objects, params
 from ganeti.config.base import CheckSerial
 from ganeti.config.draft import Draft, IsVoter
 from ganeti.config.instances import Instances
-from ganeti.config.nodes import CandidateStats, Nodes, VotersOf
+from ganeti.config.nodes import CandidateStats, DropCert, Nodes, VotersOf
 
 __all__ = ["CandidateStats", "ConfigWriter", "VotersOf"]
 
@@ -58,6 +58,8 @@ class ConfigWriter(Nodes, Instances):
         """
 
         def change(draft: Draft) -> T:
+            if isinstance(target, objects.Node):
+                DropCert(draft, target)
             return self._UpdateIn(draft, target, ec_id)
 
         if isinstance(target, objects.Node):
