@@ -66,7 +66,7 @@ def WaitForMaster() -> None:
 
     def answers() -> bool:
         try:
-            with luxi_client.Client() as client:
+            with luxi_client.Client(connect_timeout=0, retry_delays=()) as client:
                 client.Call("QueryConfigValues", [["cluster_name"]])
         except (errors.LuxiError, OSError):
             return False

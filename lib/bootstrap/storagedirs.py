@@ -85,9 +85,7 @@ def Choose(settings: Settings) -> dict[str, str]:
                 try:
                     paths.CheckAllowed(folder)
                 except errors.FileStoragePathError as err:
-                    raise errors.OpPrereqError(
-                        f"{err}; add it to {pathutils.FILE_STORAGE_PATHS_FILE}", errors.ECODE_STATE
-                    ) from err
+                    raise errors.OpPrereqError(str(err), errors.ECODE_STATE) from err
         chosen[name] = folder if enabled else (given or "")
     return chosen
 
