@@ -23,7 +23,7 @@ from ganeti.rpc.base import (
     Request,
     Transport,
 )
-from ganeti.rpc.procedures import DNS_ONLY, PROCEDURES, STORE_TIMEOUT, Procedure
+from ganeti.rpc.procedures import BOOTSTRAP, DNS_ONLY, PROCEDURES, STORE_TIMEOUT, Procedure
 from ganeti.rpc.resolver import ResolveByDns
 
 if TYPE_CHECKING:
@@ -290,9 +290,9 @@ class RpcRunner:
         try:
             return Target(*self._resolve(node))
         except errors.GenericError:
-            if procedure.resolver != DNS_ONLY:
+            if procedure.resolver not in (DNS_ONLY, BOOTSTRAP):
                 raise
-        # A node that is about to join is in no configuration yet.
+        # A node that is about to join is in no configuration yet, one that has to leave not any more.
         return Target(*ResolveByDns(node))
 
     def _Completion(self, result: RpcResult, call: _Call) -> Callable[[Answer], None]:
