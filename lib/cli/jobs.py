@@ -49,8 +49,9 @@ class _MasterClient(luxi_client.Client):
     def Call(self, method: str, args: Sequence[Any] = ()) -> Any:
         try:
             return super().Call(method, args)
-        except protocol.NoMasterError:
+        except protocol.NoMasterError as err:
             _ExplainNoMaster()
+            err.hint = "'daemon-util start ganeti-masterd' starts it; its log says why it ended"
             raise
 
 

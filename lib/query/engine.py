@@ -23,6 +23,10 @@ def SortKey(value: Any) -> Any:
     return value if isinstance(value, int) else NiceSortKey(str(value))
 
 
+# How 3.1 calls the kinds when a name is unknown (spec/cli.md 6).
+_NAMED = {"group": "NodeGroup"}
+
+
 class Plan:
     """One query over one kind.  ``items`` are the candidates, ``parts`` the live data still to be collected."""
 
@@ -74,7 +78,10 @@ class Plan:
                         f"{self.kind.name} name '{name}' is ambiguous: {texts}", errors.ECODE_INVAL
                     )
             if not matches:
-                raise errors.OpPrereqError(f"{self.kind.name.capitalize()} '{name}' not known", errors.ECODE_NOENT)
+                raise errors.OpPrereqError(
+                    f"{_NAMED.get(self.kind.name, self.kind.name.capitalize())} name {name} not found",
+                    errors.ECODE_NOENT,
+                )
             found.extend(matches)
         return found
 

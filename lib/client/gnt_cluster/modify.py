@@ -20,6 +20,9 @@ _AS_GIVEN = (
     "instance_communication_network", "zeroing_image", "enabled_user_shutdown",
 )  # fmt: skip
 
+# What an empty list of compression tools means.
+_COMPRESSION_TOOLS = ["gzip", "gzip-fast", "gzip-slow"]
+
 
 def _ParseCollectors(enabled: dict[str, Any]) -> dict[str, bool]:
     return {name: str(value).lower().startswith("t") for name, value in enabled.items()}
@@ -41,10 +44,11 @@ def _ParseIntervals(intervals: dict[str, Any]) -> dict[str, int]:
 
 def _Lists(options: Options) -> dict[str, Any]:
     """Fields that are written as lists."""
+    tools = typed.CommaList(options.compression_tools)
     fields: dict[str, Any] = {
         "enabled_hypervisors": typed.CommaList(options.enabled_hypervisors),
         "enabled_disk_templates": typed.CommaList(options.enabled_disk_templates),
-        "compression_tools": typed.CommaList(options.compression_tools),
+        "compression_tools": _COMPRESSION_TOOLS if tools == [] else tools,
     }
     if options.reserved_lvs is not None:
         fields["reserved_lvs"] = values.ParseList(options.reserved_lvs)

@@ -52,7 +52,7 @@ def test_rows_come_in_natural_order_unless_names_are_asked_for() -> None:
 def test_names_may_be_short_and_must_exist() -> None:
     items = [_Item(name="web.example.com"), _Item(name="web2.example.com"), _Item(name="db.a"), _Item(name="db.b")]
     assert [r[0][1] for r in _Rows(items, "name", ["==", "name", "web"])] == ["web.example.com"]
-    with pytest.raises(errors.OpPrereqError, match="'mail' not known"):
+    with pytest.raises(errors.OpPrereqError, match="name mail not found"):
         _Rows(items, "name", ["==", "name", "mail"])
     with pytest.raises(errors.OpPrereqError, match="ambiguous"):
         _Rows(items, "name", ["==", "name", "db"])
