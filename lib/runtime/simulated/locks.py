@@ -73,6 +73,8 @@ class Waiters:
         self._threads.append(thread)
         if self._world.Block(timeout):
             return True
+        if thread not in self._threads:
+            return True  # the time was over, but it was woken before it could go on (its process was paused, say)
         self._threads.remove(thread)
         return False
 
