@@ -46,6 +46,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpClusterQuery",
         "OpClusterConfigQuery",
     ),
+    "instance_create": ("OpInstanceCreate",),
     "instance_run": (
         "OpInstanceStartup",
         "OpInstanceShutdown",

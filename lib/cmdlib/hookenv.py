@@ -22,9 +22,12 @@ _FILE_LIKE = (
 
 
 class InstanceFacts:
-    """What the hooks are told of an instance; made from the configuration, or from a request before there is one."""
+    """What the hooks are told of an instance; made from the configuration, or from a request before there is one.
 
-    def __init__(self, snapshot: objects.Snapshot, instance: objects.Instance, disks: Sequence[objects.Disk]):
+    ``disks``: disk objects, or what has their uuid, size, mode, name and an empty logical_id.
+    """
+
+    def __init__(self, snapshot: objects.Snapshot, instance: objects.Instance, disks: Sequence[Any]):
         self.snapshot = snapshot
         self.instance = instance
         self.disks = list(disks)
@@ -101,7 +104,7 @@ def _NicEnv(snapshot: objects.Snapshot, nic: objects.NIC) -> dict[str, Any]:
     return env
 
 
-def _DiskEnv(snapshot: objects.Snapshot, disk: objects.Disk) -> dict[str, Any]:
+def _DiskEnv(snapshot: objects.Snapshot, disk: Any) -> dict[str, Any]:
     env: dict[str, Any] = {"UUID": disk.uuid, "SIZE": disk.size, "MODE": disk.mode}
     if disk.name:
         env["NAME"] = disk.name

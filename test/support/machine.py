@@ -16,7 +16,9 @@ Script = Callable[[dict[str, str]], tuple[int, str]]
 
 
 def Identity(disk: dict[str, Any]) -> str:
-    return f"{disk['dev_type']}:{'/'.join(str(part) for part in disk['logical_id'][:2])}"
+    # A mirror is known by its port, whatever its nodes and minors are.
+    parts = disk["logical_id"][2:3] if disk["dev_type"] == "drbd" else disk["logical_id"]
+    return f"{disk['dev_type']}:{'/'.join(str(part) for part in parts)}"
 
 
 class Device:

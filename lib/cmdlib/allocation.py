@@ -1,0 +1,44 @@
+"""Who chooses nodes: the request, or an allocator (spec/drivers.md d.0)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit
+
+DEFAULT_SHORTCUT = "."
+
+
+def CheckAllocatorOrNode(lu: LogicalUnit, allocator_slot: str, node_slot: str) -> None:
+    """Exactly one of an allocator and nodes; with neither, or the allocator ".", the cluster's default allocator.
+
+    Fills in the opcode's parameter.  Raises OpPrereqError.
+    """
+    node: str | Sequence[Any] | None = getattr(lu.op, node_slot)
+    allocator = getattr(lu.op, allocator_slot)
+    has_node = bool(node)
+    if has_node and allocator:
+        raise errors.OpPrereqError("Do not specify both iallocator and node", errors.ECODE_INVAL)
+    if has_node:
+        return
+    if allocator in (None, DEFAULT_SHORTCUT):
+        default = lu.snapshot.cluster.default_iallocator
+        if not default:
+            raise errors.OpPrereqError(
+                "No iallocator or node given and no cluster-wide default iallocator found",
+                errors.ECODE_INVAL,
+                hint="name an allocator or a node, or set one with 'gnt-cluster modify --default-iallocator'",
+            )
+        setattr(lu.op, allocator_slot, default)
+
+
+def RefuseAllocator(allocator: str | None) -> None:
+    """OpPrereqError for an opcode that would need an allocator: this master runs none."""
+    if allocator:
+        raise errors.OpPrereqError(
+            f"Instance allocator '{allocator}' cannot be run: this master has no allocator",
+            errors.ECODE_INVAL,
+            hint="name the node(s) instead",
+        )

@@ -1,0 +1,389 @@
+"""From what a request says of disks to disk objects: sizes, names, identities, room for them (spec/config.md 16)."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ganeti import constants, errors, objects, params
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.params import disk as disk_params
+from ganeti.params import nd
+from ganeti.utils.text import ParseUnit
+
+DRBD_META_SIZE = disk_params.DRBD_META_SIZE
+MANUAL = "manual"
+RBD_DRIVER = "rbd"
+_ADOPTABLE_DIRECTORY = "/dev/disk/"
+
+# Keys of a request that every template knows; any other is a parameter of an ext provider.
+_KEYS = frozenset(["size", "mode", "adopt", "vg", "metavg", "name", "provider", "access", "spindles"])
+
+
+@dataclass
+class DiskRequest:
+    """One disk as asked for; ``size`` in MiB, 0 while it is to be found out (adoption)."""
+
+    size: int
+    mode: str = constants.DISK_RDWR
+    name: str | None = None
+    vg: str | None = None
+    metavg: str | None = None
+    adopt: str | None = None
+    provider: str | None = None
+    access: str | None = None
+    spindles: int | None = None
+    ext: dict[str, Any] = field(default_factory=dict)
+
+    # What hooks see of a disk before there is one.
+    uuid = ""
+    logical_id: tuple[Any, ...] = ()
+
+
+def _Refuse(message: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(message, errors.ECODE_INVAL)
+
+
+def ParseSize(value: Any, where: str) -> int:
+    """A size in MiB from a number or a text with a unit."""
+    try:
+        size = ParseUnit(value) if isinstance(value, str) else int(value)
+    except (errors.UnitParseError, ValueError, TypeError) as err:
+        raise _Refuse(f"Invalid size of {where}: {err}") from err
+    if size <= 0:
+        raise _Refuse(f"Invalid size of {where}: {size} MiB")
+    return size
+
+
+def DeviceName(value: str | None) -> str | None:
+    """A device's name; ``none`` is none."""
+    return None if value is None or value.lower() == constants.VALUE_NONE else value
+
+
+def CheckDeviceNames(names: Iterable[str | None], uuids: Collection[str], kind: str) -> None:
+    """Names of devices are unique and cannot be mistaken for an index or another device's uuid."""
+    seen: set[str] = set()
+    for name in names:
+        if name is None:
+            continue
+        if name.isdigit():
+            raise _Refuse(f"Invalid name '{name}' of a {kind}: it must not be a number")
+        if name in uuids:
+            raise _Refuse(f"Invalid name '{name}' of a {kind}: it is the uuid of a device")
+        if name in seen:
+            raise _Refuse(f"The name '{name}' is given to more than one {kind}")
+        seen.add(name)
+
+
+def ParseDisk(values: Mapping[str, Any], index: int, template: str) -> DiskRequest:
+    """One disk of a request, checked as far as it stands alone."""
+    where = f"disk {index}"
+    adopt = values.get("adopt")
+    if "size" not in values and not adopt:
+        raise _Refuse(f"Missing size of {where}")
+    ext = {key: value for key, value in values.items() if key not in _KEYS}
+    is_ext = template == constants.DT_EXT
+    if ext and not is_ext:
+        raise _Refuse(f"Unknown parameter of {where}: {', '.join(sorted(ext))}; only template ext takes parameters")
+    if is_ext and not values.get("provider"):
+        raise _Refuse(f"Missing provider of {where}, which template ext needs")
+    if not is_ext and values.get("provider"):
+        raise _Refuse(f"A provider of {where} is only possible with template ext, not with {template}")
+    spindles = values.get("spindles")
+    if spindles is not None and spindles < 1:
+        raise _Refuse(f"The number of spindles of {where} must be positive")
+    return DiskRequest(
+        size=ParseSize(values["size"], where) if "size" in values else 0,
+        mode=values.get("mode", constants.DISK_RDWR),
+        name=DeviceName(values.get("name")),
+        vg=values.get("vg"),
+        metavg=values.get("metavg"),
+        adopt=adopt,
+        provider=values.get("provider"),
+        access=values.get("access"),
+        spindles=spindles,
+        ext=ext,
+    )
+
+
+def ParseDisks(requests: Sequence[Mapping[str, Any]], template: str) -> list[DiskRequest]:
+    """All disks of a request: how many, their names, adoption of all or of none."""
+    if len(requests) > constants.MAX_DISKS:
+        raise _Refuse(f"Too many disks: {len(requests)}, at most {constants.MAX_DISKS}")
+    if requests and template == constants.DT_DISKLESS:
+        raise _Refuse("A diskless instance cannot have disks")
+    if not requests and template != constants.DT_DISKLESS:
+        raise _Refuse(f"No disks given; use template {constants.DT_DISKLESS} for an instance without disks")
+    disks = [ParseDisk(values, index, template) for index, values in enumerate(requests)]
+    CheckDeviceNames([disk.name for disk in disks], (), "disk")
+    adopted = [disk for disk in disks if disk.adopt]
+    traits = disk_params.TRAITS[template]
+    if adopted and len(adopted) != len(disks):
+        raise _Refuse("Either all disks are adopted or none is")
+    if adopted and not traits.may_adopt:
+        raise _Refuse(f"Disk adoption is not supported for the '{template}' disk template")
+    if traits.must_adopt and not adopted:
+        raise _Refuse(f"Disk template {template} requires disk adoption, but no 'adopt' parameter given")
+    return disks
+
+
+def FileDirectory(snapshot: objects.Snapshot, template: str, below: str | None, instance_name: str) -> str | None:
+    """Where the files of an instance's disks go: the cluster's directory, a directory below, the instance's name."""
+    cluster = snapshot.cluster
+    base = {
+        constants.DT_FILE: cluster.file_storage_dir,
+        constants.DT_SHARED_FILE: cluster.shared_file_storage_dir,
+    }.get(template)
+    if base is None:
+        return None
+    if not base:
+        raise errors.OpPrereqError(
+            f"The cluster has no directory for disks of template {template}",
+            errors.ECODE_STATE,
+            hint="set it with 'gnt-cluster modify'",
+        )
+    if below and (posixpath.isabs(below) or posixpath.normpath(below).startswith("..")):
+        raise _Refuse(f"The file storage directory '{below}' must lie below the cluster's, give a relative path")
+    return posixpath.normpath(posixpath.join(base, below or "", instance_name))
+
+
+# --- objects ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class DiskPlan:
+    """Where and how the disks of one instance are made."""
+
+    template: str
+    instance_uuid: str
+    primary: str
+    secondary: str | None = None
+    directory: str | None = None
+    driver: str = constants.FD_LOOP
+
+
+def GenerateDisks(
+    lu: LogicalUnit, plan: DiskPlan, requests: Sequence[DiskRequest], first_index: int = 0
+) -> list[objects.Disk]:
+    """New disk objects with identities of their own; minors and ports are reserved for the job."""
+    return [_Generate(lu, plan, request, first_index + number) for number, request in enumerate(requests)]
+
+
+def _Generate(lu: LogicalUnit, plan: DiskPlan, request: DiskRequest, index: int) -> objects.Disk:
+    prefix = lu.cfg.GenerateUniqueID(lu.ec_id)
+    uuid = lu.cfg.GenerateUniqueID(lu.ec_id)
+    if plan.template == constants.DT_DRBD8:
+        return _GenerateDrbd(lu, plan, request, index, uuid, prefix)
+    identities: dict[str, list[Any]] = {
+        constants.DT_PLAIN: [request.vg or lu.snapshot.cluster.volume_group_name, f"{prefix}.disk{index}"],
+        constants.DT_FILE: [plan.driver, f"{plan.directory}/{prefix}.file.disk{index}"],
+        constants.DT_SHARED_FILE: [plan.driver, f"{plan.directory}/{prefix}.sharedfile.disk{index}"],
+        constants.DT_GLUSTER: [plan.driver, f"ganeti/{plan.instance_uuid}.{index}"],
+        constants.DT_BLOCK: [MANUAL, request.adopt],
+        constants.DT_RBD: [RBD_DRIVER, f"{prefix}.rbd.disk{index}"],
+        constants.DT_EXT: [request.provider, f"{prefix}.ext.disk{index}"],
+    }
+    own = dict(request.ext)
+    if request.access is not None and disk_params.TRAITS[plan.template].access:
+        own[disk_params.ACCESS] = request.access
+    return objects.Disk(
+        dev_type=plan.template,
+        logical_id=tuple(identities[plan.template]),
+        size=request.size,
+        mode=request.mode,
+        name=request.name,
+        spindles=request.spindles,
+        iv_name=f"disk/{index}",
+        nodes=(plan.primary,) if disk_params.TRAITS[plan.template].nodes else (),
+        params=own,
+        uuid=uuid,
+    )
+
+
+def _GenerateDrbd(
+    lu: LogicalUnit, plan: DiskPlan, request: DiskRequest, index: int, uuid: str, prefix: str
+) -> objects.Disk:
+    """A mirror over a data and a metadata volume on both nodes."""
+    assert plan.secondary is not None, "a mirror needs two nodes"
+    nodes = (plan.primary, plan.secondary)
+    snapshot = lu.snapshot
+    group = snapshot.nodegroups[snapshot.nodes[plan.primary].group]
+    minors = lu.cfg.AllocateDRBDMinor(nodes, uuid, lu.ec_id)
+    port = lu.cfg.AllocatePort(lu.ec_id)
+    secret = lu.cfg.GenerateDRBDSecret(lu.ec_id)
+    meta_vg = request.metavg or params.FillDiskParams(snapshot, group)[constants.DT_DRBD8]["metavg"]
+    children = [
+        objects.Disk(
+            dev_type=constants.DT_PLAIN,
+            logical_id=(vg, f"{prefix}.disk{index}_{part}"),
+            size=size,
+            nodes=nodes,
+            uuid=lu.cfg.GenerateUniqueID(lu.ec_id),
+        )
+        for part, vg, size in (
+            ("data", request.vg or snapshot.cluster.volume_group_name, request.size),
+            ("meta", meta_vg, DRBD_META_SIZE),
+        )
+    ]
+    return objects.Disk(
+        dev_type=constants.DT_DRBD8,
+        logical_id=(*nodes, port, *minors, secret),
+        children=tuple(children),
+        size=request.size,
+        mode=request.mode,
+        name=request.name,
+        iv_name=f"disk/{index}",
+        nodes=nodes,
+        uuid=uuid,
+    )
+
+
+# --- room and rules -----------------------------------------------------------------------------------------------------
+
+
+def CheckTemplateEnabled(snapshot: objects.Snapshot, template: str) -> None:
+    enabled = snapshot.cluster.enabled_disk_templates
+    if template not in enabled:
+        raise _Refuse(f"Disk template '{template}' is not enabled in the cluster; enabled are: {', '.join(enabled)}")
+
+
+def SpaceNeeded(snapshot: objects.Snapshot, template: str, requests: Iterable[DiskRequest]) -> dict[str, int]:
+    """MiB by volume group that new disks take; empty where free space is not looked at."""
+    if not disk_params.TRAITS[template].space_checked:
+        return {}
+    more = DRBD_META_SIZE if template == constants.DT_DRBD8 else 0
+    needed: dict[str, int] = {}
+    for request in requests:
+        vg = request.vg or snapshot.cluster.volume_group_name
+        if vg is None:
+            raise errors.OpPrereqError(
+                f"The cluster has no volume group, which disk template {template} needs",
+                errors.ECODE_STATE,
+                hint="set it with 'gnt-cluster modify --vg-name'",
+            )
+        needed[vg] = needed.get(vg, 0) + request.size + more
+    return needed
+
+
+def CheckFreeSpace(lu: LogicalUnit, nodes: Sequence[str], needed: Mapping[str, int]) -> None:
+    """Every node has room in every volume group; with exclusive storage it is counted in spindles instead."""
+    if not needed:
+        return
+    units = [("lvm-vg", vg) for vg in needed]
+    for result in lu.rpc.call_node_info(list(nodes), units, None).values():
+        result.Raise(f"Cannot get current information from node {result.node_name}", prereq=True)
+        free = {entry["name"]: entry["storage_free"] for entry in result.payload[1]}
+        for vg, amount in needed.items():
+            if not isinstance(free.get(vg), int):
+                raise errors.OpPrereqError(
+                    f"Can't compute free disk space on node {result.node_name} for vg {vg}", errors.ECODE_ENVIRON
+                )
+            if free[vg] < amount:
+                raise errors.OpPrereqError(
+                    f"Not enough disk space on target node {result.node_name} vg {vg}: required {amount} MiB,"
+                    f" available {free[vg]} MiB",
+                    errors.ECODE_NORES,
+                )
+
+
+def CheckSpindles(
+    snapshot: objects.Snapshot, nodes: Iterable[str], template: str, requests: Iterable[DiskRequest]
+) -> bool:
+    """Whether the nodes use exclusive storage; then the template must allow it, and each disk tell its spindles."""
+    exclusive = any(params.FillND(snapshot, snapshot.nodes[uuid])[nd.ND_EXCLUSIVE_STORAGE] for uuid in nodes)
+    if exclusive and not disk_params.TRAITS[template].exclusive_storage and template != constants.DT_DISKLESS:
+        raise errors.OpPrereqError(
+            f"Disk template {template} is not supported with exclusive storage", errors.ECODE_STATE
+        )
+    for number, request in enumerate(requests):
+        if exclusive and request.spindles is None and not request.adopt:
+            raise _Refuse(f"Exclusive storage needs the number of spindles of disk {number}")
+        if not exclusive and request.spindles is not None:
+            raise _Refuse("Spindles in instance disks cannot be specified when exclusive storage is not active")
+    return exclusive
+
+
+# --- adoption -----------------------------------------------------------------------------------------------------------
+
+
+def PrepareAdoption(lu: LogicalUnit, template: str, requests: Sequence[DiskRequest], node_uuid: str) -> None:
+    """Finds what is to be adopted on the node, reserves it and fills in the sizes."""
+    if template == constants.DT_PLAIN:
+        _PrepareVolumes(lu, requests, node_uuid)
+    else:
+        _PrepareDevices(lu, requests, node_uuid)
+
+
+def _PrepareVolumes(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid: str) -> None:
+    default_vg = lu.snapshot.cluster.volume_group_name
+    names = [f"{request.vg or default_vg}/{request.adopt}" for request in requests]
+    if len(set(names)) != len(names):
+        raise _Refuse("A volume is to be adopted more than once")
+    for name in names:
+        try:
+            lu.cfg.ReserveLV(name, lu.ec_id)
+        except errors.ReservationError as err:
+            raise errors.OpPrereqError(f"Volume {name} cannot be adopted: {err}", errors.ECODE_NOTUNIQUE) from err
+    result = lu.rpc.call_lv_list([node_uuid], [])[node_uuid]
+    result.Raise(f"Cannot get logical volume information from node {result.node_name}", prereq=True)
+    missing = sorted(set(names) - set(result.payload))
+    if missing:
+        raise _Refuse(f"Missing logical volume(s) on node {result.node_name}: {', '.join(missing)}")
+    online = sorted(name for name in names if result.payload[name][2])
+    if online:
+        raise errors.OpPrereqError(
+            f"Online logical volumes found, cannot adopt: {', '.join(online)}", errors.ECODE_STATE
+        )
+    for request, name in zip(requests, names, strict=True):
+        request.size = int(float(result.payload[name][0]))
+
+
+def _PrepareDevices(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid: str) -> None:
+    paths = [posixpath.normpath(str(request.adopt)) for request in requests]
+    if len(set(paths)) != len(paths):
+        raise _Refuse("A block device is to be adopted more than once")
+    outside = sorted(path for path in paths if not path.startswith(_ADOPTABLE_DIRECTORY))
+    if outside:
+        raise _Refuse(f"Device node(s) {', '.join(outside)} lie outside {_ADOPTABLE_DIRECTORY} and cannot be adopted")
+    result = lu.rpc.call_bdev_sizes([node_uuid], paths)[node_uuid]
+    result.Raise(f"Cannot get block device information from node {result.node_name}", prereq=True)
+    missing = sorted(set(paths) - set(result.payload))
+    if missing:
+        raise _Refuse(f"Missing block device(s) on node {result.node_name}: {', '.join(missing)}")
+    for request, path in zip(requests, paths, strict=True):
+        request.adopt = path
+        request.size = int(float(result.payload[path]))
+
+
+def AdoptVolumes(
+    lu: LogicalUnit, instance: objects.Instance, disks: Sequence[objects.Disk], requests: Sequence[DiskRequest]
+) -> None:
+    """Gives adopted volumes the names of the new disks."""
+    renames = [
+        ((disk.Replace(logical_id=[disk.logical_id[0], request.adopt]), instance), disk.logical_id)
+        for disk, request in zip(disks, requests, strict=True)
+    ]
+    result = lu.rpc.call_blockdev_rename(instance.primary_node, renames)
+    result.Raise(f"Failed to rename adopted volumes on node {result.node_name}")
+
+
+_INDEX = re.compile(r"-?\d+")
+
+
+def FindDevice(identifier: int | str, devices: Sequence[Any], kind: str) -> tuple[int, Any]:
+    """(index, device) that an index, -1 for the last one, a name or a uuid means."""
+    text = str(identifier)
+    if _INDEX.fullmatch(text):
+        index = int(text)
+        if index == -1 and devices:
+            return len(devices) - 1, devices[-1]
+        if 0 <= index < len(devices):
+            return index, devices[index]
+        raise errors.OpPrereqError(f"There is no {kind} {index}: there are {len(devices)}", errors.ECODE_INVAL)
+    found = [(index, device) for index, device in enumerate(devices) if text in (device.uuid, device.name)]
+    if not found:
+        raise errors.OpPrereqError(f"There is no {kind} with the name or uuid '{text}'", errors.ECODE_NOENT)
+    return found[0]
