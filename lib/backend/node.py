@@ -222,12 +222,13 @@ def _OwnName() -> str:
 
 def Powercycle(hypervisor_name: str, hvparams: Mapping[str, Any]) -> str:
     """Resets the machine in five seconds, by a process of its own."""
-    if pathutils.IsVirtual():
+    if pathutils.IsVirtual() and hypervisor_name != constants.HT_FAKE:
         raise errors.RpcCallError(f"Node {pathutils.HostName()} is a virtual one: its machine is not its own to reset")
     driver = hypervisor.GetHypervisor(hypervisor_name)
     try:
         pid = runtime.Fork()
-    except OSError as err:
+    except (OSError, errors.ProgrammerError) as err:
+        # The answer is lost, the reset must not be.
         logging.error("Cannot fork (%s); resetting at once", err)
         driver.Powercycle(hvparams)
         return "Reboot"

@@ -235,9 +235,10 @@ def _OwnPart(value: Any, context: Context) -> Any:
     """A node's own entry of a dictionary by node."""
     if not isinstance(value, Mapping):
         return value
-    if context.node in value:
-        return value[context.node]
-    return value[context.node_uuid]
+    for name in (context.node, context.node_uuid):
+        if name in value:
+            return value[name]
+    raise errors.ProgrammerError(f"this argument has nothing for node {context.node}")
 
 
 def _Renames(value: Any, context: Context) -> list[Any]:

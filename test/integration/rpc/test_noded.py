@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import socket
 import ssl
@@ -458,6 +460,50 @@ def test_without_a_certificate_there_is_no_cluster_to_serve(cluster: Cluster) ->
     assert result.returncode == constants.EXIT_NOTCLUSTER and "server.pem" in result.stderr
     result = noded.Python(code, "--max-clients", "0")
     assert result.returncode == 1 and "--max-clients" in result.stderr
+
+
+def test_a_reset_is_answered_before_it_happens(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    guest = Path(noded.Write("/var/run/ganeti/fake-hypervisor/guest", "0\n64\n1\n"))
+    result = cluster.Runner().call_node_powercycle("node1", "fake", {})
+    assert result.payload == "Reboot scheduled in 5 seconds"
+    assert guest.exists()
+    deadline = time.monotonic() + 15
+    while guest.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert "virtual" in (cluster.Runner().call_node_powercycle("node1", "kvm", {}).fail_msg or "")
+
+
+def test_requests_sent_at_once_are_answered_in_order(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    with connect(cluster, noded) as sock:
+        head = b"POST /%s HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n%s\r\n[]"
+        sock.sendall(head % (b"version", b"") + head % (b"get_watcher_pause", b"Connection: close\r\n"))
+        answers = read_all(sock)
+    assert answers.count(b"HTTP/1.1 200") == 2
+    assert answers.index(b"3010000") < answers.index(b"[true,null]")
+
+
+@pytest.mark.filterwarnings("error")
+def test_more_descriptors_than_select_can_count(cluster: Cluster) -> None:
+    cluster.StartNoded("node1")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], min(2048, limits[1])), limits[1]))
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert max(held) > 1024
+        transport = cluster.Transport()
+        before = time.process_time()
+        runner = cluster.Runner(transport)
+        result = runner.call_test_delay(["node1"], 1)["node1"]
+        assert result.fail_msg is None
+        # Waiting costs nothing: no busy loop.
+        assert time.process_time() - before < 0.5
+    finally:
+        for number in held:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_leaving_the_cluster_ends_the_daemon_and_its_secrets(cluster: Cluster) -> None:

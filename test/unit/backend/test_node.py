@@ -90,7 +90,7 @@ def test_the_watchers_pause(here: Node) -> None:
 
 def test_a_virtual_node_resets_nobodys_machine(here: Node) -> None:
     with pytest.raises(errors.RpcCallError, match="virtual"):
-        node.Powercycle("fake", {})
+        node.Powercycle("kvm", {})
 
 
 def test_open_vswitch_commands() -> None:
