@@ -37,6 +37,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpClusterActivateMasterIp",
         "OpClusterDeactivateMasterIp",
     ),
+    "instance_query": ("OpInstanceQueryData",),
     "cluster_verify": ("OpClusterVerify", "OpClusterVerifyConfig", "OpClusterVerifyGroup"),
     "query": (
         "OpQuery",
@@ -47,6 +48,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpClusterConfigQuery",
     ),
     "instance_create": ("OpInstanceCreate",),
+    "instance_life": ("OpInstanceRemove", "OpInstanceRename", "OpInstanceReinstall"),
     "instance_run": (
         "OpInstanceStartup",
         "OpInstanceShutdown",
@@ -55,6 +57,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpInstanceActivateDisks",
         "OpInstanceDeactivateDisks",
     ),
+    "node": ("OpNodeAdd", "OpNodeRemove", "OpNodePowercycle"),
     "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),
     "test": ("OpTestDelay", "OpTestJqueue"),
 }

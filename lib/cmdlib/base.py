@@ -179,6 +179,11 @@ class LogicalUnit:
                 instance = snapshot.InstanceByName(name)
                 if instance is not None:
                     nodes.update(snapshot.AllNodes(instance))
+        return self.OnlineNodes(nodes)
+
+    def OnlineNodes(self, nodes: Iterable[str]) -> set[str]:
+        """Those of the nodes that are configured and not marked offline."""
+        snapshot = self.snapshot
         return {uuid for uuid in nodes if uuid in snapshot.nodes and not snapshot.nodes[uuid].offline}
 
 

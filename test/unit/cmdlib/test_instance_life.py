@@ -1,0 +1,168 @@
+"""Instances are removed, renamed, reinstalled (spec/drivers.md d.2)."""
+
+from __future__ import annotations
+
+import pytest
+from support.master import Master
+
+from ganeti import constants, errors, locking, opcodes
+
+WEB = "web.example.org"
+BLOG = "blog.example.org"
+
+
+@pytest.fixture
+def stopped(master: Master) -> Master:
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    return master
+
+
+@pytest.fixture
+def filed(master: Master) -> Master:
+    """A stopped instance with a disk in a file."""
+    cluster = master.snapshot.cluster
+    master.cfg.Update(
+        cluster.Replace(
+            enabled_disk_templates=["drbd", "file"],
+            ipolicy={**cluster.ipolicy, "disk-templates": ["drbd", "file"]},
+        )
+    )
+    master.Run(
+        opcodes.OpInstanceCreate(
+            instance_name="files.example.org", mode="create", disk_template="file", disks=[{"size": 1024}], nics=[{}],
+            os_type="noop", pnode="node1", start=False,
+        )
+    )  # fmt: skip
+    master.Run(opcodes.OpInstanceDeactivateDisks(instance_name="files"))
+    return master
+
+
+# --- remove --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D20-LOCK-19")
+def test_removal_leaves_nothing(master: Master) -> None:
+    master.Run(opcodes.OpInstanceRemove(instance_name="web"))
+    assert master.snapshot.instances == {} and master.snapshot.disks == {}
+    assert all(machine.devices == {} and machine.guests == {} for machine in master.machines.values())
+    assert list(master.snapshot.cluster.tcpudp_port_pool) == [11000, 11001]
+    assert WEB not in master.glm.Names(locking.LEVEL_INSTANCE)
+    assert [(path, phase) for path, phase, _ in master[1].hook_runs] == [("instance-remove", "post")]
+    env = master[1].hook_runs[0][2]
+    assert env["GANETI_INSTANCE_NAME"] == env["GANETI_POST_INSTANCE_NAME"] == WEB
+
+
+def test_removal_of_files(filed: Master) -> None:
+    filed.Run(opcodes.OpInstanceRemove(instance_name="files"))
+    assert filed[0].directories == set()
+    assert not any(key.startswith("file:") for key in filed[0].devices)
+
+
+def test_what_cannot_be_stopped_or_removed_stays(master: Master) -> None:
+    master[0].faults["instance_shutdown"] = "it hangs"
+    with pytest.raises(errors.OpExecError, match=r"Could not shutdown instance 'web.*it hangs"):
+        master.Run(opcodes.OpInstanceRemove(instance_name=WEB))
+    assert master.Instance(WEB) is not None
+    del master[0].faults["instance_shutdown"]
+    master[1].faults["blockdev_remove"] = "in use"
+    with pytest.raises(errors.OpExecError, match="Can't remove the disks"):
+        master.Run(opcodes.OpInstanceRemove(instance_name=WEB))
+    assert WEB in master.glm.Names(locking.LEVEL_INSTANCE)
+    master.Run(opcodes.OpInstanceRemove(instance_name=WEB, ignore_failures=True))
+    assert master.snapshot.instances == {}
+
+
+def test_an_offline_secondary_does_not_hold_a_removal_up(master: Master) -> None:
+    master.cfg.Update(master.snapshot.nodes[master.nodes[1]].Replace(offline=True))
+    master.Run(opcodes.OpInstanceRemove(instance_name=WEB))
+    assert master.snapshot.instances == {} and master[0].devices == {}
+
+
+# --- rename --------------------------------------------------------------------------------------------------------------
+
+
+def test_another_name(stopped: Master) -> None:
+    assert stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name="Blog.example.org")) == BLOG
+    assert stopped.Instance("blog").name == BLOG and stopped.snapshot.InstanceByName(WEB) is None
+    assert stopped.glm.Names(locking.LEVEL_INSTANCE) == {BLOG}
+    assert {device.info for device in stopped[0].devices.values() if device.info.endswith(BLOG)}
+    assert not any(device.assembled for device in stopped[0].devices.values())
+    assert stopped[0].arguments["instance_run_rename"][1] == WEB
+    stopped.Run(opcodes.OpInstanceStartup(instance_name=BLOG))
+    assert BLOG in stopped[0].guests
+    env = next(env for path, phase, env in stopped[0].hook_runs if path == "instance-rename" and phase == "post")
+    assert (env["GANETI_INSTANCE_NEW_NAME"], env["GANETI_POST_INSTANCE_NAME"]) == (BLOG, BLOG)
+
+
+def test_files_move_with_the_name(filed: Master) -> None:
+    filed.Run(opcodes.OpInstanceRename(instance_name="files", new_name="moved.example.org"))
+    (disk,) = filed.snapshot.InstanceDisks(filed.Instance("moved"))
+    assert disk.logical_id[1].startswith("/srv/ganeti/file-storage/moved.example.org/")
+    assert filed[0].directories == {"/srv/ganeti/file-storage/moved.example.org"}
+    filed.Run(opcodes.OpInstanceStartup(instance_name="moved"))
+
+
+def test_a_failing_script_does_not_undo_a_renaming(stopped: Master) -> None:
+    stopped[0].faults["instance_run_rename"] = "no such script"
+    stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name=BLOG))
+    assert any("no such script" in text for text in stopped.last.messages)
+    assert stopped.Instance(BLOG).disks_active is False
+
+
+def test_names_that_cannot_be_taken(stopped: Master) -> None:
+    for new_name, match, code in (
+        (WEB, "already in the cluster", errors.ECODE_EXISTS),
+        ("no way", "Invalid host name", errors.ECODE_INVAL),
+    ):
+        with pytest.raises(errors.OpPrereqError, match=match) as caught:
+            stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name=new_name))
+        assert caught.value.args[1] == code
+    with pytest.raises(errors.OpPrereqError, match="requires a name check"):
+        stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name=BLOG, ip_check=True))
+    stopped.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    with pytest.raises(errors.OpPrereqError, match="marked to be up"):
+        stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name=BLOG))
+
+
+def test_a_guest_that_runs_although_it_should_not(stopped: Master) -> None:
+    stopped[0].guests[WEB] = {"memory": 512}
+    with pytest.raises(errors.OpPrereqError, match="is running on node1"):
+        stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name=BLOG))
+
+
+# --- reinstall -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_system_again(stopped: Master) -> None:
+    stopped.Run(opcodes.OpInstanceReinstall(instance_name=WEB))
+    assert stopped[0].installed == [(WEB, True, {"mirror": "http://deb.example.org"})]
+    assert not any(device.assembled for device in stopped[0].devices.values())
+    assert stopped.Instance(WEB).disks_active is False
+
+
+def test_another_system_is_remembered(stopped: Master) -> None:
+    stopped.Run(
+        opcodes.OpInstanceReinstall(
+            instance_name=WEB, os_type="noop", osparams={"a": "1"}, osparams_private={"b": "2"}, osparams_secret={"c": "3"}
+        )
+    )  # fmt: skip
+    web = stopped.Instance(WEB)
+    assert (web.os, dict(web.osparams), dict(web.osparams_private)) == ("noop", {"a": "1"}, {"b": "2"})
+    assert stopped[0].installed == [(WEB, True, {"a": "1", "b": "2", "c": "3"})]
+
+
+def test_disks_go_down_after_a_failed_installation(stopped: Master) -> None:
+    stopped[0].faults["instance_os_add"] = "broken image"
+    with pytest.raises(errors.OpExecError, match=r"Could not install OS.*broken image"):
+        stopped.Run(opcodes.OpInstanceReinstall(instance_name=WEB))
+    assert stopped.Instance(WEB).disks_active is False
+    assert not any(device.assembled for device in stopped[0].devices.values())
+
+
+def test_when_there_is_nothing_to_install_on(master: Master) -> None:
+    with pytest.raises(errors.OpPrereqError, match="marked to be up"):
+        master.Run(opcodes.OpInstanceReinstall(instance_name=WEB))
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    with pytest.raises(errors.OpPrereqError, match="OS suse not found"):
+        master.Run(opcodes.OpInstanceReinstall(instance_name=WEB, os_type="suse"))
+    assert master.Instance(WEB).admin_state == constants.ADMINST_DOWN and master[0].installed == []
