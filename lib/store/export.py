@@ -295,6 +295,7 @@ class Exporter:
         self._Write({path: found for path, found in write.items() if not _IsSsconf(path)})
         ssconf = {path: found for path, found in write.items() if _IsSsconf(path)}
         if ssconf:
+            runtime.MakeDirs(pathutils.LOCK_DIR)
             with runtime.LockFile(pathutils.SSCONF_LOCK_FILE, timeout=_LOCK_TIMEOUT):
                 self._Write(ssconf)
         for path in remove:

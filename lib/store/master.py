@@ -37,7 +37,7 @@ from ganeti.store.base import (
     VoterSet,
 )
 from ganeti.store.confirm import NodeConfirmer
-from ganeti.store.peers import ACK_WITHIN, ConfirmedSeq, Directory, Peer, Sender, Transaction
+from ganeti.store.peers import ACK_WITHIN, RETRY_SECONDS, ConfirmedSeq, Directory, Peer, Sender, Transaction
 from ganeti.store.voters import CheckReach, VoterStep, VoterSteps
 
 if TYPE_CHECKING:
@@ -484,13 +484,15 @@ class Store:
         refusal = CheckReach(after, reach, silent)
         if refusal is not None:
             if not step.own_affair:
-                self._steps.waiting.remove(step)
+                self._steps.Drop(step)
                 step.done(refusal)
             return
         self._steps.waiting.remove(step)
         before = self._voters
         extra = [] if after == before else [after.Row()]
         self._Transact([_Entry(step.change, step.done, True)], extra, before, after)
+        if step.add is not None and step.uuid not in self._voters:
+            self._steps.GiveUp(step)
 
     def _MayBecome(self, after: VoterSet) -> bool:
         """Rule 4: the next change waits for the last one; only going back to the set before is allowed earlier."""
@@ -610,13 +612,17 @@ class Store:
 
     def _Tell(self) -> None:
         """Gives every peer its work, and says what is acknowledged when nothing else does."""
+        if self._stopping is not None and not self._pending:
+            self._tell_from = 0.0
         if self._own_told < self._acked and runtime.Monotonic() >= self._tell_from:
             self._Prune()
             try:
                 self._own.Acknowledge(self._epoch, self._acked, self._pruned)
             except (OSError, errors.StorageError) as err:
                 logging.error("The master's own disk is not well: %s", err)
-            self._own_told = self._acked
+                self._tell_from = runtime.Monotonic() + RETRY_SECONDS
+            else:
+                self._own_told = self._acked
         self._sender.Drive(self._line, self._acked, self._pruned, self._tell_from)
 
     def _Prune(self) -> None:
@@ -672,11 +678,16 @@ class Store:
     def _CheckStop(self) -> None:
         if self._stopping is None or self._pending or self._waiting:
             return
-        if self._own_told < self._acked:
-            # The last word of this master: everything is acknowledged.
-            self._tell_from = 0.0
-            self._Tell()
+        # The last word of this master: everything is acknowledged.
+        if any(self._MustHear(peer) for peer in self._sender.peers.values()):
+            return
         self._End(StoreEnded("this master has stopped"))
+
+    def _MustHear(self, peer: Peer) -> bool:
+        """Whether a node that is up to date does not know yet that all it holds is acknowledged."""
+        if peer.silent or peer.unfit or peer.learner or peer.leaving or peer.copy is not None:
+            return False
+        return peer.busy or (peer.confirmed == self._line.last and peer.told < self._acked)
 
     def _End(self, error: StoreError) -> None:
         """This master ends: nothing is acknowledged any more, everybody hears it."""

@@ -74,10 +74,20 @@ class VoterSteps:
         return min([self._reconcile_at, *(step.deadline for step in self.waiting if not step.own_affair)])
 
     def Drop(self, step: VoterStep) -> None:
+        """A waiting step is given up."""
         self.waiting.remove(step)
+        self.GiveUp(step)
+
+    def GiveUp(self, step: VoterStep) -> None:
+        """A step was not taken: a node that was copied for it is no learner any more, and holds nothing."""
         peer = self._sender.peers.get(step.uuid)
-        if step.add is not None and peer is not None and peer.learner:
+        if step.add is None or peer is None or not peer.learner:
+            return
+        if step.own_affair:
+            # It comes again by itself, and what it holds saves a copy then.
             del self._sender.peers[step.uuid]
+        else:
+            self.Empty(step.add, "")
 
     def Look(self, voters: VoterSet, busy: bool) -> None:
         """Makes learners of those who are to come in, finds what the master has to do by itself, ends what took too long."""

@@ -33,6 +33,13 @@ def test_no_promise_is_broken_under_faults(start: int) -> None:
     assert not broken, "\n".join(Describe(result, events=False) for result in broken)
 
 
+@pytest.mark.req("D20-JOB-13", "D20-JOB-14", "D20-JOB-16", "D20-JOB-17")
+@pytest.mark.parametrize("start", (1, 31, 61))
+def test_files_show_what_is_acknowledged(start: int) -> None:
+    broken = [result for seed in range(start, start + 30) if (result := Run(seed, exporting=True)).problem]
+    assert not broken, "\n".join(Describe(result, events=False) for result in broken)
+
+
 def test_many_faults_at_once() -> None:
     broken = [result for seed in range(1, 41) if (result := Run(seed, faults=9, changes=80)).problem]
     assert not broken, "\n".join(Describe(result, events=False) for result in broken)

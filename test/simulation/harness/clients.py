@@ -9,11 +9,11 @@ from typing import Any
 from simulation.harness.cluster import PROBE, Cluster, Node, Workload
 from simulation.harness.ledger import ACKED, FAILED, UNKNOWN, Op, Violation
 
-from ganeti import errors, runtime, serializer
+from ganeti import constants, errors, runtime, serializer
 from ganeti.rpc.runner import RpcRunner
 from ganeti.rpc.simulated import SimulatedTransport
 from ganeti.store import Member, NotKnown, Row, Store
-from ganeti.store.base import Change, MasterLost, StoreError
+from ganeti.store.base import KIND_ARCHIVED, Change, MasterLost, StoreError
 
 KIND = "job"
 KIND_CANDIDATE = "node"
@@ -54,7 +54,8 @@ class Clients(Workload):
         self._candidates = candidates
 
     def FirstRows(self) -> list[Row]:
-        return [_CandidateRow(member.uuid, True, 0) for member in self._candidates]
+        rows = [_CandidateRow(member.uuid, True, 0) for member in self._candidates]
+        return [*rows, _ConfigRow(0), Row("cluster", "cluster", '{"name":"cluster"}'), Row("queue", "serial", "0")]
 
     def Candidates(self, store: Store) -> Iterable[Member] | None:
         flags = store.Rows(KIND_CANDIDATE)
@@ -83,15 +84,16 @@ class Clients(Workload):
         )
         while self._left > 0 and not ended.is_set():
             self._left -= 1
-            self._working[process] = self._working.get(process, 0) + 1
             kind = self._rng.random()
+            changing = not self.voter_changes <= kind < self.voter_changes + self.probing
+            self._working[process] = self._working.get(process, 0) + changing
             if kind < self.voter_changes:
                 self._ChangeVoters(node, store)
             elif kind < self.voter_changes + self.probing:
                 self._Probe(node, store, runner)
             else:
                 self._ChangeRows(node, store)
-            self._working[process] -= 1
+            self._working[process] -= changing
             runtime.Sleep(self._rng.uniform(*self.pause))
 
     def NewRowsOp(self, cluster: Cluster, key: str) -> Op:
@@ -113,7 +115,13 @@ class Clients(Workload):
 
     def _ChangeRows(self, node: Node, store: Store) -> None:
         def rows(number: int) -> list[Row]:
+            what = self._rng.random()
+            if what < 0.1:
+                return [Row("instance", f"i{number % 4}", f'{{"op":{number}}}'), _ConfigRow(number)]
             keys = self._rng.sample(range(6), self._rng.choice((1, 1, 2)))
+            if what < 0.2:
+                archived = Row(KIND_ARCHIVED, str(keys[0]), f'{{"op":{number},"archived":{keys[0]}}}')
+                return [Row(KIND, str(keys[0]), None), archived, Row("queue", "serial", str(number))]
             return [
                 Row(KIND, str(key), None if self._rng.random() < 0.2 else f'{{"op":{number},"key":{key}}}')
                 for key in keys
@@ -174,6 +182,11 @@ def _Fail(text: str) -> None:
 
 def _CandidateRow(uuid: str, candidate: bool, number: int) -> Row:
     return Row(KIND_CANDIDATE, uuid, serializer.Dump({"candidate": candidate, "op": number}))
+
+
+def _ConfigRow(number: int) -> Row:
+    top = {"version": constants.CONFIG_VERSION, "ctime": 1.5, "mtime": 1.5 + number, "serial_no": number + 1}
+    return Row("config", "config", serializer.Dump(top))
 
 
 class _Resolver:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from simulation.harness.ledger import Ledger, Violation
@@ -13,7 +13,7 @@ from ganeti import errors, runtime
 from ganeti.rpc.server import Dispatcher
 from ganeti.rpc.simulated import Network, ServeCalls, SimulatedTransport
 from ganeti.runtime.simulated import Machine, Process, World
-from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election
+from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election, export
 from ganeti.store.base import Line, StoredRow
 
 CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
@@ -21,6 +21,11 @@ STORE_PATH = "/var/lib/ganeti/ext/store.db"
 CALLS_DIR = "/run/ganeti/ext/calls"
 # A changing procedure of the table; the harness's nodes only note who calls it.
 PROBE = "set_watcher_pause"
+
+
+def SsconfTexts(rows: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Values of ssconf files that follow from the rows alone."""
+    return {"node_list": "\n".join(sorted(rows.get("node", {}))), "cluster_name": rows["cluster"]["cluster"]}
 
 
 class Parts:
@@ -39,9 +44,12 @@ class Node:
         self.member = Member(f"{number:08x}-aaaa-4bbb-8ccc-0000000000aa", self.machine.name, self.machine.address)
         self.noded: Process | None = None
         self.masterd: Process | None = None
+        self.exporter: Process | None = None
         # Running probe calls on this node: epoch texts.
         self.probes: list[Any] = []
         self.finishing = False
+        self.stopping = self.stopped = False
+        self.ended: Any = None
         # Procedures whose calls this node never sees, and how many it did not.
         self.deaf_to: tuple[str, ...] = ()
         self.ignored = 0
@@ -56,6 +64,11 @@ class Node:
     def StartNoded(self) -> None:
         if self.machine.on and (self.noded is None or not self.noded.alive):
             self.noded = self.machine.StartProcess(self._Noded, "noded")
+        if self.cluster.exporting and self.machine.on and (self.exporter is None or not self.exporter.alive):
+            self.exporter = self.machine.StartProcess(self._Export, "exporter")
+
+    def _Export(self) -> None:
+        export.RunExporter(export.Exporter(self.NewStore(), export.Owners(), SsconfTexts), lambda: False)
 
     def _Noded(self) -> None:
         own = self.NewStore()
@@ -74,7 +87,7 @@ class Node:
 
     def StartMasterd(self, **options: Any) -> None:
         if self.machine.on and (self.masterd is None or not self.masterd.alive):
-            self.finishing = False
+            self.finishing = self.stopping = self.stopped = False
             self.cluster.open.pop(self.name, None)
             self.masterd = self.machine.StartProcess(lambda: self._Masterd(**options), "masterd")
 
@@ -82,7 +95,7 @@ class Node:
         cluster = self.cluster
         own = self.NewStore()
         transport = SimulatedTransport(cluster.network)
-        ended = runtime.Event()
+        ended = self.ended = runtime.Event()
         holder: list[Store] = []
 
         def candidates() -> Iterable[Member] | None:
@@ -115,9 +128,37 @@ class Node:
             return
         holder.append(store)
         cluster.Opened(self, store, own)
+        try:
+            exporter = self._StartExporterThread(own, store)
+        except OSError as err:
+            cluster.Note(f"{self.name} cannot write its files and gives up: {err}")
+            return
         cluster.workload.Serve(self, store, ended)
         ended.wait()
+        if exporter is not None and self.stopping:
+            exporter.Stop()
+            self.stopped = True
         cluster.Note(f"{self.name} is no longer master in epoch {store.Epoch()}")
+
+    def _StartExporterThread(self, own: NodeStore, store: Store) -> export.ExporterThread | None:
+        if not self.cluster.exporting:
+            return None
+        exporter = export.ExporterThread(export.Exporter(own, export.Owners(), SsconfTexts, serving=True), store)
+        exporter.Start()
+        return exporter
+
+    def StopMasterd(self) -> None:
+        """Asks masterd to stop cleanly: what is under way is ended, then the files are made exact."""
+        store = self.cluster.open[self.name]
+        self.stopping = True
+
+        def stop() -> None:
+            if not store.Stop(30.0):
+                self.cluster.Note(f"{self.name} did not stop cleanly")
+            self.ended.set()
+
+        assert self.masterd is not None
+        self.cluster.world.Launch(self.masterd.NewThread(stop, "stop", ()))
 
     def Restart(self) -> None:
         """Power on and daemons up."""
@@ -170,8 +211,17 @@ class Workload:
 class Cluster:
     """All of it.  ``rng`` is the run's own chance, apart from the world's."""
 
-    def __init__(self, world: World, count: int, candidates: int, workload: Workload, parts: type[Parts] = Parts):
+    def __init__(
+        self,
+        world: World,
+        count: int,
+        candidates: int,
+        workload: Workload,
+        parts: type[Parts] = Parts,
+        exporting: bool = False,
+    ):
         self.world = world
+        self.exporting = exporting
         self.parts = parts
         self.network = Network(world)
         self.workload = workload
@@ -185,6 +235,8 @@ class Cluster:
         self.disk_lost = False
         # From now on no fault strikes any more.
         self.healed = False
+        # No master is started any more.
+        self.resting = False
         for node in self.nodes:
             node.StartNoded()
 
@@ -232,7 +284,9 @@ class Cluster:
                 node.StartNoded()
             stands_still = len(self.ledger.by_seq) == seen[0] and not self.workload.IsIdle()
             seen[0] = len(self.ledger.by_seq)
-            if not self.Masters() or (stands_still and not self.healed and self.rng.random() < 0.2):
+            if self.resting:
+                pass
+            elif not self.Masters() or (stands_still and not self.healed and self.rng.random() < 0.2):
                 self.StartSomeMaster()
             self.world.Schedule(period * self.rng.uniform(0.5, 1.5), look)
 

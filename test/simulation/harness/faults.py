@@ -13,7 +13,13 @@ Strike = Callable[[Cluster, random.Random], str]
 def _Later(
     cluster: Cluster, rng: random.Random, action: Callable[[], object], least: float = 0.5, most: float = 20.0
 ) -> None:
+    """Ends a fault after a while."""
     cluster.world.Schedule(rng.uniform(least, most), action)
+
+
+def _Harm(cluster: Cluster, delay: float, action: Callable[[], object]) -> None:
+    """Does more harm after a while, unless all is healed by then."""
+    cluster.world.Schedule(delay, lambda: None if cluster.healed else action())
 
 
 def _Pick(cluster: Cluster, rng: random.Random) -> Node:
@@ -150,7 +156,7 @@ def FailOver(cluster: Cluster, rng: random.Random) -> str:
             if other is not node and (alone or other is not friend):
                 cluster.network.Cut(node.name, other.name)
                 cluster.network.Cut(other.name, node.name)
-    _Later(cluster, rng, cluster.StartSomeMaster, 0.0, 2.0)
+    _Harm(cluster, rng.uniform(0.0, 2.0), cluster.StartSomeMaster)
     _Later(cluster, rng, cluster.network.MendAll, 1.0, 20.0)
     return str([node.name for node in masters])
 
@@ -161,7 +167,7 @@ def StopMasterAndNode(cluster: Cluster, rng: random.Random) -> str:
     for node in masters:
         node.machine.PowerOff()
         _Later(cluster, rng, node.Restart, 2.0, 60.0)
-    _Later(cluster, rng, cluster.StartSomeMaster, 0.0, 1.0)
+    _Harm(cluster, rng.uniform(0.0, 1.0), cluster.StartSomeMaster)
     return str([node.name for node in masters])
 
 
@@ -178,10 +184,10 @@ def Swizzle(cluster: Cluster, rng: random.Random) -> str:
 
     for node in chosen:
         start = rng.uniform(0.0, span)
-        cluster.world.Schedule(start, lambda node=node: cut(node, cluster.network.Cut))  # type: ignore[misc]
+        _Harm(cluster, start, lambda node=node: cut(node, cluster.network.Cut))  # type: ignore[misc]
         end = start + rng.uniform(0.0, span)
         cluster.world.Schedule(end, lambda node=node: cut(node, cluster.network.Mend))  # type: ignore[misc]
-    _Later(cluster, rng, cluster.StartSomeMaster, 0.0, span)
+    _Harm(cluster, rng.uniform(0.0, span), cluster.StartSomeMaster)
     return f"{[node.name for node in chosen]} in {span} s"
 
 

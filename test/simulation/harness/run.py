@@ -7,6 +7,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
+from simulation.harness import files
 from simulation.harness.clients import Clients
 from simulation.harness.cluster import Cluster, Node, Parts
 from simulation.harness.faults import FAULTS
@@ -22,6 +23,7 @@ WORKING_SECONDS = 60.0
 STEPS_WITH_FAULTS = 2500
 MAX_STEPS = 120_000
 SHOWN = 4000
+LOOKS = 10
 
 
 @dataclass
@@ -37,15 +39,23 @@ class Result:
     events: list[str] = field(default_factory=list)
 
 
-def Run(seed: int, parts: type[Parts] = Parts, faults: int = FAULTS_PER_RUN, changes: int = CHANGES_PER_RUN) -> Result:
-    """Runs one seed; never raises for what goes wrong inside."""
+def Run(
+    seed: int,
+    parts: type[Parts] = Parts,
+    faults: int = FAULTS_PER_RUN,
+    changes: int = CHANGES_PER_RUN,
+    exporting: bool | None = None,
+) -> Result:
+    """Runs one seed; never raises for what goes wrong inside.  ``exporting``: with the files, None leaves it to the seed."""
     result = Result(seed)
     with World(seed) as world:
         rng = random.Random(f"run {seed}")
         count = rng.choice((1, 2, 3, 3, 3, 4, 5))
         candidates = count if count < 4 else rng.choice((3, count))
         workload = Clients(rng, changes)
-        cluster = Cluster(world, count, candidates, workload, parts)
+        if exporting is None:
+            exporting = rng.random() < 0.2
+        cluster = Cluster(world, count, candidates, workload, parts, exporting)
         workload.SetMembers(cluster.members, cluster.first_candidates)
         if count > 1:
             workload.voter_changes = rng.choice((0.0, 0.0, 0.1, 0.2))
@@ -58,6 +68,8 @@ def Run(seed: int, parts: type[Parts] = Parts, faults: int = FAULTS_PER_RUN, cha
             _Work(cluster, rng, faults, result)
             Heal(cluster)
             Settle(cluster)
+            if exporting:
+                files.CheckFiles(cluster)
         except (Violation, SimulationError) as err:
             result.problem = f"{type(err).__name__}: {str(err)[:SHOWN]}"
         except Exception:  # noqa: BLE001 - whatever it was, it is this seed's result
@@ -142,8 +154,15 @@ def Settle(cluster: Cluster) -> None:
         return
     if not done:
         raise Violation("after everything was healed no master took a change")
-    world.Run(until=lambda: _AreEqual(cluster) or world.elapsed > deadline, max_steps=MAX_STEPS)
-    CheckCopies(cluster)
+    for _ in range(LOOKS):
+        world.Run(until=lambda: _AreEqual(cluster) or world.elapsed > deadline, max_steps=MAX_STEPS)
+        seqs = len(cluster.ledger.by_seq)
+        copies = {node.name: node.Read() for node in cluster.nodes}
+        # Reading takes time, in which the master may have done something by itself.
+        if _AreEqual(cluster) and seqs == len(cluster.ledger.by_seq):
+            CheckCopies(cluster, copies)
+            return
+    raise Violation("the copies do not become equal")
 
 
 def _AreEqual(cluster: Cluster) -> bool:
@@ -154,13 +173,12 @@ def _AreEqual(cluster: Cluster) -> bool:
     return cluster.workload.IsIdle() and stores[0].IsSettled()
 
 
-def CheckCopies(cluster: Cluster) -> None:
+def CheckCopies(cluster: Cluster, copies: dict[str, Any]) -> None:
     """Equal positions mean equal rows; voters have all there is; nothing refused is anywhere."""
     by_last: dict[Any, tuple[str, dict[Any, Any]]] = {}
     lasts = {}
     for node in cluster.nodes:
-        state, line, rows = node.Read()
-        del line
+        state, _, rows = copies[node.name]
         lasts[node.name] = state.last
         cluster.ledger.CheckNothingRefused(node.name, rows)
         live = {(r.kind, r.id): (r.value, r.seq, r.epoch) for r in rows if r.value is not None}
@@ -176,7 +194,7 @@ def CheckCopies(cluster: Cluster) -> None:
             raise Violation(
                 f"voter {voter.member.name} is at {lasts[voter.member.name]}, the master at {lasts[masters[0].name]}"
             )
-    newest = {(r.kind, r.id): r.value for r in masters[0].Read()[2] if r.value is not None}
+    newest = {(r.kind, r.id): r.value for r in copies[masters[0].name][2] if r.value is not None}
     for key, (seq, value) in cluster.ledger.newest.items():
         if store.Epoch() != cluster.ledger.by_seq[seq][0]:
             continue
