@@ -1,0 +1,308 @@
+"""Real QEMU with real guests, in software emulation: what only a running machine shows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.guests import KvmRig
+from support.virtual import MakeNic
+
+from ganeti import constants, errors, pathutils, runtime
+from ganeti.hypervisor import base
+from ganeti.hypervisor.kvm import layout, qmp
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[KvmRig]:
+    made = KvmRig(tmp_path)
+    yield made
+    made.End()
+
+
+def test_guest_keeps_running_while_it_moves(rig: KvmRig) -> None:
+    driver, instance = rig.driver, rig.instance
+    with rig.first:
+        rig.Start()
+        with rig.Console() as console:
+            before = console.Ask()
+        info = driver.MigrationInfo(instance)
+    with rig.second:
+        driver.Accept(instance, info, "127.0.0.1", rig.Disks())
+    with rig.first:
+        driver.Migrate("cluster", instance, "127.0.0.1", True)
+        assert rig.WaitMigrated() == base.MIGRATION_COMPLETED
+        driver.FinalizeSource(instance, True, True)
+    with rig.second:
+        driver.FinalizeDestination(instance, info, True)
+        with rig.Console() as console:
+            after = console.Ask()
+        assert after.boot_id == before.boot_id and after.uptime > before.uptime
+
+
+def test_migration_broken_off_lets_the_guest_go_on(rig: KvmRig) -> None:
+    driver, instance = rig.driver, rig.instance
+    with rig.first:
+        rig.Start()
+        with rig.Console() as console:
+            before = console.Ask()
+        info = driver.MigrationInfo(instance)
+    with rig.second:
+        driver.Accept(instance, info, "127.0.0.1", rig.Disks())
+    with rig.first:
+        driver.Migrate("cluster", instance, "127.0.0.1", False)
+    with rig.second:
+        driver.FinalizeDestination(instance, info, False)
+    with rig.first:
+        driver.FinalizeSource(instance, False, False)
+        assert driver.MigrationStatus(instance).status in (base.MIGRATION_CANCELLED, base.MIGRATION_FAILED)
+        with rig.Console() as console:
+            after = console.Ask()
+        assert after.boot_id == before.boot_id and after.uptime > before.uptime
+
+
+def test_guest_powers_itself_off_when_asked(rig: KvmRig) -> None:
+    with rig.first:
+        rig.Start()
+        with rig.Console() as console:
+            console.Ask()
+            rig.driver.Stop(rig.instance)
+            console.WaitFor(b"mini powers off")
+        rig.WaitStopped()
+        assert rig.driver.Info(rig.instance.name) is None
+        rig.driver.Cleanup(rig.instance.name)
+
+
+def test_paused_guest_waits(rig: KvmRig) -> None:
+    with rig.first:
+        rig.Start(paused=True)
+        with qmp.Monitor(layout.Socket(rig.instance.name, layout.QMP)) as monitor:
+            assert monitor.Execute("query-status")["status"] == "prelaunch"
+            monitor.Execute("cont")
+        with rig.Console() as console:
+            assert console.Ask().name == "unnamed"
+
+
+def test_trouble_at_the_start_is_told_and_leaves_nothing(rig: KvmRig) -> None:
+    broken = rig.instance.Replace(hvparams={**rig.instance.hvparams, "kvm_extra": "-device no-such-thing"})
+    with rig.first:
+        with pytest.raises(errors.HypervisorError, match=r"Failed to start instance \S+: .*no-such-thing"):
+            rig.driver.Start(broken, rig.Disks(), False)
+        assert rig.driver.List() == []
+        left = [str(path) for path in Path(pathutils.KVM_DIR).rglob("*") if path.is_file() or path.is_socket()]
+        assert left == []
+
+
+def test_guest_stopped_by_its_user_is_seen(rig: KvmRig) -> None:
+    """Its process stays until somebody cleans up, so that a power-off can be told from a crash."""
+    asking = rig.instance.Replace(hvparams={**rig.instance.hvparams, "user_shutdown": True})
+    with rig.first:
+        rig.driver.Start(asking, rig.Disks(), False)
+        with rig.Console() as console:
+            console.Ask()
+            rig.driver.Stop(asking)  # the same signal a user inside would give
+            console.WaitFor(b"mini powers off")
+        for _ in range(100):
+            info = rig.driver.Info(asking.name)
+            assert info is not None
+            if info.state == constants.INST_USER_SHUTDOWN:
+                break
+            runtime.Sleep(0.1)
+        assert info.state == constants.INST_USER_SHUTDOWN
+        rig.driver.Stop(asking)
+        rig.WaitStopped()
+        assert rig.driver.Info(asking.name) is None
+
+
+# --- network ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bridge() -> Iterator[str]:
+    """A bridge of this test's own, without any address."""
+    name = f"gt{os.getpid() % 100000}b"
+    subprocess.run(["ip", "link", "add", name, "type", "bridge"], check=True)
+    subprocess.run(["ip", "link", "set", name, "mtu", "1400", "up"], check=True)
+    yield name
+    subprocess.run(["ip", "link", "del", name], check=True)
+
+
+def _Ports(bridge: str) -> list[str]:
+    return os.listdir(f"/sys/class/net/{bridge}/brif")
+
+
+@pytest.mark.req("D20-VAR-04")
+def test_nics_are_on_the_bridge_wherever_the_guest_is(rig: KvmRig, bridge: str) -> None:
+    rig.instance = rig.instance.Replace(nics=tuple(MakeNic(index, link=bridge) for index in range(2)))
+    driver, instance = rig.driver, rig.instance
+    with rig.first:
+        rig.Start()
+        [one, two] = _Ports(bridge)
+        assert Path(f"/sys/class/net/{one}/mtu").read_text() == "1400\n"
+        noted = {Path(layout.NicFile(instance.name, index)).read_text().strip() for index in range(2)}
+        assert noted == {one, two}
+        info = driver.MigrationInfo(instance)
+    with rig.second:
+        driver.Accept(instance, info, "127.0.0.1", rig.Disks())
+        assert len(_Ports(bridge)) == 4
+    with rig.first:
+        driver.Migrate("cluster", instance, "127.0.0.1", True)
+        assert rig.WaitMigrated() == base.MIGRATION_COMPLETED
+        driver.FinalizeSource(instance, True, True)
+    with rig.second:
+        driver.FinalizeDestination(instance, info, True)
+        assert len(_Ports(bridge)) == 2
+        driver.Stop(instance, force=True)
+        rig.WaitStopped()
+        assert _Ports(bridge) == [], "taps go with the guest"
+
+
+def test_missing_bridge_stops_the_start(rig: KvmRig) -> None:
+    rig.instance = rig.instance.Replace(nics=(MakeNic(0, link="gt-no-bridge"),))
+    with rig.first:
+        with pytest.raises(errors.HypervisorError, match="bridge 'gt-no-bridge' is not on this node"):
+            rig.Start()
+        assert rig.driver.List() == []
+
+
+# --- devices of a running guest ---------------------------------------------------------------------------------------
+
+
+def _Plugged(rig: KvmRig) -> set[str]:
+    """Ids of the devices that QEMU has, as far as they are ours."""
+    with qmp.Monitor(layout.Socket(rig.instance.name, layout.QMP)) as monitor:
+        found = monitor.Execute("qom-list", {"path": "/machine/peripheral"})
+    return {entry["name"] for entry in found if entry["name"].startswith(("disk-", "nic-"))}
+
+
+def test_devices_come_and_go_while_the_guest_runs(rig: KvmRig, bridge: str) -> None:
+    driver, instance = rig.driver, rig.instance
+    new_disk, new_nic = rig.MakeDisk(1), MakeNic(0, link=bridge)
+    with rig.first:
+        with pytest.raises(errors.HotplugError, match="not running"):
+            driver.HotplugSupported(instance)
+        rig.Start()
+        driver.HotplugSupported(instance)
+        with rig.Console() as console:
+            console.Ask()
+        before = _Plugged(rig)
+        driver.HotAdd(instance, base.HOTPLUG_DISK, new_disk, [str(new_disk.logical_id[1]), None], 1)
+        driver.HotAdd(instance, base.HOTPLUG_NIC, new_nic, None, 0)
+        assert len(_Plugged(rig)) == len(before) + 2 and len(_Ports(bridge)) == 1
+        os.truncate(str(new_disk.logical_id[1]), 2 << 20)
+        driver.ResizeDisk(instance, new_disk, 2 << 20)
+
+        with_both = instance.Replace(disks_info=(*(instance.disks_info or ()), new_disk), nics=(new_nic,))
+        info = driver.MigrationInfo(with_both)
+        assert info is not None and new_disk.uuid in info and new_nic.uuid in info
+
+        place = driver.HotRemove(instance, base.HOTPLUG_DISK, new_disk, 1)
+        assert place["driver"] == "virtio-blk-pci" and place["bus"] == "pci.0"
+        driver.HotModify(instance, base.HOTPLUG_NIC, new_nic, None, 0)
+        driver.HotRemove(instance, base.HOTPLUG_NIC, new_nic, 0)
+        assert _Plugged(rig) == before and _Ports(bridge) == []
+        with pytest.raises(errors.HotplugError, match="was not plugged in"):
+            driver.HotRemove(instance, base.HOTPLUG_DISK, new_disk, 1)
+        driver.HotAdd(instance, base.HOTPLUG_DISK, new_disk, [str(new_disk.logical_id[1]), None], 1)
+        with rig.Console() as console:
+            assert console.Ask().uptime > 0
+
+
+# --- screens and confinement ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D21-VNC-03", "D21-VNC-05")
+def test_password_is_set_and_never_shown(rig: KvmRig, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("sesame\n")
+    sockets = rig.base / "vnc"
+    sockets.mkdir()
+    rig.Change(vnc_bind_address=str(sockets), vnc_password_file=str(tmp_path / "password"))
+    with rig.first:
+        rig.Start()
+        process = layout.FindProcess(rig.instance.name)
+        assert process is not None
+        assert not any("sesame" in word for word in process.argv)
+        with qmp.Monitor(layout.Socket(rig.instance.name, layout.QMP)) as monitor:
+            assert monitor.Execute("query-vnc")["auth"] == "vnc"
+        assert (sockets / f"{rig.instance.name}.vnc").is_socket()
+
+
+def _Status(rig: KvmRig, key: str) -> list[str]:
+    process = layout.FindProcess(rig.instance.name)
+    assert process is not None
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith(key + ":"):
+            return line.split()[1:]
+    raise AssertionError(key)
+
+
+@pytest.mark.req("D22-KVM-01", "D22-KVM-04", "D22-KVM-05", "D22-KVM-06", "D22-KVM-07", "D22-KVM-09")
+def test_guest_of_the_pool_in_its_chroot(rig: KvmRig, bridge: str) -> None:
+    """It runs as nobody's user in an empty directory, and its disk, console and sockets work all the same."""
+    rig.Change(security_model="pool", use_chroot=True)
+    rig.instance = rig.instance.Replace(nics=(MakeNic(0, link=bridge),))
+    with rig.first:
+        Path(pathutils.SsconfFile("uid_pool")).write_text("61001-61009\n")
+        rig.Start()
+        uid = int(_Status(rig, "Uid")[0])
+        assert 61001 <= uid <= 61009 and set(_Status(rig, "Uid")) == {str(uid)}
+        process = layout.FindProcess(rig.instance.name)
+        assert process is not None
+        root = os.readlink(f"/proc/{process.pid}/root")
+        assert root == layout.ChrootDir(rig.instance.name) and os.listdir(root) == []
+        with rig.Console() as console:
+            assert console.Ask().name == "unnamed"
+        # A disk it could not open itself is handed over.
+        disk = rig.MakeDisk(1)
+        os.chmod(str(disk.logical_id[1]), 0o600)
+        rig.driver.HotAdd(rig.instance, base.HOTPLUG_DISK, disk, [str(disk.logical_id[1]), None], 1)
+        rig.driver.Stop(rig.instance, force=True)
+        rig.WaitStopped()
+        rig.driver.Cleanup(rig.instance.name)
+        assert not os.path.exists(root) and os.listdir(pathutils.UIDPOOL_LOCK_DIR) == []
+
+
+def test_console_data_leads_to_the_socket(rig: KvmRig) -> None:
+    with rig.first:
+        console = rig.driver.Console(rig.instance, "node1.example.com", 2222).ToDict()
+        assert (console["kind"], console["host"], console["port"], console["user"]) == (
+            "ssh",
+            "node1.example.com",
+            2222,
+            "root",
+        )
+        assert console["command"][2] == rig.instance.name
+        assert console["command"][-1] == "UNIX-CONNECT:" + layout.Socket(rig.instance.name, layout.SERIAL)
+        rig.Change(serial_console=False)
+        assert rig.driver.Console(rig.instance, "n", 22).kind == "msg"
+        vnc = rig.instance.Replace(
+            hvparams={**rig.instance.hvparams, "vnc_bind_address": "0.0.0.0"}, network_port=11001
+        )
+        assert rig.driver.Console(vnc, "n", 22).ToDict() == {
+            "instance": rig.instance.name,
+            "kind": "vnc",
+            "host": "n",
+            "port": 11001,
+            "display": 5101,
+        }
+
+
+def test_node_says_what_is_wrong_with_parameters(rig: KvmRig) -> None:
+    with rig.first:
+        rig.driver.ValidateParams(rig.instance.hvparams)
+        for changes, words in [
+            ({"machine_version": "pc-i440fx-99"}, "Machine type 'pc-i440fx-99'"),
+            ({"disk_type": "pflash"}, "disk_type pflash cannot be used"),
+            ({"vnc_bind_address": "127.0.0.1", "spice_bind": "127.0.0.1"}, "exclude each other"),
+            ({"vnc_bind_address": "nosuch0"}, "neither an address nor an interface"),
+            ({"kernel_path": "/nowhere/vmlinuz"}, "/nowhere/vmlinuz' cannot be used on this node"),
+            ({"kvm_path": "/nowhere/kvm"}, "/nowhere/kvm' cannot be used on this node"),
+        ]:
+            with pytest.raises(errors.HypervisorError, match=words):
+                rig.driver.ValidateParams({**rig.instance.hvparams, **changes})
+        assert rig.driver.NodeInfo(rig.instance.hvparams)["hv_version"][0] >= 5
