@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ganeti import constants, errors, pathutils, runtime
+from ganeti.bootstrap.calls import BootstrapRunner
 from ganeti.luxi import client as luxi_client
-from ganeti.rpc import resolver
-from ganeti.rpc import runner as rpc_runner
-from ganeti.rpc.curl import CurlTransport
+from ganeti.rpc import RpcRunner
 
 DAEMON_WAIT = 10.0
 _STEP = 0.1
@@ -32,7 +31,7 @@ def WaitFor(ready: Callable[[], bool], what: str, timeout: float = DAEMON_WAIT) 
         runtime.Sleep(_STEP)
 
 
-def WaitForNodeDaemon(runner: rpc_runner.RpcRunner, node: str) -> None:
+def WaitForNodeDaemon(runner: RpcRunner, node: str) -> None:
     """Until the node daemon answers, with our protocol version."""
     last = ""
 
@@ -54,11 +53,8 @@ def WaitForNodeDaemon(runner: rpc_runner.RpcRunner, node: str) -> None:
 
 def WaitForOwnNodeDaemon(node: str) -> None:
     """Until this node's own daemon answers, called as the master will call it."""
-    transport = CurlTransport()
-    try:
-        WaitForNodeDaemon(rpc_runner.RpcRunner(transport, resolver.ResolveBySsconf, lambda: None), node)
-    finally:
-        transport.Close()
+    with BootstrapRunner() as runner:
+        WaitForNodeDaemon(runner, node)
 
 
 def WaitForMaster() -> None:

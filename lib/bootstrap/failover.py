@@ -39,8 +39,8 @@ def CheckVotes(runner: RpcRunner, nodes: Sequence[str], known_master: str) -> No
         )
     if named != known_master:
         raise errors.OpPrereqError(
-            f"The local node believes the master is {known_master}, the other nodes say {named}: fail over from a node"
-            " whose information is up to date",
+            f"This node takes {known_master} for the master, most nodes name {named}: what is known here is out of date, so"
+            " fail over to another candidate",
             errors.ECODE_STATE,
         )
 
@@ -56,14 +56,11 @@ def MasterFailover(runner: RpcRunner, no_voting: bool = False, ignore_offline: b
     candidates = store.GetMasterCandidates()
     if own == old_master:
         raise errors.OpPrereqError(
-            "This commands must be run on the node where you want the new master to be;"
-            f" {old_master} is already the master",
-            errors.ECODE_INVAL,
+            f"{own} is the master already; run this on the candidate that shall take over", errors.ECODE_INVAL
         )
     if own not in candidates:
         raise errors.OpPrereqError(
-            "This node is not among the nodes marked as master candidates. Only these nodes can become masters."
-            f" Current list of master candidates is: {', '.join(candidates)}",
+            f"{own} is no master candidate and has no copy of the configuration; candidates are: {', '.join(candidates)}",
             errors.ECODE_STATE,
         )
     if not no_voting:
@@ -79,7 +76,7 @@ def _StopOldMaster(runner: RpcRunner, old_master: str, store: ssconf.SimpleStore
     network = destroy.MasterNetworkParameters()
     result = runner.call_node_deactivate_master_ip(old_master, network, False)
     if result.fail_msg:
-        outcome.Warn(f"Could not disable the master IP on {old_master}: {result.fail_msg}")
+        outcome.Warn(f"The master IP is perhaps still up on {old_master}: {result.fail_msg}")
     result = runner.call_node_stop_master(old_master)
     if result.fail_msg:
         outcome.Warn(
@@ -90,7 +87,7 @@ def _StopOldMaster(runner: RpcRunner, old_master: str, store: ssconf.SimpleStore
     try:
         daemons.WaitFor(
             lambda: not hosts.Answers(master_ip, resolver.NodedPort(), timeout=1),
-            f"The master IP {master_ip} still answers; it did not go away",
+            f"The master IP {master_ip} did not go away",
             ADDRESS_WAIT,
         )
     except errors.OpExecError as err:

@@ -76,7 +76,7 @@ def _Prereq(text: str, code: str = errors.ECODE_INVAL) -> errors.OpPrereqError:
 def CheckClean() -> None:
     """Nothing of an older cluster may be left (steps 1 and 2)."""
     if runtime.Exists(pathutils.CLUSTER_CONF_FILE):
-        raise _Prereq(f"Cluster is already initialised: {pathutils.CLUSTER_CONF_FILE} exists", errors.ECODE_STATE)
+        raise _Prereq(f"This machine is in a cluster already: {pathutils.CLUSTER_CONF_FILE} exists", errors.ECODE_STATE)
     if runtime.Exists(pathutils.DATA_EXT_DIR):
         raise _Prereq(
             f"{pathutils.DATA_EXT_DIR} holds the store of a cluster; remove the directory if that cluster is gone",
@@ -95,7 +95,7 @@ def CheckClean() -> None:
 
 def _CheckChoices(chosen: Sequence[str], known: Sequence[str], what: str) -> None:
     if not chosen:
-        raise _Prereq(f"The list of enabled {what}s must contain at least one member")
+        raise _Prereq(f"At least one {what} must be enabled")
     wrong = [c for c in chosen if c not in known]
     if wrong:
         raise _Prereq(f"Unknown {what}(s) '{', '.join(wrong)}'; known are {', '.join(known)}")
@@ -125,7 +125,7 @@ def _ClusterAddress(settings: Settings) -> hosts.Host:
     host = hosts.Lookup(settings.cluster_name, ipv6=settings.primary_ip_version == 6)
     if hosts.Answers(host.ip, resolver.NodedPort(), timeout=5):
         raise _Prereq(
-            f"Cluster IP {host.ip} ({host.name}) is already in use: something answers there", errors.ECODE_NOTUNIQUE
+            f"Something answers at the cluster's address {host.ip} ({host.name}) already", errors.ECODE_NOTUNIQUE
         )
     return host
 
@@ -133,13 +133,13 @@ def _ClusterAddress(settings: Settings) -> hosts.Host:
 def _SecondaryIp(settings: Settings, own: hosts.Host) -> str:
     if settings.secondary_ip is None:
         if settings.primary_ip_version == 6:
-            raise _Prereq("With IPv6 primary addresses a valid IPv4 address must be given as secondary address")
+            raise _Prereq("IPv6 primary addresses need an IPv4 secondary address: give one with --secondary-ip")
         return own.ip
     if not re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", settings.secondary_ip):
-        raise _Prereq(f"Secondary IP address ({settings.secondary_ip}) has to be a valid IPv4 address")
+        raise _Prereq(f"Secondary address {settings.secondary_ip} is no IPv4 address")
     if settings.secondary_ip != own.ip and not hosts.IsOwnAddress(settings.secondary_ip):
         raise _Prereq(
-            f"Secondary IP address {settings.secondary_ip} does not belong to this host ({own.name})",
+            f"Secondary address {settings.secondary_ip} is no address of this machine ({own.name})",
             errors.ECODE_ENVIRON,
         )
     return settings.secondary_ip
@@ -150,7 +150,9 @@ def _Netmask(settings: Settings) -> int:
     if settings.master_netmask is None:
         return highest
     if not 0 < settings.master_netmask <= highest:
-        raise _Prereq(f"CIDR netmask ({settings.master_netmask}) not valid for IPv{settings.primary_ip_version}")
+        raise _Prereq(
+            f"Netmask {settings.master_netmask} is not possible with IPv{settings.primary_ip_version}: 1 to {highest}"
+        )
     return settings.master_netmask
 
 
@@ -242,7 +244,7 @@ def _DefaultAllocator(settings: Settings) -> str:
     if settings.default_iallocator:
         missing = [n for n in settings.default_iallocator.split(",") if not installed(n)]
         if missing:
-            raise _Prereq(f"Invalid default iallocator script '{missing[0]}' specified")
+            raise _Prereq(f"Default iallocator '{missing[0]}' is not in {', '.join(pathutils.IALLOCATOR_SEARCH_PATH)}")
         return settings.default_iallocator
     return "hail" if installed("hail") else ""
 

@@ -48,7 +48,7 @@ def CheckDrbdHelper(helper: str) -> None:
             errors.ECODE_ENVIRON,
         ) from err
     if found != helper:
-        raise errors.OpPrereqError(f"Error: DRBD helper on this node is {found}, not {helper}", errors.ECODE_STATE)
+        raise errors.OpPrereqError(f"The DRBD module of this node calls {found}, not {helper}", errors.ECODE_STATE)
 
 
 def _Wanted(settings: Settings) -> dict[str, tuple[str | None, str, str]]:

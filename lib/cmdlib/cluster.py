@@ -113,18 +113,16 @@ class LUClusterRename(_ClusterLU):
         host = hosts.Lookup(self.op.name, ipv6=cluster.primary_ip_family == constants.IP6_FAMILY)
         self._new_name, self._new_ip = host
         if (host.name, host.ip) == (cluster.cluster_name, cluster.master_ip):
-            raise errors.OpPrereqError(
-                "Neither the name nor the IP address of the cluster has changed", errors.ECODE_INVAL
-            )
+            raise errors.OpPrereqError("The cluster has this name and address already", errors.ECODE_INVAL)
         if host.ip != cluster.master_ip and hosts.Answers(host.ip, resolver.NodedPort(), timeout=5):
             raise errors.OpPrereqError(
-                f"The given cluster IP address ({host.ip}) is reachable on the network: somebody has it",
+                f"Something answers at the new address {host.ip} already",
                 errors.ECODE_NOTUNIQUE,
             )
         self.op.name = host.name
 
     def Exec(self, feedback: Feedback) -> str:
-        DeactivateMasterIp(self).Raise("Could not disable the master role")
+        DeactivateMasterIp(self).Raise("Could not take the master IP down")
         try:
             cluster = self.snapshot.cluster
             self.cfg.Update(cluster.Replace(cluster_name=self._new_name, master_ip=self._new_ip), self.ec_id)
@@ -132,9 +130,7 @@ class LUClusterRename(_ClusterLU):
         finally:
             result = ActivateMasterIp(self)
             if result.fail_msg:
-                self.LogWarning(
-                    f"Could not re-enable the master role on the master: {result.fail_msg}; please restart manually"
-                )
+                self.LogWarning(f"The master IP is not up: {result.fail_msg}; try gnt-cluster activate-master-ip")
         return self._new_name
 
     def _WriteKnownHosts(self) -> None:

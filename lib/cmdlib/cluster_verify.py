@@ -90,12 +90,12 @@ class LUClusterVerifyConfig(NoHooksLU):
                     "ECLUSTERDANGLINGNODES",
                     NODE,
                     node.name,
-                    f"the node (and its instances: {', '.join(instances) or 'no instances'}) is in a non-existing group",
+                    f"its group does not exist; its instances are: {', '.join(instances) or 'none'}",
                 )
         for inst in snapshot.instances.values():
             if inst.primary_node not in snapshot.nodes:
                 report.Error(
-                    "ECLUSTERDANGLINGINST", CLUSTER, None, f"instance {inst.name} has a non-existing primary node"
+                    "ECLUSTERDANGLINGINST", CLUSTER, None, f"the primary node of instance {inst.name} does not exist"
                 )
         return not report.bad
 
@@ -437,7 +437,7 @@ class LUClusterVerifyGroup(LogicalUnit):
             "EINSTANCEBADNODE",
             INSTANCE,
             inst.name,
-            f"instance is marked as running and lives on offline node {primary.name}",
+            f"it should run, but its primary node {primary.name} is offline",
         )
         if wanted_up and not primary.offline and image.running is not None:
             report.ErrorIf(
@@ -445,14 +445,14 @@ class LUClusterVerifyGroup(LogicalUnit):
                 "EINSTANCEDOWN",
                 INSTANCE,
                 inst.name,
-                f"instance not running on its primary node {primary.name}",
+                f"it should run on node {primary.name} and does not",
             )
         report.ErrorIf(
             not primary.vm_capable,
             "EINSTANCEBADNODE",
             INSTANCE,
             inst.name,
-            f"instance lives on non-vm_capable node {primary.name}",
+            f"its primary node {primary.name} may not run instances",
         )
         secondaries = [snapshot.nodes[u] for u in snapshot.SecondaryNodes(inst)]
         offline = NiceSort(n.name for n in secondaries if n.offline)
@@ -461,14 +461,14 @@ class LUClusterVerifyGroup(LogicalUnit):
             "EINSTANCEBADNODE",
             INSTANCE,
             inst.name,
-            f"instance has offline secondary node(s) {', '.join(offline)}",
+            f"secondary node {', '.join(offline)} is offline",
         )
         report.WarnIf(
             len(secondaries) > 1,
             "EINSTANCELAYOUT",
             INSTANCE,
             inst.name,
-            f"instance has multiple secondary nodes: {', '.join(n.name for n in secondaries)}",
+            f"it has more than one secondary node: {', '.join(n.name for n in secondaries)}",
         )
         groups = {n.group for n in secondaries} | {primary.group}
         report.WarnIf(
@@ -476,7 +476,7 @@ class LUClusterVerifyGroup(LogicalUnit):
             "EINSTANCESPLITGROUPS",
             INSTANCE,
             inst.name,
-            f"instance has primary and secondary nodes in different groups: {', '.join(n.name for n in [primary, *secondaries])}",
+            f"its nodes are in different groups: {', '.join(n.name for n in [primary, *secondaries])}",
         )
 
     def _Notes(self, snapshot: objects.Snapshot, members: list[objects.Node]) -> None:
@@ -510,7 +510,7 @@ class LUClusterVerifyGroup(LogicalUnit):
                 "ENODEHOOKS",
                 NODE,
                 result.node_name,
-                f"Communication failure in hooks execution: {result.fail_msg}",
+                f"the hooks could not be run: {result.fail_msg}",
             ):
                 continue
             for script, status, output in result.payload or []:
@@ -519,7 +519,7 @@ class LUClusterVerifyGroup(LogicalUnit):
                     "ENODEHOOKS",
                     NODE,
                     result.node_name,
-                    f"Script {script} failed, output:",
+                    f"script {script} failed and said:",
                 ):
                     report.Raw("\n".join(f"      {line}" for line in str(output).splitlines()))
         return lu_result and not report.bad

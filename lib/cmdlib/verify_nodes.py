@@ -54,7 +54,7 @@ def CheckFiles(
                 "ECLUSTERFILECHECK",
                 CLUSTER,
                 None,
-                f"File {rule.path} is optional, but it must exist on all or no nodes (not found on {_Names(names, missing)})",
+                f"File {rule.path} may be missing, but then everywhere; it is missing on {_Names(names, missing)}",
             )
         else:
             for uuid in sorted(missing):
@@ -82,7 +82,7 @@ def CheckVersion(report: Report, name: str, answer: Mapping[str, Any]) -> bool:
     """Whether the node speaks our protocol; without that nothing else it says counts."""
     version = answer.get("version")
     if not (isinstance(version, list) and len(version) == 2):
-        report.Error("ENODERPC", NODE, name, "connection to node returned an invalid version")
+        report.Error("ENODERPC", NODE, name, "it does not tell the versions it has")
         return False
     if report.ErrorIf(
         version[0] != constants.PROTOCOL_VERSION,
@@ -124,7 +124,7 @@ def CheckTime(report: Report, name: str, answer: Mapping[str, Any], start: float
         seconds, microseconds = told  # type: ignore[misc]
         clock = seconds + microseconds / 1e6
     except (TypeError, ValueError):
-        report.Error("ENODETIME", NODE, name, "Node returned invalid time")
+        report.Error("ENODETIME", NODE, name, "it returned no usable time")
         return
     if clock < start - MAX_CLOCK_SKEW:
         difference: str | None = f"{start - clock:.1f}s"
@@ -132,9 +132,7 @@ def CheckTime(report: Report, name: str, answer: Mapping[str, Any], start: float
         difference = f"{clock - end:.1f}s"
     else:
         difference = None
-    report.ErrorIf(
-        difference, "ENODETIME", NODE, name, f"Node time diverges by at least {difference} from master node time"
-    )
+    report.ErrorIf(difference, "ENODETIME", NODE, name, f"its clock is off from the master's by at least {difference}")
 
 
 def CheckNetwork(report: Report, name: str, answer: Mapping[str, Any]) -> None:
@@ -149,7 +147,7 @@ def CheckNetwork(report: Report, name: str, answer: Mapping[str, Any]) -> None:
 def CheckPrograms(report: Report, name: str, answer: Mapping[str, Any]) -> None:
     scripts = answer.get("user-scripts") or []
     report.ErrorIf(
-        scripts, "ENODEUSERSCRIPTS", NODE, name, f"user scripts not present or not executable: {', '.join(scripts)}"
+        scripts, "ENODEUSERSCRIPTS", NODE, name, f"scripts that are missing or cannot be executed: {', '.join(scripts)}"
     )
     for problem in answer.get("oob-paths") or []:
         if problem:
@@ -190,7 +188,7 @@ def ReadGuests(report: Report, image: NodeImage, answer: Mapping[str, Any]) -> N
     if isinstance(free, int):
         image.free_memory = free
     else:
-        report.Error("ENODEHV", NODE, name, "node returned no information about its free memory")
+        report.Error("ENODEHV", NODE, name, "it does not tell its free memory")
 
 
 def ReadOs(report: Report, image: NodeImage, answer: Mapping[str, Any]) -> None:
@@ -199,7 +197,7 @@ def ReadOs(report: Report, image: NodeImage, answer: Mapping[str, Any]) -> None:
     if fits:
         image.os_rows = rows
     else:
-        report.Error("ENODEOS", NODE, image.node.name, "node hasn't returned valid OS data")
+        report.Error("ENODEOS", NODE, image.node.name, "its list of operating systems cannot be read")
 
 
 def CheckOs(report: Report, image: NodeImage, reference: NodeImage) -> None:
@@ -212,14 +210,15 @@ def CheckOs(report: Report, image: NodeImage, reference: NodeImage) -> None:
         if len(rows) > 1:
             shadowed = ", ".join(row[1] for row in rows)
             report.Error(
-                "ENODEOS", NODE, name, f"OS '{os_name}' has multiple entries (first one shadows the rest): {shadowed}"
+                "ENODEOS",
+                NODE,
+                name,
+                f"OS {os_name} is in several directories, of which the first one counts: {shadowed}",
             )
         if image is reference:
             continue
         if os_name not in other:
-            report.Error(
-                "ENODEOS", NODE, name, f"Extra OS {os_name} not present on reference node ({reference.node.name})"
-            )
+            report.Error("ENODEOS", NODE, name, f"OS {os_name} is here, but not on node {reference.node.name}")
         elif other[os_name][0][2]:
             _CompareOs(report, name, os_name, rows[0], other[os_name][0], reference.node.name)
     for os_name in sorted(other.keys() - own.keys()):
@@ -227,7 +226,7 @@ def CheckOs(report: Report, image: NodeImage, reference: NodeImage) -> None:
             "ENODEOS",
             NODE,
             name,
-            f"OS {os_name} present on reference node {reference.node.name} but missing on this node",
+            f"OS {os_name} is on node {reference.node.name}, but not here",
         )
 
 
@@ -241,7 +240,7 @@ def _CompareOs(
             "ENODEOS",
             NODE,
             name,
-            f"OS {os_name} for {what} differs from reference node {reference}: [{', '.join(map(str, ours))}]"
+            f"OS {os_name}: {what} differs from node {reference}: [{', '.join(map(str, ours))}]"
             f" vs. [{', '.join(map(str, theirs))}]",
         )
 
@@ -262,14 +261,16 @@ def CheckGuests(report: Report, image: NodeImage, snapshot: objects.Snapshot) ->
     for guest in NiceSort(image.running or []):
         inst = snapshot.InstanceByName(guest)
         if inst is None:
-            report.Error("ENODEORPHANINSTANCE", NODE, image.node.name, f"node is running unknown instance {guest}")
+            report.Error(
+                "ENODEORPHANINSTANCE", NODE, image.node.name, f"it runs {guest}, which is not in the configuration"
+            )
         elif inst.primary_node != image.node.uuid:
             primary = snapshot.nodes[inst.primary_node].name
             report.Error(
                 "EINSTANCEWRONGNODE",
                 "instance",
                 guest,
-                f"instance should not run on node {image.node.name}, but on {primary}",
+                f"it runs on node {image.node.name}, its primary node is {primary}",
             )
 
 
@@ -291,6 +292,6 @@ def CheckSpareMemory(report: Report, images: Mapping[str, NodeImage], snapshot: 
                 "ENODEN1",
                 NODE,
                 image.node.name,
-                f"not enough memory to accomodate instance failovers should node {snapshot.nodes[primary].name} fail"
-                f" ({memory}MiB needed, {image.free_memory}MiB available)",
+                f"if node {snapshot.nodes[primary].name} fails its instances do not fit here: they need {memory} MiB,"
+                f" {image.free_memory} MiB are free",
             )

@@ -26,11 +26,11 @@ def _CheckOptions(options: Options) -> None:
         if getattr(options, dest):
             output.ToStderr(f"Warning: {option}: this is the default now, the option has no effect")
     if options.forthcoming and options.commit:
-        raise errors.OpPrereqError(
-            "Creating an instance only forthcoming and committing it are mutually exclusive", errors.ECODE_INVAL
-        )
+        raise errors.OpPrereqError("--forthcoming and --commit exclude each other", errors.ECODE_INVAL)
     if options.ip_check and not options.name_check:
-        raise errors.OpPrereqError("Cannot do IP address check without a name check", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            "--ip-check needs --name-check: the address to check comes from the name", errors.ECODE_INVAL
+        )
     if options.iallocator and options.node:
         raise errors.OpPrereqError("Give either an iallocator (-I) or nodes (-n), not both", errors.ECODE_INVAL)
 

@@ -18,10 +18,8 @@ _DEGRADED = (
 def Run(options: Options, arguments: list[str]) -> int:
     name = arguments[0]
     if options.iallocator and options.dst_node:
-        raise errors.OpPrereqError(
-            "Specify either an iallocator (-I), or a target node (-n) but not both", errors.ECODE_INVAL
-        )
-    question = f"Failover will happen to image {name}. This requires a shutdown of the instance. Continue?"
+        raise errors.OpPrereqError("An iallocator (-I) and a target node (-n) exclude each other", errors.ECODE_INVAL)
+    question = f"Instance {name} will be stopped and started again on another node. Continue?"
     if not options.force and not ask.Confirmed(question):
         return constants.EXIT_FAILURE
     # Forced or not: this one can cost data.

@@ -143,10 +143,10 @@ def Tree(data: Mapping[str, Any], roman: bool = False) -> Pairs:
 
 def Run(options: Options, arguments: list[str]) -> int:
     if not arguments and not options.show_all:
-        output.ToStderr("No instance selected. Please pass in --all if you want to query all instances.")
+        output.ToStderr("Give the names of instances, or --all for all of them.")
         return constants.EXIT_FAILURE
     if arguments and options.show_all:
-        output.ToStderr("Cannot use --all if you specify instance names.")
+        output.ToStderr("Give either names of instances or --all, not both.")
         return constants.EXIT_FAILURE
     op = OpInstanceQueryData(instances=arguments, static=options.static, use_locking=not options.static)
     result = jobs.SubmitOpCode(op, options)

@@ -10,25 +10,18 @@ from ganeti.cli.parser import Options
 from ganeti.opcodes import OpInstanceMigrate
 
 _CLEANUP = (
-    "Instance {name} will be recovered from a failed migration. Note that the migration procedure (including cleanup)"
-    " might impact the instance if anything goes wrong. Continue?"
+    "What an interrupted migration of instance {name} left behind will be put in order; the instance is looked for on both"
+    " nodes. Continue?"
 )
-_MIGRATE = (
-    "Instance {name} will be migrated. Note that migration might impact the instance if anything goes wrong (e.g. due to"
-    " bugs in the hypervisor). Continue?"
-)
+_MIGRATE = "Instance {name} will be moved to another node while it runs; if that fails half-way it may have to be restarted. Continue?"
 
 
 def Run(options: Options, arguments: list[str]) -> int:
     name = arguments[0]
     if options.iallocator and options.dst_node:
-        raise errors.OpPrereqError(
-            "Specify either an iallocator (-I), or a target node (-n) but not both", errors.ECODE_INVAL
-        )
+        raise errors.OpPrereqError("An iallocator (-I) and a target node (-n) exclude each other", errors.ECODE_INVAL)
     if not options.live and options.migration_mode is not None:
-        raise errors.OpPrereqError(
-            "Only one of the --non-live and --migration-mode options can be passed", errors.ECODE_INVAL
-        )
+        raise errors.OpPrereqError("--non-live and --migration-mode exclude each other", errors.ECODE_INVAL)
     question = (_CLEANUP if options.cleanup else _MIGRATE).format(name=name)
     if not options.force and not ask.Confirmed(question):
         return constants.EXIT_FAILURE

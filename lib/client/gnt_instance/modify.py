@@ -89,9 +89,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         output.ToStderr(problem)
         return constants.EXIT_FAILURE
     nics = devices.NicChanges(options)
-    question = (
-        "This will hot-modify the NIC by removing and adding it again. The network is interrupted meanwhile. Continue?"
-    )
+    question = "The running instance loses this NIC for a moment and gets it again with the new settings. Continue?"
     for action, _, _ in nics:
         if action == "modify" and options.hotplug and not options.force and not ask.Confirmed(question):
             return constants.EXIT_FAILURE
@@ -101,11 +99,11 @@ def Run(options: Options, arguments: list[str]) -> int:
         for item, value in result:
             output.ToStdout(f" - {item:<5} -> {value}")
         output.ToStdout(
-            "Please don't forget that most parameters take effect only at the next (re)start of the instance initiated by ganeti; restarting from within the instance will not be enough."
+            "Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it."
         )
         if options.hvparams:
             output.ToStdout(
-                "Note that changing hypervisor parameters without performing a restart might lead to a crash while performing a live migration."
+                "Until then do not migrate it: the other node would start it with the new hypervisor parameters, and it may crash."
             )
     return constants.EXIT_SUCCESS
 

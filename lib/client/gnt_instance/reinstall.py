@@ -24,14 +24,14 @@ def _ChooseOs(options: Options) -> str | None:
     for number, name in enumerate(names):
         output.ToStdout(f"  {number}: {name}")
         choices.append((str(number), name, name))
-    choices.append(("x", "exit", "Exit gnt-instance reinstall"))
+    choices.append(("x", "exit", "Leave everything as it is"))
     chosen = ask.AskUser("Enter OS template number (or x to abort):", choices)
     return None if chosen == "exit" else str(chosen)
 
 
 def _Question(names: list[str], os_name: str | None) -> str:
     what = f"to operating system {os_name}" if os_name else "with the operating system they have"
-    return f"This will reinstall the instance(s) {', '.join(names)} {what} and remove all data. Continue?"
+    return f"Instances {', '.join(names)} will be installed anew {what}; all their data is lost. Continue?"
 
 
 def Run(options: Options, arguments: list[str]) -> int:

@@ -13,8 +13,8 @@ from ganeti.opcodes import OpInstanceRemove
 def Run(options: Options, arguments: list[str]) -> int:
     name = arguments[0]
     question = (
-        f"This will remove the volumes of the instance {name} (including mirrors), thus removing all the data of the"
-        " instance. Continue?"
+        f"Instance {name} will be stopped and deleted with all its disks, mirrors included; the data cannot be brought"
+        " back. Continue?"
     )
     if not options.force and not ask.Confirmed(question):
         return constants.EXIT_FAILURE

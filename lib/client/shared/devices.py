@@ -76,9 +76,7 @@ def _NewDisk(index: int, disk: dict[str, Any]) -> dict[str, Any]:
         disk["size"] = _Unit(disk["size"], f"disk {index}")
     elif "adopt" in disk:
         if "spindles" in disk:
-            raise errors.OpPrereqError(
-                f"spindles is not a valid option when adopting (disk {index})", errors.ECODE_INVAL
-            )
+            raise errors.OpPrereqError(f"An adopted disk has its spindles already (disk {index})", errors.ECODE_INVAL)
         disk["size"] = 0
     else:
         raise errors.OpPrereqError(f"Missing size or adoption source for disk {index}", errors.ECODE_INVAL)
@@ -122,7 +120,7 @@ def _ParseChange(identifier: str, values: Any) -> list[Any]:
     words = [word for word in ACTIONS if settings.pop(word, None) is True]
     if len(words) > 1:
         raise errors.OpPrereqError(
-            f"Cannot use more than one of the following operations at the same time: {', '.join(ACTIONS)}",
+            f"Give only one of the words {', '.join(ACTIONS)} for one device",
             errors.ECODE_INVAL,
         )
     action = words[0] if words else "modify"

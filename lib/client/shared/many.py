@@ -43,7 +43,7 @@ def SelectInstances(options: Options, arguments: Sequence[str]) -> list[str]:
     mode = options.multi_mode
     if mode == o.SELECT_ALL:
         if arguments:
-            raise errors.OpPrereqError("Cannot filter by names if all instances are selected", errors.ECODE_INVAL)
+            raise errors.OpPrereqError("--all takes no names", errors.ECODE_INVAL)
         return _Names("instance", None)
     if not arguments:
         what = {o.SELECT_INSTANCES: "instance", o.SELECT_TAGS: "instance tag"}.get(

@@ -15,7 +15,7 @@ _SIZES = frozenset(["memory-size", "disk-size"])
 SPEC_NAMES = ("memory-size", "cpu-count", "disk-count", "disk-size", "nic-count", "spindle-use")
 
 
-def _Spec(option: str, values: Mapping[str, Any]) -> dict[str, int]:
+def ParseSpec(option: str, values: Mapping[str, Any]) -> dict[str, int]:
     """The numbers of a specification; sizes may have units."""
     from ganeti.utils.text import ParseUnit
 
@@ -40,7 +40,7 @@ def _Bounds(groups: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[dict[str,
             raise errors.OpPrereqError(
                 f"Option {option}: exactly the sections min and max are expected", errors.ECODE_INVAL
             )
-        pair = {name: _Spec(option, values) for name, values in group.items()}
+        pair = {name: ParseSpec(option, values) for name, values in group.items()}
         for name, spec in pair.items():
             missing = [key for key in SPEC_NAMES if key not in spec]
             if missing:
@@ -61,7 +61,7 @@ def FromOptions(options: Options, group: bool = False) -> dict[str, Any]:
         policy[MINMAX] = _Bounds(bounds)
     std = getattr(options, "ipolicy_std_specs", None)
     if std is not None:
-        policy[STD] = _Spec("--ipolicy-std-specs", std)
+        policy[STD] = ParseSpec("--ipolicy-std-specs", std)
     for key, value in ((VCPU_RATIO, options.ipolicy_vcpu_ratio), (SPINDLE_RATIO, options.ipolicy_spindle_ratio)):
         if value is not None:
             if value == constants.VALUE_DEFAULT and not group:

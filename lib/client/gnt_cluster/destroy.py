@@ -1,0 +1,29 @@
+"""gnt-cluster destroy: the end of a cluster."""
+
+from __future__ import annotations
+
+from ganeti import constants
+from ganeti.cli import jobs, output
+from ganeti.cli import options as o
+from ganeti.cli.command import Command
+from ganeti.cli.parser import Options
+from ganeti.opcodes import OpClusterDestroy
+
+
+def Run(options: Options, arguments: list[str]) -> int:
+    if not options.yes_do_it:
+        output.ToStderr("A destroyed cluster cannot be brought back. Nothing was done; to go on, give --yes-do-it.")
+        return constants.EXIT_FAILURE
+    from ganeti.bootstrap import calls, destroy
+
+    client = jobs.GetClient()
+    master, modify_ssh_setup = client.QueryConfigValues(["master_node", "modify_ssh_setup"])
+    jobs.SubmitOpCode(OpClusterDestroy(), options)
+    client.Close()
+    with calls.BootstrapRunner() as runner:
+        for problem in destroy.FinalizeClusterDestroy(runner, master, bool(modify_ssh_setup)):
+            output.ToStderr(problem)
+    return constants.EXIT_SUCCESS
+
+
+COMMAND = Command(Run, "Destroys the cluster; no instances and no other nodes may be left", (), (o.YES_DO_IT,))
