@@ -1,0 +1,364 @@
+"""What a node's copy takes, from whom, and what it answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ganeti import errors, runtime, serializer
+from ganeti.rpc.server import Dispatcher
+from ganeti.runtime.simulated import World
+from ganeti.store import Epoch, Member, NodeStore, Position, Voter, VoterSet
+from ganeti.store.base import NOWHERE, Line, StoredRow
+from ganeti.store.export import VisiblePosition
+
+CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
+E1, E2, E3 = Epoch(1, "aa"), Epoch(2, "bb"), Epoch(3, "cc")
+
+
+class Wire:
+    """Talks to one node as masters do."""
+
+    def __init__(self, folder: str):
+        self.store = NodeStore(f"{folder}/ext/store.db", "node1", f"{folder}/run/calls")
+        self._dispatcher = Dispatcher(self.store.Handlers(), self.store)
+
+    def Raw(self, name: str, message: Any) -> Any:
+        status, _, body = self._dispatcher.Handle(f"/{name}", {}, serializer.DumpBytes([message]))
+        assert status == 200
+        return serializer.Load(body)
+
+    def Call(self, name: str, epoch: Epoch, **message: Any) -> Any:
+        answer = self.Raw(f"store_{name}", {"cluster": CLUSTER, "epoch": str(epoch), "master": "m", **message})
+        return answer[1] if answer[0] else answer
+
+    @property
+    def id(self) -> str:
+        return self.store.GetState().store_id
+
+    def Append(
+        self, epoch: Epoch, before: Position, rows: list[list[Any]] | None, acked: Position = NOWHERE, **more: Any
+    ) -> Any:
+        message = {
+            "stores": [self.id],
+            "before": before.Wire(),
+            "seq": None if rows is None else before.seq + 1,
+            "rows": rows,
+            "acknowledged": acked.Wire(),
+            "prune": 0,
+            **more,
+        }
+        return self.Call("append", epoch, **message)
+
+    def Copy(self, epoch: Epoch, rows: list[StoredRow], last: Position, line: Line, **more: Any) -> Any:
+        final = {"pieces": 1, "last": last.Wire(), "line": line.Wire(), "pruned": 0, "acknowledged": NOWHERE.Wire()}
+        message = {"store": self.id, "copy": "c", "piece": 0, "rows": [row.Wire() for row in rows], "final": final}
+        return self.Call("copy", epoch, **{**message, **more})
+
+    def Live(self) -> dict[str, str | None]:
+        return {row.id: row.value for row in self.store.database.GetRows()}
+
+
+@pytest.fixture
+def wire(tmp_path: Path) -> Iterator[Wire]:
+    found = Wire(str(tmp_path))
+    yield found
+    found.store.Close()
+
+
+def At(epoch: Epoch, seq: int) -> Position:
+    return Position(epoch, seq)
+
+
+def test_a_promise_outlives_the_process_and_excludes_older_ones(wire: Wire) -> None:
+    assert wire.Call("promise", E2)["promised"] == "2.bb"
+    assert wire.Call("promise", E1) == {"refused": "2.bb", "master": "m"}
+    assert wire.Call("promise", E2)["promised"] == "2.bb"
+    wire.store.Close()
+    assert wire.store.GetState().promised == E2
+    assert wire.Append(E1, NOWHERE, [["job", "1", "{}"]]) == {"refused": "2.bb", "master": "m"}
+    assert wire.store.GetState().last == NOWHERE
+
+
+def test_another_clusters_database_is_refused(wire: Wire) -> None:
+    wire.Call("promise", E1)
+    answer = wire.Raw("store_promise", {"cluster": CLUSTER.replace("1", "2"), "epoch": "9.z", "master": "m"})
+    assert answer[0] is False
+    assert "another cluster" in answer[1]
+    assert wire.store.GetState().promised == E1
+
+
+def test_any_call_of_a_newer_epoch_promises_it(wire: Wire) -> None:
+    wire.Append(E1, NOWHERE, [["job", "1", "{}"]])
+    wire.Append(E3, NOWHERE, None)
+    assert wire.store.GetState().promised == E3
+    assert wire.Append(E2, At(E1, 1), [["job", "2", "{}"]])["refused"] == "3.cc"
+
+
+def test_a_repeated_append_changes_nothing(wire: Wire) -> None:
+    first = wire.Append(E1, NOWHERE, [["job", "1", '"a"']])
+    assert first["stored"] is True
+    wire.Append(E1, At(E1, 1), [["job", "1", '"b"']])
+    assert wire.Append(E1, NOWHERE, [["job", "1", '"a"']])["stored"] is True
+    assert wire.Live() == {"1": '"b"'}
+    assert wire.store.GetState().last == At(E1, 2)
+
+
+def test_an_append_that_does_not_follow_is_answered_with_the_own_last(wire: Wire) -> None:
+    wire.Append(E1, NOWHERE, [["job", "1", "{}"]])
+    answer = wire.Append(E1, At(E1, 5), [["job", "2", "{}"]])
+    assert (answer["stored"], answer["last"]) == (False, ["1.aa", 1])
+    answer = wire.Append(E2, At(E2, 1), [["job", "2", "{}"]])
+    assert (answer["stored"], answer["last"]) == (False, ["1.aa", 1])
+    assert wire.Live() == {"1": "{}"}
+
+
+def test_what_is_meant_for_another_store_is_not_taken(wire: Wire) -> None:
+    assert wire.Append(E1, NOWHERE, [["job", "1", "{}"]], stores=["other"])["stored"] is False
+    copied = wire.Copy(E1, [StoredRow("job", "1", "{}", 1, E1)], At(E1, 1), Line([(E1, 1)], At(E1, 1)), store="other")
+    assert copied["stored"] is False
+    assert wire.Live() == {}
+
+
+def test_a_catch_up_brings_all_rows_behind_the_nodes_last(wire: Wire) -> None:
+    wire.Append(E1, NOWHERE, [["job", "1", '"old"'], ["job", "2", '"old"']])
+    last = At(E2, 4)
+    line = Line([(E1, 1), (E2, 3)], last)
+    rows = [StoredRow("job", "1", '"new"', 4, E2), StoredRow("job", "2", None, 2, E1)]
+    message = {
+        "store": wire.id,
+        "before": At(E1, 1).Wire(),
+        "rows": [row.Wire() for row in rows],
+        "last": last.Wire(),
+        "line": line.Wire(),
+        "acknowledged": At(E1, 2).Wire(),
+    }
+    assert wire.Call("catchup", E2, **message)["stored"] is True
+    assert wire.Live() == {"1": '"new"', "2": None}
+    assert wire.store.GetLine().entries == line.entries
+    # Late or twice: it has that already.
+    assert wire.Call("catchup", E2, **message)["stored"] is True
+    assert wire.Call("catchup", E2, **{**message, "last": At(E1, 4).Wire()})[0] is False
+
+
+def test_a_full_copy_replaces_everything_and_keeps_what_was_there(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    wire.Append(E1, NOWHERE, [["job", "1", '"mine"'], ["job", "2", '"same"']])
+    last = At(E2, 1)
+    fresh = [StoredRow("job", "2", '"same"', 1, E2), StoredRow("job", "3", '"theirs"', 1, E2)]
+    with caplog.at_level(logging.WARNING):
+        assert wire.Copy(E2, fresh, last, Line([(E2, 1)], last))["stored"] is True
+    assert wire.Live() == {"2": '"same"', "3": '"theirs"'}
+    folder = wire.store.path.rpartition("/")[0]
+    (kept,) = [name for name in runtime.ListDir(folder) if name.startswith("replaced-")]
+    assert '"mine"' in serializer.Load(runtime.ReadText(f"{folder}/{kept}").splitlines()[1])
+    assert "job 1" in caplog.text
+    assert "job 2" not in caplog.text
+
+
+def test_a_copy_with_a_missing_piece_is_not_taken(wire: Wire) -> None:
+    last = At(E1, 3)
+    line = Line([(E1, 1)], last)
+    rows = [StoredRow("job", "1", "{}", 1, E1)]
+    assert wire.Copy(E1, rows, last, line, piece=0, final=None)["stored"] is True
+    final = {"pieces": 3, "last": last.Wire(), "line": line.Wire(), "pruned": 0, "acknowledged": NOWHERE.Wire()}
+    assert wire.Copy(E1, rows, last, line, piece=2, final=final)["stored"] is False
+    assert wire.store.GetState().last == NOWHERE
+    # A later copy is not mixed with the leftovers.
+    assert wire.Copy(E1, [StoredRow("job", "9", "{}", 3, E1)], last, line, copy="d")["stored"] is True
+    assert wire.Live() == {"9": "{}"}
+
+
+def test_only_the_newest_replaced_copies_are_kept(tmp_path: Path) -> None:
+    with World(1) as world:
+
+        def play() -> list[str]:
+            wire = Wire("/srv")
+            for number in range(1, 8):
+                epoch = Epoch(number, "x")
+                wire.Copy(
+                    epoch, [StoredRow("job", "1", "{}", 1, epoch)], At(epoch, 1), Line([(epoch, 1)], At(epoch, 1))
+                )
+                runtime.Sleep(1)
+            return [name for name in runtime.ListDir("/srv/ext") if name.startswith("replaced-")]
+
+        assert len(world.AddMachine("one").Call(play)) == 3
+
+
+def test_emptying_makes_another_store_and_keeps_the_promise(wire: Wire) -> None:
+    wire.Append(E1, NOWHERE, [["job", "1", "{}"]], At(E1, 1))
+    old = wire.id
+    assert wire.Call("empty", E2, store=old)["stored"] is True
+    state = wire.store.GetState()
+    assert (state.last, state.acknowledged, state.promised) == (NOWHERE, NOWHERE, E2)
+    assert state.store_id != old
+    new = wire.id
+    assert wire.Call("empty", E2, store=old)["stored"] is True
+    assert wire.id == new
+    # Nothing late fills it, and it learns nothing.
+    assert wire.Append(E2, NOWHERE, [["job", "1", "{}"]], stores=[old])["stored"] is False
+    wire.Append(E2, NOWHERE, None, At(E2, 7))
+    assert wire.store.GetState().acknowledged == NOWHERE
+
+
+def test_rows_are_given_to_the_promised_master_only_and_in_pages(wire: Wire) -> None:
+    rows = [["job", f"{number:04}", "x" * 2000] for number in range(700)]
+    wire.Append(E1, NOWHERE, rows)
+    assert wire.Raw("store_fetch", {"cluster": CLUSTER, "epoch": "2.bb", "master": "m", "after": 0})[0] is False
+    wire.Call("promise", E2)
+    assert wire.Call("fetch", E1, after=0)["refused"] == "2.bb"
+    got: list[Any] = []
+    start = None
+    for _ in range(20):
+        answer = wire.Call("fetch", E2, after=0, **{"from": start})
+        got += answer["rows"]
+        if not answer["more"]:
+            break
+        assert sum(len(row[2]) for row in answer["rows"]) < 700_000
+        start = got[-1][:2]
+    assert [row[1] for row in got] == [row[1] for row in rows]
+
+
+def test_pruning_drops_deletions_only_where_the_history_is_the_masters(wire: Wire) -> None:
+    wire.Append(E1, NOWHERE, [["job", "1", "{}"]])
+    wire.Append(E1, At(E1, 1), [["job", "1", None]])
+    wire.Append(E2, NOWHERE, None, prune=2)
+    assert wire.Live() == {"1": None}
+    wire.Append(E2, At(E1, 2), [["job", "2", "{}"]], prune=2)
+    assert wire.Live() == {"2": "{}"}
+    assert wire.store.GetState().pruned == 2
+
+
+def test_a_full_disk_is_said_in_words() -> None:
+    with World(1) as world:
+        machine = world.AddMachine("one")
+
+        def play() -> Any:
+            wire = Wire("/srv")
+            wire.Append(E1, NOWHERE, [["job", "1", "{}"]])
+            machine.disk_full = True
+            return wire.Append(E1, At(E1, 1), [["job", "2", "{}"]]), wire.store.GetState().last
+
+        answer, last = machine.Call(play)
+        assert answer[0] is False
+        assert "node1 cannot store" in answer[1]
+        assert last == At(E1, 1)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 2**70) | st.text(max_size=8) | st.sampled_from(["1.aa", "job"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=12,
+)
+_KEYS = (
+    "store",
+    "stores",
+    "before",
+    "seq",
+    "rows",
+    "acknowledged",
+    "prune",
+    "last",
+    "line",
+    "copy",
+    "piece",
+    "final",
+    "after",
+    "from",
+)
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(NodeStore("/x", "n").Handlers())), st.dictionaries(st.sampled_from(_KEYS), _JSON), _JSON)
+def test_nonsense_is_answered_with_words(name: str, message: dict[str, Any], other: Any) -> None:
+    with World(1) as world:
+
+        def play() -> list[Any]:
+            wire = Wire("/srv")
+            good = {"cluster": CLUSTER, "epoch": "1.aa", "master": "m"}
+            answers = [wire.Raw(name, {**good, **message})]
+            if isinstance(other, dict):
+                answers.append(wire.Raw(name, other))
+            answers.append(wire.Raw(name, {**good, "epoch": other}))
+            return answers
+
+        for answer in world.AddMachine("one").Call(play):
+            assert isinstance(answer, list) and len(answer) == 2
+            if answer[0] is False:
+                assert answer[1]
+                assert "Error while executing" not in answer[1]
+
+
+# What may be shown of a copy: the state as of what is acknowledged, whatever is stored on top of it.
+
+_CHANGES = st.lists(
+    st.tuples(st.dictionaries(st.sampled_from("abc"), st.none() | st.integers(0, 9), min_size=1), st.integers(0, 3)),
+    max_size=12,
+)
+
+
+@settings(max_examples=80)
+@given(_CHANGES)
+def test_the_acknowledged_state_can_be_read_beneath_newer_transactions(
+    changes: list[tuple[dict[str, Any], int]],
+) -> None:
+    with World(1) as world:
+        world.AddMachine("one").Call(_PlayView, changes)
+
+
+def _PlayView(changes: list[tuple[dict[str, Any], int]]) -> None:
+    wire = Wire("/srv")
+    states: list[dict[str, str]] = [{}]
+    acked = 0
+    for seq, (rows, behind) in enumerate(changes, 1):
+        acked = max(acked, seq - 1 - behind)
+        values = [["job", key, None if value is None else str(value)] for key, value in rows.items()]
+        before = NOWHERE if seq == 1 else At(E1, seq - 1)
+        assert wire.Append(E1, before, values, At(E1, acked) if acked else NOWHERE)["stored"] is True
+        state = dict(states[-1])
+        for _, key, value in values:
+            state.pop(key, None)
+            if value is not None:
+                state[key] = value
+        states.append(state)
+        found = wire.store.GetState()
+        visible = VisiblePosition(found, wire.store.GetLine())
+        assert (visible.seq if visible else 0) == acked
+        if visible is not None:
+            shown = wire.store.database.GetRowsAt(visible.seq)
+            assert {row.id: row.value for row in shown if row.value is not None} == states[visible.seq]
+
+
+def test_lines_tell_which_histories_hold_which() -> None:
+    line = Line([(E1, 1), (E3, 4)], At(E3, 6))
+    assert line.Holds(NOWHERE)
+    assert line.Holds(At(E1, 3))
+    assert not line.Holds(At(E1, 4))
+    assert not line.Holds(At(E2, 3))
+    assert not line.Holds(At(E3, 7))
+    assert line.With(At(E3, 7)).entries == line.entries
+    for bad in ([["1.aa", 4], ["2.bb", 2]], [["2.bb", 1], ["1.aa", 2]], "x", [[1, 2]], [["1.aa", 9]]):
+        with pytest.raises(errors.ParseError):
+            Line.Parse(bad, At(E1, 6))
+
+
+@given(st.integers(0, 10**6), st.text("0123456789abcdef", max_size=12))
+def test_epochs_read_back(number: int, run: str) -> None:
+    epoch = Epoch(number, run)
+    assert Epoch.Parse(str(epoch)) == epoch
+
+
+def test_voter_sets_are_compared_by_nodes_and_ids() -> None:
+    def voter(number: int, store: str) -> Voter:
+        return Voter(Member(f"u{number}", f"n{number}", "127.0.0.1"), store)
+
+    one = VoterSet([voter(1, "a"), voter(2, "b")])
+    assert VoterSet.FromText(one.Row().value) == one
+    assert one.With(voter(3, "c")).Without("u3") == one
+    assert one.Without("u2").With(voter(2, "other")) != one
+    assert [len(one), one.quorum, one.Without("u1").quorum] == [2, 2, 1]
