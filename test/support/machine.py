@@ -68,6 +68,7 @@ class Machine:
         self.network: dict[str, str] = {}
         self.migration = {"status": "completed", "transferred_ram": 1, "total_ram": 1, "postcopy_status": None}
         self.reachable: Callable[[str], Machine | None] = lambda address: None
+        self.verify: dict[str, Any] = {}  # answers of node_verify other than the usual ones
 
     def Handlers(self) -> dict[str, Callable[..., Any]]:
         """One handler per method below whose name is a procedure's."""
@@ -142,7 +143,8 @@ class Machine:
 
     def node_verify(self, checkdict: dict[str, Any], cluster_name: str, all_hvparams: Any) -> dict[str, Any]:
         del cluster_name, all_hvparams
-        return {key: VERIFY.get(key, lambda _: [])(value) for key, value in checkdict.items()}
+        usual = {key: VERIFY.get(key, lambda _: [])(value) for key, value in checkdict.items()}
+        return {**usual, **{key: value for key, value in self.verify.items() if key in checkdict}}
 
     node_verify_light = node_verify
 
@@ -461,6 +463,10 @@ VERIFY: dict[str, Callable[[Any], Any]] = {
     "version": lambda _: [constants.PROTOCOL_VERSION, constants.RELEASE_VERSION],
     "nodelist": lambda _: {},
     "node-net-test": lambda _: {},
+    "pvlist": lambda names: [
+        {"name": "/dev/sda5", "vg_name": name, "size": 500000.0, "free": 500000.0, "attributes": "a--", "lv_list": []}
+        for name in names
+    ],
     "hypervisor": lambda names: dict.fromkeys(names),
 }
 

@@ -41,10 +41,17 @@ class Callbacks(mcpu.OpExecCbBase):
 
 
 class Master:
-    """``count`` nodes, the first one the master; ``Run`` executes an opcode as a job would."""
+    """``count`` nodes, the first one the master, and ``spare`` machines; ``Run`` executes an opcode as a job would."""
 
-    def __init__(self, folder: str, count: int = 2, candidates: int = 1, root: objects.Snapshot | None = None):
-        self.setup = Setup(folder, count, candidates, root)
+    def __init__(
+        self,
+        folder: str,
+        count: int = 2,
+        candidates: int = 1,
+        root: objects.Snapshot | None = None,
+        spare: int = 0,
+    ):
+        self.setup = Setup(folder, count, candidates, root, spare)
         self.cfg = self.setup.cfg
         self.nodes = self.setup.nodes
         self.machines = {node.member.uuid: Machine(node.name) for node in self.setup.cluster.nodes}
@@ -98,6 +105,11 @@ class Master:
     @property
     def snapshot(self) -> objects.Snapshot:
         return self.cfg.Snapshot()
+
+    def Spare(self, number: int = 0) -> tuple[Machine, str]:
+        """A machine that is no node, and a name that every resolver knows as its address (127.3 is 127.0.0.3)."""
+        member = self.setup.cluster.members[len(self.nodes) + number]
+        return self.machines[member.uuid], member.address.replace(".0.0", "")
 
     def __getitem__(self, number: int) -> Machine:
         return self.machines[self.nodes[number]]

@@ -13,11 +13,21 @@ from support.store_nodes import Cluster
 
 
 class Setup:
-    """``cfg`` works on ``store``; ``nodes[n]`` is the uuid of the configuration's node n, a machine of ``cluster``."""
+    """``cfg`` works on ``store``; ``nodes[n]`` is the uuid of the configuration's node n, a machine of ``cluster``.
 
-    def __init__(self, folder: str, count: int = 1, candidates: int = 1, root: objects.Snapshot | None = None):
-        self.cluster = Cluster(folder, count)
-        self.nodes = [member.uuid for member in self.cluster.members]
+    The last ``spare`` machines of the cluster's are no nodes.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        count: int = 1,
+        candidates: int = 1,
+        root: objects.Snapshot | None = None,
+        spare: int = 0,
+    ):
+        self.cluster = Cluster(folder, count + spare)
+        self.nodes = [member.uuid for member in self.cluster.members[:count]]
         start = root if root is not None else self._Root(candidates)
         rows = [Row(*row) for row in start.ToRows()]
         # Nodes that do not vote are found by the configuration.
@@ -33,7 +43,7 @@ class Setup:
         web_disk, web = root.disks[configs.WEB_DISK], root.instances[configs.WEB]
         pair = (self.nodes * 2)[:2]
         nodes: dict[str, Any] = {}
-        for number, member in enumerate(self.cluster.members):
+        for number, member in enumerate(self.cluster.members[: len(self.nodes)]):
             nodes[member.uuid] = base.Replace(
                 uuid=member.uuid,
                 name=member.name,

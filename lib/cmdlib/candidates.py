@@ -1,0 +1,124 @@
+"""The pool of master candidates: what a node gets that becomes one, and gives back afterwards (spec/drivers.md d.7).
+
+Flag, vote in the store and accepted certificate change in one transaction each (design-store, rule 4); files and SSH
+keys follow, and can be brought again by ``gnt-cluster redist-conf`` and ``renew-crypto``: failures there are warnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.cmdlib.distribute import RedistributeAncillaryFiles
+from ganeti.config.nodes import COPY_TIMEOUT
+from ganeti.utils.text import NiceSort
+
+if TYPE_CHECKING:
+    from ganeti import objects
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.rpc import RpcResult
+
+_SSL_REQUEST = ["ssl", "get", None]
+
+
+def PotentialCandidates(snapshot: objects.Snapshot) -> list[str]:
+    """Names of the nodes that may become candidates: they know every node's public key."""
+    return NiceSort(node.name for node in snapshot.nodes.values() if node.master_capable)
+
+
+def Promote(lu: LogicalUnit, node_uuid: str, timeout: float = COPY_TIMEOUT) -> objects.Node:
+    """Makes a node a candidate and gives it what candidates need.
+
+    OpExecError when it does not tell its certificate, StoreError when it cannot be given a copy: then it stays what it
+    was.
+    """
+    result = lu.rpc.call_node_crypto_tokens(node_uuid, [_SSL_REQUEST])
+    name = result.node_name
+    result.Raise(f"Node {name} does not tell the digest of its certificate and cannot become master candidate")
+    promoted = lu.cfg.PromoteNode(node_uuid, timeout, digest=_Digest(name, result.payload))
+    lu.LogInfo(f"Node {name} is a master candidate now")
+    RedistributeAncillaryFiles(lu, only=[node_uuid])
+    if lu.snapshot.cluster.modify_ssh_setup:
+        AddSshKeys(lu, promoted, to_public=False)
+    return promoted
+
+
+def _Digest(name: str, payload: Any) -> str:
+    for row in payload if isinstance(payload, list) else ():
+        if isinstance(row, list) and len(row) == 2 and row[0] == _SSL_REQUEST[0] and isinstance(row[1], str) and row[1]:
+            return row[1]
+    raise errors.OpExecError(f"Node {name} answered no digest of its certificate: {str(payload)[:100]}")
+
+
+def MaintainPool(lu: LogicalUnit, exceptions: Iterable[str] = ()) -> None:
+    """Promotes nodes until there are as many candidates as there should be; who cannot be is a warning."""
+
+    def failed(node: objects.Node, err: Exception) -> None:
+        lu.LogWarning(f"Node {node.name} could not be made a master candidate: {err}")
+
+    excepted = list(exceptions)
+    lu.cfg.MaintainCandidatePool(excepted, failed, promote=lambda uuid, timeout: Promote(lu, uuid, timeout))
+    now, should, _ = lu.cfg.GetMasterCandidateStats(excepted)
+    if now > should:
+        lu.LogInfo(f"There are more master candidates ({now}) than desired ({should})")
+    elif now < should:
+        lu.LogWarning(
+            f"There are {now} master candidates, {should} are wanted",
+            hint="'gnt-node modify --master-candidate yes NODE' once the node is well again",
+        )
+
+
+def Demoted(lu: LogicalUnit, node: objects.Node) -> None:
+    """Takes from a node that is no candidate any more what only candidates have; it must be called."""
+    result = lu.rpc.call_node_demote_from_mc(node.uuid)
+    if result.fail_msg:
+        lu.LogWarning(f"Node {node.name} failed to demote itself: {result.fail_msg}")
+
+
+# --- SSH keys: the master's node spreads them -----------------------------------------------------------------------------
+
+
+def AddSshKeys(lu: LogicalUnit, node: objects.Node, to_public: bool = True) -> None:
+    """Makes a node's key known: to log in with if it is a candidate, and (``to_public``) as one of the cluster's keys."""
+    snapshot = lu.snapshot
+    to_public = to_public and node.master_capable
+    results = lu.rpc.call_node_ssh_key_add(
+        [snapshot.cluster.master_node],
+        node.uuid,
+        node.name,
+        PotentialCandidates(snapshot),
+        node.master_candidate,
+        to_public,
+        to_public,
+    )
+    _TellSshResults(lu, node, results)
+
+
+def RemoveSshKeys(lu: LogicalUnit, node: objects.Node, leaves: bool = False, readd: bool = False) -> None:
+    """Makes a node's key unknown: to log in with only, or everywhere when it leaves or is set up anew."""
+    snapshot = lu.snapshot
+    gone = leaves or readd
+    results = lu.rpc.call_node_ssh_key_remove(
+        [snapshot.cluster.master_node],
+        node.uuid,
+        node.name,
+        [other.uuid for other in snapshot.nodes.values() if other.master_candidate],
+        PotentialCandidates(snapshot),
+        node.master_candidate,
+        gone and node.master_capable,
+        leaves,
+        leaves,
+        readd,
+    )
+    _TellSshResults(lu, node, results)
+
+
+def _TellSshResults(lu: LogicalUnit, node: objects.Node, results: dict[str, RpcResult]) -> None:
+    for result in results.values():
+        failures = [[result.node_name, result.fail_msg]] if result.fail_msg else result.payload or []
+        for name, problem in failures:
+            lu.LogWarning(
+                f"SSH keys of node {node.name} could not be updated on node {name}: {problem}",
+                hint="run 'gnt-cluster renew-crypto --new-ssh-keys' once that is mended",
+            )

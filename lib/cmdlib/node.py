@@ -1,0 +1,457 @@
+"""Nodes come and go: adding, taking back, removing, resetting (spec/drivers.md d.7).
+
+A node enters the configuration as a regular one and is promoted by a transaction of its own afterwards, once it has a
+copy of the store: at no time counts a voter that holds nothing.  It is called by its address until it is configured,
+and again when it is not any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, hosts, locking, objects, params, pathutils, ssconf, store
+from ganeti.cmdlib import candidates
+from ganeti.cmdlib.base import HTYPE_NODE, Feedback, LogicalUnit, NoHooksLU
+from ganeti.cmdlib.common import ExpandGroup, ExpandNode, ForceNdParams, ForceNodeState, MergeNodeState
+from ganeti.cmdlib.distribute import RedistributeAncillaryFiles, UploadFile
+from ganeti.params import nd
+from ganeti.params.checks import AddressFamily
+
+if TYPE_CHECKING:
+    from ganeti.rpc import RpcResult
+
+_NET_TEST, _SSH_TEST = "node-net-test", "nodelist"
+_ADD, _REMOVE = "add", "remove"
+_PV_LIST, _SHARED_PVS = "pvlist", "exclusive-pvs"
+# Physical volumes of exclusive storage differ by at most this part of their size, up and down.
+_PV_MARGIN = 0.01
+_NODE_LEVELS = (locking.LEVEL_NODE, locking.LEVEL_NODE_RES)
+
+
+# --- checks that adding and modifying share -------------------------------------------------------------------------------
+
+
+def CheckSecondaryIp(address: str) -> None:
+    if AddressFamily(address) != 4:
+        raise errors.OpPrereqError(f"Secondary IP ({address}) needs to be a valid IPv4 address", errors.ECODE_INVAL)
+
+
+def CheckAddressesFree(snapshot: objects.Snapshot, addresses: set[str], own_uuid: str) -> None:
+    """No other node has any of the addresses."""
+    for other in snapshot.nodes.values():
+        shared = addresses & {other.primary_ip, other.secondary_ip}
+        if shared and other.uuid != own_uuid:
+            raise errors.OpPrereqError(
+                f"Address {', '.join(sorted(shared))} conflicts with existing node {other.name}", errors.ECODE_NOTUNIQUE
+            )
+
+
+def CheckReachable(lu: LogicalUnit, node: objects.Node, called: str) -> None:
+    """Master and node have their addresses and reach each other's daemon over both networks.
+
+    ``called`` is what the node is called by, its address while it is not configured.
+    """
+    cluster = lu.snapshot.cluster
+    master = lu.snapshot.nodes[cluster.master_node]
+    pair = {master.uuid: master, called: node}
+    rows = [[one.name, one.primary_ip, one.secondary_ip] for one in pair.values()]
+    request = {_NET_TEST: [rows, [one.name for one in pair.values()]]}
+    for key, result in lu.rpc.call_node_verify_light(list(pair), request, cluster.cluster_name, {}).items():
+        result.Raise(f"Can't check the network of node {pair[key].name}", prereq=True)
+        for other, problem in sorted((_Payload(result).get(_NET_TEST) or {}).items()):
+            raise errors.OpPrereqError(
+                f"Node {pair[key].name} does not reach the node daemon of {other}: {problem}", errors.ECODE_ENVIRON
+            )
+
+
+def CheckVersion(lu: LogicalUnit, name: str, called: str, ecode: str) -> None:
+    """The node's daemon answers and speaks our protocol."""
+    result = lu.rpc.call_version([called])[called]
+    result.Raise(f"Can't get version information from node {name}", prereq=True, ecode=ecode)
+    if result.payload != constants.PROTOCOL_VERSION:
+        raise errors.OpPrereqError(
+            f"Version mismatch: the master speaks protocol {constants.PROTOCOL_VERSION}, node {name} {result.payload}",
+            ecode,
+            hint="install the same release on all nodes",
+        )
+
+
+def _Payload(result: RpcResult) -> Mapping[str, Any]:
+    return result.payload if isinstance(result.payload, dict) else {}
+
+
+# --- adding ---------------------------------------------------------------------------------------------------------------
+
+
+class LUNodeAdd(LogicalUnit):
+    """Makes a machine whose node daemon runs a node, or takes one back that was repaired."""
+
+    HPATH = "node-add"
+    HTYPE = HTYPE_NODE
+    REQ_BGL = True
+
+    def CheckArguments(self) -> None:
+        cluster = self.snapshot.cluster
+        self._ipv6 = cluster.primary_ip_family == constants.IP6_FAMILY
+        host = hosts.Lookup(self.op.node_name, ipv6=self._ipv6)
+        self.op.node_name, self.op.primary_ip = host
+        if self.op.readd:
+            if self.op.group:
+                raise errors.OpPrereqError("Cannot pass a node group when a node is being readded", errors.ECODE_INVAL)
+            if host.name == self.snapshot.nodes[cluster.master_node].name:
+                raise errors.OpPrereqError("Cannot readd the master node", errors.ECODE_STATE)
+        if self.op.secondary_ip:
+            CheckSecondaryIp(self.op.secondary_ip)
+        if self.op.ndparams:
+            self.op.ndparams = ForceNdParams(self.op.ndparams, f"node {host.name}", of_node=True)
+        self.op.hv_state, self.op.disk_state = ForceNodeState(self.op.hv_state, self.op.disk_state)
+
+    def NodesToConfirm(self) -> set[str]:
+        # The node confirms once it is configured; the others are only told of it.
+        return set()
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        return {
+            "OP_TARGET": self.op.node_name,
+            "NODE_NAME": self.op.node_name,
+            "NODE_PIP": self._node.primary_ip,
+            "NODE_SIP": self._node.secondary_ip,
+            "MASTER_CAPABLE": str(self._node.master_capable),
+            "VM_CAPABLE": str(self._node.vm_capable),
+        }
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        others = [uuid for uuid in self.snapshot.nodes if uuid != self._node.uuid]
+        return (others, [*others, self._node.uuid])
+
+    # --- checks -----------------------------------------------------------------------------------------------------------
+
+    def CheckPrereq(self) -> None:
+        snapshot = self.snapshot
+        known = snapshot.NodeByName(self.op.node_name)
+        if known is None and self.op.readd:
+            raise errors.OpPrereqError(
+                f"Node {self.op.node_name} is not in the configuration", errors.ECODE_NOENT, hint="leave out --readd"
+            )
+        if known is not None and not self.op.readd:
+            raise errors.OpPrereqError(
+                f"Node {known.name} is already in the configuration",
+                errors.ECODE_EXISTS,
+                hint="use 'gnt-node add --readd' to take it back after a repair",
+            )
+        secondary_ip = self._SecondaryIp(known)
+        capable = {
+            name: bool(default if given is None else given)
+            for name, given, default in (
+                ("master_capable", self.op.master_capable, known is None or known.master_capable),
+                ("vm_capable", self.op.vm_capable, known is None or known.vm_capable),
+            )
+        }
+        self._CheckInstances(known, capable["vm_capable"])
+        self._node = self._Planned(known, secondary_ip, capable)
+        CheckAddressesFree(snapshot, {self._node.primary_ip, secondary_ip}, self._node.uuid)
+        self._CheckHomes(secondary_ip)
+        exceptions = [known.uuid] if known is not None else []
+        self._becomes_candidate = self._node.master_capable and self.cfg.DecideSelfPromotion(exceptions)
+        CheckVersion(self, self._node.name, self._node.primary_ip, errors.ECODE_ENVIRON)
+        CheckReachable(self, self._node, self._node.primary_ip)
+        if self._node.vm_capable:
+            self._CheckPvs()
+
+    def _SecondaryIp(self, known: objects.Node | None) -> str:
+        primary_ip: str = self.op.primary_ip
+        given: str | None = self.op.secondary_ip
+        if known is not None:
+            if known.secondary_ip == known.primary_ip:
+                # It stays on one network, also where it comes back with another address.
+                if given in (None, known.primary_ip, primary_ip):
+                    return primary_ip
+            elif given in (None, known.secondary_ip):
+                return known.secondary_ip
+            raise errors.OpPrereqError(
+                f"Readded node {known.name} doesn't have the same secondary IP address as before ({known.secondary_ip})",
+                errors.ECODE_INVAL,
+            )
+        if given is None and self._ipv6:
+            raise errors.OpPrereqError(
+                "When using IPv6, a valid IPv4 address must be given as secondary", errors.ECODE_INVAL
+            )
+        return given or primary_ip
+
+    def _CheckInstances(self, known: objects.Node | None, vm_capable: bool) -> None:
+        if known is not None and not vm_capable and any(self.snapshot.NodeInstances(known.uuid)):
+            raise errors.OpPrereqError(
+                f"Node {known.name} being re-added with vm_capable set to false has instances", errors.ECODE_STATE
+            )
+
+    def _Planned(self, known: objects.Node | None, secondary_ip: str, capable: Mapping[str, bool]) -> objects.Node:
+        """The node as it enters: regular, online."""
+        hv_state = MergeNodeState(known.hv_state_static if known is not None else {}, self.op.hv_state)
+        disk_state = MergeNodeState(known.disk_state_static if known is not None else {}, self.op.disk_state)
+        values = {
+            "primary_ip": self.op.primary_ip,
+            "secondary_ip": secondary_ip,
+            "master_candidate": False,
+            "offline": False,
+            "drained": False,
+            "powered": True,
+            "ndparams": params.GetUpdatedParams({}, self.op.ndparams or {}, use_none=True),
+            "hv_state_static": hv_state,
+            "disk_state_static": disk_state,
+            **capable,
+        }
+        if known is not None:
+            return known.Replace(**values)
+        group = ExpandGroup(self.snapshot, self.op.group) if self.op.group else self.cfg.LookupNodeGroup(None)
+        return objects.Node(
+            name=self.op.node_name, group=group.uuid, uuid=self.cfg.GenerateUniqueID(self.ec_id), **values
+        )
+
+    def _CheckHomes(self, secondary_ip: str) -> None:
+        """All nodes have one network, or all have two."""
+        master = self.snapshot.nodes[self.snapshot.cluster.master_node]
+        master_single = master.primary_ip == master.secondary_ip
+        if master_single == (secondary_ip == self.op.primary_ip):
+            return
+        if master_single:
+            raise errors.OpPrereqError("The master has no secondary ip but the new node has one", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            "The master has a secondary ip but the new node doesn't have one",
+            errors.ECODE_INVAL,
+            hint="pass --secondary-ip",
+        )
+
+    def _CheckPvs(self) -> None:
+        cluster = self.snapshot.cluster
+        if not cluster.volume_group_name:
+            return
+        exclusive = bool(params.FillND(self.snapshot, self._node)[nd.ND_EXCLUSIVE_STORAGE])
+        request: dict[str, Any] = {_PV_LIST: [cluster.volume_group_name]}
+        if exclusive:
+            request[_SHARED_PVS] = True
+        called = self._node.primary_ip
+        result = self.rpc.call_node_verify_light([called], request, cluster.cluster_name, cluster.hvparams)[called]
+        result.Raise(f"Can't check the physical volumes of node {self._node.name}", prereq=True)
+        problems = PvProblems(_Payload(result), exclusive)
+        if problems:
+            raise errors.OpPrereqError(
+                f"Node {self._node.name} failed PV checks: {'; '.join(problems)}", errors.ECODE_ENVIRON
+            )
+
+    # --- doing it ---------------------------------------------------------------------------------------------------------
+
+    def Exec(self, feedback: Feedback) -> None:
+        name = self._node.name
+        if self.op.node_setup:
+            self._CheckSsh()
+        manages_hosts = self.snapshot.cluster.modify_etc_hosts
+        if manages_hosts:
+            self.rpc.call_etc_hosts_modify(self.snapshot.cluster.master_node, _ADD, name, self._node.primary_ip).Raise(
+                f"Can't update the hosts file of the master with node {name}"
+            )
+        self._node = self._Readd() if self.op.readd else self._Enter()
+        self.LogInfo(f"Node {name} is in the configuration, its uuid is {self._node.uuid}")
+        self._Confirm()
+        self._BringFiles(manages_hosts)
+        self._ConfigureSwitch()
+        if self._becomes_candidate:
+            self._Promote()
+        elif self.op.readd:
+            candidates.Demoted(self, self._node)
+        if self.op.node_setup:
+            if self.op.readd:
+                candidates.RemoveSshKeys(self, self._node, readd=True)
+            candidates.AddSshKeys(self, self._node)
+
+    def _Confirm(self) -> None:
+        """Before anything is changed on the node it must know this master."""
+        try:
+            self.context.store.ConfirmNodes([self._node.uuid], self.context.confirm_timeout)
+        except store.MasterLost:
+            raise
+        except store.StoreError as err:
+            raise errors.OpExecError(
+                f"Node {self._node.name} is in the configuration now, but it is not set up: {err}",
+                hint=f"mend it and use 'gnt-node add --readd {self._node.name}'",
+            ) from err
+
+    def _Enter(self) -> objects.Node:
+        """Stores the new node.  Its locks come first: nobody finds a node that cannot be locked."""
+        uuid = self._node.uuid
+        for level in _NODE_LEVELS:
+            self.glm.add(level, uuid)
+        try:
+            return self.cfg.AddNode(self._node)
+        except store.NotKnown:
+            # It is repeated until it is done or this master ends.
+            raise
+        except BaseException:
+            for level in _NODE_LEVELS:
+                self.glm.remove(level, uuid)
+            raise
+
+    def _Readd(self) -> objects.Node:
+        """Stores the node as a regular one, which it was perhaps not: what it holds of the store counts no more."""
+        return self.cfg.Update(self._node, self.ec_id)
+
+    def _CheckSsh(self) -> None:
+        """The master's root reaches the node by SSH, and it is who it should be."""
+        cluster = self.snapshot.cluster
+        master = self.snapshot.nodes[cluster.master_node]
+        request = {_SSH_TEST: [[self._node.name], {}, [master.name]]}
+        result = self.rpc.call_node_verify([master.uuid], request, cluster.cluster_name, {})[master.uuid]
+        result.Raise(f"Cannot communicate with node {master.name}")
+        problems = _Payload(result).get(_SSH_TEST) or {}
+        for problem in problems.values():
+            self.LogWarning(f"ssh/hostname verification failed from node {master.name}: {problem}")
+        if problems:
+            raise errors.OpExecError(
+                "ssh/hostname verification failed",
+                hint="'gnt-node add --no-node-setup' adds a node that is not reached by SSH",
+            )
+
+    def _BringFiles(self, manages_hosts: bool) -> None:
+        snapshot = self.snapshot
+        RedistributeAncillaryFiles(self, only=[self._node.uuid])
+        result = self.rpc.call_write_ssconf_files([self._node.uuid], ssconf.Values(snapshot))[self._node.uuid]
+        result.Warn(f"ssconf files could not be written on node {self._node.name}", self.LogWarning)
+        if manages_hosts:
+            skipped = (self._node.uuid, snapshot.cluster.master_node)
+            others = [n.uuid for n in snapshot.nodes.values() if not n.offline and n.uuid not in skipped]
+            UploadFile(self, pathutils.ETC_HOSTS, others)
+
+    def _ConfigureSwitch(self) -> None:
+        values = params.FillND(self.snapshot, self._node)
+        if not values[nd.ND_OVS]:
+            return
+        link = values[nd.ND_OVS_LINK] or None
+        if link is None:
+            self.LogInfo("No physical interface for Open vSwitch was given: it will have no connection to the network")
+        self.rpc.call_node_configure_ovs(self._node.uuid, values[nd.ND_OVS_NAME], link).Raise(
+            f"Node {self._node.name} is added, but its Open vSwitch could not be set up; mend it and use"
+            " 'gnt-node add --readd'"
+        )
+
+    def _Promote(self) -> None:
+        """Without a copy it stays a regular node: it is in the cluster all the same."""
+        try:
+            self._node = candidates.Promote(self, self._node.uuid)
+        except (store.MasterLost, store.StoreEnded):
+            raise
+        except (store.StoreError, errors.ConfigurationError, errors.OpExecError) as err:
+            self.LogWarning(
+                f"Node {self._node.name} could not be made a master candidate: {err}",
+                hint=f"'gnt-node modify --master-candidate yes {self._node.name}' tries again",
+            )
+
+
+def PvProblems(answer: Mapping[str, Any], exclusive: bool) -> list[str]:
+    """What is wrong with a node's physical volumes as node_verify told them (spec/drivers.md c.3)."""
+    volumes = answer.get(_PV_LIST)
+    if not isinstance(volumes, list):
+        return ["the node did not tell its physical volumes"]
+    problems = [
+        f"invalid character ':' in PV '{volume['name']}' of VG '{volume['vg_name']}'"
+        for volume in volumes
+        if ":" in volume["name"]
+    ]
+    if not exclusive:
+        return problems
+    sizes = [volume["size"] for volume in volumes]
+    if sizes and min(sizes) * (1 + _PV_MARGIN) < max(sizes) * (1 - _PV_MARGIN):
+        problems.append(
+            f"PVs have different sizes ({min(sizes):.0f} to {max(sizes):.0f} MiB): exclusive storage wants equal ones"
+        )
+    problems += [
+        f"PV {name} is shared by unrelated LVs ({', '.join(volumes_on)})"
+        for name, volumes_on in answer.get(_SHARED_PVS) or []
+    ]
+    return problems
+
+
+# --- removing and resetting -----------------------------------------------------------------------------------------------
+
+
+class LUNodeRemove(LogicalUnit):
+    """Takes a node without instances out of the cluster."""
+
+    HPATH = "node-remove"
+    HTYPE = HTYPE_NODE
+    REQ_BGL = True
+
+    def NodesToConfirm(self) -> set[str]:
+        # It holds nothing of the cluster's any more, and may be dead.
+        return set()
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        return {"OP_TARGET": self.op.node_name, "NODE_NAME": self.op.node_name}
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        others = [uuid for uuid in self.snapshot.nodes if uuid != self._node.uuid]
+        return (others, others)
+
+    def CheckPrereq(self) -> None:
+        snapshot = self.snapshot
+        self._node = ExpandNode(snapshot, self.op.node_name, self.op.node_uuid)
+        self.op.node_name = self._node.name
+        if self._node.uuid == snapshot.cluster.master_node:
+            raise errors.OpPrereqError(
+                f"Node {self._node.name} is the master, failover to another node is required", errors.ECODE_INVAL
+            )
+        for uuid in [uuid for held in snapshot.NodeInstances(self._node.uuid) for uuid in held]:
+            raise errors.OpPrereqError(
+                f"Instance {snapshot.instances[uuid].name} is still running on the node, please remove first",
+                errors.ECODE_INVAL,
+                hint=f"'gnt-node evacuate {self._node.name}' moves what can be moved",
+            )
+
+    def Exec(self, feedback: Feedback) -> None:
+        snapshot = self.snapshot
+        cluster, node = snapshot.cluster, self._node
+        if cluster.modify_ssh_setup:
+            candidates.RemoveSshKeys(self, node, leaves=True)
+        candidates.MaintainPool(self, [node.uuid])
+        # While it is configured it can still be called by its name.
+        self.proc.RunPostHooks([node.name])
+        self.cfg.RemoveNode(node.uuid)
+        for level in _NODE_LEVELS:
+            self.glm.remove(level, node.uuid)
+        result = self.rpc.call_node_leave_cluster(node.primary_ip, cluster.modify_ssh_setup)
+        if result.fail_msg:
+            self.LogWarning(
+                f"Errors encountered on the remote node {node.name} while leaving the cluster: {result.fail_msg}",
+                hint=f"run {pathutils.NODE_CLEANUP} there before it is used again",
+            )
+        if cluster.modify_etc_hosts:
+            self._ForgetAddress()
+
+    def _ForgetAddress(self) -> None:
+        master = self.snapshot.cluster.master_node
+        result = self.rpc.call_etc_hosts_modify(master, _REMOVE, self._node.name, None)
+        result.Raise(f"Can't take node {self._node.name} out of the hosts file of the master")
+        others = [node.uuid for node in self.snapshot.nodes.values() if not node.offline and node.uuid != master]
+        UploadFile(self, pathutils.ETC_HOSTS, others)
+
+
+class LUNodePowercycle(NoHooksLU):
+    """Resets a node at once.  No locks: it must work while jobs hang on that very node."""
+
+    REQ_BGL = False
+
+    def ExpandNames(self) -> None:
+        self.needed_locks = {}
+        self._node = ExpandNode(self.snapshot, self.op.node_name, self.op.node_uuid)
+        self.op.node_name, self.op.node_uuid = self._node.name, self._node.uuid
+
+    def CheckPrereq(self) -> None:
+        if self._node.uuid == self.snapshot.cluster.master_node and not self.op.force:
+            raise errors.OpPrereqError("The node is the master and the force parameter was not set", errors.ECODE_INVAL)
+
+    def Exec(self, feedback: Feedback) -> str | None:
+        cluster = self.snapshot.cluster
+        hypervisor = cluster.enabled_hypervisors[0]
+        result = self.rpc.call_node_powercycle(self._node.uuid, hypervisor, cluster.hvparams.get(hypervisor, {}))
+        result.Raise(f"Failed to schedule the reboot of node {self._node.name}")
+        answer: str | None = result.payload or None
+        return answer
