@@ -83,7 +83,7 @@ class LogFile(logging.Handler):
             except OSError:
                 same = False
             if not same:
-                self.close_file()
+                self.CloseFile()
 
     def _ToConsole(self, data: bytes) -> None:
         if self._console is None:
@@ -101,13 +101,13 @@ class LogFile(logging.Handler):
         finally:
             os.close(handle)
 
-    def close_file(self) -> None:
+    def CloseFile(self) -> None:
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
 
     def close(self) -> None:
-        self.close_file()
+        self.CloseFile()
         super().close()
 
 
