@@ -113,6 +113,14 @@ def OwnHost(ipv6: bool = False) -> Host:
     return Lookup(pathutils.HostName(), ipv6)
 
 
+def OwnName() -> str:
+    """This machine's full name; what it calls itself where that does not resolve."""
+    try:
+        return OwnHost().name
+    except errors.OpPrereqError:
+        return pathutils.HostName()
+
+
 def IsOwnAddress(ip: str) -> bool:
     """Whether this machine can listen on the address."""
     try:

@@ -143,7 +143,7 @@ def ConfigureOvs(ovs_name: str, ovs_link: str | None) -> None:
 
 def DemoteFromCandidate() -> None:
     """Removes config.data, keeping a copy."""
-    if ssconf.SimpleStore().GetMasterNode() in (pathutils.HostName(), _OwnName()):
+    if ssconf.SimpleStore().GetMasterNode() in (pathutils.HostName(), hosts.OwnName()):
         raise errors.RpcCallError("This node is the master, it cannot stop being a candidate")
     if pidfile.Running(constants.MASTERD):
         raise errors.RpcCallError("The master daemon runs on this node, it cannot stop being a candidate")
@@ -208,13 +208,6 @@ def RemoveFilesIn(directory: str) -> None:
         path = posixpath.join(directory, name)
         if not runtime.IsDir(path):
             runtime.RemoveFile(path)
-
-
-def _OwnName() -> str:
-    try:
-        return hosts.OwnHost().name
-    except errors.OpPrereqError:
-        return pathutils.HostName()
 
 
 # Reset

@@ -50,7 +50,7 @@ class Check(NamedTuple):
 
 
 def Verify(checkdict: Mapping[str, Any], cluster_name: str, all_hvparams: Mapping[str, Any]) -> dict[str, Any]:
-    context = Context(checkdict, cluster_name, all_hvparams, _OwnName())
+    context = Context(checkdict, cluster_name, all_hvparams, hosts.OwnName())
     others = checkdict.get("nonvmnodes") or checkdict.get("vmnodes") or ()
     may_run_instances = context.own_name not in others
     result: dict[str, Any] = {}
@@ -69,13 +69,6 @@ def Verify(checkdict: Mapping[str, Any], cluster_name: str, all_hvparams: Mappin
         except (TypeError, ValueError, KeyError, AttributeError, IndexError) as err:
             raise errors.RpcCallError(f"node_verify: the value of '{key}' has a wrong shape ({err})") from err
     return result
-
-
-def _OwnName() -> str:
-    try:
-        return hosts.OwnHost().name
-    except errors.OpPrereqError:
-        return pathutils.HostName()
 
 
 # Files and programs

@@ -16,10 +16,11 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from ganeti import _autoconf, constants, daemon, errors, locking, mcpu, pathutils, runtime, ssconf
+from ganeti import _autoconf, constants, daemon, errors, hosts, locking, mcpu, pathutils, runtime, ssconf
 from ganeti.cmdlib.context import Context
 from ganeti.config import ConfigWriter, VotersOf
 from ganeti.daemon import users
+from ganeti.daemon.limits import RaiseDescriptorLimit
 from ganeti.daemon.main import ErrorText
 from ganeti.jqueue import JobQueue
 from ganeti.jqueue import directory as queue_directory
@@ -29,7 +30,7 @@ from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcResult, RpcRunner
 from ganeti.rpc.curl import CurlTransport
 from ganeti.rpc.resolver import SnapshotResolver
-from ganeti.server import opening
+from ganeti.server import exporting, opening, ownnode
 from ganeti.server.handlers import Handlers, ReadWatcherPause
 from ganeti.server.ssconfpush import SsconfPusher
 from ganeti.store import Member, StoreError, export
@@ -48,7 +49,7 @@ class Master:
         self._ended = ended
         self._cfg: ConfigWriter | None = None
         self._transport = CurlTransport()
-        self._own = opening.OwnStore()
+        self._own = ownnode.OwnStore()
         self._queue_lock = queue_directory.Own(*_Ids(constants.MASTERD))
         ears = opening.Ears(ended, self._Resolve, self._Candidates)
         self._store, self._me = opening.Opener(self._own, self._transport, wishes, ears).Open()
@@ -76,7 +77,7 @@ class Master:
         owner = (_Ids(constants.MASTERD)[0], users.GroupId(_autoconf.DAEMONS_GROUP))
         self._server = Server((pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET), handlers.Handle, owner=owner)
         self._exporter = export.ExporterThread(
-            export.Exporter(self._own, _Owners(), _SsconfTexts, serving=True), self._store
+            export.Exporter(self._own, exporting.FileOwners(), exporting.SsconfTexts, serving=True), self._store
         )
         self._pusher = SsconfPusher(self._store, cfg.Snapshot, self._rpc)
 
@@ -160,24 +161,6 @@ def _Ids(name: str) -> tuple[int, int]:
     return users.UserId(user), users.GroupId(group)
 
 
-def _Owners() -> export.Owners:
-    """Who owns the exported files (spec/files.md 2)."""
-    master, group = _Ids(constants.MASTERD)
-    return export.Owners(
-        config=(master, users.GroupId(_autoconf.CONFD_GROUP)),
-        queue=(master, users.GroupId(_autoconf.DAEMONS_GROUP)),
-        ssconf=(master, group),
-    )
-
-
-def _SsconfTexts(rows: Any) -> Any:
-    from ganeti import objects
-
-    return ssconf.Values(
-        objects.Snapshot.FromRows((kind, row_id, value) for kind in rows for row_id, value in rows[kind].items())
-    )
-
-
 # The daemon
 
 
@@ -222,7 +205,7 @@ def _Check(options: Any) -> int:
         except (OSError, errors.GenericError) as err:
             sys.stderr.write(f"{constants.MASTERD}: it is not known who the master is: {err}\n")
             return constants.EXIT_NOTCLUSTER
-        own = opening.OwnName()
+        own = hosts.OwnName()
         if master != own:
             sys.stderr.write(f"{constants.MASTERD}: this node, {own}, is not the master: {master} is\n")
             return constants.EXIT_NOTMASTER
@@ -253,6 +236,7 @@ class _Prepared:
 
 def _Prepare(options: Any) -> _Prepared:
     sys.setswitchinterval(SWITCH_INTERVAL)
+    RaiseDescriptorLimit()
     ask = opening.AskTerminal if options.foreground and sys.stdin.isatty() else None
     wishes = opening.Wishes(options.no_voting, options.yes_do_it, options.take_over, ask)
     try:

@@ -14,12 +14,12 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import backend, constants, daemon, errors, hosts, pathutils, runtime
-from ganeti.daemon import users
+from ganeti import backend, constants, daemon, errors, pathutils, runtime
 from ganeti.daemon.memory import LockMemory
 from ganeti.rpc import http, tls
 from ganeti.rpc.server import Dispatcher, Reply
 from ganeti.server.forking import Child, ForkingServer, Helper
+from ganeti.server.ownnode import OwnStore
 from ganeti.store.node import NodeStore
 
 if TYPE_CHECKING:
@@ -161,20 +161,6 @@ def _BindAddress(options: Any) -> str:
     except (OSError, ValueError):
         family = ""
     return "::" if family == str(constants.IP6_FAMILY) else ""
-
-
-def OwnStore() -> NodeStore:
-    """This node's copy of the store, which is the gate of its procedures, too.  It belongs to masterd's user."""
-    user, group = users.DAEMON_USERS[constants.MASTERD]
-    return NodeStore(pathutils.STORE_FILE, _NodeName(), uid=users.UserId(user), gid=users.GroupId(group))
-
-
-def _NodeName() -> str:
-    """This node's name in the cluster, as far as it can be known here."""
-    try:
-        return hosts.OwnHost().name
-    except errors.GenericError:
-        return pathutils.HostName()
 
 
 def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:

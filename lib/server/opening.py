@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import constants, errors, hosts, objects, pathutils, runtime, serializer, upgrade
+from ganeti import constants, errors, objects, pathutils, runtime, serializer, upgrade
 from ganeti.bootstrap import vote
 from ganeti.config import Draft, VotersOf
-from ganeti.daemon import users
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import AddressResolver
 from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election, export
@@ -38,19 +37,6 @@ class Ears(NamedTuple):
     lost: Callable[[StoreError], None]
     resolve: Callable[[str], Any]
     candidates: Callable[[], Iterable[Member] | None]
-
-
-def OwnName() -> str:
-    """This node's name in the cluster, as far as it can be known here."""
-    try:
-        return hosts.OwnHost().name
-    except errors.GenericError:
-        return pathutils.HostName()
-
-
-def OwnStore() -> NodeStore:
-    user, group = users.DAEMON_USERS[constants.MASTERD]
-    return NodeStore(pathutils.STORE_FILE, OwnName(), uid=users.UserId(user), gid=users.GroupId(group))
 
 
 def ReadConfigFile() -> objects.Snapshot:
