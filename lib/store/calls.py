@@ -95,8 +95,8 @@ class RunningCalls:
                 epoch = Epoch.Parse(parts[0])
             except errors.ParseError:
                 continue
-            if len(parts) == 3:
-                entries.append(RunningCall(epoch, parts[1], f"{self._folder}/{name}"))
+            if len(parts) >= 3:
+                entries.append(RunningCall(epoch, _SEPARATOR.join(parts[1:-1]), f"{self._folder}/{name}"))
         return entries
 
     @staticmethod

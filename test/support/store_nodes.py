@@ -97,6 +97,11 @@ class Cluster:
     def __getitem__(self, number: int) -> Node:
         return self.nodes[number]
 
+    def Resolve(self, node: str) -> tuple[str, str, int, bool, str]:
+        """Where a node is, as the configuration would tell."""
+        (member,) = [member for member in self.members if node in (member.uuid, member.name)]
+        return (member.name, member.address, 1811, False, member.uuid)
+
     def Found(self, number: int = 0, *rows: Row, candidates: int | None = None, **options: Any) -> Any:
         """Makes the first history on a node."""
         node = self.nodes[number]
@@ -108,6 +113,7 @@ class Cluster:
             self.members[:candidates],
             rows,
             self.wire,
+            resolve=self.Resolve,
             lost=self.lost.append,
             candidates_now=lambda: self.wanted,
             ready_timeout=10,
@@ -124,6 +130,7 @@ class Cluster:
             node.member,
             self.members,
             self.wire,
+            resolve=self.Resolve,
             lost=self.lost.append,
             candidates=lambda: self.wanted,
             **options,
