@@ -34,11 +34,12 @@ class Node:
         self.name = name
         self.root = base / name
         self.os_search_path = [str(path) for path in os_search_path]
-        self._before: dict[str, str | None] = {}
+        # What was set before each entry that was not left yet: a node may be entered within itself.
+        self._before: list[dict[str, str | None]] = []
 
     def __enter__(self) -> Node:
         wanted = {pathutils.ENV_ROOTDIR: str(self.root), pathutils.ENV_HOSTNAME: self.name}
-        self._before = {key: os.environ.get(key) for key in wanted}
+        self._before.append({key: os.environ.get(key) for key in wanted})
         os.environ.update(wanted)
         importlib.reload(pathutils)
         _entered.append(self)
@@ -60,7 +61,7 @@ class Node:
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        for key, value in self._before.items():
+        for key, value in self._before.pop().items():
             if value is None:
                 os.environ.pop(key, None)
             else:
