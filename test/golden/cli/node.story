@@ -1,0 +1,237 @@
+# gnt-node
+
+$ gnt-node list
+Node              DTotal DFree MTotal MNode MFree Pinst Sinst
+node1.example.org 100.0G 50.0G  16.0G  700M 11.7G     1     0
+node2.example.org 100.0G 50.0G  16.0G  700M 11.7G     0     1
+$ gnt-node list --no-headers --separator=| -o name,mfree,role
+node1.example.org|12000|M
+node2.example.org|12000|C
+$ gnt-node list --units=g -o name,mfree,dtotal node1
+Node              MFree DTotal
+node1.example.org  11.7  100.0
+$ gnt-node list -o +tags,pinst_list 'node*'
+Node              DTotal DFree MTotal MNode MFree Pinst Sinst Tags PriInstances
+node1.example.org 100.0G 50.0G  16.0G  700M 11.7G     1     0      web.example.org
+node2.example.org 100.0G 50.0G  16.0G  700M 11.7G     0     1      $
+$ gnt-node list node9
+! Failure: prerequisites not met for this operation:
+! error type: unknown_entity, error details:
+! Node name node9 not found
+= 1
+$ gnt-node list -F 'not offline and mfree > 1'
+Node              DTotal DFree MTotal MNode MFree Pinst Sinst
+node1.example.org 100.0G 50.0G  16.0G  700M 11.7G     1     0
+node2.example.org 100.0G 50.0G  16.0G  700M 11.7G     0     1
+$ gnt-node list -F a b
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Exactly one argument must be given as a filter
+= 1
+$ gnt-node list -F 'role'
+! Failure: unknown/wrong parameter name 'Field 'role' of kind text is not a yes-or-no field'
+= 1
+% environment GNT_NODE_LIST=--no-headers -o name
+$ gnt-node list
+node1.example.org
+node2.example.org
+$ gnt-node list -o role
+M
+C
+% environment GNT_NODE_LIST=
+$ gnt-node list-fields name mfree
+Name  Type         Title Description
+name  Text         Node  Node name
+mfree Storage size MFree Memory available for instances
+% change nodes 00000004-aaaa-4bbb-8ccc-000000000004 {"offline": true, "master_candidate": false}
+$ gnt-node list -o name,mfree,role
+Node              MFree Role
+node1.example.org 11.7G M
+node2.example.org     * O
+$ gnt-node list -v -o name,mfree,role
+Node                  MFree Role
+node1.example.org     11.7G M
+node2.example.org (offline) O
+$ gnt-node list -o json:name,mfree node2.example.org
+[
+  {
+    "name": "node2.example.org",
+    "mfree": null,
+    "_status": {
+      "mfree": "offline"
+    }
+  }
+]
+$ gnt-node info
+- Node name: node1.example.org
+  primary ip: 192.0.2.11
+  secondary ip: 198.51.100.11
+  master candidate: True
+  drained: False
+  offline: False
+  master_capable: True
+  vm_capable: True
+  primary for instances: $
+    - web.example.org
+  secondary for instances: $
+  node parameters: $
+    cpu_speed: default (1)
+    exclusive_storage: default (False)
+    oob_program: default ()
+    ovs: default (False)
+    ovs_link: default ()
+    ovs_name: default (switch1)
+    spindle_count: default (1)
+    ssh_port: default (22)
+- Node name: node2.example.org
+  primary ip: 192.0.2.12
+  secondary ip: 198.51.100.12
+  master candidate: False
+  drained: False
+  offline: True
+  master_capable: True
+  vm_capable: True
+  primary for instances: $
+  secondary for instances: $
+    - web.example.org
+  node parameters: $
+    cpu_speed: default (1)
+    exclusive_storage: default (False)
+    oob_program: default ()
+    ovs: default (False)
+    ovs_link: default ()
+    ovs_name: default (switch1)
+    spindle_count: default (1)
+    ssh_port: default (22)
+$ gnt-node info node2.example.org
+- Node name: node2.example.org
+  primary ip: 192.0.2.12
+  secondary ip: 198.51.100.12
+  master candidate: False
+  drained: False
+  offline: True
+  master_capable: True
+  vm_capable: True
+  primary for instances: $
+  secondary for instances: $
+    - web.example.org
+  node parameters: $
+    cpu_speed: default (1)
+    exclusive_storage: default (False)
+    oob_program: default ()
+    ovs: default (False)
+    ovs_link: default ()
+    ovs_name: default (switch1)
+    spindle_count: default (1)
+    ssh_port: default (22)
+$ gnt-node info nobody
+.
+
+$ gnt-node modify node1
+! Please give at least one of the parameters.
+= 1
+$ gnt-node modify --node-powered=yes node1
+! Please give at least one of the parameters.
+= 1
+% result OP_NODE_SET_PARAMS [["drained", true], ["master_candidate", false]]
+$ gnt-node modify --drained=yes --auto-promote node1
+Modified node node1
+ - drained -> True
+ - master_candidate -> False
+> OP_NODE_SET_PARAMS {"auto_promote":true,"drained":true,"node_name":"node1"}
+$ gnt-node modify -O no node2
+= 1
+$ gnt-node modify -f -O no node2
+Modified node node2
+ - drained -> True
+ - master_candidate -> False
+> OP_NODE_SET_PARAMS {"force":true,"node_name":"node2","offline":false}
+$ gnt-node modify --node-parameters=oob_program=/bin/oob,spindle_count=default node1
+Modified node node1
+ - drained -> True
+ - master_candidate -> False
+> OP_NODE_SET_PARAMS {"ndparams":{"oob_program":"/bin/oob","spindle_count":"default"},"node_name":"node1"}
+$ gnt-node modify --node-parameters=colour=red node1
+! Parameter Error: Unknown node parameter 'colour'
+! known are: cpu_speed, exclusive_storage, oob_program, ovs, ovs_link, ovs_name, spindle_count, ssh_port
+= 1
+$ gnt-node modify -D perhaps node1
+! Failure: unknown/wrong parameter name 'Invalid boolean value 'perhaps''
+= 1
+$ gnt-node remove node2
+> OP_NODE_REMOVE {"node_name":"node2"}
+$ gnt-node powercycle node2
+= 2
+% result OP_NODE_POWERCYCLE "Reboot scheduled in 5 seconds"
+$ gnt-node powercycle --yes node2
+! Reboot scheduled in 5 seconds
+> OP_NODE_POWERCYCLE {"node_name":"node2"}
+$ gnt-node add-tags node1 rack7
+> OP_TAGS_SET {"kind":"node","name":"node1","tags":["rack7"]}
+$ gnt-node list-tags node1.example.org
+
+% result OP_NODE_EVACUATE {"jobs": []}
+$ gnt-node evacuate -p -s node1.example.org
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Only one of the --primary-only and --secondary-only options can be passed
+= 1
+$ gnt-node evacuate -f -p -n node2 node1.example.org
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! --new-secondary makes sense for secondary instances only
+= 1
+$ gnt-node evacuate -f node1.example.org
+All instances evacuated successfully.
+> OP_NODE_EVACUATE {"ignore_soft_errors":false,"mode":"all","node_name":"node1.example.org"}
+$ gnt-node evacuate node1.example.org
+= 13
+$ gnt-node evacuate -f -p node2.example.org
+! No instances to evacuate on node(s) node2.example.org, exiting.
+$ gnt-node failover node1.example.org
+= 2
+% answers y
+$ gnt-node failover node1.example.org
+| The failover will operate on 1 instances.
+| Do you want to continue?
+| Affected instances:
+|   web.example.org
+| y/[n]/?:
+Submitted jobs 1008
+Waiting for job 1008 for web.example.org ...
+All 1 instance(s) failed over successfully.
+> OP_INSTANCE_FAILOVER {"instance_name":"web.example.org"}
+% result OP_NODE_MIGRATE {"jobs": []}
+$ gnt-node migrate -f node1.example.org
+All instances migrated successfully.
+> OP_NODE_MIGRATE {"node_name":"node1.example.org"}
+$ gnt-node migrate -f --non-live node1.example.org
+All instances migrated successfully.
+> OP_NODE_MIGRATE {"mode":"non-live","node_name":"node1.example.org"}
+
+% result OP_NODE_QUERYVOLS [["node1.example.org", "/dev/sda", "xenvg", "abc.disk0", "2048", "web"], ["node1.example.org", "/dev/sda", "xenvg", "root", "512", "-"]]
+$ gnt-node volumes
+Node              PhysDev  VG    Name      Size Instance
+node1.example.org /dev/sda xenvg abc.disk0 2.0G web     $
+node1.example.org /dev/sda xenvg root      512M -       $
+> OP_NODE_QUERYVOLS {"output_fields":["node","phys","vg","name","size","instance"]}
+$ gnt-node volumes --units=m --no-headers --separator=:
+node1.example.org:/dev/sda:xenvg:abc.disk0:2048:web
+node1.example.org:/dev/sda:xenvg:root:512:-
+> OP_NODE_QUERYVOLS {"output_fields":["node","phys","vg","name","size","instance"]}
+$ gnt-node volumes -o colour
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Unknown output fields selected: colour
+= 1
+% result OP_NODE_QUERY_STORAGE [["node1.example.org", "lvm-vg", "xenvg", 102400, 51200, 51200, true]]
+$ gnt-node list-storage -t lvm-vg
+Node              Type   Name    Size  Used  Free Allocatable
+node1.example.org lvm-vg xenvg 100.0G 50.0G 50.0G Y          $
+> OP_NODE_QUERY_STORAGE {"output_fields":["node","type","name","size","used","free","allocatable"],"storage_type":"lvm-vg"}
+$ gnt-node modify-storage node1 lvm-pv /dev/sda
+! No changes to perform, exiting.
+$ gnt-node modify-storage --allocatable=no node1 lvm-pv /dev/sda
+> OP_NODE_MODIFY_STORAGE {"changes":{"allocatable":false},"name":"/dev/sda","node_name":"node1","storage_type":"lvm-pv"}
+$ gnt-node repair-storage node1 lvm-vg xenvg
+> OP_REPAIR_NODE_STORAGE {"name":"xenvg","node_name":"node1","storage_type":"lvm-vg"}
