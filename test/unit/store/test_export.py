@@ -1,0 +1,396 @@
+"""The files: what they hold, what becomes of files somebody else wrote, and edits made by hand (rules 10 and 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from support import configs
+
+from ganeti import errors, objects, pathutils, runtime, serializer, ssconf
+from ganeti.runtime.simulated import Machine, World
+from ganeti.store import Epoch, NodeStore, Position, Row, export
+from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE, Line
+from ganeti.store.edits import HandEdits
+from ganeti.store.election import Adopted
+
+CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
+EPOCH = Epoch(1, "aa")
+JOB = '{"id":%d,"ops":[],"received_timestamp":null}'
+
+
+def SsconfTexts(rows: Mapping[str, Mapping[str, str]]) -> Any:
+    return ssconf.Values(
+        objects.Snapshot.FromRows((kind, row_id, value) for kind in rows for row_id, value in rows[kind].items())
+    )
+
+
+class Node:
+    """A node with a store that a master of one epoch writes to."""
+
+    def __init__(self, name: str = "node1"):
+        self.store = NodeStore(pathutils.STORE_FILE, name, pathutils.CALLS_DIR)
+        self.store.Promise(CLUSTER, EPOCH, "node1")
+        self.snapshot = configs.Example()
+        self.exporter = self.NewExporter()
+        rows = [Row(*row) for row in self.snapshot.ToRows()]
+        self.Adopt([*rows, Row("queue", "serial", "7"), Row("job", "7", JOB % 7)])
+
+    def NewExporter(self, serving: bool = True) -> export.Exporter:
+        return export.Exporter(self.store, export.Owners(), SsconfTexts, serving)
+
+    def Adopt(self, rows: list[Row]) -> None:
+        master = Row(KIND_MASTER, ID_MASTER, serializer.Dump({"name": "node1", "epoch": str(EPOCH)}))
+        self.store.Adopt(EPOCH, None, Line((), NOWHERE), 0, False, [*rows, master])
+        self.Acknowledge()
+
+    def Put(self, *rows: Row, acknowledge: bool = True) -> Position:
+        position = self.store.Store(EPOCH, rows, NOWHERE)
+        if acknowledge:
+            self.Acknowledge()
+        return position
+
+    def Acknowledge(self) -> None:
+        self.store.Acknowledge(EPOCH, self.store.GetState().last, 0)
+
+    def Change(self, obj: objects.ConfigObject) -> None:
+        """A configuration change as config makes it."""
+        self.snapshot = self.snapshot.WithObject(obj).Replace(serial_no=self.snapshot.serial_no + 1)
+        uuid = obj.__dict__["uuid"] if obj.KIND != "cluster" else "cluster"
+        self.Put(Row(obj.KIND, uuid, obj.Json()), Row("config", "config", self.snapshot.TopRow()))
+
+    def Adopted(self) -> Adopted:
+        state, line, rows = self.store.ReadAll()
+        values: dict[str, dict[str, str]] = {}
+        seqs: dict[str, dict[str, int]] = {}
+        for row in rows:
+            seqs.setdefault(row.kind, {})[row.id] = row.seq
+            if row.value is not None:
+                values.setdefault(row.kind, {})[row.id] = row.value
+        return Adopted(values, seqs, state.last, line)
+
+    def Edits(self) -> dict[tuple[str, str], str | None]:
+        def check(job_id: int, text: str) -> None:
+            if serializer.Load(text)["id"] != job_id:
+                raise errors.JobFileCorrupted("it is another job")
+
+        return {(row.kind, row.id): row.value for row in HandEdits(self.store, check).Rows(self.Adopted())}
+
+
+def Play(story: Callable[[Node, Machine], None]) -> None:
+    with World(3) as world:
+        machine = world.AddMachine("node1")
+        machine.Call(lambda: story(Node(), machine))
+        assert not world.failures
+
+
+def Text(path: str) -> str | None:
+    return runtime.ReadText(path) if runtime.Exists(path) else None
+
+
+def Edit(path: str, change: Callable[[str], str]) -> None:
+    runtime.WriteFile(path, change(runtime.ReadText(path)), 0o640)
+
+
+def Asides() -> list[str]:
+    return [name for name in runtime.ListDir(pathutils.DATA_EXT_DIR) if name.startswith(export.ASIDE_PREFIX)]
+
+
+@pytest.mark.req("D20-JOB-13", "D20-JOB-17")
+def test_rows_become_the_files_everybody_knows() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.Put(Row("queue", "drain", "true"), Row("job", "9", JOB % 9))
+        node.exporter.Round()
+        assert Text(pathutils.CLUSTER_CONF_FILE) == objects.ConfigText(node.snapshot)
+        assert objects.LoadConfig(Text(pathutils.CLUSTER_CONF_FILE) or "") == node.snapshot
+        assert Text(pathutils.JobFile(9)) == JOB % 9
+        assert Text(pathutils.JOB_QUEUE_SERIAL_FILE) == "7\n"
+        assert Text(pathutils.JOB_QUEUE_VERSION_FILE) == "1\n"
+        assert Text(pathutils.JOB_QUEUE_DRAIN_FILE) == ""
+        assert Text(pathutils.SsconfFile("cluster_name")) == f"{node.snapshot.cluster.cluster_name}\n"
+        modes = {
+            path: runtime.Stat(path).st_mode & 0o777 for path in (pathutils.CLUSTER_CONF_FILE, pathutils.JobFile(9))
+        }
+        assert set(modes.values()) == {0o640}
+        assert runtime.Stat(pathutils.SsconfFile("node_list")).st_mode & 0o777 == 0o444
+        node.Put(Row("queue", "drain", "false"), Row("job", "9", None))
+        node.exporter.Round()
+        assert Text(pathutils.JobFile(9)) is None
+        assert Text(pathutils.JOB_QUEUE_DRAIN_FILE) is None
+
+    Play(story)
+
+
+def test_what_is_not_acknowledged_is_in_no_file() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        node.Put(Row("job", "7", '"changed"'), Row("job", "8", '"new"'), acknowledge=False)
+        node.exporter.Round()
+        node.NewExporter().Round()
+        assert Text(pathutils.JobFile(7)) == JOB % 7
+        assert Text(pathutils.JobFile(8)) is None
+        node.Acknowledge()
+        node.exporter.Round()
+        assert (Text(pathutils.JobFile(7)), Text(pathutils.JobFile(8))) == ('"changed"', '"new"')
+
+    Play(story)
+
+
+def test_an_archived_job_moves_and_stays_when_its_row_goes() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        node.Put(Row("job", "7", None), Row(KIND_ARCHIVED, "7", JOB % 7))
+        assert node.exporter.Round() == node.store.GetState().last
+        assert Text(pathutils.JobFile(7)) is None
+        assert Text(pathutils.ArchivedJobFile(7)) == JOB % 7
+        node.Put(Row(KIND_ARCHIVED, "7", None))
+        node.exporter.Round()
+        assert Text(pathutils.ArchivedJobFile(7)) == JOB % 7
+        assert pathutils.ArchivedJobFile(7) not in node.store.database.GetFiles()
+
+    Play(story)
+
+
+def test_only_what_changed_is_written_and_the_exported_seq_is_told() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        config = runtime.Stat(pathutils.CLUSTER_CONF_FILE).st_ino
+        node.Put(Row("job", "8", "{}"))
+        last = node.store.GetState().last
+        assert node.exporter.Round() == last
+        assert node.store.GetState().exported == last.seq
+        assert runtime.Stat(pathutils.CLUSTER_CONF_FILE).st_ino == config
+
+    Play(story)
+
+
+def test_a_full_disk_is_survived_and_made_good() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        node.exporter.Round()
+        node.Put(Row("job", "8", "{}"))
+        machine.disk_full = True
+        with pytest.raises(OSError, match="space"):
+            node.exporter.Round()
+        machine.disk_full = False
+        node.exporter.Round()
+        assert Text(pathutils.JobFile(8)) == "{}"
+        assert not Asides()
+
+    Play(story)
+
+
+def test_a_crash_at_any_step_leaves_no_file_that_looks_edited() -> None:
+    for steps in range(5, 400, 7):
+        with World(steps) as world:
+            machine = world.AddMachine("node1")
+
+            def write(machine: Machine = machine) -> None:
+                node = Node()
+                node.exporter.Round()
+                for number in range(8, 12):
+                    node.Put(Row("job", str(number), "{}"), Row("job", "7", f'"{number}"'))
+                    node.Change(node.snapshot.cluster.Replace(mac_prefix=f"aa:00:{number:02d}"))
+                    node.exporter.Round()
+
+            machine.StartProcess(write, "masterd")
+            world.Run(max_steps=steps * 4)
+            machine.PowerOff()
+            machine.PowerOn()
+
+            def look() -> tuple[Any, Any, list[str]]:
+                store = NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR)
+                if not store.GetState().last.seq:
+                    return None, None, []
+                store.Acknowledge(EPOCH, store.GetState().last, 0)
+                export.Exporter(store, export.Owners(), SsconfTexts, True).Round()
+                rows = {(r.kind, r.id): r.value for r in store.ReadAll()[2]}
+                return Text(pathutils.JobFile(7)), rows[("job", "7")], Asides()
+
+            found, wanted, asides = machine.Call(look)
+            assert found == wanted
+            assert not asides
+
+
+def test_foreign_files_are_put_aside_on_a_node_that_is_not_the_master() -> None:
+    with World(3) as world:
+
+        def story() -> None:
+            node = Node("node2")
+            node.NewExporter(serving=False).Round()
+            Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+            runtime.WriteFile(pathutils.JobFile(99), "left over", 0o640)
+            node.Put(Row("job", "8", "{}"))
+            node.NewExporter(serving=False).Round()
+            assert Text(pathutils.CLUSTER_CONF_FILE) == objects.ConfigText(node.snapshot)
+            assert Text(pathutils.JobFile(99)) is None
+            assert len(Asides()) == 2
+
+        world.AddMachine("node2").Call(story)
+
+
+def test_an_edited_file_on_the_masters_node_is_left_for_its_next_start() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+        assert node.NewExporter(serving=False).Round() is None
+        assert "wob." in (Text(pathutils.CLUSTER_CONF_FILE) or "")
+        assert not Asides()
+
+    Play(story)
+
+
+def test_missing_files_are_written_anew() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        runtime.RemoveFile(pathutils.CLUSTER_CONF_FILE)
+        runtime.RemoveFile(pathutils.JobFile(7))
+        assert node.Edits() == {}
+        node.NewExporter().Round()
+        assert Text(pathutils.CLUSTER_CONF_FILE) == objects.ConfigText(node.snapshot)
+        assert Text(pathutils.JobFile(7)) == JOB % 7
+
+    Play(story)
+
+
+# Edits made by hand
+
+
+def test_an_edit_on_the_newest_state_is_taken_as_a_change() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        assert node.Edits() == {}
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.example.org", "wob.example.org"))
+        edits = node.Edits()
+        assert set(edits) == {("instance", configs.WEB), ("config", "config")}
+        assert '"wob.example.org"' in str(edits[("instance", configs.WEB)])
+        assert serializer.Load(edits[("config", "config")] or "")["serial_no"] == node.snapshot.serial_no + 1
+
+    Play(story)
+
+
+def test_an_edit_may_take_objects_away() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+
+        def remove(text: str) -> str:
+            data = serializer.Load(text)
+            del data["instances"][configs.WEB]
+            return serializer.Dump(data)
+
+        Edit(pathutils.CLUSTER_CONF_FILE, remove)
+        assert node.Edits()[("instance", configs.WEB)] is None
+
+    Play(story)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text[:-20], "JSON"),
+        (lambda text: text.replace('"group":"00000002', '"group":"99999999'), "group"),
+        (lambda text: text.replace('"version":3010000', '"version":2010000'), "version"),
+        (lambda text: text.replace('"uuid":"00000001-', '"uuid":"00000009-'), "uuid"),
+    ],
+)
+def test_an_edit_without_sense_is_refused_and_nothing_is_touched(change: Callable[[str], str], words: str) -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        Edit(pathutils.CLUSTER_CONF_FILE, change)
+        before = (Text(pathutils.CLUSTER_CONF_FILE), node.store.GetState())
+        with pytest.raises(errors.ConfigurationError) as caught:
+            node.Edits()
+        assert pathutils.CLUSTER_CONF_FILE in str(caught.value)
+        assert words in str(caught.value)
+        assert caught.value.hint
+        assert before == (Text(pathutils.CLUSTER_CONF_FILE), node.store.GetState())
+
+    Play(story)
+
+
+def test_an_edit_on_an_older_state_is_refused() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+        # Meanwhile another master changed something.
+        node.Change(node.snapshot.cluster.Replace(mac_prefix="aa:bb:cc"))
+        with pytest.raises(errors.ConfigurationError, match="older state"):
+            node.Edits()
+
+    Play(story)
+
+
+def test_an_edit_before_a_job_ran_is_still_on_the_newest_configuration() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        node.Put(Row("job", "8", JOB % 8))
+        node.exporter.Round()
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+        assert ("instance", configs.WEB) in node.Edits()
+
+    Play(story)
+
+
+def test_edits_of_the_queue() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        Edit(pathutils.JobFile(7), lambda text: text.replace("null", "[1, 2]"))
+        runtime.WriteFile(pathutils.JOB_QUEUE_SERIAL_FILE, "12\n", 0o640)
+        runtime.WriteFile(pathutils.JOB_QUEUE_DRAIN_FILE, "", 0o644)
+        edits = node.Edits()
+        assert edits == {
+            ("job", "7"): (JOB % 7).replace("null", "[1, 2]"),
+            ("queue", "serial"): "12",
+            ("queue", "drain"): "true",
+        }
+
+    Play(story)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "words"),
+    [
+        (pathutils.JOB_QUEUE_SERIAL_FILE, "3\n", "last job id, 7"),
+        (pathutils.JOB_QUEUE_SERIAL_FILE, "many\n", "number"),
+        (pathutils.JobFile(7), JOB % 8, "another job"),
+        (pathutils.JobFile(7), "\xff{", "JSON"),
+    ],
+)
+def test_edits_of_the_queue_without_sense_are_refused(path: str, text: str, words: str) -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        runtime.WriteFile(path, text, 0o640)
+        with pytest.raises(errors.ConfigurationError) as caught:
+            node.Edits()
+        assert path in str(caught.value)
+        assert words in str(caught.value)
+
+    Play(story)
+
+
+def test_files_the_store_never_wrote_are_no_edits() -> None:
+    """A candidate that becomes master with the files of an older release: the store's state goes on."""
+
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        runtime.MakeDirs(pathutils.QUEUE_DIR)
+        runtime.WriteFile(pathutils.CLUSTER_CONF_FILE, configs.ExampleText().replace("web.", "old."), 0o640)
+        assert node.Edits() == {}
+        node.exporter.Round()
+        assert Text(pathutils.CLUSTER_CONF_FILE) == objects.ConfigText(node.snapshot)
+        assert len(Asides()) == 1
+
+    Play(story)
