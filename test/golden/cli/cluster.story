@@ -489,9 +489,13 @@ Commands:
  command              - Runs a command on all (or only some) nodes
  copyfile             - Copies a file to all (or only some) nodes
  deactivate-master-ip - Deactivates the master's address
+ destroy              - Destroys the cluster; no instances and no other nodes
+                        may be left
  getmaster            - Displays the cluster master
  info                 - Shows cluster configuration
+ init                 - Initializes a new cluster on this machine
  list-tags            - Lists the tags of the cluster
+ master-failover      - Makes the current node the master
  master-ping          - Checks if the master is alive
  modify               - Alters the parameters of the cluster
  queue                - Changes or shows whether the job queue takes new jobs
