@@ -60,22 +60,26 @@ class Node:
         uuid = obj.__dict__["uuid"] if obj.KIND != "cluster" else "cluster"
         self.Put(Row(obj.KIND, uuid, obj.Json()), Row("config", "config", self.snapshot.TopRow()))
 
-    def Adopted(self) -> Adopted:
-        state, line, rows = self.store.ReadAll()
-        values: dict[str, dict[str, str]] = {}
-        seqs: dict[str, dict[str, int]] = {}
-        for row in rows:
-            seqs.setdefault(row.kind, {})[row.id] = row.seq
-            if row.value is not None:
-                values.setdefault(row.kind, {})[row.id] = row.value
-        return Adopted(values, seqs, state.last, line)
-
     def Edits(self) -> dict[tuple[str, str], str | None]:
-        def check(job_id: int, text: str) -> None:
-            if serializer.Load(text)["id"] != job_id:
-                raise errors.JobFileCorrupted("it is another job")
+        return EditsOf(self.store)
 
-        return {(row.kind, row.id): row.value for row in HandEdits(self.store, check).Rows(self.Adopted())}
+
+def EditsOf(store: NodeStore) -> dict[tuple[str, str], str | None]:
+    """What the next start would take over, with the own history as the adopted one."""
+    state, line, rows = store.ReadAll()
+    values: dict[str, dict[str, str]] = {}
+    seqs: dict[str, dict[str, int]] = {}
+    for row in rows:
+        seqs.setdefault(row.kind, {})[row.id] = row.seq
+        if row.value is not None:
+            values.setdefault(row.kind, {})[row.id] = row.value
+
+    def check(job_id: int, text: str) -> None:
+        if serializer.Load(text)["id"] != job_id:
+            raise errors.JobFileCorrupted("it is another job")
+
+    edits = HandEdits(store, check).Rows(Adopted(values, seqs, state.last, line))
+    return {(row.kind, row.id): row.value for row in edits}
 
 
 def Play(story: Callable[[Node, Machine], None]) -> None:
@@ -206,6 +210,7 @@ def test_a_crash_at_any_step_leaves_no_file_that_looks_edited() -> None:
                 store = NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR)
                 if not store.GetState().last.seq:
                     return None, None, []
+                assert EditsOf(store) == {}
                 store.Acknowledge(EPOCH, store.GetState().last, 0)
                 export.Exporter(store, export.Owners(), SsconfTexts, True).Round()
                 rows = {(r.kind, r.id): r.value for r in store.ReadAll()[2]}
