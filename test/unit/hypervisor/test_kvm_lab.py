@@ -306,3 +306,17 @@ def test_node_says_what_is_wrong_with_parameters(rig: KvmRig) -> None:
             with pytest.raises(errors.HypervisorError, match=words):
                 rig.driver.ValidateParams({**rig.instance.hvparams, **changes})
         assert rig.driver.NodeInfo(rig.instance.hvparams)["hv_version"][0] >= 5
+
+
+def test_console_wrapper_lets_a_paused_guest_go(rig: KvmRig, capfd: pytest.CaptureFixture[str]) -> None:
+    from ganeti.tools import kvm_console_wrapper
+
+    with rig.first:
+        rig.Start(paused=True)
+        kvm_console_wrapper.LetGo(rig.instance.name, layout.Socket(rig.instance.name, layout.QMP))
+        assert "is paused, unpausing" in capfd.readouterr().err
+        with rig.Console() as console:
+            assert console.Ask().name == "unnamed"
+        kvm_console_wrapper.LetGo(rig.instance.name, layout.Socket(rig.instance.name, layout.QMP))
+        assert capfd.readouterr().err == ""
+        kvm_console_wrapper.LetGo(rig.instance.name, "/nowhere")
