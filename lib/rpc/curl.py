@@ -194,8 +194,8 @@ class _Loop:
         self._multi: Any = None
         self._watched: dict[int, int] = {}
         self._timer: float | None = None
-        self._waiting: deque[_Job] = deque()
-        self._queue_checked = 0.0
+        self._waiting: dict[_Lane, deque[_Job]] = {lane: deque() for lane in (_URGENT, _QUICK, _SLOW)}
+        self._expiry_looked = 0.0
         self._active: dict[Any, _Job] = {}
         self._by_request: dict[Request, _Job] = {}
         self._lanes: Counter[_Lane] = Counter()
@@ -213,7 +213,8 @@ class _Loop:
         self._multi.setopt(pycurl.M_MAXCONNECTS, 4096)
         while self._open:
             self._Once()
-        for job in [*self._waiting, *self._active.values()]:
+        waiting = [job for queue in self._waiting.values() for job in queue]
+        for job in [*waiting, *self._active.values()]:
             self._Answer(job, Answer("the RPC transport is closed"))
         self._multi.close()
         self._poller.Close()
@@ -235,7 +236,7 @@ class _Loop:
         timeout = None
         if self._timer is not None:
             timeout = max(0.0, self._timer - runtime.Monotonic())
-        if self._waiting and (timeout is None or timeout > _QUEUE_CHECK):
+        if any(self._waiting.values()) and (timeout is None or timeout > _QUEUE_CHECK):
             timeout = _QUEUE_CHECK
         return timeout
 
@@ -269,7 +270,7 @@ class _Loop:
                 what, item = transport._inbox.popleft()
             if what == "submit":
                 self._by_request[item.request] = item
-                self._waiting.append(item)
+                self._waiting[item.lane].append(item)
             elif what == "abort":
                 self._Abort(item)
             else:
@@ -280,27 +281,33 @@ class _Loop:
         if job is None:
             return
         if job.handle is None:
-            self._waiting.remove(job)
+            self._waiting[job.lane].remove(job)
         self._Answer(job, Answer(ABORTED))
 
     def _StartWaiting(self) -> None:
-        """Starts what may start, in order; ends what waited too long for its turn."""
-        if not self._waiting:
-            return
+        """Starts what may start, in order."""
         now = runtime.Monotonic()
-        still: deque[_Job] = deque()
-        for job in self._waiting:
-            if self._HasRoom(job):
-                self._Start(job, now)
-            elif now >= job.give_up:
-                self._Answer(job, Answer(f"too many calls to node {job.request.node} are under way"))
-            else:
-                still.append(job)
-        self._waiting = still
+        for lane, queue in self._waiting.items():
+            passed: list[_Job] = []
+            while queue and self._lanes[lane] < lane.total:
+                job = queue.popleft()
+                if self._per_node[job.address, lane] < lane.per_node:
+                    self._Start(job, now)
+                else:
+                    passed.append(job)
+            queue.extendleft(reversed(passed))
+        if now - self._expiry_looked >= _QUEUE_CHECK:
+            self._expiry_looked = now
+            self._GiveUp(now)
 
-    def _HasRoom(self, job: _Job) -> bool:
-        lane = job.lane
-        return self._lanes[lane] < lane.total and self._per_node[job.address, lane] < lane.per_node
+    def _GiveUp(self, now: float) -> None:
+        """Ends what waited too long for its turn."""
+        for lane, queue in self._waiting.items():
+            late = [job for job in queue if now >= job.give_up]
+            if late:
+                self._waiting[lane] = deque(job for job in queue if now < job.give_up)
+            for job in late:
+                self._Answer(job, Answer(f"too many calls to node {job.request.node} are under way"))
 
     def _Start(self, job: _Job, now: float) -> None:
         job.handle = handle = self._spare.pop() if self._spare else pycurl.Curl()

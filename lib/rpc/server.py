@@ -22,7 +22,7 @@ from ganeti.rpc.base import (
     EpochRefused,
     Gate,
 )
-from ganeti.rpc.procedures import PROCEDURES, Procedure
+from ganeti.rpc.procedures import PROCEDURES, STORE_PROCEDURES, Procedure
 
 Handler = Callable[..., Any]
 Reply = tuple[int, dict[str, str], bytes]
@@ -100,7 +100,9 @@ class Dispatcher:
         except Exception as err:
             logging.exception("Error in call of %s", procedure.name)
             return _Failure(f"Error while executing backend function: {str(err) or type(err).__name__}")
-        logging.info("Call of %s took %.3f s", procedure.name, runtime.Monotonic() - started)
+        # The store calls at every change: its own lines would hide all others.
+        level = logging.DEBUG if procedure.name in STORE_PROCEDURES else logging.INFO
+        logging.log(level, "Call of %s took %.3f s", procedure.name, runtime.Monotonic() - started)
         return reply
 
     def _Enter(self, procedure: Procedure, headers: Mapping[str, str]) -> AbstractContextManager[object]:

@@ -16,7 +16,7 @@ import pytest
 from support.noded import Cluster, Noded
 
 from ganeti import constants, runtime, x509
-from ganeti.rpc.base import Answer, Request
+from ganeti.rpc.base import ABORTED, Answer, Request
 from ganeti.rpc.curl import CurlTransport
 
 PORT = constants.DEFAULT_NODED_PORT
@@ -197,39 +197,39 @@ def test_long_calls_delay_no_others_and_need_no_thread_each(cluster: Cluster) ->
     assert [answer.body for answer in answers] == [b"[true,null]"] * 13
 
 
-def test_an_idle_connection_makes_room_and_a_busy_one_does_not(cluster: Cluster) -> None:
-    noded = cluster.StartNoded("node1", "--max-clients", "2")
-    first, second = connect(cluster, noded), connect(cluster, noded)
-    for sock in (first, second):
-        sock.sendall(b"POST /version HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n[]")
-        assert sock.recv(65536).startswith(b"HTTP/1.1 200")
-    # Both idle: the longer idle one goes.
-    assert version(cluster) == constants.PROTOCOL_VERSION
-    assert first.recv(10) == b""
-    first.close()
-    # Both busy: a third waits until one of them is idle.
-    busy = Request("node1", noded.address, PORT, "/test_delay", b"[2]", timeout=30)
-    answers: list[Answer] = []
-    transport = cluster.Transport()
-    for _ in range(2):
-        transport.Submit(Request(**{name: getattr(busy, name) for name in busy.__slots__}), answers.append)
-    deadline = time.monotonic() + 10
-    while len(noded.Children()) < 2 or (second.fileno() >= 0 and not _closed(second)):
+def wait_for_children(noded: Noded, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while len(noded.Children()) != count:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_an_idle_connection_makes_room(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1", "--max-clients", "2")
+    request = b"POST /version HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n[]"
+    first, second = connect(cluster, noded), connect(cluster, noded)
+    for sock in (first, second):
+        sock.sendall(request)
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+    # The longer idle one goes.
     assert version(cluster) == constants.PROTOCOL_VERSION
-    assert len(answers) >= 1
+    assert read_all(first) == b""
+    second.sendall(request)
+    assert second.recv(65536).startswith(b"HTTP/1.1 200")
+    first.close()
     second.close()
 
 
-def _closed(sock: ssl.SSLSocket) -> bool:
-    sock.settimeout(0.01)
-    try:
-        return sock.recv(1) == b""
-    except TimeoutError:
-        return False
-    except OSError:
-        return True
+def test_a_busy_connection_makes_no_room(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1", "--max-clients", "2")
+    transport = cluster.Transport()
+    answers: list[Answer] = []
+    for _ in range(2):
+        transport.Submit(Request("node1", noded.address, PORT, "/test_delay", b"[1.5]", timeout=30), answers.append)
+    wait_for_children(noded, 2)
+    assert version(cluster) == constants.PROTOCOL_VERSION
+    # It had to wait for one of them.
+    assert answers and all(answer.body == b"[true,null]" for answer in answers)
 
 
 def test_silent_strangers_do_not_keep_a_candidate_out(cluster: Cluster) -> None:
@@ -520,3 +520,41 @@ def test_leaving_the_cluster_ends_the_daemon_and_its_secrets(cluster: Cluster) -
     left = [path for path in Path(noded.Path("/var/lib/ganeti")).rglob("*") if path.is_file()]
     assert left == []
     assert runtime.Exists(noded.Path("/var/log/ganeti/node-daemon.log"))
+
+
+def test_more_calls_than_a_node_takes_wait_for_their_turn(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    transport = cluster.Transport()
+    answers: list[Answer] = []
+    done = threading.Event()
+
+    def finished(answer: Answer) -> None:
+        answers.append(answer)
+        if len(answers) == 40:
+            done.set()
+
+    # A slot in the middle of the queue is given up by its owner.
+    requests = [
+        Request("node1", noded.address, PORT, "/test_delay", b"[0.2]", timeout=900 if number % 2 else 60)
+        for number in range(40)
+    ]
+    for request in requests:
+        transport.Submit(request, finished)
+    transport.Abort(requests[35])
+    assert done.wait(30)
+    bodies = [answer.body for answer in answers]
+    assert bodies.count(b"[true,null]") == 39
+    assert [answer.error for answer in answers if answer.error] == [ABORTED]
+    # One that waits for longer than its own time is told so.
+    waited: list[Answer] = []
+    told = threading.Event()
+
+    def gave_up(answer: Answer) -> None:
+        waited.append(answer)
+        told.set()
+
+    for _ in range(5):
+        transport.Submit(Request("node1", noded.address, PORT, "/test_delay", b"[4]", timeout=30), lambda _: None)
+    transport.Submit(Request("node1", noded.address, PORT, "/version", b"[]", timeout=1), gave_up)
+    assert told.wait(10)
+    assert "too many calls to node node1" in (waited[0].error or "")
