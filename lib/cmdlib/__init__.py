@@ -49,6 +49,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "instance_create": ("OpInstanceCreate",),
     "instance_life": ("OpInstanceRemove", "OpInstanceRename", "OpInstanceReinstall"),
+    "instance_migrate": ("OpInstanceFailover", "OpInstanceMigrate"),
     "instance_run": (
         "OpInstanceStartup",
         "OpInstanceShutdown",
@@ -58,6 +59,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpInstanceDeactivateDisks",
     ),
     "node": ("OpNodeAdd", "OpNodeRemove", "OpNodePowercycle"),
+    "node_modify": ("OpNodeSetParams",),
     "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),
     "test": ("OpTestDelay", "OpTestJqueue"),
 }

@@ -105,6 +105,7 @@ class Cluster:
     def Found(self, number: int = 0, *rows: Row, candidates: int | None = None, **options: Any) -> Any:
         """Makes the first history on a node."""
         node = self.nodes[number]
+        options.setdefault("resolve", self.Resolve)
         store = adopt.FoundStore(
             node.store,
             node.member,
@@ -113,7 +114,6 @@ class Cluster:
             self.members[:candidates],
             rows,
             self.wire,
-            resolve=self.Resolve,
             lost=self.lost.append,
             candidates_now=lambda: self.wanted,
             ready_timeout=10,
@@ -125,12 +125,12 @@ class Cluster:
     def Become(self, number: int, **options: Any) -> Any:
         node = self.nodes[number]
         options.setdefault("ready_timeout", 10)
+        options.setdefault("resolve", self.Resolve)
         store = election.BecomeMaster(
             node.store,
             node.member,
             self.members,
             self.wire,
-            resolve=self.Resolve,
             lost=self.lost.append,
             candidates=lambda: self.wanted,
             **options,

@@ -85,6 +85,7 @@ def test_with_a_full_pool_it_stays_regular(three: Master) -> None:
     _Pool(three, 1)
     node = _Add(three, group="default", ndparams={"oob_program": "/bin/oob"}, vm_capable=False)
     assert not node.master_candidate and node.uuid not in _Voters(three)
+    assert three.setup.cluster[2].store.database.GetRows() == [], "it holds neither configuration nor jobs"
     assert node.uuid not in three.snapshot.cluster.candidate_certs
     assert dict(node.ndparams) == {"oob_program": "/bin/oob"}
     assert not node.vm_capable and node.master_capable
