@@ -17,7 +17,7 @@ from ganeti.cmdlib.common import (
     LockInstancesNodes,
 )
 from ganeti.cmdlib.hookenv import InstanceEnv
-from ganeti.params import be, hv
+from ganeti.params import be, hv, ipolicy
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -167,6 +167,36 @@ def AllOsParams(
         {**instance.osparams_private, **(private or {})},
         secret,
     )
+
+
+def PolicyViolations(snapshot: objects.Snapshot, instance: objects.Instance, group: objects.NodeGroup) -> list[str]:
+    """Where an instance as it is configured breaks the policy of a node group."""
+    filled = params.FillBE(snapshot, instance)
+    disks = snapshot.InstanceDisks(instance)
+    return ipolicy.Violations(
+        params.FillIPolicy(snapshot, group),
+        filled[be.BE_MAXMEM],
+        filled[be.BE_VCPUS],
+        len(instance.nics),
+        [disk.size for disk in disks],
+        filled[be.BE_SPINDLE_USE],
+        [disk.dev_type for disk in disks],
+    )
+
+
+def CheckTargetPolicy(lu: LogicalUnit, instance: objects.Instance, node_uuid: str, ignore: bool) -> None:
+    """An instance that goes to another node group fits its policy; inside one group nothing is checked."""
+    snapshot = lu.snapshot
+    group = snapshot.nodegroups[snapshot.nodes[node_uuid].group]
+    if snapshot.nodes[instance.primary_node].group == group.uuid:
+        return
+    violations = PolicyViolations(snapshot, instance, group)
+    if not violations:
+        return
+    text = f"Instance {instance.name} does not meet the policy of node group {group.name}: {'; '.join(violations)}"
+    if not ignore:
+        raise errors.OpPrereqError(text, errors.ECODE_INVAL, hint="change the instance, or use --ignore-ipolicy")
+    lu.LogWarning(text)
 
 
 def CheckNotForthcoming(instance: objects.Instance) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,6 +41,7 @@ class HVTraits(NamedTuple):
     needs_port: bool
     can_migrate: bool
     multi_cpu_mask: bool
+    ordered_versions: bool = False  # a running guest can move to the same or a newer version only
     files: tuple[tuple[str, bool], ...] = ()
 
 
@@ -49,7 +51,11 @@ TRAITS: dict[str, HVTraits] = {
     constants.HT_FAKE: HVTraits(needs_port=False, can_migrate=True, multi_cpu_mask=False),
     constants.HT_CHROOT: HVTraits(needs_port=False, can_migrate=False, multi_cpu_mask=False),
     constants.HT_KVM: HVTraits(
-        needs_port=True, can_migrate=True, multi_cpu_mask=True, files=((pathutils.KVM_VIF_BRIDGE, True),)
+        needs_port=True,
+        can_migrate=True,
+        multi_cpu_mask=True,
+        ordered_versions=True,
+        files=((pathutils.KVM_VIF_BRIDGE, True),),
     ),
     constants.HT_XEN_PVM: HVTraits(needs_port=False, can_migrate=True, multi_cpu_mask=True, files=_XEN_FILES),
     constants.HT_XEN_HVM: HVTraits(
@@ -60,6 +66,19 @@ TRAITS: dict[str, HVTraits] = {
     ),
     constants.HT_LXC: HVTraits(needs_port=False, can_migrate=False, multi_cpu_mask=False),
 }
+
+
+def IsSafeMove(hypervisor: str, source: Any, target: Any) -> bool:
+    """Whether a running guest can go from one version of the hypervisor to another, as the nodes name them."""
+    if not TRAITS[hypervisor].ordered_versions:
+        return True
+    return _VersionKey(source) <= _VersionKey(target)
+
+
+def _VersionKey(version: Any) -> list[int]:
+    text = ".".join(map(str, version)) if isinstance(version, (list, tuple)) else str(version)
+    return [int(number) for number in re.findall(r"\d+", text)][:2]
+
 
 # Parameters whose value names a file with a password: the files in use are sent to the nodes.
 PASSWORD_FILES = ("vnc_password_file", "spice_password_file")

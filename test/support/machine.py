@@ -64,6 +64,7 @@ class Machine:
         self.addresses: set[str] = set()
         self.certificate = f"{name} digest"
         self.left_cluster = False
+        self.hv_version = "8.2"
         self.incoming: dict[str, Any] = {}
         self.network: dict[str, str] = {}
         self.migration = {"status": "completed", "transferred_ram": 1, "total_ram": 1, "postcopy_status": None}
@@ -110,7 +111,7 @@ class Machine:
             "cpu_nodes": 1,
             "cpu_sockets": 1,
             "cpu_dom0": 8,
-            "hv_version": "8.2",
+            "hv_version": self.hv_version,
         }
         return ["boot", storage, [facts for _ in hv_specs or ()]]
 

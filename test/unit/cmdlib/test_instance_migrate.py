@@ -1,0 +1,322 @@
+"""Failing over and migrating (spec/drivers.md d.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.machine import Identity
+from support.master import Master
+
+from ganeti import errors, opcodes
+
+WEB = "web.example.org"
+DRBD = "drbd:11001"
+
+
+def _Primary(master: Master, name: str = WEB) -> int:
+    return master.nodes.index(master.Instance(name).primary_node)
+
+
+def _SetNode(master: Master, number: int, **values: Any) -> None:
+    master.cfg.Update(master.snapshot.nodes[master.nodes[number]].Replace(**values))
+
+
+def _Served(master: Master, number: int, *names: str) -> list[str]:
+    return [name for name in master[number].calls if name in names]
+
+
+@pytest.fixture
+def shared(make: Any) -> Master:
+    """Three nodes; a running instance with a disk that all of them reach."""
+    master: Master = make(3)
+    cluster = master.snapshot.cluster
+    master.cfg.Update(
+        cluster.Replace(
+            enabled_disk_templates=["drbd", "rbd"], ipolicy={**cluster.ipolicy, "disk-templates": ["drbd", "rbd"]}
+        )
+    )
+    master.Run(
+        opcodes.OpInstanceCreate(
+            instance_name="far.example.org", mode="create", disk_template="rbd", disks=[{"size": 1024}], nics=[{}],
+            os_type="noop", pnode="node1",
+        )
+    )  # fmt: skip
+    (disk,) = master.snapshot.InstanceDisks(master.Instance("far"))
+    device = master[0].devices[Identity(disk.ToDict())]
+    for machine in master.machines.values():
+        machine.devices[Identity(disk.ToDict())] = device
+    return master
+
+
+# --- fail-over -----------------------------------------------------------------------------------------------------------
+
+
+def test_failover_of_a_running_instance(master: Master) -> None:
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert _Primary(master) == 1
+    assert WEB in master[1].guests and WEB not in master[0].guests
+    assert master[1].devices[DRBD].primary and not master[0].devices[DRBD].primary
+    web = master.Instance(WEB)
+    assert (web.admin_state, web.disks_active) == ("up", True)
+    assert master.snapshot.SecondaryNodes(web) == (master.nodes[0],)
+    # And back again: the mirror's identity never changes.
+    identity = master.snapshot.InstanceDisks(web)[0].logical_id
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert _Primary(master) == 0 and master.snapshot.InstanceDisks(web)[0].logical_id == identity
+
+
+def test_environment_of_a_failover(master: Master) -> None:
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB, shutdown_timeout=30))
+    runs = [(phase, env) for path, phase, env in master[0].hook_runs if path == "instance-failover"]
+    assert [phase for phase, _ in runs] == ["pre", "post"]
+    expected = {
+        "GANETI_OLD_PRIMARY": "node1.example.org",
+        "GANETI_NEW_PRIMARY": "node2.example.org",
+        "GANETI_OLD_SECONDARY": "node2.example.org",
+        "GANETI_NEW_SECONDARY": "node1.example.org",
+        "GANETI_IGNORE_CONSISTENCY": "False",
+        "GANETI_FAILOVER_CLEANUP": "False",
+        "GANETI_SHUTDOWN_TIMEOUT": "30",
+        "GANETI_INSTANCE_PRIMARY": "node1.example.org",
+    }
+    for _, env in runs:
+        assert {name: env[name] for name in expected} == expected
+    assert runs[1][1]["GANETI_POST_INSTANCE_PRIMARY"] == "node2.example.org"
+    assert runs[1][1]["GANETI_POST_OLD_PRIMARY"] == "node1.example.org"
+
+
+def test_failover_of_a_stopped_instance_only_moves_it(master: Master) -> None:
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    master[1].memory = 0
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert _Primary(master) == 1 and master[1].guests == {}
+    assert master.Instance(WEB).admin_state == "down"
+
+
+def test_failover_from_a_dead_node(master: Master) -> None:
+    # The first node is the master, so the second one dies.
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert _Primary(master) == 1
+    master.setup.cluster[1].up = False
+    with pytest.raises(errors.GenericError, match="node2"):
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert _Primary(master) == 1
+    _SetNode(master, 1, offline=True, master_candidate=False)
+    master[0].devices[DRBD].degraded = True
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert _Primary(master) == 0 and WEB in master[0].guests
+    assert any("Ignoring degraded disk disk/0" in text for text in master.last.messages)
+
+
+def test_degraded_disks_stop_a_failover(master: Master) -> None:
+    master[1].devices[DRBD].degraded = True
+    with pytest.raises(errors.OpExecError, match=r"Disk disk/0 is degraded.*node2"):
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert _Primary(master) == 0 and WEB in master[0].guests
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True))
+    assert _Primary(master) == 1
+
+
+def test_what_does_not_stop_stops_a_failover(master: Master) -> None:
+    master[0].faults["instance_shutdown"] = "it hangs"
+    with pytest.raises(errors.OpExecError, match="Could not shutdown instance") as caught:
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert "gnt-node modify --offline yes node1" in (caught.value.hint or "")
+    assert _Primary(master) == 0 and WEB not in master[1].guests
+
+
+@pytest.mark.parametrize("kind", [opcodes.OpInstanceFailover, opcodes.OpInstanceMigrate])
+def test_the_target_must_be_fit(master: Master, kind: Any) -> None:
+    master[1].memory = 1100
+    with pytest.raises(errors.OpPrereqError, match="Not enough memory on node node2"):
+        master.Run(kind(instance_name=WEB))
+    master[1].memory = 32768
+    master[1].bridges.clear()
+    with pytest.raises(errors.OpPrereqError, match="Missing bridges"):
+        master.Run(kind(instance_name=WEB))
+    master[1].bridges.add("br0")
+    _SetNode(master, 1, drained=True)
+    with pytest.raises(errors.OpPrereqError, match="drained node node2"):
+        master.Run(kind(instance_name=WEB))
+    with pytest.raises(errors.OpPrereqError, match=r"to arbitrary nodes, only to node2"):
+        master.Run(kind(instance_name=WEB, target_node="node1"))
+    assert _Primary(master) == 0 and WEB in master[0].guests
+
+
+def test_disks_on_one_node_only(make: Any) -> None:
+    master: Master = make(2)
+    cluster = master.snapshot.cluster
+    master.cfg.Update(cluster.Replace(ipolicy={**cluster.ipolicy, "disk-templates": ["drbd", "plain"]}))
+    master.Run(
+        opcodes.OpInstanceCreate(
+            instance_name="one.example.org", mode="create", disk_template="plain", disks=[{"size": 1024}], nics=[{}],
+            os_type="noop", pnode="node1",
+        )
+    )  # fmt: skip
+    for op in (opcodes.OpInstanceFailover(instance_name="one"), opcodes.OpInstanceMigrate(instance_name="one")):
+        with pytest.raises(errors.OpPrereqError, match="disks are on one node only") as caught:
+            master.Run(op)
+        assert "gnt-instance move one.example.org" in (caught.value.hint or "")
+
+
+def test_any_node_for_disks_that_all_reach(shared: Master) -> None:
+    with pytest.raises(errors.OpPrereqError, match=r"no cluster-wide default|cannot be run"):
+        shared.Run(opcodes.OpInstanceFailover(instance_name="far"))
+    with pytest.raises(errors.OpPrereqError, match="to its primary node"):
+        shared.Run(opcodes.OpInstanceFailover(instance_name="far", target_node="node1"))
+    shared.Run(opcodes.OpInstanceFailover(instance_name="far", target_node="node3"))
+    assert _Primary(shared, "far") == 2 and "far.example.org" in shared[2].guests
+    shared.Run(opcodes.OpInstanceMigrate(instance_name="far", target_node="node2"))
+    assert _Primary(shared, "far") == 1 and "far.example.org" in shared[1].guests
+    env = next(env for path, _, env in shared[1].hook_runs if path == "instance-migrate")
+    assert (env["GANETI_NEW_PRIMARY"], env["GANETI_NEW_SECONDARY"]) == ("node2.example.org", "")
+
+
+def test_another_groups_policy(shared: Master) -> None:
+    group = next(iter(shared.snapshot.nodegroups.values()))
+    strict = shared.cfg.AddNodeGroup(
+        group.Replace(name="strict", uuid="00000088-aaaa-4bbb-8ccc-000000000088", ipolicy={"disk-templates": ["drbd"]})
+    )
+    shared.glm._sets[3].add(strict.uuid)
+    shared.cfg.AssignGroupNodes([(shared.nodes[2], strict.uuid)])
+    with pytest.raises(errors.OpPrereqError, match="policy of node group strict: Disk template rbd is not allowed"):
+        shared.Run(opcodes.OpInstanceFailover(instance_name="far", target_node="node3"))
+    shared.Run(opcodes.OpInstanceFailover(instance_name="far", target_node="node3", ignore_ipolicy=True))
+    assert _Primary(shared, "far") == 2
+
+
+# --- migration -----------------------------------------------------------------------------------------------------------
+
+
+def test_migration(master: Master) -> None:
+    for machine in master.machines.values():
+        machine.calls.clear()
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    assert _Primary(master) == 1
+    assert WEB in master[1].guests and WEB not in master[0].guests and master[1].incoming == {}
+    assert master[1].devices[DRBD].primary and not master[0].devices[DRBD].primary
+    names = (
+        "drbd_attach_net",
+        "accept_instance",
+        "instance_migrate",
+        "instance_finalize_migration_src",
+        "blockdev_close",
+    )
+    assert _Served(master, 0, *names) == [
+        "drbd_attach_net",
+        "instance_migrate",
+        "instance_finalize_migration_src",
+        "blockdev_close",
+        "drbd_attach_net",
+    ]
+    assert master[0].network[DRBD] == master[1].network[DRBD] == "single"
+    assert master[0].arguments["instance_migrate"][2:] == ("198.51.100.2", True)
+
+
+def test_mode_of_a_migration(master: Master) -> None:
+    with pytest.raises(errors.OpPrereqError, match="Only one of the 'live' and 'mode'"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, live=True, mode="live"))
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, live=False))
+    assert master[0].arguments["instance_migrate"][3] is False
+    cluster = master.snapshot.cluster
+    master.cfg.Update(
+        cluster.Replace(hvparams={**cluster.hvparams, "kvm": {**cluster.hvparams["kvm"], "migration_mode": "non-live"}})
+    )
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    assert master[1].arguments["instance_migrate"][3] is False
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, mode="live"))
+    assert master[0].arguments["instance_migrate"][3] is True
+
+
+@pytest.mark.parametrize("where", ["accept_instance", "instance_migrate", "instance_get_migration_status", "status"])
+def test_a_failed_migration_leaves_the_guest_where_it_was(master: Master, where: str) -> None:
+    if where == "status":
+        master[0].migration["status"] = "failed"
+    else:
+        master[1 if where == "accept_instance" else 0].faults[where] = "no way"
+    with pytest.raises(errors.OpExecError, match=r"Could not (pre-)?migrate instance.* web"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    assert _Primary(master) == 0
+    assert WEB in master[0].guests and WEB not in master[1].guests and master[1].incoming == {}
+    assert master[0].devices[DRBD].primary and not master[1].devices[DRBD].primary
+    assert master[0].network[DRBD] == master[1].network[DRBD] == "single"
+
+
+def test_no_change_of_primary_before_both_sides_agree(master: Master) -> None:
+    master[1].faults["instance_finalize_migration_dst"] = "lost it"
+    with pytest.raises(errors.OpExecError, match=r"migrate --cleanup web.example.org"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    assert _Primary(master) == 0 and WEB in master[1].guests
+    del master[1].faults["instance_finalize_migration_dst"]
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
+    assert _Primary(master) == 1
+    assert not master[0].devices[DRBD].primary and master[1].network[DRBD] == "single"
+
+
+def test_guests_shrink_to_fit(master: Master) -> None:
+    web = master.Instance(WEB)
+    master.cfg.Update(web.Replace(beparams={"minmem": 256, "maxmem": 512}))
+    master[1].memory = 1024 + 300
+    with pytest.raises(errors.OpExecError, match="have 300 MiB, need 512 MiB"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, allow_runtime_changes=False))
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    assert master[1].guests[WEB]["memory"] == 300
+
+
+def test_what_does_not_run_can_only_be_failed_over(master: Master) -> None:
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    with pytest.raises(errors.OpPrereqError, match="Can't migrate, please use failover"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, allow_failover=True))
+    assert _Primary(master) == 1
+    assert any("switching to failover" in text for text in master.last.messages)
+    master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    del master[1].guests[WEB]
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, allow_failover=True))
+    assert _Primary(master) == 0 and WEB in master[0].guests
+
+
+def test_some_instances_are_always_failed_over(master: Master) -> None:
+    web = master.Instance(WEB)
+    master.cfg.Update(web.Replace(beparams={**web.beparams, "always_failover": True}))
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    assert _Primary(master) == 1 and "instance_migrate" not in master[0].calls
+
+
+@pytest.mark.parametrize(("target", "fine"), [("8.2", True), ("9.0", True), ("7.2", False)])
+def test_versions_of_hypervisors(master: Master, target: str, fine: bool) -> None:
+    master[1].hv_version = target
+    op = opcodes.OpInstanceMigrate(instance_name=WEB)
+    if fine:
+        master.Run(op)
+    else:
+        with pytest.raises(errors.OpExecError, match=r"is older \(7.2\)"):
+            master.Run(op)
+        assert _Primary(master) == 0
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, ignore_hvversions=True))
+    assert _Primary(master) == 1
+
+
+# --- clean-up ------------------------------------------------------------------------------------------------------------
+
+
+def test_cleanup_finds_the_guest(master: Master) -> None:
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
+    assert _Primary(master) == 0 and master[0].network[DRBD] == "single"
+    guest = master[0].guests.pop(WEB)
+    with pytest.raises(errors.OpExecError, match="does not seem to be running at all"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
+    master[1].guests[WEB] = guest
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
+    assert _Primary(master) == 1
+
+
+def test_cleanup_ends_a_migration_that_hangs(master: Master) -> None:
+    master[1].guests[WEB] = dict(master[0].guests[WEB])
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
+    assert _Primary(master) == 0 and WEB not in master[1].guests
+    master[1].guests[WEB] = dict(master[0].guests[WEB])
+    master[1].faults["instance_finalize_migration_dst"] = "no"
+    with pytest.raises(errors.OpExecError, match="running on several nodes"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
