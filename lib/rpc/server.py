@@ -30,14 +30,12 @@ Reply = tuple[int, dict[str, str], bytes]
 STATUS_BAD_REQUEST = 400
 STATUS_NOT_FOUND = 404
 STATUS_TOO_LARGE = 413
-STATUS_INTERNAL = 500
 
 _ERROR_PAGE = "<html><head><title>{code} {reason}</title></head><body><h1>{reason}</h1><p>{text}</p></body></html>\n"
 _REASONS = {
     STATUS_BAD_REQUEST: "Bad Request",
     STATUS_NOT_FOUND: "Not Found",
     STATUS_TOO_LARGE: "Content Too Large",
-    STATUS_INTERNAL: "Internal Server Error",
 }
 _JSON_HEADERS = {"Content-Type": "application/json"}
 _SHOWN = 80  # characters of a foreign text in messages
