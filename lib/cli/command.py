@@ -95,17 +95,13 @@ class Program(NamedTuple):
 
 # The programs there are; each is declared in ganeti.client.gnt_X.
 PROGRAMS = (
-    "gnt-backup",
     "gnt-cluster",
     "gnt-debug",
-    "gnt-filter",
     "gnt-group",
     "gnt-instance",
     "gnt-job",
-    "gnt-network",
     "gnt-node",
     "gnt-os",
-    "gnt-storage",
 )
 
 

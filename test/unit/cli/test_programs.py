@@ -1,0 +1,173 @@
+"""All commands of all programs: declarations fit together, help works, they start quickly."""
+
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+from support.virtualnode import TOP
+
+from ganeti.cli import main
+from ganeti.cli.command import PROGRAMS, Command, LoadProgram, UsageError
+
+COMMANDS = [(name, command) for name in PROGRAMS for command in LoadProgram(name).commands]
+
+
+@pytest.mark.parametrize(("name", "command"), COMMANDS)
+def test_declaration(name, command, capsys):
+    program = LoadProgram(name)
+    declared = program.Load(command)
+    assert isinstance(declared, Command)
+    assert declared.summary and not declared.summary.endswith(".")
+    parser = main.MakeParser(program, command, declared)
+    # Every option's destination is read as an attribute: two options must not share one by accident.
+    options, _ = parser.parse_args([])
+    assert options.debug == 0
+    with pytest.raises(SystemExit) as done:
+        parser.parse_args(["--help"])
+    assert done.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["Usage", "====="]
+    assert lines[2].startswith(f"  {name} {command} [options...]")
+    options_at = lines.index("Options")
+    assert lines[options_at + 1] == "======="
+    assert [line.partition(" ")[0] for line in lines if line.startswith("--")][-3:] == [
+        "--debug,",
+        "--reason=REASON",
+        "--help,",
+    ]
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name):
+    program = LoadProgram(name)
+    assert program.name == name
+    assert list(program.commands) == sorted(program.commands)
+    assert set(program.aliases.values()) <= set(program.commands)
+    assert not set(program.aliases) & set(program.commands)
+    text = main.Usage(program)
+    assert text.startswith(f"Usage: {name} {{command}} [options...] [argument...]\n")
+    assert all(f" {command} " in text for command in program.commands)
+
+
+def test_counts_of_arguments():
+    from ganeti.cli.command import AnyNumber, Maybe, One, Some
+
+    def complain(*args, count):
+        command = Command(lambda options, arguments: 0, "", args)
+        try:
+            command.CheckCount("x", ["a"] * count)
+        except UsageError as err:
+            return str(err)
+        return None
+
+    assert complain(count=1) == "Command x expects no arguments"
+    assert complain(One("a"), count=2) == "Command x expects 1 argument(s)"
+    assert complain(One("a"), One("b"), count=1) == "Command x expects 2 argument(s)"
+    assert complain(Some("a"), count=0) == "Command x expects at least 1 argument(s)"
+    assert complain(One("a"), AnyNumber("b"), count=0) == "Command x expects at least 1 argument(s)"
+    assert complain(One("a"), AnyNumber("b"), count=5) is None
+    assert complain(One("a"), Maybe("b"), count=3) == "Command x expects only 2 argument(s)"
+
+
+# --- quick start ---------------------------------------------------------------------------------------------------------
+
+HEAVY = ("ssl", "OpenSSL", "pycurl", "asyncio", "logging.handlers", "cryptography", "pyparsing", "sqlite3", "inspect")
+TYPICAL = [
+    "gnt_instance.list", "gnt_node.list", "gnt_job.list", "gnt_instance.startup", "gnt_cluster.info", "gnt_node.modify",
+    "gnt_debug.delay",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", TYPICAL)
+def test_nothing_heavy_is_imported(module):
+    code = f"import sys, ganeti.cli.main, ganeti.client.{module}\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.strip() == ""
+
+
+def test_a_command_starts_quickly():
+    """80 ms with Python itself: time of the processor, the least of some tries, as others use the machine too."""
+    code = "import ganeti.cli.main, ganeti.client.gnt_instance.list"
+
+    def once():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", code], cwd=TOP, check=True, timeout=30)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(once() for _ in range(12)) < 0.080
+
+
+# --- made from the declarations ------------------------------------------------------------------------------------------
+
+
+def test_manuals(tmp_path):
+    for name in sorted(os.listdir(os.path.join(TOP, "man"))):
+        if name.endswith(".rst"):
+            writer = os.path.join(TOP, "autotools", "write-manual")
+            page = tmp_path / name.removesuffix(".rst")
+            subprocess.run(
+                [sys.executable, "-B", writer, os.path.join(TOP, "man", name), str(page), TOP], check=True, timeout=50
+            )
+            assert page.read_text().startswith('.\\" Man page')
+    assert "gnt\\-node evacuate" in (tmp_path / "gnt-node.8").read_text()
+
+
+def test_every_program_has_a_manual():
+    assert [name for name in PROGRAMS if not os.path.exists(os.path.join(TOP, "man", f"{name}.8.rst"))] == []
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    """Gives what bash would offer for the last word of a command line."""
+    from ganeti.cli.completion import BashScript
+
+    data = tmp_path_factory.mktemp("data")
+    (data / "ssconf_node_list").write_text("node1\nnode2\nother\n")
+    (data / "ssconf_instance_list").write_text("web\nmail\n")
+    (data / "ssconf_nodegroups").write_text("uuid1 default\nuuid2 rack2\n")
+    (data / "queue").mkdir()
+    (data / "queue" / "job-17").write_text("")
+    (data / "os").mkdir()
+    (data / "os" / "debian").mkdir()
+    script = data / "completion"
+    script.write_text(BashScript([LoadProgram(name) for name in PROGRAMS], str(data), [str(data / "os")], ["/none"]))
+
+    def run(line):
+        words = line.split(" ")
+        code = f"""
+source {script}
+COMP_WORDS=({" ".join("'" + w + "'" for w in words)})
+COMP_CWORD={len(words) - 1}
+_{words[0].replace("-", "_")}
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+        done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=30, check=True)
+        assert done.stderr == ""
+        return sorted(done.stdout.split())
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("gnt-node ev", ["evacuate"]),
+        ("gnt-node list no", ["node1", "node2"]),
+        ("gnt-node list --separ", ["--separator"]),
+        ("gnt-node list --units = ", ["g", "h", "m", "t"]),
+        ("gnt-node modify --drained y", ["yes"]),
+        ("gnt-node evacuate -n o", ["other"]),
+        ("gnt-group list ra", ["rack2"]),
+        ("gnt-job info ", ["17"]),
+        ("gnt-job show 1", ["17"]),
+        ("gnt-cluster queue un", ["undrain"]),
+        ("gnt-instance startup w", ["web"]),
+        ("gnt-os modify d", ["debian"]),
+    ],
+)
+def test_completion(complete, line, offered):
+    assert complete(line) == offered
