@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ganeti import constants, errors, hosts, ssconf
+from ganeti import constants, errors, hosts, pathutils, ssconf
 from ganeti.bootstrap import daemons, destroy, vote
 from ganeti.rpc import RpcRunner, resolver
 
@@ -108,7 +108,8 @@ def _Start(runner: RpcRunner, own: str, no_voting: bool, outcome: Outcome) -> No
         return
     try:
         daemons.WaitFor(
-            lambda: hosts.Answers(master_ip, resolver.NodedPort(), timeout=1),
+            # In a virtual cluster daemons listen on their node's own address: a refusal proves that this one is up.
+            lambda: hosts.Answers(master_ip, resolver.NodedPort(), 1, live_port_needed=not pathutils.IsVirtual()),
             f"The master IP {master_ip} is not reachable",
             ADDRESS_WAIT,
         )

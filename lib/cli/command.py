@@ -44,13 +44,15 @@ def Maybe(kind: str) -> Arg:
 class Command(NamedTuple):
     """One command; ``run(options, arguments)`` returns the exit code.
 
-    ``options`` are its own; those of every command are added.  ``args`` are in order.
+    ``options`` are its own; those of every command are added.  ``args`` are in order.  ``logs``: it works without the
+    master daemon, by code that logs, so the log of commands is opened for it.
     """
 
     run: Callable[[Options, list[str]], int]
     summary: str
     args: tuple[Arg, ...] = ()
     options: tuple[Opt, ...] = ()
+    logs: bool = False
 
     @property
     def usage(self) -> str:

@@ -80,7 +80,7 @@ def RunProgram(name: str, argv: Sequence[str]) -> int:
     command = program.Load(command_name)
     options, arguments = MakeParser(program, word, command).parse_args(words[1:])
     command.CheckCount(word, arguments)
-    _StartLog(f"{name} {word}", options, [name, *words])
+    _StartLog(f"{name} {word}", options, [name, *words], command.logs)
     jobs.SetInvocation(name, word)
     return command.run(options, arguments)
 
@@ -88,9 +88,9 @@ def RunProgram(name: str, argv: Sequence[str]) -> int:
 # --- log ----------------------------------------------------------------------------------------------------------------
 
 
-def _StartLog(program: str, options: Options, words: Sequence[str]) -> None:
+def _StartLog(program: str, options: Options, words: Sequence[str], logs: bool) -> None:
     """Sets the log up where something may be logged: the usual command needs no log and saves the time."""
-    if options.debug or "logging" in sys.modules:
+    if options.debug or logs or "logging" in sys.modules:
         _OpenLog(program, options.debug)
     if options.debug:
         import logging

@@ -26,4 +26,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Destroys the cluster; no instances and no other nodes may be left", (), (o.YES_DO_IT,))
+COMMAND = Command(Run, "Destroys the cluster; no instances and no other nodes may be left", (), (o.YES_DO_IT,), True)

@@ -32,4 +32,5 @@ COMMAND = Command(
     "Makes the current node the master",
     (),
     (o.NO_VOTING, o.YES_DO_IT_FAILOVER, o.IGNORE_OFFLINE_NODES),
+    logs=True,
 )
