@@ -1,0 +1,173 @@
+"""What configure and make produce: settings, start scripts, an installation."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+from support import layout
+from support.virtualnode import TOP
+
+BUILD = os.environ.get("GANETI_BUILD_DIR", TOP)
+AUTOTOOLS = os.path.join(TOP, "autotools")
+
+
+def _Run(*argv, check=True, **more):
+    return subprocess.run(
+        [sys.executable, "-B", *argv], check=check, capture_output=True, text=True, timeout=50, **more
+    )
+
+
+# --- settings ------------------------------------------------------------------------------------------------------------
+
+
+def test_settings_reach_the_paths(tmp_path):
+    package = layout.MakePackage(
+        str(tmp_path),
+        LOCALSTATE_DIR="/opt/x/var",
+        SYSCONF_DIR="/opt/x/etc",
+        MASTERD_USER="gnt-masterd",
+        OS_SEARCH_PATH="/a,/b",
+        ENABLE_RESTRICTED_COMMANDS="yes",
+    )
+    code = """
+import json
+from ganeti import _autoconf, pathutils
+from ganeti.daemon import users
+print(json.dumps([pathutils.CLUSTER_CONF_FILE, pathutils.HOOKS_BASE_DIR, pathutils.OS_SEARCH_PATH,
+                  users.DAEMON_USERS["ganeti-masterd"][0], _autoconf.ENABLE_RESTRICTED_COMMANDS]))
+"""
+    done = _Run("-c", code, cwd=tmp_path, env={**os.environ, "PYTHONPATH": package})
+    assert json.loads(done.stdout) == [
+        "/opt/x/var/lib/ganeti/config.data",
+        "/opt/x/etc/ganeti/hooks",
+        ["/a", "/b"],
+        "gnt-masterd",
+        True,
+    ]
+
+
+@pytest.mark.parametrize("setting", ["NO_SUCH=1", "ENABLE_RESTRICTED_COMMANDS=perhaps"])
+def test_wrong_settings_are_refused(tmp_path, setting):
+    done = _Run(f"{AUTOTOOLS}/write-autoconf", str(tmp_path / "x.py"), setting, check=False)
+    assert done.returncode == 1
+    assert setting.split("=")[0] in done.stderr
+    assert not (tmp_path / "x.py").exists()
+
+
+def test_settings_survive_odd_characters(tmp_path):
+    target = tmp_path / "x.py"
+    _Run(f"{AUTOTOOLS}/write-autoconf", str(target), 'EXPORT_DIR=/a "b"\\c')
+    found = {}
+    exec(target.read_text(), found)
+    assert found["EXPORT_DIR"] == '/a "b"\\c'
+
+
+# --- start scripts -------------------------------------------------------------------------------------------------------
+
+
+def test_modules_beside_a_program_are_not_taken(tmp_path):
+    """A file in /usr/sbin must not pose as a module of a program there."""
+    package = tmp_path / "package"
+    (package / "goodprogram").mkdir(parents=True)
+    (package / "goodprogram" / "__init__.py").write_text(
+        "def Main():\n    import json\n    print('good', json.__name__)\n"
+    )
+    (tmp_path / "programs").write_text("# comment\nscripts tool goodprogram\n")
+    for name in ("json.py", "goodprogram.py"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text("print('evil')\n")
+    script = tmp_path / "bin" / "tool"
+    writer = f"{AUTOTOOLS}/write-start-script"
+    _Run(writer, str(script), sys.executable, str(package), str(tmp_path / "programs"))
+    assert subprocess.run([script], capture_output=True, text=True, timeout=30).stdout == "good json\n"
+    unknown = _Run(writer, str(tmp_path / "other"), "python", "/x", str(tmp_path / "programs"), check=False)
+    assert unknown.returncode == 1
+
+
+def test_no_program_is_installed_with_a_hole_in_it(tmp_path):
+    source = tmp_path / "x.in"
+    source.write_text("#!@SH@\nD=@LOCK_DIR@\n")
+    source.chmod(0o755)
+    autoconf = f"{tmp_path}/a.py"
+    _Run(f"{AUTOTOOLS}/write-autoconf", autoconf)
+    _Run(f"{AUTOTOOLS}/substitute", str(source), str(tmp_path / "x"), autoconf, "SH=/bin/sh")
+    assert (tmp_path / "x").read_text() == "#!/bin/sh\nD=/var/lock\n"
+    assert os.access(tmp_path / "x", os.X_OK)
+    source.write_text("@NO_SUCH@")
+    done = _Run(f"{AUTOTOOLS}/substitute", str(source), str(tmp_path / "y"), autoconf, check=False)
+    assert done.returncode == 1
+    assert "no value for @NO_SUCH@" in done.stderr
+    assert not (tmp_path / "y").exists()
+
+
+# --- installation --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """(root of an installation, Makefile's variables)."""
+    assert os.path.exists(os.path.join(BUILD, "Makefile")), "the tree is not built: tools/run-tests --only-setup"
+    root = tmp_path_factory.mktemp("root")
+    subprocess.run(
+        ["make", "-s", "install", f"DESTDIR={root}"], cwd=BUILD, check=True, capture_output=True, timeout=200
+    )
+    names = ("sbindir", "pkglibdir", "pythondir", "localstatedir", "mandir", "sysconfdir", "docdir")
+    show = "show:\n" + "".join(f"\t@echo {name}=$({name})\n" for name in names)
+    done = subprocess.run(
+        ["make", "-s", "-f", "Makefile", "-f", "-", "show"],
+        cwd=BUILD, input=show, check=True, capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    return str(root), dict(line.split("=", 1) for line in done.stdout.split("\n") if line)
+
+
+@pytest.mark.slow
+def test_installation_is_complete_and_knows_its_place(installed):
+    root, dirs = installed
+    assert os.path.isdir(f"{root}{dirs['pythondir']}/ganeti/runtime/real")
+    environment = {**os.environ, "PYTHONPATH": root + dirs["pythondir"]}
+
+    def run(*argv):
+        return subprocess.run(
+            argv, env=environment, cwd=root, capture_output=True, text=True, check=True, timeout=50
+        ).stdout
+
+    assert run(f"{root}{dirs['sbindir']}/gnt-cluster", "--version").startswith("gnt-cluster (ganeti ")
+    pid_file = run(f"{root}{dirs['pkglibdir']}/daemon-util", "daemon-pidfile", "ganeti-noded")
+    assert pid_file == f"{dirs['localstatedir']}/run/ganeti/ganeti-noded.pid\n"
+    program = run(f"{root}{dirs['pkglibdir']}/daemon-util", "daemon-executable", "ganeti-noded")
+    assert program == f"{dirs['sbindir']}/ganeti-noded\n"
+    assert os.access(root + program.strip(), os.X_OK)
+
+
+@pytest.mark.slow
+def test_every_program_is_installed(installed):
+    root, dirs = installed
+    places = {"scripts": "sbindir", "daemons": "sbindir", "lib": "pkglibdir", "tools": "pkglibdir"}
+    with open(os.path.join(AUTOTOOLS, "programs"), encoding="utf-8") as stream:
+        rows = [line.partition("#")[0].split() for line in stream]
+    missing = []
+    for where, name, _ in (row for row in rows if row):
+        path = f"{root}{dirs[places[where]]}{'/tools' if where == 'tools' else ''}/{name}"
+        if not os.path.exists(path) or not stat.S_IMODE(os.stat(path).st_mode) & 0o111:
+            missing.append(path)
+    assert missing == []
+    assert os.path.exists(f"{root}{dirs['mandir']}/man8/gnt-cluster.8")
+    assert os.path.exists(f"{root}{dirs['sysconfdir']}/bash_completion.d/ganeti")
+
+
+def test_every_file_of_the_package_is_listed():
+    """A module that sources.am lacks would not be installed."""
+    path = os.path.join(TOP, "sources.am")
+    assert os.path.exists(path), "run ./autogen.sh"
+    with open(path, encoding="utf-8") as stream:
+        listed = {line.split()[0] for line in stream if line.startswith("  ")}
+    missing = []
+    for folder, _, names in os.walk(os.path.join(TOP, "lib")):
+        for name in names:
+            relative = os.path.relpath(os.path.join(folder, name), TOP)
+            if name.endswith(".py") and name != "_autoconf.py" and relative not in listed:
+                missing.append(relative)
+    assert missing == [], "run ./autogen.sh"
