@@ -163,6 +163,23 @@ class Nodes(ConfigBase):
                 if failed is not None:
                     failed(node, err)
 
+    def TakeOffline(self, node_uuid: str) -> None:
+        """Marks a node offline though nothing else can be changed: the set of voters without it must have a quorum.
+
+        For a standstill (doc/design-store.rst, 7); otherwise the logical unit does it, which also looks at the pool.
+        """
+        node = self.Newest().nodes.get(node_uuid)
+        if node is None:
+            raise errors.ConfigurationError(f"node {node_uuid} is not in the configuration")
+
+        def change(draft: Draft) -> None:
+            stored: objects.Node = draft.Get("node", node_uuid)
+            draft.Touch(stored.Replace(offline=True, master_candidate=False, drained=False))
+            _SetCert(draft, node_uuid, None)
+            draft.BumpCluster()
+
+        self._TransactNode(node, False, change)
+
     # --- certificates of candidates -----------------------------------------------------------------------------------
 
     def AddNodeToCandidateCerts(self, node_uuid: str, digest: str) -> None:

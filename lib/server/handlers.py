@@ -15,12 +15,14 @@ from ganeti.luxi import methods
 from ganeti.luxi.pending import Pending
 from ganeti.master.querydata import ClusterInfo
 from ganeti.rpc import RpcResult
+from ganeti.server.standstill import Standstill
 
 if TYPE_CHECKING:
     from ganeti.config import ConfigWriter, Draft
     from ganeti.jqueue import JobQueue
     from ganeti.master.querydata import QueryData
     from ganeti.rpc import RpcRunner
+    from ganeti.store import Store
 
 _TAG_KINDS = {
     constants.TAG_NODE: "node",
@@ -43,8 +45,9 @@ def ReadWatcherPause() -> float | None:
 class Handlers:
     """The methods of the table, by their names: ``Handle(method, args)``."""
 
-    def __init__(self, cfg: ConfigWriter, queue: JobQueue, query: QueryData, rpc: RpcRunner):
+    def __init__(self, cfg: ConfigWriter, queue: JobQueue, query: QueryData, rpc: RpcRunner, store: Store):
         self._cfg = cfg
+        self._standstill = Standstill(cfg, store, queue.SubmitJob)
         self._queue = queue
         self._query = query
         self._rpc = rpc
@@ -65,7 +68,7 @@ class Handlers:
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     def _SubmitJob(self, ops: list[Any]) -> Pending:
-        return self._queue.SubmitJob(ops)
+        return self._standstill.Submit(ops)
 
     def _SubmitJobToDrainedQueue(self, ops: list[Any]) -> Pending:
         return self._queue.SubmitJob(ops, to_drained=True)

@@ -73,7 +73,7 @@ class Master:
         )
         context = Context(cfg, self._glm, self._rpc, self._store, self._rpc.call_hooks_runner, self._query)
         self._queue = JobQueue(self._store, mcpu.Execute(context), self._QueueSettings, self._rpc.Abort)
-        handlers = Handlers(cfg, self._queue, self._query, self._rpc)
+        handlers = Handlers(cfg, self._queue, self._query, self._rpc, self._store)
         owner = (_Ids(constants.MASTERD)[0], users.GroupId(_autoconf.DAEMONS_GROUP))
         self._server = Server((pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET), handlers.Handle, owner=owner)
         self._exporter = export.ExporterThread(

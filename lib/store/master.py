@@ -215,6 +215,10 @@ class Store:
         """Names of voters that did not answer lately."""
         return self._Reach(self._voters)[1]
 
+    def StandsStill(self) -> bool:
+        """Whether voters are silent so that nothing can be acknowledged (rule 7)."""
+        return self._ended is None and self._Reach(self._voters)[0] < self._voters.quorum
+
     def Listen(self, listener: Callable[[Position, Sequence[Row]], None]) -> None:
         """``listener(position, rows)`` is called on the committer's thread for each acknowledged transaction."""
         self._listeners.append(listener)
