@@ -1,0 +1,129 @@
+"""python -m ganeti.tools.quickstart BASE NODES INSTANCES HYPERVISOR: what tools/quickstart starts once it has installed us."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+
+from ganeti import _autoconf, errors, runtime, serializer
+from ganeti.tools.quickstart import machine
+from ganeti.tools.quickstart.cluster import Cluster
+from ganeti.tools.quickstart.place import Place
+from ganeti.tools.quickstart.progress import QuickstartError, Say, Step
+
+# As in tools/quickstart.
+DEFAULT_BASE = "/tmp/gq"  # noqa: S108 - made by root, checked before it is used
+
+
+def Prepare(base: str, count: int, hypervisor: str) -> tuple[Place, str]:
+    """Everything that needs no cluster; returns where it is and how guests are run."""
+    with Step("choosing addresses and making directories"):
+        place = machine.FindPlace(base, count)
+        machine.MakeDirectories(place)
+        # Written before what it names is made: --stop finds it whatever happens next.
+        state = {"base": base, "nodes": place.nodes, "network": place.network, "bridge": place.bridge}
+        runtime.WriteFile(f"{base}/quickstart.json", serializer.Dump(state, pretty=True), mode=0o644)
+    if hypervisor != "kvm":
+        return place, ""
+    with Step(f"making bridge {place.bridge}, without an address"):
+        machine.MakeBridge(place.bridge)
+    with Step("making a guest: Debian's kernel and a busybox"):
+        machine.PrepareGuest(place, posixpath.join(_autoconf.SHARE_DIR, "os", "mini", "guest-init"))
+    with Step("booting it to see whether KVM works here"):
+        accel = machine.PickAccelerator(place)
+    Say(f"  guests run with {'KVM' if accel == 'kvm' else 'QEMU in software emulation: no guest boots with KVM here'}")
+    if not runtime.Exists(machine.VHOST_DEVICE):
+        Say(f"  {machine.VHOST_DEVICE} is missing: NICs work without vhost")
+    return place, accel
+
+
+def MakeCluster(cluster: Cluster) -> None:
+    master, *others = cluster.place.nodes
+    with Step(f"gnt-cluster init on {master}, {cluster.place.Address(master)}"):
+        cluster.Init()
+    for node in others:
+        with Step(f"gnt-node add {node}, {cluster.place.Address(node)}"):
+            cluster.AddNode(node)
+
+
+def MakeInstances(cluster: Cluster, count: int) -> None:
+    for number in range(1, count + 1):
+        name, node = cluster.place.Instance(number), cluster.place.NodeOf(number)
+        with Step(f"gnt-instance add {name} on {node} ({number} of {count})"):
+            cluster.AddInstance(number)
+            if cluster.hypervisor != "kvm":
+                cluster.StartInstance(number)
+
+
+def ShowMigration(cluster: Cluster) -> None:
+    """Moves the first instance while it runs, and proves that it never stopped."""
+    place, name = cluster.place, cluster.place.Instance(1)
+    before = None
+    if cluster.hypervisor == "kvm":
+        with Step(f"waiting for {name} on its serial console"):
+            before = cluster.Ask(1)
+        Say(f"  it says: boot-id {before.boot_id}, up for {before.uptime:.0f} s")
+    if place.count < 2:
+        return
+    target = place.nodes[1]
+    with Step(f"gnt-instance migrate {name} to {target}"):
+        cluster.Migrate(1, target)
+    if before is not None:
+        with Step("asking it again"):
+            after = cluster.Ask(1)
+        Say(f"  it says: boot-id {after.boot_id}, up for {after.uptime:.0f} s")
+        if after.boot_id != before.boot_id or after.uptime <= before.uptime:
+            raise QuickstartError(f"{name} was restarted instead of moved: {before} became {after}")
+    found = cluster.PrimaryOf(1)
+    if found != target:
+        raise QuickstartError(f"{name} should be on {target} now, the cluster says {found or 'nothing'}")
+
+
+def NextCommands(cluster: Cluster, instances: int) -> list[str]:
+    options = "" if cluster.place.base == DEFAULT_BASE else f" --base {cluster.place.base}"
+    commands = [f'eval "$(tools/quickstart --env{options})"']
+    if instances and cluster.hypervisor == "kvm":
+        commands.append(f"gnt-instance console {cluster.place.Instance(1)}    # Ctrl-] ends it")
+    else:
+        commands.append("gnt-cluster info")
+    return [*commands, f"tools/quickstart --stop{options}"]
+
+
+def Tell(base: str, nodes: int, instances: int, hypervisor: str) -> None:
+    started = runtime.Monotonic()
+    Say("The machine")
+    place, accel = Prepare(base, nodes, hypervisor)
+    cluster = Cluster(place, hypervisor, accel)
+    Say("The cluster")
+    MakeCluster(cluster)
+    if instances:
+        Say("Instances")
+        MakeInstances(cluster, instances)
+        ShowMigration(cluster)
+    Say(f"\nReady after {runtime.Monotonic() - started:.0f} s.\n")
+    Say(cluster.Tables())
+    Say("Next:")
+    for command in NextCommands(cluster, instances):
+        Say(f"  {command}")
+
+
+def Main(argv: list[str]) -> int:
+    if len(argv) != 4:
+        print(__doc__, file=sys.stderr)
+        return 2
+    base, nodes, instances, hypervisor = argv
+    try:
+        Tell(base, int(nodes), int(instances), hypervisor)
+    except errors.GenericError as err:
+        Say(f"\nThis failed: {err}")
+        if err.hint:
+            Say(f"  {err.hint}")
+        Say(
+            f"Logs: {base}/quickstart.log, {base}/node*/var/log/ganeti/.  tools/quickstart --stop removes what was made."
+        )
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(Main(sys.argv[1:]))

@@ -1,0 +1,80 @@
+"""Where a quickstart lives: names, addresses and directories; pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+CLUSTER = "cluster"
+NODED_PORT = 1811
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """``base`` holds everything; ``network`` is 127.X.Y, of which node N has .N and the cluster .254."""
+
+    base: str
+    count: int
+    network: str
+
+    @property
+    def nodes(self) -> list[str]:
+        return [f"node{number}" for number in range(1, self.count + 1)]
+
+    def Address(self, node: str) -> str:
+        return f"{self.network}.{self.nodes.index(node) + 1}"
+
+    @property
+    def cluster_address(self) -> str:
+        return f"{self.network}.254"
+
+    def Root(self, node: str) -> str:
+        return f"{self.base}/{node}"
+
+    @property
+    def shared(self) -> str:
+        """The directory of disks that every node reaches."""
+        return f"{self.base}/shared"
+
+    @property
+    def guest_files(self) -> str:
+        return f"{self.base}/guest"
+
+    @property
+    def bridge(self) -> str:
+        """A name of its own for every base directory, as short as Linux wants it."""
+        return "gq" + hashlib.sha256(self.base.encode()).hexdigest()[:8]
+
+    def Hosts(self) -> str:
+        """The hosts file that the nodes of a virtual cluster read first."""
+        lines = [f"{self.cluster_address} {CLUSTER}"] + [f"{self.Address(node)} {node}" for node in self.nodes]
+        return "".join(line + "\n" for line in lines)
+
+    def Environment(self, node: str, path: str) -> dict[str, str]:
+        """Variables under which a node's programs run."""
+        return {
+            "GANETI_ROOTDIR": self.Root(node),
+            "GANETI_HOSTNAME": node,
+            "PATH": path,
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+        }
+
+    def Defaults(self, node: str) -> str:
+        """The node's etc/default/ganeti: daemons listen on its own address only."""
+        address = self.Address(node)
+        return f'NODED_ARGS="-b {address} --no-mlock"\nCONFD_ARGS="-b {address}"\nRAPI_ARGS="-b {address}"\n'
+
+    def Instance(self, number: int) -> str:
+        return f"inst{number}"
+
+    def NodeOf(self, number: int) -> str:
+        """Where instance ``number``, counted from 1, is made: one node after the other."""
+        return self.nodes[(number - 1) % self.count]
+
+
+def Networks(base: str) -> list[str]:
+    """Candidates for the network, in the order in which this base directory tries them."""
+    start = int.from_bytes(hashlib.sha256(base.encode()).digest()[:4], "big")
+    total = 40 * 254
+    return [f"127.{200 + index // 254}.{1 + index % 254}" for index in ((start + n * 101) % total for n in range(20))]
