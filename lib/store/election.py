@@ -237,6 +237,8 @@ class Election:
                     self.answers[uuid] = Heard.Parse(member, answer)
             except errors.ParseError as err:
                 self.silent[uuid] = str(err)
+            if uuid in self.silent:
+                logging.warning("Node %s does not answer for its store: %s", member.name, self.silent[uuid])
         return refusals
 
     # Judging the answers

@@ -127,6 +127,7 @@ class Peer:
         if not self.silent:
             self.silent = True
             self.silent_since = now
+            logging.warning("The store of node %s cannot be reached: %s", self.member.name, text)
         # Only a voter keeps others waiting.
         patient = (self.learner or self.leaving) and now - self.silent_since > LONG_SILENT
         self.retry_at = now + (LONG_RETRY_SECONDS if patient else RETRY_SECONDS)
@@ -137,6 +138,8 @@ class Peer:
 
     def Answered(self, store: str, last: Position, exported: int, epoch: Epoch) -> None:
         """Takes over what an answer says; sets ``unfit`` where rule 4 demands it."""
+        if self.silent:
+            logging.info("The store of node %s answers again", self.member.name)
         self.busy = False
         self.known = True
         self.silent = False
