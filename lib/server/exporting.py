@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ganeti import _autoconf
@@ -31,6 +31,6 @@ def SsconfTexts(rows: Mapping[str, Mapping[str, str]]) -> Any:
     )
 
 
-def RunNodeExporter(node_store: NodeStore) -> None:
-    """The life of noded's exporter child; it ends by a signal."""
-    export.RunExporter(export.Exporter(node_store, FileOwners(), SsconfTexts), lambda: False)
+def RunNodeExporter(node_store: NodeStore, stop: Callable[[], bool]) -> None:
+    """The life of noded's exporter child: until ``stop()`` or a signal."""
+    export.RunExporter(export.Exporter(node_store, FileOwners(), SsconfTexts), stop)

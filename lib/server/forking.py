@@ -34,6 +34,7 @@ _IDLE_RIGHTS = 0.5
 # Looks at the slots while all are taken; a child that turns idle also says so by a signal.
 _FULL_CHECK = 0.25
 _STOP_WAIT = 5.0
+_BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 # Seconds before a helper that ended is started again: doubled each time, back to the first when it lived longer.
 _HELPER_DELAYS = (1.0, 60.0)
 
@@ -252,8 +253,15 @@ class ForkingServer:
 
     def _Fork(self, run: Callable[[], None]) -> int:
         """Runs ``run`` in a child; its pid."""
-        pid = runtime.Fork()
+        # A signal that came to a new child while it still has the parent's handlers would be lost.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
+        try:
+            pid = runtime.Fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise
         if pid:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return pid
         status = 1
         try:
@@ -261,6 +269,7 @@ class ForkingServer:
             for number in (signal.SIGCHLD, signal.SIGUSR1):
                 signal.signal(number, signal.SIG_DFL)
             daemon.ForkedChild()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for other in (self._listener, self._bell, self._bell_end):
                 other.close()
             self._poller.Close()

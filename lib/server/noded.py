@@ -11,6 +11,7 @@ The parent has one thread and never talks to a client.  A child keeps no state b
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -164,11 +165,14 @@ def _BindAddress(options: Any) -> str:
 
 
 def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:
+    parent = runtime.ProcessId()
+
     def export() -> None:
         # Its imports are not for the parent, which stays small.
         from ganeti.server.exporting import RunNodeExporter
 
-        RunNodeExporter(prepared.node_store)
+        # Killed, the parent cannot end its children: one without it ends by itself.
+        RunNodeExporter(prepared.node_store, lambda: os.getppid() != parent)
 
     if options.mlock:
         LockMemory()

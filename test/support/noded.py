@@ -70,6 +70,14 @@ class Noded(VirtualNode):
                 return int(pid)
         return 0
 
+    def WaitExporter(self, other_than: int = 0, timeout: float = 20) -> int:
+        """The exporter once there is one (another one)."""
+        deadline = runtime.Monotonic() + timeout
+        while (found := self.Exporter()) in (0, other_than):
+            assert runtime.Monotonic() < deadline, "no exporter was started"
+            runtime.Sleep(0.02)
+        return found
+
     def _AllChildren(self) -> list[int]:
         try:
             text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -389,16 +390,32 @@ def test_memory_is_locked_in_parent_and_children_and_small(cluster: Cluster) -> 
 def test_the_exporter_is_started_again_when_it_dies(cluster: Cluster) -> None:
     noded = cluster.StartNoded("node1")
     assert version(cluster) == constants.PROTOCOL_VERSION
-    first = noded.Exporter()
-    assert first
+    first = noded.WaitExporter()
     runtime.KillProcess(first, signal.SIGKILL)
     assert noded.WaitLog("the exporter (process")
-    deadline = time.monotonic() + 20
-    while noded.Exporter() in (0, first):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    noded.WaitExporter(other_than=first)
     noded.Signal(signal.SIGTERM)
     assert noded.WaitEnd()
+
+
+def test_the_exporter_never_outlives_its_daemon(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    assert version(cluster) == constants.PROTOCOL_VERSION
+    exporter = noded.WaitExporter()
+    noded.Signal(signal.SIGKILL)
+    assert noded.WaitEnd()
+    assert runtime.WaitProcess(exporter, 10)
+    # Told to end in the very moment in which it starts an exporter again.
+    for pause in (0.0, 0.001, 0.003, 0.006, 0.01):
+        noded.Start()
+        exporter = noded.WaitExporter()
+        runtime.KillProcess(exporter, signal.SIGKILL)
+        time.sleep(pause)
+        noded.Signal(signal.SIGTERM)
+        assert noded.WaitEnd()
+        started = re.findall(r"Started the exporter as process (\d+)", noded.Log())
+        for pid in started:
+            assert runtime.WaitProcess(int(pid), 10)
 
 
 def test_without_memory_lock_nothing_is_locked(cluster: Cluster) -> None:
