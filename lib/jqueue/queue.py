@@ -63,6 +63,8 @@ class JobQueue(Keeper):
     lock is held while anything is waited for.
     """
 
+    worker_class = Worker
+
     def __init__(
         self,
         the_store: store.Store,
@@ -88,7 +90,7 @@ class JobQueue(Keeper):
         self._watcher = watch.Watcher(self._ticker)
         self._archive = Archive(the_store)
         self._scheduler = Scheduler(self._Reject)
-        self._worker = Worker(
+        self._worker = self.worker_class(
             self, the_store, self._ticker, execute, self._SubmitGenerated, self.StatusOf, self._watcher.Changed
         )
         self._threads: list[Any] = []

@@ -47,7 +47,8 @@ class Scheduler:
         self._work = runtime.Condition(self._lock)
         self._idle = runtime.Condition(self._lock)
         self._counter = itertools.count()
-        self._heap: list[tuple[int, int, _Place]] = []
+        self._pushes = itertools.count()
+        self._heap: list[tuple[int, int, int, _Place]] = []
         self._places: dict[int, _Place] = {}
         self._held: set[int] = set()
         self._blocked: dict[int, set[int]] = {}
@@ -195,7 +196,7 @@ class Scheduler:
     def _Pick(self) -> tuple[Entry | None, Entry | None]:
         """The most urgent job that may run, or one that a rule rejects."""
         while self._heap:
-            _priority, _order, place = heapq.heappop(self._heap)
+            *_, place = heapq.heappop(self._heap)
             entry = place.entry
             if self._places.get(entry.id) is not place:
                 continue
@@ -233,7 +234,8 @@ class Scheduler:
     def _Push(self, entry: Entry, order: int) -> None:
         place = _Place(entry, order)
         self._places[entry.id] = place
-        heapq.heappush(self._heap, (entry.draft.priority, order, place))
+        # The last number keeps places apart that are equal otherwise: an old and a new one of the same job.
+        heapq.heappush(self._heap, (entry.draft.priority, order, next(self._pushes), place))
         self._work.notify()
 
     def _ReleaseHeld(self) -> None:

@@ -228,7 +228,10 @@ class JobClients(Workload):
         queue = self._queue_class(store, Executor(ledger, self._rng, node.masterd), lambda: (WORKERS, {}))
         try:
             queue.Start()
-        except StoreError:
+        except StoreError as err:
+            node.cluster.Note(f"{node.name}: masterd cannot start: {err}")
+            store.Stop(1.0)
+            ended.set()
             return
 
         def stop() -> None:

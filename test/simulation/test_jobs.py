@@ -1,0 +1,124 @@
+"""The job queue's promises under faults (Q1 to Q9), and that the simulation would see them broken."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from simulation.harness.jobs import Result, RunJobs
+
+from ganeti.jqueue import JobQueue
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.changes import RestartChange
+from ganeti.jqueue.entry import Entry, JobChange, Transform
+from ganeti.jqueue.worker import Worker
+from ganeti.luxi.pending import Completed, Pending
+from ganeti.store import Row
+
+SEEDS = 250
+_CHUNK = 50
+SEEDS_FOR_A_BUG = 300
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(before)
+
+
+def Describe(result: Result) -> str:
+    events = "\n".join(result.events[-30:])
+    return f"seed {result.seed} ({', '.join(result.faults)}): {result.problem}\n{events}"
+
+
+@pytest.mark.req("D20-JOB-03", "D20-JOB-09", "D20-JOB-14", "D20-CALL-01", "D22-JQ-08", "D20-STAT-01", "D20-STAT-03")
+@pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))
+def test_no_promise_is_broken_under_faults(start: int) -> None:
+    broken = [result for result in map(RunJobs, range(start, start + _CHUNK)) if result.problem]
+    assert not broken, "\n".join(map(Describe, broken))
+
+
+def test_many_faults_at_once() -> None:
+    broken = [result for seed in range(1, 21) if (result := RunJobs(seed, faults=8, count=30)).problem]
+    assert not broken, "\n".join(map(Describe, broken))
+
+
+def test_there_is_something_to_see() -> None:
+    results = [RunJobs(seed) for seed in range(1, 31)]
+    total: dict[str, int] = {}
+    for result in results:
+        for status, number in result.jobs.items():
+            total[status] = total.get(status, 0) + number
+    assert set(total) == {"success", "error", "canceled"}
+    assert min(total.values()) > 20
+    assert sum(result.masters for result in results) > 40
+    assert sum(result.executed for result in results) > 500
+
+
+def test_a_seed_gives_the_same_run_again() -> None:
+    for seed in (5, 17):
+        first, second = RunJobs(seed), RunJobs(seed)
+        assert (first.steps, first.events, first.jobs) == (second.steps, second.events, second.jobs)
+
+
+class RunsAgain(JobQueue):
+    """After a restart what was running is executed anew."""
+
+    def _Restart(self) -> None:
+        class Again(RestartChange):
+            def Prepare(self) -> list[Row]:
+                for entry in self._entries:
+                    if not entry.draft.final:
+                        entry.draft = entry.draft.Map(lambda op: op.Replace(status=jobs.QUEUED))
+                return super().Prepare()
+
+        self._store.Commit(Again(list(self._live.values())))
+
+
+class Hasty(Worker):
+    def Commit(self, entry: Entry, transform: Transform) -> Any:
+        """Goes on before the beginning of an opcode is acknowledged."""
+        if transform.__qualname__.startswith("BeginExecution"):
+            self._store.Begin(JobChange(self._keeper, entry, transform), lambda error: None, patient=True)
+            return entry.draft
+        return super().Commit(entry, transform)
+
+
+class StartsUnstored(JobQueue):
+    worker_class = Hasty
+
+
+class AnswersEarly(JobQueue):
+    """Tells the id of a job that is not stored yet."""
+
+    def SubmitJob(self, ops: Sequence[Any], to_drained: bool = False) -> Pending:
+        super().SubmitJob(ops, to_drained)
+        return Completed(self._last_id)
+
+
+class PromisesToCancel(JobQueue):
+    """Says that a job is canceled, whatever became of it."""
+
+    def CancelJob(self, job_id: int, kill: bool = False) -> Pending:
+        super().CancelJob(job_id, kill)
+        return Completed([True, "certainly"])
+
+
+class CountsFromTheWrongEnd(JobQueue):
+    """Relative dependencies point one job too far back."""
+
+    def SubmitManyJobs(self, submitted: Sequence[Sequence[Any]]) -> Pending:
+        for ops in submitted:
+            for op in ops:
+                for depend in op["depends"] or []:
+                    depend[0] -= depend[0] < 0
+        return super().SubmitManyJobs(submitted)
+
+
+@pytest.mark.parametrize("bug", [RunsAgain, StartsUnstored, AnswersEarly, PromisesToCancel, CountsFromTheWrongEnd])
+def test_each_planted_bug_is_found(bug: type[JobQueue]) -> None:
+    assert any(RunJobs(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
