@@ -158,16 +158,31 @@ def test_every_program_is_installed(installed):
     assert os.path.exists(f"{root}{dirs['sysconfdir']}/bash_completion.d/ganeti")
 
 
-def test_every_file_of_the_package_is_listed():
-    """A module that sources.am lacks would not be installed."""
-    path = os.path.join(TOP, "sources.am")
-    assert os.path.exists(path), "run ./autogen.sh"
-    with open(path, encoding="utf-8") as stream:
-        listed = {line.split()[0] for line in stream if line.startswith("  ")}
-    missing = []
-    for folder, _, names in os.walk(os.path.join(TOP, "lib")):
-        for name in names:
-            relative = os.path.relpath(os.path.join(folder, name), TOP)
-            if name.endswith(".py") and name != "_autoconf.py" and relative not in listed:
-                missing.append(relative)
-    assert missing == [], "run ./autogen.sh"
+def test_documents_are_well_formed():
+    from docutils.core import publish_string
+
+    for folder in ("", "doc"):
+        for name in sorted(os.listdir(os.path.join(TOP, folder))):
+            if name.endswith(".rst"):
+                with open(os.path.join(TOP, folder, name), encoding="utf-8") as stream:
+                    settings = {"report_level": 2, "halt_level": 2, "warning_stream": None}
+                    publish_string(stream.read(), source_path=name, writer="null", settings_overrides=settings)
+
+
+def test_units_fit_the_daemons(installed):
+    """systemd looks after the same daemons as daemon-util, under the names that daemon-util uses."""
+    root, dirs = installed
+    examples = f"{root}{dirs['docdir']}/examples"
+    found = {name for name in os.listdir(examples) if name.endswith((".service", ".target"))}
+    daemons = ["ganeti-noded", "ganeti-confd", "ganeti-masterd", "ganeti-rapi"]
+    assert found == {f"{name}.service" for name in [*daemons, "ganeti-common"]} | {
+        "ganeti.target",
+        "ganeti-node.target",
+        "ganeti-master.target",
+    }
+    for name in daemons:
+        with open(f"{examples}/{name}.service", encoding="utf-8") as stream:
+            text = stream.read()
+        assert f"ExecStart={dirs['sbindir']}/{name} -f " in text
+        assert f"{name}.onetime.conf" in text
+        assert "@" not in text
