@@ -14,7 +14,7 @@ guest_files() {
   echo "${OSP_FILES:-/var/lib/ganeti-mini}"
 }
 
-check_parameters() {
+check_files() {
   files=$(guest_files)
   case "$files" in
     /*) ;;
@@ -23,6 +23,11 @@ check_parameters() {
   for name in vmlinuz initrd.gz; do
     [ -r "$files/$name" ] || fail "parameter files: $files/$name is not there; make it with: mini-guest-files $files"
   done
+}
+
+# A parameter that is not given is never wrong.
+check_parameters() {
+  [ -z "${OSP_FILES:-}" ] || check_files
   case "${OSP_CMDLINE:-}" in
     *'
 '*) fail "parameter cmdline: must be one line" ;;

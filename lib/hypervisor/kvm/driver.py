@@ -381,7 +381,7 @@ class KvmHypervisor(base.Hypervisor):
         problems = []
         try:
             caps.Get(hvp["kvm_path"])
-            works = probe.KvmWorks(hvp["kvm_path"])
+            works = hvp["kvm_flag"] == "disabled" or probe.KvmWorks(hvp["kvm_path"])
             if hvp["kvm_flag"] == "enabled" and not works:
                 problems.append("kvm_flag is 'enabled', but no guest runs with KVM here (tried with a boot sector)")
             elif hvp["kvm_flag"] == "" and not works:

@@ -23,10 +23,10 @@ def Prepare(base: str, count: int, hypervisor: str) -> tuple[Place, str]:
         # Written before what it names is made: --stop finds it whatever happens next.
         state = {"base": base, "nodes": place.nodes, "network": place.network, "bridge": place.bridge}
         runtime.WriteFile(f"{base}/quickstart.json", serializer.Dump(state, pretty=True), mode=0o644)
-    if hypervisor != "kvm":
-        return place, ""
     with Step(f"making bridge {place.bridge}, without an address"):
         machine.MakeBridge(place.bridge)
+    if hypervisor != "kvm":
+        return place, ""
     with Step("making a guest: Debian's kernel and a busybox"):
         machine.PrepareGuest(place, posixpath.join(_autoconf.SHARE_DIR, "os", "mini", "guest-init"))
     with Step("booting it to see whether KVM works here"):

@@ -101,9 +101,9 @@ def InitCommand(place: Place, hypervisor: str, accel: str) -> list[str]:
 def AddCommand(place: Place, hypervisor: str, number: int) -> list[str]:
     """A guest with a disk that boots; for the fake hypervisor nothing but its entry."""
     argv = ["gnt-instance", "add", "-n", place.NodeOf(number), "-o", "mini", "-B", "memory=128,vcpus=1"]
+    argv += ["--net", f"0:link={place.bridge}"]
     if hypervisor == "kvm":
-        argv += ["-t", "sharedfile", "--disk", "0:size=1g", "--net", f"0:link={place.bridge}"]
-        argv += ["-O", f"files={place.guest_files}"]
+        argv += ["-t", "sharedfile", "--disk", "0:size=1g", "-O", f"files={place.guest_files}"]
     else:
-        argv += ["-t", "diskless", "--no-install", "--no-nics"]
+        argv += ["-t", "diskless", "--no-install"]
     return [*argv, place.Instance(number)]

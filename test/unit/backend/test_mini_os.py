@@ -102,7 +102,8 @@ def test_parameters_are_judged_by_the_definition(rig: Rig, tmp_path: Path) -> No
     with rig.first:
         assert osdef.Diagnose()[0][:4] == ["mini", str(lab.TREE / "os" / "mini"), True, ""]
         good = {"files": str(lab.GuestFiles())}
-        assert osrun.Validate(True, "mini", ["parameters"], good, False) is True
+        for fine in (good, {}, {"files": ""}):
+            assert osrun.Validate(True, "mini", ["parameters"], fine, False) is True
         for params, words in [
             ({"files": "relative"}, "parameter files: 'relative' is not an absolute path"),
             ({"files": str(tmp_path)}, "vmlinuz is not there; make it with: mini-guest-files"),
