@@ -111,14 +111,17 @@ def installed(tmp_path_factory):
     """(root of an installation, Makefile's variables)."""
     assert os.path.exists(os.path.join(BUILD, "Makefile")), "the tree is not built: tools/run-tests --only-setup"
     root = tmp_path_factory.mktemp("root")
+    # Called from "make check" its settings would reach the inner make.
+    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name and name != "MFLAGS"}
     subprocess.run(
-        ["make", "-s", "install", f"DESTDIR={root}"], cwd=BUILD, check=True, capture_output=True, timeout=200
-    )
+        ["make", "-s", "install", f"DESTDIR={root}"],
+        cwd=BUILD, env=environment, check=True, capture_output=True, timeout=200,
+    )  # fmt: skip
     names = ("sbindir", "pkglibdir", "pythondir", "localstatedir", "mandir", "sysconfdir", "docdir")
     show = "show:\n" + "".join(f"\t@echo {name}=$({name})\n" for name in names)
     done = subprocess.run(
         ["make", "-s", "-f", "Makefile", "-f", "-", "show"],
-        cwd=BUILD, input=show, check=True, capture_output=True, text=True, timeout=50,
+        cwd=BUILD, env=environment, input=show, check=True, capture_output=True, text=True, timeout=50,
     )  # fmt: skip
     return str(root), dict(line.split("=", 1) for line in done.stdout.split("\n") if line)
 
