@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ganeti import _autoconf, errors, objects, pathutils, runtime, ssconf, x509
+from ganeti import _autoconf, errors, objects, pathutils, runtime, ssconf, ssh, x509
 from ganeti.daemon import users
 
 _HOST_KEY_TYPES = {"rsa": "rsahostkeypub", "dsa": "dsahostkeypub"}
@@ -30,7 +30,9 @@ def HostKeys() -> dict[str, str]:
     if pathutils.IsVirtual() and _ReadHostKey("rsa") is None:
         private, _ = pathutils.SshHostKey("rsa")
         runtime.MakeDirs(os.path.dirname(private), 0o755)
-        _Keygen("rsa", 2048, private, comment=pathutils.HostName())
+        result = runtime.RunCmd(ssh.BuildKeygen("rsa", 2048, private), timeout=120)
+        if result.failed:
+            raise errors.OpExecError(f"Could not make the SSH host key {private}: {result.fail_reason}")
     found = {name: key for kind, name in _HOST_KEY_TYPES.items() if (key := _ReadHostKey(kind)) is not None}
     if not found:
         raise errors.OpPrereqError(
@@ -41,32 +43,9 @@ def HostKeys() -> dict[str, str]:
     return {"rsahostkeypub": "", **found}
 
 
-def _Keygen(kind: str, bits: int, path: str, comment: str = "") -> None:
-    words = ["ssh-keygen", "-t", kind, "-b", str(bits), "-f", path, "-q", "-N", ""]
-    if comment:
-        words += ["-C", comment]
-    result = runtime.RunCmd(words, timeout=120)
-    if result.failed:
-        raise errors.OpExecError(f"Could not make the SSH key {path}: {result.fail_reason} {result.stderr.strip()}")
-
-
 def MakeRootKey(kind: str, bits: int) -> None:
     """A new key pair of root, the old one kept beside it; its public half is added to the authorised keys."""
-    folder = f"{pathutils.AddNodePrefix('')}{os.path.expanduser('~root')}/.ssh"
-    runtime.MakeDirs(folder, 0o700)
-    private = f"{folder}/id_{kind}"
-    stamp = int(runtime.Time())
-    for path in (private, private + ".pub"):
-        if runtime.Exists(path):
-            runtime.Rename(path, f"{path}.backup-{stamp}")
-    _Keygen(kind, bits, private)
-    line = runtime.ReadText(private + ".pub", 65536).strip()
-    authorized = f"{folder}/authorized_keys"
-    known = runtime.ReadText(authorized, 1 << 20) if runtime.Exists(authorized) else ""
-    if line not in known.splitlines():
-        if known and not known.endswith("\n"):
-            known += "\n"
-        runtime.WriteFile(authorized, f"{known}{line}\n", mode=0o600)
+    ssh.AuthorizeKeys([ssh.MakeUserKey(kind, bits)])
 
 
 def KnownHosts(cluster: objects.Cluster) -> str:
