@@ -38,6 +38,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpClusterDeactivateMasterIp",
     ),
     "instance_query": ("OpInstanceQueryData",),
+    "cluster_set": ("OpClusterSetParams",),
     "cluster_verify": ("OpClusterVerify", "OpClusterVerifyConfig", "OpClusterVerifyGroup"),
     "query": (
         "OpQuery",
@@ -50,6 +51,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     "instance_create": ("OpInstanceCreate",),
     "instance_life": ("OpInstanceRemove", "OpInstanceRename", "OpInstanceReinstall"),
     "instance_migrate": ("OpInstanceFailover", "OpInstanceMigrate"),
+    "instance_modify": ("OpInstanceSetParams",),
     "instance_run": (
         "OpInstanceStartup",
         "OpInstanceShutdown",

@@ -428,6 +428,10 @@ class Machine:
     def blockdev_wipe(self, disk: dict[str, Any], offset: int, size: int) -> None:
         self._Device(disk).wiped = offset + size
 
+    def blockdev_convert(self, source: dict[str, Any], target: dict[str, Any]) -> None:
+        if not self._Device(source).assembled or not self._Device(target).primary:
+            raise errors.RpcCallError("both disks must be set up")
+
     def blockdev_pause_resume_sync(self, disks: list[dict[str, Any]], pause: bool) -> list[list[Any]]:
         del pause
         return [[True, None] for _ in disks]

@@ -1,0 +1,367 @@
+"""Instances are changed (spec/drivers.md d.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.machine import Identity
+from support.master import Master
+
+from ganeti import errors, objects, opcodes
+
+WEB = "web.example.org"
+
+
+def _Modify(master: Master, **values: Any) -> Any:
+    return master.Run(opcodes.OpInstanceSetParams(instance_name=WEB, **values))
+
+
+def _Refused(master: Master, match: str, code: str, **values: Any) -> None:
+    before = master.snapshot
+    with pytest.raises(errors.OpPrereqError, match=match) as caught:
+        _Modify(master, **values)
+    assert caught.value.args[1] == code
+    assert master.snapshot is before
+
+
+def _Web(master: Master) -> objects.Instance:
+    return master.Instance(WEB)
+
+
+def _Disks(master: Master) -> tuple[objects.Disk, ...]:
+    return master.snapshot.InstanceDisks(_Web(master))
+
+
+def _Stop(master: Master) -> None:
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+
+
+@pytest.fixture
+def stopped(master: Master) -> Master:
+    _Stop(master)
+    return master
+
+
+# --- parameters ----------------------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_set_and_reset(master: Master) -> None:
+    result = _Modify(
+        master,
+        beparams={"vcpus": 2, "maxmem": "1g", "minmem": None},
+        hvparams={"acpi": False, "boot_order": "network"},
+        osparams={"mirror": "http://other"},
+        osparams_private={"key": "hush"},
+    )
+    assert ["be/vcpus", 2] in result and ["be/maxmem", 1024] in result and ["hv/boot_order", "network"] in result
+    assert ["os/mirror", "http://other"] in result and ["os_private/key", "<redacted>"] in result
+    assert "hush" not in str(result)
+    web = _Web(master)
+    assert dict(web.beparams) == {"vcpus": 2, "maxmem": 1024}
+    assert dict(web.hvparams) == {"kernel_path": "", "acpi": False, "boot_order": "network"}
+    assert (dict(web.osparams), dict(web.osparams_private)) == ({"mirror": "http://other"}, {"key": "hush"})
+    env = next(env for path, phase, env in master[0].hook_runs if path == "instance-modify" and phase == "pre")
+    assert (env["GANETI_INSTANCE_VCPUS"], env["GANETI_INSTANCE_MAXMEM"], env["GANETI_INSTANCE_MINMEM"]) == (
+        "2",
+        "1024",
+        "128",
+    )
+    _Modify(
+        master,
+        beparams={"vcpus": "default", "maxmem": "default"},
+        hvparams={"boot_order": "default", "acpi": "default"},
+    )
+    assert dict(_Web(master).beparams) == {} and dict(_Web(master).hvparams) == {"kernel_path": ""}
+
+
+@pytest.mark.parametrize(
+    ("match", "code", "values"),
+    [
+        ("No changes submitted", errors.ECODE_INVAL, {}),
+        ("Unknown backend parameter", errors.ECODE_INVAL, {"beparams": {"cpus": 1}}),
+        ("minimum memory", errors.ECODE_INVAL, {"beparams": {"maxmem": 256}}),
+        ("cluster-wide ones", errors.ECODE_INVAL, {"hvparams": {"migration_port": 1}}),
+        ("Unknown kvm parameter", errors.ECODE_INVAL, {"hvparams": {"nonsense": 1}}),
+        ("boot_order", errors.ECODE_INVAL, {"hvparams": {"boot_order": "tape"}}),
+        ("OS suse not found", errors.ECODE_INVAL, {"os_name": "suse"}),
+        ("not supported by the OS: wrong", errors.ECODE_INVAL, {"osparams": {"wrong": "1"}}),
+        ("does not match the CPU mask", errors.ECODE_INVAL, {"hvparams": {"cpu_mask": "1:2:3"}}),
+        ("names CPU 9, node node1.example.org has 8", errors.ECODE_NORES, {"hvparams": {"cpu_mask": "1,9"}}),
+        ("marked to be up", errors.ECODE_STATE, {"offline": True}),
+        ("only an offline one", errors.ECODE_STATE, {"offline": False}),
+        ("violates policy.*memory-size", errors.ECODE_INVAL, {"beparams": {"minmem": 64}}),
+        ("violates policy.*cpu-count", errors.ECODE_INVAL, {"beparams": {"vcpus": 9}}),
+        ("cannot be run", errors.ECODE_INVAL, {"disk_template": "drbd", "iallocator": "hail"}),
+        ("requires specifying a secondary", errors.ECODE_INVAL, {"disk_template": "drbd"}),
+        ("not supported at the same time", errors.ECODE_INVAL, {"disk_template": "plain", "disks": [["remove", {}]]}),
+        ("still running on node1", errors.ECODE_STATE, {"pnode": "node2"}),
+    ],
+)
+def test_what_cannot_be_is_refused(master: Master, match: str, code: str, values: dict[str, Any]) -> None:
+    _Refused(master, match, code, **values)
+
+
+def test_more_memory_must_be_there(master: Master) -> None:
+    master[0].memory = 2048
+    _Refused(master, "needed 1488 MiB, available 512", errors.ECODE_NORES, beparams={"maxmem": 2000})
+    master[0].memory = 32768
+    master[1].memory = 2048
+    _Refused(master, "prevent the instance from failover", errors.ECODE_STATE, beparams={"maxmem": 2000})
+    _Modify(master, beparams={"maxmem": 2000}, force=True)
+    _Modify(master, beparams={"maxmem": 2100, "auto_balance": False})
+
+
+def test_an_unreachable_node_is_a_warning_only(master: Master) -> None:
+    master[0].faults["instance_info"] = "timeout"
+    _Modify(master, beparams={"maxmem": 1024})
+    assert any("Can't get info from primary node node1.example.org" in text for text in master.last.messages)
+
+
+def test_running_memory(master: Master) -> None:
+    _Modify(master, beparams={"minmem": 256})
+    assert _Modify(master, runtime_mem=300) == [["runtime_memory", 300]]
+    assert master[0].guests[WEB]["memory"] == 300
+    _Refused(master, "between 256 and 512", errors.ECODE_INVAL, runtime_mem=200)
+    master[0].memory = 1024 + 300 + 10
+    _Refused(master, "needed 100 MiB, available 10 MiB", errors.ECODE_NORES, runtime_mem=400)
+    _Stop(master)
+    _Refused(master, "is not running", errors.ECODE_STATE, runtime_mem=300)
+
+
+def test_state_and_place_on_record(stopped: Master) -> None:
+    assert _Modify(stopped, offline=True) == [["admin_state", "offline"]]
+    assert (_Web(stopped).admin_state, _Web(stopped).disks_active) == ("offline", False)
+    assert _Modify(stopped, offline=False) == [["admin_state", "down"]]
+    assert _Web(stopped).admin_state == "down"
+    _Modify(stopped, pnode="node2")
+    assert _Web(stopped).primary_node == stopped.nodes[1]
+    _Modify(stopped, os_name="noop")
+    assert _Web(stopped).os == "noop"
+    _Modify(stopped, os_name="unknown", force=True)
+    assert _Web(stopped).os == "unknown"
+
+
+# --- NICs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_nics_come_change_and_go(stopped: Master) -> None:
+    result = _Modify(stopped, nics=[["add", -1, {"mac": "aa:00:00:11:22:33", "name": "second"}]])
+    assert result == [["nic.1", "add:mac=aa:00:00:11:22:33,ip=None,mode=bridged,link=br0,network=None"]]
+    result = _Modify(stopped, nics=[["modify", "second", {"mode": "routed", "ip": "10.9.8.7", "link": "rt5"}]])
+    assert result == [["nic.ip/1", "10.9.8.7"], ["nic.mode/1", "routed"], ["nic.link/1", "rt5"]]
+    nic = _Web(stopped).nics[1]
+    assert (nic.ip, dict(nic.nicparams)) == ("10.9.8.7", {"mode": "routed", "link": "rt5"})
+    _Refused(stopped, "to None on a routed NIC", errors.ECODE_INVAL, nics=[[1, {"ip": "none"}]])
+    result = _Modify(
+        stopped, nics=[["modify", nic.uuid, {"mode": "default", "link": "default", "mac": "generate", "name": "none"}]]
+    )
+    assert [entry[0] for entry in result] == ["nic.mac/1", "nic.name/1", "nic.mode/1", "nic.link/1"]
+    nic = _Web(stopped).nics[1]
+    assert dict(nic.nicparams) == {} and nic.name is None and nic.mac != "aa:00:00:11:22:33"
+    assert _Modify(stopped, nics=[["add", 0, {}], ["remove", 2, {}]])[1] == ["NIC/2", "remove"]
+    assert [nic.mac for nic in _Web(stopped).nics][1:] == ["aa:00:00:3f:12:c4"]
+    assert _Modify(stopped, nics=[["remove", {}]]) == [["NIC/1", "remove"]]
+    assert len(_Web(stopped).nics) == 1
+
+
+@pytest.mark.parametrize(
+    ("match", "code", "nics"),
+    [
+        ("Missing bridges br7", errors.ECODE_ENVIRON, [["add", -1, {"link": "br7"}]]),
+        ("There is no NIC 4", errors.ECODE_INVAL, [["modify", 4, {}]]),
+        ("no NIC with the name or uuid 'x'", errors.ECODE_NOENT, [["remove", "x", {}]]),
+        ("Cannot add a NIC at index 3", errors.ECODE_INVAL, [["add", 3, {}]]),
+        ("takes no parameters", errors.ECODE_INVAL, [["remove", 0, {"ip": "none"}]]),
+        ("'auto' is not a valid MAC", errors.ECODE_INVAL, [["modify", 0, {"mac": "auto"}]]),
+        ("too many network interfaces", errors.ECODE_STATE, [["add", -1, {}]] * 8),
+        ("more than one NIC", errors.ECODE_INVAL, [["add", -1, {"name": "a"}], ["add", -1, {"name": "a"}]]),
+        ("Only one NIC add or remove", errors.ECODE_INVAL, [["add", {}], ["add", {}]]),
+        ("needs a network", errors.ECODE_INVAL, [["modify", 0, {"ip": "pool"}]]),
+        ("cannot be attached", errors.ECODE_INVAL, [["attach", 0, {}]]),
+    ],
+)
+def test_nics_that_cannot_be(stopped: Master, match: str, code: str, nics: list[Any]) -> None:
+    _Refused(stopped, match, code, nics=nics)
+
+
+def test_addresses_follow_the_networks(stopped: Master) -> None:
+    group = next(iter(stopped.snapshot.nodegroups.values()))
+    nets = []
+    for number, prefix in ((1, None), (2, "aa:bb:cc")):
+        uuid = f"0000007{number}-aaaa-4bbb-8ccc-00000000007{number}"
+        nets.append(
+            stopped.cfg.AddNetwork(
+                objects.Network(name=f"net{number}", network=f"10.0.{number}.0/29", mac_prefix=prefix, uuid=uuid)
+            )
+        )
+    connected = {net.uuid: {"mode": "bridged", "link": "br0", "vlan": ""} for net in nets}
+    stopped.cfg.Update(group.Replace(networks=connected))
+
+    def bits() -> list[str]:
+        return [str(stopped.snapshot.networks[net.uuid].reservations) for net in nets]
+
+    _Modify(stopped, nics=[["modify", 0, {"network": "net1", "ip": "pool"}]])
+    assert _Web(stopped).nics[0].ip == "10.0.1.1" and bits() == ["01000000", "00000000"]
+    assert _Web(stopped).nics[0].mac == "aa:00:00:3f:12:c4"
+    _Refused(stopped, "come from the network", errors.ECODE_INVAL, nics=[["modify", 0, {"link": "br0"}]])
+    _Modify(stopped, nics=[["modify", 0, {"network": "net2", "ip": "10.0.2.5"}]])
+    assert bits() == ["00000000", "00000100"]
+    assert _Web(stopped).nics[0].mac.startswith("aa:bb:cc:")
+    _Modify(stopped, nics=[["modify", 0, {"network": "none", "ip": "none", "link": "br0"}]])
+    assert bits() == ["00000000", "00000000"] and dict(_Web(stopped).nics[0].nicparams) == {"link": "br0"}
+    _Refused(stopped, "lies in network 'net1'", errors.ECODE_STATE, nics=[["modify", 0, {"ip": "10.0.1.3"}]])
+    _Modify(stopped, nics=[["add", -1, {"network": "net1", "ip": "pool"}]])
+    _Modify(stopped, nics=[["remove", 1, {}]])
+    assert bits() == ["00000000", "00000000"]
+
+
+def test_a_running_guest_sees_its_new_nics(master: Master) -> None:
+    result = _Modify(master, nics=[["add", -1, {"mac": "aa:00:00:11:22:33"}], ["modify", 0, {"name": "first"}]])
+    assert [entry[1] for entry in result if entry[0] in ("nic.0", "nic.1")][1:] == ["hotplug:done", "hotplug:done"]
+    assert master[0].calls.count("hotplug_device") == 2
+    master[0].faults["hotplug_device"] = "no slot"
+    result = _Modify(master, nics=[["remove", 1, {}]])
+    assert result == [["NIC/1", "remove"], ["nic.1", "hotplug:failed"]]
+    assert len(_Web(master).nics) == 1
+    before = master[0].calls.count("hotplug_device")
+    _Modify(master, nics=[["add", -1, {}]], hotplug=False)
+    master[0].faults["hotplug_supported"] = "old machine"
+    _Modify(master, nics=[["remove", 1, {}]])
+    assert master[0].calls.count("hotplug_device") == before
+    assert any("take effect at the next start" in text for text in master.last.messages)
+
+
+# --- disks ---------------------------------------------------------------------------------------------------------------
+
+
+def test_disks_come_change_and_go(stopped: Master) -> None:
+    assert _Modify(stopped, disks=[["add", 0, {"size": "1g", "name": "data"}]]) == [["disk/0", "add:size=1024,mode=rw"]]
+    first, second = _Disks(stopped)
+    assert (first.size, first.iv_name, second.size, second.iv_name) == (1024, "disk/0", 10240, "disk/1")
+    assert len(stopped[0].devices) == len(stopped[1].devices) == 6
+    assert not any(device.assembled for device in stopped[0].devices.values())
+    assert _Modify(stopped, disks=[["modify", "data", {"mode": "ro", "name": "old"}]]) == [
+        ["disk.mode/0", "ro"],
+        ["disk.name/0", "old"],
+    ]
+    assert (_Disks(stopped)[0].mode, _Disks(stopped)[0].name) == ("ro", "old")
+    assert _Modify(stopped, disks=[["remove", 0, {}]]) == [["disk/0", "remove"]]
+    (only,) = _Disks(stopped)
+    assert (only.size, only.iv_name) == (10240, "disk/0")
+    assert len(stopped[0].devices) == len(stopped[1].devices) == 3
+    assert list(stopped.snapshot.cluster.tcpudp_port_pool) == [11002]
+
+
+@pytest.mark.parametrize(
+    ("match", "code", "disks"),
+    [
+        ("Missing size", errors.ECODE_INVAL, [["add", -1, {}]]),
+        ("use grow-disk", errors.ECODE_INVAL, [["modify", 0, {"size": 5}]]),
+        ("Only mode and name", errors.ECODE_INVAL, [["modify", 0, {"vg": "x"}]]),
+        ("There is no disk 3", errors.ECODE_INVAL, [["remove", 3, {}]]),
+        ("too many disks", errors.ECODE_STATE, [["add", -1, {"size": 1024}]] * 16),
+        ("cannot be adopted", errors.ECODE_INVAL, [["add", -1, {"adopt": "x"}]]),
+        ("Not enough disk space", errors.ECODE_NORES, [["add", -1, {"size": "1t"}]]),
+        ("violates policy.*disk-size/1", errors.ECODE_INVAL, [["add", -1, {"size": 8}]]),
+        ("exactly one of its name and its uuid", errors.ECODE_INVAL, [["attach", -1, {}]]),
+        ("no disk with the name 'x'", errors.ECODE_NOENT, [["attach", -1, {"name": "x"}]]),
+    ],
+)
+def test_disks_that_cannot_be(stopped: Master, match: str, code: str, disks: list[Any]) -> None:
+    _Refused(stopped, match, code, disks=disks)
+    assert len(stopped[0].devices) == 3
+
+
+def test_a_disk_that_cannot_be_made_is_not_added(stopped: Master) -> None:
+    stopped[1].faults["blockdev_create"] = "disk full"
+    with pytest.raises(errors.OpExecError, match="disk full"):
+        _Modify(stopped, disks=[["add", -1, {"size": 1024}]])
+    assert len(_Disks(stopped)) == 1 and len(stopped[0].devices) == 3
+
+
+def test_detach_and_attach(stopped: Master) -> None:
+    _Modify(stopped, disks=[["add", -1, {"size": 1024, "name": "spare"}]])
+    uuid = _Disks(stopped)[1].uuid
+    assert _Modify(stopped, disks=[["detach", "spare", {}]]) == [["disk/1", "detach"]]
+    assert len(_Disks(stopped)) == 1 and uuid in stopped.snapshot.disks and len(stopped[0].devices) == 6
+    assert _Modify(stopped, disks=[["attach", 0, {"uuid": uuid}]]) == [["disk/0", "attach:size=1024,mode=rw"]]
+    assert _Disks(stopped)[0].uuid == uuid
+    _Refused(stopped, "attached to instance web", errors.ECODE_INVAL, disks=[["attach", -1, {"uuid": uuid}]])
+
+
+def test_a_running_guest_gets_a_disk(master: Master) -> None:
+    result = _Modify(master, disks=[["add", -1, {"size": 1024}]])
+    assert result == [["disk/1", "add:size=1024,mode=rw"], ["disk/1", "hotplug:done"]]
+    added = _Disks(master)[1]
+    assert master[0].devices[Identity(added.ToDict())].primary
+    assert master[0].arguments["hotplug_device"][4] == ["/link1", None]
+    _Refused(master, "without hotplugging", errors.ECODE_INVAL, disks=[["remove", 1, {}]], hotplug=False)
+    assert _Modify(master, disks=[["remove", 1, {}]]) == [["disk/1", "remove"], ["disk/1", "hotplug:done"]]
+
+
+# --- templates -----------------------------------------------------------------------------------------------------------
+
+
+def _Allow(master: Master, *templates: str) -> None:
+    cluster = master.snapshot.cluster
+    master.cfg.Update(
+        cluster.Replace(
+            enabled_disk_templates=list(templates), ipolicy={**cluster.ipolicy, "disk-templates": list(templates)}
+        )
+    )
+
+
+def test_from_mirror_to_plain_and_back(stopped: Master) -> None:
+    _Allow(stopped, "drbd", "plain")
+    data = _Disks(stopped)[0].children[0].logical_id
+    assert _Modify(stopped, disk_template="plain") == [["disk_template", "plain"]]
+    (disk,) = _Disks(stopped)
+    assert (disk.dev_type, disk.logical_id, disk.nodes, disk.iv_name) == ("plain", data, (stopped.nodes[0],), "disk/0")
+    assert list(stopped[0].devices) == [Identity(disk.ToDict())] and stopped[1].devices == {}
+    assert list(stopped.snapshot.cluster.tcpudp_port_pool) == [11001]
+    assert _Modify(stopped, disk_template="drbd", remote_node="node2") == [["disk_template", "drbd"]]
+    (disk,) = _Disks(stopped)
+    assert disk.dev_type == "drbd" and disk.logical_id[:3] == (*stopped.nodes, 11001)
+    assert len(stopped[0].devices) == len(stopped[1].devices) == 3
+    stopped.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    stopped.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+
+
+def test_a_failed_conversion_leaves_the_old_disks(stopped: Master) -> None:
+    _Allow(stopped, "drbd", "plain")
+    _Modify(stopped, disk_template="plain")
+    (disk,) = _Disks(stopped)
+    stopped[1].before = lambda name, args: _FailOn(name, args)
+    with pytest.raises(errors.OpExecError, match="no DRBD"):
+        _Modify(stopped, disk_template="drbd", remote_node="node2")
+    assert _Disks(stopped) == (disk,)
+    assert list(stopped[0].devices) == [Identity(disk.ToDict())] and stopped[1].devices == {}
+
+
+def _FailOn(name: str, args: tuple[Any, ...]) -> None:
+    if name == "blockdev_create" and args[0]["dev_type"] == "drbd":
+        raise errors.RpcCallError("no DRBD")
+
+
+def test_any_other_conversion_copies(stopped: Master) -> None:
+    _Allow(stopped, "drbd", "file")
+    assert _Modify(stopped, disk_template="file") == [["disk_template", "file"]]
+    (disk,) = _Disks(stopped)
+    assert disk.logical_id[1].startswith(f"/srv/ganeti/file-storage/{WEB}/")
+    assert list(stopped[0].devices) == [Identity(disk.ToDict())] and stopped[1].devices == {}
+    assert not stopped[0].devices[Identity(disk.ToDict())].assembled
+    assert stopped[0].calls.count("blockdev_convert") == 1
+    stopped.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+
+
+def test_conversions_that_cannot_be(stopped: Master) -> None:
+    _Refused(stopped, "not enabled", errors.ECODE_INVAL, disk_template="file")
+    _Refused(stopped, "already has disk template", errors.ECODE_INVAL, disk_template="drbd", remote_node="node2")
+    _Allow(stopped, "drbd", "plain", "blockdev", "ext")
+    _Refused(stopped, "is not supported", errors.ECODE_INVAL, disk_template="blockdev")
+    _Refused(stopped, "needs a provider", errors.ECODE_INVAL, disk_template="ext")
+    _Modify(stopped, disk_template="plain")
+    _Refused(stopped, "same as the primary", errors.ECODE_STATE, disk_template="drbd", remote_node="node1")
+    stopped.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    _Refused(stopped, "marked to be up", errors.ECODE_STATE, disk_template="drbd", remote_node="node2")
