@@ -321,6 +321,20 @@ class Snapshot:
         values: dict[str, Any] = {**maps, **top}
         return cls(cluster=cluster, **values)
 
+    def WithRows(self, rows: Iterable[tuple[str, str, str | None]]) -> Self:
+        """The root after rows were written, deleted where the value is None; rows of other kinds are passed over."""
+        root = self
+        for kind, uuid, value in rows:
+            if kind == "config" and value is not None:
+                root = root.Replace(**_TopValues(serializer.Load(value)))
+            elif kind == "cluster" and value is not None:
+                root = root.WithObject(Cluster.FromJson(value))
+            elif kind in _ATTRIBUTES and value is not None:
+                root = root.WithObject(_CLASSES[kind].FromJson(value))
+            elif kind in _ATTRIBUTES and uuid in getattr(root, _ATTRIBUTES[kind]):
+                root = root.WithoutObject(kind, uuid)
+        return root
+
     @classmethod
     def FromDict(cls, data: Mapping[str, Any]) -> Self:
         """The root of the file's object, as it stands: without any check across objects."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ganeti import _autoconf
 from ganeti.daemon import users
 from ganeti.store import export
 from ganeti.store.node import NodeStore
+
+if TYPE_CHECKING:
+    from ganeti import objects
 
 
 def FileOwners() -> export.Owners:
@@ -21,16 +24,36 @@ def FileOwners() -> export.Owners:
     )
 
 
-def SsconfTexts(rows: Mapping[str, Mapping[str, str]]) -> Any:
-    """The values of all ssconf keys for the configuration in these rows."""
-    # Only an exporter with rows needs the configuration's objects.
-    from ganeti import objects, ssconf
+class SsconfTexts:
+    """The values of all ssconf keys for the configuration in the rows it is called with.
 
-    return ssconf.Values(
-        objects.Snapshot.FromRows((kind, row_id, value) for kind in rows for row_id, value in rows[kind].items())
-    )
+    Keeps the objects: of the next rows only those with another text are read.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[str, str]] = {}
+        self._snapshot: objects.Snapshot | None = None
+
+    def __call__(self, rows: Mapping[str, Mapping[str, str]]) -> Any:
+        # Only an exporter with rows needs the configuration's objects.
+        from ganeti import objects, ssconf
+
+        if self._snapshot is None:
+            self._snapshot = objects.Snapshot.FromRows(
+                (kind, row_id, value) for kind in rows for row_id, value in rows[kind].items()
+            )
+        else:
+            self._snapshot = self._snapshot.WithRows(self._Changed(rows))
+        self._rows = {kind: dict(values) for kind, values in rows.items()}
+        return ssconf.Values(self._snapshot)
+
+    def _Changed(self, rows: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, str | None]]:
+        for kind in {*rows, *self._rows}:
+            now, before = rows.get(kind, {}), self._rows.get(kind, {})
+            yield from ((kind, row_id, value) for row_id, value in now.items() if before.get(row_id) != value)
+            yield from ((kind, row_id, None) for row_id in before if row_id not in now)
 
 
 def RunNodeExporter(node_store: NodeStore, stop: Callable[[], bool]) -> None:
     """The life of noded's exporter child: until ``stop()`` or a signal."""
-    export.RunExporter(export.Exporter(node_store, FileOwners(), SsconfTexts), stop)
+    export.RunExporter(export.Exporter(node_store, FileOwners(), SsconfTexts()), stop)

@@ -256,12 +256,12 @@ class Election:
         return newest
 
     def Promised(self, voters: VoterSet) -> list[Heard]:
-        """The members of a set that answered, by store id."""
-        return [heard for heard in self.answers.values() if heard.store_id in voters.ids]
+        """The members of a set that answered, with the database that counts: a copy of it elsewhere does not."""
+        return [heard for uuid, heard in self.answers.items() if _IsVoter(voters, uuid, heard.store_id)]
 
     def CheckMember(self, newest: Heard) -> None:
         mine = self.answers[self._me.uuid]
-        if mine.store_id not in self.SetOf(newest).ids:
+        if not _IsVoter(self.SetOf(newest), self._me.uuid, mine.store_id):
             raise NotElected(
                 f"the newest copy of the cluster's state ({newest.last}, on node {newest.member.name}) does not count"
                 f" this node among its voters: {', '.join(newest.voters.Names()) or 'none'}",
@@ -474,7 +474,8 @@ def _Begin(
         record["forced"] = {"without": forced.silent, "adopted": newest.last.Wire()}
         logging.warning("Forced start in epoch %s, without %s", election.epoch, ", ".join(forced.silent) or "nobody")
         adopted = replace(adopted, without=tuple(election.silent))
-        begin.append(VoterSet(v for v in newest.voters.by_uuid.values() if v.store_id in _Ids(election)).Row())
+        members = {heard.member.uuid for heard in election.Promised(newest.voters)}
+        begin.append(VoterSet(v for uuid, v in newest.voters.by_uuid.items() if uuid in members).Row())
     begin.append(Row(KIND_MASTER, ID_MASTER, serializer.Dump(record)))
     if first is not None:
         begin += first(adopted)
@@ -491,8 +492,9 @@ def _Begin(
     return store
 
 
-def _Ids(election: Election) -> set[str]:
-    return {heard.store_id for heard in election.answers.values()}
+def _IsVoter(voters: VoterSet, uuid: str, store_id: str) -> bool:
+    voter = voters.by_uuid.get(uuid)
+    return voter is not None and voter.store_id == store_id
 
 
 def _Adopted(own: NodeStore, newest: Heard, fetched: list[StoredRow] | None, partial: bool) -> Adopted:

@@ -98,6 +98,8 @@ class View:
             if row.kind in objects.ROW_KINDS:
                 self._TakeConfig(row)
                 config_changed = True
+            elif row.kind in (KIND_JOB, KIND_ARCHIVED) and not _IsJobId(row.id):
+                logging.error("A row of kind %s has the id %r, which is no job id: it has no file", row.kind, row.id)
             elif row.kind == KIND_JOB:
                 targets[pathutils.JobFile(int(row.id))] = self._QueueFile(row.value)
             elif row.kind == KIND_ARCHIVED:
@@ -346,11 +348,11 @@ def JobFiles() -> dict[int, str]:
     except FileNotFoundError:
         return {}
     ids = [name[4:] for name in names if name.startswith("job-")]
-    return {
-        int(text): pathutils.JobFile(int(text))
-        for text in ids
-        if text.isascii() and text.isdigit() and str(int(text)) == text
-    }
+    return {int(text): pathutils.JobFile(int(text)) for text in ids if _IsJobId(text)}
+
+
+def _IsJobId(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20 and str(int(text)) == text
 
 
 def _LiveJobFiles() -> list[str]:

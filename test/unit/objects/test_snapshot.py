@@ -246,3 +246,16 @@ def test_the_cost_of_a_change_in_a_large_cluster() -> None:
         assert abs(len(joined) - len(text)) < 20
     assert best_join < 0.05
     assert best_change < 0.01
+
+
+def test_a_root_after_rows_were_written_is_the_root_of_all_rows() -> None:
+    root = configs.Example()
+    web = root.instances[configs.WEB]
+    changed = root.WithObject(web.Replace(name="wob.example.org")).Replace(serial_no=99)
+    changed = changed.WithObject(root.cluster.Replace(mac_prefix="aa:bb:cc"))
+    new = dict(((kind, uuid), value) for kind, uuid, value in changed.ToRows())
+    old = dict(((kind, uuid), value) for kind, uuid, value in root.ToRows())
+    rows = [(*key, value) for key, value in new.items() if old[key] != value]
+    assert 1 < len(rows) < len(new)
+    assert root.WithRows([*rows, ("job", "1", "{}"), ("network", "none", None)]) == changed
+    assert root.WithRows([("instance", configs.WEB, None)]) == root.WithoutObject("instance", configs.WEB)
