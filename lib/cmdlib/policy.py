@@ -1,0 +1,82 @@
+"""Instance policies of the cluster and of groups: changing them, and who breaks them then (spec/parameters.md 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from ganeti import constants, errors, objects
+from ganeti.cmdlib.common import ForceTypes
+from ganeti.cmdlib.instance_base import PolicyViolations
+from ganeti.objects.base import Thaw
+from ganeti.params import ipolicy
+from ganeti.utils.text import NiceSort
+
+_UNSET = (constants.VALUE_DEFAULT, [constants.VALUE_DEFAULT])
+
+
+def _Refuse(message: str, hint: str | None = None) -> errors.OpPrereqError:
+    return errors.OpPrereqError(message, errors.ECODE_INVAL, hint=hint)
+
+
+def UpdatedPolicy(old: Mapping[str, Any], changes: Mapping[str, Any], is_group: bool) -> dict[str, Any]:
+    """``old`` with what a request changes, checked.
+
+    Bounds, ratios and templates are replaced, ``std`` is merged.  In a group ``default`` takes a key away.
+    """
+    result: dict[str, Any] = Thaw(old)
+    for key, value in changes.items():
+        if key not in ipolicy.KEYS:
+            raise _Refuse(f"Invalid key in new ipolicy: {key[:60]}", f"known are: {', '.join(ipolicy.KEYS)}")
+        if not value or value in _UNSET:
+            if not is_group:
+                raise _Refuse(f"Can't unset ipolicy attribute '{key}' on the cluster")
+            result.pop(key, None)
+        else:
+            result[key] = _TypedPart(key, value, result, is_group)
+    try:
+        ipolicy.Check(result, is_group)
+    except errors.ConfigurationError as err:
+        raise _Refuse(f"Invalid instance policy: {err}") from err
+    return result
+
+
+def _TypedPart(key: str, value: Any, current: Mapping[str, Any], is_group: bool) -> Any:
+    if key in ipolicy.RATIO_TABLE:
+        return ForceTypes({key: value}, ipolicy.RATIO_TABLE, subject="ratio")[key]
+    if key == ipolicy.STD:
+        if is_group:
+            raise _Refuse(f"{key} cannot appear in the instance policy of a group")
+        return {**current.get(key, {}), **ForceTypes(value, ipolicy.SPEC_TABLE, subject="standard spec")}
+    if key == ipolicy.MINMAX:
+        if not (isinstance(value, list) and all(isinstance(pair, dict) for pair in value)):
+            raise _Refuse(f"{key} must be a list of objects with min and max")
+        return [
+            {end: ForceTypes(spec, ipolicy.SPEC_TABLE, subject="bound") for end, spec in pair.items()} for pair in value
+        ]
+    return value
+
+
+def CheckTemplates(policy: Mapping[str, Any], enabled: Collection[str]) -> None:
+    """A policy allows enabled disk templates only; a group that names none inherits."""
+    refused = [name for name in policy.get(ipolicy.DISK_TEMPLATES, ()) if name not in enabled]
+    if refused:
+        raise _Refuse(
+            "The following disk templates are allowed by the ipolicy, but not enabled on the cluster:"
+            f" {', '.join(refused)}"
+        )
+
+
+def NewViolations(
+    before: objects.Snapshot, after: objects.Snapshot, instances: Iterable[objects.Instance]
+) -> list[str]:
+    """Names of the instances that fit the policy of their group before and not after."""
+    found = []
+    for inst in instances:
+        node = before.nodes.get(inst.primary_node) if inst.primary_node is not None else None
+        if node is None:
+            continue
+        broken = set(PolicyViolations(after, inst, after.nodegroups[node.group]))
+        if broken - set(PolicyViolations(before, inst, before.nodegroups[node.group])):
+            found.append(inst.name)
+    return NiceSort(found)

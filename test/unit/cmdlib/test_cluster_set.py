@@ -1,0 +1,371 @@
+"""The cluster's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.configs import GROUP, WEB
+from support.master import Master
+
+from ganeti import errors, objects, opcodes
+
+
+def _Cluster(master: Master) -> objects.Cluster:
+    return master.snapshot.cluster
+
+
+def _Set(master: Master, **changes: Any) -> Any:
+    return master.Run(opcodes.OpClusterSetParams(**changes))
+
+
+def _Refused(master: Master, match: str, ecode: str = errors.ECODE_INVAL, **changes: Any) -> errors.OpPrereqError:
+    before = master.snapshot
+    with pytest.raises(errors.OpPrereqError, match=match) as caught:
+        _Set(master, **changes)
+    assert caught.value.args[1] == ecode
+    assert master.snapshot is before
+    return caught.value
+
+
+def _Messages(master: Master) -> str:
+    return "\n".join(master.last.messages)
+
+
+# --- settings that stand alone ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "stored"),
+    [
+        ({"max_running_jobs": 5}, "max_running_jobs", 5),
+        ({"max_tracked_jobs": 9}, "max_tracked_jobs", 9),
+        ({"maintain_node_health": True}, "maintain_node_health", True),
+        ({"prealloc_wipe_disks": True}, "prealloc_wipe_disks", True),
+        ({"modify_etc_hosts": False}, "modify_etc_hosts", False),
+        ({"use_external_mip_script": True}, "use_external_mip_script", True),
+        ({"default_iallocator": ""}, "default_iallocator", ""),
+        ({"default_iallocator_params": {"a": "b"}}, "default_iallocator_params", {"a": "b"}),
+        ({"mac_prefix": "AA:00:12"}, "mac_prefix", "aa:00:12"),
+        ({"reserved_lvs": ["xenvg/root.*"]}, "reserved_lvs", ("xenvg/root.*",)),
+        ({"install_image": "/srv/image"}, "install_image", "/srv/image"),
+        ({"zeroing_image": "http://example.org/zero"}, "zeroing_image", "http://example.org/zero"),
+        ({"compression_tools": ["gzip", "lzop"]}, "compression_tools", ("gzip", "lzop")),
+        ({"enabled_user_shutdown": True}, "enabled_user_shutdown", True),
+        ({"uid_pool": [[5000, 5009]]}, "uid_pool", ((5000, 5009),)),
+        ({"add_uids": [[4020, 4029]]}, "uid_pool", ((4000, 4019), (4020, 4029))),
+        ({"remove_uids": [[4005, 4009]]}, "uid_pool", ((4000, 4004), (4010, 4019))),
+        ({"hidden_os": [["add", "x"], ["add", "x"], ["add", "y"], ["remove", "z"]]}, "hidden_os", ("x", "y")),
+        ({"blacklisted_os": [["add", "x"], ["remove", "x"]]}, "blacklisted_os", ()),
+        ({"file_storage_dir": "/srv/other"}, "file_storage_dir", "/srv/other"),
+        ({"hv_state": {"kvm": {"cpu_total": 4}}}, "hv_state_static", {"kvm": {"cpu_total": 4}}),
+    ],
+)
+def test_a_setting_is_stored_at_once(master: Master, change: dict[str, Any], field: str, stored: Any) -> None:
+    before = _Cluster(master)
+    assert _Set(master, **change) is None
+    after = _Cluster(master)
+    assert getattr(after, field) == stored
+    assert after.serial_no == before.serial_no + (getattr(before, field) != stored)
+    # Nothing else changed.
+    kept = {name: getattr(before, name) for name in (field, "serial_no", "mtime")}
+    assert after.Replace(**kept) == before
+    assert master.setup.Stored().cluster == after
+
+
+def test_what_is_there_already_changes_nothing(master: Master) -> None:
+    before = master.snapshot
+    assert _Set(master, candidate_pool_size=before.cluster.candidate_pool_size, enabled_hypervisors=["kvm"]) is None
+    assert master.snapshot.cluster == before.cluster
+
+
+@pytest.mark.parametrize(
+    ("match", "change"),
+    [
+        ("not valid", {"master_netmask": 33}),
+        ("at least one member", {"enabled_hypervisors": []}),
+        ("names one twice", {"enabled_disk_templates": ["plain", "plain"]}),
+        ("lower bound", {"uid_pool": [[9, 1]]}),
+        ("not in the user-id pool", {"remove_uids": [[1, 2]]}),
+        ("absolute path or a URL", {"install_image": "image"}),
+        ("Invalid compression tool", {"compression_tools": ["rm -rf"]}),
+        ("no MAC prefix", {"mac_prefix": "zz"}),
+        ("no regular expression", {"reserved_lvs": ["("]}),
+        ("no name of a network interface", {"master_netdev": "eth 0"}),
+        ("Unknown data collector", {"enabled_data_collectors": {"nothing": True}}),
+        ("above zero", {"data_collector_interval": {"drbd": 0}}),
+        ("Invalid default iallocator", {"default_iallocator": "nowhere"}),
+        ("Invalid default iallocator", {"default_iallocator": "../../bin/true"}),
+        ("Unknown hypervisor", {"hvparams": {"vmware": {}}}),
+        ("Unknown kvm parameter", {"hvparams": {"kvm": {"colour": "red"}}}),
+        ("Unknown backend parameter", {"beparams": {"colour": "red"}}),
+        ("minimum memory", {"beparams": {"minmem": 1024, "maxmem": 512}}),
+        ("Unknown drbd disk parameter", {"diskparams": {"drbd": {"colour": "red"}}}),
+        ("Unknown NIC parameter", {"nicparams": {"mac": "aa:00:00:00:00:01"}}),
+        ("node parameter", {"ndparams": {"spindle_count": "many"}}),
+        ("Invalid key in new ipolicy", {"ipolicy": {"colour": 1}}),
+        ("Can't unset", {"ipolicy": {"vcpu-ratio": "default"}}),
+        ("Invalid instance policy", {"ipolicy": {"std": {"memory-size": 1}}}),
+        ("Invalid modification", {"hidden_os": [["attach", "x"]]}),
+    ],
+)
+def test_what_cannot_be(master: Master, match: str, change: dict[str, Any]) -> None:
+    _Refused(master, match, **change)
+
+
+# --- parameter sets -----------------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_merged(master: Master) -> None:
+    before = _Cluster(master)
+    _Set(
+        master,
+        hvparams={"kvm": {"acpi": False}},
+        beparams={"memory": "1g", "vcpus": 2},
+        ndparams={"spindle_count": 7},
+        diskparams={"drbd": {"resync-rate": 1024}},
+        enabled_data_collectors={"drbd": False},
+        data_collector_interval={"lv": 1000000},
+    )
+    after = _Cluster(master)
+    assert after.hvparams["kvm"] == {**before.hvparams["kvm"], "acpi": False}
+    assert after.hvparams["fake"] == before.hvparams["fake"]
+    assert after.beparams["default"] == {**before.beparams["default"], "minmem": 1024, "maxmem": 1024, "vcpus": 2}
+    assert after.ndparams == {**before.ndparams, "spindle_count": 7}
+    assert after.diskparams["drbd"] == {**before.diskparams["drbd"], "resync-rate": 1024}
+    assert after.data_collectors["drbd"] == {"active": False, "interval": 5000000}
+    assert after.data_collectors["lv"] == {"active": True, "interval": 1000000}
+    _Set(master, ndparams={"spindle_count": "default"})
+    assert _Cluster(master).ndparams == before.ndparams
+
+
+def test_a_new_hypervisor_has_all_its_parameters_and_suits_the_nodes(master: Master) -> None:
+    root = master.snapshot
+    kept = {name: own for name, own in root.cluster.hvparams.items() if name != "lxc"}
+    master.cfg.Update(root.cluster.Replace(hvparams=kept))
+    master[1].faults["hypervisor_validate_params"] = "no cgroups here"
+    _Refused(master, "no cgroups here", errors.ECODE_ENVIRON, enabled_hypervisors=["kvm", "lxc"])
+    master[1].faults.clear()
+    _Set(master, enabled_hypervisors=["kvm", "lxc"])
+    assert _Cluster(master).enabled_hypervisors == ("kvm", "lxc") and _Cluster(master).hvparams["lxc"]
+    # Only what is enabled is asked of the nodes.
+    master[1].calls.clear()
+    _Set(master, hvparams={"chroot": {"init_script": "/init"}})
+    assert "hypervisor_validate_params" not in master[1].calls
+    _Set(master, enabled_hypervisors=["lxc"])
+    assert "hypervisor that is not enabled any more: web.example.org" in _Messages(master)
+
+
+def test_hypervisor_parameters_of_a_system(master: Master) -> None:
+    _Set(master, os_hvp={"debian+minimal": {"kvm": {"boot_order": "network"}}, "bsd": {"kvm": {"acpi": False}}})
+    assert _Cluster(master).os_hvp["debian+minimal"]["kvm"] == {"acpi": False, "boot_order": "network"}
+    checked = master[1].arguments["hypervisor_validate_params"][1]
+    assert checked["acpi"] is False and len(checked) == len(_Cluster(master).hvparams["kvm"])
+    _Set(master, os_hvp={"debian+minimal": {"kvm": None}})
+    assert _Cluster(master).os_hvp["debian+minimal"] == {} and "bsd" in _Cluster(master).os_hvp
+    _Refused(master, "boot_order", os_hvp={"bsd": {"kvm": {"boot_order": "tape"}}})
+
+
+def test_parameters_of_systems(master: Master) -> None:
+    _Set(master, osparams={"debian": {"size": "10g"}}, osparams_private_cluster={"debian": {"key": "x"}})
+    assert _Cluster(master).osparams["debian"] == {"mirror": "http://deb.example.org", "size": "10g"}
+    assert _Cluster(master).osparams_private_cluster["debian"] == {"key": "x"}
+    assert master[0].arguments["os_validate"][1] == "debian" and "os_validate" not in master[1].calls
+    _Set(master, osparams={"debian": {"size": None, "mirror": "default"}})
+    assert "debian" not in _Cluster(master).osparams
+    _Refused(master, "not supported by the OS", osparams={"debian": {"wrong": "1"}})
+    _Refused(master, "more than one of public, private", osparams={"debian": {"key": "y"}})
+    _Set(master, osparams={"unknown": {"any": "thing"}})
+
+
+def test_nic_defaults_must_suit_every_instance(master: Master) -> None:
+    _Refused(master, "Instance web.example.org, nic/0: routed NIC with no ip address", nicparams={"mode": "routed"})
+    _Set(master, nicparams={"link": "br9", "vlan": "7"})
+    assert _Cluster(master).nicparams["default"] == {"mode": "bridged", "link": "br9", "vlan": ".7"}
+
+
+# --- storage ------------------------------------------------------------------------------------------------------------
+
+
+def test_templates_in_use_stay(master: Master) -> None:
+    _Refused(master, "because instance web.example.org is using it", enabled_disk_templates=["plain"])
+    _Refused(master, "not enabled on the cluster: plain", enabled_disk_templates=["drbd"])
+    policy = {"disk-templates": ["drbd", "file"]}
+    _Set(master, enabled_disk_templates=["drbd", "file"], ipolicy=policy)
+    assert _Cluster(master).enabled_disk_templates == ("drbd", "file")
+    group = master.snapshot.nodegroups[GROUP]
+    master.cfg.Update(group.Replace(ipolicy={"disk-templates": ["file"]}))
+    _Refused(
+        master,
+        "Node group default: .*file",
+        enabled_disk_templates=["drbd"],
+        ipolicy={"disk-templates": ["drbd"]},
+    )
+
+
+def test_the_volume_group_is_looked_for(master: Master) -> None:
+    master[1].vgs = {"xenvg": (500000, 1), "small": (1000, 1000)}
+    master[0].vgs["small"] = (30000, 30000)
+    _Refused(master, "node2.*too small", errors.ECODE_ENVIRON, vg_name="small")
+    _Refused(master, "node1.*'other' missing", errors.ECODE_ENVIRON, vg_name="other")
+    master[1].faults["vg_list"] = "lvm is broken"
+    _Set(master, vg_name="small")
+    assert _Cluster(master).volume_group_name == "small" and "ignoring node" in _Messages(master)
+    runs = {(path, phase): env for path, phase, env in master[0].hook_runs}
+    assert runs[("cluster-modify", "post")]["GANETI_POST_NEW_VG_NAME"] == "small"
+
+
+def test_lvm_in_use_stays(master: Master) -> None:
+    _Refused(master, "lvm-based instances exist", vg_name="")
+    _Refused(master, "drbd-based instances exist", drbd_helper="")
+    master.cfg.RemoveInstance(WEB)
+    _Refused(master, "lvm-based disk templates are enabled", vg_name="")
+    _Set(
+        master,
+        enabled_disk_templates=["diskless"],
+        ipolicy={"disk-templates": ["diskless"]},
+        vg_name="",
+        drbd_helper="",
+    )
+    assert _Cluster(master).volume_group_name is None and _Cluster(master).drbd_usermode_helper is None
+    _Refused(
+        master, "lvm-based disk templates", enabled_disk_templates=["plain"], ipolicy={"disk-templates": ["plain"]}
+    )
+    _Refused(
+        master, "without a usermode helper", enabled_disk_templates=["drbd"], ipolicy={"disk-templates": ["drbd"]},
+        vg_name="xenvg",
+    )  # fmt: skip
+
+
+def test_all_nodes_have_the_same_drbd_helper(master: Master) -> None:
+    _Refused(master, "drbd helper is /bin/true, not /sbin/helper", errors.ECODE_ENVIRON, drbd_helper="/sbin/helper")
+    master[1].faults["drbd_helper"] = "no module"
+    _Refused(
+        master, "Error checking drbd helper on node 'node2.*no module", errors.ECODE_ENVIRON, drbd_helper="/bin/true"
+    )
+
+
+def test_directories(master: Master) -> None:
+    _Set(master, shared_file_storage_dir="/srv/shared")
+    assert "not enabled" in _Messages(master)
+    _Refused(master, "absolute", file_storage_dir="srv")
+    wanted = {"disk-templates": ["drbd", "plain", "file", "gluster"]}
+    _Refused(
+        master, "gluster_storage_dir cannot be empty", enabled_disk_templates=wanted["disk-templates"], ipolicy=wanted
+    )
+    _Set(master, enabled_disk_templates=wanted["disk-templates"], ipolicy=wanted, gluster_storage_dir="/srv/gluster")
+    _Refused(master, "file_storage_dir cannot be empty", file_storage_dir="")
+
+
+# --- policy -------------------------------------------------------------------------------------------------------------
+
+
+def test_instances_that_break_the_new_policy_are_named(master: Master) -> None:
+    templates = {"disk-templates": ["drbd", "plain"]}
+    bounds = {end: dict(spec) for end, spec in _Cluster(master).ipolicy["minmax"][0].items()}
+    bounds["min"]["memory-size"] = 1024
+    _Set(master, ipolicy={"minmax": [bounds], "std": {"memory-size": 2048}, "vcpu-ratio": 2, **templates})
+    policy = _Cluster(master).ipolicy
+    assert policy["minmax"][0]["min"]["memory-size"] == 1024 and policy["vcpu-ratio"] == 2.0
+    assert policy["std"]["memory-size"] == 2048 and policy["std"]["cpu-count"] == 1
+    assert "following instances violate them: web.example.org" in _Messages(master)
+    _Set(master, ipolicy={"vcpu-ratio": 3.0})
+    assert "violate" not in _Messages(master), "it did so before"
+
+
+# --- the master's address -----------------------------------------------------------------------------------------------
+
+
+def test_the_address_moves_to_another_device(master: Master) -> None:
+    devices: list[Any] = []
+    master[0].before = lambda name, args: devices.append((name, args[0]["netdev"])) if "master_ip" in name else None
+    _Set(master, master_netdev="eth1", master_netmask=24)
+    assert devices == [("node_deactivate_master_ip", "br0"), ("node_activate_master_ip", "eth1")]
+    assert master[0].arguments["node_activate_master_ip"][0]["netmask"] == 24
+    assert "node_change_master_netmask" not in master[0].calls
+
+
+def test_an_address_that_does_not_go_down_stays_unless_forced(master: Master) -> None:
+    master[0].faults["node_deactivate_master_ip"] = "busy"
+    with pytest.raises(errors.OpExecError, match="Could not disable the master ip on br0: busy"):
+        _Set(master, master_netdev="eth1")
+    assert _Cluster(master).master_netdev == "br0"
+    _Set(master, master_netdev="eth1", force=True)
+    assert _Cluster(master).master_netdev == "eth1" and "busy" in _Messages(master)
+    master[0].faults = {"node_activate_master_ip": "no device"}
+    _Set(master, master_netdev="eth2")
+    assert "Could not re-enable the master ip on eth2: no device" in _Messages(master)
+
+
+def test_the_netmask_alone(master: Master) -> None:
+    _Set(master, master_netmask=24)
+    assert master[0].arguments["node_change_master_netmask"] == (32, 24, "192.0.2.1", "br0")
+    assert _Cluster(master).master_netmask == 24
+
+
+# --- what follows -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D20-FLAG-02", "D20-FLAG-03")
+def test_a_larger_pool_is_filled(make: Callable[..., Master]) -> None:
+    master = make(3, candidates=1)
+    _Set(master, candidate_pool_size=3)
+    assert all(node.master_candidate for node in master.snapshot.nodes.values())
+    assert set(master.setup.store.Voters().by_uuid) == set(master.nodes)
+    _Set(master, candidate_pool_size=1)
+    assert "more master candidates (3) than desired (1)" in _Messages(master)
+    assert len(master.setup.store.Voters().by_uuid) == 3
+
+
+def test_the_communication_network_is_made_and_connected(master: Master) -> None:
+    answer = _Set(master, instance_communication_network="comm")
+    assert answer == {"jobs": [[True, 100]]}
+    ((add, connect),) = master.last.jobs
+    assert (add.OP_ID, add.network_name, add.network) == ("OP_NETWORK_ADD", "comm", "169.254.0.0/16")
+    assert (connect.OP_ID, connect.group_name, connect.network_mode) == ("OP_NETWORK_CONNECT", "default", "routed")
+    assert _Set(master, instance_communication_network="") is None
+    assert _Cluster(master).instance_communication_network == ""
+
+
+def test_nothing_of_others_is_lost(master: Master) -> None:
+    """Another job changes the cluster object while the nodes are asked."""
+
+    def meanwhile(**fields: Any) -> Callable[[str, Any], None]:
+        def change(name: str, args: Any) -> None:
+            if name == "hypervisor_validate_params":
+                master[0].before = lambda name, args: None
+                master.cfg.Transact(lambda draft: draft.Touch(draft.root.cluster.Replace(**fields)))
+
+        return change
+
+    master[0].before = meanwhile(max_running_jobs=7)
+    _Set(master, hvparams={"kvm": {"acpi": False}})
+    assert _Cluster(master).max_running_jobs == 7 and _Cluster(master).hvparams["kvm"]["acpi"] is False
+    master[0].before = meanwhile(hvparams={**_Cluster(master).hvparams, "fake": {}})
+    with pytest.raises(errors.ConfigurationError, match="hvparams of the cluster was changed meanwhile"):
+        _Set(master, hvparams={"kvm": {"acpi": True}})
+    assert _Cluster(master).hvparams["kvm"]["acpi"] is False
+
+
+def test_everything_is_locked_shared(master: Master) -> None:
+    modes: set[str] = set()
+    names: set[str] = set()
+
+    def look(name: str, args: Any) -> None:
+        for row in master.glm.QueryLocks():
+            if row.owner:
+                modes.add(row.mode)
+                names.add(row.name)
+
+    master[0].before = look
+    _Set(master, candidate_pool_size=2)
+    assert modes == {"shared"}
+    assert {"instance/web.example.org", f"nodegroup/{GROUP}", "node-alloc/NAL"} <= names
+
+
+def test_a_dry_run_checks_and_changes_nothing(master: Master) -> None:
+    before = master.snapshot
+    _Set(master, vg_name="xenvg", candidate_pool_size=9, dry_run=True)
+    assert "vg_list" in master[0].calls and "dry-run" in _Messages(master)
+    assert master.snapshot is before
