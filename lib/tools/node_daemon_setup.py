@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import _autoconf, constants, ht, pathutils, runtime, ssconf, x509
+from ganeti import _autoconf, constants, hosts, ht, pathutils, runtime, ssconf, x509
 from ganeti.daemon import users
 from ganeti.tools import setupdata
 from ganeti.tools.setupdata import CERTIFICATE, CLUSTER_NAME, NODE_NAME, SetupError
@@ -33,6 +33,7 @@ _SHAPE = ht.TStrictDict(
 def Work(data: Mapping[str, Any], dry_run: bool) -> None:
     server_pem = setupdata.CheckServerPem(data)
     values = CheckSsconf(data)
+    CheckThisMachine(data[NODE_NAME], values)
     client_pem = x509.MakeClientPem(server_pem, data[NODE_NAME])
     if dry_run:
         logging.info("This is a dry run, nothing is changed")
@@ -59,6 +60,18 @@ def CheckSsconf(data: Mapping[str, Any]) -> dict[str, str]:
     if name != data[CLUSTER_NAME]:
         raise SetupError(f"Cluster name in the ssconf values is '{name}', not '{data[CLUSTER_NAME]}'")
     return values
+
+
+def CheckThisMachine(name: str, values: Mapping[str, str]) -> None:
+    """The data is for one machine; taken for another's it would stop the daemons of a working node.
+
+    Raises SetupError on the master, whatever name the data has.
+    """
+    own = hosts.OwnName()
+    if own == values.get("master_node", "").strip():
+        raise SetupError(f"This machine, {own}, is the master: the data for {name} belongs on {name}")
+    if own != name:
+        logging.warning("The data is for %s, this machine calls itself %s", name, own)
 
 
 def WriteSecret(path: str, text: str, user: str) -> None:
