@@ -56,10 +56,13 @@ def BuildCommand(kvm_path: str, accel: str, image: str) -> list[str]:
     return [*argv, "-blockdev", Opt("", disk), "-device", Opt("ide-hd", {"drive": "boot"})]
 
 
-def Run(kvm_path: str, accel: str, limit: float = LIMIT_SECONDS) -> bool:
-    """Whether the boot sector ran to its end with this accelerator within ``limit`` seconds."""
-    runtime.MakeDirs(pathutils.RUN_EXT_DIR)
-    image = posixpath.join(pathutils.RUN_EXT_DIR, f"kvm-probe-{runtime.RandomBytes(4).hex()}.img")
+def Run(kvm_path: str, accel: str, directory: str, limit: float = LIMIT_SECONDS) -> bool:
+    """Whether the boot sector ran to its end with this accelerator within ``limit`` seconds.
+
+    Its image lies in ``directory`` meanwhile.
+    """
+    runtime.MakeDirs(directory)
+    image = posixpath.join(directory, f"kvm-probe-{runtime.RandomBytes(4).hex()}.img")
     runtime.WriteFile(image, BootSector(), sync=False)
     try:
         return runtime.RunCmd(BuildCommand(kvm_path, accel, image), timeout=limit).exit_code == SUCCESS_EXIT_CODE
@@ -80,6 +83,6 @@ def KvmWorks(kvm_path: str) -> bool:
             return bool(known[key])
     except (OSError, errors.ParseError):
         pass
-    works = Run(kvm_path, "kvm")
+    works = Run(kvm_path, "kvm", pathutils.RUN_EXT_DIR)
     runtime.WriteFile(cache, serializer.DumpBytes({key: works}), mode=0o644, sync=False)
     return works

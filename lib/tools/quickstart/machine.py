@@ -6,6 +6,7 @@ import posixpath
 import signal
 
 from ganeti import runtime
+from ganeti.hypervisor.kvm import probe
 from ganeti.tools import miniguest
 from ganeti.tools.quickstart.place import NODED_PORT, Networks, Place
 from ganeti.tools.quickstart.progress import QuickstartError
@@ -92,7 +93,8 @@ def GuestBoots(place: Place, accel: str) -> bool:
 
 def PickAccelerator(place: Place) -> str:
     """``kvm`` where a guest really boots with it, else ``tcg``: the device's file proves nothing."""
-    if runtime.Exists(KVM_DEVICE) and GuestBoots(place, "kvm"):
+    # The boot sector is quick to say no; only a whole system says yes.
+    if runtime.Exists(KVM_DEVICE) and probe.Run(QEMU, "kvm", place.base) and GuestBoots(place, "kvm"):
         return "kvm"
     if not GuestBoots(place, "tcg"):
         raise QuickstartError(f"A guest does not even boot in software emulation; see {place.base}/quickstart.log")

@@ -1,0 +1,87 @@
+"""tools/quickstart as a newcomer runs it: real daemons, real commands, and nothing left of it afterwards."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).parents[3]
+PROGRAM = TREE / "tools" / "quickstart"
+
+
+def Quickstart(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=280)
+
+
+def Shell(base: str, command: str) -> str:
+    """A command in a shell that was told where the cluster is."""
+    script = f'eval "$({PROGRAM} --env --base {base})" && {command}'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def Bridges() -> set[str]:
+    return {name for name in os.listdir("/sys/class/net") if name.startswith("gq")}
+
+
+@pytest.fixture
+def bases() -> Iterator[list[str]]:
+    """Two base directories of this run's own; whatever happens, nothing of them is left."""
+    names = [f"/tmp/gt{os.getpid()}{letter}" for letter in "ab"]
+    bridges = Bridges()
+    yield names
+    for name in names:
+        assert Quickstart("--stop", "--base", name).returncode == 0
+        assert not os.path.exists(name)
+    assert Bridges() == bridges
+
+
+@pytest.mark.slow
+def test_two_clusters_side_by_side(bases: list[str]) -> None:
+    first, second = bases
+    done = Quickstart("--base", first, "--hypervisor", "fake", "--nodes", "2", "--instances", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gnt-instance migrate inst1 to node2" in done.stdout and "Ready after" in done.stdout
+    assert done.stdout.rstrip().endswith(f"tools/quickstart --stop --base {first}")
+    rows = Shell(first, "gnt-instance list --no-headers --separator=: -o name,pnode,status")
+    assert rows == "inst1:node2:running\ninst2:node2:running\n"
+
+    done = Quickstart("--base", second, "--hypervisor", "fake", "--nodes", "1", "--instances", "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert Shell(second, "gnt-node list --no-headers -o name") == "node1\n"
+    assert Shell(first, "gnt-node list --no-headers -o name") == "node1\nnode2\n"
+
+    assert Quickstart("--stop", "--base", first).returncode == 0
+    assert Shell(second, "gnt-cluster getmaster") == "node1\n", "the other one goes on"
+    done = Quickstart("--base", second, "--hypervisor", "fake", "--nodes", "1", "--instances", "1")
+    assert done.returncode == 0, "it can be run again: " + done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_failure_is_told(bases: list[str]) -> None:
+    os.makedirs(f"{bases[0]}/mine")
+    try:
+        done = Quickstart("--base", bases[0])
+        assert done.returncode == 1 and "is not empty and was not made by quickstart" in done.stderr
+        assert "Traceback" not in done.stderr
+    finally:
+        os.rmdir(f"{bases[0]}/mine")
+
+
+@pytest.mark.lab
+def test_real_guest_moves_while_it_runs(bases: list[str]) -> None:
+    done = Quickstart("--base", bases[0])
+    assert done.returncode == 0, done.stdout + done.stderr
+    signs = re.findall(r"it says: boot-id (\S+), up for (\d+) s", done.stdout)
+    assert len(signs) == 2 and signs[0][0] == signs[1][0] and int(signs[1][1]) >= int(signs[0][1])
+    base = bases[0]
+    assert Shell(base, "gnt-instance list --no-headers -o pnode,status inst1").split() == ["node2", "running"]
+    Shell(base, "gnt-instance shutdown inst1 && gnt-instance startup inst1 && gnt-instance reboot inst1")
+    Shell(base, "gnt-instance remove -f --shutdown-timeout=1 inst1")
+    assert not [path for path in Path(base, "shared").rglob("*") if path.is_file()], "its disk is gone"
