@@ -1,167 +1,23 @@
-"""ganeti-masterd: owns configuration, job queue and locks of the cluster.
-
-::
-
-    start: queue lock -> vote -> store opened (quorum) -> configuration, locks -> files exact -> queue -> LUXI -> address
-    stop:  no new jobs -> wait for running ones -> LUXI answers out -> queue, store -> files exact
-
-The main thread waits for signals and for the end of the store; everything else happens on the threads of
-doc/architecture.rst.
-"""
+"""ganeti-masterd: owns configuration, job queue and locks of the cluster; what it consists of is in ``server.master``."""
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Iterable
 from typing import Any
 
-from ganeti import _autoconf, constants, daemon, errors, hosts, locking, mcpu, pathutils, runtime, ssconf
-from ganeti.cmdlib.context import Context
-from ganeti.config import ConfigWriter, VotersOf
-from ganeti.daemon import users
+from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.daemon.limits import RaiseDescriptorLimit
-from ganeti.daemon.main import ErrorText
-from ganeti.jqueue import JobQueue
-from ganeti.jqueue import directory as queue_directory
-from ganeti.jqueue.scheduler import DEFAULT_MAX_RUNNING
-from ganeti.luxi.server import Server
-from ganeti.master.querydata import QueryData
-from ganeti.rpc import RpcResult, RpcRunner
-from ganeti.rpc.curl import CurlTransport
-from ganeti.rpc.resolver import SnapshotResolver
-from ganeti.server import exporting, opening, ownnode
-from ganeti.server.handlers import Handlers, ReadWatcherPause
-from ganeti.server.ssconfpush import SsconfPusher
-from ganeti.store import Member, StoreError, export
+from ganeti.server import opening
+from ganeti.server.master import Service
 
-# Seconds a stop waits for running jobs; daemon-util waits 30 for all of it.
-STOP_WAIT = 20.0
-LINGER = 3.0
 # Keeps the I/O thread quick beside busy job threads (doc/architecture.rst).
 SWITCH_INTERVAL = 0.0005
 
 
-class Master:
-    """All parts of the master daemon.  ``ended(error)`` is called, on any thread, when this master must stop."""
+class NotInCluster(errors.GenericError):
+    """This node knows of no cluster, or not who its master is."""
 
-    def __init__(self, wishes: opening.Wishes, ended: Any):
-        self._ended = ended
-        self._cfg: ConfigWriter | None = None
-        self._transport = CurlTransport()
-        self._own = ownnode.OwnStore()
-        self._queue_lock = queue_directory.Own(*_Ids(constants.MASTERD))
-        ears = opening.Ears(ended, self._Resolve, self._Candidates)
-        self._store, self._me = opening.Opener(self._own, self._transport, wishes, ears).Open()
-        self._cfg = cfg = ConfigWriter(self._store)
-        self._glm = self._MakeLocks(cfg)
-        self._rpc = RpcRunner(
-            self._transport,
-            SnapshotResolver(cfg.Snapshot),
-            lambda: str(self._store.Epoch()),
-            cfg.Snapshot,
-            self._store.Refused,
-            self._me.name,
-        )
-        self._query = QueryData(
-            cfg.Snapshot,
-            self._rpc,
-            lambda ids, archived: self._queue.Views(ids, archived),
-            lambda: list(self._glm.QueryLocks()),
-            lambda: self._queue.drained,
-            ReadWatcherPause,
-        )
-        context = Context(cfg, self._glm, self._rpc, self._store, self._rpc.call_hooks_runner, self._query)
-        self._queue = JobQueue(self._store, mcpu.Execute(context), self._QueueSettings, self._rpc.Abort)
-        handlers = Handlers(cfg, self._queue, self._query, self._rpc, self._store)
-        owner = (_Ids(constants.MASTERD)[0], users.GroupId(_autoconf.DAEMONS_GROUP))
-        self._server = Server((pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET), handlers.Handle, owner=owner)
-        self._exporter = export.ExporterThread(
-            export.Exporter(self._own, exporting.FileOwners(), exporting.SsconfTexts, serving=True), self._store
-        )
-        self._pusher = SsconfPusher(self._store, cfg.Snapshot, self._rpc)
-
-    @staticmethod
-    def _MakeLocks(cfg: ConfigWriter) -> locking.LockManager:
-        root = cfg.Snapshot()
-        names = [inst.name for inst in root.instances.values() if inst.name is not None]
-        return locking.LockManager(root.nodes, root.nodegroups, names, root.networks)
-
-    def _Resolve(self, node: str) -> Any:
-        if self._cfg is None:
-            raise errors.OpPrereqError(f"Node '{node}' is not known yet", errors.ECODE_NOENT)
-        return SnapshotResolver(self._cfg.Snapshot)(node)
-
-    def _Candidates(self) -> Iterable[Member] | None:
-        return None if self._cfg is None else VotersOf(self._cfg.Snapshot())
-
-    def _QueueSettings(self) -> tuple[int, Any]:
-        assert self._cfg is not None
-        root = self._cfg.Snapshot()
-        return root.cluster.max_running_jobs or DEFAULT_MAX_RUNNING, root.filters
-
-    # --- life ---------------------------------------------------------------------------------------------------------
-
-    def Start(self) -> None:
-        """Begins to serve; what fails here ends the daemon's start."""
-        self._exporter.Start()
-        self._queue.Start()
-        runtime.MakeDirs(pathutils.SOCKET_DIR, 0o770)
-        self._server.Start()
-        self._pusher.Start()
-        self._ActivateAddress()
-        logging.info("This node, %s, is the master in epoch %s", self._me.name, self._store.Epoch())
-
-    def _ActivateAddress(self) -> None:
-        """The cluster's address belongs to the master (design 2.0); a failure leaves the daemon at work."""
-        assert self._cfg is not None
-
-        def done(result: RpcResult) -> None:
-            if result.fail_msg:
-                logging.error("The cluster's address could not be brought up: %s", result.fail_msg)
-
-        cluster = self._cfg.Snapshot().cluster
-        args = [self._cfg.GetMasterNetworkParameters()._asdict(), cluster.use_external_mip_script]
-        self._rpc.Start("node_activate_master_ip", [self._me.uuid], args, done)
-
-    def Quiesce(self, timeout: float, impatient: Any) -> list[int]:
-        """Takes no jobs any more and waits for those that run; returns those that still do.
-
-        ``impatient()`` ends the wait early.
-        """
-        self._queue.Close()
-        deadline = runtime.Monotonic() + timeout
-        while not self._queue.WaitIdle(0.2):
-            if runtime.Monotonic() >= deadline or impatient():
-                return self._queue.RunningJobs()
-        return []
-
-    def GoOn(self) -> None:
-        """Takes jobs again after a Quiesce that did not succeed."""
-        self._queue.Reopen()
-
-    def Stop(self, clean: bool) -> None:
-        """Ends everything in order; ``clean``: the store is still ours."""
-        self._pusher.Stop()
-        self._queue.Stop()
-        self._server.Shutdown(LINGER)
-        self._store.Stop(10.0)
-        if clean:
-            try:
-                self._exporter.Stop()
-            except (OSError, errors.GenericError) as err:
-                logging.error("The files could not be brought up to date: %s", err)
-        self._transport.Close()
-        self._own.Close()
-        self._queue_lock.release()
-
-
-def _Ids(name: str) -> tuple[int, int]:
-    user, group = users.DAEMON_USERS[name]
-    return users.UserId(user), users.GroupId(group)
-
-
-# The daemon
+    exit_code = errors.EXIT_NOTCLUSTER
 
 
 def _Options() -> list[daemon.Option]:
@@ -190,25 +46,28 @@ def _Options() -> list[daemon.Option]:
     ]
 
 
+def CheckRole(take_over: bool) -> None:
+    """Raises NotInCluster or NotMasterError where no master daemon may even try to start."""
+    if not (runtime.Exists(pathutils.CLUSTER_CONF_FILE) or runtime.Exists(pathutils.STORE_FILE)):
+        raise NotInCluster(
+            f"{constants.MASTERD}: this node holds no configuration: it is in no cluster, or no candidate"
+        )
+    if take_over:
+        return
+    try:
+        master = ssconf.SimpleStore().GetMasterNode()
+    except (OSError, errors.GenericError) as err:
+        raise NotInCluster(f"{constants.MASTERD}: it is not known who the master is: {err}") from err
+    own = hosts.OwnName()
+    if master != own:
+        raise errors.NotMasterError(f"{constants.MASTERD}: this node, {own}, is not the master: {master} is")
+
+
 def _Check(options: Any) -> int:
     """Is this a master at all?  Runs in the terminal's process."""
     if options.yes_do_it and not options.no_voting:
         raise errors.ParameterError("--yes-do-it makes sense with --no-voting only")
-    if not (runtime.Exists(pathutils.CLUSTER_CONF_FILE) or runtime.Exists(pathutils.STORE_FILE)):
-        sys.stderr.write(
-            f"{constants.MASTERD}: this node holds no configuration: it is in no cluster, or no candidate\n"
-        )
-        return constants.EXIT_NOTCLUSTER
-    if not options.take_over:
-        try:
-            master = ssconf.SimpleStore().GetMasterNode()
-        except (OSError, errors.GenericError) as err:
-            sys.stderr.write(f"{constants.MASTERD}: it is not known who the master is: {err}\n")
-            return constants.EXIT_NOTCLUSTER
-        own = hosts.OwnName()
-        if master != own:
-            sys.stderr.write(f"{constants.MASTERD}: this node, {own}, is not the master: {master} is\n")
-            return constants.EXIT_NOTMASTER
+    CheckRole(options.take_over)
     if options.no_voting and not options.yes_do_it:
         lines = ["The 'no voting' option has been selected: the nodes are not asked who the master is.", _NO_VOTING]
         if not opening.AskTerminal(lines):
@@ -219,63 +78,20 @@ def _Check(options: Any) -> int:
 _NO_VOTING = "Use it only where the nodes that do not answer are off; it can make two masters otherwise."
 
 
-class _Prepared:
-    """The master, and why it must end, once it must."""
-
-    def __init__(self, wishes: opening.Wishes):
-        self.lost: StoreError | None = None
-        self.stop: daemon.StopSignal | None = None
-        self.master = Master(wishes, self._Lost)
-        self.master.Start()
-
-    def _Lost(self, error: StoreError) -> None:
-        self.lost = error
-        if self.stop is not None:
-            self.stop.set()
-
-
-def _Prepare(options: Any) -> _Prepared:
+def _Prepare(options: Any) -> Service:
     sys.setswitchinterval(SWITCH_INTERVAL)
     RaiseDescriptorLimit()
     ask = opening.AskTerminal if options.foreground and sys.stdin.isatty() else None
     wishes = opening.Wishes(options.no_voting, options.yes_do_it, options.take_over, ask)
     try:
-        return _Prepared(wishes)
+        return Service(wishes)
     except OSError as err:
         raise errors.GenericError(f"{constants.MASTERD}: {err.filename or ''} {err.strerror or err}".strip()) from err
 
 
-def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:
+def _Execute(options: Any, service: Service, stop: daemon.StopSignal) -> int:
     del options
-    prepared.stop = stop
-    while True:
-        if prepared.lost is None:
-            stop.wait()
-        if prepared.lost is not None:
-            return _EndLost(prepared.master, prepared.lost)
-        running = prepared.master.Quiesce(STOP_WAIT, lambda: stop.count > 1 or prepared.lost is not None)
-        if prepared.lost is not None:
-            continue
-        if not running or stop.count > 1:
-            if running:
-                logging.warning("Stopping although jobs run: %s; they will be errors at the next start", running)
-            prepared.master.Stop(clean=True)
-            return constants.EXIT_SUCCESS
-        logging.error(
-            "Not stopping: jobs %s still run; try again when they have ended, or send the signal a second time within %d"
-            " seconds to stop all the same",
-            ", ".join(map(str, running)),
-            STOP_WAIT,
-        )
-        stop.clear()
-        prepared.master.GoOn()
-
-
-def _EndLost(master: Master, error: StoreError) -> int:
-    """This node is master no more: whoever waits hears it, nothing else is done."""
-    logging.error("%s", ErrorText(error))
-    master.Stop(clean=False)
-    return error.exit_code
+    return service.Run(stop)
 
 
 def Main() -> int:
