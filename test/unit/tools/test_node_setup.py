@@ -66,7 +66,7 @@ def test_a_machine_becomes_a_node(node: VirtualNode) -> None:
 def test_the_master_never_takes_the_data_of_another_node(node: VirtualNode) -> None:
     values = {"cluster_name": "cluster.example.com", "master_node": node.name}
     code, text = run(node, "node_daemon_setup", setup_data(ssconf=values, node_name="node2.example.com"))
-    assert code == 1
+    assert code == 12
     assert "is the master: the data for node2.example.com belongs on node2.example.com" in text
     assert written(node) == set()
 
