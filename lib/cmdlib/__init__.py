@@ -48,6 +48,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpClusterQuery",
         "OpClusterConfigQuery",
     ),
+    "group": ("OpGroupAdd", "OpGroupRemove", "OpGroupRename", "OpGroupSetParams", "OpGroupAssignNodes"),
     "instance_create": ("OpInstanceCreate",),
     "instance_life": ("OpInstanceRemove", "OpInstanceRename", "OpInstanceReinstall"),
     "instance_migrate": ("OpInstanceFailover", "OpInstanceMigrate"),
