@@ -57,10 +57,10 @@ class OpInput:
 
     __slots__ = ("_summary", "data", "json")
 
-    def __init__(self, data: Any, json: str | None = None):
+    def __init__(self, data: Any, summary: str | None = None):
         self.data = data
-        self.json = serializer.Dump(data) if json is None else json
-        self._summary: str | None = None
+        self.json = serializer.Dump(data)
+        self._summary = summary
 
     @property
     def op_id(self) -> str:
@@ -96,7 +96,7 @@ class OpInput:
         for name in names:
             if isinstance(data.get(name), dict):
                 data[name] = dict.fromkeys(data[name])
-        return OpInput(data)
+        return OpInput(data, self._summary)
 
     def Parse(self) -> opcodes.OpCode:
         """A fresh opcode object; raises errors.ParseError."""

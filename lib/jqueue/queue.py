@@ -85,6 +85,7 @@ class JobQueue(Keeper):
         # What the committer's next transaction builds on.
         self.state = QueueState()
         self._closed = True
+        self._stopped = False
         self._seen_settings: tuple[int, Any] | None = None
         self._ticker = Ticker("JqTicker")
         self._watcher = watch.Watcher(self._ticker)
@@ -158,6 +159,7 @@ class JobQueue(Keeper):
     def Stop(self) -> None:
         """Ends workers and subscriptions; what still runs ends with the process."""
         self.Close()
+        self._stopped = True
         self._scheduler.Stop()
         self._ticker.Stop()
         for entry in list(self._live.values()):
@@ -371,7 +373,7 @@ class JobQueue(Keeper):
         entry = self._live.get(job_id)
         if entry is None:
             raise watch.LostError(job_id)
-        return self._watcher.Wait(entry, fields, prev_info, prev_serial, 0 if self._closed else timeout)
+        return self._watcher.Wait(entry, fields, prev_info, prev_serial, 0 if self._stopped else timeout)
 
     # --- changes of one job -------------------------------------------------------------------------------------------
 
@@ -548,6 +550,7 @@ def _MakeEntry(job_id: int, ops: Sequence[opcodes.OpCode], failed: set[int]) -> 
         op.depends = depends.Resolve(op.depends, job_id, failed)
         source = "gnt:opcode:" + op.OP_ID.removeprefix("OP_").lower()
         op.reason = [*op.reason, [source, f"job={job_id};index={index}", nanoseconds]]
-        states.append(jobs.OpState(jobs.OpInput(op.ToDict(redact=True)), priority=op.priority))
+        op_input = jobs.OpInput(op.ToDict(redact=True), op.Summary())
+        states.append(jobs.OpState(op_input, priority=op.priority))
     job = jobs.Job(job_id, states, received).Finalized()
     return Entry(job, [jobs.OpLog() for _ in ops], dict(enumerate(ops)))

@@ -35,7 +35,7 @@ def Describe(result: Result) -> str:
     return f"seed {result.seed} ({', '.join(result.faults)}): {result.problem}\n{events}"
 
 
-@pytest.mark.req("D20-JOB-03", "D20-JOB-09", "D20-JOB-14", "D20-CALL-01", "D22-JQ-08", "D20-STAT-01", "D20-STAT-03")
+@pytest.mark.req("D20-JOB-03", "D20-JOB-09", "D20-CALL-01", "D22-JQ-08", "D20-STAT-01", "D20-STAT-03")
 @pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))
 def test_no_promise_is_broken_under_faults(start: int) -> None:
     broken = [result for result in map(RunJobs, range(start, start + _CHUNK)) if result.problem]

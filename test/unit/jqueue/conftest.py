@@ -1,3 +1,5 @@
+"""Benches that end with their test."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

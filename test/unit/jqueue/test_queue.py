@@ -581,3 +581,43 @@ def test_without_a_quorum_jobs_wait_and_submissions_are_told_what_is_known(make)
     bench.cluster[1].up = True
     assert bench.WaitEnd(job_id) == "success"
     assert bench.WaitEnd(job_id + 1) == "success"
+
+
+# --- locks of the queue -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D22-JQ-01", "D22-JQ-02", "D22-JQ-04", "D22-WAIT-06")
+def test_what_happens_to_one_job_holds_up_no_other(bench):
+    stuck = bench.Submit("gate a")
+    bench.executor.WaitRunning(stuck)
+    entry = bench.queue._live[stuck]
+    with entry.lock:
+        other = bench.Submit("log 5")
+        assert bench.WaitEnd(other) == "success"
+        assert bench.queue.QueryJobs(None, ["id", "status", "oplog"])[0][:2] == [stuck, "running"]
+        assert bench.queue.CancelJob(bench.Submit("waits b")).done in (True, False)
+        assert bench.queue.ArchiveJob(other).Result(5) is True
+    bench.executor.Open("a")
+    bench.executor.Open("b")
+    assert bench.WaitEnd(stuck) == "success"
+
+
+@pytest.mark.req("D22-JQ-05", "D22-JQ-06", "D22-JQ-09")
+def test_a_slow_node_stalls_no_client(make):
+    bench = make(voters=3)
+    job_id = bench.Submit("gate a")
+    bench.executor.WaitRunning(job_id)
+    slow = runtime.Event()
+    for node in (bench.cluster[1], bench.cluster[2]):
+        node.fault = lambda path, body: slow.wait(3) and None
+    began = runtime.Monotonic()
+    submitted = bench.queue.SubmitJob([Op()])
+    bench.executor.Open("a")
+    waiting = bench.queue.Wait(job_id, ["status"], ["running"], None, 60)
+    assert bench.queue.QueryJobs([job_id], ["status"]) == [["running"]]
+    assert bench.queue.QueryJobs(None, ["id", "summary"])
+    assert runtime.Monotonic() - began < 0.5
+    assert not submitted.done and not waiting.done
+    slow.set()
+    assert waiting.Result(10) == [["success"], []]
+    assert bench.WaitEnd(submitted.Result(10)) == "success"
