@@ -8,6 +8,7 @@ from typing import Any
 from ganeti import runtime
 from ganeti.rpc.base import Answer, Request
 from ganeti.rpc.server import Dispatcher
+from ganeti.runtime.simulated import World
 from ganeti.store import Member, NodeStore, adopt, election
 from ganeti.store.base import Row
 
@@ -104,6 +105,7 @@ class Cluster:
 
     def Found(self, number: int = 0, *rows: Row, candidates: int | None = None, **options: Any) -> Any:
         """Makes the first history on a node."""
+        options.setdefault("ready_timeout", 10)
         node = self.nodes[number]
         options.setdefault("resolve", self.Resolve)
         store = adopt.FoundStore(
@@ -116,7 +118,6 @@ class Cluster:
             self.wire,
             lost=self.lost.append,
             candidates_now=lambda: self.wanted,
-            ready_timeout=10,
             **options,
         )
         self.stores.append(store)
@@ -144,3 +145,39 @@ class Cluster:
         self.wire.Close()
         for node in self.nodes:
             node.store.Close()
+
+
+def Story(story: Callable[[Callable[[int], Cluster]], None]) -> Callable[[], None]:
+    """A test that runs on a simulated machine, so that waiting costs nothing; all nodes are folders of that machine."""
+
+    def play() -> None:
+        made: list[Cluster] = []
+
+        def build(count: int) -> Cluster:
+            made.append(Cluster("/srv", count))
+            return made[-1]
+
+        story(build)
+        for cluster in made:
+            cluster.Close()
+
+    def test() -> None:
+        with World(7) as world:
+            world.AddMachine("all").Call(play)
+            assert not world.failures
+
+    test.__name__ = story.__name__
+    test.__doc__ = story.__doc__
+    return test
+
+
+def Until(check: Callable[[], Any], seconds: float = 10.0) -> None:
+    """Waits for something that comes by itself; the test fails if it does not."""
+    deadline = runtime.Monotonic() + seconds
+    while not check():
+        assert runtime.Monotonic() < deadline, "it did not come"
+        runtime.Sleep(0.01)
+
+
+def Live(node: Node) -> dict[tuple[str, str], str]:
+    return {(r.kind, r.id): r.value for r in node.store.database.GetRows() if r.value is not None}

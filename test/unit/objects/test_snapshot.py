@@ -253,8 +253,8 @@ def test_a_root_after_rows_were_written_is_the_root_of_all_rows() -> None:
     web = root.instances[configs.WEB]
     changed = root.WithObject(web.Replace(name="wob.example.org")).Replace(serial_no=99)
     changed = changed.WithObject(root.cluster.Replace(mac_prefix="aa:bb:cc"))
-    new = dict(((kind, uuid), value) for kind, uuid, value in changed.ToRows())
-    old = dict(((kind, uuid), value) for kind, uuid, value in root.ToRows())
+    new = {(kind, uuid): value for kind, uuid, value in changed.ToRows()}
+    old = {(kind, uuid): value for kind, uuid, value in root.ToRows()}
     rows = [(*key, value) for key, value in new.items() if old[key] != value]
     assert 1 < len(rows) < len(new)
     assert root.WithRows([*rows, ("job", "1", "{}"), ("network", "none", None)]) == changed

@@ -2,52 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.store_nodes import Cluster
+from support.store_nodes import Live, Story, Until
 
 from ganeti import runtime
-from ganeti.runtime.simulated import World
 from ganeti.store import MasterLost, NoQuorum, NotKnown, Row, Rows, base
 from ganeti.store.election import NotElected
-
-
-def Story(story: Callable[[Callable[[int], Cluster]], None]) -> Callable[[], None]:
-    """A test that runs on a simulated machine, so that waiting costs nothing; all nodes are folders of that machine."""
-
-    def play() -> None:
-        made: list[Cluster] = []
-
-        def build(count: int) -> Cluster:
-            made.append(Cluster("/srv", count))
-            return made[-1]
-
-        story(build)
-        for cluster in made:
-            cluster.Close()
-
-    def test() -> None:
-        with World(7) as world:
-            world.AddMachine("all").Call(play)
-            assert not world.failures
-
-    test.__name__ = story.__name__
-    test.__doc__ = story.__doc__
-    return test
-
-
-def Until(check: Callable[[], Any], seconds: float = 10.0) -> None:
-    """Waits for something that comes by itself; the test fails if it does not."""
-    deadline = runtime.Monotonic() + seconds
-    while not check():
-        assert runtime.Monotonic() < deadline, "it did not come"
-        runtime.Sleep(0.01)
-
-
-def Live(node: Any) -> dict[tuple[str, str], str]:
-    return {(r.kind, r.id): r.value for r in node.store.database.GetRows() if r.value is not None}
 
 
 @Story
