@@ -1,0 +1,152 @@
+"""The programs against a real master daemon and real node daemons."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from support.realcluster import RealCluster, WaitUntil
+from support.virtualnode import TOP
+
+_STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RealCluster]:
+    with RealCluster(3) as made:
+        made.StartNodeDaemons()
+        made[0].StartMaster()
+        yield made
+
+
+def _Argv(command: str) -> list[str]:
+    return [sys.executable, "-c", _STARTER, *command.split()]
+
+
+def _Run(cluster: RealCluster, command: str, node: int = 0) -> subprocess.CompletedProcess[str]:
+    done = cluster[node].Run(_Argv(command), timeout=55)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def _Start(cluster: RealCluster, command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        _Argv(command), env=cluster[0].Environment(), cwd=TOP, text=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_the_queue_keeps_its_promises(cluster: RealCluster) -> None:
+    done = _Run(cluster, "gnt-debug test-jobqueue")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("Job queue test successful\n")
+
+
+def test_from_submission_to_archive(cluster: RealCluster) -> None:
+    submitted = _Run(cluster, "gnt-debug delay --submit --print-jobid -n node2.example.com --no-master 0.1")
+    assert submitted.returncode == 0
+    job_id = submitted.stdout.strip()
+    assert submitted.stderr == f"JobID: {job_id}\n"
+    assert _Run(cluster, f"gnt-job wait {job_id}").returncode == 0
+    row = json.loads(_Run(cluster, f"gnt-job list -o json:id,status,summary {job_id}").stdout)
+    assert row == [{"id": int(job_id), "status": "success", "summary": ["TEST_DELAY(100000000 ns)"]}]
+    assert f"Job ID: {job_id}\n" in _Run(cluster, f"gnt-job info {job_id}").stdout
+    assert _Run(cluster, f"gnt-job archive {job_id}").returncode == 0
+    assert _Run(cluster, f"gnt-job archive {job_id}").returncode == 1
+    assert _Run(cluster, f"gnt-job list --no-headers --archived -o id,archived {job_id}").stdout == f"{job_id} Y\n"
+
+
+def test_reason_trail(cluster: RealCluster) -> None:
+    job_id = _Run(cluster, "gnt-debug delay --print-jobid --reason=maintenance 0.01").stdout.strip()
+    ops = json.loads(_Run(cluster, f"gnt-job list -o json:ops {job_id}").stdout)[0]["ops"]
+    trail = [[source, text] for source, text, _ in ops[0]["reason"]]
+    assert trail[:2] == [["gnt:user", "maintenance"], ["gnt:client:gnt-debug", "delay"]]
+
+
+def test_cancelling(cluster: RealCluster) -> None:
+    running = _Run(cluster, "gnt-debug delay --submit --print-jobid 2").stdout.strip()
+    # Both want the master's lock, so this one waits.
+    waiting = _Run(cluster, "gnt-debug delay --submit --print-jobid 2").stdout.strip()
+    done = _Run(cluster, f"gnt-job cancel {waiting}")
+    assert done.returncode == 0, done
+    assert _Run(cluster, f"gnt-job watch {waiting}").stderr == (
+        f"Job {waiting} failed: Unhandled Ganeti error: Job was canceled\n"
+    )
+    assert _Run(cluster, f"gnt-job wait {running}").returncode == 0
+    assert _Run(cluster, f"gnt-job cancel {running}").returncode == 1
+
+
+def test_drained_queue_says_how_to_go_on(cluster: RealCluster) -> None:
+    assert _Run(cluster, "gnt-cluster queue drain").returncode == 0
+    try:
+        refused = _Run(cluster, "gnt-debug delay 0.01")
+        assert refused.returncode == 1
+        assert "gnt-cluster queue undrain" in refused.stderr
+    finally:
+        assert _Run(cluster, "gnt-cluster queue undrain").returncode == 0
+    assert _Run(cluster, "gnt-debug delay 0.01").returncode == 0
+
+
+def test_interrupted_command_says_that_its_job_goes_on(cluster: RealCluster) -> None:
+    process = _Start(cluster, "gnt-debug delay --print-jobid 1.5")
+    assert process.stdout is not None
+    job_id = process.stdout.readline().strip()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert stderr.startswith("Aborted. Note that if the operation created any jobs")
+    assert _Run(cluster, f"gnt-job wait {job_id}").returncode == 0
+
+
+def test_reader_that_goes_away_is_no_error_to_talk_about(cluster: RealCluster) -> None:
+    process = _Start(cluster, "gnt-cluster info")
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=30) == 1
+    process.stderr.close()
+
+
+def test_other_nodes_name_the_master(cluster: RealCluster) -> None:
+    master = cluster[0].name
+    assert _Run(cluster, "gnt-cluster getmaster", node=1).stdout == f"{master}\n"
+    refused = _Run(cluster, "gnt-job list", node=1)
+    assert refused.returncode == 1
+    assert f"This is not the master node, please connect to node '{master}' and rerun the command" in refused.stderr
+
+
+def test_failures_are_kept_in_the_log_of_commands(cluster: RealCluster) -> None:
+    assert _Run(cluster, "gnt-node remove nobody").returncode == 1
+    log = cluster[0].Read("/var/log/ganeti/commands.log")
+    assert ": gnt-node remove pid=" in log
+    assert "nobody" in log
+    _Run(cluster, "gnt-debug test-osparams -d --os-parameters-secret=password=hunter2")
+    log = cluster[0].Read("/var/log/ganeti/commands.log")
+    assert "--os-parameters-secret=<redacted>" in log
+    assert "hunter2" not in log
+
+
+def test_many_jobs_at_once(cluster: RealCluster, tmp_path: object) -> None:
+    path = os.path.join(str(tmp_path), "ops.json")
+    with open(path, "w", encoding="utf-8") as stream:
+        json.dump([{"OP_ID": "OP_TEST_DELAY", "duration": 0, "on_nodes": []}], stream)
+    done = _Run(cluster, f"gnt-debug submit-job -v --job-repeat=20 --timing-stats {path}")
+    assert done.returncode == 0
+    assert done.stdout.count("Waiting for job ") == 20
+    assert "C:job       20\n" in done.stdout
+
+
+def test_locks_are_shown_while_they_are_held(cluster: RealCluster) -> None:
+    job_id = _Run(cluster, "gnt-debug delay --submit --print-jobid 2").stdout.strip()
+
+    def held() -> bool:
+        rows = json.loads(_Run(cluster, "gnt-debug locks -o json").stdout)
+        return any(row["owner"] and any(job_id in str(owner) for owner in row["owner"]) for row in rows)
+
+    WaitUntil(held, "the job's locks")
+    assert _Run(cluster, f"gnt-job wait {job_id}").returncode == 0
