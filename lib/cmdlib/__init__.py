@@ -61,6 +61,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpInstanceActivateDisks",
         "OpInstanceDeactivateDisks",
     ),
+    "group": ("OpGroupAdd", "OpGroupSetParams", "OpGroupAssignNodes", "OpGroupRemove", "OpGroupRename"),
     "node": ("OpNodeAdd", "OpNodeRemove", "OpNodePowercycle"),
     "node_modify": ("OpNodeSetParams",),
     "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),

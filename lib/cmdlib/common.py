@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ganeti import constants, errors, locking
+from ganeti import constants, errors, locking, store
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.params import nd, types
 from ganeti.utils.text import NiceSort
@@ -19,6 +19,8 @@ STATE_ONLINE = (constants.ADMINST_UP, constants.ADMINST_DOWN)
 STATE_NOT_RUNNING = (constants.ADMINST_DOWN, constants.ADMINST_OFFLINE)
 
 REPLACE, APPEND = "replace", "append"
+
+T = TypeVar("T")
 
 
 # --- names --------------------------------------------------------------------------------------------------------------
@@ -150,6 +152,20 @@ def ReleaseLocks(
         return
     if going or lu.glm.owning_all(level):
         lu.glm.release(level, going)
+
+
+def StoreNew(lu: LogicalUnit, level: int, add: Callable[[], T]) -> T:
+    """Stores a new object whose lock stands in ``add_locks[level]``; from then on the lock stays.
+
+    So it does when it is not known whether the object was stored: that is repeated until it is, or this master ends.
+    """
+    try:
+        stored = add()
+    except store.NotKnown:
+        lu.remove_locks.pop(level, None)
+        raise
+    lu.remove_locks.pop(level, None)
+    return stored
 
 
 def CheckNodeGroupsUnchanged(lu: LogicalUnit, instance: objects.Instance) -> None:

@@ -5,221 +5,161 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ganeti import constants, errors, ht, locking, objects
+from ganeti import errors, ht, locking, objects, params
+from ganeti.cmdlib import policy
 from ganeti.cmdlib.base import HTYPE_GROUP, Feedback, LogicalUnit, NoHooksLU
 from ganeti.cmdlib.cluster_values import UpdatedDiskParams
-from ganeti.cmdlib.common import ExpandGroup, ExpandNode, ForceNdParams, ForceNodeState, MergeNodeState
-from ganeti.cmdlib.policy import CheckTemplates, NewViolations, UpdatedPolicy
-from ganeti.params import disk as disk_params
-from ganeti.params.types import GetUpdatedParams
+from ganeti.cmdlib.common import (
+    ExpandGroup,
+    ExpandNode,
+    ForceNdParams,
+    ForceNodeState,
+    MergeNodeState,
+    StoreNew,
+)
+from ganeti.params import disk
 from ganeti.utils.text import NiceSort
 
 
-class _GroupLU(LogicalUnit):
-    """One existing group, locked exclusively."""
+def CheckNewName(snapshot: objects.Snapshot, name: str) -> None:
+    """No group has the name, and it cannot be taken for a uuid."""
+    if ht.TUuid(name):
+        raise errors.OpPrereqError(f"Group name '{name}' looks like a uuid", errors.ECODE_INVAL)
+    taken = snapshot.GroupByName(name)
+    if taken is not None:
+        raise errors.OpPrereqError(
+            f"Desired group name '{name}' already exists as a node group (UUID: {taken.uuid})", errors.ECODE_EXISTS
+        )
+
+
+class _ParameterLU(LogicalUnit):
+    """What adding and changing a group have in common."""
 
     HTYPE = HTYPE_GROUP
     REQ_BGL = False
-    CHANGES_NODES = False
 
-    def ExpandNames(self) -> None:
-        group = ExpandGroup(self.snapshot, self.op.group_name)
-        self._uuid = group.uuid
-        self.op.group_name = group.name
-        self.needed_locks = {locking.LEVEL_NODEGROUP: [group.uuid]}
+    def CheckArguments(self) -> None:
+        if self.op.ndparams:
+            self.op.ndparams = ForceNdParams(self.op.ndparams, f"group {self.op.group_name}", of_node=False)
+        self.op.hv_state, self.op.disk_state = ForceNodeState(self.op.hv_state, self.op.disk_state)
 
-    @property
-    def group(self) -> objects.NodeGroup:
-        """The group as it is configured now."""
-        group = self.snapshot.nodegroups.get(self._uuid)
-        if group is None:
-            raise errors.OpPrereqError(
-                f"Group '{self.op.group_name}' was removed while this job waited for its lock", errors.ECODE_NOENT
-            )
-        return group
-
-    def CheckPrereq(self) -> None:
-        self._before = self.group
-
-    def BuildHooksEnv(self) -> dict[str, Any]:
-        return {"GROUP_NAME": self.op.group_name}
-
-    def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
         master = [self.snapshot.cluster.master_node]
-        return master, master
+        return (master, master)
+
+    def _NewValues(self, group: objects.NodeGroup) -> dict[str, Any]:
+        """The fields that the request names, with what they become."""
+        values: dict[str, Any] = {}
+        if self.op.alloc_policy is not None:
+            values["alloc_policy"] = self.op.alloc_policy
+        if self.op.ndparams is not None:
+            values["ndparams"] = params.GetUpdatedParams(group.ndparams, self.op.ndparams, use_none=True)
+        if self.op.diskparams is not None:
+            values["diskparams"] = UpdatedDiskParams(group.diskparams, self.op.diskparams, defaults=True)
+        if self.op.hv_state is not None:
+            values["hv_state_static"] = MergeNodeState(group.hv_state_static, self.op.hv_state)
+        if self.op.disk_state is not None:
+            values["disk_state_static"] = MergeNodeState(group.disk_state_static, self.op.disk_state)
+        if self.op.ipolicy is not None:
+            values["ipolicy"] = self._Policy(group.ipolicy)
+        return values
+
+    def _Policy(self, old: Mapping[str, Any]) -> dict[str, Any]:
+        cluster = self.snapshot.cluster
+        own = policy.UpdatedPolicy(old, self.op.ipolicy, is_group=True)
+        policy.CheckTemplates(own, cluster.enabled_disk_templates)
+        policy.CheckFull(cluster.ipolicy, own)
+        return own
 
 
-def CheckNewName(snapshot: objects.Snapshot, name: str) -> None:
-    """A name that no group has and that cannot be taken for a uuid."""
-    existing = snapshot.GroupByName(name)
-    if existing is not None:
-        raise errors.OpPrereqError(
-            f"Desired group name '{name}' already exists as a node group (UUID: {existing.uuid})",
-            errors.ECODE_EXISTS,
-        )
-    if ht.TUuid(name):
-        raise errors.OpPrereqError(f"Desired group name '{name}' looks like a UUID", errors.ECODE_INVAL)
-
-
-class LUGroupAdd(LogicalUnit):
-    """Makes a group."""
+class LUGroupAdd(_ParameterLU):
+    """Makes a group without nodes."""
 
     HPATH = "group-add"
-    HTYPE = HTYPE_GROUP
-    REQ_BGL = False
-    CHANGES_NODES = False
 
     def ExpandNames(self) -> None:
-        # The new group is locked until it stands in the configuration.
         self._uuid = self.cfg.GenerateUniqueID(self.ec_id)
         self.needed_locks = {}
         self.add_locks[locking.LEVEL_NODEGROUP] = self._uuid
 
-    def CheckPrereq(self) -> None:
-        op, snapshot = self.op, self.snapshot
-        CheckNewName(snapshot, op.group_name)
-        ndparams = ForceNdParams(op.ndparams or {}, f"group '{op.group_name}'", of_node=False)
-        hv_state, disk_state = ForceNodeState(op.hv_state, op.disk_state)
-        policy = UpdatedPolicy({}, op.ipolicy or {}, is_group=True)
-        CheckTemplates(policy, snapshot.cluster.enabled_disk_templates)
-        self._group = objects.NodeGroup(
-            name=op.group_name,
-            uuid=self._uuid,
-            alloc_policy=op.alloc_policy or constants.ALLOC_POLICY_PREFERRED,
-            ndparams=GetUpdatedParams({}, ndparams, use_none=True),
-            diskparams=UpdatedDiskParams({}, op.diskparams or {}, defaults=True),
-            ipolicy=policy,
-            hv_state_static=hv_state or {},
-            disk_state_static=disk_state or {},
-        )
-
     def BuildHooksEnv(self) -> dict[str, Any]:
         return {"GROUP_NAME": self.op.group_name}
 
-    def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
-        master = [self.snapshot.cluster.master_node]
-        return master, master
+    def CheckPrereq(self) -> None:
+        CheckNewName(self.snapshot, self.op.group_name)
+        empty = objects.NodeGroup(name=self.op.group_name, uuid=self._uuid)
+        self._group = empty.Replace(**self._NewValues(empty))
 
     def Exec(self, feedback: Feedback) -> None:
-        self.cfg.AddNodeGroup(self._group)
-        del self.remove_locks[locking.LEVEL_NODEGROUP]
+        StoreNew(self, locking.LEVEL_NODEGROUP, lambda: self.cfg.AddNodeGroup(self._group))
 
 
-class LUGroupRemove(_GroupLU):
-    """Deletes an empty group, never the last one."""
-
-    HPATH = "group-remove"
-
-    def CheckPrereq(self) -> None:
-        super().CheckPrereq()
-        snapshot = self.snapshot
-        members = NiceSort(snapshot.nodes[uuid].name for uuid in snapshot.GroupNodes(self._uuid))
-        if members:
-            raise errors.OpPrereqError(
-                f"Group '{self.op.group_name}' not empty, has the following nodes: {', '.join(members)}",
-                errors.ECODE_STATE,
-                hint="move them with 'gnt-group assign-nodes'",
-            )
-        if len(snapshot.nodegroups) == 1:
-            raise errors.OpPrereqError(
-                f"Group '{self.op.group_name}' is the only group, cannot be removed", errors.ECODE_STATE
-            )
-
-    def Exec(self, feedback: Feedback) -> None:
-        self.cfg.RemoveNodeGroup(self._uuid)
-        self.remove_locks[locking.LEVEL_NODEGROUP] = self._uuid
-
-
-class LUGroupRename(_GroupLU):
-    """Gives a group another name."""
-
-    HPATH = "group-rename"
-
-    def CheckPrereq(self) -> None:
-        super().CheckPrereq()
-        CheckNewName(self.snapshot, self.op.new_name)
-
-    def BuildHooksEnv(self) -> dict[str, Any]:
-        return {"OLD_NAME": self.op.group_name, "NEW_NAME": self.op.new_name}
-
-    def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
-        snapshot = self.snapshot
-        nodes = [snapshot.cluster.master_node, *snapshot.GroupNodes(self._uuid)]
-        return nodes, nodes
-
-    def Exec(self, feedback: Feedback) -> str:
-        self.cfg.Update(self.group.Replace(name=self.op.new_name), self.ec_id)
-        return str(self.op.new_name)
-
-
-class LUGroupSetParams(_GroupLU):
-    """Changes parameters of a group."""
+class LUGroupSetParams(_ParameterLU):
+    """Changes what a group has of its own."""
 
     HPATH = "group-modify"
 
     def CheckArguments(self) -> None:
-        op = self.op
-        given = (op.alloc_policy, op.ndparams, op.diskparams, op.hv_state, op.disk_state, op.ipolicy)
-        if all(value is None for value in given):
+        names = ("ndparams", "diskparams", "alloc_policy", "hv_state", "disk_state", "ipolicy")
+        if all(getattr(self.op, name) is None for name in names):
             raise errors.OpPrereqError("Please pass at least one modification", errors.ECODE_INVAL)
+        super().CheckArguments()
 
     def ExpandNames(self) -> None:
-        super().ExpandNames()
-        assert self.needed_locks is not None
-        self.needed_locks[locking.LEVEL_INSTANCE] = self._InstanceNames()
+        self._uuid = ExpandGroup(self.snapshot, self.op.group_name).uuid
+        self.needed_locks = {locking.LEVEL_NODEGROUP: [self._uuid], locking.LEVEL_INSTANCE: []}
         self.share_locks[locking.LEVEL_INSTANCE] = 1
 
-    def _InstanceNames(self) -> list[str]:
-        """Instances with a node in the group."""
-        snapshot = self.snapshot
-        members = set(snapshot.GroupNodes(self._uuid))
-        return sorted(
-            instance.name
-            for instance in snapshot.instances.values()
-            if not members.isdisjoint(snapshot.AllNodes(instance))
-        )
-
-    def CheckPrereq(self) -> None:
-        super().CheckPrereq()
-        if set(self._InstanceNames()) != self.owned_locks(locking.LEVEL_INSTANCE):
-            raise errors.OpPrereqError(
-                f"Instances in node group '{self.op.group_name}' changed since locks were acquired; try again",
-                errors.ECODE_STATE,
-            )
-        op, group, snapshot = self.op, self._before, self.snapshot
-        changes: dict[str, Any] = {}
-        if op.alloc_policy is not None:
-            changes["alloc_policy"] = op.alloc_policy
-        if op.ndparams is not None:
-            typed = ForceNdParams(op.ndparams, f"group '{group.name}'", of_node=False)
-            changes["ndparams"] = GetUpdatedParams(group.ndparams, typed, use_none=True)
-        if op.diskparams is not None:
-            changes["diskparams"] = UpdatedDiskParams(group.diskparams, op.diskparams, defaults=True)
-        hv_state, disk_state = ForceNodeState(op.hv_state, op.disk_state)
-        if hv_state is not None:
-            changes["hv_state_static"] = MergeNodeState(group.hv_state_static, hv_state)
-        if disk_state is not None:
-            changes["disk_state_static"] = MergeNodeState(group.disk_state_static, disk_state)
-        if op.ipolicy is not None:
-            changes["ipolicy"] = UpdatedPolicy(group.ipolicy, op.ipolicy, is_group=True)
-            CheckTemplates(changes["ipolicy"], snapshot.cluster.enabled_disk_templates)
-        self._changes = changes
-        self._WarnOfPolicy(group.Replace(**changes))
-
-    def _WarnOfPolicy(self, changed: objects.NodeGroup) -> None:
-        snapshot = self.snapshot
-        own = [instance for uuid in snapshot.GroupNodes(self._uuid) for instance in snapshot.PrimaryInstances(uuid)]
-        violating = NewViolations(snapshot, snapshot.WithObject(changed), own)
-        if violating:
-            self.LogWarning(f"After the ipolicy change the following instances violate it: {', '.join(violating)}")
+    def DeclareLocks(self, level: int) -> None:
+        if level == locking.LEVEL_INSTANCE:
+            assert self.needed_locks is not None
+            self.needed_locks[level] = sorted(GroupInstances(self.snapshot, self._uuid))
 
     def BuildHooksEnv(self) -> dict[str, Any]:
         return {"GROUP_NAME": self.op.group_name, "NEW_ALLOC_POLICY": self.op.alloc_policy}
 
+    def CheckPrereq(self) -> None:
+        self._group = LockedGroup(self, self._uuid)
+        snapshot = self.snapshot
+        if set(GroupInstances(snapshot, self._uuid)) != self.owned_locks(locking.LEVEL_INSTANCE):
+            raise errors.OpPrereqError(
+                f"Instances in node group '{self._group.name}' changed since locks were acquired; retry the operation",
+                errors.ECODE_STATE,
+            )
+        self._values = self._NewValues(self._group)
+        if self.op.ipolicy is not None:
+            after = snapshot.WithObject(self._group.Replace(**self._values))
+            held = [inst for inst in snapshot.instances.values() if _PrimaryGroup(snapshot, inst) == self._uuid]
+            violating = policy.NewViolations(snapshot, after, held)
+            if violating:
+                self.LogWarning(
+                    f"After the ipolicy change the following instances violate them: {', '.join(violating)}"
+                )
+
     def Exec(self, feedback: Feedback) -> list[list[Any]]:
-        changed = self.cfg.Update(self.group.Replace(**self._changes), self.ec_id)
-        shown: dict[str, Mapping[str, Any]] = {"ndparams": changed.ndparams, "diskparams": changed.diskparams}
-        return [[name, str(dict(value))] for name, value in shown.items() if name in self._changes]
+        self.cfg.Update(self._group.Replace(**self._values), self.ec_id)
+        return [[name, str(self._values[name])] for name in ("ndparams", "diskparams") if name in self._values]
+
+
+def _PrimaryGroup(snapshot: objects.Snapshot, inst: objects.Instance) -> str | None:
+    node = snapshot.nodes.get(inst.primary_node) if inst.primary_node is not None else None
+    return node.group if node is not None else None
+
+
+def GroupInstances(snapshot: objects.Snapshot, group_uuid: str) -> set[str]:
+    """Names of the instances that have any node in a group."""
+    uuids = {uuid for node in snapshot.GroupNodes(group_uuid) for held in snapshot.NodeInstances(node) for uuid in held}
+    return {snapshot.instances[uuid].name for uuid in uuids}
+
+
+def LockedGroup(lu: LogicalUnit, uuid: str) -> objects.NodeGroup:
+    """A group as it stands now that its lock is held."""
+    group = lu.snapshot.nodegroups.get(uuid)
+    if group is None:
+        raise errors.OpPrereqError(
+            f"Group '{lu.op.group_name}' was removed while this job waited for its lock", errors.ECODE_NOENT
+        )
+    return group
 
 
 class LUGroupAssignNodes(NoHooksLU):
@@ -230,55 +170,123 @@ class LUGroupAssignNodes(NoHooksLU):
 
     def ExpandNames(self) -> None:
         snapshot = self.snapshot
-        group = ExpandGroup(snapshot, self.op.group_name)
-        self._uuid = group.uuid
+        self._uuid = ExpandGroup(snapshot, self.op.group_name).uuid
         nodes = [ExpandNode(snapshot, name) for name in self.op.nodes]
         self.op.nodes = [node.name for node in nodes]
-        self.op.node_uuids = [node.uuid for node in nodes]
+        self.op.node_uuids = list(dict.fromkeys(node.uuid for node in nodes))
         self.needed_locks = {
-            locking.LEVEL_NODEGROUP: sorted({group.uuid, *(node.group for node in nodes)}),
-            locking.LEVEL_NODE: list(dict.fromkeys(self.op.node_uuids)),
+            # Which groups the nodes are in now may change until they are locked.
+            locking.LEVEL_NODEGROUP: sorted(self._Groups()),
+            locking.LEVEL_NODE: list(self.op.node_uuids),
         }
 
-    def CheckPrereq(self) -> None:
+    def _Groups(self) -> set[str]:
         snapshot = self.snapshot
-        if self._uuid not in snapshot.nodegroups:
-            raise errors.OpPrereqError(f"Group '{self.op.group_name}' was removed meanwhile", errors.ECODE_NOENT)
-        actual = {self._uuid, *(snapshot.nodes[uuid].group for uuid in self.op.node_uuids)}
-        if not actual <= self.owned_locks(locking.LEVEL_NODEGROUP):
-            raise errors.OpPrereqError("Nodes changed groups since locks were acquired; try again", errors.ECODE_STATE)
-        self._CheckSplits()
+        return {self._uuid, *(snapshot.nodes[uuid].group for uuid in self.op.node_uuids if uuid in snapshot.nodes)}
 
-    def _CheckSplits(self) -> None:
-        """Mirrors whose halves would lie in two groups."""
-        snapshot = self.snapshot
-        moved = dict.fromkeys(self.op.node_uuids, self._uuid)
-        new, already = SplitInstances(snapshot, moved)
-        if already:
-            self.LogWarning(f"Already split instances (not fixed by this change): {', '.join(already)}")
+    def CheckPrereq(self) -> None:
+        self._group = LockedGroup(self, self._uuid)
+        if self._Groups() != self.owned_locks(locking.LEVEL_NODEGROUP):
+            raise errors.OpExecError("Nodes changed groups since locks were acquired; nothing was changed, try again")
+        new, old = SplitInstances(self.snapshot, dict.fromkeys(self.op.node_uuids, self._uuid))
         if not new:
             return
-        names = ", ".join(new)
+        shown = ", ".join(new)
         if not self.op.force:
             raise errors.OpExecError(
-                f"The following instances get split by this change and --force was not given: {names}"
+                f"The following instances get split by this change and --force was not given: {shown}"
             )
-        self.LogWarning(f"This operation will split the following instances: {names}")
+        self.LogWarning(f"This operation will split the following instances: {shown}")
+        if old:
+            self.LogWarning(
+                f"In addition, these already-split instances continue to be split across groups: {', '.join(old)}"
+            )
 
     def Exec(self, feedback: Feedback) -> None:
         self.cfg.AssignGroupNodes([(uuid, self._uuid) for uuid in self.op.node_uuids])
 
 
-def SplitInstances(snapshot: objects.Snapshot, moved: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Names of mirrored instances over several groups once nodes are ``moved`` (node -> group): new ones, old ones."""
+def SplitInstances(snapshot: objects.Snapshot, moves: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Names of mirrored instances that these moves (node -> group) spread over groups; of those that they leave spread."""
+    internal = disk.With(mirror=disk.INTERNAL)
     new: list[str] = []
-    already: list[str] = []
-    for instance in snapshot.instances.values():
-        if snapshot.DiskTemplate(instance) not in disk_params.With(mirror=disk_params.INTERNAL):
+    old: list[str] = []
+    for inst in snapshot.instances.values():
+        if not any(dev.dev_type in internal for dev in snapshot.InstanceDisks(inst)):
             continue
-        nodes = snapshot.AllNodes(instance)
-        before = {snapshot.nodes[uuid].group for uuid in nodes}
-        after = {moved.get(uuid, snapshot.nodes[uuid].group) for uuid in nodes}
-        if len(after) > 1:
-            (already if len(before) > 1 else new).append(instance.name)
-    return NiceSort(new), NiceSort(already)
+        nodes = snapshot.AllNodes(inst)
+        if not _IsSplit(moves.get(uuid, snapshot.nodes[uuid].group) for uuid in nodes):
+            continue
+        before = _IsSplit(snapshot.nodes[uuid].group for uuid in nodes)
+        (old if before else new).append(inst.name)
+    return NiceSort(new), NiceSort(old)
+
+
+def _IsSplit(groups: Iterable[str]) -> bool:
+    return len(set(groups)) > 1
+
+
+class _NamedGroupLU(LogicalUnit):
+    """A unit that locks one existing group."""
+
+    HTYPE = HTYPE_GROUP
+    REQ_BGL = False
+
+    def ExpandNames(self) -> None:
+        group = ExpandGroup(self.snapshot, self.op.group_name)
+        self._uuid, self._name = group.uuid, group.name
+        self.needed_locks = {locking.LEVEL_NODEGROUP: [group.uuid]}
+
+    def CheckPrereq(self) -> None:
+        self._group = LockedGroup(self, self._uuid)
+
+
+class LUGroupRemove(_NamedGroupLU):
+    """Removes a group without nodes; never the last one."""
+
+    HPATH = "group-remove"
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        return {"GROUP_NAME": self._name}
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        master = [self.snapshot.cluster.master_node]
+        return (master, master)
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        snapshot = self.snapshot
+        members = NiceSort(snapshot.nodes[uuid].name for uuid in snapshot.GroupNodes(self._uuid))
+        if members:
+            raise errors.OpPrereqError(
+                f"Group '{self._name}' not empty, has the following nodes: {', '.join(members)}",
+                errors.ECODE_STATE,
+                hint="'gnt-group assign-nodes' moves them to another group",
+            )
+        if len(snapshot.nodegroups) == 1:
+            raise errors.OpPrereqError(f"Group '{self._name}' is the only group, cannot be removed", errors.ECODE_STATE)
+
+    def Exec(self, feedback: Feedback) -> None:
+        self.cfg.RemoveNodeGroup(self._uuid)
+        self.remove_locks[locking.LEVEL_NODEGROUP] = self._uuid
+
+
+class LUGroupRename(_NamedGroupLU):
+    """Gives a group another name."""
+
+    HPATH = "group-rename"
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        return {"OLD_NAME": self._name, "NEW_NAME": self.op.new_name}
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        nodes = [self.snapshot.cluster.master_node, *self.snapshot.GroupNodes(self._uuid)]
+        return (nodes, nodes)
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        CheckNewName(self.snapshot, self.op.new_name)
+
+    def Exec(self, feedback: Feedback) -> str:
+        renamed = self.cfg.Update(self._group.Replace(name=self.op.new_name), self.ec_id)
+        return renamed.name

@@ -1,15 +1,24 @@
-"""Node groups (spec/drivers.md d.8)."""
+"""Node groups come and go, get nodes and values of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.configs import GROUP, WEB
 from support.master import Master
 
 from ganeti import errors, locking, objects, opcodes
+from ganeti.cmdlib.group import LUGroupSetParams
 
-WEB = "web.example.org"
+
+def _Refused(master: Master, op: opcodes.OpCode, match: str, ecode: str) -> errors.OpPrereqError:
+    before = master.snapshot
+    with pytest.raises(errors.OpPrereqError, match=match) as caught:
+        master.Run(op)
+    assert caught.value.args[1] == ecode and master.snapshot is before
+    return caught.value
 
 
 def _Group(master: Master, name: str) -> objects.NodeGroup:
@@ -18,105 +27,178 @@ def _Group(master: Master, name: str) -> objects.NodeGroup:
     return found
 
 
-def _Add(master: Master, name: str = "new", **values: Any) -> objects.NodeGroup:
-    master.Run(opcodes.OpGroupAdd(group_name=name, **values))
-    return _Group(master, name)
+def _Policy(master: Master, **bounds: int) -> dict[str, Any]:
+    pair = {end: dict(spec) for end, spec in master.snapshot.cluster.ipolicy["minmax"][0].items()}
+    pair["min"].update({name.replace("_", "-"): value for name, value in bounds.items()})
+    return {"minmax": [pair]}
 
 
-def test_a_group_comes_and_goes(master: Master) -> None:
-    group = _Add(
-        master,
-        alloc_policy="last_resort",
-        ndparams={"spindle_count": "4"},
-        diskparams={"plain": {"stripes": 2}},
-        ipolicy={"vcpu-ratio": 8},
-        hv_state={"kvm": {"mem_node": 500}},
-    )
-    assert (group.alloc_policy, dict(group.ndparams), group.serial_no) == ("last_resort", {"spindle_count": 4}, 1)
-    assert group.diskparams["plain"]["stripes"] == 2 and group.ipolicy["vcpu-ratio"] == 8.0
-    assert group.hv_state_static["kvm"]["mem_node"] == 500
-    assert group.uuid in master.glm.Names(locking.LEVEL_NODEGROUP)
-    master.Run(opcodes.OpGroupRename(group_name="new", new_name="newer"))
-    master.Run(opcodes.OpGroupRemove(group_name=group.uuid))
-    assert [g.name for g in master.snapshot.nodegroups.values()] == ["default"]
-    assert group.uuid not in master.glm.Names(locking.LEVEL_NODEGROUP)
-    hooks = [(path, phase) for path, phase, _ in master[0].hook_runs if path.startswith("group")]
-    assert hooks == [(f"group-{what}", phase) for what in ("add", "rename", "remove") for phase in ("pre", "post")]
+@pytest.fixture
+def pair(make: Callable[..., Master]) -> Master:
+    """Three nodes in the group "default", and a group "far" without nodes."""
+    master = make(3)
+    master.Run(opcodes.OpGroupAdd(group_name="far"))
+    return master
 
 
-def test_names_are_unique(master: Master) -> None:
-    for name, match, code in (
-        ("default", "already exists", errors.ECODE_EXISTS),
-        ("00000088-aaaa-4bbb-8ccc-000000000088", "looks like a UUID", errors.ECODE_INVAL),
-    ):
-        for op in (opcodes.OpGroupAdd(group_name=name), opcodes.OpGroupRename(group_name="default", new_name=name)):
-            with pytest.raises(errors.OpPrereqError, match=match) as caught:
-                master.Run(op)
-            assert caught.value.args[1] == code
-    assert len(master.glm.Names(locking.LEVEL_NODEGROUP)) == 1
+# --- adding and removing ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_in_use_stays(master: Master) -> None:
-    with pytest.raises(errors.OpPrereqError, match=r"not empty.*node1.example.org, node2"):
-        master.Run(opcodes.OpGroupRemove(group_name="default"))
-    with pytest.raises(errors.OpPrereqError, match="'nobody' not known"):
-        master.Run(opcodes.OpGroupRemove(group_name="nobody"))
+def test_a_group_comes_and_goes(pair: Master) -> None:
+    group = _Group(pair, "far")
+    assert (group.alloc_policy, group.serial_no, group.members) == ("preferred", 1, ())
+    assert group.uuid in pair.glm.Names(locking.LEVEL_NODEGROUP)
+    assert pair.setup.Stored() == pair.snapshot
+    assert pair.Run(opcodes.OpGroupRemove(group_name="far")) is None
+    assert pair.snapshot.GroupByName("far") is None
+    assert pair.glm.Names(locking.LEVEL_NODEGROUP) == {GROUP}
+    runs = [run[:2] for run in pair[0].hook_runs if run[0] != "config-update"]
+    assert runs == [(f"group-{what}", phase) for what in ("add", "remove") for phase in ("pre", "post")]
+    assert pair[0].hook_runs[0][2]["GANETI_GROUP_NAME"] == "far" and pair[1].hook_runs == []
 
 
-@pytest.mark.parametrize(
-    ("match", "values"),
-    [
-        ("Unknown node parameter", {"ndparams": {"x": 1}}),
-        ("Unknown hypervisor", {"hv_state": {"vmware": {}}}),
-        ("not enabled on the cluster", {"ipolicy": {"disk-templates": ["rbd"]}}),
-        ("cannot appear", {"ipolicy": {"std": {"memory-size": 1}}}),
-        ("Invalid key", {"ipolicy": {"nonsense": 1}}),
-    ],
-)
-def test_parameters_that_cannot_be(master: Master, match: str, values: dict[str, Any]) -> None:
-    for op in (opcodes.OpGroupAdd(group_name="n", **values), opcodes.OpGroupSetParams(group_name="default", **values)):
-        with pytest.raises(errors.OpPrereqError, match=match) as caught:
-            master.Run(op)
-        assert caught.value.args[1] == errors.ECODE_INVAL
-    assert len(master.snapshot.nodegroups) == 1
-
-
-def test_parameters_are_changed_and_inherited_again(master: Master) -> None:
-    result = master.Run(
-        opcodes.OpGroupSetParams(
-            group_name="default", ndparams={"spindle_count": 3}, diskparams={"drbd": {"protocol": "B"}},
-            alloc_policy="unallocable",
+def test_a_group_with_everything(master: Master) -> None:
+    master.Run(
+        opcodes.OpGroupAdd(
+            group_name="rich",
+            alloc_policy="last_resort",
+            ndparams={"spindle_count": 3, "exclusive_storage": True},
+            diskparams={"drbd": {"resync-rate": 1024}},
+            ipolicy={"vcpu-ratio": "2.5", "disk-templates": ["drbd"]},
+            hv_state={"kvm": {"cpu_total": 2}},
+            disk_state={"plain": {"xenvg": {"disk_total": 5}}},
         )
-    )  # fmt: skip
-    assert [name for name, _ in result] == ["ndparams", "diskparams"]
-    group = _Group(master, "default")
-    assert (group.alloc_policy, dict(group.ndparams)) == ("unallocable", {"spindle_count": 3})
-    master.Run(opcodes.OpGroupSetParams(group_name="default", ndparams={"spindle_count": "default"}))
-    assert dict(_Group(master, "default").ndparams) == {}
-    with pytest.raises(errors.OpPrereqError, match="at least one modification"):
-        master.Run(opcodes.OpGroupSetParams(group_name="default"))
+    )
+    group = _Group(master, "rich")
+    assert group.alloc_policy == "last_resort"
+    assert group.ndparams == {"spindle_count": 3, "exclusive_storage": True}
+    assert group.diskparams == {"drbd": {"resync-rate": 1024}}
+    assert group.ipolicy == {"vcpu-ratio": 2.5, "disk-templates": ("drbd",)}
+    assert group.hv_state_static["kvm"]["cpu_total"] == 2
 
 
-def test_a_stricter_policy_names_who_breaks_it(master: Master) -> None:
-    bounds = {
-        "memory-size": 1024, "cpu-count": 1, "disk-count": 1, "disk-size": 1024, "nic-count": 1, "spindle-use": 1,
-    }  # fmt: skip
-    most = {**bounds, "memory-size": 4096, "disk-size": 1 << 20}
-    master.Run(opcodes.OpGroupSetParams(group_name="default", ipolicy={"minmax": [{"min": bounds, "max": most}]}))
-    assert any(f"violate it: {WEB}" in text for text in master.last.messages)
+def test_a_refused_group_leaves_no_lock(master: Master) -> None:
+    before = master.glm.Names(locking.LEVEL_NODEGROUP)
+    for values, match, ecode in (
+        ({"group_name": "default"}, "already exists", errors.ECODE_EXISTS),
+        ({"group_name": WEB}, "looks like a uuid", errors.ECODE_INVAL),
+        ({"group_name": "g", "ndparams": {"colour": 1}}, "Unknown node parameter", errors.ECODE_INVAL),
+        ({"group_name": "g", "diskparams": {"drbd": {"colour": 1}}}, "Unknown drbd", errors.ECODE_INVAL),
+        ({"group_name": "g", "ipolicy": {"disk-templates": ["rbd"]}}, "not enabled.*rbd", errors.ECODE_INVAL),
+        ({"group_name": "g", "ipolicy": {"std": {"cpu-count": 1}}}, "cannot appear", errors.ECODE_INVAL),
+        ({"group_name": "g", "ipolicy": _Policy(master, memory_size=256)}, "std lies within none", errors.ECODE_INVAL),
+    ):
+        _Refused(master, opcodes.OpGroupAdd(**values), match, ecode)
+    assert master.glm.Names(locking.LEVEL_NODEGROUP) == before
 
 
-def test_nodes_change_their_group(make: Any) -> None:
-    master: Master = make(3)
-    group = _Add(master)
-    master.Run(opcodes.OpGroupAssignNodes(group_name="new", nodes=["node3"]))
-    assert master.snapshot.GroupNodes(group.uuid) == (master.nodes[2],)
-    serial = master.snapshot.serial_no
-    master.Run(opcodes.OpGroupAssignNodes(group_name="new", nodes=["node3"]))
-    assert master.snapshot.serial_no == serial
+def test_a_group_in_use_stays(pair: Master) -> None:
+    error = _Refused(pair, opcodes.OpGroupRemove(group_name="default"), "node1.*node2.*node3", errors.ECODE_STATE)
+    assert "assign-nodes" in str(error.hint)
+    pair.Run(opcodes.OpGroupRemove(group_name="far"))
+    pair.cfg.RemoveInstance(WEB)
+    _Refused(pair, opcodes.OpGroupRemove(group_name="nowhere"), "not known", errors.ECODE_NOENT)
+
+
+def test_a_new_name(pair: Master) -> None:
+    assert pair.Run(opcodes.OpGroupRename(group_name="far", new_name="near")) == "near"
+    assert pair.snapshot.GroupByName("far") is None and _Group(pair, "near").serial_no == 2
+    _Refused(pair, opcodes.OpGroupRename(group_name="near", new_name="default"), "already exists", errors.ECODE_EXISTS)
+    _Refused(pair, opcodes.OpGroupRename(group_name="near", new_name=WEB), "looks like", errors.ECODE_INVAL)
+    pair[2].hook_runs.clear()
+    pair.Run(opcodes.OpGroupRename(group_name="default", new_name="first"))
+    env = pair[2].hook_runs[0][2]
+    assert (env["GANETI_OLD_NAME"], env["GANETI_NEW_NAME"]) == ("default", "first"), "the members are told"
+
+
+# --- nodes --------------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_move(pair: Master) -> None:
+    far = _Group(pair, "far")
+    before = pair.snapshot.nodes[pair.nodes[2]].serial_no
+    assert pair.Run(opcodes.OpGroupAssignNodes(group_name="far", nodes=["node3", "node3"])) is None
+    assert pair.snapshot.GroupNodes(far.uuid) == (pair.nodes[2],)
+    assert pair.snapshot.nodes[pair.nodes[2]].serial_no == before + 1
+    assert (_Group(pair, "far").serial_no, _Group(pair, "default").serial_no) == (2, 2)
+    # Again is nothing.
+    serial = pair.snapshot.serial_no
+    pair.Run(opcodes.OpGroupAssignNodes(group_name="far", nodes=["node3"]))
+    assert pair.snapshot.serial_no == serial
+    with pytest.raises(errors.OpPrereqError, match="'node9' not known"):
+        pair.Run(opcodes.OpGroupAssignNodes(group_name="far", nodes=["node9"]))
+
+
+def test_mirrors_are_not_split_unless_forced(pair: Master) -> None:
+    before = pair.snapshot
     with pytest.raises(errors.OpExecError, match=r"get split by this change.*web.example.org"):
-        master.Run(opcodes.OpGroupAssignNodes(group_name="new", nodes=["node2"]))
-    master.Run(opcodes.OpGroupAssignNodes(group_name="new", nodes=["node2"], force=True))
-    assert set(master.snapshot.GroupNodes(group.uuid)) == set(master.nodes[1:])
-    master.Run(opcodes.OpGroupAssignNodes(group_name="new", nodes=["node1"]))
-    assert set(master.snapshot.GroupNodes(group.uuid)) == set(master.nodes)
+        pair.Run(opcodes.OpGroupAssignNodes(group_name="far", nodes=["node2"]))
+    assert pair.snapshot is before
+    pair.Run(opcodes.OpGroupAssignNodes(group_name="far", nodes=["node2"], force=True))
+    assert any("will split the following instances: web.example.org" in text for text in pair.last.messages)
+    # Both nodes together again.
+    pair.Run(opcodes.OpGroupAssignNodes(group_name="far", nodes=["node1"]))
+    assert pair.snapshot.nodes[pair.nodes[0]].group == pair.snapshot.nodes[pair.nodes[1]].group
+
+
+# --- values -------------------------------------------------------------------------------------------------------------
+
+
+def test_values_are_merged_and_reset(pair: Master) -> None:
+    answer = pair.Run(
+        opcodes.OpGroupSetParams(
+            group_name="far",
+            alloc_policy="unallocable",
+            ndparams={"spindle_count": 2, "oob_program": "/bin/oob"},
+            diskparams={"drbd": {"resync-rate": 5}, "plain": {"stripes": 2}},
+        )
+    )
+    assert answer == [
+        ["ndparams", "{'spindle_count': 2, 'oob_program': '/bin/oob'}"],
+        ["diskparams", "{'drbd': {'resync-rate': 5}, 'plain': {'stripes': 2}}"],
+    ]
+    answer = pair.Run(
+        opcodes.OpGroupSetParams(
+            group_name="far", ndparams={"spindle_count": "default"}, diskparams={"plain": {"stripes": "default"}}
+        )
+    )
+    group = _Group(pair, "far")
+    assert group.ndparams == {"oob_program": "/bin/oob"} and group.diskparams == {"drbd": {"resync-rate": 5}}
+    assert group.alloc_policy == "unallocable"
+    assert pair.Run(opcodes.OpGroupSetParams(group_name="far", alloc_policy="preferred")) == []
+    _Refused(pair, opcodes.OpGroupSetParams(group_name="far"), "at least one modification", errors.ECODE_INVAL)
+
+
+def test_a_policy_of_its_own(pair: Master) -> None:
+    wanted = {**_Policy(pair), "disk-templates": ["drbd"], "spindle-ratio": 5.0}
+    wanted["minmax"][0]["max"]["memory-size"] = 256
+    pair.Run(opcodes.OpGroupSetParams(group_name="default", ipolicy=wanted))
+    assert any("violate them: web.example.org" in text for text in pair.last.messages), "it has 512 MiB"
+    assert _Group(pair, "default").ipolicy["disk-templates"] == ("drbd",)
+    pair.Run(opcodes.OpGroupSetParams(group_name="default", ipolicy={"minmax": "default", "spindle-ratio": "default"}))
+    assert _Group(pair, "default").ipolicy == {"disk-templates": ("drbd",)}
+
+
+def test_what_is_locked(pair: Master) -> None:
+    held: list[str] = []
+    pair[0].before = lambda name, args: held.extend(
+        f"{row.name} {row.mode}" for row in pair.glm.QueryLocks() if row.owner and row.name != "cluster/BGL"
+    )
+    pair.Run(opcodes.OpGroupSetParams(group_name="default", alloc_policy="preferred"))
+    assert set(held) == {"instance/web.example.org shared", f"nodegroup/{GROUP} exclusive"}
+
+
+def test_instances_that_come_meanwhile_are_noticed(pair: Master) -> None:
+    """The instance's lock was asked for before its node moved into the group."""
+
+    class Late(LUGroupSetParams):
+        def DeclareLocks(self, level: int) -> None:
+            super().DeclareLocks(level)
+            if level == locking.LEVEL_INSTANCE:
+                self.cfg.AssignGroupNodes([(pair.nodes[1], _Group(pair, "far").uuid)])
+
+    with pytest.raises(errors.OpPrereqError, match="changed since locks were acquired") as caught:
+        pair.Run(
+            opcodes.OpGroupSetParams(group_name="far", alloc_policy="preferred"), units={"OP_GROUP_SET_PARAMS": Late}
+        )
+    assert caught.value.args[1] == errors.ECODE_STATE
