@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import Any
 
 import pytest
-from support.realcluster import FollowJob, RealCluster, WaitGone
+from support.realcluster import FollowJob, RealCluster
 
 from ganeti import errors
 
@@ -18,27 +16,13 @@ def Offline(name: str) -> dict[str, Any]:
     return {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, "offline": True, "reason": []}
 
 
-def CutPower(cluster: RealCluster, number: int) -> None:
-    """Every process of a node is gone, those that serve a kept connection too."""
-    root = f"GANETI_ROOTDIR={cluster[number].root}".encode()
-    for pid in cluster.Processes():
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as handle:
-                variables = handle.read().split(b"\0")
-        except OSError:
-            continue
-        if root in variables:
-            os.kill(pid, signal.SIGKILL)
-            WaitGone(pid)
-
-
 def test_marking_the_dead_one_of_two_offline_ends_the_standstill() -> None:
     with RealCluster(2) as cluster:
         cluster.StartNodeDaemons()
         cluster[0].StartMaster()
         with cluster[0].Client() as client:
             assert FollowJob(client, client.SubmitJob([DELAY]))[0] == "success"
-            CutPower(cluster, 1)
+            cluster.CutPower(cluster[1])
             with pytest.raises(errors.GenericError) as caught:
                 client.SubmitJob([DELAY])
             assert "stored on 1 of 2" in str(caught.value)

@@ -206,6 +206,20 @@ class RealCluster:
                 pass  # gone, or not ours
         return found
 
+    def CutPower(self, node: RealNode) -> None:
+        """Every process of a node is gone, those that serve a kept connection too."""
+        root = f"GANETI_ROOTDIR={node.root}".encode()
+        for pid in self.Processes():
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as stream:
+                    mine = root in stream.read().split(b"\0")
+                if mine:
+                    os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue  # gone meanwhile
+            if mine:
+                WaitGone(pid)
+
     def Close(self) -> None:
         """Ends everything, at once."""
         while pids := self.Processes():
