@@ -1,0 +1,190 @@
+"""Locks in simulated machines: every order of steps a seed can make, time-outs to the tick, no waiter forgotten."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from ganeti import errors, runtime
+from ganeti.locking import (
+    ALL_SET,
+    BGL,
+    LEVEL_CLUSTER,
+    LEVEL_INSTANCE,
+    LEVEL_NODE,
+    LEVEL_NODE_RES,
+    LEVELS,
+    LockManager,
+    SharedLock,
+)
+from ganeti.runtime.simulated import World
+
+THREADS = 6
+ROUNDS = 8
+# Steps take a little virtual time each.
+TICK = 0.01
+
+
+def _Together(work: Any) -> None:
+    """Runs ``work(number)`` in several threads and waits for all."""
+    done = runtime.Queue()
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        finally:
+            done.put(number)
+
+    for number in range(THREADS):
+        runtime.Thread(run, f"t{number}", (number,)).start()
+    for _ in range(THREADS):
+        done.get()
+
+
+def _Run(seed: int, program: Any, check: Any = None) -> None:
+    """One simulated process; ``check`` looks between all steps.  A thread that waits for ever is a Deadlock."""
+    with World(seed) as world:
+        process = world.AddMachine("m").StartProcess(program, "locks")
+
+        def look() -> bool:
+            if check is not None:
+                check()
+            return not process.alive
+
+        world.Run(until=look)
+        assert world.failures == []
+        assert process.error is None
+
+
+@pytest.mark.req("D20-LOCK-01", "D20-LOCK-02", "D20-LOCK-03", "D21-LOCK-05", "D21-LOCK-19")
+def test_one_lock(seed: int) -> None:
+    """L1 to L4, L12; a time-out is over exactly when it is over."""
+    for number in range(25):
+        locks: list[SharedLock] = []
+        granted = {"shared": 0, "exclusive": 0}
+
+        def check(locks: Any = locks) -> None:
+            for lock in locks:
+                assert not (lock._exclusive is not None and lock._sharers), lock
+
+        def program(number: int = number, locks: Any = locks, granted: Any = granted) -> None:
+            lock = SharedLock("lock")
+            locks.append(lock)
+
+            def work(thread: int) -> None:
+                dice = random.Random(seed + number * 100 + thread)
+                for _ in range(ROUNDS):
+                    shared = dice.randint(0, 1)
+                    timeout = dice.choice([None, None, 0, 0.5, 2.0])
+                    started = runtime.Monotonic()
+                    got = lock.acquire(shared, timeout, dice.choice([None, None, -3, 4]))
+                    waited = runtime.Monotonic() - started
+                    assert timeout is None or waited <= timeout + TICK
+                    if not got:
+                        assert timeout is not None and (timeout == 0 or waited >= timeout - TICK)
+                        continue
+                    granted["shared" if shared else "exclusive"] += 1
+                    runtime.Sleep(dice.random())
+                    if not shared and dice.random() < 0.3:
+                        lock.downgrade()
+                        runtime.Sleep(dice.random())
+                    lock.release()
+
+            _Together(work)
+            assert lock.Info() == ("lock", None, None, [])
+
+        _Run(seed + number, program, check)
+        assert granted["shared"] and granted["exclusive"]
+
+
+@pytest.mark.req("D21-LOCK-23", "D21-LOCK-29", "D20-LOCK-19")
+def test_deletion_reaches_everybody(seed: int) -> None:
+    """L2: whenever it happens, each waiter and each later request gets an error, and nobody waits on."""
+    for number in range(25):
+
+        def program(number: int = number) -> None:
+            lock = SharedLock("lock")
+
+            def work(thread: int) -> None:
+                dice = random.Random(seed + number * 100 + thread)
+                runtime.Sleep(dice.random())
+                with pytest.raises(errors.LockError, match="Deleted lock"):
+                    while True:
+                        if thread == 0 and lock.delete(priority=dice.choice([None, -1])):
+                            lock.acquire()
+                        elif lock.acquire(dice.randint(0, 1), dice.choice([None, 0.3])):
+                            runtime.Sleep(dice.random() / 10)
+                            lock.release()
+
+            _Together(work)
+            assert lock.Info().mode == "deleted" and lock.Info().pending == []
+
+        _Run(seed + number, program)
+
+
+@pytest.mark.req("D20-LOCK-02", "D20-LOCK-14", "D20-LOCK-18", "D20-LOCK-26")
+def test_all_levels_with_members_coming_and_going(seed: int) -> None:
+    """M1 to M3, S3, S4, S6 for opcodes that lock, add and remove whatever they like."""
+    for number in range(15):
+        running = {"shared": 0, "exclusive": 0}
+
+        def program(number: int = number, running: Any = running) -> None:
+            glm = LockManager(["n1", "n2", "n3"], ["g"], ["i1", "i2", "i3"], ["w"])
+
+            def work(thread: int) -> None:
+                dice = random.Random(seed + number * 100 + thread)
+                own: list[str] = []
+                for turn in range(ROUNDS):
+                    _Opcode(glm, dice, running, own, f"x{thread}-{turn}")
+
+            _Together(work)
+            assert all(row.owner is None and not row.pending for row in glm.QueryLocks())
+
+        _Run(seed + number, program)
+
+
+def _Opcode(glm: LockManager, dice: random.Random, running: dict[str, int], own: list[str], fresh: str) -> None:
+    mode = "exclusive" if dice.random() < 0.1 else "shared"
+    deadline = runtime.Monotonic() + 3.0
+    impatient = dice.random() < 0.5
+
+    def left() -> float | None:
+        return max(0.0, deadline - runtime.Monotonic()) if impatient else None
+
+    if glm.acquire(LEVEL_CLUSTER, BGL, left(), int(mode == "shared")) is None:
+        return
+    taken: list[int] = []
+    try:
+        if dice.random() < 0.2 and glm.add(LEVEL_INSTANCE, fresh, acquired=1, timeout=left()):
+            own.append(fresh)
+            taken.append(LEVEL_INSTANCE)
+        for level in (LEVEL_INSTANCE, LEVEL_NODE, LEVEL_NODE_RES):
+            if level in taken or dice.random() < 0.3:
+                continue
+            names: Any = ALL_SET
+            if dice.random() < 0.7:
+                names = dice.sample(sorted(glm.Names(level)), dice.randint(1, 2))
+            try:
+                got = glm.acquire(level, names, left(), dice.randint(0, 1))
+            except errors.LockError:
+                # Removed since we looked: an exact request fails, and owns nothing.
+                assert level == LEVEL_INSTANCE and names is not ALL_SET
+                got = None
+            if got is None:
+                assert not glm.is_owned(level)
+                return
+            taken.append(level)
+        running[mode] += 1
+        assert running["exclusive"] == 0 or running == {"exclusive": 1, "shared": 0}
+        runtime.Sleep(dice.random())
+        running[mode] -= 1
+        mine = glm.list_owned(LEVEL_INSTANCE)
+        if own and own[-1] in mine and glm.check_owned(LEVEL_INSTANCE, mine, shared=0):
+            gone = own.pop()
+            assert glm.remove(LEVEL_INSTANCE, gone) == [gone]
+    finally:
+        for level in reversed(LEVELS):
+            if glm.is_owned(level):
+                glm.release(level)
