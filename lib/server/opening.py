@@ -118,6 +118,8 @@ def _CheckJob(job_id: int, text: str) -> None:
 class Opener:
     """Becomes master, by a vote if that is wanted and by the store's own quorum in any case."""
 
+    election_class: type[election.Election] = election.Election
+
     def __init__(self, own: NodeStore, transport: Transport, wishes: Wishes, ears: Ears):
         self._own = own
         self._transport = transport
@@ -149,6 +151,7 @@ class Opener:
             resolve=self._ears.resolve,
             lost=self._ears.lost,
             candidates=self._ears.candidates,
+            election_class=self.election_class,
         )
         return store, me
 
@@ -206,6 +209,7 @@ class Opener:
             resolve=self._ears.resolve,
             lost=self._ears.lost,
             candidates_now=self._ears.candidates,
+            election_class=self.election_class,
         )
         return store, me
 

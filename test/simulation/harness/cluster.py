@@ -211,6 +211,8 @@ class Workload:
 class Cluster:
     """All of it.  ``rng`` is the run's own chance, apart from the world's."""
 
+    node_class: type[Node] = Node
+
     def __init__(
         self,
         world: World,
@@ -227,7 +229,7 @@ class Cluster:
         self.workload = workload
         self.ledger = Ledger()
         self.rng = random.Random(f"harness {world.seed}")
-        self.nodes = [Node(self, number) for number in range(1, count + 1)]
+        self.nodes = [self.node_class(self, number) for number in range(1, count + 1)]
         self.members = [node.member for node in self.nodes]
         self.first_candidates = self.members[:candidates]
         self.violation: Violation | None = None
