@@ -61,7 +61,6 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpInstanceActivateDisks",
         "OpInstanceDeactivateDisks",
     ),
-    "group": ("OpGroupAdd", "OpGroupSetParams", "OpGroupAssignNodes", "OpGroupRemove", "OpGroupRename"),
     "node": ("OpNodeAdd", "OpNodeRemove", "OpNodePowercycle"),
     "node_modify": ("OpNodeSetParams",),
     "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),

@@ -24,7 +24,7 @@ from ganeti.utils.text import NiceSort
 def CheckNewName(snapshot: objects.Snapshot, name: str) -> None:
     """No group has the name, and it cannot be taken for a uuid."""
     if ht.TUuid(name):
-        raise errors.OpPrereqError(f"Group name '{name}' looks like a uuid", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(f"Group name '{name}' looks like a UUID", errors.ECODE_INVAL)
     taken = snapshot.GroupByName(name)
     if taken is not None:
         raise errors.OpPrereqError(
@@ -68,7 +68,6 @@ class _ParameterLU(LogicalUnit):
         cluster = self.snapshot.cluster
         own = policy.UpdatedPolicy(old, self.op.ipolicy, is_group=True)
         policy.CheckTemplates(own, cluster.enabled_disk_templates)
-        policy.CheckFull(cluster.ipolicy, own)
         return own
 
 

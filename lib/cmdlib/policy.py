@@ -57,13 +57,6 @@ def _TypedPart(key: str, value: Any, current: Mapping[str, Any], is_group: bool)
     return value
 
 
-def CheckFull(cluster_policy: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """A group's policy makes sense together with what it inherits."""
-    problems = list(ipolicy.Problems(ipolicy.Fill(cluster_policy, own), is_group=False))
-    if problems:
-        raise _Refuse(f"Invalid instance policy together with the cluster's: {'; '.join(problems)}")
-
-
 def CheckTemplates(policy: Mapping[str, Any], enabled: Collection[str]) -> None:
     """A policy allows enabled disk templates only; a group that names none inherits."""
     refused = [name for name in policy.get(ipolicy.DISK_TEMPLATES, ()) if name not in enabled]

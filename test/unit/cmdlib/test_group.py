@@ -81,12 +81,11 @@ def test_a_refused_group_leaves_no_lock(master: Master) -> None:
     before = master.glm.Names(locking.LEVEL_NODEGROUP)
     for values, match, ecode in (
         ({"group_name": "default"}, "already exists", errors.ECODE_EXISTS),
-        ({"group_name": WEB}, "looks like a uuid", errors.ECODE_INVAL),
+        ({"group_name": WEB}, "looks like a UUID", errors.ECODE_INVAL),
         ({"group_name": "g", "ndparams": {"colour": 1}}, "Unknown node parameter", errors.ECODE_INVAL),
         ({"group_name": "g", "diskparams": {"drbd": {"colour": 1}}}, "Unknown drbd", errors.ECODE_INVAL),
         ({"group_name": "g", "ipolicy": {"disk-templates": ["rbd"]}}, "not enabled.*rbd", errors.ECODE_INVAL),
         ({"group_name": "g", "ipolicy": {"std": {"cpu-count": 1}}}, "cannot appear", errors.ECODE_INVAL),
-        ({"group_name": "g", "ipolicy": _Policy(master, memory_size=256)}, "std lies within none", errors.ECODE_INVAL),
     ):
         _Refused(master, opcodes.OpGroupAdd(**values), match, ecode)
     assert master.glm.Names(locking.LEVEL_NODEGROUP) == before
@@ -177,6 +176,28 @@ def test_a_policy_of_its_own(pair: Master) -> None:
     assert _Group(pair, "default").ipolicy["disk-templates"] == ("drbd",)
     pair.Run(opcodes.OpGroupSetParams(group_name="default", ipolicy={"minmax": "default", "spindle-ratio": "default"}))
     assert _Group(pair, "default").ipolicy == {"disk-templates": ("drbd",)}
+
+
+@pytest.mark.parametrize(
+    ("match", "values"),
+    [
+        ("Unknown node parameter", {"ndparams": {"x": 1}}),
+        ("Unknown hypervisor", {"hv_state": {"vmware": {}}}),
+        ("not enabled on the cluster", {"ipolicy": {"disk-templates": ["rbd"]}}),
+        ("cannot appear", {"ipolicy": {"std": {"memory-size": 1}}}),
+        ("Invalid key", {"ipolicy": {"nonsense": 1}}),
+    ],
+)
+def test_values_that_cannot_be(pair: Master, match: str, values: dict[str, Any]) -> None:
+    for op in (opcodes.OpGroupAdd(group_name="n", **values), opcodes.OpGroupSetParams(group_name="far", **values)):
+        _Refused(pair, op, match, errors.ECODE_INVAL)
+
+
+def test_the_standard_of_the_cluster_does_not_bind_a_group(master: Master) -> None:
+    wanted = _Policy(master, memory_size=1024)
+    assert master.snapshot.cluster.ipolicy["std"]["memory-size"] < 1024
+    master.Run(opcodes.OpGroupAdd(group_name="large", ipolicy=wanted))
+    assert _Group(master, "large").ipolicy["minmax"][0]["min"]["memory-size"] == 1024
 
 
 def test_what_is_locked(pair: Master) -> None:
