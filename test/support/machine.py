@@ -67,6 +67,7 @@ class Machine:
         self.hv_version = "8.2"
         self.incoming: dict[str, Any] = {}
         self.network: dict[str, str] = {}
+        self.sync: list[dict[str, Any]] = []
         self.migration = {"status": "completed", "transferred_ram": 1, "total_ram": 1, "postcopy_status": None}
         self.reachable: Callable[[str], Machine | None] = lambda address: None
         self.verify: dict[str, Any] = {}  # answers of node_verify other than the usual ones
@@ -417,7 +418,9 @@ class Machine:
         return self._Status(disk) if Identity(disk) in self.devices else None
 
     def blockdev_getmirrorstatus(self, disks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [self._Status(disk) for disk in disks]
+        # Each look at it takes the next state of a sync under way.
+        state = self.sync.pop(0) if self.sync else {}
+        return [{**self._Status(disk), **state} for disk in disks]
 
     def blockdev_getmirrorstatus_multi(self, disks: list[dict[str, Any]]) -> list[list[Any]]:
         return [[True, self._Status(disk)] for disk in disks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from ganeti import constants, locking, mcpu, objects, opcodes, params
@@ -95,6 +96,15 @@ class Master:
         found = self.snapshot.ExpandName("instance", name)
         assert found is not None
         return found
+
+    def Serve(self, number: int) -> None:
+        """Gives a machine's handlers to its node again, after they were exchanged."""
+        node = self.setup.cluster.nodes[number]
+        node.dispatcher = Dispatcher({**node.store.Handlers(), **self[number].Handlers()}, node.store)
+
+    def Patient(self) -> None:
+        """As long as a real master waits for nodes to confirm it."""
+        self.context = dataclasses.replace(self.context, confirm_timeout=mcpu.Context.confirm_timeout)
 
     def _ByAddress(self, address: str) -> Machine | None:
         for node in self.snapshot.nodes.values():
