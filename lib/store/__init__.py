@@ -8,7 +8,8 @@
       |   voters: one in or out at a time                  |   database: the tables
       |   confirm: nodes that know this epoch              v
       +-- election: becoming master                     DATA/ext/store.db
-      +-- adopt: files of 3.x, hand edits                  |
+      +-- adopt: the first history; edits: files           |
+          changed by hand                                  v
                                                         export: config.data, queue, ssconf as a view of it
 
 Glossary

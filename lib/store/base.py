@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -370,7 +370,3 @@ def HintSilent(silent: Sequence[str], voters: int) -> str:
         "bring one of them back; if they are off for good and stay off, stop the master daemon and start it with"
         " --no-voting: what only they held is then given up"
     )
-
-
-def AsText(values: Mapping[str, Any]) -> str:
-    return serializer.Dump(dict(values))

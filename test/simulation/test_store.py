@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator
 
 import pytest
 from simulation.harness import bugs, scenes
-from simulation.harness.cluster import Parts
+from simulation.harness.clients import Clients
+from simulation.harness.cluster import Cluster, Parts
 from simulation.harness.main import Describe
-from simulation.harness.run import Run
+from simulation.harness.run import MAX_STEPS, Run
+
+from ganeti import pathutils, runtime
+from ganeti.runtime.simulated import World
+from ganeti.store.base import KIND_ARCHIVED
 
 SEEDS = 500
 _CHUNK = 50
@@ -38,6 +44,47 @@ def test_no_promise_is_broken_under_faults(start: int) -> None:
 def test_files_show_what_is_acknowledged(start: int) -> None:
     broken = [result for seed in range(start, start + 30) if (result := Run(seed, exporting=True)).problem]
     assert not broken, "\n".join(Describe(result, events=False) for result in broken)
+
+
+def _Quiet(world: World, seed: int) -> Cluster:
+    """Three candidates without faults, with their files, after some changes."""
+    clients = Clients(random.Random(seed), 40)
+    clients.pause = (0.0, 0.3)
+    cluster = Cluster(world, 3, 3, clients, exporting=True)
+    clients.SetMembers(cluster.members, cluster.members)
+    cluster.Found()
+    world.Run(until=lambda: clients.IsDone() and clients.IsIdle(), max_steps=MAX_STEPS)
+    return cluster
+
+
+def test_rows_of_archived_jobs_go_when_every_voter_has_the_file() -> None:
+    with World(4) as world:
+        cluster = _Quiet(world, 4)
+        archived = [
+            row.id for _, rows in cluster.ledger.by_seq.values() for row in rows or () if row.kind == KIND_ARCHIVED
+        ]
+        assert archived
+        world.RunFor(30.0)
+        for node in cluster.nodes:
+            assert not [row for row in node.Read()[2] if row.kind == KIND_ARCHIVED and row.value is not None]
+            paths = [pathutils.ArchivedJobFile(int(job)) for job in archived]
+            assert all(node.machine.Call(lambda paths=paths: [runtime.Exists(path) for path in paths]))
+
+
+def test_the_files_are_at_most_a_second_behind() -> None:
+    with World(5) as world:
+        cluster = _Quiet(world, 5)
+        store = cluster.open["node1"]
+        for number in range(5):
+            op = cluster.workload.NewRowsOp(cluster, str(100 + number))
+            cluster.workload.Submit(cluster.nodes[0], store, op)
+            world.Run(until=lambda op=op: op.outcome is not None, max_steps=MAX_STEPS)
+            acknowledged = world.elapsed
+            for node in cluster.nodes:
+                path = pathutils.JobFile(100 + number)
+                while not node.machine.Call(lambda path=path: runtime.Exists(path)):
+                    assert world.elapsed < acknowledged + 1.0, node.name
+                    world.RunFor(0.02)
 
 
 def test_many_faults_at_once() -> None:

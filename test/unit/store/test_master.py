@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.store_nodes import Live, Story, Until
+from support.store_nodes import Cluster, Live, Story, Until
 
-from ganeti import runtime
-from ganeti.store import MasterLost, NoQuorum, NotKnown, Row, Rows, base
+from ganeti import errors, runtime
+from ganeti.runtime.simulated import World
+from ganeti.store import DiskRefused, MasterLost, NoQuorum, NotKnown, Row, Rows, StoreEnded, StoreError, base
 from ganeti.store.election import NotElected
 
 
@@ -112,6 +113,141 @@ def test_a_lost_disk_is_seen_emptied_and_copied_again(make: Any) -> None:
     Until(lambda: len(store.Voters()) == 3 and store.Voters().by_uuid[cluster.members[2].uuid].store_id != before, 30)
     Until(lambda: Live(cluster[2]) == Live(cluster[0]))
     assert cluster[2].store.GetState().store_id in store.Voters().ids
+
+
+@Story
+def test_a_restored_disk_is_seen_emptied_and_copied_again(make: Any) -> None:
+    cluster = make(3)
+    cluster.wanted = cluster.members
+    store = cluster.Found()
+    for number in range(5):
+        store.Commit(Rows(Row("job", str(number), "{}")))
+    Until(lambda: cluster[2].store.GetState().acknowledged == store.Acknowledged())
+    with cluster[2].store.database.Transaction() as database:
+        state = database.GetState()
+        back = base.Position(state.last.epoch, 2)
+        database.PutState(state.With(last=back, acknowledged=back))
+        database.ReplaceRows(row for row in database.GetRows() if row.seq <= 2)
+    before = state.store_id
+    store.Commit(Rows(Row("job", "9", "{}")))
+    Until(lambda: len(store.Voters()) == 3 and before not in store.Voters().ids, 60)
+    Until(lambda: Live(cluster[2]) == Live(cluster[0]))
+
+
+@Story
+def test_a_node_that_could_not_be_taken_in_keeps_nothing(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found(candidates=2)
+    store.Commit(Rows(Row("job", "1", "{}")))
+
+    class Refuses(Rows):
+        def Prepare(self) -> Any:
+            raise errors.ConfigurationError("the node is drained")
+
+    with pytest.raises(errors.ConfigurationError):
+        store.AddVoter(cluster.members[2], Refuses())
+    assert len(store.Voters()) == 2
+    Until(lambda: cluster[2].store.GetState().last.seq == 0)
+
+
+@Story
+def test_a_node_that_does_not_answer_is_not_taken_in(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found(candidates=2)
+    cluster[2].up = False
+    with pytest.raises(StoreError) as caught:
+        store.AddVoter(cluster.members[2], Rows(), 5.0)
+    assert "node3.example.org" in str(caught.value)
+    assert "connection refused" in str(caught.value)
+
+
+@Story
+def test_the_master_is_always_a_voter(make: Any) -> None:
+    cluster = make(2)
+    store = cluster.Found()
+    with pytest.raises(errors.OpPrereqError, match="fail over"):
+        store.RemoveVoter(cluster.members[0].uuid, Rows())
+
+
+@Story
+def test_a_candidate_that_an_earlier_master_did_not_take_in_is_taken_in(make: Any) -> None:
+    cluster = make(3)
+    cluster.Found(candidates=2).Stop()
+    cluster.wanted = cluster.members
+    store = cluster.Become(0)
+    Until(lambda: len(store.Voters()) == 3, 30)
+    cluster.wanted = cluster.members[:2]
+    Until(lambda: store.Voters().Names() == ["node1.example.org", "node2.example.org"], 30)
+    Until(lambda: cluster[2].store.GetState().last.seq == 0)
+
+
+@Story
+def test_changes_of_one_batch_see_each_other_and_fail_alone(make: Any) -> None:
+    cluster = make(1)
+    store = cluster.Found()
+    draft = {"n": 0}
+    ends: list[Any] = []
+
+    class Count(Rows):
+        def Prepare(self) -> Any:
+            draft["n"] += 1
+            if draft["n"] == 2:
+                raise errors.ConfigurationError("not the second one")
+            return [Row("count", "n", str(draft["n"]))]
+
+    for _ in range(3):
+        store.Begin(Count(), ends.append)
+    Until(lambda: len(ends) == 3)
+    assert sorted(type(end).__name__ for end in ends) == ["ConfigurationError", "NoneType", "NoneType"]
+    assert store.Rows("count") == {"n": "3"}
+
+
+def test_what_the_own_disk_refused_was_sent_to_nobody_and_is_taken_back() -> None:
+    with World(7) as world:
+        machine = world.AddMachine("all")
+
+        def story() -> None:
+            cluster = Cluster("/srv", 3)
+            store = cluster.Found()
+            withdrawn: list[str] = []
+
+            class Job(Rows):
+                def Withdraw(self) -> None:
+                    withdrawn.append("job")
+
+            asked = len(cluster[1].served)
+            machine.disk_full = True
+            with pytest.raises(DiskRefused) as caught:
+                store.Commit(Job(Row("job", "1", "{}")))
+            assert "No space" in str(caught.value)
+            assert (withdrawn, cluster[1].served[asked:].count("store_append")) == (["job"], 0)
+            machine.disk_full = False
+            store.Commit(Rows(Row("job", "2", "{}")))
+            assert store.Rows("job") == {"2": "{}"}
+            machine.disk_broken = True
+            with pytest.raises(StoreEnded):
+                store.Commit(Rows(Row("job", "3", "{}")))
+            Until(lambda: cluster.lost)
+            machine.disk_broken = False
+            cluster.Close()
+
+        machine.Call(story)
+        assert not world.failures
+
+
+@Story
+def test_a_large_store_is_copied_in_pieces_while_work_goes_on(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found(candidates=2)
+    for number in range(40):
+        store.Commit(Rows(*(Row("job", f"{number}-{row}", '"' + "x" * 5000 + '"') for row in range(10))))
+    ends: list[Any] = []
+    for number in range(20):
+        store.Begin(Rows(Row("during", str(number), "{}")), ends.append)
+    store.AddVoter(cluster.members[2], Rows())
+    Until(lambda: len(ends) == 20)
+    assert cluster[2].served.count("store_copy") >= 4
+    Until(lambda: Live(cluster[2]) == Live(cluster[0]))
 
 
 @Story
