@@ -262,6 +262,7 @@ class JobQueue(Keeper):
 
     def SubmitJob(self, ops: Sequence[Any], to_drained: bool = False) -> Pending:
         """Takes in one job; completes with its id.  Opcodes are objects or what clients send."""
+        self._CheckOpen()
         result = Pending()
         many = self._Submit([ops], to_drained)
 
@@ -278,7 +279,7 @@ class JobQueue(Keeper):
         many.Then(finish)
         return result
 
-    def SubmitManyJobs(self, submitted: Sequence[Sequence[Any]]) -> Pending:
+    def SubmitManyJobs(self, submitted: Sequence[Sequence[Any]], generated: bool = False) -> Pending:
         """Takes in several jobs in one step; completes with [true, id] or [false, text] for each."""
         result = Pending()
 
@@ -288,17 +289,21 @@ class JobQueue(Keeper):
             else:
                 result.Complete([[ok, value if ok else str(value)] for ok, value in pending.value])
 
+        if not generated:
+            self._CheckOpen()
         self._Submit(submitted, False).Then(finish)
         return result
 
+    def _CheckOpen(self) -> None:
+        if self._closed:
+            raise errors.JobQueueError("Job queue is shutting down, refusing job", hint="try again in a minute")
+
     def _SubmitGenerated(self, submitted: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """For jobs that submit jobs: waits for the answer."""
-        return self.SubmitManyJobs(submitted).Result()
+        """For jobs that submit jobs: waits for the answer.  While the queue closes they are taken in for the next start."""
+        return self.SubmitManyJobs(submitted, generated=True).Result()
 
     def _Submit(self, submitted: Sequence[Sequence[Any]], to_drained: bool) -> Pending:
         """Completes with (true, id) or (false, error) for each job."""
-        if self._closed:
-            raise errors.JobQueueError("Job queue is shutting down, refusing job", hint="try again in a minute")
         parsed = [_ParseOps(ops, number) for number, ops in enumerate(submitted)]
         if len(self._live) + len(parsed) > self._max_live_jobs:
             raise errors.JobQueueFull(hint="archive finished jobs: gnt-job autoarchive")

@@ -206,3 +206,14 @@ def Find(name: Any) -> Method:
     if method is None:
         raise ArgumentError(f"Unknown method {str(name)[:100]!r}: this release knows {', '.join(METHODS)}")
     return method
+
+
+def Document() -> str:
+    """The methods as they stand in ``doc/luxi.rst``."""
+    lines = []
+    for method in METHODS.values():
+        since = f" (newer than {method.since})" if method.since else ""
+        lines += [f"``{method}``{since}", f"   {method.doc}", ""]
+        lines += [f"   * ``{arg.name}``: {arg.kind}; {arg.doc}" for arg in method.args]
+        lines += [""] if method.args else []
+    return "\n".join(lines)

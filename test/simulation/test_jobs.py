@@ -111,12 +111,12 @@ class PromisesToCancel(JobQueue):
 class CountsFromTheWrongEnd(JobQueue):
     """Relative dependencies point one job too far back."""
 
-    def SubmitManyJobs(self, submitted: Sequence[Sequence[Any]]) -> Pending:
+    def SubmitManyJobs(self, submitted: Sequence[Sequence[Any]], generated: bool = False) -> Pending:
         for ops in submitted:
             for op in ops:
                 for depend in op["depends"] or []:
                     depend[0] -= depend[0] < 0
-        return super().SubmitManyJobs(submitted)
+        return super().SubmitManyJobs(submitted, generated)
 
 
 @pytest.mark.parametrize("bug", [RunsAgain, StartsUnstored, AnswersEarly, PromisesToCancel, CountsFromTheWrongEnd])

@@ -25,7 +25,7 @@ class Executor:
     """Stands for the processor: what an opcode does is told by its comment.
 
     ``gate NAME``: waits until the test opens the gate; ``locks N``: gets no locks N times; ``fail TEXT``; ``bug``;
-    ``log N``: N messages; ``submit``: submits a job; ``prereq``: fails before it starts.
+    ``log N``: N messages; ``submit``, ``gatesubmit NAME``: submits a job; ``prereq``: fails before it starts.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,9 @@ class Executor:
             cbs.Feedback(constants.ELOG_DELAY_TEST, ["/path"])
             cbs.Feedback(constants.ELOG_MESSAGE, _Strange())
             self._Gate(words[1])
-        elif words[:1] == ["submit"]:
+        elif words[:1] in (["submit"], ["gatesubmit"]):
+            if len(words) > 1:
+                self._Gate(words[1])
             from ganeti import opcodes
 
             return cbs.SubmitManyJobs([[opcodes.OpTestDelay(duration=0.0)]])

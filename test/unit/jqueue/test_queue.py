@@ -389,6 +389,23 @@ def test_an_archived_dependency_counts(bench, archive):
     assert bench.WaitEnd(job_id) == "success"
 
 
+def test_a_job_that_ends_while_the_queue_closes_may_still_submit_jobs(bench):
+    job_id = bench.Submit("gate a", "submit")
+    bench.executor.WaitRunning(job_id)
+    parent = bench.Submit("gatesubmit b")
+    bench.executor.WaitRunning(parent)
+    bench.queue.Close()
+    bench.executor.Open("a")
+    bench.executor.Open("b")
+    assert bench.WaitEnd(parent) == "success"
+    [[ok, child]] = bench.Field(parent, "opresult")[0]
+    assert ok and bench.Status(child) == "queued"
+    assert bench.queue.Shutdown(10) is True
+    bench.Crash()
+    assert bench.WaitEnd(child) == "success"
+    assert bench.WaitEnd(job_id) == "success"
+
+
 def test_a_job_may_submit_jobs(bench):
     job_id = bench.Submit("submit")
     assert bench.WaitEnd(job_id) == "success"

@@ -73,6 +73,7 @@ def shared_bench(tmp_path_factory):
     made.Close()
 
 
+@pytest.mark.req("D22-MD-09", "D22-WAIT-07", "D20-LUXI-07")
 def test_at_the_time_out_the_unchanged_values_come(bench):
     job_id = bench.Submit("gate a")
     bench.executor.WaitRunning(job_id)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti import constants, errors, serializer
-from ganeti.luxi import methods, pieces, protocol
+from ganeti.jqueue import watch
+from ganeti.luxi import client, methods, pieces, protocol
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
 JSON = st.recursive(
     st.none()
@@ -171,3 +175,39 @@ def test_no_arguments_whatever_break_the_check(name, args):
         assert str(err)
     else:
         assert len(bound) == len(methods.METHODS[name].args)
+
+
+@pytest.mark.req("D20-LUXI-11")
+def test_the_page_of_the_protocol_has_every_method_and_the_special_results():
+    """The list of methods is ``methods.Document()``: put it there again when the table changes."""
+    with open(os.path.join(TOP, "doc/luxi.rst"), encoding="utf-8") as stream:
+        page = stream.read()
+    assert page.endswith(methods.Document())
+    for word in ("nochange", "OpPrereqError", "success", "byte 3"):
+        assert word in page
+
+
+@pytest.mark.req("D20-LUXI-10")
+def test_nobody_else_builds_messages():
+    users = []
+    for folder, _, names in os.walk(os.path.join(TOP, "lib")):
+        for name in names:
+            if name.endswith(".py") and os.path.basename(folder) != "luxi":
+                with open(os.path.join(folder, name), encoding="utf-8") as stream:
+                    text = stream.read()
+                if "luxi.protocol" in text and ("EncodeRequest" in text or "Framer" in text):
+                    users.append(name)
+    assert users == []
+
+
+@pytest.mark.req("D20-LUXI-10")
+def test_the_client_has_a_call_for_every_method():
+    calls = {name for name in dir(client.Client) if not name.startswith("_")}
+    wanted = set(methods.METHODS) - {"PickupJob"}  # reserved: always an error
+    assert wanted <= calls
+
+
+@pytest.mark.req("D20-LUXI-07")
+def test_a_waiting_call_is_answered_before_its_client_gives_up():
+    assert watch.MAX_TIMEOUT < protocol.IO_TIMEOUT / 2
+    assert protocol.WAIT_TIMEOUT <= watch.MAX_TIMEOUT
