@@ -38,6 +38,7 @@ from ganeti.store.base import (
     Rows,
     StoreEnded,
     StoreError,
+    TooLarge,
     Voter,
     VoterSet,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "Store",
     "StoreEnded",
     "StoreError",
+    "TooLarge",
     "Voter",
     "VoterSet",
 ]

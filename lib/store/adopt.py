@@ -15,7 +15,6 @@ from ganeti.store.base import (
     ID_MASTER,
     KIND_MASTER,
     NOWHERE,
-    EpochTooOld,
     Line,
     Member,
     Row,
@@ -23,7 +22,7 @@ from ganeti.store.base import (
     Voter,
     VoterSet,
 )
-from ganeti.store.election import READY_TIMEOUT, Election, ForcedStart, NotElected, Open
+from ganeti.store.election import READY_TIMEOUT, Election, ForcedStart, HoldServing, NotElected, Open
 from ganeti.store.master import Store
 
 if TYPE_CHECKING:
@@ -56,8 +55,7 @@ def FoundStore(
     nodes = list(nodes)
     if vote is not None:
         vote()
-    serving = own.Serve()
-    try:
+    with HoldServing(own) as serving:
         election = election_class(own, me, nodes, transport, cluster)
         election.Promises()
         _CheckNobodyHasStore(election)
@@ -76,13 +74,7 @@ def FoundStore(
         for uuid in voters.by_uuid:
             heard = election.answers[uuid]
             store.TakeAnswer(uuid, heard.store_id, heard.last)
-    except EpochTooOld as err:
-        serving.release()
-        raise NotElected(f"another master starts: {err}") from err
-    except BaseException:
-        serving.release()
-        raise
-    return Open(store, serving, ready_timeout)
+        return Open(store, serving, ready_timeout)
 
 
 def _CheckNobodyHasStore(election: Election) -> None:

@@ -15,6 +15,9 @@ MAX_LINE = 1000
 PIECE_BYTES = 512 * 1024
 """Characters of values in one piece of a copy: keeps each step of building and reading JSON short."""
 
+MAX_TRANSACTION = 16 * 1024 * 1024
+"""Characters of values in one transaction; escaped once more it still fits into one call."""
+
 KIND_VOTERS = "voters"
 ID_VOTERS = "voters"
 KIND_MASTER = "master"
@@ -327,6 +330,16 @@ class DiskRefused(StoreError):
         super().__init__(
             f"failed: the master's own disk did not store the change ({cause}); nothing was changed",
             hint="look at free space and health of the file system of the data directory",
+        )
+
+
+class TooLarge(StoreError):
+    """Refused: a change of more bytes than nodes take in one call would block all that come after it."""
+
+    def __init__(self, size: int):
+        super().__init__(
+            f"refused: the change has {size} bytes, at most {MAX_TRANSACTION} can be stored at once; nothing was changed",
+            hint="make it in smaller steps",
         )
 
 

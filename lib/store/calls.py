@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ganeti import errors, runtime
 from ganeti.store.base import Epoch
+from ganeti.store.keep import NO_OWNER, LockOwned, MakeOwned, Owner
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -35,27 +36,28 @@ class OlderCallRuns(errors.GenericError):
 class RunningCalls:
     """The folder of entries of one node."""
 
-    def __init__(self, folder: str):
+    def __init__(self, folder: str, owner: Owner = NO_OWNER):
         self._folder = folder
+        self._owner = owner
         self._lock_path = folder + ".lock"
 
     @contextmanager
     def Exclude(self) -> Iterator[None]:
         """No call enters meanwhile."""
         self._MakeFolder()
-        with runtime.LockFile(self._lock_path, exclusive=True, timeout=_ENTER_TIMEOUT):
+        with LockOwned(self._lock_path, True, _ENTER_TIMEOUT, self._owner):
             yield
 
     @contextmanager
     def Admit(self) -> Iterator[None]:
         """No promise is made meanwhile."""
         self._MakeFolder()
-        with runtime.LockFile(self._lock_path, exclusive=False, timeout=_ENTER_TIMEOUT):
+        with LockOwned(self._lock_path, False, _ENTER_TIMEOUT, self._owner):
             yield
 
     def _MakeFolder(self) -> None:
-        if not runtime.IsDir(self._folder):
-            runtime.MakeDirs(self._folder, 0o750)
+        MakeOwned(self._folder.rpartition("/")[0], 0o770, self._owner)
+        MakeOwned(self._folder, 0o750, self._owner)
 
     def Book(self, epoch: Epoch, name: str) -> protocols.FileLock:
         """The entry of a call, to be given to ``Leave``.  Call it inside Admit."""

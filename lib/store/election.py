@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -363,8 +364,7 @@ def BecomeMaster(
     CheckVoter(own)
     if vote is not None:
         vote()
-    serving = own.Serve()
-    try:
+    with HoldServing(own) as serving:
         election = election_class(own, me, nodes, transport, own.GetState().cluster)
         if vouch is not None:
             _CheckNobodyServes(election, me)
@@ -381,13 +381,21 @@ def BecomeMaster(
         store = _Begin(
             own, me, election, newest, (fetched, partial), forced, first, transport, resolve, lost, candidates
         )
+        return Open(store, serving, ready_timeout)
+
+
+@contextmanager
+def HoldServing(own: NodeStore) -> Iterator[protocols.FileLock]:
+    """The mark that this node serves its store; given up when the start fails.  A newer epoch makes it NotElected."""
+    serving = own.Serve()
+    try:
+        yield serving
     except EpochTooOld as err:
         serving.release()
         raise NotElected(f"another master starts: {err}") from err
     except BaseException:
         serving.release()
         raise
-    return Open(store, serving, ready_timeout)
 
 
 def Open(store: Store, serving: protocols.FileLock, ready_timeout: float) -> Store:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ganeti import errors, objects, pathutils, runtime, serializer
 from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE, Line, Position, StoredRow
 from ganeti.store.database import FileRecord, State
+from ganeti.store.keep import NO_OWNER, LockOwned, MakeOwned, Owner
 
 if TYPE_CHECKING:
     from ganeti.store.base import Row
@@ -43,15 +44,14 @@ _MAX_FILE = 512 * 1024 * 1024
 
 ValuesByKind = Mapping[str, Mapping[str, str]]
 SsconfTexts = Callable[[ValuesByKind], Mapping[str, str]]
-Owner = tuple[int, int]
 
 
 class Owners(NamedTuple):
     """Who owns the files, as (uid, gid); -1 leaves them to the writing process (spec/files.md 2)."""
 
-    config: Owner = (-1, -1)
-    queue: Owner = (-1, -1)
-    ssconf: Owner = (-1, -1)
+    config: Owner = NO_OWNER
+    queue: Owner = NO_OWNER
+    ssconf: Owner = NO_OWNER
 
 
 class Target(NamedTuple):
@@ -183,7 +183,7 @@ class Exporter:
             return None
         if not self._serving and self._own.IsServing():
             return None
-        with runtime.LockFile(f"{self._folder}/export.lock", timeout=_LOCK_TIMEOUT):
+        with LockOwned(f"{self._folder}/export.lock", True, _LOCK_TIMEOUT, self._own.owner):
             return self._Round(database, acknowledged)
 
     def _Round(self, database: Database, acknowledged: Position) -> Position | None:
@@ -315,23 +315,16 @@ class Exporter:
     def _Write(self, files: Mapping[str, tuple[Target, str]]) -> None:
         for path, (target, digest) in files.items():
             if path.startswith(pathutils.JOB_QUEUE_ARCHIVE_DIR + "/"):
-                _MakeDir(path.rpartition("/")[0], self._owners.queue)
+                MakeOwned(path.rpartition("/")[0], 0o750, self._owners.queue)
             runtime.WriteFile(path, target.data, target.mode, *target.owner)
             self._shown.placed[path] = digest
 
     def _MakeQueue(self) -> None:
         if runtime.Exists(pathutils.JOB_QUEUE_VERSION_FILE):
             return
-        _MakeDir(pathutils.QUEUE_DIR, self._owners.queue)
-        _MakeDir(pathutils.JOB_QUEUE_ARCHIVE_DIR, self._owners.queue)
+        MakeOwned(pathutils.QUEUE_DIR, 0o750, self._owners.queue)
+        MakeOwned(pathutils.JOB_QUEUE_ARCHIVE_DIR, 0o750, self._owners.queue)
         runtime.WriteFile(pathutils.JOB_QUEUE_VERSION_FILE, QUEUE_VERSION, 0o640, *self._owners.queue)
-
-
-def _MakeDir(path: str, owner: Owner) -> None:
-    if not runtime.IsDir(path):
-        runtime.MakeDirs(path, 0o750)
-        if owner != (-1, -1):
-            runtime.Chown(path, *owner)
 
 
 def _Read(path: str) -> bytes | None:

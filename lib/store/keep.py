@@ -1,17 +1,48 @@
-"""What a full copy or an emptying replaces is kept as a file; rows that got lost are logged (rule 3)."""
+"""Files beside the database: locks that daemons of several users share, and what was replaced.
+
+What a full copy or an emptying replaces is kept as a file; rows that got lost are logged (rule 3).
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ganeti import runtime, serializer
 from ganeti.store.base import KIND_MASTER, KIND_VOTERS, Line, StoredRow
-from ganeti.store.database import State
+
+if TYPE_CHECKING:
+    from ganeti.runtime import protocols
+    from ganeti.store.database import State
 
 PREFIX = "replaced-"
 KEPT = 3
 _NAMED = 50
+
+
+Owner = tuple[int, int]
+NO_OWNER: Owner = (-1, -1)
+
+
+def LockOwned(path: str, exclusive: bool, timeout: float, owner: Owner) -> protocols.FileLock:
+    """Locks a file that daemons of several users lock: whoever makes it gives it to ``owner``."""
+    made = not runtime.Exists(path)
+    lock = runtime.LockFile(path, exclusive, timeout, 0o660)
+    if made and owner != NO_OWNER:
+        try:
+            runtime.Chown(path, *owner)
+        except FileNotFoundError:
+            pass  # a lock that its holder removes at the end
+    return lock
+
+
+def MakeOwned(path: str, mode: int, owner: Owner) -> None:
+    """Makes a folder of ``owner``'s."""
+    if not runtime.IsDir(path):
+        runtime.MakeDirs(path, mode)
+        if owner != NO_OWNER:
+            runtime.Chown(path, *owner)
 
 
 def LostRows(old: Sequence[StoredRow], line: Line, fresh: Sequence[StoredRow]) -> list[StoredRow]:
@@ -32,7 +63,7 @@ def KeepReplaced(
     old: Sequence[StoredRow],
     line: Line,
     fresh: Sequence[StoredRow],
-    owner: tuple[int, int] = (-1, -1),
+    owner: Owner = NO_OWNER,
 ) -> str:
     """Writes the old rows into a file of ``folder`` and returns its path; only the newest few such files stay."""
     path = f"{folder}/{PREFIX}{int(runtime.Time() * 1000)}"

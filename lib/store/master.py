@@ -20,6 +20,7 @@ from ganeti import errors, runtime
 from ganeti.rpc.runner import RpcRunner
 from ganeti.store.base import (
     KIND_ARCHIVED,
+    MAX_TRANSACTION,
     NOWHERE,
     Change,
     DiskRefused,
@@ -509,16 +510,7 @@ class Store:
         self, entries: list[_Entry], extra: Sequence[Row], before: VoterSet | None = None, after: VoterSet | None = None
     ) -> None:
         """Makes one transaction of the changes: own copy first."""
-        rows: dict[tuple[str, str], Row] = {}
-        prepared: list[_Entry] = []
-        for entry in entries:
-            try:
-                made = entry.change.Prepare()
-            except Exception as err:  # noqa: BLE001 - this change alone fails
-                entry.Tell(err)
-                continue
-            prepared.append(entry)
-            rows.update(((row.kind, row.id), row) for row in made)
+        prepared, rows = self._PrepareAll(entries)
         if before is not None and not prepared:
             return
         rows.update(((row.kind, row.id), row) for row in extra)
@@ -551,6 +543,30 @@ class Store:
         self._pending.append(pending)
         if len(self._voters) == 1:
             self._Count()
+
+    def _PrepareAll(self, entries: list[_Entry]) -> tuple[list[_Entry], dict[tuple[str, str], Row]]:
+        """The changes that go into one transaction, and its rows; what is too much for it waits for the next."""
+        rows: dict[tuple[str, str], Row] = {}
+        prepared: list[_Entry] = []
+        size = 0
+        for index, entry in enumerate(entries):
+            try:
+                made = entry.change.Prepare()
+            except Exception as err:  # noqa: BLE001 - this change alone fails
+                entry.Tell(err)
+                continue
+            own = sum(len(row.value) for row in made if row.value is not None)
+            if own > MAX_TRANSACTION:
+                self._TakeBack([entry], TooLarge(own))
+                continue
+            if size + own > MAX_TRANSACTION:
+                entry.change.Withdraw()
+                self._waiting[:0] = entries[index:]
+                break
+            size += own
+            prepared.append(entry)
+            rows.update(((row.kind, row.id), row) for row in made)
+        return prepared, rows
 
     def _TakeBack(self, prepared: list[_Entry], error: StoreError) -> None:
         for entry in reversed(prepared):

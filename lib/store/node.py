@@ -79,8 +79,8 @@ class NodeStore:
         self.node_name = node_name
         self._folder = path.rpartition("/")[0]
         self._serve_path = calls_dir.rpartition("/")[0] + "/master.lock"
-        self._owner = (uid, gid)
-        self._calls = RunningCalls(calls_dir)
+        self.owner = (uid, gid)
+        self._calls = RunningCalls(calls_dir, self.owner)
         self._lock = runtime.Lock()
         self._database: Database | None = None
         self._pid = 0
@@ -102,12 +102,10 @@ class NodeStore:
         """An empty file with the right owner, so that SQLite's side files get it too."""
         if runtime.Exists(self.path):
             return
-        runtime.MakeDirs(self._folder, 0o750)
-        if self._owner != (-1, -1):
-            runtime.Chown(self._folder, *self._owner)
-        with runtime.LockFile(self.path + ".make", timeout=10.0) as making:
+        keep.MakeOwned(self._folder, 0o750, self.owner)
+        with keep.LockOwned(self.path + ".make", True, 10.0, self.owner) as making:
             if not runtime.Exists(self.path):
-                runtime.WriteFile(self.path, b"", 0o640, *self._owner)
+                runtime.WriteFile(self.path, b"", 0o640, *self.owner)
             runtime.RemoveFile(making.path)
 
     def Close(self) -> None:
@@ -128,7 +126,7 @@ class NodeStore:
 
     def Serve(self) -> protocols.FileLock:
         """Marks this node as serving the store to clients until released; raises LockBusy if it does already."""
-        runtime.MakeDirs(self._serve_path.rpartition("/")[0], 0o755)
+        keep.MakeOwned(self._serve_path.rpartition("/")[0], 0o770, self.owner)
         return runtime.LockFile(self._serve_path, exclusive=True, timeout=0)
 
     def IsServing(self) -> bool:
@@ -429,7 +427,7 @@ class NodeStore:
         """Keeps what is about to be replaced as a file, and logs what gets lost."""
         old = database.GetRows()
         if old:
-            keep.KeepReplaced(self._folder, state, old, line, fresh, self._owner)
+            keep.KeepReplaced(self._folder, state, old, line, fresh, self.owner)
 
     # The gate
 

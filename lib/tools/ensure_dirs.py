@@ -63,7 +63,7 @@ def _Directories() -> list[Item]:
         (pathutils.INSTANCE_REASON_DIR, 0o755, _N),
         (pathutils.LIVELOCK_DIR, 0o750, _M_D),
         (pathutils.LUXID_MESSAGES_DIR, 0o750, _M_D),
-        (pathutils.RUN_EXT_DIR, 0o750, _N_M),
+        (pathutils.RUN_EXT_DIR, 0o770, _N_M),
         (pathutils.CALLS_DIR, 0o700, _N),
         (pathutils.LOG_DIR, 0o770, _M_D),
         (pathutils.LOG_OS_DIR, 0o750, _N_D),
