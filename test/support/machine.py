@@ -60,6 +60,7 @@ class Machine:
         self.hooks: dict[tuple[str, str], dict[str, Script]] = {}
         self.hook_runs: list[tuple[str, str, dict[str, str]]] = []
         self.before: Callable[[str, tuple[Any, ...]], None] = lambda name, args: None
+        self.watch: Callable[[str], None] = lambda name: None
         self.etc_hosts: list[tuple[str, str, str | None]] = []
         self.addresses: set[str] = set()
         self.certificate = f"{name} digest"
@@ -83,6 +84,7 @@ class Machine:
         def serve(*args: Any) -> Any:
             self.calls.append(name)
             self.arguments[name] = args
+            self.watch(name)
             self.before(name, args)
             if name in self.faults:
                 raise errors.RpcCallError(self.faults[name])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ganeti import constants, locking, mcpu, objects, opcodes, params
@@ -11,6 +13,7 @@ from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import SnapshotResolver
 from ganeti.rpc.server import Dispatcher
+from support.lockwatch import LockWatch
 from support.machine import Device, Identity, Machine
 from support.writers import Setup
 
@@ -76,6 +79,10 @@ class Master:
             self.cfg, self.glm, self.rpc, self.setup.store, self.rpc.call_hooks_runner, query, confirm_timeout=0.2
         )
         self._job = 0
+        self._watch = LockWatch(self.glm, self.cfg)
+        self.setup.store.Listen(self._watch.Acknowledged)
+        for uuid, machine in self.machines.items():
+            machine.watch = functools.partial(self._watch.Call, uuid)
 
     def _MakeInstances(self) -> None:
         """Devices and guests of what is configured."""
@@ -101,6 +108,10 @@ class Master:
         """Gives a machine's handlers to its node again, after they were exchanged."""
         node = self.setup.cluster.nodes[number]
         node.dispatcher = Dispatcher({**node.store.Handlers(), **self[number].Handlers()}, node.store)
+
+    def Elsewhere(self) -> AbstractContextManager[None]:
+        """For what a test changes while a job runs: it is not the job's doing."""
+        return self._watch.Elsewhere()
 
     def Patient(self) -> None:
         """As long as a real master waits for nodes to confirm it."""
@@ -129,11 +140,13 @@ class Master:
         self._job += 1
         callbacks = cbs or Callbacks()
         self.last = callbacks
+        self._watch.Begin(self._job)
         try:
             return mcpu.Processor(self.context, self._job, units).ExecOpCode(
                 opcodes.OpCode.FromDict(op.ToDict()), callbacks, **options
             )
         finally:
+            self._watch.End()
             self.CheckNothingLeft(self._job)
 
     def CheckNothingLeft(self, job: int) -> None:

@@ -216,7 +216,8 @@ def test_instances_that_come_meanwhile_are_noticed(pair: Master) -> None:
         def DeclareLocks(self, level: int) -> None:
             super().DeclareLocks(level)
             if level == locking.LEVEL_INSTANCE:
-                self.cfg.AssignGroupNodes([(pair.nodes[1], _Group(pair, "far").uuid)])
+                with pair.Elsewhere():
+                    self.cfg.AssignGroupNodes([(pair.nodes[1], _Group(pair, "far").uuid)])
 
     with pytest.raises(errors.OpPrereqError, match="changed since locks were acquired") as caught:
         pair.Run(
