@@ -34,6 +34,7 @@ from ganeti.store.base import (
     Row,
     StoreEnded,
     StoreError,
+    TooLarge,
     Voter,
     VoterSet,
 )

@@ -9,7 +9,7 @@ from support.store_nodes import Cluster, Live, Story, Until
 
 from ganeti import errors, runtime
 from ganeti.runtime.simulated import World
-from ganeti.store import DiskRefused, MasterLost, NoQuorum, NotKnown, Row, Rows, StoreEnded, StoreError, base
+from ganeti.store import DiskRefused, MasterLost, NoQuorum, NotKnown, Row, Rows, StoreEnded, StoreError, TooLarge, base
 from ganeti.store.election import NotElected
 
 
@@ -251,6 +251,17 @@ def test_a_large_store_is_copied_in_pieces_while_work_goes_on(make: Any) -> None
 
 
 @Story
+def test_a_transaction_too_large_for_one_call_goes_in_pieces(make: Any) -> None:
+    cluster = make(3)
+    rows = [Row("job", str(number), '"' + "x" * 100_000 + '"') for number in range(60)]
+    store = cluster.Found(0, *rows)
+    assert len(store.Rows("job")) == 60
+    store.Commit(Rows(*(Row("job", row.id, '"' + "y" * 100_000 + '"') for row in rows)))
+    Until(lambda: Live(cluster[0]) == Live(cluster[1]) == Live(cluster[2]))
+    assert cluster[1].served.count("store_copy") > 20
+
+
+@Story
 def test_deletions_are_pruned_once_everybody_has_them(make: Any) -> None:
     cluster = make(3)
     store = cluster.Found()
@@ -363,3 +374,19 @@ def test_a_lost_acknowledged_change_is_seen(make: Any) -> None:
         cluster.Become(2)
     assert "node2.example.org" in str(caught.value)
     assert "restored" in str(caught.value)
+
+
+@Story
+def test_what_is_too_much_for_one_call_is_refused_or_waits_for_the_next_transaction(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    with pytest.raises(TooLarge):
+        store.Commit(Rows(Row("job", "0", f'"{"x" * base.MAX_TRANSACTION}"')))
+    third = f'"{"x" * (base.MAX_TRANSACTION // 3)}"'
+    done: list[Any] = []
+    for number in range(1, 8):
+        store.Begin(Rows(Row("job", str(number), third)), done.append, patient=True)
+    Until(lambda: len(done) == 7, 30)
+    assert done == [None] * 7
+    assert sorted(store.Rows("job")) == [str(n) for n in range(1, 8)]
+    Until(lambda: cluster[1].store.database.GetValue("job", "7") or cluster[2].store.database.GetValue("job", "7"))
