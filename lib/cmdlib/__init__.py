@@ -71,6 +71,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "node": ("OpNodeAdd", "OpNodeRemove", "OpNodePowercycle"),
     "node_modify": ("OpNodeSetParams",),
+    "node_storage": ("OpNodeQueryvols", "OpNodeQueryStorage", "OpNodeModifyStorage", "OpRepairNodeStorage"),
     "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),
     "test": ("OpTestDelay", "OpTestJqueue"),
 }
