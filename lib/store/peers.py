@@ -52,6 +52,10 @@ class Transaction:
     before: Position
     rows: list[Row]
 
+    def __post_init__(self) -> None:
+        # More than that goes in pieces, as a copy.
+        self.fits = sum(len(row.value or "") for row in self.rows) <= MAX_CATCHUP
+
     def Message(self) -> dict[str, Any]:
         return {
             "before": self.before.Wire(),
@@ -204,7 +208,7 @@ class Sender:
                 self._Send("store_empty", [peer], {"store": peer.store_id} if peer.store_id else None)
             elif peer.copy is not None:
                 self._SendPiece(peer, acknowledged)
-            elif peer.confirmed in self.recent:
+            elif peer.confirmed in self.recent and self.recent[peer.confirmed].fits:
                 appends.setdefault(peer.confirmed, []).append(peer)
             elif not peer.known:
                 tell.append(peer)

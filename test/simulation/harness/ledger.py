@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ganeti.store import Epoch, Position, Row
-from ganeti.store.base import Line, StoredRow
+from ganeti.store.base import KIND_ARCHIVED, Line, StoredRow
 
 ACKED = "acknowledged"
 FAILED = "failed"
@@ -81,8 +81,8 @@ class Ledger:
         self.CheckNothingRefused(who, rows)
 
     def _MayBeDeleted(self, key: tuple[str, str]) -> bool:
-        """Whether a deletion whose end nobody knows may have turned up."""
-        return any(
+        """Whether a deletion whose end nobody knows may have turned up; rows of archived jobs the master deletes itself."""
+        return key[0] == KIND_ARCHIVED or any(
             op.outcome in (None, UNKNOWN)
             and op.prepared
             and any((r.kind, r.id) == key and r.value is None for r in op.rows)
