@@ -172,13 +172,13 @@ def _Ids(name: str) -> tuple[int, int]:
 class Service:
     """A master at work: begins to serve when it is made, and ends by a signal or because it is refused.
 
-    OSError and GenericError at the start mean that it does not come up.
+    OSError and GenericError at the start mean that it does not come up.  ``make(wishes, ended)`` makes the master.
     """
 
-    def __init__(self, wishes: opening.Wishes, master_class: type[Master] = Master):
+    def __init__(self, wishes: opening.Wishes, make: Callable[..., Master] = Master):
         self._lost: StoreError | None = None
         self._stop: daemon.StopSignal | None = None
-        self._master = master_class(wishes, self._Lost)
+        self._master = make(wishes, self._Lost)
         self._master.Start()
 
     def _Lost(self, error: StoreError) -> None:

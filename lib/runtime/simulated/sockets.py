@@ -358,7 +358,10 @@ class Poller:
         self._waiters = Waiters(process.world)
 
     def _Thing(self, sock: Any) -> Pollable:
-        thing = self._process.handles.get(sock) if isinstance(sock, int) else sock
+        # As the real one takes them: a number, something of ours, or whatever has a number.
+        thing = sock
+        if not isinstance(sock, Pollable):
+            thing = self._process.handles.get(sock if isinstance(sock, int) else sock.fileno())
         if not isinstance(thing, Pollable) or thing.fileno() < 0:
             raise _Fail(errno.EBADF)
         return thing

@@ -273,6 +273,10 @@ class Cluster:
         if not self.open:
             raise AssertionError(f"the first master did not open: {self.ledger.events}")
 
+    def SsconfTexts(self, rows: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+        """What ssconf files must hold by these rows."""
+        return SsconfTexts(rows)
+
     def Masters(self) -> list[Node]:
         return [node for node in self.nodes if node.masterd is not None and node.masterd.alive]
 

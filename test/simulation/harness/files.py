@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from simulation.harness.cluster import Cluster, Node, SsconfTexts
+from simulation.harness.cluster import Cluster, Node
 from simulation.harness.ledger import Violation
 
 from ganeti import objects, pathutils, runtime
@@ -39,7 +40,7 @@ def _Compare(node: Node, when: str) -> None:
     for row in rows:
         if row.value is not None:
             values.setdefault(row.kind, {})[row.id] = row.value
-    wanted = _Wanted(values)
+    wanted = _Wanted(values, node.cluster.SsconfTexts(values))
     found: dict[str, Any] = node.machine.Call(lambda: {path: _Read(path) for path in wanted})
     for path, text in wanted.items():
         if found[path] != text:
@@ -52,9 +53,9 @@ def _Compare(node: Node, when: str) -> None:
         raise Violation(f"{when}, the queue of {node.name} holds {names}, the store {sorted(live)}")
 
 
-def _Wanted(values: dict[str, dict[str, str]]) -> dict[str, str]:
+def _Wanted(values: dict[str, dict[str, str]], ssconf: Mapping[str, str]) -> dict[str, str]:
     wanted = {pathutils.CLUSTER_CONF_FILE: objects.ConfigTextOfRows(values)}
-    wanted |= {pathutils.SsconfFile(key): f"{text}\n" for key, text in SsconfTexts(values).items()}
+    wanted |= {pathutils.SsconfFile(key): f"{text}\n" if text else "" for key, text in ssconf.items()}
     wanted |= {pathutils.JobFile(int(job)): text for job, text in values.get("job", {}).items() if job.isdigit()}
     wanted |= {pathutils.ArchivedJobFile(int(job)): text for job, text in values.get(KIND_ARCHIVED, {}).items()}
     wanted[pathutils.JOB_QUEUE_SERIAL_FILE] = f"{values['queue']['serial']}\n"

@@ -1,0 +1,205 @@
+"""One run: build a cluster, let people work while faults strike, heal, and check."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulation.harness import files
+from simulation.harness.ledger import Violation
+from simulation.harness.run import SHOWN, CheckCopies, Heal
+from simulation.master.cluster import MasterCluster
+from simulation.master.faults import FAULTS
+from simulation.master.operators import Operators
+from simulation.master.parts import MasterParts
+
+from ganeti import objects
+from ganeti.config import VotersOf
+from ganeti.jqueue import job as jobs
+from ganeti.runtime.simulated import SimulationError, World
+
+ACTS_PER_RUN = 14
+FAULTS_PER_RUN = 3
+STEPS_WITH_FAULTS = 6000
+WORKING_SECONDS = 90.0
+HEALING_SECONDS = 900.0
+MAX_STEPS = 600_000
+LOOKS = 10
+TRIES = 6
+
+
+@dataclass
+class Result:
+    """How a run ended.  ``problem`` is empty when all promises held; ``human``: fail-overs needed after healing."""
+
+    seed: int
+    problem: str = ""
+    steps: int = 0
+    masters: int = 0
+    human: int = 0
+    changing: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+
+
+def Run(
+    seed: int, parts: type[MasterParts] = MasterParts, faults: int = FAULTS_PER_RUN, acts: int = ACTS_PER_RUN
+) -> Result:
+    """Runs one seed; never raises for what goes wrong inside."""
+    result = Result(seed)
+    with World(seed) as world:
+        rng = random.Random(f"master {seed}")
+        count = rng.choice((1, 2, 3, 3, 3, 3, 4, 5))
+        candidates = count if count < 4 else rng.choice((3, count))
+        workload = Operators(rng, acts)
+        workload.pause = (0.0, rng.choice((0.05, 0.5, 2.0)))
+        if count > 1:
+            workload.voter_changes = rng.choice((0.0, 0.0, 0.15, 0.3))
+        cluster = MasterCluster(world, count, candidates, workload, parts)
+        workload.cluster = cluster
+        cluster.network.latency = (0.0002, rng.choice((0.001, 0.05, 0.3)))
+        try:
+            cluster.Found()
+            cluster.Supervise()
+            _Work(cluster, rng, faults, result)
+            Heal(cluster)
+            _Finish(cluster)
+            _CheckStores(cluster)
+            cluster.jobs.CheckEnd()
+            _CheckConfiguration(cluster)
+            files.CheckFiles(cluster)
+        except (Violation, SimulationError) as err:
+            result.problem = f"{type(err).__name__}: {str(err)[:SHOWN]}"
+        except Exception:  # noqa: BLE001 - whatever it was, it is this seed's result
+            result.problem = traceback.format_exc()
+        if cluster.violation is not None:
+            result.problem = f"Violation: {cluster.violation}"
+        elif world.failures and not result.problem:
+            result.problem = "uncaught error: " + world.failures[0].text
+        _Count(cluster, result)
+    return result
+
+
+def _Count(cluster: MasterCluster, result: Result) -> None:
+    result.steps = cluster.world.steps
+    result.masters = len(cluster.ledger.masters)
+    result.human = cluster.human
+    result.changing = cluster.watch.changing
+    result.events = cluster.ledger.events
+    for row in cluster.jobs.rows.values():
+        status = jobs.JobStatus(op["status"] for op in row["ops"])
+        result.outcomes[status] = result.outcomes.get(status, 0) + 1
+
+
+def _Work(cluster: MasterCluster, rng: random.Random, faults: int, result: Result) -> None:
+    """Until people have asked for everything, with faults after so many steps: most strike while something is under way."""
+    world = cluster.world
+    deadline = world.elapsed + WORKING_SECONDS
+    steps = sorted(world.steps + rng.randint(0, STEPS_WITH_FAULTS) for _ in range(faults))
+
+    def over() -> bool:
+        return cluster.workload.IsDone() or world.elapsed > deadline or cluster.violation is not None
+
+    for at in steps:
+        world.Run(until=lambda at=at: over() or world.steps >= at, max_steps=MAX_STEPS)  # type: ignore[misc]
+        if over():
+            break
+        fault = rng.choice(FAULTS)
+        result.faults.append(fault.__name__)
+        cluster.Note(f"fault {fault.__name__}: {fault(cluster, rng)}")
+    world.Run(until=over, max_steps=MAX_STEPS)
+
+
+def _Finish(cluster: MasterCluster) -> None:
+    """A master must come, end every job, take one more in and do it."""
+    world = cluster.world
+    deadline = world.elapsed + HEALING_SECONDS
+
+    def settled() -> bool:
+        return _IsSettled(cluster) or world.elapsed > deadline or cluster.violation is not None
+
+    for _ in range(TRIES):
+        world.Run(until=settled, max_steps=MAX_STEPS)
+        if cluster.violation is not None:
+            return
+        serving = cluster.Serving()
+        if not _IsSettled(cluster):
+            raise Violation(f"after healing the cluster does not come to rest: {_Unrest(cluster)}")
+        process = cluster.workload.LastWord(serving[0])
+        world.Run(until=lambda process=process: not process.alive, max_steps=MAX_STEPS)  # type: ignore[misc]
+        if process.result == "success":
+            world.Run(until=settled, max_steps=MAX_STEPS)
+            return
+        cluster.Note(f"the last word: {process.result}")
+    raise Violation(f"after healing no job succeeds: {process.result}")
+
+
+def _IsSettled(cluster: MasterCluster) -> bool:
+    serving = cluster.Serving()
+    if len(serving) != 1 or len([node for node in cluster.Masters() if node in serving]) != 1:
+        return False
+    store: Any = cluster.open.get(serving[0].name)
+    book = cluster.jobs
+    return (
+        store is not None
+        and store.IsRunning()
+        and book.IsQuiet()
+        and set(book.told.accepted) <= set(book.rows)
+        and store.IsSettled()
+        and _VotersAreRight(store)
+    )
+
+
+def _VotersAreRight(store: Any) -> bool:
+    """Rule 4: the voters are the candidates that are not offline."""
+    return set(store.Voters().by_uuid) == {member.uuid for member in VotersOf(_Snapshot(store))}
+
+
+def _Snapshot(store: Any) -> objects.Snapshot:
+    return objects.Snapshot.FromRows(
+        (kind, row_id, value) for kind in objects.ROW_KINDS for row_id, value in store.Rows(kind).items()
+    )
+
+
+def _Unrest(cluster: MasterCluster) -> str:
+    """Why it is not settled, in words."""
+    book = cluster.jobs
+    parts = [f"serving: {[node.name for node in cluster.Serving()]}"]
+    for node in cluster.Serving():
+        store: Any = cluster.open.get(node.name)
+        parts.append(
+            f"{node.name}: settled {store.IsSettled()}, voters {store.Voters().Names()}, silent {store.Silent()}"
+        )
+    for job_id, row in book.rows.items():
+        statuses = [op["status"] for op in row["ops"]]
+        if jobs.JobStatus(statuses) not in jobs.FINAL:
+            parts.append(f"job {job_id} {statuses} {[op['input']['OP_ID'] for op in row['ops']]}")
+    missing = sorted(set(book.told.accepted) - set(book.rows))
+    if missing:
+        parts.append(f"accepted and nowhere: {missing}")
+    return "; ".join(parts)
+
+
+def _CheckStores(cluster: MasterCluster) -> None:
+    """All copies that have the same position are equal, and voters have everything."""
+    for _ in range(LOOKS):
+        deadline = cluster.world.elapsed + HEALING_SECONDS
+        cluster.world.Run(until=lambda: _IsSettled(cluster) or cluster.world.elapsed > deadline, max_steps=MAX_STEPS)  # noqa: B023
+        seqs = len(cluster.ledger.by_seq)
+        copies = {node.name: node.Read() for node in cluster.nodes}
+        # Reading takes time, in which the master may have done something by itself.
+        if _IsSettled(cluster) and seqs == len(cluster.ledger.by_seq):
+            CheckCopies(cluster, copies)
+            return
+    raise Violation("the copies do not become equal")
+
+
+def _CheckConfiguration(cluster: MasterCluster) -> None:
+    (master,) = cluster.Serving()
+    snapshot = _Snapshot(cluster.open[master.name])
+    problems = cluster.workload.CheckConfiguration(snapshot) + objects.StructuralProblems(snapshot)
+    if problems:
+        raise Violation("; ".join(problems))
