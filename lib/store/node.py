@@ -306,7 +306,7 @@ class NodeStore:
             if state.store_id not in stores:
                 return _Answer(state, False)
             if self._Has(state, position):
-                return _Answer(state, True)
+                return _Answer(_HeardAgain(database, state, acknowledged), True)
             if not self._Follows(state, before):
                 return _Answer(state, False)
             state = _PutTransaction(database, state, position, rows, acknowledged, prune)
@@ -325,7 +325,7 @@ class NodeStore:
             if message.Text("store") != state.store_id:
                 return _Answer(state, False)
             if self._Has(state, last):
-                return _Answer(state, True)
+                return _Answer(_HeardAgain(database, state, acknowledged), True)
             if not self._Follows(state, before) or not line.Holds(before):
                 return _Answer(state, False)
             database.MergeRows(rows)
@@ -514,6 +514,11 @@ def _Acknowledge(database: Database, state: State, acknowledged: Position, prune
             state = state.With(pruned=prune)
     database.PutState(state)
     return state
+
+
+def _HeardAgain(database: Database, state: State, acknowledged: Position) -> State:
+    """What brings no rows may still bring the news that those here are acknowledged."""
+    return _Acknowledge(database, state, acknowledged, 0) if acknowledged > state.acknowledged else state
 
 
 def _Answer(state: State, stored: bool) -> dict[str, Any]:

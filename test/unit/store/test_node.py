@@ -108,6 +108,9 @@ def test_a_repeated_append_changes_nothing(wire: Wire) -> None:
     assert wire.Append(E1, NOWHERE, [["job", "1", '"a"']])["stored"] is True
     assert wire.Live() == {"1": '"b"'}
     assert wire.store.GetState().last == At(E1, 2)
+    # But for the news that what is here is acknowledged.
+    wire.Append(E1, At(E1, 1), [["job", "1", '"c"']], At(E1, 2))
+    assert (wire.store.GetState().acknowledged, wire.Live()) == (At(E1, 2), {"1": '"b"'})
 
 
 def test_an_append_that_does_not_follow_is_answered_with_the_own_last(wire: Wire) -> None:
