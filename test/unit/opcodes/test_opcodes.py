@@ -39,6 +39,7 @@ VALUES = {
     "list[DISK]": st.just([{"size": "10g", "mode": "ro"}]),
     "list[NIC]": st.just([{"mac": "auto", "ip": None}]),
     "@icm": st.just("create"),
+    "@nicmode": st.just("bridged"),
     "@repl": st.just("replace_auto"),
     "@reboot": st.just("hard"),
     "@evac": st.just("all"),

@@ -367,7 +367,7 @@ class TestRun:
             world.Run(until=lambda: len(process.threads) == 301)
             assert threading.active_count() > 300
         ended = threading.Event()
-        while threading.active_count() > max(before, 270):
+        while threading.active_count() > before + 270:
             assert not ended.wait(0.01)
 
 
