@@ -16,7 +16,7 @@ from ganeti.bootstrap import daemons, keys, storagedirs
 from ganeti.params import be, disk, hv, ipolicy, nd, nic
 from ganeti.rpc import resolver
 
-_MAC_PREFIX = re.compile(r"[0-9a-z]{2}:[0-9a-z]{2}:[0-9a-z]{2}")
+_MAC_PREFIX = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){2}")
 _TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
 MIN_VG_SIZE = 20480
 DEFAULT_DRBD_HELPER = "/bin/true"

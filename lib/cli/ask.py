@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from ganeti.cli import output
+
 Choice = tuple[str, object, str]  # what is typed, what it means, what it is good for
 
 YES_NO: tuple[Choice, ...] = (("y", True, "Perform the operation"), ("n", False, "Do not perform the operation"))
@@ -15,13 +17,14 @@ _LINE_LIMIT = 4096
 
 
 def AskUser(text: str, choices: Sequence[Choice] = YES_NO) -> object:
-    """Asks until one of the choices is typed; without a terminal the last one is taken.
+    """Asks until one of the choices is typed; without a terminal the last one is taken, and stderr told so.
 
     ``?`` explains the choices.  An answer must be the choice itself: ``yes`` is not ``y``.
     """
     try:
         terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)  # noqa: TID251 - nobody writes a file here
     except OSError:
+        output.ToStderr(f"There is no terminal to ask at; the answer is taken to be '{choices[-1][0]}'.")
         return choices[-1][1]
     try:
         return _Converse(terminal, text, choices)

@@ -13,7 +13,7 @@ from ganeti.config.draft import Draft
 from ganeti.config.reservations import RELEASE, RESERVE, IpAction
 
 _MAC = re.compile("[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-_MAC_PREFIX = re.compile("[0-9a-z]{2}:[0-9a-z]{2}:[0-9a-z]{2}")
+_MAC_PREFIX = re.compile("[0-9a-f]{2}(:[0-9a-f]{2}){2}")
 _SECRET_BYTES = 20
 
 

@@ -9,6 +9,7 @@ from ganeti import constants, errors
 from ganeti.cli import ask, jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.parser import Options
+from ganeti.client.shared.rows import WarnLeftOut
 
 
 def _Any(filters: Sequence[list[Any]]) -> list[Any]:
@@ -64,7 +65,12 @@ def SelectInstances(options: Options, arguments: Sequence[str]) -> list[str]:
         wanted = _OnNodes(mode, nodes)
     names = _Names("instance", wanted)
     if not names:
-        raise errors.OpPrereqError("Selection filter does not match any instances", errors.ECODE_INVAL)
+        shown = ", ".join(f"'{text}'" for text in arguments)
+        raise errors.OpPrereqError(
+            f"Selection filter does not match any instances: there is nothing for {shown}", errors.ECODE_INVAL
+        )
+    if mode == o.SELECT_INSTANCES:
+        WarnLeftOut("instance", arguments, names)
     return names
 
 

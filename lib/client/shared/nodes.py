@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ganeti.cli import jobs, output
+from ganeti.client.shared.rows import WarnLeftOut
 
 
 class NodeAddress(NamedTuple):
@@ -29,6 +30,9 @@ def OnlineNodes(names: Sequence[str], group: str | None = None, skip_master: boo
     qfilter = None if not filters else filters[0] if len(filters) == 1 else ["&", *filters]
     fields = ["name", "offline", "pip", "sip", "ndp/ssh_port"]
     rows = [[value for _, value in row] for row in jobs.GetClient().Query("node", fields, qfilter)["data"]]
+    WarnLeftOut("node", names, [row[0] for row in rows] + ([MasterName()] if names and skip_master else []))
+    if group and not rows:
+        output.ToStderr(f"Note: node group '{group}' is not known or has no nodes here: nothing is done")
     offline = [row[0] for row in rows if row[1]]
     if offline:
         output.ToStderr(f"Note: skipping offline node(s): {', '.join(offline)}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ganeti import constants
+from ganeti.cli import output
 from ganeti.luxi.client import Client
 
 
@@ -24,8 +25,17 @@ def QueryRows(
 
 
 def QueryNamed(client: Client, kind: str, fields: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The objects of these names, or all; names that do not exist are left out."""
+    """The objects of these names, or all; names that do not exist are left out, with a word on stderr."""
     if not names:
         return QueryRows(client, kind, fields)
     # "&" has all objects looked at; equality alone would refuse an unknown name.
-    return QueryRows(client, kind, fields, ["&", ["|", *(["==", "name", name] for name in names)]])
+    rows = QueryRows(client, kind, fields, ["&", ["|", *(["==", "name", name] for name in names)]])
+    WarnLeftOut(kind, names, [row["name"] for row in rows])
+    return rows
+
+
+def WarnLeftOut(kind: str, wanted: Sequence[str], found: Collection[str]) -> None:
+    """Names the ones that belong to nothing (spec/cli.md 4: a name may be given up to any of its full stops)."""
+    for name in wanted:
+        if name not in found and not any(full.startswith(f"{name}.") for full in found):
+            output.ToStderr(f"Warning: {kind} '{name}' is not known and is left out")

@@ -126,6 +126,7 @@ $ gnt-node info node2.example.org
     ssh_port: default (22)
 $ gnt-node info nobody
 .
+! Warning: node 'nobody' is not known and is left out
 
 $ gnt-node modify node1
 ! Please give at least one of the parameters.
@@ -140,6 +141,7 @@ Modified node node1
  - master_candidate -> False
 > OP_NODE_SET_PARAMS {"auto_promote":true,"drained":true,"node_name":"node1"}
 $ gnt-node modify -O no node2
+! There is no terminal to ask at; the answer is taken to be 'n'.
 = 1
 $ gnt-node modify -f -O no node2
 Modified node node2
@@ -161,6 +163,7 @@ $ gnt-node modify -D perhaps node1
 $ gnt-node remove node2
 > OP_NODE_REMOVE {"node_name":"node2"}
 $ gnt-node powercycle node2
+! There is no terminal to ask at; the answer is taken to be 'n'.
 = 2
 % result OP_NODE_POWERCYCLE "Reboot scheduled in 5 seconds"
 $ gnt-node powercycle --yes node2
@@ -185,10 +188,12 @@ $ gnt-node evacuate -f node1.example.org
 All instances evacuated successfully.
 > OP_NODE_EVACUATE {"ignore_soft_errors":false,"mode":"all","node_name":"node1.example.org"}
 $ gnt-node evacuate node1.example.org
+! There is no terminal to ask at; the answer is taken to be 'n'.
 = 13
 $ gnt-node evacuate -f -p node2.example.org
 ! No instances to evacuate on node(s) node2.example.org, exiting.
 $ gnt-node failover node1.example.org
+! There is no terminal to ask at; the answer is taken to be 'n'.
 = 2
 % answers y
 $ gnt-node failover node1.example.org
