@@ -349,11 +349,11 @@ class NodeStore:
                 raise errors.ParseError("final must be an object")
             last = Position.Parse(final.get("last"))
             _CheckOwnEpoch(message, last)
+            acknowledged = Position.Parse(final.get("acknowledged"))
             if self._Has(state, last):
                 database.ClearAside()
-                return _Answer(state, True)
+                return _Answer(_HeardAgain(database, state, acknowledged), True)
             line = Line.Parse(final.get("line"), last)
-            acknowledged = Position.Parse(final.get("acknowledged"))
             pruned = final.get("pruned")
             if not isinstance(pruned, int) or isinstance(pruned, bool):
                 raise errors.ParseError("pruned must be a number")
