@@ -110,6 +110,12 @@ def test_each_planted_bug_is_found(bug: type[Parts]) -> None:
     assert any(Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
 
 
+def test_forced_starts_give_up_only_what_the_silent_nodes_held() -> None:
+    ends = [scenes.ForcedStart(seed) for seed in range(1, 61)]
+    assert [problem for problem, _ in ends if problem] == []
+    assert sum(lost for _, lost in ends) > 5
+
+
 def test_a_seq_of_an_old_epoch_does_not_count() -> None:
     assert scenes.SeqOfAnOldEpoch(Parts) == ""
 

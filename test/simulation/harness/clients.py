@@ -54,7 +54,7 @@ class Clients(Workload):
         self._candidates = candidates
 
     def FirstRows(self) -> list[Row]:
-        rows = [_CandidateRow(member.uuid, True, 0) for member in self._candidates]
+        rows = [CandidateRow(member.uuid, True, 0) for member in self._candidates]
         return [*rows, _ConfigRow(0), Row("cluster", "cluster", '{"name":"cluster"}'), Row("queue", "serial", "0")]
 
     def Candidates(self, store: Store) -> Iterable[Member] | None:
@@ -134,7 +134,7 @@ class Clients(Workload):
     def _ChangeVoters(self, node: Node, store: Store) -> None:
         other = self._rng.choice([member for member in self._members if member.uuid != node.member.uuid])
         is_in = other.uuid in store.Voters()
-        op = self._NewOp(node.cluster, lambda number: [_CandidateRow(other.uuid, not is_in, number)])
+        op = self._NewOp(node.cluster, lambda number: [CandidateRow(other.uuid, not is_in, number)])
         if is_in:
             self._Do(node, op, lambda change: store.RemoveVoter(other.uuid, change, 20.0))
         else:
@@ -180,7 +180,7 @@ def _Fail(text: str) -> None:
     raise Violation(text)
 
 
-def _CandidateRow(uuid: str, candidate: bool, number: int) -> Row:
+def CandidateRow(uuid: str, candidate: bool, number: int) -> Row:
     return Row(KIND_CANDIDATE, uuid, serializer.Dump({"candidate": candidate, "op": number}))
 
 

@@ -103,6 +103,7 @@ class Node:
 
         common: dict[str, Any] = {
             "lost": lambda error: ended.set(),
+            "resolve": cluster.Resolve,
             "election_class": cluster.parts.election,
             **options,
         }
@@ -235,12 +236,20 @@ class Cluster:
         self.violation: Violation | None = None
         self.open: dict[str, Store] = {}
         self.disk_lost = False
+        # The next master opens by a forced start: changes that only silent nodes hold are given up.
+        self.forced = False
+        self.given_up = 0
         # From now on no fault strikes any more.
         self.healed = False
         # No master is started any more.
         self.resting = False
         for node in self.nodes:
             node.StartNoded()
+
+    def Resolve(self, node: str) -> tuple[str, str, int, bool, str]:
+        """Where a node is, as the configuration would tell."""
+        (member,) = [member for member in self.members if node in (member.uuid, member.name)]
+        return (member.name, member.address, 1811, False, member.uuid)
 
     def Note(self, text: str) -> None:
         self.ledger.events.append(f"{self.world.elapsed:9.4f} {text}")
@@ -259,8 +268,10 @@ class Cluster:
         """A master has opened."""
         self.Note(f"{node.name} is master in epoch {store.Epoch()}, voters {store.Voters().Names()}")
         self.ledger.masters.append((node.name, store.Epoch()))
-        state, line, rows = own.ReadAll()
-        del state
+        _, line, rows = own.ReadAll()
+        if self.forced:
+            self.forced = False
+            self.given_up = self.ledger.GiveUp(line)
         self.Check(self.ledger.CheckMaster, node.name, store.Epoch(), line, rows)
         self.Check(self.ledger.Opened, store.Epoch(), line)
         self.open[node.name] = store

@@ -60,6 +60,17 @@ class Ledger:
         if found[0] != epoch:
             raise Violation(f"seq {first} was acknowledged in epoch {found[0]} and again in {epoch}")
 
+    def GiveUp(self, line: Line) -> int:
+        """A forced start: what only silent nodes held is given up.  How many acknowledged transactions that were."""
+        lost = [seq for seq, (epoch, _) in self.by_seq.items() if not line.Holds(Position(epoch, seq))]
+        for seq in lost:
+            del self.by_seq[seq]
+        self.newest = {}
+        for seq in sorted(self.by_seq):
+            for row in self.by_seq[seq][1] or ():
+                self.newest[(row.kind, row.id)] = (seq, row.value)
+        return len(lost)
+
     def CheckMaster(self, who: str, epoch: Epoch, line: Line, rows: list[StoredRow]) -> None:
         """A master has opened: it must hold all that was acknowledged, and nothing that was refused."""
         for seq, (acked_epoch, _) in self.by_seq.items():
