@@ -50,6 +50,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "group": ("OpGroupAdd", "OpGroupRemove", "OpGroupRename", "OpGroupSetParams", "OpGroupAssignNodes"),
     "instance_create": ("OpInstanceCreate",),
+    "instance_grow": ("OpInstanceGrowDisk",),
     "instance_life": ("OpInstanceRemove", "OpInstanceRename", "OpInstanceReinstall"),
     "instance_migrate": ("OpInstanceFailover", "OpInstanceMigrate"),
     "instance_modify": ("OpInstanceSetParams",),
