@@ -27,8 +27,8 @@ def PotentialCandidates(snapshot: objects.Snapshot) -> list[str]:
     return NiceSort(node.name for node in snapshot.nodes.values() if node.master_capable)
 
 
-def Promote(lu: LogicalUnit, node_uuid: str, timeout: float = COPY_TIMEOUT) -> objects.Node:
-    """Makes a node a candidate and gives it what candidates need.
+def Promote(lu: LogicalUnit, node_uuid: str, timeout: float = COPY_TIMEOUT, ssh: bool = True) -> objects.Node:
+    """Makes a node a candidate and gives it what candidates need; ``ssh`` False: its key is not known yet.
 
     OpExecError when it does not tell its certificate, StoreError when it cannot be given a copy: then it stays what it
     was.
@@ -39,7 +39,7 @@ def Promote(lu: LogicalUnit, node_uuid: str, timeout: float = COPY_TIMEOUT) -> o
     promoted = lu.cfg.PromoteNode(node_uuid, timeout, digest=_Digest(name, result.payload))
     lu.LogInfo(f"Node {name} is a master candidate now")
     RedistributeAncillaryFiles(lu, only=[node_uuid])
-    if lu.snapshot.cluster.modify_ssh_setup:
+    if ssh and lu.snapshot.cluster.modify_ssh_setup:
         AddSshKeys(lu, promoted, to_public=False)
     return promoted
 

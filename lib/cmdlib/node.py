@@ -336,7 +336,7 @@ class LUNodeAdd(LogicalUnit):
     def _Promote(self) -> None:
         """Without a copy it stays a regular node: it is in the cluster all the same."""
         try:
-            self._node = candidates.Promote(self, self._node.uuid)
+            self._node = candidates.Promote(self, self._node.uuid, ssh=False)
         except (store.MasterLost, store.StoreEnded):
             raise
         except (store.StoreError, errors.ConfigurationError, errors.OpExecError) as err:
