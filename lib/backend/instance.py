@@ -213,7 +213,7 @@ def MetadataModify(instance: Dict) -> None:
 
 def ValidateParams(hvname: str, hvfull: Dict) -> None:
     """hypervisor_validate_params: filled parameters against this node."""
-    hypervisor.GetHypervisor(hvname).ValidateParams(hvfull)
+    hypervisor.GetHypervisor(hvname).ValidateParameters(hvfull)
 
 
 HANDLERS = {

@@ -213,7 +213,7 @@ def _VerifyDriver(name: str, hvparams: Mapping[str, Any] | None) -> str | None:
 
 
 def _ValidateParams(name: str, hvparams: Mapping[str, Any]) -> None:
-    _Driver(name).ValidateParams(hvparams)
+    _Driver(name).ValidateParameters(hvparams)
 
 
 def _Problem(call: Callable[..., str | None], *args: Any) -> str | None:

@@ -6,7 +6,7 @@ files below RUN.  Rules for every driver
 * Every failure is ``errors.HypervisorError``; its text names the guest, what happened and what to do.
 * Memory is MiB, times are seconds.
 * ``instance`` carries filled ``hvparams``, ``beparams`` and NIC parameters (spec/noderpc.md 3.1, INST).
-* Looking (``List Info AllInfo NodeInfo Verify ValidateParams MigrationInfo MigrationStatus``) changes nothing.
+* Looking (``List Info AllInfo NodeInfo Verify ValidateParameters MigrationInfo MigrationStatus``) changes nothing.
 * Every wait has an end.
 """
 
@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from ganeti import constants, errors, objects, runtime
 from ganeti.hypervisor import linux, nodechecks
+from ganeti.params import hv
 
 HvParams = Mapping[str, Any]
 
@@ -94,6 +95,16 @@ class Hypervisor:
 
     NAME: ClassVar[str] = ""
     CAN_MIGRATE: ClassVar[bool] = False
+    # The names of its parameters, from the table in params.hv.
+    PARAMETERS: ClassVar[Sequence[str]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls.PARAMETERS = tuple(hv.TABLES.get(cls.NAME, ()))
+
+    @classmethod
+    def CheckParamSyntax(cls, hvparams: HvParams) -> None:
+        """Refuses wrong names and values as far as that needs no node; the master may call it."""
+        hv.CheckParamSyntax(cls.NAME, hvparams)
 
     # --- guests -------------------------------------------------------------------------------------------------------
 
@@ -207,7 +218,7 @@ class Hypervisor:
         """What is wrong with this node for this hypervisor; None when nothing is."""
         raise NotImplementedError
 
-    def ValidateParams(self, hvparams: HvParams) -> None:
+    def ValidateParameters(self, hvparams: HvParams) -> None:
         """Checks filled parameters against this node: files, users, and what the driver adds (machine types...)."""
         problems = nodechecks.Problems(self.NAME, hvparams)
         if problems:

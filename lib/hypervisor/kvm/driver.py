@@ -395,8 +395,8 @@ class KvmHypervisor(base.Hypervisor):
             problems.append(f"'{_autoconf.SOCAT_PATH}' cannot be run, consoles need it; install socat")
         return "; ".join(problems) or None
 
-    def ValidateParams(self, hvparams: base.HvParams) -> None:
-        super().ValidateParams(hvparams)
+    def ValidateParameters(self, hvparams: base.HvParams) -> None:
+        super().ValidateParameters(hvparams)
         known = caps.Get(hvparams["kvm_path"])
         known.Machine(hvparams["machine_version"])
         if hvparams["disk_type"] not in devices.DISK_DRIVERS:

@@ -75,6 +75,7 @@ def test_failure_is_told(bases: list[str]) -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.req("D20-DISK-09", "D20-DISK-10")
 def test_real_guest_moves_while_it_runs(bases: list[str]) -> None:
     done = Quickstart("--base", bases[0])
     assert done.returncode == 0, done.stdout + done.stderr

@@ -178,7 +178,7 @@ def test_console_data(rig: Rig) -> None:
 
 
 def test_parameters_are_checked_against_the_node(tmp_path: Path) -> None:
-    hypervisor.GetHypervisor("fake").ValidateParams({"migration_mode": "live"})
+    hypervisor.GetHypervisor("fake").ValidateParameters({"migration_mode": "live"})
     iso = tmp_path / "none.iso"
     values = {**hv.DEFAULTS["kvm"], "cdrom_image_path": str(iso), "security_domain": "nobody-x"}
     found = "; ".join(nodechecks.Problems("kvm", values))

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from support.guests import FakeRig, KvmRig, Rig
 
-from ganeti import errors
+from ganeti import errors, hypervisor
 from ganeti.hypervisor import base
+from ganeti.params import hv
 
 RIGS: dict[str, Callable[[Path], Rig]] = {"fake": FakeRig, "kvm": KvmRig}
 
@@ -113,3 +114,17 @@ def test_node_has_memory_and_processors(rig: Rig) -> None:
 def test_names_never_leave_the_directory(rig: Rig, name: str) -> None:
     with rig.first, pytest.raises(errors.HypervisorError, match="file names"):
         rig.driver.Info(name)
+
+
+@pytest.mark.req("D20-PAR-16", "D20-PAR-17", "D20-PAR-18")
+@pytest.mark.parametrize("name", list(hypervisor.DRIVERS))
+def test_parameters_are_named_and_checked_in_two_places(name: str) -> None:
+    driver = hypervisor.GetHypervisor(name)
+    values = hv.DEFAULTS[name]
+    assert set(driver.PARAMETERS) == set(values)
+    with pytest.raises(errors.HypervisorError, match="'color' is not supported"):
+        driver.CheckParamSyntax({**values, "color": "red"})
+    driver.CheckParamSyntax(values)  # names a kernel and a QEMU that need not be here
+    if "kernel_path" in values:
+        with pytest.raises(errors.HypervisorError, match="cannot be used on this node"):
+            driver.ValidateParameters({**values, "kernel_path": "/nowhere/vmlinuz"})

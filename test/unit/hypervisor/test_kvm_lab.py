@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from support.virtual import MakeNic
 
 from ganeti import constants, errors, pathutils, runtime
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import layout, qmp
+from ganeti.hypervisor.kvm import layout, network, qmp
 
 pytestmark = pytest.mark.lab
 
@@ -162,6 +163,31 @@ def test_nics_are_on_the_bridge_wherever_the_guest_is(rig: KvmRig, bridge: str) 
         assert _Ports(bridge) == [], "taps go with the guest"
 
 
+@pytest.mark.req("D21-NIC-05", "D21-NIC-06", "D21-NIC-07")
+def test_routed_and_bridged_nics_side_by_side(rig: KvmRig, bridge: str) -> None:
+    """What the route leaves on the node goes with the guest."""
+    table, ip = "61077", "192.0.2.77"
+    nics = (MakeNic(0, mode="routed", link=table, ip=ip), MakeNic(1, link=bridge))
+    rig.instance = rig.instance.Replace(nics=nics)
+    with rig.first:
+        rig.Start()
+        tap = network.Recall(rig.instance.name, 0)
+        assert tap not in _Ports(bridge) and len(_Ports(bridge)) == 1
+        assert f"{ip} dev {tap} proto static" in _Output("ip", "route", "show", "table", table)
+        assert f"iif {tap} lookup {table}" in _Output("ip", "rule", "show")
+        assert Path(f"/proc/sys/net/ipv4/conf/{tap}/proxy_arp").read_text() == "1\n"
+        rig.driver.Stop(rig.instance, force=True)
+        rig.WaitStopped()
+        rig.driver.Cleanup(rig.instance.name)
+        assert table not in _Output("ip", "rule", "show")
+        assert _Output("ip", "route", "show", "table", table) == ""
+
+
+def _Output(*argv: str) -> str:
+    """What a command prints; a table that does not exist prints nothing."""
+    return subprocess.run(argv, capture_output=True, text=True).stdout
+
+
 def test_missing_bridge_stops_the_start(rig: KvmRig) -> None:
     rig.instance = rig.instance.Replace(nics=(MakeNic(0, link="gt-no-bridge"),))
     with rig.first:
@@ -267,6 +293,46 @@ def test_guest_of_the_pool_in_its_chroot(rig: KvmRig, bridge: str) -> None:
         assert not os.path.exists(root) and os.listdir(pathutils.UIDPOOL_LOCK_DIR) == []
 
 
+@pytest.mark.req("D22-KVM-01", "D22-KVM-02")
+def test_guest_of_a_user_of_its_own(rig: KvmRig) -> None:
+    rig.Change(security_model="user", security_domain="nobody")
+    with rig.first:
+        rig.Start()
+        assert set(_Status(rig, "Uid")) == {str(pwd.getpwnam("nobody").pw_uid)}
+
+
+@pytest.mark.req("D22-KVM-03", "D22-KVM-07", "D22-KVM-08")
+def test_guests_of_the_pool_cannot_touch_each_other_or_the_node(rig: KvmRig) -> None:
+    rig.Change(security_model="pool")
+    one = rig.instance
+    with rig.first:
+        Path(pathutils.SsconfFile("uid_pool")).write_text("61101-61102\n")
+        secret = Path(pathutils.NODED_CERT_FILE)
+        secret.write_text("key")
+        secret.chmod(0o440)
+        rig.Start()
+        uid = _Status(rig, "Uid")[0]
+        rig.instance = one.Replace(name="other.example.com", disks_info=(), disks=())
+        rig.driver.Start(rig.instance, [], False)
+        try:
+            assert _Status(rig, "Uid")[0] != uid
+            assert _Status(rig, "CapEff") == ["0000000000000000"]
+            other = layout.FindProcess(rig.instance.name)
+            assert other is not None
+            as_one = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+            for argv in (
+                ["kill", "-0", str(other.pid)],
+                ["head", "-c1", f"/proc/{other.pid}/mem"],
+                ["cat", str(secret)],
+            ):
+                done = subprocess.run([*as_one, *argv], capture_output=True, text=True)
+                assert done.returncode != 0 and ("ermission" in done.stderr or "permitted" in done.stderr), argv
+        finally:
+            rig.driver.Stop(rig.instance, force=True)
+            rig.driver.Cleanup(rig.instance.name)
+            rig.instance = one
+
+
 def test_console_data_leads_to_the_socket(rig: KvmRig) -> None:
     with rig.first:
         console = rig.driver.Console(rig.instance, "node1.example.com", 2222).ToDict()
@@ -294,7 +360,7 @@ def test_console_data_leads_to_the_socket(rig: KvmRig) -> None:
 
 def test_node_says_what_is_wrong_with_parameters(rig: KvmRig) -> None:
     with rig.first:
-        rig.driver.ValidateParams(rig.instance.hvparams)
+        rig.driver.ValidateParameters(rig.instance.hvparams)
         for changes, words in [
             ({"machine_version": "pc-i440fx-99"}, "Machine type 'pc-i440fx-99'"),
             ({"disk_type": "pflash"}, "disk_type pflash cannot be used"),
@@ -304,7 +370,7 @@ def test_node_says_what_is_wrong_with_parameters(rig: KvmRig) -> None:
             ({"kvm_path": "/nowhere/kvm"}, "/nowhere/kvm' cannot be used on this node"),
         ]:
             with pytest.raises(errors.HypervisorError, match=words):
-                rig.driver.ValidateParams({**rig.instance.hvparams, **changes})
+                rig.driver.ValidateParameters({**rig.instance.hvparams, **changes})
         assert rig.driver.NodeInfo(rig.instance.hvparams)["hv_version"][0] >= 5
 
 

@@ -1,0 +1,208 @@
+"""The machine protocol with peers that behave, and peers that do not: every call ends, in words."""
+
+from __future__ import annotations
+
+import gc
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti import errors
+from ganeti.hypervisor.kvm import qmp
+
+GREETING = {"QMP": {"version": {"qemu": {"major": 7, "minor": 2, "micro": 0}, "package": ""}, "capabilities": ["oob"]}}
+
+
+class Peer:
+    """A listening socket whose connections are served by a function."""
+
+    def __init__(self, path: Path, serve: Callable[[socket.socket], None]):
+        self.path = str(path)
+        self.done = threading.Event()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        self._serve = serve
+        threading.Thread(target=self._Loop, daemon=True).start()
+
+    def _Loop(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    self._serve(connection)
+                except OSError:
+                    pass
+
+    def Close(self) -> None:
+        self.done.set()
+        self._listener.close()
+
+
+Start = Callable[[Callable[[socket.socket], None]], Peer]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    peers: list[Peer] = []
+
+    def make(serve: Callable[[socket.socket], None]) -> Peer:
+        peers.append(Peer(tmp_path / f"qmp{len(peers)}", serve))
+        return peers[-1]
+
+    yield make
+    for peer in peers:
+        peer.Close()
+
+
+def Send(connection: socket.socket, message: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(message).encode() + b"\r\n")
+
+
+def Requests(connection: socket.socket) -> Iterator[dict[str, Any]]:
+    """What the client says: JSON texts one behind the other, with nothing between."""
+    data = ""
+    while True:
+        try:
+            request, end = json.JSONDecoder().raw_decode(data)
+        except ValueError:
+            part = connection.recv(65536)
+            if not part:
+                return
+            data = (data + part.decode()).lstrip()
+        else:
+            data = data[end:].lstrip()
+            yield request
+
+
+def Polite(answer: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Callable[[socket.socket], None]:
+    """Greets, accepts the capabilities, answers commands."""
+
+    def serve(connection: socket.socket) -> None:
+        Send(connection, GREETING)
+        for request in Requests(connection):
+            found = {"return": {}} if request["execute"] == "qmp_capabilities" else answer(request)
+            if found is not None:
+                Send(connection, {**found, **({"id": request["id"]} if "id" in request else {})})
+
+    return serve
+
+
+def test_commands_and_answers(start: Start) -> None:
+    peer = start(Polite(lambda request: {"return": {"command": request["execute"], **request.get("arguments", {})}}))
+    with qmp.Monitor(peer.path) as monitor:
+        assert monitor.Execute("query-status") == {"command": "query-status"}
+        assert monitor.Execute("balloon", {"value": 7}) == {"command": "balloon", "value": 7}
+    with qmp.Monitor(peer.path) as monitor:
+        assert monitor.Execute("again") == {"command": "again"}, "the socket serves the next one"
+
+
+def test_refusal_has_its_class(start: Start) -> None:
+    peer = start(Polite(lambda _: {"error": {"class": "CommandNotFound", "desc": "The command x has not been found"}}))
+    with qmp.Monitor(peer.path) as monitor:
+        with pytest.raises(qmp.CommandError, match="x: The command x has not been found") as caught:
+            monitor.Execute("x")
+        assert caught.value.error_class == "CommandNotFound"
+        assert monitor.TryExecute("x") is None
+
+
+def test_events_are_found_even_if_they_came_before(start: Start) -> None:
+    def serve(connection: socket.socket) -> None:
+        Send(connection, GREETING)
+        requests = Requests(connection)
+        next(requests)
+        Send(connection, {"return": {}})
+        stamp = {"seconds": 1, "microseconds": 0}
+        for name in ("OTHER", "DEVICE_DELETED"):
+            Send(connection, {"event": name, "data": {"device": "d"}, "timestamp": stamp})
+        for request in requests:
+            Send(connection, {"return": {}, "id": request["id"]})
+
+    peer = start(serve)
+    with qmp.Monitor(peer.path) as monitor:
+        monitor.Execute("device_del", {"id": "d"})
+        event = monitor.WaitEvent(lambda found: found["event"] == "DEVICE_DELETED", 5)
+        assert event is not None and event["data"] == {"device": "d"}
+        began = time.monotonic()
+        assert monitor.WaitEvent(lambda found: found["event"] == "NEVER", 0.2) is None
+        assert time.monotonic() - began < 5
+
+
+def Silent(connection: socket.socket) -> None:
+    connection.settimeout(30)
+    connection.recv(1)
+
+
+def Garbage(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    Silent(connection)
+
+
+def Endless(connection: socket.socket) -> None:
+    for _ in range(64):
+        connection.sendall(b"x" * (1 << 20))
+
+
+@pytest.mark.parametrize("serve", [Silent, Garbage, Endless, lambda connection: None])
+def test_wrong_peers_end_in_words(
+    start: Start, serve: Callable[[socket.socket], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = start(serve)
+    began = time.monotonic()
+    with pytest.raises(errors.HypervisorError, match=f"QMP {peer.path}: connect: ."):
+        with qmp.Monitor(peer.path, connect_timeout=1):
+            pass
+    assert time.monotonic() - began < 10
+    gc.collect()
+    assert caplog.records == [], "nothing is left that complains"
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    with pytest.raises(errors.HypervisorError, match=r"QMP .*/none: connect: "):
+        with qmp.Monitor(str(tmp_path / "none")):
+            pass
+
+
+def test_peer_that_goes_away_or_sleeps(start: Start) -> None:
+    gone = start(Polite(lambda _: (_ for _ in ()).throw(OSError("gone"))))  # type: ignore[arg-type]
+    with pytest.raises(errors.HypervisorError, match="query-status"):
+        with qmp.Monitor(gone.path) as monitor:
+            monitor.Execute("query-status")
+    asleep = start(Polite(lambda _: None))
+    with pytest.raises(errors.HypervisorError, match=r"no answer within 0.2 s; is the guest.s QEMU process stuck"):
+        with qmp.Monitor(asleep.path) as monitor:
+            monitor.Execute("query-status", timeout=0.2)
+
+
+def test_quit_may_cut_the_line(start: Start) -> None:
+    peer = start(Polite(lambda _: (_ for _ in ()).throw(OSError("gone"))))  # type: ignore[arg-type]
+    with qmp.Monitor(peer.path) as monitor:
+        monitor.Quit()
+
+
+def test_peers_that_vanish_at_any_moment(start: Start) -> None:
+    """A guest may end while one connects: the line is cut after every possible number of bytes."""
+    whole = json.dumps(GREETING).encode() + b"\r\n" + b'{"return": {}}\r\n'
+
+    for length in range(0, len(whole), 7):
+
+        def serve(connection: socket.socket, length: int = length) -> None:
+            connection.sendall(whole[:length])
+
+        peer = start(serve)
+        try:
+            with qmp.Monitor(peer.path, connect_timeout=2) as monitor:
+                monitor.Execute("query-status", timeout=2)
+        except errors.HypervisorError as err:
+            assert str(err).startswith("QMP ")
+        else:
+            raise AssertionError("a cut line gave an answer")
