@@ -154,6 +154,8 @@ def TRegex(pattern: str) -> Type:
 TUuid = TRegex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # A job id: 3.1 also takes decimal strings where one is expected.
 TJobId = Type(
-    "job id", lambda v: TNonNegativeInt(v) or (isinstance(v, str) and v.isascii() and v.isdigit()), {"type": "integer"}
+    "job id",
+    lambda v: TNonNegativeInt(v) or (isinstance(v, str) and len(v) <= 18 and v.isascii() and v.isdigit()),
+    {"type": "integer"},
 )
 TRelativeJobId = Type("job id or negative", _IsInt, {"type": "integer"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors, serializer, store
@@ -28,6 +28,20 @@ class QueueState:
     def __init__(self) -> None:
         self.serial = 0
         self.drained = False
+
+
+def Portions(entries: Iterable[Entry], count: int, size: int = 4 * 1024 * 1024) -> Iterator[list[Entry]]:
+    """At most so many jobs, and about so many bytes, at once."""
+    portion: list[Entry] = []
+    total = 0
+    for entry in entries:
+        if portion and (len(portion) >= count or total + entry.row_size > size):
+            yield portion
+            portion, total = [], 0
+        portion.append(entry)
+        total += entry.row_size
+    if portion:
+        yield portion
 
 
 class SubmitChange(store.Change):

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from ganeti.jqueue.ticker import Timer
     from ganeti.jqueue.watch import Watch
 
+# Characters of JSON.  A job is one row, and a row must fit into one call to a node (store.base.MAX_TRANSACTION).
+MAX_INPUT = 4 * 1024 * 1024
+MAX_LOG = 4 * 1024 * 1024
+MAX_RESULTS = 6 * 1024 * 1024
+
 KIND_JOB = "job"
 KIND_ARCHIVED = "archived"
 KIND_QUEUE = "queue"
@@ -33,6 +38,7 @@ class Entry:
     """
 
     __slots__ = (
+        "_log_size",
         "_serial",
         "archived",
         "attempts",
@@ -47,6 +53,8 @@ class Entry:
         "logs",
         "objects",
         "published",
+        "result_size",
+        "size",
         "verdict",
         "watches",
     )
@@ -75,6 +83,9 @@ class Entry:
         self.delivered_at = 0.0
         self.deliver_timer: Timer | None = None
         self.flush_timer: Timer | None = None
+        self._log_size = sum(log.size for log in self.logs)
+        self.result_size = sum(len(serializer.Dump(op.result)) for op in draft.ops if op.result is not None)
+        self.size = sum(len(op.input.json) for op in draft.ops)
         self._serial = max((e[0] for log in self.logs for e in log.entries), default=0)
 
     @property
@@ -102,8 +113,29 @@ class Entry:
             if self.draft.final:
                 return
             for each in messages:
+                if self._log_size > MAX_LOG:
+                    return
                 self._serial += 1
-                self.logs[index].Add([self._serial, stamp, log_type, _Loggable(each)])
+                size = self.logs[index].Add([self._serial, stamp, log_type, _Loggable(each)])
+                self._log_size += size
+                if self._log_size > MAX_LOG:
+                    self._serial += 1
+                    last = [self._serial, stamp, constants.ELOG_MESSAGE, "The log is full, no more is kept"]
+                    self.logs[index].Add(last)
+
+    def TakeResult(self, result: Any) -> None:
+        """Looks whether a result can be stored; raises OpResultError, or TypeError or ValueError if it is not JSON."""
+        size = len(serializer.Dump(result))
+        if self.result_size + size > MAX_RESULTS:
+            raise errors.OpResultError(
+                f"The result has {size} bytes, all results of a job may have {MAX_RESULTS}; the opcode was carried out"
+            )
+        self.result_size += size
+
+    @property
+    def row_size(self) -> int:
+        """About the length of the job's row."""
+        return self.size + self.result_size + self._log_size
 
     def LogAfter(self, serial: int | None) -> list[Any]:
         """Log entries of all opcodes with a higher serial; all for None."""

@@ -163,9 +163,16 @@ class OpLog:
         self.entries = list(entries)
         self._json = [serializer.Dump(e) for e in self.entries]
 
-    def Add(self, entry: list[Any]) -> None:
-        self._json.append(serializer.Dump(entry))
+    @property
+    def size(self) -> int:
+        return sum(map(len, self._json))
+
+    def Add(self, entry: list[Any]) -> int:
+        """Returns the size of its text."""
+        text = serializer.Dump(entry)
+        self._json.append(text)
         self.entries.append(entry)
+        return len(text)
 
     def Json(self) -> str:
         return f"[{','.join(self._json)}]" if self._json else "[]"

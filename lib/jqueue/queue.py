@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,13 @@ from ganeti import errors, opcodes, runtime, serializer, store
 from ganeti.jqueue import depends, filters, watch
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.archive import Archive
-from ganeti.jqueue.changes import ArchiveChange, DrainChange, QueueState, RestartChange, SubmitChange
+from ganeti.jqueue.changes import ArchiveChange, DrainChange, Portions, QueueState, RestartChange, SubmitChange
 from ganeti.jqueue.entry import (
     ID_DRAIN,
     ID_SERIAL,
     KIND_JOB,
     KIND_QUEUE,
+    MAX_INPUT,
     Cancel,
     ChangePriority,
     CheckPriority,
@@ -39,7 +41,9 @@ LOOK_EVERY = 307.0
 CANCEL_WAIT = 44.0
 KILL_WAIT = 10.0
 KILL_EVERY = 0.3
+# Jobs in one change of the store.
 ARCHIVE_GROUP = 100
+SUBMIT_GROUP = 500
 RESTART_GROUP = 500
 
 # (max_running_jobs, filter rules by UUID)
@@ -133,8 +137,8 @@ class JobQueue(Keeper):
         unclean = [e.id for e in entries if e.draft.status in (jobs.RUNNING, jobs.CANCELING)]
         if unclean:
             logging.warning("Jobs that the last master daemon left running are errors now: %s", unclean)
-        for start in range(0, len(entries), RESTART_GROUP):
-            self._store.Commit(RestartChange(entries[start : start + RESTART_GROUP]), patient=True)
+        for portion in Portions(entries, RESTART_GROUP):
+            self._store.Commit(RestartChange(portion), patient=True)
 
     def Close(self) -> None:
         """Takes no jobs any more and starts none; jobs that wait for locks go back to the queue."""
@@ -310,31 +314,44 @@ class JobQueue(Keeper):
         with self._id_lock:
             first_id = self._last_id + 1
             self._last_id += len(parsed)
-        results: list[tuple[bool, Any]] = []
+        results: dict[int, tuple[bool, Any]] = {}
         entries: list[Entry] = []
         failed: set[int] = set()
         for job_id, ops in enumerate(parsed, first_id):
             try:
                 entries.append(_MakeEntry(job_id, ops, failed))
-                results.append((True, job_id))
+                results[job_id] = (True, job_id)
             except errors.OpPrereqError as err:
                 failed.add(job_id)
-                results.append((False, errors.OpPrereqError(f"Job refused: {err.args[0]}", errors.ECODE_INVAL)))
+                results[job_id] = (False, errors.OpPrereqError(f"Job refused: {err.args[0]}", errors.ECODE_INVAL))
+        return self._Store(list(Portions(entries, SUBMIT_GROUP)), results, to_drained)
+
+    def _Store(
+        self, portions: Sequence[Sequence[Entry]], results: dict[int, tuple[bool, Any]], to_drained: bool
+    ) -> Pending:
+        """Stores new jobs, a portion at a time; fails only if that is true of all of them."""
         pending = Pending()
-        if not entries:
-            pending.Complete(results)
-            return pending
+        left = len(portions)
+        failures: list[Exception] = []
 
-        def done(error: Exception | None) -> None:
-            if error is None:
-                pending.Complete(results)
-            elif isinstance(error, store.NotKnown):
-                ids = ", ".join(str(e.id) for e in entries[:20]) + (" ..." if len(entries) > 20 else "")
-                pending.Fail(errors.JobQueueError(f"Job {ids}: {error}", hint=error.hint))
+        def finish(portion: Sequence[Entry], error: Exception | None) -> None:
+            nonlocal left
+            left -= 1  # always on the committer's thread
+            if error is not None:
+                failures.append(_SubmitError(portion, error))
+                results.update((entry.id, (False, failures[-1])) for entry in portion)
+            if left:
+                return
+            if len(failures) == len(portions):
+                pending.Fail(failures[0])
             else:
-                pending.Fail(error)
+                pending.Complete(list(results.values()))
 
-        self._store.Begin(SubmitChange(self, entries, to_drained), done)
+        if not portions:
+            pending.Complete(list(results.values()))
+        for portion in portions:
+            change = SubmitChange(self, portion, to_drained)
+            self._store.Begin(change, functools.partial(finish, portion))
         return pending
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -480,9 +497,7 @@ class JobQueue(Keeper):
             entry = self._live.get(job_id)
             if entry is not None and entry.shown.final and (age < 0 or _EndTime(entry.shown) < before):
                 chosen.append(entry)
-        changes = [
-            ArchiveChange(self, chosen[start : start + ARCHIVE_GROUP]) for start in range(0, len(chosen), ARCHIVE_GROUP)
-        ]
+        changes = [ArchiveChange(self, portion) for portion in Portions(chosen, ARCHIVE_GROUP)]
         pending = Pending()
         left = [len(changes)]
 
@@ -514,6 +529,14 @@ class JobQueue(Keeper):
 
         self._store.Begin(change, done)
         return pending
+
+
+def _SubmitError(entries: Sequence[Entry], error: Exception) -> Exception:
+    """What a client hears of jobs that were not acknowledged; their ids where they may still turn up."""
+    if not isinstance(error, store.NotKnown):
+        return error
+    ids = ", ".join(str(e.id) for e in entries[:20]) + (" ..." if len(entries) > 20 else "")
+    return errors.JobQueueError(f"Job {ids}: {error}", hint=error.hint)
 
 
 def _EndTime(job: jobs.Job) -> float:
@@ -557,5 +580,8 @@ def _MakeEntry(job_id: int, ops: Sequence[opcodes.OpCode], failed: set[int]) -> 
         op.reason = [*op.reason, [source, f"job={job_id};index={index}", nanoseconds]]
         op_input = jobs.OpInput(op.ToDict(redact=True), op.Summary())
         states.append(jobs.OpState(op_input, priority=op.priority))
+    size = sum(len(state.input.json) for state in states)
+    if size > MAX_INPUT:
+        raise errors.OpPrereqError(f"its opcodes have {size} bytes, {MAX_INPUT} are allowed", errors.ECODE_INVAL)
     job = jobs.Job(job_id, states, received).Finalized()
     return Entry(job, [jobs.OpLog() for _ in ops], dict(enumerate(ops)))

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, runtime, serializer, store
+from ganeti import constants, errors, runtime, store
 from ganeti.jqueue import depends
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.attempts import LockAttempts
@@ -127,6 +127,8 @@ class Worker:
             change = JobChange(self._keeper, entry, transform)
             try:
                 self._store.Commit(change, patient=True)
+            except store.TooLarge:
+                raise
             except store.DiskRefused as err:
                 logging.error("Job %d waits: %s", entry.id, err)
                 runtime.Sleep(DISK_RETRY)
@@ -202,7 +204,7 @@ class Worker:
         priority = entry.draft.ops[index].priority
         try:
             result = self._execute(op, entry.id, callbacks, timeout, priority)
-            serializer.Dump(result)
+            entry.TakeResult(result)
         except CancelJob:
             self.Commit(entry, EndCanceling)
             return False

@@ -69,8 +69,13 @@ def _ReadIds(value: Sequence[int | str] | None) -> list[int] | None:
     return None if value is None else [int(v) for v in value]
 
 
+# No kind has half as many.
+MAX_FIELDS = 1000
+_FieldNames = ht.TAnd(
+    ht.TListOf(ht.TString), ht.Type(f"at most {MAX_FIELDS}", lambda v: len(v) <= MAX_FIELDS, {"maxItems": MAX_FIELDS})
+)
 _NAMES = Arg("names", ht.TListOf(ht.TString), "names or UUIDs; empty = all")
-_FIELDS = Arg("fields", ht.TListOf(ht.TString), "field names")
+_FIELDS = Arg("fields", _FieldNames, "field names")
 _LOCKING = Arg("use_locking", ht.TBool, "must be false: queries take no locks")
 _JOB = Arg("job_id", ht.TJobId, "the job", read=int)
 _OPS = Arg("ops", ht.TListOf(ht.TDict), "opcodes in order of execution")
@@ -137,7 +142,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "QueryFields",
-            (_KIND, Arg("fields", ht.TMaybe(ht.TListOf(ht.TString)), "null = all")),
+            (_KIND, Arg("fields", ht.TMaybe(_FieldNames), "null = all")),
             '{"fields": list[fielddef]}',
             "Describes the fields of a resource kind.",
         ),

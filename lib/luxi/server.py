@@ -130,6 +130,7 @@ class Server:
         self._requests = runtime.Queue()
         self._large = runtime.Queue()
         self._draining = False
+        self._accept_paused = False
         self._stop_at: float | None = None
         self._threads = [runtime.Thread(self._Serve, f"Luxi{n + 1}", (self._requests,)) for n in range(request_threads)]
         self._threads.append(runtime.Thread(self._Serve, "LuxiLarge", (self._large,)))
@@ -206,6 +207,8 @@ class Server:
             if now >= next_tick:
                 self._Tick(now)
                 next_tick = now + _TICK
+                if self._accept_paused:
+                    self._PauseAccepting(False)
             wake_at = next_tick if self._stop_at is None else min(next_tick, self._stop_at)
             for sock, events in self._poller.Poll(max(wake_at - now, 0)):
                 self._Event(sock, events)
@@ -244,6 +247,12 @@ class Server:
             self._by_ident[client.ident] = client
             self._poller.Register(sock, runtime.IN)
 
+    def _PauseAccepting(self, pause: bool) -> None:
+        """Out of descriptors: the same event would come back at once, for ever."""
+        self._accept_paused = pause
+        for listener in self._listeners:
+            self._poller.Modify(listener, 0 if pause else runtime.IN)
+
     def _AcceptOne(self, listener: protocols.Socket) -> protocols.Socket | None:
         try:
             return listener.accept()[0]
@@ -251,8 +260,8 @@ class Server:
             return None
         except OSError as err:
             logging.warning("LUXI: a connection could not be taken: %s", err)
-            # Out of descriptors: without this the same event would come back at once, for ever.
-            self._DropIdle()
+            if not self._DropIdle():
+                self._PauseAccepting(True)
             return None
 
     def _DropIdle(self) -> bool:

@@ -31,6 +31,7 @@ _TAG_KINDS = {
     constants.TAG_NETWORK: "network",
 }
 _FILTER_SOURCE = "luxid"
+_LATEST = 1 << 40
 
 
 def ReadWatcherPause() -> float | None:
@@ -216,8 +217,8 @@ class Handlers:
 
     def _SetWatcherPause(self, until: float | None) -> Pending:
         """Tells every node that is online; completes when all have answered."""
-        if until is not None and until < runtime.Time():
-            raise errors.GenericError("Unable to set a pause of the watcher that ends in the past")
+        if until is not None and not runtime.Time() <= until < _LATEST:
+            raise errors.GenericError("Unable to set a pause of the watcher that ends in the past, or never")
         snapshot = self._cfg.Snapshot()
         nodes = [node.uuid for node in snapshot.nodes.values() if not node.offline]
         pending = Pending()

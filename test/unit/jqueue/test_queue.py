@@ -10,6 +10,8 @@ from support.queues import OP, Op
 
 from ganeti import errors, pathutils, runtime, serializer
 from ganeti.jqueue import attempts, worker
+from ganeti.jqueue import entry as entry_module
+from ganeti.jqueue import queue as queue_module
 
 
 @pytest.mark.req("D20-JOB-03", "D20-CALL-01", "D20-CALL-04", "D20-JOB-07")
@@ -173,7 +175,6 @@ def test_a_job_is_canceled_even_between_its_worker_and_its_locks(make, monkeypat
 
 
 def test_a_kill_ends_what_the_job_waits_for_and_says_what_it_could_not_stop(make, monkeypatch):
-    from ganeti.jqueue import queue as queue_module
 
     monkeypatch.setattr(queue_module, "KILL_WAIT", 0.5)
     threads = []
@@ -638,3 +639,38 @@ def test_a_slow_node_stalls_no_client(make):
     slow.set()
     assert waiting.Result(10) == [["success"], []]
     assert bench.WaitEnd(submitted.Result(10)) == "success"
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_never_grows_too_large_for_its_row(bench, monkeypatch):
+    monkeypatch.setattr(entry_module, "MAX_LOG", 2000)
+    monkeypatch.setattr(entry_module, "MAX_RESULTS", 3000)
+    monkeypatch.setattr(queue_module, "MAX_INPUT", 5000)
+    answer = bench.queue.SubmitManyJobs([[Op(comment="x" * 6000)], [Op()]]).Result(5)
+    assert answer[0][0] is False and "its opcodes have" in answer[0][1]
+    assert bench.WaitEnd(answer[1][1]) == "success"
+    long = bench.Submit("a" * 2000, "b" * 2000, "c")
+    assert bench.WaitEnd(long) == "error"
+    results = bench.Field(long, "opresult")
+    assert results[0] == "a" * 2000
+    assert results[1][0] == "OpResultError" and "was carried out" in results[1][1][0]
+    chatty = bench.Submit("log 500")
+    assert bench.WaitEnd(chatty) == "success"
+    log = bench.Field(chatty, "oplog")[0]
+    assert 10 < len(log) < 100
+    assert log[-1][3] == "The log is full, no more is kept"
+    assert [e[0] for e in log] == list(range(1, len(log) + 1))
+
+
+def test_many_jobs_are_stored_in_portions(bench, monkeypatch):
+    monkeypatch.setattr(queue_module, "SUBMIT_GROUP", 7)
+    answer = bench.queue.SubmitManyJobs(
+        [[Op(comment=f"{n}", depends=[[-1, ["success"]]] if n else None)] for n in range(50)]
+    ).Result(20)
+    assert [ok for ok, _ in answer] == [True] * 50
+    ids = [job_id for _, job_id in answer]
+    assert ids == list(range(ids[0], ids[0] + 50))
+    assert bench.WaitEnd(ids[-1]) == "success"
+    assert [int(comment) for _, comment in bench.executor.executed] == list(range(50))

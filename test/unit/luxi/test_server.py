@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ganeti import errors, serializer
+from ganeti import errors, runtime, serializer
 from ganeti.luxi import client as luxi_client
 from ganeti.luxi import protocol, server
 from ganeti.luxi.pending import Completed, Pending
@@ -188,6 +190,8 @@ BAD_THEN_CLOSED = [
     b'{"method": "QueryClusterInfo", "args": null}',
     b'{"method": "QueryClusterInfo", "args": [1]}',
     b'{"method": "CancelJob", "args": ["no"]}',
+    b'{"method": "CancelJob", "args": ["' + b"9" * 5000 + b'"]}',
+    b'{"method": "QueryJobs", "args": [null, [' + b'"id",' * 1000 + b'"id"]]}',
     b"[" * 200_000,
     b'{"a":' * 50_000,
     b"9" * 10_000,
@@ -299,14 +303,15 @@ def test_a_client_that_does_not_read_its_large_answer_delays_nobody(serve, paths
 
 def test_who_stops_within_a_message_or_an_answer_is_dropped(serve, paths, monkeypatch):
     monkeypatch.setattr(server, "_TICK", 0.05)
-    serve(io_timeout=0.3)
+    instance = serve(io_timeout=0.3)
     idle, half, deaf = Raw(paths[0]), Raw(paths[0]), Raw(paths[0])
     half.sendall(b'{"method"')
     deaf.sendall(Request("QueryTags", "large", "0"))
     assert ReadEnd(half)
     idle.sendall(Request("QueryClusterInfo"))  # idle longer than that is fine
     assert ReadAnswer(idle) is not None
-    time.sleep(1)
+    while instance.Statistics()["clients"] > 1:  # the deaf one has its answer still before it
+        time.sleep(0.01)
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
         while deaf.recv(1 << 20):
             pass
@@ -515,12 +520,62 @@ def test_users_never_see_that_nothing_changed():
 
 
 def test_the_client_is_light():
-    import subprocess
-    import sys
-
     code = (
         "import sys; from ganeti.luxi import client; client.Client('/x');"
         "print(*[m for m in ('ssl', 'logging.handlers', 'asyncio', 'subprocess', 'sqlite3', 'pycurl') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert done.stdout.strip() == ""
+
+
+FEW_DESCRIPTORS = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+from ganeti.luxi import server
+from ganeti.luxi.pending import Pending
+made = server.Server([sys.argv[1]], lambda method, args: Pending() if method == "WaitForJobChange" else 7)
+made.Start()
+print("ready", flush=True)
+sys.stdin.readline()
+print(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_without_descriptors_the_server_rests_and_then_goes_on(tmp_path):
+    path = str(tmp_path / "s")
+    process = subprocess.Popen(
+        [sys.executable, "-c", FEW_DESCRIPTORS, path],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout.readline() == "ready\n"
+        busy = [Raw(path) for _ in range(40)]
+        for sock in busy:
+            sock.sendall(Request("WaitForJobChange", 1, ["status"], None, None, 60))
+        time.sleep(1.5)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert float(process.stdout.readline()) < 1.0  # seconds of CPU: no loop at full speed
+        for sock in busy:
+            sock.close()
+        assert Client(path, io_timeout=20).QueryClusterInfo() == 7
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.req("D22-MD-05")
+def test_requests_are_worked_on_by_the_request_threads(tmp_path):
+    names = set()
+    instance = server.Server([str(tmp_path / "s")], lambda *_: names.add(runtime.ThreadName()), request_threads=3)
+    instance.Start()
+    for _ in range(20):
+        Client(str(tmp_path / "s")).QueryClusterInfo()
+    instance.Shutdown(linger=0)
+    assert names <= {"Luxi1", "Luxi2", "Luxi3"} and names
