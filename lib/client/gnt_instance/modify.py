@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import constants, errors
+from ganeti import constants
 from ganeti.cli import ask, jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Options
 from ganeti.client.shared import devices, typed
+from ganeti.client.shared.changes import PrintChanges
 from ganeti.opcodes import OpInstanceSetParams
 
 # Options of which at least one has to be given.
@@ -31,9 +32,7 @@ _RELEVANT = (
 
 
 def _Offline(options: Options) -> bool | None:
-    if options.offline_inst and options.online_inst:
-        raise errors.OpPrereqError("Only one of --offline and --online can be given", errors.ECODE_INVAL)
-    if options.offline_inst:
+    if options.offline_inst:  # it wins when both are given (spec/cli.md 8)
         return True
     return False if options.online_inst else None
 
@@ -94,10 +93,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         if action == "modify" and options.hotplug and not options.force and not ask.Confirmed(question):
             return constants.EXIT_FAILURE
     result = jobs.SubmitOrSend(_MakeOpCode(options, name, nics), options)
-    if result:
-        output.ToStdout(f"Modified instance {name}")
-        for item, value in result:
-            output.ToStdout(f" - {item:<5} -> {value}")
+    if PrintChanges("instance", name, result):
         output.ToStdout(
             "Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it."
         )

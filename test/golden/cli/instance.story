@@ -1,0 +1,268 @@
+# gnt-instance
+
+$ gnt-instance list
+Instance        Hypervisor OS             Primary_node      Status  Memory
+web.example.org kvm        debian+minimal node1.example.org running   512M
+$ gnt-instance list -o name,disk.sizes,nic.macs,snodes,tags,be/maxmem,ctime --separator=|
+Instance|Disk_sizes|NIC_MACs|Secondary_Nodes|Tags|ConfigMaxMem|CTime
+web.example.org|10240|aa:00:00:3f:12:c4|node2.example.org|prod|512|2023-11-14 22:13:20
+$ gnt-instance list -o +network_port,hv/acpi web
+Instance        Hypervisor OS             Primary_node      Status  Memory Network_port ACPI
+web.example.org kvm        debian+minimal node1.example.org running   512M 11000        N
+$ gnt-instance list nobody
+! Failure: prerequisites not met for this operation:
+! error type: unknown_entity, error details:
+! Instance name nobody not found
+= 1
+$ gnt-instance list -o json:name,status
+[
+  {
+    "name": "web.example.org",
+    "status": "running"
+  }
+]
+$ gnt-instance list-fields name oper_ram
+Name     Type         Title    Description
+name     Text         Instance Instance name
+oper_ram Storage size Memory   Memory as the hypervisor reports it
+
+# Which instances are meant.
+$ gnt-instance startup web
+Waiting for job 1001 for web.example.org ...
+> OP_INSTANCE_STARTUP {"instance_name":"web.example.org"}
+$ gnt-instance startup web.example.org
+Waiting for job 1002 for web.example.org ...
+> OP_INSTANCE_STARTUP {"instance_name":"web.example.org"}
+$ gnt-instance startup nobody
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Selection filter does not match any instances: there is nothing for 'nobody'
+= 1
+$ gnt-instance startup
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! No instance names passed
+= 1
+$ gnt-instance startup --all web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! --all takes no names
+= 1
+$ gnt-instance startup --all
+! There is no terminal to ask at; the answer is taken to be 'n'.
+= 1
+$ gnt-instance startup --force-multiple --all
+Submitted jobs 1003
+Waiting for job 1003 for web.example.org ...
+> OP_INSTANCE_STARTUP {"instance_name":"web.example.org"}
+$ gnt-instance startup --force-multiple --primary node1.example.org
+Submitted jobs 1004
+Waiting for job 1004 for web.example.org ...
+> OP_INSTANCE_STARTUP {"instance_name":"web.example.org"}
+$ gnt-instance shutdown --force-multiple --secondary node1.example.org
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Selection filter does not match any instances: there is nothing for 'node1.example.org'
+= 1
+$ gnt-instance shutdown --force-multiple --tags prod
+Submitted jobs 1005
+Waiting for job 1005 for web.example.org ...
+> OP_INSTANCE_SHUTDOWN {"instance_name":"web.example.org"}
+$ gnt-instance shutdown --submit web.example.org
+1006: web.example.org
+> OP_INSTANCE_SHUTDOWN {"instance_name":"web.example.org"}
+$ gnt-instance stop --timeout=5 --no-remember web.example.org
+Waiting for job 1007 for web.example.org ...
+> OP_INSTANCE_SHUTDOWN {"instance_name":"web.example.org","no_remember":true,"timeout":5}
+$ gnt-instance start -H acpi=false -B maxmem=1g --paused web.example.org
+Waiting for job 1008 for web.example.org ...
+> OP_INSTANCE_STARTUP {"beparams":{"maxmem":"1g"},"hvparams":{"acpi":"false"},"instance_name":"web.example.org","startup_paused":true}
+$ gnt-instance reboot -t full web.example.org
+Waiting for job 1009 for web.example.org ...
+> OP_INSTANCE_REBOOT {"instance_name":"web.example.org","reboot_type":"full"}
+$ gnt-instance reboot -t kick web.example.org
+! Usage
+! =====
+!   gnt-instance reboot [options...] [instance...]
+!
+! gnt-instance: error: option -t: invalid choice: 'kick' (choose from 'full', 'hard', 'soft')
+= 2
+% answers n
+$ gnt-instance shutdown --all
+| The shutdown will operate on 1 instances.
+| Do you want to continue?
+| Affected instances:
+|   web.example.org
+| y/[n]/?:
+= 1
+% answers y
+$ gnt-instance shutdown --all
+| The shutdown will operate on 1 instances.
+| Do you want to continue?
+| Affected instances:
+|   web.example.org
+| y/[n]/?:
+Submitted jobs 1010
+Waiting for job 1010 for web.example.org ...
+> OP_INSTANCE_SHUTDOWN {"instance_name":"web.example.org"}
+% fail OP_INSTANCE_STARTUP ["OpPrereqError", ["no memory", "insufficient_resources"]]
+$ gnt-instance startup web.example.org
+Waiting for job 1011 for web.example.org ...
+! Job 1011 for web.example.org has failed: Failure: prerequisites not met for this operation:
+! error type: insufficient_resources, error details:
+! no memory
+= 1
+> OP_INSTANCE_STARTUP {"instance_name":"web.example.org"}
+% forget OP_INSTANCE_STARTUP
+
+$ gnt-instance add -t plain --disk 0:size=1g -o debian+minimal -n node1 new
+> OP_INSTANCE_CREATE {"disk_template":"plain","disks":[{"size":1024}],"instance_name":"new","mode":"create","nics":[{}],"no_install":false,"os_type":"debian+minimal","osparams_private":{},"osparams_secret":{},"pnode":"node1"}
+$ gnt-instance add -t drbd -s 2g -o debian -B memory=512m,vcpus=2 -H kvm:acpi=false -n node1:node2 --net 0:ip=pool,network=lan --tags a,b --submit new
+! JobID: 1013
+> OP_INSTANCE_CREATE {"beparams":{"memory":512,"vcpus":2},"disk_template":"drbd","disks":[{"size":2048}],"hvparams":{"acpi":false},"hypervisor":"kvm","instance_name":"new","mode":"create","nics":[{"ip":"pool","network":"lan"}],"no_install":false,"os_type":"debian","osparams_private":{},"osparams_secret":{},"pnode":"node1","snode":"node2","tags":["a","b"]}
+$ gnt-instance add -t diskless --no-nics -o debian -I hail --no-start new
+> OP_INSTANCE_CREATE {"disk_template":"diskless","disks":[],"iallocator":"hail","instance_name":"new","mode":"create","nics":[],"no_install":false,"os_type":"debian","osparams_private":{},"osparams_secret":{},"start":false}
+$ gnt-instance add -t plain -o debian -n node1 new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! No disk information specified
+= 1
+$ gnt-instance add -t plain --disk 0:mode=rw -o debian -n node1 new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Missing size or adoption source for disk 0
+= 1
+$ gnt-instance add -t plain --disk 0:size=1g,adopt=lv -o debian -n node1 new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Only one of 'size' and 'adopt' allowed (disk 0)
+= 1
+$ gnt-instance add -t plain --disk x:size=1g -o debian -n node1 new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid disk index passed: x
+= 1
+$ gnt-instance add -t plain --disk 0:size=huge -o debian -n node1 new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid size for disk 0: 'huge' is no size: write a number with m, g or t, such as 512m
+= 1
+$ gnt-instance add -t diskless --disk 0:size=1g -o debian -n node1 new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Diskless instance but disk information passed
+= 1
+$ gnt-instance add -t plain -s 1g --disk 0:size=1g -o debian -n node1 new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Please use either the '--disk' or '-s' option
+= 1
+$ gnt-instance add -t plain -s 1g -o debian -n node1 --no-ip-check new
+! Warning: --no-ip-check: this is the default now, the option has no effect
+> OP_INSTANCE_CREATE {"disk_template":"plain","disks":[{"size":1024}],"instance_name":"new","mode":"create","nics":[{}],"no_install":false,"os_type":"debian","osparams_private":{},"osparams_secret":{},"pnode":"node1"}
+$ gnt-instance add -t floppy -o debian new
+! Usage
+! =====
+!   gnt-instance add [options...] <host>
+!
+! gnt-instance: error: option -t: invalid choice: 'floppy' (choose from 'blockdev', 'diskless', 'drbd', 'ext', 'file', 'gluster', 'plain', 'rbd', 'sharedfile')
+= 2
+
+$ gnt-instance remove web
+! There is no terminal to ask at; the answer is taken to be 'n'.
+= 1
+$ gnt-instance remove -f web
+> OP_INSTANCE_REMOVE {"instance_name":"web"}
+$ gnt-instance rename --name-check web other
+> OP_INSTANCE_RENAME {"instance_name":"web","name_check":true,"new_name":"other"}
+$ gnt-instance failover web
+! There is no terminal to ask at; the answer is taken to be 'n'.
+= 1
+$ gnt-instance failover -f web
+> OP_INSTANCE_FAILOVER {"instance_name":"web"}
+$ gnt-instance failover -f -n node2 -I hail web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! An iallocator (-I) and a target node (-n) exclude each other
+= 1
+$ gnt-instance migrate -f --non-live --migration-mode=live web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! --non-live and --migration-mode exclude each other
+= 1
+$ gnt-instance migrate -f --cleanup web
+> OP_INSTANCE_MIGRATE {"cleanup":true,"instance_name":"web"}
+$ gnt-instance reinstall -f -o debian web.example.org
+Waiting for job 1020 for web.example.org ...
+> OP_INSTANCE_REINSTALL {"instance_name":"web.example.org","os_type":"debian"}
+% result OP_INSTANCE_ACTIVATE_DISKS [["node1.example.org", "disk/0", "/dev/drbd0"]]
+$ gnt-instance activate-disks web
+node1.example.org:disk/0:/dev/drbd0
+> OP_INSTANCE_ACTIVATE_DISKS {"instance_name":"web"}
+$ gnt-instance deactivate-disks web
+> OP_INSTANCE_DEACTIVATE_DISKS {"instance_name":"web"}
+
+$ gnt-instance modify web
+! Please give at least one of the parameters.
+= 1
+% result OP_INSTANCE_SET_PARAMS [["be/maxmem", 1024], ["hv/acpi", "default"]]
+$ gnt-instance modify -B maxmem=1g -H acpi=default web
+Modified instance web
+ - be/maxmem -> 1024
+ - hv/acpi -> default
+Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
+Until then do not migrate it: the other node would start it with the new hypervisor parameters, and it may crash.
+> OP_INSTANCE_SET_PARAMS {"beparams":{"maxmem":1024},"hvparams":{"acpi":"default"},"instance_name":"web","osparams_private":{}}
+$ gnt-instance modify --disk add:size=1g --disk 0:remove --disk 1:mode=ro web
+Modified instance web
+ - be/maxmem -> 1024
+ - hv/acpi -> default
+Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
+> OP_INSTANCE_SET_PARAMS {"disks":[["add",-1,{"size":1024}],["remove",0,{}],["modify",1,{"mode":"ro"}]],"instance_name":"web","osparams_private":{}}
+$ gnt-instance modify --net 0:add,remove web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Give only one of the words add, attach, modify, remove, detach for one device
+= 1
+$ gnt-instance modify --net 0:remove,ip=x web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Not accepting parameters on removal/detach
+= 1
+$ gnt-instance modify -f --net add:ip=192.0.2.9 web
+Modified instance web
+ - be/maxmem -> 1024
+ - hv/acpi -> default
+Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
+> OP_INSTANCE_SET_PARAMS {"force":true,"instance_name":"web","nics":[["add",-1,{"ip":"192.0.2.9"}]],"osparams_private":{}}
+$ gnt-instance modify --net add:ip=192.0.2.9 web
+Modified instance web
+ - be/maxmem -> 1024
+ - hv/acpi -> default
+Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
+> OP_INSTANCE_SET_PARAMS {"instance_name":"web","nics":[["add",-1,{"ip":"192.0.2.9"}]],"osparams_private":{}}
+$ gnt-instance modify -t ext web
+! Please give the provider of the disks by --ext-params provider=...
+= 1
+$ gnt-instance modify --online --offline web
+Modified instance web
+ - be/maxmem -> 1024
+ - hv/acpi -> default
+Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
+> OP_INSTANCE_SET_PARAMS {"instance_name":"web","offline":true,"osparams_private":{}}
+$ gnt-instance modify -m 256 web
+Modified instance web
+ - be/maxmem -> 1024
+ - hv/acpi -> default
+Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
+> OP_INSTANCE_SET_PARAMS {"instance_name":"web","osparams_private":{},"runtime_mem":256}
+$ gnt-instance info
+! Give the names of instances, or --all for all of them.
+= 1
+$ gnt-instance info --all web
+! Give either names of instances or --all, not both.
+= 1
+$ gnt-instance add-tags web x
+> OP_TAGS_SET {"kind":"instance","name":"web","tags":["x"]}
+$ gnt-instance list-tags web.example.org
+prod
