@@ -123,7 +123,8 @@ def RemoveNodeKeys(
     """
     others = Others()
     known = ssh.ReadNodeKeys()
-    keys = list(_TakeKeys(known, node_uuid, node_name))
+    # One that comes back has put its new keys under its name already.
+    keys = list(known.get(node_uuid, ()) if readd else _TakeKeys(known, node_uuid, node_name))
     if not keys and not readd and (from_authorized_keys or from_public_keys):
         others.failures.append([node_name, f"no SSH key of node {node_name} is known, so none was removed"])
     candidates = {uuid: known[uuid] for uuid in master_candidate_uuids if uuid in known and uuid != node_uuid}

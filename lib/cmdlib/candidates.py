@@ -105,7 +105,8 @@ def RemoveSshKeys(lu: LogicalUnit, node: objects.Node, leaves: bool = False, rea
         node.name,
         [other.uuid for other in snapshot.nodes.values() if other.master_candidate],
         PotentialCandidates(snapshot),
-        node.master_candidate,
+        # What it was before it came back does not matter: its old key opens nothing any more.
+        node.master_candidate or readd,
         gone and node.master_capable,
         leaves,
         leaves,

@@ -119,6 +119,17 @@ def test_a_removed_node_may_log_in_nowhere(cluster: Cluster) -> None:
     assert sshkeys.RemoveNodeKeys(UUIDS[1], NAMES[1], UUIDS[:1], NAMES, True, True, False, False, True) == []
 
 
+def test_a_node_that_comes_back_has_its_new_key_only(cluster: Cluster) -> None:
+    known = ssh.ReadNodeKeys()
+    ssh.WriteNodeKeys({**known, NAMES[1]: [key(2, "new")]})
+    assert sshkeys.RemoveNodeKeys(UUIDS[1], NAMES[1], UUIDS[:2], NAMES, True, True, False, False, True) == []
+    assert cluster.Authorized(3) == [key(1)]
+    assert sshkeys.AddNodeKeys(UUIDS[1], NAMES[1], NAMES, True, True, True) == []
+    for number in (1, 3):
+        assert cluster.Authorized(number) == [key(1), key(2, "new")]
+        assert cluster.Known(number) == {**known, UUIDS[1]: [key(2, "new")]}
+
+
 def test_a_node_that_is_down_is_named_and_stops_no_other(cluster: Cluster) -> None:
     (cluster.base / "down").write_text(f"{NAMES[1]}\n")
     ((name, text),) = sshkeys.AddNodeKeys(UUIDS[2], NAMES[2], NAMES, True, True, True)

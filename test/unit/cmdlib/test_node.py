@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.actors import Until
 from support.master import Master
 from support.writers import configs
 
@@ -238,6 +239,7 @@ def test_a_repaired_node_is_taken_back(three: Master) -> None:
 
 def test_a_candidate_with_an_empty_disk_is_copied_anew(three: Master) -> None:
     node = _Add(three)
+    Until(three.setup.store.IsSettled)
     three.setup.cluster[2].LoseDisk()
     machine, _ = three.Spare()
     store = three.setup.cluster[2].store
