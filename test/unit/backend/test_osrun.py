@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -310,3 +311,23 @@ def test_package_holds_definition_and_environment(system: System) -> None:
 def test_wrong_objects_are_refused_in_words() -> None:
     with pytest.raises(errors.RpcCallError, match="Instance in the call's arguments: instance 'x'"):
         osrun.Add({"name": "x"}, False, 0)
+
+
+@pytest.mark.req("D20-OS-15", "D22-OSP-05")
+def test_manual_describes_every_variable(system: System) -> None:
+    """Every variable that a script can get stands in ganeti-os-interface(7)."""
+    manual = (Path(__file__).parents[3] / "man" / "ganeti-os-interface.7.rst").read_text()
+    plain = manual.replace("``\\ *N*\\ ``", "N").replace("``\\ *name*", "name").replace("``\\ *NAME*", "NAME")
+    [disk] = wire.InstanceDisks(system.instance)
+    seen = {"EXP_SIZE_FD", "INSTANCE_REINSTALL", "OLD_INSTANCE_NAME", "DISK_0_URI", "NIC_0_IP"}
+    for kind in (osdef.IMPORT, osdef.EXPORT):
+        seen |= set(osrun.TransferCommand(kind, system.instance, disk, 0)[1])
+    for name in sorted(seen):
+        shown = re.sub(r"^(DISK|NIC)_\d+_", r"\1_N_", name)
+        for prefix, pattern in (("INSTANCE_BE_", "name"), ("INSTANCE_HV_", "name"), ("OSP_", "NAME")):
+            if shown.startswith(prefix):
+                shown = prefix + pattern
+        if shown.startswith("NIC_N_NETWORK_") and shown != "NIC_N_NETWORK_NAME":
+            shown = "``" + shown.removeprefix("NIC_N_NETWORK") + "``"
+        assert shown in plain, name
+    assert "Raise it with every change" in plain

@@ -277,3 +277,15 @@ def test_taps_are_real_and_go_with_their_descriptors() -> None:
     finally:
         tap.Close()
     assert not os.path.isdir(f"/sys/class/net/{tap.name}")
+
+
+@pytest.mark.req("D22-KVM-10")
+def test_example_rules_stop_what_is_not_named() -> None:
+    """Only processes of the pool are concerned, and what no rule lets through is refused."""
+    text = (Path(__file__).parents[3] / "doc" / "examples" / "kvm-users.iptables.in").read_text()
+    rules = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    assert rules[0] == ["*filter"] and rules[1][0] == ":KVM-USERS" and rules[-1] == ["COMMIT"]
+    output = [rule for rule in rules if rule[:2] == ["-A", "OUTPUT"]]
+    assert output == [["-A", "OUTPUT", "-m", "owner", "--uid-owner", "61001-61999", "-j", "KVM-USERS"]]
+    own = [rule for rule in rules if rule[:2] == ["-A", "KVM-USERS"]]
+    assert own[-1][2:] == ["-j", "REJECT"] and len(output) + len(own) == len(rules) - 3
