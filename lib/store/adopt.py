@@ -57,6 +57,9 @@ def FoundStore(
         vote()
     with HoldServing(own) as serving:
         election = election_class(own, me, nodes, transport, cluster)
+        # A look disturbs nobody, a promise would.
+        election.Statuses()
+        _CheckNobodyHasStore(election)
         election.Promises()
         _CheckNobodyHasStore(election)
         needed = len({node.uuid for node in nodes} | {me.uuid}) // 2 + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -297,12 +297,12 @@ class StoreError(errors.GenericError):
 
 
 class NoQuorum(StoreError):
-    """Refused: nothing was changed.  ``silent``: names of the voters that do not answer."""
+    """Refused: nothing was changed.  ``silent``: names of the voters that do not answer, with the reason."""
 
-    def __init__(self, silent: Iterable[str], voters: int, hint: str | None = None):
+    def __init__(self, silent: Mapping[str, str], voters: int, hint: str | None = None):
         self.silent = sorted(silent)
         self.voters = voters
-        names = ", ".join(self.silent) or "none"
+        names = _WithReasons(silent) or "none"
         super().__init__(
             f"no change can be made durable: of {voters} master candidates these do not answer: {names}; nothing was changed",
             hint=hint or HintSilent(self.silent, voters),
@@ -312,12 +312,12 @@ class NoQuorum(StoreError):
 class NotKnown(StoreError):
     """Stored on some voters, not yet on a quorum; it is repeated and may still become done."""
 
-    def __init__(self, stored: int, voters: int, silent: Iterable[str]):
+    def __init__(self, stored: int, voters: int, silent: Mapping[str, str]):
         self.stored = stored
         self.voters = voters
         self.silent = sorted(silent)
         super().__init__(
-            f"not known yet: stored on {stored} of {voters} master candidates, waiting for {', '.join(self.silent) or 'an answer'};"
+            f"not known yet: stored on {stored} of {voters} master candidates, waiting for {_WithReasons(silent) or 'an answer'};"
             " it is tried again until enough of them have it",
             hint=HintSilent(self.silent, voters),
         )
@@ -368,6 +368,10 @@ class EpochTooOld(errors.GenericError):
         super().__init__(f"epoch {newer} of master {master or '(unknown)'} is newer")
         self.newer = newer
         self.master = master
+
+
+def _WithReasons(silent: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({silent[name]})" if silent[name] else name for name in sorted(silent))
 
 
 def HintSilent(silent: Sequence[str], voters: int) -> str:

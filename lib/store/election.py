@@ -356,7 +356,8 @@ def BecomeMaster(
     """Makes this node the master and returns its store, everything in it acknowledged.
 
     ``nodes``: all nodes the own configuration names, offline ones too.  ``vote()`` raises unless half plus one of all
-    nodes name this node (left out for ``--no-voting`` and by a fail-over's own check).  ``vouch(question)`` allows a forced
+    nodes name this node (left out for ``--no-voting`` and by a fail-over's own check); such a plain start is refused while
+    another master works.  ``vouch(question)`` allows a forced
     start; without it none is made.  ``first(adopted)`` gives rows for the first transaction, on top of what was adopted; what
     it raises ends the start.
     Raises NotElected, NotKnown (no quorum took the first transaction), what ``vote`` raises, OSError of the own disk.
@@ -368,6 +369,8 @@ def BecomeMaster(
         election = election_class(own, me, nodes, transport, own.GetState().cluster)
         if vouch is not None:
             _CheckNobodyServes(election, me)
+        elif vote is not None:
+            _CheckNoOtherMaster(election, me)
         election.Promises()
         newest = election.Newest()
         election.CheckMember(newest)
@@ -437,6 +440,22 @@ def _CheckNobodyServes(election: Election, me: Member) -> None:
             raise NotElected(
                 f"node {heard.member.name} runs a master daemon (epoch {heard.promised}): no forced start beside it",
                 hint=f"stop the master daemon on {heard.member.name} first, or fail over with enough candidates up",
+            )
+
+
+def _CheckNoOtherMaster(election: Election, me: Member) -> None:
+    """A plain start disturbs no master at work: files that name this node may be a moment older than a fail-over.
+
+    Looked at before anybody promises anything.  The master is who was promised the newest epoch that anybody heard of.
+    """
+    election.Statuses()
+    newest = max(heard.promised for heard in election.answers.values())
+    for uuid, heard in election.answers.items():
+        if uuid != me.uuid and heard.serving and heard.promised == newest and heard.master == heard.member.name:
+            raise NotElected(
+                f"node {heard.member.name} runs the master daemon (epoch {heard.promised}), after a fail-over this node"
+                " has not heard of",
+                hint=f"to make this node the master again: gnt-cluster master-failover, on {me.name}",
             )
 
 

@@ -202,12 +202,14 @@ class Exporter:
         if anew:
             self._view.Clear()
         targets, forget = self._view.Take(rows)
+        unrecorded: set[str] = set()
         if anew:
             if not self._LookAtFiles(database, records, targets):
                 self._again_at = runtime.Monotonic() + LOOK_AGAIN_SECONDS
                 return None
+            unrecorded = targets.keys() - records.keys()
             targets = {**self._Gone(targets), **targets}
-        self._Place(database, targets, forget, visible)
+        self._Place(database, targets, unrecorded, forget, visible)
         self._shown.at = visible
         self._shown.exported = visible.seq
         return visible
@@ -274,24 +276,32 @@ class Exporter:
         )
 
     def _Place(
-        self, database: Database, targets: Mapping[str, Target | None], forget: Iterable[str], visible: Position
+        self,
+        database: Database,
+        targets: Mapping[str, Target | None],
+        unrecorded: set[str],
+        forget: Iterable[str],
+        visible: Position,
     ) -> None:
-        """Records the digests, then puts the files in place; what fails is done again by the next round."""
+        """Records the digests, then puts the files in place; what fails is done again by the next round.
+
+        A file of release 3.1 may be just what is wanted: it is not written, and becomes one of ours by its record.
+        """
         write: dict[str, tuple[Target, str]] = {}
         remove: list[str] = []
+        records: list[FileRecord] = []
         for path, target in targets.items():
             if target is None:
                 remove.append(path)
-            else:
-                digest = Digest(target.data)
-                if digest != self._shown.placed.get(path, ""):
-                    write[path] = (target, digest)
-        if write:
+                continue
+            digest, placed = Digest(target.data), self._shown.placed.get(path, "")
+            if digest != placed:
+                write[path] = (target, digest)
+            if digest != placed or path in unrecorded:
+                records.append(FileRecord(path, visible, digest, placed or digest))
+        if records:
             with database.Transaction():
-                database.PutFiles(
-                    FileRecord(path, visible, digest, self._shown.placed.get(path, "") or digest)
-                    for path, (_, digest) in write.items()
-                )
+                database.PutFiles(records)
         self._shown.failed = True
         self._MakeQueue()
         self._Write({path: found for path, found in write.items() if not _IsSsconf(path)})

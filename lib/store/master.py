@@ -215,7 +215,7 @@ class Store:
 
     def Silent(self) -> list[str]:
         """Names of voters that did not answer lately."""
-        return self._Reach(self._voters)[1]
+        return sorted(self._Reach(self._voters)[1])
 
     def StandsStill(self) -> bool:
         """Whether voters are silent so that nothing can be acknowledged (rule 7)."""
@@ -373,6 +373,8 @@ class Store:
     def _Handle(self, kind: str, value: Any) -> None:
         if kind == "answer":
             self._HandleAnswer(*value)
+        elif kind == "change" and self._stopping is not None:
+            value.Tell(StoreEnded("this master is stopping: nothing was changed"))
         elif kind == "change":
             self._waiting.append(value)
         elif kind == "step":
@@ -601,14 +603,14 @@ class Store:
 
     # Silence
 
-    def _Reach(self, voters: VoterSet) -> tuple[int, list[str]]:
-        """How many of a set answer, the master included, and the names of those that do not."""
-        silent = []
+    def _Reach(self, voters: VoterSet) -> tuple[int, dict[str, str]]:
+        """How many of a set answer, the master included, and the names of those that do not, with the reason."""
+        silent = {}
         for uuid, voter in voters.by_uuid.items():
             peer = self._sender.peers.get(uuid)
             if uuid != self._me.uuid and (peer is None or peer.silent or peer.unfit):
-                silent.append(voter.member.name)
-        return len(voters) - len(silent), sorted(silent)
+                silent[voter.member.name] = "" if peer is None else peer.unfit or peer.last_error
+        return len(voters) - len(silent), silent
 
     def _NotKnown(self) -> NotKnown:
         position = self._pending[0].transaction.position if self._pending else self._line.last

@@ -189,7 +189,7 @@ class VoterSteps:
         self._sender.peers[member.uuid] = Peer(member, store_id=store_id, leaving=True, known=bool(store_id))
 
 
-def CheckReach(after: VoterSet, reach: int, silent: list[str]) -> NoQuorum | None:
+def CheckReach(after: VoterSet, reach: int, silent: dict[str, str]) -> NoQuorum | None:
     """The refusal of a set that would have no quorum either (rule 7)."""
     if reach >= after.quorum:
         return None

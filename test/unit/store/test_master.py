@@ -55,7 +55,7 @@ def test_without_a_quorum_the_client_hears_not_known_then_refusals_then_it_is_do
     with pytest.raises(NotKnown) as caught:
         store.Commit(Job(Row("job", "1", "{}")))
     assert "stored on 1 of 3" in str(caught.value)
-    assert "node2.example.org" in str(caught.value)
+    assert "node2.example.org (connection refused)" in str(caught.value)
     assert caught.value.hint is not None
     with pytest.raises(NoQuorum) as refused:
         store.Commit(Rows(Row("job", "2", "{}")))
