@@ -16,8 +16,8 @@ Script = Callable[[dict[str, str]], tuple[int, str]]
 
 
 def Identity(disk: dict[str, Any]) -> str:
-    # A mirror is known by its port, whatever its nodes and minors are.
-    parts = disk["logical_id"][2:3] if disk["dev_type"] == "drbd" else disk["logical_id"]
+    # A mirror is known by its secret, whatever its nodes, minors and port are.
+    parts = [disk["logical_id"][5][:8]] if disk["dev_type"] == "drbd" else disk["logical_id"]
     return f"{disk['dev_type']}:{'/'.join(str(part) for part in parts)}"
 
 
@@ -31,6 +31,8 @@ class Device:
         self.primary = False
         self.wiped = 0
         self.degraded = False
+        self.local = True
+        self.faulty = False
 
 
 class Machine:
@@ -413,7 +415,7 @@ class Machine:
             "sync_percent": None,
             "estimated_time": None,
             "is_degraded": device.degraded,
-            "ldisk_status": constants.LDS_OKAY,
+            "ldisk_status": constants.LDS_FAULTY if device.faulty or not device.local else constants.LDS_OKAY,
         }
 
     def blockdev_find(self, disk: dict[str, Any]) -> dict[str, Any] | None:
@@ -448,6 +450,15 @@ class Machine:
         del excl
         if not dryrun and backing != (disk["dev_type"] == "plain"):
             self._Device(disk).size += amount
+
+    def blockdev_removechildren(self, disk: dict[str, Any], children: list[dict[str, Any]]) -> None:
+        del children
+        self._Device(disk).local = False
+
+    def blockdev_addchildren(self, disk: dict[str, Any], children: list[dict[str, Any]]) -> None:
+        for child in children:
+            self._Device(child)
+        self._Device(disk).local = True
 
     def blockdev_rename(self, renames: list[Any]) -> None:
         for disk, new_id in renames:

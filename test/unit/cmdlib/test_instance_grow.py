@@ -82,7 +82,7 @@ def test_the_new_part_is_wiped(master: Master) -> None:
     offsets: list[int] = []
     master[0].before = lambda name, args: offsets.append(args[1]) if name == "blockdev_wipe" else None
     _Grow(master, 1000)
-    assert min(offsets) == 10240 and master[0].devices["drbd:11001"].wiped == 11240
+    assert min(offsets) == 10240 and master[0].devices["drbd:9f2c6a1d"].wiped == 11240
 
 
 def test_others_get_the_nodes_while_it_is_wiped(master: Master) -> None:

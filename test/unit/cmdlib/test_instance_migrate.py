@@ -11,7 +11,7 @@ from support.master import Master
 from ganeti import errors, opcodes
 
 WEB = "web.example.org"
-DRBD = "drbd:11001"
+DRBD = "drbd:9f2c6a1d"
 
 
 def _Primary(master: Master, name: str = WEB) -> int:

@@ -6,27 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.master import Master
+from support.master import InSimulation, Master
 
 from ganeti import errors, opcodes, runtime
-from ganeti.runtime.simulated import World
 
 WEB = "web.example.org"
 NEW = "new.example.org"
-
-
-def _Simulated(story: Callable[[Master], None]) -> None:
-    """Tells a story on a simulated machine, where waiting takes no time."""
-
-    def program() -> None:
-        master = Master("/srv/m", 2)
-        try:
-            story(master)
-        finally:
-            master.Close()
-
-    with World(1) as world:
-        world.AddMachine("m").Call(program)
 
 
 def _Create(**values: Any) -> opcodes.OpInstanceCreate:
@@ -57,7 +42,7 @@ def test_a_sync_is_waited_for() -> None:
             " - INFO: - device disk/0: 99.00% done, no time estimate",
         ]
 
-    _Simulated(story)
+    InSimulation(story)
 
 
 def test_without_waiting_one_look_is_enough() -> None:
@@ -67,7 +52,7 @@ def test_without_waiting_one_look_is_enough() -> None:
         paused = [name for name in master[0].calls if name == "blockdev_pause_resume_sync"]
         assert len(paused) == 2 and master[0].installed[0][0] == NEW
 
-    _Simulated(story)
+    InSimulation(story)
 
 
 @pytest.mark.parametrize("wait_for_sync", [True, False])
@@ -83,7 +68,7 @@ def test_mirrors_that_stay_degraded_take_the_instance_away(wait_for_sync: bool) 
         assert master.snapshot.InstanceByName(NEW) is None and NEW not in master.glm.Names(1)
         assert len(master[0].devices) == len(master[1].devices) == 3
 
-    _Simulated(story)
+    InSimulation(story)
 
 
 def test_a_moment_of_degradation_is_forgiven() -> None:
@@ -92,7 +77,7 @@ def test_a_moment_of_degradation_is_forgiven() -> None:
         assert 10 <= _Took(lambda: master.Run(_Create())) < 11
         assert master.Instance(NEW).disks_active
 
-    _Simulated(story)
+    InSimulation(story)
 
 
 def test_a_node_that_tells_nothing_of_its_mirrors() -> None:
@@ -112,7 +97,7 @@ def test_a_node_that_tells_nothing_of_its_mirrors() -> None:
         with pytest.raises(errors.OpExecError, match="Can't contact node node1"):
             master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
 
-    _Simulated(story)
+    InSimulation(story)
 
 
 def test_a_migration_is_watched() -> None:
@@ -130,7 +115,7 @@ def test_a_migration_is_watched() -> None:
         assert "* memory transfer progress: 98.00 %" in master.last.messages
         assert master.Instance(WEB).primary_node == master.nodes[1]
 
-    _Simulated(story)
+    InSimulation(story)
 
 
 def test_a_silent_node_is_given_a_minute() -> None:
@@ -146,4 +131,4 @@ def test_a_silent_node_is_given_a_minute() -> None:
         assert 60 <= _Took(start) < 70
         assert "instance_reboot" not in master[0].calls
 
-    _Simulated(story)
+    InSimulation(story)
