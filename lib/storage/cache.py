@@ -18,6 +18,7 @@ def Update(dev_path: str | None, owner: str, on_primary: bool, iv_name: str | No
         return
     path = pathutils.BdevCacheFile(dev_path)
     try:
+        runtime.MakeDirs(pathutils.BDEV_CACHE_DIR)  # gone with a restart of the machine
         runtime.WriteFile(path, Content(owner, on_primary, iv_name).encode(), mode=0o644, sync=False)
     except OSError as err:
         logging.warning("Cannot note the owner of %s in %s: %s", dev_path, path, err)

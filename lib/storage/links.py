@@ -9,6 +9,7 @@ def Make(instance_name: str, device_path: str, index: int) -> str:
     """Makes or corrects the link of disk ``index``; returns its path."""
     link = pathutils.InstanceDiskLink(instance_name, index)
     try:
+        runtime.MakeDirs(pathutils.DISK_LINKS_DIR)  # gone with a restart of the machine
         try:
             runtime.Symlink(device_path, link)
         except FileExistsError:
