@@ -54,6 +54,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     "instance_life": ("OpInstanceRemove", "OpInstanceRename", "OpInstanceReinstall"),
     "instance_migrate": ("OpInstanceFailover", "OpInstanceMigrate"),
     "instance_modify": ("OpInstanceSetParams",),
+    "instance_recreate": ("OpInstanceRecreateDisks",),
     "instance_replace": ("OpInstanceReplaceDisks",),
     "instance_run": (
         "OpInstanceStartup",
