@@ -24,6 +24,11 @@ def FileOwners() -> export.Owners:
     )
 
 
+def MasterWritesSsconf() -> bool:
+    """Whether the master daemon runs as the user who owns the ssconf files."""
+    return _autoconf.MASTERD_USER == _autoconf.NODED_USER
+
+
 class SsconfTexts:
     """The values of all ssconf keys for the configuration in the rows it is called with.
 
@@ -56,4 +61,4 @@ class SsconfTexts:
 
 def RunNodeExporter(node_store: NodeStore, stop: Callable[[], bool]) -> None:
     """The life of noded's exporter child: until ``stop()`` or a signal."""
-    export.RunExporter(export.Exporter(node_store, FileOwners(), SsconfTexts()), stop)
+    export.RunExporter(export.Exporter(node_store, FileOwners(), SsconfTexts(), beside=not MasterWritesSsconf()), stop)

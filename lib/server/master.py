@@ -85,7 +85,13 @@ class Master:
         owner = (_Ids(constants.MASTERD)[0], users.GroupId(_autoconf.DAEMONS_GROUP))
         self._server = Server((pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET), handlers.Handle, owner=owner)
         self._exporter = export.ExporterThread(
-            self.exporter_class(self._own, exporting.FileOwners(), exporting.SsconfTexts(), serving=True), self._store
+            self.exporter_class(
+                self._own,
+                exporting.FileOwners(),
+                exporting.SsconfTexts() if exporting.MasterWritesSsconf() else None,
+                serving=True,
+            ),
+            self._store,
         )
         self._pusher = SsconfPusher(self._store, cfg.Snapshot, self._rpc)
 

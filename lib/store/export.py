@@ -160,14 +160,25 @@ class Exporter:
     """Writes the files of one node.  ``Round`` does all there is to do; any thread may call it, one at a time.
 
     ``serving``: this process is the master itself.  Any other leaves an edited file alone on the node whose copy names it
-    as master, for the next start of the master to look at, and puts it aside on others (rule 11).
+    as master, for the next start of the master to look at, and puts it aside on others (rule 11).  While a master daemon
+    serves on this node it leaves the files to that one, but for ssconf files if ``beside``: a master that runs as a user
+    of its own may not write those.
     """
 
-    def __init__(self, own: NodeStore, owners: Owners, ssconf: SsconfTexts | None = None, serving: bool = False):
+    def __init__(
+        self,
+        own: NodeStore,
+        owners: Owners,
+        ssconf: SsconfTexts | None = None,
+        serving: bool = False,
+        beside: bool = False,
+    ):
         self._own = own
         self._view = View(owners, ssconf)
         self._owners = owners
         self._serving = serving
+        self._beside = beside
+        self._only_ssconf = False
         self._folder = own.path.rpartition("/")[0]
         self._shown = _Shown()
         self._again_at = 0.0
@@ -181,8 +192,12 @@ class Exporter:
         database = self._own.database
         if not database.GetState().last.seq or runtime.Monotonic() < self._again_at:
             return None
-        if not self._serving and self._own.IsServing():
+        beside = not self._serving and self._own.IsServing()
+        if beside and not self._beside:
             return None
+        if beside != self._only_ssconf:
+            self._shown = _Shown()
+            self._only_ssconf = beside
         with LockOwned(f"{self._folder}/export.lock", True, _LOCK_TIMEOUT, self._own.owner):
             return self._Round(database, acknowledged)
 
@@ -194,7 +209,7 @@ class Exporter:
             visible = VisiblePosition(state, line)
             if visible is None:
                 return None
-            if visible == self._shown.at and state.exported == self._shown.exported and not self._shown.failed:
+            if visible == self._shown.at and not self._OthersWrote(state) and not self._shown.failed:
                 return visible
             anew = self._MustLoadAnew(state, line, visible)
             rows = database.GetRowsAt(visible.seq, 0 if anew else self._shown.at.seq)
@@ -202,6 +217,10 @@ class Exporter:
         if anew:
             self._view.Clear()
         targets, forget = self._view.Take(rows)
+        if self._only_ssconf:
+            self._PlaceSsconf(targets, anew)
+            self._shown.at = visible
+            return visible
         unrecorded: set[str] = set()
         if anew:
             if not self._LookAtFiles(database, records, targets):
@@ -220,12 +239,35 @@ class Exporter:
         return (
             self._shown.failed
             or not at.seq
-            or state.exported != self._shown.exported
+            or self._OthersWrote(state)
             or not line.Holds(at)
             or at.seq > visible.seq
             or state.pruned > at.seq
             or state.whole > at.seq
         )
+
+    def _OthersWrote(self, state: State) -> bool:
+        """Whether another process put files in place since the last round."""
+        return not self._only_ssconf and state.exported != self._shown.exported
+
+    def _PlaceSsconf(self, targets: Mapping[str, Target | None], anew: bool) -> None:
+        """Writes ssconf files that hold something else; no more is to be done beside a master daemon."""
+        wanted = {path: target for path, target in targets.items() if target is not None and _IsSsconf(path)}
+        if anew:
+            found = {path: _Read(path) for path in wanted}
+            self._shown = _Shown(placed={path: "" if data is None else Digest(data) for path, data in found.items()})
+        digests = {path: Digest(target.data) for path, target in wanted.items()}
+        self._shown.failed = True
+        self._WriteSsconf(
+            {path: (wanted[path], digest) for path, digest in digests.items() if digest != self._shown.placed.get(path)}
+        )
+        self._shown.failed = False
+
+    def _WriteSsconf(self, files: Mapping[str, tuple[Target, str]]) -> None:
+        if files:
+            runtime.MakeDirs(pathutils.LOCK_DIR)
+            with runtime.LockFile(pathutils.SSCONF_LOCK_FILE, timeout=_LOCK_TIMEOUT):
+                self._Write(files)
 
     def _LookAtFiles(
         self, database: Database, records: Mapping[str, FileRecord], targets: Mapping[str, Target | None]
@@ -305,11 +347,7 @@ class Exporter:
         self._shown.failed = True
         self._MakeQueue()
         self._Write({path: found for path, found in write.items() if not _IsSsconf(path)})
-        ssconf = {path: found for path, found in write.items() if _IsSsconf(path)}
-        if ssconf:
-            runtime.MakeDirs(pathutils.LOCK_DIR)
-            with runtime.LockFile(pathutils.SSCONF_LOCK_FILE, timeout=_LOCK_TIMEOUT):
-                self._Write(ssconf)
+        self._WriteSsconf({path: found for path, found in write.items() if _IsSsconf(path)})
         for path in remove:
             runtime.RemoveFile(path, sync=True)
             self._shown.placed.pop(path, None)

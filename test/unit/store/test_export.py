@@ -250,6 +250,31 @@ def test_an_edited_file_on_the_masters_node_is_left_for_its_next_start() -> None
     Play(story)
 
 
+def test_beside_a_master_of_another_user_the_node_writes_ssconf_and_nothing_else() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        serving = node.store.Serve()
+        beside = export.Exporter(node.store, export.Owners(), SsconfTexts, beside=True)
+        master = export.Exporter(node.store, export.Owners(), None, serving=True)
+        assert export.Exporter(node.store, export.Owners(), SsconfTexts).Round() is None
+        beside.Round()
+        assert Text(pathutils.CLUSTER_CONF_FILE) is None
+        assert Text(pathutils.SsconfFile("cluster_name")) == f"{node.snapshot.cluster.cluster_name}\n"
+        master.Round()
+        node.Change(node.snapshot.cluster.Replace(cluster_name="other.example.org"))
+        master.Round()
+        beside.Round()
+        assert Text(pathutils.SsconfFile("cluster_name")) == "other.example.org\n"
+        assert Text(pathutils.CLUSTER_CONF_FILE) == objects.ConfigText(node.snapshot)
+        serving.release()
+        node.Put(Row("job", "8", "{}"))
+        beside.Round()
+        assert Text(pathutils.JobFile(8)) == "{}"
+        assert not Asides()
+
+    Play(story)
+
+
 def test_missing_files_are_written_anew() -> None:
     def story(node: Node, machine: Machine) -> None:
         del machine
