@@ -200,7 +200,7 @@ def test_under_load_lists_and_submissions_are_answered_at_once(shared: RealClust
     names = [node.name for node in shared.nodes]
     with shared[0].Client() as client:
         # One runs on each node, the others wait for its lock: all 20 workers are busy.
-        busy = [client.SubmitJob([Delay(1.0 if n < 3 else 0.02, [names[n % 3]])]) for n in range(30)]
+        busy = [client.SubmitJob([Delay(6.0 if n < 3 else 0.02, [names[n % 3]])]) for n in range(30)]
         WaitUntil(lambda: Statuses(client, busy[:3]) == ["running"] * 3, "three jobs run")
         slowest = 0.0
         submitted = []
