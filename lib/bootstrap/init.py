@@ -204,7 +204,9 @@ def _FillSets(settings: Settings, vg_name: str | None) -> dict[str, Any]:
         raise _Prereq("; ".join(problems))
     policy = ipolicy.Fill(ipolicy.DEFAULTS, settings.ipolicy)
     policy["disk-templates"] = [t for t in policy["disk-templates"] if t in settings.enabled_disk_templates]
-    ipolicy.Check(policy, False)
+    problems = list(ipolicy.Problems(policy, False))
+    if problems:
+        raise _Prereq("; ".join(problems))
     return {
         "beparams": {constants.PP_DEFAULT: beparams},
         "nicparams": {constants.PP_DEFAULT: nicparams},

@@ -15,6 +15,7 @@ from ganeti.cmdlib.common import (
     CheckNodeFreeMemory,
     CheckTarget,
     CopyNodeLocks,
+    ExpandGroup,
     ExpandNode,
     ReleaseLocks,
 )
@@ -164,12 +165,26 @@ class LUInstanceCreate(LogicalUnit):
         self._node_uuids = [node.uuid for node in nodes]
         if len(set(self._node_uuids)) != len(nodes):
             raise errors.OpPrereqError("The secondary node cannot be the primary node", errors.ECODE_INVAL)
+        self._CheckWantedGroup(nodes)
         self.needed_locks = {
             locking.LEVEL_NODEGROUP: sorted({node.group for node in nodes}),
             locking.LEVEL_NODE: list(self._node_uuids),
             locking.LEVEL_NODE_RES: [],
         }
         self.share_locks[locking.LEVEL_NODEGROUP] = 1
+
+    def _CheckWantedGroup(self, nodes: list[objects.Node]) -> None:
+        """The group to allocate in must be the one of the nodes that were named."""
+        if self.op.group_name is None:
+            return
+        group = ExpandGroup(self.snapshot, self.op.group_name)
+        outside = [node.name for node in nodes if node.group != group.uuid]
+        if outside:
+            raise errors.OpPrereqError(
+                f"Node {', '.join(outside)} is not in node group {group.name}",
+                errors.ECODE_INVAL,
+                hint="leave out the group or name nodes of it",
+            )
 
     def DeclareLocks(self, level: int) -> None:
         if level == locking.LEVEL_NODE_RES:

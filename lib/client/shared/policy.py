@@ -70,6 +70,11 @@ def FromOptions(options: Options, group: bool = False) -> dict[str, Any]:
     templates = options.ipolicy_disk_templates
     if templates is not None:
         is_default = group and templates == [constants.VALUE_DEFAULT]
+        unknown = [] if is_default else [name for name in templates if name not in constants.DISK_TEMPLATES]
+        if unknown:
+            raise errors.OpPrereqError(
+                f"Unknown disk template '{unknown[0]}' in option --ipolicy-disk-templates", errors.ECODE_INVAL
+            )
         policy[TEMPLATES] = constants.VALUE_DEFAULT if is_default else list(templates)
     return policy
 

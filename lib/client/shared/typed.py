@@ -106,6 +106,9 @@ def HypervisorState(groups: Groups) -> dict[str, dict[str, Any]] | None:
     by_name = Grouped("--hypervisor-state", groups)
     if not by_name:
         return None
+    for name in by_name:
+        if name not in constants.HYPER_TYPES:
+            raise errors.OpPrereqError(f"Unknown hypervisor '{name}' in option --hypervisor-state", errors.ECODE_INVAL)
     from ganeti.params import nd
 
     return {name: _Force(values, nd.HV_STATE_TABLE, (), "state") for name, values in by_name.items()}
