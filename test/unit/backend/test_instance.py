@@ -86,9 +86,38 @@ class Stubborn(FakeHypervisor):
             super().Stop(instance, force)
 
 
+class Refusing(FakeHypervisor):
+    """Nothing starts and nothing arrives."""
+
+    def Start(self, *args: Any) -> None:
+        raise errors.HypervisorError("no")
+
+    def Accept(self, *args: Any) -> None:
+        raise errors.HypervisorError("no")
+
+
+def _UseDriver(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Puts a driver of this module in the place of the fake."""
+    monkeypatch.setitem(sys.modules, "ganeti.hypervisor.from_test", sys.modules[__name__])
+    monkeypatch.setitem(hypervisor.DRIVERS, "fake", f"from_test:{name}")
+
+
+def test_failed_start_or_arrival_leaves_no_links(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        _UseDriver(monkeypatch, "Refusing")
+        with pytest.raises(errors.HypervisorError):
+            migration.Accept(rig.data, None, "127.0.0.1")
+        assert rig.Link().is_symlink(), "the guest that runs here keeps its links"
+    with rig.second:
+        for call in (lambda: instance.Start(rig.data, False, TRAIL), lambda: migration.Accept(rig.data, None, "::1")):
+            with pytest.raises(errors.HypervisorError):
+                call()
+            assert not rig.Link().is_symlink()
+
+
 def test_deaf_guest_is_asked_then_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ganeti.hypervisor.stubborn", sys.modules[__name__])
-    monkeypatch.setitem(hypervisor.DRIVERS, "fake", "stubborn:Stubborn")
+    _UseDriver(monkeypatch, "Stubborn")
     Stubborn.asked = []
     with rig.first:
         instance.Start(rig.data, False, TRAIL)

@@ -187,6 +187,17 @@ def test_mirror_bears_the_loss_of_its_own_storage(kind: Kind) -> None:
     assert tree.CombinedStatus(device).ldisk_status == 4
 
 
+@mirrors_only
+def test_device_that_needs_its_children_fails_without_them(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = kind.Disk("strict")
+    Build(disk)
+    tree.Shutdown(disk)
+    tree.Remove(disk.children[1])
+    monkeypatch.setattr(fake.FakeMirror, "CHILDREN_NEEDED", None)
+    with pytest.raises(errors.BlockDeviceError, match="strict_meta: does not exist"):
+        tree.Assemble(disk, OWNER, as_primary=True)
+
+
 def test_link_points_to_the_device_and_is_corrected(kind: Kind) -> None:
     path = links.Make(OWNER, "/dev/wrong", 0)
     assert links.Make(OWNER, "/dev/right", 0) == path
