@@ -29,11 +29,16 @@ from support import allocator, configs
 from support.virtualnode import VirtualNode
 
 START_TIMEOUT = 60
+OS_DIR = "os"
+_FOLDERS = ("var/lib/ganeti/queue/archive", "var/run/ganeti/ext", "var/run/ganeti/instance-disks", "srv/ganeti/export")
+_OS_SCRIPTS = ("create", "import", "export", "rename", "verify")
 _MAINS = {"ganeti-noded": "ganeti.server.noded", "ganeti-masterd": "ganeti.server.masterd"}
 
 
-def MakeConfig(names: Sequence[str], addresses: Sequence[str], master_ip: str, candidates: int) -> objects.Snapshot:
-    """The first ``candidates`` nodes are master candidates; the first is master."""
+def MakeConfig(
+    names: Sequence[str], addresses: Sequence[str], master_ip: str, candidates: int, files: str = "/srv/nowhere"
+) -> objects.Snapshot:
+    """The first ``candidates`` nodes are master candidates; the first is master.  ``files``: where file disks live."""
     example = configs.Example()
     template = example.nodes[configs.NODE1]
     nodes = {}
@@ -49,6 +54,7 @@ def MakeConfig(names: Sequence[str], addresses: Sequence[str], master_ip: str, c
             drained=False,
             group=configs.GROUP,
         )
+    templates = ["diskless", "file"]
     cluster = example.cluster.Replace(
         cluster_name="cluster.example.com",
         master_node=next(iter(nodes)),
@@ -56,7 +62,9 @@ def MakeConfig(names: Sequence[str], addresses: Sequence[str], master_ip: str, c
         master_netdev="lo",
         master_netmask=32,
         enabled_hypervisors=["fake"],
-        enabled_disk_templates=["diskless", "file"],
+        enabled_disk_templates=templates,
+        ipolicy={**example.cluster.ipolicy, "disk-templates": templates},
+        file_storage_dir=files,
         tcpudp_port_pool=[],
         volume_group_name=None,
         drbd_usermode_helper=None,
@@ -74,18 +82,25 @@ class RealNode(VirtualNode):
         super().__init__(base, name)
         self.address = address
         self.uuid = uuid
-        for folder in ("var/lib/ganeti/queue/archive", "var/run/ganeti/ext", "srv/ganeti/export"):
+        for folder in _FOLDERS:
             os.makedirs(os.path.join(self.root, folder), exist_ok=True)
 
     def Start(self, daemon: str, *options: str, check: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
         """Starts a daemon in the background; returns when it serves, or has said why not."""
-        code = f"import sys; from {_MAINS[daemon]} import Main; sys.exit(Main())"
-        done = self.Run([sys.executable, "-c", code, *options], timeout=START_TIMEOUT, **more)
+        done = self.Run([sys.executable, "-c", self.Program(daemon), *options], timeout=START_TIMEOUT, **more)
         if check and done.returncode:
             raise AssertionError(
                 f"{daemon} on {self.name}: exit code {done.returncode}\n{done.stderr}\n{self.Log(daemon)}"
             )
         return done
+
+    def Program(self, daemon: str) -> str:
+        """The daemon as a Python program, built for operating systems in the cluster's own directory."""
+        return (
+            "import sys; from ganeti import pathutils\n"
+            f"pathutils.OS_SEARCH_PATH = ({os.path.join(os.path.dirname(self.root), OS_DIR)!r},)\n"
+            f"from {_MAINS[daemon]} import Main; sys.exit(Main())"
+        )
 
     def StartNoded(self) -> None:
         self.Start("ganeti-noded", "-b", self.address, "--no-mlock")
@@ -152,7 +167,10 @@ class RealCluster:
         self.base = tempfile.mkdtemp(prefix="gnt-", dir="/tmp")
         names = [f"node{n + 1}.example.com" for n in range(count)]
         addresses = [self._lease.Address() for _ in names]
-        self.config = MakeConfig(names, addresses, self._lease.Address(), count if candidates is None else candidates)
+        voters = count if candidates is None else candidates
+        self.files = os.path.join(self.base, "files")
+        os.mkdir(self.files)
+        self.config = MakeConfig(names, addresses, self._lease.Address(), voters, self.files)
         self.nodes = [RealNode(self.base, node.name, node.primary_ip, node.uuid) for node in self.config.nodes.values()]
         self._WriteFiles()
 
@@ -185,9 +203,30 @@ class RealCluster:
             node.Write(data + "hmac.key", secret, 0o440)
             node.Write(data + "cluster-domain-secret", secret, 0o640)
             node.Write(data + "known_hosts", "", 0o644)
+            node.Write("/etc/ganeti/file-storage-paths", self.files + "\n")
             for key, value in values.items():
                 node.Write(f"{data}ssconf_{key}", ssconf.FileText(key, value).decode(), 0o444)
         self.nodes[0].Write("/var/lib/ganeti/config.data", objects.ConfigText(self.config), 0o640)
+
+    def MakeOs(self, name: str) -> str:
+        """An operating system whose scripts do nothing, on every node; its directory."""
+        folder = os.path.join(self.base, OS_DIR, name)
+        os.makedirs(folder)
+        files = {"ganeti_api_version": "20\n", "variants.list": "default\n", "parameters.list": ""}
+        for file_name, text in {**files, **dict.fromkeys(_OS_SCRIPTS, "#!/bin/sh\nexit 0\n")}.items():
+            with open(os.path.join(folder, file_name), "w", encoding="utf-8") as stream:
+                stream.write(text)
+            os.chmod(os.path.join(folder, file_name), 0o755)
+        return folder
+
+    def MakeStranger(self, name: str, *names: str) -> RealNode:
+        """A machine that is in no cluster; all nodes can resolve its name, and further ``names`` of other addresses."""
+        stranger = RealNode(self.base, name, self._lease.Address(), "")
+        shutil.rmtree(stranger.Path("/var/lib/ganeti"))
+        with open(os.path.join(self.base, "hosts"), "a", encoding="utf-8") as stream:
+            stream.write(f"{stranger.address} {name}\n")
+            stream.writelines(f"{self._lease.Address()} {other}\n" for other in names)
+        return stranger
 
     def StartNodeDaemons(self) -> None:
         for node in self.nodes:

@@ -1,0 +1,358 @@
+"""Every command with every option of a wrong type, names that do not exist, too many and too few arguments.
+
+The cases follow from the declarations of the commands: a command or an option that is added is tested without a word
+here, or the test says in which table it is missing.  What counts: the right exit code (spec/cli.md 1.3, 1.4), words on
+standard error that name what is wrong, and nothing changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from support.commandline import CommandLine, Done
+from support.realcluster import RealCluster, RealNode
+
+from ganeti.cli import parser
+from ganeti.cli.command import PROGRAMS, Arg, Command, LoadProgram
+
+COMMANDS = [(name, command) for name in PROGRAMS for command in LoadProgram(name).commands]
+
+NOBODY = "nobody-at-all"
+INSTANCE = "inst1.example.com"
+NODE = "node2.example.com"
+NIC = "0:mode=routed,ip=192.0.2.7,link=x"
+OS = "noop"
+UNBUILT = "this release has no logical unit for it"
+
+FAILURE, SYNTAX = 1, 2
+
+# Type of an option -> (wrong value, exit code, what must be said).
+WRONG: dict[str, list[tuple[str, int, str]]] = {
+    "int": [("seven", SYNTAX, "invalid integer value: 'seven'"), ("1.5", SYNTAX, "invalid integer value: '1.5'")],
+    "float": [("seven", SYNTAX, "invalid floating-point value: 'seven'")],
+    "maybefloat": [("seven", SYNTAX, "'seven'")],
+    "unit": [("seven", SYNTAX, "Invalid format"), ("7x", SYNTAX, "Unknown unit: x"), ("", SYNTAX, "Invalid format")],
+    "choice": [("seventh", SYNTAX, "invalid choice: 'seventh'"), ("", SYNTAX, "invalid choice: ''")],
+    "json": [("{", SYNTAX, "{option}")],
+    "bool": [("perhaps", FAILURE, "Invalid boolean value 'perhaps'"), ("", FAILURE, "Invalid boolean value ''")],
+    "keyval": [("a=1,a=2", FAILURE, "Duplicate key 'a'")],
+    "keyprivateval": [("a=1,a=2", FAILURE, "Duplicate key 'a'")],
+    "identkeyval": [("x:a=1,a=2", FAILURE, "Duplicate key 'a'"), ("no_x:a=1", FAILURE, "no_x:a=1")],
+    "multilistidentkeyval": [
+        ("max", FAILURE, "Empty section 'max'"),
+        ("min:a=1/min:a=1", FAILURE, "Duplicated parameter 'min'"),
+        ("min:a", FAILURE, "Missing value for key 'a'"),
+        (f"{NOBODY}:a=1", FAILURE, "{option}"),
+    ],
+    "string": [],
+    "list": [],
+    "filteraction": [],
+}
+
+_SPECS = [(f"{NOBODY}=1", NOBODY), ("min=seven", "seven")]
+_HV_GROUPS = [(f"{NOBODY}:key=1", NOBODY), (f"fake:{NOBODY}=1", NOBODY), ("fake:migration_mode=seven", "seven")]
+
+# (destination of an option, its type) -> values whose form is right, and what must be said of them.
+MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
+    ("add_uids", "string"): [("high", "high"), ("9-1", "9-1")],
+    ("alloc_policy", "string"): [(NOBODY, NOBODY)],
+    ("beparams", "keyval"): [
+        (f"{NOBODY}=1", NOBODY), ("vcpus=seven", "seven"), ("maxmem=7x", "7x"), ("auto_balance=perhaps", "perhaps"),
+    ],
+    ("compression_tools", "string"): [("../x", "../x")],
+    ("disks", "identkeyval"): [("zero:size=1G", "zero"), ("0:size=7x", "7x")],
+    ("disks", "string"): [("7x", "7x")],
+    ("disk_state", "identkeyval"): [
+        (f"{NOBODY}:disk_total=1", NOBODY), (f"plain/vg:{NOBODY}=1", NOBODY), ("plain/vg:disk_total=seven", "seven"),
+    ],
+    ("diskparams", "identkeyval"): [
+        (f"{NOBODY}:a=1", NOBODY), (f"drbd:{NOBODY}=1", NOBODY), ("drbd:resync-rate=seven", "seven"),
+    ],
+    ("enabled_disk_templates", "string"): [(NOBODY, NOBODY)],
+    ("enabled_hypervisors", "string"): [(NOBODY, NOBODY)],
+    ("hv_state", "identkeyval"): [
+        (f"{NOBODY}:cpu_total=1", NOBODY), (f"fake:{NOBODY}=1", NOBODY), ("fake:cpu_total=seven", "seven"),
+    ],
+    ("hvparams", "identkeyval"): _HV_GROUPS,
+    ("hvparams", "keyval"): [(f"{NOBODY}=1", NOBODY)],
+    ("hypervisor", "identkeyval"): [(NOBODY, NOBODY), (f"fake:{NOBODY}=1", NOBODY)],
+    ("ipolicy_disk_templates", "list"): [(NOBODY, NOBODY)],
+    ("ipolicy_std_specs", "keyval"): [(f"{NOBODY}=1", NOBODY), ("cpu-count=seven", "seven")],
+    ("ispecs_cpu_count", "keyval"): _SPECS,
+    ("ispecs_disk_count", "keyval"): _SPECS,
+    ("ispecs_disk_size", "keyval"): _SPECS,
+    ("ispecs_mem_size", "keyval"): _SPECS,
+    ("ispecs_nic_count", "keyval"): _SPECS,
+    ("mac_prefix", "string"): [("zz:zz:zz", "zz:zz:zz")],
+    ("master_netmask", "string"): [("wide", "wide"), ("99", "99")],
+    ("ndparams", "keyval"): [
+        (f"{NOBODY}=1", NOBODY), ("spindle_count=seven", "seven"), ("ovs=perhaps", "perhaps"),
+    ],
+    ("nicparams", "keyval"): [(f"{NOBODY}=1", NOBODY), (f"mode={NOBODY}", NOBODY)],
+    ("nics", "identkeyval"): [("zero:ip=none", "zero"), ("0:ip=300.1.1.1", "300.1.1.1"), (f"0:network={NOBODY}", NOBODY)],
+    ("primary_ip_version", "string"): [("5", "5")],
+    ("remove_uids", "string"): [("high", "high")],
+    ("reserved_lvs", "string"): [("(", "(")],
+    ("secondary_ip", "string"): [("300.1.1.1", "300.1.1.1"), (NOBODY, NOBODY)],
+    ("tags", "string"): [("not a tag", "not a tag")],
+    ("uid_pool", "string"): [("high", "high"), ("9-1", "9-1"), ("-5", "-5")],
+}  # fmt: skip
+# Options that any text is right for: its meaning is the site's.
+FREE = {
+    ("data_collector_interval", "keyval"),
+    ("default_iallocator_params", "keyval"),
+    ("enabled_data_collectors", "keyval"),
+    ("ext_params", "keyval"),
+    ("drbd_helper", "string"),
+    ("file_storage_dir", "string"),
+    ("gluster_storage_dir", "string"),
+    ("ignore_offline_nodes", "string"),
+    ("install_image", "string"),
+    ("instance_communication_network", "string"),
+    ("ipolicy_bounds_specs", "multilistidentkeyval"),
+    ("master_netdev", "string"),
+    ("nics", "string"),
+    ("osparams", "keyval"),
+    ("osparams_private", "keyprivateval"),
+    ("osparams_secret", "keyprivateval"),
+    ("output", "string"),
+    ("separator", "string"),
+    ("shared_file_storage_dir", "string"),
+    ("vg_name", "string"),
+    ("zeroing_image", "string"),
+}
+# Options that name an object which must exist.
+NAMES = {
+    parser.COMPLETE_NODE, parser.COMPLETE_NODE_PAIR, parser.COMPLETE_INSTANCE, parser.COMPLETE_GROUP,
+    parser.COMPLETE_NETWORK, parser.COMPLETE_OS, parser.COMPLETE_IALLOCATOR,
+}  # fmt: skip
+
+# Arguments that name an object: kind -> one that exists.
+OBJECTS = {"instance": INSTANCE, "node": NODE, "group": "default", "os": OS, "jobid": "1"}
+# Arguments that must have a form or a meaning: kind -> one that is right.
+VALUES = {"duration": "0", "age": "1w", "timespec": "1h", "file": "/etc/hostname"}
+# Arguments for which any text will do.
+TEXTS = {"tag": "tag", "text": "text", "pattern": "x", "command": "true", "name": "thing", "new_name": "new"}
+HOST = "other.example.com"
+
+# What makes a command complete: options and their values.
+COMPLETE = {
+    ("gnt-cluster", "init"): [
+        ("--enabled-disk-templates", "diskless"), ("--enabled-hypervisors", "fake"), ("--master-netdev", "lo"),
+        ("--no-ssh-init", ""), ("--no-etc-hosts", ""),
+    ],
+    ("gnt-group", "modify"): [("--alloc-policy", "preferred")],
+    ("gnt-instance", "add"): [("-t", "file"), ("-s", "1g"), ("-o", f"{OS}+default"), ("-n", NODE), ("--net", NIC)],
+    ("gnt-instance", "modify"): [("-B", "vcpus=1"), ("--no-hotplug", "")],
+    ("gnt-job", "change-priority"): [("--priority", "low")],
+    ("gnt-node", "add"): [("--no-node-setup", "")],
+    ("gnt-node", "list-storage"): [("-t", "file")],
+    ("gnt-node", "modify"): [("--drained", "no")],
+    ("gnt-node", "modify-storage"): [("--allocatable", "yes")],
+    ("gnt-os", "modify"): [("--hidden", "no")],
+}  # fmt: skip
+ARGUMENTS = {("gnt-group", "add"): ["new"]}
+MORE = {"add-tags": ["tag"], "remove-tags": ["tag"]}
+# Destination of an option -> the option of the complete form that does not go with it.
+CLASHES = {"disks": "-s", "iallocator": "-n", "nics": "--net"}
+# Commands that do more when they are forced than not to ask.
+NEVER_FORCED = {("gnt-instance", "modify")}
+
+# What 3.1 answers with success: (program, command, destination of the option or kind of the argument).
+SUCCESS = {
+    ("gnt-cluster", "command", "nodegroup"),
+    ("gnt-cluster", "copyfile", "nodegroup"),
+    ("gnt-cluster", "copyfile", "nodes"),
+    ("gnt-group", "info", "group"),
+    ("gnt-group", "show-ispecs-cmd", "group"),
+    ("gnt-node", "info", "node"),
+}
+# Names that need not belong to anything: nothing is looked up.
+UNCHECKED = {
+    ("gnt-group", "add", "group"),
+    ("gnt-instance", "failover", "iallocator"),  # its disks are on one node
+    ("gnt-instance", "migrate", "iallocator"),
+    ("gnt-node", "evacuate", "dst_node"),  # the node has no secondary instances
+    ("gnt-node", "failover", "iallocator"),
+    ("gnt-os", "modify", "os"),
+}
+
+
+class Case(NamedTuple):
+    """A command line, and how it is to be refused: exit code (None: any of a failure), words on standard error."""
+
+    words: str
+    argv: tuple[str, ...]
+    code: int | None = None
+
+
+class Form:
+    """One command in its complete form, and what can be wrong with it."""
+
+    def __init__(self, program: str, name: str):
+        self.command: Command = LoadProgram(program).Load(name)
+        self.key = (program, name)
+        self._options = [option for option in self.command.options if option.takes_value]
+        self._arguments = ARGUMENTS.get(self.key) or [
+            word for arg in self.command.args for word in self._Right(arg)
+        ] + MORE.get(name, [])
+
+    def _Unasked(self) -> list[str]:
+        """Options by which nothing is asked."""
+        if self.key in NEVER_FORCED:
+            return []
+        made = [option.Make() for option in self.command.options]
+        return [option.get_opt_string() for option in made if option.dest in ("force", "force_multi", "yes")]
+
+    def _Right(self, arg: Arg) -> list[str]:
+        if arg.choices:
+            return [arg.choices[0]]
+        if arg.kind in OBJECTS:
+            return [OBJECTS[arg.kind]]
+        if arg.kind == "host":
+            return [HOST]
+        return [{**VALUES, **TEXTS}[arg.kind]] * arg.least
+
+    def _Line(self, *options: str, arguments: list[str] | None = None, without: str | None = None) -> tuple[str, ...]:
+        pairs = [pair for pair in COMPLETE.get(self.key, []) if pair[0] != without]
+        before = [*self._Unasked(), *(word for pair in pairs for word in pair if word)]
+        return (*self.key, *before, *options, *(self._arguments if arguments is None else arguments))
+
+    def Syntax(self) -> Iterator[Case]:
+        """What the parser refuses: no job may come of it."""
+        yield Case("no such option: --no-such-option", self._Line("--no-such-option"), SYNTAX)
+        yield Case("no such option: -?", self._Line("-?"), SYNTAX)
+        least = sum(arg.least for arg in self.command.args)
+        most = (
+            None
+            if any(arg.most is None for arg in self.command.args)
+            else sum(arg.most or 0 for arg in self.command.args)
+        )
+        if least:
+            yield Case("argument(s)", self._Line(arguments=["x"] * (least - 1)), FAILURE)
+        if most is not None:
+            yield Case("expects", self._Line(arguments=["x"] * (most + 1)), FAILURE)
+        for option in self._options:
+            made = option.Make()
+            name = made.get_opt_string()
+            for value, code, words in WRONG[made.type or "string"]:
+                line = self._Line(f"{name}={value}") if name.startswith("--") else self._Line(name, value)
+                yield Case(words.format(option=name), line, code)
+
+    def Meaning(self) -> Iterator[Case]:
+        """What has the right form and means nothing."""
+        for option in self._options:
+            made = option.Make()
+            name, key = made.get_opt_string(), (made.dest or "", made.type or "string")
+            if (*self.key, key[0]) in UNCHECKED:
+                continue
+            code = 0 if (*self.key, key[0]) in SUCCESS else None
+            if option.completion in NAMES:
+                yield Case(NOBODY, self._Line(name, NOBODY, without=CLASHES.get(key[0])), code)
+            elif key in MEANINGLESS:
+                for value, words in MEANINGLESS[key]:
+                    yield Case(words, self._Line(name, value, without=CLASHES.get(key[0])), code)
+            elif key[1] in ("string", "list", "filteraction") or "keyval" in key[1]:
+                assert key in FREE or option.completion == parser.COMPLETE_FILE, f"{key} is in no table of this test"
+
+    def Names(self) -> Iterator[Case]:
+        """Arguments that name nothing, or say nothing."""
+        place = 0
+        for arg in self.command.args:
+            right = self._Right(arg)
+            if (*self.key, arg.kind) not in UNCHECKED and (arg.choices or arg.kind in OBJECTS or arg.kind in VALUES):
+                arguments = [*self._arguments[:place], NOBODY, *self._arguments[place + len(right) :]]
+                yield Case(NOBODY, self._Line(arguments=arguments), 0 if (*self.key, arg.kind) in SUCCESS else None)
+            place += len(right)
+
+
+class Scene:
+    """A running cluster with one instance, and its command line."""
+
+    def __init__(self, cluster: RealCluster):
+        self.node: RealNode = cluster[0]
+        self.line = CommandLine(self.node)
+        self.stranger = cluster.MakeStranger("node9.example.com", HOST)
+        self.outside = CommandLine(self.stranger)
+        cluster.MakeOs(OS)
+        self.Must("gnt-debug", "delay", "0")
+        options = [word for pair in COMPLETE[("gnt-instance", "add")] for word in pair if pair[1]]
+        self.Must("gnt-instance", "add", *options, "--no-start", INSTANCE)
+
+    def Must(self, *argv: str) -> None:
+        done = self.line.Run(*argv)
+        assert done.code == 0, done.err
+
+    def _Ask(self, query: str) -> int:
+        path = self.node.Path("/var/lib/ganeti/ext/store.db")
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+            return int(database.execute(query).fetchone()[0])
+
+    def Configuration(self) -> int:
+        """Number of the newest change of the configuration."""
+        return self._Ask("SELECT max(seq) FROM rows WHERE kind NOT IN ('job', 'queue', 'archived')")
+
+    def Jobs(self) -> int:
+        return self._Ask("SELECT value FROM rows WHERE kind = 'queue' AND id = 'serial'")
+
+    def MadeCluster(self) -> bool:
+        """Whether the machine outside has a cluster now; takes it away again."""
+        made = os.path.exists(self.stranger.Path("/var/lib/ganeti"))
+        shutil.rmtree(self.stranger.Path("/var/lib/ganeti"), ignore_errors=True)
+        return made
+
+    def Check(self, cases: Iterator[Case]) -> None:
+        """Fails with everything that is wrong with the answers."""
+        found = []
+        for case in cases:
+            before = self.Configuration()
+            line = self.outside if case.argv[1] == "init" else self.line
+            done = line.Run(*case.argv)
+            changed = self.Configuration() != before or self.MadeCluster()
+            fault = "something was changed" if changed else _Fault(case, done)
+            if fault:
+                found.append(f"{' '.join(case.argv)}\n    {fault}; it gave {done.code} and said {done.err[-400:]!r}")
+        if found:
+            pytest.fail("\n".join(found), pytrace=False)
+
+
+def _Fault(case: Case, done: Done) -> str | None:
+    for bad in ("Traceback", "internal error"):
+        if bad in done.err + done.out:
+            return bad
+    if (done.code != case.code) if case.code is not None else (done.code not in (1, 2, 13)):
+        return f"exit code {case.code or 'of a failure'} was expected"
+    return None if case.words in done.err or UNBUILT in done.err else f"{case.words!r} was expected"
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    with RealCluster(2) as cluster:
+        cluster.StartNodeDaemons()
+        cluster[0].StartMaster()
+        made = Scene(cluster)
+        yield made
+        made.line.Close()
+        made.outside.Close()
+
+
+@pytest.mark.parametrize(("program", "name"), COMMANDS)
+def test_what_the_parser_refuses(scene: Scene, program: str, name: str) -> None:
+    jobs = scene.Jobs()
+    scene.Check(Form(program, name).Syntax())
+    assert scene.Jobs() == jobs
+
+
+@pytest.mark.parametrize(("program", "name"), COMMANDS)
+def test_what_means_nothing(scene: Scene, program: str, name: str) -> None:
+    scene.Check(Form(program, name).Meaning())
+
+
+@pytest.mark.parametrize(("program", "name"), COMMANDS)
+def test_who_does_not_exist(scene: Scene, program: str, name: str) -> None:
+    scene.Check(Form(program, name).Names())
