@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ganeti import constants, errors, objects, pathutils, runtime, serializer, upgrade
 from ganeti.bootstrap import vote
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _CONFIG_LIMIT = 512 * 1024 * 1024
 _JOB_LIMIT = 64 * 1024 * 1024
+# Seconds in which the voters hear that what they hold is acknowledged.
+_LAST_WORD = 10.0
 
 
 class Wishes(NamedTuple):
@@ -140,6 +142,7 @@ class Opener:
             (row.kind, row.id, row.value) for row in rows if row.value is not None and row.kind in objects.ROW_KINDS
         )
         me = _Me(snapshot, self._own.node_name)
+        others: list[str] = []
         store = election.BecomeMaster(
             self._own,
             me,
@@ -147,18 +150,42 @@ class Opener:
             self._transport,
             vote=self._Vote(snapshot),
             vouch=self._Vouch(),
-            first=lambda adopted: self._FirstRows(adopted, me),
+            first=lambda adopted: self._FirstRows(adopted, me, others),
             resolve=self._ears.resolve,
             lost=self._ears.lost,
             candidates=self._ears.candidates,
             election_class=self.election_class,
         )
+        if others:
+            self._HandOver(store, others[0])
         return store, me
 
-    def _FirstRows(self, adopted: election.Adopted, me: Member) -> list[Row]:
+    def _HandOver(self, store: Store, master: str) -> NoReturn:
+        """A fail-over had been stored, perhaps not everywhere, and nobody works for it: what this start has acknowledged
+        shows everybody who the master is, and that one can start.
+        """
+        store.Stop(_LAST_WORD)
+        raise errors.NotMasterError(
+            f"The configuration names {master} as master, not this node: a fail-over that had not become known",
+            hint=f"start the master daemon on {master}, or run gnt-cluster master-failover here",
+        )
+
+    def _FirstRows(self, adopted: election.Adopted, me: Member, others: list[str]) -> list[Row]:
         """What the first transaction of the epoch changes: edits made by hand, the master's name after a fail-over, and
         after a forced start the nodes it was made without are offline.
+
+        Nothing where the history names another node as master: its name is put into ``others``.
         """
+        cluster = serializer.Load(adopted.values["cluster"]["cluster"])
+        if cluster["master_node"] != me.uuid and not self._wishes.take_over:
+            node = serializer.Load(adopted.values["node"].get(cluster["master_node"], "{}"))
+            others.append(node.get("name", "another node"))
+            if self._wishes.no_voting:
+                raise errors.NotMasterError(
+                    f"The configuration names {others[0]} as master, not this node",
+                    hint=f"start the master daemon on {others[0]}, or run gnt-cluster master-failover here",
+                )
+            return []
         rows = HandEdits(self._own, _CheckJob).Rows(adopted)
         values = {
             (kind, row_id): value
@@ -173,12 +200,6 @@ class Opener:
         snapshot = objects.Snapshot.FromRows((*key, value) for key, value in values.items())
         draft = Draft(snapshot, runtime.Time())
         if snapshot.cluster.master_node != me.uuid:
-            if not self._wishes.take_over:
-                master = snapshot.nodes.get(snapshot.cluster.master_node)
-                raise errors.NotMasterError(
-                    f"The configuration names {master.name if master else 'another node'} as master, not this node",
-                    hint="start the master daemon there, or run gnt-cluster master-failover here",
-                )
             draft.Touch(snapshot.cluster.Replace(master_node=me.uuid))
         for uuid in adopted.without:
             node = snapshot.nodes.get(uuid)

@@ -315,8 +315,8 @@ class Store:
         if self._ended is not None:
             self._AnswerLeftovers()
 
-    def _OnAnswer(self, kind: str, uuid: str, result: Any) -> None:
-        self._events.put(("answer", (kind, uuid, result)))
+    def _OnAnswer(self, kind: str, peer: Peer, result: Any) -> None:
+        self._events.put(("answer", (kind, peer, result)))
 
     def _OnPromise(self, member: Member, store_id: str, last: Position) -> None:
         """A node confirmed this epoch; one that is no voter must hold no rows."""
@@ -389,9 +389,10 @@ class Store:
         else:
             self._End(StoreEnded("this master has stopped"))
 
-    def _HandleAnswer(self, kind: str, uuid: str, result: Any) -> None:
-        peer = self._sender.peers.get(uuid)
-        if peer is None:
+    def _HandleAnswer(self, kind: str, peer: Peer, result: Any) -> None:
+        uuid = peer.member.uuid
+        if self._sender.peers.get(uuid) is not peer:
+            # It was asked as a voter, a learner or one that leaves, and is that no more: its answer may be an old one.
             return
         now = runtime.Monotonic()
         if result.fail_msg is not None:

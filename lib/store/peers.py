@@ -176,7 +176,7 @@ def ConfirmedSeq(peer: Peer | None, store_id: str, epoch: Epoch) -> int:
 class Sender:
     """Sends each peer what it lacks.  Lives on the committer's thread; answers come back through ``answered``.
 
-    ``answered(kind, uuid, result)`` is called on any thread.
+    ``answered(kind, peer, result)`` is called on any thread; the node may have become another peer meanwhile.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Sender:
         cluster: str,
         epoch: Epoch,
         start: Callable[[str, list[str], list[Any], Callable[[Any], None]], None],
-        answered: Callable[[str, str, Any], None],
+        answered: Callable[[str, Peer, Any], None],
     ):
         self._own = own
         self.epoch = epoch
@@ -289,12 +289,12 @@ class Sender:
         """One message to some peers; without one the node is only asked who it is."""
         if message is None:
             kind, message = "store_promise", {}
-        uuids = [peer.member.uuid for peer in group]
+        by_uuid = {peer.member.uuid: peer for peer in group}
         for peer in group:
             peer.busy = True
         self._start(
             kind,
-            uuids,
+            list(by_uuid),
             [{**self._common, **message}],
-            lambda result: self._answered(kind, result.node, result),
+            lambda result: self._answered(kind, by_uuid[result.node], result),
         )

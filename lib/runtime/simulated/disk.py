@@ -289,8 +289,14 @@ class Disk:
     # Changing
 
     def NeedRoom(self, path: str) -> None:
-        if self.machine.disk_full:
+        if self.machine.disk_full and not self._IsInMemory(path):
             raise Fail(errno.ENOSPC, path)
+
+    def _IsInMemory(self, path: str) -> bool:
+        try:
+            return self.Split(path)[0].in_memory
+        except OSError:
+            return False
 
     def Insert(self, path: str, inode: Inode, replace: bool = False) -> None:
         """Gives an inode a name; with ``replace`` instead of a file that has it."""

@@ -19,6 +19,7 @@ from ganeti import objects, ssconf
 if TYPE_CHECKING:
     from ganeti.runtime.simulated import World
     from ganeti.store import NodeStore, Store
+    from ganeti.store.base import StoredRow
 
 MASTER_IP = "10.0.99.99"
 # Virtual seconds without a master after which an administrator orders a fail-over: while faults strike, and afterwards.
@@ -91,8 +92,20 @@ class MasterCluster(Cluster):
 
     def Opened(self, node: Node, store: Store, own: NodeStore) -> None:
         super().Opened(node, store, own)
+        self._NoteAdopted(node, own.ReadAll()[2])
         self.jobs.AdoptedFrom(store)
         store.Listen(lambda position, rows: self.jobs.Acknowledged(position.seq, rows))
+
+    def _NoteAdopted(self, node: Node, rows: list[StoredRow]) -> None:
+        """All that a master begins with is acknowledged, though nobody may have heard of some of it before."""
+        ledger = self.ledger
+        for row in rows:
+            found = ledger.by_seq.setdefault(row.seq, (row.epoch, None))
+            if found[0] != row.epoch:
+                self.Fail(f"{node.name} has seq {row.seq} of epoch {row.epoch}, acknowledged was that of {found[0]}")
+            key = (row.kind, row.id)
+            if key not in ledger.newest or ledger.newest[key][0] <= row.seq:
+                ledger.newest[key] = (row.seq, row.value)
 
     def SsconfTexts(self, rows: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
         values = [(kind, row_id, value) for kind in objects.ROW_KINDS for row_id, value in rows.get(kind, {}).items()]
@@ -130,7 +143,7 @@ class MasterCluster(Cluster):
 
     def StartSomeMaster(self) -> None:
         """An administrator makes some node the master."""
-        up = [node for node in self.nodes if node.machine.on and not (node.masterd is not None and node.masterd.alive)]
+        up = [node for node in self.nodes if node.machine.on and node not in self.Serving()]
         if up:
             self.rng.choice(up).FailOver()
 

@@ -70,6 +70,7 @@ def Run(
             _CheckStores(cluster)
             cluster.jobs.CheckEnd()
             _CheckConfiguration(cluster)
+            _LetOthersEnd(cluster)
             files.CheckFiles(cluster)
         except (Violation, SimulationError) as err:
             result.problem = f"{type(err).__name__}: {str(err)[:SHOWN]}"
@@ -195,6 +196,12 @@ def _CheckStores(cluster: MasterCluster) -> None:
             CheckCopies(cluster, copies)
             return
     raise Violation("the copies do not become equal")
+
+
+def _LetOthersEnd(cluster: MasterCluster) -> None:
+    """Init starts no master any more, and those that are not the master have found out."""
+    cluster.resting = True
+    cluster.world.Run(until=lambda: len(cluster.Masters()) == 1, max_steps=MAX_STEPS)
 
 
 def _CheckConfiguration(cluster: MasterCluster) -> None:
