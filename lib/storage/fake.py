@@ -13,6 +13,7 @@ from typing import Any
 
 from ganeti import constants, errors, objects, pathutils, runtime, serializer
 from ganeti.storage.base import BLOCK_BYTES, BlockDev, Connection, DeviceStatus, Mirror
+from ganeti.storage.file import GrowFile
 
 DRIVERS = {
     template: "fake:FakeDevice" for template in constants.DISK_TEMPLATES if template != constants.DT_DISKLESS
@@ -91,11 +92,7 @@ class FakeDevice(BlockDev):
         self.Attach()
 
     def Grow(self, amount: int, dry_run: bool, backing_store: bool, exclusive: bool = False) -> None:
-        path = self._Path()
-        if amount < 0:
-            raise errors.BlockDeviceError(f"{self}: cannot shrink (asked for {amount} MiB more)")
-        if not dry_run and backing_store:
-            runtime.Truncate(path, runtime.Stat(path).st_size + amount * BLOCK_BYTES)
+        GrowFile(self, self._Path(), amount, dry_run or not backing_store)
 
     def Snapshot(self, name: str | None = None, size: int | None = None) -> list[Any]:
         self._Path()

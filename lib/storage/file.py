@@ -86,15 +86,7 @@ class FileDevice(BlockDev):
         self.Attach()
 
     def Grow(self, amount: int, dry_run: bool, backing_store: bool, exclusive: bool = False) -> None:
-        path = self._Path()
-        if amount < 0:
-            raise errors.BlockDeviceError(f"{self}: cannot shrink (asked for {amount} MiB more)")
-        if dry_run or not backing_store:
-            return
-        try:
-            runtime.Truncate(path, runtime.Stat(path).st_size + amount * BLOCK_BYTES)
-        except OSError as err:
-            raise errors.BlockDeviceError(f"{self}: cannot be grown by {amount} MiB: {err.strerror}") from err
+        GrowFile(self, self._Path(), amount, dry_run or not backing_store)
 
     def _CheckedPath(self) -> str:
         try:
@@ -102,3 +94,15 @@ class FileDevice(BlockDev):
         except errors.FileStoragePathError as err:
             raise errors.BlockDeviceError(str(err)) from err
         return self.path
+
+
+def GrowFile(device: BlockDev, path: str, amount: int, only_check: bool) -> None:
+    """Adds ``amount`` MiB of zeros to the file of a device."""
+    if amount < 0:
+        raise errors.BlockDeviceError(f"{device}: cannot shrink (asked for {amount} MiB more)")
+    if only_check:
+        return
+    try:
+        runtime.Truncate(path, runtime.Stat(path).st_size + amount * BLOCK_BYTES)
+    except OSError as err:
+        raise errors.BlockDeviceError(f"{device}: cannot be grown by {amount} MiB: {err.strerror}") from err

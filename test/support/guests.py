@@ -34,6 +34,24 @@ class Rig:
             runtime.Sleep(0.05)
         raise AssertionError("the guest does not stop")
 
+    def Depart(self) -> str | None:
+        """Gets the second node ready and starts sending; returns what travels beside the guest."""
+        with self.first:
+            info = self.driver.MigrationInfo(self.instance)
+        with self.second:
+            self.driver.Accept(self.instance, info, "127.0.0.1", self.Disks())
+        with self.first:
+            self.driver.Migrate("cluster", self.instance, "127.0.0.1", True)
+        return info
+
+    def Arrive(self, info: str | None) -> None:
+        """Waits for the end of the migration and makes the guest the second node's."""
+        with self.first:
+            assert self.WaitMigrated() == base.MIGRATION_COMPLETED
+            self.driver.FinalizeSource(self.instance, True, True)
+        with self.second:
+            self.driver.FinalizeDestination(self.instance, info, True)
+
     def WaitMigrated(self) -> str:
         """On the source: how the migration ended."""
         for _ in range(600):

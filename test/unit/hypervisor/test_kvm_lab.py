@@ -27,40 +27,30 @@ def rig(tmp_path: Path) -> Iterator[KvmRig]:
 
 
 def test_guest_keeps_running_while_it_moves(rig: KvmRig) -> None:
-    driver, instance = rig.driver, rig.instance
     with rig.first:
         rig.Start()
         with rig.Console() as console:
             before = console.Ask()
-        info = driver.MigrationInfo(instance)
-    with rig.second:
-        driver.Accept(instance, info, "127.0.0.1", rig.Disks())
-    with rig.first:
-        driver.Migrate("cluster", instance, "127.0.0.1", True)
-        assert rig.WaitMigrated() == base.MIGRATION_COMPLETED
-        driver.FinalizeSource(instance, True, True)
-    with rig.second:
-        driver.FinalizeDestination(instance, info, True)
-        with rig.Console() as console:
-            after = console.Ask()
-        assert after.boot_id == before.boot_id and after.uptime > before.uptime
+    rig.Arrive(rig.Depart())
+    with rig.second, rig.Console() as console:
+        after = console.Ask()
+    assert after.boot_id == before.boot_id and after.uptime > before.uptime
 
 
 def test_migration_broken_off_lets_the_guest_go_on(rig: KvmRig) -> None:
     driver, instance = rig.driver, rig.instance
+    rig.Change(migration_bandwidth=1)  # slow enough to be caught on its way
     with rig.first:
         rig.Start()
         with rig.Console() as console:
             before = console.Ask()
-        info = driver.MigrationInfo(instance)
-    with rig.second:
-        driver.Accept(instance, info, "127.0.0.1", rig.Disks())
+    info = rig.Depart()
     with rig.first:
-        driver.Migrate("cluster", instance, "127.0.0.1", False)
+        assert driver.MigrationStatus(rig.instance).status == base.MIGRATION_ACTIVE
     with rig.second:
         driver.FinalizeDestination(instance, info, False)
     with rig.first:
-        driver.FinalizeSource(instance, False, False)
+        driver.FinalizeSource(instance, False, True)
         assert driver.MigrationStatus(instance).status in (base.MIGRATION_CANCELLED, base.MIGRATION_FAILED)
         with rig.Console() as console:
             after = console.Ask()
@@ -147,16 +137,10 @@ def test_nics_are_on_the_bridge_wherever_the_guest_is(rig: KvmRig, bridge: str) 
         assert Path(f"/sys/class/net/{one}/mtu").read_text() == "1400\n"
         noted = {Path(layout.NicFile(instance.name, index)).read_text().strip() for index in range(2)}
         assert noted == {one, two}
-        info = driver.MigrationInfo(instance)
+    info = rig.Depart()
+    assert len(_Ports(bridge)) == 4
+    rig.Arrive(info)
     with rig.second:
-        driver.Accept(instance, info, "127.0.0.1", rig.Disks())
-        assert len(_Ports(bridge)) == 4
-    with rig.first:
-        driver.Migrate("cluster", instance, "127.0.0.1", True)
-        assert rig.WaitMigrated() == base.MIGRATION_COMPLETED
-        driver.FinalizeSource(instance, True, True)
-    with rig.second:
-        driver.FinalizeDestination(instance, info, True)
         assert len(_Ports(bridge)) == 2
         driver.Stop(instance, force=True)
         rig.WaitStopped()
