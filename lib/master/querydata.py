@@ -223,7 +223,8 @@ class QueryData:
         self._Ask(procedure, nodes, [], plan.context.os_info, gathering, fits)
 
     def _LockRows(self, plan: Plan, _gathering: _Gathering) -> None:
-        plan.context.locks = self._locks()
+        # As 3.1: one row per lock that is held or waited for.
+        plan.context.locks = [row for row in self._locks() if row[1] is not None or row[3]]
 
     def _Watcher(self, plan: Plan, _gathering: _Gathering) -> None:
         plan.context.watcher_pause = self._watcher_pause()

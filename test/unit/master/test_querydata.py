@@ -1,0 +1,153 @@
+"""How answers to queries are put together: what is asked of whom, and what an odd answer is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from support import configs
+
+from ganeti import errors, objects, serializer
+from ganeti.master.querydata import ClusterInfo, QueryData
+from ganeti.rpc import RpcRunner
+from ganeti.rpc.base import Answer, Request
+
+
+class Nodes:
+    """A transport behind which every node answers what ``answers[procedure]`` says; nothing is an unreachable node."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.asked: list[tuple[str, str]] = []
+
+    def Submit(self, request: Request, done: Callable[[Answer], None]) -> None:
+        procedure = request.path.lstrip("/")
+        self.asked.append((procedure, request.node))
+        found = self.answers.get(procedure)
+        if callable(found):
+            found = found(request.node)
+        if found is None:
+            done(Answer("cannot connect", 0, {}, b""))
+        else:
+            done(Answer(None, 200, {}, serializer.DumpBytes(found)))
+
+    def Abort(self, request: Request) -> None:
+        raise AssertionError("nobody aborts here")
+
+    def Close(self) -> None:
+        pass
+
+
+class Desk:
+    """A master's query desk over the example configuration."""
+
+    def __init__(self) -> None:
+        self.root: objects.Snapshot = configs.Example()
+        self.nodes = Nodes()
+        self.locks: list[tuple[Any, ...]] = []
+        runner = RpcRunner(self.nodes, self._Resolve, lambda: None, lambda: self.root)
+        self.data = QueryData(
+            lambda: self.root, runner, lambda ids, archived: [], lambda: self.locks, lambda: True, lambda: None
+        )
+
+    def _Resolve(self, uuid: str) -> Sequence[Any]:
+        node = self.root.nodes[uuid]
+        return (node.name, node.primary_ip, 1811, node.offline, uuid)
+
+    def Rows(self, kind: str, fields: str, qfilter: Any = None) -> list[Any]:
+        return self.data.QueryNow(kind, fields.split(), qfilter)["data"]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_what_the_configuration_knows_costs_no_call(desk: Desk) -> None:
+    rows = desk.Rows("node", "name role pinst_cnt")
+    assert [row[0][1] for row in rows] == sorted(node.name for node in desk.root.nodes.values())
+    assert desk.Rows("instance", "name os admin_state")[0][0][0] == 0
+    assert desk.nodes.asked == []
+
+
+def test_nodes_are_asked_once_for_all_their_live_fields(desk: Desk) -> None:
+    info = [True, ["boot", [], [{"memory_free": 100, "memory_total": 200}]]]
+    desk.nodes.answers["node_info"] = info
+    rows = desk.Rows("node", "bootid mfree mtotal ctotal")
+    assert rows[0] == [(0, "boot"), (0, 100), (0, 200), (2, None)]
+    assert len(desk.nodes.asked) == len(desk.root.nodes)
+
+
+@pytest.mark.parametrize(
+    "rubbish", [None, [True, {}], [True, ["x"]], [True, [1, 2, 3]], [False, "no"], "text", [True, None]]
+)
+def test_a_node_that_answers_rubbish_has_no_data(desk: Desk, rubbish: Any) -> None:
+    desk.nodes.answers["node_info"] = rubbish
+    assert {tuple(row[0]) for row in desk.Rows("node", "mfree")} == {(2, None)}
+    desk.nodes.answers["all_instances_info"] = rubbish
+    assert {tuple(row[0]) for row in desk.Rows("instance", "oper_ram")} <= {(2, None), (3, None)}
+
+
+def test_an_offline_node_is_not_called(desk: Desk) -> None:
+    uuid, node = next(iter(desk.root.nodes.items()))
+    desk.root = desk.root.WithObject(node.Replace(offline=True, master_candidate=False))
+    rows = desk.Rows("node", "mfree", ["==", "name", node.name])
+    assert rows == [[(4, None)]]
+    assert uuid not in dict(desk.nodes.asked).values()
+    assert desk.nodes.asked == []
+
+
+def test_the_state_of_an_instance_in_one_word(desk: Desk) -> None:
+    inst = next(iter(desk.root.instances.values()))
+    primary = desk.root.nodes[inst.primary_node].name
+    running = {inst.name: {"memory": 64, "vcpus": 1, "state": 0, "time": 0}}
+
+    def state(on_primary: Any, elsewhere: Any = None) -> str:
+        desk.nodes.answers["all_instances_info"] = lambda node: on_primary if node == primary else elsewhere
+        return desk.Rows("instance", "status", ["==", "name", inst.name])[0][0][1]
+
+    nothing = [True, {}]
+    assert state([True, running], nothing) == "running"
+    assert state(nothing, nothing) == "ERROR_down"
+    assert state(nothing, [True, running]) == "ERROR_wrongnode"
+    assert state(None, [True, running]) == "ERROR_wrongnode"
+    assert state(None, nothing) == "ERROR_nodedown"
+    desk.root = desk.root.WithObject(inst.Replace(admin_state="down"))
+    assert state([True, running], nothing) == "ERROR_up"
+    assert state(nothing, nothing) == "ADMIN_down"
+    desk.root = desk.root.WithObject(inst.Replace(admin_state="offline"))
+    assert state(nothing, nothing) == "ADMIN_offline"
+
+
+def test_locks_that_nobody_has_or_wants_are_not_listed(desk: Desk) -> None:
+    desk.locks = [
+        ("node/b", None, None, []),
+        ("instance/a", "exclusive", ["7"], []),
+        ("node/a", None, None, [("shared", ["8"])]),
+    ]
+    assert [row[0][1] for row in desk.Rows("lock", "name")] == ["instance/a", "node/a"]
+
+
+def test_systems_are_what_all_nodes_have(desk: Desk) -> None:
+    def diagnose(node: str) -> Any:
+        variants = ["a", "b"] if node.startswith("node1") else ["b", "c"]
+        return [True, [["debian", "/os", True, "", variants, [["p", "help"]], [20], True]]]
+
+    desk.nodes.answers["os_diagnose"] = diagnose
+    assert desk.Rows("os", "name valid variants api_versions") == [[(0, "debian"), (0, True), (0, ["b"]), (0, [20])]]
+
+
+def test_an_unknown_kind_is_refused_in_words(desk: Desk) -> None:
+    with pytest.raises(errors.OpPrereqError, match="Unknown query kind 'colour'"):
+        desk.data.QueryNow("colour", ["name"], None)
+
+
+def test_the_cluster_tells_about_itself(desk: Desk) -> None:
+    info = ClusterInfo(desk.root)
+    assert info["name"] == desk.root.cluster.cluster_name
+    assert info["master"] == desk.root.nodes[desk.root.cluster.master_node].name
+    assert (info["config_version"], info["os_api_version"], info["export_version"]) == (3010000, 20, 0)
+    assert desk.Rows("cluster", "name drain_flag watcher_pause") == [
+        [(0, desk.root.cluster.cluster_name), (0, True), (3, None)]
+    ]
