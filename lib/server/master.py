@@ -66,7 +66,7 @@ class Master:
         self._rpc = RpcRunner(
             self._transport,
             SnapshotResolver(cfg.Snapshot),
-            lambda: str(self._store.Epoch()),
+            lambda: str(self._store.ActingEpoch()),
             cfg.Snapshot,
             self._store.Refused,
             self._me.name,

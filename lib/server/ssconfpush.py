@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import objects, runtime, ssconf
+from ganeti.store import StoreError
 
 if TYPE_CHECKING:
     from ganeti.rpc import RpcResult, RpcRunner
@@ -50,7 +51,11 @@ class SsconfPusher:
             self._wake.clear()
             if self._stopping:
                 return
-            failed = not self.Push()
+            try:
+                failed = not self.Push()
+            except StoreError as err:
+                logging.info("ssconf files are sent to nobody any more: %s", err)
+                return
 
     def Push(self) -> bool:
         """Sends the values to every node that lacks them; whether all of them have them now."""

@@ -184,6 +184,13 @@ class Store:
     def Epoch(self) -> Epoch:
         return self._epoch
 
+    def ActingEpoch(self) -> Epoch:
+        """The epoch for a call that changes something on a node; a master that was refused or has stopped makes none:
+        raises why it ended (rule 6)."""
+        if self._ended is not None:
+            raise self._ended
+        return self._epoch
+
     def Voters(self) -> VoterSet:
         """The set in force."""
         return self._voters

@@ -69,7 +69,14 @@ class MasterNode(Node):
     # --- node daemon --------------------------------------------------------------------------------------------------
 
     def _Boot(self) -> None:
-        """What the system does before it starts daemons."""
+        """What the system does before it starts daemons; a daemon for which there is no room is started again later."""
+        try:
+            self._Prepare()
+        except OSError as err:
+            self.cluster.Note(f"{self.name}: a daemon cannot start: {err}")
+            raise SystemExit(1) from err
+
+    def _Prepare(self) -> None:
         for target, link in _LINKS:
             if not runtime.Exists(link):
                 runtime.MakeDirs(target)
@@ -77,6 +84,7 @@ class MasterNode(Node):
                     runtime.Symlink(target, link)
                 except FileExistsError:
                     pass  # another daemon was quicker
+                runtime.WriteFile("/var/installed", b"")  # makes the links' names durable, as an installation does
         for path, mode in _FOLDERS:
             runtime.MakeDirs(path, mode)
         actions, self.at_boot = self.at_boot, []
