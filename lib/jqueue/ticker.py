@@ -59,17 +59,17 @@ class Ticker:
         return self.After(0.0, call)
 
     def _Run(self) -> None:
-        while True:
-            call = self._Wait()
+        while (timer := self._Wait()) is not None:
+            call = timer.call
             if call is None:
-                return
+                continue  # cancelled in the last moment
             try:
                 call()
             except Exception:
                 logging.exception("Something the job queue had to do failed")
 
-    def _Wait(self) -> Callable[[], object] | None:
-        """The next call that is due; None when it is over."""
+    def _Wait(self) -> Timer | None:
+        """The next one that is due; None when it is over."""
         with self._condition:
             while not self._stopped:
                 while self._heap and self._heap[0][2].call is None:
@@ -79,6 +79,6 @@ class Ticker:
                     continue
                 delay = self._heap[0][0] - runtime.Monotonic()
                 if delay <= 0:
-                    return heapq.heappop(self._heap)[2].call
+                    return heapq.heappop(self._heap)[2]
                 self._condition.wait(delay)
         return None
