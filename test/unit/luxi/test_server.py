@@ -89,10 +89,19 @@ def Client(path: str, **options) -> luxi_client.Client:
 
 
 def Raw(path: str) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX)
-    sock.settimeout(10)
-    sock.connect(path)
-    return sock
+    """A connection; while the server's queue of connections is full the kernel refuses at once, whatever the time-out."""
+    deadline = time.monotonic() + 30
+    while True:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(30)
+        try:
+            sock.connect(path)
+        except BlockingIOError:
+            sock.close()
+            assert time.monotonic() < deadline, "the server accepts nobody"
+            time.sleep(0.001)
+        else:
+            return sock
 
 
 def ReadAnswer(sock: socket.socket) -> dict | None:
