@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from simulation.harness import jobbugs
 from simulation.harness.jobs import Result, RunJobs
 
 from ganeti.jqueue import JobQueue
-from ganeti.jqueue import job as jobs
-from ganeti.jqueue.changes import RestartChange
-from ganeti.jqueue.entry import Entry, JobChange, Transform
-from ganeti.jqueue.worker import Worker
-from ganeti.luxi.pending import Completed, Pending
-from ganeti.store import Row
 
 SEEDS = 250
 _CHUNK = 50
@@ -65,60 +59,6 @@ def test_a_seed_gives_the_same_run_again() -> None:
         assert (first.steps, first.events, first.jobs) == (second.steps, second.events, second.jobs)
 
 
-class RunsAgain(JobQueue):
-    """After a restart what was running is executed anew."""
-
-    def _Restart(self) -> None:
-        class Again(RestartChange):
-            def Prepare(self) -> list[Row]:
-                for entry in self._entries:
-                    if not entry.draft.final:
-                        entry.draft = entry.draft.Map(lambda op: op.Replace(status=jobs.QUEUED))
-                return super().Prepare()
-
-        self._store.Commit(Again(list(self._live.values())))
-
-
-class Hasty(Worker):
-    def Commit(self, entry: Entry, transform: Transform) -> Any:
-        """Goes on before the beginning of an opcode is acknowledged."""
-        if transform.__qualname__.startswith("BeginExecution"):
-            self._store.Begin(JobChange(self._keeper, entry, transform), lambda error: None, patient=True)
-            return entry.draft
-        return super().Commit(entry, transform)
-
-
-class StartsUnstored(JobQueue):
-    worker_class = Hasty
-
-
-class AnswersEarly(JobQueue):
-    """Tells the id of a job that is not stored yet."""
-
-    def SubmitJob(self, ops: Sequence[Any], to_drained: bool = False) -> Pending:
-        super().SubmitJob(ops, to_drained)
-        return Completed(self._last_id)
-
-
-class PromisesToCancel(JobQueue):
-    """Says that a job is canceled, whatever became of it."""
-
-    def CancelJob(self, job_id: int, kill: bool = False) -> Pending:
-        super().CancelJob(job_id, kill)
-        return Completed([True, "certainly"])
-
-
-class CountsFromTheWrongEnd(JobQueue):
-    """Relative dependencies point one job too far back."""
-
-    def SubmitManyJobs(self, submitted: Sequence[Sequence[Any]], generated: bool = False) -> Pending:
-        for ops in submitted:
-            for op in ops:
-                for depend in op["depends"] or []:
-                    depend[0] -= depend[0] < 0
-        return super().SubmitManyJobs(submitted, generated)
-
-
-@pytest.mark.parametrize("bug", [RunsAgain, StartsUnstored, AnswersEarly, PromisesToCancel, CountsFromTheWrongEnd])
+@pytest.mark.parametrize("bug", jobbugs.BUGS)
 def test_each_planted_bug_is_found(bug: type[JobQueue]) -> None:
     assert any(RunJobs(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))

@@ -268,7 +268,12 @@ class Cluster:
         """A master has opened."""
         self.Note(f"{node.name} is master in epoch {store.Epoch()}, voters {store.Voters().Names()}")
         self.ledger.masters.append((node.name, store.Epoch()))
-        _, line, rows = own.ReadAll()
+        state, line, rows = own.ReadAll()
+        if state.promised != store.Epoch():
+            # It was paused while it opened, and a newer master has this copy now, perhaps emptied: it can acknowledge
+            # nothing, and what it reads here is not what it opened with.
+            self.Note(f"{node.name} was overtaken by epoch {state.promised} while it opened")
+            return
         if self.forced:
             self.forced = False
             self.given_up = self.ledger.GiveUp(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import traceback
 from dataclasses import dataclass, field
@@ -15,12 +16,12 @@ from simulation.master.faults import FAULTS
 from simulation.master.operators import Operators
 from simulation.master.parts import MasterParts
 
-from ganeti import objects
+from ganeti import objects, runtime
 from ganeti.config import VotersOf
 from ganeti.jqueue import job as jobs
 from ganeti.runtime.simulated import SimulationError, World
 
-ACTS_PER_RUN = 14
+ACTS_PER_RUN = 20
 FAULTS_PER_RUN = 3
 STEPS_WITH_FAULTS = 6000
 WORKING_SECONDS = 90.0
@@ -45,12 +46,36 @@ class Result:
     events: list[str] = field(default_factory=list)
 
 
+class _Tracebacks(logging.Handler):
+    """What daemons log with a traceback is a bug of theirs; errors of the system are none."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+        self.setFormatter(logging.Formatter("%(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = getattr(runtime.CurrentSide(), "process", None)
+        # A thread that dies with its process may stumble over what it could not do any more.
+        alive = process is not None and process.alive
+        if alive and record.exc_info and not isinstance(record.exc_info[1], OSError):
+            self.found.append(self.format(record))
+
+    def __enter__(self) -> _Tracebacks:
+        logging.getLogger().addHandler(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        logging.getLogger().removeHandler(self)
+
+
 def Run(
     seed: int, parts: type[MasterParts] = MasterParts, faults: int = FAULTS_PER_RUN, acts: int = ACTS_PER_RUN
 ) -> Result:
     """Runs one seed; never raises for what goes wrong inside."""
     result = Result(seed)
-    with World(seed) as world:
+    tracebacks = _Tracebacks()
+    with World(seed) as world, tracebacks:
         rng = random.Random(f"master {seed}")
         count = rng.choice((1, 2, 3, 3, 3, 3, 4, 5))
         candidates = count if count < 4 else rng.choice((3, count))
@@ -80,6 +105,8 @@ def Run(
             result.problem = f"Violation: {cluster.violation}"
         elif world.failures and not result.problem:
             result.problem = "uncaught error: " + world.failures[0].text
+        elif tracebacks.found and not result.problem:
+            result.problem = "logged with a traceback: " + tracebacks.found[0]
         _Count(cluster, result)
     return result
 
