@@ -19,6 +19,8 @@ OS_API_VERSIONS = frozenset([OS_API_V10, OS_API_V15, OS_API_V20])
 EXPORT_VERSION = 0
 IALLOCATOR_VERSION = 2
 JOB_QUEUE_VERSION = 1
+# Each job that runs has a thread of the master daemon.
+MAX_RUNNING_JOBS = 500
 RAPI_VERSION = 2
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import optparse
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,10 +52,18 @@ def _Unit(text: str) -> int:
 def _MaybeFloat(text: str) -> float | str:
     if text == constants.VALUE_DEFAULT:
         return text
+    return _Float(text)
+
+
+def _Float(text: str) -> float:
+    """A number proper: JSON knows neither infinity nor what is no number."""
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise ValueError(f"invalid floating-point value: '{text}'") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"invalid floating-point value: '{text}'")
+    return number
 
 
 def _Json(text: str) -> Any:
@@ -91,6 +100,7 @@ class GntOption(optparse.Option):
     )
     TYPE_CHECKER = {
         **optparse.Option.TYPE_CHECKER,
+        "float": _Parsed(_Float),
         "unit": _Parsed(_Unit),
         "bool": lambda option, name, text: values.ParseBool(text),
         "list": lambda option, name, text: values.ParseList(text),

@@ -40,6 +40,7 @@ _AS_GIVEN = (
     "enabled_user_shutdown",
     "instance_communication_network",
 )
+_VG_NAME = re.compile(r"[-+_.a-zA-Z0-9]{1,127}")
 _TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
 _OS_LISTS = ("hidden_os", "blacklisted_os")
 _ADD, _REMOVE = "add", "remove"
@@ -75,11 +76,22 @@ def CheckSimple(op: Any, cluster: objects.Cluster) -> None:
             raise _Refuse(f"Invalid compression tool name '{name[:60]}': letters, digits, - and _ are allowed")
     if op.mac_prefix:
         op.mac_prefix = NormalizeMACPrefix(op.mac_prefix)
+    if op.vg_name and not _VG_NAME.fullmatch(op.vg_name):
+        raise _Refuse(f"'{op.vg_name[:60]}' is no name of a volume group: letters, digits and + _ . - are allowed")
+    if op.max_running_jobs is not None and op.max_running_jobs > constants.MAX_RUNNING_JOBS:
+        raise _Refuse(
+            f"{_Short(op.max_running_jobs)} jobs cannot run at a time: at most {constants.MAX_RUNNING_JOBS} can"
+        )
     if op.master_netdev is not None and not checks.IsInterfaceName(op.master_netdev):
         raise _Refuse(f"'{op.master_netdev[:60]}' is no name of a network interface")
     for pattern in op.reserved_lvs or ():
         _CheckPattern(pattern)
     _CheckCollectors(op)
+
+
+def _Short(number: int) -> str:
+    text = str(number)
+    return text if len(text) <= 20 else f"{text[:17]}..."
 
 
 def _CheckChoice(name: str, chosen: list[str], known: Any) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, opcodes, runtime, serializer, store
+from ganeti import constants, errors, opcodes, runtime, serializer, store
 from ganeti.jqueue import depends, filters, watch
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.archive import Archive
@@ -182,7 +182,8 @@ class JobQueue(Keeper):
 
     def Reconsider(self) -> None:
         """Looks at limits and filter rules again."""
-        max_running, rules = self._settings()
+        wanted, rules = self._settings()
+        max_running = min(wanted, constants.MAX_RUNNING_JOBS)
         before, self._seen_settings = self._seen_settings, (max_running, rules)
         if before is not None and before[0] == max_running and before[1] is rules:
             return

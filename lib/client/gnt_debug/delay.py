@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ganeti import constants, errors
 from ganeti.cli import jobs
 from ganeti.cli import options as o
@@ -14,7 +16,9 @@ def Run(options: Options, arguments: list[str]) -> int:
     try:
         duration = float(arguments[0])
     except ValueError:
-        raise errors.OpPrereqError(f"Invalid duration '{arguments[0]}'", errors.ECODE_INVAL) from None
+        duration = math.nan
+    if not math.isfinite(duration):
+        raise errors.OpPrereqError(f"Invalid duration '{arguments[0]}'", errors.ECODE_INVAL)
     op = OpTestDelay(
         duration=duration,
         on_master=options.on_master,
