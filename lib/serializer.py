@@ -40,3 +40,20 @@ def Load(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
         raise errors.ParseError("JSON text is nested too deeply") from err
     except ValueError as err:
         raise errors.ParseError(f"not valid JSON: {err}") from err
+
+
+def LoadProper(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
+    """Load for what outsiders write: texts with half a character are refused as well.
+
+    JSON can spell one (``\\udc80``), as Python does for bytes of a command line that are no UTF-8, but no file, header or
+    environment could ever take it.
+    """
+    value = Load(text, limit)
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    if b"\\ud" in raw.lower():
+        try:
+            simplejson.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as err:
+            around = repr(err.object[max(0, err.start - 20) : err.start])
+            raise errors.ParseError(f"not UTF-8: half a character after {around}") from err
+    return value

@@ -215,7 +215,7 @@ def _Work(descriptor: int) -> None:
         parts.append(data)
     lines: Iterable[bytes]
     try:
-        lines = ToLines(serializer.Load(b"".join(parts)))
+        lines = ToLines(serializer.LoadProper(b"".join(parts)))
     except errors.ParseError as err:
         lines = [b"!" + serializer.DumpBytes(str(err))]
     with os.fdopen(descriptor, "wb", buffering=1 << 20) as stream:

@@ -412,7 +412,7 @@ class Server:
     def _HandleMessage(self, client: _Client, chunks: list[bytearray], large: bool) -> None:
         ident = client.ident
         try:
-            request = pieces.Load(chunks) if large else serializer.Load(b"".join(chunks))
+            request = pieces.Load(chunks) if large else serializer.LoadProper(b"".join(chunks))
             name, args = protocol.ReadRequest(request)
             method = methods.Find(name)
             bound = method.Bind(args)

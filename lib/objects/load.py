@@ -31,7 +31,7 @@ def LoadConfig(text: str | bytes) -> Snapshot:
     VerifyConfig.
     """
     try:
-        data = serializer.Load(text, limit=MAX_CONFIG)
+        data = serializer.LoadProper(text, limit=MAX_CONFIG)
     except errors.ParseError as err:
         raise errors.ConfigurationError(f"the configuration cannot be read: {err}") from err
     return LoadDict(data)

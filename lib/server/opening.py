@@ -45,7 +45,7 @@ def ReadConfigFile() -> objects.Snapshot:
     """The configuration in config.data, upgraded if it is one of 2.16 or 3.0."""
     path = pathutils.CLUSTER_CONF_FILE
     try:
-        data = serializer.Load(runtime.ReadFile(path, _CONFIG_LIMIT), _CONFIG_LIMIT)
+        data = serializer.LoadProper(runtime.ReadFile(path, _CONFIG_LIMIT), _CONFIG_LIMIT)
     except OSError as err:
         raise errors.ConfigurationError(f"{path} cannot be read: {err.strerror or err}") from err
     except errors.ParseError as err:

@@ -141,7 +141,9 @@ class View:
         if self._ssconf is not None:
             for key, value in self._ssconf(self._config).items():
                 data = value if not value or value.endswith("\n") else value + "\n"
-                files[pathutils.SsconfFile(key)] = Target(data.encode(), 0o444, self._owners.ssconf)
+                files[pathutils.SsconfFile(key)] = Target(
+                    data.encode("utf-8", "backslashreplace"), 0o444, self._owners.ssconf
+                )
         return files
 
 

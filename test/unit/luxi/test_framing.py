@@ -90,7 +90,9 @@ def test_pieces_of_a_large_value_are_small():
     assert serializer.Load(b"".join(parts)) == value
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"a": nul}', "[1,", "\x00", '"\ud800"', "[" * 100_000, "NaN"])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"a": nul}', "[1,", "\x00", '"\ud800"', r'["\ud83d\ude00", "\udc80"]', "[" * 100_000, "NaN"]
+)
 def test_the_worker_program_tells_what_is_wrong(text):
     chunks = [text.encode("utf-8", "surrogatepass")]
     with pytest.raises(errors.ParseError):

@@ -181,6 +181,7 @@ def test_every_way_to_answer_reaches_the_client(serve, master, paths):
 
 
 BAD_THEN_CLOSED = [
+    rb'{"method": "QueryTags", "args": ["node", "\udcfc"]}',
     b"",
     b"\n",
     b"{",
