@@ -34,8 +34,8 @@ FAILURE, SYNTAX = 1, 2
 # Type of an option -> (wrong value, exit code, what must be said).
 WRONG: dict[str, list[tuple[str, int, str]]] = {
     "int": [("seven", SYNTAX, "invalid integer value: 'seven'"), ("1.5", SYNTAX, "invalid integer value: '1.5'")],
-    "float": [("seven", SYNTAX, "invalid floating-point value: 'seven'")],
-    "maybefloat": [("seven", SYNTAX, "'seven'")],
+    "float": [("seven", SYNTAX, "'seven'"), ("nan", SYNTAX, "'nan'"), ("1e999", SYNTAX, "'1e999'")],
+    "maybefloat": [("seven", SYNTAX, "'seven'"), ("nan", SYNTAX, "'nan'"), ("1e999", SYNTAX, "'1e999'")],
     "unit": [("seven", SYNTAX, "Invalid format"), ("7x", SYNTAX, "Unknown unit: x"), ("", SYNTAX, "Invalid format")],
     "choice": [("seventh", SYNTAX, "invalid choice: 'seventh'"), ("", SYNTAX, "invalid choice: ''")],
     "json": [("{", SYNTAX, "{option}")],
@@ -89,6 +89,7 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("ispecs_mem_size", "keyval"): _SPECS,
     ("ispecs_nic_count", "keyval"): _SPECS,
     ("mac_prefix", "string"): [("zz:zz:zz", "zz:zz:zz")],
+    ("max_running_jobs", "int"): [("9" * 40, "9999"), ("0", "0"), ("-1", "-1")],
     ("master_netmask", "string"): [("wide", "wide"), ("99", "99")],
     ("ndparams", "keyval"): [
         (f"{NOBODY}=1", NOBODY), ("spindle_count=seven", "seven"), ("ovs=perhaps", "perhaps"),
@@ -100,6 +101,7 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("reserved_lvs", "string"): [("(", "(")],
     ("secondary_ip", "string"): [("300.1.1.1", "300.1.1.1"), (NOBODY, NOBODY)],
     ("tags", "string"): [("not a tag", "not a tag")],
+    ("vg_name", "string"): [("a\nb", "no name of a volume group")],
     ("uid_pool", "string"): [("high", "high"), ("9-1", "9-1"), ("-5", "-5")],
 }  # fmt: skip
 # Options that any text is right for: its meaning is the site's.
@@ -123,7 +125,6 @@ FREE = {
     ("output", "string"),
     ("separator", "string"),
     ("shared_file_storage_dir", "string"),
-    ("vg_name", "string"),
     ("zeroing_image", "string"),
 }
 # Options that name an object which must exist.
@@ -356,3 +357,59 @@ def test_what_means_nothing(scene: Scene, program: str, name: str) -> None:
 @pytest.mark.parametrize(("program", "name"), COMMANDS)
 def test_who_does_not_exist(scene: Scene, program: str, name: str) -> None:
     scene.Check(Form(program, name).Names())
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("gnt-cluster", "add-tags", "caf\udce9"),
+        ("gnt-cluster", "modify", "--master-netdev", "caf\udce9"),
+        ("gnt-cluster", "modify", "--drbd-usermode-helper", "/caf\udce9"),
+        ("gnt-instance", "info", "caf\udce9"),
+        ("gnt-node", "list", "-o", "caf\udce9"),
+        ("gnt-group", "rename", "default", "caf\udce9"),
+    ],
+    ids=lambda argv: argv[1],
+)
+def test_bytes_that_are_no_text_do_not_get_in(scene: Scene, argv: tuple[str, ...]) -> None:
+    """What a terminal of another encoding sends: once such a name was stored no master could start any more."""
+    scene.Check(iter([Case("not UTF-8: half a character after", argv)]))
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (("gnt-job", "archive", "99999"), 1, "99999"),
+        (("gnt-job", "wait", "99999"), 1, "99999"),
+        (("gnt-job", "watch", "99999"), 1, "99999"),
+        (("gnt-job", "cancel", "99999"), 1, "99999"),
+        (("gnt-job", "change-priority", "--priority", "low", "99999"), 1, "99999"),
+        (("gnt-job", "info", "9" * 30), 1, "9" * 30),
+        (("gnt-instance", "list", "("), 1, "Error while parsing query filter"),
+        (("gnt-instance", "list", "-F", "name =* ["), 1, "Error while parsing query filter"),
+        (("gnt-instance", "list", "-o", "name,nothing"), 14, "nothing"),
+        (("gnt-node", "list-fields", "nothing"), 14, "nothing"),
+        (("gnt-cluster", "search-tags", "("), 1, "Invalid search pattern"),
+        (("gnt-debug", "submit-job", "/dev/null"), 1, "/dev/null"),
+        (("gnt-debug", "submit-job", "/etc/hostname"), 1, "/etc/hostname"),
+        (("gnt-debug", "delay", "nan"), 1, "nan"),
+        (("gnt-debug", "delay", "-1"), 2, "no such option: -1"),
+        (("gnt-cluster", "nonsense"), 1, ""),
+    ],
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, tuple) else "",
+)
+def test_values_that_cannot_be_meant(scene: Scene, argv: tuple[str, ...], code: int, words: str) -> None:
+    before = scene.Configuration()
+    done = scene.line.Run(*argv)
+    assert done.code == code, done
+    assert words in done.err + done.out
+    assert "Traceback" not in done.err + done.out and "internal error" not in done.err + done.out
+    assert scene.Configuration() == before
+
+
+def test_the_master_outlived_it_all(scene: Scene) -> None:
+    log = scene.node.Log("ganeti-masterd")
+    assert "Traceback" not in log
+    scene.node.Stop("ganeti-masterd")
+    scene.node.StartMaster()
+    scene.Must("gnt-instance", "list")
