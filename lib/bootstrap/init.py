@@ -13,7 +13,7 @@ from typing import Any
 
 from ganeti import constants, errors, hosts, objects, params, pathutils, runtime
 from ganeti.bootstrap import daemons, keys, storagedirs
-from ganeti.params import be, disk, hv, ipolicy, nd, nic
+from ganeti.params import be, checks, disk, hv, ipolicy, nd, nic
 from ganeti.rpc import resolver
 
 _MAC_PREFIX = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){2}")
@@ -163,6 +163,8 @@ def _Storage(settings: Settings) -> tuple[str | None, str | None]:
     vg_name = settings.vg_name if settings.vg_name is not None else (DEFAULT_VG if lvm else None)
     if lvm and not vg_name:
         raise _Prereq("LVM disk templates are enabled, but the volume group name is empty: give one with --vg-name")
+    if vg_name and not checks.IsVolumeGroupName(vg_name):
+        raise _Prereq(f"'{vg_name[:60]}' is no name of a volume group: letters, digits and + _ . - are allowed")
     if vg_name and lvm:
         storagedirs.CheckVolumeGroup(vg_name, MIN_VG_SIZE)
     helper = settings.drbd_helper

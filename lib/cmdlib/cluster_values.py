@@ -40,7 +40,6 @@ _AS_GIVEN = (
     "enabled_user_shutdown",
     "instance_communication_network",
 )
-_VG_NAME = re.compile(r"[-+_.a-zA-Z0-9]{1,127}")
 _TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
 _OS_LISTS = ("hidden_os", "blacklisted_os")
 _ADD, _REMOVE = "add", "remove"
@@ -76,7 +75,7 @@ def CheckSimple(op: Any, cluster: objects.Cluster) -> None:
             raise _Refuse(f"Invalid compression tool name '{name[:60]}': letters, digits, - and _ are allowed")
     if op.mac_prefix:
         op.mac_prefix = NormalizeMACPrefix(op.mac_prefix)
-    if op.vg_name and not _VG_NAME.fullmatch(op.vg_name):
+    if op.vg_name and not checks.IsVolumeGroupName(op.vg_name):
         raise _Refuse(f"'{op.vg_name[:60]}' is no name of a volume group: letters, digits and + _ . - are allowed")
     if op.max_running_jobs is not None and op.max_running_jobs > constants.MAX_RUNNING_JOBS:
         raise _Refuse(

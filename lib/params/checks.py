@@ -11,6 +11,7 @@ from ganeti.params.types import NODE_DIR, NODE_FILE, NODE_FILE_OR_DEVICE, NODE_F
 
 _URL = re.compile(r"(https?|ftps?|tftp)://\S+", re.ASCII)
 _INTERFACE = re.compile(r"[^\s/:.][^\s/:]{0,14}")
+_VOLUME_GROUP = re.compile(r"[a-zA-Z0-9+_.][-a-zA-Z0-9+_.]{0,126}")
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 CPU_PINNING_ALL = "all"
 MAX_CPU = 8191
@@ -27,6 +28,11 @@ def IsUrl(text: str) -> bool:
 def IsInterfaceName(text: str) -> bool:
     """A name that Linux allows for a network interface."""
     return _INTERFACE.fullmatch(text) is not None
+
+
+def IsVolumeGroupName(text: str) -> bool:
+    """A name that LVM allows for a volume group (lvm(8))."""
+    return _VOLUME_GROUP.fullmatch(text) is not None
 
 
 def AddressFamily(text: str) -> int | None:
