@@ -181,14 +181,14 @@ class Store:
         if not self._ready.is_set():
             raise self._NotKnown()
 
-    def Epoch(self) -> Epoch:
-        return self._epoch
-
     def ActingEpoch(self) -> Epoch:
         """The epoch for a call that changes something on a node; a master that was refused or has stopped makes none:
         raises why it ended (rule 6)."""
         if self._ended is not None:
             raise self._ended
+        return self._epoch
+
+    def Epoch(self) -> Epoch:
         return self._epoch
 
     def Voters(self) -> VoterSet:
