@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MASTER_IP = "10.0.99.99"
 # Virtual seconds without a master after which an administrator orders a fail-over: while faults strike, and afterwards.
 PATIENCE = 25.0
-HEALED_PATIENCE = 90.0
+HEALED_PATIENCE = 200.0
 WORKERS = 4
 
 

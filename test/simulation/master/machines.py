@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from simulation.master.cluster import MasterCluster
 
     from ganeti import objects
-    from ganeti.runtime.simulated import Invocation
+    from ganeti.runtime.simulated import Invocation, Process
     from ganeti.store import NodeStore
 
 CALLS_DIR = pathutils.CALLS_DIR
@@ -57,6 +57,8 @@ class MasterNode(Node):
         self.member = Member(Uuid(number), self.machine.name, self.machine.address)
         self.files: dict[str, bytes] = {}
         self.serving = False
+        self.failover: Process | None = None
+        self._last_note = ""
         self.stop: daemon.StopSignal | None = None
         # What is done before the daemons come up again.
         self.at_boot: list[Callable[[], None]] = []
@@ -135,7 +137,7 @@ class MasterNode(Node):
             wishes = opening.Wishes(no_voting, no_voting, take_over)
             service = Service(wishes, lambda wishes, ended: self.cluster.parts.master(self, wishes, ended))
         except (errors.GenericError, OSError) as err:
-            self.cluster.Note(f"{self.name}: masterd does not come up: {err}")
+            self._NoteOnce(f"{self.name}: masterd does not come up: {err}")
             raise SystemExit(getattr(err, "exit_code", 1)) from err
         self.serving = True
         self.cluster.workload.Serving(self)
@@ -145,6 +147,11 @@ class MasterNode(Node):
         self.cluster.Note(f"{self.name}: masterd ends with {code}")
         lock.release()
         raise SystemExit(code)
+
+    def _NoteOnce(self, text: str) -> None:
+        if text != self._last_note:
+            self.cluster.Note(text)
+        self._last_note = text
 
     def StopMasterd(self) -> None:
         """As a TERM signal from outside."""
@@ -212,7 +219,7 @@ class MasterNode(Node):
 
         if self.machine.on:
             self.cluster.Note(f"{self.name}: master-failover")
-            self.machine.StartProcess(run, "failover")
+            self.failover = self.machine.StartProcess(run, "failover")
 
     def Restart(self) -> None:
         if not self.machine.on:
