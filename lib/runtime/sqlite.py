@@ -21,6 +21,9 @@ _SYSTEM_ERRORS = {
     sqlite3.SQLITE_AUTH: errno.EACCES,
     sqlite3.SQLITE_NOMEM: errno.ENOMEM,
 }
+# Python's own complaint about a text that SQLite gave it.
+_NO_TEXT = "Could not decode to UTF-8"
+_NO_SCHEMA = ("no such table", "no such column", "no such index")
 
 
 def Translate(path: str, err: sqlite3.Error) -> Exception:
@@ -31,6 +34,10 @@ def Translate(path: str, err: sqlite3.Error) -> Exception:
         return DamagedDatabase(path, err)
     if base in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return BusyDatabase(path, BUSY_SECONDS)
+    if base is None and str(err).startswith(_NO_TEXT):  # what follows is the row itself, maybe a secret
+        return DamagedDatabase(path, f"{_NO_TEXT} a row")
+    if base == sqlite3.SQLITE_ERROR and str(err).startswith(_NO_SCHEMA):
+        return DamagedDatabase(path, err)
     if base in _SYSTEM_ERRORS:
         return OSError(_SYSTEM_ERRORS[base], f"{os.strerror(_SYSTEM_ERRORS[base])} (database: {err})", path)
     return errors.StorageError(f"database {path} refused a statement: {err}")

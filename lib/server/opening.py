@@ -13,6 +13,7 @@ from ganeti.config import Draft, VotersOf
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import AddressResolver
 from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election, export
+from ganeti.store.base import StoredRow
 from ganeti.store.edits import HandEdits
 
 if TYPE_CHECKING:
@@ -42,19 +43,36 @@ class Ears(NamedTuple):
 
 
 def ReadConfigFile() -> objects.Snapshot:
-    """The configuration in config.data, upgraded if it is one of 2.16 or 3.0."""
-    path = pathutils.CLUSTER_CONF_FILE
+    """The configuration in config.data, upgraded if it is one of 2.16 or 3.0.
+
+    ConfigurationError names the file, the reason and the way out; the file stays as it is.
+    """
     try:
-        data = serializer.LoadProper(runtime.ReadFile(path, _CONFIG_LIMIT), _CONFIG_LIMIT)
+        snapshot = _ParseConfigFile()
+        problems = objects.StructuralProblems(snapshot)
+        if problems:
+            raise errors.ConfigurationError("; ".join(problems))
     except OSError as err:
-        raise errors.ConfigurationError(f"{path} cannot be read: {err.strerror or err}") from err
-    except errors.ParseError as err:
-        raise errors.ConfigurationError(f"{path}: {err}") from err
+        raise _RefuseConfig(err.strerror or str(err), None) from err
+    except (errors.ParseError, errors.ConfigurationError) as err:
+        raise _RefuseConfig(str(err), err.hint) from err
+    return snapshot
+
+
+def _ParseConfigFile() -> objects.Snapshot:
+    data = serializer.LoadProper(runtime.ReadFile(pathutils.CLUSTER_CONF_FILE, _CONFIG_LIMIT), _CONFIG_LIMIT)
     if not isinstance(data, dict):
-        raise errors.ConfigurationError(f"{path} holds no JSON object")
+        raise errors.ConfigurationError("it holds no JSON object")
     if data.get("version") != constants.CONFIG_VERSION:
         data = upgrade.UpgradeConfig(data)
     return objects.LoadDict(data)
+
+
+def _RefuseConfig(reason: str, hint: str | None) -> errors.ConfigurationError:
+    return errors.ConfigurationError(
+        f"{pathutils.CLUSTER_CONF_FILE} cannot be used: {reason}",
+        hint=hint or "correct it, or put a good copy in its place: every master candidate has one, and so have backups",
+    )
 
 
 def FileRows(snapshot: objects.Snapshot) -> list[Row]:
@@ -117,6 +135,17 @@ def _CheckJob(job_id: int, text: str) -> None:
         raise errors.JobFileCorrupted(f"it says that it is job {job.id}")
 
 
+def _CheckQueueRows(stored: Iterable[tuple[str, str, str]]) -> None:
+    """Raises ParseError for what no queue could have written; a single job that cannot be read stays the queue's."""
+    from ganeti.jqueue.entry import ID_SERIAL, KIND_JOB, KIND_QUEUE
+
+    for kind, row_id, value in stored:
+        if kind == KIND_JOB and not (row_id.isascii() and row_id.isdigit()):
+            raise errors.ParseError(f"'{row_id[:40]}' is no job id")
+        if (kind, row_id) == (KIND_QUEUE, ID_SERIAL) and not (value.isascii() and value.isdigit()):
+            raise errors.ParseError("the last job id is no number")
+
+
 class Opener:
     """Becomes master, by a vote if that is wanted and by the store's own quorum in any case."""
 
@@ -130,17 +159,24 @@ class Opener:
 
     def Open(self) -> tuple[Store, Member]:
         """The opened store and this node; raises GenericError with the exit code of masterd."""
+        rows = self._own.ReadChecked()
         if self._own.GetState().last.seq or self._wishes.take_over:
-            return self._Become()
+            return self._Become(rows)
         return self._Found()
 
-    def _Become(self) -> tuple[Store, Member]:
-        rows = self._own.ReadAll()[2]
+    def _OwnSnapshot(self, rows: list[StoredRow]) -> objects.Snapshot:
+        """The configuration in this node's copy; StorageError names the database if it cannot be read."""
+        stored = [(row.kind, row.id, row.value) for row in rows if row.value is not None]
+        try:
+            _CheckQueueRows(stored)
+            return objects.Snapshot.FromRows(row for row in stored if row[0] in objects.ROW_KINDS)
+        except (errors.ParseError, errors.ConfigurationError) as err:
+            raise self._own.Damaged(err) from err
+
+    def _Become(self, rows: list[StoredRow]) -> tuple[Store, Member]:
         if not rows:
             election.CheckVoter(self._own)
-        snapshot = objects.Snapshot.FromRows(
-            (row.kind, row.id, row.value) for row in rows if row.value is not None and row.kind in objects.ROW_KINDS
-        )
+        snapshot = self._OwnSnapshot(rows)
         me = _Me(snapshot, self._own.node_name)
         others: list[str] = []
         store = election.BecomeMaster(
@@ -211,9 +247,6 @@ class Opener:
     def _Found(self) -> tuple[Store, Member]:
         """No store yet: the files of the cluster become one."""
         snapshot = ReadConfigFile()
-        problems = objects.StructuralProblems(snapshot)
-        if problems:
-            raise errors.ConfigVerifyError(f"{pathutils.CLUSTER_CONF_FILE} cannot be used", problems)
         me = _Me(snapshot, self._own.node_name)
         if snapshot.cluster.master_node != me.uuid:
             raise errors.NotMasterError(f"{pathutils.CLUSTER_CONF_FILE} names another node as master")

@@ -406,6 +406,10 @@ def _IsSsconf(path: str) -> bool:
     return path.startswith(pathutils.SsconfFile(""))
 
 
+# The last three: a copy whose rows can be read and make no sense.  What ails it, the exporter goes on.
+_FAILURES = (OSError, errors.GenericError, LookupError, TypeError, ValueError)
+
+
 class ExporterThread:
     """The exporter of masterd: a round at most every half second, one at the start and one at the end."""
 
@@ -445,7 +449,7 @@ class ExporterThread:
             try:
                 self._Round()
                 self._last_error = ""
-            except (OSError, errors.GenericError) as err:
+            except _FAILURES as err:
                 self._last_error = LogFailure(err, self._last_error)
                 self._wake.set()
             runtime.Sleep(ROUND_SECONDS)
@@ -458,7 +462,7 @@ class ExporterThread:
 
 def LogFailure(err: Exception, before: str) -> str:
     """Logs a failure once, however often it comes; returns its text."""
-    text = str(err)
+    text = str(err) if isinstance(err, (OSError, errors.GenericError)) else f"{type(err).__name__}: {err}"
     if text != before:
         logging.error("The configuration and queue files could not be brought up to date: %s", text)
     return text
@@ -471,6 +475,6 @@ def RunExporter(exporter: Exporter, stop: Callable[[], bool]) -> None:
         try:
             exporter.Round()
             last_error = ""
-        except (OSError, errors.GenericError) as err:
+        except _FAILURES as err:
             last_error = LogFailure(err, last_error)
         runtime.Sleep(POLL_SECONDS)

@@ -224,6 +224,22 @@ class NodeStore:
             state = database.GetState()
             return state, database.GetLine(state.last), database.GetRows(after_seq)
 
+    def ReadChecked(self) -> list[StoredRow]:
+        """All rows, once state, line and voters were found to make sense; else the error of ``Damaged``."""
+        try:
+            state, line, rows = self.ReadAll()
+            for position in (state.last, state.acknowledged):
+                Position.Parse(position.Wire())
+            Line.Parse(line.Wire(), state.last)
+            self.GetVoters()
+        except errors.ParseError as err:
+            raise self.Damaged(err) from err
+        return rows
+
+    def Damaged(self, reason: object) -> errors.StorageError:
+        """The error for a copy that can be read and makes no sense: names the file and the way out."""
+        return runtime.DamagedDatabase(self.path, reason)
+
     # Handlers
 
     def Handlers(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:

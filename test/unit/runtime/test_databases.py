@@ -91,8 +91,8 @@ def test_misuse_is_refused_in_words(place: Place) -> None:
             pass
     with database.Transaction(), pytest.raises(errors.ProgrammerError, match="cannot be closed"):
         database.Close()
-    with pytest.raises(errors.StorageError, match=r"store\.db refused a statement: no such table: nowhere"):
-        database.Query("SELECT nonsense FROM nowhere, nonsense")
+    with pytest.raises(errors.StorageError, match=r"store\.db refused a statement: near .*: syntax error"):
+        database.Query("SELECT FROM WHERE")
     with pytest.raises(errors.StorageError, match="UNIQUE"):
         with database.Transaction():
             database.ExecuteMany("INSERT INTO rows VALUES (?, '')", [(7,), (7,)])
@@ -100,6 +100,19 @@ def test_misuse_is_refused_in_words(place: Place) -> None:
     database.Close()
     with pytest.raises(errors.ProgrammerError, match="closed"):
         database.Query("SELECT 1")
+
+
+@Everywhere
+def test_a_file_that_lacks_a_table_or_holds_what_is_no_text_is_damaged(place: Place) -> None:
+    database = _Open(place)
+    with pytest.raises(errors.StorageError, match=r"store\.db is damaged: no such table: nowhere") as caught:
+        database.Query("SELECT * FROM nowhere")
+    assert "away" in str(caught.value.hint)
+    with database.Transaction():
+        database.Execute("INSERT INTO rows VALUES (1, CAST(X'7365637265ff' AS TEXT))")
+    with pytest.raises(errors.StorageError, match=r"store\.db is damaged: Could not decode") as caught:
+        database.Query("SELECT * FROM rows")
+    assert "secre" not in str(caught.value)
 
 
 @Everywhere
