@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -336,7 +337,7 @@ class _Loop:
             for handle, code, text in failed:
                 job = self._active.get(handle)
                 if job is not None:
-                    self._Answer(job, Answer(_Explain(job, code, text)))
+                    self._Answer(job, Answer(_Explain(job, code, _Detail(handle, text))))
             if not left:
                 return
 
@@ -425,6 +426,12 @@ def _SetBody(set_option: Callable[[int, Any], None], request: Request) -> None:
     else:
         set_option(pycurl.POSTFIELDSIZE, len(request.body))
         set_option(pycurl.READFUNCTION, io.BytesIO(request.body).read)
+
+
+def _Detail(handle: pycurl.Curl, text: str) -> str:
+    """What the system said; libcurl's own words for a failed connect leave the reason out."""
+    number = handle.getinfo(pycurl.OS_ERRNO)
+    return os.strerror(number) if number and text.endswith("Could not connect to server") else text
 
 
 def _Explain(job: _Job, code: int, text: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from simulation.harness import jobbugs
-from simulation.harness.jobs import Result, RunJobs
+from simulation.harness.jobs import RunJobs
+from simulation.harness.play import Describe
 
 from ganeti.jqueue import JobQueue
 
@@ -24,28 +25,23 @@ def quiet() -> Iterator[None]:
     logging.disable(before)
 
 
-def Describe(result: Result) -> str:
-    events = "\n".join(result.events[-30:])
-    return f"seed {result.seed} ({', '.join(result.faults)}): {result.problem}\n{events}"
-
-
 @pytest.mark.req("D20-JOB-03", "D20-JOB-09", "D20-CALL-01", "D22-JQ-08", "D20-STAT-01", "D20-STAT-03")
 @pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))
 def test_no_promise_is_broken_under_faults(start: int) -> None:
     broken = [result for result in map(RunJobs, range(start, start + _CHUNK)) if result.problem]
-    assert not broken, "\n".join(map(Describe, broken))
+    assert not broken, "\n".join(Describe("jobs", result, events=True) for result in broken)
 
 
 def test_many_faults_at_once() -> None:
     broken = [result for seed in range(1, 21) if (result := RunJobs(seed, faults=8, count=30)).problem]
-    assert not broken, "\n".join(map(Describe, broken))
+    assert not broken, "\n".join(Describe("jobs", result, events=True) for result in broken)
 
 
 def test_there_is_something_to_see() -> None:
     results = [RunJobs(seed) for seed in range(1, 31)]
     total: dict[str, int] = {}
     for result in results:
-        for status, number in result.jobs.items():
+        for status, number in result.outcomes.items():
             total[status] = total.get(status, 0) + number
     assert set(total) == {"success", "error", "canceled"}
     assert min(total.values()) > 20
@@ -56,7 +52,7 @@ def test_there_is_something_to_see() -> None:
 def test_a_seed_gives_the_same_run_again() -> None:
     for seed in (5, 17):
         first, second = RunJobs(seed), RunJobs(seed)
-        assert (first.steps, first.events, first.jobs) == (second.steps, second.events, second.jobs)
+        assert (first.steps, first.events, first.outcomes) == (second.steps, second.events, second.outcomes)
 
 
 @pytest.mark.parametrize("bug", jobbugs.BUGS)

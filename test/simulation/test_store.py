@@ -10,7 +10,7 @@ import pytest
 from simulation.harness import bugs, scenes
 from simulation.harness.clients import Clients
 from simulation.harness.cluster import Cluster, Parts
-from simulation.harness.main import Describe
+from simulation.harness.play import Describe
 from simulation.harness.run import MAX_STEPS, Run
 
 from ganeti import pathutils, runtime
@@ -36,14 +36,14 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))
 def test_no_promise_is_broken_under_faults(start: int) -> None:
     broken = [result for result in map(Run, range(start, start + _CHUNK)) if result.problem]
-    assert not broken, "\n".join(Describe(result, events=False) for result in broken)
+    assert not broken, "\n".join(Describe("store", result, events=False) for result in broken)
 
 
 @pytest.mark.req("D20-JOB-13", "D20-JOB-14", "D20-JOB-16", "D20-JOB-17")
 @pytest.mark.parametrize("start", (1, 31, 61))
 def test_files_show_what_is_acknowledged(start: int) -> None:
     broken = [result for seed in range(start, start + 30) if (result := Run(seed, exporting=True)).problem]
-    assert not broken, "\n".join(Describe(result, events=False) for result in broken)
+    assert not broken, "\n".join(Describe("store", result, events=False) for result in broken)
 
 
 def _Quiet(world: World, seed: int) -> Cluster:
@@ -89,7 +89,7 @@ def test_the_files_are_at_most_a_second_behind() -> None:
 
 def test_many_faults_at_once() -> None:
     broken = [result for seed in range(1, 41) if (result := Run(seed, faults=9, changes=80)).problem]
-    assert not broken, "\n".join(Describe(result, events=False) for result in broken)
+    assert not broken, "\n".join(Describe("store", result, events=False) for result in broken)
 
 
 def test_faults_really_strike_and_masters_change() -> None:

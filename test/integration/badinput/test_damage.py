@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.realcluster import FollowJob, RealCluster, RealNode, WaitGone, WaitUntil
+from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
 
 from ganeti import errors
 
@@ -178,13 +177,7 @@ def StopNode(cluster: RealCluster, node: RealNode) -> None:
     if node.Pid(MASTERD):
         node.Stop(MASTERD)
     node.Stop(NODED)
-    mark = f"GANETI_ROOTDIR={node.root}\0".encode()
-    for pid in cluster.Processes():
-        with open(f"/proc/{pid}/environ", "rb") as stream:
-            mine = mark in stream.read() + b"\0"
-        if mine:
-            os.kill(pid, signal.SIGKILL)
-            WaitGone(pid)
+    cluster.CutPower(node)
 
 
 DATABASE: dict[str, Callable[[bytes], bytes]] = {

@@ -14,19 +14,19 @@ from typing import Any
 from simulation.harness.cluster import Cluster, Node, Parts, Workload
 from simulation.harness.faults import FAULTS
 from simulation.harness.ledger import Violation
+from simulation.harness.play import Judged, Length, Result, Work
 from simulation.harness.run import Heal, Settle
 
 from ganeti import constants, errors, runtime, serializer
 from ganeti.jqueue import JobQueue
 from ganeti.jqueue import job as jobs
-from ganeti.runtime.simulated import SimulationError, World
+from ganeti.runtime.simulated import World
 from ganeti.store import Member, Row, Store, StoreError
 
 JOBS_PER_RUN = 12
 MAX_STEPS = 400_000
-STEPS_WITH_FAULTS = 6000
-WORKING_SECONDS = 120.0
 WORKERS = 3
+_LENGTH = Length(steps_with_faults=6000, seconds=120.0, max_steps=MAX_STEPS)
 FINAL = constants.JOBS_FINALIZED
 
 
@@ -320,67 +320,33 @@ class JobClients(Workload):
 
 
 @dataclass
-class Result:
-    seed: int
-    problem: str = ""
-    steps: int = 0
-    masters: int = 0
-    jobs: dict[str, int] = field(default_factory=dict)
+class JobsResult(Result):
     executed: int = 0
-    faults: list[str] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
 
 
-def RunJobs(seed: int, queue_class: type[JobQueue] = JobQueue, faults: int = 3, count: int = JOBS_PER_RUN) -> Result:
+def RunJobs(
+    seed: int, queue_class: type[JobQueue] = JobQueue, faults: int = 3, count: int = JOBS_PER_RUN
+) -> JobsResult:
     """One seed; never raises for what goes wrong inside."""
-    result = Result(seed)
+    result = JobsResult(seed)
     with World(seed) as world:
         rng = random.Random(f"jobs {seed}")
         nodes = rng.choice((1, 2, 3, 3))
         workload = JobClients(rng, count, queue_class)
         cluster = Cluster(world, nodes, nodes, workload, Parts)
         workload.ledger = ledger = JobLedger(cluster)
-        try:
+        with Judged(cluster, result):
             cluster.Found()
             cluster.Supervise()
-            _Work(cluster, rng, faults, result)
+            Work(cluster, rng, FAULTS, faults, _LENGTH, result)
             Heal(cluster)
             _Finish(world, cluster, ledger)
             Settle(cluster)
             ledger.CheckEnd()
-        except (Violation, SimulationError, AssertionError) as err:
-            result.problem = f"{type(err).__name__}: {str(err)[:4000]}"
-        if cluster.violation is not None:
-            result.problem = f"Violation: {cluster.violation}"
-        elif world.failures and not result.problem:
-            result.problem = "uncaught error: " + world.failures[0].text
-        result.steps = world.steps
-        result.masters = len(cluster.ledger.masters)
-        result.events = cluster.ledger.events
         result.executed = len(ledger.executed)
         for found in ledger.rows.values():
-            status = jobs.JobStatus(op["status"] for op in found["ops"])
-            result.jobs[status] = result.jobs.get(status, 0) + 1
+            result.Count(jobs.JobStatus(op["status"] for op in found["ops"]))
     return result
-
-
-def _Work(cluster: Cluster, rng: random.Random, faults: int, result: Result) -> None:
-    """Until the clients are done, with faults after so many steps: most strike while something is under way."""
-    world = cluster.world
-    deadline = world.elapsed + WORKING_SECONDS
-    steps = sorted(world.steps + rng.randint(0, STEPS_WITH_FAULTS) for _ in range(faults))
-
-    def over() -> bool:
-        return cluster.workload.IsDone() or world.elapsed > deadline or cluster.violation is not None
-
-    for at in steps:
-        world.Run(until=lambda at=at: over() or world.steps >= at, max_steps=MAX_STEPS)  # type: ignore[misc]
-        if over():
-            break
-        fault = rng.choice(FAULTS)
-        result.faults.append(fault.__name__)
-        cluster.Note(f"fault {fault.__name__}: {fault(cluster, rng)}")
-    world.Run(until=over, max_steps=MAX_STEPS)
 
 
 def _Finish(world: World, cluster: Cluster, ledger: JobLedger) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import traceback
-from dataclasses import dataclass, field
 from typing import Any
 
 from simulation.harness import files
@@ -12,31 +10,17 @@ from simulation.harness.clients import Clients
 from simulation.harness.cluster import Cluster, Node, Parts
 from simulation.harness.faults import FAULTS
 from simulation.harness.ledger import Violation
+from simulation.harness.play import Judged, Length, Result, Work
 
-from ganeti.runtime.simulated import SimulationError, World
+from ganeti.runtime.simulated import World
 from ganeti.store import Row, Rows, StoreError
 
 FAULTS_PER_RUN = 3
 CHANGES_PER_RUN = 30
 HEALING_SECONDS = 200.0
-WORKING_SECONDS = 60.0
-STEPS_WITH_FAULTS = 2500
 MAX_STEPS = 120_000
-SHOWN = 4000
 LOOKS = 10
-
-
-@dataclass
-class Result:
-    """How a run ended.  ``problem`` is empty when all promises held."""
-
-    seed: int
-    problem: str = ""
-    steps: int = 0
-    masters: int = 0
-    outcomes: dict[str, int] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
+_LENGTH = Length(steps_with_faults=2500, seconds=60.0, max_steps=MAX_STEPS)
 
 
 def Run(
@@ -62,50 +46,17 @@ def Run(
             workload.probing = rng.choice((0.0, 0.1, 0.3))
         workload.pause = (0.0, rng.choice((0.05, 0.5, 2.0)))
         cluster.network.latency = (0.0002, rng.choice((0.001, 0.05, 0.5)))
-        try:
+        with Judged(cluster, result):
             cluster.Found()
             cluster.Supervise()
-            _Work(cluster, rng, faults, result)
+            Work(cluster, rng, FAULTS, faults, _LENGTH, result)
             Heal(cluster)
             Settle(cluster)
             if exporting:
                 files.CheckFiles(cluster)
-        except (Violation, SimulationError) as err:
-            result.problem = f"{type(err).__name__}: {str(err)[:SHOWN]}"
-        except Exception:  # noqa: BLE001 - whatever it was, it is this seed's result
-            result.problem = traceback.format_exc()
-        if cluster.violation is not None:
-            result.problem = f"Violation: {cluster.violation}"
-        elif world.failures and not result.problem:
-            result.problem = "uncaught error: " + world.failures[0].text
-        result.steps = world.steps
-        result.events = cluster.ledger.events
-        result.masters = len(cluster.ledger.masters)
         for op in cluster.ledger.ops:
-            name = op.outcome or "nobody heard"
-            result.outcomes[name] = result.outcomes.get(name, 0) + 1
+            result.Count(op.outcome or "nobody heard")
     return result
-
-
-def _Work(cluster: Cluster, rng: random.Random, faults: int, result: Result) -> None:
-    """Until the clients have asked for everything, or time is over.  Faults strike after so many steps, most of which
-    are made while something is under way, or at some time, when all may be quiet.
-    """
-    world = cluster.world
-    deadline = world.elapsed + WORKING_SECONDS
-    steps = sorted(world.steps + rng.randint(0, STEPS_WITH_FAULTS) for _ in range(faults))
-
-    def over() -> bool:
-        return cluster.workload.IsDone() or world.elapsed > deadline or cluster.violation is not None
-
-    for at in steps:
-        world.Run(until=lambda at=at: over() or world.steps >= at, max_steps=MAX_STEPS)  # type: ignore[misc]
-        if over():
-            break
-        fault = rng.choice(FAULTS)
-        result.faults.append(fault.__name__)
-        cluster.Note(f"fault {fault.__name__}: {fault(cluster, rng)}")
-    world.Run(until=over, max_steps=MAX_STEPS)
 
 
 def Heal(cluster: Cluster) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
-import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from simulation.harness import files
 from simulation.harness.ledger import Violation
-from simulation.harness.run import SHOWN, CheckCopies, Heal
+from simulation.harness.play import Judged, Length, Result, Work
+from simulation.harness.run import CheckCopies, Heal
 from simulation.master.cluster import MasterCluster
 from simulation.master.faults import FAULTS
 from simulation.master.operators import Operators
@@ -19,32 +19,24 @@ from simulation.master.parts import MasterParts
 from ganeti import objects, runtime
 from ganeti.config import VotersOf
 from ganeti.jqueue import job as jobs
-from ganeti.runtime.simulated import SimulationError, World
+from ganeti.runtime.simulated import World
 
 ACTS_PER_RUN = 20
 FAULTS_PER_RUN = 3
-STEPS_WITH_FAULTS = 6000
-WORKING_SECONDS = 90.0
 # A call that vanished ends at its own time-out, which may be long.
 HEALING_SECONDS = 4000.0
 MAX_STEPS = 600_000
 LOOKS = 10
 TRIES = 6
+_LENGTH = Length(steps_with_faults=6000, seconds=90.0, max_steps=MAX_STEPS)
 
 
 @dataclass
-class Result:
-    """How a run ended.  ``problem`` is empty when all promises held; ``human``: fail-overs needed after healing."""
+class MasterResult(Result):
+    """``human``: fail-overs needed after healing; ``changing``: calls that changed a node."""
 
-    seed: int
-    problem: str = ""
-    steps: int = 0
-    masters: int = 0
     human: int = 0
     changing: int = 0
-    outcomes: dict[str, int] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
 
 
 class _Tracebacks(logging.Handler):
@@ -72,9 +64,9 @@ class _Tracebacks(logging.Handler):
 
 def Run(
     seed: int, parts: type[MasterParts] = MasterParts, faults: int = FAULTS_PER_RUN, acts: int = ACTS_PER_RUN
-) -> Result:
+) -> MasterResult:
     """Runs one seed; never raises for what goes wrong inside."""
-    result = Result(seed)
+    result = MasterResult(seed)
     tracebacks = _Tracebacks()
     with World(seed) as world, tracebacks:
         rng = random.Random(f"master {seed}")
@@ -87,10 +79,10 @@ def Run(
         cluster = MasterCluster(world, count, candidates, workload, parts)
         workload.cluster = cluster
         cluster.network.latency = (0.0002, rng.choice((0.001, 0.05, 0.3)))
-        try:
+        with Judged(cluster, result):
             cluster.Found()
             cluster.Supervise()
-            _Work(cluster, rng, faults, result)
+            Work(cluster, rng, FAULTS, faults, _LENGTH, result)  # type: ignore[arg-type]
             Heal(cluster)
             _Finish(cluster)
             _CheckStores(cluster)
@@ -98,48 +90,13 @@ def Run(
             _CheckConfiguration(cluster)
             _LetOthersEnd(cluster)
             files.CheckFiles(cluster)
-        except (Violation, SimulationError) as err:
-            result.problem = f"{type(err).__name__}: {str(err)[:SHOWN]}"
-        except Exception:  # noqa: BLE001 - whatever it was, it is this seed's result
-            result.problem = traceback.format_exc()
-        if cluster.violation is not None:
-            result.problem = f"Violation: {cluster.violation}"
-        elif world.failures and not result.problem:
-            result.problem = "uncaught error: " + world.failures[0].text
-        elif tracebacks.found and not result.problem:
+        if tracebacks.found and not result.problem:
             result.problem = "logged with a traceback: " + tracebacks.found[0]
-        _Count(cluster, result)
+        result.human = cluster.human
+        result.changing = cluster.watch.changing
+        for row in cluster.jobs.rows.values():
+            result.Count(jobs.JobStatus(op["status"] for op in row["ops"]))
     return result
-
-
-def _Count(cluster: MasterCluster, result: Result) -> None:
-    result.steps = cluster.world.steps
-    result.masters = len(cluster.ledger.masters)
-    result.human = cluster.human
-    result.changing = cluster.watch.changing
-    result.events = cluster.ledger.events
-    for row in cluster.jobs.rows.values():
-        status = jobs.JobStatus(op["status"] for op in row["ops"])
-        result.outcomes[status] = result.outcomes.get(status, 0) + 1
-
-
-def _Work(cluster: MasterCluster, rng: random.Random, faults: int, result: Result) -> None:
-    """Until people have asked for everything, with faults after so many steps: most strike while something is under way."""
-    world = cluster.world
-    deadline = world.elapsed + WORKING_SECONDS
-    steps = sorted(world.steps + rng.randint(0, STEPS_WITH_FAULTS) for _ in range(faults))
-
-    def over() -> bool:
-        return cluster.workload.IsDone() or world.elapsed > deadline or cluster.violation is not None
-
-    for at in steps:
-        world.Run(until=lambda at=at: over() or world.steps >= at, max_steps=MAX_STEPS)  # type: ignore[misc]
-        if over():
-            break
-        fault = rng.choice(FAULTS)
-        result.faults.append(fault.__name__)
-        cluster.Note(f"fault {fault.__name__}: {fault(cluster, rng)}")
-    world.Run(until=over, max_steps=MAX_STEPS)
 
 
 def _Finish(cluster: MasterCluster) -> None:

@@ -1,0 +1,70 @@
+"""Whole masters under faults, with everything people were told; and that the simulation would see it broken."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from simulation.harness.play import Describe
+from simulation.master import bugs
+from simulation.master.parts import MasterParts
+from simulation.master.run import Run
+
+SEEDS = 500
+_CHUNK = 25
+# Within so many seeds each planted bug shows; the rarest takes about a third of it.
+SEEDS_FOR_A_BUG = 400
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Daemons in trouble log a lot; a logged traceback is found by the run itself."""
+    before = logging.root.handlers[:]
+    logging.root.handlers[:] = [logging.NullHandler()]
+    yield
+    logging.root.handlers[:] = before
+
+
+@pytest.mark.req("D20-JOB-03", "D20-JOB-09", "D20-JOB-14", "D20-VOTE-07", "D20-VOTE-08", "D20-VOTE-10", "D20-CALL-01")
+@pytest.mark.req("D20-JOB-16", "D20-CALL-02", "D20-CALL-03", "D22-JQ-08")
+@pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))
+def test_no_promise_is_broken_under_faults(start: int) -> None:
+    results = [Run(seed) for seed in range(start, start + _CHUNK)]
+    broken = [result for result in results if result.problem]
+    assert not broken, "\n".join(Describe("master", result, events=False) for result in broken)
+    # Whatever died comes back by a restart alone.
+    assert [result.seed for result in results if result.human] == []
+
+
+def test_many_faults_at_once() -> None:
+    broken = [result for seed in range(1, 21) if (result := Run(seed, faults=9, acts=40)).problem]
+    assert not broken, "\n".join(Describe("master", result, events=False) for result in broken)
+
+
+def test_there_is_something_to_see() -> None:
+    results = [Run(seed) for seed in range(1, 31)]
+    ends: Counter[str] = Counter()
+    for result in results:
+        ends.update(result.outcomes)
+    assert set(ends) == {"success", "error", "canceled"}
+    assert min(ends.values()) >= 10, ends
+    assert sum(result.masters for result in results) > 50
+    assert sum(result.changing for result in results) > 500
+
+
+def test_a_seed_gives_the_same_run_again() -> None:
+    for seed in (2, 9):
+        first, second = Run(seed), Run(seed)
+        assert (first.steps, first.events, first.outcomes) == (second.steps, second.events, second.outcomes)
+
+
+@pytest.mark.parametrize("bug", bugs.BUGS, ids=lambda bug: bug.__name__)
+def test_each_planted_bug_is_found(bug: type[MasterParts]) -> None:
+    assert any(Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
+
+
+def test_it_would_be_seen_if_a_refused_master_changed_nodes() -> None:
+    """Most of its runs break another promise first; what is sent must be seen as well."""
+    assert any("was refused calls" in Run(seed, bugs.CallsWhenRefused).problem for seed in range(90, 131))
