@@ -98,7 +98,7 @@ def FormatError(err: errors.GenericError) -> tuple[int, str]:
     from ganeti.cli.command import UsageError
 
     if isinstance(err, UsageError):
-        return (constants.EXIT_FAILURE, f"Error: {err}")
+        return (constants.EXIT_FAILURE, _WithHint(f"Error: {err}", err))
     for cls, lines in _TEXTS:
         if isinstance(err, cls):
             return (_Code(err), _WithHint("\n".join(lines(err)), err))

@@ -78,11 +78,16 @@ def RunProgram(name: str, argv: Sequence[str]) -> int:
         return constants.EXIT_SUCCESS if word == "--help" else constants.EXIT_FAILURE
     words = _WithEnvironment(name, argv)
     command = program.Load(command_name)
-    options, arguments = MakeParser(program, word, command).parse_args(words[1:])
-    command.CheckCount(word, arguments)
-    _StartLog(f"{name} {word}", options, [name, *words], command.logs)
-    jobs.SetInvocation(name, word)
-    return command.run(options, arguments)
+    parser = MakeParser(program, word, command)
+    options, arguments = parser.parse_args(words[1:])
+    try:
+        command.CheckCount(word, arguments)
+        _StartLog(f"{name} {word}", options, [name, *words], command.logs)
+        jobs.SetInvocation(name, word)
+        return command.run(options, arguments)
+    except errors.GenericError as err:
+        err.hint = err.hint or parser.ExplainLateOption(words, arguments)
+        raise
 
 
 # --- log ----------------------------------------------------------------------------------------------------------------

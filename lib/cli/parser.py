@@ -197,3 +197,10 @@ class CommandParser(optparse.OptionParser):
         for name, default in self.defaults.items():
             if default == []:
                 self.defaults[name] = []
+
+    def ExplainLateOption(self, words: Sequence[str], arguments: Sequence[str]) -> str | None:
+        """What somebody should know whose option was taken for an argument; None when there is none."""
+        for word in () if "--" in words else arguments[1:]:
+            if word.startswith("-") and self.has_option(word.partition("=")[0]):
+                return f"'{word}' was taken for an argument: options go before the first argument"
+        return None

@@ -395,6 +395,8 @@ def test_bytes_that_are_no_text_do_not_get_in(scene: Scene, argv: tuple[str, ...
         (("gnt-debug", "delay", "nan"), 1, "nan"),
         (("gnt-debug", "delay", "-1"), 2, "no such option: -1"),
         (("gnt-cluster", "nonsense"), 1, ""),
+        (("gnt-instance", "list", "nobody", "-o", "name"), 1, "'-o' was taken for an argument: options go before"),
+        (("gnt-cluster", "getmaster", "now", "--debug"), 1, "'--debug' was taken for an argument: options go before"),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, tuple) else "",
 )
