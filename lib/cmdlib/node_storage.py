@@ -8,7 +8,7 @@ from typing import Any
 from ganeti import constants, errors, locking, objects
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.cluster_values import FILE_DIRECTORIES
-from ganeti.cmdlib.common import ExpandNode
+from ganeti.cmdlib.common import ExpandNode, VolumesOf
 from ganeti.params import disk
 from ganeti.utils.text import NiceSortKey
 
@@ -119,14 +119,7 @@ class LUNodeQueryvols(_NodesLU):
     def _Owners(self) -> dict[tuple[str, str], str]:
         """(node, vg/lv) -> name of the instance."""
         snapshot = self.snapshot
-        owners = {}
-        for inst in snapshot.instances.values():
-            for dev in snapshot.InstanceDisks(inst):
-                for part in dev.Walk():
-                    if part.dev_type == constants.DT_PLAIN:
-                        volume = "/".join(part.logical_id[:2])
-                        owners.update({(uuid, volume): inst.name for uuid in dev.nodes})
-        return owners
+        return {key: inst.name for inst in snapshot.instances.values() for key in VolumesOf(snapshot, inst)}
 
 
 class LUNodeQueryStorage(_NodesLU):

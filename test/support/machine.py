@@ -475,8 +475,7 @@ class Machine:
         return [True, 100]
 
     def drbd_needs_activation(self, disks: list[Any]) -> list[str]:
-        del disks
-        return []
+        return [disk["uuid"] for disk in disks if not (self._Device(disk).assembled and self._Device(disk).local)]
 
 
 # Answers of node_verify that are not an empty list.

@@ -1,0 +1,61 @@
+"""Migrating all primary instances of a node (spec/drivers.md d.1, design 2.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import errors, locking, opcodes
+from ganeti.cmdlib.base import HTYPE_NODE, Feedback, LogicalUnit, ResultWithJobs
+from ganeti.cmdlib.common import ExpandNode
+from ganeti.utils.text import NiceSort
+
+
+class LUNodeMigrate(LogicalUnit):
+    """Submits a migration for each primary instance."""
+
+    HPATH = "node-migrate"
+    HTYPE = HTYPE_NODE
+    REQ_BGL = False
+    CHANGES_NODES = False  # its jobs do
+
+    def CheckArguments(self) -> None:
+        if self.op.live is not None and self.op.mode is not None:
+            raise errors.OpPrereqError("Only one of the 'live' and 'mode' parameters is accepted", errors.ECODE_INVAL)
+
+    def ExpandNames(self) -> None:
+        node = ExpandNode(self.snapshot, self.op.node_name, self.op.node_uuid)
+        self.op.node_name, self.op.node_uuid = node.name, node.uuid
+        if self.op.target_node is not None:
+            target = ExpandNode(self.snapshot, self.op.target_node, self.op.target_node_uuid)
+            self.op.target_node, self.op.target_node_uuid = target.name, target.uuid
+            if target.uuid == node.uuid:
+                raise errors.OpPrereqError(f"Node {node.name} cannot be migrated to itself", errors.ECODE_INVAL)
+        self.needed_locks = {locking.LEVEL_NODE: [node.uuid]}
+        self.share_locks[locking.LEVEL_NODE] = self.share_locks[locking.LEVEL_NODE_ALLOC] = 1
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        return {"NODE_NAME": self.op.node_name, "ALLOW_RUNTIME_CHANGES": self.op.allow_runtime_changes}
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        nodes = [self.snapshot.cluster.master_node]
+        return (nodes, nodes)
+
+    def Exec(self, feedback: Feedback) -> ResultWithJobs:
+        op = self.op
+        names = NiceSort(instance.name for instance in self.snapshot.PrimaryInstances(op.node_uuid))
+        return ResultWithJobs(
+            [
+                [
+                    opcodes.OpInstanceMigrate(
+                        instance_name=name,
+                        mode=op.mode,
+                        live=op.live,
+                        iallocator=op.iallocator,
+                        target_node=op.target_node,
+                        allow_runtime_changes=op.allow_runtime_changes,
+                        ignore_ipolicy=op.ignore_ipolicy,
+                    )
+                ]
+                for name in names
+            ]
+        )
