@@ -15,6 +15,8 @@ from ganeti.rpc.tls import PlainStream, StreamError
 
 MAX_HEAD = 64 * 1024
 MAX_PATH = 8192
+# Seconds for somebody who was refused in the middle of a request to read why.
+LINGER = 2.0
 _PIECE = 1024 * 1024
 
 
@@ -163,7 +165,8 @@ class Connection:
         try:
             self._Send(status, headers, body, True)
         except h11.LocalProtocolError:
-            pass  # what came is so broken that there is nothing to answer
+            return  # what came is so broken that there is nothing to answer
+        self._stream.Linger(LINGER)
 
     def _Write(self, data: bytes | None) -> None:
         if data:

@@ -6,6 +6,7 @@ pyOpenSSL lives behind this module; it is not used by the client side, which is 
 from __future__ import annotations
 
 import errno
+import socket
 from typing import TYPE_CHECKING, Any
 
 from OpenSSL import SSL
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 CIPHERS = b"HIGH:-DES:-3DES:-EXPORT:-DH"
 _CHUNK = 64 * 1024
 _PEM_LIMIT = 1024 * 1024
+# More than this nobody sends by mistake behind a request that was refused.
+_LINGER_BYTES = 64 * 1024 * 1024
 # What a peer of another kind or a scanner leaves behind; one line in the log is enough.
 CONNECTION_ERRORS = (OSError, SSL.Error)
 
@@ -130,6 +133,31 @@ class PlainStream:
                 self._Wait(wanted, deadline)
             view = view[count:]
 
+    def Linger(self, timeout: float) -> None:
+        """Ends this side's sending and throws away what the other still sends, until it ends or ``timeout`` is over.
+
+        For answers to somebody who may not have sent everything: a socket that is closed while it holds unread bytes is
+        reset, and the answer is lost with it.
+        """
+        deadline = runtime.Monotonic() + timeout
+        left = _LINGER_BYTES
+        try:
+            self._EndSending()
+            while left > 0:
+                try:
+                    data = self._sock.recv(_CHUNK)
+                except BlockingIOError:
+                    self._Wait(runtime.IN, deadline)
+                    continue
+                if not data:
+                    return
+                left -= len(data)
+        except OSError:
+            return  # gone, or silent for too long
+
+    def _EndSending(self) -> None:
+        self._sock.shutdown(socket.SHUT_WR)
+
     def Close(self, timeout: float = 1.0) -> None:
         del timeout
         self._poller.Close()
@@ -199,6 +227,13 @@ class TlsStream(PlainStream):
                 raise StreamError(self._cause or f"TLS handshake failed: {_Text(err)}") from None
             else:
                 return
+
+    def _EndSending(self) -> None:
+        try:
+            self.connection.shutdown()
+        except CONNECTION_ERRORS:
+            pass
+        super()._EndSending()
 
     def Close(self, timeout: float = 1.0) -> None:
         """Says good-bye, so that the other side knows the answer was complete; waits for nothing."""

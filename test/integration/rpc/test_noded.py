@@ -149,6 +149,17 @@ def test_what_is_no_tls_or_no_http_ends_quickly_and_harms_nobody(cluster: Cluste
     assert version(cluster) == constants.PROTOCOL_VERSION
 
 
+def test_who_is_refused_while_still_sending_can_read_why(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    for head, status in (
+        (b"POST /version HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", b"413"),
+        (b"POST /" + b"v" * 9000 + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n", b"400"),
+    ):
+        with connect(cluster, noded) as sock:
+            sock.sendall(head + b"x" * 4_000_000)
+            assert read_all(sock).split(b" ")[1] == status
+
+
 @pytest.mark.slow
 def test_clients_that_stop_halfway_are_dropped_in_time(cluster: Cluster) -> None:
     noded = cluster.StartNoded("node1")
