@@ -81,6 +81,7 @@ TYPICAL = [
 ]  # fmt: skip
 
 
+@pytest.mark.req("D20-GOAL-09")
 @pytest.mark.parametrize("module", TYPICAL)
 def test_nothing_heavy_is_imported(module):
     code = f"import sys, ganeti.cli.main, ganeti.client.{module}\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"
@@ -89,16 +90,20 @@ def test_nothing_heavy_is_imported(module):
 
 
 def test_a_command_starts_quickly():
-    """80 ms with Python itself: time of the processor, the least of some tries, as others use the machine too."""
-    code = "import ganeti.cli.main, ganeti.client.gnt_instance.list"
+    """80 ms with Python itself, on a machine where Python alone takes 12: machines differ, and others use them too.
 
-    def once():
+    Time of the processor, the least of some tries.
+    """
+
+    def once(code):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", code], cwd=TOP, check=True, timeout=30)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert min(once() for _ in range(12)) < 0.080
+    pairs = [(once("import ganeti.cli.main, ganeti.client.gnt_instance.list"), once("pass")) for _ in range(12)]
+    ours, bare = map(min, zip(*pairs, strict=True))
+    assert ours < max(0.080, 80 / 12 * bare), (ours, bare)
 
 
 # --- made from the declarations ------------------------------------------------------------------------------------------
