@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ganeti import constants, errors
@@ -10,9 +10,16 @@ from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command
 from ganeti.cli.parser import Options
+from ganeti.client.shared.rows import QueryRows
 from ganeti.opcodes import OpClusterVerifyDisks, OpInstanceActivateDisks
 
 _ERROR_LENGTH = 400
+
+
+def _NodeNames() -> Callable[[str], str]:
+    """The job speaks of nodes by uuid; people know them by name."""
+    names = {row["uuid"]: row["name"] for row in QueryRows(jobs.GetClient(), "node", ["uuid", "name"], None)}
+    return lambda uuid: str(names.get(uuid, uuid))
 
 
 def _ShowBadNodes(bad_nodes: Mapping[str, str]) -> int:
@@ -66,6 +73,10 @@ def Run(options: Options, arguments: list[str]) -> int:
             code |= constants.EXIT_FAILURE
             continue
         bad_nodes, instances, missing = result[0]
+        if bad_nodes or missing:
+            name = _NodeNames()
+            bad_nodes = {name(node): text for node, text in bad_nodes.items()}
+            missing = {inst: [(name(node), volume) for node, volume in found] for inst, found in missing.items()}
         code |= _ShowBadNodes(bad_nodes)
         if instances:
             code |= _Activate(instances, missing, options)
