@@ -272,7 +272,43 @@ class Opener:
             return None
         addresses = {node.name: node.primary_ip for node in snapshot.nodes.values()}
         runner = RpcRunner(self._transport, AddressResolver(addresses), lambda: None)
-        return lambda: vote.ConfirmMaster(runner, self._own.node_name, list(addresses))
+
+        def confirm() -> None:
+            try:
+                vote.ConfirmMaster(runner, self._own.node_name, list(addresses))
+            except vote.SplitVote as err:
+                self._Decide(snapshot, err)
+
+        return confirm
+
+    def _Decide(self, snapshot: objects.Snapshot, split: vote.SplitVote) -> None:
+        """Where the nodes' files name several masters and none has a quorum, a fail-over was cut off after some of them were
+        written: the newest copy of the store says who was made master.  Raises ``split`` unless that is this node's.
+
+        The vote only confirms; that this node may be master is shown by the promises all the same (doc/design-store.rst, 5).
+        """
+        if not self._own.GetState().last.seq:
+            raise split
+        me = _Me(snapshot, self._own.node_name)
+        election = self.election_class(
+            self._own, me, MembersOf(snapshot), self._transport, self._own.GetState().cluster
+        )
+        election.Statuses()
+        newest = election.Newest()
+        named = snapshot.nodes.get(snapshot.cluster.master_node)
+        if newest.member.uuid != me.uuid:
+            where = newest.member.name
+        elif named is None or named.uuid != me.uuid:
+            where = "the node that it names" if named is None else named.name
+        else:
+            where = ""
+        if where:
+            split.hint = (
+                f"a fail-over was cut off; by the newest copy of the cluster's state, on node {newest.member.name}, the master"
+                f" daemon is to be started on {where}"
+            )
+            raise split
+        logging.warning("%s; the newest copy of the cluster's state, on this node, names it as master", split)
 
     def _Vouch(self) -> Callable[[election.ForcedStart], bool] | None:
         return self._Answer if self._wishes.no_voting else None

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 from simulation.harness.play import Describe
-from simulation.master import bugs
+from simulation.master import bugs, scenes
 from simulation.master.parts import MasterParts
 from simulation.master.run import Run
 
 SEEDS = 500
 _CHUNK = 25
-# Within so many seeds each planted bug shows; the rarest takes about a third of it.
-SEEDS_FOR_A_BUG = 400
+# Within so many seeds each planted bug shows.
+SEEDS_FOR_A_BUG = 500
+# A seed that showed it, for those that take long to be found; it is tried first.
+SEEN: dict[str, int] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +62,23 @@ def test_a_seed_gives_the_same_run_again() -> None:
         assert (first.steps, first.events, first.outcomes) == (second.steps, second.events, second.outcomes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", bugs.BUGS, ids=lambda bug: bug.__name__)
 def test_each_planted_bug_is_found(bug: type[MasterParts]) -> None:
-    assert any(Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
+    seeds = [SEEN.get(bug.__name__, 1), *range(1, SEEDS_FOR_A_BUG + 1)]
+    assert any(Run(seed, bug).problem for seed in seeds)
 
 
-def test_it_would_be_seen_if_a_refused_master_changed_nodes() -> None:
-    """Most of its runs break another promise first; what is sent must be seen as well."""
-    assert any("was refused calls" in Run(seed, bugs.CallsWhenRefused).problem for seed in range(90, 131))
+def test_a_refused_master_changes_no_node() -> None:
+    assert [problem for seed in range(1, 21) if (problem := scenes.TakeOverDuringJobs(seed))] == []
+
+
+def test_it_would_be_seen_if_a_refused_master_did() -> None:
+    broken = [scenes.TakeOverDuringJobs(seed, bugs.CallsWhenRefused) for seed in range(1, 21)]
+    assert any("was refused calls" in problem for problem in broken)
+
+
+@pytest.mark.req("D20-VOTE-06")
+def test_a_fail_over_that_was_cut_off_needs_nobody() -> None:
+    """Seed 49 of 2026-11: each of two nodes named itself, and neither could start."""
+    assert [problem for seed in range(1, 31) if (problem := scenes.FailOverCutOff(seed))] == []

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from simulation.harness.cluster import Cluster, Node
 
 Strike = Callable[[Cluster, random.Random], str]
+# Calls that bring rows.
+STORING = ("store_append", "store_catchup", "store_copy")
 
 
 def _Later(
@@ -191,9 +193,28 @@ def Swizzle(cluster: Cluster, rng: random.Random) -> str:
     return f"{[node.name for node in chosen]} in {span} s"
 
 
+def LoseLargeCalls(cluster: Cluster, rng: random.Random) -> str:
+    """Some nodes answer small questions, while calls that bring much get nowhere, as where a router drops large packets;
+    often somebody makes another node the master meanwhile.
+    """
+    kinds = rng.choice((("store_append",), ("store_catchup", "store_copy"), STORING))
+    chosen = rng.sample(cluster.nodes, rng.randint(1, len(cluster.nodes)))
+
+    def mend(node: Node) -> None:
+        node.deaf_to = ()
+
+    for node in chosen:
+        node.deaf_to = kinds
+        _Later(cluster, rng, lambda node=node: mend(node))  # type: ignore[misc]
+    if rng.random() < 0.6:
+        _Harm(cluster, rng.uniform(0.0, 5.0), cluster.StartSomeMaster)
+    return f"{[node.name for node in chosen]} {kinds}"
+
+
 FAULTS: tuple[Strike, ...] = (
     Swizzle,
     Swizzle,
+    LoseLargeCalls,
     FailOver,
     FailOver,
     StopMasterAndNode,

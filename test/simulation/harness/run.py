@@ -68,6 +68,7 @@ def Heal(cluster: Cluster) -> None:
     for node in cluster.nodes:
         node.machine.disk_full = False
         node.machine.slow_disk = 0.0
+        node.deaf_to = ()
         node.Restart()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from simulation.harness.clients import CandidateRow, Clients
 from simulation.harness.cluster import Cluster, Node, Parts
+from simulation.harness.faults import STORING
 from simulation.harness.ledger import Violation
 from simulation.harness.run import MAX_STEPS, Heal, Settle
 
@@ -57,7 +58,7 @@ def SeqOfAnOldEpoch(parts: type[Parts]) -> str:
 
 def _SilenceAfterPromise(cluster: Cluster, master: Node, silent: Node, returning: Node) -> None:
     """Makes ``master`` master; ``silent`` gets none of its transactions, and ``returning`` is back in time for them."""
-    silent.deaf_to = ("store_append", "store_catchup", "store_copy")
+    silent.deaf_to = STORING
     returning.deaf_to = ("store_catchup", "store_copy")
     master.StartMasterd()
     cluster.world.Run(until=lambda: silent.ignored > 0, max_steps=100_000)

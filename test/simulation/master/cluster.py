@@ -142,10 +142,15 @@ class MasterCluster(Cluster):
             self.StartSomeMaster()
 
     def StartSomeMaster(self) -> None:
-        """An administrator makes some node the master."""
+        """An administrator makes some node the master: as the manual says, or by starting a second master daemon."""
         up = [node for node in self.nodes if node.machine.on and node not in self.Serving()]
         if up:
-            self.rng.choice(up).FailOver()
+            node = self.rng.choice(up)
+            if self.healed or self.rng.random() < 0.4:
+                node.FailOver()
+            else:
+                self.Note(f"{node.name}: masterd --take-over")
+                node.StartMasterd(take_over=True)
 
     def Fail(self, text: str) -> None:
         def fail() -> None:

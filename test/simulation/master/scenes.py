@@ -1,0 +1,89 @@
+"""Scenes that chance plays too rarely, set up step by step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from simulation.harness.ledger import Violation
+from simulation.harness.play import Judged, Result
+from simulation.master.cluster import MasterCluster
+from simulation.master.machines import MasterNode
+from simulation.master.operators import Operators
+from simulation.master.parts import MasterParts
+from simulation.master.run import MAX_STEPS
+
+from ganeti.luxi import client as luxi_client
+from ganeti.runtime.simulated import World
+
+
+def TakeOverDuringJobs(seed: int, parts: type[MasterParts] = MasterParts) -> str:
+    """Another node takes over while jobs of the old master, which nobody stops, are between two calls.
+
+    Returns what was broken, or nothing.
+    """
+    result = Result(seed)
+    with World(seed) as world:
+        rng = random.Random(f"take-over {seed}")
+        workload = Operators(rng, 0)
+        cluster = MasterCluster(world, 3, 3, workload, parts)
+        workload.cluster = cluster
+        # Long ways: a job spends its time between one call and the next.
+        cluster.network.latency = (0.1, 0.4)
+        with Judged(cluster, result):
+            cluster.Found()
+            first, second, _ = cluster.nodes
+            _Submit(cluster, first, [("OP_INSTANCE_STARTUP", {})])
+            world.Run(until=cluster.jobs.IsQuiet, max_steps=MAX_STEPS)
+            _Submit(cluster, first, [("OP_INSTANCE_REBOOT", {"reboot_type": "hard"})] * 3)
+            world.RunFor(rng.uniform(0.0, 6.0))
+            second.StartMasterd(take_over=True)
+            world.RunFor(60.0)
+    return result.problem
+
+
+def FailOverCutOff(seed: int) -> str:
+    """Of two nodes the new master loses its power before the other's files name it: nobody's help is needed when it is back.
+
+    Returns what was broken, or nothing.
+    """
+    result = Result(seed)
+    with World(seed) as world:
+        rng = random.Random(f"cut off {seed}")
+        workload = Operators(rng, 0)
+        cluster = MasterCluster(world, 2, 2, workload)
+        workload.cluster = cluster
+        with Judged(cluster, result):
+            cluster.Found()
+            second = cluster.nodes[1]
+            second.StartMasterd(take_over=True)
+            world.Run(until=lambda: second.serving, max_steps=MAX_STEPS)
+            world.RunFor(rng.uniform(0.0, 1.0))
+            second.machine.PowerOff()
+            for node in cluster.nodes:
+                if node.masterd is not None:
+                    node.masterd.Kill()
+            second.Restart()
+            cluster.healed = True  # whoever has to help now is counted
+            cluster.Supervise()
+            deadline = world.elapsed + 3600.0
+            world.Run(until=lambda: cluster.Serving() or world.elapsed > deadline, max_steps=MAX_STEPS)
+            if not cluster.Serving() or cluster.human:
+                raise Violation(f"serving: {[node.name for node in cluster.Serving()]}, helped {cluster.human} times")
+    return result.problem and f"{result.problem}; {result.events[-6:]}"
+
+
+def _Submit(cluster: MasterCluster, node: MasterNode, kinds: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Jobs of one opcode for each instance; nobody waits for them."""
+
+    def work() -> None:
+        workload = cluster.workload
+        with luxi_client.Client(connect_timeout=1, io_timeout=100, retry_delays=()) as client:
+            for op_id, more in kinds:
+                for number in range(2):
+                    op = workload.NewOp(op_id, instance_name=f"inst{number}.example.com", **more)
+                    workload.SubmitJobs(client, [[op]], [None])
+
+    process = node.machine.StartProcess(work, "client")
+    cluster.world.Run(until=lambda: not process.alive, max_steps=MAX_STEPS)
