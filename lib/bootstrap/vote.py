@@ -17,8 +17,8 @@ MAX_ROUNDS = 6
 ROUND_WAIT = 10.0
 
 
-class SplitVote(errors.NotMasterError):
-    """More than half of the nodes answered, and no name can get a quorum of their votes."""
+class VoteLost(errors.NotMasterError):
+    """So many nodes name others that this one can get no quorum any more."""
 
 
 def GatherMasterVotes(runner: RpcRunner, nodes: Sequence[str]) -> tuple[Counter[str], list[str]]:
@@ -42,8 +42,7 @@ def Quorum(count: int) -> int:
 def ConfirmMaster(runner: RpcRunner, own_name: str, nodes: Sequence[str], rounds: int = MAX_ROUNDS) -> None:
     """Returns when a quorum of all nodes names this one; NotMasterError when that cannot be any more, or took too long.
 
-    While the silent nodes could still make the difference the question is asked again.  SplitVote when nobody else can get
-    a quorum either.
+    While the silent nodes could still make the difference the question is asked again; VoteLost when they cannot.
     """
     needed = Quorum(len(nodes))
     for turn in range(rounds):
@@ -56,10 +55,7 @@ def ConfirmMaster(runner: RpcRunner, own_name: str, nodes: Sequence[str], rounds
             f"; votes for others: {others}" if others else ""
         )
         if ours + len(silent) < needed:
-            most = max(votes.values(), default=0)
-            answered = len(nodes) - len(silent)
-            kind = SplitVote if answered >= needed and most + len(silent) < needed else errors.NotMasterError
-            raise kind(
+            raise VoteLost(
                 f"{state}; this node is not the master any more",
                 hint="if a fail-over was interrupted, run gnt-cluster master-failover on the node that shall be master",
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.daemon.limits import RaiseDescriptorLimit
-from ganeti.server import opening
+from ganeti.server import opening, ownnode
 from ganeti.server.master import Service
 
 # Keeps the I/O thread quick beside busy job threads (doc/architecture.rst).
@@ -59,7 +59,8 @@ def CheckRole(take_over: bool) -> None:
     except (OSError, errors.GenericError) as err:
         raise NotInCluster(f"{constants.MASTERD}: it is not known who the master is: {err}") from err
     own = hosts.OwnName()
-    if master != own:
+    # The files may be a moment older than the copy of the store from which they are written.
+    if own not in (master, ownnode.NamedMaster()):
         raise errors.NotMasterError(f"{constants.MASTERD}: this node, {own}, is not the master: {master} is")
 
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import backend, constants, daemon, errors, pathutils, runtime
+from ganeti.backend.files import STORE_OWNS
 from ganeti.daemon.memory import LockMemory
 from ganeti.rpc import http, tls
 from ganeti.rpc.server import Dispatcher, Reply
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 _HANDSHAKE_TIMEOUT = 10.0
 _BACKLOG = 128
 _TCP_NODELAY = (6, 1)  # IPPROTO_TCP, TCP_NODELAY
+_WRITE_SSCONF = "write_ssconf_files"
 LIMITS = http.Limits()
 
 
@@ -104,6 +107,23 @@ def _PeerName(sock: protocols.Socket) -> str:
 # The daemon
 
 
+def NodeHandlers(own: NodeStore) -> dict[str, Callable[..., Any]]:
+    """What this node can be asked for.
+
+    A voter writes its ssconf files from its own copy of the store: what a master sent before the node became one, and
+    what comes late, would be older.
+    """
+    handlers = {**backend.Handlers(), **own.Handlers()}
+    write = handlers[_WRITE_SSCONF]
+
+    def guarded(*args: Any) -> Any:
+        if own.GetState().store_id in own.GetVoters().ids:
+            raise errors.RpcCallError(STORE_OWNS)
+        return write(*args)
+
+    return {**handlers, _WRITE_SSCONF: guarded}
+
+
 def _Options() -> list[daemon.Option]:
     return [
         *daemon.NetworkOptions(constants.NODED, constants.DEFAULT_NODED_PORT),
@@ -143,7 +163,7 @@ class _Prepared(NamedTuple):
 
 def _Prepare(options: Any) -> _Prepared:
     node_store = OwnStore()
-    dispatcher = Dispatcher({**backend.Handlers(), **node_store.Handlers()}, node_store)
+    dispatcher = Dispatcher(NodeHandlers(node_store), node_store)
     server = NodeServer(dispatcher, options.ssl_key, options.ssl_cert, options.ssl, options.mlock)
     try:
         server.LoadContext()

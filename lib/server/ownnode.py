@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import constants, hosts, pathutils
+from ganeti import constants, errors, hosts, pathutils, runtime, serializer
 from ganeti.daemon import users
 from ganeti.store.node import NodeStore
 
@@ -11,3 +11,19 @@ def OwnStore(node_store_class: type[NodeStore] = NodeStore) -> NodeStore:
     """This node's copy of the store, which is noded's gate, too.  It belongs to masterd's user."""
     user, group = users.DAEMON_USERS[constants.MASTERD]
     return node_store_class(pathutils.STORE_FILE, hosts.OwnName(), uid=users.UserId(user), gid=users.GroupId(group))
+
+
+def NamedMaster() -> str | None:
+    """Whom this node's copy of the store names as master, acknowledged or not; None where it cannot tell."""
+    if not runtime.Exists(pathutils.STORE_FILE):
+        return None
+    own = OwnStore()
+    try:
+        rows = {(row.kind, row.id): row.value for row in own.ReadChecked()}
+        uuid = serializer.Load(rows["cluster", "cluster"] or "")["master_node"]
+        name = serializer.Load(rows["node", uuid] or "")["name"]
+    except (OSError, errors.GenericError, LookupError, TypeError):
+        return None
+    finally:
+        own.Close()
+    return str(name)

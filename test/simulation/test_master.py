@@ -79,6 +79,7 @@ def test_it_would_be_seen_if_a_refused_master_did() -> None:
 
 
 @pytest.mark.req("D20-VOTE-06")
-def test_a_fail_over_that_was_cut_off_needs_nobody() -> None:
-    """Seed 49 of 2026-11: each of two nodes named itself, and neither could start."""
-    assert [problem for seed in range(1, 31) if (problem := scenes.FailOverCutOff(seed))] == []
+@pytest.mark.parametrize("count", (2, 3, 4, 5))
+def test_a_fail_over_that_was_cut_off_needs_nobody(count: int) -> None:
+    """Files are written after the store: each of two nodes named itself, each of three another one, and none could start."""
+    assert [problem for seed in range(1, 31) if (problem := scenes.FailOverCutOff(seed, count))] == []

@@ -9,13 +9,13 @@ from simulation.harness.cluster import Node
 from simulation.master.watch import WatchedDispatcher
 from support import configs
 
-from ganeti import backend, constants, daemon, errors, pathutils, runtime, ssconf
+from ganeti import constants, daemon, errors, pathutils, runtime, ssconf
 from ganeti.bootstrap import failover
 from ganeti.daemon import pidfile
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import NodedPort, ResolveBySsconf
 from ganeti.rpc.simulated import ServeCalls, SimulatedTransport
-from ganeti.server import exporting, masterd, opening
+from ganeti.server import exporting, masterd, noded, opening
 from ganeti.server.master import Service
 from ganeti.store import Member, export
 
@@ -96,7 +96,7 @@ class MasterNode(Node):
     def _Noded(self) -> None:
         self._Boot()
         own = self.NewStore()
-        handlers = {**backend.Handlers(), **own.Handlers(), **self.cluster.workload.Handlers(self)}
+        handlers = {**noded.NodeHandlers(own), **self.cluster.workload.Handlers(self)}
         handlers = {name: self._Hearing(name, handler) for name, handler in handlers.items()}
         listener = runtime.ListenTcp("", NodedPort())
         runtime.Thread(_AcceptAll, "accept", (listener,)).start()

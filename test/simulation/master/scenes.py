@@ -43,8 +43,8 @@ def TakeOverDuringJobs(seed: int, parts: type[MasterParts] = MasterParts) -> str
     return result.problem
 
 
-def FailOverCutOff(seed: int) -> str:
-    """Of two nodes the new master loses its power before the other's files name it: nobody's help is needed when it is back.
+def FailOverCutOff(seed: int, count: int) -> str:
+    """The new master loses its power before its own or the others' files name it: nobody's help is needed when it is back.
 
     Returns what was broken, or nothing.
     """
@@ -52,21 +52,23 @@ def FailOverCutOff(seed: int) -> str:
     with World(seed) as world:
         rng = random.Random(f"cut off {seed}")
         workload = Operators(rng, 0)
-        cluster = MasterCluster(world, 2, 2, workload)
+        cluster = MasterCluster(world, count, min(count, 3), workload)
         workload.cluster = cluster
         with Judged(cluster, result):
             cluster.Found()
             second = cluster.nodes[1]
             second.StartMasterd(take_over=True)
             world.Run(until=lambda: second.serving, max_steps=MAX_STEPS)
-            world.RunFor(rng.uniform(0.0, 1.0))
+            world.RunFor(rng.choice((0.0, rng.uniform(0.0, 1.0))))
             second.machine.PowerOff()
-            for node in cluster.nodes:
-                if node.masterd is not None:
-                    node.masterd.Kill()
-            second.Restart()
-            cluster.healed = True  # whoever has to help now is counted
+            if rng.random() < 0.5:
+                for node in cluster.nodes:
+                    if node.masterd is not None:
+                        node.masterd.Kill()
+            cluster.healed = True  # whoever has to help from now on is counted
             cluster.Supervise()
+            world.RunFor(rng.uniform(0.0, 100.0))
+            second.Restart()
             deadline = world.elapsed + 3600.0
             world.Run(until=lambda: cluster.Serving() or world.elapsed > deadline, max_steps=MAX_STEPS)
             if not cluster.Serving() or cluster.human:
