@@ -56,7 +56,9 @@ def MasterFailover(runner: RpcRunner, no_voting: bool = False, ignore_offline: b
     candidates = store.GetMasterCandidates()
     if own == old_master:
         raise errors.OpPrereqError(
-            f"{own} is the master already; run this on the candidate that shall take over", errors.ECODE_INVAL
+            f"{own} is the master already; run this on the candidate that shall take over",
+            errors.ECODE_INVAL,
+            hint=f"if no master daemon runs here: {pathutils.DAEMON_UTIL} start-master",
         )
     if own not in candidates:
         raise errors.OpPrereqError(

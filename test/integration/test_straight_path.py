@@ -353,7 +353,7 @@ def test_a_job_is_killed_by_ending_its_calls(cluster: RealCluster) -> None:
         assert Statuses(client, [job_id]) == ["error"]
 
 
-@pytest.mark.req("D20-MD-01", "D20-VOTE-07")
+@pytest.mark.req("D20-MD-01", "D20-VOTE-06", "D20-VOTE-07")
 def test_masterd_starts_on_the_master_only() -> None:
     with RealCluster(2) as cluster:
         refused = cluster[1].StartMaster(check=False)

@@ -188,7 +188,7 @@ class Operators(Workload):
         kind = self._rng.random()
         if kind < self.voter_changes:
             return self._NodeOp(depends)
-        makers = (self.DelayOp, self.DelayOp, self._TagOp, self._TagOp, self._UntagOp, self._InstanceOp)
+        makers = (self.DelayOp, self.DelayOp, self.TagOp, self.TagOp, self._UntagOp, self._InstanceOp)
         return self._rng.choice(makers)(depends)
 
     def _Names(self) -> list[str]:
@@ -210,7 +210,7 @@ class Operators(Workload):
             repeat=rng.choice((0, 0, 2)),
         )
 
-    def _TagOp(self, depends: list[Any] | None) -> OpCode:
+    def TagOp(self, depends: list[Any] | None) -> OpCode:
         kind, name = self._rng.choice(
             [("cluster", None), ("nodegroup", "default"), ("instance", "inst0.example.com"), ("node", self._Names()[0])]
         )
@@ -222,7 +222,7 @@ class Operators(Workload):
     def _UntagOp(self, depends: list[Any] | None) -> OpCode:
         there = sorted(set(self.told.tags) - self.told.tags_gone)
         if not there:
-            return self._TagOp(depends)
+            return self.TagOp(depends)
         tag = self._rng.choice(there)
         self.told.tags_gone.add(tag)
         kind, name, _ = self.told.tags[tag]

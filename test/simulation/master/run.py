@@ -142,10 +142,10 @@ def _IsSettled(cluster: MasterCluster) -> bool:
 
 def _VotersAreRight(store: Any) -> bool:
     """Rule 4: the voters are the candidates that are not offline."""
-    return set(store.Voters().by_uuid) == {member.uuid for member in VotersOf(_Snapshot(store))}
+    return set(store.Voters().by_uuid) == {member.uuid for member in VotersOf(SnapshotOf(store))}
 
 
-def _Snapshot(store: Any) -> objects.Snapshot:
+def SnapshotOf(store: Any) -> objects.Snapshot:
     return objects.Snapshot.FromRows(
         (kind, row_id, value) for kind in objects.ROW_KINDS for row_id, value in store.Rows(kind).items()
     )
@@ -192,7 +192,7 @@ def _LetOthersEnd(cluster: MasterCluster) -> None:
 
 def _CheckConfiguration(cluster: MasterCluster) -> None:
     (master,) = cluster.Serving()
-    snapshot = _Snapshot(cluster.open[master.name])
+    snapshot = SnapshotOf(cluster.open[master.name])
     problems = cluster.workload.CheckConfiguration(snapshot) + objects.StructuralProblems(snapshot)
     if problems:
         raise Violation("; ".join(problems))

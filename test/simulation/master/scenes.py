@@ -12,8 +12,9 @@ from simulation.master.cluster import MasterCluster
 from simulation.master.machines import MasterNode
 from simulation.master.operators import Operators
 from simulation.master.parts import MasterParts
-from simulation.master.run import MAX_STEPS
+from simulation.master.run import MAX_STEPS, SnapshotOf
 
+from ganeti import errors
 from ganeti.luxi import client as luxi_client
 from ganeti.runtime.simulated import World
 
@@ -74,6 +75,46 @@ def FailOverCutOff(seed: int, count: int) -> str:
             if not cluster.Serving() or cluster.human:
                 raise Violation(f"serving: {[node.name for node in cluster.Serving()]}, helped {cluster.human} times")
     return result.problem and f"{result.problem}; {result.events[-6:]}"
+
+
+def FullDiskForMoments(seed: int, parts: type[MasterParts] = MasterParts) -> str:
+    """The master's disk is full for moments, while tags are set one after the other: what was told to be done is there.
+
+    Returns what was broken, or nothing.
+    """
+    result = Result(seed)
+    with World(seed) as world:
+        rng = random.Random(f"full {seed}")
+        workload = Operators(rng, 0)
+        cluster = MasterCluster(world, 1, 1, workload, parts)
+        workload.cluster = cluster
+        with Judged(cluster, result):
+            cluster.Found()
+            (node,) = cluster.nodes
+            for _ in range(12):
+                process = node.machine.StartProcess(lambda: _SetTag(workload), "client")
+                steps = world.steps + rng.randint(20, 400)
+                world.Run(until=lambda steps=steps: world.steps >= steps, max_steps=MAX_STEPS)  # type: ignore[misc]
+                node.machine.disk_full = True
+                steps = world.steps + rng.randint(5, 60)
+                world.Run(until=lambda steps=steps: world.steps >= steps, max_steps=MAX_STEPS)  # type: ignore[misc]
+                node.machine.disk_full = False
+                world.Run(until=lambda process=process: not process.alive, max_steps=MAX_STEPS)  # type: ignore[misc]
+            world.RunFor(30.0)
+            if cluster.Serving():
+                problems = workload.CheckConfiguration(SnapshotOf(cluster.open[node.name]))
+                if problems:
+                    raise Violation("; ".join(problems))
+    return result.problem
+
+
+def _SetTag(workload: Operators) -> None:
+    try:
+        with luxi_client.Client(connect_timeout=1, io_timeout=100, retry_delays=()) as client:
+            (job_id,) = workload.SubmitJobs(client, [[workload.TagOp(None)]], [None])
+            workload.Follow(client, job_id)
+    except (errors.GenericError, TimeoutError, OSError):
+        pass  # told that it failed, or nothing
 
 
 def _Submit(cluster: MasterCluster, node: MasterNode, kinds: Sequence[tuple[str, dict[str, Any]]]) -> None:
