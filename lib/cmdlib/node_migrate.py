@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import errors, locking, opcodes
+from ganeti.cmdlib.allocation import DEFAULT_SHORTCUT, RefuseAllocator
 from ganeti.cmdlib.base import HTYPE_NODE, Feedback, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.common import ExpandNode
 from ganeti.utils.text import NiceSort
@@ -21,6 +22,8 @@ class LUNodeMigrate(LogicalUnit):
     def CheckArguments(self) -> None:
         if self.op.live is not None and self.op.mode is not None:
             raise errors.OpPrereqError("Only one of the 'live' and 'mode' parameters is accepted", errors.ECODE_INVAL)
+        if self.op.iallocator != DEFAULT_SHORTCUT:  # which default that is, each migration finds out
+            RefuseAllocator(self.op.iallocator)
 
     def ExpandNames(self) -> None:
         node = ExpandNode(self.snapshot, self.op.node_name, self.op.node_uuid)

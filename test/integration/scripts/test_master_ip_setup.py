@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import subprocess
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -15,15 +14,22 @@ DEVICE, ADDRESS = "mip0", "192.0.2.77"
 
 
 class Namespace:
+    """Held by a process that sleeps in it: ``ip netns`` would leave a mount on a machine that has none yet, and changes the
+    mounts of what it runs.
+    """
+
     def __init__(self) -> None:
-        self.name = f"gt-{uuid.uuid4().hex[:8]}"
-        subprocess.run(["ip", "netns", "add", self.name], check=True)
+        self._holder = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        assert self._holder.stdout is not None
+        self._holder.stdout.readline()
         self.Run("ip", "link", "add", DEVICE, "type", "veth", "peer", "name", "mip1")
         for device in ("lo", DEVICE, "mip1"):
             self.Run("ip", "link", "set", device, "up")
 
     def Run(self, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
-        command = ["ip", "netns", "exec", self.name, *argv]
+        command = ["nsenter", f"--net=/proc/{self._holder.pid}/ns/net", *argv]
         return subprocess.run(command, env={**os.environ, **env}, text=True, capture_output=True, timeout=50)
 
     def Script(self, *words: str, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -34,7 +40,8 @@ class Namespace:
         return ADDRESS in self.Run("ip", "-o", "-4", "address", "show", "dev", DEVICE).stdout
 
     def Close(self) -> None:
-        subprocess.run(["ip", "netns", "del", self.name], check=True)
+        self._holder.kill()
+        self._holder.communicate()
 
 
 @pytest.fixture

@@ -113,3 +113,5 @@ def test_every_primary_instance_of_a_node_gets_a_migration(master: Master) -> No
         master.Run(opcodes.OpNodeMigrate(node_name="node1", target_node="node1"))
     with pytest.raises(errors.OpPrereqError, match="Only one of"):
         master.Run(opcodes.OpNodeMigrate(node_name="node1", mode="live", live=True))
+    with pytest.raises(errors.OpPrereqError, match="'hail' cannot be run"):
+        master.Run(opcodes.OpNodeMigrate(node_name="node1", iallocator="hail"))

@@ -130,14 +130,19 @@ def test_only_our_processes_are_ended(launcher: ModuleType, tmp_path: Path) -> N
         start([sys.executable, "-c", wait, f"{base}/inst/sbin/ganeti-noded"], root),
         start([sys.executable, "-c", wait, f"path={base}/node1/x"], dict(os.environ)),
     ]
+    # A checkout may be called as it likes, and so may what is in it.
+    python = tmp_path / "ganeti" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
     others = [
         start([sys.executable, "-c", wait], root),  # an administrator's shell after --env
+        start([str(python), "-c", wait], root),
         start([sys.executable, "-c", wait, f"{base}2/inst/sbin/ganeti-noded"], dict(os.environ)),
     ]
     try:
         assert launcher.EndProcesses(base) == 2
         assert [process.wait(10) for process in ours] == [-15, -15]
-        assert [process.poll() for process in others] == [None, None]
+        assert [process.poll() for process in others] == [None] * 3
     finally:
         for process in ours + others:
             process.communicate(b"")
