@@ -12,6 +12,7 @@ files below RUN.  Rules for every driver
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
@@ -90,7 +91,7 @@ class Console:
         return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items() if v is not None}
 
 
-class Hypervisor:
+class Hypervisor(abc.ABC):
     """What one kind of hypervisor can do on this node."""
 
     NAME: ClassVar[str] = ""
@@ -108,13 +109,14 @@ class Hypervisor:
 
     # --- guests -------------------------------------------------------------------------------------------------------
 
+    @abc.abstractmethod
     def Start(self, instance: objects.Instance, disks: Sequence[GuestDisk], paused: bool) -> None:
         """Starts the guest; ``paused``: it waits for an administrator before its first instruction.
 
         A guest that runs already is an error.  A failure leaves nothing running.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def Stop(
         self, instance: objects.Instance, force: bool = False, retry: bool = False, timeout: float | None = None
     ) -> None:
@@ -123,34 +125,34 @@ class Hypervisor:
         Without ``force`` it does not wait for the guest; the caller looks at ``Info`` and calls again with ``retry``.
         ``timeout`` limits one call.  A guest that does not run is no error.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def Cleanup(self, instance_name: str) -> None:
         """Removes what a stopped guest left behind; may be repeated."""
 
+    @abc.abstractmethod
     def Reboot(self, instance: objects.Instance) -> None:
         """Restarts the guest with the virtual hardware it has."""
-        raise NotImplementedError
 
     def List(self, hvparams: HvParams | None = None) -> list[str]:
         """Names of the guests, sorted; those stopped by their user too."""
         return [info.name for info in self.AllInfo(hvparams)]
 
+    @abc.abstractmethod
     def Info(self, instance_name: str, hvparams: HvParams | None = None) -> GuestInfo | None:
         """One guest, None when it is not here."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def AllInfo(self, hvparams: HvParams | None = None) -> list[GuestInfo]:
         """All guests, sorted by name."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def Balloon(self, instance: objects.Instance, memory: int) -> None:
         """Gives the running guest ``memory`` MiB."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def Console(self, instance: objects.Instance, node_name: str, ssh_port: int) -> Console:
         """How to reach the guest's console from another machine; ``hvparams`` are filled."""
-        raise NotImplementedError
 
     # --- migration ----------------------------------------------------------------------------------------------------
 
@@ -159,25 +161,25 @@ class Hypervisor:
         self._CheckCanMigrate(instance)
         return None
 
+    @abc.abstractmethod
     def Accept(self, instance: objects.Instance, info: str | None, target: str, disks: Sequence[GuestDisk]) -> None:
         """Target: waits for the guest to arrive at address ``target``.  ``disks`` are what this node reaches now."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def Migrate(self, cluster_name: str, instance: objects.Instance, target: str, live: bool) -> None:
         """Source: starts sending the guest to ``target``; returns at once if the hypervisor can do that."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def MigrationStatus(self, instance: objects.Instance) -> MigrationProgress:
         """Source: how far it is.  Call it about once a second: a driver may use it to push the migration on."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def FinalizeSource(self, instance: objects.Instance, success: bool, live: bool) -> None:
         """Source: success: the guest and its files go; else the migration is cancelled and the guest runs on here."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def FinalizeDestination(self, instance: objects.Instance, info: str | None, success: bool) -> None:
         """Target: success: the guest is this node's now; else what arrived so far is ended and removed."""
-        raise NotImplementedError
 
     # --- running guests change ----------------------------------------------------------------------------------------
 
@@ -214,9 +216,9 @@ class Hypervisor:
         """Memory and processors of this node (spec/drivers.md b.1)."""
         return linux.NodeInfo()
 
+    @abc.abstractmethod
     def Verify(self, hvparams: HvParams | None = None) -> str | None:
         """What is wrong with this node for this hypervisor; None when nothing is."""
-        raise NotImplementedError
 
     def ValidateParameters(self, hvparams: HvParams) -> None:
         """Checks filled parameters against this node: files, users, and what the driver adds (machine types...)."""
