@@ -43,6 +43,17 @@ def ExpandNode(snapshot: objects.Snapshot, name: str, uuid: str | None = None) -
     return node
 
 
+def ExpandOtherNode(lu: LogicalUnit, slot: str) -> objects.Node | None:
+    """The node that the opcode's optional parameter ``slot`` names; puts full name and uuid into the opcode."""
+    name = getattr(lu.op, slot)
+    if name is None:
+        return None
+    node = ExpandNode(lu.snapshot, name, getattr(lu.op, f"{slot}_uuid"))
+    setattr(lu.op, slot, node.name)
+    setattr(lu.op, f"{slot}_uuid", node.uuid)
+    return node
+
+
 def ExpandInstance(snapshot: objects.Snapshot, name: str, uuid: str | None = None) -> objects.Instance:
     """The instance meant; as ExpandNode."""
     instance: objects.Instance | None = snapshot.ExpandName("instance", name)
@@ -132,6 +143,15 @@ def LockInstancesNodes(lu: LogicalUnit, primary_only: bool = False, level: int =
         assert isinstance(declared, list)
         wanted = declared + wanted
     lu.needed_locks[level] = list(dict.fromkeys(wanted))
+
+
+def LockInstancesNodesAnd(lu: LogicalUnit, node_uuid: str | None) -> None:
+    """The same, and one more node, if there is one."""
+    LockInstancesNodes(lu)
+    declared = lu.needed_locks[locking.LEVEL_NODE] if lu.needed_locks is not None else []
+    assert isinstance(declared, list)
+    if node_uuid is not None and node_uuid not in declared:
+        declared.append(node_uuid)
 
 
 def CopyNodeLocks(lu: LogicalUnit) -> None:

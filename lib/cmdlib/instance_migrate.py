@@ -8,7 +8,7 @@ from typing import Any
 from ganeti import errors, locking, params
 from ganeti.cmdlib.allocation import CheckAllocatorOrNode, RefuseAllocator
 from ganeti.cmdlib.base import Feedback
-from ganeti.cmdlib.common import ExpandNode, LockInstancesNodes
+from ganeti.cmdlib.common import ExpandOtherNode, LockInstancesNodesAnd
 from ganeti.cmdlib.instance_base import InstanceLU
 from ganeti.cmdlib.migration import TLMigrateInstance
 from ganeti.params import disk as disk_params
@@ -26,9 +26,7 @@ class _MovingLU(InstanceLU):
 
     def ExpandNames(self) -> None:
         super().ExpandNames()
-        if self.op.target_node is not None:
-            node = ExpandNode(self.snapshot, self.op.target_node, self.op.target_node_uuid)
-            self.op.target_node, self.op.target_node_uuid = node.name, node.uuid
+        ExpandOtherNode(self, "target_node")
         instance = self.snapshot.instances[self.op.instance_uuid]
         template = self.snapshot.DiskTemplate(instance)
         if template in disk_params.With(mirror=disk_params.EXTERNAL):
@@ -38,14 +36,10 @@ class _MovingLU(InstanceLU):
         self.tasklets = [self._tasklet]
 
     def DeclareLocks(self, level: int) -> None:
-        if level != locking.LEVEL_NODE:
+        if level == locking.LEVEL_NODE:
+            LockInstancesNodesAnd(self, self.op.target_node_uuid)
+        else:
             super().DeclareLocks(level)
-            return
-        LockInstancesNodes(self)
-        declared = self.needed_locks[level] if self.needed_locks is not None else []
-        assert isinstance(declared, list)
-        if self.op.target_node_uuid is not None and self.op.target_node_uuid not in declared:
-            declared.append(self.op.target_node_uuid)
 
     def _MakeTasklet(self) -> TLMigrateInstance:
         raise NotImplementedError

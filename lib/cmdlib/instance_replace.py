@@ -11,8 +11,8 @@ from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.common import (
     CheckNodeOnline,
     CheckTarget,
-    ExpandNode,
-    LockInstancesNodes,
+    ExpandOtherNode,
+    LockInstancesNodesAnd,
     ReleaseLocks,
 )
 from ganeti.cmdlib.disks import CreateSingle, IsDegraded, ShutdownDisks, StartDisks, Undo, WaitForSync
@@ -52,19 +52,13 @@ class LUInstanceReplaceDisks(InstanceLU):
 
     def ExpandNames(self) -> None:
         super().ExpandNames()
-        if self.op.remote_node is not None:
-            node = ExpandNode(self.snapshot, self.op.remote_node, self.op.remote_node_uuid)
-            self.op.remote_node, self.op.remote_node_uuid = node.name, node.uuid
+        ExpandOtherNode(self, "remote_node")
 
     def DeclareLocks(self, level: int) -> None:
-        if level != locking.LEVEL_NODE:
+        if level == locking.LEVEL_NODE:
+            LockInstancesNodesAnd(self, self.op.remote_node_uuid)
+        else:
             super().DeclareLocks(level)
-            return
-        LockInstancesNodes(self)
-        declared = self.needed_locks[level] if self.needed_locks is not None else []
-        assert isinstance(declared, list)
-        if self.op.remote_node_uuid is not None and self.op.remote_node_uuid not in declared:
-            declared.append(self.op.remote_node_uuid)
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 from ganeti import errors, locking, opcodes
 from ganeti.cmdlib.allocation import DEFAULT_SHORTCUT, RefuseAllocator
 from ganeti.cmdlib.base import HTYPE_NODE, Feedback, LogicalUnit, ResultWithJobs
-from ganeti.cmdlib.common import ExpandNode
+from ganeti.cmdlib.common import ExpandNode, ExpandOtherNode
 from ganeti.utils.text import NiceSort
 
 
@@ -28,11 +28,9 @@ class LUNodeMigrate(LogicalUnit):
     def ExpandNames(self) -> None:
         node = ExpandNode(self.snapshot, self.op.node_name, self.op.node_uuid)
         self.op.node_name, self.op.node_uuid = node.name, node.uuid
-        if self.op.target_node is not None:
-            target = ExpandNode(self.snapshot, self.op.target_node, self.op.target_node_uuid)
-            self.op.target_node, self.op.target_node_uuid = target.name, target.uuid
-            if target.uuid == node.uuid:
-                raise errors.OpPrereqError(f"Node {node.name} cannot be migrated to itself", errors.ECODE_INVAL)
+        target = ExpandOtherNode(self, "target_node")
+        if target is not None and target.uuid == node.uuid:
+            raise errors.OpPrereqError(f"Node {node.name} cannot be migrated to itself", errors.ECODE_INVAL)
         self.needed_locks = {locking.LEVEL_NODE: [node.uuid]}
         self.share_locks[locking.LEVEL_NODE] = self.share_locks[locking.LEVEL_NODE_ALLOC] = 1
 
