@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from simulation.harness.ledger import Violation
@@ -19,28 +20,37 @@ from ganeti.luxi import client as luxi_client
 from ganeti.runtime.simulated import World
 
 
+@contextmanager
+def _Scene(
+    name: str, seed: int, count: int, result: Result, parts: type[MasterParts] = MasterParts
+) -> Iterator[tuple[MasterCluster, random.Random]]:
+    """A cluster before its first start, at most three of its nodes candidates; what the block breaks is in ``result``."""
+    with World(seed) as world:
+        rng = random.Random(f"{name} {seed}")
+        workload = Operators(rng, 0)
+        cluster = MasterCluster(world, count, min(count, 3), workload, parts)
+        workload.cluster = cluster
+        with Judged(cluster, result):
+            yield cluster, rng
+
+
 def TakeOverDuringJobs(seed: int, parts: type[MasterParts] = MasterParts) -> str:
     """Another node takes over while jobs of the old master, which nobody stops, are between two calls.
 
     Returns what was broken, or nothing.
     """
     result = Result(seed)
-    with World(seed) as world:
-        rng = random.Random(f"take-over {seed}")
-        workload = Operators(rng, 0)
-        cluster = MasterCluster(world, 3, 3, workload, parts)
-        workload.cluster = cluster
+    with _Scene("take-over", seed, 3, result, parts) as (cluster, rng):
         # Long ways: a job spends its time between one call and the next.
         cluster.network.latency = (0.1, 0.4)
-        with Judged(cluster, result):
-            cluster.Found()
-            first, second, _ = cluster.nodes
-            _Submit(cluster, first, [("OP_INSTANCE_STARTUP", {})])
-            world.Run(until=cluster.jobs.IsQuiet, max_steps=MAX_STEPS)
-            _Submit(cluster, first, [("OP_INSTANCE_REBOOT", {"reboot_type": "hard"})] * 3)
-            world.RunFor(rng.uniform(0.0, 6.0))
-            second.StartMasterd(take_over=True)
-            world.RunFor(60.0)
+        cluster.Found()
+        first, second, _ = cluster.nodes
+        _Submit(cluster, first, [("OP_INSTANCE_STARTUP", {})])
+        cluster.world.Run(until=cluster.jobs.IsQuiet, max_steps=MAX_STEPS)
+        _Submit(cluster, first, [("OP_INSTANCE_REBOOT", {"reboot_type": "hard"})] * 3)
+        cluster.world.RunFor(rng.uniform(0.0, 6.0))
+        second.StartMasterd(take_over=True)
+        cluster.world.RunFor(60.0)
     return result.problem
 
 
@@ -50,30 +60,25 @@ def FailOverCutOff(seed: int, count: int) -> str:
     Returns what was broken, or nothing.
     """
     result = Result(seed)
-    with World(seed) as world:
-        rng = random.Random(f"cut off {seed}")
-        workload = Operators(rng, 0)
-        cluster = MasterCluster(world, count, min(count, 3), workload)
-        workload.cluster = cluster
-        with Judged(cluster, result):
-            cluster.Found()
-            second = cluster.nodes[1]
-            second.StartMasterd(take_over=True)
-            world.Run(until=lambda: second.serving, max_steps=MAX_STEPS)
-            world.RunFor(rng.choice((0.0, rng.uniform(0.0, 1.0))))
-            second.machine.PowerOff()
-            if rng.random() < 0.5:
-                for node in cluster.nodes:
-                    if node.masterd is not None:
-                        node.masterd.Kill()
-            cluster.healed = True  # whoever has to help from now on is counted
-            cluster.Supervise()
-            world.RunFor(rng.uniform(0.0, 100.0))
-            second.Restart()
-            deadline = world.elapsed + 3600.0
-            world.Run(until=lambda: cluster.Serving() or world.elapsed > deadline, max_steps=MAX_STEPS)
-            if not cluster.Serving() or cluster.human:
-                raise Violation(f"serving: {[node.name for node in cluster.Serving()]}, helped {cluster.human} times")
+    with _Scene("cut off", seed, count, result) as (cluster, rng):
+        cluster.Found()
+        second = cluster.nodes[1]
+        second.StartMasterd(take_over=True)
+        cluster.world.Run(until=lambda: second.serving, max_steps=MAX_STEPS)
+        cluster.world.RunFor(rng.choice((0.0, rng.uniform(0.0, 1.0))))
+        second.machine.PowerOff()
+        if rng.random() < 0.5:
+            for node in cluster.nodes:
+                if node.masterd is not None:
+                    node.masterd.Kill()
+        cluster.healed = True  # whoever has to help from now on is counted
+        cluster.Supervise()
+        cluster.world.RunFor(rng.uniform(0.0, 100.0))
+        second.Restart()
+        deadline = cluster.world.elapsed + 3600.0
+        cluster.world.Run(until=lambda: cluster.Serving() or cluster.world.elapsed > deadline, max_steps=MAX_STEPS)
+        if not cluster.Serving() or cluster.human:
+            raise Violation(f"serving: {[node.name for node in cluster.Serving()]}, helped {cluster.human} times")
     return result.problem and f"{result.problem}; {result.events[-6:]}"
 
 
@@ -83,28 +88,23 @@ def FullDiskForMoments(seed: int, parts: type[MasterParts] = MasterParts) -> str
     Returns what was broken, or nothing.
     """
     result = Result(seed)
-    with World(seed) as world:
-        rng = random.Random(f"full {seed}")
-        workload = Operators(rng, 0)
-        cluster = MasterCluster(world, 1, 1, workload, parts)
-        workload.cluster = cluster
-        with Judged(cluster, result):
-            cluster.Found()
-            (node,) = cluster.nodes
-            for _ in range(12):
-                process = node.machine.StartProcess(lambda: _SetTag(workload), "client")
-                steps = world.steps + rng.randint(20, 400)
-                world.Run(until=lambda steps=steps: world.steps >= steps, max_steps=MAX_STEPS)  # type: ignore[misc]
-                node.machine.disk_full = True
-                steps = world.steps + rng.randint(5, 60)
-                world.Run(until=lambda steps=steps: world.steps >= steps, max_steps=MAX_STEPS)  # type: ignore[misc]
-                node.machine.disk_full = False
-                world.Run(until=lambda process=process: not process.alive, max_steps=MAX_STEPS)  # type: ignore[misc]
-            world.RunFor(30.0)
-            if cluster.Serving():
-                problems = workload.CheckConfiguration(SnapshotOf(cluster.open[node.name]))
-                if problems:
-                    raise Violation("; ".join(problems))
+    with _Scene("full", seed, 1, result, parts) as (cluster, rng):
+        cluster.Found()
+        (node,) = cluster.nodes
+        for _ in range(12):
+            process = node.machine.StartProcess(lambda: _SetTag(cluster.workload), "client")
+            steps = cluster.world.steps + rng.randint(20, 400)
+            cluster.world.Run(until=lambda steps=steps: cluster.world.steps >= steps, max_steps=MAX_STEPS)  # type: ignore[misc]
+            node.machine.disk_full = True
+            steps = cluster.world.steps + rng.randint(5, 60)
+            cluster.world.Run(until=lambda steps=steps: cluster.world.steps >= steps, max_steps=MAX_STEPS)  # type: ignore[misc]
+            node.machine.disk_full = False
+            cluster.world.Run(until=lambda process=process: not process.alive, max_steps=MAX_STEPS)  # type: ignore[misc]
+        cluster.world.RunFor(30.0)
+        if cluster.Serving():
+            problems = cluster.workload.CheckConfiguration(SnapshotOf(cluster.open[node.name]))
+            if problems:
+                raise Violation("; ".join(problems))
     return result.problem
 
 
