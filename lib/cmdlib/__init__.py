@@ -29,7 +29,7 @@ from ganeti.cmdlib.base import LogicalUnit, NoHooksLU, ResultWithJobs, Tasklet
 
 # Module -> the opcodes whose units it holds.
 _SUBJECTS: dict[str, tuple[str, ...]] = {
-    "cluster": (
+    "cluster.life": (
         "OpClusterPostInit",
         "OpClusterDestroy",
         "OpClusterRename",
@@ -37,9 +37,9 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpClusterActivateMasterIp",
         "OpClusterDeactivateMasterIp",
     ),
-    "instance_query": ("OpInstanceQueryData",),
-    "cluster_set": ("OpClusterSetParams",),
-    "cluster_verify": ("OpClusterVerify", "OpClusterVerifyConfig", "OpClusterVerifyGroup"),
+    "instance.query": ("OpInstanceQueryData",),
+    "cluster.modify": ("OpClusterSetParams",),
+    "cluster.verify": ("OpClusterVerify", "OpClusterVerifyConfig", "OpClusterVerifyGroup"),
     "query": (
         "OpQuery",
         "OpQueryFields",
@@ -48,16 +48,16 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpClusterQuery",
         "OpClusterConfigQuery",
     ),
-    "disk_verify": ("OpClusterVerifyDisks", "OpGroupVerifyDisks", "OpClusterRepairDiskSizes"),
+    "cluster.verify_disks": ("OpClusterVerifyDisks", "OpGroupVerifyDisks", "OpClusterRepairDiskSizes"),
     "group": ("OpGroupAdd", "OpGroupRemove", "OpGroupRename", "OpGroupSetParams", "OpGroupAssignNodes"),
-    "instance_create": ("OpInstanceCreate",),
-    "instance_grow": ("OpInstanceGrowDisk",),
-    "instance_life": ("OpInstanceRemove", "OpInstanceRename", "OpInstanceReinstall"),
-    "instance_migrate": ("OpInstanceFailover", "OpInstanceMigrate"),
-    "instance_modify": ("OpInstanceSetParams",),
-    "instance_recreate": ("OpInstanceRecreateDisks",),
-    "instance_replace": ("OpInstanceReplaceDisks",),
-    "instance_run": (
+    "instance.create": ("OpInstanceCreate",),
+    "disk.grow": ("OpInstanceGrowDisk",),
+    "instance.life": ("OpInstanceRemove", "OpInstanceRename", "OpInstanceReinstall"),
+    "instance.migrate": ("OpInstanceFailover", "OpInstanceMigrate"),
+    "instance.modify": ("OpInstanceSetParams",),
+    "disk.recreate": ("OpInstanceRecreateDisks",),
+    "disk.replace": ("OpInstanceReplaceDisks",),
+    "instance.run": (
         "OpInstanceStartup",
         "OpInstanceShutdown",
         "OpInstanceReboot",
@@ -73,10 +73,10 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
         "OpNetworkConnect",
         "OpNetworkDisconnect",
     ),
-    "node": ("OpNodeAdd", "OpNodeRemove", "OpNodePowercycle"),
-    "node_migrate": ("OpNodeMigrate",),
-    "node_modify": ("OpNodeSetParams",),
-    "node_storage": ("OpNodeQueryvols", "OpNodeQueryStorage", "OpNodeModifyStorage", "OpRepairNodeStorage"),
+    "node.life": ("OpNodeAdd", "OpNodeRemove", "OpNodePowercycle"),
+    "node.migrate": ("OpNodeMigrate",),
+    "node.modify": ("OpNodeSetParams",),
+    "node.storage": ("OpNodeQueryvols", "OpNodeQueryStorage", "OpNodeModifyStorage", "OpRepairNodeStorage"),
     "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),
     "test": ("OpTestDelay", "OpTestJqueue"),
 }

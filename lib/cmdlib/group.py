@@ -8,7 +8,7 @@ from typing import Any
 from ganeti import errors, ht, locking, objects, params
 from ganeti.cmdlib import policy
 from ganeti.cmdlib.base import HTYPE_GROUP, Feedback, LogicalUnit, NoHooksLU
-from ganeti.cmdlib.cluster_values import UpdatedDiskParams
+from ganeti.cmdlib.cluster.values import UpdatedDiskParams
 from ganeti.cmdlib.common import (
     ExpandGroup,
     ExpandNode,

@@ -11,7 +11,7 @@ from ganeti.cmdlib.base import HTYPE_NETWORK, Feedback, LogicalUnit
 from ganeti.cmdlib.common import ExpandGroup, ExpandNetwork, StoreNew
 from ganeti.cmdlib.group import GroupInstances, LockedGroup
 from ganeti.cmdlib.hookenv import NetworkEnv
-from ganeti.cmdlib.nicgen import CheckParams
+from ganeti.cmdlib.instance.nicgen import CheckParams
 from ganeti.config.values import NormalizeMACPrefix
 from ganeti.config.writer import CheckTags
 from ganeti.params import nic

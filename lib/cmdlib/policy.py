@@ -7,7 +7,7 @@ from typing import Any
 
 from ganeti import constants, errors, objects
 from ganeti.cmdlib.common import ForceTypes
-from ganeti.cmdlib.instance_base import PolicyViolations
+from ganeti.cmdlib.instance.base import PolicyViolations
 from ganeti.objects.base import Thaw
 from ganeti.params import ipolicy
 from ganeti.utils.text import NiceSort

@@ -3,7 +3,7 @@
 Every function acts on the machine of the calling thread::
 
     caller --> runtime.X() --> _here.side -+-> runtime.real        an ordinary thread
-                                           +-> runtime.simulated   a thread of a simulated machine (tests)
+                                           +-> simulated           a thread of a simulated machine (tests)
 
 Nobody passes a runtime object around.  Locks, queues, sockets and databases belong to the side whose thread made
 them: make them in the code that uses them, not while a module is imported.

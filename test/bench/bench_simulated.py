@@ -14,8 +14,9 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 
+from simulated import World
+
 from ganeti import runtime
-from ganeti.runtime.simulated import World
 
 
 def _Cpu(action: Callable[[], int]) -> tuple[float, int]:

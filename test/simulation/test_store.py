@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from simulated import World
 from simulation.harness import bugs, scenes
 from simulation.harness.clients import Clients
 from simulation.harness.cluster import Cluster, Parts
@@ -14,7 +15,6 @@ from simulation.harness.play import Describe
 from simulation.harness.run import MAX_STEPS, Run
 
 from ganeti import pathutils, runtime
-from ganeti.runtime.simulated import World
 from ganeti.store.base import KIND_ARCHIVED
 
 SEEDS = 500

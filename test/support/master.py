@@ -8,13 +8,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from simulated import World
+
 from ganeti import constants, locking, mcpu, objects, opcodes, params
 from ganeti.cmdlib import LU_MAPPING
 from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import SnapshotResolver
 from ganeti.rpc.server import Dispatcher
-from ganeti.runtime.simulated import World
 from support.lockwatch import LockWatch
 from support.machine import Device, Identity, Machine
 from support.writers import Setup

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from simulated import Invocation, World
 
 from ganeti import runtime
-from ganeti.runtime.simulated import Invocation, World
 
 # In simulation each story is told with several orders of threads.
 SEEDS = range(6)

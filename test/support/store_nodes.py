@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from simulated import World
+
 from ganeti import runtime
 from ganeti.rpc.base import Answer, Request
 from ganeti.rpc.server import Dispatcher
-from ganeti.runtime.simulated import World
 from ganeti.store import Member, NodeStore, adopt, election
 from ganeti.store.base import Row
 

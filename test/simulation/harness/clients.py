@@ -6,12 +6,12 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from simulated.transport import SimulatedTransport
 from simulation.harness.cluster import PROBE, Cluster, Node, Workload
 from simulation.harness.ledger import ACKED, FAILED, UNKNOWN, Op, Violation
 
 from ganeti import constants, errors, runtime, serializer
 from ganeti.rpc.runner import RpcRunner
-from ganeti.rpc.simulated import SimulatedTransport
 from ganeti.store import Member, NotKnown, Row, Store
 from ganeti.store.base import KIND_ARCHIVED, Change, MasterLost, StoreError
 

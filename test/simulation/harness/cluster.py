@@ -7,12 +7,12 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from simulated import Machine, Process, World
+from simulated.transport import Network, ServeCalls, SimulatedTransport
 from simulation.harness.ledger import Ledger, Violation
 
 from ganeti import errors, runtime
 from ganeti.rpc.server import Dispatcher
-from ganeti.rpc.simulated import Network, ServeCalls, SimulatedTransport
-from ganeti.runtime.simulated import Machine, Process, World
 from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election, export
 from ganeti.store.base import Line, StoredRow
 

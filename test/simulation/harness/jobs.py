@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from simulated import World
 from simulation.harness.cluster import Cluster, Node, Parts, Workload
 from simulation.harness.faults import FAULTS
 from simulation.harness.ledger import Violation
@@ -20,7 +21,6 @@ from simulation.harness.run import Heal, Settle
 from ganeti import constants, errors, runtime, serializer
 from ganeti.jqueue import JobQueue
 from ganeti.jqueue import job as jobs
-from ganeti.runtime.simulated import World
 from ganeti.store import Member, Row, Store, StoreError
 
 JOBS_PER_RUN = 12

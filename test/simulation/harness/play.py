@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from simulated import SimulationError
 from simulation.harness.ledger import Violation
-
-from ganeti.runtime.simulated import SimulationError
 
 if TYPE_CHECKING:
     from simulation.harness.cluster import Cluster

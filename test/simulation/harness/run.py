@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from simulated import World
 from simulation.harness import files
 from simulation.harness.clients import Clients
 from simulation.harness.cluster import Cluster, Node, Parts
@@ -12,7 +13,6 @@ from simulation.harness.faults import FAULTS
 from simulation.harness.ledger import Violation
 from simulation.harness.play import Judged, Length, Result, Work
 
-from ganeti.runtime.simulated import World
 from ganeti.store import Row, Rows, StoreError
 
 FAULTS_PER_RUN = 3

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from simulated import SimulationError, World
 from simulation.harness.clients import CandidateRow, Clients
 from simulation.harness.cluster import Cluster, Node, Parts
 from simulation.harness.faults import STORING
 from simulation.harness.ledger import Violation
 from simulation.harness.run import MAX_STEPS, Heal, Settle
-
-from ganeti.runtime.simulated import SimulationError, World
 
 
 def _CutOff(cluster: Cluster, node: Node, act: Callable[[str, str], None] | None = None) -> None:

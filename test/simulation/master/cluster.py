@@ -17,7 +17,8 @@ from support.realcluster import MakeConfig
 from ganeti import objects, ssconf
 
 if TYPE_CHECKING:
-    from ganeti.runtime.simulated import World
+    from simulated import World
+
     from ganeti.store import NodeStore, Store
     from ganeti.store.base import StoredRow
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from simulated.transport import ServeCalls, SimulatedTransport
 from simulation.harness.cluster import Node
 from simulation.master.watch import WatchedDispatcher
 from support import configs
@@ -14,16 +15,15 @@ from ganeti.bootstrap import failover
 from ganeti.daemon import pidfile
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import NodedPort, ResolveBySsconf
-from ganeti.rpc.simulated import ServeCalls, SimulatedTransport
 from ganeti.server import exporting, masterd, noded, opening
 from ganeti.server.master import Service
 from ganeti.store import Member, export
 
 if TYPE_CHECKING:
+    from simulated import Invocation, Process
     from simulation.master.cluster import MasterCluster
 
     from ganeti import objects
-    from ganeti.runtime.simulated import Invocation, Process
     from ganeti.store import NodeStore
 
 CALLS_DIR = pathutils.CALLS_DIR

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from simulated import World
 from simulation.harness import files
 from simulation.harness.ledger import Violation
 from simulation.harness.play import Judged, Length, Result, Work
@@ -19,7 +20,6 @@ from simulation.master.parts import MasterParts
 from ganeti import objects, runtime
 from ganeti.config import VotersOf
 from ganeti.jqueue import job as jobs
-from ganeti.runtime.simulated import World
 
 ACTS_PER_RUN = 20
 FAULTS_PER_RUN = 3

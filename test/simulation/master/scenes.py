@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from simulated import World
 from simulation.harness.ledger import Violation
 from simulation.harness.play import Judged, Result
 from simulation.master.cluster import MasterCluster
@@ -17,7 +18,6 @@ from simulation.master.run import MAX_STEPS, SnapshotOf
 
 from ganeti import errors
 from ganeti.luxi import client as luxi_client
-from ganeti.runtime.simulated import World
 
 
 @contextmanager

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from simulated.transport import Network, SimulatedTransport
 from simulation.harness.ledger import Violation
 
 from ganeti import errors, runtime, serializer
 from ganeti.rpc.base import HEADER_EPOCH, Answer, Request
 from ganeti.rpc.procedures import PROCEDURES, STORE_PROCEDURES
 from ganeti.rpc.server import Dispatcher, Reply
-from ganeti.rpc.simulated import Network, SimulatedTransport
 from ganeti.store import Epoch
 
 if TYPE_CHECKING:

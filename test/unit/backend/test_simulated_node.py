@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulated import World
 from support.virtual import MakeDisk, MakeInstance
 
 from ganeti import errors, objects, storage
 from ganeti.backend import blockdev, drbd, instance, migration
-from ganeti.runtime.simulated import World
 from ganeti.storage import fake
 
 Dict = dict[str, Any]

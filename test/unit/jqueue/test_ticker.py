@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from simulated import World
+
 from ganeti import runtime
 from ganeti.jqueue.ticker import Ticker
-from ganeti.runtime.simulated import World
 
 
 def test_a_timer_cancelled_in_its_last_moment_does_not_end_the_ticker() -> None:

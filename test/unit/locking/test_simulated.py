@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from simulated import World
 
 from ganeti import errors, runtime
 from ganeti.locking import (
@@ -19,7 +20,6 @@ from ganeti.locking import (
     LockManager,
     SharedLock,
 )
-from ganeti.runtime.simulated import World
 
 THREADS = 6
 ROUNDS = 8

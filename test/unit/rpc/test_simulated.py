@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated import World
+from simulated.transport import Network, ServeCalls, SimulatedTransport
 
 from ganeti import rpc, runtime
 from ganeti.rpc.server import Dispatcher, OpenGate
-from ganeti.rpc.simulated import Network, ServeCalls, SimulatedTransport
-from ganeti.runtime.simulated import World
 
 NAMES = ("node1", "node2", "node3")
 

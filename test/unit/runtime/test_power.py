@@ -5,9 +5,9 @@ from __future__ import annotations
 import hypothesis
 import pytest
 from hypothesis import strategies
+from simulated import Machine, World
 
 from ganeti import runtime
-from ganeti.runtime.simulated import Machine, World
 
 _KINDS = ("row", "file", "rename")
 

@@ -52,8 +52,9 @@ def test_nothing_heavy_is_imported_before_it_is_used() -> None:
 
 
 def test_every_function_is_there_on_both_sides() -> None:
+    from simulated.side import Side
+
     from ganeti.runtime import real
-    from ganeti.runtime.simulated.side import Side
 
     ours = {"ReadText", "NewUuid", "ShellQuote", "EnterSide", "CurrentSide", "DamagedDatabase"}
     public = {name for name, value in vars(runtime).items() if name[0].isupper() and not isinstance(value, (type, int))}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from simulated import World
 from support.store_nodes import Cluster, Live, Story, Until
 
 from ganeti import errors, runtime, serializer
-from ganeti.runtime.simulated import World
 from ganeti.store import Epoch, NotKnown, Row, Rows, StoreError, election
 from ganeti.store.base import ID_MASTER, KIND_MASTER
 from ganeti.store.election import Adopted, NotElected

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from simulated import Machine, World
 from support import configs
 
 from ganeti import errors, objects, pathutils, runtime, serializer, ssconf
-from ganeti.runtime.simulated import Machine, World
 from ganeti.store import Epoch, NodeStore, Position, Row, export
 from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE, Line
 from ganeti.store.edits import HandEdits

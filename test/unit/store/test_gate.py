@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from simulated import Machine, World
 from support.store_nodes import CLUSTER, Cluster
 
 from ganeti import errors, runtime, serializer
 from ganeti.rpc.server import Dispatcher
-from ganeti.runtime.simulated import Machine, World
 from ganeti.store import Epoch, MasterLost, NodeStore, Row, Rows, StoreError
 
 E1, E2 = Epoch(1, "aa"), Epoch(2, "bb")

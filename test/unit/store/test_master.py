@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from simulated import World
 from support.store_nodes import Cluster, Live, Story, Until
 
 from ganeti import errors, runtime
-from ganeti.runtime.simulated import World
 from ganeti.store import DiskRefused, MasterLost, NoQuorum, NotKnown, Row, Rows, StoreEnded, StoreError, TooLarge, base
 from ganeti.store.election import NotElected
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated import World
 
 from ganeti import errors, runtime, serializer
 from ganeti.rpc.server import Dispatcher
-from ganeti.runtime.simulated import World
 from ganeti.store import Epoch, Member, NodeStore, Position, Voter, VoterSet
 from ganeti.store.base import NOWHERE, Line, StoredRow
 from ganeti.store.export import VisiblePosition

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated import World
 
 from ganeti import errors, x509
-from ganeti.runtime.simulated import World
 
 SECRET = "0123456789abcdef0123456789abcdef01234567"
 SERVER = x509.MakeServerPem()

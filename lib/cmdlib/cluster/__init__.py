@@ -1,0 +1,7 @@
+"""Units of the cluster as a whole.
+
+* life -- after init, destroy, rename, redistribution of files, the master's address
+* modify, values -- ``gnt-cluster modify``: the unit, and the check of each value it may set
+* verify, verify_nodes, verify_report -- ``gnt-cluster verify``: the jobs, the checks of a group, the report
+* verify_disks -- disks that are not up, and sizes that differ from the configuration
+"""

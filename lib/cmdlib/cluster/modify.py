@@ -1,0 +1,251 @@
+"""Changing the cluster's settings (spec/drivers.md d.10).
+
+::
+
+    CheckArguments   the request alone                         cluster_values.CheckSimple
+    CheckPrereq      what the cluster object becomes           cluster_values.NewValues
+                     does that fit the rest?                   cluster_values.Check*
+                     does that fit the nodes?                  here
+    Exec             one transaction; master address around it, candidates and the communication network after it
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime
+from ganeti.cmdlib import candidates, policy
+from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, ResultWithJobs
+from ganeti.cmdlib.cluster import values as changes
+from ganeti.cmdlib.cluster.life import ActivateMasterIp, DeactivateMasterIp
+from ganeti.cmdlib.common import ShareAll
+from ganeti.cmdlib.distribute import RedistributeAncillaryFiles
+from ganeti.cmdlib.instance.base import CheckHvOnNodes, CheckOs
+from ganeti.config.draft import Draft
+from ganeti.params import disk
+
+MIN_VG_SIZE = 20480
+# The network over which instances reach the metadata daemon (design-instance-communication of release 2.12).
+_COMMUNICATION_NET = {"network": "169.254.0.0/16", "network6": "fe80::/10", "mac_prefix": "52:54:00"}
+_COMMUNICATION_LINK = "communication_rt"
+# What only files on the nodes show.
+_SHOWN_BY_FILES = frozenset(
+    ["modify_etc_hosts", "use_external_mip_script", "enabled_hypervisors", "hvparams", "os_hvp"]
+)
+
+
+class LUClusterSetParams(LogicalUnit):
+    """Changes settings of the whole cluster; what is not named stays."""
+
+    HPATH = "cluster-modify"
+    HTYPE = HTYPE_CLUSTER
+    REQ_BGL = False
+
+    def CheckArguments(self) -> None:
+        changes.CheckSimple(self.op, self.snapshot.cluster)
+
+    def ExpandNames(self) -> None:
+        levels = (locking.LEVEL_INSTANCE, locking.LEVEL_NODE_ALLOC, locking.LEVEL_NODEGROUP, locking.LEVEL_NODE)
+        self.needed_locks = dict.fromkeys(levels, locking.ALL_SET)
+        self.share_locks = ShareAll()
+
+    def NodesToConfirm(self) -> set[str]:
+        # Only the master address is changed, on the master itself.
+        return {self.snapshot.cluster.master_node}
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        return {"OP_TARGET": self.snapshot.cluster.cluster_name, "NEW_VG_NAME": self.op.vg_name}
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        master = [self.snapshot.cluster.master_node]
+        return (master, master)
+
+    # --- checks -----------------------------------------------------------------------------------------------------------
+
+    def CheckPrereq(self) -> None:
+        before = self.snapshot
+        self._before = before
+        self._values = changes.NewValues(before, self.op)
+        after = before.Replace(cluster=before.cluster.Replace(**self._values))
+        self._after = after
+        changes.CheckTemplates(before, after, self.op)
+        changes.CheckStorage(before, after, self.op)
+        for warning in changes.CheckDirectories(before, after):
+            self.LogWarning(warning)
+        if self.op.nicparams:
+            changes.CheckNics(after)
+        self._CheckAllocators()
+        self._CheckVolumeGroup()
+        self._CheckDrbdHelper()
+        self._CheckHypervisors()
+        self._CheckSystems()
+        if self.op.ipolicy:
+            violating = policy.NewViolations(before, after, before.instances.values())
+            if violating:
+                self.LogWarning(
+                    f"After the ipolicy change the following instances violate them: {', '.join(violating)}"
+                )
+
+    def _Online(self, vm_capable: bool = False) -> list[str]:
+        nodes = self._before.nodes.values()
+        return [node.uuid for node in nodes if not node.offline and (node.vm_capable or not vm_capable)]
+
+    def _CheckAllocators(self) -> None:
+        for name in filter(None, self._values.get("default_iallocator", "").split(",")):
+            paths = [f"{folder}/{name}" for folder in pathutils.IALLOCATOR_SEARCH_PATH]
+            if "/" in name or not any(runtime.Exists(path) for path in paths):
+                raise errors.OpPrereqError(
+                    f"Invalid default iallocator script '{name[:60]}' specified: it is not in"
+                    f" {', '.join(pathutils.IALLOCATOR_SEARCH_PATH)}",
+                    errors.ECODE_INVAL,
+                )
+
+    def _Gets(self, template: str) -> bool:
+        """Whether a template becomes enabled."""
+        return template in self._after.cluster.enabled_disk_templates and (
+            template not in self._before.cluster.enabled_disk_templates
+        )
+
+    def _CheckVolumeGroup(self) -> None:
+        """It is on every node that can run instances, and large enough; nodes that do not answer are passed over."""
+        name = self._after.cluster.volume_group_name
+        if not name or not (self.op.vg_name or any(self._Gets(template) for template in disk.With(lvm=True))):
+            return
+        for result in self.rpc.call_vg_list(self._Online(vm_capable=True)).values():
+            if result.fail_msg:
+                self.LogWarning(
+                    f"Error while gathering data on node {result.node_name} (ignoring node): {result.fail_msg}"
+                )
+                continue
+            size = result.payload.get(name) if isinstance(result.payload, dict) else None
+            problem = None
+            if size is None:
+                problem = f"volume group '{name}' missing"
+            elif size < MIN_VG_SIZE:
+                problem = f"volume group '{name}' too small ({MIN_VG_SIZE} MiB required, {size:.0f} MiB found)"
+            if problem:
+                raise errors.OpPrereqError(f"Error on node '{result.node_name}': {problem}", errors.ECODE_ENVIRON)
+
+    def _CheckDrbdHelper(self) -> None:
+        """Every node's DRBD module calls the same helper."""
+        helper = self._after.cluster.drbd_usermode_helper
+        enabled = constants.DT_DRBD8 in self._after.cluster.enabled_disk_templates
+        if not (helper and enabled and (self.op.drbd_helper or self._Gets(constants.DT_DRBD8))):
+            return
+        for result in self.rpc.call_drbd_helper(self._Online(vm_capable=True)).values():
+            result.Raise(f"Error checking drbd helper on node '{result.node_name}'", prereq=True)
+            if result.payload != helper:
+                raise errors.OpPrereqError(
+                    f"Error on node '{result.node_name}': drbd helper is {result.payload}, not {helper}",
+                    errors.ECODE_ENVIRON,
+                )
+
+    def _CheckHypervisors(self) -> None:
+        """The nodes find what the parameters name; instances whose hypervisor is disabled are told."""
+        cluster = self._after.cluster
+        touched = {*(self.op.hvparams or ()), *(self.op.enabled_hypervisors or ())}
+        nodes = self._Online(vm_capable=True)
+        for name in sorted(touched.intersection(cluster.enabled_hypervisors)):
+            CheckHvOnNodes(self, nodes, name, cluster.hvparams[name])
+        for os_name in self.op.os_hvp or ():
+            for name, own in cluster.os_hvp.get(os_name, {}).items():
+                if name in cluster.enabled_hypervisors:
+                    CheckHvOnNodes(self, nodes, name, {**cluster.hvparams.get(name, {}), **own})
+        gone = set(self._before.cluster.enabled_hypervisors) - set(cluster.enabled_hypervisors)
+        left = sorted(inst.name for inst in self._before.instances.values() if inst.hypervisor in gone)
+        if left:
+            self.LogWarning(f"Instances use a hypervisor that is not enabled any more: {', '.join(left[:20])}")
+
+    def _CheckSystems(self) -> None:
+        """Where the master has the operating system, it takes the parameters."""
+        cluster = self._after.cluster
+        for os_name in sorted({*(self.op.osparams or ()), *(self.op.osparams_private_cluster or ())}):
+            values = params.FillOSAll(cluster, os_name)
+            # A bare name stands for all of its variants.
+            CheckOs(self, [cluster.master_node], os_name, values, force_variant="+" not in os_name, required=False)
+
+    # --- doing it ---------------------------------------------------------------------------------------------------------
+
+    def Exec(self, feedback: Feedback) -> ResultWithJobs | None:
+        before = self._before.cluster
+        moves = "master_netdev" in self._values
+        if moves:
+            self._TakeAddressDown(before.master_netdev)
+        elif "master_netmask" in self._values:
+            self._ChangeNetmask(before)
+        try:
+            if self._values:
+                self.cfg.Transact(self._Store)
+        finally:
+            if moves:
+                self._BringAddressUp()
+        if self._values.keys() & _SHOWN_BY_FILES:
+            RedistributeAncillaryFiles(self)
+        if "candidate_pool_size" in self._values:
+            candidates.MaintainPool(self)
+        if self._values.get("instance_communication_network"):
+            jobs = self._CommunicationJobs(self._values["instance_communication_network"])
+            if jobs:
+                return ResultWithJobs(jobs)
+        return None
+
+    def _Store(self, draft: Draft) -> None:
+        """Changes the fields asked for on the newest object; others may have changed the rest of it meanwhile."""
+        newest = draft.root.cluster
+        for name in self._values:
+            if getattr(newest, name) != getattr(self._before.cluster, name):
+                raise errors.ConfigurationError(
+                    f"{name} of the cluster was changed meanwhile; nothing was changed, try again"
+                )
+        draft.Touch(newest.Replace(**self._values))
+
+    def _TakeAddressDown(self, netdev: str) -> None:
+        result = DeactivateMasterIp(self)
+        if not result.fail_msg:
+            return
+        message = f"Could not disable the master ip on {netdev}: {result.fail_msg}"
+        if not self.op.force:
+            raise errors.OpExecError(message, hint="--force changes the device all the same")
+        self.LogWarning(message)
+
+    def _BringAddressUp(self) -> None:
+        result = ActivateMasterIp(self)
+        if result.fail_msg:
+            device = self.snapshot.cluster.master_netdev
+            self.LogWarning(
+                f"Could not re-enable the master ip on {device}: {result.fail_msg}",
+                hint="'gnt-cluster activate-master-ip' once that is mended",
+            )
+
+    def _ChangeNetmask(self, before: objects.Cluster) -> None:
+        result = self.rpc.call_node_change_master_netmask(
+            before.master_node, before.master_netmask, self.op.master_netmask, before.master_ip, before.master_netdev
+        )
+        if result.fail_msg:
+            self.LogWarning(f"Could not change the master IP netmask: {result.fail_msg}")
+
+    def _CommunicationJobs(self, name: str) -> list[list[opcodes.OpCode]]:
+        """One job that makes the network, if it is missing, and connects it to the groups that lack it."""
+        snapshot = self.snapshot
+        network = snapshot.NetworkByName(name)
+        job: list[opcodes.OpCode] = []
+        if network is None:
+            job.append(opcodes.OpNetworkAdd(network_name=name, conflicts_check=True, **_COMMUNICATION_NET))
+        for group in snapshot.nodegroups.values():
+            connected = group.networks.get(network.uuid) if network is not None else None
+            if connected is None:
+                job.append(
+                    opcodes.OpNetworkConnect(
+                        group_name=group.name,
+                        network_name=name,
+                        network_mode=constants.NIC_MODE_ROUTED,
+                        network_link=_COMMUNICATION_LINK,
+                        conflicts_check=True,
+                    )
+                )
+            elif (connected.get("mode"), connected.get("link")) != (constants.NIC_MODE_ROUTED, _COMMUNICATION_LINK):
+                self.LogWarning(
+                    f"Network {name} is connected to group {group.name} in another way than instance communication"
+                    f" needs: mode {constants.NIC_MODE_ROUTED}, link {_COMMUNICATION_LINK}"
+                )
+        return [job] if job else []

@@ -1,0 +1,533 @@
+"""Verification of the whole cluster, of its configuration, of a group (spec/drivers.md c.3, spec/cli.md 9.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime, x509
+from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
+from ganeti.cmdlib.cluster import verify_nodes as checks
+from ganeti.cmdlib.cluster.verify_report import CLUSTER, INSTANCE, NODE, Report
+from ganeti.cmdlib.common import ExpandGroup, ShareAll
+from ganeti.cmdlib.distribute import FilesOfAll
+from ganeti.params import disk as disk_params
+from ganeti.params import hv, ipolicy
+from ganeti.utils.text import NiceSort
+
+_PEM_LIMIT = 1 << 20
+
+
+def _MakeReport(op: Any, feedback: Feedback) -> Report:
+    return Report(feedback, op.error_codes, op.ignore_errors, op.debug_simulate_errors, op.verbose)
+
+
+class LUClusterVerify(NoHooksLU):
+    """Submits the verification of the configuration, and of every group after it."""
+
+    REQ_BGL = False
+    CHANGES_NODES = False
+
+    def ExpandNames(self) -> None:
+        self.needed_locks = {}
+
+    def Exec(self, feedback: Feedback) -> ResultWithJobs:
+        op = self.op
+        common = {
+            "debug_simulate_errors": op.debug_simulate_errors,
+            "error_codes": op.error_codes,
+            "ignore_errors": op.ignore_errors,
+            "verbose": op.verbose,
+        }
+        jobs: list[list[opcodes.OpCode]] = []
+        if op.group_name is None:
+            jobs.append([opcodes.OpClusterVerifyConfig(**common)])
+            groups = NiceSort(group.name for group in self.snapshot.nodegroups.values())
+        else:
+            groups = [ExpandGroup(self.snapshot, op.group_name).name]
+        for index, name in enumerate(groups):
+            depends = [[-(index + 1), []]] if op.group_name is None else None
+            jobs.append(
+                [
+                    opcodes.OpClusterVerifyGroup(
+                        group_name=name,
+                        skip_checks=op.skip_checks,
+                        verify_clutter=op.verify_clutter,
+                        depends=depends,
+                        **common,
+                    )
+                ]
+            )
+        return ResultWithJobs(jobs)
+
+
+class LUClusterVerifyConfig(NoHooksLU):
+    """What can be told without asking a node."""
+
+    REQ_BGL = False
+    CHANGES_NODES = False
+
+    def ExpandNames(self) -> None:
+        self.needed_locks = dict.fromkeys(locking.LEVELS[1:], locking.ALL_SET)
+        self.share_locks = ShareAll()
+
+    def Exec(self, feedback: Feedback) -> bool:
+        report = _MakeReport(self.op, feedback)
+        snapshot = self.snapshot
+        report.Heading("Verifying cluster config")
+        for problem in self.cfg.VerifyConfig():
+            report.Error("ECLUSTERCFG", CLUSTER, None, problem)
+        self._CheckCopies(report, snapshot)
+        report.Heading("Verifying cluster certificate files")
+        for path in (pathutils.NODED_CERT_FILE, pathutils.RAPI_CERT_FILE, pathutils.SPICE_CERT_FILE):
+            self._CheckCertificate(report, path)
+        report.Heading("Verifying hypervisor parameters")
+        self._CheckHypervisorParameters(report, snapshot)
+        report.Heading("Verifying all nodes belong to an existing group")
+        for node in snapshot.nodes.values():
+            if node.group not in snapshot.nodegroups:
+                instances = NiceSort(snapshot.instances[u].name for u in snapshot.NodeInstances(node.uuid)[0])
+                report.Error(
+                    "ECLUSTERDANGLINGNODES",
+                    NODE,
+                    node.name,
+                    f"its group does not exist; its instances are: {', '.join(instances) or 'none'}",
+                )
+        for inst in snapshot.instances.values():
+            if inst.primary_node not in snapshot.nodes:
+                report.Error(
+                    "ECLUSTERDANGLINGINST", CLUSTER, None, f"the primary node of instance {inst.name} does not exist"
+                )
+        return not report.bad
+
+    def _CheckCopies(self, report: Report, snapshot: objects.Snapshot) -> None:
+        """How many failures the configuration itself survives (doc/design-store.rst, 9)."""
+        voters = [n.name for n in snapshot.nodes.values() if n.master_candidate and not n.offline]
+        if len(voters) == 1 and len(snapshot.nodes) > 1:
+            report.Notice(
+                f"Only {voters[0]} has the configuration: nobody can take over when it is lost; make another node master"
+                " candidate with gnt-node modify --master-candidate=yes"
+            )
+        elif len(voters) == 2:
+            report.Notice(
+                f"The configuration is on two nodes ({' and '.join(NiceSort(voters))}): when either is down, changes wait"
+                " until it is marked offline; three master candidates stand the loss of one"
+            )
+
+    def _CheckCertificate(self, report: Report, path: str) -> None:
+        try:
+            pem = runtime.ReadFile(path, _PEM_LIMIT)
+        except OSError as err:
+            report.Error("ECLUSTERCERT", CLUSTER, None, f"Failed to load certificate {path}: {err.strerror}")
+            return
+        code, text = x509.CheckExpiry(pem, path)
+        if code == x509.ERROR:
+            report.Error("ECLUSTERCERT", CLUSTER, None, str(text))
+        elif code is not None:
+            report.Warning("ECLUSTERCERT", CLUSTER, None, str(text))
+
+    def _CheckHypervisorParameters(self, report: Report, snapshot: objects.Snapshot) -> None:
+        for source, name, values in HypervisorParameterSets(snapshot):
+            for problem in hv.SyntaxProblems(name, values):
+                report.Error(
+                    "ECLUSTERCFG",
+                    CLUSTER,
+                    None,
+                    f"hypervisor {name} parameters syntax check (source {source}): {problem}",
+                )
+
+
+def HypervisorParameterSets(snapshot: objects.Snapshot) -> list[tuple[str, str, dict[str, Any]]]:
+    """(source, hypervisor, full parameters) of every set in use."""
+    cluster = snapshot.cluster
+    sets: list[tuple[str, str, dict[str, Any]]] = []
+    for name in cluster.enabled_hypervisors:
+        sets.append(("cluster", name, params.HVDefaults(cluster, name)))
+        sets += [
+            (f"os {os_name}", name, params.HVDefaults(cluster, name, os_name))
+            for os_name, by_hv in cluster.os_hvp.items()
+            if by_hv.get(name)
+        ]
+    for inst in snapshot.instances.values():
+        if inst.hvparams:
+            sets.append((f"instance {inst.name}", inst.hypervisor, params.FillHV(snapshot, inst)))
+    return sets
+
+
+class LUClusterVerifyGroup(LogicalUnit):
+    """Asks the nodes of a group and compares with what should be."""
+
+    HPATH = "cluster-verify"
+    HTYPE = HTYPE_CLUSTER
+    REQ_BGL = False
+    CHANGES_NODES = False
+
+    def ExpandNames(self) -> None:
+        group = ExpandGroup(self.snapshot, self.op.group_name)
+        self._group_uuid = group.uuid
+        self.op.group_name = group.name
+        names = [self.snapshot.instances[u].name for u in self._PrimaryInstances()]
+        self.needed_locks = {
+            locking.LEVEL_INSTANCE: names,
+            locking.LEVEL_NODEGROUP: [group.uuid],
+            locking.LEVEL_NODE: [],
+            locking.LEVEL_NODE_ALLOC: locking.ALL_SET,
+        }
+        self.share_locks = ShareAll()
+
+    def _PrimaryInstances(self) -> list[str]:
+        nodes = self.snapshot.GroupNodes(self._group_uuid)
+        return [inst for node in nodes for inst in self.snapshot.NodeInstances(node)[0]]
+
+    def DeclareLocks(self, level: int) -> None:
+        if level != locking.LEVEL_NODE:
+            return
+        assert self.needed_locks is not None
+        snapshot = self.snapshot
+        nodes = set(snapshot.GroupNodes(self._group_uuid))
+        for name in self.owned_locks(locking.LEVEL_INSTANCE):
+            inst = snapshot.InstanceByName(name)
+            if inst is not None and snapshot.DiskTemplate(inst) in disk_params.With(mirror=disk_params.INTERNAL):
+                nodes.update(snapshot.AllNodes(inst))
+        self.needed_locks[level] = sorted(nodes)
+
+    def CheckPrereq(self) -> None:
+        snapshot = self.snapshot
+        if self._group_uuid not in snapshot.nodegroups:
+            raise errors.OpPrereqError(f"Group '{self.op.group_name}' was removed meanwhile", errors.ECODE_NOENT)
+        missing = set(snapshot.GroupNodes(self._group_uuid)) - self.owned_locks(locking.LEVEL_NODE)
+        if missing:
+            names = ", ".join(NiceSort(snapshot.nodes[u].name for u in missing))
+            raise errors.OpPrereqError(
+                f"Nodes were added to group '{self.op.group_name}' since the locks were acquired: {names}; try again",
+                errors.ECODE_STATE,
+            )
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        snapshot = self.snapshot
+        env: dict[str, Any] = {"CLUSTER_TAGS": " ".join(snapshot.cluster.tags)}
+        for uuid in snapshot.GroupNodes(self._group_uuid):
+            node = snapshot.nodes[uuid]
+            env[f"NODE_TAGS_{node.name}"] = " ".join(node.tags)
+        return env
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        return ([], [u for u in self.snapshot.GroupNodes(self._group_uuid) if not self.snapshot.nodes[u].offline])
+
+    # --- the work -----------------------------------------------------------------------------------------------------
+
+    def Exec(self, feedback: Feedback) -> bool:
+        report = self._report = _MakeReport(self.op, feedback)
+        snapshot = self.snapshot
+        report.Heading(f"Verifying group '{self.op.group_name}'")
+        members = [snapshot.nodes[u] for u in snapshot.GroupNodes(self._group_uuid)]
+        if not members:
+            report.Heading("Empty node group, skipping verification")
+            return True
+        asked = self._NodesToAsk(snapshot, members)
+        report.Heading(f"Gathering data ({len(members)} nodes)")
+        report.Heading(f"Gathering information about nodes ({len(members)} nodes)")
+        self._rules = self._FileRules(snapshot)
+        start = runtime.Time()
+        answers = self._Ask(snapshot, members, asked)
+        end = runtime.Time()
+        report.Heading("Verifying configuration file consistency")
+        found = {
+            uuid: result.payload["filelist"]
+            for uuid, result in answers.items()
+            if not result.fail_msg and isinstance(result.payload.get("filelist"), dict)
+        }
+        checks.CheckFiles(report, {n.uuid: n.name for n in snapshot.nodes.values()}, self._rules, found)
+        report.Heading("Verifying node status")
+        images = {node.uuid: self._CheckNode(snapshot, node, answers.get(node.uuid), start, end) for node in members}
+        self._CheckOsOfAll(report, images)
+        report.Heading("Verifying instance status")
+        self._CheckInstances(snapshot, images)
+        if "nplusone_mem" not in self.op.skip_checks:
+            report.Heading("Verifying N+1 Memory redundancy")
+            checks.CheckSpareMemory(report, images, snapshot)
+        report.Heading("Other Notes")
+        self._Notes(snapshot, members)
+        return not report.bad
+
+    def _NodesToAsk(self, snapshot: objects.Snapshot, members: list[objects.Node]) -> list[objects.Node]:
+        """The group, the master, and one more node of another group: their files must be the same."""
+        asked = {node.uuid: node for node in members if not node.offline}
+        master = snapshot.master
+        if master is not None:
+            asked.setdefault(master.uuid, master)
+        for node in snapshot.nodes.values():
+            if node.uuid not in asked and node.vm_capable and not node.offline and node.group != self._group_uuid:
+                asked[node.uuid] = node
+                break
+        return list(asked.values())
+
+    def _FileRules(self, snapshot: objects.Snapshot) -> list[checks.FileRule]:
+        nodes = snapshot.nodes.values()
+        everybody = frozenset(n.uuid for n in nodes)
+        candidates = frozenset(n.uuid for n in nodes if n.master_candidate)
+        vm_capable = frozenset(n.uuid for n in nodes if n.vm_capable)
+        config = pathutils.MakeVirtualPath(pathutils.CLUSTER_CONF_FILE)
+        rules = [
+            # A candidate's file may be a moment behind (doc/design-store.rst, 10).
+            checks.FileRule(config, candidates, exclusive=True, compared=False)
+        ]
+        rules += [
+            checks.FileRule(pathutils.MakeVirtualPath(path), everybody, optional=path == pathutils.EXTRA_FILES_LIST)
+            for path in [pathutils.NODED_CERT_FILE, *FilesOfAll(snapshot.cluster)]
+        ]
+        rules += [
+            checks.FileRule(pathutils.MakeVirtualPath(path), vm_capable, optional=optional)
+            for path, optional in hv.AncillaryFiles(snapshot).items()
+        ]
+        return rules
+
+    def _Ask(
+        self, snapshot: objects.Snapshot, members: list[objects.Node], asked: list[objects.Node]
+    ) -> dict[str, Any]:
+        cluster = snapshot.cluster
+        online = [n for n in members if not n.offline]
+        master = snapshot.nodes[cluster.master_node]
+        candidates = [n.name for n in snapshot.nodes.values() if n.master_candidate]
+        request: dict[str, Any] = {
+            "filelist": sorted({rule.path for rule in self._rules}),
+            "hypervisor": list(cluster.enabled_hypervisors),
+            "hvparms": HypervisorParameterSets(snapshot),
+            "node-net-test": [[[n.name, n.primary_ip, n.secondary_ip] for n in online], candidates],
+            "instancelist": list(cluster.enabled_hypervisors),
+            "version": None,
+            "hvinfo": cluster.enabled_hypervisors[0],
+            "nodesetup": None,
+            "time": None,
+            "master-ip": [master.name, cluster.master_ip, candidates],
+            "oslist": None,
+            "nonvmnodes": [n.name for n in snapshot.nodes.values() if not n.vm_capable],
+            "user-scripts": [pathutils.EXTERNAL_MASTER_SETUP_SCRIPT] if cluster.use_external_mip_script else [],
+            "client-cert": None,
+            "bridges": self._Bridges(snapshot),
+        }
+        if cluster.modify_ssh_setup:
+            request["nodelist"] = [[n.name for n in online], {}, candidates]
+        templates = set(cluster.enabled_disk_templates)
+        if templates & disk_params.With(file_based=True):
+            request["allowed-file-storage-paths"] = master.name
+        if constants.DT_FILE in templates:
+            request["file-storage-path"] = cluster.file_storage_dir
+        if constants.DT_SHARED_FILE in templates:
+            request["shared-file-storage-path"] = cluster.shared_file_storage_dir
+        hvparams = {name: dict(cluster.hvparams.get(name, {})) for name in cluster.enabled_hypervisors}
+        answers: dict[str, Any] = self.rpc.call_node_verify(
+            [n.uuid for n in asked], request, cluster.cluster_name, hvparams
+        )
+        return answers
+
+    def _Bridges(self, snapshot: objects.Snapshot) -> list[str]:
+        wanted = set()
+        default = snapshot.cluster.nicparams[constants.PP_DEFAULT]
+        if default["mode"] == constants.NIC_MODE_BRIDGED and self._PrimaryInstances():
+            wanted.add(default["link"])
+        for uuid in self._PrimaryInstances():
+            for nic in snapshot.instances[uuid].nics:
+                filled = params.FillNIC(snapshot, nic)
+                if filled["mode"] == constants.NIC_MODE_BRIDGED:
+                    wanted.add(filled["link"])
+        return sorted(wanted)
+
+    def _CheckNode(
+        self, snapshot: objects.Snapshot, node: objects.Node, result: Any, start: float, end: float
+    ) -> checks.NodeImage:
+        report = self._report
+        image = checks.NodeImage(node)
+        image.primaries = [snapshot.instances[u] for u in snapshot.NodeInstances(node.uuid)[0]]
+        if node.offline:
+            report.Verbose(f"Skipping offline node {node.name}")
+            return image
+        report.Verbose(f"Verifying node {node.name} ({_Role(snapshot, node)})")
+        failure = result.fail_msg
+        if failure or not isinstance(result.payload, dict):
+            image.failed = True
+            report.Error(
+                "ENODERPC", NODE, node.name, f"while contacting node: {failure or 'answer of the wrong shape'}"
+            )
+            return image
+        answer = result.payload
+        is_master = node.uuid == snapshot.cluster.master_node
+        if not checks.CheckVersion(report, node.name, answer):
+            image.failed = True
+            return image
+        checks.CheckSetup(report, node.name, answer)
+        checks.CheckTime(report, node.name, answer, start, end)
+        checks.CheckNetwork(report, node.name, answer)
+        checks.CheckPrograms(report, node.name, answer)
+        checks.CheckStoragePaths(report, node.name, answer, is_master)
+        self._CheckCertificate(snapshot, node, answer)
+        if node.vm_capable:
+            checks.CheckHypervisors(report, node.name, answer)
+            checks.CheckBridges(report, node.name, answer)
+            checks.ReadGuests(report, image, answer)
+            checks.ReadOs(report, image, answer)
+            checks.CheckGuests(report, image, snapshot)
+        return image
+
+    def _CheckCertificate(self, snapshot: objects.Snapshot, node: objects.Node, answer: dict[str, Any]) -> None:
+        """The certificate with which a candidate would call the others."""
+        told = answer.get("client-cert")
+        if not (isinstance(told, list) and len(told) == 2):
+            return
+        code, value = told
+        registered = snapshot.cluster.candidate_certs.get(node.uuid)
+        report = self._report
+        if code is not None:
+            tell = report.Warning if code == x509.WARNING else report.Error
+            tell("ECLUSTERCLIENTCERT", NODE, node.name, str(value))
+        elif node.master_candidate:
+            report.ErrorIf(
+                registered != value,
+                "ECLUSTERCLIENTCERT",
+                NODE,
+                node.name,
+                "the node's certificate is not the one the cluster knows; run gnt-cluster renew-crypto"
+                " --new-node-certificates",
+            )
+        else:
+            report.ErrorIf(
+                registered is not None,
+                "ECLUSTERCLIENTCERT",
+                NODE,
+                node.name,
+                "the node is no master candidate, but its certificate is accepted",
+            )
+
+    def _CheckOsOfAll(self, report: Report, images: dict[str, checks.NodeImage]) -> None:
+        known = [image for image in images.values() if image.os_rows is not None]
+        for image in known:
+            checks.CheckOs(report, image, known[0])
+
+    def _CheckInstances(self, snapshot: objects.Snapshot, images: dict[str, checks.NodeImage]) -> None:
+        group = snapshot.nodegroups[self._group_uuid]
+        policy = params.FillIPolicy(snapshot, group)
+        for uuid in self._PrimaryInstances():
+            inst = snapshot.instances[uuid]
+            self._report.Verbose(f"Verifying instance {inst.name}")
+            self._CheckPolicy(snapshot, inst, policy)
+            self._CheckPlaces(snapshot, inst, images)
+
+    def _CheckPolicy(self, snapshot: objects.Snapshot, inst: objects.Instance, policy: dict[str, Any]) -> None:
+        beparams = params.FillBE(snapshot, inst)
+        disks = snapshot.InstanceDisks(inst)
+        for problem in ipolicy.Violations(
+            policy,
+            beparams["maxmem"],
+            beparams["vcpus"],
+            len(inst.nics),
+            [disk.size for disk in disks],
+            beparams["spindle_use"],
+            [disk.dev_type for disk in disks],
+        ):
+            self._report.Warning("EINSTANCEPOLICY", INSTANCE, inst.name, problem)
+
+    def _CheckPlaces(
+        self, snapshot: objects.Snapshot, inst: objects.Instance, images: dict[str, checks.NodeImage]
+    ) -> None:
+        report = self._report
+        primary = snapshot.nodes[inst.primary_node]
+        image = images[primary.uuid]
+        wanted_up = inst.admin_state == constants.ADMINST_UP
+        report.ErrorIf(
+            wanted_up and primary.offline,
+            "EINSTANCEBADNODE",
+            INSTANCE,
+            inst.name,
+            f"it should run, but its primary node {primary.name} is offline",
+        )
+        if wanted_up and not primary.offline and image.running is not None:
+            report.ErrorIf(
+                inst.name not in image.running,
+                "EINSTANCEDOWN",
+                INSTANCE,
+                inst.name,
+                f"it should run on node {primary.name} and does not",
+            )
+        report.ErrorIf(
+            not primary.vm_capable,
+            "EINSTANCEBADNODE",
+            INSTANCE,
+            inst.name,
+            f"its primary node {primary.name} may not run instances",
+        )
+        secondaries = [snapshot.nodes[u] for u in snapshot.SecondaryNodes(inst)]
+        offline = NiceSort(n.name for n in secondaries if n.offline)
+        report.ErrorIf(
+            offline,
+            "EINSTANCEBADNODE",
+            INSTANCE,
+            inst.name,
+            f"secondary node {', '.join(offline)} is offline",
+        )
+        report.WarnIf(
+            len(secondaries) > 1,
+            "EINSTANCELAYOUT",
+            INSTANCE,
+            inst.name,
+            f"it has more than one secondary node: {', '.join(n.name for n in secondaries)}",
+        )
+        groups = {n.group for n in secondaries} | {primary.group}
+        report.WarnIf(
+            len(groups) > 1 and secondaries,
+            "EINSTANCESPLITGROUPS",
+            INSTANCE,
+            inst.name,
+            f"its nodes are in different groups: {', '.join(n.name for n in [primary, *secondaries])}",
+        )
+
+    def _Notes(self, snapshot: objects.Snapshot, members: list[objects.Node]) -> None:
+        instances = [snapshot.instances[u] for u in self._PrimaryInstances()]
+        mirrored = disk_params.MIRRORED
+        counts = [
+            (sum(snapshot.DiskTemplate(i) not in mirrored for i in instances), "non-redundant instance(s) found."),
+            (
+                sum(not params.FillBE(snapshot, i)["auto_balance"] for i in instances),
+                "non-auto-balanced instance(s) found.",
+            ),
+            (sum(i.admin_state == constants.ADMINST_OFFLINE for i in instances), "offline instance(s) found."),
+            (sum(n.offline for n in members), "offline node(s) found."),
+            (sum(n.drained for n in members), "drained node(s) found."),
+        ]
+        for count, text in counts:
+            if count:
+                self._report.Notice(f"{count} {text}")
+
+    def HooksCallBack(self, phase: str, results: Any, feedback: Feedback, lu_result: Any) -> Any:
+        """A failing hook is a finding."""
+        if phase != constants.HOOKS_PHASE_POST:
+            return lu_result
+        report = self._report
+        report.Heading("Hooks Results")
+        for result in (results or {}).values():
+            if result.offline:
+                continue
+            if report.ErrorIf(
+                result.fail_msg,
+                "ENODEHOOKS",
+                NODE,
+                result.node_name,
+                f"the hooks could not be run: {result.fail_msg}",
+            ):
+                continue
+            for script, status, output in result.payload or []:
+                if report.ErrorIf(
+                    status == constants.HKR_FAIL,
+                    "ENODEHOOKS",
+                    NODE,
+                    result.node_name,
+                    f"script {script} failed and said:",
+                ):
+                    report.Raw("\n".join(f"      {line}" for line in str(output).splitlines()))
+        return lu_result and not report.bad
+
+
+def _Role(snapshot: objects.Snapshot, node: objects.Node) -> str:
+    if node.uuid == snapshot.cluster.master_node:
+        return "master"
+    if node.master_candidate:
+        return "master candidate"
+    return "drained" if node.drained else "regular"

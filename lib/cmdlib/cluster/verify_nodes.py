@@ -1,0 +1,297 @@
+"""Looking at what nodes answered to node_verify: pure checks over the answers (spec/drivers.md c.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, params
+from ganeti.cmdlib.cluster.verify_report import CLUSTER, NODE, Report
+from ganeti.params import disk as disk_params
+from ganeti.utils.text import NiceSort
+
+if TYPE_CHECKING:
+    from ganeti import objects
+
+MAX_CLOCK_SKEW = 150.0
+
+
+@dataclass
+class NodeImage:
+    """One node as it looks and as it should look.  ``running`` and ``free_memory`` are None when it did not tell."""
+
+    node: objects.Node
+    failed: bool = False
+    running: list[str] | None = None
+    free_memory: int | None = None
+    os_rows: list[list[Any]] | None = None
+    primaries: list[objects.Instance] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class FileRule:
+    """A file that nodes of one category have.  ``optional``: all of them, or none."""
+
+    path: str
+    nodes: frozenset[str]
+    optional: bool = False
+    exclusive: bool = False  # must not be on any other node
+    compared: bool = True  # is the same everywhere
+
+
+def CheckFiles(
+    report: Report, names: Mapping[str, str], rules: Iterable[FileRule], found: Mapping[str, Mapping[str, str]]
+) -> None:
+    """``found``: node uuid -> {path: checksum} of the nodes that answered."""
+    for rule in rules:
+        have = {uuid: sums[rule.path] for uuid, sums in found.items() if rule.path in sums}
+        expected = rule.nodes & found.keys()
+        missing = expected - have.keys()
+        if rule.optional:
+            report.ErrorIf(
+                missing and expected & have.keys(),
+                "ECLUSTERFILECHECK",
+                CLUSTER,
+                None,
+                f"File {rule.path} may be missing, but then everywhere; it is missing on {_Names(names, missing)}",
+            )
+        else:
+            for uuid in sorted(missing):
+                report.Error("ENODEFILECHECK", NODE, names[uuid], f"File {rule.path} is missing")
+        if rule.exclusive:
+            for uuid in sorted(have.keys() - rule.nodes):
+                report.Error("ENODEFILECHECK", NODE, names[uuid], f"File {rule.path} should not exist")
+        sums = {checksum: [u for u in expected if have.get(u) == checksum] for checksum in set(have.values())}
+        sums = {checksum: nodes for checksum, nodes in sums.items() if nodes}
+        variants = "; ".join(_Names(names, nodes) for nodes in sums.values())
+        report.ErrorIf(
+            rule.compared and len(sums) > 1,
+            "ECLUSTERFILECHECK",
+            CLUSTER,
+            None,
+            f"File {rule.path} found with {len(sums)} different checksums (variants: {variants})",
+        )
+
+
+def _Names(names: Mapping[str, str], uuids: Iterable[str]) -> str:
+    return ", ".join(NiceSort(names.get(u, u) for u in uuids)) or "none"
+
+
+def CheckVersion(report: Report, name: str, answer: Mapping[str, Any]) -> bool:
+    """Whether the node speaks our protocol; without that nothing else it says counts."""
+    version = answer.get("version")
+    if not (isinstance(version, list) and len(version) == 2):
+        report.Error("ENODERPC", NODE, name, "it does not tell the versions it has")
+        return False
+    if report.ErrorIf(
+        version[0] != constants.PROTOCOL_VERSION,
+        "ENODEVERSION",
+        NODE,
+        name,
+        f"incompatible protocol versions: master {constants.PROTOCOL_VERSION}, node {version[0]}",
+    ):
+        return False
+    report.WarnIf(
+        version[1] != constants.RELEASE_VERSION,
+        "ENODEVERSION",
+        NODE,
+        name,
+        f"software version mismatch: master {constants.RELEASE_VERSION}, node {version[1]}",
+    )
+    return True
+
+
+def CheckHypervisors(report: Report, name: str, answer: Mapping[str, Any]) -> None:
+    for hv, problem in (answer.get("hypervisor") or {}).items():
+        report.ErrorIf(problem, "ENODEHV", NODE, name, f"hypervisor {hv} verify failure: '{problem}'")
+    for source, hv, problem in answer.get("hvparms") or []:
+        report.Error("ENODEHV", NODE, name, f"hypervisor {hv} parameter verify failure (source {source}): {problem}")
+
+
+def CheckSetup(report: Report, name: str, answer: Mapping[str, Any]) -> None:
+    setup = answer.get("nodesetup")
+    if setup is None:
+        report.Error("ENODESETUP", NODE, name, "node setup was not checked")
+    for problem in setup or []:
+        report.Error("ENODESETUP", NODE, name, f"node setup error: {problem}")
+
+
+def CheckTime(report: Report, name: str, answer: Mapping[str, Any], start: float, end: float) -> None:
+    """The node's clock must lie between begin and end of the call, give or take the tolerance."""
+    told = answer.get("time")
+    try:
+        seconds, microseconds = told  # type: ignore[misc]
+        clock = seconds + microseconds / 1e6
+    except (TypeError, ValueError):
+        report.Error("ENODETIME", NODE, name, "it returned no usable time")
+        return
+    if clock < start - MAX_CLOCK_SKEW:
+        difference: str | None = f"{start - clock:.1f}s"
+    elif clock > end + MAX_CLOCK_SKEW:
+        difference = f"{clock - end:.1f}s"
+    else:
+        difference = None
+    report.ErrorIf(difference, "ENODETIME", NODE, name, f"its clock is off from the master's by at least {difference}")
+
+
+def CheckNetwork(report: Report, name: str, answer: Mapping[str, Any]) -> None:
+    for other, problem in sorted((answer.get("nodelist") or {}).items()):
+        report.Error("ENODESSH", NODE, name, f"ssh communication with node '{other}': {problem}")
+    for other, problem in sorted((answer.get("node-net-test") or {}).items()):
+        report.Error("ENODENET", NODE, name, f"tcp communication with node '{other}': {problem}")
+    if answer.get("master-ip") is False:
+        report.Error("ENODENET", NODE, name, "the master IP is not reachable")
+
+
+def CheckPrograms(report: Report, name: str, answer: Mapping[str, Any]) -> None:
+    scripts = answer.get("user-scripts") or []
+    report.ErrorIf(
+        scripts, "ENODEUSERSCRIPTS", NODE, name, f"scripts that are missing or cannot be executed: {', '.join(scripts)}"
+    )
+    for problem in answer.get("oob-paths") or []:
+        if problem:
+            report.Error("ENODEOOBPATH", NODE, name, str(problem))
+
+
+def CheckStoragePaths(report: Report, name: str, answer: Mapping[str, Any], is_master: bool) -> None:
+    forbidden = answer.get("allowed-file-storage-paths")
+    if is_master and forbidden:
+        report.Error(
+            "ENODEFILESTORAGEPATHS", NODE, name, f"Found forbidden file storage paths: {', '.join(map(str, forbidden))}"
+        )
+    for key, code, what in (
+        ("file-storage-path", "ENODEFILESTORAGEPATHUNUSABLE", "file"),
+        ("shared-file-storage-path", "ENODESHAREDFILESTORAGEPATHUNUSABLE", "shared file"),
+        ("gluster-storage-path", "ENODEGLUSTERSTORAGEPATHUNUSABLE", "gluster"),
+    ):
+        if key in answer:
+            report.Error(code, NODE, name, f"The configured {what} storage path is unusable: {answer[key]}")
+
+
+def CheckBridges(report: Report, name: str, answer: Mapping[str, Any]) -> None:
+    missing = answer.get("bridges")
+    report.ErrorIf(missing, "ENODENET", NODE, name, f"missing bridges: {', '.join(NiceSort(missing or []))}")
+
+
+def ReadGuests(report: Report, image: NodeImage, answer: Mapping[str, Any]) -> None:
+    """Takes running instances and free memory from an answer."""
+    name = image.node.name
+    running = answer.get("instancelist")
+    if isinstance(running, list):
+        image.running = [str(guest) for guest in running]
+    else:
+        image.failed = True
+        report.Error("ENODEHV", NODE, name, f"rpc call to node failed (instancelist): {running}")
+    info = answer.get("hvinfo")
+    free = info.get("memory_free") if isinstance(info, dict) else None
+    if isinstance(free, int):
+        image.free_memory = free
+    else:
+        report.Error("ENODEHV", NODE, name, "it does not tell its free memory")
+
+
+def ReadOs(report: Report, image: NodeImage, answer: Mapping[str, Any]) -> None:
+    rows = answer.get("oslist")
+    fits = isinstance(rows, list) and all(isinstance(row, list) and len(row) == 8 for row in rows)
+    if fits:
+        image.os_rows = rows
+    else:
+        report.Error("ENODEOS", NODE, image.node.name, "its list of operating systems cannot be read")
+
+
+def CheckOs(report: Report, image: NodeImage, reference: NodeImage) -> None:
+    """A node's OS definitions, by themselves and against the first node's that gave any."""
+    name = image.node.name
+    own, other = _ByName(image.os_rows or []), _ByName(reference.os_rows or [])
+    for os_name, rows in sorted(own.items()):
+        path, valid, text = rows[0][1:4]
+        report.ErrorIf(not valid, "ENODEOS", NODE, name, f"Invalid OS {os_name} (located at {path}): {text}")
+        if len(rows) > 1:
+            shadowed = ", ".join(row[1] for row in rows)
+            report.Error(
+                "ENODEOS",
+                NODE,
+                name,
+                f"OS {os_name} is in several directories, of which the first one counts: {shadowed}",
+            )
+        if image is reference:
+            continue
+        if os_name not in other:
+            report.Error("ENODEOS", NODE, name, f"OS {os_name} is here, but not on node {reference.node.name}")
+        elif other[os_name][0][2]:
+            _CompareOs(report, name, os_name, rows[0], other[os_name][0], reference.node.name)
+    for os_name in sorted(other.keys() - own.keys()):
+        report.Error(
+            "ENODEOS",
+            NODE,
+            name,
+            f"OS {os_name} is on node {reference.node.name}, but not here",
+        )
+
+
+def _CompareOs(
+    report: Report, name: str, os_name: str, row: Sequence[Any], other: Sequence[Any], reference: str
+) -> None:
+    for what, column in (("API version", 6), ("variants list", 4), ("parameters", 5)):
+        ours, theirs = _Sorted(row[column]), _Sorted(other[column])
+        report.ErrorIf(
+            ours != theirs,
+            "ENODEOS",
+            NODE,
+            name,
+            f"OS {os_name}: {what} differs from node {reference}: [{', '.join(map(str, ours))}]"
+            f" vs. [{', '.join(map(str, theirs))}]",
+        )
+
+
+def _Sorted(values: Any) -> list[str]:
+    return sorted(str(value) for value in values or [])
+
+
+def _ByName(rows: Iterable[list[Any]]) -> dict[str, list[list[Any]]]:
+    result: dict[str, list[list[Any]]] = {}
+    for row in rows:
+        result.setdefault(row[0], []).append(row)
+    return result
+
+
+def CheckGuests(report: Report, image: NodeImage, snapshot: objects.Snapshot) -> None:
+    """Whether what runs on a node belongs there."""
+    for guest in NiceSort(image.running or []):
+        inst = snapshot.InstanceByName(guest)
+        if inst is None:
+            report.Error(
+                "ENODEORPHANINSTANCE", NODE, image.node.name, f"it runs {guest}, which is not in the configuration"
+            )
+        elif inst.primary_node != image.node.uuid:
+            primary = snapshot.nodes[inst.primary_node].name
+            report.Error(
+                "EINSTANCEWRONGNODE",
+                "instance",
+                guest,
+                f"it runs on node {image.node.name}, its primary node is {primary}",
+            )
+
+
+def CheckSpareMemory(report: Report, images: Mapping[str, NodeImage], snapshot: objects.Snapshot) -> None:
+    """N+1: every node has the memory for the mirrored instances of any one other node that fails."""
+    mirrored = disk_params.With(mirror=disk_params.INTERNAL)
+    for image in images.values():
+        if image.node.offline or image.free_memory is None:
+            continue
+        needed: dict[str, int] = {}
+        for uuid in snapshot.NodeInstances(image.node.uuid)[1]:
+            inst = snapshot.instances[uuid]
+            beparams = params.FillBE(snapshot, inst)
+            if snapshot.DiskTemplate(inst) in mirrored and beparams["auto_balance"]:
+                needed[inst.primary_node] = needed.get(inst.primary_node, 0) + beparams["minmem"]
+        for primary, memory in needed.items():
+            report.ErrorIf(
+                memory > image.free_memory,
+                "ENODEN1",
+                NODE,
+                image.node.name,
+                f"if node {snapshot.nodes[primary].name} fails its instances do not fit here: they need {memory} MiB,"
+                f" {image.free_memory} MiB are free",
+            )

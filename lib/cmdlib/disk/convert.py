@@ -1,0 +1,244 @@
+"""Another disk template for an instance that is down (spec/drivers.md a.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ganeti import constants, errors, objects
+from ganeti.cmdlib.base import Feedback, LogicalUnit
+from ganeti.cmdlib.common import CheckTarget
+from ganeti.cmdlib.disk import generate as diskgen
+from ganeti.cmdlib.disk.devices import (
+    CreateDisks,
+    CreateSingle,
+    DiskNodes,
+    ShutdownDisks,
+    Undo,
+    WaitForSync,
+)
+from ganeti.cmdlib.instance.base import CheckTargetPolicy
+from ganeti.params import disk as disk_params
+
+PLAIN, DRBD = constants.DT_PLAIN, constants.DT_DRBD8
+
+
+class Conversion:
+    """Turns all disks of an instance into another template.
+
+    ``release()`` of Exec gives back what is not needed once the configuration is right.
+    """
+
+    def __init__(self, lu: LogicalUnit, instance: objects.Instance):
+        self._lu = lu
+        self._uuid = instance.uuid
+        self._old = lu.snapshot.DiskTemplate(instance)
+        self._new: str = lu.op.disk_template
+
+    @property
+    def _instance(self) -> objects.Instance:
+        return self._lu.snapshot.instances[self._uuid]
+
+    @property
+    def _disks(self) -> tuple[objects.Disk, ...]:
+        return self._lu.snapshot.InstanceDisks(self._instance)
+
+    # --- can it be done -----------------------------------------------------------------------------------------------
+
+    def Check(self) -> None:
+        lu, snapshot = self._lu, self._lu.snapshot
+        if self._old == self._new:
+            raise errors.OpPrereqError(f"Instance already has disk template {self._new}", errors.ECODE_INVAL)
+        diskgen.CheckTemplateEnabled(snapshot, self._new)
+        old, new = disk_params.TRAITS.get(self._old), disk_params.TRAITS[self._new]
+        if old is None or not old.convertible_from or not new.convertible_to:
+            raise errors.OpPrereqError(
+                f"Conversion from {self._old} to {self._new} disk template is not supported", errors.ECODE_INVAL
+            )
+        if self._new == DRBD:
+            self._CheckSecondary()
+        self._requests = self._Requests()
+        nodes = [self._instance.primary_node, *([lu.op.remote_node_uuid] if self._new == DRBD else [])]
+        diskgen.CheckSpindles(snapshot, nodes, self._new, self._requests)
+        self._CheckSpace(nodes)
+        self._directory = diskgen.FileDirectory(snapshot, self._new, lu.op.file_storage_dir, self._instance.name)
+
+    def _CheckSecondary(self) -> None:
+        lu, snapshot, instance = self._lu, self._lu.snapshot, self._instance
+        node = snapshot.nodes[lu.op.remote_node_uuid]
+        if node.uuid == instance.primary_node:
+            raise errors.OpPrereqError(
+                f"Given new secondary node {node.name} is the same as the primary node of the instance",
+                errors.ECODE_STATE,
+            )
+        CheckTarget(node)
+        CheckTargetPolicy(lu, instance, node.uuid, lu.op.ignore_ipolicy)
+        if snapshot.nodes[instance.primary_node].group != node.group:
+            lu.LogWarning(
+                "The primary and secondary nodes are in two different node groups;"
+                " the disk parameters of the primary node's group are used"
+            )
+
+    def _Requests(self) -> list[diskgen.DiskRequest]:
+        ext = self._lu.op.ext_params
+        if self._new == constants.DT_EXT and not ext.get("provider"):
+            raise errors.OpPrereqError("Conversion to template ext needs a provider", errors.ECODE_INVAL)
+        if ext and self._new != constants.DT_EXT:
+            raise errors.OpPrereqError("Parameters of a provider fit template ext only", errors.ECODE_INVAL)
+        return [
+            diskgen.DiskRequest(
+                size=disk.size,
+                mode=disk.mode,
+                name=disk.name,
+                vg=disk.logical_id[0] if self._old == PLAIN else None,
+                provider=ext.get("provider"),
+                ext={key: value for key, value in ext.items() if key != "provider"},
+            )
+            for disk in self._disks
+        ]
+
+    def _CheckSpace(self, nodes: Sequence[str]) -> None:
+        """From plain to drbd only metadata is new on the primary node."""
+        needed = diskgen.SpaceNeeded(self._lu.snapshot, self._new, self._requests)
+        if (self._old, self._new) == (DRBD, PLAIN):
+            return
+        if (self._old, self._new) == (PLAIN, DRBD):
+            nodes = nodes[1:]
+        diskgen.CheckFreeSpace(self._lu, nodes, needed)
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def Exec(self, feedback: Feedback, release: Callable[[], None]) -> None:
+        if not ShutdownDisks(self._lu, self._instance):
+            raise errors.OpExecError("Can't shutdown instance disks, unable to proceed with disk template conversion")
+        if (self._old, self._new) == (PLAIN, DRBD):
+            self._PlainToDrbd(feedback, release)
+        elif (self._old, self._new) == (DRBD, PLAIN):
+            self._DrbdToPlain(feedback, release)
+        else:
+            self._Copy(feedback, release)
+
+    def _Plan(self) -> diskgen.DiskPlan:
+        op = self._lu.op
+        return diskgen.DiskPlan(
+            template=self._new,
+            instance_uuid=self._uuid,
+            primary=self._instance.primary_node,
+            secondary=op.remote_node_uuid if self._new == DRBD else None,
+            directory=self._directory,
+            driver=op.file_driver or constants.FD_LOOP,
+        )
+
+    def _Store(self, new_disks: Sequence[objects.Disk]) -> None:
+        """Puts the new disk objects in the place of the old ones, in one step."""
+        self._lu.cfg.ReplaceInstanceDisks(self._uuid, new_disks)
+
+    def _PlainToDrbd(self, feedback: Feedback, release: Callable[[], None]) -> None:
+        lu, instance, old_disks = self._lu, self._instance, self._disks
+        feedback(f"Converting disk template from '{PLAIN}' to '{DRBD}'")
+        new_disks = diskgen.GenerateDisks(lu, self._Plan(), self._requests)
+        secondary = lu.op.remote_node_uuid
+        feedback("Creating additional volumes...")
+        made: list[tuple[str, objects.Disk]] = []
+        renamed = False
+        try:
+            for disk in new_disks:
+                data, meta = disk.children
+                CreateSingle(lu, instance.primary_node, instance, meta, True)
+                made.append((instance.primary_node, meta))
+                for child in (data, meta):
+                    CreateSingle(lu, secondary, instance, child, False)
+                    made.append((secondary, child))
+            feedback("Renaming original volumes...")
+            renames = [
+                ((old, instance), new.children[0].logical_id) for old, new in zip(old_disks, new_disks, strict=True)
+            ]
+            lu.rpc.call_blockdev_rename(instance.primary_node, renames).Raise("Failed to rename original LVs")
+            renamed = True
+            feedback("Initializing DRBD devices...")
+            for disk in new_disks:
+                for node_uuid in (instance.primary_node, secondary):
+                    CreateSingle(lu, node_uuid, instance, disk, node_uuid == instance.primary_node)
+                    made.append((node_uuid, disk))
+        except errors.GenericError:
+            feedback("Initializing of DRBD devices failed; renaming back original volumes...")
+            Undo(lu, made, instance)
+            if renamed:
+                back = [
+                    ((new.children[0], instance), old.logical_id) for old, new in zip(old_disks, new_disks, strict=True)
+                ]
+                lu.rpc.call_blockdev_rename(instance.primary_node, back).Warn(
+                    "Failed to rename LVs back after error", lu.LogWarning
+                )
+            raise
+        self._Store(new_disks)
+        release()
+        if not WaitForSync(lu, self._instance, oneshot=not lu.op.wait_for_sync):
+            raise errors.OpExecError("There are some degraded disks for this instance, please cleanup manually")
+
+    def _DrbdToPlain(self, feedback: Feedback, release: Callable[[], None]) -> None:
+        lu, instance, old_disks = self._lu, self._instance, self._disks
+        feedback(f"Converting disk template from '{DRBD}' to '{PLAIN}'")
+        (secondary,) = lu.snapshot.SecondaryNodes(instance)
+        new_disks = [
+            disk.children[0].Replace(
+                mode=disk.mode, name=disk.name, iv_name=disk.iv_name, nodes=[instance.primary_node], params={}
+            )
+            for disk in old_disks
+        ]
+        self._Store(new_disks)
+        release()
+        feedback("Removing volumes on the secondary node...")
+        for disk in old_disks:
+            result = lu.rpc.call_blockdev_remove(secondary, (disk, instance))
+            result.Warn(
+                f"Could not remove block device {disk.iv_name} on node {result.node_name}, continuing anyway",
+                lu.LogWarning,
+            )
+        feedback("Removing unneeded volumes on the primary node...")
+        for disk in old_disks:
+            # The mirror itself and its metadata; the data volume is the instance's disk now.
+            for part in (disk.Replace(children=()), disk.children[1]):
+                result = lu.rpc.call_blockdev_remove(instance.primary_node, (part, instance))
+                result.Warn(
+                    f"Could not remove metadata for {disk.iv_name} on node {result.node_name}, continuing anyway",
+                    lu.LogWarning,
+                )
+
+    def _Copy(self, feedback: Feedback, release: Callable[[], None]) -> None:
+        """Between all others: new disks are made, filled from the old ones, and take their place."""
+        lu, instance, old_disks = self._lu, self._instance, self._disks
+        feedback(f"Converting disk template from '{self._old}' to '{self._new}'")
+        new_disks = diskgen.GenerateDisks(lu, self._Plan(), self._requests)
+        made = CreateDisks(lu, instance, new_disks, self._new)
+        try:
+            self._Fill(feedback, old_disks, new_disks)
+        except errors.GenericError:
+            Undo(lu, made, instance)
+            raise
+        old_nodes = {disk.uuid: DiskNodes(lu, instance, disk) for disk in old_disks}
+        self._Store(new_disks)
+        release()
+        feedback("Removing old block devices...")
+        for disk in old_disks:
+            for node_uuid in old_nodes[disk.uuid]:
+                result = lu.rpc.call_blockdev_remove(node_uuid, (disk, instance))
+                result.Warn(
+                    f"Failed to remove block device {disk.iv_name} on node {result.node_name}, continuing anyway",
+                    lu.LogWarning,
+                )
+        ShutdownDisks(lu, self._instance)
+
+    def _Fill(self, feedback: Feedback, old_disks: Sequence[objects.Disk], new_disks: Sequence[objects.Disk]) -> None:
+        lu, instance = self._lu, self._instance
+        node = instance.primary_node
+        for index, (old, new) in enumerate(zip(old_disks, new_disks, strict=True)):
+            feedback(f" - copying data (disk {index}), size {old.size} MiB...")
+            result = lu.rpc.call_blockdev_assemble(node, (old, instance), instance, True, index)
+            result.Raise(f"Can't set up disk {index} on node {result.node_name}")
+            try:
+                result = lu.rpc.call_blockdev_convert(node, (old, instance), (new, instance))
+                result.Raise(f"Could not copy disk {index} on node {result.node_name}")
+            finally:
+                lu.rpc.call_blockdev_shutdown(node, (old, instance)).Warn(
+                    f"Could not take disk {index} down", lu.LogWarning
+                )

@@ -1,0 +1,180 @@
+"""Growing a disk (spec/drivers.md a.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import errors, locking, objects, params
+from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.common import CheckNodeOnline, InstanceInfo, ReleaseLocks
+from ganeti.cmdlib.disk import generate as diskgen
+from ganeti.cmdlib.disk.devices import (
+    AssembleDisks,
+    DiskNodes,
+    ExclusiveStorage,
+    ShutdownDisks,
+    WaitForSync,
+    WipeDisks,
+)
+from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
+from ganeti.params import disk as disk_params
+from ganeti.params import ipolicy
+
+_MIB = 1 << 20
+
+
+class LUInstanceGrowDisk(InstanceLU):
+    """Makes one disk larger, whether the instance runs or not."""
+
+    HPATH = "disk-grow"
+    LOCKS_NODES = True
+    LOCKS_RES = True
+
+    def OwnEnv(self) -> dict[str, Any]:
+        return {"DISK": self.op.disk, "AMOUNT": self.op.amount, "ABSOLUTE": self.op.absolute}
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        instance, snapshot = self.instance, self.snapshot
+        CheckNotForthcoming(instance)
+        self._nodes = list(snapshot.AllNodes(instance))
+        for uuid in self._nodes:
+            CheckNodeOnline(snapshot.nodes[uuid])
+        _, self._disk = diskgen.FindDevice(self.op.disk, snapshot.InstanceDisks(instance), "disk")
+        if not disk_params.TRAITS[self._disk.dev_type].growable:
+            raise errors.OpPrereqError(f"Disks of template {self._disk.dev_type} cannot be grown", errors.ECODE_INVAL)
+        self._FindSize()
+        self._CheckPolicy()
+        if not any(ExclusiveStorage(self, uuid) for uuid in self._nodes):
+            self._CheckSpace()
+
+    def _FindSize(self) -> None:
+        if not self.op.absolute:
+            self._delta = self.op.amount
+            return
+        self._delta = self.op.amount - self._disk.size
+        if self._delta < 0:
+            raise errors.OpPrereqError(
+                f"Requested size ({self.op.amount} MiB) is smaller than the disk's current one"
+                f" ({self._disk.size} MiB); disks cannot be made smaller",
+                errors.ECODE_STATE,
+            )
+
+    def _CheckSpace(self) -> None:
+        """What grows is the data volume; metadata stays as it is."""
+        data = self._disk.children[0] if self._disk.children else self._disk
+        if disk_params.TRAITS[data.dev_type].space_checked:
+            diskgen.CheckFreeSpace(self, self._nodes, {data.logical_id[0]: self._delta})
+
+    def _CheckPolicy(self) -> None:
+        snapshot, instance = self.snapshot, self.instance
+        group = snapshot.nodegroups[snapshot.nodes[instance.primary_node].group]
+        policy = params.FillIPolicy(snapshot, group)
+        sizes = [
+            disk.size + (self._delta if disk.uuid == self._disk.uuid else 0)
+            for disk in snapshot.InstanceDisks(instance)
+        ]
+        filled = params.FillBE(snapshot, instance)
+        found = [
+            text
+            for text in ipolicy.Violations(
+                policy,
+                filled["maxmem"],
+                filled["vcpus"],
+                len(instance.nics),
+                sizes,
+                filled["spindle_use"],
+                [self._disk.dev_type],
+            )
+            if text.startswith("disk-size")
+        ]
+        if found and self.op.ignore_ipolicy:
+            self.LogWarning(f"Instance growth violates the policy of node group {group.name}: {'; '.join(found)}")
+        elif found:
+            raise errors.OpPrereqError(
+                f"Instance growth violates the policy of node group {group.name}: {'; '.join(found)}",
+                errors.ECODE_INVAL,
+                hint="use --ignore-ipolicy to grow it nevertheless",
+            )
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def Exec(self, feedback: Feedback) -> None:
+        instance, disk = self.instance, self._disk
+        wipe = self.snapshot.cluster.prealloc_wipe_disks
+        all_well, _ = AssembleDisks(self, instance, [disk])
+        if not all_well:
+            raise errors.OpExecError("Cannot activate block device to grow")
+        feedback(f"Growing disk {self.op.disk} of instance '{instance.name}' by {self._delta} MiB to"
+                 f" {disk.size + self._delta} MiB")  # fmt: skip
+        old_size = self._RealSize() if wipe else disk.size
+        self._GrowDevices()
+        disk = self._Record()
+        # Others may look at the instance and use its nodes from now on, while heavy work on the disks stays ours.
+        ReleaseLocks(self, locking.LEVEL_NODE)
+        self.glm.downgrade(locking.LEVEL_INSTANCE)
+        self._TellGuest(disk)
+        if wipe:
+            WipeDisks(self, instance, [(disk, old_size)])
+        self._Settle(disk)
+
+    def _RealSize(self) -> int:
+        """The device may be a little larger than recorded: what is behind its end is to be wiped."""
+        instance = self.instance
+        result = self.rpc.call_blockdev_getdimensions(instance.primary_node, ([self._disk], instance))
+        result.Raise(f"Failed to retrieve disk size from node '{result.node_name}'")
+        (dimensions,) = result.payload
+        if dimensions is None:
+            raise errors.OpExecError(f"Failed to retrieve disk size from primary node '{result.node_name}'")
+        return -(-int(dimensions[0]) // _MIB)
+
+    def _GrowDevices(self) -> None:
+        """First asked everywhere, then done below on every node, at last the device itself on the primary."""
+        nodes = DiskNodes(self, self.instance, self._disk)
+        for dry_run in (True, False):
+            for uuid in nodes:
+                self._Grow(uuid, dry_run, backing=True)
+        self._Grow(self.instance.primary_node, dry_run=False, backing=False)
+
+    def _Grow(self, node_uuid: str, dry_run: bool, backing: bool) -> None:
+        result = self.rpc.call_blockdev_grow(
+            node_uuid, (self._disk, self.instance), self._delta, dry_run, backing, ExclusiveStorage(self, node_uuid)
+        )
+        what = "Dry-run grow" if dry_run else "Grow"
+        result.Raise(f"{what} request failed to node {result.node_name}")
+
+    def _Record(self) -> objects.Disk:
+        disk = self.snapshot.disks[self._disk.uuid]
+        children = disk.children
+        if children:
+            data, *rest = children
+            children = (data.Replace(size=data.size + self._delta), *rest)
+        return self.cfg.Update(disk.Replace(size=disk.size + self._delta, children=children), self.ec_id)
+
+    def _TellGuest(self, disk: objects.Disk) -> None:
+        instance = self.current
+        try:
+            running = bool(InstanceInfo(self, instance))
+        except errors.OpPrereqError as err:
+            self.LogWarning(str(err.args[0]))
+            return
+        if running:
+            result = self.rpc.call_resize_disk(instance.primary_node, instance, (disk, instance), disk.size * _MIB)
+            result.Warn(
+                f"The hypervisor of node {result.node_name} could not show the new size to the guest; it will see it"
+                " after its next start",
+                self.LogWarning,
+            )
+
+    def _Settle(self, disk: objects.Disk) -> None:
+        instance = self.current
+        if self.op.wait_for_sync:
+            if not WaitForSync(self, instance, [disk]):
+                self.LogWarning("Disk syncing has not returned a good status; check the instance")
+            if not instance.disks_active:
+                ShutdownDisks(self, instance, [disk])
+        elif not instance.disks_active:
+            self.LogWarning(
+                "Not shutting down the disk even if the instance is not supposed to be running,"
+                " because no wait for sync mode was requested"
+            )

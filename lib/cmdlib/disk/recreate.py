@@ -1,0 +1,152 @@
+"""Making the lost disks of an instance again, empty (spec/drivers.md a.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import constants, errors, locking, objects
+from ganeti.cmdlib.allocation import RefuseAllocator
+from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.common import (
+    STATE_NOT_RUNNING,
+    CheckInstanceState,
+    CheckNodeOnline,
+    ExpandNode,
+    LockInstancesNodes,
+)
+from ganeti.cmdlib.disk import generate as diskgen
+from ganeti.cmdlib.disk.devices import CreateDisks, WipeOrUndo
+from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
+
+_CHANGEABLE = frozenset(["size", "mode", "spindles"])
+
+
+class LUInstanceRecreateDisks(InstanceLU):
+    """Makes missing disks of a stopped instance again, with other sizes or on other nodes if wanted."""
+
+    HPATH = "instance-recreate-disks"
+    LOCKS_NODES = True
+    LOCKS_RES = True
+
+    # --- the request by itself ----------------------------------------------------------------------------------------
+
+    def CheckArguments(self) -> None:
+        op = self.op
+        pairs = [(item, {}) if isinstance(item, int) else (item[0], dict(item[1])) for item in op.disks]
+        indexes = [index for index, _ in pairs]
+        if len(set(indexes)) != len(indexes):
+            raise errors.OpPrereqError("Some disks have been specified more than once", errors.ECODE_INVAL)
+        for index, values in pairs:
+            unknown = sorted(set(values) - _CHANGEABLE)
+            if unknown:
+                raise errors.OpPrereqError(
+                    f"Parameters of disk {index} cannot be changed when recreating it: {', '.join(unknown)}",
+                    errors.ECODE_INVAL,
+                )
+        if op.iallocator is not None and op.nodes:
+            raise errors.OpPrereqError("Give either the iallocator or the nodes, not both", errors.ECODE_INVAL)
+        RefuseAllocator(op.iallocator)
+        self._wanted: dict[int, dict[str, Any]] = dict(pairs)
+
+    def ExpandNames(self) -> None:
+        super().ExpandNames()
+        nodes = [ExpandNode(self.snapshot, name) for name in self.op.nodes]
+        self.op.nodes = [node.name for node in nodes]
+        self.op.node_uuids = [node.uuid for node in nodes]
+
+    def DeclareLocks(self, level: int) -> None:
+        assert self.needed_locks is not None
+        if level == locking.LEVEL_NODE and self.op.node_uuids:
+            self.needed_locks[level] = list(dict.fromkeys(self.op.node_uuids))
+        elif level == locking.LEVEL_NODE:
+            LockInstancesNodes(self)
+        else:
+            super().DeclareLocks(level)
+
+    # --- can it be done -----------------------------------------------------------------------------------------------
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        instance, snapshot = self.instance, self.snapshot
+        CheckNotForthcoming(instance)
+        old_nodes = snapshot.AllNodes(instance)
+        new_nodes = list(self.op.node_uuids or ())
+        if new_nodes and len(new_nodes) != len(old_nodes):
+            raise errors.OpPrereqError(
+                f"Instance {instance.name} currently has {len(old_nodes)} nodes, but {len(new_nodes)} replacement"
+                " nodes were specified",
+                errors.ECODE_INVAL,
+            )
+        if len(set(new_nodes)) != len(new_nodes):
+            raise errors.OpPrereqError("A node was specified more than once", errors.ECODE_INVAL)
+        self._nodes = new_nodes or list(old_nodes)
+        CheckNodeOnline(snapshot.nodes[self._nodes[0]])
+        if not instance.disks:
+            raise errors.OpPrereqError(f"Instance '{instance.name}' has no disks", errors.ECODE_INVAL)
+        # Where the old primary node is gone for good, what it might run does not matter.
+        if not (new_nodes and snapshot.nodes[instance.primary_node].offline):
+            CheckInstanceState(self, instance, STATE_NOT_RUNNING)
+        self._CheckDisks(instance, bool(new_nodes))
+
+    def _CheckDisks(self, instance: objects.Instance, other_nodes: bool) -> None:
+        count = len(instance.disks)
+        if not self._wanted:
+            self._wanted = {index: {} for index in range(count)}
+        too_high = max(self._wanted)
+        if too_high >= count:
+            raise errors.OpPrereqError(f"Invalid disk index '{too_high}': there are {count}", errors.ECODE_INVAL)
+        if other_nodes and len(self._wanted) != count:
+            raise errors.OpPrereqError(
+                "Can't recreate disks partially and change the nodes at the same time", errors.ECODE_INVAL
+            )
+        template = self.snapshot.DiskTemplate(instance)
+        self._planned = [self._Changed(disk, index) for index, disk in self._Chosen(instance)]
+        requests = [diskgen.DiskRequest(size=disk.size, spindles=disk.spindles) for disk in self._planned]
+        diskgen.CheckSpindles(self.snapshot, self._nodes, template, requests)
+
+    def _Chosen(self, instance: objects.Instance) -> list[tuple[int, objects.Disk]]:
+        disks = self.snapshot.InstanceDisks(instance)
+        return [(index, disks[index]) for index in sorted(self._wanted)]
+
+    def _Changed(self, disk: objects.Disk, index: int) -> objects.Disk:
+        values = self._wanted[index]
+        changes: dict[str, Any] = {key: values[key] for key in ("mode", "spindles") if key in values}
+        if "size" in values:
+            changes["size"] = diskgen.ParseSize(values["size"], f"disk {index}")
+            if disk.children:
+                data, *rest = disk.children
+                changes["children"] = (data.Replace(size=changes["size"]), *rest)
+        return disk.Replace(**changes)
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def Exec(self, feedback: Feedback) -> None:
+        instance = self.instance
+        planned = self._planned
+        moved = self._nodes != list(self.snapshot.AllNodes(instance))
+        if moved:
+            planned = [self._Moved(disk) for disk in planned]
+            self.LogInfo("The old devices are left as they are on the old nodes")
+        changed: list[objects.ConfigObject] = list(planned)
+        if moved:
+            changed.append(instance.Replace(primary_node=self._nodes[0]))
+        self.cfg.UpdateMany(changed, self.ec_id)
+        instance = self.current
+        disks = [disk for _, disk in self._Chosen(instance)]
+        made = CreateDisks(self, instance, disks, self.snapshot.DiskTemplate(instance))
+        if self.snapshot.cluster.prealloc_wipe_disks:
+            WipeOrUndo(self, instance, [(disk, 0) for disk in disks], made)
+
+    def _Moved(self, disk: objects.Disk) -> objects.Disk:
+        """The disk on the new nodes; a mirror keeps its port and secret and gets new minors."""
+        nodes: Sequence[str] = tuple(self._nodes)
+        if disk.dev_type != constants.DT_DRBD8:
+            return disk.Replace(nodes=nodes if disk.nodes else ())
+        port, secret = disk.logical_id[2], disk.logical_id[5]
+        minors = self.cfg.AllocateDRBDMinor(nodes, disk.uuid, self.ec_id)
+        return disk.Replace(
+            logical_id=(*nodes, port, *minors, secret),
+            nodes=nodes,
+            children=[child.Replace(nodes=nodes) for child in disk.children],
+        )

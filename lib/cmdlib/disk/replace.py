@@ -1,0 +1,441 @@
+"""Replacing the disks of a mirror, or the node of its second half (spec/drivers.md a.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ganeti import constants, errors, locking, objects, runtime
+from ganeti.cmdlib.allocation import RefuseAllocator
+from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.common import (
+    CheckNodeOnline,
+    CheckTarget,
+    ExpandOtherNode,
+    LockInstancesNodesAnd,
+    ReleaseLocks,
+)
+from ganeti.cmdlib.disk.devices import CreateSingle, IsDegraded, ShutdownDisks, StartDisks, Undo, WaitForSync
+from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy, InstanceLU
+
+ON_PRIMARY = "replace_on_primary"
+ON_SECONDARY = "replace_on_secondary"
+NEW_SECONDARY = "replace_new_secondary"
+AUTO = "replace_auto"
+_STEPS = 6
+
+
+class LUInstanceReplaceDisks(InstanceLU):
+    """Gives a mirror new storage on one of its nodes, or another secondary node."""
+
+    HPATH = "mirrors-replace"
+    LOCKS_NODES = True
+    LOCKS_RES = True
+
+    # --- the request by itself ----------------------------------------------------------------------------------------
+
+    def CheckArguments(self) -> None:
+        op = self.op
+        if op.mode == NEW_SECONDARY:
+            if (op.remote_node is None) == (op.iallocator is None):
+                raise errors.OpPrereqError(
+                    "When changing the secondary, give either an iallocator script or the new node", errors.ECODE_INVAL
+                )
+            RefuseAllocator(op.iallocator)
+        elif op.remote_node is not None or op.iallocator is not None:
+            raise errors.OpPrereqError(
+                "The iallocator and new node options can only be used when changing the secondary node",
+                errors.ECODE_INVAL,
+            )
+        if op.mode in (NEW_SECONDARY, AUTO) and op.disks:
+            raise errors.OpPrereqError("This mode takes no list of disks: all are looked at", errors.ECODE_INVAL)
+
+    def ExpandNames(self) -> None:
+        super().ExpandNames()
+        ExpandOtherNode(self, "remote_node")
+
+    def DeclareLocks(self, level: int) -> None:
+        if level == locking.LEVEL_NODE:
+            LockInstancesNodesAnd(self, self.op.remote_node_uuid)
+        else:
+            super().DeclareLocks(level)
+
+    # --- hooks --------------------------------------------------------------------------------------------------------
+
+    def OwnEnv(self) -> dict[str, Any]:
+        return {
+            "MODE": self.op.mode,
+            "NEW_SECONDARY": self.op.remote_node,
+            "OLD_SECONDARY": self.snapshot.nodes[self._secondary].name,
+        }
+
+    def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
+        nodes = [self.snapshot.cluster.master_node, self._primary]
+        if self.op.remote_node_uuid is not None:
+            nodes.append(self.op.remote_node_uuid)
+        return nodes, nodes
+
+    # --- can it be done -----------------------------------------------------------------------------------------------
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        instance, snapshot = self.instance, self.snapshot
+        CheckNotForthcoming(instance)
+        if snapshot.DiskTemplate(instance) != constants.DT_DRBD8:
+            raise errors.OpPrereqError("Can only run replace disks for DRBD8-based instances", errors.ECODE_INVAL)
+        secondaries = snapshot.SecondaryNodes(instance)
+        if len(secondaries) != 1:
+            raise errors.OpPrereqError(
+                f"The instance has a strange layout, expected one secondary but found {len(secondaries)}",
+                errors.ECODE_FAULT,
+            )
+        self._primary, self._secondary = instance.primary_node, secondaries[0]
+        self._early_release = self.op.early_release
+        self._ChooseWork()
+        self._CheckNodes()
+        self._KeepLocks()
+
+    def _ChooseWork(self) -> None:
+        """Which disks, on which node; ``_target`` gets new storage, ``_other`` has the good half."""
+        mode = self.op.mode
+        disks = self.snapshot.InstanceDisks(self.instance)
+        self._indexes = sorted(set(self.op.disks)) or list(range(len(disks)))
+        if self._indexes[-1] >= len(disks):
+            raise errors.OpPrereqError(f"Disk index {self._indexes[-1]} is too high", errors.ECODE_INVAL)
+        self._target, self._other = self._primary, self._secondary
+        if mode in (ON_SECONDARY, NEW_SECONDARY):
+            self._target, self._other = self._secondary, self._primary
+        if mode == AUTO:
+            self._FindFaulty()
+
+    def _FindFaulty(self) -> None:
+        instance = self.instance
+        if not instance.disks_active:
+            raise errors.OpPrereqError(
+                f"Please run activate-disks on instance {instance.name} first", errors.ECODE_STATE
+            )
+        faulty = {uuid: self._FaultyOn(uuid) for uuid in (self._primary, self._secondary)}
+        if all(faulty.values()):
+            raise errors.OpPrereqError(
+                f"Instance {instance.name} has faulty disks on more than one node and can not be repaired"
+                " automatically",
+                errors.ECODE_STATE,
+            )
+        self._indexes = faulty[self._primary] or faulty[self._secondary]
+        if faulty[self._secondary]:
+            self._target, self._other = self._secondary, self._primary
+
+    def _FaultyOn(self, node_uuid: str) -> list[int]:
+        disks = self.snapshot.InstanceDisks(self.instance)
+        result = self.rpc.call_blockdev_getmirrorstatus(node_uuid, (disks, self.instance))
+        result.Raise(f"Failed to get disk status from node {result.node_name}", prereq=True)
+        return [
+            index
+            for index, status in enumerate(result.payload)
+            if status and status["ldisk_status"] == constants.LDS_FAULTY
+        ]
+
+    def _CheckNodes(self) -> None:
+        snapshot, op = self.snapshot, self.op
+        if op.mode != NEW_SECONDARY:
+            for uuid in (self._primary, self._secondary):
+                CheckNodeOnline(snapshot.nodes[uuid])
+            return
+        new = snapshot.nodes[op.remote_node_uuid]
+        if new.uuid == self._primary:
+            raise errors.OpPrereqError("The specified node is the primary node of the instance", errors.ECODE_INVAL)
+        if new.uuid == self._secondary:
+            raise errors.OpPrereqError(
+                "The specified node is already the secondary node of the instance", errors.ECODE_INVAL
+            )
+        CheckNodeOnline(snapshot.nodes[self._primary])
+        CheckTarget(new)
+        CheckTargetPolicy(self, self.instance, new.uuid, op.ignore_ipolicy)
+        if snapshot.nodes[self._secondary].offline and not self._early_release:
+            # There is nothing to be had back from it.
+            self.LogInfo(f"Old secondary {snapshot.nodes[self._secondary].name} is offline, enabling early release")
+            self._early_release = True
+
+    def _KeepLocks(self) -> None:
+        keep = {self._primary, self._secondary}
+        if self.op.remote_node_uuid is not None:
+            keep.add(self.op.remote_node_uuid)
+        for level in (locking.LEVEL_NODE, locking.LEVEL_NODE_RES):
+            ReleaseLocks(self, level, keep=keep)
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def Exec(self, feedback: Feedback) -> None:
+        instance = self.instance
+        if not self._indexes:
+            feedback(f"No disks need replacement for instance '{instance.name}'")
+            return
+        feedback(f"Replacing disk(s) {', '.join(map(str, self._indexes))} for instance '{instance.name}'")
+        activated = not instance.disks_active
+        if activated:
+            StartDisks(self, instance, force=True)
+        try:
+            if self.op.mode == NEW_SECONDARY:
+                _NewSecondary(self, self._early_release, self._primary, self._secondary).Run()
+            else:
+                _NewStorage(self, self._early_release, self._target, self._other, self._indexes).Run()
+        finally:
+            if activated:
+                ShutdownDisks(self, self.current)
+
+    @property
+    def primary(self) -> str:
+        return self._primary
+
+
+class _Replacement:
+    """The steps that both ways have in common; ``_old`` are the volumes that go at the end, on ``_old_node``."""
+
+    def __init__(self, lu: LUInstanceReplaceDisks, early_release: bool, old_node: str):
+        self._lu = lu
+        self._early_release = early_release
+        self._old_node = old_node
+        self._old: list[objects.Disk] = []
+        self._worked_on: list[objects.Disk] = []
+
+    @property
+    def _instance(self) -> objects.Instance:
+        return self._lu.current
+
+    def _Name(self, uuid: str) -> str:
+        return self._lu.snapshot.nodes[uuid].name
+
+    def _Step(self, number: int, text: str) -> None:
+        self._lu.LogStep(number, _STEPS, text)
+
+    def _CheckVolumeGroups(self, nodes: Sequence[str], disks: Iterable[objects.Disk]) -> None:
+        wanted = {child.logical_id[0] for disk in disks for child in disk.children}
+        for result in self._lu.rpc.call_vg_list(list(nodes)).values():
+            result.Raise(f"Error checking node {result.node_name}")
+            missing = sorted(wanted - set(result.payload))
+            if missing:
+                raise errors.OpExecError(f"Volume group '{', '.join(missing)}' not found on node {result.node_name}")
+
+    def _CheckExists(self, nodes: Sequence[str], disks: Iterable[objects.Disk]) -> None:
+        for disk in disks:
+            for uuid in nodes:
+                self._lu.LogInfo(f"Checking {disk.iv_name} on {self._Name(uuid)}")
+                result = self._lu.rpc.call_blockdev_find(uuid, (disk, self._instance))
+                if result.fail_msg or not result.payload:
+                    raise errors.OpExecError(
+                        f"Can't find {disk.iv_name} on node {self._Name(uuid)}: {result.fail_msg or 'disk not found'}",
+                        hint="activate the disks of the instance and try again",
+                    )
+
+    def _Finish(self) -> None:
+        """Waits for the mirrors and removes what is not needed; early release does the second first."""
+        if self._early_release:
+            self._Step(5, "Removing old storage")
+            self._RemoveOld()
+            ReleaseLocks(self._lu, locking.LEVEL_NODE)
+            ReleaseLocks(self._lu, locking.LEVEL_NODE_RES)
+            self._Step(6, "Sync devices")
+            WaitForSync(self._lu, self._instance)
+            self._CheckResult()
+            return
+        ReleaseLocks(self._lu, locking.LEVEL_NODE)
+        self._Step(5, "Sync devices")
+        WaitForSync(self._lu, self._instance)
+        self._CheckResult()
+        self._Step(6, "Removing old storage")
+        self._RemoveOld()
+
+    def _CheckResult(self) -> None:
+        """Every mirror is there and whole: only then the old half may go."""
+        for disk in self._worked_on:
+            if IsDegraded(self._lu, self._lu.primary, self._instance, disk):
+                raise errors.OpExecError(
+                    f"DRBD device {disk.iv_name} is degraded on node {self._Name(self._lu.primary)};"
+                    f" the old volumes on {self._Name(self._old_node)} were not removed"
+                    if not self._early_release
+                    else f"DRBD device {disk.iv_name} is degraded on node {self._Name(self._lu.primary)}"
+                )
+
+    def _RemoveOld(self) -> None:
+        for volume in self._old:
+            result = self._lu.rpc.call_blockdev_remove(self._old_node, (volume, self._instance))
+            if result.fail_msg:
+                self._lu.LogWarning(
+                    f"Can't remove old LV {'/'.join(volume.logical_id)} on {self._Name(self._old_node)}:"
+                    f" {result.fail_msg}",
+                    hint="remove unused LVs manually",
+                )
+
+
+class _NewStorage(_Replacement):
+    """New volumes on one node of the mirror, under the names of the old ones."""
+
+    def __init__(
+        self, lu: LUInstanceReplaceDisks, early_release: bool, target: str, other: str, indexes: Sequence[int]
+    ):
+        super().__init__(lu, early_release, target)
+        self._target = target
+        self._other = other
+        disks = lu.snapshot.InstanceDisks(lu.current)
+        self._worked_on = [disks[index] for index in indexes]
+        self._indexes = list(indexes)
+
+    def Run(self) -> None:
+        lu = self._lu
+        self._Step(1, "Check device existence")
+        self._CheckExists([self._other, self._target], self._worked_on)
+        self._CheckVolumeGroups([self._target, self._other], self._worked_on)
+        self._Step(2, "Check peer consistency")
+        for disk in self._worked_on:
+            if IsDegraded(lu, self._other, self._instance, disk):
+                raise errors.OpExecError(
+                    f"Node {self._Name(self._other)} has degraded storage, unsafe to replace disks for instance"
+                    f" {self._instance.name}"
+                )
+        self._Step(3, "Allocate new storage")
+        pairs = self._Allocate()
+        self._Step(4, "Changing drbd configuration")
+        for disk, volumes in pairs:
+            self._Exchange(disk, volumes)
+        self._Finish()
+
+    def _Allocate(self) -> list[tuple[objects.Disk, list[objects.Disk]]]:
+        lu = self._lu
+        pairs: list[tuple[objects.Disk, list[objects.Disk]]] = []
+        made: list[tuple[str, objects.Disk]] = []
+        try:
+            for index, disk in zip(self._indexes, self._worked_on, strict=True):
+                lu.LogInfo(f"Adding storage on {self._Name(self._target)} for {disk.iv_name}")
+                prefix = lu.cfg.GenerateUniqueID(lu.ec_id)
+                volumes = [
+                    child.Replace(logical_id=(child.logical_id[0], f"{prefix}.disk{index}_{part}"))
+                    for child, part in zip(disk.children, ("data", "meta"), strict=True)
+                ]
+                for volume in volumes:
+                    CreateSingle(lu, self._target, self._instance, volume, True)
+                    made.append((self._target, volume))
+                pairs.append((disk, volumes))
+        except errors.GenericError:
+            Undo(lu, made, self._instance)
+            raise
+        return pairs
+
+    def _Exchange(self, disk: objects.Disk, volumes: Sequence[objects.Disk]) -> None:
+        lu, instance, target = self._lu, self._instance, self._target
+        argument = (disk, instance)
+        lu.LogInfo(f"Detaching {disk.iv_name} from local storage")
+        result = lu.rpc.call_blockdev_removechildren(target, argument, (disk.children, instance))
+        result.Raise(f"Can't detach drbd from local storage on node {self._Name(target)} for device {disk.iv_name}")
+        suffix = f"_replaced-{int(runtime.Time())}"
+        aside = [old.Replace(logical_id=(old.logical_id[0], old.logical_id[1] + suffix)) for old in disk.children]
+        lu.LogInfo(f"Renaming the old LVs on {self._Name(target)}")
+        self._Rename(disk.children, aside)
+        lu.LogInfo(f"Renaming the new LVs on {self._Name(target)}")
+        self._Rename(volumes, disk.children)
+        lu.LogInfo(f"Adding new mirror component on {self._Name(target)}")
+        result = lu.rpc.call_blockdev_addchildren(target, argument, (disk.children, instance))
+        if result.fail_msg:
+            Undo(lu, [(target, volume) for volume in disk.children], instance)
+            raise errors.OpExecError(
+                f"Can't add local storage to drbd {disk.iv_name}: {result.fail_msg}",
+                hint=f"the old volumes are called {', '.join('/'.join(old.logical_id) for old in aside)} now",
+            )
+        self._old += aside
+
+    def _Rename(self, volumes: Sequence[objects.Disk], names: Sequence[objects.Disk]) -> None:
+        renames = [((volume, self._instance), named.logical_id) for volume, named in zip(volumes, names, strict=True)]
+        result = self._lu.rpc.call_blockdev_rename(self._target, renames)
+        result.Raise(f"Can't rename LVs on node {self._Name(self._target)}")
+
+
+class _NewSecondary(_Replacement):
+    """The second half of the mirror goes to another node."""
+
+    def __init__(self, lu: LUInstanceReplaceDisks, early_release: bool, primary: str, old_secondary: str):
+        super().__init__(lu, early_release, old_secondary)
+        self._primary = primary
+        self._new: str = lu.op.remote_node_uuid
+        self._worked_on = list(lu.snapshot.InstanceDisks(lu.current))
+
+    def Run(self) -> None:
+        lu = self._lu
+        self._Step(1, "Check device existence")
+        self._CheckExists([self._primary], self._worked_on)
+        self._CheckVolumeGroups([self._primary, self._new], self._worked_on)
+        self._Step(2, "Check peer consistency")
+        self._CheckPrimaryDisks()
+        self._Step(3, "Allocate new storage")
+        made: list[tuple[str, objects.Disk]] = []
+        try:
+            for disk in self._worked_on:
+                lu.LogInfo(f"Adding new local storage on {self._Name(self._new)} for {disk.iv_name}")
+                for child in disk.children:
+                    CreateSingle(lu, self._new, self._instance, child, False)
+                    made.append((self._new, child))
+            self._Step(4, "Changing drbd configuration")
+            changed = self._MakeMirrors(made)
+            self._Disconnect()
+        except errors.GenericError:
+            Undo(lu, made, self._instance)
+            raise
+        self._old = [child for disk in self._worked_on for child in disk.children]
+        self._worked_on = lu.cfg.UpdateMany(changed, lu.ec_id)
+        self._Connect()
+        self._Finish()
+
+    def _CheckPrimaryDisks(self) -> None:
+        """The primary node has all the data itself."""
+        for disk in self._worked_on:
+            result = self._lu.rpc.call_blockdev_find(self._primary, (disk, self._instance))
+            status = None if result.fail_msg else result.payload
+            if not status or status["ldisk_status"] != constants.LDS_OKAY:
+                raise errors.OpExecError(
+                    f"Node {self._Name(self._primary)} has degraded storage ({disk.iv_name}), unsafe to replace the"
+                    f" secondary of instance {self._instance.name}"
+                )
+
+    def _MakeMirrors(self, made: list[tuple[str, objects.Disk]]) -> list[objects.Disk]:
+        """Makes the new halves, not connected yet; returns the disks as they will be."""
+        lu = self._lu
+        changed = []
+        for disk in self._worked_on:
+            node_a, _, port, minor_a, minor_b, secret = disk.logical_id
+            minor = minor_a if node_a == self._primary else minor_b
+            (new_minor,) = lu.cfg.AllocateDRBDMinor([self._new], disk.uuid, lu.ec_id)
+            nodes = (self._primary, self._new)
+            new = disk.Replace(
+                logical_id=(*nodes, port, minor, new_minor, secret),
+                nodes=nodes,
+                children=[child.Replace(nodes=nodes) for child in disk.children],
+            )
+            alone = new.Replace(logical_id=(*nodes, None, minor, new_minor, secret))
+            CreateSingle(lu, self._new, self._instance, alone, False)
+            made.append((self._new, alone))
+            changed.append(new)
+        return changed
+
+    def _Disconnect(self) -> None:
+        """The old half is cut off; what its node says about it does not matter, what the primary says does."""
+        lu, instance = self._lu, self._instance
+        for disk in self._worked_on:
+            lu.LogInfo(f"Shutting down drbd for {disk.iv_name} on old node")
+            result = lu.rpc.call_blockdev_shutdown(self._old_node, (disk, instance))
+            if result.fail_msg:
+                lu.LogWarning(
+                    f"Failed to shutdown drbd for {disk.iv_name} on old node: {result.fail_msg}",
+                    hint="please cleanup this device manually as soon as possible",
+                )
+        lu.LogInfo("Detaching primary drbds from the network (=> standalone)")
+        result = lu.rpc.call_drbd_disconnect_net([self._primary], (self._worked_on, instance))[self._primary]
+        result.Raise("Can't detach the disks from the network on old node")
+
+    def _Connect(self) -> None:
+        lu = self._lu
+        lu.LogInfo("Attaching primary drbds to new secondary (standalone => connected)")
+        pair = [self._primary, self._new]
+        for result in lu.rpc.call_drbd_attach_net(pair, (self._worked_on, self._instance), False).values():
+            if result.fail_msg:
+                lu.LogWarning(
+                    f"Can't attach drbd disks on node {result.node_name}: {result.fail_msg}",
+                    hint="please do a gnt-instance info to see the status of disks",
+                )

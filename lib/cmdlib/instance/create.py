@@ -1,0 +1,465 @@
+"""Making an instance (spec/drivers.md d.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ganeti import constants, errors, hosts, locking, objects, params, rpc, store
+from ganeti.cmdlib.allocation import CheckAllocatorOrNode, RefuseAllocator
+from ganeti.cmdlib.base import HTYPE_INSTANCE, Feedback, LogicalUnit
+from ganeti.cmdlib.common import (
+    CheckNicBridges,
+    CheckNodeFreeMemory,
+    CheckTarget,
+    CopyNodeLocks,
+    ExpandGroup,
+    ExpandNode,
+    ReleaseLocks,
+)
+from ganeti.cmdlib.disk import generate as diskgen
+from ganeti.cmdlib.disk.devices import CreateDisks, RemoveDisks, Undo, WaitForSync, WipeDisks
+from ganeti.cmdlib.hookenv import InstanceFacts
+from ganeti.cmdlib.instance import nicgen
+from ganeti.cmdlib.instance.base import (
+    AllOsParams,
+    CheckBeLimits,
+    CheckHvOnNodes,
+    CheckHvSyntax,
+    CheckOs,
+    ForceBeParams,
+    ForceHvParams,
+)
+from ganeti.config.writer import CheckTags
+from ganeti.params import disk as disk_params
+from ganeti.params import hv, ipolicy
+from ganeti.rpc.resolver import NodedPort
+
+CREATE = "create"
+AUTO = constants.VALUE_AUTO
+_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?")
+_MAX_NAME = 255
+_PROBE_TIMEOUT = 10.0
+
+
+def NormalizeName(name: str) -> str:
+    """A host name in lower case; OpPrereqError if it cannot be one."""
+    lowered = name.lower()
+    if len(lowered) > _MAX_NAME or not _NAME.fullmatch(lowered):
+        raise errors.OpPrereqError(f"Invalid host name '{name[:80]}'", errors.ECODE_INVAL)
+    return lowered.removesuffix(".")
+
+
+def ResolveName(lu: LogicalUnit, name: str) -> hosts.Host:
+    """The resolved instance name, which must be the given one or begin with it at a dot."""
+    family6 = lu.snapshot.cluster.primary_ip_family == constants.IP6_FAMILY
+    host = hosts.Lookup(name, ipv6=family6)
+    if host.name != name:
+        lu.LogInfo(f"Resolved given name '{name}' to '{host.name}'")
+    if not (host.name == name or host.name.startswith(f"{name}.")):
+        raise errors.OpPrereqError(
+            f"Resolved hostname '{host.name}' does not look the same as given hostname '{name}'", errors.ECODE_INVAL
+        )
+    return host
+
+
+def CheckAddressIsFree(ip: str, name: str) -> None:
+    """Nobody answers there: a node daemon's port is asked."""
+    if hosts.Answers(ip, NodedPort(), _PROBE_TIMEOUT):
+        raise errors.OpPrereqError(f"IP {ip} of instance {name} already in use", errors.ECODE_NOTUNIQUE)
+
+
+def IsOsBlacklisted(cluster: objects.Cluster, os_name: str) -> bool:
+    """A base name on the list covers all its variants, a full name one variant."""
+    return os_name in cluster.blacklisted_os or os_name.partition("+")[0] in cluster.blacklisted_os
+
+
+class LUInstanceCreate(LogicalUnit):
+    """Makes an instance: configuration, disks, operating system, first start."""
+
+    HPATH = "instance-add"
+    HTYPE = HTYPE_INSTANCE
+    REQ_BGL = False
+
+    # --- the request by itself ----------------------------------------------------------------------------------------
+
+    def CheckArguments(self) -> None:
+        op = self.op
+        self._RefuseUnbuilt()
+        if op.no_install and op.start:
+            self.LogInfo("No-installation mode selected, disabling startup")
+            op.start = False
+        op.instance_name = NormalizeName(op.instance_name)
+        if op.ip_check and not op.name_check:
+            raise errors.OpPrereqError("Cannot do IP address check without a name check", errors.ECODE_INVAL)
+        snapshot = self.snapshot
+        if op.disk_template is None:
+            op.disk_template = snapshot.cluster.enabled_disk_templates[0]
+            self.LogInfo(f"No disk template specified, using the cluster's first: {op.disk_template}")
+        diskgen.CheckTemplateEnabled(snapshot, op.disk_template)
+        self._traits = disk_params.TRAITS[op.disk_template]
+        self._disk_requests = diskgen.ParseDisks(op.disks, op.disk_template)
+        self._adopts = any(disk.adopt for disk in self._disk_requests)
+        if self._adopts and op.iallocator:
+            raise errors.OpPrereqError("Disk adoption not allowed with an iallocator script", errors.ECODE_INVAL)
+        self._resolved_ip: str | None = None
+        if op.name_check:
+            op.instance_name, self._resolved_ip = ResolveName(self, op.instance_name)
+        if self._traits.file_based and op.file_driver is None:
+            op.file_driver = constants.FD_LOOP
+        self._CheckNodes()
+        self._CheckOsArgument()
+
+    def _RefuseUnbuilt(self) -> None:
+        """What the opcode can say and this unit does not do is refused before anything happens."""
+        if self.op.mode != CREATE:
+            raise errors.OpPrereqError(
+                f"Creation mode '{self.op.mode}' is not carried out by this release", errors.ECODE_INVAL
+            )
+        for name in ("forthcoming", "commit", "instance_communication"):
+            if getattr(self.op, name):
+                raise errors.OpPrereqError(
+                    f"Parameter '{name}' of instance creation is not carried out by this release", errors.ECODE_INVAL
+                )
+
+    def _CheckNodes(self) -> None:
+        op = self.op
+        if op.opportunistic_locking and not op.iallocator:
+            raise errors.OpPrereqError(
+                "Opportunistic locking is only available in combination with an instance allocator", errors.ECODE_INVAL
+            )
+        CheckAllocatorOrNode(self, "iallocator", "pnode")
+        RefuseAllocator(op.iallocator)
+        if self._traits.mirror == disk_params.INTERNAL:
+            if op.snode is None:
+                raise errors.OpPrereqError(
+                    f"The disk template {op.disk_template} needs a secondary node", errors.ECODE_INVAL
+                )
+        elif op.snode is not None:
+            self.LogWarning("Secondary node will be ignored on non-mirrored disk template")
+            op.snode = None
+
+    def _CheckOsArgument(self) -> None:
+        op = self.op
+        if op.os_type is None:
+            if not op.no_install:
+                raise errors.OpPrereqError(
+                    "No guest OS specified", errors.ECODE_INVAL, hint="name one, or use --no-install"
+                )
+            op.os_type = ""
+        elif IsOsBlacklisted(self.snapshot.cluster, op.os_type):
+            raise errors.OpPrereqError(f"Guest OS '{op.os_type}' is not allowed for installation", errors.ECODE_STATE)
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    def ExpandNames(self) -> None:
+        op, snapshot = self.op, self.snapshot
+        existing = snapshot.InstanceByName(op.instance_name)
+        if existing is not None:
+            raise errors.OpPrereqError(f"Instance '{op.instance_name}' is already in the cluster", errors.ECODE_EXISTS)
+        self.add_locks[locking.LEVEL_INSTANCE] = op.instance_name
+        self._pnode = ExpandNode(snapshot, op.pnode, op.pnode_uuid)
+        nodes = [self._pnode]
+        if op.snode is not None:
+            nodes.append(ExpandNode(snapshot, op.snode, op.snode_uuid))
+        self._node_uuids = [node.uuid for node in nodes]
+        if len(set(self._node_uuids)) != len(nodes):
+            raise errors.OpPrereqError("The secondary node cannot be the primary node", errors.ECODE_INVAL)
+        self._CheckWantedGroup(nodes)
+        self.needed_locks = {
+            locking.LEVEL_NODEGROUP: sorted({node.group for node in nodes}),
+            locking.LEVEL_NODE: list(self._node_uuids),
+            locking.LEVEL_NODE_RES: [],
+        }
+        self.share_locks[locking.LEVEL_NODEGROUP] = 1
+
+    def _CheckWantedGroup(self, nodes: list[objects.Node]) -> None:
+        """The group to allocate in must be the one of the nodes that were named."""
+        if self.op.group_name is None:
+            return
+        group = ExpandGroup(self.snapshot, self.op.group_name)
+        outside = [node.name for node in nodes if node.group != group.uuid]
+        if outside:
+            raise errors.OpPrereqError(
+                f"Node {', '.join(outside)} is not in node group {group.name}",
+                errors.ECODE_INVAL,
+                hint="leave out the group or name nodes of it",
+            )
+
+    def DeclareLocks(self, level: int) -> None:
+        if level == locking.LEVEL_NODE_RES:
+            CopyNodeLocks(self)
+
+    # --- hooks --------------------------------------------------------------------------------------------------------
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        snapshot = self.snapshot
+        instance = snapshot.InstanceByName(self.op.instance_name)
+        if instance is not None:
+            facts = InstanceFacts.Existing(snapshot, instance)
+        else:
+            facts = InstanceFacts(snapshot, self._MakeInstance(self._planned_uuid, ()), self._disk_requests)
+            facts.disk_template = self.op.disk_template
+            facts.secondaries = self._node_uuids[1:]
+        facts.status = self.op.start
+        return {"ADD_MODE": self.op.mode, **facts.Env()}
+
+    def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
+        nodes = [self.snapshot.cluster.master_node, *self._node_uuids]
+        return nodes, nodes
+
+    # --- can it be done -----------------------------------------------------------------------------------------------
+
+    def CheckPrereq(self) -> None:
+        self._CheckLockedGroups()
+        op, snapshot = self.op, self.snapshot
+        self._directory = diskgen.FileDirectory(snapshot, op.disk_template, op.file_storage_dir, op.instance_name)
+        if self._traits.lvm and not snapshot.cluster.volume_group_name:
+            raise errors.OpPrereqError("Cluster does not support lvm-based instances", errors.ECODE_STATE)
+        self._CheckTags()
+        self._FillParameters()
+        requests = nicgen.ParseNics(self, op.nics, self._resolved_ip)
+        if op.ip_check and self._resolved_ip is not None:
+            CheckAddressIsFree(self._resolved_ip, op.instance_name)
+        for uuid in self._node_uuids:
+            CheckTarget(snapshot.nodes[uuid])
+        self._WarnOfGroups()
+        self._nics = [request.Make(self, self._pnode.uuid, op.conflicts_check) for request in requests]
+        self._planned_uuid = self.cfg.GenerateUniqueID(self.ec_id)
+        self._CheckStorage()
+        self._CheckPolicy()
+        self._CheckOnNodes()
+        self.dry_run_result = list(self._node_uuids)
+
+    def _CheckLockedGroups(self) -> None:
+        snapshot = self.snapshot
+        self._pnode = snapshot.nodes[self._node_uuids[0]]
+        if not {snapshot.nodes[uuid].group for uuid in self._node_uuids} <= self.owned_locks(locking.LEVEL_NODEGROUP):
+            raise errors.OpPrereqError(
+                "The nodes have moved to other node groups since the locks were acquired; try again",
+                errors.ECODE_STATE,
+            )
+
+    def _CheckTags(self) -> None:
+        try:
+            CheckTags(self.op.tags)
+        except errors.TagError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+
+    def _FillParameters(self) -> None:
+        """Own parameters as they will be stored, and the filled ones they lead to."""
+        op, cluster = self.op, self.snapshot.cluster
+        if op.hypervisor in (None, AUTO):
+            op.hypervisor = cluster.enabled_hypervisors[0]
+        if op.hypervisor not in cluster.enabled_hypervisors:
+            raise errors.OpPrereqError(
+                f"Selected hypervisor ({op.hypervisor}) not enabled in the cluster"
+                f" ({', '.join(cluster.enabled_hypervisors)})",
+                errors.ECODE_STATE,
+            )
+        self._hvparams = ForceHvParams(op.hvparams, op.hypervisor, f"instance '{op.instance_name}'")
+        self._filled_hv = {**params.HVDefaults(cluster, op.hypervisor, op.os_type), **self._hvparams}
+        CheckHvSyntax(op.hypervisor, self._filled_hv)
+        defaults = params.BEDefaults(cluster)
+        self._beparams = ForceBeParams({k: defaults.get(k) if v == AUTO else v for k, v in op.beparams.items()})
+        self._filled_be = {**defaults, **self._beparams}
+        CheckBeLimits(self._filled_be)
+        self._osparams = {name: str(value) for name, value in op.osparams.items()}
+        self._osparams_private = {name: str(value) for name, value in (op.osparams_private or {}).items()}
+        if op.identify_defaults:
+            self._DropDefaults()
+
+    def _DropDefaults(self) -> None:
+        """What equals its default is not stored, so that it follows later changes of the default."""
+        cluster, op = self.snapshot.cluster, self.op
+        for own, defaults in (
+            (self._hvparams, params.HVDefaults(cluster, op.hypervisor, op.os_type)),
+            (self._beparams, params.BEDefaults(cluster)),
+            (self._osparams, params.OSDefaults(cluster.osparams, op.os_type)),
+            (self._osparams_private, params.OSDefaults(cluster.osparams_private_cluster, op.os_type)),
+        ):
+            for name in [name for name, value in own.items() if name in defaults and defaults[name] == value]:
+                del own[name]
+
+    def _WarnOfGroups(self) -> None:
+        groups = {self.snapshot.nodes[uuid].group for uuid in self._node_uuids}
+        if len(groups) > 1:
+            self.LogWarning(
+                "The primary and secondary nodes are in two different node groups;"
+                " the disk parameters of the primary node's group are used"
+            )
+
+    def _CheckStorage(self) -> None:
+        op, snapshot = self.op, self.snapshot
+        exclusive = diskgen.CheckSpindles(snapshot, self._node_uuids, op.disk_template, self._disk_requests)
+        if self._adopts:
+            diskgen.PrepareAdoption(self, op.disk_template, self._disk_requests, self._pnode.uuid)
+        elif not exclusive:
+            needed = diskgen.SpaceNeeded(snapshot, op.disk_template, self._disk_requests)
+            diskgen.CheckFreeSpace(self, self._node_uuids, needed)
+
+    def _CheckPolicy(self) -> None:
+        snapshot = self.snapshot
+        group = snapshot.nodegroups[self._pnode.group]
+        violations = ipolicy.Violations(
+            params.FillIPolicy(snapshot, group),
+            self._filled_be["maxmem"],
+            self._filled_be["vcpus"],
+            len(self._nics),
+            [disk.size for disk in self._disk_requests],
+            self._filled_be["spindle_use"],
+            [self.op.disk_template] * len(self._disk_requests),
+        )
+        if violations and self.op.ignore_ipolicy:
+            self.LogWarning(f"Instance allocation to group {group.name} violates policy: {'; '.join(violations)}")
+        elif violations:
+            raise errors.OpPrereqError(
+                f"Instance allocation to group {group.name} ({group.uuid}) violates policy: {'; '.join(violations)}",
+                errors.ECODE_INVAL,
+                hint="change the instance, or use --ignore-ipolicy",
+            )
+
+    def _CheckOnNodes(self) -> None:
+        op = self.op
+        nodes = self._node_uuids
+        CheckHvOnNodes(self, nodes, op.hypervisor, self._filled_hv)
+        if op.os_type:
+            planned = self._MakeInstance(self._planned_uuid, ())
+            os_params = AllOsParams(self.snapshot, planned, secret=op.osparams_secret)
+            CheckOs(self, nodes[:1], op.os_type, os_params, op.force_variant, required=True)
+            CheckOs(self, nodes[1:], op.os_type, os_params, op.force_variant, required=False)
+        CheckNicBridges(self, self._nics, self._pnode.uuid)
+        if op.start:
+            CheckNodeFreeMemory(
+                self,
+                self._pnode.uuid,
+                f"creating instance {op.instance_name}",
+                self._filled_be["maxmem"],
+                op.hypervisor,
+            )
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def _MakeInstance(self, uuid: str, disks: Iterable[str], port: int | None = None) -> objects.Instance:
+        op = self.op
+        return objects.Instance(
+            name=op.instance_name,
+            uuid=uuid,
+            primary_node=self._pnode.uuid,
+            os=op.os_type,
+            hypervisor=op.hypervisor,
+            hvparams=self._hvparams,
+            beparams=self._beparams,
+            osparams=self._osparams,
+            osparams_private=self._osparams_private,
+            admin_state=constants.ADMINST_DOWN,
+            nics=tuple(self._nics),
+            disks=tuple(disks),
+            disks_active=False,
+            network_port=port,
+            tags=tuple(sorted(set(op.tags))),
+        )
+
+    def Exec(self, feedback: Feedback) -> list[str]:
+        instance, disks = self._Generate()
+        made = self._CreateStorage(feedback, instance, disks)
+        feedback(f"adding instance {instance.name} to cluster config")
+        instance = self._AddToConfig(instance, disks, made)
+        ReleaseLocks(self, locking.LEVEL_NODE)
+        self._Settle(feedback, instance, disks)
+        instance = self.cfg.MarkInstanceDisksActive(instance.uuid)
+        ReleaseLocks(self, locking.LEVEL_NODE_RES)
+        if disks and self.op.os_type and not self._adopts and not self.op.no_install:
+            self._Install(feedback, instance, disks)
+        if self.op.start:
+            instance = self.cfg.MarkInstanceUp(instance.uuid)
+            feedback("* starting instance...")
+            result = self.rpc.call_instance_start(instance.primary_node, (instance, None, None), False, self.op.reason)
+            result.Raise("Could not start instance")
+        return [self.snapshot.nodes[uuid].name for uuid in self._node_uuids]
+
+    def _Generate(self) -> tuple[objects.Instance, list[objects.Disk]]:
+        op = self.op
+        plan = diskgen.DiskPlan(
+            template=op.disk_template,
+            instance_uuid=self._planned_uuid,
+            primary=self._node_uuids[0],
+            secondary=self._node_uuids[1] if len(self._node_uuids) > 1 else None,
+            directory=self._directory,
+            driver=op.file_driver or constants.FD_LOOP,
+        )
+        disks = diskgen.GenerateDisks(self, plan, self._disk_requests)
+        port = self.cfg.AllocatePort(self.ec_id) if hv.TRAITS[op.hypervisor].needs_port else None
+        return self._MakeInstance(self._planned_uuid, [disk.uuid for disk in disks], port), disks
+
+    def _CreateStorage(
+        self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]
+    ) -> list[tuple[str, objects.Disk]]:
+        """Returns what was made and would have to be removed again."""
+        if self._adopts and self.op.disk_template == constants.DT_PLAIN:
+            feedback("* adopting instance volumes...")
+            diskgen.AdoptVolumes(self, instance, disks, self._disk_requests)
+        elif disks:
+            feedback("* creating instance disks...")
+            return CreateDisks(self, instance, disks, self.op.disk_template)
+        return []
+
+    def _AddToConfig(
+        self, instance: objects.Instance, disks: list[objects.Disk], made: list[tuple[str, objects.Disk]]
+    ) -> objects.Instance:
+        try:
+            instance = self.cfg.AddInstance(instance, self.ec_id, disks)
+        except store.NotKnown:
+            # It may be stored any moment: then the instance needs its disks and its lock.
+            del self.remove_locks[locking.LEVEL_INSTANCE]
+            raise
+        except errors.GenericError:
+            Undo(self, made, instance)
+            raise
+        # The instance exists: whatever happens now, its lock stays.
+        del self.remove_locks[locking.LEVEL_INSTANCE]
+        return instance
+
+    def _Settle(self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]) -> None:
+        """Wipes and waits for mirrors; when that fails the whole instance goes again."""
+        try:
+            if disks and self.snapshot.cluster.prealloc_wipe_disks and not self._adopts:
+                feedback("* wiping instance disks...")
+                WipeDisks(self, instance, [(disk, 0) for disk in disks])
+            if self.op.wait_for_sync:
+                in_sync = WaitForSync(self, instance)
+            elif self._traits.mirror == disk_params.INTERNAL:
+                feedback("* checking mirrors status")
+                in_sync = WaitForSync(self, instance, oneshot=True)
+            else:
+                in_sync = True
+            if not in_sync:
+                raise errors.OpExecError("There are some degraded disks for this instance")
+        except errors.OpExecError:
+            RemoveDisks(self, instance)
+            self.cfg.RemoveInstance(instance.uuid)
+            self.remove_locks[locking.LEVEL_INSTANCE] = instance.name
+            raise
+
+    def _Install(self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]) -> None:
+        pause = self._traits.mirror == disk_params.INTERNAL and not self.op.wait_for_sync
+        node = instance.primary_node
+        if pause:
+            feedback("* pausing disk sync to install instance OS")
+            self._WarnOfPause(self.rpc.call_blockdev_pause_resume_sync(node, (disks, instance), True), disks)
+        feedback("* running the instance OS create scripts...")
+        os_params = AllOsParams(self.snapshot, instance, secret=self.op.osparams_secret)
+        result = self.rpc.call_instance_os_add(node, (instance, os_params), False, self.op.debug_level)
+        if pause:
+            feedback("* resuming disk sync")
+            self._WarnOfPause(self.rpc.call_blockdev_pause_resume_sync(node, (disks, instance), False), disks)
+        result.Raise(f"Could not add os for instance {instance.name} on node {result.node_name}")
+
+    def _WarnOfPause(self, result: rpc.RpcResult, disks: list[objects.Disk]) -> None:
+        if result.fail_msg:
+            self.LogWarning(f"Could not pause or resume the sync of disks: {result.fail_msg}")
+            return
+        for disk, (success, message) in zip(disks, result.payload, strict=False):
+            if not success:
+                self.LogWarning(f"Could not pause or resume the sync of disk {disk.iv_name}: {message}")

@@ -1,0 +1,215 @@
+"""Removing, renaming and reinstalling an instance (spec/drivers.md d.2)."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from typing import Any
+
+from ganeti import errors, locking, objects
+from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.common import (
+    STATE_DOWN,
+    STATE_NOT_RUNNING,
+    CheckInstanceState,
+    CheckNodeOnline,
+    ExpandInstance,
+)
+from ganeti.cmdlib.disk.devices import DiskNodes, InfoText, RemoveDisks, ShutdownDisks, StartDisks
+from ganeti.cmdlib.disk.generate import CheckTemplateEnabled
+from ganeti.cmdlib.instance.base import AllOsParams, CheckNotForthcoming, CheckOs, InstanceLU
+from ganeti.cmdlib.instance.create import CheckAddressIsFree, IsOsBlacklisted, NormalizeName, ResolveName
+from ganeti.params import disk as disk_params
+
+
+class LUInstanceRemove(InstanceLU):
+    """Stops an instance and deletes it, disks and all."""
+
+    HPATH = "instance-remove"
+    LOCKS_NODES = True
+    LOCKS_RES = True
+
+    def OwnEnv(self) -> dict[str, Any]:
+        return {"SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        # Afterwards there is no instance any more: the scripts are told what it was.
+        if self.instance.uuid in self.snapshot.instances:
+            self._env = super().BuildHooksEnv()
+        return self._env
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        self._all_nodes = list(self.snapshot.AllNodes(self.instance))
+
+    def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
+        master = self.snapshot.cluster.master_node
+        return [master], [*self._all_nodes, master]
+
+    def Exec(self, feedback: Feedback) -> None:
+        instance = self.instance
+        if not instance.forthcoming:
+            self._Stop(instance)
+            self.LogInfo(f"Removing block devices of instance {instance.name}")
+            RemoveInstanceDisks(self, instance, self.op.ignore_failures)
+        self.LogInfo(f"Removing instance {instance.name} from the cluster's configuration")
+        self.cfg.RemoveInstance(instance.uuid)
+        self.remove_locks[locking.LEVEL_INSTANCE] = instance.name
+
+    def _Stop(self, instance: objects.Instance) -> None:
+        result = self.rpc.call_instance_shutdown(
+            instance.primary_node, instance, self.op.shutdown_timeout, self.op.reason
+        )
+        if self.op.ignore_failures:
+            result.Warn(f"Could not shutdown instance '{instance.name}'", self.LogWarning)
+        else:
+            result.Raise(f"Could not shutdown instance '{instance.name}' on node '{result.node_name}'")
+
+
+def RemoveInstanceDisks(lu: InstanceLU, instance: objects.Instance, ignore_failures: bool) -> None:
+    """Removes the devices; OpExecError if some are left, unless that does not matter."""
+    if RemoveDisks(lu, instance):
+        return
+    if not ignore_failures:
+        raise errors.OpExecError(
+            f"Can't remove the disks of instance {instance.name}",
+            hint=f"repair the nodes and try again, or use 'gnt-instance remove --ignore-failures {instance.name}'",
+        )
+    lu.LogWarning("Can't remove instance's disks, what is left must be removed by hand")
+
+
+class LUInstanceRename(InstanceLU):
+    """Gives a stopped instance another name; holds the BGL alone, as both names' locks change."""
+
+    HPATH = "instance-rename"
+    REQ_BGL = True
+
+    def CheckArguments(self) -> None:
+        if self.op.ip_check and not self.op.name_check:
+            raise errors.OpPrereqError("IP address check requires a name check", errors.ECODE_INVAL)
+        self.op.new_name = NormalizeName(self.op.new_name)
+
+    def ExpandNames(self) -> None:
+        self.needed_locks = {}
+        instance = ExpandInstance(self.snapshot, self.op.instance_name, self.op.instance_uuid)
+        self.op.instance_name, self.op.instance_uuid = instance.name, instance.uuid
+
+    def DeclareLocks(self, level: int) -> None:
+        """Nothing but the BGL is locked."""
+
+    def OwnEnv(self) -> dict[str, Any]:
+        return {"INSTANCE_NEW_NAME": self.op.new_name}
+
+    def NodesToConfirm(self) -> set[str]:
+        return self.OnlineNodes(self.snapshot.AllNodes(self.instance))
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        instance, snapshot = self.instance, self.snapshot
+        CheckNotForthcoming(instance)
+        template = snapshot.DiskTemplate(instance)
+        if disk_params.With(file_based=True) & {template}:
+            CheckTemplateEnabled(snapshot, template)
+        CheckNodeOnline(snapshot.nodes[instance.primary_node])
+        CheckInstanceState(self, instance, STATE_NOT_RUNNING)
+        self._CheckNewName()
+
+    def _CheckNewName(self) -> None:
+        address = None
+        if self.op.name_check:
+            self.op.new_name, address = ResolveName(self, self.op.new_name)
+        found = self.snapshot.InstanceByName(self.op.new_name)
+        if found is not None:
+            raise errors.OpPrereqError(f"Instance '{self.op.new_name}' is already in the cluster", errors.ECODE_EXISTS)
+        if self.op.ip_check and address is not None:
+            CheckAddressIsFree(address, self.op.new_name)
+
+    def Exec(self, feedback: Feedback) -> str:
+        old_name, new_name = self.instance.name, self.op.new_name
+        old_directory = self._FileDirectory()
+        instance = self.cfg.RenameInstance(self.instance.uuid, new_name)
+        # With the BGL alone in our hands nobody can hold or wait for either.
+        self.glm.remove(locking.LEVEL_INSTANCE, old_name)
+        self.glm.add(locking.LEVEL_INSTANCE, new_name)
+        if old_directory is not None:
+            self._RenameDirectory(instance, old_directory)
+        StartDisks(self, instance, force=False)
+        try:
+            self._TellDevices(instance)
+            result = self.rpc.call_instance_run_rename(instance.primary_node, instance, old_name, self.op.debug_level)
+            result.Warn(
+                f"Could not run OS rename script for instance {new_name} on node {result.node_name}"
+                " (but the instance has been renamed in Ganeti)",
+                self.LogWarning,
+            )
+        finally:
+            ShutdownDisks(self, instance)
+        return new_name
+
+    def _FileDirectory(self) -> str | None:
+        """The directory of the disks' files, where it has the instance's name."""
+        for disk in self.snapshot.InstanceDisks(self.instance):
+            if disk_params.TRAITS[disk.dev_type].name_in_path:
+                return posixpath.dirname(str(disk.logical_id[1]))
+        return None
+
+    def _RenameDirectory(self, instance: objects.Instance, old: str) -> None:
+        new = posixpath.join(posixpath.dirname(old), instance.name)
+        result = self.rpc.call_file_storage_dir_rename(instance.primary_node, old, new)
+        result.Raise(
+            f"Could not rename on node {result.node_name} directory '{old}' to '{new}'"
+            " (but the instance has been renamed in Ganeti)"
+        )
+
+    def _TellDevices(self, instance: objects.Instance) -> None:
+        for disk in self.snapshot.InstanceDisks(instance):
+            for node_uuid in DiskNodes(self, instance, disk):
+                result = self.rpc.call_blockdev_setinfo(node_uuid, (disk, instance), InfoText(instance))
+                result.Warn(f"Error setting info on node {result.node_name} for disk {disk.iv_name}", self.LogWarning)
+
+
+class LUInstanceReinstall(InstanceLU):
+    """Runs the creation scripts of the operating system again on a stopped instance."""
+
+    HPATH = "instance-reinstall"
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        instance, snapshot = self.instance, self.snapshot
+        CheckNotForthcoming(instance)
+        CheckNodeOnline(snapshot.nodes[instance.primary_node], "Instance primary node offline, cannot reinstall")
+        if not instance.disks:
+            raise errors.OpPrereqError(f"Instance '{instance.name}' has no disks, cannot reinstall", errors.ECODE_INVAL)
+        CheckInstanceState(self, instance, STATE_DOWN)
+        self._Plan(instance)
+
+    def _Plan(self, instance: objects.Instance) -> None:
+        """What the instance will be: its OS and own parameters; checked on the primary node."""
+        op = self.op
+        os_name = op.os_type or instance.os
+        if not os_name:
+            raise errors.OpPrereqError(
+                f"Instance '{instance.name}' has no operating system", errors.ECODE_INVAL, hint="name one"
+            )
+        if op.os_type is not None and IsOsBlacklisted(self.snapshot.cluster, os_name):
+            raise errors.OpPrereqError(f"Guest OS '{os_name}' is not allowed for installation", errors.ECODE_STATE)
+        public = {**instance.osparams, **{k: str(v) for k, v in (op.osparams or {}).items()}}
+        private = {**instance.osparams_private, **{k: str(v) for k, v in (op.osparams_private or {}).items()}}
+        self._planned = instance.Replace(os=os_name, osparams=public, osparams_private=private)
+        self._os_params = AllOsParams(self.snapshot, self._planned, secret=op.osparams_secret)
+        CheckOs(self, [instance.primary_node], os_name, self._os_params, op.force_variant, required=True)
+
+    def Exec(self, feedback: Feedback) -> None:
+        if self._planned.os != self.instance.os:
+            feedback(f"Changing OS to '{self._planned.os}'...")
+        instance = self.cfg.Update(self._planned, self.ec_id)
+        StartDisks(self, instance, force=False)
+        try:
+            feedback("Running the instance OS create scripts...")
+            current = self.snapshot.instances[instance.uuid]
+            result = self.rpc.call_instance_os_add(
+                instance.primary_node, (current, self._os_params), True, self.op.debug_level
+            )
+            result.Raise(f"Could not install OS for instance {instance.name} on node {result.node_name}")
+        finally:
+            ShutdownDisks(self, instance)

@@ -1,0 +1,142 @@
+"""Failing an instance over, and migrating it while it runs (spec/drivers.md d.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ganeti import errors, locking, params
+from ganeti.cmdlib.allocation import CheckAllocatorOrNode, RefuseAllocator
+from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.common import ExpandOtherNode, LockInstancesNodesAnd
+from ganeti.cmdlib.instance.base import InstanceLU
+from ganeti.cmdlib.instance.migration import TLMigrateInstance
+from ganeti.params import disk as disk_params
+
+LIVE, NON_LIVE = "live", "non-live"
+
+
+class _MovingLU(InstanceLU):
+    """What failing over and migrating have in common: which nodes are involved."""
+
+    LOCKS_NODES = True
+    LOCKS_RES = True
+
+    _tasklet: TLMigrateInstance
+
+    def ExpandNames(self) -> None:
+        super().ExpandNames()
+        ExpandOtherNode(self, "target_node")
+        instance = self.snapshot.instances[self.op.instance_uuid]
+        template = self.snapshot.DiskTemplate(instance)
+        if template in disk_params.With(mirror=disk_params.EXTERNAL):
+            CheckAllocatorOrNode(self, "iallocator", "target_node")
+            RefuseAllocator(self.op.iallocator)
+        self._tasklet = self._MakeTasklet()
+        self.tasklets = [self._tasklet]
+
+    def DeclareLocks(self, level: int) -> None:
+        if level == locking.LEVEL_NODE:
+            LockInstancesNodesAnd(self, self.op.target_node_uuid)
+        else:
+            super().DeclareLocks(level)
+
+    def _MakeTasklet(self) -> TLMigrateInstance:
+        raise NotImplementedError
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        self._tasklet.CheckPrereq()
+
+    def Exec(self, feedback: Feedback) -> None:
+        self._tasklet.Exec(feedback)
+
+    def _Ends(self) -> tuple[str, str]:
+        """Names of the node the instance leaves and of the one it goes to."""
+        nodes = self.snapshot.nodes
+        return nodes[self._tasklet.source_uuid].name, nodes[self._tasklet.target_uuid].name
+
+    def MovedEnv(self) -> dict[str, Any]:
+        source, target = self._Ends()
+        internal = self._tasklet.mirror == disk_params.INTERNAL
+        return {
+            "OLD_PRIMARY": source,
+            "NEW_PRIMARY": target,
+            "OLD_SECONDARY": target if internal else "",
+            "NEW_SECONDARY": source if internal else "",
+        }
+
+
+class LUInstanceFailover(_MovingLU):
+    """Stops an instance where it is and starts it on another node."""
+
+    HPATH = "instance-failover"
+
+    def _MakeTasklet(self) -> TLMigrateInstance:
+        return TLMigrateInstance(
+            self,
+            self.op.instance_uuid,
+            failover=True,
+            cleanup=self.op.cleanup,
+            ignore_consistency=self.op.ignore_consistency,
+            shutdown_timeout=self.op.shutdown_timeout,
+            ignore_ipolicy=self.op.ignore_ipolicy,
+        )
+
+    def OwnEnv(self) -> dict[str, Any]:
+        return {
+            "IGNORE_CONSISTENCY": self.op.ignore_consistency,
+            "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout,
+            "FAILOVER_CLEANUP": self.op.cleanup,
+            **self.MovedEnv(),
+        }
+
+    def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
+        snapshot = self.snapshot
+        pre = [snapshot.cluster.master_node, *snapshot.SecondaryNodes(self.instance), self._tasklet.target_uuid]
+        return pre, [*pre, self.instance.primary_node]
+
+
+class LUInstanceMigrate(_MovingLU):
+    """Moves a running instance to another node."""
+
+    HPATH = "instance-migrate"
+
+    def CheckArguments(self) -> None:
+        if self.op.live is not None and self.op.mode is not None:
+            raise errors.OpPrereqError("Only one of the 'live' and 'mode' parameters is accepted", errors.ECODE_INVAL)
+        if self.op.live is not None:
+            self.op.mode = LIVE if self.op.live else NON_LIVE
+            # The old parameter is not sent on.
+            self.op.live = None
+
+    def _MakeTasklet(self) -> TLMigrateInstance:
+        return TLMigrateInstance(
+            self,
+            self.op.instance_uuid,
+            cleanup=self.op.cleanup,
+            fallback=self.op.allow_failover,
+            allow_runtime_changes=self.op.allow_runtime_changes,
+            ignore_ipolicy=self.op.ignore_ipolicy,
+            ignore_hvversions=self.op.ignore_hvversions,
+        )
+
+    def CheckPrereq(self) -> None:
+        instance = self.snapshot.instances.get(self.op.instance_uuid)
+        if instance is not None:
+            mode = self.op.mode or params.FillHV(self.snapshot, instance).get("migration_mode", LIVE)
+            self._tasklet.live = mode == LIVE
+        super().CheckPrereq()
+
+    def OwnEnv(self) -> dict[str, Any]:
+        return {
+            "MIGRATE_LIVE": self._tasklet.live,
+            "MIGRATE_CLEANUP": self.op.cleanup,
+            "ALLOW_RUNTIME_CHANGES": self.op.allow_runtime_changes,
+            **self.MovedEnv(),
+        }
+
+    def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
+        nodes, _ = super().BuildHooksNodes()
+        nodes = [*nodes, self._tasklet.target_uuid]
+        return nodes, nodes

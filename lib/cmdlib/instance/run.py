@@ -1,0 +1,266 @@
+"""Units that start, stop and show a running instance (spec/drivers.md d.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, locking, params
+from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.common import (
+    STATE_DOWN,
+    STATE_ONLINE,
+    CheckInstanceState,
+    CheckNicBridges,
+    CheckNodeFreeMemory,
+    CheckNodeOnline,
+    InstanceInfo,
+    IsRunning,
+)
+from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks, StartDisks, WaitForSync
+from ganeti.cmdlib.instance.base import (
+    DOWN,
+    OFFLINE,
+    UP,
+    CheckHv,
+    CheckNotForthcoming,
+    ForceBeParams,
+    ForceHvParams,
+    InstanceLU,
+    NoHooksInstanceLU,
+)
+from ganeti.master.querydata import ConsoleRequest
+
+if TYPE_CHECKING:
+    from ganeti import objects
+
+REBOOT_SOFT, REBOOT_HARD = "soft", "hard"
+
+
+def IsUserDown(lu: InstanceLU, info: dict[str, Any]) -> bool:
+    """The guest was shut down from inside, and the cluster lets users do that."""
+    return lu.snapshot.cluster.enabled_user_shutdown and info.get("state") == constants.INST_USER_SHUTDOWN
+
+
+class LUInstanceStartup(InstanceLU):
+    """Starts an instance."""
+
+    HPATH = "instance-start"
+
+    def CheckArguments(self) -> None:
+        self.op.beparams = ForceBeParams(self.op.beparams)
+
+    def ExpandNames(self) -> None:
+        super().ExpandNames()
+        assert self.needed_locks is not None
+        self.needed_locks[locking.LEVEL_NODE_RES] = []
+
+    def DeclareLocks(self, level: int) -> None:
+        if level == locking.LEVEL_NODE_RES:
+            assert self.needed_locks is not None
+            instance = self.snapshot.instances.get(self.op.instance_uuid)
+            self.needed_locks[level] = [instance.primary_node] if instance is not None else []
+
+    def OwnEnv(self) -> dict[str, Any]:
+        return {"FORCE": self.op.force}
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        instance, snapshot = self.instance, self.snapshot
+        CheckNotForthcoming(instance)
+        node = snapshot.nodes[instance.primary_node]
+        if self.op.hvparams:
+            self.op.hvparams = ForceHvParams(self.op.hvparams, instance.hypervisor, f"instance '{instance.name}'")
+            filled = {**params.FillHV(snapshot, instance), **self.op.hvparams}
+            CheckHv(self, snapshot.AllNodes(instance), instance.hypervisor, filled)
+        CheckInstanceState(self, instance, STATE_ONLINE)
+        self._primary_offline = node.offline
+        self._user_down = False
+        if node.offline and self.op.ignore_offline_nodes:
+            self.LogWarning(f"Ignoring offline primary node {node.name}")
+            if self.op.hvparams or self.op.beparams:
+                self.LogWarning("Overridden parameters are ignored")
+            return
+        CheckNodeOnline(node, f"Primary node of instance '{instance.name}' is offline")
+        CheckNicBridges(self, instance.nics, node.uuid)
+        info = InstanceInfo(self, instance)
+        self._user_down = IsUserDown(self, info)
+        if not info or self._user_down:
+            memory = {**params.FillBE(snapshot, instance), **self.op.beparams}["minmem"]
+            CheckNodeFreeMemory(self, node.uuid, f"starting instance {instance.name}", memory, instance.hypervisor)
+
+    def Exec(self, feedback: Feedback) -> None:
+        instance = self.instance
+        if not self.op.no_remember:
+            instance = self.cfg.MarkInstanceUp(instance.uuid)
+        if self._primary_offline:
+            self.LogInfo(f"Primary node offline, marked instance {instance.name} as started")
+            return
+        if self._user_down:
+            # What is left of the guest must go before it can start again.
+            result = self.rpc.call_instance_shutdown(
+                instance.primary_node, instance, self.op.shutdown_timeout, self.op.reason
+            )
+            result.Raise(f"Could not clean up the stopped instance {instance.name} on {result.node_name}")
+            ShutdownDisks(self, instance)
+        StartDisks(self, instance, self.op.force)
+        result = self.rpc.call_instance_start(
+            instance.primary_node,
+            (instance, self.op.hvparams, self.op.beparams),
+            self.op.startup_paused,
+            self.op.reason,
+        )
+        if result.fail_msg:
+            ShutdownDisks(self, instance)
+            result.Raise(f"Could not start instance '{instance.name}'")
+
+
+class LUInstanceShutdown(InstanceLU):
+    """Stops an instance."""
+
+    HPATH = "instance-stop"
+
+    def OwnEnv(self) -> dict[str, Any]:
+        return {"TIMEOUT": self.op.timeout}
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        instance = self.instance
+        CheckNotForthcoming(instance)
+        if self.op.force:
+            self.LogWarning("Ignoring offline instance check")
+        else:
+            CheckInstanceState(self, instance, STATE_ONLINE)
+        node = self.snapshot.nodes[instance.primary_node]
+        self._primary_offline = node.offline
+        if node.offline and self.op.ignore_offline_nodes:
+            self.LogWarning(f"Ignoring offline primary node {node.name}")
+            return
+        CheckNodeOnline(node, f"Primary node of instance '{instance.name}' is offline")
+        if self.op.admin_state_source == constants.USER_SOURCE and not IsUserDown(self, InstanceInfo(self, instance)):
+            raise errors.OpPrereqError(f"Instance '{instance.name}' was not shut down by its user", errors.ECODE_STATE)
+
+    def Exec(self, feedback: Feedback) -> None:
+        instance = self.instance
+        if not self.op.no_remember and instance.admin_state in (UP, DOWN):
+            if self.op.admin_state_source == constants.USER_SOURCE:
+                instance = self.cfg.MarkInstanceUserDown(instance.uuid)
+            else:
+                instance = self.cfg.MarkInstanceDown(instance.uuid)
+        if self._primary_offline:
+            self.LogInfo(f"Primary node offline, marked instance {instance.name} as stopped")
+            return
+        result = self.rpc.call_instance_shutdown(instance.primary_node, instance, self.op.timeout, self.op.reason)
+        result.Raise(f"Could not shutdown instance '{instance.name}'")
+        ShutdownDisks(self, instance)
+
+
+class LUInstanceReboot(InstanceLU):
+    """Restarts an instance, inside the guest or from outside."""
+
+    HPATH = "instance-reboot"
+
+    def OwnEnv(self) -> dict[str, Any]:
+        return {
+            "IGNORE_SECONDARIES": self.op.ignore_secondaries,
+            "REBOOT_TYPE": self.op.reboot_type,
+            "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout,
+        }
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        CheckNotForthcoming(self.instance)
+        CheckInstanceState(self, self.instance, STATE_ONLINE)
+        node = self.snapshot.nodes[self.instance.primary_node]
+        CheckNodeOnline(node, f"Primary node of instance '{self.instance.name}' is offline")
+        CheckNicBridges(self, self.instance.nics, node.uuid)
+
+    def Exec(self, feedback: Feedback) -> None:
+        instance = self.instance
+        running = bool(InstanceInfo(self, instance))
+        if running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD):
+            result = self.rpc.call_instance_reboot(
+                instance.primary_node, instance, self.op.reboot_type, self.op.shutdown_timeout, self.op.reason
+            )
+            result.Raise(f"Could not reboot instance '{instance.name}'")
+        else:
+            self._StopAndStart(instance, running)
+        self.cfg.MarkInstanceUp(instance.uuid)
+
+    def _StopAndStart(self, instance: objects.Instance, running: bool) -> None:
+        if running:
+            result = self.rpc.call_instance_shutdown(
+                instance.primary_node, instance, self.op.shutdown_timeout, self.op.reason
+            )
+            result.Raise(f"Could not shutdown instance '{instance.name}' for full reboot")
+            ShutdownDisks(self, instance)
+        else:
+            self.LogInfo(f"Instance {instance.name} was already stopped, starting now")
+        StartDisks(self, instance, self.op.ignore_secondaries)
+        result = self.rpc.call_instance_start(instance.primary_node, (instance, None, None), False, self.op.reason)
+        if result.fail_msg:
+            ShutdownDisks(self, instance)
+            result.Raise(f"Could not start instance '{instance.name}' for full reboot")
+
+
+class LUInstanceConsole(NoHooksInstanceLU):
+    """Tells how to reach the console."""
+
+    CHANGES_NODES = False
+
+    def ExpandNames(self) -> None:
+        super().ExpandNames()
+        self.share_locks[locking.LEVEL_INSTANCE] = 1
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        CheckNodeOnline(self.snapshot.nodes[self.instance.primary_node])
+
+    def Exec(self, feedback: Feedback) -> dict[str, Any]:
+        instance = self.instance
+        if not IsRunning(self, instance):
+            state = {UP: "ERROR_down", DOWN: "ADMIN_down", OFFLINE: "ADMIN_offline"}[instance.admin_state]
+            raise errors.OpExecError(
+                f"Instance {instance.name} is not running (state {state})",
+                hint=f"start it with 'gnt-instance startup {instance.name}'",
+            )
+        request = {instance.name: ConsoleRequest(self.snapshot, instance)}
+        result = self.rpc.call_instance_console_info([instance.primary_node], request)[instance.primary_node]
+        result.Raise(f"Can't get the console of instance {instance.name}")
+        console: dict[str, Any] = result.payload[instance.name]
+        return console
+
+
+class LUInstanceActivateDisks(NoHooksInstanceLU):
+    """Sets the disks of an instance up."""
+
+    LOCKS_NODES = True
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        CheckNotForthcoming(self.instance)
+        CheckNodeOnline(self.snapshot.nodes[self.instance.primary_node])
+
+    def Exec(self, feedback: Feedback) -> list[list[Any]]:
+        instance = self.instance
+        all_well, paths = AssembleDisks(self, instance, ignore_size=self.op.ignore_size)
+        if not all_well:
+            raise errors.OpExecError(f"Cannot activate the block devices of instance {instance.name}")
+        if self.op.wait_for_sync and not WaitForSync(self, instance):
+            self.cfg.MarkInstanceDisksInactive(instance.uuid)
+            raise errors.OpExecError(f"Some disks of instance {instance.name} are degraded")
+        return paths
+
+
+class LUInstanceDeactivateDisks(NoHooksInstanceLU):
+    """Takes the disks of an instance down."""
+
+    LOCKS_NODES = True
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        CheckNotForthcoming(self.instance)
+
+    def Exec(self, feedback: Feedback) -> None:
+        if not self.op.force:
+            CheckInstanceState(self, self.instance, STATE_DOWN)
+        ShutdownDisks(self, self.instance)

@@ -1,0 +1,367 @@
+"""Changing a node: its role, capabilities, parameters, secondary address (spec/drivers.md d.7).
+
+::
+
+                 +--> candidate <--+
+                 |        |        |        one flag at most is true; setting one clears the others,
+    master    regular <---+---> drained     unsetting the one that is true makes the node regular
+                 ^                 |
+                 +---- offline <---+
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import errors, locking, objects, params, store
+from ganeti.cmdlib import candidates
+from ganeti.cmdlib.base import HTYPE_NODE, Feedback, LogicalUnit
+from ganeti.cmdlib.common import (
+    STATE_DOWN,
+    CheckInstanceState,
+    ExpandNode,
+    ForceNdParams,
+    ForceNodeState,
+    MergeNodeState,
+)
+from ganeti.cmdlib.distribute import RedistributeAncillaryFiles
+from ganeti.cmdlib.node.life import CheckAddressesFree, CheckReachable, CheckSecondaryIp, CheckVersion
+from ganeti.params import disk, nd
+from ganeti.utils.text import NiceSort
+
+# A role is called by the flag that makes it.
+CANDIDATE, DRAINED, OFFLINE, REGULAR = "master_candidate", "drained", "offline", "regular"
+FLAGS = (CANDIDATE, DRAINED, OFFLINE)
+CAPABILITIES = ("master_capable", "vm_capable")
+_CHANGES = (OFFLINE, CANDIDATE, DRAINED, *CAPABILITIES, "secondary_ip", "ndparams", "hv_state", "disk_state")
+_LISTED = 20
+
+
+def RoleOf(node: objects.Node) -> str:
+    return next((flag for flag in FLAGS if getattr(node, flag)), REGULAR)
+
+
+def NewRole(old: str, wanted: dict[str, bool | None]) -> str:
+    """The role after the flags asked for (None: not asked for)."""
+    for flag in FLAGS:
+        if wanted[flag]:
+            return flag
+    return REGULAR if False in wanted.values() else old
+
+
+class LUNodeSetParams(LogicalUnit):
+    """Changes a node."""
+
+    HPATH = "node-modify"
+    HTYPE = HTYPE_NODE
+    REQ_BGL = False
+
+    def CheckArguments(self) -> None:
+        given = [getattr(self.op, name) for name in _CHANGES]
+        if all(value is None for value in given):
+            raise errors.OpPrereqError("Please pass at least one modification", errors.ECODE_INVAL)
+        if sum(value is True for value in given) > 1:
+            raise errors.OpPrereqError(
+                "Can't set the node into more than one state at the same time", errors.ECODE_INVAL
+            )
+        self._might_demote = (
+            self.op.master_candidate is False
+            or self.op.offline is True
+            or self.op.drained is True
+            or self.op.master_capable is False
+        )
+        self._locks_all = self.op.auto_promote and self._might_demote
+        if self.op.secondary_ip:
+            CheckSecondaryIp(self.op.secondary_ip)
+        if self.op.ndparams:
+            self.op.ndparams = ForceNdParams(self.op.ndparams, f"node {self.op.node_name}", of_node=True)
+        self.op.hv_state, self.op.disk_state = ForceNodeState(self.op.hv_state, self.op.disk_state)
+
+    def ExpandNames(self) -> None:
+        node = ExpandNode(self.snapshot, self.op.node_name, self.op.node_uuid)
+        self.op.node_name, self.op.node_uuid = node.name, node.uuid
+        self.needed_locks = {}
+        if self._locks_all:
+            for level in (locking.LEVEL_NODE_ALLOC, locking.LEVEL_NODE, locking.LEVEL_NODE_RES):
+                self.needed_locks[level] = locking.ALL_SET
+        else:
+            self.needed_locks[locking.LEVEL_NODE] = [node.uuid]
+            self.needed_locks[locking.LEVEL_NODE_RES] = [node.uuid]
+        if self.op.secondary_ip is not None:
+            affected = [instance.name for instance in self._Mirrored(node.uuid)]
+            if affected:
+                self.needed_locks[locking.LEVEL_INSTANCE] = affected
+                self.share_locks[locking.LEVEL_INSTANCE] = 1
+
+    def _Mirrored(self, node_uuid: str) -> list[objects.Instance]:
+        """Instances whose mirrors run over the node's secondary address."""
+        snapshot = self.snapshot
+        held = {inst.uuid: inst for inst in snapshot.PrimaryInstances(node_uuid)}
+        held.update({inst.uuid: inst for inst in snapshot.SecondaryInstances(node_uuid)})
+        internal = disk.With(mirror=disk.INTERNAL)
+        return [inst for inst in held.values() if any(d.dev_type in internal for d in snapshot.InstanceDisks(inst))]
+
+    def NodesToConfirm(self) -> set[str]:
+        # Flags are the master's own affair, and a node that is to be marked offline is mostly dead.
+        return set()
+
+    def BuildHooksEnv(self) -> dict[str, Any]:
+        env = {name.upper(): str(getattr(self.op, name)) for name in (CANDIDATE, OFFLINE, DRAINED, *CAPABILITIES)}
+        return {"OP_TARGET": self.op.node_name, **env}
+
+    def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
+        nodes = [self.snapshot.cluster.master_node, self.op.node_uuid]
+        return (nodes, nodes)
+
+    # --- checks -----------------------------------------------------------------------------------------------------------
+
+    def CheckPrereq(self) -> None:
+        node = self.snapshot.nodes.get(self.op.node_uuid)
+        if node is None:
+            raise errors.OpPrereqError(
+                f"Node {self.op.node_name} was removed while this job waited for its lock", errors.ECODE_NOENT
+            )
+        self._node = node
+        self._is_master = node.uuid == self.snapshot.cluster.master_node
+        self._implied = False
+        self._CheckRoles()
+        self._CheckPool()
+        self._DropIdle()
+        self._CheckPower()
+        self._FollowUp()
+        self._role = NewRole(RoleOf(node), {flag: getattr(self.op, flag) for flag in FLAGS})
+        if RoleOf(node) == OFFLINE != self._role:
+            CheckVersion(self, node.name, node.uuid, errors.ECODE_STATE)
+            self.LogWarning(
+                f"Transitioning node {node.name} from offline to online state without using re-add",
+                hint="make sure the node is healthy; 'gnt-node add --readd' sets it up again as well",
+            )
+        if self.op.secondary_ip:
+            self._CheckSecondaryIp()
+
+    def _CheckRoles(self) -> None:
+        node = self._node
+        if self._is_master and (
+            any(getattr(self.op, flag) is not None for flag in FLAGS) or self.op.master_capable is False
+        ):
+            raise errors.OpPrereqError(
+                f"Node {node.name} is the master: its role can be changed only via master-failover",
+                errors.ECODE_INVAL,
+                hint="run 'gnt-cluster master-failover' on another candidate first",
+            )
+        if self.op.master_candidate and not node.master_capable:
+            raise errors.OpPrereqError(
+                f"Node {node.name} is not master capable, cannot make it a master candidate", errors.ECODE_STATE
+            )
+        if self.op.vm_capable is False:
+            held = [uuid for uuids in self.snapshot.NodeInstances(node.uuid) for uuid in uuids]
+            if held:
+                raise errors.OpPrereqError(
+                    f"Node {node.name} hosts instances ({self._Names(held)}), cannot unset the vm_capable flag",
+                    errors.ECODE_STATE,
+                )
+
+    def _Names(self, uuids: list[str]) -> str:
+        names = NiceSort({self.snapshot.instances[uuid].name for uuid in uuids})
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        return ", ".join(names[:_LISTED]) + more
+
+    def _CheckPool(self) -> None:
+        """Without the leave to promote others a candidate goes only if enough are left."""
+        if not (self._node.master_candidate and self._might_demote and not self._locks_all):
+            return
+        now, should, _ = self.cfg.GetMasterCandidateStats([self._node.uuid])
+        if now < should:
+            raise errors.OpPrereqError(
+                f"Not enough master candidates would be left ({now} of {should})",
+                errors.ECODE_STATE,
+                hint="pass --auto-promote (RAPI: auto_promote) to promote another node in its place",
+            )
+
+    def _DropIdle(self) -> None:
+        for flag in FLAGS:
+            if getattr(self.op, flag) is False and not getattr(self._node, flag):
+                self.LogInfo(f"Ignoring request to unset flag {flag}, already unset")
+                setattr(self.op, flag, None)
+
+    def _CheckPower(self) -> None:
+        node = self._node
+        if params.FillND(self.snapshot, node)[nd.ND_OOB_PROGRAM]:
+            if self.op.offline is False and not (node.powered or self.op.powered is True):
+                raise errors.OpPrereqError(
+                    f"Node {node.name} needs to be turned on before its offline status can be reset",
+                    errors.ECODE_STATE,
+                    hint=f"'gnt-node power on {node.name}', or --node-powered yes if it is on",
+                )
+        elif self.op.powered is not None:
+            raise errors.OpPrereqError(
+                f"Unable to change powered state for node {node.name} as it does not support out-of-band handling",
+                errors.ECODE_STATE,
+            )
+
+    def _FollowUp(self) -> None:
+        """Flags that follow from others: who comes back fills the pool, who loses the capability leaves it."""
+        node = self._node
+        capable = node.master_capable if self.op.master_capable is None else self.op.master_capable
+        gains = self.op.master_capable and not node.master_capable
+        if self.op.drained is False or self.op.offline is False or gains:
+            back = {flag: getattr(node, flag) and getattr(self.op, flag) is not False for flag in (DRAINED, OFFLINE)}
+            if capable and not any(back.values()) and self.cfg.DecideSelfPromotion():
+                self.LogInfo(f"Auto-promoting node {node.name} to master candidate")
+                self.op.master_candidate = self._implied = True
+        if self.op.master_capable is False and node.master_candidate:
+            self.LogInfo(f"Demoting node {node.name} from master candidate")
+            self.op.master_candidate = False
+
+    # --- secondary address ------------------------------------------------------------------------------------------------
+
+    def _CheckSecondaryIp(self) -> None:
+        node, address = self._node, self.op.secondary_ip
+        snapshot = self.snapshot
+        affected = self._Mirrored(node.uuid)
+        if not {inst.name for inst in affected} <= self.owned_locks(locking.LEVEL_INSTANCE):
+            raise errors.OpPrereqError(
+                f"The instances on node {node.name} have changed since their locks were acquired; try again",
+                errors.ECODE_STATE,
+            )
+        master = snapshot.nodes[snapshot.cluster.master_node]
+        self._CheckHomes(master, address)
+        CheckAddressesFree(snapshot, {address}, node.uuid)
+        if node.offline:
+            if affected:
+                raise errors.OpPrereqError(
+                    f"Cannot change secondary IP address: offline node {node.name} has instances"
+                    f" ({', '.join(NiceSort(inst.name for inst in affected))}) configured to use it",
+                    errors.ECODE_STATE,
+                )
+            return
+        for inst in affected:
+            CheckInstanceState(self, inst, STATE_DOWN)
+        result = self.rpc.call_node_has_ip_address(node.uuid, address)
+        result.Raise(f"Failure checking secondary ip on node {node.name}", prereq=True)
+        if not result.payload:
+            raise errors.OpPrereqError(
+                f"Node {node.name} claims it doesn't have the secondary ip {address}",
+                errors.ECODE_ENVIRON,
+                hint="configure it on the node and try again",
+            )
+        if not self._is_master and address != node.primary_ip:
+            CheckReachable(self, node.Replace(secondary_ip=address), node.uuid)
+
+    def _CheckHomes(self, master: objects.Node, address: str) -> None:
+        """All nodes have one network, or all have two; only the master, by force, begins another way."""
+        single = master.primary_ip == master.secondary_ip
+        if single == (address == self._node.primary_ip):
+            return
+        kind, wanted = ("single", "multi") if single else ("multi", "single")
+        if not (self.op.force and self._is_master):
+            raise errors.OpPrereqError(
+                f"Changing the secondary ip to {address} would make node {self._node.name} {wanted}-homed in a"
+                f" {kind}-homed cluster",
+                errors.ECODE_INVAL,
+                hint="begin with the master and --force, then change the other nodes",
+            )
+        what = "need a secondary ip of their own" if single else "have to use their primary ip as secondary ip"
+        self.LogWarning(f"Transitioning from {kind}-homed to {wanted}-homed cluster; all nodes will {what}")
+
+    # --- doing it ---------------------------------------------------------------------------------------------------------
+
+    def Exec(self, feedback: Feedback) -> list[list[Any]]:
+        before, old_role = self._node, RoleOf(self._node)
+        if self._locks_all:
+            # The others first: at no time there are fewer than there should be.
+            candidates.MaintainPool(self, [before.uuid])
+        promotes = self._role == CANDIDATE != old_role
+        flags = {flag: flag == self._role and not promotes for flag in FLAGS}
+        node = self.cfg.Update(before.Replace(**self._Values(), **flags), self.ec_id)
+        if old_role == CANDIDATE != self._role:
+            if not node.offline:
+                candidates.Demoted(self, node)
+            if self.snapshot.cluster.modify_ssh_setup:
+                candidates.RemoveSshKeys(self, before)
+        if old_role == OFFLINE != self._role and not promotes:
+            self._Welcome(node)
+        if promotes:
+            node = self._Promote(node)
+        if self._role == OFFLINE != old_role:
+            self._TellInstances(node)
+        return self._Result(before, node)
+
+    def _Values(self) -> dict[str, Any]:
+        """What is to be stored besides the role."""
+        node = self._node
+        values = {
+            name: getattr(self.op, name)
+            for name in (*CAPABILITIES, "secondary_ip", "powered")
+            if getattr(self.op, name) is not None
+        }
+        if self.op.ndparams is not None:
+            values["ndparams"] = params.GetUpdatedParams(node.ndparams, self.op.ndparams, use_none=True)
+        if self.op.hv_state is not None:
+            values["hv_state_static"] = MergeNodeState(node.hv_state_static, self.op.hv_state)
+        if self.op.disk_state is not None:
+            values["disk_state_static"] = MergeNodeState(node.disk_state_static, self.op.disk_state)
+        return values
+
+    def _Promote(self, node: objects.Node) -> objects.Node:
+        """A promotion that nobody asked for may fail: the node is back all the same."""
+        try:
+            return candidates.Promote(self, node.uuid)
+        except (store.MasterLost, store.StoreEnded):
+            raise
+        except (store.StoreError, errors.ConfigurationError, errors.OpExecError) as err:
+            if not self._implied:
+                raise
+            self.LogWarning(
+                f"Node {node.name} could not be made a master candidate: {err}",
+                hint=f"'gnt-node modify --master-candidate yes {node.name}' tries again",
+            )
+            return self.snapshot.nodes[node.uuid]
+
+    def _Welcome(self, node: objects.Node) -> None:
+        """A node that was away gets the files that changed meanwhile."""
+        try:
+            self.context.store.ConfirmNodes([node.uuid], self.context.confirm_timeout)
+        except store.MasterLost:
+            raise
+        except store.StoreError as err:
+            self.LogWarning(
+                f"Node {node.name} is online again, but its files could not be brought up to date: {err}",
+                hint="'gnt-cluster redist-conf' does it once the node answers",
+            )
+            return
+        RedistributeAncillaryFiles(self, only=[node.uuid])
+
+    def _TellInstances(self, node: objects.Node) -> None:
+        """What stands still now, and how it goes on."""
+        primary, secondary = self.snapshot.NodeInstances(node.uuid)
+        if primary:
+            mirrored = [uuid for uuid in primary if self._IsMirrored(uuid)]
+            hint = (
+                f"when the node is surely off, 'gnt-node failover --ignore-consistency {node.name}' starts those with"
+                " mirrored disks elsewhere"
+                if mirrored
+                else "their disks are on this node only: they wait for it, or are made anew from a backup"
+            )
+            self.LogWarning(
+                f"Node {node.name} is the primary node of {len(primary)} instance(s): {self._Names(list(primary))}",
+                hint=hint,
+            )
+        if secondary:
+            self.LogWarning(
+                f"Node {node.name} holds the second copy of {len(secondary)} instance(s):"
+                f" {self._Names(list(secondary))}",
+                hint=f"'gnt-node evacuate --secondary-only {node.name}' makes new copies on other nodes",
+            )
+
+    def _IsMirrored(self, uuid: str) -> bool:
+        return self.snapshot.DiskTemplate(self.snapshot.instances[uuid]) in disk.MIRRORED
+
+    def _Result(self, before: objects.Node, after: objects.Node) -> list[list[Any]]:
+        """[what, new value as text] of everything that was asked for or follows, but parameters and states."""
+        asked = [name for name in ("powered", *CAPABILITIES) if getattr(self.op, name) is not None]
+        changed = [flag for flag in FLAGS if getattr(before, flag) != getattr(after, flag)]
+        result: list[list[Any]] = [[name, str(getattr(after, name))] for name in (*asked, *changed)]
+        if self.op.secondary_ip:
+            result.append(["secondary_ip", after.secondary_ip])
+        return result

@@ -1,0 +1,107 @@
+"""What a verification makes of the nodes' answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from ganeti import constants, objects
+from ganeti.cmdlib.cluster import verify_nodes as checks
+from ganeti.cmdlib.cluster.verify_report import Report
+
+NAMES = {"u1": "node1", "u2": "node2", "u3": "node10"}
+
+
+def _Report(**options: object) -> tuple[Report, list[str]]:
+    lines: list[str] = []
+    return Report(lines.append, **options), lines  # type: ignore[arg-type]
+
+
+def _Image(name: str = "node1", **values: object) -> checks.NodeImage:
+    node = objects.Node(
+        name=name, uuid="00000001-aaaa-4bbb-8ccc-000000000001", primary_ip="", secondary_ip="", group="g"
+    )
+    return checks.NodeImage(node, **values)  # type: ignore[arg-type]
+
+
+def test_findings_come_in_both_forms_and_can_be_ignored() -> None:
+    report, lines = _Report()
+    report.Error("ENODEVERSION", "node", "node1", "old")
+    report.Error("ECLUSTERCFG", "cluster", None, "odd")
+    assert lines == ["  - ERROR: node node1: old", "  - ERROR: cluster : odd"]
+    assert report.bad
+    report, lines = _Report(codes=True, ignored=["ENODEVERSION"])
+    report.Error("ENODEVERSION", "node", "node1", "old")
+    assert lines == ["  - WARNING:ENODEVERSION:node:node1:old"]
+    assert not report.bad
+
+
+def test_with_simulated_errors_every_check_fails() -> None:
+    report, lines = _Report(simulate=True)
+    assert checks.CheckVersion(report, "node1", {"version": [constants.PROTOCOL_VERSION, "x"]}) is False
+    assert report.bad
+    assert lines
+
+
+def test_a_file_is_missing_differs_or_is_where_it_should_not_be() -> None:
+    report, lines = _Report()
+    everybody = frozenset(NAMES)
+    rules = [
+        checks.FileRule("/all", everybody),
+        checks.FileRule("/config", frozenset(["u1"]), exclusive=True, compared=False),
+        checks.FileRule("/maybe", everybody, optional=True),
+        checks.FileRule("/never", everybody, optional=True),
+    ]
+    found = {
+        "u1": {"/all": "a", "/config": "c1", "/maybe": "m"},
+        "u2": {"/all": "b", "/config": "c2"},
+        "u3": {"/maybe": "m"},
+    }
+    checks.CheckFiles(report, NAMES, rules, found)
+    assert lines == [
+        "  - ERROR: node node10: File /all is missing",
+        lines[1],
+        "  - ERROR: node node2: File /config should not exist",
+        "  - ERROR: cluster : File /maybe may be missing, but then everywhere; it is missing on node2",
+    ]
+    assert lines[1].startswith("  - ERROR: cluster : File /all found with 2 different checksums")
+
+
+def test_nodes_that_did_not_answer_are_not_said_to_lack_files() -> None:
+    report, lines = _Report()
+    checks.CheckFiles(report, NAMES, [checks.FileRule("/all", frozenset(NAMES))], {"u1": {"/all": "a"}})
+    assert lines == []
+
+
+@pytest.mark.parametrize(
+    ("clock", "finding"),
+    [((1000, 0), None), ((851, 0), None), ((849, 0), "151.0s"), ((1160, 500000), "0.5s"), ((1159, 0), None)],
+)
+def test_a_clock_may_be_off_by_a_little(clock: tuple[int, int], finding: str | None) -> None:
+    report, lines = _Report()
+    checks.CheckTime(report, "node1", {"time": list(clock)}, 1000.0, 1010.0)
+    assert report.bad == (finding is not None)
+    if finding:
+        assert finding in lines[0]
+
+
+@pytest.mark.parametrize("answer", [{}, {"time": None}, {"time": "x"}, {"time": [1]}, {"time": ["a", "b"]}])
+def test_rubbish_for_a_time_is_a_finding(answer: dict) -> None:
+    report, _ = _Report()
+    checks.CheckTime(report, "node1", answer, 0.0, 0.0)
+    assert report.bad
+
+
+def test_os_definitions_are_compared_with_the_first_node() -> None:
+    good = ["debian", "/os/debian", True, "", ["v1", "v2"], [["p", "help"]], [20], True]
+    reference = _Image("node1", os_rows=[good])
+    report, lines = _Report()
+    checks.CheckOs(report, _Image("node2", os_rows=[[*good[:4], ["v2", "v1"], *good[5:]]]), reference)
+    assert lines == []
+    other = ["debian", "/os/debian", True, "", ["v1"], [["p", "help"]], [20], True]
+    extra = ["gentoo", "/os/gentoo", False, "no create", [], [], [20], True]
+    checks.CheckOs(report, _Image("node3", os_rows=[other, extra]), reference)
+    assert "variants list differs from node node1: [v1] vs. [v1, v2]" in lines[0]
+    assert lines[1] == "  - ERROR: node node3: Invalid OS gentoo (located at /os/gentoo): no create"
+    assert "OS gentoo is here, but not on node node1" in lines[2]
+    checks.CheckOs(report, _Image("node4", os_rows=[]), reference)
+    assert "OS debian is on node node1, but not here" in lines[3]
