@@ -114,7 +114,7 @@ def _ArgumentKind(args: Iterable[Arg]) -> str:
 
 
 def _Command(words: list[str], command: Command) -> list[str]:
-    options = [*command.options, *COMMON]
+    options = [option for option in (*command.options, *COMMON) if not option.hidden]
     names = " ".join(name for option in options for name in option.names)
     pairs = " ".join(
         f"[{name}]={_Quote(_OptionKind(option))}" for option in options if option.takes_value for name in option.names

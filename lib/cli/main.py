@@ -42,6 +42,22 @@ def Usage(program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
+def UnknownCommand(program: Program, word: str) -> str:
+    """Return the answer to a command word that does not exist, with the names it may have meant."""
+    from difflib import get_close_matches
+
+    shown = output.WithoutControls(word[:80])
+    names = [*program.commands, *program.aliases]
+    # A word is often the beginning of a longer name, or a part of it, which difflib does not count as close.
+    near = [name for name in names if len(word) > 2 and word in name]
+    near += [name for name in get_close_matches(word, names, n=3) if name not in near]
+    lines = [f"{program.name}: unknown command '{shown}'"]
+    if near:
+        lines.append("Did you mean " + " or ".join(f"'{name}'" for name in near[:3]) + "?")
+    lines.append(f"'{program.name} --help' lists the commands.")
+    return "\n".join(lines)
+
+
 def Version(name: str) -> str:
     return f"{name} (ganeti {constants.VCS_VERSION}) {constants.RELEASE_VERSION}"
 
@@ -73,9 +89,12 @@ def RunProgram(name: str, argv: Sequence[str]) -> int:
         return constants.EXIT_SUCCESS
     word = argv[0] if argv else ""
     command_name = program.aliases.get(word, word)
-    if command_name not in program.commands:
+    if word in ("", "-h", "--help"):
         output.ToStdout(Usage(program))
-        return constants.EXIT_SUCCESS if word == "--help" else constants.EXIT_FAILURE
+        return constants.EXIT_SUCCESS if word else constants.EXIT_FAILURE
+    if command_name not in program.commands:
+        output.ToStderr(UnknownCommand(program, word))
+        return constants.EXIT_FAILURE
     words = _WithEnvironment(name, argv)
     command = program.Load(command_name)
     parser = MakeParser(program, word, command)

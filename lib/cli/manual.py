@@ -43,6 +43,8 @@ def _OptionText(option: Opt) -> str:
 def _Options(options: Iterable[Opt]) -> list[str]:
     lines: list[str] = []
     for option in options:
+        if option.hidden:
+            continue
         text = _OptionText(option)
         lines += [f"``{_OptionNames(option)}``", f"    {_Escape(text)}" + ("" if text[-1:] in ".?" else "."), ""]
     return lines

@@ -250,7 +250,7 @@ PREALLOC_WIPE = Value(
 MAINTAIN_NODE_HEALTH = Value(
     "--maintain-node-health", dest="maintain_node_health", type="bool",
     text="The watcher stops what still runs on offline nodes",
-)  # fmt: skip
+).Hidden()  # fmt: skip
 UID_POOL = Value("--uid-pool", dest="uid_pool", metavar="LOW-HIGH,...", text="User ids for instances")
 ADD_UIDS = Value("--add-uids", dest="add_uids", metavar="LOW-HIGH,...", text="User ids to add to the pool")
 REMOVE_UIDS = Value(
@@ -259,11 +259,11 @@ REMOVE_UIDS = Value(
 DEFAULT_IALLOCATOR = Value(
     "-I", "--default-iallocator", dest="default_iallocator", metavar="NAME", completion=COMPLETE_IALLOCATOR,
     text="Allocator used where none is given; empty: none",
-)  # fmt: skip
+).Hidden()  # fmt: skip
 DEFAULT_IALLOCATOR_PARAMS = Value(
     "--default-iallocator-params", dest="default_iallocator_params", type="keyval", metavar="KEY=VALUE,...",
     text="Parameters of the default allocator",
-)  # fmt: skip
+).Hidden()  # fmt: skip
 PRIMARY_IP_VERSION = Value(
     "--primary-ip-version",
     dest="primary_ip_version",
@@ -283,14 +283,14 @@ GLUSTER_STORAGE_DIR = Value(
     "--gluster-storage-dir", dest="gluster_storage_dir", metavar="GLUSTERDIR", completion=COMPLETE_FILE,
     text="Directory of gluster's mounts",
 )  # fmt: skip
-INSTALL_IMAGE = Value("--install-image", dest="install_image", text="Image in which OS scripts run")
-ZEROING_IMAGE = Value("--zeroing-image", dest="zeroing_image", text="Image that zeroes free disk space")
+INSTALL_IMAGE = Value("--install-image", dest="install_image", text="Image in which OS scripts run").Hidden()
+ZEROING_IMAGE = Value("--zeroing-image", dest="zeroing_image", text="Image that zeroes free disk space").Hidden()
 COMPRESSION_TOOLS = Value(
     "--compression-tools", dest="compression_tools", metavar="TOOL,...", text="Compression programs that may be used"
-)
+).Hidden()
 COMMUNICATION_NETWORK = Value(
     "--instance-communication-network", dest="instance_communication_network", text="Network of metadata NICs"
-)
+).Hidden()
 USER_SHUTDOWN = Value(
     "--user-shutdown", dest="enabled_user_shutdown", type="bool", text="Instances shut down from inside stay down"
 )
@@ -304,11 +304,11 @@ NO_SSH_INIT = Opt(
 DATA_COLLECTORS = Value(
     "--enabled-data-collectors", dest="enabled_data_collectors", type="keyval", default={}, metavar="NAME=BOOL,...",
     text="Data collectors to switch on or off",
-)  # fmt: skip
+).Hidden()  # fmt: skip
 DATA_COLLECTOR_INTERVAL = Value(
     "--data-collector-interval", dest="data_collector_interval", type="keyval", default={},
     metavar="NAME=SECONDS,...", text="Intervals of data collectors",
-)  # fmt: skip
+).Hidden()  # fmt: skip
 SSH_KEY_TYPE = Value("--ssh-key-type", dest="ssh_key_type", choices=["dsa", "ecdsa", "rsa"], text="Type of SSH keys")
 SSH_KEY_BITS = Value("--ssh-key-bits", dest="ssh_key_bits", type="int", text="Length of SSH keys")
 NO_VOTING = Flag("--no-voting", dest="no_voting", text="Do not ask the nodes who the master is")
@@ -378,8 +378,8 @@ SECONDARY_IP = Value("-s", "--secondary-ip", dest="secondary_ip", metavar="ADDRE
 READD = Flag("--readd", dest="readd", text="Take a known node in again")
 NO_SSH_KEY_CHECK = Opt(
     "--no-ssh-key-check", dest="ssh_key_check", action="store_false", default=True, help="Do not check host keys"
-)
-FORCE_JOIN = Flag("--force-join", dest="force_join", text="Without effect; kept for old scripts")
+).Hidden()
+FORCE_JOIN = Flag("--force-join", dest="force_join", text="Without effect; kept for old scripts").Hidden()
 NO_NODE_SETUP = Opt(
     "--no-node-setup", dest="node_setup", action="store_false", default=True, help="The node was set up by hand"
 )
@@ -439,7 +439,7 @@ TARGET_NODE = Value(
 )
 SINGLE_NODE = Value("-n", "--node", dest="node", metavar="NODE", completion=COMPLETE_NODE, text="Target node")
 NEW_SECONDARY = Value(
-    "-n", "--new-secondary", dest="dst_node", metavar="NODE", completion=COMPLETE_NODE, text="New secondary node"
+    "-n", "--new-secondary", dest="remote_node", metavar="NODE", completion=COMPLETE_NODE, text="New secondary node"
 )
 NEW_PRIMARY = Value(
     "--new-primary", dest="new_primary_node", metavar="NODE", completion=COMPLETE_NODE,
@@ -448,8 +448,10 @@ NEW_PRIMARY = Value(
 IALLOCATOR = Value(
     "-I", "--iallocator", dest="iallocator", metavar="NAME", completion=COMPLETE_IALLOCATOR,
     text="Allocator that chooses nodes; . for the cluster's default",
-)  # fmt: skip
-OPPORTUNISTIC = Flag("--opportunistic-locking", dest="opportunistic_locking", text="Use only nodes that are free now")
+).Hidden()  # fmt: skip
+OPPORTUNISTIC = Flag(
+    "--opportunistic-locking", dest="opportunistic_locking", text="Use only nodes that are free now"
+).Hidden()
 FILE_STORAGE_DIR = Value(
     "--file-storage-dir", dest="file_storage_dir", metavar="DIR", text="Directory below the cluster's"
 )
@@ -467,17 +469,17 @@ FORCE_VARIANT = Flag("--force-variant", dest="force_variant", text="Accept a var
 SELECT_OS = Flag("--select-os", dest="select_os", text="Ask which OS to install")
 NO_INSTALL = Flag("--no-install", dest="no_install", text="Do not install the OS (and do not start)")
 NO_START = Opt("--no-start", dest="start", action="store_false", default=True, help="Leave it stopped")
-FORTHCOMING = Flag("--forthcoming", dest="forthcoming", text="Only reserve resources")
-COMMIT = Flag("--commit", dest="commit", text="Turn a reservation into an instance")
+FORTHCOMING = Flag("--forthcoming", dest="forthcoming", text="Only reserve resources").Hidden()
+COMMIT = Flag("--commit", dest="commit", text="Turn a reservation into an instance").Hidden()
 COMMUNICATION = Value(
     "-c", "--communication", dest="instance_communication", type="bool", text="Extra NIC for the metadata network"
-)
+).Hidden()
 IP_CHECK = Flag("--ip-check", dest="ip_check", text="Fail if the instance's address is in use (needs --name-check)")
 NAME_CHECK = Flag("--name-check", dest="name_check", text="Resolve the instance's name first")
 
 
 def _Deprecated(name: str, dest: str) -> Opt:
-    return Flag(name, dest=dest, text="Without effect; kept for old scripts")
+    return Flag(name, dest=dest, text="Without effect; kept for old scripts").Hidden()
 
 
 NO_IP_CHECK = _Deprecated("--no-ip-check", "no_ip_check")
@@ -493,10 +495,10 @@ WAIT_FOR_SYNC = Flag("--wait-for-sync", dest="wait_for_sync", text="Wait until m
 IGNORE_IPOLICY = Flag("--ignore-ipolicy", dest="ignore_ipolicy", text="Only warn about the instance policy")
 HELPER_STARTUP_TIMEOUT = Value(
     "--helper-startup-timeout", dest="helper_startup_timeout", type="int", text="Seconds for the helper VM to start"
-)
+).Hidden()
 HELPER_SHUTDOWN_TIMEOUT = Value(
     "--helper-shutdown-timeout", dest="helper_shutdown_timeout", type="int", text="Seconds for the helper VM to stop"
-)
+).Hidden()
 TAGS = Value("--tags", dest="tags", metavar="TAG,...", text="Tags of the new object")
 SET_CREATE = (
     BACKEND, DISK, DISK_TEMPLATE, FILE_STORAGE_DIR, FILE_DRIVER, HYPERVISOR, IALLOCATOR, NET, NODE_PLACEMENT, NODE_GROUP,

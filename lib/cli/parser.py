@@ -115,25 +115,31 @@ class GntOption(optparse.Option):
 
 
 class Opt:
-    """The declaration of an option in the catalogue; shared by commands, so never changed."""
+    """The declaration of an option in the catalogue; shared by commands, so never changed.
 
-    __slots__ = ("completion", "names", "settings")
+    A ``hidden`` option is accepted, so that scripts written for 3.1 get the answer of the cluster instead of a syntax
+    error; as it has no use in this release, help, manuals and completion leave it out.
+    """
 
-    def __init__(self, *names: str, completion: str | None = None, **settings: Any):
+    __slots__ = ("completion", "hidden", "names", "settings")
+
+    def __init__(self, *names: str, completion: str | None = None, hidden: bool = False, **settings: Any):
         self.names = names
         self.settings = settings
         self.completion = completion
+        self.hidden = hidden
 
     def Make(self) -> GntOption:
-        return GntOption(*self.names, **self.settings)
+        settings = {**self.settings, "help": optparse.SUPPRESS_HELP} if self.hidden else self.settings
+        return GntOption(*self.names, **settings)
 
     @property
     def takes_value(self) -> bool:
         return self.settings.get("action", "store") in ("store", "append")
 
-    def But(self, **settings: Any) -> Opt:
-        """The same option with other settings: for a command whose default or words differ."""
-        return Opt(*self.names, completion=self.completion, **{**self.settings, **settings})
+    def Hidden(self) -> Opt:
+        """Return the same option, accepted but not shown."""
+        return Opt(*self.names, completion=self.completion, hidden=True, **self.settings)
 
 
 def Flag(*names: str, dest: str, text: str) -> Opt:

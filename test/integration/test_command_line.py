@@ -125,7 +125,7 @@ def test_failures_are_kept_in_the_log_of_commands(cluster: RealCluster) -> None:
     log = cluster[0].Read("/var/log/ganeti/commands.log")
     assert ": gnt-node remove pid=" in log
     assert "nobody" in log
-    _Run(cluster, "gnt-debug test-osparams -d --os-parameters-secret=password=hunter2")
+    _Run(cluster, "gnt-instance reinstall -f -d --os-parameters-secret=password=hunter2 nobody")
     log = cluster[0].Read("/var/log/ganeti/commands.log")
     assert "--os-parameters-secret=<redacted>" in log
     assert "hunter2" not in log

@@ -2,9 +2,4 @@
 
 from ganeti.cli.command import Program
 
-PROGRAM = Program(
-    "gnt-debug",
-    "debug commands",
-    ("delay", "iallocator", "locks", "metad", "submit-job", "test-jobqueue", "test-osparams", "wconfd"),
-    {"allocator": "iallocator"},
-)
+PROGRAM = Program("gnt-debug", "debugging", ("delay", "locks", "submit-job", "test-jobqueue", "wconfd"))

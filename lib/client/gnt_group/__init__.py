@@ -9,7 +9,6 @@ PROGRAM = Program(
         "add",
         "add-tags",
         "assign-nodes",
-        "evacuate",
         "info",
         "list",
         "list-fields",

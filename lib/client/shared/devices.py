@@ -14,13 +14,12 @@ _REMOVALS = ("remove", "detach")
 Item = tuple[str, Any]
 
 
-def _Index(text: str, what: str) -> int:
-    try:
-        index = int(text)
-    except ValueError:
-        raise errors.OpPrereqError(f"Invalid {what} index passed: {text}", errors.ECODE_INVAL) from None
-    if index < 0:
-        raise errors.OpPrereqError(f"Invalid {what} index passed: {text}", errors.ECODE_INVAL)
+def _Index(text: str, what: str, limit: int) -> int:
+    index = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    if index is None or index >= limit:
+        raise errors.OpPrereqError(
+            f"Invalid {what} index passed: '{text}' (expected a number from 0 to {limit - 1})", errors.ECODE_INVAL
+        )
     return index
 
 
@@ -37,11 +36,7 @@ def _ByIndex(items: Iterable[Item], what: str, limit: int) -> list[dict[str, Any
     """Definitions by index; those that are left out are empty."""
     found: dict[int, dict[str, Any]] = {}
     for text, values in items:
-        index = _Index(text, what)
-        if index >= limit:
-            raise errors.OpPrereqError(
-                f"Invalid {what} index passed: {text} (the highest is {limit - 1})", errors.ECODE_INVAL
-            )
+        index = _Index(text, what, limit)
         if not isinstance(values, dict):
             raise errors.OpPrereqError(f"Invalid {what}/{index} value: expected KEY=VALUE pairs", errors.ECODE_INVAL)
         found[index] = values
@@ -103,6 +98,28 @@ def NewNics(options: Options) -> list[dict[str, Any]]:
     if not options.nics:
         return [{}]
     return _ByIndex(options.nics, "NIC", constants.MAX_NICS)
+
+
+# --- existing disks ---------------------------------------------------------------------------------------------------
+
+
+def DiskIndex(text: str) -> int:
+    """Return the number of a disk; raise OpPrereqError if it cannot be one."""
+    return _Index(text, "disk", constants.MAX_DISKS)
+
+
+def DisksToRecreate(options: Options) -> list[list[Any]]:
+    """Return ``--disk N`` or ``--disk N:KEY=VALUE,...`` of recreate-disks as [[index, new values]]."""
+    disks = []
+    for text, values in options.disks:
+        index = DiskIndex(text)
+        if not isinstance(values, dict):
+            raise errors.OpPrereqError(f"Invalid disk/{index} value: expected KEY=VALUE pairs", errors.ECODE_INVAL)
+        settings = dict(values)
+        if "size" in settings:
+            settings["size"] = _Unit(settings["size"], f"disk {index}")
+        disks.append([index, _Spindles(settings, index)])
+    return disks
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------

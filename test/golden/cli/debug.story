@@ -164,14 +164,3 @@ Answer: ['cluster/BGL', 'instance/web.example.org']
 $ gnt-debug wconfd dance
 ! Command 'dance' not supported
 = 1
-$ gnt-debug metad echo x
-! Failure: prerequisites not met for this operation:
-! error type: wrong_state, error details:
-! There is no metadata daemon in this release
-= 1
-$ gnt-debug test-osparams --os-parameters-secret=a=1,b=2
-> OP_TEST_OS_PARAMS {"osparams_secret":{"a":"1","b":"2"}}
-% result OP_TEST_ALLOCATOR "{\"request\": 1}"
-$ gnt-debug iallocator --dir=in -m allocate -t plain --disks=1g,512 --nics=aa:00:00:11:22:33/10.0.0.1/br0 web1
-{"request": 1}
-> OP_TEST_ALLOCATOR {"count":2,"direction":"in","disk_template":"plain","disks":[{"size":1024,"mode":"rw"},{"size":512,"mode":"rw"}],"evac_mode":"all","instances":["web1"],"memory":128,"mode":"allocate","name":"web1","nics":[{"mac":"aa:00:00:11:22:33","ip":"10.0.0.1","bridge":"br0"}],"target_groups":[],"vcpus":1}

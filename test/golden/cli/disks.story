@@ -58,3 +58,134 @@ Activating disks for instance 'web.example.org'
 $ gnt-cluster repair-disk-sizes web
 Tue Nov 14 22:13:21 2023  - INFO: Disk 0 of instance web.example.org has 10300 MiB, recorded were 10240: corrected
 > OP_CLUSTER_REPAIR_DISK_SIZES {"instances":["web"]}
+
+# A larger disk.
+% log OP_INSTANCE_GROW_DISK Growing disk 0 of instance 'web.example.org' by 2048 MiB to 12288 MiB
+$ gnt-instance grow-disk web 0 2g
+Tue Nov 14 22:13:21 2023 Growing disk 0 of instance 'web.example.org' by 2048 MiB to 12288 MiB
+> OP_INSTANCE_GROW_DISK {"amount":2048,"disk":0,"instance_name":"web"}
+% forget OP_INSTANCE_GROW_DISK
+$ gnt-instance grow-disk --absolute --no-wait-for-sync --ignore-ipolicy --submit web 1 20G
+! JobID: 1012
+> OP_INSTANCE_GROW_DISK {"absolute":true,"amount":20480,"disk":1,"ignore_ipolicy":true,"instance_name":"web","wait_for_sync":false}
+$ gnt-instance grow-disk web one 2g
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid disk index passed: 'one' (expected a number from 0 to 15)
+= 1
+$ gnt-instance grow-disk web 99 2g
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid disk index passed: '99' (expected a number from 0 to 15)
+= 1
+$ gnt-instance grow-disk web 0 huge
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Can't parse the given amount 'huge': 'huge' is no size: write a number with m, g or t, such as 512m
+= 1
+$ gnt-instance grow-disk web 0
+! Error: Command grow-disk expects 3 argument(s)
+= 1
+
+# Lost disks.
+$ gnt-instance recreate-disks web
+> OP_INSTANCE_RECREATE_DISKS {"instance_name":"web"}
+$ gnt-instance recreate-disks --disk 0 --disk 2:size=3g,spindles=2 web
+> OP_INSTANCE_RECREATE_DISKS {"disks":[[0,{}],[2,{"size":3072,"spindles":2}]],"instance_name":"web"}
+$ gnt-instance recreate-disks -n node2:node1 web
+> OP_INSTANCE_RECREATE_DISKS {"instance_name":"web","nodes":["node2","node1"]}
+$ gnt-instance recreate-disks --disk one web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid disk index passed: 'one' (expected a number from 0 to 15)
+= 1
+$ gnt-instance recreate-disks --disk no_0 web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid disk/0 value: expected KEY=VALUE pairs
+= 1
+$ gnt-instance recreate-disks -n node2 -I hail web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! An iallocator (-I) and nodes (-n) exclude each other
+= 1
+
+# Other storage for a mirror, or another node.
+$ gnt-instance replace-disks -p web
+> OP_INSTANCE_REPLACE_DISKS {"instance_name":"web","mode":"replace_on_primary"}
+$ gnt-instance replace-disks --on-secondary --disks 0,2 --early-release web
+> OP_INSTANCE_REPLACE_DISKS {"disks":[0,2],"early_release":true,"instance_name":"web","mode":"replace_on_secondary"}
+$ gnt-instance replace-disks -a web
+> OP_INSTANCE_REPLACE_DISKS {"instance_name":"web","mode":"replace_auto"}
+$ gnt-instance replace-disks -n node3 --ignore-ipolicy web
+> OP_INSTANCE_REPLACE_DISKS {"ignore_ipolicy":true,"instance_name":"web","mode":"replace_new_secondary","remote_node":"node3"}
+$ gnt-instance replace-disks web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (wherever a disk is faulty) and -n NODE (another secondary node)
+= 1
+$ gnt-instance replace-disks -p -s web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (wherever a disk is faulty) and -n NODE (another secondary node)
+= 1
+$ gnt-instance replace-disks -a --disks 0 web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! The faulty disks are found automatically with -a: --disks is not allowed
+= 1
+$ gnt-instance replace-disks -p --disks first web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid disk index passed: 'first' (expected a number from 0 to 15)
+= 1
+
+# Names that do not exist.
+$ gnt-instance grow
+! gnt-instance: unknown command 'grow'
+! Did you mean 'grow-disk'?
+! 'gnt-instance --help' lists the commands.
+= 1
+$ gnt-instance groww-disk web 0 1g
+! gnt-instance: unknown command 'groww-disk'
+! Did you mean 'grow-disk'?
+! 'gnt-instance --help' lists the commands.
+= 1
+$ gnt-instance evacuate
+! gnt-instance: unknown command 'evacuate'
+! 'gnt-instance --help' lists the commands.
+= 1
+$ gnt-instance -h
+Usage: gnt-instance {command} [options...] [argument...]
+gnt-instance <command> --help to see details, or man gnt-instance
+.
+Commands:
+ activate-disks   - Activates an instance's disks
+ add              - Creates and adds a new instance to the cluster
+ add-tags         - Adds tags to the instance
+ console          - Opens a console on the instance
+ deactivate-disks - Deactivates an instance's disks
+ failover         - Stops the instance, changes its primary node to another one,
+                    and starts it there
+ grow-disk        - Makes a disk of an instance larger by SIZE, or with
+                    --absolute as large as SIZE (such as 10g); a running guest
+                    sees the new size at once if its hypervisor supports that,
+                    its file systems have to be grown from inside
+ info             - Shows information on the specified instance(s)
+ list             - Lists the instances and their status
+ list-fields      - Lists all available fields for instances
+ list-tags        - Lists the tags of the instance
+ migrate          - Migrates an instance to another node while it runs
+ modify           - Alters the parameters of an instance
+ reboot           - Reboots one or more instances
+ recreate-disks   - Creates the lost disks of a stopped instance again, empty
+ reinstall        - Reinstalls the operating system of one or more stopped
+                    instances
+ remove           - Shuts down an instance and removes it
+ remove-tags      - Removes tags from the instance
+ rename           - Renames a stopped instance
+ replace-disks    - Replaces the disks of a DRBD instance on one of its nodes,
+                    or moves its mirror to another secondary node
+ shutdown         - Stops one or more instances
+ startup          - Starts one or more instances
+.

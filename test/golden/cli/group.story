@@ -92,10 +92,6 @@ $ gnt-group assign-nodes -f default node2.example.org
 > OP_GROUP_ASSIGN_NODES {"force":true,"group_name":"default","nodes":["node2.example.org"]}
 $ gnt-group assign-nodes default
 > OP_GROUP_ASSIGN_NODES {"group_name":"default","nodes":["node1.example.org","node2.example.org"]}
-% result OP_GROUP_EVACUATE {"jobs": []}
-$ gnt-group evacuate --to=second default
-All instances evacuated successfully.
-> OP_GROUP_EVACUATE {"group_name":"default","target_groups":["second"]}
 $ gnt-group show-ispecs-cmd
 gnt-group add default
 $ gnt-group show-ispecs-cmd --include-defaults default

@@ -140,7 +140,7 @@ $ gnt-instance add -t plain --disk 0:size=1g,adopt=lv -o debian -n node1 new
 $ gnt-instance add -t plain --disk x:size=1g -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Invalid disk index passed: x
+! Invalid disk index passed: 'x' (expected a number from 0 to 15)
 = 1
 $ gnt-instance add -t plain --disk 0:size=huge -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:

@@ -173,25 +173,6 @@ $ gnt-node add-tags node1 rack7
 > OP_TAGS_SET {"kind":"node","name":"node1","tags":["rack7"]}
 $ gnt-node list-tags node1.example.org
 
-% result OP_NODE_EVACUATE {"jobs": []}
-$ gnt-node evacuate -p -s node1.example.org
-! Failure: prerequisites not met for this operation:
-! error type: wrong_input, error details:
-! Only one of the --primary-only and --secondary-only options can be passed
-= 1
-$ gnt-node evacuate -f -p -n node2 node1.example.org
-! Failure: prerequisites not met for this operation:
-! error type: wrong_input, error details:
-! --new-secondary makes sense for secondary instances only
-= 1
-$ gnt-node evacuate -f node1.example.org
-All instances evacuated successfully.
-> OP_NODE_EVACUATE {"ignore_soft_errors":false,"mode":"all","node_name":"node1.example.org"}
-$ gnt-node evacuate node1.example.org
-! There is no terminal to ask at; the answer is taken to be 'n'.
-= 13
-$ gnt-node evacuate -f -p node2.example.org
-! No instances to evacuate on node(s) node2.example.org, exiting.
 $ gnt-node failover node1.example.org
 ! There is no terminal to ask at; the answer is taken to be 'n'.
 = 2
@@ -202,8 +183,8 @@ $ gnt-node failover node1.example.org
 | Affected instances:
 |   web.example.org
 | y/[n]/?:
-Submitted jobs 1008
-Waiting for job 1008 for web.example.org ...
+Submitted jobs 1007
+Waiting for job 1007 for web.example.org ...
 All 1 instance(s) failed over successfully.
 > OP_INSTANCE_FAILOVER {"instance_name":"web.example.org"}
 % result OP_NODE_MIGRATE {"jobs": []}
@@ -213,30 +194,3 @@ All instances migrated successfully.
 $ gnt-node migrate -f --non-live node1.example.org
 All instances migrated successfully.
 > OP_NODE_MIGRATE {"mode":"non-live","node_name":"node1.example.org"}
-
-% result OP_NODE_QUERYVOLS [["node1.example.org", "/dev/sda", "xenvg", "abc.disk0", "2048", "web"], ["node1.example.org", "/dev/sda", "xenvg", "root", "512", "-"]]
-$ gnt-node volumes
-Node              PhysDev  VG    Name      Size Instance
-node1.example.org /dev/sda xenvg abc.disk0 2.0G web     $
-node1.example.org /dev/sda xenvg root      512M -       $
-> OP_NODE_QUERYVOLS {"output_fields":["node","phys","vg","name","size","instance"]}
-$ gnt-node volumes --units=m --no-headers --separator=:
-node1.example.org:/dev/sda:xenvg:abc.disk0:2048:web
-node1.example.org:/dev/sda:xenvg:root:512:-
-> OP_NODE_QUERYVOLS {"output_fields":["node","phys","vg","name","size","instance"]}
-$ gnt-node volumes -o colour
-! Failure: prerequisites not met for this operation:
-! error type: wrong_input, error details:
-! Unknown output fields selected: colour
-= 1
-% result OP_NODE_QUERY_STORAGE [["node1.example.org", "lvm-vg", "xenvg", 102400, 51200, 51200, true]]
-$ gnt-node list-storage -t lvm-vg
-Node              Type   Name    Size  Used  Free Allocatable
-node1.example.org lvm-vg xenvg 100.0G 50.0G 50.0G Y          $
-> OP_NODE_QUERY_STORAGE {"output_fields":["node","type","name","size","used","free","allocatable"],"storage_type":"lvm-vg"}
-$ gnt-node modify-storage node1 lvm-pv /dev/sda
-! No changes to perform, exiting.
-$ gnt-node modify-storage --allocatable=no node1 lvm-pv /dev/sda
-> OP_NODE_MODIFY_STORAGE {"changes":{"allocatable":false},"name":"/dev/sda","node_name":"node1","storage_type":"lvm-pv"}
-$ gnt-node repair-storage node1 lvm-vg xenvg
-> OP_REPAIR_NODE_STORAGE {"name":"xenvg","node_name":"node1","storage_type":"lvm-vg"}

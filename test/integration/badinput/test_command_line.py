@@ -66,7 +66,7 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ],
     ("compression_tools", "string"): [("../x", "../x")],
     ("disks", "identkeyval"): [("zero:size=1G", "zero"), ("0:size=7x", "7x")],
-    ("disks", "string"): [("7x", "7x")],
+    ("disk_indices", "string"): [("first", "first"), ("-1", "-1"), ("99", "99")],
     ("disk_state", "identkeyval"): [
         (f"{NOBODY}:disk_total=1", NOBODY), (f"plain/vg:{NOBODY}=1", NOBODY), ("plain/vg:disk_total=seven", "seven"),
     ],
@@ -118,7 +118,6 @@ FREE = {
     ("instance_communication_network", "string"),
     ("ipolicy_bounds_specs", "multilistidentkeyval"),
     ("master_netdev", "string"),
-    ("nics", "string"),
     ("osparams", "keyval"),
     ("osparams_private", "keyprivateval"),
     ("osparams_secret", "keyprivateval"),
@@ -136,7 +135,7 @@ NAMES = {
 # Arguments that name an object: kind -> one that exists.
 OBJECTS = {"instance": INSTANCE, "node": NODE, "group": "default", "os": OS, "jobid": "1"}
 # Arguments that must have a form or a meaning: kind -> one that is right.
-VALUES = {"duration": "0", "age": "1w", "timespec": "1h", "file": "/etc/hostname"}
+VALUES = {"duration": "0", "disk": "0", "size": "1g", "age": "1w", "timespec": "1h", "file": "/etc/hostname"}
 # Arguments for which any text will do.
 TEXTS = {"tag": "tag", "text": "text", "pattern": "x", "command": "true", "name": "thing", "new_name": "new"}
 HOST = "other.example.com"
@@ -150,17 +149,16 @@ COMPLETE = {
     ("gnt-group", "modify"): [("--alloc-policy", "preferred")],
     ("gnt-instance", "add"): [("-t", "file"), ("-s", "1g"), ("-o", f"{OS}+default"), ("-n", NODE), ("--net", NIC)],
     ("gnt-instance", "modify"): [("-B", "vcpus=1"), ("--no-hotplug", "")],
+    ("gnt-instance", "replace-disks"): [("-p", "")],
     ("gnt-job", "change-priority"): [("--priority", "low")],
     ("gnt-node", "add"): [("--no-node-setup", "")],
-    ("gnt-node", "list-storage"): [("-t", "file")],
     ("gnt-node", "modify"): [("--drained", "no")],
-    ("gnt-node", "modify-storage"): [("--allocatable", "yes")],
     ("gnt-os", "modify"): [("--hidden", "no")],
 }  # fmt: skip
 ARGUMENTS = {("gnt-group", "add"): ["new"]}
 MORE = {"add-tags": ["tag"], "remove-tags": ["tag"]}
 # Destination of an option -> the option of the complete form that does not go with it.
-CLASHES = {"disks": "-s", "iallocator": "-n", "nics": "--net"}
+CLASHES = {"disks": "-s", "iallocator": "-n", "nics": "--net", "remote_node": "-p"}
 # Commands that do more when they are forced than not to ask.
 NEVER_FORCED = {("gnt-instance", "modify")}
 
@@ -178,7 +176,7 @@ UNCHECKED = {
     ("gnt-group", "add", "group"),
     ("gnt-instance", "failover", "iallocator"),  # its disks are on one node
     ("gnt-instance", "migrate", "iallocator"),
-    ("gnt-node", "evacuate", "dst_node"),  # the node has no secondary instances
+    ("gnt-instance", "replace-disks", "iallocator"),  # two ways to choose the secondary node
     ("gnt-node", "failover", "iallocator"),
     ("gnt-os", "modify", "os"),
 }

@@ -30,6 +30,7 @@ def test_declaration(name, command, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["Usage", "====="]
     assert lines[2].startswith(f"  {name} {command} [options...]")
+    assert not [option for option in declared.options if option.hidden and f"{option.names[-1]}=" in "\n".join(lines)]
     options_at = lines.index("Options")
     assert lines[options_at + 1] == "======="
     assert [line.partition(" ")[0] for line in lines if line.startswith("--")][-3:] == [
@@ -50,6 +51,48 @@ def test_program(name):
     text = main.Usage(program)
     assert text.startswith(f"Usage: {name} {{command}} [options...] [argument...]\n")
     assert all(f" {command} " in text for command in program.commands)
+
+
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [
+        ("grow", ["'grow-disk'"]),
+        ("disk", ["'grow-disk'"]),
+        ("lsit", ["'list'"]),
+        ("begin", []),
+        ("stop-all", ["'stop'"]),
+        ("\x1b[2Jinfo", ["'info'"]),
+    ],
+)
+def test_an_unknown_command_is_answered_with_the_nearest(word, named, capsys):
+    assert main.RunProgram("gnt-instance", [word]) == 1
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert out == ""
+    assert lines[0].startswith("gnt-instance: unknown command '")
+    assert lines[-1] == "'gnt-instance --help' lists the commands."
+    assert all(name in lines[1] for name in named)
+    assert ("Did you mean" in err) == bool(named)
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_command_has_a_logical_unit_for_what_it_submits(name):
+    """What is listed exists: a command whose opcode has no unit would fail always."""
+    import ast
+    import importlib
+
+    from ganeti import opcodes
+    from ganeti.cmdlib import LU_MAPPING
+
+    program = LoadProgram(name)
+    for command in program.commands:
+        module = importlib.import_module(program.Load(command).run.__module__)
+        with open(module.__file__, encoding="utf-8") as stream:
+            tree = ast.parse(stream.read())
+        words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id.startswith("Op")}
+        ids = {opcodes.NameToId(word) for word in words} & set(opcodes.OP_MAPPING)
+        assert not [op_id for op_id in ids if op_id not in LU_MAPPING], command
 
 
 def test_counts_of_arguments():
@@ -118,7 +161,7 @@ def test_manuals(tmp_path):
                 [sys.executable, "-B", writer, os.path.join(TOP, "man", name), str(page), TOP], check=True, timeout=50
             )
             assert page.read_text().startswith('.\\" Man page')
-    assert "gnt\\-node evacuate" in (tmp_path / "gnt-node.8").read_text()
+    assert "gnt\\-node migrate" in (tmp_path / "gnt-node.8").read_text()
 
 
 def test_every_program_has_a_manual():
@@ -160,12 +203,13 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("gnt-node ev", ["evacuate"]),
+        ("gnt-node mig", ["migrate"]),
         ("gnt-node list no", ["node1", "node2"]),
         ("gnt-node list --separ", ["--separator"]),
         ("gnt-node list --units = ", ["g", "h", "m", "t"]),
         ("gnt-node modify --drained y", ["yes"]),
-        ("gnt-node evacuate -n o", ["other"]),
+        ("gnt-node migrate -n o", ["other"]),
+        ("gnt-node migrate --iall", []),
         ("gnt-group list ra", ["rack2"]),
         ("gnt-job info ", ["17"]),
         ("gnt-job show 1", ["17"]),

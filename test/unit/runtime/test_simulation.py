@@ -61,7 +61,11 @@ class TestDeterminism:
         script = (
             "import test_simulation as t, hashlib; print(hashlib.sha256(repr(t._TraceOf(11)).encode()).hexdigest())"
         )
-        env = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": f"{_ROOT}:{_ROOT}/test:{pathlib.Path(__file__).parent}"}
+        env = {
+            **os.environ,
+            "PYTHONHASHSEED": "0",
+            "PYTHONPATH": f"{_ROOT}:{_ROOT}/test:{pathlib.Path(__file__).parent}",
+        }
         hashes = [subprocess.check_output([sys.executable, "-c", script], env=env, cwd=_ROOT) for _ in range(2)]
         assert len(hashes[0]) == 65
         assert hashes[0] == hashes[1]
