@@ -20,7 +20,7 @@ from ganeti.storage import paths
 _PEM_LIMIT = 1024 * 1024
 _CONNECT_TIMEOUT = 10.0
 _SYSFS = ("/sys/block", "/sys/class/net")
-_PROCFS_DIR, _PROCFS_FILE = "/proc/sys", "/proc/sysrq-trigger"
+_PROCFS_DIR, _SYSRQ_TRIGGER = "/proc/sys", "/proc/sysrq-trigger"
 _LOOPBACK = "127.0.0.1"
 
 
@@ -248,10 +248,13 @@ def _NodeSetup(value: Any, context: Context) -> list[str]:
             "The sysfs filesystem doesn't seem to be mounted under /sys,"
             f" missing required directories {' and '.join(_SYSFS)}"
         )
-    if not (runtime.IsDir(_PROCFS_DIR) and runtime.Exists(_PROCFS_FILE)):
+    if not runtime.IsDir(_PROCFS_DIR):
+        problems.append(f"The procfs filesystem doesn't seem to be mounted under /proc: {_PROCFS_DIR} is missing")
+    # Only for gnt-node powercycle, which a virtual node rejects: its machine is not its own to reset.
+    elif not pathutils.IsVirtual() and not runtime.Exists(_SYSRQ_TRIGGER):
         problems.append(
-            "The procfs filesystem doesn't seem to be mounted under /proc,"
-            f" missing required directory {_PROCFS_DIR} and the file {_PROCFS_FILE}"
+            f"{_SYSRQ_TRIGGER} is missing (the kernel was built without CONFIG_MAGIC_SYSRQ):"
+            " gnt-node powercycle has to start a program to reset this node"
         )
     return problems
 

@@ -28,7 +28,7 @@ _ARGUMENTS = {
 _HEAD = """\
 # Completion of the gnt-* programs for bash.  Made at build time from the programs' own tables.
 
-_gnt_ssconf() { cut -d' ' -f"${2:-1}" "@DATA_DIR@/ssconf_$1" 2>/dev/null; }
+_gnt_ssconf() { cut -d' ' -f"${2:-1}" "${GANETI_ROOTDIR-}@DATA_DIR@/ssconf_$1" 2>/dev/null; }
 
 _gnt_entries() {
   local directory
@@ -46,7 +46,7 @@ _gnt_names() {
     network) _gnt_ssconf networks 2 ;;
     os) _gnt_entries @OS_SEARCH_PATH@ ;;
     iallocator) _gnt_entries @IALLOCATOR_SEARCH_PATH@ ;;
-    job) ls "@DATA_DIR@/queue" 2>/dev/null | sed -n 's/^job-//p' ;;
+    job) ls "${GANETI_ROOTDIR-}@DATA_DIR@/queue" 2>/dev/null | sed -n 's/^job-//p' ;;
   esac
 }
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import socket
+import subprocess
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ganeti.params import hv
-from ganeti.tools import miniguest
 
 CACHE = Path(os.environ.get("GANETI_LAB_CACHE", f"/var/tmp/ganeti-lab-{os.getuid()}"))
 TREE = Path(__file__).parents[2]
@@ -22,7 +22,8 @@ _LINE = re.compile(rb"mini (\S+) boot-id=([0-9a-f-]{36}) uptime=([0-9.]+)")
 def GuestFiles() -> Path:
     """Directory with ``vmlinuz`` and ``initrd.gz``; made at the first use, which needs Debian's mirror."""
     directory = CACHE / "mini"
-    miniguest.Prepare(str(directory), str(TREE / "os" / "mini" / "guest-init"))
+    directory.parent.mkdir(mode=0o700, exist_ok=True)
+    subprocess.run([TREE / "os" / "mini" / "make-files", directory], check=True, timeout=600)
     return directory
 
 

@@ -19,7 +19,7 @@ def Quickstart(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def Shell(base: str, command: str) -> str:
-    """A command in a shell that was told where the cluster is."""
+    """Run a command in a shell that evaluated what --env prints."""
     script = f'eval "$({PROGRAM} --env --base {base})" && {command}'
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -28,6 +28,28 @@ def Shell(base: str, command: str) -> str:
 
 def Bridges() -> set[str]:
     return {name for name in os.listdir("/sys/class/net") if name.startswith("gq")}
+
+
+def Elsewhere() -> dict[str, int]:
+    """When the places changed that an installation would write to."""
+    places = [
+        "/etc",
+        "/etc/bash_completion.d",
+        "/etc/default",
+        "/etc/ganeti",
+        "/usr/sbin",
+        "/usr/lib",
+        "/usr/share/man",
+    ]
+    places += [
+        "/usr/share/man/man8",
+        "/usr/share/bash-completion/completions",
+        "/var/lib",
+        "/var/log",
+        "/root",
+        str(TREE),
+    ]
+    return {place: os.stat(place).st_mtime_ns for place in places if os.path.exists(place)}
 
 
 @pytest.fixture
@@ -45,10 +67,17 @@ def bases() -> Iterator[list[str]]:
 @pytest.mark.slow
 def test_two_clusters_side_by_side(bases: list[str]) -> None:
     first, second = bases
+    before = Elsewhere()
     done = Quickstart("--base", first, "--hypervisor", "fake", "--nodes", "2", "--instances", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "gnt-instance migrate inst1 to node2" in done.stdout and "Ready after" in done.stdout
     assert done.stdout.rstrip().endswith(f"tools/quickstart --stop --base {first}")
+    assert "gnt-cluster verify ... " in done.stdout
+    assert Elsewhere() == before, "nothing outside the base was written"
+    names = Shell(first, "COMP_WORDS=(gnt-node info '') COMP_CWORD=2; _gnt_node; echo ${COMPREPLY[*]}")
+    assert names == "node1 node2\n", "completion knows this cluster's names"
+    assert os.path.exists(f"{first}/inst/share/man/man8/gnt-node.8")
+    assert Shell(first, 'echo "$MANPATH"').startswith(f"{first}/inst/share/man:")
     rows = Shell(first, "gnt-instance list --no-headers --separator=: -o name,pnode,status")
     assert rows == "inst1:node2:running\ninst2:node2:running\n"
 
@@ -58,13 +87,18 @@ def test_two_clusters_side_by_side(bases: list[str]) -> None:
     assert Shell(first, "gnt-node list --no-headers -o name") == "node1\nnode2\n"
 
     assert Quickstart("--stop", "--base", first).returncode == 0
-    assert Shell(second, "gnt-cluster getmaster") == "node1\n", "the other one goes on"
-    done = Quickstart("--base", second, "--hypervisor", "fake", "--nodes", "1", "--instances", "1")
-    assert done.returncode == 0, "it can be run again: " + done.stdout + done.stderr
+    assert Shell(second, "gnt-cluster getmaster") == "node1\n", "the other one is still there"
+    again = ["--base", second, "--hypervisor", "fake", "--nodes", "1", "--instances", "1"]
+    done = Quickstart(*again)
+    assert done.returncode == 1 and f"there is a cluster in {second}" in done.stderr
+    assert Shell(second, "gnt-cluster getmaster") == "node1\n", "it was left alone"
+    done = Quickstart("--replace", *again)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert Shell(second, "gnt-instance list --no-headers -o name") == "inst1\n"
 
 
 @pytest.mark.slow
-def test_failure_is_told(bases: list[str]) -> None:
+def test_directory_with_other_things_is_left_alone(bases: list[str]) -> None:
     os.makedirs(f"{bases[0]}/mine")
     try:
         done = Quickstart("--base", bases[0])
@@ -79,7 +113,7 @@ def test_failure_is_told(bases: list[str]) -> None:
 def test_real_guest_moves_while_it_runs(bases: list[str]) -> None:
     done = Quickstart("--base", bases[0])
     assert done.returncode == 0, done.stdout + done.stderr
-    signs = re.findall(r"it says: boot-id (\S+), up for (\d+) s", done.stdout)
+    signs = re.findall(r"boot-id (\S+), up for (\d+) s", done.stdout)
     assert len(signs) == 2 and signs[0][0] == signs[1][0] and int(signs[1][1]) >= int(signs[0][1])
     base = bases[0]
     assert Shell(base, "gnt-instance list --no-headers -o pnode,status inst1").split() == ["node2", "running"]

@@ -5,33 +5,44 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import io
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ganeti import errors
-from ganeti.tools import miniguest
-from ganeti.tools.quickstart import cluster, console, machine
-from ganeti.tools.quickstart.place import Networks, Place
-from ganeti.tools.quickstart.progress import QuickstartError
+from quickstart import cluster, console, machine
+from quickstart.place import Networks, Place
+from quickstart.progress import QuickstartError
 
 TREE = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="module")
-def launcher() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("quickstart_launcher", str(TREE / "tools" / "quickstart"))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
+def Load(path: Path) -> ModuleType:
+    """A program as a module."""
+    name = path.name.replace("-", "_") + "_program"
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def launcher() -> ModuleType:
+    return Load(TREE / "tools" / "quickstart")
+
+
+@pytest.fixture(scope="module")
+def make_files() -> ModuleType:
+    return Load(TREE / "os" / "mini" / "make-files")
 
 
 def test_place() -> None:
@@ -71,7 +82,7 @@ def test_guest_s_answer_is_found_in_what_the_line_says() -> None:
     )
     assert console.ParseAnswer(b"mini a boot-id=x uptime=1") is None
     assert console.SocketOf("env X=1 /w socat i /q STDIO,raw UNIX-CONNECT:/run/i.serial\n") == "/run/i.serial"
-    with pytest.raises(QuickstartError, match="names no socket"):
+    with pytest.raises(QuickstartError, match="does not contain a socket"):
         console.SocketOf("ssh node xm console i")
 
 
@@ -89,9 +100,9 @@ def test_accelerator_is_what_the_probe_says() -> None:
 
 
 @given(st.lists(st.tuples(st.from_regex(r"[a-z]{1,9}", fullmatch=True), st.binary(max_size=40)), max_size=5))
-def test_archive_is_what_the_kernel_reads(files: list[tuple[str, bytes]]) -> None:
+def test_archive_is_what_the_kernel_reads(make_files: ModuleType, files: list[tuple[str, bytes]]) -> None:
     names = dict(files)
-    archive = miniguest.Cpio([miniguest.Entry(name, 0o100644, data) for name, data in names.items()])
+    archive = make_files.Cpio([make_files.Entry(name, 0o100644, data) for name, data in names.items()])
     found: dict[str, bytes] = {}
     stream = io.BytesIO(archive)
     while True:
@@ -108,11 +119,11 @@ def test_archive_is_what_the_kernel_reads(files: list[tuple[str, bytes]]) -> Non
     assert found == names
 
 
-def test_package_behind_the_kernel() -> None:
+def test_package_behind_the_kernel(make_files: ModuleType) -> None:
     text = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n"
-    assert miniguest.ParseDepends(text) == "linux-image-6.1.0-56-cloud-amd64"
-    with pytest.raises(errors.CommandError, match="run apt-get update"):
-        miniguest.ParseDepends("linux-image-cloud-amd64\n")
+    assert make_files.ParseDepends(text) == "linux-image-6.1.0-56-cloud-amd64"
+    with pytest.raises(make_files.Trouble, match="run apt-get update"):
+        make_files.ParseDepends("linux-image-cloud-amd64\n")
 
 
 # --- the launcher ---------------------------------------------------------------------------------------------------------
@@ -153,17 +164,109 @@ def test_foreign_directories_are_not_touched(launcher: ModuleType, tmp_path: Pat
     with pytest.raises(launcher.Trouble, match="was not made by quickstart"):
         launcher.Stop(str(tmp_path))
     (tmp_path / "quickstart.json").write_text('{"base": "/elsewhere"}')
-    with pytest.raises(launcher.Trouble, match="belongs to /elsewhere"):
+    with pytest.raises(launcher.Trouble, match="was not written for"):
         launcher.Stop(str(tmp_path))
     (tmp_path / "quickstart.json").write_text("{")
-    with pytest.raises(launcher.Trouble, match="cannot be read"):
+    with pytest.raises(launcher.Trouble, match="could not be read"):
         launcher.Stop(str(tmp_path))
     assert (tmp_path / "precious").exists()
 
 
-def test_master_that_moved_is_found(launcher: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import json
+def test_base_is_private(launcher: ModuleType, tmp_path: Path) -> None:
+    base = tmp_path / "gq"
+    launcher.MakeBase(str(base))
+    assert base.stat().st_mode & 0o777 == 0o700
+    launcher.MakeBase(str(base))
 
+
+@pytest.mark.parametrize("prepared", ["by another user", "for everybody", "as a link", "as a file"])
+def test_base_that_others_prepared_is_rejected(launcher: ModuleType, tmp_path: Path, prepared: str) -> None:
+    base = tmp_path / "gq"
+    if prepared == "as a link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        base.symlink_to(tmp_path / "elsewhere")
+    elif prepared == "as a file":
+        base.write_text("")
+    else:
+        base.mkdir(mode=0o700)
+    if prepared == "by another user":
+        os.chown(base, 65534, 65534)
+    if prepared == "for everybody":
+        base.chmod(0o777)
+    for act in (launcher.MakeBase, launcher.Stop):
+        with pytest.raises(launcher.Trouble, match="choose another --base"):
+            act(str(base))
+
+
+def test_base_in_a_directory_that_others_change_is_rejected(launcher: ModuleType, tmp_path: Path) -> None:
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    with pytest.raises(launcher.Trouble, match="others can rename"):
+        launcher.MakeBase(str(open_to_all / "gq"))
+    open_to_all.chmod(0o1777)
+    launcher.MakeBase(str(open_to_all / "gq"))
+
+
+def test_only_one_works_in_a_base(launcher: ModuleType, tmp_path: Path) -> None:
+    with launcher.Locked(str(tmp_path)):
+        with pytest.raises(launcher.Trouble, match="another quickstart is at work"):
+            with launcher.Locked(str(tmp_path)):
+                pass
+    with launcher.Locked(str(tmp_path)):
+        pass
+
+
+def test_cluster_is_removed_only_on_demand(launcher: ModuleType, tmp_path: Path) -> None:
+    def options(*argv: str) -> Any:
+        return launcher.ParseArguments([*argv, "--base", "/tmp/gq2"])
+
+    def look(state: dict[str, Any], *argv: str) -> None:
+        (tmp_path / "quickstart.json").write_text(json.dumps({"base": str(tmp_path), "tree": launcher.TREE, **state}))
+        found = options(*argv)
+        found.base = str(tmp_path)
+        launcher.CheckReplace(found)
+
+    look({})  # the run before this one failed
+    with pytest.raises(launcher.Trouble, match=r"(?s)there is a cluster in .*tools/quickstart --replace --base"):
+        look({"ready": True})
+    with pytest.raises(launcher.Trouble, match="made from /another/tree"):
+        look({"ready": True, "tree": "/another/tree"})
+    look({"ready": True}, "--replace")
+
+
+def test_program_counts_whichever_package_brought_it(launcher: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    needed = (("sh", "not-asked-for"), (str(tmp_path / "file"), "not-asked-for-either"), ("no-such-program", "wanted"))
+    assert [name for name in launcher.MissingPackages(needed) if name != "python3-venv"] == ["wanted"]
+
+
+@pytest.fixture
+def fake_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine whose apt-get only writes down its arguments; the first time another program has the lock."""
+    calls = tmp_path / "calls"
+    program = tmp_path / "bin" / "apt-get"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\nif [ ! -e {calls} ]; then echo busy > {calls}; echo "E: Could not get lock /x"; exit 100; fi\n'
+        f'echo "$@" >> {calls}\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return calls
+
+
+def test_packages_are_only_added(
+    launcher: ModuleType, fake_apt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.InstallPackages((("no-such-program", "wanted"),), str(tmp_path / "log"))
+    busy, update, install = fake_apt.read_text().splitlines()
+    assert (busy, update) == ("busy", "update -q")
+    assert install.startswith("install ") and install.endswith(" wanted") and " --no-remove " in install
+    assert "waiting for another program that is installing packages" in capsys.readouterr().out
+
+
+def test_master_that_moved_is_found(launcher: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = {"base": str(tmp_path), "nodes": ["node1", "node2"]}
     (tmp_path / "quickstart.json").write_text(json.dumps(state))
     data = tmp_path / "node1" / "var" / "lib" / "ganeti"
@@ -175,8 +278,8 @@ def test_master_that_moved_is_found(launcher: ModuleType, tmp_path: Path, capsys
 
 def test_what_is_asked_for_is_checked(launcher: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     for argv, words in [
-        (["--nodes", "0"], "1 to 90"),
-        (["--instances", "-1"], "0 to 1000"),
+        (["--nodes", "0"], "from 1 to 90"),
+        (["--instances", "-1"], "from 0 to 1000"),
         (["--base", "/" + "x" * 40], "at most 32 characters"),
         (["--stop", "--env"], "not allowed with"),
     ]:
@@ -189,11 +292,12 @@ def test_failing_program_shows_the_end_of_its_output(launcher: ModuleType, tmp_p
     log = str(tmp_path / "log")
     with pytest.raises(launcher.Trouble, match=r"exit code 3; .*log ends with:\n(.*\n)*    the reason"):
         launcher.Run(["sh", "-c", "echo the reason; exit 3"], log)
-    with pytest.raises(launcher.Trouble, match="cannot be run"):
+    with pytest.raises(launcher.Trouble, match="could not be started"):
         launcher.Run(["/nowhere/program"], log)
 
 
-def test_dependencies_are_those_of_the_project(launcher: ModuleType) -> None:
-    found = launcher.Dependencies()
+def test_packages_of_python_are_those_of_the_project(launcher: ModuleType) -> None:
+    found = launcher.Requirements()
+    assert any(line.startswith("docutils==") for line in found), "the manuals need it"
     assert any(line.startswith("qemu.qmp==") for line in found)
     assert any(line.startswith("pyasyncore==") and "3.12" in line for line in found)

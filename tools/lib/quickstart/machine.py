@@ -1,4 +1,4 @@
-"""What the machine gives: addresses, a bridge, directories, a guest's files, and the truth about KVM."""
+"""Resources of the machine: addresses, a bridge, directories, files of the guest, and whether KVM really works."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import signal
 
 from ganeti import runtime
 from ganeti.hypervisor.kvm import probe
-from ganeti.tools import miniguest
-from ganeti.tools.quickstart.place import NODED_PORT, Networks, Place
-from ganeti.tools.quickstart.progress import QuickstartError
+from quickstart.place import NODED_PORT, Networks, Place
+from quickstart.progress import QuickstartError
 
 QEMU = "/usr/bin/qemu-system-x86_64"
 KVM_DEVICE = "/dev/kvm"
 VHOST_DEVICE = "/dev/vhost-net"
 _COMMAND_SECONDS = 30.0
+_DOWNLOAD_SECONDS = 600.0
 _PROBE_SECONDS = {"kvm": 12.0, "tcg": 60.0}
 _LOOK_SECONDS = 0.1
 _SERIAL_LIMIT = 16 * 1024 * 1024
 
 
 def FindPlace(base: str, count: int) -> Place:
-    """A network of 127.0.0.0/8 on which nobody listens at the nodes' port."""
+    """Return a place on a network of 127.0.0.0/8 where nothing listens at the port of the nodes."""
     for network in Networks(base):
         place = Place(base, count, network)
         if all(_IsFree(place.Address(node)) for node in place.nodes):
@@ -38,7 +38,7 @@ def _IsFree(address: str) -> bool:
 
 
 def MakeDirectories(place: Place) -> None:
-    """Root directories of the nodes, the directory they share, and the hosts file beside them."""
+    """Make the root directories of the nodes, the directory they share, and the hosts file beside them."""
     runtime.MakeDirs(place.shared, mode=0o750)
     runtime.WriteFile(f"{place.base}/hosts", place.Hosts(), mode=0o644)
     for node in place.nodes:
@@ -50,31 +50,34 @@ def MakeDirectories(place: Place) -> None:
 
 
 def MakeBridge(name: str) -> None:
-    """A bridge without an address: guests see each other and nothing else."""
+    """Make a bridge without an address: guests reach each other and nothing else."""
     for argv in (["ip", "link", "add", name, "type", "bridge"], ["ip", "link", "set", name, "up"]):
         if argv[2] == "add" and runtime.IsDir(f"/sys/class/net/{name}/bridge"):
             continue
         result = runtime.RunCmd(argv, timeout=_COMMAND_SECONDS)
         if result.failed:
             raise QuickstartError(
-                f"No bridge can be made here ({result.fail_reason}); are you root of the whole machine?"
+                f"A bridge could not be made ({result.fail_reason}); do you have all rights of root on this machine?"
             )
 
 
-def PrepareGuest(place: Place, init_path: str) -> None:
-    miniguest.Prepare(place.guest_files, init_path)
+def PrepareGuest(place: Place, program: str) -> None:
+    """Make the guest's kernel and ramdisk with the program of the OS definition."""
+    result = runtime.RunCmd([program, place.guest_files], timeout=_DOWNLOAD_SECONDS)
+    if result.failed:
+        raise QuickstartError(result.stderr.strip() or result.fail_reason)
 
 
 def BuildProbe(place: Place, accel: str, serial: str) -> list[str]:
-    """A guest that boots the kernel and says so in the file ``serial``."""
+    """Return the command line of a guest that boots the kernel and writes to the file ``serial``."""
     argv = [QEMU, "-accel", accel, "-m", "128", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-    argv += ["-kernel", f"{place.guest_files}/{miniguest.KERNEL_FILE}"]
-    argv += ["-initrd", f"{place.guest_files}/{miniguest.INITRD_FILE}"]
+    argv += ["-kernel", f"{place.guest_files}/vmlinuz"]
+    argv += ["-initrd", f"{place.guest_files}/initrd.gz"]
     return [*argv, "-append", "console=ttyS0 quiet mini.name=probe", "-serial", f"file:{serial}"]
 
 
 def GuestBoots(place: Place, accel: str) -> bool:
-    """Whether a real guest gets as far as its first program with this accelerator."""
+    """Whether a real guest reaches its first program with this accelerator."""
     serial = f"{place.base}/probe-{accel}"
     runtime.RemoveFile(serial)
     pid = runtime.StartProcess(BuildProbe(place, accel, serial), log_path=f"{place.base}/quickstart.log")
@@ -92,10 +95,10 @@ def GuestBoots(place: Place, accel: str) -> bool:
 
 
 def PickAccelerator(place: Place) -> str:
-    """``kvm`` where a guest really boots with it, else ``tcg``: the device's file proves nothing."""
-    # The boot sector is quick to say no; only a whole system says yes.
+    """Return ``kvm`` if a guest really boots with it, else ``tcg``: the device file alone proves nothing."""
+    # A boot sector fails quickly; only a whole system proves that it works.
     if runtime.Exists(KVM_DEVICE) and probe.Run(QEMU, "kvm", place.base) and GuestBoots(place, "kvm"):
         return "kvm"
     if not GuestBoots(place, "tcg"):
-        raise QuickstartError(f"A guest does not even boot in software emulation; see {place.base}/quickstart.log")
+        raise QuickstartError(f"A guest did not boot even in software emulation; see {place.base}/quickstart.log")
     return "tcg"

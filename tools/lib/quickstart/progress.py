@@ -1,4 +1,4 @@
-"""What a quickstart tells on the screen: every step, how long it took, and why one failed."""
+"""Output of a quickstart: every step, how long it took, and why one failed."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from ganeti import runtime
-from ganeti.tools.quickstart.progress import QuickstartError
+from quickstart.progress import QuickstartError
 
 _ANSWER = re.compile(rb"mini (\S+) boot-id=([0-9a-f-]{36}) uptime=([0-9]+\.[0-9]+)")
 _KEEP = 4096
@@ -14,7 +14,7 @@ _ASK_SECONDS = 1.0
 
 
 class Answer(NamedTuple):
-    """What the guest says: the same ``boot_id`` means it never stopped."""
+    """The answer of a guest: with the same ``boot_id`` it never stopped."""
 
     name: str
     boot_id: str
@@ -22,7 +22,7 @@ class Answer(NamedTuple):
 
 
 def ParseAnswer(data: bytes) -> Answer | None:
-    """The last complete answer in what came from the line."""
+    """Return the last complete answer in the data."""
     found = _ANSWER.findall(data)
     if not found:
         return None
@@ -31,15 +31,15 @@ def ParseAnswer(data: bytes) -> Answer | None:
 
 
 def SocketOf(command: str) -> str:
-    """The socket in the command that ``gnt-instance console --show-cmd`` prints."""
+    """Return the socket in the command that ``gnt-instance console --show-cmd`` prints."""
     found = re.search(r"UNIX-CONNECT:([^\s'\"]+)", command)
     if found is None:
-        raise QuickstartError(f"The console command names no socket: {command.strip()[:500]}")
+        raise QuickstartError(f"The console command does not contain a socket: {command.strip()[:500]}")
     return found[1]
 
 
 def Ask(path: str, seconds: float) -> Answer:
-    """Types a line until the guest answers."""
+    """Send a line every second until the guest answers."""
     deadline = runtime.Monotonic() + seconds
     data = b""
     line = runtime.ConnectUnix(path, timeout=_ASK_SECONDS)
@@ -55,4 +55,6 @@ def Ask(path: str, seconds: float) -> Answer:
                 return answer
     finally:
         line.close()
-    raise QuickstartError(f"The guest did not answer on its console within {seconds:g} s; it said: {data[-500:]!r}")
+    raise QuickstartError(
+        f"The guest did not answer on its console within {seconds:g} s; its last output: {data[-500:]!r}"
+    )

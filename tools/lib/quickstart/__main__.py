@@ -1,39 +1,42 @@
-"""python -m ganeti.tools.quickstart BASE NODES INSTANCES HYPERVISOR: what tools/quickstart starts once it has installed us."""
+"""python -m quickstart BASE NODES INSTANCES HYPERVISOR: what tools/quickstart starts once it has installed us."""
 
 from __future__ import annotations
 
 import posixpath
 import sys
+from typing import Any
 
 from ganeti import _autoconf, errors, runtime, serializer
-from ganeti.tools.quickstart import machine
-from ganeti.tools.quickstart.cluster import Cluster
-from ganeti.tools.quickstart.place import Place
-from ganeti.tools.quickstart.progress import QuickstartError, Say, Step
+from quickstart import machine
+from quickstart.cluster import Cluster
+from quickstart.place import DEFAULT_BASE, Place
+from quickstart.progress import QuickstartError, Say, Step
 
-# As in tools/quickstart.
-DEFAULT_BASE = "/tmp/gq"  # noqa: S108 - made by root, checked before it is used
+
+def NoteState(base: str, **more: Any) -> None:
+    """Add to what tools/quickstart reads at --env, --replace and --stop."""
+    path = f"{base}/quickstart.json"
+    state = {**serializer.Load(runtime.ReadText(path)), **more}
+    runtime.WriteFile(path, serializer.Dump(state, pretty=True), mode=0o644)
 
 
 def Prepare(base: str, count: int, hypervisor: str) -> tuple[Place, str]:
-    """Everything that needs no cluster; returns where it is and how guests are run."""
+    """Prepare everything that needs no cluster; return where it is and how guests are run."""
     with Step("choosing addresses and making directories"):
         place = machine.FindPlace(base, count)
         machine.MakeDirectories(place)
-        # Written before what it names is made: --stop finds it whatever happens next.
-        state = {"base": base, "nodes": place.nodes, "network": place.network, "bridge": place.bridge}
-        runtime.WriteFile(f"{base}/quickstart.json", serializer.Dump(state, pretty=True), mode=0o644)
+        NoteState(base, nodes=place.nodes)
     with Step(f"making bridge {place.bridge}, without an address"):
         machine.MakeBridge(place.bridge)
     if hypervisor != "kvm":
         return place, ""
     with Step("making a guest: Debian's kernel and a busybox"):
-        machine.PrepareGuest(place, posixpath.join(_autoconf.SHARE_DIR, "os", "mini", "guest-init"))
-    with Step("booting it to see whether KVM works here"):
+        machine.PrepareGuest(place, posixpath.join(_autoconf.SHARE_DIR, "os", "mini", "make-files"))
+    with Step("booting it to find out whether KVM works here"):
         accel = machine.PickAccelerator(place)
-    Say(f"  guests run with {'KVM' if accel == 'kvm' else 'QEMU in software emulation: no guest boots with KVM here'}")
+    Say(f"  guests run with {'KVM' if accel == 'kvm' else 'software emulation, because no guest boots with KVM here'}")
     if not runtime.Exists(machine.VHOST_DEVICE):
-        Say(f"  {machine.VHOST_DEVICE} is missing: NICs work without vhost")
+        Say(f"  {machine.VHOST_DEVICE} is missing: NICs of guests do not use vhost")
     return place, accel
 
 
@@ -56,27 +59,27 @@ def MakeInstances(cluster: Cluster, count: int) -> None:
 
 
 def ShowMigration(cluster: Cluster) -> None:
-    """Moves the first instance while it runs, and proves that it never stopped."""
+    """Move the first instance while it runs, and prove that it never stopped."""
     place, name = cluster.place, cluster.place.Instance(1)
     before = None
     if cluster.hypervisor == "kvm":
-        with Step(f"waiting for {name} on its serial console"):
+        with Step(f"waiting until {name} answers on its serial console"):
             before = cluster.Ask(1)
-        Say(f"  it says: boot-id {before.boot_id}, up for {before.uptime:.0f} s")
+        Say(f"  boot-id {before.boot_id}, up for {before.uptime:.0f} s")
     if place.count < 2:
         return
     target = place.nodes[1]
     with Step(f"gnt-instance migrate {name} to {target}"):
         cluster.Migrate(1, target)
     if before is not None:
-        with Step("asking it again"):
+        with Step("asking it again on the other node"):
             after = cluster.Ask(1)
-        Say(f"  it says: boot-id {after.boot_id}, up for {after.uptime:.0f} s")
+        Say(f"  boot-id {after.boot_id}, up for {after.uptime:.0f} s")
         if after.boot_id != before.boot_id or after.uptime <= before.uptime:
             raise QuickstartError(f"{name} was restarted instead of moved: {before} became {after}")
     found = cluster.PrimaryOf(1)
     if found != target:
-        raise QuickstartError(f"{name} should be on {target} now, the cluster says {found or 'nothing'}")
+        raise QuickstartError(f"{name} should be on {target} now, but the cluster reports {found or 'no node'}")
 
 
 def NextCommands(cluster: Cluster, instances: int) -> list[str]:
@@ -89,7 +92,7 @@ def NextCommands(cluster: Cluster, instances: int) -> list[str]:
     return [*commands, f"tools/quickstart --stop{options}"]
 
 
-def Tell(base: str, nodes: int, instances: int, hypervisor: str) -> None:
+def MakeAll(base: str, nodes: int, instances: int, hypervisor: str) -> None:
     started = runtime.Monotonic()
     Say("The machine")
     place, accel = Prepare(base, nodes, hypervisor)
@@ -100,6 +103,9 @@ def Tell(base: str, nodes: int, instances: int, hypervisor: str) -> None:
         Say("Instances")
         MakeInstances(cluster, instances)
         ShowMigration(cluster)
+    with Step("gnt-cluster verify"):
+        cluster.Verify()
+    NoteState(base, ready=True)
     Say(f"\nReady after {runtime.Monotonic() - started:.0f} s.\n")
     Say(cluster.Tables())
     Say("Next:")
@@ -113,7 +119,7 @@ def Main(argv: list[str]) -> int:
         return 2
     base, nodes, instances, hypervisor = argv
     try:
-        Tell(base, int(nodes), int(instances), hypervisor)
+        MakeAll(base, int(nodes), int(instances), hypervisor)
     except errors.GenericError as err:
         Say(f"\nThis failed: {err}")
         if err.hint:

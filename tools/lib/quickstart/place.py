@@ -1,17 +1,19 @@
-"""Where a quickstart lives: names, addresses and directories; pure."""
+"""Names, addresses and directories of a quickstart; pure, and used by the launcher without any package of ours."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 
+# Made by root for itself alone, and checked before it is used.
+DEFAULT_BASE = "/tmp/gq"  # noqa: S108
 CLUSTER = "cluster"
 NODED_PORT = 1811
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """``base`` holds everything; ``network`` is 127.X.Y, of which node N has .N and the cluster .254."""
+    """``base`` holds everything; in ``network``, 127.X.Y, node N has address .N and the cluster .254."""
 
     base: str
     count: int
@@ -42,8 +44,7 @@ class Place:
 
     @property
     def bridge(self) -> str:
-        """A name of its own for every base directory, as short as Linux wants it."""
-        return "gq" + hashlib.sha256(self.base.encode()).hexdigest()[:8]
+        return BridgeName(self.base)
 
     def Hosts(self) -> str:
         """The hosts file that the nodes of a virtual cluster read first."""
@@ -73,8 +74,13 @@ class Place:
         return self.nodes[(number - 1) % self.count]
 
 
+def BridgeName(base: str) -> str:
+    """Return the name of the bridge of a base directory, short enough for Linux."""
+    return "gq" + hashlib.sha256(base.encode()).hexdigest()[:8]
+
+
 def Networks(base: str) -> list[str]:
-    """Candidates for the network, in the order in which this base directory tries them."""
+    """Return candidates for the network, in the order in which this base directory tries them."""
     start = int.from_bytes(hashlib.sha256(base.encode()).digest()[:4], "big")
     total = 40 * 254
     return [f"127.{200 + index // 254}.{1 + index % 254}" for index in ((start + n * 101) % total for n in range(20))]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ganeti import _autoconf, runtime
-from ganeti.tools.quickstart import console, machine
-from ganeti.tools.quickstart.place import CLUSTER, Place
-from ganeti.tools.quickstart.progress import QuickstartError
+from quickstart import console, machine
+from quickstart.place import CLUSTER, Place
+from quickstart.progress import QuickstartError
 
 _COMMAND_SECONDS = 300.0
 _BOOT_SECONDS = 120.0
@@ -24,7 +24,7 @@ class Cluster:
         self.accel = accel
 
     def Run(self, node: str, argv: Sequence[str], stdin: str | None = None) -> str:
-        """A command on a node; its standard output.  What it said stands in the log, too."""
+        """Run a command on a node and return its standard output; the log gets a copy."""
         env = self.place.Environment(node, f"{_autoconf.SBIN_DIR}:{_SYSTEM_PATH}")
         result = runtime.RunCmd(argv, env=env, stdin=stdin, timeout=_COMMAND_SECONDS)
         shown = " ".join(runtime.ShellQuote(word) for word in argv)
@@ -49,7 +49,7 @@ class Cluster:
         self.OnMaster(*InitCommand(self.place, self.hypervisor, self.accel))
 
     def AddNode(self, node: str) -> None:
-        """The node reads what it must know, then the cluster takes it in; no SSH."""
+        """Give the node the cluster's keys, then add it; without SSH."""
         data = self.OnMaster("gnt-node", "show-join-data", node)
         self.Run(node, [f"{_autoconf.PKGLIB_DIR}/ensure-dirs"])
         self.Run(node, [f"{_autoconf.PKGLIB_DIR}/node-daemon-setup"], stdin=data)
@@ -62,7 +62,7 @@ class Cluster:
         self.OnMaster("gnt-instance", "startup", self.place.Instance(number))
 
     def Ask(self, number: int) -> console.Answer:
-        """What the guest says on its own serial console, reached as gnt-instance console would."""
+        """Return the answer of the guest on its serial console, reached as gnt-instance console would."""
         command = self.OnMaster("gnt-instance", "console", "--show-cmd", self.place.Instance(number))
         return console.Ask(console.SocketOf(command), _BOOT_SECONDS)
 
@@ -72,6 +72,13 @@ class Cluster:
     def PrimaryOf(self, number: int) -> str:
         fields = ["gnt-instance", "list", "--no-headers", "-o", "pnode", self.place.Instance(number)]
         return self.OnMaster(*fields).strip()
+
+    def Verify(self) -> None:
+        """Check the whole cluster; a new one has neither errors nor warnings."""
+        output = self.OnMaster("gnt-cluster", "verify")
+        found = [line for line in output.splitlines() if "ERROR" in line or "WARNING" in line]
+        if found:
+            raise QuickstartError("gnt-cluster verify reports:\n" + "\n".join(f"    {line}" for line in found))
 
     def Tables(self) -> str:
         nodes = self.OnMaster("gnt-node", "list", "-o", "name,role,pip,pinst_cnt,mfree")
@@ -99,7 +106,7 @@ def InitCommand(place: Place, hypervisor: str, accel: str) -> list[str]:
 
 
 def AddCommand(place: Place, hypervisor: str, number: int) -> list[str]:
-    """A guest with a disk that boots; for the fake hypervisor nothing but its entry."""
+    """Return the command that adds a guest with a bootable disk; with the fake hypervisor it has none."""
     argv = ["gnt-instance", "add", "-n", place.NodeOf(number), "-o", "mini", "-B", "memory=128,vcpus=1"]
     argv += ["--net", f"0:link={place.bridge}"]
     if hypervisor == "kvm":
