@@ -62,7 +62,7 @@ class SubmitChange(store.Change):
         self._serial_before = state.serial
         # Ids are given out before their order in the store is known.
         state.serial = max(state.serial, self._entries[-1].id)
-        rows = [JobRow(entry) for entry in self._entries]
+        rows = [JobRow(entry, entry.draft) for entry in self._entries]
         rows.append(store.Row(KIND_QUEUE, ID_SERIAL, serializer.Dump(state.serial)))
         return rows
 
@@ -108,7 +108,7 @@ class ArchiveChange(store.Change):
                 continue
             entry.leaving = True
             self.taken.append(entry)
-            row = JobRow(entry)
+            row = JobRow(entry, entry.draft)
             rows += [store.Row(KIND_JOB, row.id, None), store.Row(KIND_ARCHIVED, row.id, row.value)]
         return rows
 
@@ -142,7 +142,7 @@ class RestartChange(store.Change):
             judged = AfterRestart(entry.draft)
             if judged is not entry.draft:
                 entry.draft = judged
-                rows.append(JobRow(entry))
+                rows.append(JobRow(entry, entry.draft))
         return rows
 
     def Publish(self) -> None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 MAX_INPUT = 4 * 1024 * 1024
 MAX_LOG = 4 * 1024 * 1024
 MAX_RESULTS = 6 * 1024 * 1024
+# Reserved for each opcode beside its input: status, times, and the error of an opcode that follows a failed one.
+OP_OVERHEAD = 500
+# A longer log message or error is cut.
+MAX_MESSAGE = 64 * 1024
 
 KIND_JOB = "job"
 KIND_ARCHIVED = "archived"
@@ -85,7 +89,7 @@ class Entry:
         self.flush_timer: Timer | None = None
         self._log_size = sum(log.size for log in self.logs)
         self.result_size = sum(len(serializer.Dump(op.result)) for op in draft.ops if op.result is not None)
-        self.size = sum(len(op.input.json) for op in draft.ops)
+        self.size = InputSize(draft)
         self._serial = max((e[0] for log in self.logs for e in log.entries), default=0)
 
     @property
@@ -104,24 +108,34 @@ class Entry:
         return self.objects[index]
 
     def AddLog(self, index: int, log_type: str, message: Any) -> None:
-        """Adds to the log of an opcode; nothing after the job's end."""
+        """Add to the log of an opcode; nothing is added after the job's end or to a full log."""
         stamp = list(jobs.Now())
         messages = message if log_type == constants.ELOG_MESSAGE_LIST else [message]
         if log_type == constants.ELOG_MESSAGE_LIST:
             log_type = constants.ELOG_MESSAGE
+        written = [_Loggable(each) for each in messages]
         with self.lock:
             if self.draft.final:
                 return
-            for each in messages:
+            for each, text in written:
                 if self._log_size > MAX_LOG:
                     return
-                self._serial += 1
-                size = self.logs[index].Add([self._serial, stamp, log_type, _Loggable(each)])
-                self._log_size += size
+                self._AddEntry(index, stamp, log_type, each, text)
                 if self._log_size > MAX_LOG:
-                    self._serial += 1
-                    last = [self._serial, stamp, constants.ELOG_MESSAGE, "The log is full, no more is kept"]
-                    self.logs[index].Add(last)
+                    self._AddEntry(index, stamp, constants.ELOG_MESSAGE, *_Loggable("The log is full, no more is kept"))
+
+    def _AddEntry(self, index: int, stamp: list[int], log_type: str, message: Any, message_text: str) -> None:
+        self._serial += 1
+        head = serializer.Dump([self._serial, stamp, log_type])
+        text = f"{head[:-1]},{message_text}]"
+        self.logs[index].Add([self._serial, stamp, log_type, message], text)
+        self._log_size += len(text)
+
+    def DropLogs(self) -> None:
+        """Give up the log so that the job can be stored."""
+        with self.lock:
+            self.logs = [jobs.OpLog() for _ in self.logs]
+            self._log_size = 0
 
     def TakeResult(self, result: Any) -> None:
         """Looks whether a result can be stored; raises OpResultError, or TypeError or ValueError if it is not JSON."""
@@ -144,15 +158,31 @@ class Entry:
         return entries
 
 
-def _Loggable(message: Any) -> Any:
-    """The message, or its text if it is nothing that JSON knows."""
+def InputSize(job: Job) -> int:
+    """Characters that the job's row has without results and log."""
+    return sum(len(op.input.json) + OP_OVERHEAD for op in job.ops)
+
+
+def _Loggable(message: Any) -> tuple[Any, str]:
+    """The message as it is kept, and its JSON: cut if it is too long, as text if JSON has no form for it."""
     if isinstance(message, str):
-        return message
+        message = Cut(message)
     try:
-        serializer.Dump(message)
-    except (TypeError, ValueError):
-        return str(message)
-    return message
+        text = serializer.Dump(message)
+    except (TypeError, ValueError, RecursionError):
+        message = Cut(str(message))
+        text = serializer.Dump(message)
+    if len(text) > MAX_MESSAGE and not isinstance(message, str):
+        message = f"A message of {len(text)} bytes is not kept: {MAX_MESSAGE} are allowed"
+        text = serializer.Dump(message)
+    return message, text
+
+
+def Cut(text: str) -> str:
+    """The text, or its beginning if it is too long to be kept."""
+    return (
+        text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}... ({len(text)} characters, the rest is not kept)"
+    )
 
 
 class Keeper:
@@ -190,8 +220,9 @@ class JobChange(store.Change):
         if self._after is self._before and not (self._with_log and not self._before.final):
             return []
         with entry.lock:
+            row = JobRow(entry, self._after)
             entry.draft = self._after
-            return [JobRow(entry)]
+        return [row]
 
     def Publish(self) -> None:
         entry, before = self._entry, self._entry.published
@@ -204,8 +235,9 @@ class JobChange(store.Change):
         self._entry.draft = self._before
 
 
-def JobRow(entry: Entry) -> store.Row:
-    return store.Row(KIND_JOB, str(entry.id), entry.draft.Json(entry.logs))
+def JobRow(entry: Entry, job: Job) -> store.Row:
+    """The row of ``job``, a version of the entry's."""
+    return store.Row(KIND_JOB, str(entry.id), job.Json(entry.logs))
 
 
 # --- transforms that judge --------------------------------------------------------------------------------------------

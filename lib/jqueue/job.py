@@ -167,12 +167,10 @@ class OpLog:
     def size(self) -> int:
         return sum(map(len, self._json))
 
-    def Add(self, entry: list[Any]) -> int:
-        """Returns the size of its text."""
-        text = serializer.Dump(entry)
+    def Add(self, entry: list[Any], text: str) -> None:
+        """Adds an entry whose JSON is ``text``."""
         self._json.append(text)
         self.entries.append(entry)
-        return len(text)
 
     def Json(self) -> str:
         return f"[{','.join(self._json)}]" if self._json else "[]"
@@ -297,6 +295,14 @@ def MarkError(job: Job, index: int, error: Any) -> Job:
     for number, op in enumerate(job.ops[index:]):
         ops.append(op.Replace(status=ERROR, result=follow if number else error, end=end))
     return job.Replace(ops).Finalized()
+
+
+def MarkLost(job: Job, text: str) -> Job:
+    """The job cannot be stored as it is: it ends without the results of its opcodes."""
+    end = Now()
+    error = errors.EncodeException(errors.OpExecError(text))
+    unfinished = job.Map(lambda op: op.Replace(status=ERROR, result=error, end=end))
+    return job.Replace([op if op.result is error else op.Replace(result=None) for op in unfinished.ops]).Finalized()
 
 
 def MarkUnclean(job: Job) -> Job:

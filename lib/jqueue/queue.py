@@ -22,6 +22,7 @@ from ganeti.jqueue.entry import (
     ChangePriority,
     CheckPriority,
     Entry,
+    InputSize,
     JobChange,
     Keeper,
 )
@@ -128,7 +129,7 @@ class JobQueue(Keeper):
         rows = self._store.Rows(KIND_QUEUE)
         serial = serializer.Load(rows.get(ID_SERIAL, "0"))
         self._last_id = max([serial, *self._live])
-        self._drained = ID_DRAIN in rows
+        self._drained = rows.get(ID_DRAIN) == "true"  # a file removed by hand has become "false"
         self.state.serial, self.state.drained = serial, self._drained
 
     def _Restart(self) -> None:
@@ -208,6 +209,8 @@ class JobQueue(Keeper):
             self._thread_of[entry.id] = runtime.ThreadIdent()
             try:
                 again = self._worker.Work(entry)
+            except Exception:
+                logging.exception("Job %d: its worker failed and takes the next job", entry.id)
             finally:
                 self._thread_of.pop(entry.id, None)
                 self._scheduler.Release(entry, again)
@@ -292,7 +295,7 @@ class JobQueue(Keeper):
             if pending.error is not None:
                 result.Fail(pending.error)
             else:
-                result.Complete([[ok, value if ok else str(value)] for ok, value in pending.value])
+                result.Complete([[ok, value if ok else str(value.args[0])] for ok, value in pending.value])
 
         if not generated:
             self._CheckOpen()
@@ -324,7 +327,7 @@ class JobQueue(Keeper):
                 results[job_id] = (True, job_id)
             except errors.OpPrereqError as err:
                 failed.add(job_id)
-                results[job_id] = (False, errors.OpPrereqError(f"Job refused: {err.args[0]}", errors.ECODE_INVAL))
+                results[job_id] = (False, errors.OpPrereqError(f"Job rejected: {err.args[0]}", errors.ECODE_INVAL))
         return self._Store(list(Portions(entries, SUBMIT_GROUP)), results, to_drained)
 
     def _Store(
@@ -533,11 +536,13 @@ class JobQueue(Keeper):
 
 
 def _SubmitError(entries: Sequence[Entry], error: Exception) -> Exception:
-    """What a client hears of jobs that were not acknowledged; their ids where they may still turn up."""
+    """The answer for jobs that were not acknowledged; it has their ids where they may still turn up."""
     if not isinstance(error, store.NotKnown):
         return error
     ids = ", ".join(str(e.id) for e in entries[:20]) + (" ..." if len(entries) > 20 else "")
-    return errors.JobQueueError(f"Job {ids}: {error}", hint=error.hint)
+    # The next master may not find them, and then begins to count where they began.
+    reuse = "another job may get the number if this master is lost meanwhile, so compare what 'gnt-job info' shows"
+    return errors.JobQueueError(f"Job {ids}: {error}; {reuse}", hint=error.hint)
 
 
 def _EndTime(job: jobs.Job) -> float:
@@ -581,8 +586,9 @@ def _MakeEntry(job_id: int, ops: Sequence[opcodes.OpCode], failed: set[int]) -> 
         op.reason = [*op.reason, [source, f"job={job_id};index={index}", nanoseconds]]
         op_input = jobs.OpInput(op.ToDict(redact=True), op.Summary())
         states.append(jobs.OpState(op_input, priority=op.priority))
-    size = sum(len(state.input.json) for state in states)
-    if size > MAX_INPUT:
-        raise errors.OpPrereqError(f"its opcodes have {size} bytes, {MAX_INPUT} are allowed", errors.ECODE_INVAL)
     job = jobs.Job(job_id, states, received).Finalized()
+    size = InputSize(job)
+    if size > MAX_INPUT:
+        text = f"its opcodes take {size} bytes, {MAX_INPUT} are allowed"
+        raise errors.OpPrereqError(text, errors.ECODE_INVAL)
     return Entry(job, [jobs.OpLog() for _ in ops], dict(enumerate(ops)))

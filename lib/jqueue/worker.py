@@ -19,14 +19,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, runtime, store
+from ganeti import constants, errors, runtime, serializer, store
 from ganeti.jqueue import depends
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.attempts import LockAttempts
 from ganeti.jqueue.entry import (
+    MAX_MESSAGE,
     BeginExecution,
     BeginWaiting,
     CancelJob,
+    Cut,
     EndCanceling,
     Entry,
     JobChange,
@@ -52,6 +54,21 @@ Submit = Callable[[Sequence[Sequence[Any]]], list[list[Any]]]
 
 class MasterGone(Exception):
     """The store has ended: nothing can be acknowledged any more, the job is left as it stands."""
+
+
+def Encoded(err: BaseException) -> list[Any]:
+    """The error as job files keep it (errors.EncodeException), whatever it consists of."""
+    try:
+        encoded = errors.EncodeException(err)
+        if len(serializer.Dump(encoded)) <= MAX_MESSAGE:
+            return encoded
+    except Exception:
+        logging.exception("An error of type %s cannot be written as JSON", type(err).__name__)
+    try:
+        text = str(err)
+    except Exception:  # noqa: BLE001 (an error without a text is still an error)
+        text = f"{type(err).__name__} (its text cannot be shown)"
+    return errors.EncodeException(errors.OpExecError(Cut(text)))
 
 
 class Callbacks:
@@ -165,11 +182,16 @@ class Worker:
             return self._GiveUp(entry, err)
 
     def _GiveUp(self, entry: Entry, err: Exception) -> bool:
-        """A bug of ours must not leave a job that never ends."""
+        """End a job that the queue itself failed on: none may be left running without a worker."""
         index = entry.draft.NextOp()
+        if index is None:
+            return False
         try:
-            if index is not None:
-                self._EndOp(entry, index, errors.EncodeException(err))
+            self._EndOp(entry, index, Encoded(err))
+        except store.TooLarge as too_large:
+            entry.DropLogs()
+            text = f"Job file too long, its log and results are dropped: {too_large}"
+            self.Commit(entry, lambda job: job if job.final else jobs.MarkLost(job, text))
         except MasterGone:
             pass
         return False
@@ -187,12 +209,12 @@ class Worker:
             self.Commit(entry, lambda job: job if job.final else jobs.MarkCanceled(job, text))
             return False
         if outcome == depends.FAIL:
-            self._EndOp(entry, index, errors.EncodeException(errors.OpExecError(text)))
+            self._EndOp(entry, index, Encoded(errors.OpExecError(text)))
             return False
         try:
             op = entry.OpCode(index)
         except errors.ParseError as err:
-            self._EndOp(entry, index, errors.EncodeException(errors.OpCodeUnknown(str(err))))
+            self._EndOp(entry, index, Encoded(errors.OpCodeUnknown(str(err))))
             return False
         return self._ExecuteOp(entry, index, op)
 
@@ -209,16 +231,16 @@ class Worker:
             self.Commit(entry, EndCanceling)
             return False
         except QueueShutdown:
-            self.Commit(entry, jobs.MarkQueued)
-            return False
+            # It starts again if the stop is rejected; the scheduler hands out nothing before that.
+            return not self.Commit(entry, jobs.MarkQueued).final
         except errors.LockAcquireTimeout:
             return self._TryAgain(entry, index, start)
         except MasterGone:
             raise
-        except Exception as err:
+        except (Exception, SystemExit) as err:
             if not isinstance(err, errors.GenericError):
                 logging.exception("Job %d, opcode %s failed", entry.id, op.OP_ID)
-            self._EndOp(entry, index, errors.EncodeException(err), start)
+            self._EndOp(entry, index, Encoded(err), start)
             return False
         finally:
             show.Cancel()

@@ -116,13 +116,14 @@ class Executor:
 
 
 class Bench:
-    """A cluster's store, its queue, an executor; ``Restart`` is what a new master daemon finds."""
+    """A cluster's store, its queue and an executor; ``Crash`` puts a new master daemon in their place."""
 
-    def __init__(self, folder: str, voters: int = 1, **options: Any):
+    def __init__(self, folder: str, voters: int = 1, executor: type[Executor] = Executor, **options: Any):
         self.cluster = Cluster(folder, voters)
         self.options = options
         self.store = self.cluster.Found()
-        self.executor = Executor()
+        self._executor_class = executor
+        self.executor = executor()
         self.queue = self.NewQueue()
 
     def NewQueue(self) -> JobQueue:
@@ -158,7 +159,7 @@ class Bench:
         """The master daemon is gone; another starts on what is stored.  The old one's threads can acknowledge nothing."""
         self.store.Stop(0.1)
         self.queue.Stop()
-        self.executor = Executor()
+        self.executor = self._executor_class()
         self.store = self.cluster.Become(0)
         self.queue = self.NewQueue()
 

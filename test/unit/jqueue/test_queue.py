@@ -588,7 +588,7 @@ def test_without_a_quorum_jobs_wait_and_submissions_are_told_what_is_known(make)
     bench.executor.WaitRunning(job_id)
     bench.cluster[1].up = bench.cluster[2].up = False
     unsure = bench.queue.SubmitJob([Op(comment="unsure")])
-    with pytest.raises(errors.GenericError, match=rf"Job {job_id + 1}.*stored on 1 of 3"):
+    with pytest.raises(errors.GenericError, match=rf"Job {job_id + 1}.*stored on 1 of 3.*may get the number"):
         unsure.Result(20)
     from ganeti.store import NoQuorum
 
@@ -613,10 +613,14 @@ def test_what_happens_to_one_job_holds_up_no_other(bench):
         other = bench.Submit("log 5")
         assert bench.WaitEnd(other) == "success"
         assert bench.queue.QueryJobs(None, ["id", "status", "oplog"])[0][:2] == [stuck, "running"]
-        assert bench.queue.CancelJob(bench.Submit("waits b")).done in (True, False)
+        waiting = bench.Submit("waits b")
+        bench.WaitStatus(waiting, "waiting")
+        canceled = bench.queue.CancelJob(waiting)
+        bench.WaitStatus(waiting, "canceling")
         assert bench.queue.ArchiveJob(other).Result(5) is True
+        bench.executor.Open("b")
+        assert canceled.Result(10) == [True, f"Job {waiting} canceled"]
     bench.executor.Open("a")
-    bench.executor.Open("b")
     assert bench.WaitEnd(stuck) == "success"
 
 
@@ -647,9 +651,9 @@ def test_a_slow_node_stalls_no_client(make):
 def test_a_job_never_grows_too_large_for_its_row(bench, monkeypatch):
     monkeypatch.setattr(entry_module, "MAX_LOG", 2000)
     monkeypatch.setattr(entry_module, "MAX_RESULTS", 3000)
-    monkeypatch.setattr(queue_module, "MAX_INPUT", 5000)
-    answer = bench.queue.SubmitManyJobs([[Op(comment="x" * 6000)], [Op()]]).Result(5)
-    assert answer[0][0] is False and "its opcodes have" in answer[0][1]
+    monkeypatch.setattr(queue_module, "MAX_INPUT", 7000)
+    answer = bench.queue.SubmitManyJobs([[Op(comment="x" * 8000)], [Op()]]).Result(5)
+    assert answer[0] == [False, "Job rejected: its opcodes take 8734 bytes, 7000 are allowed"]
     assert bench.WaitEnd(answer[1][1]) == "success"
     long = bench.Submit("a" * 2000, "b" * 2000, "c")
     assert bench.WaitEnd(long) == "error"

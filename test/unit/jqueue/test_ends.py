@@ -1,0 +1,157 @@
+"""Every job comes to an end and no worker is lost, whatever an opcode does and whenever the daemon is asked to stop."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from support.queues import Executor, Op
+
+from ganeti import constants, errors, serializer
+from ganeti.store import Row, Rows
+from ganeti.store.base import MAX_TRANSACTION
+
+HUGE = MAX_TRANSACTION + (1 << 20)
+
+
+class _Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class Loud(Executor):
+    """Knows opcodes that say or raise more than can be stored."""
+
+    def _Do(self, words: list[str], cbs: Any) -> Any:
+        match words:
+            case ["say", kind]:
+                cbs.Feedback(constants.ELOG_MESSAGE, "before")
+                cbs.Feedback(constants.ELOG_MESSAGE, "x" * HUGE if kind == "text" else ["x" * HUGE])
+                cbs.Feedback(constants.ELOG_MESSAGE, "after")
+                return None
+            case ["raise", "long"]:
+                raise errors.OpExecError("x" * HUGE)
+            case ["raise", "strange"]:
+                raise errors.OpExecError(object())
+            case ["raise", "unprintable"]:
+                raise _Unprintable
+            case ["raise", "exit"]:
+                sys.exit("a library wants to end the program")
+            case ["raise", "deep"]:
+                return self._Do(words, cbs)
+        return super()._Do(words, cbs)
+
+
+@pytest.fixture
+def loud(make):
+    """Two workers: a lost one would be missed."""
+    return make(executor=Loud, settings=lambda: (2, {}))
+
+
+def RunsOn(bench) -> None:
+    """All workers are still there."""
+    gates = [bench.Submit("gate end") for _ in range(2)]
+    bench.executor.WaitRunning(*gates)
+    bench.executor.Open("end")
+    assert {bench.WaitEnd(job_id) for job_id in gates} == {"success"}
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("text", "x" * 1000), ("list", "is not kept")])
+def test_a_message_that_cannot_be_stored_is_cut_and_the_job_works_on(loud, kind, kept):
+    ids = [loud.Submit(f"say {kind}", "next") for _ in range(3)]
+    assert [loud.WaitEnd(job_id) for job_id in ids] == ["success"] * 3
+    for job_id in ids:
+        first, large, last = (entry[3] for entry in loud.Field(job_id, "oplog")[0])
+        assert (first, last) == ("before", "after")
+        assert kept in large and len(large) < 1 << 20
+    RunsOn(loud)
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("long", "xxx"),
+        ("strange", "object"),
+        ("unprintable", "_Unprintable"),
+        ("exit", "SystemExit"),
+        ("deep", "Recursion"),
+    ],
+)
+def test_whatever_an_opcode_raises_its_job_ends_as_an_error(loud, how, text):
+    ids = [loud.Submit(f"raise {how}", "never") for _ in range(3)]
+    assert [loud.WaitEnd(job_id) for job_id in ids] == ["error"] * 3
+    for job_id in ids:
+        error, follows = loud.Field(job_id, "opresult")
+        assert error[0] == "OpExecError" and text in error[1][0] and len(error[1][0]) < 1 << 17
+        assert follows == ["OpExecError", ["Preceding opcode failed"]]
+    assert all(comment != "never" for _, comment in loud.executor.executed)
+    RunsOn(loud)
+
+
+def test_a_job_whose_file_became_too_long_elsewhere_still_ends(loud):
+    """Release 3.1 has no limit for logs, so a queue that was adopted may hold such a job."""
+    job_id = loud.Submit("one")
+    loud.WaitEnd(job_id)
+    data = serializer.Load(loud.store.Rows("job")[str(job_id)])
+    data["end_timestamp"] = None
+    log = [1, [5, 6], "message", ""]
+    data["ops"][0].update(
+        {"status": "queued", "result": None, "end_timestamp": None, "exec_timestamp": None, "log": [log]}
+    )
+    log[3] = "x" * (MAX_TRANSACTION - len(serializer.Dump(data)))
+    loud.store.Commit(Rows(Row("job", str(job_id), serializer.Dump(data))))
+    loud.Crash()
+    assert loud.WaitEnd(job_id) == "error"
+    assert "too long" in loud.Field(job_id, "opresult")[0][1][0]
+    RunsOn(loud)
+
+
+def test_opcodes_count_with_all_that_will_be_written_about_them(bench):
+    """20,000 short opcodes are a short submission, and would become a row that no node takes."""
+    with pytest.raises(errors.OpPrereqError, match="bytes"):
+        bench.queue.SubmitJob([Op() for _ in range(20_000)]).Result(60)
+
+
+def test_jobs_that_waited_for_locks_start_after_a_stop_that_was_rejected(bench):
+    running = bench.Submit("gate a")
+    bench.executor.WaitRunning(running)
+    waiting = bench.Submit("waits w")
+    bench.WaitStatus(waiting, "waiting")
+    bench.queue.Close()
+    bench.executor.Open("w")
+    bench.WaitStatus(waiting, "queued")  # it gave way
+    assert not bench.queue.WaitIdle(0.1)
+    assert bench.queue.RunningJobs() == [running]
+    bench.queue.Reopen()
+    assert bench.WaitEnd(waiting) == "success"
+    assert bench.WaitEnd(bench.Submit("later")) == "success"
+    bench.executor.Open("a")
+    assert bench.WaitEnd(running) == "success"
+
+
+def test_nothing_starts_between_a_stop_and_its_rejection(bench):
+    running = bench.Submit("gate a")
+    bench.executor.WaitRunning(running)
+    queued = bench.Submit("x", depends=[[running, []]])
+    bench.queue.Close()
+    bench.executor.Open("a")
+    assert bench.WaitEnd(running) == "success"
+    assert bench.queue.WaitIdle(10)
+    assert bench.Status(queued) == "queued"
+    bench.queue.Reopen()
+    assert bench.WaitEnd(queued) == "success"
+
+
+@pytest.mark.parametrize(("value", "drained"), [("true", True), ("false", False)])
+def test_the_drain_flag_is_what_its_row_says(bench, value, drained):
+    """Removing the file by hand while no master runs makes the row say false."""
+    bench.queue.SetDrainFlag(True).Result(10)
+    bench.store.Commit(Rows(Row("queue", "drain", value)))
+    bench.Crash()
+    assert bench.queue.drained is drained
+    if drained:
+        with pytest.raises(errors.JobQueueDrainError):
+            bench.queue.SubmitJob([Op()]).Result(10)
+    else:
+        assert bench.WaitEnd(bench.Submit("x")) == "success"
