@@ -1,0 +1,1 @@
+"""Small faults, planted one at a time, that a room's tests should notice (``tools/mutate``)."""
