@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ganeti import constants, errors, locking, store
+from ganeti import constants, errors, locking
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.params import nd, types
 from ganeti.utils.text import NiceSort
@@ -184,15 +184,8 @@ def ReleaseLocks(
 
 
 def StoreNew(lu: LogicalUnit, level: int, add: Callable[[], T]) -> T:
-    """Stores a new object whose lock stands in ``add_locks[level]``; from then on the lock stays.
-
-    So it does when it is not known whether the object was stored: that is repeated until it is, or this master ends.
-    """
-    try:
-        stored = add()
-    except store.NotKnown:
-        lu.remove_locks.pop(level, None)
-        raise
+    """Store a new object whose lock stands in ``add_locks[level]``; from then on the lock stays."""
+    stored = add()
     lu.remove_locks.pop(level, None)
     return stored
 

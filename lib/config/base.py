@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -11,19 +12,22 @@ from ganeti.config.reservations import Reservations
 
 R = TypeVar("R")
 
+DISK_RETRY = 2.0
+"""Seconds before a job's change is tried again that found the master's disk full."""
+
 
 class StoreLike(Protocol):
     """What the configuration uses of ``store.Store``."""
 
     def Rows(self, kind: str) -> dict[str, str]: ...
 
-    def Commit(self, change: store.Change, patient: bool = False) -> None: ...
+    def Commit(self, change: store.Change, patient: bool) -> None: ...
 
-    def Begin(self, change: store.Change, done: Callable[[Exception | None], None], patient: bool = False) -> None: ...
+    def Begin(self, change: store.Change, done: Callable[[Exception | None], None]) -> None: ...
 
-    def AddVoter(self, member: store.Member, change: store.Change, timeout: float = 300.0) -> None: ...
+    def AddVoter(self, member: store.Member, change: store.Change, timeout: float, patient: bool) -> None: ...
 
-    def RemoveVoter(self, uuid: str, change: store.Change, timeout: float = 300.0) -> None: ...
+    def RemoveVoter(self, uuid: str, change: store.Change, timeout: float, patient: bool) -> None: ...
 
 
 class ConfigChange(store.Change, Generic[R]):
@@ -102,17 +106,34 @@ class ConfigBase:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def Transact(self, function: Callable[[Draft], R]) -> R:
-        """Runs ``function`` on a draft of the newest root and waits until what it changed is acknowledged.
+        """Run ``function`` on a draft of the newest root and wait until what it changed is acknowledged.  For jobs.
 
-        It runs on the committer's thread: no waiting, no calls.  What it raises is raised here, and nothing is changed.
-        Errors of the store: NoQuorum, DiskRefused (nothing changed), NotKnown (it may still be done), MasterLost.
+        The function runs on the committer's thread, so it must not wait or call anybody; it runs again if the master's
+        disk was full.  What it raises is raised here, and nothing is changed.
         """
-        change = ConfigChange(self, function)
-        self._store.Commit(change)
-        return change.result
+        return self._Commit(ConfigChange(self, function), lambda change: self._store.Commit(change, patient=True))
+
+    @staticmethod
+    def _Commit(change: ConfigChange[R], commit: Callable[[ConfigChange[R]], None]) -> R:
+        """Commit a job's change, however long a quorum or room on the master's disk is missing."""
+        waits = False
+        while True:
+            try:
+                commit(change)
+            except store.DiskRefused as err:
+                if not waits:
+                    logging.error("A change of the configuration waits for room on the master's disk: %s", err)
+                waits = True
+                runtime.Sleep(DISK_RETRY)
+            else:
+                return change.result
 
     def TransactAsync(self, function: Callable[[Draft], Any], done: Callable[[Exception | None], None]) -> None:
-        """The same without waiting: ``done(error or None)`` is called on the committer's thread."""
+        """Do the same for whoever is not a job: ``done(error or None)`` is called on the committer's thread.
+
+        Without a quorum the error is NoQuorum (nothing was changed) or, after some seconds, NotKnown (it may still be
+        done); with a full disk DiskRefused.
+        """
         self._store.Begin(ConfigChange(self, function), done)
 
     def DropECReservations(self, ec_id: Any) -> None:

@@ -13,6 +13,9 @@ from ganeti.config.draft import Draft, IsVoter
 COPY_TIMEOUT = 300.0
 """Seconds a node has to take the copy that makes it a voter."""
 
+STANDSTILL_TIMEOUT = 60.0
+"""Seconds in which a request that ends a standstill must be taken up."""
+
 
 class CandidateStats(NamedTuple):
     """Master candidates: how many there are, should be (pool size, limited by what is possible), could be."""
@@ -35,9 +38,17 @@ class Nodes(ConfigBase):
     """Changes of nodes and groups.  Whether a node votes changes in one step with its flags, through the store."""
 
     def _TransactNode(
-        self, node: objects.Node, votes: bool, function: Callable[[Draft], R], timeout: float = COPY_TIMEOUT
+        self,
+        node: objects.Node,
+        votes: bool,
+        function: Callable[[Draft], R],
+        timeout: float = COPY_TIMEOUT,
+        patient: bool = True,
     ) -> R:
-        """Runs a change after which ``node`` is (``votes``) or is not a voter; others may not change."""
+        """Run a change after which ``node`` is (``votes``) or is not a voter; who else votes must not change.
+
+        ``timeout`` is for the copy of a new voter.  Only a job may be ``patient``.
+        """
         stored = self.Snapshot().nodes.get(node.uuid)
         did_vote = stored is not None and IsVoter(stored)
 
@@ -47,13 +58,18 @@ class Nodes(ConfigBase):
                 raise OutOfDate(node, now if now is not None else node)
             return function(draft)
 
+        def commit(change: ConfigChange[R]) -> None:
+            if votes == did_vote:
+                self._store.Commit(change, patient)
+            elif votes:
+                self._store.AddVoter(MemberOf(node), change, timeout, patient)
+            else:
+                self._store.RemoveVoter(node.uuid, change, timeout, patient)
+
         change = ConfigChange(self, guarded)
-        if votes == did_vote:
-            self._store.Commit(change)
-        elif votes:
-            self._store.AddVoter(MemberOf(node), change, timeout)
-        else:
-            self._store.RemoveVoter(node.uuid, change, timeout)
+        if patient:
+            return self._Commit(change, commit)
+        commit(change)
         return change.result
 
     def AddNode(self, node: objects.Node) -> objects.Node:
@@ -156,7 +172,7 @@ class Nodes(ConfigBase):
             passed_over.add(node.uuid)
             try:
                 promoted.append((promote or self.PromoteNode)(node.uuid, timeout))
-            except (store.MasterLost, store.StoreEnded):
+            except store.MasterEnded:
                 raise
             except (store.StoreError, errors.ConfigurationError, errors.OpExecError) as err:
                 logging.warning("Node %s could not be made a master candidate: %s", node.name, err)
@@ -164,9 +180,11 @@ class Nodes(ConfigBase):
                     failed(node, err)
 
     def TakeOffline(self, node_uuid: str) -> None:
-        """Marks a node offline though nothing else can be changed: the set of voters without it must have a quorum.
+        """Mark a node offline though nothing else can be changed: the set of voters without it must have a quorum.
 
-        For a standstill (doc/design-store.rst, 7); otherwise the logical unit does it, which also looks at the pool.
+        For a request during a standstill (doc/design-store.rst, 7), which must be answered: NoQuorum, NotKnown or
+        DiskRefused are raised at once or after some seconds.  Otherwise the logical unit does it, which also looks at
+        the pool.
         """
         node = self.Newest().nodes.get(node_uuid)
         if node is None:
@@ -178,7 +196,7 @@ class Nodes(ConfigBase):
             _SetCert(draft, node_uuid, None)
             draft.BumpCluster()
 
-        self._TransactNode(node, False, change)
+        self._TransactNode(node, False, change, STANDSTILL_TIMEOUT, patient=False)
 
     # --- certificates of candidates -----------------------------------------------------------------------------------
 

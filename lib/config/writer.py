@@ -45,7 +45,16 @@ def CheckTags(tags: Iterable[str]) -> None:
 class ConfigWriter(Nodes, Instances):
     """The configuration of the acting master; safe to use from any thread.
 
-    Every method that changes something returns when the store has acknowledged it, and returns the stored object.
+    Every method that changes something is for jobs.  It returns the stored object once the store has acknowledged the
+    change, and waits as long as that takes: without a quorum, and while the master's disk is full, a job stands still at
+    its next change instead of failing half-way (doc/design-store.rst, 7).  A job that is killed or cancelled meanwhile
+    ends when its change is acknowledged, at its next call.  If this master ends first, the method raises
+    store.MasterEnded (MasterLost for a newer master, StoreEnded for a stop): whether the change is stored is not known,
+    and every later change and every call that changes a node raises the same, so the job cannot act again; it stays
+    "running" for the next master to judge.  Errors of the change itself leave everything as it was.
+
+    Who is not a job must be answered, and uses TransactAsync, or TakeOffline to end a standstill: these are told
+    NoQuorum, NotKnown or DiskRefused.
     """
 
     # --- any object ---------------------------------------------------------------------------------------------------

@@ -343,7 +343,11 @@ class TooLarge(StoreError):
         )
 
 
-class MasterLost(StoreError):
+class MasterEnded(StoreError):
+    """This master acknowledges nothing further; whoever works for it must not act again."""
+
+
+class MasterLost(MasterEnded):
     """A newer master exists.  ``sent``: whether the change may be part of its history."""
 
     exit_code = errors.EXIT_NOTMASTER
@@ -357,8 +361,8 @@ class MasterLost(StoreError):
         super().__init__(f"this node is no longer the master: {state}, ask {who}", hint=f"run the command on {who}")
 
 
-class StoreEnded(StoreError):
-    """The store of this master has ended; the change was not begun."""
+class StoreEnded(MasterEnded):
+    """The store of this master has ended, by a stop or an error of its own; the text says what is known of the change."""
 
 
 class EpochTooOld(errors.GenericError):

@@ -235,7 +235,8 @@ class Store:
     def Begin(self, change: Change, done: Done, patient: bool = False) -> None:
         """Starts a change; ``done(None or error)`` is called once, on the committer's thread.
 
-        A ``patient`` one is never refused for want of a quorum: it waits.
+        A ``patient`` one waits for a quorum instead of being answered NoQuorum or NotKnown: it is done, fails by its own
+        error, DiskRefused or TooLarge, or hears how this master ended (MasterEnded).
         """
         self._Put("change", _Entry(change, done, patient))
 
@@ -243,19 +244,26 @@ class Store:
         """Blocks until the change is acknowledged; raises NoQuorum, NotKnown, DiskRefused, MasterLost, StoreEnded."""
         self._Block(lambda done: self.Begin(change, done, patient))
 
-    def AddVoter(self, member: Member, change: Change, timeout: float = 300.0) -> None:
-        """Copies the store to a node, then makes it a voter in the same transaction as ``change`` (its flags)."""
-        deadline = runtime.Monotonic() + timeout
-        self._Block(lambda done: self._Put("step", VoterStep(change, done, add=member, deadline=deadline)))
+    def AddVoter(self, member: Member, change: Change, timeout: float = 300.0, patient: bool = False) -> None:
+        """Copy the store to a node, then make it a voter in the same transaction as ``change`` (its flags).
 
-    def RemoveVoter(self, uuid: str, change: Change, timeout: float = 300.0) -> None:
-        """Takes a node out of the voters in the same transaction as ``change``; then it is emptied."""
+        ``timeout`` is for the copy.  A ``patient`` call waits for a quorum as Commit does.
+        """
+        deadline = runtime.Monotonic() + timeout
+        self._Block(
+            lambda done: self._Put("step", VoterStep(change, done, add=member, deadline=deadline, patient=patient))
+        )
+
+    def RemoveVoter(self, uuid: str, change: Change, timeout: float = 300.0, patient: bool = False) -> None:
+        """Take a node out of the voters in the same transaction as ``change``; then it is emptied."""
         if uuid == self._me.uuid:
             raise errors.OpPrereqError(
                 "The master is always a voter: fail over to another candidate first", errors.ECODE_STATE
             )
         deadline = runtime.Monotonic() + timeout
-        self._Block(lambda done: self._Put("step", VoterStep(change, done, remove=uuid, deadline=deadline)))
+        self._Block(
+            lambda done: self._Put("step", VoterStep(change, done, remove=uuid, deadline=deadline, patient=patient))
+        )
 
     def ConfirmNodes(self, nodes: Iterable[str], timeout: float) -> None:
         """Returns when every node has confirmed this epoch and nothing older runs there (rule 6).
@@ -334,7 +342,7 @@ class Store:
         try:
             while self._ended is None:
                 self._Count()
-                self._steps.Look(self._voters, bool(self._pending))
+                self._steps.Look(self._voters, self._acked.seq, bool(self._pending))
                 self._Begin()
                 self._Judge()
                 self._Tell()
@@ -490,23 +498,23 @@ class Store:
             self._Transact(entries, extra)
 
     def _BeginStep(self) -> None:
-        found = self._steps.Next(self._voters, self._acked.seq, self._MayBecome)
-        if found is None:
-            return
-        step, after = found
-        if after == self._voters and self._pending:
-            return
-        reach, silent = self._Reach(after)
-        refusal = CheckReach(after, reach, silent)
-        if refusal is not None:
-            if not step.own_affair:
+        for step, after in self._steps.Ready(self._voters, self._acked.seq):
+            if not self._MayBecome(after) or (after == self._voters and self._pending):
+                continue
+            reach, silent = self._Reach(after)
+            refusal = CheckReach(after, reach, silent)
+            if refusal is None:
+                self._TakeStep(step, after)
+                return
+            if not step.own_affair and not step.patient:
                 self._steps.Drop(step)
                 step.done(refusal)
-            return
+
+    def _TakeStep(self, step: VoterStep, after: VoterSet) -> None:
         self._steps.waiting.remove(step)
         before = self._voters
         extra = [] if after == before else [after.Row()]
-        self._Transact([_Entry(step.change, step.done, True)], extra, before, after)
+        self._Transact([_Entry(step.change, step.done, step.own_affair or step.patient)], extra, before, after)
         if step.add is not None and step.uuid not in self._voters:
             self._steps.GiveUp(step)
 
@@ -635,7 +643,7 @@ class Store:
         told = self._NotKnown()
         for pending in self._pending:
             for entry in pending.entries:
-                if not entry.patient or pending.before is not None:
+                if not entry.patient:
                     entry.Tell(told)
         self._Refuse(NoQuorum(silent, len(self._voters)))
 
@@ -731,11 +739,10 @@ class Store:
         lost = isinstance(error, MasterLost)
         for pending in self._pending:
             for entry in pending.entries:
-                entry.Tell(
-                    MasterLost(error.epoch, error.master, sent=True)
-                    if isinstance(error, MasterLost)
-                    else self._NotKnown()
-                )
+                if isinstance(error, MasterLost):
+                    entry.Tell(MasterLost(error.epoch, error.master, sent=True))
+                else:
+                    entry.Tell(error if entry.patient else self._NotKnown())
         self._AnswerLeftovers()
         stopping, self._stopping = self._stopping, None
         if stopping is not None:

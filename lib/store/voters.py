@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from ganeti.store.peers import Sender
 
 RECONCILE_SECONDS = 10.0
+READY_FOR = 10.0
+"""Seconds that a patient step's node is given to become ready again when it falls behind."""
 
 
 @dataclass
 class VoterStep:
     """One node in (``add``) or out (``remove``), with the change of its flags.
 
-    ``own_affair``: the master does it by itself; nobody waits, it is tried until it is done or makes no sense any more.
+    ``patient``: it waits while the set that it makes lacks a quorum, and is never answered NoQuorum or NotKnown (rule 7).
+    ``own_affair``: the master does it by itself; nobody waits, it is tried until it is done or no longer makes sense.
     """
 
     change: Change
@@ -36,6 +39,7 @@ class VoterStep:
     add: Member | None = None
     remove: str = ""
     deadline: float = 0.0
+    patient: bool = False
     own_affair: bool = False
 
     @property
@@ -89,28 +93,38 @@ class VoterSteps:
         else:
             self.Empty(step.add, "")
 
-    def Look(self, voters: VoterSet, busy: bool) -> None:
+    def Look(self, voters: VoterSet, acked_seq: int, busy: bool) -> None:
         """Makes learners of those who are to come in, finds what the master has to do by itself, ends what took too long."""
         now = runtime.Monotonic()
         for step in list(self.waiting):
             if step.add is not None and step.uuid not in voters and step.uuid not in self._sender.peers:
                 self._sender.peers[step.uuid] = Peer(step.add, learner=True)
+            if step.patient and self._After(step, voters, acked_seq) is not None:
+                # The deadline is the node's, and the node is ready: only the quorum is missing.
+                step.deadline = max(step.deadline, now + READY_FOR)
             if not step.own_affair and now >= step.deadline:
-                peer = self._sender.peers.get(step.uuid)
-                error = peer.last_error if peer is not None and peer.last_error else "it took too long"
-                name = step.add.name if step.add is not None else step.uuid
+                error = self._TookTooLong(step)
                 self.Drop(step)
-                step.done(
-                    StoreError(
-                        f"node {name} could not be given a copy of the store ({error}); nothing was changed",
-                        hint=f"look at the node daemon of {name} and try again",
-                    )
-                )
+                step.done(error)
         self._TakeOutUnfit(voters)
         if now >= self._reconcile_at:
             self._reconcile_at = now + RECONCILE_SECONDS
             if not busy:
                 self._Reconcile(voters)
+
+    def _TookTooLong(self, step: VoterStep) -> StoreError:
+        peer = self._sender.peers.get(step.uuid)
+        if step.add is None:
+            name = step.uuid if peer is None else peer.member.name
+            return StoreError(
+                f"node {name} is still a voter: an earlier change of the voters is not acknowledged; nothing was changed",
+                hint="bring the master candidates back that do not answer, then try again",
+            )
+        reason = peer.last_error if peer is not None and peer.last_error else "it took too long"
+        return StoreError(
+            f"node {step.add.name} could not be given a copy of the store ({reason}); nothing was changed",
+            hint=f"look at the node daemon of {step.add.name} and try again",
+        )
 
     def _TakeOutUnfit(self, voters: VoterSet) -> None:
         for uuid in voters.by_uuid:
@@ -142,15 +156,10 @@ class VoterSteps:
                 logging.info("Node %s is no master candidate any more: its copy will not count", voter.member.name)
                 self.Add(VoterStep(Rows(), _Nobody, remove=uuid, own_affair=True))
 
-    def Next(
-        self, voters: VoterSet, acked_seq: int, may: Callable[[VoterSet], bool]
-    ) -> tuple[VoterStep, VoterSet] | None:
-        """A step that can be taken now, and the set it makes."""
-        for step in self.waiting:
-            after = self._After(step, voters, acked_seq)
-            if after is not None and may(after):
-                return step, after
-        return None
+    def Ready(self, voters: VoterSet, acked_seq: int) -> list[tuple[VoterStep, VoterSet]]:
+        """Return the steps whose nodes are ready, each with the set that it makes."""
+        found = [(step, self._After(step, voters, acked_seq)) for step in self.waiting]
+        return [(step, after) for step, after in found if after is not None]
 
     def _After(self, step: VoterStep, voters: VoterSet, acked_seq: int) -> VoterSet | None:
         if step.add is None:

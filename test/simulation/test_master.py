@@ -90,6 +90,15 @@ def test_it_would_be_seen_if_it_were() -> None:
     assert any("is missing" in problem for problem in broken)
 
 
+def test_a_job_waits_while_the_quorum_is_missing() -> None:
+    assert [problem for seed in range(1, 21) if (problem := scenes.SilenceDuringJobs(seed))] == []
+
+
+def test_it_would_be_seen_if_it_did_not() -> None:
+    broken = [scenes.SilenceDuringJobs(seed, bugs.ImpatientConfig) for seed in range(1, 21)]
+    assert any("did not wait for a quorum" in problem for problem in broken)
+
+
 @pytest.mark.parametrize("count", (2, 3, 4, 5))
 def test_a_fail_over_that_was_cut_off_needs_nobody(count: int) -> None:
     """Files are written after the store: each of two nodes named itself, each of three another one, and none could start."""

@@ -410,9 +410,8 @@ class LUInstanceCreate(LogicalUnit):
     ) -> objects.Instance:
         try:
             instance = self.cfg.AddInstance(instance, self.ec_id, disks)
-        except store.NotKnown:
-            # It may be stored any moment: then the instance needs its disks and its lock.
-            del self.remove_locks[locking.LEVEL_INSTANCE]
+        except store.MasterEnded:
+            # The next master may find the instance stored: it needs its disks.
             raise
         except errors.GenericError:
             Undo(self, made, instance)

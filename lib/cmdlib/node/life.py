@@ -268,7 +268,7 @@ class LUNodeAdd(LogicalUnit):
         """Before anything is changed on the node it must know this master."""
         try:
             self.context.store.ConfirmNodes([self._node.uuid], self.context.confirm_timeout)
-        except store.MasterLost:
+        except store.MasterEnded:
             raise
         except store.StoreError as err:
             raise errors.OpExecError(
@@ -283,9 +283,6 @@ class LUNodeAdd(LogicalUnit):
             self.glm.add(level, uuid)
         try:
             return self.cfg.AddNode(self._node)
-        except store.NotKnown:
-            # It is repeated until it is done or this master ends.
-            raise
         except BaseException:
             for level in _NODE_LEVELS:
                 self.glm.remove(level, uuid)
@@ -337,7 +334,7 @@ class LUNodeAdd(LogicalUnit):
         """Without a copy it stays a regular node: it is in the cluster all the same."""
         try:
             self._node = candidates.Promote(self, self._node.uuid, ssh=False)
-        except (store.MasterLost, store.StoreEnded):
+        except store.MasterEnded:
             raise
         except (store.StoreError, errors.ConfigurationError, errors.OpExecError) as err:
             self.LogWarning(

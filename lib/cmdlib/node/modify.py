@@ -307,7 +307,7 @@ class LUNodeSetParams(LogicalUnit):
         """A promotion that nobody asked for may fail: the node is back all the same."""
         try:
             return candidates.Promote(self, node.uuid)
-        except (store.MasterLost, store.StoreEnded):
+        except store.MasterEnded:
             raise
         except (store.StoreError, errors.ConfigurationError, errors.OpExecError) as err:
             if not self._implied:
@@ -322,7 +322,7 @@ class LUNodeSetParams(LogicalUnit):
         """A node that was away gets the files that changed meanwhile."""
         try:
             self.context.store.ConfirmNodes([node.uuid], self.context.confirm_timeout)
-        except store.MasterLost:
+        except store.MasterEnded:
             raise
         except store.StoreError as err:
             self.LogWarning(

@@ -148,6 +148,19 @@ class ConfigAnswersEarly(MasterParts):
     config = _HastyConfig
 
 
+class _ImpatientConfig(ConfigWriter):
+    def Transact(self, function: Callable[[Draft], Any]) -> Any:
+        change = ConfigChange(self, function)
+        self._store.Commit(change, patient=False)
+        return change.result
+
+
+class ImpatientConfig(MasterParts):
+    """A job whose change of the configuration finds no quorum fails half-way instead of waiting."""
+
+    config = _ImpatientConfig
+
+
 class _DirtyConfig(ConfigWriter):
     def TransactAsync(self, function: Callable[[Draft], Any], done: Callable[[Exception | None], None]) -> None:
         super().TransactAsync(function, lambda error: None)
@@ -181,5 +194,6 @@ BUGS: tuple[type[MasterParts], ...] = (
     ExporterLeavesFiles,
     LostJobDeletion,
     ConfigAnswersEarly,
+    ImpatientConfig,
     RulesAnswerEarly,
 )

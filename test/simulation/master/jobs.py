@@ -14,6 +14,8 @@ from ganeti.store import Row, Store
 from ganeti.store.base import KIND_ARCHIVED
 
 KIND_JOB = "job"
+# How the store answers those who do not wait: a running job never ends by it (doc/design-store.rst, 7).
+_NOT_FOR_JOBS = ("no change can be made durable", "not known yet: stored on")
 
 
 class JobBook(JobLedger):
@@ -33,6 +35,15 @@ class JobBook(JobLedger):
         for row in rows:
             if row.kind == KIND_ARCHIVED and row.value is not None:
                 self._Archived(int(row.id), serializer.Load(row.value))
+
+    def _CheckVersion(self, job_id: int, new: dict[str, Any]) -> None:
+        super()._CheckVersion(job_id, new)
+        for op in new["ops"]:
+            text = str(op["result"]) if op["status"] == "error" else ""
+            self.Check(
+                not any(words in text for words in _NOT_FOR_JOBS),
+                f"rule 7: {op['input']['comment']} of job {job_id} did not wait for a quorum: {text}",
+            )
 
     def _Archived(self, job_id: int, job: dict[str, Any]) -> None:
         known = self.rows.get(job_id)

@@ -54,6 +54,28 @@ def TakeOverDuringJobs(seed: int, parts: type[MasterParts] = MasterParts) -> str
     return result.problem
 
 
+def SilenceDuringJobs(seed: int, parts: type[MasterParts] = MasterParts) -> str:
+    """The master's network is cut while jobs change the configuration: when it is back, each of them succeeds.
+
+    Returns what was broken, or nothing.
+    """
+    result = Result(seed)
+    with _Scene("silence", seed, 3, result, parts) as (cluster, rng):
+        cluster.network.latency = (0.01, 0.1)
+        cluster.Found()
+        first, *others = cluster.nodes
+        clients = [first.machine.StartProcess(lambda: _SetTag(cluster.workload), "client") for _ in range(6)]
+        cluster.world.RunFor(rng.uniform(0.0, 2.0))
+        for other in others:
+            cluster.network.Cut(first.name, other.name)
+        cluster.world.RunFor(rng.uniform(10.0, 60.0))
+        cluster.network.MendAll()
+        cluster.world.Run(until=lambda: not any(client.alive for client in clients), max_steps=MAX_STEPS)
+        cluster.world.RunFor(60.0)
+        cluster.jobs.CheckEnd()
+    return result.problem
+
+
 def FailOverCutOff(seed: int, count: int) -> str:
     """The new master loses its power before its own or the others' files name it: nobody's help is needed when it is back.
 

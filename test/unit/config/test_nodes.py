@@ -10,7 +10,7 @@ from support.writers import Setup
 
 from ganeti import errors, objects
 from ganeti.config import VotersOf
-from ganeti.store import NoQuorum, StoreError
+from ganeti.store import StoreError
 
 
 def _Voters(s: Setup) -> set[str]:
@@ -197,19 +197,6 @@ def test_a_node_that_cannot_be_copied_is_passed_over(make: Any) -> None:
     with pytest.raises(StoreError, match=f"node {_Node(s, 1).name} could not be given a copy"):
         s.cfg.PromoteNode(s.nodes[1], timeout=0.3)
     assert _Voters(s) == _Flagged(s) == {s.nodes[0], s.nodes[2]}
-
-
-def test_two_voters_and_one_silent(make: Any) -> None:
-    """No change without the other; taking it out needs only the master (two-node cluster, dead partner)."""
-    s = make(2, candidates=2)
-    s.cluster[1].up = False
-    with pytest.raises(StoreError):
-        s.cfg.MarkInstanceDown(configs.WEB)
-    with pytest.raises(NoQuorum):
-        s.cfg.MarkInstanceDown(configs.WEB)
-    s.cfg.Update(s.cfg.Newest().nodes[s.nodes[1]].Replace(master_candidate=False, offline=True))
-    assert _Voters(s) == _Flagged(s) == {s.nodes[0]}
-    assert s.cfg.Snapshot().instances[configs.WEB].admin_state == "down", "what was not known is done with it"
 
 
 # --- groups -------------------------------------------------------------------------------------------------------------
