@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ganeti import locking, opcodes
 from ganeti.locking.lockset import AllSet
@@ -25,6 +25,17 @@ Feedback = Callable[..., None]
 Needed = list[str] | str | AllSet
 
 
+# The opcode that a unit executes.
+OpT = TypeVar("OpT", bound=opcodes.OpCode)
+T = TypeVar("T")
+
+
+def Filled(value: T | None) -> T:
+    """Return a parameter that may be left out by clients, but was filled in by an earlier phase of the unit."""
+    assert value is not None, "a phase of the unit was skipped"
+    return value
+
+
 class ResultWithJobs:
     """A result that also submits jobs: lists of opcodes, one list a job; ``values`` are further keys of the result."""
 
@@ -33,8 +44,10 @@ class ResultWithJobs:
         self.values = values
 
 
-class LogicalUnit:
-    """The code that does one opcode.  One object lives for one execution, in one thread.
+class LogicalUnit(Generic[OpT]):
+    """The code that executes one opcode.  One object lives for one execution, in one thread.
+
+    ``OpT`` is the class of the opcode; its ``OP_HOOK`` is the path of the unit's hooks, ``HTYPE`` the type of their object.
 
     The processor calls, in this order (spec/locking.md 8.2)::
 
@@ -67,7 +80,6 @@ class LogicalUnit:
     The instance level is named by instance names, all others by uuids.
     """
 
-    HPATH: ClassVar[str | None] = None
     HTYPE: ClassVar[str | None] = None
     REQ_BGL: ClassVar[bool] = True
     # The node-alloc lock is taken in another mode than the node locks (spec/locking.md 10.3).
@@ -75,9 +87,9 @@ class LogicalUnit:
     # Exec changes something on nodes, not only in the configuration.
     CHANGES_NODES: ClassVar[bool] = True
 
-    def __init__(self, processor: Processor, op: opcodes.OpCode, context: Context):
+    def __init__(self, processor: Processor, op: OpT, context: Context):
         self.proc = processor
-        self.op: Any = op
+        self.op = op
         self.context = context
         self.cfg: ConfigWriter = context.cfg
         self.glm: locking.LockManager = context.glm
@@ -93,6 +105,11 @@ class LogicalUnit:
         op.debug_level = op.debug_level or 0
         op.Validate(set_defaults=True)
         self.CheckArguments()
+
+    @property
+    def HPATH(self) -> str | None:
+        """Path of the hooks; None where the opcode has none."""
+        return self.op.OP_HOOK
 
     # --- for the subclasses -------------------------------------------------------------------------------------------
 
@@ -187,10 +204,9 @@ class LogicalUnit:
         return {uuid for uuid in nodes if uuid in snapshot.nodes and not snapshot.nodes[uuid].offline}
 
 
-class NoHooksLU(LogicalUnit):
-    """A unit without hooks."""
+class NoHooksLU(LogicalUnit[OpT]):
+    """A unit whose opcode has no hooks."""
 
-    HPATH: ClassVar[str | None] = None
     HTYPE: ClassVar[str | None] = None
 
     def BuildHooksEnv(self) -> dict[str, Any]:

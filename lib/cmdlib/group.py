@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from ganeti import errors, ht, locking, objects, params
+from ganeti import errors, ht, locking, objects, opcodes, params
 from ganeti.cmdlib import policy
-from ganeti.cmdlib.base import HTYPE_GROUP, Feedback, LogicalUnit, NoHooksLU
+from ganeti.cmdlib.base import HTYPE_GROUP, Feedback, Filled, LogicalUnit, NoHooksLU
 from ganeti.cmdlib.cluster.values import UpdatedDiskParams
 from ganeti.cmdlib.common import (
     ExpandGroup,
@@ -32,7 +32,10 @@ def CheckNewName(snapshot: objects.Snapshot, name: str) -> None:
         )
 
 
-class _ParameterLU(LogicalUnit):
+_ParameterOp = TypeVar("_ParameterOp", opcodes.OpGroupAdd, opcodes.OpGroupSetParams)
+
+
+class _ParameterLU(LogicalUnit[_ParameterOp]):
     """What adding and changing a group have in common."""
 
     HTYPE = HTYPE_GROUP
@@ -66,15 +69,13 @@ class _ParameterLU(LogicalUnit):
 
     def _Policy(self, old: Mapping[str, Any]) -> dict[str, Any]:
         cluster = self.snapshot.cluster
-        own = policy.UpdatedPolicy(old, self.op.ipolicy, is_group=True)
+        own = policy.UpdatedPolicy(old, self.op.ipolicy or {}, is_group=True)
         policy.CheckTemplates(own, cluster.enabled_disk_templates)
         return own
 
 
-class LUGroupAdd(_ParameterLU):
+class LUGroupAdd(_ParameterLU[opcodes.OpGroupAdd]):
     """Makes a group without nodes."""
-
-    HPATH = "group-add"
 
     def ExpandNames(self) -> None:
         self._uuid = self.cfg.GenerateUniqueID(self.ec_id)
@@ -93,10 +94,8 @@ class LUGroupAdd(_ParameterLU):
         StoreNew(self, locking.LEVEL_NODEGROUP, lambda: self.cfg.AddNodeGroup(self._group))
 
 
-class LUGroupSetParams(_ParameterLU):
+class LUGroupSetParams(_ParameterLU[opcodes.OpGroupSetParams]):
     """Changes what a group has of its own."""
-
-    HPATH = "group-modify"
 
     def CheckArguments(self) -> None:
         names = ("ndparams", "diskparams", "alloc_policy", "hv_state", "disk_state", "ipolicy")
@@ -161,7 +160,7 @@ def LockedGroup(lu: LogicalUnit, uuid: str) -> objects.NodeGroup:
     return group
 
 
-class LUGroupAssignNodes(NoHooksLU):
+class LUGroupAssignNodes(NoHooksLU[opcodes.OpGroupAssignNodes]):
     """Moves nodes into a group."""
 
     REQ_BGL = False
@@ -181,13 +180,16 @@ class LUGroupAssignNodes(NoHooksLU):
 
     def _Groups(self) -> set[str]:
         snapshot = self.snapshot
-        return {self._uuid, *(snapshot.nodes[uuid].group for uuid in self.op.node_uuids if uuid in snapshot.nodes)}
+        return {
+            self._uuid,
+            *(snapshot.nodes[uuid].group for uuid in Filled(self.op.node_uuids) if uuid in snapshot.nodes),
+        }
 
     def CheckPrereq(self) -> None:
         self._group = LockedGroup(self, self._uuid)
         if self._Groups() != self.owned_locks(locking.LEVEL_NODEGROUP):
             raise errors.OpExecError("Nodes changed groups since locks were acquired; nothing was changed, try again")
-        new, old = SplitInstances(self.snapshot, dict.fromkeys(self.op.node_uuids, self._uuid))
+        new, old = SplitInstances(self.snapshot, dict.fromkeys(Filled(self.op.node_uuids), self._uuid))
         if not new:
             return
         shown = ", ".join(new)
@@ -202,7 +204,7 @@ class LUGroupAssignNodes(NoHooksLU):
             )
 
     def Exec(self, feedback: Feedback) -> None:
-        self.cfg.AssignGroupNodes([(uuid, self._uuid) for uuid in self.op.node_uuids])
+        self.cfg.AssignGroupNodes([(uuid, self._uuid) for uuid in Filled(self.op.node_uuids)])
 
 
 def SplitInstances(snapshot: objects.Snapshot, moves: Mapping[str, str]) -> tuple[list[str], list[str]]:
@@ -225,7 +227,10 @@ def _IsSplit(groups: Iterable[str]) -> bool:
     return len(set(groups)) > 1
 
 
-class _NamedGroupLU(LogicalUnit):
+_NamedGroupOp = TypeVar("_NamedGroupOp", opcodes.OpGroupRemove, opcodes.OpGroupRename)
+
+
+class _NamedGroupLU(LogicalUnit[_NamedGroupOp]):
     """A unit that locks one existing group."""
 
     HTYPE = HTYPE_GROUP
@@ -240,10 +245,8 @@ class _NamedGroupLU(LogicalUnit):
         self._group = LockedGroup(self, self._uuid)
 
 
-class LUGroupRemove(_NamedGroupLU):
+class LUGroupRemove(_NamedGroupLU[opcodes.OpGroupRemove]):
     """Removes a group without nodes; never the last one."""
-
-    HPATH = "group-remove"
 
     def BuildHooksEnv(self) -> dict[str, Any]:
         return {"GROUP_NAME": self._name}
@@ -270,10 +273,8 @@ class LUGroupRemove(_NamedGroupLU):
         self.remove_locks[locking.LEVEL_NODEGROUP] = self._uuid
 
 
-class LUGroupRename(_NamedGroupLU):
+class LUGroupRename(_NamedGroupLU[opcodes.OpGroupRename]):
     """Gives a group another name."""
-
-    HPATH = "group-rename"
 
     def BuildHooksEnv(self) -> dict[str, Any]:
         return {"OLD_NAME": self._name, "NEW_NAME": self.op.new_name}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from ganeti import constants, errors, locking, network, objects
+from ganeti import constants, errors, locking, network, objects, opcodes
 from ganeti.cmdlib.base import HTYPE_NETWORK, Feedback, LogicalUnit
 from ganeti.cmdlib.common import ExpandGroup, ExpandNetwork, StoreNew
 from ganeti.cmdlib.group import GroupInstances, LockedGroup
@@ -69,10 +69,9 @@ def _CheckNewName(snapshot: objects.Snapshot, name: str) -> None:
 # --- adding ---------------------------------------------------------------------------------------------------------------
 
 
-class LUNetworkAdd(LogicalUnit):
+class LUNetworkAdd(LogicalUnit[opcodes.OpNetworkAdd]):
     """Defines a network and the pool of its addresses."""
 
-    HPATH = "network-add"
     HTYPE = HTYPE_NETWORK
     REQ_BGL = False
     CHANGES_NODES = False
@@ -146,7 +145,10 @@ class LUNetworkAdd(LogicalUnit):
 # --- one existing network -------------------------------------------------------------------------------------------------
 
 
-class _NetworkLU(LogicalUnit):
+_NetworkOp = TypeVar("_NetworkOp", opcodes.OpNetworkRemove, opcodes.OpNetworkRename, opcodes.OpNetworkSetParams)
+
+
+class _NetworkLU(LogicalUnit[_NetworkOp]):
     """A unit that locks one network."""
 
     HTYPE = HTYPE_NETWORK
@@ -178,10 +180,8 @@ def _LockedNetwork(lu: Any) -> objects.Network:
     return found
 
 
-class LUNetworkRemove(_NetworkLU):
+class LUNetworkRemove(_NetworkLU[opcodes.OpNetworkRemove]):
     """Removes a network that no group is connected to."""
-
-    HPATH = "network-remove"
 
     def ExpandNames(self) -> None:
         super().ExpandNames()
@@ -208,10 +208,8 @@ class LUNetworkRemove(_NetworkLU):
         self.remove_locks[locking.LEVEL_NETWORK] = self._uuid
 
 
-class LUNetworkRename(_NetworkLU):
+class LUNetworkRename(_NetworkLU[opcodes.OpNetworkRename]):
     """Gives a network another name."""
-
-    HPATH = "network-rename"
 
     def BuildHooksEnv(self) -> dict[str, Any]:
         return {"OLD_NAME": self._name, "NEW_NAME": self.op.new_name}
@@ -230,10 +228,8 @@ class LUNetworkRename(_NetworkLU):
         return self.cfg.Update(self._network.Replace(name=self.op.new_name), self.ec_id).name
 
 
-class LUNetworkSetParams(_NetworkLU):
+class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
     """Changes everything of a network but its IPv4 addresses."""
-
-    HPATH = "network-modify"
 
     def CheckArguments(self) -> None:
         if self.op.gateway and (self.op.add_reserved_ips or self.op.remove_reserved_ips):
@@ -301,7 +297,10 @@ class LUNetworkSetParams(_NetworkLU):
 # --- network and group ----------------------------------------------------------------------------------------------------
 
 
-class _ConnectionLU(LogicalUnit):
+_ConnectionOp = TypeVar("_ConnectionOp", opcodes.OpNetworkConnect, opcodes.OpNetworkDisconnect)
+
+
+class _ConnectionLU(LogicalUnit[_ConnectionOp]):
     """A unit that changes whether a group is connected to a network."""
 
     HTYPE = HTYPE_NETWORK
@@ -344,10 +343,8 @@ class _ConnectionLU(LogicalUnit):
         }
 
 
-class LUNetworkConnect(_ConnectionLU):
+class LUNetworkConnect(_ConnectionLU[opcodes.OpNetworkConnect]):
     """Says how NICs of a group's instances are connected to a network."""
-
-    HPATH = "network-connect"
 
     def CheckArguments(self) -> None:
         self._params = {
@@ -400,10 +397,8 @@ class LUNetworkConnect(_ConnectionLU):
             )
 
 
-class LUNetworkDisconnect(_ConnectionLU):
+class LUNetworkDisconnect(_ConnectionLU[opcodes.OpNetworkDisconnect]):
     """Ends the connection of a group to a network that none of its instances uses."""
-
-    HPATH = "network-disconnect"
 
     def BuildHooksEnv(self) -> dict[str, Any]:
         return self._Env(self._before)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from ganeti import constants, errors
-from ganeti.cmdlib.base import Feedback, NoHooksLU
+from ganeti import constants, errors, opcodes
+from ganeti.cmdlib.base import Feedback, NoHooksLU, OpT
 from ganeti.master import querydata
 from ganeti.query.text import MakeFilter
 
@@ -13,7 +13,7 @@ from ganeti.query.text import MakeFilter
 _AS_JOB = ("cluster", "os", "extstorage")
 
 
-class _QueryLU(NoHooksLU):
+class _QueryLU(NoHooksLU[OpT]):
     """A unit that only looks."""
 
     REQ_BGL = False
@@ -29,7 +29,7 @@ class _QueryLU(NoHooksLU):
         return query
 
 
-class LUQuery(_QueryLU):
+class LUQuery(_QueryLU[opcodes.OpQuery]):
     """Rows of a kind, with a filter."""
 
     def CheckArguments(self) -> None:
@@ -44,14 +44,17 @@ class LUQuery(_QueryLU):
         return self._query.QueryNow(self.op.what, self.op.fields, self.op.qfilter)
 
 
-class LUQueryFields(_QueryLU):
+class LUQueryFields(_QueryLU[opcodes.OpQueryFields]):
     """The fields of a kind."""
 
     def Exec(self, feedback: Feedback) -> dict[str, Any]:
         return self._query.QueryFields(self.op.what, self.op.fields)
 
 
-class _DiagnoseLU(_QueryLU):
+_DiagnoseOp = TypeVar("_DiagnoseOp", opcodes.OpOsDiagnose, opcodes.OpExtStorageDiagnose)
+
+
+class _DiagnoseLU(_QueryLU[_DiagnoseOp]):
     """Old-style rows of definitions that lie on the nodes: bare values, null where there is none."""
 
     WHAT = ""
@@ -66,7 +69,7 @@ class _DiagnoseLU(_QueryLU):
         return [[value for _, value in row] for row in answer["data"]]
 
 
-class LUOsDiagnose(_DiagnoseLU):
+class LUOsDiagnose(_DiagnoseLU[opcodes.OpOsDiagnose]):
     """Operating systems; hidden, blacklisted and invalid ones only where they are asked for."""
 
     WHAT = "os"
@@ -92,20 +95,20 @@ class LUOsDiagnose(_DiagnoseLU):
         return rows
 
 
-class LUExtStorageDiagnose(_DiagnoseLU):
+class LUExtStorageDiagnose(_DiagnoseLU[opcodes.OpExtStorageDiagnose]):
     """Providers of external storage."""
 
     WHAT = "extstorage"
 
 
-class LUClusterQuery(_QueryLU):
+class LUClusterQuery(_QueryLU[opcodes.OpClusterQuery]):
     """What there is to know of the cluster as a whole."""
 
     def Exec(self, feedback: Feedback) -> dict[str, Any]:
         return querydata.ClusterInfo(self.snapshot)
 
 
-class LUClusterConfigQuery(_QueryLU):
+class LUClusterConfigQuery(_QueryLU[opcodes.OpClusterConfigQuery]):
     """Some values of the cluster, in the order asked for."""
 
     def Exec(self, feedback: Feedback) -> list[Any]:

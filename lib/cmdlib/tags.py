@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from ganeti import constants, errors, locking, objects
+from ganeti import constants, errors, locking, objects, opcodes
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.common import ExpandGroup, ExpandInstance, ExpandNetwork, ExpandNode, ShareAll
 from ganeti.config.writer import CheckTags
@@ -21,7 +21,10 @@ _KINDS: dict[str, tuple[Callable[..., Any], int]] = {
 }
 
 
-class _TagsLU(NoHooksLU):
+_TagsOp = TypeVar("_TagsOp", opcodes.OpTagsGet, opcodes.OpTagsSet, opcodes.OpTagsDel)
+
+
+class _TagsLU(NoHooksLU[_TagsOp]):
     """What the units of one object's tags have in common."""
 
     REQ_BGL = False
@@ -59,7 +62,7 @@ class _TagsLU(NoHooksLU):
         self._Target()
 
 
-class LUTagsGet(_TagsLU):
+class LUTagsGet(_TagsLU[opcodes.OpTagsGet]):
     """Answers the tags of one object."""
 
     def ExpandNames(self) -> None:
@@ -73,7 +76,7 @@ class LUTagsGet(_TagsLU):
         return list(self._Target().tags)
 
 
-class LUTagsSet(_TagsLU):
+class LUTagsSet(_TagsLU[opcodes.OpTagsSet]):
     """Adds tags to one object."""
 
     def CheckPrereq(self) -> None:
@@ -88,7 +91,7 @@ class LUTagsSet(_TagsLU):
         self.cfg.AddTags(target.KIND, target.uuid, self.op.tags)
 
 
-class LUTagsDel(_TagsLU):
+class LUTagsDel(_TagsLU[opcodes.OpTagsDel]):
     """Removes tags from one object; all of them must be there."""
 
     def CheckPrereq(self) -> None:
@@ -103,7 +106,7 @@ class LUTagsDel(_TagsLU):
         self.cfg.RemoveTags(target.KIND, target.uuid, self.op.tags)
 
 
-class LUTagsSearch(NoHooksLU):
+class LUTagsSearch(NoHooksLU[opcodes.OpTagsSearch]):
     """Finds tags by a regular expression."""
 
     REQ_BGL = False

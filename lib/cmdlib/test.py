@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import constants, errors, locking, pathutils, runtime
+from ganeti import constants, errors, locking, opcodes, pathutils, runtime
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.common import ExpandNode
 
@@ -13,7 +13,7 @@ CLIENT_CONNECT_TIMEOUT = 20.0
 CLIENT_CONFIRM_TIMEOUT = 60.0
 
 
-class LUTestDelay(NoHooksLU):
+class LUTestDelay(NoHooksLU[opcodes.OpTestDelay]):
     """Sleeps on the master, on nodes, or both, some number of times."""
 
     REQ_BGL = False
@@ -72,7 +72,7 @@ class LUTestDelay(NoHooksLU):
             runtime.RemoveFile(path)
 
 
-class LUTestJqueue(NoHooksLU):
+class LUTestJqueue(NoHooksLU[opcodes.OpTestJqueue]):
     """Tells a client at each stage where it is, through a socket, and waits for its answer."""
 
     REQ_BGL = False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from ganeti import constants, errors, pathutils
 
 if TYPE_CHECKING:
-    from ganeti import objects
+    from ganeti import objects, opcodes
     from ganeti.rpc import RpcResult
 
 HOOKS_VERSION = 2
@@ -31,9 +31,13 @@ Env = Mapping[str, Any]
 class Unit(Protocol):
     """What the hooks need to know of a logical unit."""
 
-    HPATH: ClassVar[str | None]
     HTYPE: ClassVar[str | None]
-    op: Any
+
+    @property
+    def HPATH(self) -> str | None: ...
+
+    @property
+    def op(self) -> opcodes.OpCode: ...
 
     @property
     def snapshot(self) -> objects.Snapshot: ...

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import _autoconf, constants, errors, hosts, locking, pathutils, runtime
-from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU
+from ganeti import _autoconf, constants, errors, hosts, locking, opcodes, pathutils, runtime
+from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, OpT
 from ganeti.cmdlib.common import ShareAll
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles, UploadFile
 from ganeti.daemon import users
 from ganeti.rpc import resolver
 
 
-class _ClusterLU(LogicalUnit):
+class _ClusterLU(LogicalUnit[OpT]):
     """A unit whose hooks tell of the cluster."""
 
     HTYPE = HTYPE_CLUSTER
@@ -24,10 +24,9 @@ class _ClusterLU(LogicalUnit):
         return ([], [])
 
 
-class LUClusterPostInit(_ClusterLU):
+class LUClusterPostInit(_ClusterLU[opcodes.OpClusterPostInit]):
     """Runs the hooks after a cluster was made."""
 
-    HPATH = "cluster-init"
     REQ_BGL = True
 
     def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
@@ -37,10 +36,9 @@ class LUClusterPostInit(_ClusterLU):
         return True
 
 
-class LUClusterDestroy(_ClusterLU):
+class LUClusterDestroy(_ClusterLU[opcodes.OpClusterDestroy]):
     """The last job of a cluster; the client takes the daemons down afterwards."""
 
-    HPATH = "cluster-destroy"
     REQ_BGL = True
 
     def CheckPrereq(self) -> None:
@@ -78,7 +76,7 @@ def DeactivateMasterIp(lu: LogicalUnit) -> Any:
     )
 
 
-class LUClusterActivateMasterIp(NoHooksLU):
+class LUClusterActivateMasterIp(NoHooksLU[opcodes.OpClusterActivateMasterIp]):
     """Brings the master address up."""
 
     REQ_BGL = True
@@ -87,7 +85,7 @@ class LUClusterActivateMasterIp(NoHooksLU):
         ActivateMasterIp(self).Raise("Could not activate the master IP")
 
 
-class LUClusterDeactivateMasterIp(NoHooksLU):
+class LUClusterDeactivateMasterIp(NoHooksLU[opcodes.OpClusterDeactivateMasterIp]):
     """Takes the master address down."""
 
     REQ_BGL = True
@@ -96,10 +94,9 @@ class LUClusterDeactivateMasterIp(NoHooksLU):
         DeactivateMasterIp(self).Raise("Could not deactivate the master IP")
 
 
-class LUClusterRename(_ClusterLU):
+class LUClusterRename(_ClusterLU[opcodes.OpClusterRename]):
     """Another name, and with it perhaps another address."""
 
-    HPATH = "cluster-rename"
     REQ_BGL = True
 
     def BuildHooksEnv(self) -> dict[str, Any]:
@@ -148,7 +145,7 @@ class LUClusterRename(_ClusterLU):
         UploadFile(self, pathutils.SSH_KNOWN_HOSTS_FILE, online)
 
 
-class LUClusterRedistConf(NoHooksLU):
+class LUClusterRedistConf(NoHooksLU[opcodes.OpClusterRedistConf]):
     """Sends everything again that nodes should have."""
 
     REQ_BGL = False

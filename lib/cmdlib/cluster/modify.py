@@ -34,10 +34,9 @@ _SHOWN_BY_FILES = frozenset(
 )
 
 
-class LUClusterSetParams(LogicalUnit):
+class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
     """Changes settings of the whole cluster; what is not named stays."""
 
-    HPATH = "cluster-modify"
     HTYPE = HTYPE_CLUSTER
     REQ_BGL = False
 

@@ -21,7 +21,7 @@ def _MakeReport(op: Any, feedback: Feedback) -> Report:
     return Report(feedback, op.error_codes, op.ignore_errors, op.debug_simulate_errors, op.verbose)
 
 
-class LUClusterVerify(NoHooksLU):
+class LUClusterVerify(NoHooksLU[opcodes.OpClusterVerify]):
     """Submits the verification of the configuration, and of every group after it."""
 
     REQ_BGL = False
@@ -60,7 +60,7 @@ class LUClusterVerify(NoHooksLU):
         return ResultWithJobs(jobs)
 
 
-class LUClusterVerifyConfig(NoHooksLU):
+class LUClusterVerifyConfig(NoHooksLU[opcodes.OpClusterVerifyConfig]):
     """What can be told without asking a node."""
 
     REQ_BGL = False
@@ -153,10 +153,9 @@ def HypervisorParameterSets(snapshot: objects.Snapshot) -> list[tuple[str, str, 
     return sets
 
 
-class LUClusterVerifyGroup(LogicalUnit):
+class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
     """Asks the nodes of a group and compares with what should be."""
 
-    HPATH = "cluster-verify"
     HTYPE = HTYPE_CLUSTER
     REQ_BGL = False
     CHANGES_NODES = False

@@ -16,7 +16,7 @@ _MIB = 1 << 20
 Volume = tuple[str, str]
 
 
-class LUClusterVerifyDisks(NoHooksLU):
+class LUClusterVerifyDisks(NoHooksLU[opcodes.OpClusterVerifyDisks]):
     """Submits the verification of every group's disks."""
 
     REQ_BGL = False
@@ -38,7 +38,7 @@ class LUClusterVerifyDisks(NoHooksLU):
         )
 
 
-class LUGroupVerifyDisks(NoHooksLU):
+class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
     """Finds nodes that cannot tell, disks that are not active, volumes that are missing, for instances that use their disks.
 
     Nothing can be said of an offline node: its volumes are not missing.  (3.1 names them, and so activates no disk of
@@ -141,7 +141,7 @@ class LUGroupVerifyDisks(NoHooksLU):
             sleeping.update(inst.name for disks, inst in pairs if waiting.intersection(disk.uuid for disk in disks))
 
 
-class LUClusterRepairDiskSizes(NoHooksLU):
+class LUClusterRepairDiskSizes(NoHooksLU[opcodes.OpClusterRepairDiskSizes]):
     """Makes the recorded sizes of disks those of the devices."""
 
     REQ_BGL = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import errors, locking, objects, params
+from ganeti import errors, locking, objects, opcodes, params
 from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.common import CheckNodeOnline, InstanceInfo, ReleaseLocks
 from ganeti.cmdlib.disk import generate as diskgen
@@ -23,10 +23,9 @@ from ganeti.params import ipolicy
 _MIB = 1 << 20
 
 
-class LUInstanceGrowDisk(InstanceLU):
+class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
     """Makes one disk larger, whether the instance runs or not."""
 
-    HPATH = "disk-grow"
     LOCKS_NODES = True
     LOCKS_RES = True
 

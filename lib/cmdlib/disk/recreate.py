@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti import constants, errors, locking, objects
+from ganeti import constants, errors, locking, objects, opcodes
 from ganeti.cmdlib.allocation import RefuseAllocator
 from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.common import (
@@ -22,10 +22,9 @@ from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
 _CHANGEABLE = frozenset(["size", "mode", "spindles"])
 
 
-class LUInstanceRecreateDisks(InstanceLU):
+class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
     """Makes missing disks of a stopped instance again, with other sizes or on other nodes if wanted."""
 
-    HPATH = "instance-recreate-disks"
     LOCKS_NODES = True
     LOCKS_RES = True
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ganeti import constants, errors, locking, objects, runtime
+from ganeti import constants, errors, locking, objects, opcodes, runtime
 from ganeti.cmdlib.allocation import RefuseAllocator
-from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import (
     CheckNodeOnline,
     CheckTarget,
@@ -25,10 +25,9 @@ AUTO = "replace_auto"
 _STEPS = 6
 
 
-class LUInstanceReplaceDisks(InstanceLU):
+class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
     """Gives a mirror new storage on one of its nodes, or another secondary node."""
 
-    HPATH = "mirrors-replace"
     LOCKS_NODES = True
     LOCKS_RES = True
 
@@ -141,7 +140,7 @@ class LUInstanceReplaceDisks(InstanceLU):
             for uuid in (self._primary, self._secondary):
                 CheckNodeOnline(snapshot.nodes[uuid])
             return
-        new = snapshot.nodes[op.remote_node_uuid]
+        new = snapshot.nodes[Filled(op.remote_node_uuid)]
         if new.uuid == self._primary:
             raise errors.OpPrereqError("The specified node is the primary node of the instance", errors.ECODE_INVAL)
         if new.uuid == self._secondary:
@@ -354,7 +353,7 @@ class _NewSecondary(_Replacement):
     def __init__(self, lu: LUInstanceReplaceDisks, early_release: bool, primary: str, old_secondary: str):
         super().__init__(lu, early_release, old_secondary)
         self._primary = primary
-        self._new: str = lu.op.remote_node_uuid
+        self._new = Filled(lu.op.remote_node_uuid)
         self._worked_on = list(lu.snapshot.InstanceDisks(lu.current))
 
     def Run(self) -> None:

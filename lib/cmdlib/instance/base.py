@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ganeti import constants, errors, locking, params
-from ganeti.cmdlib.base import HTYPE_INSTANCE, LogicalUnit, NoHooksLU
+from ganeti.cmdlib.base import HTYPE_INSTANCE, LogicalUnit, NoHooksLU, OpT
 from ganeti.cmdlib.common import (
     REPLACE,
     CheckNoProblems,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OS_CHECK_PARAMETERS = "parameters"
 
 
-class InstanceLU(LogicalUnit):
+class InstanceLU(LogicalUnit[OpT]):
     """One existing instance, locked exclusively.
 
     ``LOCKS_NODES``: the nodes of its disks are locked too, ``LOCKS_RES`` their node-res locks as well.
@@ -74,7 +74,7 @@ class InstanceLU(LogicalUnit):
         return nodes, nodes
 
 
-class NoHooksInstanceLU(InstanceLU, NoHooksLU):
+class NoHooksInstanceLU(InstanceLU[OpT], NoHooksLU[OpT]):
     """One existing instance, no hooks."""
 
     BuildHooksEnv = NoHooksLU.BuildHooksEnv

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ganeti import constants, errors, hosts, locking, objects, params, rpc, store
+from ganeti import constants, errors, hosts, locking, objects, opcodes, params, rpc, store
 from ganeti.cmdlib.allocation import CheckAllocatorOrNode, RefuseAllocator
-from ganeti.cmdlib.base import HTYPE_INSTANCE, Feedback, LogicalUnit
+from ganeti.cmdlib.base import HTYPE_INSTANCE, Feedback, Filled, LogicalUnit
 from ganeti.cmdlib.common import (
     CheckNicBridges,
     CheckNodeFreeMemory,
@@ -75,12 +75,33 @@ def IsOsBlacklisted(cluster: objects.Cluster, os_name: str) -> bool:
     return os_name in cluster.blacklisted_os or os_name.partition("+")[0] in cluster.blacklisted_os
 
 
-class LUInstanceCreate(LogicalUnit):
+class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     """Makes an instance: configuration, disks, operating system, first start."""
 
-    HPATH = "instance-add"
     HTYPE = HTYPE_INSTANCE
     REQ_BGL = False
+
+    # What each phase finds out for the later ones.  CheckArguments:
+    _template: str
+    _traits: disk_params.DiskTraits
+    _disk_requests: list[diskgen.DiskRequest]
+    _adopts: bool
+    _resolved_ip: str | None
+    _os: str
+    # ExpandNames, looked at again in CheckPrereq:
+    _pnode: objects.Node
+    _node_uuids: list[str]
+    # CheckPrereq; own parameters as they will be stored, filled ones with all defaults:
+    _directory: str | None
+    _hypervisor: str
+    _hvparams: dict[str, Any]
+    _filled_hv: dict[str, Any]
+    _beparams: dict[str, Any]
+    _filled_be: dict[str, Any]
+    _osparams: dict[str, Any]
+    _osparams_private: dict[str, Any]
+    _nics: list[objects.NIC]
+    _planned_uuid: str
 
     # --- the request by itself ----------------------------------------------------------------------------------------
 
@@ -97,13 +118,14 @@ class LUInstanceCreate(LogicalUnit):
         if op.disk_template is None:
             op.disk_template = snapshot.cluster.enabled_disk_templates[0]
             self.LogInfo(f"No disk template specified, using the cluster's first: {op.disk_template}")
-        diskgen.CheckTemplateEnabled(snapshot, op.disk_template)
-        self._traits = disk_params.TRAITS[op.disk_template]
-        self._disk_requests = diskgen.ParseDisks(op.disks, op.disk_template)
+        self._template = op.disk_template
+        diskgen.CheckTemplateEnabled(snapshot, self._template)
+        self._traits = disk_params.TRAITS[self._template]
+        self._disk_requests = diskgen.ParseDisks(op.disks, self._template)
         self._adopts = any(disk.adopt for disk in self._disk_requests)
         if self._adopts and op.iallocator:
             raise errors.OpPrereqError("Disk adoption not allowed with an iallocator script", errors.ECODE_INVAL)
-        self._resolved_ip: str | None = None
+        self._resolved_ip = None
         if op.name_check:
             op.instance_name, self._resolved_ip = ResolveName(self, op.instance_name)
         if self._traits.file_based and op.file_driver is None:
@@ -150,6 +172,7 @@ class LUInstanceCreate(LogicalUnit):
             op.os_type = ""
         elif IsOsBlacklisted(self.snapshot.cluster, op.os_type):
             raise errors.OpPrereqError(f"Guest OS '{op.os_type}' is not allowed for installation", errors.ECODE_STATE)
+        self._os = op.os_type
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
@@ -159,7 +182,7 @@ class LUInstanceCreate(LogicalUnit):
         if existing is not None:
             raise errors.OpPrereqError(f"Instance '{op.instance_name}' is already in the cluster", errors.ECODE_EXISTS)
         self.add_locks[locking.LEVEL_INSTANCE] = op.instance_name
-        self._pnode = ExpandNode(snapshot, op.pnode, op.pnode_uuid)
+        self._pnode = ExpandNode(snapshot, Filled(op.pnode), op.pnode_uuid)
         nodes = [self._pnode]
         if op.snode is not None:
             nodes.append(ExpandNode(snapshot, op.snode, op.snode_uuid))
@@ -200,7 +223,7 @@ class LUInstanceCreate(LogicalUnit):
             facts = InstanceFacts.Existing(snapshot, instance)
         else:
             facts = InstanceFacts(snapshot, self._MakeInstance(self._planned_uuid, ()), self._disk_requests)
-            facts.disk_template = self.op.disk_template
+            facts.disk_template = self._template
             facts.secondaries = self._node_uuids[1:]
         facts.status = self.op.start
         return {"ADD_MODE": self.op.mode, **facts.Env()}
@@ -214,7 +237,7 @@ class LUInstanceCreate(LogicalUnit):
     def CheckPrereq(self) -> None:
         self._CheckLockedGroups()
         op, snapshot = self.op, self.snapshot
-        self._directory = diskgen.FileDirectory(snapshot, op.disk_template, op.file_storage_dir, op.instance_name)
+        self._directory = diskgen.FileDirectory(snapshot, self._template, op.file_storage_dir, op.instance_name)
         if self._traits.lvm and not snapshot.cluster.volume_group_name:
             raise errors.OpPrereqError("Cluster does not support lvm-based instances", errors.ECODE_STATE)
         self._CheckTags()
@@ -250,17 +273,18 @@ class LUInstanceCreate(LogicalUnit):
     def _FillParameters(self) -> None:
         """Own parameters as they will be stored, and the filled ones they lead to."""
         op, cluster = self.op, self.snapshot.cluster
-        if op.hypervisor in (None, AUTO):
+        if op.hypervisor is None or op.hypervisor == AUTO:
             op.hypervisor = cluster.enabled_hypervisors[0]
-        if op.hypervisor not in cluster.enabled_hypervisors:
+        self._hypervisor = op.hypervisor
+        if self._hypervisor not in cluster.enabled_hypervisors:
             raise errors.OpPrereqError(
-                f"Selected hypervisor ({op.hypervisor}) not enabled in the cluster"
+                f"Selected hypervisor ({self._hypervisor}) not enabled in the cluster"
                 f" ({', '.join(cluster.enabled_hypervisors)})",
                 errors.ECODE_STATE,
             )
-        self._hvparams = ForceHvParams(op.hvparams, op.hypervisor, f"instance '{op.instance_name}'")
-        self._filled_hv = {**params.HVDefaults(cluster, op.hypervisor, op.os_type), **self._hvparams}
-        CheckHvSyntax(op.hypervisor, self._filled_hv)
+        self._hvparams = ForceHvParams(op.hvparams, self._hypervisor, f"instance '{op.instance_name}'")
+        self._filled_hv = {**params.HVDefaults(cluster, self._hypervisor, self._os), **self._hvparams}
+        CheckHvSyntax(self._hypervisor, self._filled_hv)
         defaults = params.BEDefaults(cluster)
         self._beparams = ForceBeParams({k: defaults.get(k) if v == AUTO else v for k, v in op.beparams.items()})
         self._filled_be = {**defaults, **self._beparams}
@@ -272,12 +296,12 @@ class LUInstanceCreate(LogicalUnit):
 
     def _DropDefaults(self) -> None:
         """What equals its default is not stored, so that it follows later changes of the default."""
-        cluster, op = self.snapshot.cluster, self.op
+        cluster = self.snapshot.cluster
         for own, defaults in (
-            (self._hvparams, params.HVDefaults(cluster, op.hypervisor, op.os_type)),
+            (self._hvparams, params.HVDefaults(cluster, self._hypervisor, self._os)),
             (self._beparams, params.BEDefaults(cluster)),
-            (self._osparams, params.OSDefaults(cluster.osparams, op.os_type)),
-            (self._osparams_private, params.OSDefaults(cluster.osparams_private_cluster, op.os_type)),
+            (self._osparams, params.OSDefaults(cluster.osparams, self._os)),
+            (self._osparams_private, params.OSDefaults(cluster.osparams_private_cluster, self._os)),
         ):
             for name in [name for name, value in own.items() if name in defaults and defaults[name] == value]:
                 del own[name]
@@ -291,12 +315,12 @@ class LUInstanceCreate(LogicalUnit):
             )
 
     def _CheckStorage(self) -> None:
-        op, snapshot = self.op, self.snapshot
-        exclusive = diskgen.CheckSpindles(snapshot, self._node_uuids, op.disk_template, self._disk_requests)
+        snapshot = self.snapshot
+        exclusive = diskgen.CheckSpindles(snapshot, self._node_uuids, self._template, self._disk_requests)
         if self._adopts:
-            diskgen.PrepareAdoption(self, op.disk_template, self._disk_requests, self._pnode.uuid)
+            diskgen.PrepareAdoption(self, self._template, self._disk_requests, self._pnode.uuid)
         elif not exclusive:
-            needed = diskgen.SpaceNeeded(snapshot, op.disk_template, self._disk_requests)
+            needed = diskgen.SpaceNeeded(snapshot, self._template, self._disk_requests)
             diskgen.CheckFreeSpace(self, self._node_uuids, needed)
 
     def _CheckPolicy(self) -> None:
@@ -309,7 +333,7 @@ class LUInstanceCreate(LogicalUnit):
             len(self._nics),
             [disk.size for disk in self._disk_requests],
             self._filled_be["spindle_use"],
-            [self.op.disk_template] * len(self._disk_requests),
+            [self._template] * len(self._disk_requests),
         )
         if violations and self.op.ignore_ipolicy:
             self.LogWarning(f"Instance allocation to group {group.name} violates policy: {'; '.join(violations)}")
@@ -323,12 +347,12 @@ class LUInstanceCreate(LogicalUnit):
     def _CheckOnNodes(self) -> None:
         op = self.op
         nodes = self._node_uuids
-        CheckHvOnNodes(self, nodes, op.hypervisor, self._filled_hv)
-        if op.os_type:
+        CheckHvOnNodes(self, nodes, self._hypervisor, self._filled_hv)
+        if self._os:
             planned = self._MakeInstance(self._planned_uuid, ())
             os_params = AllOsParams(self.snapshot, planned, secret=op.osparams_secret)
-            CheckOs(self, nodes[:1], op.os_type, os_params, op.force_variant, required=True)
-            CheckOs(self, nodes[1:], op.os_type, os_params, op.force_variant, required=False)
+            CheckOs(self, nodes[:1], self._os, os_params, op.force_variant, required=True)
+            CheckOs(self, nodes[1:], self._os, os_params, op.force_variant, required=False)
         CheckNicBridges(self, self._nics, self._pnode.uuid)
         if op.start:
             CheckNodeFreeMemory(
@@ -336,7 +360,7 @@ class LUInstanceCreate(LogicalUnit):
                 self._pnode.uuid,
                 f"creating instance {op.instance_name}",
                 self._filled_be["maxmem"],
-                op.hypervisor,
+                self._hypervisor,
             )
 
     # --- doing it -----------------------------------------------------------------------------------------------------
@@ -347,8 +371,8 @@ class LUInstanceCreate(LogicalUnit):
             name=op.instance_name,
             uuid=uuid,
             primary_node=self._pnode.uuid,
-            os=op.os_type,
-            hypervisor=op.hypervisor,
+            os=self._os,
+            hypervisor=self._hypervisor,
             hvparams=self._hvparams,
             beparams=self._beparams,
             osparams=self._osparams,
@@ -382,7 +406,7 @@ class LUInstanceCreate(LogicalUnit):
     def _Generate(self) -> tuple[objects.Instance, list[objects.Disk]]:
         op = self.op
         plan = diskgen.DiskPlan(
-            template=op.disk_template,
+            template=self._template,
             instance_uuid=self._planned_uuid,
             primary=self._node_uuids[0],
             secondary=self._node_uuids[1] if len(self._node_uuids) > 1 else None,
@@ -390,19 +414,19 @@ class LUInstanceCreate(LogicalUnit):
             driver=op.file_driver or constants.FD_LOOP,
         )
         disks = diskgen.GenerateDisks(self, plan, self._disk_requests)
-        port = self.cfg.AllocatePort(self.ec_id) if hv.TRAITS[op.hypervisor].needs_port else None
+        port = self.cfg.AllocatePort(self.ec_id) if hv.TRAITS[self._hypervisor].needs_port else None
         return self._MakeInstance(self._planned_uuid, [disk.uuid for disk in disks], port), disks
 
     def _CreateStorage(
         self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]
     ) -> list[tuple[str, objects.Disk]]:
         """Returns what was made and would have to be removed again."""
-        if self._adopts and self.op.disk_template == constants.DT_PLAIN:
+        if self._adopts and self._template == constants.DT_PLAIN:
             feedback("* adopting instance volumes...")
             diskgen.AdoptVolumes(self, instance, disks, self._disk_requests)
         elif disks:
             feedback("* creating instance disks...")
-            return CreateDisks(self, instance, disks, self.op.disk_template)
+            return CreateDisks(self, instance, disks, self._template)
         return []
 
     def _AddToConfig(

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterable
 from typing import Any
 
-from ganeti import errors, locking, objects
+from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.common import (
     STATE_DOWN,
@@ -22,10 +22,9 @@ from ganeti.cmdlib.instance.create import CheckAddressIsFree, IsOsBlacklisted, N
 from ganeti.params import disk as disk_params
 
 
-class LUInstanceRemove(InstanceLU):
+class LUInstanceRemove(InstanceLU[opcodes.OpInstanceRemove]):
     """Stops an instance and deletes it, disks and all."""
 
-    HPATH = "instance-remove"
     LOCKS_NODES = True
     LOCKS_RES = True
 
@@ -78,10 +77,9 @@ def RemoveInstanceDisks(lu: InstanceLU, instance: objects.Instance, ignore_failu
     lu.LogWarning("Can't remove instance's disks, what is left must be removed by hand")
 
 
-class LUInstanceRename(InstanceLU):
+class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
     """Gives a stopped instance another name; holds the BGL alone, as both names' locks change."""
 
-    HPATH = "instance-rename"
     REQ_BGL = True
 
     def CheckArguments(self) -> None:
@@ -168,10 +166,8 @@ class LUInstanceRename(InstanceLU):
                 result.Warn(f"Error setting info on node {result.node_name} for disk {disk.iv_name}", self.LogWarning)
 
 
-class LUInstanceReinstall(InstanceLU):
+class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
     """Runs the creation scripts of the operating system again on a stopped instance."""
-
-    HPATH = "instance-reinstall"
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()

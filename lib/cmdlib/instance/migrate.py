@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
-from ganeti import errors, locking, params
+from ganeti import errors, locking, opcodes, params
 from ganeti.cmdlib.allocation import CheckAllocatorOrNode, RefuseAllocator
-from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import ExpandOtherNode, LockInstancesNodesAnd
 from ganeti.cmdlib.instance.base import InstanceLU
 from ganeti.cmdlib.instance.migration import TLMigrateInstance
@@ -16,7 +16,10 @@ from ganeti.params import disk as disk_params
 LIVE, NON_LIVE = "live", "non-live"
 
 
-class _MovingLU(InstanceLU):
+_MovingOp = TypeVar("_MovingOp", opcodes.OpInstanceFailover, opcodes.OpInstanceMigrate)
+
+
+class _MovingLU(InstanceLU[_MovingOp]):
     """What failing over and migrating have in common: which nodes are involved."""
 
     LOCKS_NODES = True
@@ -27,7 +30,7 @@ class _MovingLU(InstanceLU):
     def ExpandNames(self) -> None:
         super().ExpandNames()
         ExpandOtherNode(self, "target_node")
-        instance = self.snapshot.instances[self.op.instance_uuid]
+        instance = self.snapshot.instances[Filled(self.op.instance_uuid)]
         template = self.snapshot.DiskTemplate(instance)
         if template in disk_params.With(mirror=disk_params.EXTERNAL):
             CheckAllocatorOrNode(self, "iallocator", "target_node")
@@ -67,15 +70,13 @@ class _MovingLU(InstanceLU):
         }
 
 
-class LUInstanceFailover(_MovingLU):
+class LUInstanceFailover(_MovingLU[opcodes.OpInstanceFailover]):
     """Stops an instance where it is and starts it on another node."""
-
-    HPATH = "instance-failover"
 
     def _MakeTasklet(self) -> TLMigrateInstance:
         return TLMigrateInstance(
             self,
-            self.op.instance_uuid,
+            Filled(self.op.instance_uuid),
             failover=True,
             cleanup=self.op.cleanup,
             ignore_consistency=self.op.ignore_consistency,
@@ -97,10 +98,8 @@ class LUInstanceFailover(_MovingLU):
         return pre, [*pre, self.instance.primary_node]
 
 
-class LUInstanceMigrate(_MovingLU):
+class LUInstanceMigrate(_MovingLU[opcodes.OpInstanceMigrate]):
     """Moves a running instance to another node."""
-
-    HPATH = "instance-migrate"
 
     def CheckArguments(self) -> None:
         if self.op.live is not None and self.op.mode is not None:
@@ -113,7 +112,7 @@ class LUInstanceMigrate(_MovingLU):
     def _MakeTasklet(self) -> TLMigrateInstance:
         return TLMigrateInstance(
             self,
-            self.op.instance_uuid,
+            Filled(self.op.instance_uuid),
             cleanup=self.op.cleanup,
             fallback=self.op.allow_failover,
             allow_runtime_changes=self.op.allow_runtime_changes,
@@ -122,7 +121,7 @@ class LUInstanceMigrate(_MovingLU):
         )
 
     def CheckPrereq(self) -> None:
-        instance = self.snapshot.instances.get(self.op.instance_uuid)
+        instance = self.snapshot.instances.get(Filled(self.op.instance_uuid))
         if instance is not None:
             mode = self.op.mode or params.FillHV(self.snapshot, instance).get("migration_mode", LIVE)
             self._tasklet.live = mode == LIVE

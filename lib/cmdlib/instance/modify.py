@@ -7,7 +7,7 @@ from typing import Any
 
 from ganeti import constants, errors, locking, opcodes, params
 from ganeti.cmdlib.allocation import RefuseAllocator
-from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import (
     STATE_NOT_RUNNING,
     CheckInstanceState,
@@ -43,10 +43,9 @@ DEFAULT = constants.VALUE_DEFAULT
 _CPU_MASK = "cpu_mask"
 
 
-class LUInstanceSetParams(InstanceLU):
+class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
     """Changes parameters, devices, disk template or state of an instance; answers [[what, new value], ...]."""
 
-    HPATH = "instance-modify"
     LOCKS_NODES = True
 
     # --- the request by itself ----------------------------------------------------------------------------------------
@@ -95,7 +94,7 @@ class LUInstanceSetParams(InstanceLU):
                 node = ExpandNode(snapshot, name, getattr(op, f"{slot}_uuid"))
                 setattr(op, slot, node.name)
                 setattr(op, f"{slot}_uuid", node.uuid)
-        instance = snapshot.instances[op.instance_uuid]
+        instance = snapshot.instances[Filled(op.instance_uuid)]
         self.needed_locks[locking.LEVEL_NODEGROUP] = sorted(
             {snapshot.nodes[uuid].group for uuid in snapshot.AllNodes(instance)}
         )
@@ -275,16 +274,16 @@ class LUInstanceSetParams(InstanceLU):
                 ) from err
 
     def _CheckRuntimeMemory(self, info: Mapping[str, Any]) -> None:
-        op, instance = self.op, self.instance
+        instance, wanted = self.instance, Filled(self.op.runtime_mem)
         if not self._running:
             raise errors.OpPrereqError(f"Instance {instance.name} is not running", errors.ECODE_STATE)
         low, high = self._filled_be["minmem"], self._filled_be["maxmem"]
-        if not low <= op.runtime_mem <= high and not op.force:
+        if not low <= wanted <= high and not self.op.force:
             raise errors.OpPrereqError(
                 f"Instance {instance.name} must have memory between {low} and {high} MiB unless --force is given",
                 errors.ECODE_INVAL,
             )
-        more = op.runtime_mem - int(info["memory"])
+        more = wanted - int(info["memory"])
         if more > 0:
             CheckNodeFreeMemory(
                 self,

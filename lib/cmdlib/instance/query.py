@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, locking, objects, params
+from ganeti import constants, locking, objects, opcodes, params
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.common import ExpandInstance, NodeNames, ShareAll
 from ganeti.objects.base import Thaw
@@ -27,7 +27,7 @@ _STATUS_KEYS = (
 )
 
 
-class LUInstanceQueryData(NoHooksLU):
+class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
     """Configuration of instances, and unless ``static`` what their nodes say of them."""
 
     REQ_BGL = False

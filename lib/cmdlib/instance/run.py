@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, locking, params
-from ganeti.cmdlib.base import Feedback
+from ganeti import constants, errors, locking, opcodes, params
+from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import (
     STATE_DOWN,
     STATE_ONLINE,
@@ -41,10 +41,8 @@ def IsUserDown(lu: InstanceLU, info: dict[str, Any]) -> bool:
     return lu.snapshot.cluster.enabled_user_shutdown and info.get("state") == constants.INST_USER_SHUTDOWN
 
 
-class LUInstanceStartup(InstanceLU):
+class LUInstanceStartup(InstanceLU[opcodes.OpInstanceStartup]):
     """Starts an instance."""
-
-    HPATH = "instance-start"
 
     def CheckArguments(self) -> None:
         self.op.beparams = ForceBeParams(self.op.beparams)
@@ -57,7 +55,7 @@ class LUInstanceStartup(InstanceLU):
     def DeclareLocks(self, level: int) -> None:
         if level == locking.LEVEL_NODE_RES:
             assert self.needed_locks is not None
-            instance = self.snapshot.instances.get(self.op.instance_uuid)
+            instance = self.snapshot.instances.get(Filled(self.op.instance_uuid))
             self.needed_locks[level] = [instance.primary_node] if instance is not None else []
 
     def OwnEnv(self) -> dict[str, Any]:
@@ -114,10 +112,8 @@ class LUInstanceStartup(InstanceLU):
             result.Raise(f"Could not start instance '{instance.name}'")
 
 
-class LUInstanceShutdown(InstanceLU):
+class LUInstanceShutdown(InstanceLU[opcodes.OpInstanceShutdown]):
     """Stops an instance."""
-
-    HPATH = "instance-stop"
 
     def OwnEnv(self) -> dict[str, Any]:
         return {"TIMEOUT": self.op.timeout}
@@ -154,10 +150,8 @@ class LUInstanceShutdown(InstanceLU):
         ShutdownDisks(self, instance)
 
 
-class LUInstanceReboot(InstanceLU):
+class LUInstanceReboot(InstanceLU[opcodes.OpInstanceReboot]):
     """Restarts an instance, inside the guest or from outside."""
-
-    HPATH = "instance-reboot"
 
     def OwnEnv(self) -> dict[str, Any]:
         return {
@@ -202,7 +196,7 @@ class LUInstanceReboot(InstanceLU):
             result.Raise(f"Could not start instance '{instance.name}' for full reboot")
 
 
-class LUInstanceConsole(NoHooksInstanceLU):
+class LUInstanceConsole(NoHooksInstanceLU[opcodes.OpInstanceConsole]):
     """Tells how to reach the console."""
 
     CHANGES_NODES = False
@@ -230,7 +224,7 @@ class LUInstanceConsole(NoHooksInstanceLU):
         return console
 
 
-class LUInstanceActivateDisks(NoHooksInstanceLU):
+class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]):
     """Sets the disks of an instance up."""
 
     LOCKS_NODES = True
@@ -251,7 +245,7 @@ class LUInstanceActivateDisks(NoHooksInstanceLU):
         return paths
 
 
-class LUInstanceDeactivateDisks(NoHooksInstanceLU):
+class LUInstanceDeactivateDisks(NoHooksInstanceLU[opcodes.OpInstanceDeactivateDisks]):
     """Takes the disks of an instance down."""
 
     LOCKS_NODES = True

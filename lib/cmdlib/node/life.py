@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, hosts, locking, objects, params, pathutils, ssconf, store
+from ganeti import constants, errors, hosts, locking, objects, opcodes, params, pathutils, ssconf, store
 from ganeti.cmdlib import candidates
-from ganeti.cmdlib.base import HTYPE_NODE, Feedback, LogicalUnit, NoHooksLU
+from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit, NoHooksLU
 from ganeti.cmdlib.common import ExpandGroup, ExpandNode, ForceNdParams, ForceNodeState, MergeNodeState
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles, UploadFile
 from ganeti.params import nd
@@ -84,10 +84,9 @@ def _Payload(result: RpcResult) -> Mapping[str, Any]:
 # --- adding ---------------------------------------------------------------------------------------------------------------
 
 
-class LUNodeAdd(LogicalUnit):
+class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
     """Makes a machine whose node daemon runs a node, or takes one back that was repaired."""
 
-    HPATH = "node-add"
     HTYPE = HTYPE_NODE
     REQ_BGL = True
 
@@ -160,7 +159,7 @@ class LUNodeAdd(LogicalUnit):
             self._CheckPvs()
 
     def _SecondaryIp(self, known: objects.Node | None) -> str:
-        primary_ip: str = self.op.primary_ip
+        primary_ip = Filled(self.op.primary_ip)
         given: str | None = self.op.secondary_ip
         if known is not None:
             if known.secondary_ip == known.primary_ip:
@@ -189,7 +188,7 @@ class LUNodeAdd(LogicalUnit):
         """The node as it enters: regular, online."""
         hv_state = MergeNodeState(known.hv_state_static if known is not None else {}, self.op.hv_state)
         disk_state = MergeNodeState(known.disk_state_static if known is not None else {}, self.op.disk_state)
-        values = {
+        values: dict[str, Any] = {
             "primary_ip": self.op.primary_ip,
             "secondary_ip": secondary_ip,
             "master_candidate": False,
@@ -370,10 +369,9 @@ def PvProblems(answer: Mapping[str, Any], exclusive: bool) -> list[str]:
 # --- removing and resetting -----------------------------------------------------------------------------------------------
 
 
-class LUNodeRemove(LogicalUnit):
+class LUNodeRemove(LogicalUnit[opcodes.OpNodeRemove]):
     """Takes a node without instances out of the cluster."""
 
-    HPATH = "node-remove"
     HTYPE = HTYPE_NODE
     REQ_BGL = True
 
@@ -431,7 +429,7 @@ class LUNodeRemove(LogicalUnit):
         UploadFile(self, pathutils.ETC_HOSTS, others)
 
 
-class LUNodePowercycle(NoHooksLU):
+class LUNodePowercycle(NoHooksLU[opcodes.OpNodePowercycle]):
     """Resets a node at once.  No locks: it must work while jobs hang on that very node."""
 
     REQ_BGL = False

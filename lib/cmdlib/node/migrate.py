@@ -6,15 +6,14 @@ from typing import Any
 
 from ganeti import errors, locking, opcodes
 from ganeti.cmdlib.allocation import DEFAULT_SHORTCUT, RefuseAllocator
-from ganeti.cmdlib.base import HTYPE_NODE, Feedback, LogicalUnit, ResultWithJobs
+from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.common import ExpandNode, ExpandOtherNode
 from ganeti.utils.text import NiceSort
 
 
-class LUNodeMigrate(LogicalUnit):
+class LUNodeMigrate(LogicalUnit[opcodes.OpNodeMigrate]):
     """Submits a migration for each primary instance."""
 
-    HPATH = "node-migrate"
     HTYPE = HTYPE_NODE
     REQ_BGL = False
     CHANGES_NODES = False  # its jobs do
@@ -43,7 +42,7 @@ class LUNodeMigrate(LogicalUnit):
 
     def Exec(self, feedback: Feedback) -> ResultWithJobs:
         op = self.op
-        names = NiceSort(instance.name for instance in self.snapshot.PrimaryInstances(op.node_uuid))
+        names = NiceSort(instance.name for instance in self.snapshot.PrimaryInstances(Filled(op.node_uuid)))
         return ResultWithJobs(
             [
                 [

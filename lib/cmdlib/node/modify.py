@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import errors, locking, objects, params, store
+from ganeti import errors, locking, objects, opcodes, params, store
 from ganeti.cmdlib import candidates
-from ganeti.cmdlib.base import HTYPE_NODE, Feedback, LogicalUnit
+from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit
 from ganeti.cmdlib.common import (
     STATE_DOWN,
     CheckInstanceState,
@@ -49,10 +49,9 @@ def NewRole(old: str, wanted: dict[str, bool | None]) -> str:
     return REGULAR if False in wanted.values() else old
 
 
-class LUNodeSetParams(LogicalUnit):
+class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
     """Changes a node."""
 
-    HPATH = "node-modify"
     HTYPE = HTYPE_NODE
     REQ_BGL = False
 
@@ -110,13 +109,13 @@ class LUNodeSetParams(LogicalUnit):
         return {"OP_TARGET": self.op.node_name, **env}
 
     def BuildHooksNodes(self) -> tuple[list[str], list[str]]:
-        nodes = [self.snapshot.cluster.master_node, self.op.node_uuid]
+        nodes = [self.snapshot.cluster.master_node, Filled(self.op.node_uuid)]
         return (nodes, nodes)
 
     # --- checks -----------------------------------------------------------------------------------------------------------
 
     def CheckPrereq(self) -> None:
-        node = self.snapshot.nodes.get(self.op.node_uuid)
+        node = self.snapshot.nodes.get(Filled(self.op.node_uuid))
         if node is None:
             raise errors.OpPrereqError(
                 f"Node {self.op.node_name} was removed while this job waited for its lock", errors.ECODE_NOENT
@@ -216,7 +215,7 @@ class LUNodeSetParams(LogicalUnit):
     # --- secondary address ------------------------------------------------------------------------------------------------
 
     def _CheckSecondaryIp(self) -> None:
-        node, address = self._node, self.op.secondary_ip
+        node, address = self._node, Filled(self.op.secondary_ip)
         snapshot = self.snapshot
         affected = self._Mirrored(node.uuid)
         if not {inst.name for inst in affected} <= self.owned_locks(locking.LEVEL_INSTANCE):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from ganeti import constants, errors, locking, objects
-from ganeti.cmdlib.base import Feedback, NoHooksLU
+from ganeti import constants, errors, locking, objects, opcodes
+from ganeti.cmdlib.base import Feedback, Filled, NoHooksLU
 from ganeti.cmdlib.cluster.values import FILE_DIRECTORIES
 from ganeti.cmdlib.common import ExpandNode, VolumesOf
 from ganeti.params import disk
@@ -54,7 +54,10 @@ def StorageArguments(cluster: objects.Cluster, storage_type: str) -> list[Any]:
     return []
 
 
-class _NodesLU(NoHooksLU):
+_NodesOp = TypeVar("_NodesOp", opcodes.OpNodeQueryvols, opcodes.OpNodeQueryStorage)
+
+
+class _NodesLU(NoHooksLU[_NodesOp]):
     """A unit that looks at some nodes, or at all."""
 
     REQ_BGL = False
@@ -93,7 +96,7 @@ class _NodesLU(NoHooksLU):
         return sorted(self.owned_locks(locking.LEVEL_NODE))
 
 
-class LUNodeQueryvols(_NodesLU):
+class LUNodeQueryvols(_NodesLU[opcodes.OpNodeQueryvols]):
     """The logical volumes of nodes, and whose they are."""
 
     def CheckArguments(self) -> None:
@@ -122,7 +125,7 @@ class LUNodeQueryvols(_NodesLU):
         return {key: inst.name for inst in snapshot.instances.values() for key in VolumesOf(snapshot, inst)}
 
 
-class LUNodeQueryStorage(_NodesLU):
+class LUNodeQueryStorage(_NodesLU[opcodes.OpNodeQueryStorage]):
     """The storage units of nodes."""
 
     def CheckArguments(self) -> None:
@@ -133,7 +136,7 @@ class LUNodeQueryStorage(_NodesLU):
         CheckStorageType(cluster, self.op.storage_type)
 
     def Exec(self, feedback: Feedback) -> list[list[Any]]:
-        kind = self.op.storage_type
+        kind = Filled(self.op.storage_type)
         fields = ["name", *(name for name in self.op.output_fields if name not in ("name", *_OWN_FIELDS))]
         fields = list(dict.fromkeys(fields))
         arguments = StorageArguments(self.snapshot.cluster, kind)
@@ -146,7 +149,10 @@ class LUNodeQueryStorage(_NodesLU):
         return rows
 
 
-class _UnitLU(NoHooksLU):
+_UnitOp = TypeVar("_UnitOp", opcodes.OpNodeModifyStorage, opcodes.OpRepairNodeStorage)
+
+
+class _UnitLU(NoHooksLU[_UnitOp]):
     """A unit that changes one storage unit of one node."""
 
     REQ_BGL = False
@@ -164,7 +170,7 @@ class _UnitLU(NoHooksLU):
         CheckStorageType(self.snapshot.cluster, self.op.storage_type)
 
 
-class LUNodeModifyStorage(_UnitLU):
+class LUNodeModifyStorage(_UnitLU[opcodes.OpNodeModifyStorage]):
     """Says whether new volumes may lie on a physical volume."""
 
     def CheckArguments(self) -> None:
@@ -189,7 +195,7 @@ class LUNodeModifyStorage(_UnitLU):
         ).Raise(f"Failed to modify storage unit '{self.op.name}' on {self.op.node_name}")
 
 
-class LURepairNodeStorage(_UnitLU):
+class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
     """Removes from a volume group what lies on missing disks.
 
     Refused unless every instance with a volume there has a good copy elsewhere (design 2.1).
@@ -217,7 +223,7 @@ class LURepairNodeStorage(_UnitLU):
     def _Instances(self) -> list[objects.Instance]:
         """Instances with a volume on the node, by name."""
         snapshot = self.snapshot
-        node = snapshot.NodeInstances(self.op.node_uuid)
+        node = snapshot.NodeInstances(Filled(self.op.node_uuid))
         found = {uuid: snapshot.instances[uuid] for uuids in node for uuid in uuids}
         lvm = disk.With(lvm=True)
         return sorted(
