@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
-from support import allocator, leftovers
+from support import allocator, leftovers, results
 
 # Seconds for one test; the marker limit(seconds) sets another.
 LIMIT = 60
@@ -49,6 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     run_id = f"{os.getpid():x}-{SEED:x}"
     os.environ[leftovers.RUN_VARIABLE] = run_id
     config.stash[_watch] = leftovers.Watch(run_id, alone=CI)
+    if not config.option.collectonly:
+        config.pluginmanager.register(results.Recorder(os.path.dirname(HERE)))
 
 
 def pytest_report_header() -> str:
