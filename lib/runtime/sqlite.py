@@ -26,13 +26,25 @@ _NO_TEXT = "Could not decode to UTF-8"
 _NO_SCHEMA = ("no such table", "no such column", "no such index")
 
 
-def Translate(path: str, err: sqlite3.Error) -> Exception:
-    """An error of SQLite as one of the system's or ours."""
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""What a statement may raise; the second when a message of SQLite quotes bytes of a damaged schema."""
+
+
+def IsBusy(err: sqlite3.Error | UnicodeDecodeError) -> bool:
+    """Whether another connection keeps the database locked."""
+    code = getattr(err, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def Translate(path: str, err: sqlite3.Error | UnicodeDecodeError) -> Exception:
+    """Return an error of SQLite as one of the system's or ours."""
+    if isinstance(err, UnicodeDecodeError):
+        return DamagedDatabase(path, "its schema cannot be read")
     code = getattr(err, "sqlite_errorcode", None)
     base = code & 0xFF if code is not None else None
     if base in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return DamagedDatabase(path, err)
-    if base in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if IsBusy(err):
         return BusyDatabase(path, BUSY_SECONDS)
     if base is None and str(err).startswith(_NO_TEXT):  # what follows is the row itself, maybe a secret
         return DamagedDatabase(path, f"{_NO_TEXT} a row")

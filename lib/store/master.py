@@ -39,7 +39,16 @@ from ganeti.store.base import (
     VoterSet,
 )
 from ganeti.store.confirm import NodeConfirmer
-from ganeti.store.peers import ACK_WITHIN, RETRY_SECONDS, ConfirmedSeq, Directory, Peer, Sender, Transaction
+from ganeti.store.peers import (
+    ACK_WITHIN,
+    RETRY_SECONDS,
+    ConfirmedSeq,
+    Directory,
+    LearnerNeeds,
+    Peer,
+    Sender,
+    Transaction,
+)
 from ganeti.store.voters import CheckReach, VoterStep, VoterSteps
 
 if TYPE_CHECKING:
@@ -342,7 +351,7 @@ class Store:
         try:
             while self._ended is None:
                 self._Count()
-                self._steps.Look(self._voters, self._acked.seq, bool(self._pending))
+                self._steps.Look(self._voters, bool(self._pending))
                 self._Begin()
                 self._Judge()
                 self._Tell()
@@ -498,7 +507,7 @@ class Store:
             self._Transact(entries, extra)
 
     def _BeginStep(self) -> None:
-        for step, after in self._steps.Ready(self._voters, self._acked.seq):
+        for step, after in self._steps.Ready(self._voters):
             if not self._MayBecome(after) or (after == self._voters and self._pending):
                 continue
             reach, silent = self._Reach(after)
@@ -674,8 +683,14 @@ class Store:
             self._deleted = [seq for seq in self._deleted if seq > everywhere]
 
     def _EverywhereSeq(self) -> int:
-        """The seq that every voter holds."""
-        return min(self._HeldBy(voter) for voter in self._voters.by_uuid.values())
+        """The seq that every voter holds, and every node that is being copied to become one."""
+        now = runtime.Monotonic()
+        learning = [LearnerNeeds(peer, self._line, now) for peer in self._sender.peers.values()]
+        return min(
+            *(self._HeldBy(voter) for voter in self._voters.by_uuid.values()),
+            *(seq for seq in learning if seq is not None),
+            self._line.last.seq,
+        )
 
     # House-keeping
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
 _PAGE_ROWS = 500
+_SERVE_TIMEOUT = 5.0
+"""Seconds to wait for those who only look: each look takes the lock for some microseconds."""
 
 
 class _Message:
@@ -125,9 +127,9 @@ class NodeStore:
         return self.database.GetVoters()
 
     def Serve(self) -> protocols.FileLock:
-        """Marks this node as serving the store to clients until released; raises LockBusy if it does already."""
+        """Mark this node as serving the store to clients until released; raise LockBusy if it does already."""
         keep.MakeOwned(self._serve_path.rpartition("/")[0], 0o770, self.owner)
-        return runtime.LockFile(self._serve_path, exclusive=True, timeout=0)
+        return runtime.LockFile(self._serve_path, exclusive=True, timeout=_SERVE_TIMEOUT)
 
     def IsServing(self) -> bool:
         """Whether a master daemon of this node has the store open."""
@@ -199,9 +201,11 @@ class NodeStore:
         partial: bool,
         first: Sequence[Row],
     ) -> Position:
-        """Takes a history and puts the first transaction of this epoch on top, as one (rule 5).
+        """Take a history and put the first transaction of this epoch on top, as one (rule 5).
 
         ``fetched``: None if the own history is the adopted one; with ``partial`` the rows that the own lacks, else all.
+        ``pruned``: how far the source of a full fetch is pruned.  After a partial one the own rows are still there,
+        without the deletions that were dropped here, so what was pruned here stays true.
         """
         with self.Writing(epoch) as (database, state):
             if fetched is not None:
@@ -211,9 +215,9 @@ class NodeStore:
                     self._Keep(database, state, line, fetched)
                     self._Replace(database, fetched)
                 database.PutLine(line)
-                state = state.With(last=line.last, pruned=pruned, whole=line.last.seq)
+                state = state.With(last=line.last, whole=line.last.seq)
                 if not partial:
-                    state = state.With(exported=0)
+                    state = state.With(pruned=pruned, exported=0)
             position = Position(epoch, state.last.seq + 1)
             _PutTransaction(database, state, position, first, NOWHERE, 0)
             return position

@@ -133,8 +133,12 @@ class Peer:
             self.silent_since = now
             logging.warning("The store of node %s cannot be reached: %s", self.member.name, text)
         # Only a voter keeps others waiting.
-        patient = (self.learner or self.leaving) and now - self.silent_since > LONG_SILENT
+        patient = (self.learner or self.leaving) and self.SilentFor(now) > LONG_SILENT
         self.retry_at = now + (LONG_RETRY_SECONDS if patient else RETRY_SECONDS)
+
+    def SilentFor(self, now: float) -> float:
+        """For how many seconds it has not answered."""
+        return now - self.silent_since if self.silent else 0.0
 
     def HasSaid(self, store: str, last: Position) -> bool:
         """Whether an answer tells nothing that was not known when the call was made."""
@@ -171,6 +175,18 @@ def ConfirmedSeq(peer: Peer | None, store_id: str, epoch: Epoch) -> int:
     if peer is None or peer.unfit or peer.store_id != store_id or peer.confirmed.epoch != epoch:
         return 0
     return peer.confirmed.seq
+
+
+def LearnerNeeds(peer: Peer, line: Line, now: float) -> int | None:
+    """The seq behind which a node that is being copied still needs deletions; None if it needs none.
+
+    Pruned further it would have to be copied anew, and under steady work never become a voter.
+    """
+    if not peer.learner or peer.leaving or peer.SilentFor(now) > LONG_SILENT:
+        return None
+    if peer.copy is not None:
+        return peer.copy.last.seq
+    return peer.confirmed.seq if peer.confirmed.seq and line.Holds(peer.confirmed) else None
 
 
 class Sender:

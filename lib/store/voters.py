@@ -93,13 +93,13 @@ class VoterSteps:
         else:
             self.Empty(step.add, "")
 
-    def Look(self, voters: VoterSet, acked_seq: int, busy: bool) -> None:
+    def Look(self, voters: VoterSet, busy: bool) -> None:
         """Makes learners of those who are to come in, finds what the master has to do by itself, ends what took too long."""
         now = runtime.Monotonic()
         for step in list(self.waiting):
             if step.add is not None and step.uuid not in voters and step.uuid not in self._sender.peers:
                 self._sender.peers[step.uuid] = Peer(step.add, learner=True)
-            if step.patient and self._After(step, voters, acked_seq) is not None:
+            if step.patient and self._After(step, voters) is not None:
                 # The deadline is the node's, and the node is ready: only the quorum is missing.
                 step.deadline = max(step.deadline, now + READY_FOR)
             if not step.own_affair and now >= step.deadline:
@@ -156,12 +156,12 @@ class VoterSteps:
                 logging.info("Node %s is no master candidate any more: its copy will not count", voter.member.name)
                 self.Add(VoterStep(Rows(), _Nobody, remove=uuid, own_affair=True))
 
-    def Ready(self, voters: VoterSet, acked_seq: int) -> list[tuple[VoterStep, VoterSet]]:
+    def Ready(self, voters: VoterSet) -> list[tuple[VoterStep, VoterSet]]:
         """Return the steps whose nodes are ready, each with the set that it makes."""
-        found = [(step, self._After(step, voters, acked_seq)) for step in self.waiting]
+        found = [(step, self._After(step, voters)) for step in self.waiting]
         return [(step, after) for step, after in found if after is not None]
 
-    def _After(self, step: VoterStep, voters: VoterSet, acked_seq: int) -> VoterSet | None:
+    def _After(self, step: VoterStep, voters: VoterSet) -> VoterSet | None:
         if step.add is None:
             return voters.Without(step.remove)
         if step.uuid in voters:
@@ -169,7 +169,8 @@ class VoterSteps:
         peer = self._sender.peers.get(step.uuid)
         if peer is None or not peer.learner or peer.leaving or not peer.known or not peer.store_id:
             return None
-        if peer.confirmed.seq < acked_seq or peer.confirmed.epoch != self._sender.epoch:
+        # All that was acknowledged when it was last sent something: a slow node lags behind by the work of one call.
+        if peer.confirmed.seq < peer.told.seq or peer.confirmed.epoch != self._sender.epoch:
             return None
         return voters.With(Voter(step.add, peer.store_id))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import stat
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +15,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.runtime.real.files import SyncDir
-from ganeti.runtime.sqlite import BUSY_SECONDS, Translate
+from ganeti.runtime.sqlite import BUSY_SECONDS, FAILURES, IsBusy, Translate
 
 _SETTINGS = (
     "PRAGMA journal_mode=WAL",
@@ -20,6 +23,7 @@ _SETTINGS = (
     "PRAGMA journal_size_limit=67108864",
     "PRAGMA temp_store=MEMORY",
 )
+_OPEN_PAUSE = 0.005
 
 
 class Database:
@@ -54,27 +58,45 @@ class Database:
         _opened.add(self)
 
     def _Connect(self) -> sqlite3.Connection:
-        try:
-            connection = sqlite3.connect(
-                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
-            )
-        except sqlite3.Error as err:
-            raise self._OpenError(err) from err
+        """Open a connection; wait while another process prepares the same fresh file."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return self._TryConnect()
+            except FAILURES as err:
+                # SQLite does not wait by itself when two connections change the journal mode: one must let go.
+                if not IsBusy(err) or time.monotonic() >= deadline:
+                    raise self._OpenError(err) from err
+            time.sleep(_OPEN_PAUSE)
+
+    def _TryConnect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
         try:
             for statement in _SETTINGS:
                 connection.execute(statement).fetchall()
             connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
-        except sqlite3.Error as err:
+        except BaseException:
             connection.close()
-            raise self._OpenError(err) from err
+            raise
         return connection
 
-    def _OpenError(self, err: sqlite3.Error) -> Exception:
-        """SQLite says "unable to open" only; the system knows why."""
+    def _OpenError(self, err: sqlite3.Error | UnicodeDecodeError) -> Exception:
+        """Return the reason of a failed opening: SQLite says only "unable to open", the system knows why."""
         try:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CLOEXEC))
+            # Not opened for real: closing a descriptor would release all locks this process holds on the file.
+            handle = os.open(self.path, os.O_PATH | os.O_CLOEXEC)
+            try:
+                folder = stat.S_ISDIR(os.fstat(handle).st_mode)
+            finally:
+                os.close(handle)
         except OSError as cause:
             return cause
+        if folder:
+            return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
+        if not os.access(self.path, os.R_OK | os.W_OK, effective_ids=True):
+            return PermissionError(errno.EACCES, os.strerror(errno.EACCES), self.path)
         return Translate(self.path, err)
 
     def _Check(self) -> None:
@@ -91,7 +113,7 @@ class Database:
                 return self._writer.execute(sql, args).fetchall()
             with self._read_lock:
                 return self._reader.execute(sql, args).fetchall()
-        except sqlite3.Error as err:
+        except FAILURES as err:
             raise Translate(self.path, err) from err
 
     def _Writing(self) -> sqlite3.Connection:
@@ -104,20 +126,20 @@ class Database:
         connection = self._Writing()
         try:
             return connection.execute(sql, args).rowcount
-        except sqlite3.Error as err:
+        except FAILURES as err:
             raise Translate(self.path, err) from err
 
     def ExecuteMany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         connection = self._Writing()
         try:
             return connection.executemany(sql, rows).rowcount
-        except sqlite3.Error as err:
+        except FAILURES as err:
             raise Translate(self.path, err) from err
 
     def _Statement(self, sql: str) -> None:
         try:
             self._writer.execute(sql)
-        except sqlite3.Error as err:
+        except FAILURES as err:
             raise Translate(self.path, err) from err
 
     @contextmanager

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
+import threading
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from support.sides import Everywhere, Place
@@ -149,6 +153,40 @@ def test_a_damaged_file_names_itself_and_the_way_out(place: Place) -> None:
     assert runtime.ReadFile(path).startswith(b"this was never")
     runtime.Rename(path, path + ".damaged")
     assert _Open(place).Query("SELECT * FROM rows") == []
+
+
+def test_a_damaged_schema_is_reported_as_damage(tmp_path: Path) -> None:
+    """SQLite quotes the damaged text in its message, which Python then cannot decode."""
+    path = str(tmp_path / "store.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE state (one INTEGER)")
+    data = (tmp_path / "store.db").read_bytes()
+    (tmp_path / "store.db").write_bytes(data.replace(b"CREATE TABLE state", b"CR\xff\xfeTE TABLE state"))
+    with pytest.raises(errors.StorageError, match=r"store\.db is damaged"):
+        runtime.OpenDatabase(path)
+
+
+def test_an_opening_waits_for_the_process_that_prepares_the_file(tmp_path: Path) -> None:
+    """SQLite reports a lock at once, without waiting, when two connections change the journal mode."""
+    path = str(tmp_path / "store.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        ends: list[object] = []
+
+        def open_it() -> None:
+            try:
+                ends.append(runtime.OpenDatabase(path))
+            except errors.StorageError as err:
+                ends.append(err)
+
+        thread = threading.Thread(target=open_it)
+        thread.start()
+        thread.join(0.5)  # ends within this time only if it fails
+        other.execute("COMMIT")
+        thread.join()
+    (database,) = ends
+    assert not isinstance(database, errors.StorageError)
+    database.Close()  # type: ignore[attr-defined]
 
 
 @Everywhere

@@ -274,6 +274,82 @@ def test_deletions_are_pruned_once_everybody_has_them(make: Any) -> None:
 
 
 @Story
+def test_a_deletion_during_a_copy_does_not_make_it_begin_again(make: Any) -> None:
+    """Deletions that a node under copy lacks are kept, or it would never catch up while work goes on."""
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    for number in range(20):
+        store.Commit(Rows(Row("job", str(number), '"' + "x" * 300_000 + '"')))
+    cluster[3].fault = lambda path, body: runtime.Sleep(0.5) if path == "/store_copy" else None
+    copying = [True]
+
+    def work() -> None:
+        number = 0
+        while copying:
+            number += 1
+            store.Commit(Rows(Row("tmp", str(number), "{}")))
+            store.Commit(Rows(Row("tmp", str(number), None)))
+            runtime.Sleep(0.3)
+
+    runtime.Thread(work, "work").start()
+    store.AddVoter(cluster.members[3], Rows(Row("node", "n4", "{}")))
+    pieces = cluster[3].served.count("store_copy")
+    copying.clear()
+    assert pieces < 25
+    Until(lambda: Live(cluster[3]) == Live(cluster[0]))
+    store.Commit(Rows(Row("job", "0", None)))
+    store.Commit(Rows(Row("job", "1", None)))
+    Until(lambda: all(not [r for r in n.store.database.GetRows() if r.value is None] for n in cluster.nodes), 5)
+
+
+@Story
+def test_a_learner_on_a_slow_disk_comes_in_while_work_goes_on(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    for number in range(5):
+        store.Commit(Rows(Row("job", str(number), "{}")))
+    cluster[3].fault = lambda path, body: runtime.Sleep(0.5) if path.startswith("/store_") else None
+    copying = [True]
+
+    def work() -> None:
+        while copying:
+            store.Commit(Rows(Row("tmp", "1", "{}")))
+            runtime.Sleep(0.01)
+
+    runtime.Thread(work, "work").start()
+    store.AddVoter(cluster.members[3], Rows(Row("node", "n4", "{}")), 30.0)
+    copying.clear()
+    assert len(store.Voters()) == 4
+
+
+@Story
+def test_a_candidate_that_is_silent_for_long_does_not_keep_deletions(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    store.Commit(Rows(Row("job", "1", "{}")))
+    for number in range(5):
+        store.Commit(Rows(Row("tmp", str(number), '"' + "x" * 200_000 + '"')))
+
+    def work_then_vanish(path: str, body: Any) -> str | None:
+        if path == "/store_copy":
+            store.Commit(Rows(Row("tmp", "during", "{}")))
+            return None
+        return "lost call" if "store_copy" in cluster[3].served else None
+
+    cluster[3].fault = work_then_vanish
+    cluster.wanted = cluster.members
+    Until(lambda: cluster[3].store.GetState().last.seq, 30)
+    store.Commit(Rows(Row("job", "1", None)))
+    runtime.Sleep(30.0)
+    store.Commit(Rows(Row("tmp", "5", "{}")))
+    runtime.Sleep(1.0)
+    assert [r for r in cluster[0].store.database.GetRows() if r.value is None]
+    runtime.Sleep(60.0)
+    store.Commit(Rows(Row("tmp", "6", "{}")))
+    Until(lambda: not [r for r in cluster[0].store.database.GetRows() if r.value is None], 5)
+
+
+@Story
 def test_voters_come_and_go_one_at_a_time(make: Any) -> None:
     cluster = make(3)
     store = cluster.Found(candidates=1)

@@ -14,8 +14,9 @@ from simulated import World
 
 from ganeti import errors, runtime, serializer
 from ganeti.rpc.server import Dispatcher
-from ganeti.store import Epoch, Member, NodeStore, Position, Voter, VoterSet
+from ganeti.store import Epoch, Member, NodeStore, Position, Row, Voter, VoterSet
 from ganeti.store.base import NOWHERE, Line, StoredRow
+from ganeti.store.database import State
 from ganeti.store.export import VisiblePosition
 
 CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
@@ -235,6 +236,58 @@ def test_pruning_drops_deletions_only_where_the_history_is_the_masters(wire: Wir
     wire.Append(E2, At(E1, 2), [["job", "2", "{}"]], prune=2)
     assert wire.Live() == {"2": "{}"}
     assert wire.store.GetState().pruned == 2
+
+
+def _Founded(wire: Wire, last: int, pruned: int) -> None:
+    """Give the node a history of E1 up to ``last``, pruned up to ``pruned``."""
+    wire.Append(E1, NOWHERE, [["job", "1", "{}"]])
+    for seq in range(1, last):
+        wire.Append(E1, At(E1, seq), [["job", "1", None]], prune=pruned if seq + 1 == last else 0)
+    assert wire.store.GetState().pruned == pruned
+
+
+def _Adopt(wire: Wire, fetched: list[StoredRow] | None, last: Position, pruned: int, partial: bool) -> State:
+    wire.Call("promise", E2)
+    line = Line([(E1, 1)], last)
+    wire.store.Adopt(E2, fetched, line, pruned, partial, [Row("master", "master", "{}")])
+    return wire.store.GetState()
+
+
+def test_a_partial_fetch_leaves_how_far_the_own_copy_is_pruned(wire: Wire) -> None:
+    """Whoever is caught up from here must know of the deletions that are missing in the own rows."""
+    _Founded(wire, 5, 4)
+    state = _Adopt(wire, [StoredRow("job", "2", "{}", 6, E1)], At(E1, 6), 1, partial=True)
+    assert (state.last, state.pruned) == (At(E2, 7), 4)
+
+
+def test_a_full_fetch_is_pruned_as_far_as_its_source(wire: Wire) -> None:
+    _Founded(wire, 5, 4)
+    state = _Adopt(wire, [StoredRow("job", "2", "{}", 6, E1)], At(E1, 6), 1, partial=False)
+    assert state.pruned == 1
+
+
+def test_a_history_of_the_own_is_pruned_as_before(wire: Wire) -> None:
+    _Founded(wire, 5, 4)
+    assert _Adopt(wire, None, At(E1, 5), 4, partial=True).pruned == 4
+
+
+def test_a_start_waits_for_whoever_just_looks(tmp_path: Path) -> None:
+    """Every look at whether this node serves takes the lock for a moment."""
+    with World(1) as world:
+
+        def play() -> bool:
+            store = NodeStore("/srv/ext/store.db", "node1", "/srv/run/calls")
+            store.Serve().release()
+            look = runtime.LockFile("/srv/run/master.lock", exclusive=False)
+            runtime.Thread(lambda: (runtime.Sleep(1.0), look.release()), "look").start()
+            serving = store.Serve()
+            assert NodeStore("/srv/ext/store.db", "node1", "/srv/run/calls").IsServing()
+            with pytest.raises(errors.LockError):
+                store.Serve()
+            serving.release()
+            return store.IsServing()
+
+        assert world.AddMachine("one").Call(play) is False
 
 
 def test_a_full_disk_is_said_in_words() -> None:
