@@ -130,12 +130,22 @@ def IsOwnAddress(ip: str) -> bool:
     return True
 
 
-def Answers(ip: str, port: int, timeout: float = 10.0, live_port_needed: bool = True) -> bool:
-    """Whether somebody accepts connections there; ``live_port_needed`` False: a refusal proves a living host too."""
+def Answers(
+    ip: str, port: int, timeout: float = 10.0, live_port_needed: bool = True, source: str | None = None
+) -> bool:
+    """Return whether somebody accepts connections there; without ``live_port_needed`` a refusal proves a living host too."""
     try:
-        runtime.ConnectTcp(ip, port, timeout).close()
+        runtime.ConnectTcp(ip, port, timeout, source).close()
     except ConnectionRefusedError:
         return not live_port_needed
     except OSError:
         return False
     return True
+
+
+def IsInUse(ip: str, port: int, timeout: float = 5.0, source: str | None = None) -> bool:
+    """Return whether a machine with this address is up: node daemons listen on primary addresses only, so a refusal counts.
+
+    In a virtual cluster it does not: there every address of the loopback network refuses.
+    """
+    return Answers(ip, port, timeout, live_port_needed=pathutils.IsVirtual(), source=source)

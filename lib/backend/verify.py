@@ -160,31 +160,22 @@ def _NodeNetTest(value: Sequence[Any], context: Context) -> dict[str, str]:
     failed = {}
     for name, primary, secondary in nodes:
         problems = []
-        if not _Reaches(primary, own[0]):
+        if not hosts.Answers(primary, NodedPort(), _CONNECT_TIMEOUT, source=own[0]):
             problems.append("primary")
-        if secondary != primary and not _Reaches(secondary, own[1]):
+        if secondary != primary and not hosts.IsInUse(secondary, NodedPort(), _CONNECT_TIMEOUT, own[1]):
             problems.append("secondary")
         if problems:
             failed[name] = f"failure using the {' and '.join(problems)} interface(s)"
     return failed
 
 
-def _Reaches(address: str, source: str | None) -> bool:
-    try:
-        runtime.ConnectTcp(address, NodedPort(), _CONNECT_TIMEOUT, source).close()
-    except OSError:
-        return False
-    return True
-
-
 def _MasterIp(value: Sequence[Any], context: Context) -> bool | None:
     master_name, master_ip, candidates = value
     if not context.IsTester(candidates):
         return None
-    if pathutils.IsVirtual():
-        # Daemons listen on their node's own address there; a refusal proves that the address is up.
-        return hosts.Answers(master_ip, NodedPort(), _CONNECT_TIMEOUT, live_port_needed=False)
-    return _Reaches(master_ip, _LOOPBACK if master_name == context.own_name else None)
+    # Node daemons listen on their node's primary address; a refusal proves that this one is up.
+    source = _LOOPBACK if master_name == context.own_name and not pathutils.IsVirtual() else None
+    return hosts.Answers(master_ip, NodedPort(), _CONNECT_TIMEOUT, live_port_needed=False, source=source)
 
 
 # Guests

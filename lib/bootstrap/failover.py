@@ -88,7 +88,7 @@ def _StopOldMaster(runner: RpcRunner, old_master: str, store: ssconf.SimpleStore
     master_ip = store.GetMasterIP()
     try:
         daemons.WaitFor(
-            lambda: not hosts.Answers(master_ip, resolver.NodedPort(), timeout=1),
+            lambda: not hosts.IsInUse(master_ip, resolver.NodedPort(), timeout=1),
             f"The master IP {master_ip} did not go away",
             ADDRESS_WAIT,
         )
@@ -110,8 +110,8 @@ def _Start(runner: RpcRunner, own: str, no_voting: bool, outcome: Outcome) -> No
         return
     try:
         daemons.WaitFor(
-            # In a virtual cluster daemons listen on their node's own address: a refusal proves that this one is up.
-            lambda: hosts.Answers(master_ip, resolver.NodedPort(), 1, live_port_needed=not pathutils.IsVirtual()),
+            # Node daemons listen on their node's primary address: a refusal proves that this one is up.
+            lambda: hosts.Answers(master_ip, resolver.NodedPort(), 1, live_port_needed=False),
             f"The master IP {master_ip} is not reachable",
             ADDRESS_WAIT,
         )

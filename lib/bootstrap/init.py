@@ -123,7 +123,7 @@ def _OwnAddress(settings: Settings) -> hosts.Host:
 
 def _ClusterAddress(settings: Settings) -> hosts.Host:
     host = hosts.Lookup(settings.cluster_name, ipv6=settings.primary_ip_version == 6)
-    if hosts.Answers(host.ip, resolver.NodedPort(), timeout=5):
+    if hosts.IsInUse(host.ip, resolver.NodedPort()):
         raise _Prereq(
             f"Something answers at the cluster's address {host.ip} ({host.name}) already", errors.ECODE_NOTUNIQUE
         )

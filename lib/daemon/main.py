@@ -26,8 +26,13 @@ _UMASK = 0o077
 _pid_lock: Any = None
 
 
-def NetworkOptions(daemon: str, default_port: int, protocol: str = "tcp") -> list[Option]:
-    """-p, -b and -i.  The services database may know another port under the daemon's name."""
+def NetworkOptions(
+    daemon: str, default_port: int, protocol: str = "tcp", default_address: str = "all addresses"
+) -> list[Option]:
+    """Return -p, -b and -i.  The services database may know another port under the daemon's name.
+
+    ``default_address``: what the daemon binds to by itself, for the help.
+    """
     try:
         port = socket.getservbyname(daemon, protocol)
     except OSError:
@@ -48,7 +53,7 @@ def NetworkOptions(daemon: str, default_port: int, protocol: str = "tcp") -> lis
             dest="bind_address",
             default=None,
             metavar="ADDRESS",
-            help="Bind address (default: all addresses)",
+            help=f"Bind address (default: {default_address})",
         ),
         Option(
             "-i",

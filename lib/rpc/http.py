@@ -17,7 +17,6 @@ MAX_HEAD = 64 * 1024
 MAX_PATH = 8192
 # Seconds for somebody who was refused in the middle of a request to read why.
 LINGER = 2.0
-_PIECE = 1024 * 1024
 
 
 class Limits(NamedTuple):
@@ -59,10 +58,10 @@ class Connection:
         on_state: Callable[[bool], None] = lambda busy: None,
         ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Serves requests until the peer goes, is idle too long, breaks a rule, or ``ending()`` is true.
+        """Serve requests until the peer goes, is idle too long, breaks a rule, or ``ending()`` is true.
 
-        ``on_state(busy)`` is told before each wait for a request and after its first bytes.  Raises StreamError,
-        TimeoutError or OSError only while a request or an answer is on its way.
+        ``on_state(busy)`` is called before each wait for a request and after its first bytes.  Raises StreamError,
+        TimeoutError or OSError only while a request or an answer is on its way, and what ``handle`` raises.
         """
         while not ending():
             on_state(False)
@@ -72,9 +71,6 @@ class Connection:
             request = self._ReadRequest()
             if request is None:
                 return
-            refusal = self._stream.Refusal()
-            if refusal is not None:
-                raise StreamError(refusal)
             status, headers, body = handle(request)
             self._Send(status, headers, body, ending())
             if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:

@@ -164,8 +164,13 @@ class PlainStream:
         self._sock.close()
 
     def Refusal(self) -> str | None:
-        """Why the next request must not be served; asked before every one."""
+        """Return why the peer's next request must not be served; to be asked before every one."""
         return None
+
+    def Gone(self, timeout: float) -> bool:
+        """Wait for ``timeout`` seconds for the peer to go away; whether it has."""
+        self._poller.Modify(self._sock, runtime.GONE)
+        return bool(self._poller.Poll(timeout))
 
     def _TryRead(self) -> tuple[int, bytes]:
         try:

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti.runtime import real as _real
 from ganeti.runtime.contract import (
+    EDGE,
     ERR,
+    GONE,
     HUP,
     IN,
     KILL_DELAY,
@@ -47,7 +49,9 @@ if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
 __all__ = [
+    "EDGE",
     "ERR",
+    "GONE",
     "HUP",
     "IN",
     "KILL_DELAY",

@@ -12,6 +12,10 @@ IN = 1
 OUT = 4
 ERR = 8
 HUP = 16
+GONE = 0x2000
+"""The peer ended its side of the connection, whatever is still unread."""
+EDGE = 1 << 31
+"""Added to others: one event for each arrival, not one as long as there is something to read.  Real side only."""
 
 DEFAULT_SHELL_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")
 

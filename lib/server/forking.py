@@ -1,10 +1,14 @@
-"""A server whose parent only accepts: one forked child per connection, a limit on their number.
+"""A server whose parent only accepts: one forked child per connection, with limits on their number.
 
 ::
 
-    parent (one thread): accept -> fork          slots (shared memory): free | greeting | idle since T | busy
-    child: serve one connection  ---writes--->   its own slot
-    parent: no free slot -> ends the longest idle child, or waits until one is idle
+    parent (one thread): accept -> lobby -> fork      slots (shared memory): greeting | idle since T | busy | reserved | waiting
+    child: prove who the peer is, then serve its requests  ---writes--->  its own slot
+
+* A peer that has not proved who it is occupies one of the ``_GREETERS``; it never costs an authenticated one its place.
+* At most ``max_clients`` ordinary calls run at once; one more waits in its child until another has ended.  Calls that
+  must not wait (the store's) run beside them.
+* When more than ``max_clients`` authenticated connections are open, the longest idle one is ended.
 
 A child that is idle dies of SIGTERM at once, a busy one after its answer.  Helpers are children for the life of the
 server: one that ends is started again.
@@ -17,26 +21,38 @@ import mmap
 import os
 import signal
 import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import daemon, runtime
+from ganeti.server.lobby import Greeting, Lobby, Visitor
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
 _RECORD = struct.Struct("=dB")
-_FREE, _GREETING, _IDLE, _BUSY = range(4)
-# A connection that has not proved who it is must not keep others out for longer than this.
+_FREE, _GREETING, _IDLE, _BUSY, _RESERVED, _WAITING = range(6)
+_AUTHENTICATED = (_IDLE, _BUSY, _RESERVED, _WAITING)
+_GREETERS = 16
+"""Connections at a time whose peer has yet to prove who it is; one address gets half of them."""
+_RESERVE = 8
+"""Children beyond ``max_clients``, for calls that must not wait."""
+# While others wait, a peer must prove who it is within this time.
 _GREETING_RIGHTS = 1.0
 # A connection that was made or used just now is likely to bring a request at once: it does not count as idle yet.
 _IDLE_RIGHTS = 0.5
-# Looks at the slots while all are taken; a child that turns idle also says so by a signal.
+# Looks at the slots while somebody waits; a child that changes its state also says so by a signal.
 _FULL_CHECK = 0.25
+# How often a waiting call looks for its turn.
+_TURN_CHECK = 0.02
+_ACCEPT_AT_ONCE = 64
 _STOP_WAIT = 5.0
 _BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 # Seconds before a helper that ended is started again: doubled each time, back to the first when it lived longer.
 _HELPER_DELAYS = (1.0, 60.0)
+# Strangers must not fill the log: after so many lines a minute the rest is counted only.
+_LINES_PER_MINUTE = 30
 
 
 class Slots:
@@ -50,9 +66,12 @@ class Slots:
         _RECORD.pack_into(self._memory, 1 + slot * _RECORD.size, runtime.Monotonic(), state)
 
     def Get(self, slot: int) -> tuple[float, int]:
-        """(since when, state)."""
+        """Return (since when, state)."""
         since, state = _RECORD.unpack_from(self._memory, 1 + slot * _RECORD.size)
         return since, state
+
+    def Count(self, *states: int) -> int:
+        return sum(self.Get(slot)[1] in states for slot in range(self.count))
 
     @property
     def wanted(self) -> bool:
@@ -64,24 +83,44 @@ class Slots:
 
 
 class Child:
-    """What a child tells about itself while it serves."""
+    """What a child reports about itself while it serves.  ``quiet``: refusals are not worth a line in the log."""
 
-    def __init__(self, slots: Slots, slot: int):
+    def __init__(self, slots: Slots, slot: int, max_clients: int, quiet: bool = False):
         self._slots = slots
         self._slot = slot
+        self._max_clients = max_clients
+        self.quiet = quiet
         self.ending = False
         """Told to end: the answer under way is the last one."""
 
     def OnState(self, busy: bool) -> None:
-        """Before each wait for a request (False) and when one has begun (True)."""
+        """Record that the child waits for a request (False) or that one has begun (True).
+
+        The first call is also the proof that the peer is one of ours.
+        """
         if busy:
             signal.signal(signal.SIGTERM, self._OnTerm)
-            self._slots.Set(self._slot, _BUSY)
+            self._slots.Set(self._slot, _WAITING)
             return
+        greeted = self._slots.Get(self._slot)[1] == _GREETING
         self._slots.Set(self._slot, _IDLE)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if self._slots.wanted:
+        if greeted or self._slots.wanted:
             runtime.KillProcess(os.getppid(), signal.SIGUSR1)
+
+    def TakeTurn(self, reserved: bool, gone: Callable[[float], bool]) -> bool:
+        """Wait until the request may be served; False if the peer went away meanwhile.
+
+        ``reserved``: it need not wait.  ``gone(seconds)`` waits for that long for the peer to go.
+        """
+        if reserved:
+            self._slots.Set(self._slot, _RESERVED)
+            return True
+        while self._slots.Count(_BUSY) >= self._max_clients:
+            if gone(_TURN_CHECK):
+                return False
+        self._slots.Set(self._slot, _BUSY)
+        return True
 
     def Ending(self) -> bool:
         return self.ending
@@ -102,7 +141,7 @@ class Helper:
         self.delay = _HELPER_DELAYS[0]
 
     def Ended(self, now: float) -> None:
-        """Settles when it may be started again."""
+        """Decide when it may be started again."""
         lowest, highest = _HELPER_DELAYS
         self.delay = lowest if now - self.started > highest else min(self.delay * 2, highest)
         self.pid = 0
@@ -112,12 +151,16 @@ class Helper:
 
 
 class ForkingServer:
-    """Accepts on ``listener`` until ``stop`` is set; ``serve(sock, child)`` runs in the child."""
+    """Accept on ``listener`` until ``stop`` is set; ``serve(sock, child)`` runs in the child.
+
+    ``judge`` says from the first bytes of a connection whether it is worth a child (``lobby``).
+    """
 
     def __init__(
         self,
         listener: protocols.Socket,
         serve: Callable[[protocols.Socket, Child], None],
+        judge: Callable[[bytes], Greeting],
         max_clients: int,
         stop: daemon.StopSignal,
         helpers: Sequence[Helper] = (),
@@ -126,36 +169,49 @@ class ForkingServer:
         self._serve = serve
         self._stop = stop
         self._helpers = list(helpers)
-        self._slots = Slots(max_clients)
+        self._max_clients = max_clients
+        self._slots = Slots(max_clients + _RESERVE + _GREETERS)
+        # Process -> slot, and the address of its peer.
         self._children: dict[int, int] = {}
+        self._addresses: dict[int, str] = {}
         self._told: set[int] = set()
         self._poller = runtime.Poller()
+        self._lobby = Lobby(self._poller, judge)
+        self._refusals = _Refusals()
         self._bell, self._bell_end = runtime.SocketPair()
         self._listening = False
 
     def Run(self) -> None:
-        """Serves until told to stop; busy children may outlive it."""
+        """Serve until told to stop; busy children may outlive it."""
         self._InstallSignals()
         self._poller.Register(self._bell, runtime.IN)
         self._poller.Register(self._stop, runtime.IN)
         self._listener.setblocking(False)
         while not self._stop.is_set():
             self._StartHelpers()
-            self._Listen(len(self._children) < self._slots.count or self._CanMakeRoom())
+            self._Listen(self._lobby.HasRoom())
             events = self._poller.Poll(self._PollTimeout())
-            self._AnswerBell()
-            self._Reap()
-            if any(sock is self._listener for sock, _ in events):
-                self._OnConnection()
+            if self._AnswerBell():
+                self._Reap()
+            for source, _ in events:
+                if source is self._listener:
+                    self._Accept()
+                elif isinstance(source, Visitor):
+                    self._lobby.OnEvent(source)
+            self._lobby.Expire()
+            self._Admit()
+            self._MakeRoom()
+            self._refusals.Report(self._lobby)
         self._Shutdown()
 
     def _PollTimeout(self) -> float | None:
         if self._slots.wanted or any(not helper.pid for helper in self._helpers):
             return _FULL_CHECK
-        return None
+        timeouts = [t for t in (self._lobby.Timeout(), self._refusals.Timeout()) if t is not None]
+        return min(timeouts, default=None)
 
     def _InstallSignals(self) -> None:
-        """Every signal that a child sends or causes wakes the poll."""
+        """Make every signal that a child sends or causes wake the poll."""
         for end in (self._bell, self._bell_end):
             end.setblocking(False)
         signal.set_wakeup_fd(self._bell_end.fileno(), warn_on_full_buffer=False)
@@ -163,12 +219,15 @@ class ForkingServer:
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
-    def _AnswerBell(self) -> None:
+    def _AnswerBell(self) -> bool:
+        """Empty the pipe of signals; whether there were any."""
+        rung = False
         try:
             while self._bell.recv(4096):
-                pass
+                rung = True
         except BlockingIOError:
             pass
+        return rung
 
     # Children for life
 
@@ -195,64 +254,95 @@ class ForkingServer:
             else:
                 self._poller.Unregister(self._listener)
             self._listening = wanted
-        if wanted:
-            self._slots.wanted = False
 
-    def _OnConnection(self) -> None:
-        slot = self._FreeSlot()
-        if slot is None:
-            self._MakeRoom()
-            return
-        try:
-            sock, _ = self._listener.accept()
-        except OSError as err:
-            # The peer went away again, or descriptors are short; the next round tries again.
-            logging.debug("Cannot accept a connection: %s", err)
-            return
-        try:
-            self._StartChild(sock, slot)
-        except OSError as err:
-            logging.error("Cannot fork for a connection: %s", err)
-        finally:
-            sock.close()
+    def _Accept(self) -> None:
+        for _ in range(_ACCEPT_AT_ONCE):
+            if not self._lobby.HasRoom():
+                return
+            try:
+                sock, address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as err:
+                # The peer went away again, or descriptors are short; the next round tries again.
+                logging.debug("Cannot accept a connection: %s", err)
+                return
+            self._lobby.Add(sock, str(address[0]))
+
+    def _Admit(self) -> None:
+        """Start a child for each connection that may have one; make room for those that may not yet."""
+        while (slot := self._FreeSlot()) is not None:
+            greeters = self._Greeters()
+            if sum(greeters.values()) >= _GREETERS:
+                break
+            visitor = self._lobby.Next(greeters, _GREETERS // 2)
+            if visitor is None:
+                break
+            try:
+                self._StartChild(visitor, slot)
+            except OSError as err:
+                logging.error("Cannot fork for a connection: %s", err)
+            finally:
+                visitor.sock.close()
+        self._slots.wanted = self._lobby.AnyReady()
+        if self._slots.wanted:
+            self._EndSlowGreeter()
+
+    def _Greeters(self) -> Counter[str]:
+        """Count the children that have not proved who they serve, by address."""
+        return Counter(self._addresses[pid] for pid, slot in self._children.items() if self._State(slot) == _GREETING)
+
+    def _State(self, slot: int) -> int:
+        return self._slots.Get(slot)[1]
 
     def _FreeSlot(self) -> int | None:
         used = set(self._children.values())
         return next((slot for slot in range(self._slots.count) if slot not in used), None)
 
-    def _CanMakeRoom(self) -> bool:
-        """Whether a connection that comes now can be served soon; else children are asked to tell when they are idle."""
-        self._slots.wanted = True
-        # One that was told just when its next call came may take long to end.
-        self._told = {pid for pid in self._told if self._slots.Get(self._children[pid])[1] != _BUSY}
-        return not self._told and self._Victim() is not None
-
-    def _Victim(self) -> int | None:
-        """The child that is idle for longest, else one that takes too long to say who it is."""
-        now = runtime.Monotonic()
-        found: list[tuple[int, float, int]] = []
+    def _EndSlowGreeter(self) -> None:
+        """End the oldest of those that take too long to prove who they are, of the address that has the most of them."""
+        greeters = self._Greeters()
+        slow = []
         for pid, slot in self._children.items():
             since, state = self._slots.Get(slot)
-            if state == _IDLE and now - since >= _IDLE_RIGHTS:
-                found.append((0, since, pid))
-            elif state == _GREETING and now - since >= _GREETING_RIGHTS:
-                found.append((1, since, pid))
-        return min(found)[2] if found else None
+            if state == _GREETING and runtime.Monotonic() - since >= _GREETING_RIGHTS and pid not in self._told:
+                slow.append((-greeters[self._addresses[pid]], since, pid))
+        if slow:
+            self._Tell(min(slow)[2])
 
     def _MakeRoom(self) -> None:
-        victim = self._Victim()
-        if victim is not None and not self._told:
-            logging.debug("All %d slots are taken; ending the longest idle connection", self._slots.count)
-            self._told.add(victim)
-            runtime.KillProcess(victim, signal.SIGTERM)
+        """End the longest idle connections when there are more than there should be."""
+        # One that was told just when its next call came may take long to end: another one goes instead.
+        states = {pid: self._State(self._children[pid]) for pid in self._told}
+        self._told = {pid for pid, state in states.items() if state in (_GREETING, _IDLE)}
+        going = sum(state == _IDLE for state in states.values())
+        too_many = self._slots.Count(*_AUTHENTICATED) - self._max_clients - going
+        if too_many <= 0:
+            return
+        self._slots.wanted = True
+        now = runtime.Monotonic()
+        idle = []
+        for pid, slot in self._children.items():
+            since, state = self._slots.Get(slot)
+            if state == _IDLE and now - since >= _IDLE_RIGHTS and pid not in self._told:
+                idle.append((since, pid))
+        for _, pid in sorted(idle)[:too_many]:
+            logging.debug("More than %d connections are open; ending the longest idle one", self._max_clients)
+            self._Tell(pid)
 
-    def _StartChild(self, sock: protocols.Socket, slot: int) -> None:
+    def _Tell(self, pid: int) -> None:
+        self._told.add(pid)
+        runtime.KillProcess(pid, signal.SIGTERM)
+
+    def _StartChild(self, visitor: Visitor, slot: int) -> None:
         self._slots.Set(slot, _GREETING)
-        pid = self._Fork(lambda: self._serve(sock, Child(self._slots, slot)))
+        child = Child(self._slots, slot, self._max_clients, quiet=self._refusals.TooMany())
+        pid = self._Fork(lambda: self._serve(visitor.sock, child))
         self._children[pid] = slot
+        self._addresses[pid] = visitor.address
 
     def _Fork(self, run: Callable[[], None]) -> int:
-        """Runs ``run`` in a child; its pid."""
+        """Run ``run`` in a child; return its pid."""
         # A signal that came to a new child while it still has the parent's handlers would be lost.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
         try:
@@ -272,6 +362,7 @@ class ForkingServer:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for other in (self._listener, self._bell, self._bell_end):
                 other.close()
+            self._lobby.Close()
             self._poller.Close()
             run()
             status = 0
@@ -284,14 +375,19 @@ class ForkingServer:
     def _Reap(self) -> None:
         for pid in list(self._children):
             if _HasEnded(pid):
-                self._slots.Set(self._children.pop(pid), _FREE)
+                slot = self._children.pop(pid)
+                if self._State(slot) == _GREETING:
+                    self._refusals.Count()
+                self._slots.Set(slot, _FREE)
+                self._addresses.pop(pid)
                 self._told.discard(pid)
         self._ReapHelpers()
 
     def _Shutdown(self) -> None:
-        """Ends idle children, waits a little for busy ones; those that take longer finish their call alone."""
+        """End idle children and wait a little for busy ones; those that take longer finish their call alone."""
         self._Listen(False)
         self._listener.close()
+        self._lobby.Close()
         self._poller.Unregister(self._stop)
         for pid in self._Living():
             runtime.KillProcess(pid, signal.SIGTERM)
@@ -301,14 +397,47 @@ class ForkingServer:
             self._AnswerBell()
             self._Reap()
         if self._children:
-            logging.warning("%d calls are still under way and go on by themselves", len(self._children))
+            logging.warning("%d calls are still under way and will be finished by their processes", len(self._children))
 
     def _Living(self) -> list[int]:
         return [*self._children, *(helper.pid for helper in self._helpers if helper.pid)]
 
 
+class _Refusals:
+    """Counts connections whose peer did not prove who it is, so that they do not fill the log."""
+
+    def __init__(self) -> None:
+        self._since = runtime.Monotonic()
+        self._ended = 0
+        self._turned_away = 0
+
+    def Count(self) -> None:
+        self._ended += 1
+
+    def TooMany(self) -> bool:
+        return self._ended >= _LINES_PER_MINUTE
+
+    def Timeout(self) -> float | None:
+        """Seconds until there is something to report."""
+        if not self._ended and not self._turned_away:
+            return None
+        return max(0.0, self._since + 60.0 - runtime.Monotonic())
+
+    def Report(self, lobby: Lobby) -> None:
+        """Write one line a minute about what has no line of its own."""
+        self._turned_away += lobby.turned_away
+        lobby.turned_away = 0
+        now = runtime.Monotonic()
+        if now - self._since < 60.0:
+            return
+        silent = max(0, self._ended - _LINES_PER_MINUTE) + self._turned_away
+        if silent:
+            logging.warning("%d more connections were refused in the last %.0f seconds", silent, now - self._since)
+        self._since, self._ended, self._turned_away = now, 0, 0
+
+
 def _HasEnded(pid: int) -> bool:
-    """Whether a child has ended; then it is collected."""
+    """Collect a child if it has ended; whether it has."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] != 0
     except ChildProcessError:

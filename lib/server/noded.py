@@ -2,26 +2,32 @@
 
 ::
 
-    accept -> fork -> TLS, both sides show certificates -> request -> certificate still good? -> epoch -> procedure
-                                                             ^------ kept alive, ended after 15 s without a request
+    accept -> greeting complete -> fork -> TLS, both sides show certificates -> request -> its turn -> certificate still good?
+                                                                         ^                    -> epoch -> procedure --+
+                                                                         +-- kept alive, ended after 15 s without a request
 
 The parent has one thread and never talks to a client.  A child keeps no state between requests.
 """
 
 from __future__ import annotations
 
+import errno
+import ipaddress
 import logging
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import backend, constants, daemon, errors, pathutils, runtime
+from ganeti import backend, constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.backend.files import STORE_OWNS
 from ganeti.daemon.memory import LockMemory
 from ganeti.rpc import http, tls
+from ganeti.rpc.procedures import STORE_PROCEDURES
 from ganeti.rpc.server import Dispatcher, Reply
 from ganeti.server.forking import Child, ForkingServer, Helper
+from ganeti.server.lobby import AnyGreeting, TlsGreeting
 from ganeti.server.ownnode import OwnStore
 from ganeti.store.node import NodeStore
 
@@ -29,7 +35,8 @@ if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
 _HANDSHAKE_TIMEOUT = 10.0
-_BACKLOG = 128
+# Strangers may fill it: what the kernel allows at most.
+_BACKLOG = 4096
 _TCP_NODELAY = (6, 1)  # IPPROTO_TCP, TCP_NODELAY
 _WRITE_SSCONF = "write_ssconf_files"
 LIMITS = http.Limits()
@@ -56,7 +63,7 @@ class NodeServer:
         self._limits = limits
 
     def LoadContext(self) -> None:
-        """Reads key and certificate if they changed since."""
+        """Read key and certificate if they changed since the last time."""
         if self._policy is None:
             return
         digest = self._policy.ServerDigest()
@@ -65,7 +72,7 @@ class NodeServer:
             self._context_of = digest
 
     def ServeChild(self, sock: protocols.Socket, child: Child) -> None:
-        """One connection, from handshake to end; what a peer does wrong ends it with one line in the log."""
+        """Serve one connection from handshake to end; a mistake of the peer ends it with one line in the log."""
         peer = _PeerName(sock)
         runtime.SetThreadName(peer)
         if self._lock_memory:
@@ -74,9 +81,10 @@ class NodeServer:
         try:
             sock.setsockopt(*_TCP_NODELAY, 1)  # type: ignore[attr-defined]
             stream = self._OpenStream(sock)
-            http.Connection(stream, self._limits).Serve(self._Handle, child.OnState, child.Ending)
+            answer = partial(self._Handle, child, stream)
+            http.Connection(stream, self._limits).Serve(answer, child.OnState, child.Ending)
         except (tls.StreamError, errors.X509CertError) as err:
-            logging.warning("Connection from %s refused: %s", peer, err)
+            logging.log(logging.DEBUG if child.quiet else logging.WARNING, "Connection from %s refused: %s", peer, err)
         except TimeoutError as err:
             logging.info("Connection from %s ended: %s", peer, err.strerror or err)
         except OSError as err:
@@ -85,7 +93,14 @@ class NodeServer:
             if stream is not None:
                 stream.Close()
 
-    def _Handle(self, request: http.Incoming) -> Reply:
+    def _Handle(self, child: Child, stream: tls.PlainStream, request: http.Incoming) -> Reply:
+        # A master waits for its store calls only seconds: calls that take hours must not keep them out.
+        reserved = request.path.removeprefix("/") in STORE_PROCEDURES
+        if not child.TakeTurn(reserved, stream.Gone):
+            raise tls.StreamError("it went away while its call waited for its turn")
+        refusal = stream.Refusal()
+        if refusal is not None:
+            raise tls.StreamError(refusal)
         return self._dispatcher.Handle(request.path, request.headers, request.body, request.method)
 
     def _OpenStream(self, sock: protocols.Socket) -> tls.PlainStream:
@@ -108,10 +123,10 @@ def _PeerName(sock: protocols.Socket) -> str:
 
 
 def NodeHandlers(own: NodeStore) -> dict[str, Callable[..., Any]]:
-    """What this node can be asked for.
+    """Return the procedures of this node.
 
-    A voter writes its ssconf files from its own copy of the store: what a master sent before the node became one, and
-    what comes late, would be older.
+    A voter writes its ssconf files from its own copy of the store: values that a master sent before the node became a
+    voter, or that arrive late, would be older.
     """
     handlers = {**backend.Handlers(), **own.Handlers()}
     write = handlers[_WRITE_SSCONF]
@@ -126,14 +141,16 @@ def NodeHandlers(own: NodeStore) -> dict[str, Callable[..., Any]]:
 
 def _Options() -> list[daemon.Option]:
     return [
-        *daemon.NetworkOptions(constants.NODED, constants.DEFAULT_NODED_PORT),
+        *daemon.NetworkOptions(
+            constants.NODED, constants.DEFAULT_NODED_PORT, default_address="this node's primary address"
+        ),
         *daemon.SslOptions(pathutils.NODED_CERT_FILE),
         daemon.Option(
             "--no-mlock",
             dest="mlock",
             action="store_false",
             default=True,
-            help="Do not keep this daemon out of the swap",
+            help="Let this daemon be swapped out",
         ),
         daemon.Option(
             "--max-clients",
@@ -141,7 +158,7 @@ def _Options() -> list[daemon.Option]:
             type="int",
             default=20,
             metavar="N",
-            help="Connections served at the same time [%default]",
+            help="Calls served at the same time [%default]",
         ),
     ]
 
@@ -149,10 +166,25 @@ def _Options() -> list[daemon.Option]:
 def _Check(options: Any) -> int:
     if not 1 <= options.max_clients <= 1000:
         raise errors.ParameterError(f"--max-clients must be from 1 to 1000, not {options.max_clients}")
-    if options.ssl and not runtime.Exists(options.ssl_cert):
-        sys.stderr.write(f"{constants.NODED}: there is no {options.ssl_cert}: this node is in no cluster (yet)\n")
+    if not options.ssl:
+        _CheckWithoutSsl(options.bind_address)
+    elif not runtime.Exists(options.ssl_cert):
+        sys.stderr.write(f"{constants.NODED}: {options.ssl_cert} does not exist: this node has not joined a cluster\n")
         return constants.EXIT_NOTCLUSTER
     return 0
+
+
+def _CheckWithoutSsl(address: str | None) -> None:
+    """Reject --no-ssl where others than this machine's own users could reach the daemon."""
+    try:
+        loopback = address is not None and ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise errors.ParameterError(
+            "--no-ssl lets everybody who can connect run anything as root: it needs '-b' with a loopback address, such as"
+            " '-b 127.0.0.1', and is for tests on a machine without other users"
+        )
 
 
 class _Prepared(NamedTuple):
@@ -167,21 +199,33 @@ def _Prepare(options: Any) -> _Prepared:
     server = NodeServer(dispatcher, options.ssl_key, options.ssl_cert, options.ssl, options.mlock)
     try:
         server.LoadContext()
-        listener = runtime.ListenTcp(_BindAddress(options), options.port, _BACKLOG)
+        listener = _Listen(options)
     except OSError as err:
         raise errors.GenericError(f"{constants.NODED}: {err.filename or ''} {err.strerror or err}".strip()) from err
     return _Prepared(server, listener, node_store)
 
 
-def _BindAddress(options: Any) -> str:
-    """All addresses if none is named; in a cluster of IPv6 those too."""
+def _Listen(options: Any) -> protocols.Socket:
+    """Listen on the wanted address, by default this node's primary one: nobody calls a node at another.
+
+    A node whose primary address is not known or not there must be reachable nevertheless, or nobody can repair it from
+    the master: it listens on all addresses.
+    """
     if options.bind_address is not None:
-        return str(options.bind_address)
+        return runtime.ListenTcp(str(options.bind_address), options.port, _BACKLOG)
+    store = ssconf.SimpleStore()
+    primary, family = "", constants.IP4_FAMILY
     try:
-        family = runtime.ReadText(pathutils.SsconfFile("primary_ip_family"), 100).strip()
-    except (OSError, ValueError):
-        family = ""
-    return "::" if family == str(constants.IP6_FAMILY) else ""
+        family = store.GetPrimaryIPFamily()
+        primary = store.GetNodePrimaryIPs().get(hosts.OwnName(), "")
+        if primary:
+            return runtime.ListenTcp(primary, options.port, _BACKLOG)
+    except (OSError, errors.ConfigurationError) as err:
+        # Another daemon on this very port is not a reason to look for other addresses.
+        if isinstance(err, OSError) and err.errno == errno.EADDRINUSE:
+            raise
+        logging.warning("Cannot listen on the primary address only: %s; listening on all addresses", err)
+    return runtime.ListenTcp("::" if family == constants.IP6_FAMILY else "", options.port, _BACKLOG)
 
 
 def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:
@@ -197,7 +241,8 @@ def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:
     if options.mlock:
         LockMemory()
     helpers = [Helper("the exporter", export)]
-    ForkingServer(prepared.listener, prepared.server.ServeChild, options.max_clients, stop, helpers).Run()
+    judge = TlsGreeting if options.ssl else AnyGreeting
+    ForkingServer(prepared.listener, prepared.server.ServeChild, judge, options.max_clients, stop, helpers).Run()
     return 0
 
 

@@ -111,7 +111,7 @@ class LUClusterRename(_ClusterLU[opcodes.OpClusterRename]):
         self._new_name, self._new_ip = host
         if (host.name, host.ip) == (cluster.cluster_name, cluster.master_ip):
             raise errors.OpPrereqError("The cluster has this name and address already", errors.ECODE_INVAL)
-        if host.ip != cluster.master_ip and hosts.Answers(host.ip, resolver.NodedPort(), timeout=5):
+        if host.ip != cluster.master_ip and hosts.IsInUse(host.ip, resolver.NodedPort()):
             raise errors.OpPrereqError(
                 f"Something answers at the new address {host.ip} already",
                 errors.ECODE_NOTUNIQUE,

@@ -65,8 +65,8 @@ def ResolveName(lu: LogicalUnit, name: str) -> hosts.Host:
 
 
 def CheckAddressIsFree(ip: str, name: str) -> None:
-    """Nobody answers there: a node daemon's port is asked."""
-    if hosts.Answers(ip, NodedPort(), _PROBE_TIMEOUT):
+    """Raise OpPrereqError if a machine with this address is up."""
+    if hosts.IsInUse(ip, NodedPort(), _PROBE_TIMEOUT):
         raise errors.OpPrereqError(f"IP {ip} of instance {name} already in use", errors.ECODE_NOTUNIQUE)
 
 
