@@ -101,6 +101,18 @@ def ShareAll() -> dict[int, int]:
     return dict.fromkeys(locking.LEVELS, 1)
 
 
+def CheckViolations(
+    lu: LogicalUnit, name: str, group: objects.NodeGroup, violations: Sequence[str], ignore: bool
+) -> None:
+    """Raise OpPrereqError if an instance as planned violates the policy of its node group; ``ignore`` makes it a warning."""
+    if not violations:
+        return
+    text = f"Instance {name} violates the policy of node group {group.name}: {'; '.join(violations)}"
+    if not ignore:
+        raise errors.OpPrereqError(text, errors.ECODE_INVAL, hint="change the instance, or use --ignore-ipolicy")
+    lu.LogWarning(text)
+
+
 def ExpandAndLockInstance(lu: LogicalUnit) -> objects.Instance:
     """Expands the opcode's instance, puts full name and uuid into the opcode, and asks for the instance's lock."""
     if lu.needed_locks is None:
@@ -113,14 +125,20 @@ def ExpandAndLockInstance(lu: LogicalUnit) -> objects.Instance:
     return instance
 
 
-def LockedInstance(lu: LogicalUnit) -> objects.Instance:
-    """The instance of ExpandAndLockInstance, as it stands now that its lock is held."""
-    instance = lu.snapshot.instances.get(lu.op.instance_uuid)
-    if instance is None or instance.name != lu.op.instance_name:
+def StillThere(found: T | None, kind: str, name: str) -> T:
+    """Return what a look-up found once the lock is held; raise OpPrereqError if the object was removed before that."""
+    if found is None:
         raise errors.OpPrereqError(
-            f"Instance '{lu.op.instance_name}' was removed or renamed while this job waited for its lock",
-            errors.ECODE_NOENT,
+            f"{kind} '{name}' was removed or renamed while this job waited for its lock", errors.ECODE_NOENT
         )
+    return found
+
+
+def LockedInstance(lu: LogicalUnit) -> objects.Instance:
+    """Return the instance of ExpandAndLockInstance as it is configured now that its lock is held."""
+    found = lu.snapshot.instances.get(lu.op.instance_uuid)
+    same = found if found is not None and found.name == lu.op.instance_name else None
+    instance = StillThere(same, "Instance", lu.op.instance_name)
     assert lu.op.instance_name in lu.owned_locks(locking.LEVEL_INSTANCE) or lu.REQ_BGL
     return instance
 

@@ -15,6 +15,7 @@ from ganeti.cmdlib.common import (
     ForceNdParams,
     ForceNodeState,
     MergeNodeState,
+    StillThere,
     StoreNew,
 )
 from ganeti.params import disk
@@ -152,12 +153,7 @@ def GroupInstances(snapshot: objects.Snapshot, group_uuid: str) -> set[str]:
 
 def LockedGroup(lu: LogicalUnit, uuid: str) -> objects.NodeGroup:
     """A group as it stands now that its lock is held."""
-    group = lu.snapshot.nodegroups.get(uuid)
-    if group is None:
-        raise errors.OpPrereqError(
-            f"Group '{lu.op.group_name}' was removed while this job waited for its lock", errors.ECODE_NOENT
-        )
-    return group
+    return StillThere(lu.snapshot.nodegroups.get(uuid), "Group", lu.op.group_name)
 
 
 class LUGroupAssignNodes(NoHooksLU[opcodes.OpGroupAssignNodes]):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ganeti import constants, errors, locking, network, objects, opcodes
 from ganeti.cmdlib.base import HTYPE_NETWORK, Feedback, LogicalUnit
-from ganeti.cmdlib.common import ExpandGroup, ExpandNetwork, StoreNew
+from ganeti.cmdlib.common import ExpandGroup, ExpandNetwork, StillThere, StoreNew
 from ganeti.cmdlib.group import GroupInstances, LockedGroup
 from ganeti.cmdlib.hookenv import NetworkEnv
 from ganeti.cmdlib.instance.nicgen import CheckParams
@@ -175,9 +175,7 @@ class _NetworkLU(LogicalUnit[_NetworkOp]):
 def _LockedNetwork(lu: Any) -> objects.Network:
     """The network as it stands now that its lock, or that of a group it is connected to, is held."""
     found: objects.Network | None = lu.snapshot.networks.get(lu._uuid)
-    if found is None:
-        raise _Refuse(f"Network '{lu._name}' was removed while this job waited for its lock", errors.ECODE_NOENT)
-    return found
+    return StillThere(found, "Network", lu._name)
 
 
 class LUNetworkRemove(_NetworkLU[opcodes.OpNetworkRemove]):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ganeti import constants, errors, locking, objects, opcodes
-from ganeti.cmdlib.base import Feedback, NoHooksLU
-from ganeti.cmdlib.common import ExpandGroup, ExpandInstance, ExpandNetwork, ExpandNode, ShareAll
+from ganeti.cmdlib.base import Feedback, Filled, NoHooksLU
+from ganeti.cmdlib.common import ExpandGroup, ExpandInstance, ExpandNetwork, ExpandNode, ShareAll, StillThere
 from ganeti.config.writer import CheckTags
 from ganeti.utils.patterns import Pattern
 from ganeti.utils.text import NiceSort
@@ -51,12 +51,7 @@ class _TagsLU(NoHooksLU[_TagsOp]):
         if self.op.kind == constants.TAG_CLUSTER:
             return self.snapshot.cluster
         target = self.snapshot.Objects(self.op.kind).get(self._uuid)
-        if target is None:
-            raise errors.OpPrereqError(
-                f"The {self.op.kind} '{self.op.name}' was removed while this job waited for its lock",
-                errors.ECODE_NOENT,
-            )
-        return target
+        return StillThere(target, self.op.kind.capitalize(), Filled(self.op.name))
 
     def CheckPrereq(self) -> None:
         self._Target()

@@ -8,7 +8,7 @@ from ganeti import constants, errors, locking, objects, opcodes, params, pathuti
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
 from ganeti.cmdlib.cluster import verify_nodes as checks
 from ganeti.cmdlib.cluster.verify_report import CLUSTER, INSTANCE, NODE, Report
-from ganeti.cmdlib.common import ExpandGroup, ShareAll
+from ganeti.cmdlib.common import ExpandGroup, ShareAll, StillThere
 from ganeti.cmdlib.distribute import FilesOfAll
 from ganeti.params import disk as disk_params
 from ganeti.params import hv, ipolicy
@@ -191,8 +191,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
 
     def CheckPrereq(self) -> None:
         snapshot = self.snapshot
-        if self._group_uuid not in snapshot.nodegroups:
-            raise errors.OpPrereqError(f"Group '{self.op.group_name}' was removed meanwhile", errors.ECODE_NOENT)
+        StillThere(snapshot.nodegroups.get(self._group_uuid), "Group", self.op.group_name)
         missing = set(snapshot.GroupNodes(self._group_uuid)) - self.owned_locks(locking.LEVEL_NODE)
         if missing:
             names = ", ".join(NiceSort(snapshot.nodes[u].name for u in missing))

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti import constants, errors, locking, objects, opcodes
+from ganeti import constants, locking, objects, opcodes
 from ganeti.cmdlib.base import Feedback, NoHooksLU, ResultWithJobs
-from ganeti.cmdlib.common import REPLACE, ExpandGroup, ExpandInstance, LockInstancesNodes, ShareAll, VolumesOf
+from ganeti.cmdlib.common import (
+    REPLACE,
+    ExpandGroup,
+    ExpandInstance,
+    LockInstancesNodes,
+    ShareAll,
+    StillThere,
+    VolumesOf,
+)
 from ganeti.cmdlib.disk.devices import ExclusiveStorage
 from ganeti.utils.text import NiceSort
 
@@ -85,8 +93,7 @@ class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
 
     def CheckPrereq(self) -> None:
         snapshot = self.snapshot
-        if self._group_uuid not in snapshot.nodegroups:
-            raise errors.OpPrereqError(f"Group '{self.op.group_name}' was removed meanwhile", errors.ECODE_NOENT)
+        StillThere(snapshot.nodegroups.get(self._group_uuid), "Group", self.op.group_name)
 
     def Exec(self, feedback: Feedback) -> tuple[dict[str, str], list[str], dict[str, list[list[str]]]]:
         snapshot = self.snapshot

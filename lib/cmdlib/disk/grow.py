@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti import errors, locking, objects, opcodes, params
 from ganeti.cmdlib.base import Feedback
-from ganeti.cmdlib.common import CheckNodeOnline, InstanceInfo, ReleaseLocks
+from ganeti.cmdlib.common import CheckNodeOnline, CheckViolations, InstanceInfo, ReleaseLocks
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import (
     AssembleDisks,
@@ -69,14 +69,12 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         snapshot, instance = self.snapshot, self.instance
         group = snapshot.nodegroups[snapshot.nodes[instance.primary_node].group]
         policy = params.FillIPolicy(snapshot, group)
-        sizes = [
-            disk.size + (self._delta if disk.uuid == self._disk.uuid else 0)
-            for disk in snapshot.InstanceDisks(instance)
-        ]
+        before = [disk.size for disk in snapshot.InstanceDisks(instance)]
+        after = list(before)
+        after[instance.disks.index(self._disk.uuid)] += self._delta
         filled = params.FillBE(snapshot, instance)
-        found = [
-            text
-            for text in ipolicy.Violations(
+        allowed, found = (
+            ipolicy.Violations(
                 policy,
                 filled["maxmem"],
                 filled["vcpus"],
@@ -85,16 +83,11 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
                 filled["spindle_use"],
                 [self._disk.dev_type],
             )
-            if text.startswith("disk-size")
-        ]
-        if found and self.op.ignore_ipolicy:
-            self.LogWarning(f"Instance growth violates the policy of node group {group.name}: {'; '.join(found)}")
-        elif found:
-            raise errors.OpPrereqError(
-                f"Instance growth violates the policy of node group {group.name}: {'; '.join(found)}",
-                errors.ECODE_INVAL,
-                hint="use --ignore-ipolicy to grow it nevertheless",
-            )
+            for sizes in (before, after)
+        )
+        # Earlier violations are nothing that growing could be blamed for.
+        new = [text for text in found if text not in allowed]
+        CheckViolations(self, instance.name, group, new, self.op.ignore_ipolicy)
 
     # --- doing it -----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from ganeti.cmdlib.base import HTYPE_INSTANCE, LogicalUnit, NoHooksLU, OpT
 from ganeti.cmdlib.common import (
     REPLACE,
     CheckNoProblems,
+    CheckViolations,
     CopyNodeLocks,
     ExpandAndLockInstance,
     ForceTypes,
@@ -190,13 +191,7 @@ def CheckTargetPolicy(lu: LogicalUnit, instance: objects.Instance, node_uuid: st
     group = snapshot.nodegroups[snapshot.nodes[node_uuid].group]
     if snapshot.nodes[instance.primary_node].group == group.uuid:
         return
-    violations = PolicyViolations(snapshot, instance, group)
-    if not violations:
-        return
-    text = f"Instance {instance.name} does not meet the policy of node group {group.name}: {'; '.join(violations)}"
-    if not ignore:
-        raise errors.OpPrereqError(text, errors.ECODE_INVAL, hint="change the instance, or use --ignore-ipolicy")
-    lu.LogWarning(text)
+    CheckViolations(lu, instance.name, group, PolicyViolations(snapshot, instance, group), ignore)
 
 
 def CheckNotForthcoming(instance: objects.Instance) -> None:

@@ -13,6 +13,7 @@ from ganeti.cmdlib.common import (
     CheckNicBridges,
     CheckNodeFreeMemory,
     CheckTarget,
+    CheckViolations,
     CopyNodeLocks,
     ExpandGroup,
     ExpandNode,
@@ -335,14 +336,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             self._filled_be["spindle_use"],
             [self._template] * len(self._disk_requests),
         )
-        if violations and self.op.ignore_ipolicy:
-            self.LogWarning(f"Instance allocation to group {group.name} violates policy: {'; '.join(violations)}")
-        elif violations:
-            raise errors.OpPrereqError(
-                f"Instance allocation to group {group.name} ({group.uuid}) violates policy: {'; '.join(violations)}",
-                errors.ECODE_INVAL,
-                hint="change the instance, or use --ignore-ipolicy",
-            )
+        CheckViolations(self, self.op.instance_name, group, violations, self.op.ignore_ipolicy)
 
     def _CheckOnNodes(self) -> None:
         op = self.op

@@ -13,6 +13,7 @@ from ganeti.cmdlib.common import (
     CheckInstanceState,
     CheckNodeFreeMemory,
     CheckNodeGroupsUnchanged,
+    CheckViolations,
     CopyNodeLocks,
     ExpandNode,
     InstanceInfo,
@@ -301,20 +302,13 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
 
     def _CheckPolicy(self, planned_disks: list[Any]) -> None:
         """The changed instance fits the policy of its group, with the most and with the least memory."""
-        if self.op.ignore_ipolicy:
-            return
         snapshot = self.snapshot
         group = snapshot.nodegroups[self._pnode.group]
         policy = params.FillIPolicy(snapshot, group)
         template = self.op.disk_template or snapshot.DiskTemplate(self.instance)
         before = set(self._Violations(policy, snapshot.DiskTemplate(self.instance), None))
         found = [text for text in self._Violations(policy, template, planned_disks) if text not in before]
-        if found:
-            raise errors.OpPrereqError(
-                f"Instance allocation to group {group.name} ({group.uuid}) violates policy: {'; '.join(found)}",
-                errors.ECODE_INVAL,
-                hint="use --ignore-ipolicy to change it nevertheless",
-            )
+        CheckViolations(self, self.instance.name, group, found, self.op.ignore_ipolicy)
 
     def _Violations(self, policy: Mapping[str, Any], template: str, planned: list[Any] | None) -> list[str]:
         """Of the instance as it is to be, or (``planned`` None) as it is."""

@@ -23,6 +23,7 @@ from ganeti.cmdlib.common import (
     ForceNdParams,
     ForceNodeState,
     MergeNodeState,
+    StillThere,
 )
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles
 from ganeti.cmdlib.node.life import CheckAddressesFree, CheckReachable, CheckSecondaryIp, CheckVersion
@@ -115,11 +116,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
     # --- checks -----------------------------------------------------------------------------------------------------------
 
     def CheckPrereq(self) -> None:
-        node = self.snapshot.nodes.get(Filled(self.op.node_uuid))
-        if node is None:
-            raise errors.OpPrereqError(
-                f"Node {self.op.node_name} was removed while this job waited for its lock", errors.ECODE_NOENT
-            )
+        node = StillThere(self.snapshot.nodes.get(Filled(self.op.node_uuid)), "Node", self.op.node_name)
         self._node = node
         self._is_master = node.uuid == self.snapshot.cluster.master_node
         self._implied = False

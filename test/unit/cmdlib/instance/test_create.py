@@ -187,8 +187,8 @@ def test_a_volume_is_adopted(big: Master) -> None:
         ("minimum memory", errors.ECODE_INVAL, {"beparams": {"minmem": 512, "maxmem": 256}}),
         ("Unknown fake parameter", errors.ECODE_INVAL, {"hvparams": {"acpi": True}}),
         ("cluster-wide ones", errors.ECODE_INVAL, {"hypervisor": "kvm", "hvparams": {"migration_port": 1}}),
-        ("violates policy.*memory-size", errors.ECODE_INVAL, {"beparams": {"memory": 64}}),
-        ("violates policy.*disk-size/1", errors.ECODE_INVAL, {"disks": [{"size": 1024}, {"size": 4}]}),
+        ("violates the policy.*memory-size", errors.ECODE_INVAL, {"beparams": {"memory": 64}}),
+        ("violates the policy.*disk-size/1", errors.ECODE_INVAL, {"disks": [{"size": 1024}, {"size": 4}]}),
         ("No guest OS specified", errors.ECODE_INVAL, {"os_type": None}),
         ("Directory for OS suse not found", errors.ECODE_INVAL, {"os_type": "suse"}),
         ("no variant 'huge'", errors.ECODE_INVAL, {"os_type": "debian+huge"}),
@@ -240,7 +240,7 @@ def test_a_blacklisted_system(big: Master) -> None:
 
 def test_a_policy_can_be_ignored(big: Master) -> None:
     big.Run(_Create(beparams={"memory": 64}, ignore_ipolicy=True))
-    assert any("violates policy" in text for text in big.last.messages)
+    assert any("violates the policy" in text for text in big.last.messages)
 
 
 def test_dry_run_makes_nothing(big: Master) -> None:

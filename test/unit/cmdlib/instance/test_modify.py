@@ -90,8 +90,8 @@ def test_parameters_are_set_and_reset(master: Master) -> None:
         ("names CPU 9, node node1.example.org has 8", errors.ECODE_NORES, {"hvparams": {"cpu_mask": "1,9"}}),
         ("marked to be up", errors.ECODE_STATE, {"offline": True}),
         ("only an offline one", errors.ECODE_STATE, {"offline": False}),
-        ("violates policy.*memory-size", errors.ECODE_INVAL, {"beparams": {"minmem": 64}}),
-        ("violates policy.*cpu-count", errors.ECODE_INVAL, {"beparams": {"vcpus": 9}}),
+        ("violates the policy.*memory-size", errors.ECODE_INVAL, {"beparams": {"minmem": 64}}),
+        ("violates the policy.*cpu-count", errors.ECODE_INVAL, {"beparams": {"vcpus": 9}}),
         ("cannot be run", errors.ECODE_INVAL, {"disk_template": "drbd", "iallocator": "hail"}),
         ("requires specifying a secondary", errors.ECODE_INVAL, {"disk_template": "drbd"}),
         ("not supported at the same time", errors.ECODE_INVAL, {"disk_template": "plain", "disks": [["remove", {}]]}),
@@ -263,7 +263,7 @@ def test_disks_come_change_and_go(stopped: Master) -> None:
         ("too many disks", errors.ECODE_STATE, [["add", -1, {"size": 1024}]] * 16),
         ("cannot be adopted", errors.ECODE_INVAL, [["add", -1, {"adopt": "x"}]]),
         ("Not enough disk space", errors.ECODE_NORES, [["add", -1, {"size": "1t"}]]),
-        ("violates policy.*disk-size/1", errors.ECODE_INVAL, [["add", -1, {"size": 8}]]),
+        ("violates the policy.*disk-size/1", errors.ECODE_INVAL, [["add", -1, {"size": 8}]]),
         ("exactly one of its name and its uuid", errors.ECODE_INVAL, [["attach", -1, {}]]),
         ("no disk with the name 'x'", errors.ECODE_NOENT, [["attach", -1, {"name": "x"}]]),
     ],
@@ -365,3 +365,9 @@ def test_conversions_that_cannot_be(stopped: Master) -> None:
     _Refused(stopped, "same as the primary", errors.ECODE_STATE, disk_template="drbd", remote_node="node1")
     stopped.Run(opcodes.OpInstanceStartup(instance_name=WEB))
     _Refused(stopped, "marked to be up", errors.ECODE_STATE, disk_template="drbd", remote_node="node2")
+
+
+def test_policy_that_is_ignored_is_still_named(master: Master) -> None:
+    master.Run(opcodes.OpInstanceSetParams(instance_name=WEB, beparams={"vcpus": 9}, ignore_ipolicy=True))
+    assert master.Instance(WEB).beparams["vcpus"] == 9
+    assert any(WEB in text and "violates the policy" in text for text in master.last.messages)
