@@ -80,7 +80,7 @@ def RunListFields(kind: str, options: Options, arguments: Sequence[str]) -> int:
             doc = f"Unknown field '{field['name']}'"
         rows.append([field["name"], KIND_TITLES.get(field["kind"], "Unknown"), field["title"], doc])
     for line in tables.Layout(columns, rows, not options.no_headers, options.separator):
-        output.ToStdout(line)
+        output.ToStdout(line, options.separator or "")
     return tables.WarnUnknown(fields)
 
 
@@ -115,5 +115,5 @@ def PrintRows(
     heads = [tables.Column(title, right) for _, title, right in columns]
     cells = [[str(row[key]) for key, _, _ in columns] for row in rows]
     for line in tables.Layout(heads, cells, not options.no_headers, options.separator, pad_last=True):
-        output.ToStdout(line)
+        output.ToStdout(line, options.separator or "")
     return constants.EXIT_SUCCESS

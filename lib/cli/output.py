@@ -6,9 +6,12 @@ import sys
 from typing import Any, TextIO
 
 from ganeti import serializer
+from ganeti.utils.text import Printable
 
 
-def _Write(stream: TextIO, text: str) -> None:
+def _Write(stream: TextIO, text: str, keep: str = "") -> None:
+    """Write ``text``, which may hold words of a node, a guest or a script: it must not steer the terminal."""
+    text = Printable(text, "\n\t" + keep)
     try:
         stream.write(text)
     except UnicodeEncodeError:
@@ -17,9 +20,9 @@ def _Write(stream: TextIO, text: str) -> None:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def ToStdout(text: str = "") -> None:
-    """One line, or several, of the result."""
-    _Write(sys.stdout, text + "\n")
+def ToStdout(text: str = "", keep: str = "") -> None:
+    """Write one line, or several, of the result; ``keep``: controls that the user asked for, such as a separator."""
+    _Write(sys.stdout, text + "\n", keep)
 
 
 def ToStderr(text: str = "") -> None:
@@ -59,7 +62,5 @@ def SafeEncode(text: str) -> str:
 
 
 def WithoutControls(text: str) -> str:
-    """``text`` as one line that steers nothing, in its own alphabet: for cells and values that come from elsewhere."""
-    if text.isprintable():
-        return text
-    return "".join(SafeEncode(char) if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 else char for char in text)
+    """Return ``text`` as one line that steers nothing, in its own alphabet: for cells and values from elsewhere."""
+    return Printable(text)

@@ -154,7 +154,7 @@ def PrintQueryResult(answer: Mapping[str, Any], options: Any, formatters: Mappin
         for row in answer["data"]
     ]
     for line in Layout(columns, rows, not options.no_headers, options.separator):
-        output.ToStdout(line)
+        output.ToStdout(line, options.separator or "")
     return WarnUnknown(fields)
 
 

@@ -1,8 +1,8 @@
 """Set-up of the standard logging module for programs of ours (spec/files.md 5).
 
-A line is ``DATE TIME,MSEC: PROGRAM pid=PID[/THREAD] LEVEL message``.  Continuation lines are indented: what an outsider
-sends cannot look like a line of its own.  A line that the file does not take goes to the console, from children too; a
-failing log never disturbs the work (D21-NODED-03).
+A line is ``DATE TIME,MSEC: PROGRAM pid=PID[/THREAD] LEVEL message``.  Continuation lines are indented and controls are
+escaped: words of an outsider can neither look like a line of their own nor steer the terminal of a reader.  A line that
+the file does not take goes to the console, from children too; a failing log never disturbs the work (D21-NODED-03).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import syslog
 from typing import Any
 
 from ganeti import pathutils
+from ganeti.utils.text import Printable
 
 SYSLOG_NO, SYSLOG_YES, SYSLOG_ONLY = "no", "yes", "only"
 SYSLOG_CHOICES = (SYSLOG_NO, SYSLOG_YES, SYSLOG_ONLY)
@@ -39,8 +40,8 @@ class LineFormatter(logging.Formatter):
             text += "\n" + self.formatException(record.exc_info)
         if record.stack_info:
             text += "\n" + record.stack_info
-        if "\n" in text or "\r" in text:
-            text = "\n  ".join(text.replace("\r", "\\r").split("\n"))
+        if not text.isprintable():
+            text = Printable(text, "\n\t").replace("\n", "\n  ")
         if self._program is None:
             return f"{record.levelname} {text}"
         thread = "" if record.threadName == "MainThread" else f"/{record.threadName}"

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ganeti import constants, errors, objects, params, query, runtime
+from ganeti import constants, errors, objects, query, runtime
+from ganeti.master import console
 from ganeti.params import disk as disk_params
 from ganeti.query import context as live
 from ganeti.query.engine import Plan
@@ -18,18 +19,6 @@ from ganeti.rpc import RpcResult, RpcRunner
 
 # done(result, None) or done(None, error)
 Done = Callable[[Any, Exception | None], None]
-
-
-def ConsoleRequest(snapshot: objects.Snapshot, inst: objects.Instance) -> dict[str, Any]:
-    """What a node is told when it is asked for an instance's console (spec/noderpc.md 3.5)."""
-    node = snapshot.nodes[inst.primary_node]
-    return {
-        "instance": inst.ToDict(),
-        "node": node.ToDict(),
-        "group": snapshot.nodegroups[node.group].ToDict(),
-        "hvParams": params.FillHV(snapshot, inst),
-        "beParams": params.FillBE(snapshot, inst),
-    }
 
 
 class _Gathering:
@@ -193,21 +182,24 @@ class QueryData:
             self._Instances(plan, gathering)
         context: live.Context = plan.context
         snapshot = context.snapshot
-        by_node: dict[str, dict[str, Any]] = {}
+        by_node: dict[str, list[objects.Instance]] = {}
         for inst in plan.items:
             node = snapshot.nodes.get(inst.primary_node)
-            if node is None or node.offline:
-                continue
-            by_node.setdefault(node.uuid, {})[inst.name] = ConsoleRequest(snapshot, inst)
+            if node is not None and not node.offline:
+                by_node.setdefault(node.uuid, []).append(inst)
         gathering.Expect(len(by_node))
 
         def arrived(result: RpcResult) -> None:
-            if not result.fail_msg and isinstance(result.payload, dict):
-                context.console.update(result.payload)
+            for inst in () if result.fail_msg else by_node[result.node]:
+                try:
+                    context.console[inst.name] = console.Checked(snapshot, inst, result.payload)
+                except errors.OpExecError as err:
+                    logging.warning("%s", err)
             gathering.Arrived()
 
         for uuid, instances in by_node.items():
-            self._rpc.Start("instance_console_info", [uuid], [instances], arrived)
+            request = {inst.name: console.Request(snapshot, inst) for inst in instances}
+            self._rpc.Start("instance_console_info", [uuid], [request], arrived)
 
     def _Exports(self, plan: Plan, gathering: _Gathering) -> None:
         nodes = list(plan.context.snapshot.nodes)

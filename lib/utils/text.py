@@ -32,6 +32,20 @@ def NiceSort(names: Iterable[str]) -> list[str]:
     return sorted(names, key=NiceSortKey)
 
 
+def Printable(text: str, keep: str = "") -> str:
+    """Return ``text`` with everything escaped that could steer a terminal: controls, direction marks, half surrogates.
+
+    ``keep``: characters that are wanted nevertheless, such as line breaks.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char in keep or char.isprintable() else _Escaped(char) for char in text)
+
+
+def _Escaped(char: str) -> str:
+    return {"\t": "\\t", "\n": "\\n", "\r": "\\r"}.get(char) or ascii(char)[1:-1]
+
+
 def ParseUnit(text: str) -> int:
     """A size such as ``512``, ``1.5g`` or ``2 TiB`` in MiB, rounded up to a multiple of 4 (spec/cli.md 3.1)."""
     match = _UNIT.fullmatch(text) if len(text) <= _MAX_LENGTH else None

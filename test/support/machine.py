@@ -291,7 +291,7 @@ class Machine:
 
     def instance_console_info(self, instances: dict[str, Any]) -> dict[str, Any]:
         return {
-            name: {"instance": name, "kind": "ssh", "host": self.name, "user": "root", "command": ["console", name]}
+            name: {"instance": name, "kind": "msg", "message": f"the console of {name} on {self.name}"}
             for name in instances
         }
 

@@ -28,7 +28,7 @@ from ganeti.cmdlib.instance.base import (
     InstanceLU,
     NoHooksInstanceLU,
 )
-from ganeti.master.querydata import ConsoleRequest
+from ganeti.master import console
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -197,7 +197,7 @@ class LUInstanceReboot(InstanceLU[opcodes.OpInstanceReboot]):
 
 
 class LUInstanceConsole(NoHooksInstanceLU[opcodes.OpInstanceConsole]):
-    """Tells how to reach the console."""
+    """Describes how to reach the console."""
 
     CHANGES_NODES = False
 
@@ -217,11 +217,10 @@ class LUInstanceConsole(NoHooksInstanceLU[opcodes.OpInstanceConsole]):
                 f"Instance {instance.name} is not running (state {state})",
                 hint=f"start it with 'gnt-instance startup {instance.name}'",
             )
-        request = {instance.name: ConsoleRequest(self.snapshot, instance)}
+        request = {instance.name: console.Request(self.snapshot, instance)}
         result = self.rpc.call_instance_console_info([instance.primary_node], request)[instance.primary_node]
         result.Raise(f"Can't get the console of instance {instance.name}")
-        console: dict[str, Any] = result.payload[instance.name]
-        return console
+        return console.Checked(self.snapshot, instance, result.payload)
 
 
 class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]):

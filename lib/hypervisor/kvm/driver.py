@@ -33,7 +33,6 @@ _MIB = 1024 * 1024
 _START_SECONDS = 600.0
 _REBOOT_SECONDS = 120.0
 _ASK_AGAIN_SECONDS = 5.0
-_SOCAT_OPTIONS = "STDIO,raw,echo=0,escape=0x1d"
 _GUEST_STOPPED = "shutdown"
 _IO_URING_VERSION = (5, 0, 0)
 _ERROR_CHARS = 2000
@@ -259,7 +258,7 @@ class KvmHypervisor(base.Hypervisor):
                 _autoconf.SOCAT_PATH,
                 name,
                 layout.Socket(name, layout.QMP),
-                _SOCAT_OPTIONS,
+                constants.CONSOLE_SOCAT_OPTIONS,
                 f"UNIX-CONNECT:{layout.Socket(name, layout.SERIAL)}",
             )
             return base.Console(

@@ -39,6 +39,17 @@ def test_cells_cannot_steer_the_terminal():
     assert tables.Layout([tables.Column("N")], [["caf\u00e9"]], False, None) == ["caf\u00e9"]
 
 
+def test_words_of_a_node_cannot_steer_the_terminal(capsys):
+    output.ToStdout("OS: \x1b]0;x\x07 caf\u00e9 \u202egnp.exe\n\tnext \udc80\r\u009b2J")
+    output.ToStderr(failures.FormatError(errors.OpExecError("Node says \x1b[2J"))[1])
+    said = capsys.readouterr()
+    assert said.out == "OS: \\x1b]0;x\\x07 caf\u00e9 \\u202egnp.exe\n\tnext \\udc80\\r\\x9b2J\n"
+    assert said.err.endswith("Node says \\x1b[2J\n")
+    # A separator that the user asked for is not a node's.
+    output.ToStdout("a\x1fb", keep="\x1f")
+    assert capsys.readouterr().out == "a\x1fb\n"
+
+
 def test_roman():
     assert [tables.ToRoman(n) for n in (1, 4, 1994, 3999)] == ["I", "IV", "MCMXCIV", "MMMCMXCIX"]
     assert [tables.ToRoman(n) for n in (0, -1, 4000, True, "x", None)] == [0, -1, 4000, True, "x", None]

@@ -74,10 +74,10 @@ def test_wrong_message_does_not_disturb(tmp_path):
 
 def test_a_message_cannot_look_like_another_line(tmp_path):
     handler = logs.LogFile(str(tmp_path / "x.log"), None)
-    _Logger(handler).info("name=%s", "x\n2030-01-01 00:00:00,000: ganeti-test pid=1 ERROR forged\r")
+    _Logger(handler).info("name=%s", "x\n2030-01-01 00:00:00,000: ganeti-test pid=1 ERROR forged\r \x1b[2J\x9b")
     lines = (tmp_path / "x.log").read_text().splitlines()
     assert len(lines) == 2
-    assert lines[1].startswith("  2030")
+    assert lines[1].startswith("  2030") and lines[1].endswith("forged\\r \\x1b[2J\\x9b")
     handler.close()
 
 

@@ -151,3 +151,30 @@ def test_the_cluster_tells_about_itself(desk: Desk) -> None:
     assert desk.Rows("cluster", "name drain_flag watcher_pause") == [
         [(0, desk.root.cluster.cluster_name), (0, True), (3, None)]
     ]
+
+
+def test_a_node_describes_consoles_of_its_own_guests_only(desk: Desk) -> None:
+    """Node2 answers for the instance that node1 was asked about, and claims another host."""
+    web, other = _TwoInstances(desk)
+    lie = {"kind": "msg", "message": "look at http://evil.example.com"}
+
+    def consoles(node: str) -> Any:
+        own, foreign = (web, other) if node == "node1.example.org" else (other, web)
+        return [True, {own: {"kind": "msg", "message": f"of {node}"}, foreign: lie}]
+
+    desk.nodes.answers["all_instances_info"] = lambda node: [
+        True,
+        {web if node == "node1.example.org" else other: {"memory": 1, "vcpus": 1, "state": 0, "time": 1.0}},
+    ]
+    desk.nodes.answers["instance_console_info"] = consoles
+    found = {row[0][1]: row[1] for row in desk.Rows("instance", "name console")}
+    assert found[web][1]["message"] == "of node1.example.org"
+    assert found[other][1]["message"] == "of node2.example.org"
+
+
+def _TwoInstances(desk: Desk) -> tuple[str, str]:
+    """The example's instance, and a copy of it on the other node."""
+    inst = desk.root.instances[configs.WEB]
+    other = inst.Replace(uuid=configs.Uuid(7), name="db.example.org", primary_node=configs.NODE2, disks=[], nics=[])
+    desk.root = desk.root.WithObject(other)
+    return inst.name, other.name

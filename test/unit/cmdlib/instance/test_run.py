@@ -198,10 +198,8 @@ def test_console_of_a_running_instance_only(master: Master) -> None:
     console = master.Run(opcodes.OpInstanceConsole(instance_name=WEB))
     assert console == {
         "instance": WEB,
-        "kind": "ssh",
-        "host": "node1.example.org",
-        "user": "root",
-        "command": ["console", WEB],
+        "kind": "msg",
+        "message": f"the console of {WEB} on node1.example.org",
     }
     del master[0].guests[WEB]
     with pytest.raises(errors.OpExecError, match="is not running \\(state ERROR_down\\)"):
