@@ -46,15 +46,21 @@ def _Activate(names: Sequence[str], missing: Mapping[str, Any], options: Options
     return code
 
 
+def _Place(volume: str) -> str:
+    """Return the path of what the job names: the file of a disk, or ``vg/lv``."""
+    return volume if volume.startswith("/") else f"/dev/{volume}"
+
+
 def _ShowMissing(missing: Mapping[str, Sequence[Any]], bad_nodes: Mapping[str, str]) -> int:
     for name, volumes in sorted(missing.items()):
         if volumes and all(node in bad_nodes for node, _ in volumes):
             output.ToStdout(f"Instance {name} cannot be verified as it lives on broken nodes")
             continue
-        output.ToStdout(f"Instance {name} has missing logical volumes:")
+        kind = "disk files" if any(volume.startswith("/") for _, volume in volumes) else "logical volumes"
+        output.ToStdout(f"Instance {name} has missing {kind}:")
         for node, volume in sorted(volumes):
             mark = "broken node " if node in bad_nodes else ""
-            output.ToStdout(f"\t{mark}{node} /dev/{volume}")
+            output.ToStdout(f"\t{mark}{node} {_Place(volume)}")
     if not missing:
         return constants.EXIT_SUCCESS
     output.ToStdout(

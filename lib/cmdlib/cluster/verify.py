@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime, x509
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
+from ganeti.cmdlib.cluster import verify_files, verify_storage
 from ganeti.cmdlib.cluster import verify_nodes as checks
 from ganeti.cmdlib.cluster.verify_report import CLUSTER, INSTANCE, NODE, Report
 from ganeti.cmdlib.common import ExpandGroup, ShareAll, StillThere
-from ganeti.cmdlib.distribute import FilesOfAll
 from ganeti.params import disk as disk_params
 from ganeti.params import hv, ipolicy
 from ganeti.utils.text import NiceSort
+
+if TYPE_CHECKING:
+    from ganeti.rpc import RpcResult
 
 _PEM_LIMIT = 1 << 20
 
@@ -224,22 +228,20 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         asked = self._NodesToAsk(snapshot, members)
         report.Heading(f"Gathering data ({len(members)} nodes)")
         report.Heading(f"Gathering information about nodes ({len(members)} nodes)")
-        self._rules = self._FileRules(snapshot)
+        self._rules = verify_files.Rules(snapshot)
         start = runtime.Time()
         answers = self._Ask(snapshot, members, asked)
         end = runtime.Time()
         report.Heading("Verifying configuration file consistency")
-        found = {
-            uuid: result.payload["filelist"]
-            for uuid, result in answers.items()
-            if not result.fail_msg and isinstance(result.payload.get("filelist"), dict)
-        }
-        checks.CheckFiles(report, {n.uuid: n.name for n in snapshot.nodes.values()}, self._rules, found)
+        names = {n.uuid: n.name for n in snapshot.nodes.values()}
+        found = verify_files.WaitForViews(self._rules, names, _FileSums(answers), self._AskForFiles)
+        verify_files.CheckFiles(report, names, self._rules, found)
         report.Heading("Verifying node status")
         images = {node.uuid: self._CheckNode(snapshot, node, answers.get(node.uuid), start, end) for node in members}
         self._CheckOsOfAll(report, images)
         report.Heading("Verifying instance status")
         self._CheckInstances(snapshot, images)
+        self._CheckDisks(snapshot, names, images)
         if "nplusone_mem" not in self.op.skip_checks:
             report.Heading("Verifying N+1 Memory redundancy")
             checks.CheckSpareMemory(report, images, snapshot)
@@ -259,25 +261,24 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
                 break
         return list(asked.values())
 
-    def _FileRules(self, snapshot: objects.Snapshot) -> list[checks.FileRule]:
-        nodes = snapshot.nodes.values()
-        everybody = frozenset(n.uuid for n in nodes)
-        candidates = frozenset(n.uuid for n in nodes if n.master_candidate)
-        vm_capable = frozenset(n.uuid for n in nodes if n.vm_capable)
-        config = pathutils.MakeVirtualPath(pathutils.CLUSTER_CONF_FILE)
-        rules = [
-            # A candidate's file may be a moment behind (doc/design-store.rst, 10).
-            checks.FileRule(config, candidates, exclusive=True, compared=False)
-        ]
-        rules += [
-            checks.FileRule(pathutils.MakeVirtualPath(path), everybody, optional=path == pathutils.EXTRA_FILES_LIST)
-            for path in [pathutils.NODED_CERT_FILE, *FilesOfAll(snapshot.cluster)]
-        ]
-        rules += [
-            checks.FileRule(pathutils.MakeVirtualPath(path), vm_capable, optional=optional)
-            for path, optional in hv.AncillaryFiles(snapshot).items()
-        ]
-        return rules
+    def _AskForFiles(self, paths: list[str]) -> verify_files.Found:
+        """Ask the same nodes again for the checksums of a few files."""
+        snapshot = self.snapshot
+        asked = self._NodesToAsk(snapshot, [snapshot.nodes[u] for u in snapshot.GroupNodes(self._group_uuid)])
+        request = {"filelist": paths}
+        return _FileSums(self.rpc.call_node_verify([n.uuid for n in asked], request, snapshot.cluster.cluster_name, {}))
+
+    def _CheckDisks(
+        self, snapshot: objects.Snapshot, names: dict[str, str], images: Mapping[str, checks.NodeImage]
+    ) -> None:
+        owned = self.owned_locks(locking.LEVEL_NODE)
+        # A node that did not answer has been reported.
+        failed = {uuid for uuid, image in images.items() if image.failed}
+        nodes = [snapshot.nodes[uuid] for uuid in owned - failed]
+        usable = [n.uuid for n in nodes if n.vm_capable and not n.offline]
+        instances = [snapshot.instances[uuid] for uuid in self._PrimaryInstances()]
+        findings, silent = verify_storage.AskForDisks(self.rpc, snapshot, instances, usable)
+        verify_storage.CheckDisks(self._report, names, findings, silent)
 
     def _Ask(
         self, snapshot: objects.Snapshot, members: list[objects.Node], asked: list[objects.Node]
@@ -521,6 +522,15 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
                 ):
                     report.Raw("\n".join(f"      {line}" for line in str(output).splitlines()))
         return lu_result and not report.bad
+
+
+def _FileSums(answers: Mapping[str, RpcResult]) -> verify_files.Found:
+    """Return the checksums of the nodes that answered, by node uuid."""
+    return {
+        uuid: result.payload["filelist"]
+        for uuid, result in answers.items()
+        if not result.fail_msg and isinstance(result.payload, dict) and isinstance(result.payload.get("filelist"), dict)
+    }
 
 
 def _Role(snapshot: objects.Snapshot, node: objects.Node) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ganeti import constants, locking, objects, opcodes
 from ganeti.cmdlib.base import Feedback, NoHooksLU, ResultWithJobs
+from ganeti.cmdlib.cluster.verify_storage import AskForDisks
 from ganeti.cmdlib.common import (
     REPLACE,
     ExpandGroup,
@@ -17,6 +18,7 @@ from ganeti.cmdlib.common import (
     VolumesOf,
 )
 from ganeti.cmdlib.disk.devices import ExclusiveStorage
+from ganeti.params import disk as disk_params
 from ganeti.utils.text import NiceSort
 
 _MIB = 1 << 20
@@ -106,6 +108,7 @@ class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
         bad_nodes: dict[str, str] = {}
         sleeping: set[str] = set()
         missing = self._LookForVolumes(active, can_tell, bad_nodes, sleeping)
+        self._LookForFiles(active, can_tell, bad_nodes, missing)
         self._AskMirrors(active, can_tell, bad_nodes, sleeping)
         return (bad_nodes, NiceSort(sleeping), missing)
 
@@ -129,6 +132,24 @@ class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
             if uuid in can_tell:
                 missing.setdefault(owner, []).append([uuid, name])
         return missing
+
+    def _LookForFiles(
+        self,
+        active: Sequence[objects.Instance],
+        can_tell: set[str],
+        bad_nodes: dict[str, str],
+        missing: dict[str, list[list[str]]],
+    ) -> None:
+        """Find files of disks that are gone; a file is named by its path, a volume by ``vg/lv``."""
+        snapshot = self.snapshot
+        templates = disk_params.With(file_based=True)
+        chosen = [instance for instance in active if snapshot.DiskTemplate(instance) in templates]
+        findings, failed = AskForDisks(self.rpc, snapshot, chosen, can_tell)
+        bad_nodes.update({uuid: text for uuid, text in failed.items() if uuid not in bad_nodes})
+        for found in findings:
+            if found.problem is not None:
+                disk = snapshot.InstanceDisks(found.instance)[found.number]
+                missing.setdefault(found.instance.name, []).append([found.node, str(disk.logical_id[1])])
 
     def _AskMirrors(
         self, active: Sequence[objects.Instance], can_tell: set[str], bad_nodes: dict[str, str], sleeping: set[str]

@@ -1,4 +1,4 @@
-"""Looking at what nodes answered to node_verify: pure checks over the answers (spec/drivers.md c.3)."""
+"""Check what nodes answered to node_verify; pure (spec/drivers.md c.3)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, params
-from ganeti.cmdlib.cluster.verify_report import CLUSTER, NODE, Report
+from ganeti.cmdlib.cluster.verify_report import NODE, Report
 from ganeti.params import disk as disk_params
 from ganeti.utils.text import NiceSort
 
@@ -19,7 +19,7 @@ MAX_CLOCK_SKEW = 150.0
 
 @dataclass
 class NodeImage:
-    """One node as it looks and as it should look.  ``running`` and ``free_memory`` are None when it did not tell."""
+    """One node as it looks and as it should look.  ``running`` and ``free_memory`` are None if it did not report them."""
 
     node: objects.Node
     failed: bool = False
@@ -29,60 +29,11 @@ class NodeImage:
     primaries: list[objects.Instance] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class FileRule:
-    """A file that nodes of one category have.  ``optional``: all of them, or none."""
-
-    path: str
-    nodes: frozenset[str]
-    optional: bool = False
-    exclusive: bool = False  # must not be on any other node
-    compared: bool = True  # is the same everywhere
-
-
-def CheckFiles(
-    report: Report, names: Mapping[str, str], rules: Iterable[FileRule], found: Mapping[str, Mapping[str, str]]
-) -> None:
-    """``found``: node uuid -> {path: checksum} of the nodes that answered."""
-    for rule in rules:
-        have = {uuid: sums[rule.path] for uuid, sums in found.items() if rule.path in sums}
-        expected = rule.nodes & found.keys()
-        missing = expected - have.keys()
-        if rule.optional:
-            report.ErrorIf(
-                missing and expected & have.keys(),
-                "ECLUSTERFILECHECK",
-                CLUSTER,
-                None,
-                f"File {rule.path} may be missing, but then everywhere; it is missing on {_Names(names, missing)}",
-            )
-        else:
-            for uuid in sorted(missing):
-                report.Error("ENODEFILECHECK", NODE, names[uuid], f"File {rule.path} is missing")
-        if rule.exclusive:
-            for uuid in sorted(have.keys() - rule.nodes):
-                report.Error("ENODEFILECHECK", NODE, names[uuid], f"File {rule.path} should not exist")
-        sums = {checksum: [u for u in expected if have.get(u) == checksum] for checksum in set(have.values())}
-        sums = {checksum: nodes for checksum, nodes in sums.items() if nodes}
-        variants = "; ".join(_Names(names, nodes) for nodes in sums.values())
-        report.ErrorIf(
-            rule.compared and len(sums) > 1,
-            "ECLUSTERFILECHECK",
-            CLUSTER,
-            None,
-            f"File {rule.path} found with {len(sums)} different checksums (variants: {variants})",
-        )
-
-
-def _Names(names: Mapping[str, str], uuids: Iterable[str]) -> str:
-    return ", ".join(NiceSort(names.get(u, u) for u in uuids)) or "none"
-
-
 def CheckVersion(report: Report, name: str, answer: Mapping[str, Any]) -> bool:
-    """Whether the node speaks our protocol; without that nothing else it says counts."""
+    """Return whether the node speaks our protocol; if not, the rest of its answer is not used."""
     version = answer.get("version")
     if not (isinstance(version, list) and len(version) == 2):
-        report.Error("ENODERPC", NODE, name, "it does not tell the versions it has")
+        report.Error("ENODERPC", NODE, name, "the node did not report its versions")
         return False
     if report.ErrorIf(
         version[0] != constants.PROTOCOL_VERSION,
@@ -118,13 +69,13 @@ def CheckSetup(report: Report, name: str, answer: Mapping[str, Any]) -> None:
 
 
 def CheckTime(report: Report, name: str, answer: Mapping[str, Any], start: float, end: float) -> None:
-    """The node's clock must lie between begin and end of the call, give or take the tolerance."""
+    """Report a clock outside the time of the call, with some tolerance."""
     told = answer.get("time")
     try:
         seconds, microseconds = told  # type: ignore[misc]
         clock = seconds + microseconds / 1e6
     except (TypeError, ValueError):
-        report.Error("ENODETIME", NODE, name, "it returned no usable time")
+        report.Error("ENODETIME", NODE, name, "the node did not report its time")
         return
     if clock < start - MAX_CLOCK_SKEW:
         difference: str | None = f"{start - clock:.1f}s"
@@ -132,7 +83,7 @@ def CheckTime(report: Report, name: str, answer: Mapping[str, Any], start: float
         difference = f"{clock - end:.1f}s"
     else:
         difference = None
-    report.ErrorIf(difference, "ENODETIME", NODE, name, f"its clock is off from the master's by at least {difference}")
+    report.ErrorIf(difference, "ENODETIME", NODE, name, f"its clock differs from the master's by at least {difference}")
 
 
 def CheckNetwork(report: Report, name: str, answer: Mapping[str, Any]) -> None:
@@ -147,7 +98,7 @@ def CheckNetwork(report: Report, name: str, answer: Mapping[str, Any]) -> None:
 def CheckPrograms(report: Report, name: str, answer: Mapping[str, Any]) -> None:
     scripts = answer.get("user-scripts") or []
     report.ErrorIf(
-        scripts, "ENODEUSERSCRIPTS", NODE, name, f"scripts that are missing or cannot be executed: {', '.join(scripts)}"
+        scripts, "ENODEUSERSCRIPTS", NODE, name, f"these scripts are missing or not executable: {', '.join(scripts)}"
     )
     for problem in answer.get("oob-paths") or []:
         if problem:
@@ -175,7 +126,7 @@ def CheckBridges(report: Report, name: str, answer: Mapping[str, Any]) -> None:
 
 
 def ReadGuests(report: Report, image: NodeImage, answer: Mapping[str, Any]) -> None:
-    """Takes running instances and free memory from an answer."""
+    """Put running instances and free memory of an answer into the image."""
     name = image.node.name
     running = answer.get("instancelist")
     if isinstance(running, list):
@@ -188,7 +139,7 @@ def ReadGuests(report: Report, image: NodeImage, answer: Mapping[str, Any]) -> N
     if isinstance(free, int):
         image.free_memory = free
     else:
-        report.Error("ENODEHV", NODE, name, "it does not tell its free memory")
+        report.Error("ENODEHV", NODE, name, "the node did not report its free memory")
 
 
 def ReadOs(report: Report, image: NodeImage, answer: Mapping[str, Any]) -> None:
@@ -197,11 +148,11 @@ def ReadOs(report: Report, image: NodeImage, answer: Mapping[str, Any]) -> None:
     if fits:
         image.os_rows = rows
     else:
-        report.Error("ENODEOS", NODE, image.node.name, "its list of operating systems cannot be read")
+        report.Error("ENODEOS", NODE, image.node.name, "the node sent an invalid list of operating systems")
 
 
 def CheckOs(report: Report, image: NodeImage, reference: NodeImage) -> None:
-    """A node's OS definitions, by themselves and against the first node's that gave any."""
+    """Check the OS definitions of a node, by themselves and against those of the first node that has any."""
     name = image.node.name
     own, other = _ByName(image.os_rows or []), _ByName(reference.os_rows or [])
     for os_name, rows in sorted(own.items()):
@@ -213,12 +164,12 @@ def CheckOs(report: Report, image: NodeImage, reference: NodeImage) -> None:
                 "ENODEOS",
                 NODE,
                 name,
-                f"OS {os_name} is in several directories, of which the first one counts: {shadowed}",
+                f"OS {os_name} exists in several directories, of which the first is used: {shadowed}",
             )
         if image is reference:
             continue
         if os_name not in other:
-            report.Error("ENODEOS", NODE, name, f"OS {os_name} is here, but not on node {reference.node.name}")
+            report.Error("ENODEOS", NODE, name, f"OS {os_name} exists here, but not on node {reference.node.name}")
         elif other[os_name][0][2]:
             _CompareOs(report, name, os_name, rows[0], other[os_name][0], reference.node.name)
     for os_name in sorted(other.keys() - own.keys()):
@@ -226,7 +177,7 @@ def CheckOs(report: Report, image: NodeImage, reference: NodeImage) -> None:
             "ENODEOS",
             NODE,
             name,
-            f"OS {os_name} is on node {reference.node.name}, but not here",
+            f"OS {os_name} exists on node {reference.node.name}, but not here",
         )
 
 
@@ -257,12 +208,15 @@ def _ByName(rows: Iterable[list[Any]]) -> dict[str, list[list[Any]]]:
 
 
 def CheckGuests(report: Report, image: NodeImage, snapshot: objects.Snapshot) -> None:
-    """Whether what runs on a node belongs there."""
+    """Report instances that run on a node where they do not belong."""
     for guest in NiceSort(image.running or []):
         inst = snapshot.InstanceByName(guest)
         if inst is None:
             report.Error(
-                "ENODEORPHANINSTANCE", NODE, image.node.name, f"it runs {guest}, which is not in the configuration"
+                "ENODEORPHANINSTANCE",
+                NODE,
+                image.node.name,
+                f"instance {guest} runs here, but is not in the configuration",
             )
         elif inst.primary_node != image.node.uuid:
             primary = snapshot.nodes[inst.primary_node].name
@@ -270,12 +224,12 @@ def CheckGuests(report: Report, image: NodeImage, snapshot: objects.Snapshot) ->
                 "EINSTANCEWRONGNODE",
                 "instance",
                 guest,
-                f"it runs on node {image.node.name}, its primary node is {primary}",
+                f"it runs on node {image.node.name}, but its primary node is {primary}",
             )
 
 
 def CheckSpareMemory(report: Report, images: Mapping[str, NodeImage], snapshot: objects.Snapshot) -> None:
-    """N+1: every node has the memory for the mirrored instances of any one other node that fails."""
+    """Report nodes without the memory to take over the mirrored instances of any one other node (N+1)."""
     mirrored = disk_params.With(mirror=disk_params.INTERNAL)
     for image in images.values():
         if image.node.offline or image.free_memory is None:
@@ -292,6 +246,6 @@ def CheckSpareMemory(report: Report, images: Mapping[str, NodeImage], snapshot: 
                 "ENODEN1",
                 NODE,
                 image.node.name,
-                f"if node {snapshot.nodes[primary].name} fails its instances do not fit here: they need {memory} MiB,"
-                f" {image.free_memory} MiB are free",
+                f"not enough memory for the instances of node {snapshot.nodes[primary].name} if it fails: they need"
+                f" {memory} MiB, {image.free_memory} MiB are free",
             )

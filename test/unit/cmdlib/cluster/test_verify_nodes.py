@@ -42,36 +42,6 @@ def test_with_simulated_errors_every_check_fails() -> None:
     assert lines
 
 
-def test_a_file_is_missing_differs_or_is_where_it_should_not_be() -> None:
-    report, lines = _Report()
-    everybody = frozenset(NAMES)
-    rules = [
-        checks.FileRule("/all", everybody),
-        checks.FileRule("/config", frozenset(["u1"]), exclusive=True, compared=False),
-        checks.FileRule("/maybe", everybody, optional=True),
-        checks.FileRule("/never", everybody, optional=True),
-    ]
-    found = {
-        "u1": {"/all": "a", "/config": "c1", "/maybe": "m"},
-        "u2": {"/all": "b", "/config": "c2"},
-        "u3": {"/maybe": "m"},
-    }
-    checks.CheckFiles(report, NAMES, rules, found)
-    assert lines == [
-        "  - ERROR: node node10: File /all is missing",
-        lines[1],
-        "  - ERROR: node node2: File /config should not exist",
-        "  - ERROR: cluster : File /maybe may be missing, but then everywhere; it is missing on node2",
-    ]
-    assert lines[1].startswith("  - ERROR: cluster : File /all found with 2 different checksums")
-
-
-def test_nodes_that_did_not_answer_are_not_said_to_lack_files() -> None:
-    report, lines = _Report()
-    checks.CheckFiles(report, NAMES, [checks.FileRule("/all", frozenset(NAMES))], {"u1": {"/all": "a"}})
-    assert lines == []
-
-
 @pytest.mark.parametrize(
     ("clock", "finding"),
     [((1000, 0), None), ((851, 0), None), ((849, 0), "151.0s"), ((1160, 500000), "0.5s"), ((1159, 0), None)],
@@ -102,6 +72,6 @@ def test_os_definitions_are_compared_with_the_first_node() -> None:
     checks.CheckOs(report, _Image("node3", os_rows=[other, extra]), reference)
     assert "variants list differs from node node1: [v1] vs. [v1, v2]" in lines[0]
     assert lines[1] == "  - ERROR: node node3: Invalid OS gentoo (located at /os/gentoo): no create"
-    assert "OS gentoo is here, but not on node node1" in lines[2]
+    assert "OS gentoo exists here, but not on node node1" in lines[2]
     checks.CheckOs(report, _Image("node4", os_rows=[]), reference)
-    assert "OS debian is on node node1, but not here" in lines[3]
+    assert "OS debian exists on node node1, but not here" in lines[3]

@@ -1,0 +1,90 @@
+"""Whether the disks of instances are there and in order (doc/reference/drivers.md c.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ganeti import constants, objects
+from ganeti.cmdlib.cluster.verify_report import INSTANCE, Report
+from ganeti.params import disk as disk_params
+
+if TYPE_CHECKING:
+    from ganeti.rpc import RpcRunner
+
+_LOCAL_STATES = {constants.LDS_SYNC: "being synchronized", constants.LDS_FAULTY: "faulty"}
+# Disks that exist in the same way whether they are in use or not.
+_SEEN_WHEN_UNUSED = disk_params.With(file_based=True)
+
+
+class DiskFinding(NamedTuple):
+    """What a node reports of one disk: ``problem`` is None when the disk is in order."""
+
+    instance: objects.Instance
+    number: int
+    node: str  # uuid
+    problem: str | None
+
+
+def AskForDisks(
+    rpc: RpcRunner, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], usable: Iterable[str]
+) -> tuple[list[DiskFinding], dict[str, str]]:
+    """Return the state of each disk on each of its ``usable`` nodes, and {node: why it could not be asked}.
+
+    Disks of instances that do not use them now are looked at where that makes sense.
+    """
+    usable = set(usable)
+    wanted: dict[str, list[tuple[objects.Instance, int, objects.Disk]]] = {}
+    for instance in instances:
+        for index, disk in enumerate(snapshot.InstanceDisks(instance)):
+            if not (instance.disks_active or disk.dev_type in _SEEN_WHEN_UNUSED):
+                continue
+            for uuid in usable.intersection(disk.nodes or [instance.primary_node]):
+                wanted.setdefault(uuid, []).append((instance, index, disk))
+    if not wanted:
+        return [], {}
+    asked = {uuid: [((disk,), instance) for instance, _, disk in rows] for uuid, rows in wanted.items()}
+    results = rpc.call_blockdev_getmirrorstatus_multi(sorted(wanted), asked)
+    findings: list[DiskFinding] = []
+    failed: dict[str, str] = {}
+    for uuid, rows in sorted(wanted.items()):
+        result = results[uuid]
+        if result.fail_msg or not _Fits(result.payload, len(rows)):
+            failed[uuid] = result.fail_msg or "the node sent an invalid answer"
+            continue
+        findings += [
+            DiskFinding(instance, index, uuid, _Problem(row))
+            for (instance, index, _), row in zip(rows, result.payload, strict=True)
+        ]
+    return findings, failed
+
+
+def _Fits(payload: Any, count: int) -> bool:
+    return isinstance(payload, list) and len(payload) == count and all(_IsRow(row) for row in payload)
+
+
+def _IsRow(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 2 and isinstance(row[1], dict if row[0] is True else str)
+
+
+def _Problem(row: list[Any]) -> str | None:
+    success, status = row
+    if not success:
+        return str(status)
+    if status.get("is_degraded"):
+        return "it is degraded"
+    if status.get("ldisk_status") not in (None, constants.LDS_OKAY):
+        return f"the local disk is {_LOCAL_STATES.get(status['ldisk_status'], 'in an unknown state')}"
+    return None
+
+
+def CheckDisks(
+    report: Report, names: Mapping[str, str], findings: Iterable[DiskFinding], failed: Mapping[str, str]
+) -> None:
+    """Report what ``AskForDisks`` found; ``names``: node uuid -> name."""
+    for uuid, reason in sorted(failed.items()):
+        report.Error("ENODERPC", "node", names[uuid], f"the state of its disks could not be read: {reason}")
+    for finding in findings:
+        code = "EINSTANCEFAULTYDISK" if finding.instance.disks_active else "EINSTANCEMISSINGDISK"
+        text = f"disk/{finding.number} on node {names[finding.node]}: {finding.problem}"
+        report.ErrorIf(finding.problem, code, INSTANCE, finding.instance.name, text)
