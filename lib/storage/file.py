@@ -70,10 +70,15 @@ class FileDevice(BlockDev):
         self._SetGone()
 
     def Rename(self, new_id: Sequence[Any]) -> None:
-        """Moves the file; the new path must be allowed and free."""
+        """Move the file; the new path must be allowed and free.  Can be repeated."""
         old, renamed = self._CheckedPath(), type(self)(self.disk.Replace(logical_id=list(new_id)))
         new = renamed._CheckedPath()
         if new == old:
+            return
+        if runtime.Exists(new) and not runtime.Exists(old):
+            # An earlier try was cut off after this step.
+            self.disk = renamed.disk
+            self.Attach()
             return
         if runtime.Exists(new):
             raise errors.BlockDeviceError(f"{self}: cannot be renamed, '{new}' exists already")

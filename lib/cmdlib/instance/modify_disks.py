@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from typing import Any
 
@@ -223,6 +224,7 @@ class DiskChanges:
     def _Attach(self, change: Change, hot: Any) -> list[Entry]:
         disk = self._FindDetached(change)
         index = change.InsertIndex(len(self._instance.disks), "disk")
+        self._MoveFile(disk, inside=True)
         self._lu.cfg.AttachInstanceDisk(self._uuid, disk.uuid, index)
         disk = self._lu.snapshot.disks[disk.uuid]
         entries: list[Entry] = [(f"disk/{index}", f"attach:size={disk.size},mode={disk.mode}")]
@@ -235,6 +237,7 @@ class DiskChanges:
         hot_entries: list[Entry] = [] if hot is None else hot(HOT_REMOVE, disk, index, None)
         ShutdownDisks(lu, instance, [disk])
         if change.operation == DETACH:
+            self._MoveFile(disk, inside=False)
             lu.cfg.DetachInstanceDisk(self._uuid, disk.uuid)
             return [(f"disk/{index}", "detach"), *hot_entries]
         for node_uuid in DiskNodes(lu, instance, disk):
@@ -242,6 +245,22 @@ class DiskChanges:
             result.Warn(f"Could not remove disk/{index} on node {result.node_name}, continuing anyway", lu.LogWarning)
         lu.cfg.RemoveInstanceDisk(self._uuid, disk.uuid)
         return [(f"disk/{index}", REMOVE), *hot_entries]
+
+    def _MoveFile(self, disk: objects.Disk, inside: bool) -> None:
+        """Move the file of a disk into the instance's directory, or out of it: that directory goes with the instance."""
+        if not disk_params.TRAITS[disk.dev_type].name_in_path:
+            return
+        lu, instance = self._lu, self._instance
+        driver, path = disk.logical_id
+        directory, name = posixpath.split(path)
+        if inside:
+            target = posixpath.join(directory, instance.name, name)
+        else:
+            target = posixpath.join(posixpath.dirname(directory), name)
+        new_id = [driver, target]
+        result = lu.rpc.call_blockdev_rename(instance.primary_node, [((disk, instance), new_id)])
+        result.Raise(f"Could not move the file of disk {disk.uuid} from '{path}' to '{target}'")
+        lu.cfg.SetDiskLogicalID(disk.uuid, new_id)
 
     def _Modify(self, change: Change) -> list[Entry]:
         index, disk = diskgen.FindDevice(change.where, self._disks, "disk")
