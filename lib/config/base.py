@@ -69,6 +69,7 @@ class ConfigBase:
         problems = objects.StructuralProblems(self._acknowledged)
         if problems:
             raise errors.ConfigVerifyError("The configuration cannot be used", problems)
+        self._acknowledged.BuildIndexes()
         # Changes that were prepared and not published, oldest first, with the roots they made.  Appended to and taken
         # from by the committer's thread alone; others read only the last root, through _newest.
         self._under_way: list[tuple[ConfigChange[Any], objects.Snapshot]] = []

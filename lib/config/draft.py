@@ -10,6 +10,20 @@ from ganeti.store import Row
 
 T = TypeVar("T", bound=objects.ConfigObject)
 
+# Values that only one object may have, and how a second one is rejected.
+UNIQUE = {
+    **dict.fromkeys(("node name", "nodegroup name", "instance name", "network name"), "another {kind} has this name"),
+    "node address": "address {value} is in use",
+    "NIC address": "address {value[1]} of its network is in use",
+    "MAC address": "MAC address {value} is in use",
+    "attached disk": "disk {value} belongs to an instance",
+    "volume": "logical volume {value} is in use",
+    "secret": "its DRBD secret is in use",
+    "minor": "DRBD minor {value[1]} of node {value[0]} is in use",
+    "port": "port {value} is in use",
+    "uuid": "uuid {value} is in use",
+}
+
 
 class Draft:
     """Collects changes on top of ``base``.  Used by one change, on the committer's thread.
@@ -94,6 +108,7 @@ class Draft:
         if not self._touched and not self._bump_cluster:
             return []
         self._NumberDisks()
+        self._CheckUnique()
         self._SettlePorts()
         if self._bump_cluster:
             cluster = self.root.cluster
@@ -133,14 +148,9 @@ class Draft:
         before = {port for _, old, _ in pairs for port in PortsOf(old)}
         after = [port for _, _, new in pairs for port in PortsOf(new)]
         gained = sorted(set(after) - before)
-        lost = sorted(port for port in before - set(after) if port not in self.root.UsedPorts())
+        lost = sorted(port for port in before - set(after) if not self.root.Users("port", port))
         if not gained and not lost:
             return
-        touched = {uuid for uuid, _, _ in pairs}
-        for port in gained:
-            owner = self.base.UsedPorts().get(port)
-            if after.count(port) > 1 or (owner is not None and owner not in touched):
-                raise errors.ConfigurationError(f"port {port} is in use already ({owner or 'twice in this change'})")
         cluster = self.root.cluster
         pool = [port for port in lost if IsPoolPort(port) and port not in cluster.tcpudp_port_pool]
         pool += [port for port in cluster.tcpudp_port_pool if port not in after]
@@ -150,6 +160,31 @@ class Draft:
             # Ports below that were handed out to others and are not stored yet wait in the pool.
             pool += [port for port in range(highest + 1, top) if port not in after]
         self.Put(cluster.Replace(tcpudp_port_pool=pool, highest_used_port=max(highest, top)))
+
+    def _CheckUnique(self) -> None:
+        """Values of which there may be one only must not be taken by what changed.
+
+        What two objects had before may stay: an administrator must be able to change either.
+        """
+        for kind, uuid in self._touched:
+            new = self.root.Find(kind, uuid)
+            if new is None or kind == "cluster":
+                continue
+            old = self.base.Find(kind, uuid)
+            for what, text in UNIQUE.items():
+                for value in objects.GainedValues(what, old, new):
+                    users = self.root.Users(what, value)
+                    if len(users) > 1:
+                        other = next((user for user in users if user != uuid), uuid)
+                        shown = text.format(value=value, kind=kind)
+                        raise errors.ConfigurationError(f"{new.label}: {shown} already ({self._LabelOf(other)})")
+
+    def _LabelOf(self, uuid: str) -> str:
+        for kind in ("instance", "disk", "node", "nodegroup", "network", "filter"):
+            found = self.root.Find(kind, uuid)
+            if found is not None:
+                return found.label
+        return uuid
 
     def _Check(self) -> None:
         """What must hold for everything that was touched."""
@@ -163,22 +198,12 @@ class Draft:
         for uuid, old, new in self._Pairs("disk"):
             self._CheckDisk(uuid, old, new)
         for uuid, old, new in self._Pairs("network"):
-            self._CheckName("network", uuid, old, new)
             if new is None and any(uuid in group.networks for group in self.root.nodegroups.values()):
                 raise errors.ConfigurationError(f"network {old.name} is connected to node groups and cannot be removed")
         if self.root.cluster.master_node not in self.root.nodes:
             raise errors.ConfigurationError("the master cannot be removed")
 
-    def _CheckName(self, kind: str, uuid: str, old: Any, new: Any) -> None:
-        """No second object of the kind has the name."""
-        if new is None or new.name is None or (old is not None and old.name == new.name):
-            return
-        for other, obj in self.root.Objects(kind).items():
-            if other != uuid and obj.name == new.name:
-                raise errors.ConfigurationError(f"{new.label}: another {kind} has this name already ({other})")
-
     def _CheckNode(self, uuid: str, old: Any, new: Any) -> None:
-        self._CheckName("node", uuid, old, new)
         if new is None:
             primary, secondary = self.root.NodeInstances(uuid)
             if primary or secondary:
@@ -186,7 +211,7 @@ class Draft:
                 raise errors.ConfigurationError(
                     f"{old.label} cannot be removed: instances have it as a node: {', '.join(names[:10])}"
                 )
-            left = [disk.uuid for disk in self.root.disks.values() if uuid in disk.nodes]
+            left = self.root.NodeDisks(uuid)
             if left:
                 raise errors.ConfigurationError(
                     f"{old.label} cannot be removed: detached disks lie on it: {', '.join(left[:10])}"
@@ -201,7 +226,6 @@ class Draft:
             )
 
     def _CheckGroup(self, uuid: str, old: Any, new: Any) -> None:
-        self._CheckName("nodegroup", uuid, old, new)
         if new is None:
             if self.root.GroupNodes(uuid):
                 raise errors.ConfigurationError(f"{old.label} has nodes and cannot be removed")
@@ -211,28 +235,11 @@ class Draft:
             raise errors.ConfigurationError(f"{new.label}: its name looks like a uuid")
 
     def _CheckInstance(self, uuid: str, old: Any, new: objects.Instance) -> None:
-        self._CheckName("instance", uuid, old, new)
         if new.primary_node not in self.root.nodes and not new.forthcoming:
             raise errors.ConfigurationError(f"{new.label}: its primary node {new.primary_node} does not exist")
-        macs = [nic.mac for nic in new.nics]
-        for mac in macs:
-            owner = self.base.UsedMacs().get(mac)
-            taken = owner not in (None, uuid) and any(
-                mac == nic.mac for inst in [self.root.instances.get(str(owner))] if inst for nic in inst.nics
-            )
-            if taken or macs.count(mac) > 1:
-                raise errors.ConfigurationError(f"{new.label}: MAC address {mac} is in use already")
-        if old is None or old.disks != new.disks:
-            self._CheckOwnDisks(uuid, new)
-
-    def _CheckOwnDisks(self, uuid: str, new: objects.Instance) -> None:
         for disk in new.disks:
             if disk not in self.root.disks:
                 raise errors.ConfigurationError(f"{new.label}: disk {disk} does not exist")
-            owner = self.base.DiskOwner(disk)
-            other = self.root.instances.get(owner) if owner not in (None, uuid) and owner is not None else None
-            if (other is not None and disk in other.disks) or new.disks.count(disk) > 1:
-                raise errors.ConfigurationError(f"{new.label}: disk {disk} belongs to an instance already")
 
     def _CheckDisk(self, uuid: str, old: Any, new: Any) -> None:
         if new is None:
@@ -245,16 +252,6 @@ class Draft:
         for node in new.nodes:
             if node not in self.root.nodes and (old is None or node not in old.nodes):
                 raise errors.ConfigurationError(f"{new.label}: node {node} does not exist")
-        before = set(old.Minors()) if old is not None else set()
-        for node, minor in new.Minors():
-            owner = self.base.UsedMinors(node).get(minor)
-            if (node, minor) in before or owner in (None, uuid):
-                continue
-            other = self.root.disks.get(str(owner))
-            if other is not None and (node, minor) in set(other.Minors()):
-                raise errors.ConfigurationError(
-                    f"{new.label}: DRBD minor {minor} of node {node} is used by disk {owner}"
-                )
 
 
 def IsVoter(node: objects.Node) -> bool:

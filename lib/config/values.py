@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -59,7 +60,7 @@ class Values(ConfigBase):
         return str(self._reservations.Generate(reservations.MAC, ec_id, make, self._IsMacUsed))
 
     def _IsMacUsed(self, mac: str) -> bool:
-        return mac in self.Newest().UsedMacs()
+        return bool(self.Newest().Users("MAC address", mac))
 
     def ReserveMAC(self, mac: str, ec_id: Any) -> str:
         """Takes a given MAC address and returns it in normal form; ReservationError if it is in use or reserved."""
@@ -70,7 +71,7 @@ class Values(ConfigBase):
     def ReserveLV(self, lv_name: str, ec_id: Any) -> None:
         """Takes a volume (``vg/lv``); ReservationError if it is in use or reserved."""
         self._reservations.Reserve(
-            reservations.VOLUME, lv_name, ec_id, lambda name: name in self.Newest().UsedVolumes()
+            reservations.VOLUME, lv_name, ec_id, lambda name: bool(self.Newest().Users("volume", name))
         )
 
     def GenerateDRBDSecret(self, ec_id: Any) -> str:
@@ -80,7 +81,7 @@ class Values(ConfigBase):
                 reservations.SECRET,
                 ec_id,
                 lambda: runtime.RandomBytes(_SECRET_BYTES).hex(),
-                lambda secret: secret in self.Newest().UsedSecrets(),
+                lambda secret: bool(self.Newest().Users("secret", secret)),
             )
         )
 
@@ -105,12 +106,12 @@ class Values(ConfigBase):
         It is stored as used together with the disk or instance that has it, and free again if none ever does.
         """
         cluster = self.Newest().cluster
-        fresh = range(max(cluster.highest_used_port + 1, constants.FIRST_DRBD_PORT), constants.LAST_DRBD_PORT + 1)
+        never_used = range(max(cluster.highest_used_port + 1, constants.FIRST_DRBD_PORT), constants.LAST_DRBD_PORT + 1)
         port = self._reservations.TakeFirst(
             reservations.PORT,
             ec_id,
-            [*cluster.tcpudp_port_pool, *fresh],
-            lambda number: number in self.Newest().UsedPorts(),
+            itertools.chain(cluster.tcpudp_port_pool, never_used),
+            lambda number: bool(self.Newest().Users("port", number)),
         )
         if port is None:
             raise errors.ConfigurationError(
@@ -124,7 +125,7 @@ class Values(ConfigBase):
 
         def change(draft: Draft) -> None:
             cluster = draft.root.cluster
-            if port not in cluster.tcpudp_port_pool and port not in draft.root.UsedPorts():
+            if port not in cluster.tcpudp_port_pool and not draft.root.Users("port", port):
                 draft.Put(cluster.Replace(tcpudp_port_pool=[port, *cluster.tcpudp_port_pool]))
 
         self.Transact(change)

@@ -42,6 +42,7 @@ from ganeti.objects.base import (
     FrozenDict,
 )
 from ganeti.objects.cluster import DATA_COLLECTORS, Cluster
+from ganeti.objects.indexes import Gained as GainedValues
 from ganeti.objects.instance import NIC, Disk, Instance
 from ganeti.objects.network import FilterRule, Network
 from ganeti.objects.node import Node, NodeGroup
@@ -93,6 +94,7 @@ __all__ = [
     "FieldInfo",
     "FilterRule",
     "FrozenDict",
+    "GainedValues",
     "Instance",
     "LoadConfig",
     "LoadDict",

@@ -6,8 +6,9 @@ instance's own dictionary and fields are no descriptors: attribute access costs 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
 from ganeti import errors, ht, serializer
 
@@ -19,6 +20,8 @@ NON_DEFAULT = "N"  # left out when equal to the default
 RUNTIME = "X"  # never stored: travels in node RPC only
 
 _SHOWN = 80
+
+T = TypeVar("T")
 
 
 class _Missing:
@@ -276,12 +279,21 @@ class ConfigObject:
         values = clone.__dict__
         values.update(self.__dict__)
         values.pop("_json", None)
+        values.pop("_found", None)
         for name, raw in changes.items():
             field = self.FIELDS.get(name)
             if field is None:
                 raise TypeError(f"{type(self).__name__} has no field {name}")
             values[name] = self._Absent(field, values) if raw is None else self._Value(field, raw, values, True)
         return clone
+
+    def Derived(self, about: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """Return ``make()``, which looks at this object and ``about`` only; kept until one of these is another object."""
+        kept = self.__dict__.get("_found")
+        if kept is None or not all(map(operator.is_, kept[0], about)):
+            kept = self.__dict__["_found"] = (about, make())
+        found: T = kept[1]
+        return found
 
     def WithoutExtra(self, *names: str) -> Self:
         """A copy without these undeclared keys."""

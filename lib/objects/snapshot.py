@@ -1,15 +1,16 @@
 """The whole configuration at one moment: a frozen root, look-ups by index, rows of the store.
 
-A change makes a new root.  Kinds that it does not touch keep their maps and every index made of them, so that a new
-root costs one map's copy and the look-ups of the next reader cost nothing.
+A change makes a new root, which shares what did not change: the maps of other kinds, and the indexes except for the keys
+of the object that changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, NoReturn, Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn, Self
 
 from ganeti import constants, errors, serializer
+from ganeti.objects import indexes
 from ganeti.objects.base import ConfigObject, Freeze, FrozenDict, Show
 from ganeti.objects.cluster import Cluster
 from ganeti.objects.instance import Disk, Instance
@@ -31,13 +32,6 @@ _CLASSES: dict[str, type[ConfigObject]] = {"cluster": Cluster, **{kind: cls for 
 # Kinds of the store's rows.  "config" (the top level) and "cluster" have one row each, whose id is the kind.
 ROW_KINDS = ("config", "cluster", *(kind for kind, _, _ in KIND_MAPS))
 _TOP_KEYS = ("version", "ctime", "mtime", "serial_no")
-
-
-class _Index(NamedTuple):
-    """``build(root)`` makes it; it stays good while ``depends[kind](object)`` of no object changes."""
-
-    build: Callable[[Snapshot], Any]
-    depends: Mapping[str, Callable[[Any], Any]]
 
 
 class Snapshot:
@@ -109,22 +103,27 @@ class Snapshot:
         """A root in which ``obj`` stands in place of the object with its kind and uuid, or is new."""
         if isinstance(obj, Cluster):
             return self._Derive({"cluster": obj}, None)
-        attribute = _ATTRIBUTES[obj.KIND]
-        old_map = getattr(self, attribute)
-        uuid = obj.__dict__["uuid"]
-        new_map = dict(old_map)
-        new_map[uuid] = obj
-        return self._Derive({attribute: FrozenDict(new_map)}, self._Surviving(obj.KIND, old_map.get(uuid), obj))
+        return self._Exchange(obj.KIND, obj.__dict__["uuid"], obj)
 
     def WithoutObject(self, kind: str, uuid: str) -> Self:
         """A root without that object; KeyError if there is none."""
-        attribute = _ATTRIBUTES[kind]
-        new_map = dict(getattr(self, attribute))
-        old = new_map.pop(uuid)
-        return self._Derive({attribute: FrozenDict(new_map)}, self._Surviving(kind, old, None))
+        if uuid not in self.Objects(kind):
+            raise KeyError(uuid)
+        return self._Exchange(kind, uuid, None)
 
-    def _Derive(self, changes: Mapping[str, Any], indexes: dict[str, Any] | None) -> Self:
-        """A copy; ``indexes`` None keeps all of them."""
+    def _Exchange(self, kind: str, uuid: str, new: ConfigObject | None) -> Self:
+        attribute = _ATTRIBUTES[kind]
+        # Copied as a whole, by the dictionary's own quick way.
+        new_map = FrozenDict(self.__dict__[attribute])
+        old = new_map.get(uuid)
+        if new is None:
+            dict.__delitem__(new_map, uuid)
+        else:
+            dict.__setitem__(new_map, uuid, new)
+        return self._Derive({attribute: new_map}, indexes.Exchange(self.__dict__["_indexes"], kind, old, new))
+
+    def _Derive(self, changes: Mapping[str, Any], built: dict[str, indexes.Index] | None) -> Self:
+        """A copy; ``built`` are its indexes, None keeps all of them."""
         clone = type(self).__new__(type(self))
         clone.__dict__.update(self.__dict__)
         for name, value in changes.items():
@@ -132,25 +131,21 @@ class Snapshot:
                 raise TypeError(f"a snapshot has no {name}")
             is_map = name in _ATTRIBUTES.values()
             clone.__dict__[name] = FrozenDict(value) if is_map and type(value) is not FrozenDict else value
-        clone.__dict__["_indexes"] = dict(self.__dict__["_indexes"] if indexes is None else indexes)
+        clone.__dict__["_indexes"] = dict(self.__dict__["_indexes"]) if built is None else built
         return clone
 
-    def _Surviving(self, kind: str, old: ConfigObject | None, new: ConfigObject | None) -> dict[str, Any]:
-        """The indexes that the exchange of ``old`` for ``new`` leaves good."""
-        kept = {}
-        for name, value in list(self.__dict__["_indexes"].items()):
-            key = _INDEXES[name].depends.get(kind)
-            if key is None or (old is not None and new is not None and key(old) == key(new)):
-                kept[name] = value
-        return kept
-
-    def _Get(self, name: str) -> Any:
-        indexes = self.__dict__["_indexes"]
-        found = indexes.get(name)
+    def _Get(self, name: str) -> indexes.Index:
+        built: dict[str, indexes.Index] = self.__dict__["_indexes"]
+        found = built.get(name)
         if found is None:
             # Two threads may both build it: the results are equal.
-            found = indexes[name] = _INDEXES[name].build(self)
+            found = built[name] = indexes.Build(name, lambda kind: self.Objects(kind).values())
         return found
+
+    def BuildIndexes(self) -> None:
+        """Build every index now: the roots made of this one then have them all, each at the price of its change."""
+        for name in indexes.TABLE:
+            self._Get(name)
 
     # --- look-ups -----------------------------------------------------------------------------------------------------
 
@@ -177,8 +172,8 @@ class Snapshot:
         return self._ByName("network", name)
 
     def _ByName(self, kind: str, name: str) -> Any:
-        uuid = self._Get(f"{kind} names").get(name)
-        return None if uuid is None else self.Objects(kind)[uuid]
+        found = self._Get(f"{kind} name").Get(name)
+        return self.Objects(kind)[found[0]] if found else None
 
     def ExpandName(self, kind: str, text: str, case_sensitive: bool = False) -> Any:
         """The object that ``text`` means, None if there is none or several fit (spec/cli.md 4).
@@ -191,9 +186,8 @@ class Snapshot:
         exact = self._ByName(kind, text)
         if exact is not None or kind not in ("node", "instance"):
             return exact
-        full, short = self._Get(f"{kind} prefixes")
-        for candidates in (full.get(text.lower(), ()), short.get(text.lower(), ())):
-            found = [objects[uuid] for uuid in candidates]
+        for index in (f"{kind} lower name", f"{kind} beginning"):
+            found = [objects[uuid] for uuid in self._Get(index).Get(text.lower())]
             if case_sensitive:
                 found = [obj for obj in found if obj.name.startswith(text)]
             if len(found) == 1:
@@ -207,8 +201,7 @@ class Snapshot:
 
     def GroupNodes(self, uuid: str) -> tuple[str, ...]:
         """Uuids of the nodes of a group."""
-        found: tuple[str, ...] = self._Get("group nodes").get(uuid, ())
-        return found
+        return self._Get("nodes of group").Get(uuid)
 
     def InstanceDisks(self, instance: Instance) -> tuple[Disk, ...]:
         """The disk objects of an instance, in its order."""
@@ -240,8 +233,14 @@ class Snapshot:
 
     def NodeInstances(self, uuid: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(uuids of instances whose primary node this is, those whose secondary node it is)."""
-        primary, secondary = self._Get("node instances")
-        return primary.get(uuid, ()), secondary.get(uuid, ())
+        owners = dict.fromkeys(self.DiskOwner(disk) for disk in self._Get("disks of node").Get(uuid))
+        primary = self._Get("primaries of node").Get(uuid)
+        others = [own for own in owners if own is not None and self.instances[own].primary_node != uuid]
+        return primary, tuple(sorted(others))
+
+    def NodeDisks(self, uuid: str) -> tuple[str, ...]:
+        """Uuids of the disks that lie on a node, attached or not."""
+        return self._Get("disks of node").Get(uuid)
 
     def PrimaryInstances(self, uuid: str) -> tuple[Instance, ...]:
         """The instances whose primary node this is."""
@@ -253,41 +252,27 @@ class Snapshot:
 
     def DiskOwner(self, uuid: str) -> str | None:
         """Uuid of the instance that has this disk; None for a detached one."""
-        owner: str | None = self._Get("disk owners").get(uuid)
-        return owner
+        found = self._Get("attached disk").Get(uuid)
+        return found[0] if found else None
 
-    def UsedMacs(self) -> Mapping[str, str]:
-        """MAC addresses to the uuid of the instance that has them."""
-        found: Mapping[str, str] = self._Get("macs")
-        return found
+    def Users(self, what: str, value: Any) -> tuple[str, ...]:
+        """Uuids of the objects that have a value of which there should be only one; ``what``: see ``indexes.TABLE``.
 
-    def UsedVolumes(self) -> Mapping[str, str]:
-        """Logical volumes (``vg/lv``) to the uuid of the disk that has them."""
-        found: Mapping[str, str] = self._Get("volumes")
-        return found
+        An object that has it twice stands there twice.
+        """
+        return self._Get(what).Get(value)
+
+    def AllUsers(self, what: str) -> Iterator[tuple[Any, tuple[str, ...]]]:
+        """Each value that is in use with the uuids of the objects that have it."""
+        return self._Get(what).All()
 
     def UsedMinors(self, node_uuid: str) -> Mapping[int, str]:
         """DRBD minors of a node to the uuid of the disk that has them."""
-        found: Mapping[int, str] = self._Get("minors").get(node_uuid, {})
-        return found
-
-    def UsedSecrets(self) -> Mapping[str, str]:
-        """DRBD secrets to the uuid of the disk that has them."""
-        found: Mapping[str, str] = self._Get("secrets")
-        return found
-
-    def UsedPorts(self) -> Mapping[int, str]:
-        """Ports of DRBD disks and consoles to the uuid of the disk or instance that has them."""
-        found: Mapping[int, str] = self._Get("ports")
-        return found
+        return dict(self._Get("minors of node").Get(node_uuid))
 
     def IsUuidUsed(self, uuid: str) -> bool:
         """Whether any object has it, embedded ones included."""
-        return (
-            uuid == self.cluster.uuid
-            or any(uuid in self.__dict__[attribute] for attribute in _ATTRIBUTES.values())
-            or uuid in self._Get("embedded")
-        )
+        return uuid == self.cluster.uuid or bool(self.Users("uuid", uuid))
 
     # --- the store's rows and the file --------------------------------------------------------------------------------
 
@@ -395,121 +380,3 @@ def _JoinText(top: Mapping[str, Any], cluster: str, maps: Mapping[str, Mapping[s
     extra = {key: value for key, value in top.items() if key not in _TOP_KEYS}
     parts.append(serializer.Dump({**rest, **extra})[1:])
     return ",".join(parts) + "\n"
-
-
-# --- indexes ----------------------------------------------------------------------------------------------------------
-
-
-def _BuildNames(attribute: str) -> Callable[[Snapshot], dict[str, str]]:
-    def build(root: Snapshot) -> dict[str, str]:
-        return {obj.name: uuid for uuid, obj in getattr(root, attribute).items() if obj.name is not None}
-
-    return build
-
-
-def _BuildPrefixes(attribute: str) -> Callable[[Snapshot], tuple[dict[str, list[str]], dict[str, list[str]]]]:
-    def build(root: Snapshot) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-        """(whole name, beginning of a name up to a dot), lower case, to the uuids that have it."""
-        full: dict[str, list[str]] = {}
-        short: dict[str, list[str]] = {}
-        for uuid, obj in getattr(root, attribute).items():
-            if obj.name is None:
-                continue
-            name = obj.name.lower()
-            full.setdefault(name, []).append(uuid)
-            end = name.find(".")
-            while end != -1:
-                short.setdefault(name[:end], []).append(uuid)
-                end = name.find(".", end + 1)
-        return full, short
-
-    return build
-
-
-def _BuildGroupNodes(root: Snapshot) -> dict[str, tuple[str, ...]]:
-    members: dict[str, list[str]] = {}
-    for uuid, node in root.nodes.items():
-        members.setdefault(node.group, []).append(uuid)
-    return {group: tuple(found) for group, found in members.items()}
-
-
-def _BuildNodeInstances(root: Snapshot) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    primary: dict[str, list[str]] = {}
-    secondary: dict[str, list[str]] = {}
-    for uuid, instance in root.instances.items():
-        if instance.primary_node is not None:
-            primary.setdefault(instance.primary_node, []).append(uuid)
-        others = {node for disk in instance.disks if disk in root.disks for node in root.disks[disk].nodes}
-        for node in others - {instance.primary_node}:
-            secondary.setdefault(node, []).append(uuid)
-    return {key: tuple(v) for key, v in primary.items()}, {key: tuple(v) for key, v in secondary.items()}
-
-
-def _BuildDiskOwners(root: Snapshot) -> dict[str, str]:
-    return {disk: uuid for uuid, instance in root.instances.items() for disk in instance.disks}
-
-
-def _BuildMacs(root: Snapshot) -> dict[str, str]:
-    return {nic.mac: uuid for uuid, instance in root.instances.items() for nic in instance.nics}
-
-
-def _BuildMinors(root: Snapshot) -> dict[str, dict[int, str]]:
-    minors: dict[str, dict[int, str]] = {}
-    for uuid, disk in root.disks.items():
-        for node, minor in disk.Minors():
-            minors.setdefault(node, {})[minor] = uuid
-    return minors
-
-
-def _BuildPorts(root: Snapshot) -> dict[int, str]:
-    ports = {port: uuid for uuid, disk in root.disks.items() for port in disk.Ports()}
-    for uuid, instance in root.instances.items():
-        if instance.network_port is not None:
-            ports[instance.network_port] = uuid
-    return ports
-
-
-def _BuildEmbedded(root: Snapshot) -> set[str]:
-    found = {nic.uuid for instance in root.instances.values() for nic in instance.nics}
-    found.update(part.uuid for disk in root.disks.values() for child in disk.children for part in child.Walk())
-    return found
-
-
-def _BuildOfDisks(values: Callable[[Disk], Iterable[str]]) -> Callable[[Snapshot], dict[str, str]]:
-    def build(root: Snapshot) -> dict[str, str]:
-        return {value: uuid for uuid, disk in root.disks.items() for value in values(disk)}
-
-    return build
-
-
-def _IdentityOf(disk: Any) -> Any:
-    return disk.dev_type, disk.logical_id, disk.children
-
-
-def _NameOf(obj: Any) -> Any:
-    return obj.name
-
-
-_INDEXES: dict[str, _Index] = {
-    "group nodes": _Index(_BuildGroupNodes, {"node": lambda node: node.group}),
-    "node instances": _Index(
-        _BuildNodeInstances,
-        {"instance": lambda inst: (inst.primary_node, inst.disks), "disk": lambda disk: disk.nodes},
-    ),
-    "disk owners": _Index(_BuildDiskOwners, {"instance": lambda inst: inst.disks}),
-    "macs": _Index(_BuildMacs, {"instance": lambda inst: inst.nics}),
-    "minors": _Index(_BuildMinors, {"disk": _IdentityOf}),
-    "volumes": _Index(_BuildOfDisks(Disk.VolumeNames), {"disk": _IdentityOf}),
-    "secrets": _Index(_BuildOfDisks(Disk.Secrets), {"disk": _IdentityOf}),
-    "ports": _Index(_BuildPorts, {"disk": _IdentityOf, "instance": lambda inst: inst.network_port}),
-    "embedded": _Index(_BuildEmbedded, {"instance": lambda inst: inst.nics, "disk": lambda disk: disk.children}),
-    **{
-        f"{kind} names": _Index(_BuildNames(attribute), {kind: _NameOf})
-        for kind, attribute, _ in KIND_MAPS
-        if kind not in ("disk", "filter")
-    },
-    **{
-        f"{kind} prefixes": _Index(_BuildPrefixes(attribute), {kind: _NameOf})
-        for kind, attribute in (("node", "nodes"), ("instance", "instances"))
-    },
-}

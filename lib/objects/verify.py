@@ -6,9 +6,10 @@ prevents nothing.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti import constants, ht, params
 from ganeti.objects.cluster import Cluster
@@ -62,6 +63,24 @@ def VerifyConfig(root: Snapshot) -> list[str]:
     for check in _CHECKS:
         problems.extend(check(root))
     return problems
+
+
+def _Shared(root: Snapshot, what: str, *kinds: str) -> Iterator[tuple[Any, str]]:
+    """(value, labels of its users) of each value that is used more than once; the users are of these kinds."""
+    for value, users in root.AllUsers(what):
+        if len(users) > 1:
+            found = [obj for uuid in users for kind in kinds if (obj := root.Find(kind, uuid)) is not None]
+            yield value, ", ".join(obj.label for obj in found)
+
+
+def _Namesakes(root: Snapshot, kind: str, plural: str) -> Iterator[str]:
+    for name, users in root.AllUsers(f"{kind} name"):
+        if len(users) > 1:
+            yield f"{kind} '{name}': several {plural} have this name: {', '.join(users)}"
+
+
+def _Labelled(obj: Any, look: Callable[[Any], Iterable[str]]) -> list[str]:
+    return [f"{obj.label}: {text}" for text in look(obj)]
 
 
 def _Twice(pairs: Iterable[tuple[Any, str]]) -> Iterator[tuple[Any, list[str]]]:
@@ -135,9 +154,8 @@ def _CheckCandidates(root: Snapshot) -> Iterator[str]:
 
 def _CheckNodes(root: Snapshot) -> Iterator[str]:
     for node in root.nodes.values():
-        yield from (f"{node.label}: {text}" for text in _NodeProblems(node))
-    for name, owners in _Twice((node.name, node.uuid) for node in root.nodes.values()):
-        yield f"node '{name}': several nodes have this name: {', '.join(owners)}"
+        yield from node.Derived((), functools.partial(_Labelled, node, _NodeProblems))
+    yield from _Namesakes(root, "node", "nodes")
 
 
 def _NodeProblems(node: Node) -> Iterator[str]:
@@ -153,8 +171,7 @@ def _NodeProblems(node: Node) -> Iterator[str]:
 def _CheckGroups(root: Snapshot) -> Iterator[str]:
     for group in root.nodegroups.values():
         yield from (f"{group.label}: {text}" for text in _GroupProblems(root, group))
-    for name, owners in _Twice((group.name, group.uuid) for group in root.nodegroups.values()):
-        yield f"nodegroup '{name}': several groups have this name: {', '.join(owners)}"
+    yield from _Namesakes(root, "nodegroup", "groups")
 
 
 def _GroupProblems(root: Snapshot, group: NodeGroup) -> Iterator[str]:
@@ -171,8 +188,7 @@ def _GroupProblems(root: Snapshot, group: NodeGroup) -> Iterator[str]:
 
 
 def _CheckNetworks(root: Snapshot) -> Iterator[str]:
-    for name, owners in _Twice((net.name, net.uuid) for net in root.networks.values()):
-        yield f"network '{name}': several networks have this name: {', '.join(owners)}"
+    yield from _Namesakes(root, "network", "networks")
 
 
 # --- instances and disks ----------------------------------------------------------------------------------------------
@@ -181,12 +197,36 @@ def _CheckNetworks(root: Snapshot) -> Iterator[str]:
 def _CheckInstances(root: Snapshot) -> Iterator[str]:
     for instance in root.instances.values():
         if not instance.forthcoming:
-            yield from (f"{instance.label}: {text}" for text in _InstanceProblems(root, instance))
-    for name, owners in _Twice((inst.name, inst.uuid) for inst in root.instances.values() if inst.name is not None):
-        yield f"instance '{name}': several instances have this name: {', '.join(owners)}"
-    macs = ((item.mac, instance.label) for instance in root.instances.values() for item in instance.nics)
-    for mac, owners in _Twice(macs):
-        yield f"MAC address {mac} is used by several NICs: {', '.join(owners)}"
+            yield from _FoundOf(root, instance).problems
+    yield from _Namesakes(root, "instance", "instances")
+    for mac, owners in _Shared(root, "MAC address", "instance"):
+        yield f"MAC address {mac} is used by several NICs: {owners}"
+
+
+class _Found(NamedTuple):
+    """What is wrong with an instance; and ((link, address, network), label) of each NIC that has an address."""
+
+    problems: list[str]
+    addresses: list[tuple[Any, str]]
+
+
+def _FoundOf(root: Snapshot, instance: Instance) -> _Found:
+    """Look at an instance, unless nothing has changed since it was looked at last."""
+    about = (root.cluster.nicparams, root.nodes, root.networks, *(root.disks.get(uuid) for uuid in instance.disks))
+
+    def look() -> _Found:
+        problems = [f"{instance.label}: {text}" for text in _InstanceProblems(root, instance)]
+        return _Found(problems, list(_NicAddresses(root, instance)))
+
+    return instance.Derived(about, look)
+
+
+def _NicAddresses(root: Snapshot, instance: Instance) -> Iterator[tuple[Any, str]]:
+    for index, item in enumerate(instance.nics):
+        if item.ip is not None:
+            filled = params.FillNIC(root, item)
+            link = f"{filled.get(nic.NIC_MODE)}:{filled.get(nic.NIC_LINK)}"
+            yield (link, item.ip, item.network), f"{instance.label} (NIC {index})"
 
 
 def _InstanceProblems(root: Snapshot, instance: Instance) -> Iterator[str]:
@@ -220,10 +260,9 @@ def _InstanceDiskProblems(root: Snapshot, instance: Instance) -> Iterator[str]:
 def _CheckDisks(root: Snapshot) -> Iterator[str]:
     for dev in root.disks.values():
         if not dev.forthcoming:
-            yield from (f"{dev.label}: {text}" for text in _DiskProblems(dev))
-    owners = ((uuid, instance.label) for instance in root.instances.values() for uuid in instance.disks)
-    for uuid, found in _Twice(owners):
-        yield f"disk {uuid} belongs to several instances or more than once: {', '.join(found)}"
+            yield from dev.Derived((), functools.partial(_Labelled, dev, _DiskProblems))
+    for uuid, owners in _Shared(root, "attached disk", "instance"):
+        yield f"disk {uuid} belongs to several instances or more than once: {owners}"
 
 
 def _DiskProblems(dev: Disk) -> Iterator[str]:
@@ -242,26 +281,30 @@ def _DiskProblems(dev: Disk) -> Iterator[str]:
 
 
 def _CheckPorts(root: Snapshot) -> Iterator[str]:
-    users: list[tuple[Any, str]] = [(port, "the pool of free ports") for port in root.cluster.tcpudp_port_pool]
-    users += [
-        (instance.network_port, instance.label)
-        for instance in root.instances.values()
-        if instance.network_port is not None
-    ]
-    users += [(port, dev.label) for dev in root.disks.values() for port in dev.Ports()]
-    for port, owners in _Twice(users):
-        yield f"port {port} is used more than once: {', '.join(owners)}"
-    numbers = [port for port, _ in users if isinstance(port, int)]
-    if numbers and max(numbers) > root.cluster.highest_used_port:
-        yield f"cluster: highest_used_port is {root.cluster.highest_used_port}, port {max(numbers)} is in use"
+    cluster = root.cluster
+    pool = cluster.tcpudp_port_pool
+    shared = dict(_Shared(root, "port", "instance", "disk"))
+    for port in dict.fromkeys(pool):
+        users = [obj.label for uuid in root.Users("port", port) if (obj := _UserOfPort(root, uuid)) is not None]
+        if len(users) + pool.count(port) > 1:
+            shared[port] = ", ".join(["the pool of free ports"] * pool.count(port) + users)
+    for port, owners in shared.items():
+        yield f"port {port} is used more than once: {owners}"
+    numbers = [port for port, _ in root.AllUsers("port") if isinstance(port, int)]
+    top = max([*numbers, *pool], default=0)
+    if top > cluster.highest_used_port:
+        yield f"cluster: highest_used_port is {cluster.highest_used_port}, port {top} is in use"
+
+
+def _UserOfPort(root: Snapshot, uuid: str) -> Instance | Disk | None:
+    return root.instances.get(uuid) or root.disks.get(uuid)
 
 
 def _CheckMinors(root: Snapshot) -> Iterator[str]:
-    users = ((pair, dev.label) for dev in root.disks.values() for pair in dev.Minors())
-    for (node, minor), owners in _Twice(users):
+    for (node, minor), owners in _Shared(root, "minor", "disk"):
         found = root.nodes.get(node)
         name = found.label if found is not None else f"node {node}"
-        yield f"{name}: DRBD minor {minor} is used more than once: {', '.join(owners)}"
+        yield f"{name}: DRBD minor {minor} is used more than once: {owners}"
 
 
 def _CheckAddresses(root: Snapshot) -> Iterator[str]:
@@ -272,13 +315,7 @@ def _CheckAddresses(root: Snapshot) -> Iterator[str]:
             users.append((node.secondary_ip, f"{node.label} (secondary)"))
     for ip, owners in _Twice(users):
         yield f"address {ip} is used more than once: {', '.join(owners)}"
-    links = []
-    for instance in root.instances.values():
-        for index, item in enumerate(instance.nics):
-            if item.ip is not None:
-                filled = params.FillNIC(root, item)
-                key = (f"{filled.get(nic.NIC_MODE)}:{filled.get(nic.NIC_LINK)}", item.ip, item.network)
-                links.append((key, f"{instance.label} (NIC {index})"))
+    links = [pair for instance in root.instances.values() for pair in _FoundOf(root, instance).addresses]
     for (link, ip, _), owners in _Twice(links):
         yield f"address {ip} on {link} is used more than once: {', '.join(owners)}"
 

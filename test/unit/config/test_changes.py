@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from support import configs
+from support.configwork import Work
 from support.store_nodes import CLUSTER
 from support.writers import Setup
 
@@ -57,7 +60,8 @@ OTHER_GROUP = configs.Uuid(800)
 
 CASES: list[Case] = [
     ("add node", None,
-     lambda s: s.cfg.AddNode(s.cfg.Snapshot().nodes[NODE].Replace(uuid=NEW, name="x", serial_no=9)),
+     lambda s: s.cfg.AddNode(s.cfg.Snapshot().nodes[NODE].Replace(
+         uuid=NEW, name="x", primary_ip="192.0.2.99", secondary_ip="192.0.2.99", serial_no=9)),
      ("node", NEW), None, True, 1),
     ("update node", None, lambda s: s.cfg.Update(s.cfg.Snapshot().nodes[NODE].Replace(powered=False)),
      ("node", NODE), 1, True, 1),
@@ -360,6 +364,112 @@ def test_what_would_contradict_is_refused(setup: Setup, operation: Any, message:
     assert setup.Stored() == setup.cfg.Snapshot()
 
 
+def _Pair(s: Setup) -> list[Any]:
+    """Two more instances with a DRBD disk each, stored; and their disks."""
+    web, dev = _Web(s), _Disk(s)
+    made: list[Any] = []
+    for n in (1, 2):
+        disk = dev.Replace(
+            uuid=configs.Uuid(500 + n),
+            logical_id=[*s.nodes[:2], 11010 + n, 10 + n, 10 + n, f"secret{n}"],
+            children=[
+                child.Replace(uuid=configs.Uuid(510 + 2 * n + i), logical_id=["xenvg", f"{n}-{i}"])
+                for i, child in enumerate(dev.children)
+            ],
+        )
+        nic = web.nics[0].Replace(mac=f"aa:00:00:00:00:0{n}", uuid=configs.Uuid(700 + n), ip=f"10.0.0.1{n}")
+        new = web.Replace(
+            uuid=configs.Uuid(600 + n), name=f"i{n}.org", nics=[nic], disks=[disk.uuid], network_port=11020 + n
+        )
+        made.append((s.cfg.AddInstance(new, n, [disk]), s.cfg.Snapshot().disks[disk.uuid]))
+    return made
+
+
+TWICE: list[tuple[str, Callable[[Setup, list[Any]], list[objects.ConfigObject]], str]] = [
+    ("a MAC", lambda s, p: [_WithNic(i, mac="aa:00:00:00:00:99") for i, _ in p], "MAC address aa:00:00:00:00:99 is in use"),
+    ("a MAC twice in one", lambda s, p: [p[0][0].Replace(nics=[
+        p[0][0].nics[0].Replace(mac="aa:00:00:00:00:99", uuid=configs.Uuid(n)) for n in (81, 82)])],
+     "MAC address aa:00:00:00:00:99 is in use"),
+    ("an address of a network", lambda s, p: [_WithNic(i, network=NEW_NET, ip="10.0.0.7") for i, _ in p],
+     "address 10.0.0.7 of its network is in use"),
+    ("the uuid of a NIC", lambda s, p: [_WithNic(i, uuid=NEW) for i, _ in p], f"uuid {NEW} is in use"),
+    ("the uuid of an object for a NIC", lambda s, p: [_WithNic(p[0][0], uuid=p[1][1].uuid)], "is in use"),
+    ("a port", lambda s, p: [i.Replace(network_port=11077) for i, _ in p], "port 11077 is in use"),
+    ("a port of a disk and a console", lambda s, p: [p[0][0].Replace(network_port=11077), _WithId(p[0][1], 2, 11077)],
+     "port 11077 is in use"),
+    ("a name", lambda s, p: [i.Replace(name="new.org") for i, _ in p], "another instance has this name"),
+    ("a disk", lambda s, p: [i.Replace(disks=[NEW_DISK]) for i, _ in p], f"disk {NEW_DISK} belongs to an instance"),
+    ("a minor", lambda s, p: [_WithId(d, 3, 77) for _, d in p], "DRBD minor 77 of node"),
+    ("a minor, nodes the other way round", lambda s, p: [_WithId(p[0][1], 3, 77), p[1][1].Replace(
+        logical_id=[*reversed(s.nodes[:2]), 11012, 78, 77, "secret2"])], "DRBD minor 77 of node"),
+    ("a secret", lambda s, p: [_WithId(d, 5, "shared") for _, d in p], "its DRBD secret is in use"),
+    ("a volume", lambda s, p: [_WithVolume(d, "lv") for _, d in p], "logical volume xenvg/lv is in use"),
+    ("the uuid of a child", lambda s, p: [d.Replace(children=[d.children[0].Replace(uuid=NEW), d.children[1]])
+                                          for _, d in p], f"uuid {NEW} is in use"),
+    ("an address of nodes", lambda s, p: [s.cfg.Snapshot().nodes[u].Replace(secondary_ip="198.51.100.77")
+                                          for u in s.nodes[1:]], "address 198.51.100.77 is in use"),
+    ("the primary address of another", lambda s, p: [s.cfg.Snapshot().nodes[s.nodes[2]].Replace(
+        secondary_ip=s.cfg.Snapshot().nodes[s.nodes[1]].primary_ip)], "is in use"),
+]  # fmt: skip
+
+
+def _WithNic(instance: objects.Instance, **changes: Any) -> objects.Instance:
+    return instance.Replace(nics=[instance.nics[0].Replace(**changes)])
+
+
+def _WithId(disk: objects.Disk, index: int, value: Any) -> objects.Disk:
+    items = list(disk.logical_id)
+    items[index] = value
+    return disk.Replace(logical_id=items)
+
+
+def _WithVolume(disk: objects.Disk, name: str) -> objects.Disk:
+    return disk.Replace(children=[disk.children[0].Replace(logical_id=["xenvg", name]), disk.children[1]])
+
+
+@pytest.mark.parametrize(("make_targets", "message"), [c[1:] for c in TWICE], ids=[c[0] for c in TWICE])
+def test_one_change_cannot_give_a_value_to_two(setup: Setup, make_targets: Any, message: str) -> None:
+    """Neither of them had it before, so only the whole of the change shows it."""
+    pair = _Pair(setup)
+    setup.cfg.AddNetwork(_Network())
+    setup.cfg.AddDisk(_NewDisk())
+    before = setup.cfg.Snapshot()
+    with pytest.raises(errors.ConfigurationError, match=re.escape(message)):
+        setup.cfg.UpdateMany(make_targets(setup, pair), 1)
+    assert setup.cfg.Newest() is before
+
+
+def test_values_can_change_hands_in_one_step(setup: Setup) -> None:
+    (one, disk1), (two, disk2) = _Pair(setup)
+    setup.cfg.UpdateMany(
+        [
+            one.Replace(nics=two.nics, name=two.name, network_port=two.network_port, disks=two.disks),
+            two.Replace(nics=one.nics, name=one.name, network_port=one.network_port, disks=one.disks),
+            disk1.Replace(logical_id=disk2.logical_id, children=disk2.children),
+            disk2.Replace(logical_id=disk1.logical_id, children=disk1.children),
+        ],
+        1,
+    )
+    root = setup.cfg.Snapshot()
+    assert root.InstanceByName("i1.org") == root.instances[two.uuid]
+    assert root.Users("MAC address", one.nics[0].mac) == (two.uuid,)
+    assert setup.cfg.VerifyConfig() == []
+    assert setup.Stored() == root
+
+
+def test_a_value_that_two_have_already_keeps_neither_from_changing(make: Any) -> None:
+    """A file edited by hand: the instances can still be started, and one of them is given another address."""
+    root = configs.Example()
+    web = root.instances[WEB]
+    twin = web.Replace(uuid=NEW, name="twin", disks=[], network_port=None)
+    s = make(2, root=root.WithObject(twin))
+    assert any("MAC address" in text for text in s.cfg.VerifyConfig())
+    assert s.cfg.MarkInstanceDown(WEB).admin_state == "down"
+    nic = twin.nics[0].Replace(mac="aa:00:00:00:00:01", uuid=NEW_NET)
+    s.cfg.Update(s.cfg.Snapshot().instances[NEW].Replace(nics=[nic]))
+    assert s.cfg.VerifyConfig() == []
+
+
 def test_filter_rules(setup: Setup) -> None:
     rule = objects.FilterRule(
         watermark=1, priority=0, action="PAUSE", predicates=[["jobid", [">", "id", "watermark"]]], uuid=NEW
@@ -394,3 +504,28 @@ def test_who_the_master_is(setup: Setup) -> None:
     parameters = setup.cfg.GetMasterNetworkParameters()
     assert parameters == (setup.nodes[0], "192.0.2.1", 32, "br0", 2)
     assert setup.cfg.GetNodeInfo(NEW) is None
+
+
+def _Steps(instances: int) -> int:
+    """How many calls of functions a job's change takes: adding an instance, changing it, removing it."""
+    work = Work(instances)
+    calls = 0
+
+    def count(_frame: Any, event: str, _arg: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        uuid = work.Add()
+        work.cfg.MarkInstanceDown(uuid)
+        work.cfg.RemoveInstance(uuid)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_change_takes_as_many_steps_in_a_large_cluster_as_in_a_small_one() -> None:
+    """Names, indexes, uniqueness, free values: nothing looks at every object."""
+    few, many = _Steps(300), _Steps(3000)
+    assert many < few * 1.2

@@ -231,7 +231,7 @@ def test_whatever_is_done_the_configuration_stays_sound(make: Any, steps: list[t
             except (errors.GenericError, KeyError):
                 assert s.cfg.Newest() == before
             assert s.cfg.VerifyConfig() == []
-            used = s.cfg.Snapshot().UsedPorts()
+            used = [port for port, _ in s.cfg.Snapshot().AllUsers("port")]
             assert not set(used) & set(s.cfg.GetClusterInfo().tcpudp_port_pool)
             assert max([*used, 0]) <= s.cfg.GetClusterInfo().highest_used_port
         assert s.Stored() == s.cfg.Snapshot()

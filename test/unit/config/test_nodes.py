@@ -96,7 +96,10 @@ def test_a_voter_keeps_its_address(make: Any) -> None:
 
 
 def test_a_node_enters_as_a_regular_one(setup: Setup) -> None:
-    new = _Node(setup, 0).Replace(uuid=configs.Uuid(1), name="new.example.org")
+    address = "192.0.2.99"
+    new = _Node(setup, 0).Replace(
+        uuid=configs.Uuid(1), name="new.example.org", primary_ip=address, secondary_ip=address
+    )
     with pytest.raises(errors.ProgrammerError, match="regular node"):
         setup.cfg.AddNode(new)
     assert setup.cfg.AddNode(new.Replace(master_candidate=False)).serial_no == 1

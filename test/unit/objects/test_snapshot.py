@@ -155,6 +155,17 @@ def _Apply(root: objects.Snapshot, change: tuple[str, int, int, int, bool]) -> o
     return root.WithObject(obj)
 
 
+_VALUES: dict[str, list[Any]] = {
+    "MAC address": [f"aa:00:00:00:00:0{a}" for a in range(4)],
+    "port": [start + n for start in (11000, 12000) for n in range(4)],
+    "secret": [str(n) for n in range(4)],
+    "volume": [f"vg/lv{n}" for n in range(4)],
+    "minor": [(configs.Uuid(n), minor) for n in range(4) for minor in range(4)],
+    "attached disk": [configs.Uuid(n) for n in range(4)],
+    "node address": ["192.0.2.11", "198.51.100.11"],
+}
+
+
 def _Answers(root: objects.Snapshot) -> list[Any]:
     numbers = [configs.Uuid(n) for n in (0, 1, 2, 3, 80, 82, 91, 93)] + [configs.GROUP, configs.NODE1]
     names = [f"{letter}{n}" for letter in "nigI" for n in range(4)]
@@ -165,7 +176,8 @@ def _Answers(root: objects.Snapshot) -> list[Any]:
         [root.ExpandName(kind, name) for name in names for kind in ("node", "instance", "nodegroup")],
         [root.InstanceByName(f"{name}.org") for name in names],
         [sorted(root.UsedMinors(uuid)) for uuid in numbers],
-        [sorted(found()) for found in (root.UsedMacs, root.UsedPorts, root.UsedSecrets, root.UsedVolumes)],
+        [root.Users(what, value) for what, values in _VALUES.items() for value in values],
+        [sorted(root.AllUsers(what), key=str) for what in _VALUES],
         [root.IsUuidUsed(uuid) for uuid in numbers],
     ]
 

@@ -205,7 +205,10 @@ def test_a_failed_set_up_says_what_to_do(three: Master) -> None:
 
 def test_a_node_that_is_refused_leaves_no_locks(three: Master) -> None:
     _, address = three.Spare()
-    twin = three.snapshot.nodes[three.nodes[1]].Replace(name=address, uuid=configs.Uuid(9), master_candidate=False)
+    free = "192.0.2.99"
+    twin = three.snapshot.nodes[three.nodes[1]].Replace(
+        name=address, uuid=configs.Uuid(9), master_candidate=False, primary_ip=free, secondary_ip=free
+    )
     three[0].before = lambda name, args: three.cfg.AddNode(twin) if name == "etc_hosts_modify" else None
     before = three.glm.Names(locking.LEVEL_NODE)
     with pytest.raises(errors.ConfigurationError, match="this name already"):
