@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from ganeti import ssconf
-from ganeti.rpc import RpcRunner
+from ganeti.rpc import RpcResult, RpcRunner
 
 
 def MasterNetworkParameters() -> dict[str, Any]:
@@ -24,7 +25,7 @@ def MasterNetworkParameters() -> dict[str, Any]:
 def FinalizeClusterDestroy(runner: RpcRunner, master_name: str, modify_ssh_setup: bool) -> list[str]:
     """Stops the master daemons and has the last node forget the cluster; what went wrong, as texts."""
     network = MasterNetworkParameters()
-    steps = [
+    steps: list[tuple[str, Callable[..., RpcResult], tuple[Any, ...]]] = [
         ("take the master address down", runner.call_node_deactivate_master_ip, (network, False)),
         ("stop the master daemons", runner.call_node_stop_master, ()),
         ("leave the cluster", runner.call_node_leave_cluster, (modify_ssh_setup,)),

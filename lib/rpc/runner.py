@@ -28,6 +28,10 @@ from ganeti.rpc.resolver import ResolveByDns
 
 if TYPE_CHECKING:
     from ganeti import objects
+    from ganeti.rpc.calls import Calls as _Calls
+else:
+    # The methods are made below, from the table; the type checker reads them in calls.pyi.
+    _Calls = object
 
 NODE_IS_OFFLINE = "Node is marked offline"
 NO_INFORMATION = "No error information"
@@ -149,7 +153,7 @@ class _Call:
         self.aborted = False
 
 
-class RpcRunner:
+class RpcRunner(_Calls):
     """Calls procedures on nodes.
 
     ``resolve(node)`` -> (name, host, port, offline[, uuid]), GenericError for a node it does not know; ``epoch()`` ->
@@ -175,10 +179,6 @@ class RpcRunner:
         self._sender = sender
         self._lock = runtime.Lock()
         self._by_thread: dict[int, _Call] = {}
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Any]: ...  # call_NAME of every procedure
 
     def Start(self, name: str, nodes: Iterable[str], args: Sequence[Any], done: Callable[[RpcResult], None]) -> None:
         """Starts a call on each node; ``done(result)`` is called once per node, on any thread, and must not block.

@@ -15,7 +15,7 @@ from typing import Any
 
 from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime
 from ganeti.cmdlib import candidates, policy
-from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, ResultWithJobs
+from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, Filled, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.cluster import values as changes
 from ganeti.cmdlib.cluster.life import ActivateMasterIp, DeactivateMasterIp
 from ganeti.cmdlib.common import ShareAll
@@ -213,12 +213,16 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
             device = self.snapshot.cluster.master_netdev
             self.LogWarning(
                 f"Could not re-enable the master ip on {device}: {result.fail_msg}",
-                hint="'gnt-cluster activate-master-ip' once that is mended",
+                hint="'gnt-cluster activate-master-ip' when that is repaired",
             )
 
     def _ChangeNetmask(self, before: objects.Cluster) -> None:
         result = self.rpc.call_node_change_master_netmask(
-            before.master_node, before.master_netmask, self.op.master_netmask, before.master_ip, before.master_netdev
+            before.master_node,
+            before.master_netmask,
+            Filled(self.op.master_netmask),
+            before.master_ip,
+            before.master_netdev,
         )
         if result.fail_msg:
             self.LogWarning(f"Could not change the master IP netmask: {result.fail_msg}")

@@ -467,7 +467,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             self._WarnOfPause(self.rpc.call_blockdev_pause_resume_sync(node, (disks, instance), True), disks)
         feedback("* running the instance OS create scripts...")
         os_params = AllOsParams(self.snapshot, instance, secret=self.op.osparams_secret)
-        result = self.rpc.call_instance_os_add(node, (instance, os_params), False, self.op.debug_level)
+        result = self.rpc.call_instance_os_add(node, (instance, os_params), False, Filled(self.op.debug_level))
         if pause:
             feedback("* resuming disk sync")
             self._WarnOfPause(self.rpc.call_blockdev_pause_resume_sync(node, (disks, instance), False), disks)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import (
     STATE_DOWN,
     STATE_NOT_RUNNING,
@@ -134,7 +134,9 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
         StartDisks(self, instance, force=False)
         try:
             self._TellDevices(instance)
-            result = self.rpc.call_instance_run_rename(instance.primary_node, instance, old_name, self.op.debug_level)
+            result = self.rpc.call_instance_run_rename(
+                instance.primary_node, instance, old_name, Filled(self.op.debug_level)
+            )
             result.Warn(
                 f"Could not run OS rename script for instance {new_name} on node {result.node_name}"
                 " (but the instance has been renamed in Ganeti)",
@@ -204,7 +206,7 @@ class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
             feedback("Running the instance OS create scripts...")
             current = self.snapshot.instances[instance.uuid]
             result = self.rpc.call_instance_os_add(
-                instance.primary_node, (current, self._os_params), True, self.op.debug_level
+                instance.primary_node, (current, self._os_params), True, Filled(self.op.debug_level)
             )
             result.Raise(f"Could not install OS for instance {instance.name} on node {result.node_name}")
         finally:

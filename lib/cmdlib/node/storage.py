@@ -191,7 +191,7 @@ class LUNodeModifyStorage(_UnitLU[opcodes.OpNodeModifyStorage]):
     def Exec(self, feedback: Feedback) -> None:
         arguments = StorageArguments(self.snapshot.cluster, self.op.storage_type)
         self.rpc.call_storage_modify(
-            self.op.node_uuid, self.op.storage_type, arguments, self.op.name, self.op.changes
+            Filled(self.op.node_uuid), self.op.storage_type, arguments, Filled(self.op.name), self.op.changes
         ).Raise(f"Failed to modify storage unit '{self.op.name}' on {self.op.node_name}")
 
 
@@ -258,5 +258,5 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
         feedback(f"Repairing storage unit '{self.op.name}' on {self.op.node_name} ...")
         arguments = StorageArguments(self.snapshot.cluster, self.op.storage_type)
         self.rpc.call_storage_execute(
-            self.op.node_uuid, self.op.storage_type, arguments, self.op.name, _FIX_CONSISTENCY
+            Filled(self.op.node_uuid), self.op.storage_type, arguments, Filled(self.op.name), _FIX_CONSISTENCY
         ).Raise(f"Failed to repair storage unit '{self.op.name}' on {self.op.node_name}")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib.machinery
+import importlib.util
 import inspect
+import os
 from pathlib import Path
 
 import pytest
+from support.virtualnode import TOP
 
 from ganeti import rpc
 from ganeti.rpc import document, encoders
@@ -74,3 +78,13 @@ def test_each_row_is_a_documented_method(name: str) -> None:
 def test_the_page_about_the_procedures_is_made_from_the_table() -> None:
     page = Path(__file__).parents[3] / "doc" / "noderpc.rst"
     assert page.read_text("utf-8") == document.Document(), "run: python3 -m ganeti.rpc.document > doc/noderpc.rst"
+
+
+def test_the_type_checker_knows_the_table() -> None:
+    loader = importlib.machinery.SourceFileLoader("write_rpc_stubs", os.path.join(TOP, "tools", "write-rpc-stubs"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    writer = importlib.util.module_from_spec(spec)
+    loader.exec_module(writer)
+    with open(writer.STUBS, encoding="utf-8") as stream:
+        assert stream.read() == writer.Text(), "run .venv/bin/python tools/write-rpc-stubs"
