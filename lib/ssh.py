@@ -189,7 +189,8 @@ def BuildCommand(
     argv += [f"-oConnectTimeout={CONNECT_TIMEOUT}", f"-oPort={port}"]
     if batch:
         argv += ["-oBatchMode=yes", "-oStrictHostKeyChecking=yes"]
-    argv += ["-t"] if tty else ["-q"]
+    # Not -q: it would hide why a connection failed.
+    argv += ["-t"] if tty else ["-oLogLevel=ERROR"]
     return [*argv, f"{_autoconf.SSH_LOGIN_USER}@{host}", _InHostEnvironment(host, command)]
 
 

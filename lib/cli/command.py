@@ -1,8 +1,8 @@
-"""What a command and a program are: the declarations from which parser, help, manual and completion follow."""
+"""The declarations of programs and commands, from which parser, help, manual and completion follow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from ganeti.cli.parser import Opt, Options
 
 
 class Arg(NamedTuple):
-    """Positional arguments of one kind: between ``least`` and ``most`` of them, ``most`` None for any number."""
+    """Describes positional arguments of one kind: ``least`` to ``most`` of them, ``most`` is None for any number."""
 
     kind: str
     least: int = 1
@@ -26,26 +26,31 @@ class Arg(NamedTuple):
 
 
 def One(kind: str, choices: Sequence[str] = ()) -> Arg:
+    """Declare exactly one argument."""
     return Arg(kind, 1, 1, choices)
 
 
 def AnyNumber(kind: str) -> Arg:
+    """Declare any number of arguments, or none."""
     return Arg(kind, 0, None)
 
 
 def Some(kind: str) -> Arg:
+    """Declare one argument or more."""
     return Arg(kind, 1, None)
 
 
 def Maybe(kind: str) -> Arg:
+    """Declare an argument that may be left out."""
     return Arg(kind, 0, 1)
 
 
 class Command(NamedTuple):
-    """One command; ``run(options, arguments)`` returns the exit code.
+    """Describes one command; ``run(options, arguments)`` returns the exit code.
 
-    ``options`` are its own; those of every command are added.  ``args`` are in order.  ``logs``: it works without the
-    master daemon, by code that logs, so the log of commands is opened for it.
+    ``summary`` is one sentence without a full stop, ``details`` are further paragraphs for help and manual.  ``options``
+    are the command's own; those of every command are added.  ``args`` are in order.  ``logs``: the command works without
+    the master daemon, by code that logs, so the log of commands is opened for it.
     """
 
     run: Callable[[Options, list[str]], int]
@@ -53,14 +58,15 @@ class Command(NamedTuple):
     args: tuple[Arg, ...] = ()
     options: tuple[Opt, ...] = ()
     logs: bool = False
+    details: str = ""
 
     @property
     def usage(self) -> str:
-        """The part of the usage line behind the command's name."""
+        """The part of the usage line after the command's name."""
         return " ".join(["[options...]", *map(str, self.args)])
 
     def CheckCount(self, name: str, arguments: Sequence[str]) -> None:
-        """Raises UsageError when there are too few or too many arguments."""
+        """Raise UsageError if there are too few or too many arguments."""
         least = sum(arg.least for arg in self.args)
         most = None if any(arg.most is None for arg in self.args) else sum(arg.most or 0 for arg in self.args)
         count = len(arguments)
@@ -75,27 +81,43 @@ class Command(NamedTuple):
 
 
 class UsageError(errors.GenericError):
-    """Wrong number of arguments."""
+    """The number of arguments is wrong."""
 
 
 class Program(NamedTuple):
-    """A ``gnt-*`` program: the names of its commands; ``aliases`` are accepted and not listed."""
+    """Describes a program: the names of its commands, or the only thing it does.
+
+    ``aliases`` are other names of commands, accepted and not listed.  A program without command words has its ``command``
+    instead.
+    """
 
     name: str
     title: str
-    commands: tuple[str, ...]
+    commands: tuple[str, ...] = ()
     aliases: Mapping[str, str] = {}
+    command: Command | None = None
 
-    def Load(self, command: str) -> Command:
-        """The declaration of a command; imports its module."""
-        module = command.replace("-", "_")
+    def Load(self, name: str) -> Command:
+        """Import and return the declaration of a command."""
+        module = name.replace("-", "_")
         if iskeyword(module):
             module += "_"
         loaded: Command = import_module(f"ganeti.client.{self.name.replace('-', '_')}.{module}").COMMAND
         return loaded
 
+    def Forms(self) -> Iterator[tuple[str, Command]]:
+        """Yield every command with its name, which is empty in a program without command words."""
+        if self.command is not None:
+            yield "", self.command
+        for name in self.commands:
+            yield name, self.Load(name)
 
-# The programs there are; each is declared in ganeti.client.gnt_X.
+    def Words(self, name: str) -> list[str]:
+        """Return the words that stand for a command: its name and its aliases."""
+        return [name, *(alias for alias, meant in self.aliases.items() if meant == name)]
+
+
+# All programs; each is declared in ganeti.client.gnt_X.
 PROGRAMS = (
     "gnt-cluster",
     "gnt-debug",
@@ -108,5 +130,6 @@ PROGRAMS = (
 
 
 def LoadProgram(name: str) -> Program:
+    """Import and return the declaration of a program."""
     loaded: Program = import_module(f"ganeti.client.{name.replace('-', '_')}").PROGRAM
     return loaded

@@ -1,7 +1,7 @@
 """Completion for bash: one script for all programs, made at build time from their declarations.
 
 Commands, options and choices are written into the script; names of nodes, instances and so on are read from ssconf and
-the job queue's directory when they are wanted, without any daemon.
+the directory of the job queue when they are needed, without any daemon.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ganeti.cli.command import Arg, Command, Program
 from ganeti.cli.options import COMMON
 from ganeti.cli.parser import Opt
 
-# Kind of argument -> what completes it.
+# Kind of argument -> kind of names that completes it.
 _ARGUMENTS = {
     "node": parser.COMPLETE_NODE,
     "instance": parser.COMPLETE_INSTANCE,
@@ -66,11 +66,11 @@ _gnt_complete() {
   esac
 }
 
-# _gnt_run: uses what the program's function put into commands, options, values (option -> kind) and arguments.
+# _gnt_run: uses the variables of the program's function: commands, options, values (option -> kind) and arguments.
 _gnt_run() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
   COMPREPLY=()
-  if ((COMP_CWORD == 1)); then
+  if ((COMP_CWORD == 1)) && [[ -n $commands ]]; then
     COMPREPLY=($(compgen -W "$commands" -- "$word"))
     return
   fi
@@ -95,16 +95,11 @@ def _Quote(text: str) -> str:
 
 
 def _OptionKind(option: Opt) -> str:
-    choices = option.settings.get("choices")
-    if choices:
-        return "choice " + " ".join(choices)
-    if option.settings.get("type") == "bool":
-        return "choice yes no"
-    return option.completion or ""
+    return "choice " + " ".join(option.choices) if option.choices else option.completion or ""
 
 
 def _ArgumentKind(args: Iterable[Arg]) -> str:
-    """What completes arguments: that of the first kind that can be completed, the usual case being a single one."""
+    """Return what completes the arguments: the first kind that can be completed, as most commands have only one."""
     for arg in args:
         if arg.choices:
             return "choice " + " ".join(arg.choices)
@@ -113,39 +108,44 @@ def _ArgumentKind(args: Iterable[Arg]) -> str:
     return ""
 
 
-def _Command(words: list[str], command: Command) -> list[str]:
+def _Settings(command: Command) -> list[str]:
+    """Return the assignments that describe a command to ``_gnt_run``."""
     options = [option for option in (*command.options, *COMMON) if not option.hidden]
     names = " ".join(name for option in options for name in option.names)
     pairs = " ".join(
         f"[{name}]={_Quote(_OptionKind(option))}" for option in options if option.takes_value for name in option.names
     )
     return [
-        f"    {'|'.join(words)})",
-        f"      options={_Quote(names)}",
-        f"      values=({pairs})",
-        f"      arguments={_Quote(_ArgumentKind(command.args))} ;;",
+        f"options={_Quote(names)}",
+        f"values=({pairs})",
+        f"arguments={_Quote(_ArgumentKind(command.args))}",
     ]
 
 
 def _Program(program: Program) -> str:
     function = "_" + program.name.replace("-", "_")
+    words = " ".join(sorted([*program.commands, *program.aliases]))
     lines = [
         f"{function}() {{",
         "  local commands options arguments",
         "  local -A values=()",
-        f"  commands={_Quote(' '.join(sorted([*program.commands, *program.aliases])))}",
-        "  case ${COMP_WORDS[1]} in",
+        f"  commands={_Quote(words)}",
     ]
-    for name in sorted(program.commands):
-        words = [name, *(alias for alias, meant in program.aliases.items() if meant == name)]
-        lines += _Command(words, program.Load(name))
-    return "\n".join([*lines, "  esac", "  _gnt_run", "}", f"complete -F {function} {program.name}", ""])
+    if program.command is not None:
+        lines += [f"  {line}" for line in _Settings(program.command)]
+    else:
+        lines.append("  case ${COMP_WORDS[1]} in")
+        for name in sorted(program.commands):
+            settings = [f"      {line}" for line in _Settings(program.Load(name))]
+            lines += [f"    {'|'.join(program.Words(name))})", *settings[:-1], settings[-1] + " ;;"]
+        lines.append("  esac")
+    return "\n".join([*lines, "  _gnt_run", "}", f"complete -F {function} {program.name}", ""])
 
 
 def BashScript(
     programs: Iterable[Program], data_dir: str, os_path: Iterable[str], iallocator_path: Iterable[str]
 ) -> str:
-    """The text of the completion file."""
+    """Return the text of the completion file."""
     head = _HEAD.replace("@DATA_DIR@", data_dir)
     head = head.replace("@OS_SEARCH_PATH@", " ".join(map(_Quote, os_path)))
     head = head.replace("@IALLOCATOR_SEARCH_PATH@", " ".join(map(_Quote, iallocator_path)))

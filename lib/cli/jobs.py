@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti import constants, errors, runtime
 from ganeti.cli import output
@@ -12,6 +12,11 @@ from ganeti.cli.options import PRIORITIES
 from ganeti.cli.parser import Options
 from ganeti.luxi import client as luxi_client
 from ganeti.luxi import protocol
+
+if TYPE_CHECKING:
+    from ganeti.opcodes import OpCode
+
+OpCodeT = TypeVar("OpCodeT", bound="OpCode")
 
 # Seconds of one wait for a change.
 POLL_TIMEOUT = 60.0
@@ -78,7 +83,26 @@ def GetClient() -> luxi_client.Client:
     return _client
 
 
-# --- what every opcode is given -----------------------------------------------------------------------------------------
+# --- opcodes of the command line -----------------------------------------------------------------------------------------
+
+
+def FromOptions(opcode: type[OpCodeT], options: Options, **given: Any) -> OpCodeT:
+    """Return an opcode whose parameters are the options of the same names; ``given`` are those that differ.
+
+    None and an empty KEY=VALUE list leave a parameter at its default; what all opcodes have is set when they are submitted.
+    """
+    from ganeti.opcodes import COMMON_PARAMS
+
+    names = opcode.OP_PARAMS.keys() - COMMON_PARAMS.keys() - given.keys()
+    values = {**{name: getattr(options, name, None) for name in names}, **given}
+    return opcode(**{name: value for name, value in values.items() if value is not None and value != {}})
+
+
+def Changes(op: OpCode, *besides: str) -> list[str]:
+    """Return the parameters of an opcode that were set to something else than their default."""
+    return [
+        name for name, value in vars(op).items() if name not in besides and value != type(op).OP_PARAMS[name].default
+    ]
 
 
 def ReasonTrail(options: Options) -> list[list[Any]]:

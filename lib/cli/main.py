@@ -1,4 +1,4 @@
-"""The main program of all ``gnt-*`` commands: from the command line to the exit code (spec/cli.md 1)."""
+"""The main program of all ``gnt-*`` commands: from the command line to the exit code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ganeti.cli.command import Command, LoadProgram, Program
 from ganeti.cli.options import COMMON
 from ganeti.cli.parser import CommandParser, Options
 
-# The list commands whose defaults an administrator may keep in the environment.
+# List commands whose default options an administrator may keep in the environment.
 _ENVIRONMENT_DEFAULTS = frozenset(["GNT_NODE_LIST", "GNT_INSTANCE_LIST", "GNT_GROUP_LIST"])
 
-# Options whose values must not be written anywhere.
+# Options whose values must not be logged.
 _PRIVATE = re.compile(r"--os-parameters-[ps]")
 
 _USAGE_NAME_LIMIT = 60
@@ -24,7 +24,7 @@ _USAGE_WIDTH = 76
 
 
 def Usage(program: Program) -> str:
-    """What a program says when it is called without a command it knows."""
+    """Return the list of a program's commands."""
     names = sorted(program.commands)
     width = min(max(len(name) for name in names), _USAGE_NAME_LIMIT)
     lines = [
@@ -63,12 +63,13 @@ def Version(name: str) -> str:
 
 
 def MakeParser(program: Program, word: str, command: Command) -> CommandParser:
-    usage = f"{program.name} {word} {command.usage}".rstrip()
-    return CommandParser(program.name, usage, command.summary, (*command.options, *COMMON))
+    """Return the parser of a command; ``word`` is what it was called by, empty in a program without command words."""
+    usage = " ".join(part for part in (program.name, word, command.usage) if part)
+    return CommandParser(program.name, usage, command.summary, (*command.options, *COMMON), command.details)
 
 
 def _WithEnvironment(program: str, argv: Sequence[str]) -> list[str]:
-    """Inserts the words of GNT_NODE_LIST and its siblings behind the command word."""
+    """Insert the words of GNT_NODE_LIST and its siblings after the command word."""
     name = f"{program}_{argv[0]}".replace("-", "_").upper()
     text = runtime.Environment().get(name) if name in _ENVIRONMENT_DEFAULTS else None
     if not text:
@@ -81,28 +82,32 @@ def _WithEnvironment(program: str, argv: Sequence[str]) -> list[str]:
         raise errors.OpPrereqError(f"Environment variable {name} cannot be read: {err}", errors.ECODE_INVAL) from err
 
 
-def RunProgram(name: str, argv: Sequence[str]) -> int:
-    """Runs ``NAME ARGV``; errors of ours leave it as exceptions."""
-    program = LoadProgram(name)
+def RunProgram(program: Program, argv: Sequence[str]) -> int:
+    """Run a program with these arguments; errors of the cluster leave it as exceptions."""
     if argv and argv[0] == "--version":
-        output.ToStdout(Version(name))
+        output.ToStdout(Version(program.name))
         return constants.EXIT_SUCCESS
+    if program.command is not None:
+        return _RunCommand(program, "", program.command, argv)
     word = argv[0] if argv else ""
-    command_name = program.aliases.get(word, word)
     if word in ("", "-h", "--help"):
         output.ToStdout(Usage(program))
         return constants.EXIT_SUCCESS if word else constants.EXIT_FAILURE
-    if command_name not in program.commands:
+    name = program.aliases.get(word, word)
+    if name not in program.commands:
         output.ToStderr(UnknownCommand(program, word))
         return constants.EXIT_FAILURE
-    words = _WithEnvironment(name, argv)
-    command = program.Load(command_name)
+    return _RunCommand(program, word, program.Load(name), _WithEnvironment(program.name, argv)[1:])
+
+
+def _RunCommand(program: Program, word: str, command: Command, words: Sequence[str]) -> int:
     parser = MakeParser(program, word, command)
-    options, arguments = parser.parse_args(words[1:])
+    options, arguments = parser.parse_args(list(words))
+    called = f"{program.name} {word}".rstrip()
     try:
-        command.CheckCount(word, arguments)
-        _StartLog(f"{name} {word}", options, [name, *words], command.logs)
-        jobs.SetInvocation(name, word)
+        command.CheckCount(word or program.name, arguments)
+        _StartLog(called, options, [*called.split(), *words], command.logs)
+        jobs.SetInvocation(program.name, word)
         return command.run(options, arguments)
     except errors.GenericError as err:
         err.hint = err.hint or parser.ExplainLateOption(words, arguments)
@@ -113,7 +118,7 @@ def RunProgram(name: str, argv: Sequence[str]) -> int:
 
 
 def _StartLog(program: str, options: Options, words: Sequence[str], logs: bool) -> None:
-    """Sets the log up where something may be logged: the usual command needs no log and saves the time."""
+    """Open the log if something may be logged; most commands log nothing and save the time."""
     if options.debug or logs or "logging" in sys.modules:
         _OpenLog(program, options.debug)
     if options.debug:
@@ -128,7 +133,7 @@ def _OpenLog(program: str, debug: int = 0) -> None:
     from ganeti import pathutils
     from ganeti.daemon import logs
 
-    # Whoever may use the command but not the log works without it.
+    # A user who may run the command but not write the log works without it.
     try:
         logs.SetUp(program, pathutils.LOG_COMMANDS, debug=debug, terminal=logging.ERROR, console=False)
     except OSError:
@@ -136,7 +141,7 @@ def _OpenLog(program: str, debug: int = 0) -> None:
 
 
 def _CommandLine(words: Sequence[str]) -> str:
-    """The command line without what must not be seen."""
+    """Return the command line without secret values."""
     shown = []
     hide_next = False
     for word in words:
@@ -153,7 +158,7 @@ def _CommandLine(words: Sequence[str]) -> str:
 
 
 def _LogFailure(program: str, text: str, trace: bool = False) -> None:
-    """Keeps the failure in the log of commands; the terminal was told already."""
+    """Record the failure in the log of commands; it was printed already."""
     import logging
 
     from ganeti import pathutils
@@ -170,7 +175,7 @@ def _LogFailure(program: str, text: str, trace: bool = False) -> None:
 
 
 def _Explain(program: str, err: Exception) -> int:
-    """Says what went wrong and returns the exit code."""
+    """Print what went wrong and return the exit code."""
     if isinstance(err, jobs.JobSubmitted):
         output.ToStderr(f"JobID: {err.job_id}")
         return constants.EXIT_SUCCESS
@@ -197,7 +202,7 @@ def _Explain(program: str, err: Exception) -> int:
 def _Guarded(name: str, argv: Sequence[str]) -> int:
     program = f"{name} {argv[0]}" if argv else name
     try:
-        return RunProgram(name, argv)
+        return RunProgram(LoadProgram(name), argv)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
@@ -206,12 +211,12 @@ def _Guarded(name: str, argv: Sequence[str]) -> int:
             " run in the background."
         )
         return constants.EXIT_FAILURE
-    except Exception as err:  # noqa: BLE001 - the last place where an administrator can be told
+    except Exception as err:  # noqa: BLE001 - the last chance to explain anything
         return _Explain(program, err)
 
 
 def Main() -> int:
-    """Entry point of the start scripts."""
+    """Run the program that the start script is named after; return its exit code."""
     if sys.stdout is None:  # the caller closed it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
@@ -222,7 +227,7 @@ def Main() -> int:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody reads any more; the interpreter's own flush at the end must not fail again.
+        # The reader has gone; the interpreter's own flush at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # noqa: TID251
         return constants.EXIT_FAILURE
     return code

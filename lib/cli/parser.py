@@ -1,4 +1,4 @@
-"""Options and parsers: optparse with our value types and the layout of help (spec/cli.md 1.1, 3.1)."""
+"""Options and parsers: optparse with the value types and the help layout of the ``gnt-*`` programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ganeti.cli import values
 
 Options = optparse.Values
 
-# What completes the value of an option or an argument.
+# Kinds of names that complete the value of an option or an argument.
 COMPLETE_NODE = "node"
 COMPLETE_INSTANCE = "instance"
 COMPLETE_GROUP = "group"
@@ -25,7 +25,7 @@ COMPLETE_JOB = "job"
 
 
 def _Parsed(parse: Callable[[str], Any]) -> Callable[[Any, str, str], Any]:
-    """A value type whose errors say "option X: TEXT" and end with exit code 2."""
+    """Return the checker of a value type whose errors read "option X: TEXT" and end with exit code 2."""
 
     def check(_option: Any, name: str, text: str) -> Any:
         try:
@@ -56,7 +56,7 @@ def _MaybeFloat(text: str) -> float | str:
 
 
 def _Float(text: str) -> float:
-    """A number proper: JSON knows neither infinity nor what is no number."""
+    """Return a finite number, as JSON can express neither infinity nor NaN."""
     try:
         number = float(text)
     except ValueError:
@@ -83,13 +83,15 @@ def _FilterAction(text: str) -> Any:
 
 
 class GntOption(optparse.Option):
-    """An option with our value types; ``completion`` tells what its value names."""
+    """An option of optparse with the value types of the ``gnt-*`` programs."""
 
     TYPES = (
         *optparse.Option.TYPES,
         "unit",
         "bool",
         "list",
+        "names",
+        "uidpool",
         "keyval",
         "keyprivateval",
         "identkeyval",
@@ -104,6 +106,8 @@ class GntOption(optparse.Option):
         "unit": _Parsed(_Unit),
         "bool": lambda option, name, text: values.ParseBool(text),
         "list": lambda option, name, text: values.ParseList(text),
+        "names": lambda option, name, text: values.ParseNames(text),
+        "uidpool": lambda option, name, text: values.ParseUidPool(text) if text else [],
         "keyval": lambda option, name, text: values.ParseKeyVal(name, text),
         "keyprivateval": lambda option, name, text: values.ParseKeyVal(name, text),
         "identkeyval": lambda option, name, text: values.ParseIdentKeyVal(name, text),
@@ -114,36 +118,110 @@ class GntOption(optparse.Option):
     }
 
 
-class Opt:
-    """The declaration of an option in the catalogue; shared by commands, so never changed.
+# Longer lists of choices stand in the help text, not in the place of the value.
+_SHORT_CHOICES = 24
 
-    A ``hidden`` option is accepted, so that scripts written for 3.1 get the answer of the cluster instead of a syntax
-    error; as it has no use in this release, help, manuals and completion leave it out.
+Choices = Sequence[str] | Callable[[], Sequence[str]]
+
+
+def ElementsOf(type_name: str) -> Callable[[], Sequence[str]]:
+    """Return the values of an enumeration of ``ganeti.opcodes.types``, which is imported when they are needed."""
+
+    def elements() -> Sequence[str]:
+        from ganeti.opcodes import types
+
+        return sorted(getattr(types, type_name).Schema()["enum"])
+
+    return elements
+
+
+class Opt:
+    """The declaration of an option; shared by commands, so never changed.
+
+    ``grammar`` names the topic of ``cli.grammar`` that explains the value.  A ``hidden`` option is accepted, so that
+    scripts written for 3.1 get the answer of the cluster instead of a syntax error; as it has no use in this release,
+    help, manuals and completion leave it out.
     """
 
-    __slots__ = ("completion", "hidden", "names", "settings")
+    __slots__ = ("_choices", "completion", "grammar", "hidden", "names", "settings")
 
-    def __init__(self, *names: str, completion: str | None = None, hidden: bool = False, **settings: Any):
+    def __init__(
+        self,
+        *names: str,
+        completion: str | None = None,
+        hidden: bool = False,
+        choices: Choices | None = None,
+        grammar: str | None = None,
+        **settings: Any,
+    ):
         self.names = names
         self.settings = settings
         self.completion = completion
         self.hidden = hidden
+        self.grammar = grammar
+        self._choices = choices
 
     def Make(self) -> GntOption:
-        settings = {**self.settings, "help": optparse.SUPPRESS_HELP} if self.hidden else self.settings
-        return GntOption(*self.names, **settings)
+        """Return the option for a parser."""
+        more: dict[str, Any] = {"help": optparse.SUPPRESS_HELP if self.hidden else self.text}
+        if self.takes_value:
+            more["metavar"] = self.metavar
+        if self._choices is not None:
+            more |= {"type": "choice", "choices": self.choices}
+        return GntOption(*self.names, **{**self.settings, **more})
+
+    def Hidden(self) -> Opt:
+        """Return the same option, accepted but not shown."""
+        return self._With(hidden=True)
+
+    def But(self, **settings: Any) -> Opt:
+        """Return the same option with other settings, for a command in which its value or its text differs."""
+        return self._With(**settings)
+
+    def _With(self, **changes: Any) -> Opt:
+        own = {name: getattr(self, name) for name in ("completion", "hidden", "grammar")}
+        return Opt(*self.names, **{**self.settings, **own, "choices": self._choices, **changes})
 
     @property
     def takes_value(self) -> bool:
         return self.settings.get("action", "store") in ("store", "append")
 
-    def Hidden(self) -> Opt:
-        """Return the same option, accepted but not shown."""
-        return Opt(*self.names, completion=self.completion, hidden=True, **self.settings)
+    @property
+    def choices(self) -> list[str]:
+        """The allowed values, empty if they cannot be listed."""
+        if self.settings.get("type") == "bool":
+            return ["yes", "no"]
+        found = self._choices() if callable(self._choices) else self._choices
+        return list(found or ())
+
+    @property
+    def metavar(self) -> str:
+        """The word for the value in help and manuals: the choices themselves where they are short."""
+        shown = "|".join(self.choices)
+        if shown and len(shown) <= _SHORT_CHOICES:
+            return shown
+        return str(self.settings.get("metavar") or self.settings["dest"].upper())
+
+    @property
+    def text(self) -> str:
+        """The explanation in help and manuals, with the choices and the default that do not stand elsewhere."""
+        text = str(self.settings.get("help", ""))
+        if self.choices and not self.grammar and self.metavar != "|".join(self.choices):
+            text += f": {', '.join(self.choices[:-1])} or {self.choices[-1]}"
+        default = self.settings.get("default")
+        if self.takes_value and not isinstance(default, bool) and (default == 0 or default):
+            text += f" (default: {default:g})" if isinstance(default, (int, float)) else f" (default: {default})"
+        return text
 
 
 def Flag(*names: str, dest: str, text: str) -> Opt:
+    """Declare an option without a value; false unless it is given."""
     return Opt(*names, dest=dest, action="store_true", default=False, help=text)
+
+
+def Off(*names: str, dest: str, text: str) -> Opt:
+    """Declare an option that switches off what is on by default: ``dest`` is true unless it is given."""
+    return Opt(*names, dest=dest, action="store_false", default=True, help=text)
 
 
 def Value(
@@ -153,41 +231,33 @@ def Value(
     type: str = "string",  # noqa: A002 - optparse's word
     default: Any = None,
     metavar: str | None = None,
-    choices: Sequence[str] | None = None,
+    choices: Choices | None = None,
     completion: str | None = None,
+    grammar: str | None = None,
 ) -> Opt:
-    """An option with one value; the last one given counts."""
-    more: dict[str, Any] = {"choices": list(choices), "type": "choice"} if choices is not None else {"type": type}
-    return Opt(*names, dest=dest, default=default, metavar=metavar, help=text, completion=completion, **more)
-
-
-def Values(
-    *names: str,
-    dest: str,
-    text: str,
-    type: str = "string",  # noqa: A002
-    metavar: str | None = None,
-    choices: Sequence[str] | None = None,
-    completion: str | None = None,
-) -> Opt:
-    """An option that may be given several times; without it an empty list."""
-    more: dict[str, Any] = {"choices": list(choices), "type": "choice"} if choices is not None else {"type": type}
+    """Declare an option with one value; the last one given counts."""
     return Opt(
-        *names, dest=dest, action="append", default=[], metavar=metavar, help=text, completion=completion, **more
-    )
+        *names, dest=dest, default=default, metavar=metavar, help=text, type=type, choices=choices,
+        completion=completion, grammar=grammar,
+    )  # fmt: skip
+
+
+def Values(*names: str, dest: str, text: str, **more: Any) -> Opt:
+    """Declare an option that may be given several times; without it the value is an empty list."""
+    return Value(*names, dest=dest, text=text, **more).But(action="append", default=[])
 
 
 class _HelpFormatter(optparse.TitledHelpFormatter):
-    """Underlined headings, long option forms first, help from column 24."""
+    """Lays help out with underlined headings, long forms of options first, and texts from column 24."""
 
     def __init__(self) -> None:
         super().__init__(indent_increment=0, max_help_position=24, width=79, short_first=False)
 
 
 class CommandParser(optparse.OptionParser):
-    """Parser of one command: options end at the first argument, errors look as in 3.1."""
+    """The parser of one command: options end at the first argument, errors look as in 3.1."""
 
-    def __init__(self, program: str, usage: str, description: str, options: Sequence[Opt]):
+    def __init__(self, program: str, usage: str, description: str, options: Sequence[Opt], details: str = ""):
         super().__init__(
             prog=program,
             usage=usage,
@@ -197,6 +267,8 @@ class CommandParser(optparse.OptionParser):
             add_help_option=False,
         )
         self.disable_interspersed_args()
+        self._details = details
+        self._topics = list(dict.fromkeys(option.grammar for option in options if option.grammar and not option.hidden))
         for option in options:
             self.add_option(option.Make())
         # A list made by one parse must not be filled by the next.
@@ -204,8 +276,22 @@ class CommandParser(optparse.OptionParser):
             if default == []:
                 self.defaults[name] = []
 
+    def format_description(self, formatter: optparse.HelpFormatter) -> str:
+        from textwrap import fill
+
+        paragraphs = [self.description or "", *self._details.split("\n\n")]
+        return "".join(f"{fill(' '.join(text.split()), formatter.width)}\n\n" for text in paragraphs if text)[:-1]
+
+    def format_epilog(self, formatter: optparse.HelpFormatter) -> str:
+        """Return what the values of the command's options may be made of."""
+        if not self._topics:
+            return ""
+        from ganeti.cli import grammar
+
+        return "\n" + "\n".join(grammar.ForHelp(topic) for topic in self._topics)
+
     def ExplainLateOption(self, words: Sequence[str], arguments: Sequence[str]) -> str | None:
-        """What somebody should know whose option was taken for an argument; None when there is none."""
+        """Return a hint if an option was taken for an argument, else None."""
         for word in () if "--" in words else arguments[1:]:
             if word.startswith("-") and self.has_option(word.partition("=")[0]):
                 return f"'{word}' was taken for an argument: options go before the first argument"

@@ -47,6 +47,11 @@ def ParseList(text: str) -> list[str]:
     return SplitEscaped(text) if text else []
 
 
+def ParseNames(text: str) -> list[str]:
+    """Return the names of a comma list without the blanks around them; an empty text is an empty list."""
+    return [word.strip() for word in text.split(",")] if text else []
+
+
 def ParseBool(text: str) -> bool:
     lowered = text.lower()
     if lowered in _TRUE:

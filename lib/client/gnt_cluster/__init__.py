@@ -4,7 +4,7 @@ from ganeti.cli.command import Program
 
 PROGRAM = Program(
     "gnt-cluster",
-    "cluster commands",
+    "administration of the cluster as a whole",
     (
         "activate-master-ip",
         "add-tags",

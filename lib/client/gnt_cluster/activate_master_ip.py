@@ -10,9 +10,9 @@ from ganeti.opcodes import OpClusterActivateMasterIp
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    # Without the usual fields, as in 3.1 (spec/cli.md 1.2).
+    # Without debug level, priority and reason, as in 3.1.
     jobs.SubmitOpCode(OpClusterActivateMasterIp())
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Activates the master's address")
+COMMAND = Command(Run, "Configure the master IP address on the master node")

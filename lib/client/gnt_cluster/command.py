@@ -1,4 +1,4 @@
-"""gnt-cluster command: runs a shell command on nodes."""
+"""gnt-cluster command: runs a shell command on nodes over SSH."""
 
 from __future__ import annotations
 
@@ -6,25 +6,32 @@ from ganeti import constants, runtime, ssh
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, Some
-from ganeti.cli.parser import Options
-from ganeti.client.shared import nodes
+from ganeti.cli.parser import Flag, Options
+from ganeti.client.gnt_cluster import nodes
+from ganeti.client.gnt_cluster.options import NODE_LIST
 
 _TIMEOUT = 4 * 3600.0
 _RULE = "-" * 48
 
+SHOW_MACHINE_NAMES = Flag(
+    "-M", "--show-machine-names", dest="show_machine_names", text="Start each line of output with the name of the node"
+)
+FAILURE_ONLY = Flag("--failure-only", dest="failure_only", text="Leave out nodes on which the command succeeded")
+
+
+def _RunOn(node: nodes.NodeAddress, is_master: bool, command: str, cluster: str) -> runtime.RunResult:
+    if is_master:
+        return runtime.RunCmd(["/bin/sh", "-c", command], timeout=_TIMEOUT)
+    return runtime.RunCmd(ssh.BuildCommand(node.name, command, cluster, port=node.ssh_port), timeout=_TIMEOUT)
+
 
 def Run(options: Options, arguments: list[str]) -> int:
     command = " ".join(arguments)
-    client = jobs.GetClient()
-    cluster, master = client.QueryConfigValues(["cluster_name", "master_node"])
-    chosen = nodes.OnlineNodes(options.nodes, options.nodegroup)
+    cluster, master = jobs.GetClient().QueryConfigValues(["cluster_name", "master_node"])
+    chosen = nodes.OnlineNodes(options.nodes, options.group_name)
     # The master comes last: the command may end the connection to it.
     for node in sorted(chosen, key=lambda n: n.name == master):
-        if node.name == master:
-            result = runtime.RunCmd(["/bin/sh", "-c", command], timeout=_TIMEOUT)
-        else:
-            argv = ssh.BuildCommand(node.name, command, cluster, port=node.ssh_port)
-            result = runtime.RunCmd(argv, timeout=_TIMEOUT)
+        result = _RunOn(node, node.name == master, command, cluster)
         if options.failure_only and result.exit_code == 0:
             continue
         output.ToStdout(_RULE)
@@ -42,7 +49,9 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Runs a command on all (or only some) nodes",
+    "Run a shell command as root on all online nodes, or on some of them",
     (Some("command"),),
-    (o.NODE_LIST, o.NODE_GROUP, o.SHOW_MACHINE_NAMES, o.FAILURE_ONLY),
+    (NODE_LIST, o.NODE_GROUP, SHOW_MACHINE_NAMES, FAILURE_ONLY),
+    details="The command is run over SSH, on the master node last.  Return code 255 means that SSH itself failed; its message"
+    " is shown.",
 )

@@ -10,8 +10,8 @@ from ganeti.cli.parser import Options
 from ganeti.opcodes import OpClusterDeactivateMasterIp
 
 _QUESTION = (
-    "This will disable the master IP. All the open connections to the master IP will be closed. To reach the master"
-    " you will need to use its node IP.\nContinue?"
+    "The master IP address will be removed from the master node, and all connections to it will be closed. The node's own"
+    " address stays reachable. Continue?"
 )
 
 
@@ -22,4 +22,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Deactivates the master's address", (), (o.YES,))
+COMMAND = Command(Run, "Remove the master IP address from the master node", (), (o.YES,))

@@ -1,4 +1,4 @@
-"""gnt-cluster destroy: the end of a cluster."""
+"""gnt-cluster destroy: removes the cluster from its last node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ganeti.opcodes import OpClusterDestroy
 
 def Run(options: Options, arguments: list[str]) -> int:
     if not options.yes_do_it:
-        output.ToStderr("A destroyed cluster cannot be brought back. Nothing was done; to go on, give --yes-do-it.")
+        output.ToStderr(
+            "Nothing was changed: a destroyed cluster cannot be restored. Give --yes-do-it if you are sure."
+        )
         return constants.EXIT_FAILURE
     from ganeti.bootstrap import calls, destroy
 
@@ -26,4 +28,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Destroys the cluster; no instances and no other nodes may be left", (), (o.YES_DO_IT,), True)
+COMMAND = Command(Run, "Destroy the cluster; it must have no instances and no other nodes", (), (o.YES_DO_IT,), True)

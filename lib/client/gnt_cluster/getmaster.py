@@ -1,4 +1,4 @@
-"""gnt-cluster getmaster: works on every node, without any daemon."""
+"""gnt-cluster getmaster."""
 
 from __future__ import annotations
 
@@ -23,4 +23,6 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Displays the cluster master", (), (o.OUTPUT_FORMAT,))
+COMMAND = Command(
+    Run, "Print the name of the master node; works on every node, without any daemon", (), (o.OUTPUT_FORMAT,)
+)

@@ -1,4 +1,4 @@
-"""gnt-cluster info: everything about the cluster."""
+"""gnt-cluster info."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _Collectors(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def Describe(facts: Mapping[str, Any]) -> info.Pairs:
-    """The tree of a cluster."""
+    """Return the tree of a cluster."""
     return info.Pairs(
         [
             ("Cluster name", facts["name"]),
@@ -134,4 +134,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Shows cluster configuration", (), (o.ROMAN, o.OUTPUT_FORMAT))
+COMMAND = Command(Run, "Show the settings of the cluster", (), (o.ROMAN, o.OUTPUT_FORMAT))

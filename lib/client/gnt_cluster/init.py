@@ -5,38 +5,65 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import constants, errors
-from ganeti.cli import jobs, output, values
+from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import Options
+from ganeti.cli.parser import COMPLETE_FILE, ElementsOf, Off, Opt, Options, Value
+from ganeti.client.gnt_cluster.options import SET_SETTINGS
 from ganeti.client.shared import policy, typed
 from ganeti.opcodes import OpClusterPostInit
 
-_LVM = (constants.DT_PLAIN, constants.DT_DRBD8)
+PRIMARY_IP_VERSION = Value(
+    "--primary-ip-version", dest="primary_ip_version", default="4", metavar="4|6",
+    text="IP version of the nodes' primary addresses",
+)  # fmt: skip
+GLUSTER_STORAGE_DIR = Value(
+    "--gluster-storage-dir", dest="gluster_storage_dir", metavar="DIR", completion=COMPLETE_FILE,
+    text="Directory on the nodes for mounts of Gluster volumes",
+)  # fmt: skip
+NO_ETC_HOSTS = Off("--no-etc-hosts", dest="modify_etc_hosts", text="Never change /etc/hosts on the nodes")
+NO_SSH_INIT = Off("--no-ssh-init", dest="modify_ssh_setup", text="Never manage SSH keys on the nodes")
+SSH_KEY_TYPE = Value("--ssh-key-type", dest="ssh_key_type", choices=ElementsOf("TSshKeyType"), text="Type of SSH keys")
+SSH_KEY_BITS = Value("--ssh-key-bits", dest="ssh_key_bits", type="int", metavar="BITS", text="Length of SSH keys")
 
-# Option of --specs-X -> key of the instance policy.
-_SPECS = {
-    "ispecs_mem_size": "memory-size",
-    "ispecs_cpu_count": "cpu-count",
-    "ispecs_disk_count": "disk-count",
-    "ispecs_disk_size": "disk-size",
-    "ispecs_nic_count": "nic-count",
+_SPEC_WORDS = {
+    "cpu-count": "number of virtual CPUs",
+    "disk-count": "number of disks",
+    "disk-size": "size of a disk",
+    "memory-size": "memory",
+    "nic-count": "number of NICs",
 }
 
-# Options whose value becomes the setting of the same name when it was given.
+
+def _SpecDest(key: str) -> str:
+    return f"ispecs_{key.replace('-', '_')}"
+
+
+def _SpecOption(key: str) -> Opt:
+    """Declare the option for one key of an instance's size; memory has a shorter name there."""
+    return Value(
+        f"--specs-{key.replace('memory', 'mem')}", dest=_SpecDest(key), type="keyval", default={},
+        metavar="min=N,max=N,std=N", text=f"Limits and standard of an instance's {_SPEC_WORDS[key]}",
+    )  # fmt: skip
+
+
+SPECS = {key: _SpecOption(key) for key in _SPEC_WORDS}
+
+# Options whose value becomes the setting of the same name if it was given.
 _AS_GIVEN = (
     "vg_name", "drbd_helper", "master_netdev", "mac_prefix", "secondary_ip", "candidate_pool_size",
-    "file_storage_dir", "shared_file_storage_dir", "gluster_storage_dir", "modify_etc_hosts", "modify_ssh_setup",
-    "maintain_node_health", "default_iallocator", "default_iallocator_params", "prealloc_wipe_disks", "install_image",
-    "zeroing_image", "enabled_user_shutdown", "ssh_key_type", "ssh_key_bits", "use_external_mip_script",
+    "enabled_hypervisors", "enabled_disk_templates", "file_storage_dir", "shared_file_storage_dir", "gluster_storage_dir",
+    "modify_etc_hosts", "modify_ssh_setup", "maintain_node_health", "default_iallocator", "default_iallocator_params",
+    "prealloc_wipe_disks", "install_image", "zeroing_image", "compression_tools", "enabled_user_shutdown",
+    "ssh_key_type", "ssh_key_bits", "uid_pool", "use_external_mip_script",
 )  # fmt: skip
 
 
 def _SpecPolicy(options: Options) -> dict[str, Any]:
-    """The policy of the older ``--specs-X min=,max=,std=`` options."""
+    """Return the policy of the older ``--specs-X min=,max=,std=`` options."""
     from ganeti.params import ipolicy
 
-    given = {key: getattr(options, dest) for dest, key in _SPECS.items() if getattr(options, dest)}
+    given = {key: getattr(options, _SpecDest(key)) for key in SPECS if getattr(options, _SpecDest(key))}
     if not given:
         return {}
     if options.ipolicy_bounds_specs is not None or options.ipolicy_std_specs is not None:
@@ -49,7 +76,7 @@ def _SpecPolicy(options: Options) -> dict[str, Any]:
         for side, text in sides.items():
             if side not in ("min", "max", "std"):
                 raise errors.OpPrereqError(
-                    f"Invalid key '{side}' for {key}: expected min, max, std", errors.ECODE_INVAL
+                    f"Invalid key '{side}' for {key}: expected min, max or std", errors.ECODE_INVAL
                 )
             number = policy.ParseSpec(f"--specs for {key}", {key: text})[key]
             (std if side == "std" else bounds[side])[key] = number
@@ -66,27 +93,19 @@ def _IpVersion(text: str | None) -> int:
 
 
 def _Notes(options: Options, templates: list[str]) -> None:
-    if options.vg_name and not set(templates) & set(_LVM):
-        output.ToStdout("A volume group was given, but no disk template that uses LVM is enabled; it is not used yet.")
+    from ganeti.params import disk
+
+    if options.vg_name and not disk.With(lvm=True).intersection(templates):
+        output.ToStdout("Note: the volume group is not used yet: no disk template that needs LVM is enabled.")
     if options.drbd_helper and constants.DT_DRBD8 not in templates:
-        output.ToStdout("A DRBD usermode helper was given, but the drbd template is not enabled; it is not used yet.")
+        output.ToStdout("Note: the DRBD usermode helper is not used yet: the disk template drbd is not enabled.")
 
 
 def MakeSettings(options: Options, name: str) -> Any:
-    """The settings that the command line means."""
+    """Return the settings that the command line asks for."""
     from ganeti.bootstrap.init import Settings
 
     given = {key: getattr(options, key) for key in _AS_GIVEN if getattr(options, key) is not None}
-    for key, text in (
-        ("enabled_hypervisors", options.enabled_hypervisors),
-        ("enabled_disk_templates", options.enabled_disk_templates),
-        ("compression_tools", options.compression_tools),
-    ):
-        found = typed.CommaList(text)
-        if found is not None:
-            given[key] = found
-    if options.uid_pool:
-        given["uid_pool"] = values.ParseUidPool(options.uid_pool)
     netmask = typed.Integer("--master-netmask", options.master_netmask)
     if netmask is not None:
         given["master_netmask"] = netmask
@@ -117,16 +136,14 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Initializes a new cluster on this machine",
+    "Create a cluster whose first node and master is this machine",
     (One("host"),),
     (
-        *o.SPECS.values(), *o.SET_IPOLICY, o.BACKEND, o.CANDIDATE_POOL_SIZE, o.ENABLED_HYPERVISORS,
-        o.FILE_STORAGE_DIR_CLUSTER, o.HYPERVISORS_KEYVALS, o.MAC_PREFIX, o.MASTER_NETDEV, o.MASTER_NETMASK,
-        o.NIC_PARAMETERS, o.NO_ETC_HOSTS, o.NO_SSH_INIT, o.SECONDARY_IP, o.VG_NAME, o.MAINTAIN_NODE_HEALTH, o.UID_POOL,
-        o.DRBD_HELPER, o.DEFAULT_IALLOCATOR, o.DEFAULT_IALLOCATOR_PARAMS, o.PRIMARY_IP_VERSION, o.PREALLOC_WIPE,
-        o.NODE_PARAMETERS, o.SHARED_FILE_STORAGE_DIR, o.EXTERNAL_MIP_SCRIPT, o.DISK_PARAMETERS, o.HYPERVISOR_STATE,
-        o.DISK_STATE, o.ENABLED_DISK_TEMPLATES, o.IPOLICY_STD, o.GLUSTER_STORAGE_DIR, o.INSTALL_IMAGE, o.ZEROING_IMAGE,
-        o.COMPRESSION_TOOLS, o.USER_SHUTDOWN, o.SSH_KEY_BITS, o.SSH_KEY_TYPE,
+        *SET_SETTINGS, *SPECS.values(), *o.SET_IPOLICY, o.IPOLICY_STD, o.BACKEND, o.HYPERVISORS_KEYVALS, o.NIC_PARAMETERS,
+        o.NODE_PARAMETERS, o.DISK_PARAMETERS, o.HYPERVISOR_STATE, o.DISK_STATE, o.SECONDARY_IP, NO_ETC_HOSTS, NO_SSH_INIT,
+        PRIMARY_IP_VERSION, GLUSTER_STORAGE_DIR, SSH_KEY_BITS, SSH_KEY_TYPE,
     ),
     logs=True,
+    details="The argument is the name of the cluster.  It must resolve to an address in the network of the nodes that no"
+    " machine uses: the master IP address.",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""gnt-cluster master-ping: does the master daemon answer?"""
+"""gnt-cluster master-ping."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Checks if the master is alive")
+COMMAND = Command(Run, "Check whether the master daemon answers; prints nothing, the exit code is 0 if it does")

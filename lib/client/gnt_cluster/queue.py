@@ -1,4 +1,4 @@
-"""gnt-cluster queue: whether the job queue takes new jobs."""
+"""gnt-cluster queue: the drain flag of the job queue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Changes or shows whether the job queue takes new jobs",
+    "Drain the job queue, so that it accepts no new jobs, undo that, or show the state",
     (One("command", ("drain", "undrain", "info")),),
     (o.OUTPUT_FORMAT,),
 )

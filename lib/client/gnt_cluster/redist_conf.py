@@ -6,14 +6,16 @@ from ganeti import constants
 from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command
-from ganeti.cli.parser import Options
+from ganeti.cli.parser import Flag, Options
 from ganeti.opcodes import OpClusterRedistConf
+
+YES_DO_IT = Flag("--yes-do-it", dest="yes_do_it", text="Submit the job even if the queue is drained")
 
 
 def Run(options: Options, arguments: list[str]) -> int:
     op = OpClusterRedistConf()
     if options.yes_do_it:
-        # During an upgrade, while the queue is drained.
+        # An upgrade needs this while the queue is drained.
         client = jobs.GetClient()
         jobs.PollJob(client.SubmitJobToDrainedQueue([op]), client)
     else:
@@ -21,4 +23,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Sends the cluster's files to all nodes again", (), (*o.SET_JOB, o.YES_DO_IT_REDIST))
+COMMAND = Command(Run, "Copy the cluster's files to all nodes again", (), (*o.SET_JOB, YES_DO_IT))

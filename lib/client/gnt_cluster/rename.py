@@ -14,9 +14,8 @@ def Run(options: Options, arguments: list[str]) -> int:
     old, new = jobs.GetClient().QueryConfigValues(["cluster_name"])[0], arguments[0]
     if not options.force:
         question = (
-            f"This will rename the cluster from '{old}' to '{new}'. If you are connected over the network to the cluster"
-            " name, the operation is very dangerous as the IP address will be removed from the node and the change may"
-            " not go through. Continue?"
+            f"The cluster will be renamed from '{old}' to '{new}', and the master IP address will change. If you are"
+            " connected to that address, the connection will break before the change is complete. Continue?"
         )
         if not ask.Confirmed(question):
             return constants.EXIT_FAILURE
@@ -26,4 +25,9 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Renames the cluster", (One("host"),), (o.FORCE, *o.SET_DRY))
+COMMAND = Command(
+    Run,
+    "Rename the cluster and change the master IP address to that of the new name",
+    (One("host"),),
+    (o.FORCE, *o.SET_DRY),
+)

@@ -17,7 +17,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Corrects the recorded sizes of disks by what the devices have",
+    "Correct recorded disk sizes that differ from those of the devices",
     (AnyNumber("instance"),),
     (*o.SET_DRY, *o.SET_PRIORITY),
 )

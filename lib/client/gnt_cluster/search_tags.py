@@ -1,4 +1,4 @@
-"""gnt-cluster search-tags: tags of all objects that match an expression."""
+"""gnt-cluster search-tags."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Searches the tags on all objects for a regular expression",
+    "Search the tags of all objects for a regular expression; the exit code is 1 if nothing matches",
     (One("pattern"),),
     (*o.SET_PRIORITY, o.OUTPUT_FORMAT),
 )

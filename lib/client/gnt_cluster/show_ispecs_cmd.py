@@ -1,4 +1,4 @@
-"""gnt-cluster show-ispecs-cmd: the command that would make a cluster with this policy."""
+"""gnt-cluster show-ispecs-cmd."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Shows the command line to recreate the cluster's instance policy")
+COMMAND = Command(Run, "Print the command line that initializes a cluster with the same instance policy")

@@ -1,4 +1,4 @@
-"""gnt-cluster verify: looks whether everything is as it should be."""
+"""gnt-cluster verify: checks the cluster."""
 
 from __future__ import annotations
 
@@ -6,35 +6,31 @@ from ganeti import constants
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command
-from ganeti.cli.parser import Options, Values
+from ganeti.cli.parser import ElementsOf, Flag, Options, Values
 from ganeti.opcodes import OpClusterVerify
-from ganeti.opcodes.types import VERIFY_CODES
 
 IGNORE_ERRORS = Values(
-    "-I", "--ignore-errors", dest="ignore_errors", metavar="CODE", choices=sorted(VERIFY_CODES),
-    text="Report errors of this kind as warnings; repeat for several",
+    "-I", "--ignore-errors", dest="ignore_errors", metavar="CODE", choices=ElementsOf("TVerifyCode"),
+    text="Report errors of this code as warnings; repeat it for several", grammar="verify-codes",
 )  # fmt: skip
+DEBUG_SIMULATE_ERRORS = Flag(
+    "--debug-simulate-errors", dest="debug_simulate_errors", text="Let nearly every check report a failure"
+)
+ERROR_CODES = Flag("--error-codes", dest="error_codes", text="Print messages in a form for programs, with error codes")
+NO_NPLUS1 = Flag("--no-nplus1-mem", dest="skip_nplusone_mem", text="Skip the check of N+1 memory redundancy")
+NO_HV_ASSESSMENT = Flag(
+    "--no-hv-param-assessment", dest="skip_hvparam_assessment", text="Skip the assessment of hypervisor parameters"
+)
+VERIFY_CLUTTER = Flag(
+    "--verify-ssh-clutter",
+    dest="verify_clutter",
+    text="Report keys in authorized_keys that do not belong to the cluster",
+)
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    skip = [
-        name
-        for name, wanted in (
-            ("nplusone_mem", options.skip_nplusone_mem),
-            ("hvparam_assessment", options.skip_hvparam_assessment),
-        )
-        if wanted
-    ]
-    op = OpClusterVerify(
-        verbose=options.verbose,
-        error_codes=options.error_codes,
-        debug_simulate_errors=options.debug_simulate_errors,
-        skip_checks=skip,
-        ignore_errors=options.ignore_errors,
-        group_name=options.nodegroup,
-        verify_clutter=options.verify_clutter,
-    )
-    results = jobs.SubmitAndCollect(op, options)
+    skip = [name for name in ("nplusone_mem", "hvparam_assessment") if getattr(options, f"skip_{name}")]
+    results = jobs.SubmitAndCollect(jobs.FromOptions(OpClusterVerify, options, skip_checks=skip), options)
     failed = jobs.CountFailures(results)
     bad = jobs.CountFailures(results, all)
     if failed:
@@ -44,10 +40,10 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Does a check on the cluster configuration",
+    "Check configuration, nodes and instances; the exit code is 1 if there is an error",
     (),
     (
-        o.VERBOSE, o.DEBUG_SIMULATE_ERRORS, o.ERROR_CODES, o.NO_NPLUS1, o.NO_HV_ASSESSMENT, *o.SET_DRY, *o.SET_PRIORITY,
-        o.NODE_GROUP, IGNORE_ERRORS, o.VERIFY_CLUTTER,
+        o.VERBOSE, DEBUG_SIMULATE_ERRORS, ERROR_CODES, NO_NPLUS1, NO_HV_ASSESSMENT, *o.SET_DRY, *o.SET_PRIORITY,
+        o.NODE_GROUP, IGNORE_ERRORS, VERIFY_CLUTTER,
     ),
 )  # fmt: skip

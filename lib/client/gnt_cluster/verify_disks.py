@@ -1,4 +1,4 @@
-"""gnt-cluster verify-disks: activates disks that should be active, names volumes that are missing."""
+"""gnt-cluster verify-disks: activates disks that should be active and reports missing volumes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from ganeti import constants, errors
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command
-from ganeti.cli.parser import Options
+from ganeti.cli.parser import Off, Options
 from ganeti.client.shared.rows import QueryRows
 from ganeti.opcodes import OpClusterVerifyDisks, OpInstanceActivateDisks
 
 _ERROR_LENGTH = 400
 
+NO_STRICT = Off("--no-strict", dest="is_strict", text="Tolerate errors of single nodes")
+
 
 def _NodeNames() -> Callable[[str], str]:
-    """The job speaks of nodes by uuid; people know them by name."""
+    """Return a function from the UUIDs of nodes, which the job reports, to their names."""
     names = {row["uuid"]: row["name"] for row in QueryRows(jobs.GetClient(), "node", ["uuid", "name"], None)}
     return lambda uuid: str(names.get(uuid, uuid))
 
@@ -25,7 +27,7 @@ def _NodeNames() -> Callable[[str], str]:
 def _ShowBadNodes(bad_nodes: Mapping[str, str]) -> int:
     for node, text in sorted(bad_nodes.items()):
         output.ToStdout(f"Error gathering data on node {node}: {text[-_ERROR_LENGTH:]}")
-        output.ToStdout("You need to fix these nodes first before fixing instances")
+        output.ToStdout("Repair these nodes before the instances.")
     return constants.EXIT_FAILURE if bad_nodes else constants.EXIT_SUCCESS
 
 
@@ -54,7 +56,7 @@ def _Place(volume: str) -> str:
 def _ShowMissing(missing: Mapping[str, Sequence[Any]], bad_nodes: Mapping[str, str]) -> int:
     for name, volumes in sorted(missing.items()):
         if volumes and all(node in bad_nodes for node, _ in volumes):
-            output.ToStdout(f"Instance {name} cannot be verified as it lives on broken nodes")
+            output.ToStdout(f"Instance {name} cannot be verified: all its nodes are broken")
             continue
         kind = "disk files" if any(volume.startswith("/") for _, volume in volumes) else "logical volumes"
         output.ToStdout(f"Instance {name} has missing {kind}:")
@@ -64,14 +66,14 @@ def _ShowMissing(missing: Mapping[str, Sequence[Any]], bad_nodes: Mapping[str, s
     if not missing:
         return constants.EXIT_SUCCESS
     output.ToStdout(
-        "You need to replace or recreate disks for all the above instances if this message persists after fixing"
-        " broken nodes."
+        "If volumes are still missing when all nodes work again, use 'gnt-instance replace-disks' (DRBD) or"
+        " 'gnt-instance recreate-disks' (empty disks) for these instances."
     )
     return constants.EXIT_FAILURE
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    op = OpClusterVerifyDisks(group_name=options.nodegroup, is_strict=options.is_strict)
+    op = jobs.FromOptions(OpClusterVerifyDisks, options)
     code = constants.EXIT_SUCCESS
     for success, result in jobs.SubmitAndCollect(op, options):
         if not success:
@@ -92,4 +94,6 @@ def Run(options: Options, arguments: list[str]) -> int:
     return code
 
 
-COMMAND = Command(Run, "Does a check on the cluster's disk status", (), (*o.SET_PRIORITY, o.NODE_GROUP, o.NO_STRICT))
+COMMAND = Command(
+    Run, "Activate disks that should be active and report missing ones", (), (*o.SET_PRIORITY, o.NODE_GROUP, NO_STRICT)
+)

@@ -28,4 +28,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Displays the cluster version", (), (o.OUTPUT_FORMAT,))
+COMMAND = Command(Run, "Print the versions of software and formats", (), (o.OUTPUT_FORMAT,))

@@ -1,4 +1,4 @@
-"""gnt-cluster watcher: lets the watcher pause."""
+"""gnt-cluster watcher: the pause of the watcher."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Changes or shows the watcher's pause",
+    "Pause the watcher for a while (such as 30m or 2h), end the pause, or show it",
     (One("command", ("pause", "continue", "info")), Maybe("timespec")),
     (o.OUTPUT_FORMAT,),
 )

@@ -1,5 +1,5 @@
-"""gnt-debug: delays, locks, opcodes by hand, self tests."""
+"""gnt-debug: delays, locks, hand-written opcodes, self tests."""
 
 from ganeti.cli.command import Program
 
-PROGRAM = Program("gnt-debug", "debugging", ("delay", "locks", "submit-job", "test-jobqueue", "wconfd"))
+PROGRAM = Program("gnt-debug", "debugging of the cluster", ("delay", "locks", "submit-job", "test-jobqueue", "wconfd"))

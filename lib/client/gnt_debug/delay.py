@@ -8,8 +8,21 @@ from ganeti import constants, errors
 from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import Options
+from ganeti.cli.parser import COMPLETE_NODE, Flag, Off, Options, Value, Values
 from ganeti.opcodes import OpTestDelay
+
+NODES = Values(
+    "-n", dest="on_nodes", metavar="NODE", completion=COMPLETE_NODE, text="Node to sleep on; repeat it for several"
+)
+NO_MASTER = Off("--no-master", dest="on_master", text="Do not sleep on the master")
+REPEAT = Value("-r", "--repeat", dest="repeat", type="int", default=0, metavar="NUMBER", text="How often to repeat it")
+INTERRUPTIBLE = Flag(
+    "-i",
+    "--interruptible",
+    dest="interruptible",
+    text="End the delay when something connects to the socket in the job's log",
+)
+NO_LOCKS = Flag("-l", "--no-locks", dest="no_locks", text="Take no locks")
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -19,21 +32,13 @@ def Run(options: Options, arguments: list[str]) -> int:
         duration = math.nan
     if not math.isfinite(duration):
         raise errors.OpPrereqError(f"Invalid duration '{arguments[0]}'", errors.ECODE_INVAL)
-    op = OpTestDelay(
-        duration=duration,
-        on_master=options.on_master,
-        on_nodes=options.on_nodes,
-        repeat=options.repeat,
-        interruptible=options.interruptible,
-        no_locks=options.no_locks,
-    )
-    jobs.SubmitOrSend(op, options)
+    jobs.SubmitOrSend(jobs.FromOptions(OpTestDelay, options, duration=duration), options)
     return constants.EXIT_SUCCESS
 
 
 COMMAND = Command(
     Run,
-    "Executes a TestDelay opcode: sleeps for the given number of seconds",
+    "Run a job that sleeps for some seconds on the master, and on nodes",
     (One("duration"),),
-    (o.NO_MASTER, o.DELAY_NODES, o.REPEAT, o.INTERRUPTIBLE, o.NO_LOCKS, *o.SET_JOB),
+    (NO_MASTER, NODES, REPEAT, INTERRUPTIBLE, NO_LOCKS, *o.SET_JOB),
 )

@@ -1,4 +1,4 @@
-"""gnt-debug locks: who holds which lock, who waits."""
+"""gnt-debug locks: the locks, their owners and the jobs that wait for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from ganeti import runtime
 from ganeti.cli import lists, output, tables
 from ganeti.cli import options as o
 from ganeti.cli.command import Command
-from ganeti.cli.parser import Options
+from ganeti.cli.parser import Options, Value
+
+INTERVAL = Value(
+    "--interval",
+    dest="interval",
+    type="int",
+    metavar="SECONDS",
+    text="Repeat the list at this interval until interrupted",
+)
 
 
 def _OrDash(value: Any) -> str:
@@ -39,4 +47,9 @@ def Run(options: Options, arguments: list[str]) -> int:
         runtime.Sleep(options.interval)
 
 
-COMMAND = Command(Run, "Shows the locks of the master daemon", (), (*o.SET_LIST, o.INTERVAL))
+COMMAND = Command(
+    Run,
+    "List the locks of the master daemon, their owners and the jobs that wait for them",
+    (),
+    (*o.SET_LIST, INTERVAL),
+)

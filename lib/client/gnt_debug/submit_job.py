@@ -8,14 +8,23 @@ from ganeti import constants, errors, runtime, serializer
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, Some
-from ganeti.cli.parser import Options
+from ganeti.cli.parser import Flag, Options, Value
 from ganeti.opcodes import OpCode
 
 _FILE_LIMIT = 16 * 1024 * 1024
 
+OP_REPEAT = Value(
+    "--op-repeat", dest="rep_op", type="int", default=1, metavar="NUMBER", text="How often each job has the opcodes"
+)
+JOB_REPEAT = Value(
+    "--job-repeat", dest="rep_job", type="int", default=1, metavar="NUMBER", text="How often to submit the jobs"
+)
+TIMING_STATS = Flag("--timing-stats", dest="timing_stats", text="Print counters and times")
+EACH = Flag("--each", dest="each", text="Submit each job with a call of its own")
+
 
 def ReadOpcodes(path: str) -> list[OpCode]:
-    """The opcodes of a JSON file; raises OpPrereqError naming the file."""
+    """Return the opcodes of a JSON file; raise OpPrereqError with the name of the file."""
     try:
         data = serializer.Load(runtime.ReadFile(path, _FILE_LIMIT))
     except OSError as err:
@@ -23,7 +32,7 @@ def ReadOpcodes(path: str) -> list[OpCode]:
     except errors.ParseError as err:
         raise errors.OpPrereqError(f"'{path}': {err}", errors.ECODE_INVAL) from err
     if not isinstance(data, list):
-        raise errors.OpPrereqError(f"'{path}': a list of opcodes is expected", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(f"'{path}' does not contain a list of opcodes", errors.ECODE_INVAL)
     try:
         return [OpCode.FromDict(item) for item in data]
     except errors.ParseError as err:
@@ -31,7 +40,7 @@ def ReadOpcodes(path: str) -> list[OpCode]:
 
 
 class _Statistics:
-    """Counters and times, printed at the end."""
+    """Collects counters and times and prints them at the end."""
 
     def __init__(self, wanted: bool):
         self._wanted = wanted
@@ -83,7 +92,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Submits jobs built from JSON files, each with a list of serialized opcodes",
+    "Submit one job for each file; a file holds a JSON list of opcodes",
     (Some("file"),),
-    (o.VERBOSE, o.OP_REPEAT, o.JOB_REPEAT, o.TIMING_STATS, o.EACH, *o.SET_DRY, *o.SET_PRIORITY),
+    (o.VERBOSE, OP_REPEAT, JOB_REPEAT, TIMING_STATS, EACH, *o.SET_DRY, *o.SET_PRIORITY),
 )

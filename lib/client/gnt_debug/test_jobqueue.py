@@ -1,4 +1,4 @@
-"""gnt-debug test-jobqueue: looks whether the job queue does what it promises, by running jobs."""
+"""gnt-debug test-jobqueue: a self test of the job queue."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ganeti.opcodes import OpCode, OpTestDelay, OpTestJqueue
 
 _DELAY = 0.2
 _MESSAGE = "TESTMSG="
-# Statuses at each stage: that a job waits is stored only when it takes longer than a moment.
+# Statuses at each stage: a job that waits for a moment only is never stored as waiting.
 _BEFORE = (constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_WAITING)
 _DURING = (constants.JOB_STATUS_RUNNING,)
 
 
 class _TestFailed(errors.GenericError):
-    """The queue did not do what it promises; not to be taken for the failure of a job."""
+    """The queue broke a promise; unlike the failure of a job, which is expected here."""
 
 
 def _Fail(text: str) -> _TestFailed:
@@ -30,7 +30,7 @@ def _Fail(text: str) -> _TestFailed:
 
 
 def _TestPriorities(client: luxi_client.Client) -> None:
-    """Priorities nobody may ask for are refused, alone and among good jobs."""
+    """Check that invalid priorities are rejected, alone and among good jobs."""
     output.ToStdoutAndFlush("Testing job priorities")
     for priority in (constants.OP_PRIO_LOWEST + 1, constants.OP_PRIO_HIGHEST - 1, 3):
         op = OpTestDelay(duration=_DELAY, priority=priority)
@@ -52,7 +52,7 @@ def _TestPriorities(client: luxi_client.Client) -> None:
 
 
 def _TestDependencies(client: luxi_client.Client) -> None:
-    """Relative dependencies become absolute ones, and jobs wait for those they depend on."""
+    """Check that relative dependencies become absolute ones, and that jobs wait for them."""
     output.ToStdoutAndFlush("Testing job dependencies")
     finished = [constants.JOB_STATUS_SUCCESS]
     wanted = [
@@ -63,21 +63,21 @@ def _TestDependencies(client: luxi_client.Client) -> None:
     answers = client.SubmitManyJobs(wanted)
     for accepted, answer in answers:
         if not accepted:
-            raise _Fail(f"a job with dependencies was refused: {answer}")
+            raise _Fail(f"a job with dependencies was rejected: {answer}")
     ids = [answer for _, answer in answers]
     for job_id in ids:
         jobs.PollJob(job_id, client)
     rows = client.QueryJobs(ids, ["id", "start_ts", "end_ts", "ops"])
     for earlier, later in pairwise(rows):
         if later[1] < earlier[2]:
-            raise _Fail(f"job {later[0]} began before job {earlier[0]} had ended, on which it depends")
+            raise _Fail(f"job {later[0]} started before job {earlier[0]}, on which it depends, had ended")
     depends = [dependency[0] for dependency in rows[2][3][0]["depends"]]
     if depends != [ids[1], ids[0]]:
         raise _Fail(f"job {ids[2]} depends on {depends}, not on {[ids[1], ids[0]]}")
 
 
 class _Reporter(jobs.Feedback):
-    """Plays the client's part of OpTestJqueue: looks at the job at each stage and lets it go on."""
+    """Plays the client's part of OpTestJqueue: checks the job at each stage and lets it continue."""
 
     def __init__(self, client: luxi_client.Client, job_id: int):
         self._client = client
@@ -115,7 +115,7 @@ def _RunQueueJob(client: luxi_client.Client, ops: list[OpCode]) -> tuple[_Report
 
 
 def _TestStages(client: luxi_client.Client, name: str, fails: Sequence[bool]) -> None:
-    """Jobs of opcodes that succeed or fail: stages, messages, results and statuses fit."""
+    """Check stages, messages, results and statuses of a job whose opcodes succeed or fail."""
     output.ToStdoutAndFlush(f"Testing job with {name}")
     texts = [[f"{_MESSAGE}{name} {index} {word}" for word in ("one", "two")] for index in range(len(fails))]
     ops: list[OpCode] = [
@@ -151,4 +151,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Tests the job queue by submitting jobs", (), o.SET_PRIORITY)
+COMMAND = Command(Run, "Test the job queue by running jobs in it", (), o.SET_PRIORITY)

@@ -1,4 +1,4 @@
-"""gnt-debug wconfd: questions to the owner of configuration and locks, which is the master daemon here."""
+"""gnt-debug wconfd: asks the owner of configuration and locks, which is the master daemon in this release."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ganeti.cli.parser import Options
 
 
 def _Locks(job_id: str | None = None) -> list[list[object]]:
-    """[name, mode, owners] of the locks that are held; ``job_id``: by this job."""
+    """Return [name, mode, owners] of the locks that are held, by this job if one is given."""
     answer = jobs.GetClient().Query("lock", ["name", "mode", "owner"])
     rows = [[cell[1] for cell in row] for row in answer["data"]]
     return [row for row in rows if row[2] and (job_id is None or _OwnedBy(row[2], job_id))]
@@ -22,7 +22,7 @@ def _OwnedBy(owners: list[str], job_id: str) -> bool:
 def Run(options: Options, arguments: list[str]) -> int:
     command, *rest = arguments
     if command == "echo" and len(rest) == 1:
-        # The answer shows that the daemon reads and writes.
+        # Any call shows that the daemon answers.
         jobs.GetClient().QueryConfigValues(["cluster_name"])
         output.ToStdout(f"Answer: {rest[0]}")
     elif command == "listlocks" and len(rest) == 1:
@@ -33,7 +33,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         output.ToStdout(f"Answer: {_Locks()}")
     elif command in ("cleanuplocks", "flushconfig") and not rest:
         raise errors.OpPrereqError(
-            f"'{command}' has no meaning here: locks end with their job, changes are durable when they are acknowledged",
+            f"'{command}' is not supported: locks end with their job, and changes are durable once they are acknowledged",
             errors.ECODE_INVAL,
         )
     else:
@@ -42,4 +42,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Asks the master daemon for its locks (kept for old scripts)", (Some("text"),))
+COMMAND = Command(Run, "Ask the master daemon for its locks; for scripts written for 3.1", (Some("text"),))

@@ -4,7 +4,7 @@ from ganeti.cli.command import Program
 
 PROGRAM = Program(
     "gnt-group",
-    "node group commands",
+    "administration of node groups",
     (
         "add",
         "add-tags",

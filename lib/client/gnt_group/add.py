@@ -7,17 +7,19 @@ from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Options
+from ganeti.client.gnt_group.options import ALLOC_POLICY
 from ganeti.client.shared import policy, typed
 from ganeti.opcodes import OpGroupAdd
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    op = OpGroupAdd(
+    op = jobs.FromOptions(
+        OpGroupAdd,
+        options,
         group_name=arguments[0],
         ndparams=typed.Node(options.ndparams),
-        alloc_policy=options.alloc_policy,
-        diskparams=typed.DiskParameters(options.diskparams) or None,
-        ipolicy=policy.FromOptions(options, group=True) or None,
+        diskparams=typed.DiskParameters(options.diskparams),
+        ipolicy=policy.FromOptions(options, group=True),
         hv_state=typed.HypervisorState(options.hv_state),
         disk_state=typed.DiskState(options.disk_state),
     )
@@ -31,9 +33,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Adds a new node group to the cluster",
+    "Add an empty node group",
     (One("group"),),
-    (
-        *o.SET_IPOLICY, *o.SET_JOB, o.ALLOC_POLICY, o.NODE_PARAMETERS, o.DISK_PARAMETERS, o.HYPERVISOR_STATE, o.DISK_STATE,
-    ),
-)  # fmt: skip
+    (*o.SET_IPOLICY, *o.SET_JOB, ALLOC_POLICY, o.NODE_PARAMETERS, o.DISK_PARAMETERS, o.HYPERVISOR_STATE, o.DISK_STATE),
+)

@@ -13,11 +13,16 @@ from ganeti.opcodes import OpGroupAssignNodes
 
 def Run(options: Options, arguments: list[str]) -> int:
     group, *names = arguments
-    # Without names all nodes are meant, as in 3.1.
-    rows = QueryNamed(jobs.GetClient(), "node", ["name"], [])
-    op = OpGroupAssignNodes(group_name=group, nodes=names or [row["name"] for row in rows], force=options.force)
+    if not names:  # 3.1 takes all nodes of the cluster then
+        names = [row["name"] for row in QueryNamed(jobs.GetClient(), "node", ["name"], [])]
+    op = jobs.FromOptions(OpGroupAssignNodes, options, group_name=group, nodes=names)
     jobs.SubmitOrSend(op, options)
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Assigns nodes to a group", (One("group"), AnyNumber("node")), (*o.SET_JOB, o.FORCE))
+COMMAND = Command(
+    Run,
+    "Move nodes to a node group; without node arguments, all nodes of the cluster",
+    (One("group"), AnyNumber("node")),
+    (*o.SET_JOB, o.FORCE.But(help="Move nodes even if an instance has its nodes in different groups then")),
+)

@@ -37,4 +37,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Shows information about node groups", (AnyNumber("group"),), (o.OUTPUT_FORMAT,))
+COMMAND = Command(Run, "Show the settings of node groups", (AnyNumber("group"),), (o.OUTPUT_FORMAT,))

@@ -17,7 +17,7 @@ COMMAND = lists.ListCommand(
         ("name", "node_cnt", "pinst_cnt", "alloc_policy", "ndparams"),
         formatters={"ndparams": _Parameters, "node_list": tables.JoinList, "pinst_list": tables.JoinList},
     ),
-    "Lists the node groups in the cluster",
+    "List node groups",
     "group",
     units=False,
 )

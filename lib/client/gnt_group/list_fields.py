@@ -2,4 +2,4 @@
 
 from ganeti.cli.lists import ListFieldsCommand
 
-COMMAND = ListFieldsCommand("group", "Lists all available fields for node groups")
+COMMAND = ListFieldsCommand("group", "List the fields that 'gnt-group list' can show")

@@ -15,4 +15,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Removes an empty node group from the cluster", (One("group"),), o.SET_JOB)
+COMMAND = Command(Run, "Remove an empty node group", (One("group"),), o.SET_JOB)

@@ -15,4 +15,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Renames a node group", (One("group"), One("new_name")), o.SET_JOB)
+COMMAND = Command(Run, "Rename a node group", (One("group"), One("new_name")), o.SET_JOB)

@@ -1,14 +1,15 @@
-"""gnt-group show-ispecs-cmd: the commands that would make groups with these policies."""
+"""gnt-group show-ispecs-cmd."""
 
 from __future__ import annotations
 
 from ganeti import constants
 from ganeti.cli import jobs, output
-from ganeti.cli import options as o
 from ganeti.cli.command import AnyNumber, Command
-from ganeti.cli.parser import Options
+from ganeti.cli.parser import Flag, Options
 from ganeti.client.shared import policy
 from ganeti.client.shared.rows import QueryNamed
+
+INCLUDE_DEFAULTS = Flag("--include-defaults", dest="include_defaults", text="Print inherited values too")
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -22,7 +23,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Shows the command line to recreate a group's instance policy",
+    "Print the command lines that add groups with the same instance policies",
     (AnyNumber("group"),),
-    (o.INCLUDE_DEFAULTS,),
+    (INCLUDE_DEFAULTS,),
 )

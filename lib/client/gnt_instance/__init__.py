@@ -1,10 +1,10 @@
-"""gnt-instance: the virtual machines of the cluster."""
+"""gnt-instance: the instances (virtual machines) of the cluster."""
 
 from ganeti.cli.command import Program
 
 PROGRAM = Program(
     "gnt-instance",
-    "virtual machine related commands",
+    "administration of instances",
     (
         "activate-disks",
         "add",

@@ -1,4 +1,4 @@
-"""gnt-instance activate-disks: assembles the disks without starting the instance."""
+"""gnt-instance activate-disks: opens the disks without starting the instance."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from ganeti import constants
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import Options
+from ganeti.cli.parser import Flag, Options
 from ganeti.opcodes import OpInstanceActivateDisks
+
+IGNORE_SIZE = Flag(
+    "--ignore-size", dest="ignore_size", text="Continue even if the recorded size differs from the real one"
+)
+WAIT_FOR_SYNC = Flag("--wait-for-sync", dest="wait_for_sync", text="Wait until mirrors are in sync")
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    op = OpInstanceActivateDisks(
-        instance_name=arguments[0], ignore_size=options.ignore_size, wait_for_sync=options.wait_for_sync
-    )
+    op = jobs.FromOptions(OpInstanceActivateDisks, options, instance_name=arguments[0])
     for node, name, path in jobs.SubmitOrSend(op, options):
         output.ToStdout(f"{node}:{name}:{path}")
     return constants.EXIT_SUCCESS
@@ -21,7 +24,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Activates an instance's disks",
+    "Open the disks of an instance on its nodes, and print their paths",
     (One("instance"),),
-    (o.IGNORE_SIZE, o.WAIT_FOR_SYNC, *o.SET_SUBMIT, o.PRIORITY),
+    (IGNORE_SIZE, WAIT_FOR_SYNC, *o.SET_SUBMIT, o.PRIORITY),
 )

@@ -1,18 +1,60 @@
-"""gnt-instance add: makes a new instance."""
+"""gnt-instance add: creates an instance."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from ganeti import constants, errors
 from ganeti.cli import jobs, output, values
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import Options
-from ganeti.client.shared import devices, typed
+from ganeti.cli.parser import Flag, Off, Options, Value
+from ganeti.client.gnt_instance import devices
+from ganeti.client.gnt_instance.options import (
+    COMMUNICATION,
+    DISK,
+    DISK_TEMPLATE,
+    FILE_DRIVER,
+    FILE_STORAGE_DIR,
+    FORCE_VARIANT,
+    IP_CHECK,
+    NAME_CHECK,
+    NET,
+    NO_CONFLICTS_CHECK,
+    NO_WAIT_FOR_SYNC,
+    NODE_PLACEMENT,
+)
+from ganeti.client.shared import typed
 from ganeti.opcodes import OpInstanceCreate
 
+HYPERVISOR = Value(
+    "-H", "--hypervisor-parameters", dest="hypervisor", type="identkeyval", metavar="HV[:KEY=VALUE,...]",
+    text="Hypervisor, and parameters that differ from the cluster's", grammar="hypervisor-new",
+)  # fmt: skip
+OS_SIZE = Value(
+    "-s", "--os-size", dest="sd_size", type="unit", metavar="SIZE", text="One disk of this size, instead of --disk"
+)
+NO_NICS = Flag("--no-nics", dest="no_nics", text="Create no NIC; without --net and --no-nics there is one")
+NO_INSTALL = Flag("--no-install", dest="no_install", text="Install no operating system, and do not start the instance")
+NO_START = Off("--no-start", dest="start", text="Do not start the instance")
+TAGS = Value("--tags", dest="tags", type="names", metavar="TAG,...", text="Tags of the instance")
 
-def _Hypervisor(options: Options) -> tuple[str | None, dict]:
-    """``-H`` of a new instance: a name, or a name with parameters."""
+# Accepted for scripts of 3.1; the master answers them.
+OPPORTUNISTIC = Flag("--opportunistic-locking", dest="opportunistic_locking", text="Lock free nodes only").Hidden()
+FORTHCOMING = Flag("--forthcoming", dest="forthcoming", text="Only reserve resources").Hidden()
+COMMIT = Flag("--commit", dest="commit", text="Turn a reservation into an instance").Hidden()
+HELPER_STARTUP_TIMEOUT = Value(
+    "--helper-startup-timeout", dest="helper_startup_timeout", type="int", text="Seconds for the helper VM to start"
+).Hidden()
+HELPER_SHUTDOWN_TIMEOUT = Value(
+    "--helper-shutdown-timeout", dest="helper_shutdown_timeout", type="int", text="Seconds for the helper VM to stop"
+).Hidden()
+NO_IP_CHECK = Flag("--no-ip-check", dest="no_ip_check", text="No effect").Hidden()
+NO_NAME_CHECK = Flag("--no-name-check", dest="no_name_check", text="No effect").Hidden()
+
+
+def _Hypervisor(options: Options) -> tuple[str | None, dict[str, Any]]:
+    """Return the hypervisor and the parameters of ``-H``."""
     if not options.hypervisor:
         return None, {}
     name, settings = options.hypervisor
@@ -36,44 +78,23 @@ def _CheckOptions(options: Options) -> None:
 
 
 def MakeOpCode(options: Options, name: str) -> OpInstanceCreate:
-    """The opcode that the command line means."""
+    """Return the opcode that the command line asks for."""
     _CheckOptions(options)
     pnode, snode = values.ParseNodePair(options.node) if options.node else (None, None)
     hypervisor, hvparams = _Hypervisor(options)
-    return OpInstanceCreate(
+    return jobs.FromOptions(
+        OpInstanceCreate,
+        options,
         instance_name=name,
         mode="create",
         disks=devices.NewDisks(options),
-        disk_template=options.disk_template,
-        group_name=options.nodegroup,
         nics=devices.NewNics(options),
-        conflicts_check=options.conflicts_check,
         pnode=pnode,
         snode=snode or None,
-        ip_check=options.ip_check,
-        name_check=options.name_check,
-        wait_for_sync=options.wait_for_sync,
-        file_storage_dir=options.file_storage_dir,
-        file_driver=options.file_driver,
-        iallocator=options.iallocator,
         hypervisor=hypervisor,
         hvparams=hvparams,
-        beparams=typed.Backend(options.beparams or {}),
-        osparams=dict(options.osparams or {}),
-        osparams_private=dict(options.osparams_private or {}),
-        osparams_secret=dict(options.osparams_secret or {}),
-        os_type=options.os,
-        force_variant=options.force_variant,
-        tags=typed.CommaList(options.tags) or [],
+        beparams=typed.Backend(options.beparams),
         start=options.start and not options.no_install,
-        no_install=options.no_install,
-        opportunistic_locking=options.opportunistic_locking,
-        ignore_ipolicy=options.ignore_ipolicy,
-        forthcoming=options.forthcoming,
-        commit=options.commit,
-        instance_communication=bool(options.instance_communication),
-        helper_startup_timeout=options.helper_startup_timeout,
-        helper_shutdown_timeout=options.helper_shutdown_timeout,
     )
 
 
@@ -84,19 +105,15 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Creates and adds a new instance to the cluster",
+    "Create an instance",
     (One("host"),),
     (
-        *o.SET_CREATE,
-        o.FORTHCOMING,
-        o.COMMIT,
-        o.NO_START,
-        o.OS_TYPE,
-        o.FORCE_VARIANT,
-        o.NO_INSTALL,
-        o.IGNORE_IPOLICY,
-        o.COMMUNICATION,
-        o.HELPER_STARTUP_TIMEOUT,
-        o.HELPER_SHUTDOWN_TIMEOUT,
+        NODE_PLACEMENT, DISK_TEMPLATE, DISK, OS_SIZE, NET, NO_NICS, o.OS_TYPE, FORCE_VARIANT, NO_INSTALL, NO_START, o.BACKEND,
+        HYPERVISOR, o.OS_PARAMETERS, o.OS_PARAMETERS_PRIVATE, o.OS_PARAMETERS_SECRET, FILE_STORAGE_DIR, FILE_DRIVER,
+        IP_CHECK, NAME_CHECK, NO_CONFLICTS_CHECK, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY,
+        o.NODE_GROUP.But(help="Node group of the instance"), TAGS, o.IALLOCATOR, OPPORTUNISTIC, FORTHCOMING, COMMIT,
+        COMMUNICATION, HELPER_STARTUP_TIMEOUT, HELPER_SHUTDOWN_TIMEOUT, NO_IP_CHECK, NO_NAME_CHECK, *o.SET_JOB,
     ),
-)
+    details="For example, an instance with one disk of 20 GiB in a file on node1, 2 GiB of memory and one NIC on bridge br0:"
+    " 'gnt-instance add -n node1 -t file --disk 0:size=20g -B memory=2g,vcpus=2 --net 0:link=br0 -o debian+default web1'.",
+)  # fmt: skip

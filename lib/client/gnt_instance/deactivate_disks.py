@@ -1,4 +1,4 @@
-"""gnt-instance deactivate-disks: takes the disks of a stopped instance down."""
+"""gnt-instance deactivate-disks: closes the disks of a stopped instance."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from ganeti.opcodes import OpInstanceDeactivateDisks
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    jobs.SubmitOrSend(OpInstanceDeactivateDisks(instance_name=arguments[0], force=options.force), options)
+    jobs.SubmitOrSend(jobs.FromOptions(OpInstanceDeactivateDisks, options, instance_name=arguments[0]), options)
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Deactivates an instance's disks", (One("instance"),), (o.FORCE, *o.SET_JOB))
+COMMAND = Command(
+    Run,
+    "Close the disks of a stopped instance on its nodes",
+    (One("instance"),),
+    (o.FORCE.But(help="Do not check first that the instance is stopped"), *o.SET_JOB),
+)

@@ -6,10 +6,13 @@ from ganeti import constants, errors
 from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import Options
-from ganeti.client.shared import devices
+from ganeti.cli.parser import Flag, Options
+from ganeti.client.gnt_instance import devices
+from ganeti.client.gnt_instance.options import NO_WAIT_FOR_SYNC
 from ganeti.opcodes import OpInstanceGrowDisk
 from ganeti.utils.text import ParseUnit
+
+ABSOLUTE = Flag("--absolute", dest="absolute", text="SIZE is the new size of the disk, not the increment")
 
 
 def _Amount(text: str) -> int:
@@ -21,13 +24,8 @@ def _Amount(text: str) -> int:
 
 def Run(options: Options, arguments: list[str]) -> int:
     name, disk, amount = arguments
-    op = OpInstanceGrowDisk(
-        instance_name=name,
-        disk=devices.DiskIndex(disk),
-        amount=_Amount(amount),
-        absolute=options.absolute,
-        wait_for_sync=options.wait_for_sync,
-        ignore_ipolicy=options.ignore_ipolicy,
+    op = jobs.FromOptions(
+        OpInstanceGrowDisk, options, instance_name=name, disk=devices.DiskIndex(disk), amount=_Amount(amount)
     )
     jobs.SubmitOrSend(op, options)
     return constants.EXIT_SUCCESS
@@ -35,8 +33,12 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Makes a disk of an instance larger by SIZE, or with --absolute as large as SIZE (such as 10g); a running guest sees"
-    " the new size at once if its hypervisor supports that, its file systems have to be grown from inside",
+    "Enlarge a disk of an instance",
     (One("instance"), One("disk"), One("size")),
-    (o.ABSOLUTE, o.NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY, *o.SET_JOB),
+    (ABSOLUTE, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY, *o.SET_JOB),
+    details="DISK is the number of the disk, starting with 0; SIZE is what to add, such as 512m or 10g.  For example, make"
+    " the first disk 10 GiB larger with 'gnt-instance grow-disk web1 0 10g', or 50 GiB large with 'gnt-instance grow-disk"
+    " --absolute web1 0 50g'.\n\n"
+    "Disks cannot be made smaller.  A running guest sees the new size at once if its hypervisor supports that, else after"
+    " its next start; partitions and file systems have to be enlarged inside the guest.",
 )

@@ -1,4 +1,4 @@
-"""gnt-instance info: everything about an instance, as the nodes see it too (spec/cli.md 10.3)."""
+"""gnt-instance info."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from ganeti.cli import info, jobs, output, tables
 from ganeti.cli import options as o
 from ganeti.cli.command import AnyNumber, Command
 from ganeti.cli.info import Pairs
-from ganeti.cli.parser import Options
+from ganeti.cli.parser import Flag, Options
 from ganeti.opcodes import OpInstanceQueryData
+
+STATIC = Flag("-s", "--static", dest="static", text="Show the configuration only, without asking the nodes")
+ALL = Flag("--all", dest="show_all", text="Show all instances")
 
 
 def _State(data: Mapping[str, Any]) -> str:
@@ -31,7 +34,7 @@ def _Nodes(data: Mapping[str, Any]) -> list[Any]:
 
 
 def _Console(data: Mapping[str, Any]) -> str | None:
-    """Where a graphical console is; None without one."""
+    """Return where the graphical console listens; None without one."""
     params, port = data["hv_actual"], data["network_port"]
     address = params.get("vnc_bind_address")
     if data["hypervisor"] not in (constants.HT_XEN_HVM, constants.HT_KVM) or not address:
@@ -109,7 +112,7 @@ def _Nic(index: int, nic: list[Any]) -> Pairs:
 
 
 def Tree(data: Mapping[str, Any], roman: bool = False) -> Pairs:
-    """The tree that is printed of one instance."""
+    """Return the tree of an instance."""
     pairs = Pairs(
         [
             ("Instance name", data["name"]),
@@ -143,12 +146,12 @@ def Tree(data: Mapping[str, Any], roman: bool = False) -> Pairs:
 
 def Run(options: Options, arguments: list[str]) -> int:
     if not arguments and not options.show_all:
-        output.ToStderr("Give the names of instances, or --all for all of them.")
+        output.ToStderr("Give the names of instances, or --all for all instances.")
         return constants.EXIT_FAILURE
     if arguments and options.show_all:
         output.ToStderr("Give either names of instances or --all, not both.")
         return constants.EXIT_FAILURE
-    op = OpInstanceQueryData(instances=arguments, static=options.static, use_locking=not options.static)
+    op = jobs.FromOptions(OpInstanceQueryData, options, instances=arguments, use_locking=not options.static)
     result = jobs.SubmitOpCode(op, options)
     if not result:
         output.ToStdout("No instances.")
@@ -160,7 +163,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Shows information on the specified instance(s)",
+    "Show the state and the settings of instances",
     (AnyNumber("instance"),),
-    (o.STATIC, o.ALL_OBJECTS, o.ROMAN, o.OUTPUT_FORMAT, o.PRIORITY),
+    (STATIC, ALL, o.ROMAN, o.OUTPUT_FORMAT, o.PRIORITY),
 )

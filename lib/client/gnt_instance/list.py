@@ -1,4 +1,4 @@
-"""gnt-instance list: instances and how they are."""
+"""gnt-instance list."""
 
 from ganeti.cli import lists, tables
 
@@ -22,4 +22,4 @@ KIND = lists.ListKind(
     formatters=dict.fromkeys(_JOINED, tables.JoinList),
 )
 
-COMMAND = lists.ListCommand(KIND, "Lists the instances and their status", "instance")
+COMMAND = lists.ListCommand(KIND, "List instances", "instance")

@@ -2,4 +2,4 @@
 
 from ganeti.cli.lists import ListFieldsCommand
 
-COMMAND = ListFieldsCommand("instance", "Lists all available fields for instances")
+COMMAND = ListFieldsCommand("instance", "List the fields that 'gnt-instance list' can show")

@@ -1,81 +1,114 @@
-"""gnt-instance modify: parameters, disks and NICs of an instance."""
+"""gnt-instance modify: changes parameters, disks and NICs of an instance."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ganeti import constants
 from ganeti.cli import ask, jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import Options
-from ganeti.client.shared import devices, typed
+from ganeti.cli.parser import COMPLETE_NODE, Flag, Off, Options, Value
+from ganeti.client.gnt_instance import devices
+from ganeti.client.gnt_instance.options import (
+    COMMUNICATION,
+    DISK,
+    DISK_TEMPLATE,
+    FILE_DRIVER,
+    FILE_STORAGE_DIR,
+    FORCE_VARIANT,
+    HVPARAMS,
+    NET,
+    NO_CONFLICTS_CHECK,
+    NO_WAIT_FOR_SYNC,
+)
+from ganeti.client.shared import typed
 from ganeti.client.shared.changes import PrintChanges
 from ganeti.opcodes import OpInstanceSetParams
 
+RUNTIME_MEMORY = Value(
+    "-m", "--runtime-memory", dest="runtime_mem", type="unit", metavar="SIZE",
+    text="Ask the running guest to use this much memory, between minmem and maxmem",
+)  # fmt: skip
+REMOTE_NODE = Value(
+    "-n", "--node", dest="remote_node", metavar="NODE", completion=COMPLETE_NODE,
+    text="Secondary node, for a conversion to drbd",
+)  # fmt: skip
+NEW_PRIMARY = Value(
+    "--new-primary", dest="pnode", metavar="NODE", completion=COMPLETE_NODE,
+    text="Record another primary node; only for disks on shared storage, and only while the instance is stopped",
+)  # fmt: skip
+OFFLINE = Flag("--offline", dest="offline_inst", text="Mark the stopped instance offline, so that it cannot be started")
+ONLINE = Flag("--online", dest="online_inst", text="Undo --offline; the instance stays stopped")
+NO_HOTPLUG = Off("--no-hotplug", dest="hotplug", text="Apply changes of disks and NICs at the next start")
+EXT_PARAMS = Value(
+    "-e", "--ext-params", dest="ext_params", type="keyval", default={}, metavar="provider=NAME[,KEY=VALUE,...]",
+    text="Provider and its parameters, for a conversion to ext",
+)  # fmt: skip
+
 # Options of which at least one has to be given.
 _RELEVANT = (
-    "nics",
-    "disks",
-    "disk_template",
-    "hvparams",
-    "beparams",
-    "os",
-    "osparams",
-    "osparams_private",
-    "offline_inst",
-    "online_inst",
-    "runtime_mem",
-    "new_primary_node",
-    "instance_communication",
-)
+    "nics", "disks", "disk_template", "hvparams", "beparams", "os_type", "osparams", "osparams_private", "offline_inst",
+    "online_inst", "runtime_mem", "pnode", "instance_communication",
+)  # fmt: skip
 
-
-def _Offline(options: Options) -> bool | None:
-    if options.offline_inst:  # it wins when both are given (spec/cli.md 8)
-        return True
-    return False if options.online_inst else None
+_NIC_QUESTION = "The NIC will be removed from the running instance and added again with the new settings. Continue?"
 
 
 def _WrongCombination(options: Options) -> str | None:
-    """What is wrong with options that belong together, as a text."""
+    """Return what is wrong with options that belong together."""
     if options.disk_template == constants.DT_EXT and not options.ext_params.get("provider"):
-        return "Please give the provider of the disks by --ext-params provider=..."
+        return "A conversion to ext needs the provider of the disks: --ext-params provider=NAME"
     if options.ext_params and options.disk_template != constants.DT_EXT:
-        return "--ext-params makes sense with --disk-template ext only"
+        return "--ext-params is only allowed with --disk-template ext"
     files = (constants.DT_FILE, constants.DT_SHARED_FILE, constants.DT_GLUSTER)
     if (options.file_driver or options.file_storage_dir) and options.disk_template not in files:
-        return "--file-driver and --file-storage-dir need a file-based --disk-template"
+        return f"--file-driver and --file-storage-dir are only allowed with --disk-template {', '.join(files)}"
     return None
 
 
 def _MakeOpCode(options: Options, name: str, nics: list[Any]) -> OpInstanceSetParams:
-    return OpInstanceSetParams(
+    return jobs.FromOptions(
+        OpInstanceSetParams,
+        options,
         instance_name=name,
         nics=nics,
         disks=devices.DiskChanges(options),
-        hotplug=options.hotplug,
-        disk_template=options.disk_template,
-        ext_params=dict(options.ext_params),
-        file_driver=options.file_driver,
-        file_storage_dir=options.file_storage_dir,
-        remote_node=options.node,
-        iallocator=options.iallocator,
-        pnode=options.new_primary_node,
-        hvparams=typed.Hypervisor(options.hvparams or {}, allowed=typed.RESET),
-        beparams=typed.Backend(options.beparams or {}, allowed=typed.RESET),
-        runtime_mem=options.runtime_mem,
-        os_name=options.os,
-        osparams=dict(options.osparams or {}),
-        osparams_private=dict(options.osparams_private or {}),
-        force_variant=options.force_variant,
-        force=options.force,
-        wait_for_sync=options.wait_for_sync,
-        offline=_Offline(options),
-        conflicts_check=options.conflicts_check,
-        ignore_ipolicy=options.ignore_ipolicy,
-        instance_communication=options.instance_communication,
+        hvparams=typed.Hypervisor(options.hvparams, allowed=typed.RESET),
+        beparams=typed.Backend(options.beparams, allowed=typed.RESET),
+        os_name=options.os_type,
+        # --offline wins if both are given, as in 3.1.
+        offline=True if options.offline_inst else False if options.online_inst else None,
     )
+
+
+def _TakesEffectLater(changes: Sequence[Sequence[Any]]) -> bool:
+    """Whether a change is not in force yet, as far as the master's answer shows."""
+    items = [str(item) for item, _ in changes]
+    if any(item.startswith(("be/", "hv/")) for item in items):
+        return True
+    devices_changed = any(item.lower().startswith(("nic", "disk")) and item != "disk_template" for item in items)
+    outcomes = [value for _, value in changes if value in ("hotplug:done", "hotplug:failed")]
+    return devices_changed and (not outcomes or "hotplug:failed" in outcomes)
+
+
+def _PrintAdvice(options: Options, changes: Sequence[Sequence[Any]]) -> None:
+    if _TakesEffectLater(changes):
+        output.ToStdout(
+            "Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot"
+            " from inside the guest is not enough."
+        )
+    if options.hvparams:
+        output.ToStdout(
+            "Do not migrate a running instance before that: the other node would use the new hypervisor parameters, and the"
+            " guest may crash."
+        )
+    if options.runtime_mem is not None:
+        output.ToStdout(
+            "The guest was asked to change its memory; it does so only if it has a balloon driver. 'gnt-instance list' shows"
+            " the memory that it uses."
+        )
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -88,51 +121,30 @@ def Run(options: Options, arguments: list[str]) -> int:
         output.ToStderr(problem)
         return constants.EXIT_FAILURE
     nics = devices.NicChanges(options)
-    question = "The running instance loses this NIC for a moment and gets it again with the new settings. Continue?"
     for action, _, _ in nics:
-        if action == "modify" and options.hotplug and not options.force and not ask.Confirmed(question):
+        if action == "modify" and options.hotplug and not options.force and not ask.Confirmed(_NIC_QUESTION):
             return constants.EXIT_FAILURE
-    result = jobs.SubmitOrSend(_MakeOpCode(options, name, nics), options)
-    if PrintChanges("instance", name, result):
-        output.ToStdout(
-            "Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it."
-        )
-        if options.hvparams:
-            output.ToStdout(
-                "Until then do not migrate it: the other node would start it with the new hypervisor parameters, and it may crash."
-            )
+    changes = jobs.SubmitOrSend(_MakeOpCode(options, name, nics), options)
+    if PrintChanges("instance", name, changes):
+        _PrintAdvice(options, changes)
     return constants.EXIT_SUCCESS
 
 
 COMMAND = Command(
     Run,
-    "Alters the parameters of an instance",
+    "Change parameters, disks and NICs of an instance",
     (One("instance"),),
     (
-        o.BACKEND,
-        o.DISK,
-        o.FORCE,
-        o.HVPARAMS,
-        o.NET,
-        o.DISK_TEMPLATE,
-        o.SINGLE_NODE,
-        o.IALLOCATOR,
-        o.OS_TYPE,
-        o.FORCE_VARIANT,
-        o.OS_PARAMETERS,
-        o.OS_PARAMETERS_PRIVATE,
-        o.NO_WAIT_FOR_SYNC,
-        o.OFFLINE_INSTANCE,
-        o.ONLINE_INSTANCE,
-        o.IGNORE_IPOLICY,
-        o.RUNTIME_MEMORY,
-        o.NO_CONFLICTS_CHECK,
-        o.NEW_PRIMARY,
-        o.NO_HOTPLUG,
-        o.COMMUNICATION,
-        o.EXT_PARAMS,
-        o.FILE_DRIVER,
-        o.FILE_STORAGE_DIR,
-        *o.SET_JOB,
+        o.FORCE.But(help="Do not ask for confirmation, and treat failed checks of memory, bridges and the OS as warnings"),
+        DISK.But(
+            metavar="CHANGE[:KEY=VALUE,...]", grammar="disk-change", help="Change of a disk; repeat it for several disks"
+        ),
+        NET.But(metavar="CHANGE[:KEY=VALUE,...]", grammar="net-change", help="Change of a NIC; repeat it for several NICs"),
+        o.BACKEND, HVPARAMS, RUNTIME_MEMORY, NO_HOTPLUG,
+        DISK_TEMPLATE.But(help="Convert all disks of the stopped instance to this kind of storage"), REMOTE_NODE, EXT_PARAMS,
+        FILE_DRIVER, FILE_STORAGE_DIR, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY, NO_CONFLICTS_CHECK,
+        o.OS_TYPE.But(help="Record another operating system; nothing is installed"), FORCE_VARIANT, o.OS_PARAMETERS,
+        o.OS_PARAMETERS_PRIVATE, OFFLINE, ONLINE, NEW_PRIMARY, o.IALLOCATOR, COMMUNICATION, *o.SET_JOB,
     ),
-)
+    details="The value 'default' resets a backend or hypervisor parameter, so that it is inherited from the cluster again.",
+)  # fmt: skip

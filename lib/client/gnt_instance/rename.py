@@ -1,4 +1,4 @@
-"""gnt-instance rename: another name for a stopped instance."""
+"""gnt-instance rename."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Options
+from ganeti.client.gnt_instance.options import IP_CHECK, NAME_CHECK
 from ganeti.opcodes import OpInstanceRename
 
 
 def Run(options: Options, arguments: list[str]) -> int:
     old, new = arguments
-    op = OpInstanceRename(instance_name=old, new_name=new, ip_check=options.ip_check, name_check=options.name_check)
+    op = jobs.FromOptions(OpInstanceRename, options, instance_name=old, new_name=new)
     result = jobs.SubmitOrSend(op, options)
     if result:
         output.ToStdout(f"Instance '{old}' renamed to '{result}'")
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(
-    Run, "Renames a stopped instance", (One("instance"), One("host")), (o.IP_CHECK, o.NAME_CHECK, *o.SET_JOB)
-)
+COMMAND = Command(Run, "Rename a stopped instance", (One("instance"), One("host")), (IP_CHECK, NAME_CHECK, *o.SET_JOB))

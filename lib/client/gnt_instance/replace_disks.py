@@ -1,4 +1,4 @@
-"""gnt-instance replace-disks: gives a mirrored disk new storage, or its instance another secondary node."""
+"""gnt-instance replace-disks: gives mirrored disks new storage, or their instance another secondary node."""
 
 from __future__ import annotations
 
@@ -6,9 +6,21 @@ from ganeti import constants, errors
 from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import Options
-from ganeti.client.shared import devices, typed
+from ganeti.cli.parser import COMPLETE_NODE, Flag, Options, Value
+from ganeti.client.gnt_instance import devices
 from ganeti.opcodes import OpInstanceReplaceDisks
+
+ON_PRIMARY = Flag("-p", "--on-primary", dest="on_primary", text="Replace the disks on the primary node")
+ON_SECONDARY = Flag("-s", "--on-secondary", dest="on_secondary", text="Replace the disks on the secondary node")
+AUTO = Flag("-a", "--auto", dest="auto", text="Replace the faulty disks, on whichever node they are")
+NEW_SECONDARY = Value(
+    "-n", "--new-secondary", dest="remote_node", metavar="NODE", completion=COMPLETE_NODE,
+    text="Move the mirror to this node, which becomes the secondary node",
+)  # fmt: skip
+DISKS = Value("--disks", dest="disk_indices", type="names", metavar="N,...", text="Numbers of the disks (default: all)")
+EARLY_RELEASE = Flag(
+    "--early-release", dest="early_release", text="Release locks and the old storage before the new mirrors are in sync"
+)
 
 
 def _Mode(options: Options) -> str:
@@ -26,8 +38,8 @@ def _Mode(options: Options) -> str:
     ]
     if len(chosen) != 1:
         raise errors.OpPrereqError(
-            "Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (wherever"
-            " a disk is faulty) and -n NODE (another secondary node)",
+            "Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (for"
+            " faulty disks on either node) or -n NODE (another secondary node)",
             errors.ECODE_INVAL,
         )
     return chosen[0]
@@ -35,30 +47,21 @@ def _Mode(options: Options) -> str:
 
 def Run(options: Options, arguments: list[str]) -> int:
     mode = _Mode(options)
-    disks = [devices.DiskIndex(text) for text in typed.CommaList(options.disk_indices) or []]
+    disks = [devices.DiskIndex(text) for text in options.disk_indices or []]
     if disks and options.auto:
-        raise errors.OpPrereqError(
-            "The faulty disks are found automatically with -a: --disks is not allowed", errors.ECODE_INVAL
-        )
-    op = OpInstanceReplaceDisks(
-        instance_name=arguments[0],
-        mode=mode,
-        disks=disks,
-        remote_node=options.remote_node,
-        iallocator=options.iallocator,
-        early_release=options.early_release,
-        ignore_ipolicy=options.ignore_ipolicy,
-    )
+        raise errors.OpPrereqError("-a finds the faulty disks itself: --disks is not allowed", errors.ECODE_INVAL)
+    op = jobs.FromOptions(OpInstanceReplaceDisks, options, instance_name=arguments[0], mode=mode, disks=disks)
     jobs.SubmitOrSend(op, options)
     return constants.EXIT_SUCCESS
 
 
 COMMAND = Command(
     Run,
-    "Replaces the disks of a DRBD instance on one of its nodes, or moves its mirror to another secondary node",
+    "Replace the mirrored disks of a DRBD instance on one node, or move the mirror to another node",
     (One("instance"),),
     (
-        o.ON_PRIMARY, o.ON_SECONDARY, o.AUTO_REPLACE, o.NEW_SECONDARY, o.IALLOCATOR, o.DISK_INDICES, o.EARLY_RELEASE,
-        o.IGNORE_IPOLICY, *o.SET_JOB,
+        ON_PRIMARY, ON_SECONDARY, AUTO, NEW_SECONDARY, o.IALLOCATOR, DISKS, EARLY_RELEASE, o.IGNORE_IPOLICY, *o.SET_JOB,
     ),
+    details="Exactly one of -p, -s, -a and -n is needed.  The instance keeps running; the new disks are filled from the"
+    " intact half of the mirror.",
 )  # fmt: skip

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
+from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import AnyNumber, Command
-from ganeti.cli.parser import Options
-from ganeti.client.shared import many
+from ganeti.cli.parser import Flag, Options
+from ganeti.client.gnt_instance import many
+from ganeti.client.gnt_instance.options import HVPARAMS, IGNORE_OFFLINE, NO_REMEMBER, SET_MULTI
 from ganeti.opcodes import OpInstanceStartup
 
-
-def _Make(name: str, options: Options) -> OpInstanceStartup:
-    op = OpInstanceStartup(
-        instance_name=name,
-        force=options.force,
-        ignore_offline_nodes=options.ignore_offline,
-        no_remember=options.no_remember,
-        startup_paused=options.startup_paused,
-    )
-    # Left out where nothing was given: an older master does not know them as empty.
-    if options.hvparams:
-        op.hvparams = dict(options.hvparams)
-    if options.beparams:
-        op.beparams = dict(options.beparams)
-    return op
+PAUSED = Flag("--paused", dest="startup_paused", text="Start it with its virtual CPUs stopped, for a debugger")
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    return many.RunOnInstances("startup", _Make, options, arguments)
+    return many.RunOnInstances(
+        "startup", lambda name: jobs.FromOptions(OpInstanceStartup, options, instance_name=name), options, arguments
+    )
 
 
 COMMAND = Command(
     Run,
-    "Starts one or more instances",
+    "Start instances",
     (AnyNumber("instance"),),
-    (*o.SET_MULTI, o.FORCE, o.HVPARAMS, o.BACKEND, o.IGNORE_OFFLINE, o.NO_REMEMBER, o.PAUSED, *o.SET_JOB),
-)
+    (
+        *SET_MULTI, o.FORCE.But(help="Start it even if a disk cannot be opened on a secondary node"),
+        HVPARAMS.But(help="Hypervisor parameters for this start only"),
+        o.BACKEND.But(help="Backend parameters for this start only"), IGNORE_OFFLINE, NO_REMEMBER, PAUSED, *o.SET_JOB,
+    ),
+)  # fmt: skip

@@ -4,7 +4,7 @@ from ganeti.cli.command import Program
 
 PROGRAM = Program(
     "gnt-job",
-    "job related commands",
+    "management of jobs",
     (
         "archive",
         "autoarchive",

@@ -1,4 +1,4 @@
-"""gnt-job archive: takes finished jobs out of the queue."""
+"""gnt-job archive: moves finished jobs to the archive."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ganeti import constants
 from ganeti.cli import jobs, output
 from ganeti.cli.command import Command, Some
 from ganeti.cli.parser import Options
-from ganeti.client.shared.jobids import ParseJobId
+from ganeti.client.gnt_job.jobids import ParseJobId
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -18,4 +18,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return code
 
 
-COMMAND = Command(Run, "Archives finished jobs", (Some("jobid"),))
+COMMAND = Command(Run, "Archive finished jobs", (Some("jobid"),))

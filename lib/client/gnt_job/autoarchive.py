@@ -18,5 +18,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 
 COMMAND = Command(
-    Run, "Archives all jobs that ended longer ago than AGE (such as 6h), or all finished ones", (One("age"),)
+    Run,
+    "Archive the jobs that ended longer ago than AGE, such as 30m, 6h or 2d; 'all' archives all finished jobs",
+    (One("age"),),
 )

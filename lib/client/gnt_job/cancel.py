@@ -1,4 +1,4 @@
-"""gnt-job cancel: takes back jobs that have not begun, and aborts running ones on demand."""
+"""gnt-job cancel: cancels jobs that have not started, and aborts running ones on demand."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from ganeti import constants, errors
 from ganeti.cli import jobs
 from ganeti.cli import options as o
 from ganeti.cli.command import AnyNumber, Command
-from ganeti.cli.parser import Options
-from ganeti.client.shared import jobids
+from ganeti.cli.parser import Flag, Options
+from ganeti.client.gnt_job import jobids
+from ganeti.client.gnt_job.options import SET_WAITING
+
+KILL = Flag("--kill", dest="kill", text="Abort running jobs (needs --yes-do-it)")
 
 
 def Run(options: Options, arguments: list[str]) -> int:
     if options.kill and not options.yes_do_it:
         raise errors.OpPrereqError(
-            "Aborting running jobs may leave instances and disks half changed; if this is what you want, give"
-            " --yes-do-it too",
+            "An aborted job can leave instances and disks in a half-changed state. Give --yes-do-it if you are sure",
             errors.ECODE_INVAL,
         )
-    ids = jobids.SelectJobs(options, arguments, "Cancel job(s) listed above?")
+    ids = jobids.SelectJobs(options, arguments, "The jobs listed above will be canceled. Continue?")
     if ids is None:
         return constants.EXIT_CONFIRMATION
     client = jobs.GetClient()
@@ -26,7 +28,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Cancels jobs, by number or by status",
+    "Cancel jobs, named by their IDs or selected by their status",
     (AnyNumber("jobid"),),
-    (o.FORCE, o.KILL, o.JOBS_PENDING, o.JOBS_QUEUED, o.JOBS_WAITING, o.YES_DO_IT),
+    (o.FORCE, KILL, *SET_WAITING, o.YES_DO_IT),
 )

@@ -1,4 +1,4 @@
-"""gnt-job change-priority: lets waiting jobs go earlier or later."""
+"""gnt-job change-priority: changes the priority of jobs that have not ended."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import AnyNumber, Command
 from ganeti.cli.parser import Options
-from ganeti.client.shared import jobids
+from ganeti.client.gnt_job import jobids
+from ganeti.client.gnt_job.options import SET_WAITING
 
 
 def Run(options: Options, arguments: list[str]) -> int:
     if options.priority is None:
         output.ToStderr("--priority option must be given.")
         return constants.EXIT_FAILURE
-    ids = jobids.SelectJobs(options, arguments, "Change priority of job(s) listed above?")
+    ids = jobids.SelectJobs(
+        options, arguments, f"The jobs listed above will get {options.priority} priority. Continue?"
+    )
     if ids is None:
         return constants.EXIT_CONFIRMATION
     client = jobs.GetClient()
@@ -24,7 +27,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Changes the priority of jobs that have not ended",
+    "Change the priority of jobs, named by their IDs or selected by their status",
     (AnyNumber("jobid"),),
-    (*o.SET_PRIORITY, o.FORCE, o.JOBS_PENDING, o.JOBS_QUEUED, o.JOBS_WAITING),
+    (*o.SET_PRIORITY, o.FORCE, *SET_WAITING),
 )

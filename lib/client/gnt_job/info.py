@@ -1,4 +1,4 @@
-"""gnt-job info: everything about jobs."""
+"""gnt-job info."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ganeti.cli import info, jobs, tables
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, Some
 from ganeti.cli.parser import Options
-from ganeti.client.shared.jobids import ParseJobId
+from ganeti.client.gnt_job.jobids import ParseJobId
 
 _FIELDS = (
     "id", "status", "ops", "opresult", "opstatus", "oplog", "opstart", "opexec", "opend", "received_ts", "start_ts", "end_ts",
@@ -33,7 +33,7 @@ def _WithDelta(earlier: Timestamp, later: Timestamp) -> str:
 
 
 def _Aligned(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, Any]]:
-    """Values of neighbouring keys stand under each other."""
+    """Return the pairs with their values aligned."""
     width = max(len(key) for key, _ in pairs)
     return [(key, " " * (width - len(key)) + value) for key, value in pairs]
 
@@ -66,7 +66,7 @@ def _OpCode(row: dict[str, Any], index: int) -> info.Pairs:
 
 
 def Describe(row: dict[str, Any]) -> info.Pairs:
-    """The tree of one job."""
+    """Return the tree of a job."""
     received, start, end = row["received_ts"], row["start_ts"], row["end_ts"]
     times = [
         ("Received", tables.FormatJobTimestamp(received) if received else "N/A"),
@@ -99,4 +99,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Shows detailed information about jobs", (Some("jobid"),), (o.OUTPUT_FORMAT,))
+COMMAND = Command(Run, "Show jobs in detail: opcodes, results, log", (Some("jobid"),), (o.OUTPUT_FORMAT,))

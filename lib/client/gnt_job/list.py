@@ -1,12 +1,19 @@
-"""gnt-job list: jobs, the archived ones on demand."""
+"""gnt-job list."""
 
 from __future__ import annotations
 
+from ganeti import constants
 from ganeti.cli import lists
 from ganeti.cli import options as o
 from ganeti.cli.command import AnyNumber, Command
-from ganeti.cli.parser import Options
-from ganeti.client.shared import jobids
+from ganeti.cli.parser import Flag, Options
+from ganeti.client.gnt_job import jobids
+from ganeti.client.gnt_job.options import PENDING, StatusOption
+
+ARCHIVED = Flag("--archived", dest="archived", text="Include archived jobs, and show whether a job is archived")
+RUNNING = StatusOption("--running", frozenset([constants.JOB_STATUS_RUNNING]), "Jobs that are running")
+ERROR = StatusOption("--error", frozenset([constants.JOB_STATUS_ERROR]), "Jobs that failed")
+FINISHED = StatusOption("--finished", constants.JOBS_FINALIZED, "Jobs that have ended")
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -19,15 +26,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Lists the jobs and their status",
+    "List jobs",
     (AnyNumber("jobid"),),
-    (
-        *o.SET_LIST,
-        o.JOBS_PENDING,
-        o.JOBS_RUNNING,
-        o.JOBS_ERROR,
-        o.JOBS_FINISHED,
-        o.FILTER,
-        o.ARCHIVED,
-    ),
+    (*o.SET_LIST, PENDING, RUNNING, ERROR, FINISHED, o.FILTER, ARCHIVED),
 )

@@ -2,4 +2,4 @@
 
 from ganeti.cli.lists import ListFieldsCommand
 
-COMMAND = ListFieldsCommand("job", "Lists all available fields for jobs")
+COMMAND = ListFieldsCommand("job", "List the fields that 'gnt-job list' can show")

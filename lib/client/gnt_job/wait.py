@@ -1,4 +1,4 @@
-"""gnt-job wait: waits for a job without showing anything."""
+"""gnt-job wait: waits for a job without showing its log."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ganeti import constants, errors
 from ganeti.cli import jobs, output
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Options
-from ganeti.client.shared.jobids import ParseJobId
+from ganeti.client.gnt_job.jobids import ParseJobId
 
 
 class _Silent(jobs.Feedback):
-    """Shows nothing."""
+    """Prints nothing."""
 
     def Log(self, timestamp: Sequence[int], kind: str, message: Any) -> None:
         pass
@@ -23,7 +23,7 @@ class _Silent(jobs.Feedback):
 
 
 def Follow(job_id: int, feedback: jobs.Feedback) -> int:
-    """Waits for the job's end; its failure is told in one place and gives the exit code."""
+    """Wait for the end of a job, print its failure, and return the exit code."""
     try:
         jobs.PollJob(job_id, feedback=feedback)
     except errors.JobLost:
@@ -43,4 +43,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return Follow(ParseJobId(arguments[0]), _Silent())
 
 
-COMMAND = Command(Run, "Waits for a job to end", (One("jobid"),))
+COMMAND = Command(Run, "Wait until a job ends; the exit code is that of the job", (One("jobid"),))

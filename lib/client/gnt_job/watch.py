@@ -1,12 +1,12 @@
-"""gnt-job watch: shows what a job says until it ends."""
+"""gnt-job watch: prints the log of a job until it ends."""
 
 from __future__ import annotations
 
 from ganeti.cli import jobs, output
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Options
+from ganeti.client.gnt_job.jobids import ParseJobId
 from ganeti.client.gnt_job.wait import Follow
-from ganeti.client.shared.jobids import ParseJobId
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -17,4 +17,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return Follow(job_id, jobs.Feedback())
 
 
-COMMAND = Command(Run, "Follows a job and prints its output as it arrives", (One("jobid"),))
+COMMAND = Command(Run, "Print the log of a job as it grows, until the job ends", (One("jobid"),))

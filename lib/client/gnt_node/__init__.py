@@ -1,10 +1,10 @@
-"""gnt-node: the machines of the cluster."""
+"""gnt-node: the nodes of the cluster."""
 
 from ganeti.cli.command import Program
 
 PROGRAM = Program(
     "gnt-node",
-    "node related commands",
+    "administration of nodes",
     (
         "add",
         "add-tags",

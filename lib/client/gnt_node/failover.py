@@ -10,7 +10,7 @@ from ganeti.cli.parser import Options
 from ganeti.client.shared.rows import QueryRows
 from ganeti.opcodes import OpInstanceFailover
 
-_DECLINED = 2  # as 3.1 (spec/cli.md 1.3)
+_DECLINED = 2  # as in 3.1
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -23,23 +23,20 @@ def Run(options: Options, arguments: list[str]) -> int:
         return _DECLINED
     executor = jobs.JobExecutor(options)
     for name in names:
-        op = OpInstanceFailover(
-            instance_name=name, ignore_consistency=options.ignore_consistency, iallocator=options.iallocator
-        )
-        executor.QueueJob(name, op)
+        executor.QueueJob(name, jobs.FromOptions(OpInstanceFailover, options, instance_name=name))
     failed = jobs.CountFailures(executor.GetResults())
     if failed:
         output.ToStdout("There were errors during the failover:")
         output.ToStdout(f"{failed} error(s) out of {len(names)} instance(s).")
     else:
         output.ToStdout(f"All {len(names)} instance(s) failed over successfully.")
-    # As 3.1: the jobs tell what failed (spec/cli.md 12.2).
+    # 3.1 returns success even if jobs failed.
     return constants.EXIT_SUCCESS
 
 
 COMMAND = Command(
     Run,
-    "Fails over all primary instances of a node",
+    "Stop all primary instances of a node and start them on their secondary nodes",
     (One("node"),),
     (*o.SET_PRIORITY, o.FORCE, o.IGNORE_CONSISTENCY, o.IALLOCATOR),
 )

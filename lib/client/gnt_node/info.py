@@ -48,4 +48,4 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Shows information about nodes", (AnyNumber("node"),), (o.OUTPUT_FORMAT,))
+COMMAND = Command(Run, "Show the state and the settings of nodes", (AnyNumber("node"),), (o.OUTPUT_FORMAT,))

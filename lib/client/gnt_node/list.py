@@ -8,6 +8,6 @@ COMMAND = lists.ListCommand(
         ("name", "dtotal", "dfree", "mtotal", "mnode", "mfree", "pinst_cnt", "sinst_cnt"),
         formatters=dict.fromkeys(("pinst_list", "sinst_list", "tags"), tables.JoinList),
     ),
-    "Lists the nodes in the cluster",
+    "List nodes",
     "node",
 )

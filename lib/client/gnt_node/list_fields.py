@@ -2,4 +2,4 @@
 
 from ganeti.cli.lists import ListFieldsCommand
 
-COMMAND = ListFieldsCommand("node", "Lists all available fields for nodes")
+COMMAND = ListFieldsCommand("node", "List the fields that 'gnt-node list' can show")

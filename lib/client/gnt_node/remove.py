@@ -15,4 +15,6 @@ def Run(options: Options, arguments: list[str]) -> int:
     return constants.EXIT_SUCCESS
 
 
-COMMAND = Command(Run, "Removes a node from the cluster", (One("node"),), (*o.SET_DRY, *o.SET_PRIORITY))
+COMMAND = Command(
+    Run, "Remove a node from the cluster; it must have no instances", (One("node"),), (*o.SET_DRY, *o.SET_PRIORITY)
+)

@@ -1,4 +1,4 @@
-"""gnt-node show-join-data: what a machine reads to become a node, where SSH is not used (doc/extensions.rst)."""
+"""gnt-node show-join-data: the data that a machine needs to become a node without SSH (doc/extensions.rst)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ganeti.cli.parser import Options
 
 def Run(options: Options, arguments: list[str]) -> int:
     if os.geteuid() != 0:
-        raise errors.OpPrereqError("The data holds the cluster's keys: only root may see it", errors.ECODE_ENVIRON)
+        raise errors.OpPrereqError(
+            "Only root can print the join data: it contains the cluster's keys", errors.ECODE_ENVIRON
+        )
     from ganeti.bootstrap import join
 
     output.ToStdout(serializer.Dump(join.JoinData(arguments[0])))
@@ -21,6 +23,8 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Prints what node-daemon-setup reads on a machine that is to become a node; it holds the cluster's keys",
+    "Print the data with which a machine becomes a node; it contains the cluster's keys",
     (One("host"),),
+    details="Run this on the master node and pass the output to 'node-daemon-setup' on the new machine, over a channel that"
+    " nobody can read.  Then run 'gnt-node add --no-node-setup HOST' on the master node.",
 )

@@ -1,5 +1,7 @@
-"""gnt-os: the operating systems that instances can be installed with."""
+"""gnt-os: operating system definitions."""
 
 from ganeti.cli.command import Program
 
-PROGRAM = Program("gnt-os", "operating system commands", ("diagnose", "info", "list", "modify"), {"show": "info"})
+PROGRAM = Program(
+    "gnt-os", "administration of operating system definitions", ("diagnose", "info", "list", "modify"), {"show": "info"}
+)

@@ -1,4 +1,4 @@
-"""gnt-os diagnose: the state of every operating system on every node."""
+"""gnt-os diagnose: the state of every operating system definition on every node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _API_VARIANTS, _API_PARAMETERS = 15, 20
 
 
 class Found(NamedTuple):
-    """One copy of a definition on a node."""
+    """Describes one copy of a definition on a node."""
 
     path: str
     valid: bool
@@ -47,7 +47,7 @@ def _Details(found: Found) -> str:
 
 
 def _NodeLines(status: Mapping[str, Sequence[Any]], names: Mapping[str, str]) -> list[str]:
-    """One line per node, the nodes with a valid copy first."""
+    """Return one line for each node, the nodes with a valid copy first."""
     lines: list[tuple[bool, str, list[str]]] = []
     for key, copies in status.items():
         node = names.get(key, key)
@@ -91,4 +91,9 @@ def Run(options: Options, arguments: list[str]) -> int:
     return code
 
 
-COMMAND = Command(Run, "Diagnoses all operating systems", (), (*o.SET_PRIORITY, o.OUTPUT_FORMAT))
+COMMAND = Command(
+    Run,
+    "Show the state of every operating system definition on every node; the exit code is 1 unless all are valid",
+    (),
+    (*o.SET_PRIORITY, o.OUTPUT_FORMAT),
+)

@@ -1,4 +1,4 @@
-"""gnt-os info: what operating systems offer."""
+"""gnt-os info: versions, variants and parameters of operating system definitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _Lines(row: dict[str, Any]) -> list[str]:
 
 
 def _OnlyParameters(name: str, facts: dict[str, Any]) -> info.Pairs | None:
-    """What the cluster keeps for an operating system that no node has."""
+    """Return the parameters stored for an operating system that no node has; None if there are none."""
     hypervisor, parameters = facts["os_hvp"].get(name), facts["osparams"].get(name)
     if hypervisor is None and parameters is None:
         return None
@@ -66,5 +66,8 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 
 COMMAND = Command(
-    Run, "Shows detailed information about operating systems", (AnyNumber("name"),), (*o.SET_PRIORITY, o.OUTPUT_FORMAT)
+    Run,
+    "Show versions, variants and parameters of operating system definitions",
+    (AnyNumber("name"),),
+    (*o.SET_PRIORITY, o.OUTPUT_FORMAT),
 )

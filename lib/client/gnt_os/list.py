@@ -10,7 +10,7 @@ from ganeti.opcodes import OpOsDiagnose
 
 
 def WithVariants(name: str, variants: list[str] | None) -> list[str]:
-    """``name+variant`` of each variant, or the name alone."""
+    """Return ``name+variant`` for each variant, or the name alone."""
     return [f"{name}+{variant}" for variant in variants] if variants else [name]
 
 
@@ -22,5 +22,8 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 
 COMMAND = Command(
-    Run, "Lists all valid operating systems on the cluster", (), (o.NO_HEADERS, *o.SET_PRIORITY, o.OUTPUT_FORMAT)
+    Run,
+    "List the operating systems that instances can be installed with",
+    (),
+    (o.NO_HEADERS, *o.SET_PRIORITY, o.OUTPUT_FORMAT),
 )

@@ -1,4 +1,4 @@
-"""gnt-os modify: settings of an operating system, for all instances."""
+"""gnt-os modify: settings of an operating system for all instances."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from ganeti import constants
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import Options
+from ganeti.cli.parser import Options, Value
 from ganeti.client.shared import typed
 from ganeti.opcodes import OpClusterSetParams
+
+HIDDEN = Value("--hidden", dest="hidden", type="bool", text="Whether lists leave it out; it can still be installed")
+BLACKLISTED = Value("--blacklisted", dest="blacklisted", type="bool", text="Whether new instances with it are rejected")
 
 
 def _Listing(name: str, wanted: bool) -> list[list[str]]:
@@ -39,7 +42,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Modifies the settings of an operating system",
+    "Change the parameters and the visibility of an operating system",
     (One("os"),),
-    (*o.SET_JOB, o.HYPERVISORS_KEYVALS, o.OS_PARAMETERS, o.OS_PARAMETERS_PRIVATE, o.HIDDEN, o.BLACKLISTED),
+    (*o.SET_JOB, o.HYPERVISORS_KEYVALS, o.OS_PARAMETERS, o.OS_PARAMETERS_PRIVATE, HIDDEN, BLACKLISTED),
 )

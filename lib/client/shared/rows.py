@@ -13,7 +13,7 @@ from ganeti.luxi.client import Client
 def QueryRows(
     client: Client, kind: str, fields: Sequence[str], qfilter: list[Any] | None = None
 ) -> list[dict[str, Any]]:
-    """field -> value; None where there is no value."""
+    """Return each object as field -> value; None where there is no value."""
     answer = client.Query(kind, fields, qfilter)
     return [
         {
@@ -25,17 +25,21 @@ def QueryRows(
 
 
 def QueryNamed(client: Client, kind: str, fields: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The objects of these names, or all; names that do not exist are left out, with a word on stderr."""
+    """Return the objects of these names, or all; leave unknown names out and warn of them."""
     if not names:
         return QueryRows(client, kind, fields)
-    # "&" has all objects looked at; equality alone would refuse an unknown name.
-    rows = QueryRows(client, kind, fields, ["&", ["|", *(["==", "name", name] for name in names)]])
+    rows = QueryRows(client, kind, fields, ByName(names))
     WarnLeftOut(kind, names, [row["name"] for row in rows])
     return rows
 
 
+def ByName(names: Sequence[str]) -> list[Any]:
+    """Return a filter for these names; unlike equality alone, which the master rejects, it may match nothing."""
+    return ["&", ["|", *(["==", "name", name] for name in names)]]
+
+
 def WarnLeftOut(kind: str, wanted: Sequence[str], found: Collection[str]) -> None:
-    """Names the ones that belong to nothing (spec/cli.md 4: a name may be given up to any of its full stops)."""
+    """Warn of the names that match no object; a name may be shortened at any of its dots."""
     for name in wanted:
         if name not in found and not any(full.startswith(f"{name}.") for full in found):
-            output.ToStderr(f"Warning: {kind} '{name}' is not known and is left out")
+            output.ToStderr(f"Warning: {kind} '{name}' does not exist and is left out")

@@ -1,4 +1,4 @@
-"""Tags: the same three commands for clusters, groups, nodes, instances and networks."""
+"""The three commands on tags, the same for clusters, groups, nodes and instances."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LIMIT = 1024 * 1024
 
 
 def _Target(kind: str, arguments: list[str]) -> tuple[str | None, list[str]]:
-    """(name of the object, further arguments); the cluster needs no name."""
+    """Return the name of the object, None for the cluster, and the further arguments."""
     if kind == constants.TAG_CLUSTER:
         return (None, arguments)
     return (arguments[0], arguments[1:])
 
 
 def _ReadMore(source: str | None) -> list[str]:
-    """Tags of ``--from``, one per line."""
+    """Return the tags of ``--from``, one for each line."""
     if source is None:
         return []
     if source == "-":
@@ -55,7 +55,7 @@ def AddTagsCommand(kind: str, argument: str | None = None) -> Command:
 
         return _Change(OpTagsSet, kind, options, arguments, "added")
 
-    return Command(run, f"Adds tags to the {_Words(kind)}", (*_Arguments(argument), AnyNumber("tag")), o.SET_TAGS)
+    return Command(run, f"Add tags to {_Words(kind)}", (*_Arguments(argument), AnyNumber("tag")), o.SET_TAGS)
 
 
 def RemoveTagsCommand(kind: str, argument: str | None = None) -> Command:
@@ -64,7 +64,7 @@ def RemoveTagsCommand(kind: str, argument: str | None = None) -> Command:
 
         return _Change(OpTagsDel, kind, options, arguments, "removed")
 
-    return Command(run, f"Removes tags from the {_Words(kind)}", (*_Arguments(argument), AnyNumber("tag")), o.SET_TAGS)
+    return Command(run, f"Remove tags from {_Words(kind)}", (*_Arguments(argument), AnyNumber("tag")), o.SET_TAGS)
 
 
 def ListTagsCommand(kind: str, argument: str | None = None) -> Command:
@@ -78,8 +78,12 @@ def ListTagsCommand(kind: str, argument: str | None = None) -> Command:
                 output.ToStdout(tag)
         return constants.EXIT_SUCCESS
 
-    return Command(run, f"Lists the tags of the {_Words(kind)}", _Arguments(argument), (o.OUTPUT_FORMAT,))
+    return Command(run, f"List the tags of {_Words(kind)}", _Arguments(argument), (o.OUTPUT_FORMAT,))
 
 
 def _Words(kind: str) -> str:
-    return "node group" if kind == constants.TAG_NODEGROUP else kind
+    return {
+        constants.TAG_CLUSTER: "the cluster",
+        constants.TAG_NODEGROUP: "a node group",
+        constants.TAG_INSTANCE: "an instance",
+    }.get(kind, f"a {kind}")

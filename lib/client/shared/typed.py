@@ -138,10 +138,3 @@ def Integer(option: str, text: str | None) -> int | None:
         return int(text)
     except ValueError:
         raise errors.OpPrereqError(f"Option {option}: '{text}' is not a number", errors.ECODE_INVAL) from None
-
-
-def CommaList(text: str | None) -> list[str] | None:
-    """Names of a comma list; empty text is an empty list, no option is None."""
-    if text is None:
-        return None
-    return [word.strip() for word in text.split(",")] if text else []

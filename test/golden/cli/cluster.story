@@ -318,34 +318,34 @@ $ gnt-cluster rename new.example.org
 % answers x ? yes y
 % result OP_CLUSTER_RENAME "new.example.org"
 $ gnt-cluster rename new.example.org
-| This will rename the cluster from 'cluster.example.org' to
-| 'new.example.org'. If you are connected over the network to the
-| cluster name, the operation is very dangerous as the IP address will
-| be removed from the node and the change may not go through. Continue?
-| y/[n]/?: This will rename the cluster from 'cluster.example.org' to
-| 'new.example.org'. If you are connected over the network to the
-| cluster name, the operation is very dangerous as the IP address will
-| be removed from the node and the change may not go through. Continue?
+| The cluster will be renamed from 'cluster.example.org' to
+| 'new.example.org', and the master IP address will change. If you are
+| connected to that address, the connection will break before the change
+| is complete. Continue?
+| y/[n]/?: The cluster will be renamed from 'cluster.example.org' to
+| 'new.example.org', and the master IP address will change. If you are
+| connected to that address, the connection will break before the change
+| is complete. Continue?
 | y/[n]/?:  y - Perform the operation
 |  n - Do not perform the operation
 |
-| This will rename the cluster from 'cluster.example.org' to
-| 'new.example.org'. If you are connected over the network to the
-| cluster name, the operation is very dangerous as the IP address will
-| be removed from the node and the change may not go through. Continue?
-| y/[n]/?: This will rename the cluster from 'cluster.example.org' to
-| 'new.example.org'. If you are connected over the network to the
-| cluster name, the operation is very dangerous as the IP address will
-| be removed from the node and the change may not go through. Continue?
+| The cluster will be renamed from 'cluster.example.org' to
+| 'new.example.org', and the master IP address will change. If you are
+| connected to that address, the connection will break before the change
+| is complete. Continue?
+| y/[n]/?: The cluster will be renamed from 'cluster.example.org' to
+| 'new.example.org', and the master IP address will change. If you are
+| connected to that address, the connection will break before the change
+| is complete. Continue?
 | y/[n]/?:
 Cluster renamed from 'cluster.example.org' to 'new.example.org'
 > OP_CLUSTER_RENAME {"name":"new.example.org"}
 % answers n
 $ gnt-cluster rename new.example.org
-| This will rename the cluster from 'cluster.example.org' to
-| 'new.example.org'. If you are connected over the network to the
-| cluster name, the operation is very dangerous as the IP address will
-| be removed from the node and the change may not go through. Continue?
+| The cluster will be renamed from 'cluster.example.org' to
+| 'new.example.org', and the master IP address will change. If you are
+| connected to that address, the connection will break before the change
+| is complete. Continue?
 | y/[n]/?:
 = 1
 $ gnt-cluster rename -f new.example.org
@@ -445,7 +445,7 @@ $ gnt-cluster modify --master-netmask=wide
 $ gnt-cluster modify --disk-state plain/xenvg:disk_total=1000
 > OP_CLUSTER_SET_PARAMS {"disk_state":{"plain":{"xenvg":{"disk_total":1000}}}}
 $ gnt-cluster modify --data-collector-interval=inst-status-xen=0
-! Interval of data collector 'inst-status-xen' must be above zero
+! Interval of data collector 'inst-status-xen' must be greater than 0 seconds
 = 1
 $ gnt-cluster modify --data-collector-interval=diskstats=2.5 --enabled-data-collectors=lv=no
 > OP_CLUSTER_SET_PARAMS {"data_collector_interval":{"diskstats":2500000},"enabled_data_collectors":{"lv":false}}
@@ -486,34 +486,44 @@ Usage: gnt-cluster {command} [options...] [argument...]
 gnt-cluster <command> --help to see details, or man gnt-cluster
 .
 Commands:
- activate-master-ip   - Activates the master's address
- add-tags             - Adds tags to the cluster
- command              - Runs a command on all (or only some) nodes
- copyfile             - Copies a file to all (or only some) nodes
- deactivate-master-ip - Deactivates the master's address
- destroy              - Destroys the cluster; no instances and no other nodes
-                        may be left
- getmaster            - Displays the cluster master
- info                 - Shows cluster configuration
- init                 - Initializes a new cluster on this machine
- list-tags            - Lists the tags of the cluster
+ activate-master-ip   - Configure the master IP address on the master node
+ add-tags             - Add tags to the cluster
+ command              - Run a shell command as root on all online nodes, or on
+                        some of them
+ copyfile             - Copy a file of the master node to all online nodes, or
+                        to some of them
+ deactivate-master-ip - Remove the master IP address from the master node
+ destroy              - Destroy the cluster; it must have no instances and no
+                        other nodes
+ getmaster            - Print the name of the master node; works on every node,
+                        without any daemon
+ info                 - Show the settings of the cluster
+ init                 - Create a cluster whose first node and master is this
+                        machine
+ list-tags            - List the tags of the cluster
  master-failover      - Makes the current node the master
- master-ping          - Checks if the master is alive
- modify               - Alters the parameters of the cluster
- queue                - Changes or shows whether the job queue takes new jobs
- redist-conf          - Sends the cluster's files to all nodes again
- remove-tags          - Removes tags from the cluster
- rename               - Renames the cluster
- repair-disk-sizes    - Corrects the recorded sizes of disks by what the devices
-                        have
- search-tags          - Searches the tags on all objects for a regular
-                        expression
- show-ispecs-cmd      - Shows the command line to recreate the cluster's
-                        instance policy
- verify               - Does a check on the cluster configuration
- verify-disks         - Does a check on the cluster's disk status
- version              - Displays the cluster version
- watcher              - Changes or shows the watcher's pause
+ master-ping          - Check whether the master daemon answers; prints nothing,
+                        the exit code is 0 if it does
+ modify               - Change settings of the cluster
+ queue                - Drain the job queue, so that it accepts no new jobs,
+                        undo that, or show the state
+ redist-conf          - Copy the cluster's files to all nodes again
+ remove-tags          - Remove tags from the cluster
+ rename               - Rename the cluster and change the master IP address to
+                        that of the new name
+ repair-disk-sizes    - Correct recorded disk sizes that differ from those of
+                        the devices
+ search-tags          - Search the tags of all objects for a regular expression;
+                        the exit code is 1 if nothing matches
+ show-ispecs-cmd      - Print the command line that initializes a cluster with
+                        the same instance policy
+ verify               - Check configuration, nodes and instances; the exit code
+                        is 1 if there is an error
+ verify-disks         - Activate disks that should be active and report missing
+                        ones
+ version              - Print the versions of software and formats
+ watcher              - Pause the watcher for a while (such as 30m or 2h), end
+                        the pause, or show it
 .
 = 1
 $ gnt-cluster --version

@@ -35,11 +35,11 @@ $ gnt-cluster verify-disks
 Submitted jobs 1003
 Waiting for job 1003 ...
 Error gathering data on node node1.example.org: lvm is broken
-You need to fix these nodes first before fixing instances
+Repair these nodes before the instances.
 Instance web.example.org has missing logical volumes:
 	broken node node1.example.org /dev/xenvg/disk0_data
 	node2.example.org /dev/xenvg/disk0_meta
-You need to replace or recreate disks for all the above instances if this message persists after fixing broken nodes.
+If volumes are still missing when all nodes work again, use 'gnt-instance replace-disks' (DRBD) or 'gnt-instance recreate-disks' (empty disks) for these instances.
 = 1
 > OP_CLUSTER_VERIFY_DISKS {}
 % forget OP_CLUSTER_VERIFY_DISKS
@@ -122,17 +122,17 @@ $ gnt-instance replace-disks -n node3 --ignore-ipolicy web
 $ gnt-instance replace-disks web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (wherever a disk is faulty) and -n NODE (another secondary node)
+! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (for faulty disks on either node) or -n NODE (another secondary node)
 = 1
 $ gnt-instance replace-disks -p -s web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (wherever a disk is faulty) and -n NODE (another secondary node)
+! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (for faulty disks on either node) or -n NODE (another secondary node)
 = 1
 $ gnt-instance replace-disks -a --disks 0 web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! The faulty disks are found automatically with -a: --disks is not allowed
+! -a finds the faulty disks itself: --disks is not allowed
 = 1
 $ gnt-instance replace-disks -p --disks first web
 ! Failure: prerequisites not met for this operation:
@@ -160,32 +160,30 @@ Usage: gnt-instance {command} [options...] [argument...]
 gnt-instance <command> --help to see details, or man gnt-instance
 .
 Commands:
- activate-disks   - Activates an instance's disks
- add              - Creates and adds a new instance to the cluster
- add-tags         - Adds tags to the instance
+ activate-disks   - Open the disks of an instance on its nodes, and print their
+                    paths
+ add              - Create an instance
+ add-tags         - Add tags to an instance
  console          - Opens a console on the instance
- deactivate-disks - Deactivates an instance's disks
- failover         - Stops the instance, changes its primary node to another one,
-                    and starts it there
- grow-disk        - Makes a disk of an instance larger by SIZE, or with
-                    --absolute as large as SIZE (such as 10g); a running guest
-                    sees the new size at once if its hypervisor supports that,
-                    its file systems have to be grown from inside
- info             - Shows information on the specified instance(s)
- list             - Lists the instances and their status
- list-fields      - Lists all available fields for instances
- list-tags        - Lists the tags of the instance
- migrate          - Migrates an instance to another node while it runs
- modify           - Alters the parameters of an instance
- reboot           - Reboots one or more instances
- recreate-disks   - Creates the lost disks of a stopped instance again, empty
- reinstall        - Reinstalls the operating system of one or more stopped
-                    instances
- remove           - Shuts down an instance and removes it
- remove-tags      - Removes tags from the instance
- rename           - Renames a stopped instance
- replace-disks    - Replaces the disks of a DRBD instance on one of its nodes,
-                    or moves its mirror to another secondary node
- shutdown         - Stops one or more instances
- startup          - Starts one or more instances
+ deactivate-disks - Close the disks of a stopped instance on its nodes
+ failover         - Stop an instance and start it on another node
+ grow-disk        - Enlarge a disk of an instance
+ info             - Show the state and the settings of instances
+ list             - List instances
+ list-fields      - List the fields that 'gnt-instance list' can show
+ list-tags        - List the tags of an instance
+ migrate          - Move a running instance to another node without stopping it
+ modify           - Change parameters, disks and NICs of an instance
+ reboot           - Restart instances
+ recreate-disks   - Create the lost disks of a stopped instance again, empty
+ reinstall        - Install the operating system again on stopped instances;
+                    their data is lost
+ remove           - Stop an instance, delete its disks, and remove it from the
+                    cluster
+ remove-tags      - Remove tags from an instance
+ rename           - Rename a stopped instance
+ replace-disks    - Replace the mirrored disks of a DRBD instance on one node,
+                    or move the mirror to another node
+ shutdown         - Stop instances
+ startup          - Start instances
 .

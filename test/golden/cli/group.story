@@ -71,7 +71,7 @@ $ gnt-group info
     spindle-ratio: default (32)
 $ gnt-group info nothing
 .
-! Warning: group 'nothing' is not known and is left out
+! Warning: group 'nothing' does not exist and is left out
 $ gnt-group add --alloc-policy=last_resort --node-parameters=oob_program=/bin/x second
 > OP_GROUP_ADD {"alloc_policy":"last_resort","group_name":"second","ndparams":{"oob_program":"/bin/x"}}
 $ gnt-group modify default

@@ -36,7 +36,7 @@ Waiting for job 1002 for web.example.org ...
 $ gnt-instance startup nobody
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Selection filter does not match any instances: there is nothing for 'nobody'
+! Selection filter does not match any instances: nothing found for 'nobody'
 = 1
 $ gnt-instance startup
 ! Failure: prerequisites not met for this operation:
@@ -62,7 +62,7 @@ Waiting for job 1004 for web.example.org ...
 $ gnt-instance shutdown --force-multiple --secondary node1.example.org
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Selection filter does not match any instances: there is nothing for 'node1.example.org'
+! Selection filter does not match any instances: nothing found for 'node1.example.org'
 = 1
 $ gnt-instance shutdown --force-multiple --tags prod
 Submitted jobs 1005
@@ -116,12 +116,12 @@ Waiting for job 1011 for web.example.org ...
 % forget OP_INSTANCE_STARTUP
 
 $ gnt-instance add -t plain --disk 0:size=1g -o debian+minimal -n node1 new
-> OP_INSTANCE_CREATE {"disk_template":"plain","disks":[{"size":1024}],"instance_name":"new","mode":"create","nics":[{}],"no_install":false,"os_type":"debian+minimal","osparams_private":{},"osparams_secret":{},"pnode":"node1"}
+> OP_INSTANCE_CREATE {"disk_template":"plain","disks":[{"size":1024}],"instance_name":"new","mode":"create","nics":[{}],"no_install":false,"os_type":"debian+minimal","pnode":"node1"}
 $ gnt-instance add -t drbd -s 2g -o debian -B memory=512m,vcpus=2 -H kvm:acpi=false -n node1:node2 --net 0:ip=pool,network=lan --tags a,b --submit new
 ! JobID: 1013
-> OP_INSTANCE_CREATE {"beparams":{"memory":512,"vcpus":2},"disk_template":"drbd","disks":[{"size":2048}],"hvparams":{"acpi":false},"hypervisor":"kvm","instance_name":"new","mode":"create","nics":[{"ip":"pool","network":"lan"}],"no_install":false,"os_type":"debian","osparams_private":{},"osparams_secret":{},"pnode":"node1","snode":"node2","tags":["a","b"]}
+> OP_INSTANCE_CREATE {"beparams":{"memory":512,"vcpus":2},"disk_template":"drbd","disks":[{"size":2048}],"hvparams":{"acpi":false},"hypervisor":"kvm","instance_name":"new","mode":"create","nics":[{"ip":"pool","network":"lan"}],"no_install":false,"os_type":"debian","pnode":"node1","snode":"node2","tags":["a","b"]}
 $ gnt-instance add -t diskless --no-nics -o debian -I hail --no-start new
-> OP_INSTANCE_CREATE {"disk_template":"diskless","disks":[],"iallocator":"hail","instance_name":"new","mode":"create","nics":[],"no_install":false,"os_type":"debian","osparams_private":{},"osparams_secret":{},"start":false}
+> OP_INSTANCE_CREATE {"disk_template":"diskless","disks":[],"iallocator":"hail","instance_name":"new","mode":"create","nics":[],"no_install":false,"os_type":"debian","start":false}
 $ gnt-instance add -t plain -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
@@ -159,7 +159,7 @@ $ gnt-instance add -t plain -s 1g --disk 0:size=1g -o debian -n node1 new
 = 1
 $ gnt-instance add -t plain -s 1g -o debian -n node1 --no-ip-check new
 ! Warning: --no-ip-check: this is the default now, the option has no effect
-> OP_INSTANCE_CREATE {"disk_template":"plain","disks":[{"size":1024}],"instance_name":"new","mode":"create","nics":[{}],"no_install":false,"os_type":"debian","osparams_private":{},"osparams_secret":{},"pnode":"node1"}
+> OP_INSTANCE_CREATE {"disk_template":"plain","disks":[{"size":1024}],"instance_name":"new","mode":"create","nics":[{}],"no_install":false,"os_type":"debian","pnode":"node1"}
 $ gnt-instance add -t floppy -o debian new
 ! Usage
 ! =====
@@ -210,15 +210,15 @@ $ gnt-instance modify -B maxmem=1g -H acpi=default web
 Modified instance web
  - be/maxmem -> 1024
  - hv/acpi -> default
-Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
-Until then do not migrate it: the other node would start it with the new hypervisor parameters, and it may crash.
-> OP_INSTANCE_SET_PARAMS {"beparams":{"maxmem":1024},"hvparams":{"acpi":"default"},"instance_name":"web","osparams_private":{}}
+Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+Do not migrate a running instance before that: the other node would use the new hypervisor parameters, and the guest may crash.
+> OP_INSTANCE_SET_PARAMS {"beparams":{"maxmem":1024},"hvparams":{"acpi":"default"},"instance_name":"web"}
 $ gnt-instance modify --disk add:size=1g --disk 0:remove --disk 1:mode=ro web
 Modified instance web
  - be/maxmem -> 1024
  - hv/acpi -> default
-Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
-> OP_INSTANCE_SET_PARAMS {"disks":[["add",-1,{"size":1024}],["remove",0,{}],["modify",1,{"mode":"ro"}]],"instance_name":"web","osparams_private":{}}
+Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+> OP_INSTANCE_SET_PARAMS {"disks":[["add",-1,{"size":1024}],["remove",0,{}],["modify",1,{"mode":"ro"}]],"instance_name":"web"}
 $ gnt-instance modify --net 0:add,remove web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
@@ -233,31 +233,54 @@ $ gnt-instance modify -f --net add:ip=192.0.2.9 web
 Modified instance web
  - be/maxmem -> 1024
  - hv/acpi -> default
-Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
-> OP_INSTANCE_SET_PARAMS {"force":true,"instance_name":"web","nics":[["add",-1,{"ip":"192.0.2.9"}]],"osparams_private":{}}
+Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+> OP_INSTANCE_SET_PARAMS {"force":true,"instance_name":"web","nics":[["add",-1,{"ip":"192.0.2.9"}]]}
 $ gnt-instance modify --net add:ip=192.0.2.9 web
 Modified instance web
  - be/maxmem -> 1024
  - hv/acpi -> default
-Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
-> OP_INSTANCE_SET_PARAMS {"instance_name":"web","nics":[["add",-1,{"ip":"192.0.2.9"}]],"osparams_private":{}}
+Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+> OP_INSTANCE_SET_PARAMS {"instance_name":"web","nics":[["add",-1,{"ip":"192.0.2.9"}]]}
+% forget OP_INSTANCE_SET_PARAMS
+% result OP_INSTANCE_SET_PARAMS [["nic.1", "add:mac=aa:00:00:1:2:3,ip=None,mode=bridged,link=br0,network=None"], ["nic.1", "hotplug:done"]]
+$ gnt-instance modify --net add:link=br0 web
+Modified instance web
+ - nic.1 -> add:mac=aa:00:00:1:2:3,ip=None,mode=bridged,link=br0,network=None
+ - nic.1 -> hotplug:done
+> OP_INSTANCE_SET_PARAMS {"instance_name":"web","nics":[["add",-1,{"link":"br0"}]]}
+% forget OP_INSTANCE_SET_PARAMS
+% result OP_INSTANCE_SET_PARAMS [["disk/1", "add:size=1024,mode=rw"], ["disk/1", "hotplug:failed"]]
+$ gnt-instance modify --disk add:size=1g web
+Modified instance web
+ - disk/1 -> add:size=1024,mode=rw
+ - disk/1 -> hotplug:failed
+Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+> OP_INSTANCE_SET_PARAMS {"disks":[["add",-1,{"size":1024}]],"instance_name":"web"}
+% forget OP_INSTANCE_SET_PARAMS
+% result OP_INSTANCE_SET_PARAMS [["NIC/1", "remove"]]
+$ gnt-instance modify --no-hotplug --net -1:remove web
+Modified instance web
+ - NIC/1 -> remove
+Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+> OP_INSTANCE_SET_PARAMS {"hotplug":false,"instance_name":"web","nics":[["remove",-1,{}]]}
+% forget OP_INSTANCE_SET_PARAMS
 $ gnt-instance modify -t ext web
-! Please give the provider of the disks by --ext-params provider=...
+! A conversion to ext needs the provider of the disks: --ext-params provider=NAME
 = 1
+% result OP_INSTANCE_SET_PARAMS [["admin_state", "offline"]]
 $ gnt-instance modify --online --offline web
 Modified instance web
- - be/maxmem -> 1024
- - hv/acpi -> default
-Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
-> OP_INSTANCE_SET_PARAMS {"instance_name":"web","offline":true,"osparams_private":{}}
+ - admin_state -> offline
+> OP_INSTANCE_SET_PARAMS {"instance_name":"web","offline":true}
+% forget OP_INSTANCE_SET_PARAMS
+% result OP_INSTANCE_SET_PARAMS [["runtime_memory", 256]]
 $ gnt-instance modify -m 256 web
 Modified instance web
- - be/maxmem -> 1024
- - hv/acpi -> default
-Most changes take effect when the instance is stopped and started by the cluster the next time; a reboot from inside does not do it.
-> OP_INSTANCE_SET_PARAMS {"instance_name":"web","osparams_private":{},"runtime_mem":256}
+ - runtime_memory -> 256
+The guest was asked to change its memory; it does so only if it has a balloon driver. 'gnt-instance list' shows the memory that it uses.
+> OP_INSTANCE_SET_PARAMS {"instance_name":"web","runtime_mem":256}
 $ gnt-instance info
-! Give the names of instances, or --all for all of them.
+! Give the names of instances, or --all for all instances.
 = 1
 $ gnt-instance info --all web
 ! Give either names of instances or --all, not both.

@@ -176,7 +176,7 @@ Job 17 not found in queue
 $ gnt-job cancel --kill 1001
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Aborting running jobs may leave instances and disks half changed; if this is what you want, give --yes-do-it too
+! An aborted job can leave instances and disks in a half-changed state. Give --yes-do-it if you are sure
 = 1
 $ gnt-job cancel --kill --yes-do-it 1001
 Dequeued job 1001

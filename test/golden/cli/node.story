@@ -126,7 +126,7 @@ $ gnt-node info node2.example.org
     ssh_port: default (22)
 $ gnt-node info nobody
 .
-! Warning: node 'nobody' is not known and is left out
+! Warning: node 'nobody' does not exist and is left out
 
 $ gnt-node modify node1
 ! Please give at least one of the parameters.
@@ -187,6 +187,11 @@ Submitted jobs 1007
 Waiting for job 1007 for web.example.org ...
 All 1 instance(s) failed over successfully.
 > OP_INSTANCE_FAILOVER {"instance_name":"web.example.org"}
+$ gnt-node migrate -f --non-live --migration-mode=live node1.example.org
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Only one of the --non-live and --migration-mode options can be passed
+= 1
 % result OP_NODE_MIGRATE {"jobs": []}
 $ gnt-node migrate -f node1.example.org
 All instances migrated successfully.
@@ -194,3 +199,14 @@ All instances migrated successfully.
 $ gnt-node migrate -f --non-live node1.example.org
 All instances migrated successfully.
 > OP_NODE_MIGRATE {"mode":"non-live","node_name":"node1.example.org"}
+
+# Disks that every node can use: without a target every job would fail for the same reason.
+% change disks 00000006-aaaa-4bbb-8ccc-000000000006 {"dev_type": "sharedfile", "children": [], "nodes": [], "logical_id": ["loop", "/srv/web"]}
+$ gnt-node migrate -f node1.example.org
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Disks of template sharedfile can be used on several nodes: give the node to migrate to (-n)
+= 1
+$ gnt-node migrate -f -n node2 node1.example.org
+All instances migrated successfully.
+> OP_NODE_MIGRATE {"node_name":"node1.example.org","target_node":"node2"}

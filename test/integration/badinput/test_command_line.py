@@ -51,6 +51,8 @@ WRONG: dict[str, list[tuple[str, int, str]]] = {
     ],
     "string": [],
     "list": [],
+    "names": [],
+    "uidpool": [("high", FAILURE, "high"), ("9-1", FAILURE, "9-1"), ("-5", FAILURE, "-5")],
     "filteraction": [],
 }
 
@@ -59,22 +61,20 @@ _HV_GROUPS = [(f"{NOBODY}:key=1", NOBODY), (f"fake:{NOBODY}=1", NOBODY), ("fake:
 
 # (destination of an option, its type) -> values whose form is right, and what must be said of them.
 MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
-    ("add_uids", "string"): [("high", "high"), ("9-1", "9-1")],
-    ("alloc_policy", "string"): [(NOBODY, NOBODY)],
     ("beparams", "keyval"): [
         (f"{NOBODY}=1", NOBODY), ("vcpus=seven", "seven"), ("maxmem=7x", "7x"), ("auto_balance=perhaps", "perhaps"),
     ],
-    ("compression_tools", "string"): [("../x", "../x")],
+    ("compression_tools", "names"): [("../x", "../x")],
     ("disks", "identkeyval"): [("zero:size=1G", "zero"), ("0:size=7x", "7x")],
-    ("disk_indices", "string"): [("first", "first"), ("-1", "-1"), ("99", "99")],
+    ("disk_indices", "names"): [("first", "first"), ("-1", "-1"), ("99", "99")],
     ("disk_state", "identkeyval"): [
         (f"{NOBODY}:disk_total=1", NOBODY), (f"plain/vg:{NOBODY}=1", NOBODY), ("plain/vg:disk_total=seven", "seven"),
     ],
     ("diskparams", "identkeyval"): [
         (f"{NOBODY}:a=1", NOBODY), (f"drbd:{NOBODY}=1", NOBODY), ("drbd:resync-rate=seven", "seven"),
     ],
-    ("enabled_disk_templates", "string"): [(NOBODY, NOBODY)],
-    ("enabled_hypervisors", "string"): [(NOBODY, NOBODY)],
+    ("enabled_disk_templates", "names"): [(NOBODY, NOBODY)],
+    ("enabled_hypervisors", "names"): [(NOBODY, NOBODY)],
     ("hv_state", "identkeyval"): [
         (f"{NOBODY}:cpu_total=1", NOBODY), (f"fake:{NOBODY}=1", NOBODY), ("fake:cpu_total=seven", "seven"),
     ],
@@ -86,7 +86,7 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("ispecs_cpu_count", "keyval"): _SPECS,
     ("ispecs_disk_count", "keyval"): _SPECS,
     ("ispecs_disk_size", "keyval"): _SPECS,
-    ("ispecs_mem_size", "keyval"): _SPECS,
+    ("ispecs_memory_size", "keyval"): _SPECS,
     ("ispecs_nic_count", "keyval"): _SPECS,
     ("mac_prefix", "string"): [("zz:zz:zz", "zz:zz:zz")],
     ("max_running_jobs", "int"): [("9" * 40, "9999"), ("0", "0"), ("-1", "-1")],
@@ -97,12 +97,10 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("nicparams", "keyval"): [(f"{NOBODY}=1", NOBODY), (f"mode={NOBODY}", NOBODY)],
     ("nics", "identkeyval"): [("zero:ip=none", "zero"), ("0:ip=300.1.1.1", "300.1.1.1"), (f"0:network={NOBODY}", NOBODY)],
     ("primary_ip_version", "string"): [("5", "5")],
-    ("remove_uids", "string"): [("high", "high")],
-    ("reserved_lvs", "string"): [("(", "(")],
+    ("reserved_lvs", "list"): [("(", "(")],
     ("secondary_ip", "string"): [("300.1.1.1", "300.1.1.1"), (NOBODY, NOBODY)],
-    ("tags", "string"): [("not a tag", "not a tag")],
+    ("tags", "names"): [("not a tag", "not a tag")],
     ("vg_name", "string"): [("a\nb", "no name of a volume group")],
-    ("uid_pool", "string"): [("high", "high"), ("9-1", "9-1"), ("-5", "-5")],
 }  # fmt: skip
 # Options that any text is right for: its meaning is the site's.
 FREE = {
@@ -164,8 +162,8 @@ NEVER_FORCED = {("gnt-instance", "modify")}
 
 # What 3.1 answers with success: (program, command, destination of the option or kind of the argument).
 SUCCESS = {
-    ("gnt-cluster", "command", "nodegroup"),
-    ("gnt-cluster", "copyfile", "nodegroup"),
+    ("gnt-cluster", "command", "group_name"),
+    ("gnt-cluster", "copyfile", "group_name"),
     ("gnt-cluster", "copyfile", "nodes"),
     ("gnt-group", "info", "group"),
     ("gnt-group", "show-ispecs-cmd", "group"),
@@ -256,7 +254,7 @@ class Form:
             elif key in MEANINGLESS:
                 for value, words in MEANINGLESS[key]:
                     yield Case(words, self._Line(name, value, without=CLASHES.get(key[0])), code)
-            elif key[1] in ("string", "list", "filteraction") or "keyval" in key[1]:
+            elif key[1] in ("string", "list", "names", "filteraction") or "keyval" in key[1]:
                 assert key in FREE or option.completion == parser.COMPLETE_FILE, f"{key} is in no table of this test"
 
     def Names(self) -> Iterator[Case]:

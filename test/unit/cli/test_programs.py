@@ -65,7 +65,7 @@ def test_program(name):
     ],
 )
 def test_an_unknown_command_is_answered_with_the_nearest(word, named, capsys):
-    assert main.RunProgram("gnt-instance", [word]) == 1
+    assert main.RunProgram(LoadProgram("gnt-instance"), [word]) == 1
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert out == ""

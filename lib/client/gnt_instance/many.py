@@ -1,4 +1,4 @@
-"""Commands on several instances: which ones are meant, the question, one job each (spec/cli.md 11.3)."""
+"""Commands on several instances: the selection, the question, and one job for each."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from ganeti import constants, errors
 from ganeti.cli import ask, jobs, output
-from ganeti.cli import options as o
 from ganeti.cli.parser import Options
-from ganeti.client.shared.rows import WarnLeftOut
+from ganeti.client.gnt_instance import options as o
+from ganeti.client.shared.rows import ByName, WarnLeftOut
 
 
 def _Any(filters: Sequence[list[Any]]) -> list[Any]:
@@ -40,7 +40,7 @@ def _Names(kind: str, qfilter: list[Any] | None) -> list[str]:
 
 
 def SelectInstances(options: Options, arguments: Sequence[str]) -> list[str]:
-    """Names of the instances meant; OpPrereqError when the selection is empty, [] on an empty cluster."""
+    """Return the names of the selected instances; raise OpPrereqError if nothing is selected on a cluster with any."""
     mode = options.multi_mode
     if mode == o.SELECT_ALL:
         if arguments:
@@ -51,41 +51,50 @@ def SelectInstances(options: Options, arguments: Sequence[str]) -> list[str]:
             mode, "node tag" if mode in _TAGGED_NODES else "node"
         )
         raise errors.OpPrereqError(f"No {what} names passed", errors.ECODE_INVAL)
-    if mode == o.SELECT_INSTANCES:
-        # "&" has all instances looked at: a name that does not exist is left out, not refused.
-        wanted = ["&", _Any([["==", "name", name] for name in arguments])]
-    elif mode == o.SELECT_TAGS:
-        wanted = _Any([["=[]", "tags", tag] for tag in arguments])
-    elif mode in _TAGGED_NODES:
-        nodes = _Names("node", _Any([["=[]", "tags", tag] for tag in arguments]))
-        wanted = _OnNodes(_TAGGED_NODES[mode], nodes)
-    else:
-        # snodes holds full names: what was typed may be short.
-        nodes = _Names("node", _Any([["==", "name", node] for node in arguments]))
-        wanted = _OnNodes(mode, nodes)
-    names = _Names("instance", wanted)
+    names = _Names("instance", _Filter(mode, arguments))
     if not names:
         shown = ", ".join(f"'{text}'" for text in arguments)
         raise errors.OpPrereqError(
-            f"Selection filter does not match any instances: there is nothing for {shown}", errors.ECODE_INVAL
+            f"Selection filter does not match any instances: nothing found for {shown}", errors.ECODE_INVAL
         )
     if mode == o.SELECT_INSTANCES:
         WarnLeftOut("instance", arguments, names)
     return names
 
 
-def RunOnInstances(verb: str, make: Callable[[str, Options], Any], options: Options, arguments: Sequence[str]) -> int:
-    """Asks if there is reason to, submits one job per instance, waits; exit code 1 if any failed."""
+def _Filter(mode: str, arguments: Sequence[str]) -> list[Any]:
+    if mode == o.SELECT_INSTANCES:
+        return ByName(arguments)
+    if mode == o.SELECT_TAGS:
+        return _Any([["=[]", "tags", tag] for tag in arguments])
+    if mode in _TAGGED_NODES:
+        nodes = _Names("node", _Any([["=[]", "tags", tag] for tag in arguments]))
+        return _OnNodes(_TAGGED_NODES[mode], nodes)
+    # snodes holds full names, while those of the command line may be short.
+    return _OnNodes(mode, _Names("node", _Any([["==", "name", node] for node in arguments])))
+
+
+def RunOnInstances(verb: str, make: Callable[[str], Any], options: Options, arguments: Sequence[str]) -> int:
+    """Ask if several instances are selected, run one job for each, and return exit code 1 if one failed."""
     names = SelectInstances(options, arguments)
     if not names:
         output.ToStdout(f"Cluster is empty, no instances to {verb}")
         return constants.EXIT_SUCCESS
-    by_selector = options.multi_mode != o.SELECT_INSTANCES
-    several = len(names) > 1 or by_selector
+    several = IsSeveral(options, names)
     if several and not options.force_multi and not ask.ConfirmOperation(names, "instances", verb):
         return constants.EXIT_FAILURE
-    executor = jobs.JobExecutor(options, verbose=several)
+    return RunJobs(names, make, options, several)
+
+
+def IsSeveral(options: Options, names: Sequence[str]) -> bool:
+    """Whether to ask, and to list the jobs: a selector other than names may mean more than one expects."""
+    return len(names) > 1 or options.multi_mode != o.SELECT_INSTANCES
+
+
+def RunJobs(names: Sequence[str], make: Callable[[str], Any], options: Options, verbose: bool) -> int:
+    """Run one job for each instance, with the opcode that ``make`` returns; return exit code 1 if one failed."""
+    executor = jobs.JobExecutor(options, verbose=verbose)
     for name in names:
-        executor.QueueJob(name, make(name, options))
+        executor.QueueJob(name, make(name))
     results = executor.WaitOrShow(not options.submit_only)
     return constants.EXIT_FAILURE if jobs.CountFailures(results) else constants.EXIT_SUCCESS

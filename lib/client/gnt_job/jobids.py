@@ -13,7 +13,7 @@ _FIELDS = ["id", "status", "summary"]
 
 
 def ParseJobId(text: str) -> int:
-    """The number of a job; raises OpPrereqError."""
+    """Return the number of a job; raise OpPrereqError if it is not one."""
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise errors.OpPrereqError(f"Invalid job ID passed: '{text}'", errors.ECODE_INVAL)
     return int(text)
@@ -24,7 +24,7 @@ def StatusFilter(status: Iterable[str]) -> list[Any]:
 
 
 def SelectJobs(options: Options, arguments: Sequence[str], question: str) -> list[int] | None:
-    """The jobs meant by numbers or by a status option; None if the question whether to go on was answered by no."""
+    """Return the jobs named by IDs or selected by a status option; None if the question was answered with no."""
     if bool(arguments) == (options.status_filter is not None):
         raise errors.OpPrereqError(
             "Either a status filter or job ID(s) must be specified and never both", errors.ECODE_INVAL
@@ -46,7 +46,7 @@ def SelectJobs(options: Options, arguments: Sequence[str], question: str) -> lis
 
 
 def ForEachJob(ids: Iterable[int], action: Callable[[int], Sequence[Any]]) -> int:
-    """Does something to every job and prints the master's words; the exit code tells whether all agreed."""
+    """Do something to every job and print the master's answers; return exit code 1 if one failed."""
     code = constants.EXIT_SUCCESS
     for job_id in ids:
         success, text = action(job_id)

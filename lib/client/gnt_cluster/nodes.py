@@ -1,4 +1,4 @@
-"""Nodes for commands that act on several of them: names, addresses, ports; the offline ones left out and named."""
+"""The nodes that a command acts on over SSH: names, addresses, ports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ganeti.client.shared.rows import WarnLeftOut
 
 
 class NodeAddress(NamedTuple):
-    """A node that can be reached."""
+    """Says how to reach a node."""
 
     name: str
     primary_ip: str
@@ -19,7 +19,7 @@ class NodeAddress(NamedTuple):
 
 
 def OnlineNodes(names: Sequence[str], group: str | None = None, skip_master: bool = False) -> list[NodeAddress]:
-    """The online ones of these nodes, or of all; a note on stderr tells which were left out."""
+    """Return those of these nodes, or of all nodes, that are online; print which are left out."""
     filters: list[Any] = []
     if names:
         filters.append(["|", *(["==", "name", name] for name in names)])
@@ -30,15 +30,15 @@ def OnlineNodes(names: Sequence[str], group: str | None = None, skip_master: boo
     qfilter = None if not filters else filters[0] if len(filters) == 1 else ["&", *filters]
     fields = ["name", "offline", "pip", "sip", "ndp/ssh_port"]
     rows = [[value for _, value in row] for row in jobs.GetClient().Query("node", fields, qfilter)["data"]]
-    WarnLeftOut("node", names, [row[0] for row in rows] + ([MasterName()] if names and skip_master else []))
+    WarnLeftOut("node", names, [row[0] for row in rows] + ([_MasterName()] if names and skip_master else []))
     if group and not rows:
-        output.ToStderr(f"Note: node group '{group}' is not known or has no nodes here: nothing is done")
+        output.ToStderr(f"Note: no nodes selected: node group '{group}' does not exist or has none of these nodes")
     offline = [row[0] for row in rows if row[1]]
     if offline:
         output.ToStderr(f"Note: skipping offline node(s): {', '.join(offline)}")
     return [NodeAddress(row[0], row[2], row[3], row[4] or 22) for row in rows if not row[1]]
 
 
-def MasterName() -> str:
+def _MasterName() -> str:
     master: str = jobs.GetClient().QueryConfigValues(["master_node"])[0]
     return master

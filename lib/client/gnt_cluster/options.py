@@ -1,0 +1,89 @@
+"""Options of several gnt-cluster commands; those that only ``init`` and ``modify`` share are most of them."""
+
+from __future__ import annotations
+
+from ganeti.cli.parser import COMPLETE_FILE, COMPLETE_IALLOCATOR, COMPLETE_NODE, Value, Values
+
+NODE_LIST = Values(
+    "-n", "--node", dest="nodes", metavar="NODE", completion=COMPLETE_NODE, text="Only this node; repeat it for several"
+)
+
+CANDIDATE_POOL_SIZE = Value(
+    "-C", "--candidate-pool-size", dest="candidate_pool_size", type="int", metavar="NUMBER",
+    text="Wanted number of master candidates",
+)  # fmt: skip
+ENABLED_HYPERVISORS = Value(
+    "--enabled-hypervisors", dest="enabled_hypervisors", type="names", metavar="HV,...",
+    text="Hypervisors that instances may use; the first is the default",
+)  # fmt: skip
+ENABLED_DISK_TEMPLATES = Value(
+    "--enabled-disk-templates", dest="enabled_disk_templates", type="names", metavar="TEMPLATE,...",
+    text="Disk templates that instances may use; the first is the default",
+)  # fmt: skip
+MAC_PREFIX = Value(
+    "-m", "--mac-prefix", dest="mac_prefix", metavar="PREFIX",
+    text="First three bytes of generated MAC addresses, such as aa:00:00",
+)  # fmt: skip
+MASTER_NETDEV = Value(
+    "--master-netdev", dest="master_netdev", metavar="INTERFACE", text="Network interface of the master IP address"
+)
+MASTER_NETMASK = Value(
+    "--master-netmask", dest="master_netmask", metavar="LENGTH", text="Prefix length of the master IP address"
+)
+EXTERNAL_MIP_SCRIPT = Value(
+    "--use-external-mip-script", dest="use_external_mip_script", type="bool",
+    text="Set up the master IP address with the site's own script",
+)  # fmt: skip
+VG_NAME = Value("--vg-name", dest="vg_name", metavar="VG", text="LVM volume group; empty to use no LVM")
+DRBD_HELPER = Value(
+    "--drbd-usermode-helper", dest="drbd_helper", metavar="PATH", completion=COMPLETE_FILE,
+    text="Usermode helper of DRBD on the nodes; empty to use no DRBD",
+)  # fmt: skip
+PREALLOC_WIPE = Value(
+    "--prealloc-wipe-disks", dest="prealloc_wipe_disks", type="bool", text="Overwrite new disks before they are used"
+)
+UID_POOL = Value(
+    "--uid-pool", dest="uid_pool", type="uidpool", metavar="LOW-HIGH,...",
+    text="User IDs for instances with security_model pool, such as 4000-4019,5000",
+)  # fmt: skip
+FILE_STORAGE_DIR = Value(
+    "--file-storage-dir", dest="file_storage_dir", metavar="DIR", completion=COMPLETE_FILE,
+    text="Directory on the nodes for disks of the template file",
+)  # fmt: skip
+SHARED_FILE_STORAGE_DIR = Value(
+    "--shared-file-storage-dir", dest="shared_file_storage_dir", metavar="DIR", completion=COMPLETE_FILE,
+    text="Directory on the nodes for disks of the template sharedfile",
+)  # fmt: skip
+USER_SHUTDOWN = Value(
+    "--user-shutdown", dest="enabled_user_shutdown", type="bool",
+    text="Do not restart instances that were shut down from inside",
+)  # fmt: skip
+
+# Settings that a cluster of 3.1 may have and that this release keeps without using them.
+MAINTAIN_NODE_HEALTH = Value(
+    "--maintain-node-health", dest="maintain_node_health", type="bool", text="Stop instances on offline nodes"
+).Hidden()
+DEFAULT_IALLOCATOR = Value(
+    "-I", "--default-iallocator", dest="default_iallocator", metavar="NAME", completion=COMPLETE_IALLOCATOR,
+    text="Default allocator",
+).Hidden()  # fmt: skip
+DEFAULT_IALLOCATOR_PARAMS = Value(
+    "--default-iallocator-params", dest="default_iallocator_params", type="keyval", metavar="KEY=VALUE,...",
+    text="Parameters of the default allocator",
+).Hidden()  # fmt: skip
+INSTALL_IMAGE = Value("--install-image", dest="install_image", text="Image in which OS scripts run").Hidden()
+ZEROING_IMAGE = Value("--zeroing-image", dest="zeroing_image", text="Image that zeroes free disk space").Hidden()
+COMPRESSION_TOOLS = Value(
+    "--compression-tools", dest="compression_tools", type="names", metavar="TOOL,...", text="Compression programs"
+).Hidden()
+SET_KEPT = (
+    MAINTAIN_NODE_HEALTH, DEFAULT_IALLOCATOR, DEFAULT_IALLOCATOR_PARAMS, INSTALL_IMAGE, ZEROING_IMAGE,
+    COMPRESSION_TOOLS,
+)  # fmt: skip
+
+# What init and modify have in common, but for the common sets of parameters.
+SET_SETTINGS = (
+    CANDIDATE_POOL_SIZE, ENABLED_HYPERVISORS, ENABLED_DISK_TEMPLATES, MAC_PREFIX, MASTER_NETDEV, MASTER_NETMASK,
+    EXTERNAL_MIP_SCRIPT, VG_NAME, DRBD_HELPER, PREALLOC_WIPE, UID_POOL, FILE_STORAGE_DIR, SHARED_FILE_STORAGE_DIR,
+    USER_SHUTDOWN, *SET_KEPT,
+)  # fmt: skip

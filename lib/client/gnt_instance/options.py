@@ -1,0 +1,97 @@
+"""Options of several gnt-instance commands."""
+
+from __future__ import annotations
+
+from ganeti import constants
+from ganeti.cli.parser import COMPLETE_NODE_PAIR, ElementsOf, Flag, Off, Opt, Value, Values
+
+# --- disks and NICs ---------------------------------------------------------------------------------------------------
+
+DISK = Values(
+    "--disk", dest="disks", type="identkeyval", metavar="N:KEY=VALUE,...",
+    text="Definition of disk N; repeat it for several disks", grammar="disk",
+)  # fmt: skip
+NET = Values(
+    "--net", dest="nics", type="identkeyval", metavar="N:KEY=VALUE,...",
+    text="Definition of NIC N; repeat it for several NICs", grammar="net",
+)  # fmt: skip
+DISK_TEMPLATE = Value(
+    "-t", "--disk-template", dest="disk_template", metavar="TEMPLATE", choices=ElementsOf("TDiskTemplate"),
+    text="Kind of storage for all disks", grammar="disk-template",
+)  # fmt: skip
+FILE_STORAGE_DIR = Value(
+    "--file-storage-dir", dest="file_storage_dir", metavar="DIR",
+    text="Directory below the cluster's file storage directory",
+)  # fmt: skip
+FILE_DRIVER = Value(
+    "--file-driver", dest="file_driver", metavar="DRIVER", choices=ElementsOf("TFileDriver"),
+    text="Driver for disks in files",
+)  # fmt: skip
+NO_WAIT_FOR_SYNC = Off("--no-wait-for-sync", dest="wait_for_sync", text="Do not wait until mirrors are in sync")
+NO_CONFLICTS_CHECK = Off(
+    "--no-conflicts-check", dest="conflicts_check",
+    text="Allow addresses that belong to a network the NIC is not connected to",
+)  # fmt: skip
+NODE_PLACEMENT = Value(
+    "-n", "--node", dest="node", metavar="PRIMARY[:SECONDARY]", completion=COMPLETE_NODE_PAIR,
+    text="Primary node, and the secondary node of mirrored disks",
+)  # fmt: skip
+
+# --- parameters, operating system -------------------------------------------------------------------------------------
+
+HVPARAMS = Value(
+    "-H", "--hypervisor-parameters", dest="hvparams", type="keyval", default={}, metavar="KEY=VALUE,...",
+    text="Parameters of the instance's hypervisor", grammar="hypervisor",
+)  # fmt: skip
+FORCE_VARIANT = Flag(
+    "--force-variant", dest="force_variant", text="Accept a variant that the operating system does not declare"
+)
+COMMUNICATION = Value(
+    "-c", "--communication", dest="instance_communication", type="bool", text="NIC for the metadata network"
+).Hidden()
+IP_CHECK = Flag(
+    "--ip-check", dest="ip_check", text="Fail if the instance's address is already in use (needs --name-check)"
+)
+NAME_CHECK = Flag("--name-check", dest="name_check", text="Resolve the instance's name first")
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+SHUTDOWN_TIMEOUT = Value(
+    "--shutdown-timeout", dest="shutdown_timeout", type="int", metavar="SECONDS",
+    default=constants.DEFAULT_SHUTDOWN_TIMEOUT, text="Time for a clean shutdown before the instance is killed",
+)  # fmt: skip
+IGNORE_OFFLINE = Flag(
+    "--ignore-offline", dest="ignore_offline_nodes", text="Continue even if the primary node is marked offline"
+)
+NO_REMEMBER = Flag("--no-remember", dest="no_remember", text="Do not record the new state as the wanted one")
+CLEANUP = Flag("--cleanup", dest="cleanup", text="Recover from a migration that was interrupted")
+
+# --- selecting several instances --------------------------------------------------------------------------------------
+
+SELECT_INSTANCES = "instances"
+SELECT_ALL = "all"
+SELECT_NODES = "nodes"
+SELECT_PRIMARY = "nodes_pri"
+SELECT_SECONDARY = "nodes_sec"
+SELECT_TAGS = "instances_by_tags"
+SELECT_NODE_TAGS = "nodes_both_by_tags"
+SELECT_PRIMARY_TAGS = "nodes_pri_by_tags"
+SELECT_SECONDARY_TAGS = "nodes_sec_by_tags"
+
+
+def _Selector(name: str, value: str, text: str) -> Opt:
+    return Opt(name, dest="multi_mode", action="store_const", const=value, default=SELECT_INSTANCES, help=text)
+
+
+SET_MULTI = (
+    Flag("--force-multiple", dest="force_multi", text="Do not ask for confirmation for several instances"),
+    _Selector("--instance", SELECT_INSTANCES, "The arguments are names of instances (default)"),
+    _Selector("--all", SELECT_ALL, "Select all instances; no arguments"),
+    _Selector("--node", SELECT_NODES, "The arguments are nodes: select the instances with disks there"),
+    _Selector("--primary", SELECT_PRIMARY, "The arguments are nodes: select their primary instances"),
+    _Selector("--secondary", SELECT_SECONDARY, "The arguments are nodes: select their secondary instances"),
+    _Selector("--tags", SELECT_TAGS, "The arguments are tags: select the instances that have one of them"),
+    _Selector("--node-tags", SELECT_NODE_TAGS, "Like --node, for the nodes that have one of these tags"),
+    _Selector("--pri-node-tags", SELECT_PRIMARY_TAGS, "Like --primary, for the nodes that have one of these tags"),
+    _Selector("--sec-node-tags", SELECT_SECONDARY_TAGS, "Like --secondary, for the nodes that have one of these tags"),
+)

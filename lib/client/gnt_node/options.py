@@ -1,0 +1,11 @@
+"""Options of several gnt-node commands."""
+
+from __future__ import annotations
+
+from ganeti.cli.parser import Value
+
+MASTER_CAPABLE = Value(
+    "--master-capable", dest="master_capable", type="bool",
+    text="Whether the node may become a master candidate or the master",
+)  # fmt: skip
+VM_CAPABLE = Value("--vm-capable", dest="vm_capable", type="bool", text="Whether the node may run instances")
