@@ -1,12 +1,16 @@
-"""ssconf: small files on every node with what it must know without a master (spec/files.md 7).
+"""ssconf: small files on every node with what it must know without a master.
 
 ``Values(snapshot)`` makes the texts on the master, ``WriteSsconfFiles`` puts them in place on a node,
 ``SimpleStore`` reads them.  Everything derives from the table ``KEYS``.
+
+A value above ``MAX_SIZE`` is written nowhere, or no reader would take it.  So a change that would make one is rejected
+before it is stored (``SizeProblems``), and what is too large nevertheless leaves its file as it is (``Writable``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ganeti import constants, errors, params, pathutils, runtime, uidpool
@@ -18,14 +22,33 @@ MAX_SIZE = 131072
 LOCK_TIMEOUT = 10.0
 FILE_MODE = 0o444
 HVPARAMS_PREFIX = "hvparams_"
+_LONGEST_NAME = 256
 
 
 class Key(NamedTuple):
-    """``lines(snapshot)`` is the value, one text per line.  A key without ``since`` is mandatory for readers."""
+    """``lines(snapshot)`` is the value, one text per line.  A key without ``since`` is mandatory for readers.
+
+    ``kind``: the objects that the lines are made of, whose fields in ``SOURCES`` decide on their length.  ``order``: how
+    the lines are put in order, where that takes long.
+    """
 
     lines: Callable[[Snapshot], Iterable[str]]
     since: str
     doc: str
+    kind: str = "cluster"
+    order: Callable[[Iterable[str]], Iterable[str]] = iter
+
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "cluster": (
+        "cluster_name", "master_node", "tags", "file_storage_dir", "shared_file_storage_dir", "gluster_storage_dir", "candidate_certs",
+        "master_ip", "master_netdev", "enabled_hypervisors", "uid_pool", "hvparams",
+    ),
+    "node": ("name", "primary_ip", "secondary_ip", "vm_capable", "offline", "master_candidate"),
+    "instance": ("name",),
+    "nodegroup": ("name",),
+    "network": ("name",),
+}  # fmt: skip
 
 
 def _Nodes(root: Snapshot) -> list[Node]:
@@ -44,8 +67,7 @@ def _MasterName(root: Snapshot) -> str:
 def _HvParams(hypervisor: str) -> Key:
     def lines(root: Snapshot) -> Iterable[str]:
         values = root.cluster.hvparams.get(hypervisor, {})
-        # A line break in a value would begin a line of its own.
-        return [f"{name}={str(values[name]).replace(chr(10), ' ')}" for name in sorted(values)]
+        return [f"{name}={values[name]}" for name in sorted(values)]
 
     return Key(lines, "2.9", f"cluster-wide parameters of {hypervisor}, KEY=VALUE")
 
@@ -60,9 +82,14 @@ KEYS: dict[str, Key] = {
     "file_storage_dir": Key(_One(lambda root: root.cluster.file_storage_dir), "", "path or empty"),
     "shared_file_storage_dir": Key(_One(lambda root: root.cluster.shared_file_storage_dir), "", "path or empty"),
     "gluster_storage_dir": Key(_One(lambda root: root.cluster.gluster_storage_dir), "2.11", "path or empty"),
-    "master_candidates": Key(lambda root: [node.name for node in _Candidates(root)], "", "names of master candidates"),
+    "master_candidates": Key(
+        lambda root: [node.name for node in _Candidates(root)], "", "names of master candidates", "node"
+    ),
     "master_candidates_ips": Key(
-        lambda root: [node.primary_ip for node in _Candidates(root)], "", "primary addresses of master candidates"
+        lambda root: [node.primary_ip for node in _Candidates(root)],
+        "",
+        "primary addresses of master candidates",
+        "node",
     ),
     "master_candidates_certs": Key(
         lambda root: [f"{uuid}={digest}" for uuid, digest in sorted(root.cluster.candidate_certs.items())],
@@ -73,21 +100,31 @@ KEYS: dict[str, Key] = {
     "master_netdev": Key(_One(lambda root: root.cluster.master_netdev), "", "interface of that address"),
     "master_netmask": Key(_One(lambda root: root.cluster.master_netmask), "2.6", "prefix length of that address"),
     "master_node": Key(_One(_MasterName), "", "name of the master"),
-    "node_list": Key(lambda root: [node.name for node in _Nodes(root)], "", "names of all nodes"),
+    "node_list": Key(lambda root: [node.name for node in _Nodes(root)], "", "names of all nodes", "node"),
     "node_primary_ips": Key(
-        lambda root: [f"{node.name} {node.primary_ip}" for node in _Nodes(root)], "", "primary address by name"
+        lambda root: [f"{node.name} {node.primary_ip}" for node in _Nodes(root)], "", "primary address by name", "node"
     ),
     "node_secondary_ips": Key(
-        lambda root: [f"{node.name} {node.secondary_ip}" for node in _Nodes(root)], "", "secondary address by name"
+        lambda root: [f"{node.name} {node.secondary_ip}" for node in _Nodes(root)],
+        "",
+        "secondary address by name",
+        "node",
     ),
     "node_vm_capable": Key(
-        lambda root: [f"{node.name}={node.vm_capable}" for node in _Nodes(root)], "2.11", "True or False by name"
+        lambda root: [f"{node.name}={node.vm_capable}" for node in _Nodes(root)],
+        "2.11",
+        "True or False by name",
+        "node",
     ),
-    "offline_nodes": Key(lambda root: [node.name for node in _Nodes(root) if node.offline], "", "names"),
-    "online_nodes": Key(lambda root: [node.name for node in _Nodes(root) if not node.offline], "", "names"),
+    "offline_nodes": Key(lambda root: [node.name for node in _Nodes(root) if node.offline], "", "names", "node"),
+    "online_nodes": Key(lambda root: [node.name for node in _Nodes(root) if not node.offline], "", "names", "node"),
     "primary_ip_family": Key(_One(lambda root: root.cluster.primary_ip_family), "2.3", "2 = IPv4, 10 = IPv6"),
     "instance_list": Key(
-        lambda root: NiceSort(inst.name for inst in root.instances.values() if inst.name is not None), "", "names"
+        lambda root: (inst.name for inst in root.instances.values() if inst.name is not None),
+        "",
+        "names",
+        "instance",
+        NiceSort,
     ),
     "release_version": Key(lambda root: [constants.RELEASE_VERSION], "", "release of the master"),
     "hypervisor_list": Key(lambda root: root.cluster.enabled_hypervisors, "", "enabled hypervisors"),
@@ -102,6 +139,7 @@ KEYS: dict[str, Key] = {
         ],
         "2.3",
         "uuid and name",
+        "nodegroup",
     ),
     "networks": Key(
         lambda root: [
@@ -110,30 +148,77 @@ KEYS: dict[str, Key] = {
         ],
         "2.7",
         "uuid and name",
+        "network",
     ),
     "enabled_user_shutdown": Key(_One(lambda root: root.cluster.enabled_user_shutdown), "2.11", "True or False"),
     "ssh_ports": Key(
         lambda root: [f"{node.name}={params.FillND(root, node).get('ssh_port')}" for node in _Nodes(root)],
         "2.12",
         "port of the SSH daemon by name",
+        "node",
     ),
     **{HVPARAMS_PREFIX + name: _HvParams(name) for name in sorted(constants.HYPER_TYPES)},
 }
 
 
 def Values(snapshot: Snapshot) -> dict[str, str]:
-    """The value of every key, lines joined, without the newline at the end."""
-    return {name: "\n".join(key.lines(snapshot)) for name, key in KEYS.items()}
+    """Return the value of every key, lines joined, without the newline at the end."""
+    return {name: "\n".join(map(_OneLine, key.order(key.lines(snapshot)))) for name, key in KEYS.items()}
+
+
+def _OneLine(text: str) -> str:
+    """Return ``text`` without line breaks, each of which would begin a line of its own."""
+    return text if text.isprintable() else " ".join(text.splitlines())
+
+
+def SizeProblems(root: Snapshot, kinds: Collection[str] = tuple(SOURCES), before: Snapshot | None = None) -> list[str]:
+    """Describe the values made of objects of these kinds that are too large for their files.
+
+    ``before``: those that are not larger than they were in this snapshot are left out.
+    """
+    found = []
+    for name, key in KEYS.items():
+        if key.kind not in kinds or _FitsSurely(root, key):
+            continue
+        size = _Size(root, key)
+        if size > MAX_SIZE and (before is None or size > _Size(before, key)):
+            found.append(_TooLarge(name, size))
+    return found
+
+
+def _FitsSurely(root: Snapshot, key: Key) -> bool:
+    """Save counting thousands of names whenever one is added."""
+    return key.kind == "instance" and len(root.instances) * _LONGEST_NAME <= MAX_SIZE
+
+
+def _Size(root: Snapshot, key: Key) -> int:
+    return sum(len(line.encode("utf-8", "replace")) + 1 for line in key.lines(root))
+
+
+def _TooLarge(key: str, size: int) -> str:
+    return f"ssconf value '{key}' has {size} bytes, the limit is {MAX_SIZE}"
 
 
 def FileText(key: str, value: str) -> bytes:
-    """What stands in the file of a key; ConfigurationError if it is too large."""
+    """Return the content of a key's file; ConfigurationError if it is too large."""
     if value and not value.endswith("\n"):
         value += "\n"
-    data = value.encode("utf-8")
+    data = value.encode("utf-8", "backslashreplace")
     if len(data) > MAX_SIZE:
-        raise errors.ConfigurationError(f"ssconf value '{key}' has {len(data)} bytes, the limit is {MAX_SIZE}")
+        raise errors.ConfigurationError(_TooLarge(key, len(data)))
     return data
+
+
+def Writable(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that fit into their files, and log the others: one must not keep the rest from being written."""
+    fitting = {}
+    for key, value in values.items():
+        try:
+            FileText(key, value)
+            fitting[key] = value
+        except errors.ConfigurationError as err:
+            logging.error("%s: its files keep the former value", err)
+    return fitting
 
 
 def WriteSsconfFiles(values: Mapping[str, str], dry_run: bool = False) -> None:

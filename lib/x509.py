@@ -190,16 +190,35 @@ def CheckKeyAndCertificate(pem: str, name: str = "certificate file") -> None:
 
 
 def Digest(pem: str | bytes, name: str = "certificate") -> str:
-    """SHA-1 of the certificate as it travels and stands in ssconf: ``AB:CD:...``."""
+    """Return the SHA-1 of a certificate in the form that travels and is kept in ssconf: ``AB:CD:...``."""
     from cryptography.hazmat.primitives import serialization
 
     return DigestOfDer(LoadCertificate(pem, name).public_bytes(serialization.Encoding.DER))
 
 
+def Sha256(pem: str | bytes, name: str = "certificate") -> str:
+    """Return the SHA-256 of a certificate, written as ``Digest`` does."""
+    from cryptography.hazmat.primitives import serialization
+
+    der = LoadCertificate(pem, name).public_bytes(serialization.Encoding.DER)
+    return _Octets(hashlib.sha256(der).hexdigest())
+
+
+_DIGEST = re.compile(r"([0-9A-F]{2}:){19}[0-9A-F]{2}")
+
+
+def IsDigest(text: str) -> bool:
+    """Return whether ``text`` has the form of ``Digest``."""
+    return _DIGEST.fullmatch(text) is not None
+
+
 def DigestOfDer(der: bytes) -> str:
     # The format is 3.1's; it names certificates of our own authority.
-    text = hashlib.sha1(der, usedforsecurity=False).hexdigest().upper()
-    return ":".join(text[i : i + 2] for i in range(0, len(text), 2))
+    return _Octets(hashlib.sha1(der, usedforsecurity=False).hexdigest())
+
+
+def _Octets(text: str) -> str:
+    return ":".join(text[i : i + 2] for i in range(0, len(text), 2)).upper()
 
 
 def IsSelfSigned(pem: str | bytes, name: str = "certificate") -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors
+from ganeti import errors, x509
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles
 from ganeti.config.nodes import COPY_TIMEOUT
 from ganeti.utils.text import NiceSort
@@ -28,16 +28,21 @@ def PotentialCandidates(snapshot: objects.Snapshot) -> list[str]:
 
 
 def Promote(lu: LogicalUnit, node_uuid: str, timeout: float = COPY_TIMEOUT, ssh: bool = True) -> objects.Node:
-    """Makes a node a candidate and gives it what candidates need; ``ssh`` False: its key is not known yet.
+    """Make a node a candidate and give it what candidates need; ``ssh`` False: its key is not known yet.
 
-    OpExecError when it does not tell its certificate, StoreError when it cannot be given a copy: then it stays what it
-    was.
+    OpExecError if it does not send the digest of its certificate, StoreError if it cannot be given a copy: then it
+    stays what it was.
     """
     result = lu.rpc.call_node_crypto_tokens(node_uuid, [_SSL_REQUEST])
     name = result.node_name
-    result.Raise(f"Node {name} does not tell the digest of its certificate and cannot become master candidate")
-    promoted = lu.cfg.PromoteNode(node_uuid, timeout, digest=_Digest(name, result.payload))
-    lu.LogInfo(f"Node {name} is a master candidate now")
+    result.Raise(f"Node {name} does not send the digest of its certificate and cannot become master candidate")
+    digest = _Digest(name, result.payload)
+    for uuid, other in lu.cfg.Snapshot().cluster.candidate_certs.items():
+        # With one line for two nodes, the demotion of one would leave the other's certificate accepted.
+        if other == digest and uuid != node_uuid:
+            raise errors.OpExecError(f"Node {name} sent the digest of the certificate of node {uuid}")
+    promoted = lu.cfg.PromoteNode(node_uuid, timeout, digest=digest)
+    lu.LogInfo(f"Node {name} is now a master candidate")
     RedistributeAncillaryFiles(lu, only=[node_uuid])
     if ssh and lu.snapshot.cluster.modify_ssh_setup:
         AddSshKeys(lu, promoted, to_public=False)
@@ -45,10 +50,13 @@ def Promote(lu: LogicalUnit, node_uuid: str, timeout: float = COPY_TIMEOUT, ssh:
 
 
 def _Digest(name: str, payload: Any) -> str:
+    """Return the digest in a node's answer, which becomes a line of the list that lets callers in."""
     for row in payload if isinstance(payload, list) else ():
-        if isinstance(row, list) and len(row) == 2 and row[0] == _SSL_REQUEST[0] and isinstance(row[1], str) and row[1]:
+        if not (isinstance(row, list) and len(row) == 2 and row[0] == _SSL_REQUEST[0] and isinstance(row[1], str)):
+            continue
+        if x509.IsDigest(row[1]):
             return row[1]
-    raise errors.OpExecError(f"Node {name} answered no digest of its certificate: {str(payload)[:100]}")
+    raise errors.OpExecError(f"Node {name} did not send a valid digest of its certificate: {str(payload)[:100]!r}")
 
 
 def MaintainPool(lu: LogicalUnit, exceptions: Iterable[str] = ()) -> None:

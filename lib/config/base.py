@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from ganeti import errors, objects, runtime, store
+from ganeti import errors, objects, runtime, ssconf, store
 from ganeti.config.draft import Draft
 from ganeti.config.reservations import Reservations
 
@@ -142,8 +142,9 @@ class ConfigBase:
         self._reservations.Drop(ec_id)
 
     def VerifyConfig(self) -> list[str]:
-        """Everything that is wrong with the configuration."""
-        return objects.VerifyConfig(self.Snapshot())
+        """Describe everything that is wrong with the configuration."""
+        root = self.Snapshot()
+        return [*objects.VerifyConfig(root), *ssconf.SizeProblems(root)]
 
 
 def _StoredRows(config_store: StoreLike) -> Iterator[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from ganeti import constants, errors, ht, objects
+from ganeti import constants, errors, ht, objects, ssconf
 from ganeti.store import Row
 
 T = TypeVar("T", bound=objects.ConfigObject)
@@ -103,7 +103,8 @@ class Draft:
     def Finish(self) -> list[Row]:
         """The rows of everything that changed, the top level's last; none if nothing did.
 
-        ConfigurationError when what was touched would contradict the rest: nothing is stored then.
+        ConfigurationError when what was touched would contradict the rest, OpPrereqError when nodes could not be told of
+        it: nothing is stored then.
         """
         if not self._touched and not self._bump_cluster:
             return []
@@ -202,6 +203,18 @@ class Draft:
                 raise errors.ConfigurationError(f"network {old.name} is connected to node groups and cannot be removed")
         if self.root.cluster.master_node not in self.root.nodes:
             raise errors.ConfigurationError("the master cannot be removed")
+        self._CheckSsconf()
+
+    def _CheckSsconf(self) -> None:
+        """Raise OpPrereqError if a value for every node's ssconf files would become too large to be read."""
+        kinds = set()
+        for kind, fields in ssconf.SOURCES.items():
+            for _, old, new in self._Pairs(kind):
+                if new is not None and (old is None or _Differ(old, new, fields)):
+                    kinds.add(kind)
+        problems = ssconf.SizeProblems(self.root, kinds, self.base) if kinds else []
+        if problems:
+            raise errors.OpPrereqError(f"This change cannot be made: {problems[0]}", errors.ECODE_NORES)
 
     def _CheckNode(self, uuid: str, old: Any, new: Any) -> None:
         if new is None:
@@ -252,6 +265,11 @@ class Draft:
         for node in new.nodes:
             if node not in self.root.nodes and (old is None or node not in old.nodes):
                 raise errors.ConfigurationError(f"{new.label}: node {node} does not exist")
+
+
+def _Differ(old: objects.ConfigObject, new: objects.ConfigObject, fields: Iterable[str]) -> bool:
+    """Return whether one of the fields has another value; one that was not replaced is the same object."""
+    return any(old.__dict__[f] is not new.__dict__[f] and old.__dict__[f] != new.__dict__[f] for f in fields)
 
 
 def IsVoter(node: objects.Node) -> bool:

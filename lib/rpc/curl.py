@@ -23,7 +23,7 @@ import pycurl
 from ganeti import pathutils, runtime
 from ganeti.rpc.base import ABORTED, MAX_BODY, Answer, Request
 
-CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH"
+CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 MAX_IDLE = 10  # seconds
 IDLE_PER_NODE = 2
 MAX_HEADERS = 64 * 1024  # bytes of an answer's head

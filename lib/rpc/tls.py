@@ -1,4 +1,4 @@
-"""TLS of our servers: handshake and streams with time-outs, and who may call a node (spec/files.md 11).
+"""TLS of our servers: handshake and streams with time-outs, and who may call a node.
 
 pyOpenSSL lives behind this module; it is not used by the client side, which is curl's.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from OpenSSL import SSL
 
@@ -16,13 +17,21 @@ from ganeti import errors, pathutils, runtime, ssconf, x509
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
-CIPHERS = b"HIGH:-DES:-3DES:-EXPORT:-DH"
+# Those of 3.1 without static RSA: every node has the key of server.pem and could read what it recorded.
+CIPHERS = b"HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 _CHUNK = 64 * 1024
 _PEM_LIMIT = 1024 * 1024
 # More than this nobody sends by mistake behind a request that was refused.
 _LINGER_BYTES = 64 * 1024 * 1024
 # What a peer of another kind or a scanner leaves behind; one line in the log is enough.
 CONNECTION_ERRORS = (OSError, SSL.Error)
+
+
+class Digests(NamedTuple):
+    """The digests of one certificate: ``AB:CD:...``."""
+
+    sha1: str
+    sha256: str
 
 
 class StreamError(errors.GenericError):
@@ -32,8 +41,10 @@ class StreamError(errors.GenericError):
 class NodePolicy:
     """Which certificates may call this node; files are read again when they change.
 
-    A candidate shows its client.pem, signed with the key of server.pem and named in ssconf.  While ssconf names nobody,
-    the cluster is being set up, and whoever has server.pem itself may call.
+    A candidate shows its client.pem, signed with the key of server.pem and named in ssconf.  Every node has that key, so
+    the name in ssconf is what counts, and a list that is missing, empty or damaged names nobody.  The one exception is a
+    machine that has server.pem and nothing else of a cluster: it is being set up, and whoever shows server.pem itself
+    may call it.
     """
 
     def __init__(self, server_cert: str = pathutils.NODED_CERT_FILE):
@@ -42,34 +53,41 @@ class NodePolicy:
         self._server_digest = ""
 
     def ServerDigest(self) -> str:
-        """SHA-1 of the cluster certificate as it is now; OSError, X509CertError."""
+        """Return the SHA-256 of the cluster certificate as it is now; OSError, X509CertError."""
         info = runtime.Stat(self.server_cert)
         identity = (info.st_ino, info.st_mtime_ns, info.st_size)
         if identity != self._identity:
             pem = runtime.ReadFile(self.server_cert, _PEM_LIMIT)
-            self._server_digest = x509.Digest(pem, self.server_cert)
+            self._server_digest = x509.Sha256(pem, self.server_cert)
             self._identity = identity
         return self._server_digest
 
     def Candidates(self) -> frozenset[str]:
-        """Digests of the candidates' client certificates; empty when ssconf names none."""
-        return frozenset(ssconf.SimpleStore().GetMasterCandidatesCertMap().values())
+        """Return the digests of the candidates' client certificates; lines that are none name nobody."""
+        found = ssconf.SimpleStore().GetMasterCandidatesCertMap().values()
+        return frozenset(digest for digest in found if x509.IsDigest(digest))
 
-    def Refusal(self, digests: list[str]) -> str | None:
-        """Why a peer with this chain (its own certificate first) may not call; None if it may."""
+    def IsBeingSetUp(self) -> bool:
+        """Return whether this machine has not joined a cluster yet: no ssconf file names one."""
+        return not runtime.Exists(pathutils.SsconfFile("cluster_name"))
+
+    def Refusal(self, chain: Sequence[Digests]) -> str | None:
+        """Return why a peer with this chain (its own certificate first) may not call; None if it may."""
         try:
             server = self.ServerDigest()
             candidates = self.Candidates()
         except (OSError, errors.ConfigurationError, errors.X509CertError) as err:
             return f"the files to check it with cannot be read: {err}"
-        if not digests:
+        if not chain:
             return "it shows no certificate"
-        if any(digest != server for digest in digests[1:]):
+        if any(digests.sha256 != server for digests in chain[1:]):
             return "its certificate was not signed by this cluster"
-        if candidates:
-            return None if digests[0] in candidates else f"certificate {digests[0]} is no master candidate's"
+        if chain[0].sha1 in candidates:
+            return None
+        if candidates or not self.IsBeingSetUp():
+            return f"certificate {chain[0].sha1} is not that of a master candidate"
         return (
-            None if digests[0] == server else "no candidates are known yet and it does not show the cluster certificate"
+            None if chain[0].sha256 == server else "this node is being set up and accepts the cluster certificate only"
         )
 
 
@@ -198,7 +216,7 @@ class TlsStream(PlainStream):
         super().__init__(sock)
         self.connection = connection
         self._policy = policy
-        self._digests: dict[int, str] = {}
+        self._digests: dict[int, Digests] = {}
         self._cause: str | None = None
 
     def Verify(self, connection: SSL.Connection, certificate: Any, number: int, depth: int, good: int) -> bool:
@@ -207,8 +225,9 @@ class TlsStream(PlainStream):
         if not good:
             self._cause = f"certificate at depth {depth} does not verify (error {number})"
             return False
-        digest = certificate.digest("sha1").decode("ascii")
-        self._digests[depth] = digest
+        # Candidates are listed by SHA-1, in the format of 3.1; what is compared with an own file need not be.
+        sha1, sha256 = (certificate.digest(name).decode("ascii") for name in ("sha1", "sha256"))
+        self._digests[depth] = Digests(sha1, sha256)
         if depth == 0:
             self._cause = self.Refusal()
         return self._cause is None

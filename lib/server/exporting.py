@@ -50,7 +50,7 @@ class SsconfTexts:
         else:
             self._snapshot = self._snapshot.WithRows(self._Changed(rows))
         self._rows = {kind: dict(values) for kind, values in rows.items()}
-        return ssconf.Values(self._snapshot)
+        return ssconf.Writable(ssconf.Values(self._snapshot))
 
     def _Changed(self, rows: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, str | None]]:
         for kind in {*rows, *self._rows}:

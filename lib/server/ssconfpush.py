@@ -65,7 +65,7 @@ class SsconfPusher:
         self._sent = {n.uuid: self._sent[n.uuid] for n in nodes if n.uuid in self._sent}
         if not nodes:
             return True
-        values = ssconf.Values(root)
+        values = ssconf.Writable(ssconf.Values(root))
         lacking = [n.uuid for n in nodes if self._sent.get(n.uuid) != values]
         if not lacking:
             return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ganeti import constants, errors
+from ganeti import constants, errors, x509
 
 # script(environment) -> (status, output)
 Script = Callable[[dict[str, str]], tuple[int, str]]
@@ -65,7 +65,7 @@ class Machine:
         self.watch: Callable[[str], None] = lambda name: None
         self.etc_hosts: list[tuple[str, str, str | None]] = []
         self.addresses: set[str] = set()
-        self.certificate = f"{name} digest"
+        self.certificate = x509.DigestOfDer(name.encode())
         self.left_cluster = False
         self.hv_version = "8.2"
         self.incoming: dict[str, Any] = {}

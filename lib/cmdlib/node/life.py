@@ -310,7 +310,9 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
     def _BringFiles(self, manages_hosts: bool) -> None:
         snapshot = self.snapshot
         RedistributeAncillaryFiles(self, only=[self._node.uuid])
-        result = self.rpc.call_write_ssconf_files([self._node.uuid], ssconf.Values(snapshot))[self._node.uuid]
+        result = self.rpc.call_write_ssconf_files([self._node.uuid], ssconf.Writable(ssconf.Values(snapshot)))[
+            self._node.uuid
+        ]
         result.Warn(f"ssconf files could not be written on node {self._node.name}", self.LogWarning)
         if manages_hosts:
             skipped = (self._node.uuid, snapshot.cluster.master_node)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.noded import Cluster, Noded
+from support.noded import CANDIDATES, Cluster, Noded
 
 from ganeti import constants, runtime, x509
 from ganeti.rpc.base import ABORTED, Answer, Request
@@ -77,7 +77,7 @@ def test_a_certificate_that_is_no_candidates_is_refused(cluster: Cluster) -> Non
     noded = cluster.StartNoded("node1")
     other = cluster.WritePem("other.pem", x509.MakeClientPem(cluster.server_pem, "node9"))
     assert isinstance(version(cluster, cluster.Transport(client_file=other)), str)
-    assert noded.WaitLog("is no master candidate's")
+    assert noded.WaitLog("is not that of a master candidate")
     # The cluster's own certificate serves for the set-up only.
     assert isinstance(version(cluster, cluster.Transport(client_file=cluster.server_file)), str)
     assert version(cluster) == constants.PROTOCOL_VERSION
@@ -107,6 +107,41 @@ def test_before_there_are_candidates_the_cluster_certificate_opens(cluster: Clus
     cluster.SetCandidates(noded, cluster.client_pem)
     assert isinstance(version(cluster, with_server), str)
     assert version(cluster) == constants.PROTOCOL_VERSION
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "\n", "\0" * 200, "uuid0 AB:CD", "=\n=\n", "uuid0=AB:CD\n", "x" * 200000, "uuid0=\xff"]
+)
+def test_a_damaged_list_of_candidates_opens_to_nobody(cluster: Cluster, text: str | None) -> None:
+    """Every node has server.pem: it must not open what the list of candidates closes."""
+    noded = cluster.StartNoded("node1")
+    noded.Write("/var/lib/ganeti/ssconf_cluster_name", "cluster.example.com\n")
+    if text is None:
+        Path(noded.Path(CANDIDATES)).unlink()
+    else:
+        Path(noded.Path(CANDIDATES)).write_text(text, encoding="latin-1")
+    for client in (cluster.server_file, cluster.client_file):
+        assert isinstance(version(cluster, cluster.Transport(client_file=client)), str), client
+    # The lines that are good still count.
+    Path(noded.Path(CANDIDATES)).write_text(f"uuid0=AB\nrubbish\nuuid1={x509.Digest(cluster.client_pem)}\n")
+    assert version(cluster) == constants.PROTOCOL_VERSION
+    assert isinstance(version(cluster, cluster.Transport(client_file=cluster.server_file)), str)
+
+
+def test_what_one_node_recorded_no_other_node_can_read(cluster: Cluster) -> None:
+    """All nodes share the key of server.pem: without a key of its own, a connection would be open to each of them."""
+    noded = cluster.StartNoded("node1")
+    for cipher, served in (("AES256-GCM-SHA384", False), ("ECDHE-RSA-AES256-GCM-SHA384", True)):
+        context = client_context(cluster)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(cipher)
+        with socket.create_connection((noded.address, PORT), 20) as raw:
+            if not served:
+                with pytest.raises((ssl.SSLError, ConnectionError)):
+                    context.wrap_socket(raw)
+                continue
+            with context.wrap_socket(raw) as sock:
+                assert sock.version() == "TLSv1.2"
 
 
 def test_the_certificate_is_looked_at_before_every_request(cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from simulation.harness.cluster import Workload
 from simulation.harness.jobs import FINAL
 
-from ganeti import errors, runtime
+from ganeti import errors, runtime, x509
 from ganeti.luxi import client as luxi_client
 
 if TYPE_CHECKING:
@@ -56,7 +56,11 @@ class Operators(Workload):
         self.cluster: MasterCluster | None = None
 
     def Handlers(self, node: Any) -> dict[str, Callable[..., Any]]:
-        return {"node_crypto_tokens": lambda request: [[kind, f"digest of {node.name}"] for kind, _, _ in request]}
+        return {
+            "node_crypto_tokens": lambda request: [
+                [kind, x509.DigestOfDer(node.name.encode())] for kind, _, _ in request
+            ]
+        }
 
     def IsDone(self) -> bool:
         return self._left <= 0 and not self._working

@@ -128,6 +128,19 @@ def test_certificates(setup: Setup) -> None:
     assert setup.cfg.GetClusterInfo().candidate_certs == {setup.nodes[1]: "BB"}
 
 
+def test_a_change_that_nodes_could_not_read_is_rejected_before_it_is_stored(setup: Setup) -> None:
+    cluster = setup.cfg.GetClusterInfo()
+    few, many = ([f"{number:0127}" for number in range(count)] for count in (1000, 1100))
+    before = setup.cfg.Snapshot()
+    with pytest.raises(errors.OpPrereqError, match=r"cluster_tags.*131072"):
+        setup.cfg.Update(cluster.Replace(tags=many))
+    assert setup.cfg.Snapshot() is before
+    setup.cfg.Update(cluster.Replace(tags=few))
+    # Other changes are not looked at.
+    assert setup.cfg.VerifyConfig() == []
+    setup.cfg.AddNodeToCandidateCerts(setup.nodes[0], "AA")
+
+
 # --- the pool -----------------------------------------------------------------------------------------------------------
 
 

@@ -193,3 +193,65 @@ def test_damaged_files_are_named(node: Node) -> None:
     with pytest.raises(errors.ConfigurationError, match="ssconf_cluster_name cannot be read"):
         store.GetClusterName()
     assert store.GetSshPortMap() == {"a": 22}
+
+
+# Sizes
+
+
+def _Tagged(count: int) -> objects.Snapshot:
+    root = _Root()
+    return root.WithObject(root.cluster.Replace(tags=[f"{number:0127}" for number in range(count)]))
+
+
+def test_a_value_that_nobody_could_read_is_noticed() -> None:
+    assert ssconf.SizeProblems(_Tagged(1024)) == []
+    (problem,) = ssconf.SizeProblems(_Tagged(1025))
+    assert "cluster_tags" in problem and "131200 bytes" in problem
+    assert ssconf.SizeProblems(_Tagged(1025), ["node", "instance"]) == []
+    # Making it smaller is always possible.
+    assert ssconf.SizeProblems(_Tagged(1025), before=_Tagged(1026)) == []
+    assert ssconf.SizeProblems(_Tagged(1026), before=_Tagged(1025))
+
+
+def test_many_instances_are_counted() -> None:
+    root = configs.Large(600, 10)
+    long = root.instances[configs.Uuid(100000)]
+    assert ssconf.SizeProblems(root) == []
+    for number in range(600):
+        root = root.WithObject(long.Replace(uuid=configs.Uuid(100000 + number), name=f"i{number}." + "x" * 240))
+    assert "instance_list" in ssconf.SizeProblems(root)[0]
+
+
+def test_a_value_too_large_keeps_the_others_from_nothing(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    ssconf.WriteSsconfFiles(ssconf.Writable(ssconf.Values(_Tagged(1))))
+    ssconf.WriteSsconfFiles(ssconf.Writable({**ssconf.Values(_Tagged(1025)), "master_ip": "192.0.2.9"}))
+    assert ssconf.SimpleStore().GetMasterIP() == "192.0.2.9"
+    assert len(ssconf.SimpleStore().GetClusterTags()) == 1
+    assert "cluster_tags" in caplog.text
+
+
+def test_the_length_of_every_line_depends_on_the_fields_that_are_watched() -> None:
+    """A field that a key reads and ``SOURCES`` does not name could make a value too large unnoticed."""
+    root = _Root()
+    for kind, fields in ssconf.SOURCES.items():
+        obj: objects.ConfigObject = (
+            root.cluster if kind == "cluster" else next(iter(root.Objects(kind).values()))  # type: ignore[assignment]
+        )
+        for name, value in obj.__dict__.items():
+            if name in fields or name in ("uuid", "_json") or not isinstance(value, str) or not value:
+                continue
+            try:
+                changed = root.WithObject(obj.Replace(**{name: value + "x" * 500}))
+                values = ssconf.Values(changed)
+            except (errors.GenericError, ValueError, KeyError):
+                continue
+            grown = [key for key, text in values.items() if len(text) > len(ssconf.Values(root)[key]) + 400]
+            assert not grown, (kind, name, grown)
+
+
+def test_no_value_makes_a_second_line() -> None:
+    root = _Root()
+    certs = {configs.NODE1: "AA\nevil=BB\r\x0bCC\u2028DD"}
+    values = ssconf.Values(root.WithObject(root.cluster.Replace(candidate_certs=certs)))
+    assert values["master_candidates_certs"] == f"{configs.NODE1}=AA evil=BB  CC DD"
+    assert len(values["master_candidates_certs"].splitlines()) == 1

@@ -97,6 +97,42 @@ def test_a_node_goes_through_every_role(trio: Master) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "digest",
+    [
+        "AB:CD",
+        "x",
+        "",
+        ":".join(["ab"] * 20),
+        ":".join(["AB"] * 20) + "\n",
+        ":".join(["AB"] * 20) + f"\nuuid={':'.join(['CD'] * 20)}",
+        ":".join(["AB"] * 200_000),
+        5,
+        None,
+        ["AB"],
+    ],
+)
+def test_a_rogue_node_puts_nothing_else_into_the_list_of_candidates(trio: Master, digest: Any) -> None:
+    """Its line lets callers in everywhere: a second line in it, or a size that nobody reads, would be the node's choice."""
+    _Pool(trio, 1)
+    before = trio.snapshot.cluster.candidate_certs
+    trio[2].certificate = digest
+    with pytest.raises(errors.OpExecError, match=f"{trio[2].name} did not send a valid digest"):
+        _Modify(trio, 2, master_candidate=True)
+    assert trio.snapshot.cluster.candidate_certs == before
+    assert not _Node(trio, 2).master_candidate
+
+
+def test_a_rogue_node_cannot_keep_another_s_certificate_accepted(trio: Master) -> None:
+    _Pool(trio, 1)
+    _Modify(trio, 1, master_candidate=False)
+    _Modify(trio, 1, master_candidate=True)
+    trio[2].certificate = trio[1].certificate
+    with pytest.raises(errors.OpExecError, match="sent the digest of the certificate of node"):
+        _Modify(trio, 2, master_candidate=True)
+    assert not _Node(trio, 2).master_candidate
+
+
 def test_what_a_candidate_gets_and_gives_back(trio: Master) -> None:
     _Pool(trio, 1)
     _Modify(trio, 2, master_candidate=True)
