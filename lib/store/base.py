@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from ganeti import errors, serializer
 
@@ -62,7 +62,7 @@ class Position(NamedTuple):
 
     @staticmethod
     def Parse(value: object) -> Position:
-        if isinstance(value, (list, tuple)) and len(value) == 2 and _IsSeq(value[1]):
+        if isinstance(value, (list, tuple)) and len(value) == 2 and IsSeq(value[1]):
             return Position(Epoch.Parse(value[0]), value[1])
         raise errors.ParseError("not a position: [epoch, seq] is expected")
 
@@ -70,7 +70,7 @@ class Position(NamedTuple):
 NOWHERE = Position(NO_EPOCH, 0)
 
 
-def _IsSeq(value: object) -> bool:
+def IsSeq(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62
 
 
@@ -99,6 +99,18 @@ class Line:
         if position.seq == 0:
             return True
         return self.EpochAt(position.seq) == position.epoch
+
+    def Common(self, other: Line) -> int:
+        """Return the seq up to which both histories are the same; 0 if the kept entries do not show it."""
+        ends = dict(self._Ends())
+        return max((min(end, ends[epoch]) for epoch, end in other._Ends() if epoch in ends), default=0)
+
+    def _Ends(self) -> Iterator[tuple[Epoch, int]]:
+        """Yield each epoch with the last seq that it wrote."""
+        for (epoch, _), (_, following) in itertools.pairwise(self.entries):
+            yield epoch, following - 1
+        if self.entries:
+            yield self.entries[-1][0], self.last.seq
 
     def OlderThanKept(self, position: Position) -> bool:
         """Whether ``position`` lies before the newest entries: nothing is known of it any more."""
@@ -169,7 +181,7 @@ def ParseStoredRows(value: object) -> list[StoredRow]:
     rows = []
     epochs: dict[str, Epoch] = {}
     for item in value:
-        if not isinstance(item, (list, tuple)) or len(item) != 5 or not _IsSeq(item[3]):
+        if not isinstance(item, (list, tuple)) or len(item) != 5 or not IsSeq(item[3]):
             raise errors.ParseError("a stored row must be [kind, id, value, seq, epoch]")
         _CheckRow(item)
         text = item[4]

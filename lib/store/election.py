@@ -32,6 +32,7 @@ from ganeti.store.base import (
     StoreError,
     VoterSet,
 )
+from ganeti.store.database import AfterAll, CursorOf
 from ganeti.store.master import Store
 from ganeti.store.peers import Directory
 
@@ -57,6 +58,18 @@ class Adopted:
     last: Position
     line: Line
     without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What a new master lacked: all rows of a history, or, if ``partial``, those written after its own last.
+
+    ``rows`` is None if it lacked none; ``pruned`` is how far the node that gave them had pruned deletions.
+    """
+
+    rows: list[StoredRow] | None
+    partial: bool
+    pruned: int
 
 
 FirstRows = Callable[[Adopted], Sequence[Row]]
@@ -295,11 +308,11 @@ class Election:
 
     # Fetching
 
-    def Fetch(self, newest: Heard) -> tuple[list[StoredRow] | None, bool]:
-        """The rows this node lacks, and whether they are only part of all; None if it lacks none."""
+    def Fetch(self, newest: Heard) -> Fetched:
+        """Get the rows that this node lacks of the history to adopt."""
         mine = self.answers[self._me.uuid]
         if mine.last == newest.last:
-            return None, True
+            return Fetched(None, True, mine.pruned)
         partial = bool(mine.last.seq) and newest.line.Holds(mine.last) and mine.last.seq >= newest.pruned
         after = mine.last.seq if partial else 0
         failures = []
@@ -308,21 +321,20 @@ class Election:
             if source.pruned > after and partial:
                 continue
             try:
-                return self._FetchFrom(source, after), partial
+                return Fetched(self._FetchFrom(source, after), partial, source.pruned)
             except (errors.GenericError, ValueError) as err:
                 failures.append(f"{source.member.name}: {err}")
         raise NotElected(f"the newest copy could not be fetched ({'; '.join(failures)})", hint="try again")
 
     def _FetchFrom(self, source: Heard, after: int) -> list[StoredRow]:
         rows: list[StoredRow] = []
-        start: list[str] | None = None
+        cursor = AfterAll(after) if after else (0, "", "")
         while True:
             message = {
                 "cluster": self._cluster,
                 "epoch": str(self.epoch),
                 "master": self._own.node_name,
-                "after": after,
-                "from": start,
+                "after": cursor,
             }
             result = self._runner.call_store_fetch(source.member.uuid, message)
             result.Raise(f"fetching the store from node {source.member.name}")
@@ -335,7 +347,7 @@ class Election:
             rows += page
             if not answer.get("more") or not page:
                 return rows
-            start = [page[-1].kind, page[-1].id]
+            cursor = CursorOf(page[-1])
 
 
 def BecomeMaster(
@@ -380,10 +392,8 @@ def BecomeMaster(
             forced = _Force(election, newest, vouch)
         else:
             election.CheckNothingLost(newest)
-        fetched, partial = election.Fetch(newest)
-        store = _Begin(
-            own, me, election, newest, (fetched, partial), forced, first, transport, resolve, lost, candidates
-        )
+        fetched = election.Fetch(newest)
+        store = _Begin(own, me, election, newest, fetched, forced, first, transport, resolve, lost, candidates)
         return Open(store, serving, ready_timeout)
 
 
@@ -479,7 +489,7 @@ def _Begin(
     me: Member,
     election: Election,
     newest: Heard,
-    fetched: tuple[list[StoredRow] | None, bool],
+    fetched: Fetched,
     forced: ForcedStart | None,
     first: FirstRows | None,
     transport: Transport,
@@ -488,8 +498,7 @@ def _Begin(
     candidates: Callable[[], Iterable[Member] | None] | None,
 ) -> Store:
     """Stores the adopted history with the first transaction on top, and makes the store of it."""
-    fetched_rows, partial = fetched
-    adopted = _Adopted(own, newest, fetched_rows, partial)
+    adopted = _Adopted(own, newest, fetched)
     record: dict[str, Any] = {
         "epoch": str(election.epoch),
         "node": me.uuid,
@@ -506,7 +515,7 @@ def _Begin(
     begin.append(Row(KIND_MASTER, ID_MASTER, serializer.Dump(record)))
     if first is not None:
         begin += first(adopted)
-    own.Adopt(election.epoch, fetched_rows, newest.line, newest.pruned, partial, begin)
+    own.Adopt(election.epoch, fetched.rows, newest.line, fetched.pruned, fetched.partial, begin)
     store = election.store_class(
         own, me, election.answers[me.uuid].cluster, election.epoch, transport, resolve, lost, candidates
     )
@@ -524,13 +533,13 @@ def _IsVoter(voters: VoterSet, uuid: str, store_id: str) -> bool:
     return voter is not None and voter.store_id == store_id
 
 
-def _Adopted(own: NodeStore, newest: Heard, fetched: list[StoredRow] | None, partial: bool) -> Adopted:
+def _Adopted(own: NodeStore, newest: Heard, fetched: Fetched) -> Adopted:
     stored: list[StoredRow] = []
-    if fetched is None or partial:
+    if fetched.rows is None or fetched.partial:
         stored = own.ReadAll()[2]
     values: dict[str, dict[str, str]] = {}
     seqs: dict[str, dict[str, int]] = {}
-    for row in [*stored, *(fetched or [])]:
+    for row in [*stored, *(fetched.rows or [])]:
         kind = values.setdefault(row.kind, {})
         seqs.setdefault(row.kind, {})[row.id] = row.seq
         if row.value is None:

@@ -41,6 +41,7 @@ from ganeti.store.base import (
 from ganeti.store.confirm import NodeConfirmer
 from ganeti.store.peers import (
     ACK_WITHIN,
+    MAX_APPEND,
     RETRY_SECONDS,
     ConfirmedSeq,
     Directory,
@@ -435,16 +436,19 @@ class Store:
         except (KeyError, TypeError, ValueError, errors.ParseError):
             peer.Failed(now, "its answer has no sense")
             return
-        if kind == "store_empty" and answer.get("stored") and peer.leaving:
-            logging.info("Node %s is no voter any more; its copy was emptied", peer.member.name)
-            del self._sender.peers[uuid]
+        if kind == "store_empty" and peer.leaving:
+            # Its rows go at once, but into a file in steps: it is asked until all are there.
+            peer.Heard()
+            if answer.get("stored"):
+                logging.info("Node %s is no longer a voter; its copy was emptied", peer.member.name)
+                del self._sender.peers[uuid]
             return
         if kind in ("store_append", "store_catchup") and not answer.get("stored") and peer.HasSaid(store, last):
             # It was sent just what follows its last, and did not take it: not again at once.
             peer.Failed(now, "it does not store what it is sent")
             return
         peer.Answered(store, last, exported, self._epoch)
-        if kind == "store_copy" and peer.copy is not None and (peer.copy.complete or not answer.get("stored")):
+        if peer.copy is not None and (peer.copy.complete or not answer.get("stored")):
             peer.copy = None
 
     # Counting
@@ -587,7 +591,7 @@ class Store:
             if own > MAX_TRANSACTION:
                 self._TakeBack([entry], TooLarge(own))
                 continue
-            if size + own > MAX_TRANSACTION:
+            if prepared and size + own > MAX_APPEND:
                 entry.change.Withdraw()
                 self._waiting[:0] = entries[index:]
                 break

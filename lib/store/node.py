@@ -18,6 +18,7 @@ from ganeti.store.base import (
     PIECE_BYTES,
     Epoch,
     EpochTooOld,
+    IsSeq,
     Line,
     ParseRows,
     ParseStoredRows,
@@ -27,13 +28,13 @@ from ganeti.store.base import (
     VoterSet,
 )
 from ganeti.store.calls import RunningCalls
-from ganeti.store.database import Database, State
+from ganeti.store.database import Cursor, Database, MakeFile, State
+from ganeti.store.replaced import Replaced
 
 if TYPE_CHECKING:
     from ganeti.rpc.procedures import Procedure
     from ganeti.runtime import protocols
 
-_PAGE_ROWS = 500
 _SERVE_TIMEOUT = 5.0
 """Seconds to wait for those who only look: each look takes the lock for some microseconds."""
 
@@ -66,6 +67,24 @@ class _Message:
         return self._value.get(key)
 
 
+class _Final:
+    """What comes with the last piece: how many there are, and what they lead to."""
+
+    def __init__(self, message: _Message, whole: bool):
+        value = message["final"]
+        if not isinstance(value, dict):
+            raise errors.ParseError("final must be an object")
+        self.last = Position.Parse(value.get("last"))
+        if self.last.epoch != message.epoch:
+            raise errors.ParseError("what a master sends must end in a transaction of its own epoch")
+        self.line = Line.Parse(value.get("line"), self.last)
+        self.acknowledged = Position.Parse(value.get("acknowledged"))
+        self.before = None if whole else Position.Parse(value.get("before"))
+        self.pieces, self.pruned = value.get("pieces"), value.get("pruned")
+        if not IsSeq(self.pieces) or (whole and not IsSeq(self.pruned)):
+            raise errors.ParseError("pieces and pruned must be numbers")
+
+
 class NodeStore:
     """The store of one node.  ``uid`` and ``gid`` own the database; -1 leaves them as they come."""
 
@@ -83,6 +102,7 @@ class NodeStore:
         self._serve_path = calls_dir.rpartition("/")[0] + "/master.lock"
         self.owner = (uid, gid)
         self._calls = RunningCalls(calls_dir, self.owner)
+        self._replaced = Replaced(self._folder, self.owner)
         self._lock = runtime.Lock()
         self._database: Database | None = None
         self._pid = 0
@@ -107,7 +127,7 @@ class NodeStore:
         keep.MakeOwned(self._folder, 0o750, self.owner)
         with keep.LockOwned(self.path + ".make", True, 10.0, self.owner) as making:
             if not runtime.Exists(self.path):
-                runtime.WriteFile(self.path, b"", 0o640, *self.owner)
+                MakeFile(self.path, self.owner)
             runtime.RemoveFile(making.path)
 
     def Close(self) -> None:
@@ -207,26 +227,34 @@ class NodeStore:
         ``pruned``: how far the source of a full fetch is pruned.  After a partial one the own rows are still there,
         without the deletions that were dropped here, so what was pruned here stays true.
         """
+        self._replaced.Finish(self.database)
         with self.Writing(epoch) as (database, state):
             if fetched is not None:
                 if partial:
                     database.MergeRows(fetched)
                 else:
-                    self._Keep(database, state, line, fetched)
-                    self._Replace(database, fetched)
+                    database.ClearAside()
+                    database.FillAside(fetched)
+                    state = self._Replace(database, state, line).With(pruned=pruned, exported=0)
                 database.PutLine(line)
                 state = state.With(last=line.last, whole=line.last.seq)
-                if not partial:
-                    state = state.With(pruned=pruned, exported=0)
             position = Position(epoch, state.last.seq + 1)
             _PutTransaction(database, state, position, first, NOWHERE, 0)
             return position
 
-    def ReadAll(self, after_seq: int = 0) -> tuple[State, Line, list[StoredRow]]:
-        """State, line and rows of one moment."""
+    def ReadAll(self) -> tuple[State, Line, list[StoredRow]]:
+        """Return state, line and rows of one moment."""
         with self.database.Transaction() as database:
             state = database.GetState()
-            return state, database.GetLine(state.last), database.GetRows(after_seq)
+            return state, database.GetLine(state.last), database.GetRows()
+
+    def ReadPage(self, epoch: Epoch, after: Cursor) -> tuple[State, list[StoredRow], bool]:
+        """Return rows for another node, whether there are more, and the state of the same moment.
+
+        Raise EpochTooOld where a newer master may have written here: its rows are not those of the caller's history.
+        """
+        with self.Writing(epoch) as (database, state):
+            return state, *database.GetPage(after, PIECE_BYTES)
 
     def ReadChecked(self) -> list[StoredRow]:
         """All rows, once state, line and voters were found to make sense; else the error of ``Damaged``."""
@@ -250,18 +278,23 @@ class NodeStore:
         """The RPC procedures of the store."""
         return {
             "store_promise": self._Guarded(self._OnPromise),
-            "store_append": self._Guarded(self._OnAppend),
-            "store_catchup": self._Guarded(self._OnCatchup),
-            "store_copy": self._Guarded(self._OnCopy),
+            "store_append": self._Guarded(self._OnAppend, tidy=True),
+            "store_catchup": self._Guarded(self._OnCatchup, tidy=True),
+            "store_copy": self._Guarded(self._OnCopy, tidy=True),
             "store_empty": self._Guarded(self._OnEmpty),
             "store_fetch": self._Guarded(self._OnFetch),
             "store_status": self._OnStatus,
         }
 
-    def _Guarded(self, handler: Callable[[_Message], dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def _Guarded(
+        self, handler: Callable[[_Message], dict[str, Any]], tidy: bool = False
+    ) -> Callable[[dict[str, Any]], dict[str, Any]]:
         def run(value: dict[str, Any]) -> dict[str, Any]:
             try:
-                return handler(_Message(value))
+                answer = handler(_Message(value))
+                if tidy:
+                    self._replaced.Step(self.database)
+                return answer
             except EpochTooOld as err:
                 return {"refused": str(err.newer), "master": err.master}
             except OSError as err:
@@ -333,70 +366,53 @@ class NodeStore:
         return _Answer(state, True)
 
     def _OnCatchup(self, message: _Message) -> dict[str, Any]:
-        before = message.Place("before")
-        last = message.Place("last")
-        _CheckOwnEpoch(message, last)
-        line = Line.Parse(message["line"], last)
-        acknowledged = message.Place("acknowledged")
-        rows = ParseStoredRows(message["rows"])
-        if any(not before.seq < row.seq <= last.seq for row in rows):
-            raise errors.ParseError("rows of a catch-up must lie between the two positions")
-        with self._Writing(message) as (database, state):
-            if message.Text("store") != state.store_id:
-                return _Answer(state, False)
-            if self._Has(state, last):
-                return _Answer(_HeardAgain(database, state, acknowledged), True)
-            if not self._Follows(state, before) or not line.Holds(before):
-                return _Answer(state, False)
-            database.MergeRows(rows)
-            database.PutLine(line)
-            state = state.With(last=last, whole=last.seq, acknowledged=max(state.acknowledged, acknowledged))
-            database.PutState(state)
-        return _Answer(state, True)
+        return self._OnPiece(message, whole=False)
 
     def _OnCopy(self, message: _Message) -> dict[str, Any]:
+        return self._OnPiece(message, whole=True)
+
+    def _OnPiece(self, message: _Message, whole: bool) -> dict[str, Any]:
+        """Gather a piece of a full copy or of a catch-up; with the last one put all of them in place."""
         copy = message.Text("copy")
         piece = message.Number("piece")
         rows = ParseStoredRows(message["rows"])
-        final = message["final"]
+        final = None if message["final"] is None else _Final(message, whole)
+        if final is not None and whole:
+            self._replaced.Finish(self.database)
         with self._Writing(message) as (database, state):
             if message.Text("store") != state.store_id:
                 return _Answer(state, False)
             if final is None:
                 database.PutPiece(copy, piece, rows)
                 return _Answer(state, True)
-            if not isinstance(final, dict):
-                raise errors.ParseError("final must be an object")
-            last = Position.Parse(final.get("last"))
-            _CheckOwnEpoch(message, last)
-            acknowledged = Position.Parse(final.get("acknowledged"))
-            if self._Has(state, last):
+            if self._Has(state, final.last):
                 database.ClearAside()
-                return _Answer(_HeardAgain(database, state, acknowledged), True)
-            line = Line.Parse(final.get("line"), last)
-            pruned = final.get("pruned")
-            if not isinstance(pruned, int) or isinstance(pruned, bool):
-                raise errors.ParseError("pruned must be a number")
+                return _Answer(_HeardAgain(database, state, final.acknowledged), True)
             database.PutPiece(copy, piece, rows)
-            if database.CountPieces(copy) != final.get("pieces"):
-                # A piece did not come; the caller starts again.
+            # Without one of the pieces the caller begins again; so it does if this node is elsewhere meanwhile.
+            if database.CountPieces(copy) != final.pieces or not self._Fits(database, state, final):
                 database.ClearAside()
                 return _Answer(state, False)
-            fresh = database.GetAside(copy)
-            self._Keep(database, state, line, fresh)
-            self._Replace(database, fresh)
-            database.PutLine(line)
-            database.ClearAside()
+            if final.before is None:
+                state = self._Replace(database, state, final.line).With(pruned=final.pruned, exported=0)
+            else:
+                database.MergeAside()
+            database.PutLine(final.line)
             state = state.With(
-                last=last,
-                pruned=pruned,
-                whole=last.seq,
-                exported=0,
-                acknowledged=max(state.acknowledged, acknowledged),
+                last=final.last, whole=final.last.seq, acknowledged=max(state.acknowledged, final.acknowledged)
             )
             database.PutState(state)
-        logging.info("Took a full copy of the store, up to %s, from master %s", last, message.master)
+        if whole:
+            logging.info("Took a full copy of the store, up to %s, from master %s", final.last, message.master)
         return _Answer(state, True)
+
+    def _Fits(self, database: Database, state: State, final: _Final) -> bool:
+        """Whether the pieces of a catch-up may be put on top of what is here; a full copy always may."""
+        if final.before is None:
+            return not state.replaced
+        if database.AsideSeqs()[1] > final.last.seq or 0 < database.AsideSeqs()[0] <= final.before.seq:
+            raise errors.ParseError("rows of a catch-up must lie between the two positions")
+        return self._Follows(state, final.before) and final.line.Holds(final.before)
 
     def _Has(self, state: State, position: Position) -> bool:
         """Whether this node holds all up to ``position``, which is of the calling master's own epoch."""
@@ -406,48 +422,34 @@ class NodeStore:
         """Whether what follows ``before`` may be put on top of what is here."""
         return state.last == before
 
-    def _Replace(self, database: Database, fresh: Sequence[StoredRow]) -> None:
-        database.ReplaceRows(fresh)
+    def _Replace(self, database: Database, state: State, line: Line | None) -> State:
+        """Put the gathered rows in the place of all that is here; ``line`` is theirs."""
+        return self._replaced.Retire(database, state, line)
 
     def _OnEmpty(self, message: _Message) -> dict[str, Any]:
+        """Take all rows from this node; "stored" once they are in a file, so that the caller asks until they are."""
         with self._Writing(message) as (database, state):
-            if message.Text("store") != state.store_id:
-                return _Answer(state, True)
-            self._Keep(database, state, Line((), NOWHERE), ())
-            database.ClearRows()
-            state = State(state.cluster, runtime.NewUuid(), state.promised, state.promised_master)
-            database.PutState(state)
-        logging.info("Emptied the store of this node for master %s: its new id is %s", message.master, state.store_id)
-        return _Answer(state, True)
+            if message.Text("store") == state.store_id and not state.replaced:
+                database.ClearAside()
+                replaced = self._replaced.Retire(database, state, None).replaced
+                state = State(
+                    state.cluster, runtime.NewUuid(), state.promised, state.promised_master, replaced=replaced
+                )
+                database.PutState(state)
+                logging.info(
+                    "Emptied the store of this node for master %s: its new id is %s", message.master, state.store_id
+                )
+        tidy = self._replaced.Step(self.database)
+        return _Answer(state, tidy and message.Text("store") != state.store_id)
 
     def _OnFetch(self, message: _Message) -> dict[str, Any]:
-        after = message.Number("after")
-        start = message["from"]
-        if start is not None and not (
-            isinstance(start, (list, tuple)) and len(start) == 2 and all(isinstance(part, str) for part in start)
-        ):
-            raise errors.ParseError("from must be [kind, id] or null")
+        after = _ParseCursor(message["after"])
         state = self.GetState()
         _CheckCluster(state, message.cluster, self.node_name)
         if message.epoch > state.promised:
             raise errors.GenericError(f"node {self.node_name} has not promised epoch {message.epoch}")
-        with self.Writing(message.epoch) as (database, state):
-            rows = database.GetPage(after, (start[0], start[1]) if start is not None else None, _PAGE_ROWS)
-        page: list[list[Any]] = []
-        size = 0
-        for row in rows:
-            if page and size > PIECE_BYTES:
-                break
-            page.append(row.Wire())
-            size += len(row.value or "")
-        more = len(page) < len(rows) or len(rows) == _PAGE_ROWS
-        return {**_Answer(state, True), "rows": page, "more": more}
-
-    def _Keep(self, database: Database, state: State, line: Line, fresh: Sequence[StoredRow]) -> None:
-        """Keeps what is about to be replaced as a file, and logs what gets lost."""
-        old = database.GetRows()
-        if old:
-            keep.KeepReplaced(self._folder, state, old, line, fresh, self.owner)
+        state, rows, more = self.ReadPage(message.epoch, after)
+        return {**_Answer(state, True), "rows": [row.Wire() for row in rows], "more": more}
 
     # The gate
 
@@ -507,9 +509,12 @@ def _CheckCluster(state: State, cluster: str, node_name: str) -> None:
         )
 
 
-def _CheckOwnEpoch(message: _Message, last: Position) -> None:
-    if last.epoch != message.epoch:
-        raise errors.ParseError("what a master sends must end in a transaction of its own epoch")
+def _ParseCursor(value: object) -> Cursor:
+    if isinstance(value, (list, tuple)) and len(value) == 3:
+        seq, kind, row_id = value
+        if IsSeq(seq) and isinstance(kind, str) and isinstance(row_id, str):
+            return seq, kind, row_id
+    raise errors.ParseError("after must be [seq, kind, id]")
 
 
 def _PutTransaction(

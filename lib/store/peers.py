@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime
 from ganeti.rpc.resolver import NodedPort
-from ganeti.store.base import NOWHERE, PIECE_BYTES, Epoch, Line, Member, Position, Row, StoredRow
+from ganeti.store.base import MAX_TRANSACTION, NOWHERE, PIECE_BYTES, Epoch, Line, Member, Position, Row
+from ganeti.store.database import AfterAll, Cursor, CursorOf
 
 if TYPE_CHECKING:
     from ganeti.store.node import NodeStore
@@ -18,8 +19,12 @@ RETRY_SECONDS = 2.0
 LONG_SILENT = 60.0
 LONG_RETRY_SECONDS = 30.0
 ACK_WITHIN = 0.5
-MAX_CATCHUP = 8 * PIECE_BYTES
-"""Characters of values that still go in one catch-up; more than that is a full copy, in pieces."""
+MAX_APPEND = 8 * PIECE_BYTES
+"""Characters of values that still go in one append; a larger transaction goes as a catch-up, in pieces."""
+
+MAX_CATCHUP_ROWS = 10_000
+MAX_CATCHUP = 2 * MAX_TRANSACTION
+"""What is more than that goes as a full copy, which a node puts in place at once however large it is."""
 
 
 class Directory:
@@ -53,8 +58,7 @@ class Transaction:
     rows: list[Row]
 
     def __post_init__(self) -> None:
-        # More than that goes in pieces, as a copy.
-        self.fits = sum(len(row.value or "") for row in self.rows) <= MAX_CATCHUP
+        self.fits = sum(len(row.value or "") for row in self.rows) <= MAX_APPEND
 
     def Message(self) -> dict[str, Any]:
         return {
@@ -66,36 +70,18 @@ class Transaction:
 
 @dataclass
 class Copy:
-    """A full copy under way to one node: what it leads to and the pieces still to be sent."""
+    """A full copy, or a catch-up from ``before``, under way to one node.
+
+    Rows are read in the order of transactions while work goes on: one that changes meanwhile comes once more at the end.
+    So the deletions after ``needs`` must stay until it is complete.
+    """
 
     id: str
-    last: Position
-    line: Line
-    pruned: int
-    pieces: Iterator[list[StoredRow]]
+    before: Position | None
+    needs: int
+    cursor: Cursor
     sent: int = 0
     complete: bool = False
-    held: list[StoredRow] | None = None
-
-    def NextPiece(self) -> tuple[list[StoredRow], bool]:
-        """The next piece, and whether there are more."""
-        piece = self.held if self.held is not None else next(self.pieces, [])
-        self.held = next(self.pieces, None)
-        return piece, self.held is not None
-
-
-def Pieces(rows: list[StoredRow]) -> Iterator[list[StoredRow]]:
-    """The rows in portions of about PIECE_BYTES of values."""
-    piece: list[StoredRow] = []
-    size = 0
-    for row in rows:
-        piece.append(row)
-        size += len(row.value or "") + 40
-        if size >= PIECE_BYTES:
-            yield piece
-            piece, size = [], 0
-    if piece:
-        yield piece
 
 
 @dataclass
@@ -144,8 +130,8 @@ class Peer:
         """Whether an answer tells nothing that was not known when the call was made."""
         return self.known and store == self.store_id and last == self.confirmed
 
-    def Answered(self, store: str, last: Position, exported: int, epoch: Epoch) -> None:
-        """Takes over what an answer says; sets ``unfit`` where rule 4 demands it."""
+    def Heard(self) -> None:
+        """It has answered something that makes sense."""
         if self.silent:
             logging.info("The store of node %s answers again", self.member.name)
         self.busy = False
@@ -153,6 +139,10 @@ class Peer:
         self.silent = False
         self.retry_at = 0.0
         self.last_error = ""
+
+    def Answered(self, store: str, last: Position, exported: int, epoch: Epoch) -> None:
+        """Take over what an answer says; set ``unfit`` where rule 4 demands it."""
+        self.Heard()
         if not self.store_id or ((self.learner or self.leaving) and store != self.store_id):
             self.store_id = store
             self.confirmed = NOWHERE
@@ -185,7 +175,7 @@ def LearnerNeeds(peer: Peer, line: Line, now: float) -> int | None:
     if not peer.learner or peer.leaving or peer.SilentFor(now) > LONG_SILENT:
         return None
     if peer.copy is not None:
-        return peer.copy.last.seq
+        return peer.copy.needs
     return peer.confirmed.seq if peer.confirmed.seq and line.Holds(peer.confirmed) else None
 
 
@@ -223,7 +213,7 @@ class Sender:
             if peer.leaving:
                 self._Send("store_empty", [peer], {"store": peer.store_id} if peer.store_id else None)
             elif peer.copy is not None:
-                self._SendPiece(peer, acknowledged)
+                self._SendPiece(peer, line, acknowledged)
             elif peer.confirmed in self.recent and self.recent[peer.confirmed].fits:
                 appends.setdefault(peer.confirmed, []).append(peer)
             elif not peer.known:
@@ -232,7 +222,8 @@ class Sender:
                 if peer.told < acknowledged and now >= tell_from:
                     tell.append(peer)
             else:
-                self._CatchUp(peer, line, acknowledged, pruned)
+                self._BeginCopy(peer, line, pruned)
+                self._SendPiece(peer, line, acknowledged)
         for before, group in appends.items():
             message = self.recent[before].Message()
             message["stores"] = [peer.store_id for peer in group]
@@ -253,34 +244,27 @@ class Sender:
             peer.told = acknowledged
         self._Send("store_append", group, message)
 
-    def _CatchUp(self, peer: Peer, line: Line, acknowledged: Position, pruned: int) -> None:
-        if self._MayCatchUp(peer.confirmed, line, pruned):
-            rows = self._own.database.GetRows(peer.confirmed.seq)
-            if sum(len(row.value or "") for row in rows) <= MAX_CATCHUP:
-                message = {
-                    "store": peer.store_id,
-                    "before": peer.confirmed.Wire(),
-                    "rows": [row.Wire() for row in rows],
-                    "last": line.last.Wire(),
-                    "line": line.Wire(),
-                    "acknowledged": acknowledged.Wire(),
-                }
-                peer.told = acknowledged
-                self._Send("store_catchup", [peer], message)
-                return
-        state, line, rows = self._own.ReadAll()
-        peer.copy = Copy(runtime.RandomBytes(8).hex(), line.last, line, state.pruned, Pieces(rows))
-        logging.info("Copying the whole store to node %s (%d rows)", peer.member.name, len(rows))
-        self._SendPiece(peer, acknowledged)
+    def _BeginCopy(self, peer: Peer, line: Line, pruned: int) -> None:
+        last = peer.confirmed
+        copy = Copy(runtime.RandomBytes(8).hex(), None, line.last.seq, (0, "", ""))
+        if self._MayCatchUp(last, line, pruned) and self._own.database.IsSmall(last.seq, MAX_CATCHUP_ROWS, MAX_CATCHUP):
+            copy.before, copy.needs, copy.cursor = last, last.seq, AfterAll(last.seq)
+        else:
+            logging.info("Copying the whole store to node %s", peer.member.name)
+        peer.copy = copy
 
     def _MayCatchUp(self, last: Position, line: Line, pruned: int) -> bool:
         """Whether the rows written after ``last`` say all that a node lacks (rule 3)."""
         return bool(last.seq) and line.Holds(last) and last.seq >= pruned
 
-    def _SendPiece(self, peer: Peer, acknowledged: Position) -> None:
+    def _SendPiece(self, peer: Peer, line: Line, acknowledged: Position) -> None:
         copy = peer.copy
         assert copy is not None
-        rows, more = copy.NextPiece()
+        state, rows, more = self._own.ReadPage(self.epoch, copy.cursor)
+        if not self._Reaches(copy, state.pruned):
+            logging.warning("The copy for node %s begins again: deletions that it needs were dropped", peer.member.name)
+            peer.copy = None
+            return
         message: dict[str, Any] = {
             "store": peer.store_id,
             "copy": copy.id,
@@ -289,17 +273,24 @@ class Sender:
             "final": None,
         }
         copy.sent += 1
+        if rows:
+            copy.cursor = CursorOf(rows[-1])
         if not more:
             copy.complete = True
             message["final"] = {
                 "pieces": copy.sent,
-                "last": copy.last.Wire(),
-                "line": copy.line.Wire(),
-                "pruned": copy.pruned,
+                "before": None if copy.before is None else copy.before.Wire(),
+                "last": state.last.Wire(),
+                "line": line.Wire(),
+                "pruned": state.pruned,
                 "acknowledged": acknowledged.Wire(),
             }
             peer.told = acknowledged
-        self._Send("store_copy", [peer], message)
+        self._Send("store_copy" if copy.before is None else "store_catchup", [peer], message)
+
+    def _Reaches(self, copy: Copy, pruned: int) -> bool:
+        """Whether all deletions that a copy needs are still there."""
+        return pruned <= copy.needs
 
     def _Send(self, kind: str, group: list[Peer], message: dict[str, Any] | None) -> None:
         """One message to some peers; without one the node is only asked who it is."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from simulation.harness.cluster import Parts
 
 from ganeti.rpc.procedures import Procedure
 from ganeti.store import Epoch, NodeStore, Position, Store, Voter, VoterSet, election
-from ganeti.store.base import Line, StoredRow
+from ganeti.store.base import Line
 from ganeti.store.database import Database, State
-from ganeti.store.peers import Sender
+from ganeti.store.peers import Copy, Sender
 
 
 class _EarlyStore(Store):
@@ -81,6 +81,10 @@ class ReplayedTransaction(Parts):
 
 
 class _HastySender(Sender):
+    def _Reaches(self, copy: Copy, pruned: int) -> bool:
+        del copy, pruned
+        return True
+
     def _MayCatchUp(self, last: Position, line: Line, pruned: int) -> bool:
         del pruned
         return bool(last.seq) and line.Holds(last)
@@ -127,8 +131,10 @@ class OwnHistoryTaken(Parts):
 
 
 class _MergingNode(NodeStore):
-    def _Replace(self, database: Database, fresh: Sequence[StoredRow]) -> None:
-        database.MergeRows(fresh)
+    def _Replace(self, database: Database, state: State, line: Line | None) -> State:
+        del line
+        database.MergeAside()
+        return state
 
 
 class DivergentRowsKept(Parts):

@@ -11,6 +11,7 @@ from support.store_nodes import Cluster, Live, Story, Until
 from ganeti import errors, runtime, serializer
 from ganeti.store import Epoch, NotKnown, Row, Rows, StoreError, election
 from ganeti.store.base import ID_MASTER, KIND_MASTER
+from ganeti.store.database import Database
 from ganeti.store.election import Adopted, NotElected
 
 
@@ -145,7 +146,8 @@ def test_or_it_may_be_gone_where_a_newer_master_never_heard_of_it(make: Any) -> 
     Until(lambda: Live(cluster[0]) == Live(cluster[1]))
     assert new.Rows("job") == {"2": "{}"}
     kept = [name for name in runtime.ListDir(f"{cluster[0].folder}/ext") if name.startswith("replaced-")]
-    assert "alone" in runtime.ReadText(f"{cluster[0].folder}/ext/{kept[0]}")
+    with Database(f"{cluster[0].folder}/ext/{kept[0]}") as database:
+        assert database.GetValue("job", "1") == '"alone"'
 
 
 @Story

@@ -9,8 +9,21 @@ from simulated import World
 from support.store_nodes import Cluster, Live, Story, Until
 
 from ganeti import errors, runtime
-from ganeti.store import DiskRefused, MasterLost, NoQuorum, NotKnown, Row, Rows, StoreEnded, StoreError, TooLarge, base
+from ganeti.store import (
+    DiskRefused,
+    MasterLost,
+    NoQuorum,
+    NotKnown,
+    Row,
+    Rows,
+    StoreEnded,
+    StoreError,
+    TooLarge,
+    base,
+    peers,
+)
 from ganeti.store.election import NotElected
+from ganeti.store.master import KEEPING_SECONDS
 
 
 @Story
@@ -127,7 +140,11 @@ def test_a_restored_disk_is_seen_emptied_and_copied_again(make: Any) -> None:
         state = database.GetState()
         back = base.Position(state.last.epoch, 2)
         database.PutState(state.With(last=back, acknowledged=back))
-        database.ReplaceRows(row for row in database.GetRows() if row.seq <= 2)
+        rows = [row for row in database.GetRows() if row.seq <= 2]
+        database.ClearAside()
+        database.FillAside(rows)
+        database.SwapAside()
+        database.DropRetired(None)
     before = state.store_id
     store.Commit(Rows(Row("job", "9", "{}")))
     Until(lambda: len(store.Voters()) == 3 and before not in store.Voters().ids, 60)
@@ -256,9 +273,54 @@ def test_a_transaction_too_large_for_one_call_goes_in_pieces(make: Any) -> None:
     rows = [Row("job", str(number), '"' + "x" * 100_000 + '"') for number in range(60)]
     store = cluster.Found(0, *rows)
     assert len(store.Rows("job")) == 60
+    Until(store.IsSettled)
+    served = len(cluster[1].served)
     store.Commit(Rows(*(Row("job", row.id, '"' + "y" * 100_000 + '"') for row in rows)))
     Until(lambda: Live(cluster[0]) == Live(cluster[1]) == Live(cluster[2]))
-    assert cluster[1].served.count("store_copy") > 20
+    assert cluster[1].served.count("store_catchup") >= 10
+    assert "store_copy" not in cluster[1].served[served:]
+
+
+@Story
+def test_what_waits_goes_in_transactions_that_one_call_can_take(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    for number in range(5):
+        store.Commit(Rows(Row("job", str(number), "{}")))
+    Until(store.IsSettled)
+    served = [len(node.served) for node in cluster.nodes]
+    ends: list[Any] = []
+    for number in range(8):
+        store.Begin(Rows(*(Row("job", f"{number}-{n}", '"' + "x" * 5000 + '"') for n in range(250))), ends.append)
+    Until(lambda: len(ends) == 8, 60)
+    Until(store.IsSettled, 60)
+    assert ends == [None] * 8
+    for node, before in zip(cluster.nodes[1:], served[1:], strict=True):
+        assert not {"store_copy", "store_catchup"} & set(node.served[before:])
+
+
+@Story
+def test_a_master_that_was_overtaken_sends_nothing_of_what_another_wrote_here(make: Any) -> None:
+    """Its own node took rows of a newer history; with its own positions they would be another history to others."""
+    cluster = make(4)
+    store = cluster.Found()
+    cluster[3].up = False
+    for number in range(6):
+        store.Commit(Rows(Row("job", str(number), "{}")))
+    # The master has just looked at its own node, which it does now and then.
+    runtime.Sleep(KEEPING_SECONDS + 0.5)
+    newer = base.Epoch(99, "zz")
+    last = base.Position(newer, 7)
+    row = base.StoredRow("job", "stranger", "{}", 7, newer)
+    line = cluster[0].store.GetLine()
+    cluster[0].store.Promise("", newer, "node9")
+    entries = [(epoch, first) for epoch, first in line.entries if first < 7]
+    cluster[0].store.Adopt(newer, [row], base.Line([*entries, (newer, 7)], last), 0, False, [])
+    cluster[3].up = True
+    Until(lambda: cluster.lost)
+    assert cluster[3].store.database.GetValue("job", "stranger") is None
+    assert not {"store_catchup", "store_copy"} & set(cluster[3].served)
+    assert isinstance(cluster.lost[0], MasterLost)
 
 
 @Story
@@ -322,31 +384,25 @@ def test_a_learner_on_a_slow_disk_comes_in_while_work_goes_on(make: Any) -> None
     assert len(store.Voters()) == 4
 
 
-@Story
-def test_a_candidate_that_is_silent_for_long_does_not_keep_deletions(make: Any) -> None:
-    cluster = make(4)
-    store = cluster.Found(candidates=3)
-    store.Commit(Rows(Row("job", "1", "{}")))
-    for number in range(5):
-        store.Commit(Rows(Row("tmp", str(number), '"' + "x" * 200_000 + '"')))
-
-    def work_then_vanish(path: str, body: Any) -> str | None:
-        if path == "/store_copy":
-            store.Commit(Rows(Row("tmp", "during", "{}")))
-            return None
-        return "lost call" if "store_copy" in cluster[3].served else None
-
-    cluster[3].fault = work_then_vanish
-    cluster.wanted = cluster.members
-    Until(lambda: cluster[3].store.GetState().last.seq, 30)
-    store.Commit(Rows(Row("job", "1", None)))
-    runtime.Sleep(30.0)
-    store.Commit(Rows(Row("tmp", "5", "{}")))
-    runtime.Sleep(1.0)
-    assert [r for r in cluster[0].store.database.GetRows() if r.value is None]
-    runtime.Sleep(60.0)
-    store.Commit(Rows(Row("tmp", "6", "{}")))
-    Until(lambda: not [r for r in cluster[0].store.database.GetRows() if r.value is None], 5)
+def test_deletions_are_kept_for_a_learner_but_not_for_one_that_is_silent_for_long() -> None:
+    epoch = base.Epoch(2, "bb")
+    line = base.Line([(base.Epoch(1, "aa"), 1), (epoch, 5)], base.Position(epoch, 9))
+    peer = peers.Peer(base.Member("u", "node4", "127.0.0.4"), learner=True)
+    needs: list[int | None] = [peers.LearnerNeeds(peer, line, 1000.0)]
+    peer.confirmed = base.Position(epoch, 7)
+    needs.append(peers.LearnerNeeds(peer, line, 1000.0))
+    peer.copy = peers.Copy("c", None, 6, (0, "", ""))
+    needs.append(peers.LearnerNeeds(peer, line, 1000.0))
+    peer.copy = None
+    peer.Failed(1000.0, "timed out")
+    needs += [peers.LearnerNeeds(peer, line, now) for now in (1000.0 + peers.LONG_SILENT, 1000.1 + peers.LONG_SILENT)]
+    # Of another history, or no learner at all: it is copied as a whole, or counts as a voter.
+    peer.Heard()
+    peer.confirmed = base.Position(base.Epoch(1, "aa"), 7)
+    needs.append(peers.LearnerNeeds(peer, line, 1000.0))
+    peer.confirmed, peer.learner = base.Position(epoch, 7), False
+    needs.append(peers.LearnerNeeds(peer, line, 1000.0))
+    assert needs == [None, 7, 6, 7, None, None, None]
 
 
 @Story

@@ -16,7 +16,7 @@ from ganeti import errors, runtime, serializer
 from ganeti.rpc.server import Dispatcher
 from ganeti.store import Epoch, Member, NodeStore, Position, Row, Voter, VoterSet
 from ganeti.store.base import NOWHERE, Line, StoredRow
-from ganeti.store.database import State
+from ganeti.store.database import Database, State
 from ganeti.store.export import VisiblePosition
 
 CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
@@ -62,8 +62,22 @@ class Wire:
         message = {"store": self.id, "copy": "c", "piece": 0, "rows": [row.Wire() for row in rows], "final": final}
         return self.Call("copy", epoch, **{**message, **more})
 
+    def CatchUp(
+        self, epoch: Epoch, before: Position, rows: list[StoredRow], last: Position, line: Line, **more: Any
+    ) -> Any:
+        final = {"pieces": 1, "before": before.Wire(), "last": last.Wire(), "line": line.Wire()}
+        final["acknowledged"] = NOWHERE.Wire()
+        message = {"store": self.id, "copy": "c", "piece": 0, "rows": [row.Wire() for row in rows], "final": final}
+        return self.Call("catchup", epoch, **{**message, **more})
+
     def Live(self) -> dict[str, str | None]:
         return {row.id: row.value for row in self.store.database.GetRows()}
+
+
+def Kept(path: str) -> dict[str, str | None]:
+    """The rows in a file that keeps what was replaced."""
+    with Database(path) as database:
+        return {row.id: row.value for row in database.GetRows()}
 
 
 @pytest.fixture
@@ -135,20 +149,12 @@ def test_a_catch_up_brings_all_rows_behind_the_nodes_last(wire: Wire) -> None:
     last = At(E2, 4)
     line = Line([(E1, 1), (E2, 3)], last)
     rows = [StoredRow("job", "1", '"new"', 4, E2), StoredRow("job", "2", None, 2, E1)]
-    message = {
-        "store": wire.id,
-        "before": At(E1, 1).Wire(),
-        "rows": [row.Wire() for row in rows],
-        "last": last.Wire(),
-        "line": line.Wire(),
-        "acknowledged": At(E1, 2).Wire(),
-    }
-    assert wire.Call("catchup", E2, **message)["stored"] is True
+    assert wire.CatchUp(E2, At(E1, 1), rows, last, line)["stored"] is True
     assert wire.Live() == {"1": '"new"', "2": None}
     assert wire.store.GetLine().entries == line.entries
     # Late or twice: it has that already.
-    assert wire.Call("catchup", E2, **message)["stored"] is True
-    assert wire.Call("catchup", E2, **{**message, "last": At(E1, 4).Wire()})[0] is False
+    assert wire.CatchUp(E2, At(E1, 1), rows, last, line)["stored"] is True
+    assert wire.CatchUp(E2, At(E1, 1), rows, At(E1, 4), line)[0] is False
 
 
 def test_a_full_copy_replaces_everything_and_keeps_what_was_there(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
@@ -160,7 +166,7 @@ def test_a_full_copy_replaces_everything_and_keeps_what_was_there(wire: Wire, ca
     assert wire.Live() == {"2": '"same"', "3": '"theirs"'}
     folder = wire.store.path.rpartition("/")[0]
     (kept,) = [name for name in runtime.ListDir(folder) if name.startswith("replaced-")]
-    assert '"mine"' in serializer.Load(runtime.ReadText(f"{folder}/{kept}").splitlines()[1])
+    assert Kept(f"{folder}/{kept}") == {"1": '"mine"', "2": '"same"'}
     assert "job 1" in caplog.text
     assert "job 2" not in caplog.text
 
@@ -176,6 +182,119 @@ def test_a_copy_with_a_missing_piece_is_not_taken(wire: Wire) -> None:
     # A later copy is not mixed with the leftovers.
     assert wire.Copy(E1, [StoredRow("job", "9", "{}", 3, E1)], last, line, copy="d")["stored"] is True
     assert wire.Live() == {"9": "{}"}
+
+
+def test_a_row_that_changed_during_a_copy_is_taken_as_it_was_last(wire: Wire) -> None:
+    """Pieces come in the order of transactions, but the network may deliver one of them late and twice."""
+    last = At(E1, 9)
+    line = Line([(E1, 1)], last)
+    old, new = StoredRow("job", "1", '"old"', 2, E1), StoredRow("job", "1", '"new"', 8, E1)
+    wire.Copy(E1, [old], last, line, piece=0, final=None)
+    wire.Copy(E1, [new], last, line, piece=1, final=None)
+    wire.Copy(E1, [old], last, line, piece=0, final=None)
+    final = {"pieces": 3, "last": last.Wire(), "line": line.Wire(), "pruned": 0, "acknowledged": NOWHERE.Wire()}
+    assert wire.Copy(E1, [], last, line, piece=2, final=final)["stored"] is True
+    assert wire.Live() == {"1": '"new"'}
+
+
+def test_a_catch_up_in_pieces_is_put_in_place_with_the_last_one(wire: Wire) -> None:
+    wire.Append(E1, NOWHERE, [["job", "1", '"old"'], ["job", "2", '"old"']])
+    last = At(E1, 3)
+    line = Line([(E1, 1)], last)
+    rows = [StoredRow("job", "1", '"new"', 2, E1), StoredRow("job", "3", '"new"', 3, E1)]
+    assert wire.CatchUp(E1, At(E1, 1), rows[:1], last, line, final=None)["stored"] is True
+    assert (wire.Live(), wire.store.GetState().last) == ({"1": '"old"', "2": '"old"'}, At(E1, 1))
+    final = {"pieces": 2, "before": At(E1, 1).Wire(), "last": last.Wire(), "line": line.Wire()}
+    final["acknowledged"] = At(E1, 2).Wire()
+    assert wire.CatchUp(E1, At(E1, 1), rows[1:], last, line, piece=1, final=final)["stored"] is True
+    assert wire.Live() == {"1": '"new"', "2": '"old"', "3": '"new"'}
+    assert wire.store.GetState().acknowledged == At(E1, 2)
+
+
+def test_a_catch_up_elsewhere_than_the_nodes_last_is_not_taken(wire: Wire) -> None:
+    wire.Append(E1, NOWHERE, [["job", "1", '"old"']])
+    last = At(E2, 3)
+    rows = [StoredRow("job", "1", '"new"', 3, E2)]
+    # Not where this node is; and where it is, but on another line.
+    answer = wire.CatchUp(E2, At(E1, 2), rows, last, Line([(E1, 1), (E2, 3)], last))
+    assert (answer["stored"], answer["last"]) == (False, ["1.aa", 1])
+    assert wire.CatchUp(E2, At(E1, 1), rows, last, Line([(E2, 1)], last))["stored"] is False
+    # Rows that the node had already cannot be part of it, nor rows behind its end.
+    line = Line([(E1, 1), (E2, 2)], last)
+    for seq in (1, 4):
+        assert wire.CatchUp(E2, At(E1, 1), [StoredRow("job", "1", '"new"', seq, E2)], last, line)[0] is False
+    assert wire.Live() == {"1": '"old"'}
+    assert wire.CatchUp(E2, At(E1, 1), rows, last, line)["stored"] is True
+
+
+_BIG = '"' + "x" * 60_000 + '"'
+
+
+def _Fill(wire: Wire) -> dict[str, str | None]:
+    """Give the node several pages of rows."""
+    wire.Append(E1, NOWHERE, [["job", str(number), _BIG] for number in range(40)])
+    return wire.Live()
+
+
+def _KeptFiles(wire: Wire) -> list[str]:
+    folder = wire.store.path.rpartition("/")[0]
+    return sorted(f"{folder}/{name}" for name in runtime.ListDir(folder) if name.startswith("replaced-"))
+
+
+def test_a_large_store_is_emptied_at_once_and_kept_in_steps(wire: Wire) -> None:
+    before, old = _Fill(wire), wire.id
+    answers = [wire.Call("empty", E2, store=old)]
+    assert (answers[0]["stored"], wire.Live(), wire.id != old) == (False, {}, True)
+    new = wire.id
+    # A process that dies meanwhile loses nothing.
+    wire.store.Close()
+    while not answers[-1]["stored"]:
+        answers.append(wire.Call("empty", E2, store=old))
+    assert 3 <= len(answers) <= 10
+    (kept,) = _KeptFiles(wire)
+    with Database(kept) as database:
+        assert {row.id: row.value for row in database.GetRows()} == before
+        assert (database.GetState().store_id, database.GetState().last) == (old, At(E1, 1))
+        assert database.GetLine(At(E1, 1)).entries == ((E1, 1),)
+    assert wire.id == new
+
+
+def test_what_a_full_copy_replaced_is_kept_by_the_calls_that_follow(wire: Wire) -> None:
+    before = _Fill(wire)
+    last = At(E2, 1)
+    assert wire.Copy(E2, [StoredRow("job", "1", "{}", 1, E2)], last, Line([(E2, 1)], last))["stored"] is True
+    assert wire.store.GetState().replaced
+    for seq in range(1, 10):
+        wire.Append(E2, At(E2, seq), [["job", "2", "{}"]])
+    assert not wire.store.GetState().replaced
+    assert Kept(_KeptFiles(wire)[0]) == before
+    assert wire.Live() == {"1": "{}", "2": "{}"}
+
+
+def test_a_second_replacement_waits_for_the_first_to_be_kept(wire: Wire) -> None:
+    before = _Fill(wire)
+    for epoch in (E2, E3):
+        last = At(epoch, 1)
+        copied = wire.Copy(epoch, [StoredRow("job", "1", "{}", 1, epoch)], last, Line([(epoch, 1)], last))
+        assert copied["stored"] is True
+    wire.Append(E3, At(E3, 1), None)
+    assert [Kept(path) for path in _KeptFiles(wire)] == [before, {"1": "{}"}]
+
+
+def test_what_was_replaced_is_kept_though_the_clock_was_set_back() -> None:
+    with World(1) as world:
+        machine = world.AddMachine("one")
+
+        def play() -> dict[str, str | None]:
+            wire = Wire("/srv")
+            for number in range(1, 8):
+                epoch = Epoch(number, "x")
+                row = StoredRow("job", "1", str(number), 1, epoch)
+                wire.Copy(epoch, [row], At(epoch, 1), Line([(epoch, 1)], At(epoch, 1)))
+                machine.clock_offset -= 86400.0
+            return Kept(_KeptFiles(wire)[-1])
+
+        assert machine.Call(play) == {"1": "6"}
 
 
 def test_only_the_newest_replaced_copies_are_kept(tmp_path: Path) -> None:
@@ -213,18 +332,20 @@ def test_emptying_makes_another_store_and_keeps_the_promise(wire: Wire) -> None:
 def test_rows_are_given_to_the_promised_master_only_and_in_pages(wire: Wire) -> None:
     rows = [["job", f"{number:04}", "x" * 2000] for number in range(700)]
     wire.Append(E1, NOWHERE, rows)
-    assert wire.Raw("store_fetch", {"cluster": CLUSTER, "epoch": "2.bb", "master": "m", "after": 0})[0] is False
+    assert (
+        wire.Raw("store_fetch", {"cluster": CLUSTER, "epoch": "2.bb", "master": "m", "after": [0, "", ""]})[0] is False
+    )
     wire.Call("promise", E2)
-    assert wire.Call("fetch", E1, after=0)["refused"] == "2.bb"
+    assert wire.Call("fetch", E1, after=[0, "", ""])["refused"] == "2.bb"
     got: list[Any] = []
-    start = None
+    after = [0, "", ""]
     for _ in range(20):
-        answer = wire.Call("fetch", E2, after=0, **{"from": start})
+        answer = wire.Call("fetch", E2, after=after)
         got += answer["rows"]
         if not answer["more"]:
             break
         assert sum(len(row[2]) for row in answer["rows"]) < 700_000
-        start = got[-1][:2]
+        after = [got[-1][3], *got[-1][:2]]
     assert [row[1] for row in got] == [row[1] for row in rows]
 
 
@@ -388,6 +509,16 @@ def _PlayView(changes: list[tuple[dict[str, Any], int]]) -> None:
         if visible is not None:
             shown = wire.store.database.GetRowsAt(visible.seq)
             assert {row.id: row.value for row in shown if row.value is not None} == states[visible.seq]
+
+
+def test_two_lines_have_in_common_what_both_histories_hold() -> None:
+    line = Line([(E1, 1), (E3, 4)], At(E3, 6))
+    assert line.Common(Line([(E1, 1), (E2, 3)], At(E2, 9))) == 2
+    assert line.Common(Line([(E1, 1), (E2, 8)], At(E2, 9))) == 3
+    assert line.Common(Line([(E1, 1), (E3, 4)], At(E3, 5))) == 5
+    assert line.Common(Line([(E1, 1), (E3, 4)], At(E3, 9))) == 6
+    assert line.Common(Line([(E2, 1)], At(E2, 9))) == 0
+    assert line.Common(Line((), NOWHERE)) == Line((), NOWHERE).Common(line) == 0
 
 
 def test_lines_tell_which_histories_hold_which() -> None:
