@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors, serializer, store
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.entry import (
-    ID_DRAIN,
-    ID_SERIAL,
-    KIND_ARCHIVED,
-    KIND_JOB,
-    KIND_QUEUE,
-    Entry,
-    JobRow,
-)
+from ganeti.jqueue.entry import Entry, JobRow
+from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_ARCHIVED, KIND_JOB, KIND_QUEUE
 
 if TYPE_CHECKING:
     from ganeti.jqueue.job import Job

@@ -9,6 +9,7 @@ from ganeti import constants, errors, runtime, serializer, store
 from ganeti.jqueue import filters
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.attempts import LockAttempts
+from ganeti.store.base import KIND_JOB
 
 if TYPE_CHECKING:
     from ganeti import opcodes
@@ -24,12 +25,6 @@ MAX_RESULTS = 6 * 1024 * 1024
 OP_OVERHEAD = 500
 # A longer log message or error is cut.
 MAX_MESSAGE = 64 * 1024
-
-KIND_JOB = "job"
-KIND_ARCHIVED = "archived"
-KIND_QUEUE = "queue"
-ID_SERIAL = "serial"
-ID_DRAIN = "drain"
 
 Transform = Callable[["Job"], "Job"]
 
@@ -53,6 +48,7 @@ class Entry:
         "flush_timer",
         "id",
         "leaving",
+        "limits",
         "lock",
         "logs",
         "objects",
@@ -76,6 +72,7 @@ class Entry:
         self.logs = list(logs)
         # Opcodes as they were submitted, secrets included; only in memory.
         self.objects = objects or {}
+        self.limits = filters.AdHocLimits(draft)
         self.verdict = filters.NO_VERDICT
         self.attempts = LockAttempts()
         self.lock = runtime.Lock()

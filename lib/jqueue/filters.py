@@ -31,15 +31,16 @@ _JUNCTIONS = frozenset(["&", "|", "!"])
 _AD_HOC = re.compile(r"rate-limit:([0-9]{1,9}):(.*)", re.DOTALL)
 
 
-class Verdict(NamedTuple):
-    """What holds for a job: the action of its rule, and the buckets it takes a slot of.
+# Buckets (any hashable) a job takes a slot of, each with the number of its jobs that may run.
+Limits = tuple[tuple[Any, int], ...]
 
-    ``limits`` maps a bucket (any hashable) to the number of jobs of it that may run.
-    """
+
+class Verdict(NamedTuple):
+    """What holds for a job: the action of its rule, and its rate limits."""
 
     action: str
     rule: str | None
-    limits: tuple[tuple[Any, int], ...]
+    limits: Limits
 
 
 NO_VERDICT = Verdict(ACCEPT, None, ())
@@ -185,9 +186,11 @@ class RuleSet:
     def __len__(self) -> int:
         return len(self._rules)
 
-    def Judge(self, job: Job) -> Verdict:
-        """The first rule that matches and is not CONTINUE decides; ad-hoc limits hold besides."""
-        limits = AdHocLimits(job)
+    def Judge(self, job: Job, limits: Limits = ()) -> Verdict:
+        """The first rule that matches and is not CONTINUE decides; the job's own ``limits`` hold besides.
+
+        May take long: expressions of the administrator's are searched in every opcode.
+        """
         for rule, predicates in self._rules:
             if rule.action == CONTINUE or not all(holds(job) for holds in predicates):
                 continue
@@ -197,8 +200,8 @@ class RuleSet:
         return Verdict(ACCEPT, None, limits)
 
 
-def AdHocLimits(job: Job) -> tuple[tuple[Any, int], ...]:
-    """The buckets named in reasons: ``rate-limit:N:LABEL``.  Another N is another bucket."""
+def AdHocLimits(job: Job) -> Limits:
+    """Return the buckets named in reasons: ``rate-limit:N:LABEL``.  Another N is another bucket."""
     found: dict[Any, int] = {}
     for op in job.ops:
         for entry in op.input.reason:

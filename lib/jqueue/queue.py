@@ -2,70 +2,45 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, opcodes, runtime, serializer, store
+from ganeti import constants, errors, runtime, serializer, store
 from ganeti.jqueue import depends, filters, watch
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.archive import Archive
+from ganeti.jqueue.archive import Archive, Archiver
+from ganeti.jqueue.cancel import Abort, Canceler, EndWaits
 from ganeti.jqueue.changes import ArchiveChange, DrainChange, Portions, QueueState, RestartChange, SubmitChange
-from ganeti.jqueue.entry import (
-    ID_DRAIN,
-    ID_SERIAL,
-    KIND_JOB,
-    KIND_QUEUE,
-    MAX_INPUT,
-    Cancel,
-    ChangePriority,
-    CheckPriority,
-    Entry,
-    InputSize,
-    JobChange,
-    Keeper,
-)
+from ganeti.jqueue.entry import ChangePriority, CheckPriority, Entry, JobChange, Keeper
 from ganeti.jqueue.scheduler import DEFAULT_MAX_RUNNING, Scheduler
+from ganeti.jqueue.submit import MAX_LIVE_JOBS, Outcomes, Submitter
 from ganeti.jqueue.ticker import Ticker
 from ganeti.jqueue.worker import Execute, Worker
-from ganeti.luxi.pending import Completed, Pending
+from ganeti.luxi.pending import All, Begun, Completed, Pending
+from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE
 
 if TYPE_CHECKING:
     from ganeti.objects import FilterRule
 
-# Live jobs; more are refused.
-MAX_LIVE_JOBS = 50_000
 # Seconds between two looks at rules and limits if nothing else makes the queue look (spec/jobs.md 7.1).
 LOOK_EVERY = 307.0
-# Seconds a cancellation waits for a job that has to notice it; and one that kills.
-CANCEL_WAIT = 44.0
-KILL_WAIT = 10.0
-KILL_EVERY = 0.3
 # Jobs in one change of the store.
-ARCHIVE_GROUP = 100
-SUBMIT_GROUP = 500
 RESTART_GROUP = 500
 
 # (max_running_jobs, filter rules by UUID)
 Settings = Callable[[], "tuple[int, Mapping[str, FilterRule]]"]
-# Ends the node calls that a thread waits for, returns how many (rpc.RpcRunner.Abort).
-Abort = Callable[[int], int]
 
 
 def _NoSettings() -> tuple[int, Mapping[str, FilterRule]]:
     return DEFAULT_MAX_RUNNING, {}
 
 
-def _NoAbort(_thread: int) -> int:
-    return 0
-
-
 class JobQueue(Keeper):
     """All live jobs of the cluster.
 
     Methods that change something return a Pending at once, which is completed when the change is acknowledged.  No
-    lock is held while anything is waited for.
+    lock is held while anything is waited for.  ``abort`` and ``end_waits`` are described in ``cancel``.
     """
 
     worker_class = Worker
@@ -75,17 +50,14 @@ class JobQueue(Keeper):
         the_store: store.Store,
         execute: Execute,
         settings: Settings = _NoSettings,
-        abort: Abort = _NoAbort,
+        abort: Abort = lambda thread: 0,
+        end_waits: EndWaits = lambda job_id: None,
         max_live_jobs: int = MAX_LIVE_JOBS,
     ):
         self._store = the_store
         self._settings = settings
-        self._abort = abort
         self._thread_of: dict[int, int] = {}
-        self._max_live_jobs = max_live_jobs
         self._live: dict[int, Entry] = {}
-        self._id_lock = runtime.Lock()
-        self._last_id = 0
         self._drained = False
         # What the committer's next transaction builds on.
         self.state = QueueState()
@@ -93,9 +65,19 @@ class JobQueue(Keeper):
         self._stopped = False
         self._seen_settings: tuple[int, Any] | None = None
         self._ticker = Ticker("JqTicker")
+        # Filter rules may take long; nothing else is done on this thread.
+        self._judge = Ticker("JqRules")
         self._watcher = watch.Watcher(self._ticker)
         self._archive = Archive(the_store)
-        self._scheduler = Scheduler(self._Reject)
+        self._archiver = Archiver(the_store, lambda entries: ArchiveChange(self, entries))
+        self._submitter = Submitter(
+            the_store,
+            lambda entries, to_drained: SubmitChange(self, entries, to_drained),
+            lambda: len(self._live),
+            max_live_jobs,
+        )
+        self._canceler = Canceler(self, the_store, self._ticker, self._thread_of.get, abort, end_waits)
+        self._scheduler = Scheduler(self._Reject, lambda: self._judge.Soon(self._scheduler.Judge))
         self._worker = self.worker_class(
             self, the_store, self._ticker, execute, self._SubmitGenerated, self.StatusOf, self._watcher.Changed
         )
@@ -104,14 +86,14 @@ class JobQueue(Keeper):
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def Start(self) -> None:
-        """Takes over the jobs of the store, judges those that were cut off, and begins to work."""
+        """Take over the jobs of the store, judge those that were cut off, and begin to work."""
         self._Load()
         self._Restart()
         self._ticker.Start()
+        self._judge.Start()
         self.Reconsider()
         self._ticker.After(LOOK_EVERY, self._LookAgain)
-        waiting = [e for e in self._live.values() if not e.draft.final]
-        self._scheduler.Add([(e, depends.Unfinished(e.draft, self._IsLiving)) for e in waiting])
+        self._Schedule(self._live.values())
         self._closed = False
         self._scheduler.SetActive(True)
 
@@ -128,50 +110,51 @@ class JobQueue(Keeper):
         self._live = dict(sorted(self._live.items()))
         rows = self._store.Rows(KIND_QUEUE)
         serial = serializer.Load(rows.get(ID_SERIAL, "0"))
-        self._last_id = max([serial, *self._live])
+        self._submitter.last_id = max([serial, *self._live])
         self._drained = rows.get(ID_DRAIN) == "true"  # a file removed by hand has become "false"
         self.state.serial, self.state.drained = serial, self._drained
 
     def _Restart(self) -> None:
-        """Queued and waiting jobs go on; what was running ends as an error (spec/jobs.md 8)."""
+        """Requeue jobs that waited, end those that ran as errors (spec/jobs.md 8)."""
         entries = list(self._live.values())
         unclean = [e.id for e in entries if e.draft.status in (jobs.RUNNING, jobs.CANCELING)]
         if unclean:
-            logging.warning("Jobs that the last master daemon left running are errors now: %s", unclean)
+            logging.warning("Jobs that the last master daemon left running end as errors: %s", unclean)
         for portion in Portions(entries, RESTART_GROUP):
             self._store.Commit(RestartChange(portion), patient=True)
 
     def Close(self) -> None:
-        """Takes no jobs any more and starts none; jobs that wait for locks go back to the queue."""
+        """Reject new jobs and start none; jobs that wait for locks go back to the queue."""
         self._closed = True
         self._scheduler.SetActive(False)
         self._worker.shutting_down = True
 
     def Reopen(self) -> None:
-        """Goes on after a Close that could not be brought to an end."""
+        """Take and start jobs again after a Close."""
         self._worker.shutting_down = False
         self._closed = False
         self._scheduler.SetActive(True)
 
     def WaitIdle(self, timeout: float) -> bool:
-        """After Close: waits until no job runs."""
+        """After Close: wait until no job runs."""
         return self._scheduler.WaitIdle(timeout)
 
     def RunningJobs(self) -> list[int]:
-        """Jobs that a worker is at."""
+        """Return the jobs that workers are at."""
         return self._scheduler.Busy()
 
     def Stop(self) -> None:
-        """Ends workers and subscriptions; what still runs ends with the process."""
+        """End workers and subscriptions; what still runs ends with the process."""
         self.Close()
         self._stopped = True
         self._scheduler.Stop()
+        self._judge.Stop()
         self._ticker.Stop()
         for entry in list(self._live.values()):
             self._watcher.EndAll(entry)
 
     def Shutdown(self, timeout: float = 20.0) -> bool:
-        """Close, wait, Stop; False (and open again) if jobs still run after ``timeout`` seconds."""
+        """Close, wait and stop; return False, and reopen, if jobs still run after ``timeout`` seconds."""
         self.Close()
         if not self.WaitIdle(timeout):
             self.Reopen()
@@ -182,21 +165,21 @@ class JobQueue(Keeper):
     # --- rules and workers --------------------------------------------------------------------------------------------
 
     def Reconsider(self) -> None:
-        """Looks at limits and filter rules again."""
+        """Look at limits and filter rules again."""
         wanted, rules = self._settings()
         max_running = min(wanted, constants.MAX_RUNNING_JOBS)
         before, self._seen_settings = self._seen_settings, (max_running, rules)
-        if before is not None and before[0] == max_running and before[1] is rules:
-            return
-        changed = before is None or before[1] is not rules
-        self._scheduler.SetRules(filters.RuleSet(rules.values()) if changed else None, max_running)
+        if before is None or before[0] != max_running:
+            self._scheduler.SetMaxRunning(max_running)
+        if before is None or before[1] is not rules:
+            self._scheduler.SetRules(filters.RuleSet(rules.values()))
         while len(self._threads) < max_running:
             thread = runtime.Thread(self._RunWorker, f"Jq{len(self._threads) + 1}")
             self._threads.append(thread)
             thread.start()
 
     def ReconsiderSoon(self) -> None:
-        """The same on the queue's own thread."""
+        """Do the same on the queue's own thread."""
         self._ticker.Soon(self.Reconsider)
 
     def _LookAgain(self) -> None:
@@ -214,13 +197,17 @@ class JobQueue(Keeper):
             finally:
                 self._thread_of.pop(entry.id, None)
                 self._scheduler.Release(entry, again)
+            if entry.draft.status == jobs.CANCELING:
+                self._canceler.Hurry(entry)  # it began to cancel after its worker had looked
 
     def _Reject(self, entry: Entry) -> None:
-        """A filter rule forbids the job."""
-        reason = f"Job rejected by filter rule {entry.verdict.rule}"
-        self._store.Begin(JobChange(self, entry, Cancel(reason)), lambda error: None, patient=True)
+        self._canceler.Reject(entry, f"Job rejected by filter rule {entry.verdict.rule}")
 
-    # --- what the committer tells -------------------------------------------------------------------------------------
+    def _Schedule(self, entries: Iterable[Entry]) -> None:
+        waiting = [e for e in entries if not e.draft.final]
+        self._scheduler.Add([(e, depends.Unfinished(e.draft, self._IsLiving)) for e in waiting])
+
+    # --- called by changes that were acknowledged ---------------------------------------------------------------------
 
     def OnPublished(self, entry: Entry, before: jobs.Job | None) -> None:
         self._watcher.Changed(entry)
@@ -234,15 +221,18 @@ class JobQueue(Keeper):
             self._scheduler.Ended(entry.id)
             if self._settings() != self._seen_settings:
                 self._ticker.Soon(self.Reconsider)
-        elif before is not None and before.priority != job.priority:
+            return
+        if job.status == jobs.CANCELING and not (before and before.status == jobs.CANCELING):
+            self._canceler.Hurry(entry)
+        if before is not None and before.priority != job.priority:
             self._scheduler.Reprioritise(entry)
 
     def OnSubmitted(self, entries: Sequence[Entry]) -> None:
-        """New jobs are acknowledged."""
+        """Schedule new jobs."""
         for entry in entries:
             entry.published = entry.draft
             self._live[entry.id] = entry
-        self._scheduler.Add([(e, depends.Unfinished(e.draft, self._IsLiving)) for e in entries if not e.draft.final])
+        self._Schedule(entries)
 
     def OnArchived(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -260,7 +250,7 @@ class JobQueue(Keeper):
     @property
     def last_id(self) -> int:
         """The highest job id given out."""
-        return self._last_id
+        return self._submitter.last_id
 
     def _IsLiving(self, job_id: int) -> bool:
         entry = self._live.get(job_id)
@@ -269,94 +259,37 @@ class JobQueue(Keeper):
     # --- submission ---------------------------------------------------------------------------------------------------
 
     def SubmitJob(self, ops: Sequence[Any], to_drained: bool = False) -> Pending:
-        """Takes in one job; completes with its id.  Opcodes are objects or what clients send."""
+        """Take in one job; completes with its id.  Opcodes are objects or what clients send."""
         self._CheckOpen()
-        result = Pending()
-        many = self._Submit([ops], to_drained)
 
-        def finish(pending: Pending) -> None:
-            if pending.error is not None:
-                result.Fail(pending.error)
-                return
-            success, value = pending.value[0]
-            if success:
-                result.Complete(value)
-            else:
-                result.Fail(value)
+        def job_id(outcomes: Outcomes) -> int:
+            [(success, value)] = outcomes
+            if not success:
+                raise value
+            return int(value)
 
-        many.Then(finish)
-        return result
+        return self._submitter.Submit([ops], to_drained).Map(job_id)
 
     def SubmitManyJobs(self, submitted: Sequence[Sequence[Any]], generated: bool = False) -> Pending:
-        """Takes in several jobs in one step; completes with [true, id] or [false, text] for each."""
-        result = Pending()
+        """Take in several jobs in one step; completes with [true, id] or [false, text] for each.
 
-        def finish(pending: Pending) -> None:
-            if pending.error is not None:
-                result.Fail(pending.error)
-            else:
-                result.Complete([[ok, value if ok else str(value.args[0])] for ok, value in pending.value])
-
+        Jobs ``generated`` by a job are taken in for the next start while the queue closes.
+        """
         if not generated:
             self._CheckOpen()
-        self._Submit(submitted, False).Then(finish)
-        return result
+
+        def answer(outcomes: Outcomes) -> list[list[Any]]:
+            return [[ok, value if ok else str(value.args[0])] for ok, value in outcomes]
+
+        return self._submitter.Submit(submitted, False).Map(answer)
 
     def _CheckOpen(self) -> None:
         if self._closed:
-            raise errors.JobQueueError("Job queue is shutting down, refusing job", hint="try again in a minute")
+            raise errors.JobQueueError("Job queue is shutting down, job rejected", hint="try again in a minute")
 
     def _SubmitGenerated(self, submitted: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """For jobs that submit jobs: waits for the answer.  While the queue closes they are taken in for the next start."""
-        return self.SubmitManyJobs(submitted, generated=True).Result()
-
-    def _Submit(self, submitted: Sequence[Sequence[Any]], to_drained: bool) -> Pending:
-        """Completes with (true, id) or (false, error) for each job."""
-        parsed = [_ParseOps(ops, number) for number, ops in enumerate(submitted)]
-        if len(self._live) + len(parsed) > self._max_live_jobs:
-            raise errors.JobQueueFull(hint="archive finished jobs: gnt-job autoarchive")
-        with self._id_lock:
-            first_id = self._last_id + 1
-            self._last_id += len(parsed)
-        results: dict[int, tuple[bool, Any]] = {}
-        entries: list[Entry] = []
-        failed: set[int] = set()
-        for job_id, ops in enumerate(parsed, first_id):
-            try:
-                entries.append(_MakeEntry(job_id, ops, failed))
-                results[job_id] = (True, job_id)
-            except errors.OpPrereqError as err:
-                failed.add(job_id)
-                results[job_id] = (False, errors.OpPrereqError(f"Job rejected: {err.args[0]}", errors.ECODE_INVAL))
-        return self._Store(list(Portions(entries, SUBMIT_GROUP)), results, to_drained)
-
-    def _Store(
-        self, portions: Sequence[Sequence[Entry]], results: dict[int, tuple[bool, Any]], to_drained: bool
-    ) -> Pending:
-        """Stores new jobs, a portion at a time; fails only if that is true of all of them."""
-        pending = Pending()
-        left = len(portions)
-        failures: list[Exception] = []
-
-        def finish(portion: Sequence[Entry], error: Exception | None) -> None:
-            nonlocal left
-            left -= 1  # always on the committer's thread
-            if error is not None:
-                failures.append(_SubmitError(portion, error))
-                results.update((entry.id, (False, failures[-1])) for entry in portion)
-            if left:
-                return
-            if len(failures) == len(portions):
-                pending.Fail(failures[0])
-            else:
-                pending.Complete(list(results.values()))
-
-        if not portions:
-            pending.Complete(list(results.values()))
-        for portion in portions:
-            change = SubmitChange(self, portion, to_drained)
-            self._store.Begin(change, functools.partial(finish, portion))
-        return pending
+        answer: list[list[Any]] = self.SubmitManyJobs(submitted, generated=True).Result()
+        return answer
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -401,194 +334,39 @@ class JobQueue(Keeper):
             raise watch.LostError(job_id)
         return self._watcher.Wait(entry, fields, prev_info, prev_serial, 0 if self._stopped else timeout)
 
-    # --- changes of one job -------------------------------------------------------------------------------------------
+    # --- changes ------------------------------------------------------------------------------------------------------
 
     def CancelJob(self, job_id: int, kill: bool = False) -> Pending:
-        """Completes with [whether the job is canceled, text]."""
-        entry = self._live.get(job_id)
-        if entry is None:
-            return Completed([False, f"Job {job_id} not found"])
-        pending = Pending()
-        cancel = Cancel()
+        """Complete with [whether the job is canceled, text]."""
+        return self.CancelManyJobs([job_id], kill).Map(lambda answers: answers[0])
 
-        def done(error: Exception | None) -> None:
-            if error is not None:
-                pending.Fail(error)
-            elif cancel.answer is None:
-                self._WhenEnded(entry, CANCEL_WAIT, lambda: pending.Complete(_CancelOutcome(entry)))
-            elif kill and entry.draft.status == jobs.RUNNING:
-                self._ticker.Soon(lambda: self._KillJob(entry, pending))
-            else:
-                pending.Complete(list(cancel.answer))
-
-        self._store.Begin(JobChange(self, entry, cancel), done)
-        return pending
-
-    def _KillJob(self, entry: Entry, pending: Pending) -> None:
-        """Ends what the job waits for again and again, until it has ended or the time is over."""
-        logging.warning("Job %d is killed", entry.id)
-        aborted = 0
-
-        def strike() -> None:
-            nonlocal aborted
-            if pending.done:
-                return
-            thread = self._thread_of.get(entry.id)
-            if thread is not None:
-                aborted += self._abort(thread)
-            self._ticker.After(KILL_EVERY, strike)
-
-        def answer() -> None:
-            if entry.shown.final:
-                pending.Complete([True, f"Job {entry.id} was killed; node calls ended: {aborted}"])
-                return
-            text = (
-                f"Job {entry.id} still runs: {aborted} calls to nodes were ended, what it does on the master itself"
-                " cannot be stopped, and what nodes began goes on there"
-            )
-            pending.Complete([False, text])
-
-        self._WhenEnded(entry, KILL_WAIT, answer)
-        strike()
-
-    def _WhenEnded(self, entry: Entry, timeout: float, call: Callable[[], object]) -> None:
-        """Calls once: when the job has ended, or at the time-out."""
-        timer = self._ticker.After(timeout, call)
-
-        def ended() -> None:
-            timer.Cancel()
-            call()
-
-        with entry.lock:
-            if not entry.shown.final:
-                entry.ended.append(ended)
-                return
-        self._ticker.Soon(ended)
+    def CancelManyJobs(self, job_ids: Sequence[int], kill: bool = False) -> Pending:
+        """Cancel several jobs in one step; completes with the answer of ``CancelJob`` for each."""
+        entries = {n: entry for n in job_ids if (entry := self._live.get(n)) is not None}
+        answers = dict(zip(entries, self._canceler.Cancel(list(entries.values()), kill), strict=True))
+        in_order = [answers.get(n) or Completed([False, f"Job {n} not found"]) for n in job_ids]
+        return All(in_order).Map(lambda ended: [one.Result(0) for one in ended])
 
     def ChangePriority(self, job_id: int, priority: int) -> Pending:
-        """Completes with [whether something was changed, text]."""
+        """Complete with [whether something was changed, text]."""
         CheckPriority(priority)
         entry = self._live.get(job_id)
         if entry is None:
             return Completed([False, f"Job {job_id} not found"])
         wish = ChangePriority(priority)
-        return self._Begin(JobChange(self, entry, wish), lambda: list(wish.answer))
-
-    # --- archive and flags --------------------------------------------------------------------------------------------
+        return self._Begin(JobChange(self, entry, wish)).Map(lambda _: list(wish.answer))
 
     def ArchiveJob(self, job_id: int) -> Pending:
-        """Completes with whether the job went to the archive."""
-        entry = self._live.get(job_id)
-        if entry is None or not entry.shown.final:
-            return Completed(False)
-        change = ArchiveChange(self, [entry])
-        return self._Begin(change, lambda: bool(change.taken))
+        """Complete with whether the job was moved to the archive."""
+        return self._archiver.One(self._live.get(job_id))
 
     def AutoArchive(self, age: float, timeout: float) -> Pending:
-        """Archives what ended more than ``age`` seconds ago (negative: all that ended); looks for ``timeout`` seconds.
-
-        Completes with [number archived, number not looked at].
-        """
-        deadline = runtime.Monotonic() + timeout
-        before = runtime.Time() - age
-        ids = sorted(self._live)
-        chosen: list[Entry] = []
-        looked = 0
-        for job_id in ids:
-            if runtime.Monotonic() >= deadline:
-                break
-            looked += 1
-            entry = self._live.get(job_id)
-            if entry is not None and entry.shown.final and (age < 0 or _EndTime(entry.shown) < before):
-                chosen.append(entry)
-        changes = [ArchiveChange(self, portion) for portion in Portions(chosen, ARCHIVE_GROUP)]
-        pending = Pending()
-        left = [len(changes)]
-
-        def done(error: Exception | None) -> None:
-            left[0] -= 1  # always on the committer's thread
-            if error is not None:
-                pending.Fail(error)
-            elif not left[0]:
-                pending.Complete([sum(len(c.taken) for c in changes), len(ids) - looked])
-
-        if not changes:
-            pending.Complete([0, len(ids) - looked])
-        for change in changes:
-            self._store.Begin(change, done)
-        return pending
+        """Archive what ended long ago (Archiver.Old)."""
+        return self._archiver.Old([self._live[n] for n in sorted(self._live)], age, timeout)
 
     def SetDrainFlag(self, flag: bool) -> Pending:
-        """Completes with true; a drained queue takes no new jobs."""
-        return self._Begin(DrainChange(self, flag), lambda: True)
+        """Complete with true; a drained queue takes no new jobs."""
+        return self._Begin(DrainChange(self, flag)).Map(lambda _: True)
 
-    def _Begin(self, change: store.Change, answer: Callable[[], Any]) -> Pending:
-        pending = Pending()
-
-        def done(error: Exception | None) -> None:
-            if error is None:
-                pending.Complete(answer())
-            else:
-                pending.Fail(error)
-
-        self._store.Begin(change, done)
-        return pending
-
-
-def _SubmitError(entries: Sequence[Entry], error: Exception) -> Exception:
-    """The answer for jobs that were not acknowledged; it has their ids where they may still turn up."""
-    if not isinstance(error, store.NotKnown):
-        return error
-    ids = ", ".join(str(e.id) for e in entries[:20]) + (" ..." if len(entries) > 20 else "")
-    # The next master may not find them, and then begins to count where they began.
-    reuse = "another job may get the number if this master is lost meanwhile, so compare what 'gnt-job info' shows"
-    return errors.JobQueueError(f"Job {ids}: {error}; {reuse}", hint=error.hint)
-
-
-def _EndTime(job: jobs.Job) -> float:
-    stamp = job.end or job.start or job.received or (0, 0)
-    return stamp[0] + stamp[1] / 1_000_000
-
-
-def _CancelOutcome(entry: Entry) -> list[Any]:
-    status = entry.shown.status
-    if status == jobs.CANCELED:
-        return [True, f"Job {entry.id} canceled"]
-    if status in jobs.FINAL:
-        return [False, f"Job {entry.id} has ended meanwhile ({status})"]
-    return [False, f"Job {entry.id} will be canceled when its wait for locks is over"]
-
-
-def _ParseOps(ops: Sequence[Any], number: int) -> list[opcodes.OpCode]:
-    """Opcode objects; raises OpPrereqError that names the job and opcode of the request."""
-    parsed = []
-    for index, op in enumerate(ops):
-        try:
-            if isinstance(op, opcodes.OpCode):
-                op.Validate()
-                parsed.append(op)
-            else:
-                parsed.append(opcodes.OpCode.FromDict(op))
-        except errors.ParseError as err:
-            text = f"Opcode {index} of job {number} of the request: {err}"
-            raise errors.OpPrereqError(text, errors.ECODE_INVAL) from err
-    return parsed
-
-
-def _MakeEntry(job_id: int, ops: Sequence[opcodes.OpCode], failed: set[int]) -> Entry:
-    """A new job; raises OpPrereqError on a dependency that cannot be."""
-    received = jobs.Now()
-    nanoseconds = received[0] * 1_000_000_000 + received[1] * 1_000
-    states = []
-    for index, op in enumerate(ops):
-        op.depends = depends.Resolve(op.depends, job_id, failed)
-        source = "gnt:opcode:" + op.OP_ID.removeprefix("OP_").lower()
-        op.reason = [*op.reason, [source, f"job={job_id};index={index}", nanoseconds]]
-        op_input = jobs.OpInput(op.ToDict(redact=True), op.Summary())
-        states.append(jobs.OpState(op_input, priority=op.priority))
-    job = jobs.Job(job_id, states, received).Finalized()
-    size = InputSize(job)
-    if size > MAX_INPUT:
-        text = f"its opcodes take {size} bytes, {MAX_INPUT} are allowed"
-        raise errors.OpPrereqError(text, errors.ECODE_INVAL)
-    return Entry(job, [jobs.OpLog() for _ in ops], dict(enumerate(ops)))
+    def _Begin(self, change: store.Change) -> Pending:
+        return Begun(lambda done: self._store.Begin(change, done))

@@ -1,15 +1,18 @@
-"""Which job a free worker takes next.
+"""Decide which job a free worker takes next.
 
 ::
 
-    Add --+--> blocked: a job it depends on has not ended
+    Add --+--> blocked: a job it depends on has not ended, or no filter rule has judged it yet
           |       |
           +-------+--> ready: heap by (priority, arrival) --Next()--> a worker
                           ^   |
-                          |   +--> held: a rule or limit says not now
-                          +--------- when something ended or rules changed
+                          |   +--> paused: until other rules come
+                          |   +--> waiting: until a slot of its rate limits is free
+                          +--------- as many as may start now
 
-Everything happens in memory under one lock that is held for microseconds.
+Everything happens in memory under one lock that is held for microseconds, however many jobs there are: the end of a job
+releases only as many waiting ones as there are slots, a worker looks at a few jobs before it gives the lock back, and
+filter rules are judged outside the lock, on a thread of the queue's.
 """
 
 from __future__ import annotations
@@ -26,10 +29,12 @@ if TYPE_CHECKING:
     from ganeti.jqueue.entry import Entry
 
 DEFAULT_MAX_RUNNING = 20
+# Jobs that are looked at, and judged, in one go.
+_SLICE = 100
 
 
 class _Place:
-    """Where the scheduler has a job; replaced when the job moves, so that an old place in the heap is void."""
+    """Where the scheduler has a job; replaced when the job moves, so that an old place in a heap is void."""
 
     __slots__ = ("entry", "order")
 
@@ -38,26 +43,107 @@ class _Place:
         self.order = order
 
 
-class Scheduler:
-    """Hands out jobs, each to one worker at a time."""
+class _Heap:
+    """Places by priority and arrival."""
 
-    def __init__(self, reject: Callable[[Entry], None]):
+    __slots__ = ("_items",)
+
+    # Keeps items apart that are equal otherwise: an old and a new place of the same job.
+    _pushes = itertools.count()
+
+    def __init__(self) -> None:
+        self._items: list[tuple[int, int, int, _Place]] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def Push(self, place: _Place) -> None:
+        heapq.heappush(self._items, (place.entry.draft.priority, place.order, next(self._pushes), place))
+
+    def Pop(self) -> _Place:
+        return heapq.heappop(self._items)[3]
+
+
+class _RateLimits:
+    """The slots of rate limits, and the jobs that wait for one.
+
+    Jobs with the same limits wait together: if the first of them cannot start, none can.
+    """
+
+    def __init__(self, is_valid: Callable[[_Place], bool]):
+        self._is_valid = is_valid
+        self._taken: dict[Any, int] = {}
+        self._waiting: dict[filters.Limits, _Heap] = {}
+        self._by_bucket: dict[Any, set[filters.Limits]] = {}
+
+    def Free(self, limits: filters.Limits) -> int:
+        """How many more jobs with these limits may start."""
+        return min(limit - self._taken.get(bucket, 0) for bucket, limit in limits)
+
+    def Take(self, limits: filters.Limits, number: int) -> None:
+        for bucket, _limit in limits:
+            self._taken[bucket] = self._taken.get(bucket, 0) + number
+            if not self._taken[bucket]:
+                del self._taken[bucket]
+
+    def Wait(self, place: _Place, limits: filters.Limits) -> None:
+        if limits not in self._waiting:
+            self._waiting[limits] = _Heap()
+            for bucket, _limit in limits:
+                self._by_bucket.setdefault(bucket, set()).add(limits)
+        self._waiting[limits].Push(place)
+
+    def Release(self, limits: filters.Limits) -> list[_Place]:
+        """The waiting jobs that may start now that slots of these limits may have become free."""
+        released = []
+        for bucket, _limit in limits:
+            for waiting in list(self._by_bucket.get(bucket, ())):
+                released += self._ReleaseSome(waiting, self.Free(waiting))
+        return released
+
+    def _ReleaseSome(self, limits: filters.Limits, number: int) -> list[_Place]:
+        heap = self._waiting[limits]
+        released: list[_Place] = []
+        while heap and len(released) < number:
+            place = heap.Pop()
+            if self._is_valid(place):
+                released.append(place)
+        if not heap:
+            del self._waiting[limits]
+            for bucket, _limit in limits:
+                self._by_bucket[bucket].discard(limits)
+                if not self._by_bucket[bucket]:
+                    del self._by_bucket[bucket]
+        return released
+
+
+class Scheduler:
+    """Hand out jobs, each to one worker at a time.
+
+    ``reject(entry)`` ends a job that a rule forbids; ``judge_soon()`` makes another thread call ``Judge``.
+    """
+
+    def __init__(self, reject: Callable[[Entry], None], judge_soon: Callable[[], object]):
         self._reject = reject
+        self._judge_soon = judge_soon
         self._lock = runtime.Lock()
         self._work = runtime.Condition(self._lock)
         self._idle = runtime.Condition(self._lock)
         self._counter = itertools.count()
-        self._pushes = itertools.count()
-        self._heap: list[tuple[int, int, int, _Place]] = []
+        self._ready = _Heap()
+        self._limits = _RateLimits(self._IsValid)
         self._places: dict[int, _Place] = {}
-        self._held: set[int] = set()
+        self._waiting: dict[int, filters.Limits] = {}
+        self._paused: set[int] = set()
         self._blocked: dict[int, set[int]] = {}
         self._dependants: dict[int, set[int]] = {}
         self._entries: dict[int, Entry] = {}
         self._started: dict[int, filters.Verdict] = {}
-        self._taken: dict[Any, int] = {}
         self._busy: dict[int, Entry] = {}
         self._rules = filters.RuleSet()
+        # Jobs that cannot start before they are judged, and those whose verdict is of former rules.
+        self._unjudged: dict[int, Entry] = {}
+        self._outdated: dict[int, Entry] = {}
         self._max_running = DEFAULT_MAX_RUNNING
         self._active = False
         self._stopped = False
@@ -65,24 +151,24 @@ class Scheduler:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def SetActive(self, active: bool) -> None:
-        """Inactive: no worker gets anything, jobs are still taken in."""
+        """While inactive no worker gets a job; jobs are still taken in."""
         with self._lock:
             self._active = active
             self._work.notify_all()
 
     def Stop(self) -> None:
-        """Sends all workers home."""
+        """End ``Next`` for all workers."""
         with self._lock:
             self._stopped = True
             self._work.notify_all()
 
     def Busy(self) -> list[int]:
-        """Jobs that workers are at."""
+        """Return the jobs that workers are at."""
         with self._lock:
             return sorted(self._busy)
 
     def WaitIdle(self, timeout: float) -> bool:
-        """Waits until no worker is at a job."""
+        """Wait until no worker is at a job."""
         deadline = runtime.Monotonic() + timeout
         with self._lock:
             while self._busy:
@@ -92,128 +178,158 @@ class Scheduler:
                 self._idle.wait(left)
         return True
 
-    def SetRules(self, rules: filters.RuleSet | None, max_running: int) -> None:
-        """Takes new rules (None: as they are) and the number of jobs that may run."""
-        with self._lock:
-            entries = list(self._entries.values()) if rules is not None else []
-        verdicts = {e.id: rules.Judge(e.draft) for e in entries} if rules is not None else {}
-        rejected = []
-        with self._lock:
-            self._max_running = max_running
-            if rules is not None:
-                self._rules = rules
-                for entry in self._entries.values():
-                    entry.verdict = verdicts.get(entry.id) or rules.Judge(entry.draft)
-                rejected = self._RecountLimits()
-            self._ReleaseHeld()
-            self._work.notify_all()
-        for entry in rejected:
-            self._reject(entry)
+    # --- rules --------------------------------------------------------------------------------------------------------
 
-    def _RecountLimits(self) -> list[Entry]:
-        """Counts anew who runs under the new rules; returns those that must not."""
-        self._taken.clear()
-        for job_id in self._started:
-            self._started[job_id] = self._entries[job_id].verdict
-            self._Take(self._started[job_id], 1)
-        return [self._entries[n] for n, verdict in self._started.items() if verdict.action == filters.REJECT]
+    def SetMaxRunning(self, number: int) -> None:
+        with self._lock:
+            self._max_running = number
+            self._work.notify_all()
+
+    def SetRules(self, rules: filters.RuleSet) -> None:
+        """Use these rules from now on; jobs that are here keep their verdict until they are judged again."""
+        with self._lock:
+            self._rules = rules
+            self._outdated = dict(self._entries)
+        self._judge_soon()
+
+    def Judge(self) -> None:
+        """Judge the jobs that have no verdict of the rules in force, those first that cannot start without."""
+        while True:
+            with self._lock:
+                rules = self._rules
+                source = self._unjudged or self._outdated
+                chosen = list(itertools.islice(source.values(), _SLICE))
+                if not chosen or self._stopped:
+                    return
+            for entry in chosen:
+                verdict = rules.Judge(entry.draft, entry.limits)
+                with self._lock:
+                    if rules is not self._rules:
+                        break
+                    known = self._TakeVerdict(entry, verdict)
+                if known and verdict.action == filters.REJECT:
+                    self._reject(entry)
+
+    def _TakeVerdict(self, entry: Entry, verdict: filters.Verdict) -> bool:
+        """Return False if the job has ended meanwhile."""
+        self._outdated.pop(entry.id, None)
+        if entry.id not in self._entries:
+            return False
+        before, entry.verdict = entry.verdict, verdict
+        if self._unjudged.pop(entry.id, None) is not None:
+            if entry.id not in self._blocked:
+                self._MakeReady(entry)
+        elif before != verdict:
+            if entry.id in self._started:
+                self._started[entry.id] = verdict
+                self._limits.Take(before.limits, -1)
+                self._limits.Take(verdict.limits, 1)
+            elif entry.id in self._places:
+                self._Push(entry, self._places[entry.id].order)
+            self._ReleaseWaiting(before.limits)
+        return True
 
     # --- jobs come and go ---------------------------------------------------------------------------------------------
 
     def Add(self, entries: Sequence[tuple[Entry, Iterable[int]]]) -> None:
-        """Takes in queued jobs, each with the jobs it depends on that have not ended."""
-        rules = self._rules
-        verdicts = [rules.Judge(entry.draft) for entry, _ in entries]
+        """Take in queued jobs, each with the jobs it depends on that have not ended."""
         with self._lock:
-            for (entry, unfinished), verdict in zip(entries, verdicts, strict=True):
-                entry.verdict = verdict if rules is self._rules else self._rules.Judge(entry.draft)
+            judging = bool(self._rules)
+            for entry, unfinished in entries:
+                entry.verdict = filters.NO_VERDICT._replace(limits=entry.limits)
                 self._entries[entry.id] = entry
+                if judging:
+                    self._unjudged[entry.id] = entry
                 blockers = set(unfinished)
-                if not blockers:
+                if blockers:
+                    self._blocked[entry.id] = blockers
+                elif not judging:
                     self._MakeReady(entry)
-                    continue
-                self._blocked[entry.id] = blockers
                 for job_id in blockers:
                     self._dependants.setdefault(job_id, set()).add(entry.id)
+        if judging:
+            self._judge_soon()
 
     def Release(self, entry: Entry, again: bool) -> None:
-        """A worker is done with a job for now; ``again``: it goes on later."""
+        """A worker has left a job; ``again``: it has not ended."""
         with self._lock:
             self._busy.pop(entry.id, None)
             if again and entry.id in self._entries:
                 self._MakeReady(entry)
             if not self._busy:
                 self._idle.notify_all()
-            self._work.notify()  # there may be one that waited for a slot
 
     def Ended(self, job_id: int) -> None:
-        """A job is final: it is forgotten, what waits for it may go on."""
+        """A job is final: forget it, and let go on what waits for it."""
         with self._lock:
             entry = self._entries.pop(job_id, None)
             if entry is not None:
-                self._places.pop(job_id, None)
-                self._held.discard(job_id)
-                for blocker in self._blocked.pop(job_id, ()):
-                    self._dependants.get(blocker, set()).discard(job_id)
+                self._Forget(job_id)
                 verdict = self._started.pop(job_id, None)
-                if verdict is not None and verdict.limits:
-                    self._Take(verdict, -1)
-                    self._ReleaseHeld()
+                if verdict is not None:
+                    self._limits.Take(verdict.limits, -1)
+                self._ReleaseWaiting(entry.verdict.limits)
             for dependant in self._dependants.pop(job_id, ()):
                 blockers = self._blocked[dependant]
                 blockers.discard(job_id)
                 if not blockers:
                     del self._blocked[dependant]
-                    self._MakeReady(self._entries[dependant])
+                    if dependant not in self._unjudged:
+                        self._MakeReady(self._entries[dependant])
+
+    def _Forget(self, job_id: int) -> None:
+        self._places.pop(job_id, None)
+        self._waiting.pop(job_id, None)
+        self._paused.discard(job_id)
+        self._unjudged.pop(job_id, None)
+        self._outdated.pop(job_id, None)
+        for blocker in self._blocked.pop(job_id, ()):
+            self._dependants.get(blocker, set()).discard(job_id)
 
     def Reprioritise(self, entry: Entry) -> None:
         """The job's priority has changed; it keeps its place among those of the new one."""
         with self._lock:
             place = self._places.get(entry.id)
-            if place is not None and entry.id not in self._held:
+            if place is None or entry.id in self._paused:
+                return
+            if entry.id in self._waiting:
+                self._Wait(entry, place.order)
+            else:
                 self._Push(entry, place.order)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
     def Next(self) -> Entry | None:
-        """Waits for a job that may run now; None when it is over."""
+        """Wait for a job that may run now; None when the scheduler was stopped."""
         while True:
             with self._lock:
-                rejected: Entry | None = None
-                entry: Entry | None = None
-                while not self._stopped:
-                    if self._active and len(self._busy) < self._max_running:
-                        entry, rejected = self._Pick()
-                        if entry is not None or rejected is not None:
-                            break
+                while not (self._stopped or (self._active and self._ready and len(self._busy) < self._max_running)):
                     self._work.wait()
-                if entry is not None:
-                    return entry
-                if rejected is None:
+                if self._stopped:
                     return None
-            self._reject(rejected)
+                entry = self._Pick()
+            if entry is not None:
+                return entry
 
-    def _Pick(self) -> tuple[Entry | None, Entry | None]:
-        """The most urgent job that may run, or one that a rule rejects."""
-        while self._heap:
-            *_, place = heapq.heappop(self._heap)
+    def _Pick(self) -> Entry | None:
+        """The most urgent job that may run; None if there is none among the next few."""
+        for _ in range(min(_SLICE, len(self._ready))):
+            place = self._ready.Pop()
             entry = place.entry
-            if self._places.get(entry.id) is not place:
+            if not self._IsValid(place):
                 continue
             if entry.id in self._started:
-                return self._Hand(entry), None
-            verdict = entry.verdict
-            if verdict.action == filters.REJECT:
-                self._held.add(entry.id)
-                return None, entry
-            full = any(self._taken.get(bucket, 0) >= limit for bucket, limit in verdict.limits)
-            if verdict.action == filters.PAUSE or full:
-                self._held.add(entry.id)
-                continue
-            self._started[entry.id] = verdict
-            self._Take(verdict, 1)
-            return self._Hand(entry), None
-        return None, None
+                return self._Hand(entry)
+            action, _rule, limits = entry.verdict
+            if action in (filters.PAUSE, filters.REJECT):
+                self._paused.add(entry.id)
+            elif limits and self._limits.Free(limits) <= 0:
+                self._Wait(entry, place.order)
+            else:
+                self._started[entry.id] = entry.verdict
+                self._limits.Take(limits, 1)
+                return self._Hand(entry)
+        return None
 
     def _Hand(self, entry: Entry) -> Entry:
         del self._places[entry.id]
@@ -222,23 +338,24 @@ class Scheduler:
 
     # --- with the lock held -------------------------------------------------------------------------------------------
 
-    def _Take(self, verdict: filters.Verdict, number: int) -> None:
-        for bucket, _limit in verdict.limits:
-            self._taken[bucket] = self._taken.get(bucket, 0) + number
-            if not self._taken[bucket]:
-                del self._taken[bucket]
+    def _IsValid(self, place: _Place) -> bool:
+        return self._places.get(place.entry.id) is place
 
     def _MakeReady(self, entry: Entry) -> None:
         self._Push(entry, next(self._counter))
 
     def _Push(self, entry: Entry, order: int) -> None:
-        place = _Place(entry, order)
-        self._places[entry.id] = place
-        # The last number keeps places apart that are equal otherwise: an old and a new one of the same job.
-        heapq.heappush(self._heap, (entry.draft.priority, order, next(self._pushes), place))
+        self._paused.discard(entry.id)
+        self._waiting.pop(entry.id, None)
+        place = self._places[entry.id] = _Place(entry, order)
+        self._ready.Push(place)
         self._work.notify()
 
-    def _ReleaseHeld(self) -> None:
-        held, self._held = self._held, set()
-        for job_id in sorted(held):
-            self._Push(self._entries[job_id], self._places[job_id].order)
+    def _Wait(self, entry: Entry, order: int) -> None:
+        limits = self._waiting[entry.id] = entry.verdict.limits
+        place = self._places[entry.id] = _Place(entry, order)
+        self._limits.Wait(place, limits)
+
+    def _ReleaseWaiting(self, limits: filters.Limits) -> None:
+        for place in self._limits.Release(limits):
+            self._Push(place.entry, place.order)

@@ -149,6 +149,10 @@ class LockManager:
         """Names the calling thread in listings, a job id; None goes back to the thread's own name."""
         self._monitor.SetOwnerName(name)
 
+    def EndWaits(self, name: str) -> None:
+        """End the waits of the thread that has this owner name: its requests fail as at their time-out."""
+        self._monitor.EndWaits(name)
+
     def AddToLockMonitor(self, source: RowsSource) -> None:
         """Adds rows of another room to the listing: the queue's waiting jobs."""
         self._monitor.AddSource(source)

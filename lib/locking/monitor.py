@@ -24,6 +24,12 @@ class LockSource(Protocol):
     def Info(self) -> LockRow: ...
 
 
+class Waitable(Protocol):
+    """Something a thread waits for."""
+
+    def Wake(self, ident: int) -> None: ...
+
+
 class RowsSource(Protocol):
     """Something that tells rows of its own: the queue shows what its jobs wait for."""
 
@@ -43,13 +49,37 @@ class LockMonitor:
         self._sources: weakref.WeakKeyDictionary[RowsSource, int] = weakref.WeakKeyDictionary()
         # By thread ident; each thread writes its own key only.
         self._owner_names: dict[int, str] = {}
+        # What threads wait for, and the names of those that are not to wait.
+        self.waits: dict[int, Waitable] = {}
+        self._hurried: set[str] = set()
 
     def SetOwnerName(self, name: str | None) -> None:
-        """Names the calling thread in listings; None goes back to the thread's own name."""
+        """Name the calling thread in listings; None goes back to the thread's own name."""
         if name is None:
-            self._owner_names.pop(runtime.ThreadIdent(), None)
+            before = self._owner_names.pop(runtime.ThreadIdent(), None)
+            if before is not None:
+                self._hurried.discard(before)
         else:
             self._owner_names[runtime.ThreadIdent()] = name
+
+    def EndWaits(self, name: str) -> None:
+        """End the wait of the thread with this name, and each later one while it has the name, as if time were over.
+
+        The name is marked before the thread is looked for, and a thread that waits registers before it looks at the
+        mark: no wait is missed.
+        """
+        self._hurried.add(name)
+        idents = [ident for ident, owner in list(self._owner_names.items()) if owner == name]
+        if not idents:
+            self._hurried.discard(name)
+        for ident in idents:
+            wait = self.waits.get(ident)
+            if wait is not None:
+                wait.Wake(ident)
+
+    def IsHurried(self) -> bool:
+        """Whether the calling thread is not to wait."""
+        return bool(self._hurried) and self._owner_names.get(runtime.ThreadIdent()) in self._hurried
 
     def OwnerName(self) -> str:
         """What locks and waits of the calling thread are shown under."""

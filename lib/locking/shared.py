@@ -58,7 +58,7 @@ class SharedLock:
     # --- what the holder and the asker call ---------------------------------------------------------------------------
 
     def acquire(self, shared: int = 0, timeout: float | None = None, priority: int | None = None) -> bool:
-        """Takes the lock; False when ``timeout`` seconds were not enough (never when it is None).
+        """Takes the lock; False when ``timeout`` seconds were not enough (None: no limit), or LockMonitor.EndWaits was called.
 
         Raises LockError when the lock is, or while waiting becomes, deleted.
         """
@@ -170,17 +170,27 @@ class SharedLock:
             return False
         deadline = None if timeout is None else runtime.Monotonic() + timeout
         entry = self._Enqueue(me, shared, priority)
+        self._monitor.waits[me] = self
         try:
             while not (self._Head() is entry and self._Compatible(shared)):
                 remaining = None if deadline is None else deadline - runtime.Monotonic()
-                if remaining is not None and remaining <= 0:
+                if (remaining is not None and remaining <= 0) or self._monitor.IsHurried():
                     return False
                 entry.condition.wait(remaining)
                 self._CheckDeleted()
             self._Take(me, shared)
             return True
         finally:
+            del self._monitor.waits[me]
             self._Leave(me, entry, priority)
+
+    def Wake(self, ident: int) -> None:
+        """Make a thread that waits look again whether it still should."""
+        with self._mutex:
+            for queue in self._queues.values():
+                for entry in queue:
+                    if ident in entry.waiting:
+                        entry.condition.notify_all()
 
     def _Head(self) -> _Entry | None:
         return self._queues[min(self._queues)][0] if self._queues else None

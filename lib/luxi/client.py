@@ -191,6 +191,10 @@ class Client:
         """Returns [whether it worked, text]."""
         return self.Call("CancelJob", [job_id, kill])
 
+    def CancelManyJobs(self, job_ids: Sequence[int], kill: bool = False) -> list[list[Any]]:
+        """Returns [whether it worked, text] for each."""
+        return self.Call("CancelManyJobs", [list(job_ids), kill])
+
     def ChangeJobPriority(self, job_id: int, priority: int) -> list[Any]:
         return self.Call("ChangeJobPriority", [job_id, priority])
 

@@ -27,7 +27,7 @@ class Arg(NamedTuple):
 
 
 class Method(NamedTuple):
-    """One call: its arguments in order, what comes back, and the release (2.x) it is newer than, if any."""
+    """One call: its arguments in order, what comes back, and the release it is newer than, if any."""
 
     name: str
     args: tuple[Arg, ...]
@@ -116,6 +116,16 @@ METHODS: dict[str, Method] = {
             (_JOB, Arg("kill", ht.TBool, "also stop a running job", default=False, optional=True)),
             "[bool, str]",
             "Cancels a job that has not begun to execute.",
+        ),
+        Method(
+            "CancelManyJobs",
+            (
+                Arg("job_ids", ht.TListOf(ht.TJobId), "the jobs", read=_ReadIds),
+                Arg("kill", ht.TBool, "also stop running jobs", default=False, optional=True),
+            ),
+            "list[[bool, str]]",
+            "Cancels jobs that have not begun to execute, in one step: none of them starts meanwhile.",
+            since="3.1",
         ),
         Method(
             "ChangeJobPriority",

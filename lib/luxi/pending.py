@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ganeti import runtime
+from ganeti import errors, runtime
 
 
 class Pending:
@@ -100,9 +100,60 @@ class Pending:
             raise self._error
         return self._value
 
+    def Map(self, change: Callable[[Any], Any]) -> Pending:
+        """Return the answer that ``change`` makes of this one's value; an error stays, one it raises becomes the answer."""
+        result = Pending()
+
+        def finish(pending: Pending) -> None:
+            if pending.error is not None:
+                result.Fail(pending.error)
+                return
+            try:
+                result.Complete(change(pending.value))
+            except errors.GenericError as err:
+                result.Fail(err)
+
+        self.Then(finish)
+        return result
+
 
 def Completed(value: Any) -> Pending:
-    """An answer that is there already."""
+    """Return an answer that is there already."""
     pending = Pending()
     pending.Complete(value)
     return pending
+
+
+def Begun(start: Callable[[Callable[[Exception | None], None]], object]) -> Pending:
+    """Return the answer of what ``start(done)`` begins and ``done(error or None)`` ends; its value is None."""
+    pending = Pending()
+
+    def done(error: Exception | None) -> None:
+        if error is None:
+            pending.Complete()
+        else:
+            pending.Fail(error)
+
+    start(done)
+    return pending
+
+
+def All(pendings: Sequence[Pending]) -> Pending:
+    """Return the answer that comes with the last of ``pendings``, and consists of them: some may have failed."""
+    result = Pending()
+    left = len(pendings)
+    lock = runtime.Lock()
+
+    def finish(_pending: Pending) -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            last = not left
+        if last:
+            result.Complete(pendings)
+
+    if not pendings:
+        result.Complete(pendings)
+    for pending in pendings:
+        pending.Then(finish)
+    return result

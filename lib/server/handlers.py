@@ -88,6 +88,9 @@ class Handlers:
     def _CancelJob(self, job_id: int, kill: bool) -> Pending:
         return self._queue.CancelJob(job_id, kill)
 
+    def _CancelManyJobs(self, job_ids: list[int], kill: bool) -> Pending:
+        return self._queue.CancelManyJobs(job_ids, kill)
+
     def _ChangeJobPriority(self, job_id: int, priority: int) -> Pending:
         return self._queue.ChangePriority(job_id, priority)
 

@@ -80,7 +80,13 @@ class Master:
             ReadWatcherPause,
         )
         context = Context(cfg, self._glm, self._rpc, self._store, self._rpc.call_hooks_runner, self._query)
-        self._queue = self.queue_class(self._store, mcpu.Execute(context), self._QueueSettings, self._rpc.Abort)
+        self._queue = self.queue_class(
+            self._store,
+            mcpu.Execute(context),
+            self._QueueSettings,
+            self._rpc.Abort,
+            lambda job_id: self._glm.EndWaits(str(job_id)),
+        )
         handlers = Handlers(cfg, self._queue, self._query, self._rpc, self._store)
         owner = (_Ids(constants.MASTERD)[0], users.GroupId(_autoconf.DAEMONS_GROUP))
         self._server = Server((pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET), handlers.Handle, owner=owner)

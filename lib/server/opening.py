@@ -80,7 +80,7 @@ def FileRows(snapshot: objects.Snapshot) -> list[Row]:
 
     A job file that cannot be read is left where it is and logged; the exporter sets it aside.
     """
-    from ganeti.jqueue.entry import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE
+    from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE
 
     rows = [Row(*row) for row in snapshot.ToRows()]
     highest = 0
@@ -137,7 +137,7 @@ def _CheckJob(job_id: int, text: str) -> None:
 
 def _CheckQueueRows(stored: Iterable[tuple[str, str, str]]) -> None:
     """Raises ParseError for what no queue could have written; a single job that cannot be read stays the queue's."""
-    from ganeti.jqueue.entry import ID_SERIAL, KIND_JOB, KIND_QUEUE
+    from ganeti.store.base import ID_SERIAL, KIND_JOB, KIND_QUEUE
 
     for kind, row_id, value in stored:
         if kind == KIND_JOB and not (row_id.isascii() and row_id.isdigit()):

@@ -22,7 +22,11 @@ KIND_VOTERS = "voters"
 ID_VOTERS = "voters"
 KIND_MASTER = "master"
 ID_MASTER = "master"
+KIND_JOB = "job"
 KIND_ARCHIVED = "archived"
+KIND_QUEUE = "queue"
+ID_SERIAL = "serial"
+ID_DRAIN = "drain"
 RUN_LENGTH = 12
 
 

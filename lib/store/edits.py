@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, objects, pathutils, runtime, serializer
-from ganeti.store.base import Row
-from ganeti.store.export import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE, Digest
+from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE, Row
+from ganeti.store.export import Digest
 
 if TYPE_CHECKING:
     from ganeti.store.database import FileRecord, State

@@ -17,7 +17,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ganeti import errors, objects, pathutils, runtime, serializer
-from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE, Line, Position, StoredRow
+from ganeti.store.base import (
+    ID_DRAIN,
+    ID_MASTER,
+    ID_SERIAL,
+    KIND_ARCHIVED,
+    KIND_JOB,
+    KIND_MASTER,
+    KIND_QUEUE,
+    NOWHERE,
+    Line,
+    Position,
+    StoredRow,
+)
 from ganeti.store.database import FileRecord, State
 from ganeti.store.keep import NO_OWNER, LockOwned, MakeOwned, Owner
 
@@ -27,10 +39,6 @@ if TYPE_CHECKING:
     from ganeti.store.master import Store
     from ganeti.store.node import NodeStore
 
-KIND_JOB = "job"
-KIND_QUEUE = "queue"
-ID_SERIAL = "serial"
-ID_DRAIN = "drain"
 QUEUE_VERSION = b"1\n"
 
 POLL_SECONDS = 0.4

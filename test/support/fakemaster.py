@@ -126,10 +126,12 @@ class FakeMaster:
             return [self.jobs[number] for number in sorted(self.jobs)]
         return [self.jobs.get(number) or jobmodel.View(number, None) for number in ids]
 
-    def _CancelJob(self, job_id: int, kill: bool) -> list[Any]:
-        self.calls.append(["CancelJob", job_id, kill])
-        found = job_id in self.jobs
-        return [found, f"Dequeued job {job_id}" if found else f"Job {job_id} not found in queue"]
+    def _CancelManyJobs(self, job_ids: list[int], kill: bool) -> list[list[Any]]:
+        self.calls.append(["CancelManyJobs", job_ids, kill])
+        return [
+            [True, f"Job {job_id} canceled"] if job_id in self.jobs else [False, f"Job {job_id} not found"]
+            for job_id in job_ids
+        ]
 
     def _ChangeJobPriority(self, job_id: int, priority: int) -> list[Any]:
         self.calls.append(["ChangeJobPriority", job_id, priority])

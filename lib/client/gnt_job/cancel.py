@@ -22,8 +22,7 @@ def Run(options: Options, arguments: list[str]) -> int:
     ids = jobids.SelectJobs(options, arguments, "The jobs listed above will be canceled. Continue?")
     if ids is None:
         return constants.EXIT_CONFIRMATION
-    client = jobs.GetClient()
-    return jobids.ForEachJob(ids, lambda job_id: client.CancelJob(job_id, options.kill))
+    return jobids.ShowAnswers(jobs.GetClient().CancelManyJobs(ids, options.kill))
 
 
 COMMAND = Command(

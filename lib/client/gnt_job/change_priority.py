@@ -22,7 +22,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         return constants.EXIT_CONFIRMATION
     client = jobs.GetClient()
     number = o.PRIORITIES[options.priority]
-    return jobids.ForEachJob(ids, lambda job_id: client.ChangeJobPriority(job_id, number))
+    return jobids.ShowAnswers(client.ChangeJobPriority(job_id, number) for job_id in ids)
 
 
 COMMAND = Command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ganeti import constants, errors
@@ -45,11 +45,10 @@ def SelectJobs(options: Options, arguments: Sequence[str], question: str) -> lis
     return ids
 
 
-def ForEachJob(ids: Iterable[int], action: Callable[[int], Sequence[Any]]) -> int:
-    """Do something to every job and print the master's answers; return exit code 1 if one failed."""
+def ShowAnswers(answers: Iterable[Sequence[Any]]) -> int:
+    """Print the master's [success, text] for each job; the exit code says whether all succeeded."""
     code = constants.EXIT_SUCCESS
-    for job_id in ids:
-        success, text = action(job_id)
+    for success, text in answers:
         if not success:
             code = constants.EXIT_FAILURE
         output.ToStdout(str(text))

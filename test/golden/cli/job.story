@@ -168,19 +168,18 @@ $ gnt-job cancel --pending 17
 ! Either a status filter or job ID(s) must be specified and never both
 = 1
 $ gnt-job cancel 1001 17
-Dequeued job 1001
-Job 17 not found in queue
+Job 1001 canceled
+Job 17 not found
 = 1
-< ["CancelJob",1001,false]
-< ["CancelJob",17,false]
+< ["CancelManyJobs",[1001,17],false]
 $ gnt-job cancel --kill 1001
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
 ! An aborted job can leave instances and disks in a half-changed state. Give --yes-do-it if you are sure
 = 1
 $ gnt-job cancel --kill --yes-do-it 1001
-Dequeued job 1001
-< ["CancelJob",1001,true]
+Job 1001 canceled
+< ["CancelManyJobs",[1001],true]
 $ gnt-job cancel --pending
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_state, error details:

@@ -46,7 +46,7 @@ class AnswersEarly(JobQueue):
 
     def SubmitJob(self, ops: Sequence[Any], to_drained: bool = False) -> Pending:
         super().SubmitJob(ops, to_drained)
-        return Completed(self._last_id)
+        return Completed(self._submitter.last_id)
 
 
 class PromisesToCancel(JobQueue):

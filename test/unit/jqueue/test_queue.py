@@ -9,9 +9,8 @@ import pytest
 from support.queues import OP, Op
 
 from ganeti import errors, pathutils, runtime, serializer
-from ganeti.jqueue import attempts, worker
+from ganeti.jqueue import attempts, cancel, submit, worker
 from ganeti.jqueue import entry as entry_module
-from ganeti.jqueue import queue as queue_module
 
 
 @pytest.mark.req("D20-JOB-03", "D20-CALL-01", "D20-CALL-04", "D20-JOB-07")
@@ -176,7 +175,7 @@ def test_a_job_is_canceled_even_between_its_worker_and_its_locks(make, monkeypat
 
 def test_a_kill_ends_what_the_job_waits_for_and_says_what_it_could_not_stop(make, monkeypatch):
 
-    monkeypatch.setattr(queue_module, "KILL_WAIT", 0.5)
+    monkeypatch.setattr(cancel, "KILL_WAIT", 0.5)
     threads = []
     bench = make(abort=lambda thread: threads.append(thread) or bench.executor.Open("k") or 1)
     job_id = bench.Submit("gate k")
@@ -235,9 +234,9 @@ def test_a_drained_queue_takes_nothing_new_and_works_on(make):
     waiting = bench.Submit("x")
     assert bench.queue.SetDrainFlag(True).Result(5) is True
     assert bench.queue.drained and "drain" in bench.store.Rows("queue")
-    for submit in (lambda: bench.queue.SubmitJob([Op()]), lambda: bench.queue.SubmitManyJobs([[Op()]])):
+    for refused in (lambda: bench.queue.SubmitJob([Op()]), lambda: bench.queue.SubmitManyJobs([[Op()]])):
         with pytest.raises(errors.JobQueueDrainError, match="drained"):
-            submit().Result(5)
+            refused().Result(5)
     past = bench.queue.SubmitJob([Op()], to_drained=True).Result(5)
     bench.executor.Open("a")
     for job_id in (before, waiting, past):
@@ -651,7 +650,7 @@ def test_a_slow_node_stalls_no_client(make):
 def test_a_job_never_grows_too_large_for_its_row(bench, monkeypatch):
     monkeypatch.setattr(entry_module, "MAX_LOG", 2000)
     monkeypatch.setattr(entry_module, "MAX_RESULTS", 3000)
-    monkeypatch.setattr(queue_module, "MAX_INPUT", 7000)
+    monkeypatch.setattr(submit, "MAX_INPUT", 7000)
     answer = bench.queue.SubmitManyJobs([[Op(comment="x" * 8000)], [Op()]]).Result(5)
     assert answer[0] == [False, "Job rejected: its opcodes take 8734 bytes, 7000 are allowed"]
     assert bench.WaitEnd(answer[1][1]) == "success"
@@ -669,7 +668,7 @@ def test_a_job_never_grows_too_large_for_its_row(bench, monkeypatch):
 
 
 def test_many_jobs_are_stored_in_portions(bench, monkeypatch):
-    monkeypatch.setattr(queue_module, "SUBMIT_GROUP", 7)
+    monkeypatch.setattr(submit, "SUBMIT_GROUP", 7)
     answer = bench.queue.SubmitManyJobs(
         [[Op(comment=f"{n}", depends=[[-1, ["success"]]] if n else None)] for n in range(50)]
     ).Result(20)

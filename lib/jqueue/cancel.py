@@ -1,0 +1,138 @@
+"""Cancel jobs (spec/luxi.md 4.3).
+
+::
+
+    queued           --> canceled, in one step
+    waiting          --> canceling --> canceled: its wait for locks is ended at once
+      (no worker at it)  canceling --> canceled: by the queue
+    running          --> only by a kill, which ends its calls to nodes until it has ended
+
+Of many jobs the queued ones come first: what a canceled job gives back must not start one that is to be canceled too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import store
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.entry import Cancel, EndCanceling, Entry, JobChange, Keeper
+from ganeti.luxi.pending import Pending
+
+if TYPE_CHECKING:
+    from ganeti.jqueue.ticker import Ticker
+
+# Seconds a cancellation waits for a job that has to notice it; and one that kills.
+CANCEL_WAIT = 44.0
+KILL_WAIT = 10.0
+KILL_EVERY = 0.3
+
+# Ends the node calls that a thread waits for, returns how many (rpc.RpcRunner.Abort).
+Abort = Callable[[int], int]
+# Ends the waits for locks of a job (locking.LockManager.EndWaits).
+EndWaits = Callable[[int], object]
+
+
+class Canceler:
+    """Cancels jobs; ``thread_of(job id)`` is the thread of the worker at a job, if there is one."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        the_store: store.Store,
+        ticker: Ticker,
+        thread_of: Callable[[int], int | None],
+        abort: Abort,
+        end_waits: EndWaits,
+    ):
+        self._keeper = keeper
+        self._store = the_store
+        self._ticker = ticker
+        self._thread_of = thread_of
+        self._abort = abort
+        self._end_waits = end_waits
+
+    def Cancel(self, entries: Sequence[Entry], kill: bool) -> list[Pending]:
+        """Return one answer per job: [whether it is canceled, text]."""
+        answers = {entry.id: Pending() for entry in entries}
+        for entry in sorted(entries, key=lambda entry: entry.shown.status != jobs.QUEUED):
+            self._Begin(entry, kill, answers[entry.id])
+        return list(answers.values())
+
+    def _Begin(self, entry: Entry, kill: bool, answer: Pending) -> None:
+        cancel = Cancel()
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                answer.Fail(error)
+            elif cancel.answer is None:
+                self._WhenEnded(entry, CANCEL_WAIT, lambda: answer.Complete(_Outcome(entry)))
+            elif kill and entry.draft.status == jobs.RUNNING:
+                self._ticker.Soon(lambda: self._Kill(entry, answer))
+            else:
+                answer.Complete(list(cancel.answer))
+
+        self._store.Begin(JobChange(self._keeper, entry, cancel), done)
+
+    def Reject(self, entry: Entry, reason: str) -> None:
+        """Cancel a job that a filter rule forbids."""
+        self._store.Begin(JobChange(self._keeper, entry, Cancel(reason)), lambda error: None, patient=True)
+
+    def Hurry(self, entry: Entry) -> None:
+        """Make a job that is canceling notice it; called when it begins to, and when its worker leaves it."""
+        if self._thread_of(entry.id) is not None:
+            self._end_waits(entry.id)
+        else:
+            self._store.Begin(JobChange(self._keeper, entry, EndCanceling), lambda error: None, patient=True)
+
+    def _Kill(self, entry: Entry, answer: Pending) -> None:
+        """End what the job waits for again and again, until it has ended or the time is over."""
+        logging.warning("Job %d is killed", entry.id)
+        aborted = 0
+
+        def strike() -> None:
+            nonlocal aborted
+            if answer.done:
+                return
+            thread = self._thread_of(entry.id)
+            if thread is not None:
+                aborted += self._abort(thread)
+            self._ticker.After(KILL_EVERY, strike)
+
+        def finish() -> None:
+            if entry.shown.final:
+                answer.Complete([True, f"Job {entry.id} was killed; node calls ended: {aborted}"])
+                return
+            text = (
+                f"Job {entry.id} still runs: {aborted} calls to nodes were ended; what it does on the master itself"
+                " cannot be stopped, and what nodes began continues there"
+            )
+            answer.Complete([False, text])
+
+        self._WhenEnded(entry, KILL_WAIT, finish)
+        strike()
+
+    def _WhenEnded(self, entry: Entry, timeout: float, call: Callable[[], object]) -> None:
+        """Call once: when the job has ended, or at the time-out."""
+        timer = self._ticker.After(timeout, call)
+
+        def ended() -> None:
+            timer.Cancel()
+            call()
+
+        with entry.lock:
+            if not entry.shown.final:
+                entry.ended.append(ended)
+                return
+        self._ticker.Soon(ended)
+
+
+def _Outcome(entry: Entry) -> list[Any]:
+    status = entry.shown.status
+    if status == jobs.CANCELED:
+        return [True, f"Job {entry.id} canceled"]
+    if status in jobs.FINAL:
+        return [False, f"Job {entry.id} has ended meanwhile ({status})"]
+    return [False, f"Job {entry.id} will be canceled when its wait for locks is over"]

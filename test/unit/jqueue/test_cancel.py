@@ -1,0 +1,161 @@
+"""Canceling jobs: at once, many in one step, and never one that executes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.queues import Executor
+
+from ganeti import errors, locking, runtime
+from ganeti.jqueue import attempts
+
+
+class Locked(Executor):
+    """Opcodes with real locks: ``lock NAME [WORDS]`` owns a lock while it does what the other words say.
+
+    ``late NAME``: its first try for locks ends without them when the gate opens.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.glm = locking.LockManager([], [], ["a", "b"], [])
+        self.acquiring = 0
+
+    def EndWaits(self, job_id: int) -> None:
+        self.glm.EndWaits(str(job_id))
+
+    def __call__(self, op: Any, ec_id: int, cbs: Any, timeout: float | None, priority: int) -> Any:
+        words = (op.comment or "").split()
+        if words[:1] == ["late"]:
+            cbs.CurrentPriority()
+            first = (ec_id, op.comment) not in self._tries
+            self._tries[ec_id, op.comment] = 1
+            if first:
+                self._Gate(words[1])
+                raise errors.LockAcquireTimeout("no locks")
+        if words[:1] != ["lock"]:
+            return super().__call__(op, ec_id, cbs, timeout, priority)
+        self.glm.SetOwnerName(str(ec_id))
+        try:
+            assert self.glm.acquire(locking.LEVEL_CLUSTER, locking.BGL, timeout, 1, cbs.CurrentPriority())
+            if self.glm.acquire(locking.LEVEL_INSTANCE, words[1], timeout, 0, cbs.CurrentPriority()) is None:
+                raise errors.LockAcquireTimeout("no locks")
+            op.comment = " ".join(words[2:])
+            return super().__call__(op, ec_id, cbs, timeout, priority)
+        finally:
+            for level in (locking.LEVEL_INSTANCE, locking.LEVEL_CLUSTER):
+                if self.glm.is_owned(level):
+                    self.glm.release(level)
+            self.glm.SetOwnerName(None)
+
+    def WaitPending(self, name: str, number: int) -> None:
+        """Wait until so many jobs wait for a lock."""
+        deadline = runtime.Monotonic() + 30
+        while sum(len(names) for _, names in self._Row(name).pending) < number:
+            assert runtime.Monotonic() < deadline
+            runtime.Sleep(0.005)
+
+    def _Row(self, name: str) -> locking.LockRow:
+        return next(row for row in self.glm.QueryLocks() if row.name == f"instance/{name}")
+
+
+@pytest.fixture
+def locked(make, monkeypatch):
+    """Workers whose tries for locks take minutes."""
+
+    def build(workers: int, series: tuple[float, ...] = (300.0,) * 10):
+        monkeypatch.setattr(attempts, "SERIES", series)
+        bench = make(
+            executor=Locked, settings=lambda: (workers, {}), end_waits=lambda job_id: bench.executor.EndWaits(job_id)
+        )
+        return bench
+
+    return build
+
+
+@pytest.mark.parametrize("series", [(300.0,) * 10, ()], ids=["with a time-out", "without"])
+def test_a_job_that_waits_for_locks_is_canceled_at_once(locked, series):
+    bench = locked(3, series)
+    holder = bench.Submit("lock a gate g")
+    bench.executor.WaitRunning(holder)
+    waiting = bench.Submit("lock a", "next", priority=-10)
+    behind = bench.Submit("lock a")
+    bench.executor.WaitPending("a", 2)
+    bench.WaitStatus(waiting, "waiting")
+    assert bench.queue.CancelJob(waiting).Result(20) == [True, f"Job {waiting} canceled"]
+    assert bench.Field(waiting, "opstatus") == ["canceled"] * 2
+    bench.executor.WaitPending("a", 1)
+    bench.executor.Open("g")
+    assert bench.WaitEnd(behind) == "success"
+    assert [n for n, _ in bench.executor.executed] == [holder, behind]
+    assert bench.WaitEnd(bench.Submit("lock a")) == "success"  # its worker waits for locks as before
+
+
+def test_of_many_canceled_jobs_none_runs_meanwhile(locked):
+    bench = locked(3)
+    holder = bench.Submit("lock a gate g")
+    bench.executor.WaitRunning(holder)
+    waiting = [bench.Submit("lock a") for _ in range(2)]
+    bench.executor.WaitPending("a", 2)
+    for job_id in waiting:
+        bench.WaitStatus(job_id, "waiting")
+    queued = [bench.Submit("x") for _ in range(40)]
+    answers = bench.queue.CancelManyJobs([holder, *waiting, *queued, 999]).Result(20)
+    assert [ok for ok, _ in answers] == [False] + [True] * 42 + [False]
+    assert [text for _, text in answers] == [
+        f"Job {holder} is no longer waiting in the queue",
+        *(f"Job {n} canceled" for n in (*waiting, *queued)),
+        "Job 999 not found",
+    ]
+    assert {bench.Status(n) for n in (*waiting, *queued)} == {"canceled"}
+    bench.executor.Open("g")
+    assert bench.WaitEnd(holder) == "success"
+    assert [n for n, _ in bench.executor.executed] == [holder]
+    assert bench.queue.CancelManyJobs([]).Result(5) == []
+
+
+def test_a_job_whose_worker_has_left_it_is_canceled_at_once(locked):
+    """After a try for locks that failed all workers may be busy with others for long."""
+    bench = locked(1)
+    waiting = bench.Submit("late t")
+    bench.WaitStatus(waiting, "waiting")
+    urgent = bench.Submit("gate g", priority=-10)
+    bench.executor.Open("t")
+    bench.executor.WaitRunning(urgent)
+    assert bench.Status(waiting) == "waiting"
+    assert bench.queue.CancelJob(waiting).Result(20) == [True, f"Job {waiting} canceled"]
+    assert bench.Status(urgent) == "running"
+    bench.executor.Open("g")
+    assert bench.WaitEnd(urgent) == "success"
+    assert [n for n, _ in bench.executor.executed] == [urgent]
+
+
+def test_a_canceled_wait_hurries_nobody_else():
+    """The name of a job that has gone leaves no mark on the thread, or on another of its name."""
+    glm = locking.LockManager([], [], ["a"], [])
+    glm.EndWaits("7")
+    started, ended = runtime.Event(), runtime.Event()
+    got: list[Any] = []
+
+    def hold() -> None:
+        glm.acquire(locking.LEVEL_CLUSTER, locking.BGL, None, 0)
+        started.set()
+        ended.wait(30)
+        glm.release(locking.LEVEL_CLUSTER)
+
+    def wait() -> None:
+        glm.SetOwnerName("7")
+        got.append(glm.acquire(locking.LEVEL_CLUSTER, locking.BGL, 60.0, 1))
+        glm.release(locking.LEVEL_CLUSTER)
+
+    holder, waiter = runtime.Thread(hold, "hold"), runtime.Thread(wait, "wait")
+    holder.start()
+    assert started.wait(10)
+    waiter.start()
+    runtime.Sleep(0.1)
+    glm.EndWaits("8")
+    ended.set()
+    holder.join(30)
+    waiter.join(30)
+    assert got == [{locking.BGL}]
