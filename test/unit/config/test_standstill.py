@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -281,3 +283,112 @@ def test_a_job_whose_master_ends_while_it_waits_never_acts_again(end: Any, wante
         assert (acted, served()) == ([], [])
 
     _Play(story)
+
+
+# --- what is under way is in use ----------------------------------------------------------------------------------------
+
+
+def _DrbdInstance(setup: Setup) -> tuple[objects.Instance, objects.Disk]:
+    """A second instance with a DRBD disk like the example's, nothing of it reserved by anybody."""
+    root = setup.cfg.Snapshot()
+    web, dev = root.instances[WEB], root.disks[configs.WEB_DISK]
+    children = [
+        child.Replace(uuid=configs.Uuid(20 + n), logical_id=["xenvg", f"new{n}"])
+        for n, child in enumerate(dev.children)
+    ]
+    disk = dev.Replace(uuid=configs.Uuid(2), logical_id=[*dev.logical_id[:2], 11002, 1, 1, "s" * 40], children=children)
+    nic = web.nics[0].Replace(mac="aa:00:00:00:00:07", uuid=configs.Uuid(3))
+    new = web.Replace(uuid=configs.Uuid(1), name="new", disks=[disk.uuid], nics=[nic], network_port=11003)
+    return new, disk
+
+
+def test_values_of_a_change_under_way_are_not_handed_out() -> None:
+    """Nobody reserved them, and readers do not see the instance yet: another job must still not get them."""
+
+    def story(setup: Setup, _world: World) -> None:
+        cfg = setup.cfg
+        new, disk = _DrbdInstance(setup)
+        _Silence(setup, 1, 2)
+        job = Job(lambda: cfg.AddInstance(new, None, [disk]))
+        Until(lambda: cfg.Newest() is not cfg.Snapshot())
+        for reserve, value in (
+            (cfg.ReserveMAC, new.nics[0].mac),
+            (cfg.ReserveLV, "xenvg/new1"),
+        ):
+            with pytest.raises(errors.ReservationError, match="in use already"):
+                reserve(value, 7)
+        # The example's disk has minor 0 on both nodes.
+        assert cfg.AllocateDRBDMinor(list(disk.nodes), configs.Uuid(9), 7) == [2, 2]
+        assert cfg.AllocatePort(7) == 11004
+        assert all(cfg._IsUuidUsed(uuid) for uuid in (new.uuid, new.nics[0].uuid, disk.uuid, disk.children[0].uuid))
+        _Silence(setup, 1, 2, silent=False)
+        Until(lambda: job.ended, 30)
+        assert job.error is None
+
+    _Play(story)
+
+
+def test_what_a_withdrawn_change_took_stays_its_jobs_own() -> None:
+    """The disk is full: until the job's change is stored at last, its addresses and minors are not given to others."""
+
+    def story(setup: Setup, world: World) -> None:
+        cfg = setup.cfg
+        (machine,) = world.machines.values()
+        net = cfg.AddNetwork(objects.Network(name="lan", network="10.0.0.0/29", uuid=configs.Uuid(5)))
+        new, disk = _DrbdInstance(setup)
+        address = cfg.GenerateIp(net.uuid, 1)
+        minors = cfg.AllocateDRBDMinor(list(disk.nodes), disk.uuid, 1)
+        assert minors == [1, 1]
+        nic = new.nics[0].Replace(ip=address, network=net.uuid)
+        machine.disk_full = True
+        job = Job(lambda: cfg.AddInstance(new.Replace(nics=[nic]), 1, [disk]))
+        runtime.Sleep(5)
+        assert cfg.Newest() is cfg.Snapshot()
+        assert cfg.AllocateDRBDMinor(list(disk.nodes), configs.Uuid(9), 2) == [2, 2]
+        with pytest.raises(errors.ReservationError, match="reserved by job 1"):
+            cfg.ReserveIp(net.uuid, address, 2)
+        machine.disk_full = False
+        Until(lambda: job.ended, 30)
+        assert job.error is None
+        with pytest.raises(errors.ReservationError, match="in use already"):
+            cfg.ReserveIp(net.uuid, address, 2)
+        # What is stored needs no reservation.
+        assert cfg._reservations.Count(1) == 0
+
+    _Play(story, count=2, candidates=1)
+
+
+def test_a_node_that_became_a_voter_meanwhile_is_not_removed_as_a_regular_one() -> None:
+    """Who votes is looked at again when the change is made: a voter leaves through the store only."""
+
+    def story(setup: Setup, _world: World) -> None:
+        cfg = setup.cfg
+        uuid = setup.nodes[3]
+        _Silence(setup, 1, 2)
+        promotion = Job(lambda: cfg.PromoteNode(uuid))
+        Until(lambda: cfg.Newest().nodes[uuid].master_candidate, 30)
+        removal = Job(lambda: cfg.RemoveNode(uuid))
+        runtime.Sleep(20)
+        _Silence(setup, 1, 2, silent=False)
+        Until(lambda: promotion.ended and removal.ended, 60)
+        assert promotion.error is None
+        assert isinstance(removal.error, errors.ConfigurationError)
+        assert "is out of date" in str(removal.error)
+        assert uuid in setup.store.Voters() and cfg.Snapshot().nodes[uuid].master_candidate
+
+    _Play(story, count=4, candidates=3)
+
+
+def test_roots_that_nobody_reads_are_forgotten() -> None:
+    """Each change makes a root; a master that ran for a year does not hold them all."""
+
+    def story(setup: Setup, _world: World) -> None:
+        cfg = setup.cfg
+        first = weakref.ref(cfg.Snapshot())
+        for state in (cfg.MarkInstanceDown, cfg.MarkInstanceUp, cfg.MarkInstanceDown):
+            state(WEB)
+        gc.collect()
+        assert first() is None
+        assert cfg.Newest() is cfg.Snapshot()
+
+    _Play(story, count=1, candidates=1)

@@ -106,6 +106,21 @@ def test_whole_set_passes_over_what_disappears() -> None:
         me.Do(locks.release)
 
 
+def test_the_whole_set_is_what_exists_when_the_set_lock_is_held() -> None:
+    """A member that is added while somebody waits for the whole set is part of it."""
+    stage = _Stage("a")
+    locks = stage.locks
+    with Cast("o", "m") as (owner, me):
+        owner.Do(locks.acquire, ALL_SET)
+        waiting = stage.Queue(me, "[lockset]", locks.acquire, ALL_SET)
+        owner.Do(locks.add, ["new"])
+        owner.Do(locks.remove, ["a"])
+        owner.Do(locks.release)
+        assert waiting.Result() == {"new"}
+        assert stage.Held() == {"new", "[lockset]"}
+        me.Do(locks.release)
+
+
 @pytest.mark.req("D20-LOCK-17", "D20-LOCK-18")
 @pytest.mark.parametrize("shared", [0, 1])
 def test_add_waits_for_holders_of_the_whole_set(shared: int) -> None:

@@ -18,6 +18,7 @@ from ganeti.locking import (
     LEVEL_NODE_RES,
     LEVELS,
     LockManager,
+    LockSet,
     SharedLock,
 )
 
@@ -120,6 +121,66 @@ def test_deletion_reaches_everybody(seed: int) -> None:
 
             _Together(work)
             assert lock.Info().mode == "deleted" and lock.Info().pending == []
+
+        _Run(seed + number, program)
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c"], ALL_SET])
+def test_one_timeout_counts_for_all_members_together(names: Any) -> None:
+    """Each member comes free within the time-out, all of them do not."""
+
+    def program() -> None:
+        locks = LockSet(["a", "b", "c"], "level")
+
+        def hold(name: str, seconds: float) -> None:
+            locks.acquire(name)
+            runtime.Sleep(seconds)
+            locks.release()
+
+        for name, seconds in (("a", 2.0), ("b", 4.0), ("c", 6.0)):
+            runtime.Thread(hold, name, (name, seconds)).start()
+        runtime.Sleep(1.0)
+        began = runtime.Monotonic()
+        assert locks.acquire(names, timeout=2.5) is None
+        assert abs(runtime.Monotonic() - began - 2.5) <= TICK
+        assert not locks.is_owned()
+        assert locks.acquire(names, timeout=2.5) == {"a", "b", "c"}
+        assert runtime.Monotonic() - began <= 5.0 + TICK
+        locks.release()
+
+    _Run(1, program)
+
+
+def test_a_new_lock_is_owned_before_anybody_sees_it(seed: int) -> None:
+    """Otherwise another job could take the lock of an object that its maker has not stored yet."""
+    for number in range(25):
+
+        def program() -> None:
+            locks = LockSet([], "level")
+            released = [False]
+
+            def look(_number: int) -> None:
+                while True:
+                    try:
+                        if locks.acquire("new", timeout=0):
+                            assert released == [True]
+                            locks.release()
+                            return
+                    except errors.LockError:
+                        pass
+                    runtime.Sleep(0.0)
+
+            def work(thread: int) -> None:
+                if thread:
+                    look(thread)
+                    return
+                assert locks.add("new", acquired=1)
+                assert locks.check_owned("new", shared=0)
+                runtime.Sleep(0.1)
+                released[0] = True
+                locks.release()
+
+            _Together(work)
 
         _Run(seed + number, program)
 

@@ -12,6 +12,7 @@ from support.nodes import MakeNodes, Node
 
 from ganeti import constants, errors, objects, pathutils, runtime, ssconf
 from ganeti.params import hv
+from ganeti.server import exporting
 
 NET = configs.Uuid(5)
 
@@ -255,3 +256,25 @@ def test_no_value_makes_a_second_line() -> None:
     values = ssconf.Values(root.WithObject(root.cluster.Replace(candidate_certs=certs)))
     assert values["master_candidates_certs"] == f"{configs.NODE1}=AA evil=BB  CC DD"
     assert len(values["master_candidates_certs"].splitlines()) == 1
+
+
+def test_the_exporters_texts_follow_what_is_changed_and_what_is_deleted() -> None:
+    """Objects are kept from one round to the next: the texts are those of a fresh reading."""
+    texts = exporting.SsconfTexts()
+    root = _Root()
+
+    def rows(of: objects.Snapshot) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        for kind, uuid, value in of.ToRows():
+            found.setdefault(kind, {})[uuid] = value
+        return found
+
+    before = texts(rows(root))
+    assert before["instance_list"].split() == ["a9", "a10", "web.example.org"]
+    gone = root.WithoutObject("instance", configs.Uuid(9)).WithoutObject("network", NET)
+    gone = gone.WithObject(gone.instances[configs.Uuid(8)].Replace(name="b10"))
+    after = texts(rows(gone))
+    assert after["instance_list"].split() == ["b10", "web.example.org"]
+    assert after["networks"] == ""
+    assert after == exporting.SsconfTexts()(rows(gone))
+    assert texts(rows(root)) == before
