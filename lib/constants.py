@@ -163,6 +163,9 @@ RPC_TMO_1DAY = 86400
 
 # --- hooks ------------------------------------------------------------------------------------------------------------
 
+# PATH of hooks and of the scripts of operating systems.
+SCRIPT_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
+
 HOOKS_PHASE_PRE = "pre"
 HOOKS_PHASE_POST = "post"
 HKR_SKIP, HKR_FAIL, HKR_SUCCESS = 0, 1, 2

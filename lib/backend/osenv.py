@@ -11,8 +11,6 @@ from ganeti.backend.osdef import OsDefinition, SplitName
 from ganeti.hypervisor.nics import NetworkValues
 from ganeti.storage import base, tree
 
-SCRIPT_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
-
 # An OS of API version 10 sees what version 10 had (design 2.0), and its script's own variables.
 _API10_NAMES = frozenset(
     ["PATH", "OS_API_VERSION", "OS_NAME", "DEBUG_LEVEL", "INSTANCE_NAME", "HYPERVISOR", "DISK_COUNT", "NIC_COUNT"]
@@ -37,7 +35,7 @@ def Core(found: OsDefinition, full_name: str, osparams: Mapping[str, Any], debug
     elif not variant:
         variant = found.variants[0]
     env = {
-        "PATH": SCRIPT_PATH,
+        "PATH": constants.SCRIPT_PATH,
         "OS_API_VERSION": str(found.api_version),
         "OS_NAME": found.name,
         "OS_VARIANT": variant,

@@ -17,7 +17,6 @@ _PLUGIN = re.compile(r"[a-zA-Z0-9_-]+")
 # Less than the master waits for the answer.
 _CALL_TIME = constants.RPC_TMO_NORMAL - 30
 _SLOW_CALL_TIME = constants.RPC_TMO_SLOW - 30
-_HOOKS_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 HOOKS_VERSION = 2
 RESTRICTED_LOCK_TIMEOUT = 8
 RESTRICTED_FAILURE_DELAY = 10
@@ -81,7 +80,7 @@ def LocalHooks(hpath: str, variables: Mapping[str, str]) -> Iterator[None]:
 
 def _RunLocalPhase(hpath: str, phase: str, variables: Mapping[str, str]) -> None:
     env = {
-        "PATH": _HOOKS_PATH,
+        "PATH": constants.SCRIPT_PATH,
         "GANETI_HOOKS_VERSION": str(HOOKS_VERSION),
         "GANETI_HOOKS_PHASE": phase,
         "GANETI_HOOKS_PATH": hpath,

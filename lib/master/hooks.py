@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
 
 HOOKS_VERSION = 2
-HOOKS_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 CONFIG_UPDATE = "config-update"
 
 PRE = constants.HOOKS_PHASE_PRE
@@ -110,7 +109,7 @@ class HooksMaster:
     def _RunScripts(self, hpath: str, phase: str, nodes: list[str], env: Mapping[str, str]) -> dict[str, RpcResult]:
         full = {
             **env,
-            "PATH": HOOKS_PATH,
+            "PATH": constants.SCRIPT_PATH,
             "GANETI_HOOKS_VERSION": str(HOOKS_VERSION),
             "GANETI_HOOKS_PHASE": phase,
             "GANETI_HOOKS_PATH": hpath,

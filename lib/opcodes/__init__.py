@@ -12,6 +12,7 @@ Glossary
 * private, secret -- dictionaries whose values must not be logged, or not even be stored
 """
 
+from ganeti.opcodes.backup import *  # noqa: F403
 from ganeti.opcodes.base import (
     COMMON_PARAMS,
     OP_MAPPING,
@@ -27,8 +28,9 @@ from ganeti.opcodes.group import *  # noqa: F403
 from ganeti.opcodes.instance import *  # noqa: F403
 from ganeti.opcodes.network import *  # noqa: F403
 from ganeti.opcodes.node import *  # noqa: F403
-from ganeti.opcodes.other import *  # noqa: F403
 from ganeti.opcodes.query import *  # noqa: F403
+from ganeti.opcodes.systems import *  # noqa: F403
+from ganeti.opcodes.tags import *  # noqa: F403
 from ganeti.opcodes.test import *  # noqa: F403
 
 __all__ = [

@@ -336,7 +336,6 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
     ) -> checks.NodeImage:
         report = self._report
         image = checks.NodeImage(node)
-        image.primaries = [snapshot.instances[u] for u in snapshot.NodeInstances(node.uuid)[0]]
         if node.offline:
             report.Verbose(f"Skipping offline node {node.name}")
             return image

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, params
@@ -26,7 +26,6 @@ class NodeImage:
     running: list[str] | None = None
     free_memory: int | None = None
     os_rows: list[list[Any]] | None = None
-    primaries: list[objects.Instance] = field(default_factory=list)
 
 
 def CheckVersion(report: Report, name: str, answer: Mapping[str, Any]) -> bool:

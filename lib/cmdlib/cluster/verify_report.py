@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ganeti.opcodes.types import VERIFY_CODES
 
-CLUSTER, NODE, GROUP, INSTANCE = "cluster", "node", "group", "instance"
+CLUSTER, NODE, INSTANCE = "cluster", "node", "instance"
 
 
 class Report:

@@ -38,17 +38,9 @@ def InfoText(instance: objects.Instance) -> str:
     return f"originstname+{instance.name}"
 
 
-def _NodeName(caller: Caller, uuid: str) -> str:
-    return caller.snapshot.nodes[uuid].name
-
-
 def DiskNodes(caller: Caller, instance: objects.Instance, disk: objects.Disk) -> list[str]:
     """Uuids of the nodes on which a disk is set up: the primary one, then those that hold it."""
     return list(dict.fromkeys([instance.primary_node, *disk.nodes]))
-
-
-def _IsOffline(caller: Caller, uuid: str) -> bool:
-    return caller.snapshot.nodes[uuid].offline
 
 
 # --- making and removing ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Opcodes of OS definitions, external storage, exports and tags.  Facts: spec/opcodes.md 2."""
+"""Opcodes of backups.  Facts: spec/opcodes.md 2."""
 
 from __future__ import annotations
 
@@ -7,27 +7,6 @@ from typing import Any
 from ganeti import ht
 from ganeti.opcodes import common, types
 from ganeti.opcodes.base import OpCode, Param
-
-
-class OpOsDiagnose(OpCode):
-    """OS definitions (query kind `os`, old-style rows)."""
-
-    OP_RESULT = ht.TListOf(ht.TList)
-
-    output_fields: list[str] = Param(
-        ht.TListOf(ht.TNonEmptyString),
-        doc="fields of kind os; if valid/hidden/blacklisted is not among them, invalid/hidden/blacklisted OSes are left out",
-    )
-    names: list[str] = common.NAMES
-
-
-class OpExtStorageDiagnose(OpCode):
-    """ExtStorage providers (query kind `extstorage`)."""
-
-    OP_RESULT = ht.TListOf(ht.TList)
-
-    output_fields: list[str] = common.OUTPUT_FIELDS
-    names: list[str] = common.NAMES
 
 
 class OpBackupPrepare(OpCode):
@@ -74,43 +53,3 @@ class OpBackupRemove(OpCode):
 
     instance_name: str = Param(ht.TString, doc="need not exist any more")
     instance_uuid: str | None = common.INSTANCE_UUID
-
-
-class OpTagsGet(OpCode):
-    """Tags of an object."""
-
-    OP_DSC_FIELD = "name"
-    OP_RESULT = ht.TListOf(ht.TNonEmptyString)
-
-    kind: str = common.KIND
-    use_locking: bool = common.USE_LOCKING
-    name: str | None = Param(ht.TMaybe(ht.TString), None, doc="object name; ignored for cluster")
-
-
-class OpTagsSearch(OpCode):
-    """Find tags by regex."""
-
-    OP_DSC_FIELD = "pattern"
-    OP_RESULT = ht.TListOf(ht.TItems(ht.TNonEmptyString, ht.TNonEmptyString))
-
-    pattern: str = Param(ht.TNonEmptyString, doc="regular expression (search, not match)")
-
-
-class OpTagsSet(OpCode):
-    """Add tags."""
-
-    OP_RESULT = ht.TNone
-
-    kind: str = common.KIND
-    tags: list[str] = Param(ht.TListOf(ht.TString), doc="tags to add")
-    name: str | None = Param(ht.TMaybe(ht.TString), None, doc="object name; null for cluster")
-
-
-class OpTagsDel(OpCode):
-    """Remove tags; all must be present."""
-
-    OP_RESULT = ht.TNone
-
-    kind: str = common.KIND
-    tags: list[str] = Param(ht.TListOf(ht.TString), doc="tags to remove")
-    name: str | None = Param(ht.TMaybe(ht.TString), None, doc="object name; null for cluster")
