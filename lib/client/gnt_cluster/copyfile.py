@@ -19,9 +19,8 @@ USE_REPLICATION_NETWORK = Flag(
 )
 
 
-def _CheckPath(path: str) -> None:
-    if not runtime.Exists(path):
-        raise errors.OpPrereqError(f"No such filename '{path}'", errors.ECODE_INVAL)
+def _CheckPlace(path: str) -> None:
+    """Raise OpPrereqError if the nodes of a virtual cluster, which share a machine, have no copies of their own."""
     if pathutils.IsVirtual() and not path.startswith(pathutils.ROOT_DIR + "/"):
         raise errors.OpPrereqError(
             f"'{path}' cannot be copied in a virtual cluster: it is not below this node's directory"
@@ -41,9 +40,11 @@ def _BuildCopy(path: str, node: nodes.NodeAddress, address: str, cluster: str) -
 
 def Run(options: Options, arguments: list[str]) -> int:
     path = os.path.abspath(arguments[0])
-    _CheckPath(path)
+    if not runtime.Exists(path):
+        raise errors.OpPrereqError(f"No such filename '{path}'", errors.ECODE_INVAL)
     cluster = jobs.GetClient().QueryConfigValues(["cluster_name"])[0]
     for node in nodes.OnlineNodes(options.nodes, options.group_name, skip_master=True):
+        _CheckPlace(path)
         address = node.secondary_ip if options.use_replication_network else node.name
         result = runtime.RunCmd(_BuildCopy(path, node, address, cluster), timeout=_TIMEOUT)
         if result.failed:
