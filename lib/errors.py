@@ -75,7 +75,7 @@ class ConfigVersionMismatch(ConfigurationError):
 
     def __str__(self) -> str:
         if len(self.args) == 2:
-            return f"configuration version {self.args[1]} found, this release needs {self.args[0]}: run cfgupgrade"
+            return f"configuration version {self.args[1]} found, this release needs {self.args[0]}"
         return super().__str__()
 
 

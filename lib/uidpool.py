@@ -100,7 +100,7 @@ def ExpandUidPool(pool: UidPool) -> set[int]:
     if total > _MAX_EXPANDED:
         raise errors.ConfigurationError(
             f"the user-id pool has {total} ids, at most {_MAX_EXPANDED} can be used: make it smaller with"
-            " 'gnt-cluster modify --uid-pool'"
+            " 'gnt-cluster modify --uid-pool=LOW-HIGH'"
         )
     return {uid for low, high in _Merge(pool) for uid in range(low, high + 1)}
 
@@ -170,7 +170,7 @@ def RequestUnusedUid(all_uids: Collection[int]) -> LockedUid:
             lock.release()
     raise errors.LockError(
         f"No unused user id in the pool of {len(set(all_uids))}: stop something, or add ids with"
-        " 'gnt-cluster modify --add-uids'"
+        " 'gnt-cluster modify --add-uids=LOW-HIGH'"
     )
 
 

@@ -287,7 +287,7 @@ def LoadSigned(text: str, secret: str) -> tuple[str, str]:
     if not CheckHmac(secret, pem, signature, salt):
         raise errors.SignatureError(
             "X509 certificate signature is invalid: it was changed on its way, or the clusters have different domain"
-            " secrets (gnt-cluster renew-crypto --cluster-domain-secret)"
+            " secrets"
         )
     return pem, salt
 

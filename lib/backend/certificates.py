@@ -67,7 +67,7 @@ def ClientDigest(kind: str = "ssl") -> str:
         return x509.Digest(runtime.ReadFile(path, _PEM_LIMIT), path)
     except FileNotFoundError as err:
         raise errors.RpcCallError(
-            f"This node has no client certificate ({path}): run 'gnt-cluster renew-crypto --new-node-certificates'"
+            f"This node has no client certificate ({path}): set it up again with 'gnt-node add --readd NODE'"
         ) from err
 
 

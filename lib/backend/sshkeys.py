@@ -85,8 +85,8 @@ def AddNodeKeys(
     keys = _TakeKeys(known, node_uuid, node_name)
     if not keys:
         raise errors.RpcCallError(
-            f"No SSH key of node {node_name} ({node_uuid}) is known in {pathutils.SSH_PUB_KEYS_FILE}; run"
-            " 'gnt-cluster renew-crypto --new-ssh-keys'"
+            f"No SSH key of node {node_name} ({node_uuid}) is known in {pathutils.SSH_PUB_KEYS_FILE}; add"
+            " it as a line 'UUID KEY'"
         )
     own = {node_uuid: keys}
     if to_authorized_keys:
@@ -250,7 +250,7 @@ def VerifySetup(nodes: Sequence[Sequence[Any]], key_type: str, own_name: str) ->
     own = next((row for row in nodes if row[1] == own_name), None)
     if own is None:
         return [f"This node ({own_name}) is missing in the list of nodes to check SSH keys of"]
-    advice = "run 'gnt-cluster renew-crypto --new-ssh-keys' to fix this"
+    advice = f"set the node up again with 'gnt-node add --readd {own_name}'"
     path = pathutils.SSH_PUB_KEYS_FILE
     if not own[3]:
         return [f"{path} should not exist on a node that cannot become a candidate"] if runtime.Exists(path) else []

@@ -115,13 +115,16 @@ def _ClientCertificate(value: Any, context: Context) -> list[str | None]:
     except FileNotFoundError:
         return [
             x509.ERROR,
-            f"The client certificate {path} does not exist: run 'gnt-cluster renew-crypto --new-node-certificates'",
+            f"The client certificate {path} does not exist: set the node up again with 'gnt-node add --readd NODE'",
         ]
     code, text = x509.CheckExpiry(pem, path)
     if code is not None:
         return [code, text]
     if x509.IsSelfSigned(pem, path):
-        return [x509.WARNING, f"The client certificate {path} is self-signed: run 'gnt-cluster renew-crypto'"]
+        return [
+            x509.WARNING,
+            f"The client certificate {path} is self-signed: set the node up again with 'gnt-node add --readd NODE'",
+        ]
     return [None, x509.Digest(pem, path)]
 
 

@@ -55,8 +55,8 @@ def _ProtocolText(err: errors.LuxiError) -> list[str]:
     if isinstance(err, protocol.TimeoutError):
         return [
             "Timeout while talking to the master daemon. Jobs might have been submitted and will continue to run even if"
-            " the call timed out. Useful commands in this situation are 'gnt-job list', 'gnt-job cancel' and"
-            " 'gnt-job watch'. Error:",
+            " the call timed out. Useful commands in this situation are 'gnt-job list', 'gnt-job cancel"
+            " JOB_ID' and 'gnt-job watch JOB_ID'. Error:",
             str(err),
         ]
     if isinstance(err, protocol.PermissionError):

@@ -29,7 +29,7 @@ def CheckAllocatorOrNode(lu: LogicalUnit, allocator_slot: str, node_slot: str) -
             raise errors.OpPrereqError(
                 "No iallocator or node given and no cluster-wide default iallocator found",
                 errors.ECODE_INVAL,
-                hint="name an allocator or a node, or set one with 'gnt-cluster modify --default-iallocator'",
+                hint="give the node (-n)",
             )
         setattr(lu.op, allocator_slot, default)
 

@@ -129,5 +129,5 @@ def _TellSshResults(lu: LogicalUnit, node: objects.Node, results: dict[str, RpcR
         for name, problem in failures:
             lu.LogWarning(
                 f"SSH keys of node {node.name} could not be updated on node {name}: {problem}",
-                hint="run 'gnt-cluster renew-crypto --new-ssh-keys' once that is mended",
+                hint=f"update authorized_keys of node {name} by hand once the node is healthy",
             )

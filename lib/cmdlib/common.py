@@ -75,7 +75,7 @@ def ExpandNetwork(snapshot: objects.Snapshot, name: str) -> objects.Network:
     """The network meant by a name or uuid."""
     network: objects.Network | None = snapshot.ExpandName("network", name)
     if network is None:
-        raise errors.OpPrereqError(f"Network '{name}' not known", errors.ECODE_NOENT, hint="see 'gnt-network list'")
+        raise errors.OpPrereqError(f"Network '{name}' not known", errors.ECODE_NOENT)
     return network
 
 

@@ -259,7 +259,7 @@ class LUGroupRemove(_NamedGroupLU[opcodes.OpGroupRemove]):
             raise errors.OpPrereqError(
                 f"Group '{self._name}' not empty, has the following nodes: {', '.join(members)}",
                 errors.ECODE_STATE,
-                hint="'gnt-group assign-nodes' moves them to another group",
+                hint="'gnt-group assign-nodes GROUP NODE...' moves nodes to another group",
             )
         if len(snapshot.nodegroups) == 1:
             raise errors.OpPrereqError(f"Group '{self._name}' is the only group, cannot be removed", errors.ECODE_STATE)

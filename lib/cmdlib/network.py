@@ -198,7 +198,7 @@ class LUNetworkRemove(_NetworkLU[opcodes.OpNetworkRemove]):
                 f"Cannot remove network '{self._name}' as it is connected to the following node groups:"
                 f" {', '.join(groups)}",
                 errors.ECODE_STATE,
-                hint="'gnt-network disconnect' first",
+                hint="disconnect it from them first",
             )
 
     def Exec(self, feedback: Feedback) -> None:

@@ -95,7 +95,7 @@ def _SubmitError(entries: Sequence[Entry], error: Exception) -> Exception:
         return error
     ids = ", ".join(str(e.id) for e in entries[:20]) + (" ..." if len(entries) > 20 else "")
     # The next master may not find them, and then begins to count where they began.
-    reuse = "another job may get the number if this master is lost meanwhile, so compare what 'gnt-job info' shows"
+    reuse = "another job may get the number if this master is lost meanwhile, so compare what 'gnt-job info ID' shows"
     return errors.JobQueueError(f"Job {ids}: {error}; {reuse}", hint=error.hint)
 
 

@@ -140,5 +140,6 @@ class Watcher:
 
 def LostError(job_id: int) -> errors.JobLost:
     return errors.JobLost(
-        f"Job {job_id} is not in the queue", hint="it may be archived: 'gnt-job info' also shows archived jobs"
+        f"Job {job_id} is not in the queue",
+        hint=f"it may be archived: 'gnt-job info {job_id}' also shows archived jobs",
     )

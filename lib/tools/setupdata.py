@@ -2,7 +2,7 @@
 
 ::
 
-    gnt-node add on the master --SSH, or an administrator--> stdin of node-daemon-setup, ssl-update, ssh-update, ...
+    master node --SSH, or an administrator--> stdin of node-daemon-setup, ssl-update, ssh-update, ...
 
 A helper refuses to work on a node of another cluster (spec/files.md 12).
 """

@@ -87,10 +87,7 @@ def _Version(data: Any) -> int:
 
 def _Unsupported(version: int) -> errors.ConfigurationError:
     if version < V2_16:
-        hint = (
-            f"upgrade the cluster to {VersionText(V2_16)} with that release's own packages first "
-            "(gnt-cluster upgrade --to 2.16), then come back"
-        )
+        hint = f"upgrade the cluster to {VersionText(V2_16)} with that release's own packages first"
     else:
         hint = f"install the release that wrote it, or take it back to {VersionText(V3_1)} or older with that release"
     return errors.ConfigurationError(

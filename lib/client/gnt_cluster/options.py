@@ -1,4 +1,4 @@
-"""Options of several gnt-cluster commands; those that only ``init`` and ``modify`` share are most of them."""
+"""Options of several commands of gnt-cluster; those that only ``init`` and ``modify`` share are most of them."""
 
 from __future__ import annotations
 

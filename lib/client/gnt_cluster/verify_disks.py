@@ -66,8 +66,8 @@ def _ShowMissing(missing: Mapping[str, Sequence[Any]], bad_nodes: Mapping[str, s
     if not missing:
         return constants.EXIT_SUCCESS
     output.ToStdout(
-        "If volumes are still missing when all nodes work again, use 'gnt-instance replace-disks' (DRBD) or"
-        " 'gnt-instance recreate-disks' (empty disks) for these instances."
+        "If volumes are still missing when all nodes work again, use 'gnt-instance replace-disks -a INSTANCE' (DRBD) or"
+        " 'gnt-instance recreate-disks INSTANCE' (empty disks) for each of these instances."
     )
     return constants.EXIT_FAILURE
 

@@ -1,4 +1,4 @@
-"""Options of several gnt-group commands."""
+"""Options of several commands of gnt-group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of several gnt-instance commands."""
+"""Options of several commands of gnt-instance."""
 
 from __future__ import annotations
 

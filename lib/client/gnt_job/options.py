@@ -1,4 +1,4 @@
-"""Options of several gnt-job commands: jobs by their status."""
+"""Options of several commands of gnt-job: jobs by their status."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ AUTO_PROMOTE = Flag(
 
 _ONLINE_QUESTION = (
     "Node {} will be marked online as it is. Its disks may be out of date, and instances that were failed over may still run"
-    " on it; 'gnt-node add --readd' is the safe way. Continue?"
+    " on it; 'gnt-node add --readd {}' is the safe way. Continue?"
 )
 
 
@@ -46,7 +46,7 @@ def Run(options: Options, arguments: list[str]) -> int:
     if not jobs.Changes(op, "node_name", "force", "auto_promote", "powered"):
         output.ToStderr("Please give at least one of the parameters.")
         return constants.EXIT_FAILURE
-    if options.offline is False and not options.force and not ask.Confirmed(_ONLINE_QUESTION.format(name)):
+    if options.offline is False and not options.force and not ask.Confirmed(_ONLINE_QUESTION.format(name, name)):
         return constants.EXIT_FAILURE
     PrintChanges("node", name, jobs.SubmitOrSend(op, options))
     return constants.EXIT_SUCCESS

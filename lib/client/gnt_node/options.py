@@ -1,4 +1,4 @@
-"""Options of several gnt-node commands."""
+"""Options of several commands of gnt-node."""
 
 from __future__ import annotations
 

@@ -383,8 +383,8 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
                 "ECLUSTERCLIENTCERT",
                 NODE,
                 node.name,
-                "the node's certificate is not the one the cluster knows; run gnt-cluster renew-crypto"
-                " --new-node-certificates",
+                "the node's certificate is not the one the cluster knows; set the node up again with"
+                f" 'gnt-node add --readd {node.name}'",
             )
         else:
             report.ErrorIf(

@@ -262,7 +262,7 @@ def SpaceNeeded(snapshot: objects.Snapshot, template: str, requests: Iterable[Di
             raise errors.OpPrereqError(
                 f"The cluster has no volume group, which disk template {template} needs",
                 errors.ECODE_STATE,
-                hint="set it with 'gnt-cluster modify --vg-name'",
+                hint="set it with 'gnt-cluster modify --vg-name=VG'",
             )
         needed[vg] = needed.get(vg, 0) + request.size + more
     return needed

@@ -199,7 +199,6 @@ def CheckNotForthcoming(instance: objects.Instance) -> None:
         raise errors.OpPrereqError(
             f"Instance '{instance.name}' is only a reservation (forthcoming)",
             errors.ECODE_STATE,
-            hint="make it real with 'gnt-instance add --commit'",
         )
 
 

@@ -125,7 +125,6 @@ class TLMigrateInstance(Tasklet):
                 f"Instance '{instance.name}' has disk template {template}, whose disks are on one node only:"
                 f" it cannot be {what}",
                 errors.ECODE_STATE,
-                hint=f"use 'gnt-instance move {instance.name}' for templates that can be copied",
             )
         if self.mirror == disk_params.EXTERNAL:
             self.target_uuid = op.target_node_uuid
@@ -143,7 +142,7 @@ class TLMigrateInstance(Tasklet):
                 f"Instances with disk template {template} cannot be {what} to arbitrary nodes, only to"
                 f" {self._Name(self.target_uuid)}",
                 errors.ECODE_INVAL,
-                hint="change the secondary node with 'gnt-instance replace-disks -n NODE' first",
+                hint=f"change the secondary node first: 'gnt-instance replace-disks -n NODE {instance.name}'",
             )
 
     def _CheckMemory(self, instance: objects.Instance, minmem: int) -> None:

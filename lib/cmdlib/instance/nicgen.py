@@ -119,7 +119,6 @@ def ConnectedParams(lu: LogicalUnit, network: objects.Network, node_uuid: str) -
         raise errors.OpPrereqError(
             f"No netparams found for network {network.name}: it is not connected to the nodegroup {group.name}",
             errors.ECODE_INVAL,
-            hint=f"use 'gnt-network connect {network.name} MODE LINK {group.name}'",
         )
     return found
 

@@ -137,7 +137,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
             raise errors.OpPrereqError(
                 f"Node {known.name} is already in the configuration",
                 errors.ECODE_EXISTS,
-                hint="use 'gnt-node add --readd' to take it back after a repair",
+                hint=f"use 'gnt-node add --readd {known.name}' to add it again after a repair",
             )
         secondary_ip = self._SecondaryIp(known)
         capable = {
@@ -304,7 +304,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         if problems:
             raise errors.OpExecError(
                 "ssh/hostname verification failed",
-                hint="'gnt-node add --no-node-setup' adds a node that is not reached by SSH",
+                hint="SSH is needed only in clusters that manage SSH keys: see 'gnt-cluster init --no-ssh-init NAME'",
             )
 
     def _BringFiles(self, manages_hosts: bool) -> None:
@@ -327,8 +327,8 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         if link is None:
             self.LogInfo("No physical interface for Open vSwitch was given: it will have no connection to the network")
         self.rpc.call_node_configure_ovs(self._node.uuid, values[nd.ND_OVS_NAME], link).Raise(
-            f"Node {self._node.name} is added, but its Open vSwitch could not be set up; mend it and use"
-            " 'gnt-node add --readd'"
+            f"Node {self._node.name} is added, but its Open vSwitch could not be set up; repair it and use"
+            f" 'gnt-node add --readd {self._node.name}'"
         )
 
     def _Promote(self) -> None:
@@ -400,7 +400,8 @@ class LUNodeRemove(LogicalUnit[opcodes.OpNodeRemove]):
             raise errors.OpPrereqError(
                 f"Instance {snapshot.instances[uuid].name} is still running on the node, please remove first",
                 errors.ECODE_INVAL,
-                hint=f"'gnt-node evacuate {self._node.name}' moves what can be moved",
+                hint=f"'gnt-node migrate {self._node.name}' moves running instances, 'gnt-node failover {self._node.name}'"
+                " stopped ones",
             )
 
     def Exec(self, feedback: Feedback) -> None:

@@ -130,7 +130,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
             CheckVersion(self, node.name, node.uuid, errors.ECODE_STATE)
             self.LogWarning(
                 f"Transitioning node {node.name} from offline to online state without using re-add",
-                hint="make sure the node is healthy; 'gnt-node add --readd' sets it up again as well",
+                hint=f"make sure the node is healthy; 'gnt-node add --readd {node.name}' is the safe way",
             )
         if self.op.secondary_ip:
             self._CheckSecondaryIp()
@@ -187,7 +187,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
                 raise errors.OpPrereqError(
                     f"Node {node.name} needs to be turned on before its offline status can be reset",
                     errors.ECODE_STATE,
-                    hint=f"'gnt-node power on {node.name}', or --node-powered yes if it is on",
+                    hint="switch it on; if it is on, give --node-powered=yes too",
                 )
         elif self.op.powered is not None:
             raise errors.OpPrereqError(
@@ -347,7 +347,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
             self.LogWarning(
                 f"Node {node.name} holds the second copy of {len(secondary)} instance(s):"
                 f" {self._Names(list(secondary))}",
-                hint=f"'gnt-node evacuate --secondary-only {node.name}' makes new copies on other nodes",
+                hint="'gnt-instance replace-disks -n NODE INSTANCE' makes a new copy on another node",
             )
 
     def _IsMirrored(self, uuid: str) -> bool:

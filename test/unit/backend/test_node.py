@@ -351,7 +351,7 @@ def test_a_transfers_certificate_comes_and_its_key_stays(here: Node) -> None:
 
 
 def test_the_own_digest_is_told(here: Node) -> None:
-    with pytest.raises(errors.RpcCallError, match="renew-crypto"):
+    with pytest.raises(errors.RpcCallError, match="gnt-node add --readd"):
         certificates.CryptoTokens([["ssl", "get", None]])
     pem = x509.MakeSelfSigned()[1]
     Path(pathutils.NODED_CLIENT_CERT_FILE).write_text(pem)

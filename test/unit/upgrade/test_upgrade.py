@@ -74,7 +74,7 @@ def test_this_release_needs_no_changes() -> None:
     ("version", "message", "hint"),
     [
         (2150000, r"of 2\.15 cannot be upgraded", r"2\.16 with that release"),
-        (2000000, r"of 2\.0 cannot be upgraded", "gnt-cluster upgrade"),
+        (2000000, r"of 2\.0 cannot be upgraded", "own packages first"),
         (2170000, r"of 2\.17 cannot be upgraded", "install the release that wrote it"),
         (3020000, r"of 3\.2 cannot be upgraded", "install the release that wrote it"),
         (None, "no version number", "another master candidate"),

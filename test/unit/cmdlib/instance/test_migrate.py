@@ -155,9 +155,8 @@ def test_disks_on_one_node_only(make: Any) -> None:
         )
     )  # fmt: skip
     for op in (opcodes.OpInstanceFailover(instance_name="one"), opcodes.OpInstanceMigrate(instance_name="one")):
-        with pytest.raises(errors.OpPrereqError, match="disks are on one node only") as caught:
+        with pytest.raises(errors.OpPrereqError, match="disks are on one node only"):
             master.Run(op)
-        assert "gnt-instance move one.example.org" in (caught.value.hint or "")
 
 
 def test_any_node_for_disks_that_all_reach(shared: Master) -> None:

@@ -224,7 +224,7 @@ def test_secondaries_are_named_too(trio: Master) -> None:
     _Modify(trio, 1, offline=True, auto_promote=True)
     messages = "\n".join(trio.last.messages)
     assert "second copy of 1 instance(s): web.example.org" in messages
-    assert f"gnt-node evacuate --secondary-only {_Node(trio, 1).name}" in messages
+    assert "gnt-instance replace-disks -n NODE INSTANCE" in messages
 
 
 def test_a_node_comes_back(trio: Master) -> None:
