@@ -247,6 +247,8 @@ FAKE_DIR = RUN_DIR + "/fake-hypervisor"
 # Ours (doc/extensions.rst); CALLS_DIR: one locked file per changing call under way.
 RUN_EXT_DIR = RUN_DIR + "/ext"
 CALLS_DIR = RUN_EXT_DIR + "/calls"
+# In 3.1 in LOCK_DIR, where every user of the machine can lock it.
+SSCONF_LOCK_FILE = RUN_EXT_DIR + "/ssconf.lock"
 
 
 def DaemonPidFile(name: str) -> str:
@@ -313,7 +315,6 @@ LOG_CLEANER_DIR = LOG_DIR + "/cleaner"
 LOG_MASTER_CLEANER_DIR = LOG_DIR + "/master-cleaner"
 CONSOLE_DEVICE = "/dev/console"
 
-SSCONF_LOCK_FILE = LOCK_DIR + "/ganeti-ssconf.lock"
 WATCHER_LOCK_FILE = LOCK_DIR + "/ganeti-watcher.lock"
 RESTRICTED_COMMANDS_LOCK_FILE = LOCK_DIR + "/ganeti-restricted-commands.lock"
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors, params, pathutils, runtime, uidpool
 from ganeti.objects import Node, Snapshot
 from ganeti.params.types import MAYBE_STRING
 from ganeti.utils.text import NiceSort, NiceSortKey
+
+if TYPE_CHECKING:
+    from ganeti.runtime import protocols
 
 MAX_SIZE = 131072
 LOCK_TIMEOUT = 10.0
@@ -163,7 +166,13 @@ KEYS: dict[str, Key] = {
 
 def Values(snapshot: Snapshot) -> dict[str, str]:
     """Return the value of every key, lines joined, without the newline at the end."""
-    return {name: "\n".join(map(_OneLine, key.order(key.lines(snapshot)))) for name, key in KEYS.items()}
+    return {name: Value(snapshot, name) for name in KEYS}
+
+
+def Value(snapshot: Snapshot, name: str) -> str:
+    """Return the value of one key, as ``Values`` does."""
+    key = KEYS[name]
+    return "\n".join(map(_OneLine, key.order(key.lines(snapshot))))
 
 
 def _OneLine(text: str) -> str:
@@ -221,6 +230,12 @@ def Writable(values: Mapping[str, str]) -> dict[str, str]:
     return fitting
 
 
+def Lock(exclusive: bool = True) -> protocols.FileLock:
+    """Take the lock of the files.  Whoever could open it could stop every change, so nobody else can."""
+    runtime.MakeDirs(pathutils.RUN_EXT_DIR, 0o770)
+    return runtime.LockFile(pathutils.SSCONF_LOCK_FILE, exclusive, LOCK_TIMEOUT)
+
+
 def WriteSsconfFiles(values: Mapping[str, str], dry_run: bool = False) -> None:
     """Puts the values in place, under the exclusive lock; what is unchanged stays.
 
@@ -230,7 +245,7 @@ def WriteSsconfFiles(values: Mapping[str, str], dry_run: bool = False) -> None:
     if unknown:
         raise errors.ConfigurationError(f"unknown ssconf key: {', '.join(unknown)[:200]}")
     texts = {pathutils.SsconfFile(name): FileText(name, value) for name, value in values.items()}
-    with runtime.LockFile(pathutils.SSCONF_LOCK_FILE, exclusive=True, timeout=LOCK_TIMEOUT, mode=0o644):
+    with Lock():
         for path, data in texts.items():
             if not dry_run and not _Has(path, data):
                 runtime.WriteFile(path, data, mode=FILE_MODE)
@@ -266,7 +281,7 @@ class SimpleStore:
     def ReadAll(self) -> dict[str, str]:
         """Every key, of one moment: under the shared lock, as far as this user may take it."""
         try:
-            lock = runtime.LockFile(pathutils.SSCONF_LOCK_FILE, exclusive=False, timeout=LOCK_TIMEOUT, mode=0o644)
+            lock = Lock(exclusive=False)
         except PermissionError:
             return {key: self._Read(key) for key in KEYS}
         with lock:

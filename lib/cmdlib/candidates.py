@@ -1,4 +1,4 @@
-"""The pool of master candidates: what a node gets that becomes one, and gives back afterwards (spec/drivers.md d.7).
+"""The pool of master candidates: what a node gets when it becomes one, and gives back afterwards.
 
 Flag, vote in the store and accepted certificate change in one transaction each (design-store, rule 4); files and SSH
 keys follow, and can be brought again by ``gnt-cluster redist-conf`` and ``renew-crypto``: failures there are warnings.
@@ -6,10 +6,11 @@ keys follow, and can be brought again by ``gnt-cluster redist-conf`` and ``renew
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, x509
+from ganeti import errors, pathutils, runtime, ssconf, x509
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles
 from ganeti.config.nodes import COPY_TIMEOUT
 from ganeti.utils.text import NiceSort
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
 
 _SSL_REQUEST = ["ssl", "get", None]
+_LIST = "master_candidates_certs"
+# Seconds for the new list to reach every node, and between two looks.
+_REVOKED_WITHIN = 10.0
+_REVOKED_STEP = 0.3
 
 
 def PotentialCandidates(snapshot: objects.Snapshot) -> list[str]:
-    """Names of the nodes that may become candidates: they know every node's public key."""
+    """Return the names of the nodes that may become candidates: they know every node's public key."""
     return NiceSort(node.name for node in snapshot.nodes.values() if node.master_capable)
 
 
@@ -60,7 +65,7 @@ def _Digest(name: str, payload: Any) -> str:
 
 
 def MaintainPool(lu: LogicalUnit, exceptions: Iterable[str] = ()) -> None:
-    """Promotes nodes until there are as many candidates as there should be; who cannot be is a warning."""
+    """Promote nodes until there are as many candidates as there should be; warn about those that cannot be promoted."""
 
     def failed(node: objects.Node, err: Exception) -> None:
         lu.LogWarning(f"Node {node.name} could not be made a master candidate: {err}")
@@ -73,22 +78,52 @@ def MaintainPool(lu: LogicalUnit, exceptions: Iterable[str] = ()) -> None:
     elif now < should:
         lu.LogWarning(
             f"There are {now} master candidates, {should} are wanted",
-            hint="'gnt-node modify --master-candidate yes NODE' once the node is well again",
+            hint="'gnt-node modify --master-candidate yes NODE' once a failed node is healthy",
         )
 
 
 def Demoted(lu: LogicalUnit, node: objects.Node) -> None:
-    """Takes from a node that is no candidate any more what only candidates have; it must be called."""
+    """Take from a node that is no longer a candidate what only candidates have."""
     result = lu.rpc.call_node_demote_from_mc(node.uuid)
     if result.fail_msg:
         lu.LogWarning(f"Node {node.name} failed to demote itself: {result.fail_msg}")
+
+
+def AwaitRevocation(lu: LogicalUnit, former: objects.Node) -> None:
+    """Wait until every node has the list without ``former``, and warn about those that still accept its calls.
+
+    The list reaches the nodes by itself, within a second; a node where something holds it up would obey the former
+    candidate, unnoticed.
+    """
+    root = lu.snapshot
+    path = pathutils.MakeVirtualPath(pathutils.SsconfFile(_LIST))
+    digest = hashlib.sha1(ssconf.FileText(_LIST, ssconf.Value(root, _LIST)), usedforsecurity=False).hexdigest()
+    stale = {node.uuid for node in root.nodes.values() if not node.offline and node.uuid != former.uuid}
+    request = {"filelist": [path]}
+    deadline = runtime.Monotonic() + min(_REVOKED_WITHIN, lu.context.confirm_timeout)
+    while True:
+        for uuid, result in lu.rpc.call_node_verify(list(stale), request, root.cluster.cluster_name, {}).items():
+            payload = result.payload if isinstance(result.payload, dict) else {}
+            if payload.get("filelist") == {path: digest}:
+                stale.discard(uuid)
+        if not stale:
+            return
+        if runtime.Monotonic() >= deadline:
+            break
+        runtime.Sleep(_REVOKED_STEP)
+    names = ", ".join(NiceSort(root.nodes[uuid].name for uuid in stale))
+    lu.LogWarning(
+        f"These nodes did not confirm that they no longer accept calls from node {former.name}: {names}",
+        hint="'gnt-cluster verify' shows whether their ssconf files are up to date; the reason is in the log of their"
+        " node daemon",
+    )
 
 
 # --- SSH keys: the master's node spreads them -----------------------------------------------------------------------------
 
 
 def AddSshKeys(lu: LogicalUnit, node: objects.Node, to_public: bool = True) -> None:
-    """Makes a node's key known: to log in with if it is a candidate, and (``to_public``) as one of the cluster's keys."""
+    """Make a node's key known: to log in with if it is a candidate, and (``to_public``) as one of the cluster's keys."""
     snapshot = lu.snapshot
     to_public = to_public and node.master_capable
     results = lu.rpc.call_node_ssh_key_add(
@@ -104,7 +139,7 @@ def AddSshKeys(lu: LogicalUnit, node: objects.Node, to_public: bool = True) -> N
 
 
 def RemoveSshKeys(lu: LogicalUnit, node: objects.Node, leaves: bool = False, readd: bool = False) -> None:
-    """Makes a node's key unknown: to log in with only, or everywhere when it leaves or is set up anew."""
+    """Withdraw a node's key: to log in with only, or everywhere when it leaves or is set up anew."""
     snapshot = lu.snapshot
     gone = leaves or readd
     results = lu.rpc.call_node_ssh_key_remove(
@@ -113,7 +148,7 @@ def RemoveSshKeys(lu: LogicalUnit, node: objects.Node, leaves: bool = False, rea
         node.name,
         [other.uuid for other in snapshot.nodes.values() if other.master_candidate],
         PotentialCandidates(snapshot),
-        # What it was before it came back does not matter: its old key opens nothing any more.
+        # What it was before it came back does not matter: its old key is accepted nowhere.
         node.master_candidate or readd,
         gone and node.master_capable,
         leaves,

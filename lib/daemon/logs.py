@@ -7,8 +7,10 @@ the file does not take goes to the console, from children too; a failing log nev
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import stat
 import sys
 import syslog
 from typing import Any
@@ -48,8 +50,22 @@ class LineFormatter(logging.Formatter):
         return f"{self.formatTime(record)}: {self._program} pid={record.process}{thread} {record.levelname} {text}"
 
 
+def OpenForAppending(path: str) -> int:
+    """Open a log file, made if it is missing; OSError if there is anything else by that name.
+
+    Users of other daemons may write to the directory: their links and pipes must lead nowhere.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW | os.O_NONBLOCK
+    handle = os.open(path, flags, 0o600)  # noqa: TID251 - appended to, never replaced
+    info = os.fstat(handle)
+    if not (stat.S_ISREG(info.st_mode) or stat.S_ISCHR(info.st_mode)) or info.st_nlink > 1:
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a file of its own", path)
+    return handle
+
+
 class LogFile(logging.Handler):
-    """Appends to a file by its name: a rotated file is left for the new one at the next line, in every process."""
+    """Append to a file by its name: a rotated file is left for the new one at the next line, in every process."""
 
     def __init__(self, path: str, console: str | None = pathutils.CONSOLE_DEVICE):
         super().__init__()
@@ -58,10 +74,9 @@ class LogFile(logging.Handler):
         self._handle = -1
 
     def Open(self) -> int:
-        """Opens the file; raises OSError.  Called at the start so that a wrong path is noticed there."""
+        """Open the file; raises OSError.  Called at the start so that a wrong path is noticed there."""
         if self._handle < 0:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
-            self._handle = os.open(self.path, flags, 0o600)  # noqa: TID251 - appended to, never replaced
+            self._handle = OpenForAppending(self.path)
         return self._handle
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -80,7 +95,7 @@ class LogFile(logging.Handler):
     def _Follow(self) -> None:
         if self._handle >= 0:
             try:
-                same = os.path.samestat(os.fstat(self._handle), os.stat(self.path))
+                same = os.path.samestat(os.fstat(self._handle), os.lstat(self.path))
             except OSError:
                 same = False
             if not same:

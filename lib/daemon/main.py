@@ -193,7 +193,7 @@ def _RedirectStreams(path: str | None) -> None:
     output = null
     if path is not None:
         try:
-            output = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY, 0o600)  # noqa: TID251
+            output = logs.OpenForAppending(path)
         except OSError:
             pass  # reported by the set-up of the log
     os.dup2(null, 0)

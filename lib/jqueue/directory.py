@@ -36,7 +36,7 @@ def Own(uid: int = -1, gid: int = -1) -> protocols.FileLock:
             runtime.Chown(pathutils.QUEUE_DIR, uid, gid)
     CheckVersion()
     try:
-        return runtime.LockFile(pathutils.JOB_QUEUE_LOCK_FILE, timeout=0, mode=0o640)
+        return runtime.LockFile(pathutils.JOB_QUEUE_LOCK_FILE, timeout=0)
     except runtime.LockBusy as err:
         raise errors.JobQueueError(
             f"Another process owns the job queue: {pathutils.JOB_QUEUE_LOCK_FILE} is locked", hint=err.hint

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from ganeti import errors, objects, pathutils, runtime, serializer
+from ganeti import errors, objects, pathutils, runtime, serializer, ssconf
 from ganeti.store.base import (
     ID_DRAIN,
     ID_MASTER,
@@ -275,8 +275,7 @@ class Exporter:
 
     def _WriteSsconf(self, files: Mapping[str, tuple[Target, str]]) -> None:
         if files:
-            runtime.MakeDirs(pathutils.LOCK_DIR)
-            with runtime.LockFile(pathutils.SSCONF_LOCK_FILE, timeout=_LOCK_TIMEOUT):
+            with ssconf.Lock():
                 self._Write(files)
 
     def _LookAtFiles(

@@ -53,7 +53,8 @@ def _Directories() -> list[Item]:
         (pathutils.QUEUE_DIR, 0o750, _M_D),
         (pathutils.JOB_QUEUE_ARCHIVE_DIR, 0o750, _M_D),
         (pathutils.RAPI_DATA_DIR, 0o750, _R_M),
-        (pathutils.RUN_DIR, 0o775, _M_D),
+        # Sticky: a daemon's user must not rename what belongs to another one.
+        (pathutils.RUN_DIR, 0o1775, _M_D),
         (pathutils.SOCKET_DIR, 0o770, _M_D),
         (pathutils.BDEV_CACHE_DIR, 0o755, _N_M),
         (pathutils.DISK_LINKS_DIR, 0o755, _N_M),
@@ -65,7 +66,7 @@ def _Directories() -> list[Item]:
         (pathutils.LUXID_MESSAGES_DIR, 0o750, _M_D),
         (pathutils.RUN_EXT_DIR, 0o770, _N_M),
         (pathutils.CALLS_DIR, 0o700, _N),
-        (pathutils.LOG_DIR, 0o770, _M_D),
+        (pathutils.LOG_DIR, 0o1770, _M_D),
         (pathutils.LOG_OS_DIR, 0o750, _N_D),
         (pathutils.LOG_ES_DIR, 0o750, _N_D),
         (pathutils.LOG_XEN_DIR, 0o750, _N_D),
@@ -92,7 +93,8 @@ def _Files() -> list[Item]:
         (pathutils.NODED_CERT_FILE, 0o440, _M),
         (pathutils.NODED_CLIENT_CERT_FILE, 0o440, _M),
         (pathutils.RAPI_USERS_FILE, 0o640, _R_M),
-        (pathutils.JOB_QUEUE_LOCK_FILE, 0o640, _M_D),
+        # Whoever may open it could lock it and keep the master from starting.
+        (pathutils.JOB_QUEUE_LOCK_FILE, 0o600, _M_D),
         (pathutils.JOB_QUEUE_SERIAL_FILE, 0o640, _M_D),
         (pathutils.JOB_QUEUE_VERSION_FILE, 0o640, _M_D),
         (pathutils.JOB_QUEUE_DRAIN_FILE, 0o644, _M_D),

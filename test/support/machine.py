@@ -6,10 +6,11 @@ which checks the epoch.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from ganeti import constants, errors, x509
+from ganeti import constants, errors, pathutils, ssconf, x509
 
 # script(environment) -> (status, output)
 Script = Callable[[dict[str, str]], tuple[int, str]]
@@ -74,6 +75,7 @@ class Machine:
         self.migration = {"status": "completed", "transferred_ram": 1, "total_ram": 1, "postcopy_status": None}
         self.reachable: Callable[[str], Machine | None] = lambda address: None
         self.verify: dict[str, Any] = {}  # answers of node_verify other than the usual ones
+        self.ssconf: Callable[[], dict[str, str]] = dict  # the values of its ssconf files
 
     def Handlers(self) -> dict[str, Callable[..., Any]]:
         """One handler per method below whose name is a procedure's."""
@@ -150,6 +152,10 @@ class Machine:
     def node_verify(self, checkdict: dict[str, Any], cluster_name: str, all_hvparams: Any) -> dict[str, Any]:
         del cluster_name, all_hvparams
         usual = {key: VERIFY.get(key, lambda _: [])(value) for key, value in checkdict.items()}
+        if "filelist" in checkdict:
+            files = {pathutils.SsconfFile(key): ssconf.FileText(key, text) for key, text in self.ssconf().items()}
+            found = {path: hashlib.sha1(files[path]).hexdigest() for path in checkdict["filelist"] if path in files}
+            usual["filelist"] = found
         return {**usual, **{key: value for key, value in self.verify.items() if key in checkdict}}
 
     node_verify_light = node_verify

@@ -10,7 +10,7 @@ from typing import Any
 
 from simulated import World
 
-from ganeti import constants, locking, mcpu, objects, opcodes, params
+from ganeti import constants, locking, mcpu, objects, opcodes, params, ssconf
 from ganeti.cmdlib import LU_MAPPING
 from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcRunner
@@ -65,6 +65,7 @@ class Master:
         for node in self.setup.cluster.nodes:
             machine = self.machines[node.member.uuid]
             machine.reachable = self._ByAddress
+            machine.ssconf = lambda: ssconf.Values(self.cfg.Snapshot())
             node.dispatcher = Dispatcher({**node.store.Handlers(), **machine.Handlers()}, node.store)
         self.rpc = RpcRunner(
             self.setup.cluster.wire,

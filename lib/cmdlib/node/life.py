@@ -423,6 +423,8 @@ class LUNodeRemove(LogicalUnit[opcodes.OpNodeRemove]):
             )
         if cluster.modify_etc_hosts:
             self._ForgetAddress()
+        if node.master_candidate:
+            candidates.AwaitRevocation(self, node)
 
     def _ForgetAddress(self) -> None:
         master = self.snapshot.cluster.master_node

@@ -275,6 +275,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
                 candidates.Demoted(self, node)
             if self.snapshot.cluster.modify_ssh_setup:
                 candidates.RemoveSshKeys(self, before)
+            candidates.AwaitRevocation(self, node)
         if old_role == OFFLINE != self._role and not promotes:
             self._Welcome(node)
         if promotes:

@@ -89,3 +89,27 @@ def test_threads_are_named(tmp_path):
     thread.join()
     assert f"pid={os.getpid()}/Jq3 INFO hello" in (tmp_path / "x.log").read_text()
     handler.close()
+
+
+@pytest.mark.parametrize("trap", ["link", "dangling", "pipe", "hard link", "directory"])
+def test_a_trap_in_the_place_of_the_file_catches_nothing(tmp_path, console, trap):
+    """The daemons' group may write to the directory, and noded logs there as root."""
+    prey, path = tmp_path / "prey", tmp_path / "x.log"
+    prey.write_text("untouched")
+    handler = logs.LogFile(str(path), str(console))
+    _Logger(handler).info("first")
+    path.unlink()
+    if trap == "link":
+        path.symlink_to(prey)
+    elif trap == "dangling":
+        path.symlink_to(tmp_path / "made")
+    elif trap == "pipe":
+        os.mkfifo(path)
+    elif trap == "hard link":
+        os.link(prey, path)
+    else:
+        path.mkdir()
+    _Logger(handler).info("second")
+    handler.close()
+    assert prey.read_text() == "untouched" and not (tmp_path / "made").exists()
+    assert "second" in console.read_text(), "a line that cannot be written is not lost"

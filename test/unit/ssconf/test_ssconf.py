@@ -172,11 +172,11 @@ def test_what_is_too_large_or_unknown_is_refused_before_anything_is_written(node
 
 def test_a_writer_waits_for_readers(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssconf, "LOCK_TIMEOUT", 0.05)
-    with runtime.LockFile(pathutils.SSCONF_LOCK_FILE, exclusive=False, timeout=0, mode=0o644):
+    with runtime.LockFile(pathutils.SSCONF_LOCK_FILE, exclusive=False, timeout=0):
         with pytest.raises(runtime.LockBusy):
             ssconf.WriteSsconfFiles({"master_netdev": "br8"})
     ssconf.WriteSsconfFiles({"master_netdev": "br8"})
-    with runtime.LockFile(pathutils.SSCONF_LOCK_FILE, exclusive=True, timeout=0, mode=0o644):
+    with runtime.LockFile(pathutils.SSCONF_LOCK_FILE, exclusive=True, timeout=0):
         with pytest.raises(runtime.LockBusy):
             ssconf.SimpleStore().ReadAll()
 

@@ -10,7 +10,7 @@ import pytest
 from support.configs import WEB
 from support.master import Master
 
-from ganeti import errors, objects, opcodes
+from ganeti import errors, objects, opcodes, ssconf
 from ganeti.cmdlib.node import modify as node_modify
 from ganeti.cmdlib.node.modify import FLAGS, NewRole, RoleOf
 
@@ -121,6 +121,17 @@ def test_a_rogue_node_puts_nothing_else_into_the_list_of_candidates(trio: Master
         _Modify(trio, 2, master_candidate=True)
     assert trio.snapshot.cluster.candidate_certs == before
     assert not _Node(trio, 2).master_candidate
+
+
+def test_a_node_that_keeps_the_old_list_is_named(trio: Master) -> None:
+    _Pool(trio, 1)
+    _Modify(trio, 2, master_candidate=True)
+    # Something on the second node holds its list up.
+    old = ssconf.Values(trio.snapshot)
+    trio[1].ssconf = lambda: old
+    _Modify(trio, 2, master_candidate=False)
+    (warning,) = [text for text in trio.last.messages if "no longer accept calls" in text]
+    assert f"calls from node {trio[2].name}: {trio[1].name}" in warning
 
 
 def test_a_rogue_node_cannot_keep_another_s_certificate_accepted(trio: Master) -> None:
