@@ -194,6 +194,7 @@ INTENT_TO_UPGRADE = DATA_DIR + "/intent-to-upgrade"
 # Ours, beside everything 3.1 knows (doc/extensions.rst).
 DATA_EXT_DIR = DATA_DIR + "/ext"
 STORE_FILE = DATA_EXT_DIR + "/store.db"
+MIGRATIONS_DIR = DATA_EXT_DIR + "/migrations"
 
 _SSCONF_PREFIX = DATA_DIR + "/ssconf_"
 
@@ -249,6 +250,7 @@ RUN_EXT_DIR = RUN_DIR + "/ext"
 CALLS_DIR = RUN_EXT_DIR + "/calls"
 # In 3.1 in LOCK_DIR, where every user of the machine can lock it.
 SSCONF_LOCK_FILE = RUN_EXT_DIR + "/ssconf.lock"
+GUEST_LOCKS_DIR = RUN_EXT_DIR + "/guests"
 
 
 def DaemonPidFile(name: str) -> str:

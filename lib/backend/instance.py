@@ -6,9 +6,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import errors, hypervisor, objects, runtime
-from ganeti.backend import reason, wire
+from ganeti import errors, hypervisor, objects, pathutils, runtime
+from ganeti.backend import reason, transfers, wire
 from ganeti.hypervisor.base import GuestDisk, GuestInfo, Hypervisor
+from ganeti.params import runstate
 from ganeti.storage import links, tree
 
 REBOOT_SOFT = "soft"
@@ -24,8 +25,11 @@ _DEFAULT_SSH_PORT = 22
 Dict = dict[str, Any]
 
 
-def LinkDisks(instance: objects.Instance) -> list[GuestDisk]:
-    """Finds every disk of the instance and makes its link; all must be assembled."""
+def OpenedDisks(instance: objects.Instance) -> list[GuestDisk]:
+    """Find every disk of the instance; each must be open on this node.
+
+    Closing the disks of a node removes their links, so a start that comes late finds nothing to write to.
+    """
     found = []
     for index, disk in enumerate(wire.InstanceDisks(instance)):
         device = tree.Find(disk)
@@ -37,7 +41,12 @@ def LinkDisks(instance: objects.Instance) -> list[GuestDisk]:
                 f"Instance {instance.name}: block device of disk {index} is not set up; "
                 f"run gnt-instance activate-disks {instance.name}"
             )
-        link = links.Make(instance.name, device.dev_path, index) if device.dev_path else ""
+        if device.dev_path and not links.IsMade(instance.name, device.dev_path, index):
+            raise errors.BlockDeviceError(
+                f"Instance {instance.name}: disk {index} is not open on this node; "
+                f"run gnt-instance activate-disks {instance.name}"
+            )
+        link = pathutils.InstanceDiskLink(instance.name, index) if device.dev_path else ""
         found.append(GuestDisk(disk, link, uri))
     return found
 
@@ -47,7 +56,7 @@ def RemoveLinks(instance: objects.Instance) -> None:
 
 
 def Start(instance_hvp_bep: Dict, startup_paused: bool, trail: reason.Trail) -> None:
-    """instance_start: starts the instance; one that runs already is left alone."""
+    """instance_start: start the instance; one that runs already is left alone."""
     instance = wire.Instance(instance_hvp_bep)
     driver = hypervisor.GetHypervisor(instance.hypervisor)
     _Start(driver, instance, startup_paused)
@@ -55,29 +64,53 @@ def Start(instance_hvp_bep: Dict, startup_paused: bool, trail: reason.Trail) -> 
 
 
 def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool) -> None:
-    if driver.Info(instance.name, instance.hvparams) is not None:
-        logging.info("Instance %s is running already, not starting it", instance.name)
-        return
-    disks = LinkDisks(instance)
-    try:
-        driver.Start(instance, disks, paused)
-    except errors.HypervisorError:
-        RemoveLinks(instance)
-        raise
+    with transfers.Locked(instance.name):
+        if driver.Exists(instance.name):
+            _CheckIsGuest(driver, instance)
+            logging.info("Instance %s is running already, not starting it", instance.name)
+            return
+        disks = OpenedDisks(instance)
+        transfers.Clear(instance.name)
+        try:
+            driver.Start(instance, disks, paused)
+        except errors.HypervisorError:
+            RemoveLinks(instance)
+            raise
+
+
+def _CheckIsGuest(driver: Hypervisor, instance: objects.Instance) -> None:
+    """Raise RpcCallError unless the process that is here holds the guest."""
+    state = driver.Look(instance.name).state
+    if state == runstate.UNRESPONSIVE:
+        raise errors.RpcCallError(
+            f"Instance {instance.name} is there but does not respond; to start it anew use"
+            f" 'gnt-instance shutdown --timeout 0 {instance.name}' first"
+        )
+    if state not in runstate.HOLDS:
+        raise errors.RpcCallError(
+            f"Instance {instance.name} is here only as a copy of a migration (state {state});"
+            f" use 'gnt-instance migrate --cleanup {instance.name}'"
+        )
 
 
 def Shutdown(instance: Dict, timeout: float, trail: reason.Trail) -> None:
-    """instance_shutdown: asks the guest to stop, again and again; after ``timeout`` seconds it is ended."""
+    """instance_shutdown: ask the guest to stop, again and again; after ``timeout`` seconds end it."""
     guest = wire.Instance(instance)
-    _Shutdown(hypervisor.GetHypervisor(guest.hypervisor), guest, timeout)
+    driver = hypervisor.GetHypervisor(guest.hypervisor)
+    # A sent copy says where the guest is: that is remembered until somebody has looked there.
+    is_guest = driver.Look(guest.name).state in runstate.HOLDS
+    _Shutdown(driver, guest, timeout)
+    RemoveLinks(guest)
+    if is_guest:
+        transfers.Clear(guest.name)
     reason.Store(guest.name, trail, "shutdown")
 
 
 def _Shutdown(driver: Hypervisor, instance: objects.Instance, timeout: float) -> None:
-    if driver.Info(instance.name, instance.hvparams) is None:
+    if not driver.Exists(instance.name):
         logging.info("Instance %s is not running, nothing to shut down", instance.name)
     elif not _AskToStop(driver, instance, timeout):
-        logging.error("Shutdown of instance %s took longer than %g s, ending it", instance.name, timeout)
+        logging.error("Instance %s did not shut down within %g s, ending it", instance.name, timeout)
         driver.Stop(instance, force=True)
         if not _WaitGone(driver, instance, _FORCED_SECONDS):
             raise errors.RpcCallError(
@@ -85,31 +118,29 @@ def _Shutdown(driver: Hypervisor, instance: objects.Instance, timeout: float) ->
                 "look at its process on the node, it may hang in the kernel"
             )
     driver.Cleanup(instance.name)
-    RemoveLinks(instance)
 
 
 def _AskToStop(driver: Hypervisor, instance: objects.Instance, timeout: float) -> bool:
-    """Whether the guest stopped within ``timeout``."""
+    """Return whether the guest stopped within ``timeout``.  One that cannot be asked gets the time all the same."""
     deadline = runtime.Monotonic() + timeout
     retry = False
     while True:
         left = deadline - runtime.Monotonic()
+        if left <= 0:
+            return not driver.Exists(instance.name)
         try:
-            driver.Stop(instance, retry=retry, timeout=max(left, 0.0))
+            driver.Stop(instance, retry=retry, timeout=left)
         except errors.HypervisorError as err:
-            # It may have gone in the same moment.
-            if driver.Info(instance.name, instance.hvparams) is not None:
-                raise errors.RpcCallError(f"Failed to stop instance {instance.name}: {err}") from err
+            logging.warning("Instance %s cannot be asked to shut down: %s", instance.name, err)
         retry = True
+        left = deadline - runtime.Monotonic()
         if _WaitGone(driver, instance, min(_ASK_AGAIN_SECONDS, max(left, 0.0))):
             return True
-        if runtime.Monotonic() >= deadline:
-            return False
 
 
 def _WaitGone(driver: Hypervisor, instance: objects.Instance, seconds: float) -> bool:
     deadline = runtime.Monotonic() + seconds
-    while driver.Info(instance.name, instance.hvparams) is not None:
+    while driver.Exists(instance.name):
         left = deadline - runtime.Monotonic()
         if left <= 0:
             return False
@@ -121,8 +152,10 @@ def Reboot(inst: Dict, reboot_type: str, shutdown_timeout: float, trail: reason.
     """instance_reboot: soft within the running hypervisor, hard as stop and start; the disks are left as they are."""
     instance = wire.Instance(inst)
     driver = hypervisor.GetHypervisor(instance.hypervisor)
-    if driver.Info(instance.name, instance.hvparams) is None:
+    if not driver.Exists(instance.name):
         raise errors.RpcCallError(f"Cannot reboot instance {instance.name}: it is not running")
+    if driver.Look(instance.name).state not in (*runstate.HOLDS, runstate.UNRESPONSIVE):
+        _CheckIsGuest(driver, instance)
     if reboot_type == REBOOT_SOFT:
         driver.Reboot(instance)
     elif reboot_type == REBOOT_HARD:
@@ -137,7 +170,7 @@ def Balloon(instance: Dict, memory: int) -> None:
     """instance_balloon_memory; one that does not run is left alone."""
     guest = wire.Instance(instance)
     driver = hypervisor.GetHypervisor(guest.hypervisor)
-    if driver.Info(guest.name, guest.hvparams) is None:
+    if not driver.Exists(guest.name):
         logging.info("Instance %s is not running, not changing its memory", guest.name)
         return
     driver.Balloon(guest, memory)
@@ -147,7 +180,9 @@ def Balloon(instance: Dict, memory: int) -> None:
 
 
 def _Row(info: GuestInfo) -> Dict:
-    return {"memory": info.memory, "vcpus": info.vcpus, "state": info.state, "time": info.cpu_time}
+    """Return the row of 3.1, with the state of a guest that does not simply run."""
+    more = {} if info.run_state == runstate.RUNNING else {runstate.KEY: info.run_state}
+    return {"memory": info.memory, "vcpus": info.vcpus, "state": info.state, "time": info.cpu_time, **more}
 
 
 def Info(instance: str, hname: str, hvparams: Dict) -> Dict:

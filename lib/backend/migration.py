@@ -1,4 +1,8 @@
-"""Procedures of a live migration and of devices changed while an instance runs (spec/drivers.md d.3.3, d.4)."""
+"""Procedures of a live migration and of devices changed while an instance runs (doc/design-migration.rst).
+
+Each changing call may come late: it looks and acts in one step, under the guest's lock, and does nothing unless what it
+relies on is still so.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,10 @@ import logging
 from typing import Any
 
 from ganeti import errors, hypervisor, objects, pathutils, runtime
-from ganeti.backend import wire
-from ganeti.backend.instance import LinkDisks, RemoveLinks
-from ganeti.hypervisor.base import HOTPLUG_DISK, HOTPLUG_NIC, Hypervisor
+from ganeti.backend import transfers, wire
+from ganeti.backend.instance import OpenedDisks, RemoveLinks
+from ganeti.hypervisor.base import HOTPLUG_DISK, HOTPLUG_NIC, Hypervisor, Look
+from ganeti.params import runstate
 
 Dict = dict[str, Any]
 
@@ -18,15 +23,45 @@ def _Load(data: Dict) -> tuple[objects.Instance, Hypervisor]:
     return instance, hypervisor.GetHypervisor(instance.hypervisor)
 
 
+def RunState(instance: str, hname: str, hvparams: Dict) -> Dict:
+    """instance_run_state: what the guest's process is doing here, and what is remembered of its migrations.
+
+    ``never``: the process is gone and has never run the guest that it waited for.
+    """
+    look = hypervisor.GetHypervisor(hname).Look(instance)
+    note = transfers.Read(instance)
+    return {
+        runstate.KEY: look.state,
+        "ident": look.ident,
+        "sending": look.sending,
+        "never": _HasNeverRun(look, note),
+        **note.ToDict(),
+    }
+
+
+def _HasNeverRun(look: Look, note: transfers.Note) -> bool:
+    if look.state != runstate.GONE:
+        return False
+    return note.arrival == transfers.NEVER or (note.arrival is not None and look.load_failed)
+
+
 def Migratable(instance: Dict) -> None:
-    """instance_migratable: fails unless the instance runs here."""
+    """instance_migratable: fails unless the instance runs here and can be sent."""
     guest, driver = _Load(instance)
-    if driver.Info(guest.name, guest.hvparams) is None:
+    state = driver.Look(guest.name).state
+    if state == runstate.GONE:
         raise errors.RpcCallError(f"Instance {guest.name} is not running")
+    _CheckSendable(guest.name, state)
+    driver.MigrationInfo(guest)
     for index in range(len(wire.InstanceDisks(guest))):
         link = pathutils.InstanceDiskLink(guest.name, index)
         if not runtime.Exists(link):
             logging.warning("Instance %s is missing the link %s of disk %d", guest.name, link, index)
+
+
+def _CheckSendable(name: str, state: str) -> None:
+    if state not in (runstate.RUNNING, runstate.PAUSED):
+        raise errors.RpcCallError(f"Instance {name} cannot be migrated: the state of its process here is {state}")
 
 
 def Info(instance: Dict) -> str | None:
@@ -36,20 +71,33 @@ def Info(instance: Dict) -> str | None:
 
 
 def Accept(instance: Dict, info: str | None, target: str) -> None:
-    """accept_instance: target; links the disks, then waits for the guest."""
+    """accept_instance: target; waits for the guest."""
     guest, driver = _Load(instance)
-    try:
-        driver.Accept(guest, info, target, LinkDisks(guest))
-    except errors.HypervisorError:
-        if driver.Info(guest.name, guest.hvparams) is None:
-            RemoveLinks(guest)
-        raise
+    with transfers.Locked(guest.name):
+        if driver.Exists(guest.name):
+            state = driver.Look(guest.name).state
+            raise errors.RpcCallError(f"Instance {guest.name} cannot be accepted: it is here already (state {state})")
+        disks = OpenedDisks(guest)
+        transfers.Write(guest.name, transfers.Note(arrival=transfers.AWAITED))
+        try:
+            driver.Accept(guest, info, target, disks)
+        except errors.HypervisorError:
+            if not driver.Exists(guest.name):
+                transfers.Write(guest.name, transfers.Note(arrival=transfers.NEVER))
+                RemoveLinks(guest)
+            raise
 
 
 def Migrate(cluster_name: str, instance: Dict, target: str, live: bool) -> None:
     """instance_migrate: source; starts sending."""
     guest, driver = _Load(instance)
-    driver.Migrate(cluster_name, guest, target, live)
+    with transfers.Locked(guest.name):
+        look = driver.Look(guest.name)
+        _CheckSendable(guest.name, look.state)
+        if look.sending:
+            raise errors.RpcCallError(f"Instance {guest.name} is being migrated already")
+        transfers.Write(guest.name, transfers.Note(target, runtime.NewUuid()))
+        driver.Migrate(cluster_name, guest, target, live)
 
 
 def Status(instance: Dict) -> Dict:
@@ -59,15 +107,94 @@ def Status(instance: Dict) -> Dict:
 
 
 def FinalizeSource(instance: Dict, success: bool, live: bool) -> None:
-    """instance_finalize_migration_src"""
+    """instance_finalize_migration_src: ``success`` ends the sent copy; nothing is ever cancelled or resumed here."""
     guest, driver = _Load(instance)
-    driver.FinalizeSource(guest, success, live)
+    with transfers.Locked(guest.name):
+        state = driver.Look(guest.name).state
+        if success and state == runstate.SENT:
+            driver.EndNow(guest)
+        elif state == runstate.GONE:
+            pass
+        elif success or state not in runstate.HOLDS:
+            raise errors.RpcCallError(
+                f"Instance {guest.name}: its process here is not what this call is for (state {state}), it is left alone"
+            )
+        if success:
+            driver.Cleanup(guest.name)
+            RemoveLinks(guest)
+        transfers.Clear(guest.name)
 
 
 def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None:
-    """instance_finalize_migration_dst"""
+    """instance_finalize_migration_dst: waits until the guest is here; without ``success`` ends one that never will be."""
     guest, driver = _Load(instance)
-    driver.FinalizeDestination(guest, info, success)
+    with transfers.Locked(guest.name):
+        if not success:
+            _Withdraw(driver, guest)
+            return
+        held = transfers.Read(guest.name).arrival == transfers.HELD
+        driver.WaitArrived(guest, info)
+        state = driver.Look(guest.name).state
+        if state not in runstate.HOLDS:
+            raise errors.RpcCallError(f"Instance {guest.name} has not arrived (state {state})")
+        if held and state == runstate.PAUSED:
+            driver.Resume(guest)
+        transfers.Clear(guest.name)
+
+
+def _Withdraw(driver: Hypervisor, guest: objects.Instance) -> None:
+    """End a waiting process that has never run; a guest that has arrived is never touched."""
+    look, note = driver.Look(guest.name), transfers.Read(guest.name)
+    if look.state == runstate.ARRIVING:
+        transfers.Write(guest.name, transfers.Note(arrival=transfers.HELD))
+        driver.Hold(guest)
+        look = driver.Look(guest.name)
+        if look.state == runstate.ARRIVING:
+            # Whatever still arrives, it does not run.
+            driver.EndNow(guest)
+            note, look = transfers.Note(arrival=transfers.NEVER), Look(runstate.GONE)
+        elif look.state == runstate.PAUSED:
+            driver.Resume(guest)  # it came in the same moment
+            transfers.Write(guest.name, note)
+    if look.state != runstate.GONE:
+        raise errors.RpcCallError(
+            f"Instance {guest.name}: its process here is not waiting for a guest (state {look.state}), it is left alone"
+        )
+    if _HasNeverRun(look, note):
+        transfers.Write(guest.name, transfers.Note(arrival=transfers.NEVER))
+    driver.Cleanup(guest.name)
+    RemoveLinks(guest)
+
+
+def ResumeSent(instance: Dict, ident: int, attempt: str | None) -> None:
+    """instance_resume_sent: source; runs the guest here again, whose ``attempt`` to be sent has failed for good."""
+    guest, driver = _Load(instance)
+    with transfers.Locked(guest.name):
+        look, note = driver.Look(guest.name), transfers.Read(guest.name)
+        if look.ident != ident or note.attempt != attempt:
+            raise errors.RpcCallError(
+                f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
+            )
+        if look.state not in (runstate.SENT, runstate.LEAVING) and not look.sending:
+            raise errors.RpcCallError(f"Instance {guest.name} was not sent (state {look.state}), it is left alone")
+        driver.Resume(guest)
+        transfers.Clear(guest.name)
+
+
+def EndCopy(instance: Dict, ident: int) -> None:
+    """instance_end_copy: ends the process that was looked at, at once: another copy is the guest."""
+    guest, driver = _Load(instance)
+    with transfers.Locked(guest.name):
+        look = driver.Look(guest.name)
+        if look.state != runstate.GONE:
+            if look.ident != ident:
+                raise errors.RpcCallError(
+                    f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
+                )
+            driver.EndNow(guest)
+        driver.Cleanup(guest.name)
+        RemoveLinks(guest)
+        transfers.Clear(guest.name)
 
 
 # --- devices of a running instance ------------------------------------------------------------------------------------
@@ -111,10 +238,13 @@ HANDLERS = {
     "hotplug_device": Hotplug,
     "hotplug_supported": HotplugSupported,
     "instance_finalize_migration_dst": FinalizeDestination,
+    "instance_end_copy": EndCopy,
     "instance_finalize_migration_src": FinalizeSource,
     "instance_get_migration_status": Status,
     "instance_migratable": Migratable,
     "instance_migrate": Migrate,
+    "instance_resume_sent": ResumeSent,
+    "instance_run_state": RunState,
     "migration_info": Info,
     "resize_disk": ResizeDisk,
 }

@@ -24,6 +24,7 @@ Glossary
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 
 from ganeti import constants, errors
 from ganeti.hypervisor.base import Hypervisor
@@ -35,8 +36,13 @@ DRIVERS: dict[str, str] = {
 }
 
 
+_replaced: dict[str, Callable[[], Hypervisor]] = {}
+
+
 def GetHypervisor(name: str) -> Hypervisor:
-    """The driver of one hypervisor."""
+    """Return the driver of one hypervisor."""
+    if name in _replaced:
+        return _replaced[name]()
     where = DRIVERS.get(name)
     if where is None:
         raise errors.HypervisorError(
@@ -46,3 +52,9 @@ def GetHypervisor(name: str) -> Hypervisor:
     driver = getattr(importlib.import_module(f"{__name__}.{module}"), cls)
     assert issubclass(driver, Hypervisor)
     return driver()
+
+
+def UseDrivers(drivers: Mapping[str, Callable[[], Hypervisor]]) -> None:
+    """Put these drivers before the real ones, for the whole process; ``{}`` goes back.  For tests and simulations."""
+    _replaced.clear()
+    _replaced.update(drivers)

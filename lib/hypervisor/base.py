@@ -6,8 +6,10 @@ files below RUN.  Rules for every driver
 * Every failure is ``errors.HypervisorError``; its text names the guest, what happened and what to do.
 * Memory is MiB, times are seconds.
 * ``instance`` carries filled ``hvparams``, ``beparams`` and NIC parameters (spec/noderpc.md 3.1, INST).
-* Looking (``List Info AllInfo NodeInfo Verify ValidateParameters MigrationInfo MigrationStatus``) changes nothing.
-* Every wait has an end.
+* Looking (``List Exists Info AllInfo Look NodeInfo Verify ValidateParameters MigrationInfo MigrationStatus``) changes
+  nothing.
+* Every wait has an end.  ``List`` and ``Exists`` do not wait; ``AllInfo`` waits for all guests at once.
+* Ending a guest by force needs no answer from it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, ClassVar
 
 from ganeti import constants, errors, objects, runtime
 from ganeti.hypervisor import linux, nodechecks
-from ganeti.params import hv
+from ganeti.params import hv, runstate
 
 HvParams = Mapping[str, Any]
 
@@ -43,6 +45,21 @@ class GuestInfo:
     vcpus: int
     state: int = constants.INST_RUNNING
     cpu_time: float = 0.0
+    run_state: str = runstate.RUNNING
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """What the process of a guest is doing (doc/design-migration.rst).
+
+    ``sending``: a transfer to another node is under way.  ``load_failed``: the process is gone, and it said that what
+    it received could not be loaded.
+    """
+
+    state: str
+    ident: int = 0
+    sending: bool = False
+    load_failed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +163,15 @@ class Hypervisor(abc.ABC):
     def AllInfo(self, hvparams: HvParams | None = None) -> list[GuestInfo]:
         """All guests, sorted by name."""
 
+    def Exists(self, instance_name: str) -> bool:
+        """Whether the guest is here, without asking it."""
+        return self.Info(instance_name) is not None
+
+    def Look(self, instance_name: str) -> Look:
+        """What the guest's process is doing now."""
+        info = self.Info(instance_name)
+        return Look(runstate.GONE) if info is None else Look(info.run_state, info.ident)
+
     @abc.abstractmethod
     def Balloon(self, instance: objects.Instance, memory: int) -> None:
         """Gives the running guest ``memory`` MiB."""
@@ -163,7 +189,10 @@ class Hypervisor(abc.ABC):
 
     @abc.abstractmethod
     def Accept(self, instance: objects.Instance, info: str | None, target: str, disks: Sequence[GuestDisk]) -> None:
-        """Target: waits for the guest to arrive at address ``target``.  ``disks`` are what this node reaches now."""
+        """Target: waits for the guest to arrive at address ``target``.  ``disks`` are what this node reaches now.
+
+        The guest is built from ``instance``; ``info`` was made by another node and is not trusted.
+        """
 
     @abc.abstractmethod
     def Migrate(self, cluster_name: str, instance: objects.Instance, target: str, live: bool) -> None:
@@ -174,12 +203,23 @@ class Hypervisor(abc.ABC):
         """Source: how far it is.  Call it about once a second: a driver may use it to push the migration on."""
 
     @abc.abstractmethod
-    def FinalizeSource(self, instance: objects.Instance, success: bool, live: bool) -> None:
-        """Source: success: the guest and its files go; else the migration is cancelled and the guest runs on here."""
+    def WaitArrived(self, instance: objects.Instance, info: str | None) -> None:
+        """Target: waits for a while until the guest has arrived, then finishes its set-up here; may be repeated."""
 
     @abc.abstractmethod
-    def FinalizeDestination(self, instance: objects.Instance, info: str | None, success: bool) -> None:
-        """Target: success: the guest is this node's now; else what arrived so far is ended and removed."""
+    def Hold(self, instance: objects.Instance) -> None:
+        """Target: a guest that is still arriving (``inmigrate``) will not run by itself when it has arrived."""
+
+    @abc.abstractmethod
+    def Resume(self, instance: objects.Instance) -> None:
+        """Lets a copy run that was sent or held.  A transfer under way is cancelled first.
+
+        The caller knows that no other copy runs or will run.
+        """
+
+    def EndNow(self, instance: objects.Instance) -> None:
+        """Ends the process at once; what it has not written yet is lost.  Its files stay until ``Cleanup``."""
+        self.Stop(instance, force=True)
 
     # --- running guests change ----------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """A hypervisor whose guests are files: for simulations, tests of the cluster and its first steps (spec/drivers.md b.2).
 
-RUN/fake-hypervisor has one file per guest, with a line each for id, memory and virtual processors.
+RUN/fake-hypervisor has one file per guest, with a line each for id, memory and virtual processors, and one for the state
+of a guest that does not simply run.  A guest arrives when its target is asked whether it has.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from ganeti import constants, errors, objects, pathutils, runtime
 from ganeti.hypervisor import base, linux, names
+from ganeti.params import runstate
 
 _RECORD_LIMIT = 4096
 # What a machine without /proc (a simulated one) is taken to have.
@@ -29,17 +31,20 @@ def _Path(name: str) -> str:
     return posixpath.join(pathutils.FAKE_DIR, names.CheckInstanceName(name))
 
 
-def FormatRecord(memory: int, vcpus: int) -> str:
-    return f"0\n{memory}\n{vcpus}\n"
+def FormatRecord(memory: int, vcpus: int, state: str = runstate.RUNNING) -> str:
+    more = "" if state == runstate.RUNNING else f"{state}\n"
+    return f"0\n{memory}\n{vcpus}\n{more}"
 
 
 def ParseRecord(name: str, text: str) -> base.GuestInfo:
-    lines = text.split()
+    ident, memory, vcpus, state, *rest = [*text.split(), "", "", "", ""]
     try:
-        ident, memory, vcpus = (int(line) for line in lines)
+        if any(rest) or (state and state not in runstate.REPORTED):
+            raise ValueError
+        info = base.GuestInfo(name, int(ident), int(memory), int(vcpus), run_state=state or runstate.RUNNING)
     except ValueError as err:
         raise errors.HypervisorError(f"Instance {name}: the fake hypervisor's file {_Path(name)} is damaged") from err
-    return base.GuestInfo(name, ident, memory, vcpus)
+    return info
 
 
 class FakeHypervisor(base.Hypervisor):
@@ -84,8 +89,7 @@ class FakeHypervisor(base.Hypervisor):
         return [guest for guest in guests if guest is not None]
 
     def Balloon(self, instance: objects.Instance, memory: int) -> None:
-        self._CheckRuns(instance)
-        self._Write(instance, memory)
+        self._Write(instance, memory, self._CheckRuns(instance).run_state)
 
     def Console(self, instance: objects.Instance, node_name: str, ssh_port: int) -> base.Console:
         text = f"Console not available for fake hypervisor; instance {instance.name} is on node {node_name}"
@@ -95,23 +99,30 @@ class FakeHypervisor(base.Hypervisor):
         self, instance: objects.Instance, info: str | None, target: str, disks: Sequence[base.GuestDisk]
     ) -> None:
         if self.Info(instance.name) is not None:
-            raise errors.HypervisorError(f"Can't accept instance {instance.name}, already running")
+            raise errors.HypervisorError(f"Cannot accept instance {instance.name}: it is already running here")
+        self._Write(instance, base.StartMemory(instance, self.NodeInfo()["memory_free"]), runstate.ARRIVING)
 
     def Migrate(self, cluster_name: str, instance: objects.Instance, target: str, live: bool) -> None:
-        self._CheckRuns(instance)
+        guest = self._CheckRuns(instance)
+        if guest.run_state not in runstate.HOLDS:
+            raise errors.HypervisorError(f"Instance {instance.name} cannot be sent: its state is {guest.run_state}")
+        self._Write(instance, guest.memory, runstate.SENT)
 
     def MigrationStatus(self, instance: objects.Instance) -> base.MigrationProgress:
-        return base.MigrationProgress(base.MIGRATION_COMPLETED)
+        guest = self.Info(instance.name)
+        sent = guest is not None and guest.run_state == runstate.SENT
+        return base.MigrationProgress(base.MIGRATION_COMPLETED if sent else base.MIGRATION_FAILED)
 
-    def FinalizeSource(self, instance: objects.Instance, success: bool, live: bool) -> None:
-        if success:
-            runtime.RemoveFile(_Path(instance.name))
+    def WaitArrived(self, instance: objects.Instance, info: str | None) -> None:
+        guest = self._CheckRuns(instance)
+        if guest.run_state == runstate.ARRIVING:
+            self._Write(instance, guest.memory)
 
-    def FinalizeDestination(self, instance: objects.Instance, info: str | None, success: bool) -> None:
-        if success:
-            self._Write(instance, base.StartMemory(instance, self.NodeInfo()["memory_free"]))
-        else:
-            runtime.RemoveFile(_Path(instance.name))
+    def Hold(self, instance: objects.Instance) -> None:
+        """Nothing arrives by itself."""
+
+    def Resume(self, instance: objects.Instance) -> None:
+        self._Write(instance, self._CheckRuns(instance).memory)
 
     def NodeInfo(self, hvparams: base.HvParams | None = None) -> dict[str, Any]:
         """What the guests would use is taken off, as no guest really uses memory."""
@@ -129,11 +140,13 @@ class FakeHypervisor(base.Hypervisor):
         for guest in self.AllInfo():
             runtime.RemoveFile(_Path(guest.name))
 
-    def _CheckRuns(self, instance: objects.Instance) -> None:
-        if self.Info(instance.name) is None:
+    def _CheckRuns(self, instance: objects.Instance) -> base.GuestInfo:
+        guest = self.Info(instance.name)
+        if guest is None:
             raise errors.HypervisorError(f"Instance {instance.name} is not running")
+        return guest
 
-    def _Write(self, instance: objects.Instance, memory: int) -> None:
+    def _Write(self, instance: objects.Instance, memory: int, state: str = runstate.RUNNING) -> None:
         runtime.MakeDirs(pathutils.FAKE_DIR)
-        text = FormatRecord(memory, int(instance.beparams["vcpus"]))
+        text = FormatRecord(memory, int(instance.beparams["vcpus"]), state)
         runtime.WriteFile(_Path(instance.name), text.encode(), sync=False)

@@ -232,6 +232,10 @@ class OpInstanceMigrate(OpCode):
     ignore_ipolicy: bool = common.IGNORE_IPOLICY
     cleanup: bool = common.CLEANUP
     iallocator: str | None = common.IALLOCATOR
+    keep_node: str | None = Param(
+        ht.TMaybe(ht.TNonEmptyString), None, doc="cleanup: the copy on this node is the guest, others are ended"
+    )
+    keep_node_uuid: str | None = Param(ht.TMaybe(ht.TNonEmptyString), None, doc="expected UUID of it")
     allow_failover: bool = Param(ht.TBool, False, doc="fall back to failover if not running")
     ignore_hvversions: bool = Param(ht.TBool, False, doc="tolerate differing hypervisor versions")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ganeti import constants, objects
+from ganeti.params import runstate
 from ganeti.query.base import NODATA, OFFLINE, Absent, NiceSort
 
 # Parts of live data (Field.live).
@@ -97,4 +98,10 @@ def HypervisorNumber(payload: Any, key: str) -> Any:
 
 
 def IsRunning(info: Mapping[str, Any]) -> bool:
-    return bool(info.get("state") != constants.INST_USER_SHUTDOWN)
+    """Return whether the guest runs; a paused, unresponsive or sent one does not."""
+    return bool(info.get("state") != constants.INST_USER_SHUTDOWN) and runstate.Of(info) == runstate.RUNNING
+
+
+def IsThere(info: Mapping[str, Any]) -> bool:
+    """Return whether a process has the guest, or may have it: not one that only sent it or waits for it."""
+    return bool(info.get("state") != constants.INST_USER_SHUTDOWN) and runstate.Of(info) not in runstate.NOT_THE_GUEST

@@ -7,9 +7,10 @@ from typing import Any
 
 from ganeti import constants, params
 from ganeti.objects.base import Thaw
+from ganeti.params import runstate
 from ganeti.query.base import BOOL, NODATA, NUMBER, OFFLINE, OTHER, TEXT, UNAVAIL, UNIT, Absent, Field, Kind, OrUnavail
 from ganeti.query.common import Attribute, ObjectFields
-from ganeti.query.context import LIVE_CONSOLE, LIVE_INSTANCE, Context, IsRunning
+from ganeti.query.context import LIVE_CONSOLE, LIVE_INSTANCE, Context, IsRunning, IsThere
 
 # Size of the metadata volume of a DRBD disk in MiB (spec/config.md 16).
 _DRBD_META_SIZE = 128
@@ -25,7 +26,7 @@ def _Report(context: Context, inst: Any) -> Any:
 
 def _FoundElsewhere(context: Context, inst: Any) -> bool:
     return any(
-        isinstance(payload, dict) and inst.name in payload and IsRunning(payload[inst.name])
+        isinstance(payload, dict) and inst.name in payload and IsThere(payload[inst.name])
         for uuid, payload in context.instance_info.items()
         if uuid != inst.primary_node
     )
@@ -39,6 +40,20 @@ def _UserShutdown(context: Context, inst: Any) -> bool:
     return bool(params.FillHV(context.snapshot, inst).get("user_shutdown"))
 
 
+# The status of an instance that is to run and has a process.
+_STATUS = {
+    runstate.RUNNING: "running",
+    runstate.PAUSED: "paused",
+    runstate.STOPPED: "ERROR_stopped",
+    runstate.ENDED: "ERROR_down",
+    runstate.GONE: "ERROR_down",
+    runstate.LEAVING: "migrating",
+    runstate.ARRIVING: "ERROR_migration",
+    runstate.SENT: "ERROR_migration",
+    runstate.UNRESPONSIVE: "ERROR_unresponsive",
+}
+
+
 def InstanceStatus(context: Context, inst: Any) -> str:
     """One word for the state, the first rule that fits."""
     report = _Report(context, inst)
@@ -49,8 +64,9 @@ def InstanceStatus(context: Context, inst: Any) -> str:
     if report is NODATA:
         return "ERROR_nodedown"
     wanted_up = inst.admin_state == constants.ADMINST_UP
-    if report is not None and IsRunning(report):
-        return "running" if wanted_up else "ERROR_up"
+    if report is not None and report.get("state") != constants.INST_USER_SHUTDOWN:
+        state = runstate.Of(report)
+        return _STATUS[state] if wanted_up or state in runstate.NOT_THE_GUEST else "ERROR_up"
     user_shutdown = _UserShutdown(context, inst)
     if wanted_up:
         return "USER_down" if report is not None and user_shutdown else "ERROR_down"
@@ -65,6 +81,8 @@ def _OperState(context: Context, inst: Any) -> Any:
     report = _Report(context, inst)
     if isinstance(report, Absent):
         return report
+    if report is not None and runstate.Of(report) == runstate.UNRESPONSIVE:
+        return NODATA
     return report is not None and IsRunning(report)
 
 
@@ -73,7 +91,7 @@ def _Reported(key: str) -> Callable[[Context, Any], Any]:
         report = _Report(context, inst)
         if isinstance(report, Absent):
             return report
-        return report.get(key, NODATA) if report is not None and IsRunning(report) else UNAVAIL
+        return report.get(key, NODATA) if report is not None and IsThere(report) else UNAVAIL
 
     return get
 

@@ -347,6 +347,29 @@ _SYSTEMS = (
 )
 
 _ADDED = (
+    _Changes(
+        "instance_end_copy",
+        "N s D",
+        "Ends a copy of a guest at once, if its process is still the one that was looked at.",
+        instance="INST",
+        ident="int",
+    ),
+    _Changes(
+        "instance_resume_sent",
+        "N s D",
+        "Runs a sent copy again, if process and attempt are still those that were looked at.",
+        instance="INST",
+        ident="int",
+        attempt="str?",
+    ),
+    _Reads(
+        "instance_run_state",
+        "U m D",
+        "{run_state, ident, sending, never, sent_to, attempt, arrival}: what the guest's process is doing.",
+        instance="name",
+        hname="name",
+        hvparams="{}",
+    ),
     _Reads("os_extra_info", "F m D", "{name: {version, hypervisors}} of the valid systems, null when not given."),
 )
 

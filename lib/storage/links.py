@@ -21,6 +21,14 @@ def Make(instance_name: str, device_path: str, index: int) -> str:
     return link
 
 
+def IsMade(instance_name: str, device_path: str, index: int) -> bool:
+    """Return whether the link of disk ``index`` leads to the device: the disk was opened here and not closed since."""
+    try:
+        return runtime.ReadLink(pathutils.InstanceDiskLink(instance_name, index)) == device_path
+    except OSError:
+        return False
+
+
 def Remove(instance_name: str, count: int) -> None:
     """Removes the links of the instance's first ``count`` disks, as far as they are there."""
     for index in range(count):

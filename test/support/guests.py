@@ -48,9 +48,11 @@ class Rig:
         """Waits for the end of the migration and makes the guest the second node's."""
         with self.first:
             assert self.WaitMigrated() == base.MIGRATION_COMPLETED
-            self.driver.FinalizeSource(self.instance, True, True)
         with self.second:
-            self.driver.FinalizeDestination(self.instance, info, True)
+            self.driver.WaitArrived(self.instance, info)
+        with self.first:
+            self.driver.EndNow(self.instance)
+            self.driver.Cleanup(self.instance.name)
 
     def WaitMigrated(self) -> str:
         """On the source: how the migration ended."""

@@ -70,6 +70,8 @@ class Machine:
         self.left_cluster = False
         self.hv_version = "8.2"
         self.incoming: dict[str, Any] = {}
+        self.sent: dict[str, str] = {}
+        self.never: set[str] = set()
         self.network: dict[str, str] = {}
         self.sync: list[dict[str, Any]] = []
         self.migration = {"status": "completed", "transferred_ram": 1, "total_ram": 1, "postcopy_status": None}
@@ -272,6 +274,7 @@ class Machine:
     def instance_shutdown(self, instance: dict[str, Any], timeout: float, reason: Any) -> None:
         del timeout, reason
         self.guests.pop(instance["name"], None)
+        self.sent.pop(instance["name"], None)
         self.user_down.discard(instance["name"])
 
     def instance_reboot(self, instance: dict[str, Any], kind: str, timeout: float, reason: Any) -> None:
@@ -311,17 +314,33 @@ class Machine:
     def migration_info(self, instance: dict[str, Any]) -> str:
         return f"runtime of {instance['name']}"
 
+    def instance_run_state(self, name: str, hname: str, hvparams: Any) -> dict[str, Any]:
+        del hname, hvparams
+        states = {"shutdown": self.user_down, "postmigrate": self.sent, "running": self.guests}
+        found = [state for state, names in {**states, "inmigrate": self.incoming}.items() if name in names]
+        return {
+            "run_state": found[0] if found else "gone",
+            "ident": 0,
+            "sending": False,
+            "never": not found and name in self.never,
+            "sent_to": self.sent.get(name),
+            "attempt": name,
+            "arrival": None,
+        }
+
     def accept_instance(self, instance: dict[str, Any], info: Any, target: str) -> None:
         del target
         self.incoming[instance["name"]] = info
 
     def instance_migrate(self, cluster_name: str, instance: dict[str, Any], target: str, live: bool) -> None:
         del cluster_name, live
-        machine = self.reachable(target)
-        if machine is None or instance["name"] not in machine.incoming:
+        machine, name = self.reachable(target), instance["name"]
+        if machine is None or name not in machine.incoming:
             raise errors.RpcCallError(f"connection to {target} refused")
         if self.migration["status"] == "completed":
-            machine.guests[instance["name"]] = self.guests[instance["name"]]
+            machine.guests[name] = self.guests[name]
+            del machine.incoming[name]
+            self.sent[name] = target
 
     def instance_get_migration_status(self, instance: dict[str, Any]) -> dict[str, Any]:
         del instance
@@ -329,14 +348,21 @@ class Machine:
 
     def instance_finalize_migration_src(self, instance: dict[str, Any], success: bool, live: bool) -> None:
         del live
-        if success:
+        if success and self.sent.pop(instance["name"], None) is not None:
             self.guests.pop(instance["name"], None)
 
     def instance_finalize_migration_dst(self, instance: dict[str, Any], info: Any, success: bool) -> None:
         del info
-        self.incoming.pop(instance["name"], None)
-        if not success:
-            self.guests.pop(instance["name"], None)
+        name = instance["name"]
+        if not success and name in self.guests:
+            raise errors.RpcCallError(f"Instance {name} is not waiting for a guest")
+        if self.incoming.pop(name, None) is not None and not success:
+            self.never.add(name)
+
+    def instance_end_copy(self, instance: dict[str, Any], ident: int) -> None:
+        del ident
+        for names in (self.guests, self.sent, self.incoming):
+            names.pop(instance["name"], None)
 
     def hotplug_supported(self, instance: dict[str, Any]) -> None:
         del instance

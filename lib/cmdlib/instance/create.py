@@ -393,6 +393,9 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         if self.op.start:
             instance = self.cfg.MarkInstanceUp(instance.uuid)
             feedback("* starting instance...")
+            if disks:
+                result = self.rpc.call_blockdev_open(instance.primary_node, instance.name, (disks, instance), True)
+                result.Raise(f"Could not open the disks of the instance on {result.node_name}")
             result = self.rpc.call_instance_start(instance.primary_node, (instance, None, None), False, self.op.reason)
             result.Raise("Could not start instance")
         return [self.snapshot.nodes[uuid].name for uuid in self._node_uuids]

@@ -19,6 +19,7 @@ from ganeti.cmdlib.disk.devices import DiskNodes, InfoText, RemoveDisks, Shutdow
 from ganeti.cmdlib.disk.generate import CheckTemplateEnabled
 from ganeti.cmdlib.instance.base import AllOsParams, CheckNotForthcoming, CheckOs, InstanceLU
 from ganeti.cmdlib.instance.create import CheckAddressIsFree, IsOsBlacklisted, NormalizeName, ResolveName
+from ganeti.cmdlib.instance.looking import LookAround
 from ganeti.params import disk as disk_params
 
 
@@ -40,6 +41,10 @@ class LUInstanceRemove(InstanceLU[opcodes.OpInstanceRemove]):
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
         self._all_nodes = list(self.snapshot.AllNodes(self.instance))
+        if not self.instance.forthcoming and not self.op.ignore_failures:
+            situation = LookAround(self, self.instance)
+            if not situation.StopsWith(self.instance.primary_node):
+                raise situation.Refusal("cannot be removed")
 
     def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
         master = self.snapshot.cluster.master_node

@@ -10,7 +10,9 @@ from ganeti.cmdlib.allocation import CheckAllocatorOrNode, RefuseAllocator
 from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import ExpandOtherNode, LockInstancesNodesAnd
 from ganeti.cmdlib.instance.base import InstanceLU
+from ganeti.cmdlib.instance.cleanup import TLCleanupMigration
 from ganeti.cmdlib.instance.migration import TLMigrateInstance
+from ganeti.locking.lockset import AllSet
 from ganeti.params import disk as disk_params
 
 LIVE, NON_LIVE = "live", "non-live"
@@ -25,7 +27,7 @@ class _MovingLU(InstanceLU[_MovingOp]):
     LOCKS_NODES = True
     LOCKS_RES = True
 
-    _tasklet: TLMigrateInstance
+    _tasklet: TLMigrateInstance | TLCleanupMigration
 
     def ExpandNames(self) -> None:
         super().ExpandNames()
@@ -33,18 +35,30 @@ class _MovingLU(InstanceLU[_MovingOp]):
         instance = self.snapshot.instances[Filled(self.op.instance_uuid)]
         template = self.snapshot.DiskTemplate(instance)
         if template in disk_params.With(mirror=disk_params.EXTERNAL):
-            CheckAllocatorOrNode(self, "iallocator", "target_node")
-            RefuseAllocator(self.op.iallocator)
+            if self.op.cleanup:
+                # The instance may be on any of them.
+                assert self.needed_locks is not None
+                self.needed_locks[locking.LEVEL_NODE] = self.needed_locks[locking.LEVEL_NODE_ALLOC] = locking.ALL_SET
+            else:
+                CheckAllocatorOrNode(self, "iallocator", "target_node")
+                RefuseAllocator(self.op.iallocator)
         self._tasklet = self._MakeTasklet()
         self.tasklets = [self._tasklet]
 
     def DeclareLocks(self, level: int) -> None:
         if level == locking.LEVEL_NODE:
-            LockInstancesNodesAnd(self, self.op.target_node_uuid)
+            assert self.needed_locks is not None
+            if not isinstance(self.needed_locks[level], AllSet):
+                LockInstancesNodesAnd(self, self.op.target_node_uuid)
         else:
             super().DeclareLocks(level)
 
-    def _MakeTasklet(self) -> TLMigrateInstance:
+    def NodesToConfirm(self) -> set[str]:
+        if isinstance(self._tasklet, TLCleanupMigration):
+            return self.OnlineNodes(self._tasklet.NodesToConfirm())
+        return super().NodesToConfirm()
+
+    def _MakeTasklet(self) -> TLMigrateInstance | TLCleanupMigration:
         raise NotImplementedError
 
     def CheckPrereq(self) -> None:
@@ -55,7 +69,7 @@ class _MovingLU(InstanceLU[_MovingOp]):
         self._tasklet.Exec(feedback)
 
     def _Ends(self) -> tuple[str, str]:
-        """Names of the node the instance leaves and of the one it goes to."""
+        """Return the names of the node the instance leaves and of the one it goes to."""
         nodes = self.snapshot.nodes
         return nodes[self._tasklet.source_uuid].name, nodes[self._tasklet.target_uuid].name
 
@@ -73,12 +87,13 @@ class _MovingLU(InstanceLU[_MovingOp]):
 class LUInstanceFailover(_MovingLU[opcodes.OpInstanceFailover]):
     """Stops an instance where it is and starts it on another node."""
 
-    def _MakeTasklet(self) -> TLMigrateInstance:
+    def _MakeTasklet(self) -> TLMigrateInstance | TLCleanupMigration:
+        if self.op.cleanup:
+            return TLCleanupMigration(self, Filled(self.op.instance_uuid))
         return TLMigrateInstance(
             self,
             Filled(self.op.instance_uuid),
             failover=True,
-            cleanup=self.op.cleanup,
             ignore_consistency=self.op.ignore_consistency,
             shutdown_timeout=self.op.shutdown_timeout,
             ignore_ipolicy=self.op.ignore_ipolicy,
@@ -108,12 +123,19 @@ class LUInstanceMigrate(_MovingLU[opcodes.OpInstanceMigrate]):
             self.op.mode = LIVE if self.op.live else NON_LIVE
             # The old parameter is not sent on.
             self.op.live = None
+        if self.op.keep_node is not None and not self.op.cleanup:
+            raise errors.OpPrereqError("A node to keep can only be named together with 'cleanup'", errors.ECODE_INVAL)
 
-    def _MakeTasklet(self) -> TLMigrateInstance:
+    def ExpandNames(self) -> None:
+        ExpandOtherNode(self, "keep_node")
+        super().ExpandNames()
+
+    def _MakeTasklet(self) -> TLMigrateInstance | TLCleanupMigration:
+        if self.op.cleanup:
+            return TLCleanupMigration(self, Filled(self.op.instance_uuid), self.op.keep_node_uuid)
         return TLMigrateInstance(
             self,
             Filled(self.op.instance_uuid),
-            cleanup=self.op.cleanup,
             fallback=self.op.allow_failover,
             allow_runtime_changes=self.op.allow_runtime_changes,
             ignore_ipolicy=self.op.ignore_ipolicy,

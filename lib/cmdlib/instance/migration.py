@@ -1,11 +1,11 @@
-"""The work of failing over and migrating, shared by both units (spec/drivers.md d.3)."""
+"""Failing an instance over, and migrating it while it runs (doc/design-migration.rst, spec/drivers.md d.3)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, params, runtime
-from ganeti.cmdlib.base import Feedback, LogicalUnit, Tasklet
+from ganeti.cmdlib.base import Feedback, LogicalUnit
 from ganeti.cmdlib.common import (
     CheckNicBridges,
     CheckNodeFreeMemory,
@@ -15,54 +15,48 @@ from ganeti.cmdlib.common import (
 )
 from ganeti.cmdlib.disk.devices import AssembleDisks, IsDegraded, ShutdownDisks
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy
+from ganeti.cmdlib.instance.looking import EndLeftovers, Situation
+from ganeti.cmdlib.instance.settling import Settler
+from ganeti.cmdlib.instance.whereabouts import Kind
 from ganeti.params import disk as disk_params
-from ganeti.params import hv
+from ganeti.params import hv, runstate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ganeti import objects, rpc
+    from ganeti import objects
 
 _STATUS_PAUSE = 1.0
 _REPORT_PAUSE = 10.0
-_SYNC_PAUSE = 2.0
-_ACTIVE, _COMPLETED = "active", "completed"
+# How long a source may be silent before its guest is looked for, and how long that may take.
+_SILENCE = 60.0
+_PATIENCE = 120.0
+_ACTIVE = "active"
 _FAILURES = ("failed", "cancelled")
 # Set up on the secondary node too, so that their state there tells something.
 _SEEN_ON_SECONDARY = frozenset([constants.DT_PLAIN, constants.DT_DRBD8])
-_UNMAPPED = frozenset([constants.DT_RBD, constants.DT_EXT])
 
 
-class TLMigrateInstance(Tasklet):
-    """Moves an instance from its primary node to another one.
+class TLMigrateInstance(Settler):
+    """Move an instance from its primary node to another one.
 
     ``failover``: stopped and started, else while it runs.  ``fallback``: a migration that cannot be done becomes a
-    fail-over.  ``cleanup``: finds out where an interrupted migration has left the instance, and puts things right.
-    After CheckPrereq ``source_uuid``, ``target_uuid`` and ``mirror`` (None, internal, external) are known.
+    fail-over.
     """
-
-    source_uuid: str
-    target_uuid: str
-    mirror: str | None
 
     def __init__(
         self,
-        lu: LogicalUnit,
+        lu: LogicalUnit[Any],
         instance_uuid: str,
         failover: bool = False,
         fallback: bool = False,
-        cleanup: bool = False,
         ignore_consistency: bool = False,
         allow_runtime_changes: bool = True,
         shutdown_timeout: int = constants.DEFAULT_SHUTDOWN_TIMEOUT,
         ignore_ipolicy: bool = False,
         ignore_hvversions: bool = False,
     ):
-        super().__init__(lu)
-        self._instance_uuid = instance_uuid
+        super().__init__(lu, instance_uuid)
         self.failover = failover
         self._fallback = fallback
-        self._cleanup = cleanup
         self._ignore_consistency = ignore_consistency
         self._allow_runtime_changes = allow_runtime_changes
         self._shutdown_timeout = shutdown_timeout
@@ -72,43 +66,48 @@ class TLMigrateInstance(Tasklet):
         self._free_memory: int | None = None
         self._current_memory: int | None = None
 
-    @property
-    def _instance(self) -> objects.Instance:
-        return self.snapshot.instances[self._instance_uuid]
-
-    @property
-    def _disks(self) -> tuple[objects.Disk, ...]:
-        return self.snapshot.InstanceDisks(self._instance)
-
-    def _Name(self, uuid: str) -> str:
-        return self.snapshot.nodes[uuid].name
-
     # --- can it be done -----------------------------------------------------------------------------------------------
 
     def CheckPrereq(self) -> None:
         instance, snapshot = self._instance, self.snapshot
         CheckNotForthcoming(instance)
         self.source_uuid = instance.primary_node
-        if not self._cleanup and not self.failover and self._fallback and instance.admin_state != constants.ADMINST_UP:
+        if not self.failover and self._fallback and instance.admin_state != constants.ADMINST_UP:
             self._FallBack(f"Instance {instance.name} is marked down or offline")
         self._FindTarget(instance)
         CheckTargetPolicy(self.lu, instance, self.target_uuid, self._ignore_ipolicy)
         target = snapshot.nodes[self.target_uuid]
         beparams = params.FillBE(snapshot, instance)
-        if not self._cleanup:
-            CheckNodeOnline(target)
-            if not self.failover and beparams["always_failover"]:
-                self.failover = True
-                self.lu.LogInfo(f"Instance {instance.name} has 'always_failover' set: it is failed over")
-            self._CheckMemory(instance, beparams["minmem"])
+        CheckNodeOnline(target)
+        if not self.failover and beparams["always_failover"]:
+            self.failover = True
+            self.lu.LogInfo(f"Instance {instance.name} has 'always_failover' set: it is failed over")
+        situation = self._Look(self._pair)
+        if not self.failover and not self._MayMigrate(situation):
+            raise situation.Refusal("cannot be migrated")
+        self._CheckMemory(instance, beparams["minmem"])
         CheckNicBridges(self.lu, instance.nics, self.target_uuid)
-        if self._cleanup:
-            return
         CheckNodeNotDrained(target)
         if not self.failover:
             self._CheckMigratable(instance)
-        if not self.failover:
+        if self.failover:
+            if not self._MayFailOver(situation):
+                raise situation.Refusal("cannot be failed over")
+        else:
             self._current_memory = InstanceInfo(self.lu, instance).get("memory")
+
+    def _MayMigrate(self, situation: Situation) -> bool:
+        """Return whether the guest is on its primary node, as far as these views go; what runs nowhere is for later."""
+        if situation.verdict.kind is Kind.NOWHERE:
+            return not situation.verdict.choices
+        return situation.IsHere(self.source_uuid) or (self._fallback and situation.IsSilentAt(self.source_uuid))
+
+    def _MayFailOver(self, situation: Situation) -> bool:
+        """Return whether the guest can be ended on the source without there being another one."""
+        if situation.IsSilentAt(self.source_uuid):
+            return situation.State(self.target_uuid) == runstate.GONE
+        places = (self.source_uuid, self.target_uuid)
+        return situation.verdict.kind is Kind.NOWHERE or any(situation.IsHere(node) for node in places)
 
     def _FallBack(self, reason: str) -> None:
         self.lu.LogInfo(f"{reason}, fallback allowed, switching to failover")
@@ -167,10 +166,7 @@ class TLMigrateInstance(Tasklet):
         self._feedback = feedback
         instance = self._instance
         source, target = self._Name(self.source_uuid), self._Name(self.target_uuid)
-        if self._cleanup:
-            feedback(f"Cleaning up after a migration of instance {instance.name}")
-            self._ExecCleanup()
-        elif self.failover:
+        if self.failover:
             feedback(f"Failover instance {instance.name} from {source} to {target}")
             self._ExecFailover()
         else:
@@ -180,6 +176,14 @@ class TLMigrateInstance(Tasklet):
     def _ExecFailover(self) -> None:
         instance = self._instance
         source = self.snapshot.nodes[self.source_uuid]
+        situation = self._Look(self._pair)
+        if not self._MayFailOver(situation):
+            raise situation.Error("cannot be failed over")
+        if situation.IsHere(self.target_uuid):
+            self._feedback(f"* the instance is on {self._Name(self.target_uuid)} already")
+            self._Settle(situation)
+            return
+        EndLeftovers(self, instance, situation, keep=source.uuid)
         if instance.disks_active:
             self._feedback("* checking disk consistency between source and target")
             self._CheckConsistency(excused=source.offline or self._ignore_consistency)
@@ -236,25 +240,85 @@ class TLMigrateInstance(Tasklet):
 
     def _ExecMigration(self) -> None:
         instance = self._instance
+        situation = self._Look(self._pair)
+        if not situation.IsHere(self.source_uuid):
+            raise situation.Error("cannot be migrated")
+        EndLeftovers(self, instance, situation)
         self._CheckVersions(instance)
         self._feedback("* checking disk consistency between source and target")
         self._CheckConsistency(excused=False)
         self._ShrinkMemory(instance)
         result = self.rpc.call_migration_info(self.source_uuid, instance)
         result.Raise(f"Failed fetching source migration information from {self._Name(self.source_uuid)}")
-        info = result.payload
-        self._OpenBoth()
+        self._Conclude(self._Transfer(result.payload))
+
+    def _Transfer(self, info: Any) -> str | None:
+        """Send the guest; why that failed, as far as this can be told, or None."""
+        instance = self._instance
+        try:
+            self._OpenBoth()
+        except errors.OpExecError as err:
+            return str(err)
         self._feedback(f"* preparing {self._Name(self.target_uuid)} to accept the instance")
         target_ip = self.snapshot.nodes[self.target_uuid].secondary_ip
         result = self.rpc.call_accept_instance(self.target_uuid, instance, info, target_ip)
-        self._RaiseAfterUndo(result, info, "Could not pre-migrate instance")
+        if result.fail_msg:
+            return f"{result.node_name} cannot accept it: {result.fail_msg}"
         self._feedback(f"* migrating instance to {self._Name(self.target_uuid)}")
         cluster_name = self.snapshot.cluster.cluster_name
         result = self.rpc.call_instance_migrate(self.source_uuid, cluster_name, instance, target_ip, self.live)
-        self._RaiseAfterUndo(result, info, "Could not migrate instance")
-        self._WatchMigration(info)
-        self._Finalize(info)
-        self._CloseSource()
+        if result.fail_msg:
+            return f"{result.node_name} cannot send it: {result.fail_msg}"
+        return self._Watch()
+
+    def _Watch(self) -> str | None:
+        """Wait until the source says that it has sent all; why not, or None.  A source that is silent is asked again."""
+        self._feedback("* starting memory transfer")
+        reported = heard = runtime.Monotonic()
+        while True:
+            result = self.rpc.call_instance_get_migration_status(self.source_uuid, self._instance)
+            now = runtime.Monotonic()
+            progress = result.payload if not result.fail_msg and isinstance(result.payload, dict) else {}
+            status = progress.get("status")
+            if status in _FAILURES:
+                return f"the hypervisor of {result.node_name} reports '{status}'"
+            if status is None:
+                if now - heard >= _SILENCE:
+                    return f"{result.node_name} does not report the state of the transfer: {result.fail_msg}"
+            elif status != _ACTIVE:
+                self._feedback("* memory transfer complete")
+                return None
+            else:
+                heard = now
+                if now - reported >= _REPORT_PAUSE:
+                    reported = now
+                    self._ReportProgress(progress)
+            runtime.Sleep(_STATUS_PAUSE)
+
+    def _ReportProgress(self, progress: dict[str, Any]) -> None:
+        sent, total = progress.get("transferred_ram"), progress.get("total_ram")
+        if isinstance(sent, int) and isinstance(total, int) and total > 0:
+            self._feedback(f"* memory transfer progress: {100.0 * sent / total:.2f} %")
+
+    def _Conclude(self, trouble: str | None) -> None:
+        """Find out where the guest is now, and settle that; fails unless it is on the target."""
+        name = self._instance.name
+        try:
+            situation = self._Resolve("could not be migrated", _PATIENCE)
+        except errors.OpExecError as err:
+            raise errors.OpExecError(f"{trouble}: {err}" if trouble else str(err)) from err
+        where = situation.verdict.node
+        if where == self.source_uuid:
+            try:
+                self._Settle(situation)
+            except errors.OpExecError as err:
+                self.lu.LogWarning(f"After the failed migration: {err}")
+            trouble = trouble or f"{self._Name(self.target_uuid)} could not receive it"
+            raise errors.OpExecError(f"Could not migrate instance {name}: {trouble}; it stays on {self._Name(where)}")
+        self._Settle(situation)
+        state = situation.State(where)
+        if state != runstate.RUNNING:
+            self.lu.LogWarning(f"The instance does not run on {self._Name(where)}: its state is {state}, as before")
         self._feedback("* done")
 
     def _CheckVersions(self, instance: objects.Instance) -> None:
@@ -289,216 +353,3 @@ class TLMigrateInstance(Tasklet):
         self._feedback(f"* setting instance memory to {free} MiB")
         result = self.rpc.call_instance_balloon_memory(self.source_uuid, instance, free)
         result.Raise("Cannot modify instance runtime memory")
-
-    def _WatchMigration(self, info: Any) -> None:
-        """Waits until the guest has gone over."""
-        self._feedback("* starting memory transfer")
-        reported = runtime.Monotonic()
-        while True:
-            instance = self._instance
-            result = self.rpc.call_instance_get_migration_status(self.source_uuid, instance)
-            status = {} if result.fail_msg else result.payload
-            if result.fail_msg or status["status"] in _FAILURES:
-                reason = result.fail_msg or f"the hypervisor says {status['status']}"
-                self._AbortMigration(info)
-                self._RevertDisks()
-                raise errors.OpExecError(f"Could not migrate instance {instance.name}: {reason}")
-            if status["status"] != _ACTIVE:
-                self._feedback("* memory transfer complete")
-                return
-            now = runtime.Monotonic()
-            if status.get("transferred_ram") is not None and now - reported >= _REPORT_PAUSE:
-                reported = now
-                total = status.get("total_ram") or 1
-                self._feedback(f"* memory transfer progress: {100.0 * status['transferred_ram'] / total:.2f} %")
-            runtime.Sleep(_STATUS_PAUSE)
-
-    def _Finalize(self, info: Any) -> None:
-        instance = self._instance
-        result = self.rpc.call_instance_finalize_migration_src(self.source_uuid, instance, True, self.live)
-        result.Raise(f"Could not finalize instance migration on {self._Name(self.source_uuid)}")
-        result = self.rpc.call_instance_finalize_migration_dst(self.target_uuid, instance, info, True)
-        result.Raise(
-            f"Could not finalize instance migration on {self._Name(self.target_uuid)}; the instance may run there:"
-            f" use 'gnt-instance migrate --cleanup {instance.name}'"
-        )
-        self.cfg.SetInstancePrimaryNode(instance.uuid, self.target_uuid)
-
-    def _RaiseAfterUndo(self, result: rpc.RpcResult, info: Any, what: str) -> None:
-        if not result.fail_msg:
-            return
-        self._feedback(f"{what}, aborting: {result.fail_msg}")
-        self._AbortMigration(info)
-        self._RevertDisks()
-        raise errors.OpExecError(f"{what} {self._instance.name}: {result.fail_msg}")
-
-    def _AbortMigration(self, info: Any) -> None:
-        """Tells both sides that nothing comes of it."""
-        instance = self._instance
-        result = self.rpc.call_instance_finalize_migration_dst(self.target_uuid, instance, info, False)
-        result.Warn(f"Aborting migration failed on target node {result.node_name}", self.lu.LogWarning)
-        result = self.rpc.call_instance_finalize_migration_src(self.source_uuid, instance, False, self.live)
-        result.Warn(f"Aborting migration failed on source node {result.node_name}", self.lu.LogWarning)
-
-    # --- disks of both nodes ------------------------------------------------------------------------------------------
-
-    @property
-    def _pair(self) -> list[str]:
-        return [self.source_uuid, self.target_uuid]
-
-    def _OpenBoth(self) -> None:
-        """Both nodes may use the disks."""
-        if not self._disks:
-            return
-        if self.mirror == disk_params.INTERNAL:
-            self._feedback("* changing disks into dual-master mode")
-            self._Close(self.target_uuid)
-            self._Disconnect()
-            self._Attach(dual=True)
-            self._WaitUntilSync()
-        self._Open(self._pair, exclusive=False)
-
-    def _CloseSource(self) -> None:
-        """The instance runs on the target: the old node gives the disks up."""
-        if not self._disks:
-            return
-        self._Close(self.source_uuid)
-        if self.mirror == disk_params.INTERNAL:
-            self._feedback("* changing disks into single-master mode")
-            self._WaitUntilSync()
-            self._Disconnect()
-            self._Attach(dual=False)
-            self._WaitUntilSync()
-        self._Open([self.target_uuid], exclusive=True)
-        self._Unmap(self.source_uuid)
-
-    def _RevertDisks(self) -> None:
-        """After a failure: only the source uses the disks again; what fails here is left to the administrator."""
-        if not self._disks:
-            return
-        try:
-            if self.mirror == disk_params.INTERNAL:
-                self._Close(self.target_uuid)
-                self._Disconnect()
-                self._Attach(dual=False)
-                self._WaitUntilSync()
-            self._Unmap(self.target_uuid)
-            self._Open([self.source_uuid], exclusive=True)
-        except errors.OpExecError as err:
-            self.lu.LogWarning(
-                f"Migration failed and I can't reconnect the drives, please try to recover the instance manually: {err}"
-            )
-
-    def _Argument(self) -> tuple[Sequence[objects.Disk], objects.Instance]:
-        return self._disks, self._instance
-
-    def _Close(self, node_uuid: str) -> None:
-        self._feedback(f"* switching node {self._Name(node_uuid)} to secondary mode")
-        result = self.rpc.call_blockdev_close(node_uuid, self._instance.name, self._Argument())
-        result.Raise(f"Cannot change disk to secondary on node {result.node_name}")
-
-    def _Open(self, nodes: Sequence[str], exclusive: bool) -> None:
-        mode = "exclusive" if exclusive else "shared"
-        for node_uuid in nodes:
-            self._feedback(f"* opening instance disks on node {self._Name(node_uuid)} in {mode} mode")
-            result = self.rpc.call_blockdev_open(node_uuid, self._instance.name, self._Argument(), exclusive)
-            result.Raise(f"Cannot open instance disks on node {result.node_name}")
-
-    def _Disconnect(self) -> None:
-        self._feedback("* changing into standalone mode")
-        for result in self.rpc.call_drbd_disconnect_net(self._pair, self._Argument()).values():
-            result.Raise(f"Cannot disconnect disks on node {result.node_name}")
-
-    def _Attach(self, dual: bool) -> None:
-        for result in self.rpc.call_drbd_attach_net(self._pair, self._Argument(), dual).values():
-            result.Raise(f"Cannot change disks config on node {result.node_name}")
-
-    def _WaitUntilSync(self) -> None:
-        self._feedback("* wait until resync is done")
-        while True:
-            all_done, lowest = True, 100.0
-            for result in self.rpc.call_drbd_wait_sync(self._pair, self._Argument()).values():
-                result.Raise(f"Cannot resync disks on node {result.node_name}")
-                done, percent = result.payload
-                all_done = all_done and done
-                if percent is not None:
-                    lowest = min(lowest, percent)
-            if all_done:
-                return
-            if lowest < 100:
-                self._feedback(f"   - progress: {lowest:.1f}%")
-            runtime.Sleep(_SYNC_PAUSE)
-
-    def _Unmap(self, node_uuid: str) -> None:
-        """What a node has mapped need not stay there; it is no harm if it does."""
-        for disk in self._disks:
-            if disk.dev_type in _UNMAPPED:
-                result = self.rpc.call_blockdev_shutdown(node_uuid, (disk, self._instance))
-                result.Warn(f"Could not unmap disk {disk.iv_name} on node {result.node_name}", self.lu.LogInfo)
-
-    # --- after an interrupted migration -------------------------------------------------------------------------------
-
-    def _ExecCleanup(self) -> None:
-        instance = self._instance
-        self._feedback(
-            "* checking where the instance actually runs (if this hangs, the hypervisor might be in a bad state)"
-        )
-        running = self._RunningOn()
-        if set(running) >= set(self._pair):
-            self._feedback("* instance is on both nodes; aborting the migration and looking again")
-            result = self.rpc.call_migration_info(self.source_uuid, instance)
-            self._AbortMigration(None if result.fail_msg else result.payload)
-            running = self._RunningOn()
-        names = ", ".join(self._Name(uuid) for uuid in running)
-        if len(running) > 1:
-            raise errors.OpExecError(
-                f"Instance {instance.name} seems to be running on several nodes ({names}), or the hypervisors are"
-                " confused; you have to ensure manually that it runs only on one and restart this operation"
-            )
-        if not running:
-            raise errors.OpExecError(
-                f"Instance {instance.name} does not seem to be running at all; in this case it's safer to repair by"
-                " running 'gnt-instance shutdown' to ensure disk shutdown, and then restarting it"
-            )
-        (where,) = running
-        if where not in self._pair:
-            if self.mirror == disk_params.INTERNAL:
-                raise errors.OpExecError(f"Instance {instance.name} runs on {names}, which has none of its disks")
-            self._feedback(f"* instance runs on unexpected node {names}, taking it as the target")
-            self.target_uuid = where
-        self._SettleOn(where)
-
-    def _RunningOn(self) -> list[str]:
-        """Uuids of the online nodes whose hypervisor knows the instance."""
-        instance, snapshot = self._instance, self.snapshot
-        hvparams = {instance.hypervisor: snapshot.cluster.hvparams.get(instance.hypervisor, {})}
-        online = [uuid for uuid, node in snapshot.nodes.items() if not node.offline and node.vm_capable]
-        found = []
-        for uuid, result in self.rpc.call_instance_list(online, [instance.hypervisor], hvparams).items():
-            if uuid in self._pair:
-                result.Raise(f"Can't contact node {result.node_name}")
-            elif result.Warn(f"Can't contact node {result.node_name}", self.lu.LogWarning):
-                continue
-            if instance.name in result.payload:
-                found.append(uuid)
-        return found
-
-    def _SettleOn(self, where: str) -> None:
-        if where == self.target_uuid:
-            self._feedback(f"* instance running on secondary node ({self._Name(where)}), updating config")
-            self.cfg.SetInstancePrimaryNode(self._instance_uuid, where)
-            demoted = self.source_uuid
-        else:
-            self._feedback("* instance confirmed to be running on its primary node")
-            demoted = self.target_uuid
-        if self.mirror == disk_params.INTERNAL:
-            self._Close(demoted)
-            try:
-                self._WaitUntilSync()
-            except errors.OpExecError:
-                # Disks that are not connected cannot be waited for; they are connected next.
-                pass
-            self._Disconnect()
-            self._Attach(dual=False)
-            self._WaitUntilSync()
-        self._feedback("* done")

@@ -9,12 +9,25 @@ from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.common import ExpandInstance, NodeNames, ShareAll
 from ganeti.objects.base import Thaw
 from ganeti.params import disk as disk_params
+from ganeti.params import runstate
 from ganeti.utils.text import NiceSort
 
 if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
 
 Status = list[Any] | None
+
+_STATES = {
+    runstate.RUNNING: "up",
+    runstate.PAUSED: "paused",
+    runstate.STOPPED: "stopped by an error",
+    runstate.ENDED: "down",
+    runstate.GONE: "down",
+    runstate.LEAVING: "migrating",
+    runstate.ARRIVING: "waiting for a migration",
+    runstate.SENT: "sent to another node by a migration",
+    runstate.UNRESPONSIVE: "unresponsive",
+}
 
 _STATUS_KEYS = (
     "dev_path",
@@ -110,7 +123,7 @@ class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
         }
 
     def _RunState(self, snapshot: objects.Snapshot, inst: objects.Instance) -> str | None:
-        """What the primary node says: up, down, "user down", offline; None when it was not asked or did not answer."""
+        """Return what the primary node reports; None when it was not asked or did not answer."""
         if self.op.static:
             return None
         if snapshot.nodes[inst.primary_node].offline:
@@ -120,9 +133,11 @@ class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
         if result.fail_msg:
             self.LogWarning(f"Can't get the state of {inst.name} from node {result.node_name}: {result.fail_msg}")
             return None
-        if not result.payload or "state" not in result.payload:
+        if not isinstance(result.payload, dict) or "state" not in result.payload:
             return "down"
-        return "user down" if result.payload["state"] == constants.INST_USER_SHUTDOWN else "up"
+        if result.payload["state"] == constants.INST_USER_SHUTDOWN:
+            return "user down"
+        return _STATES[runstate.Of(result.payload)]
 
     def _Nic(self, snapshot: objects.Snapshot, nic: objects.NIC) -> list[Any]:
         filled = params.FillNIC(snapshot, nic)

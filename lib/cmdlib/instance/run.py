@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti import constants, errors, locking, opcodes, params
 from ganeti.cmdlib.base import Feedback, Filled
@@ -14,7 +14,6 @@ from ganeti.cmdlib.common import (
     CheckNodeFreeMemory,
     CheckNodeOnline,
     InstanceInfo,
-    IsRunning,
 )
 from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks, StartDisks, WaitForSync
 from ganeti.cmdlib.instance.base import (
@@ -28,7 +27,10 @@ from ganeti.cmdlib.instance.base import (
     InstanceLU,
     NoHooksInstanceLU,
 )
+from ganeti.cmdlib.instance.looking import EndLeftovers, LookAround, Situation
+from ganeti.cmdlib.instance.whereabouts import Kind
 from ganeti.master import console
+from ganeti.params import runstate
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -36,12 +38,41 @@ if TYPE_CHECKING:
 REBOOT_SOFT, REBOOT_HARD = "soft", "hard"
 
 
+_RunOp = TypeVar("_RunOp", opcodes.OpInstanceStartup, opcodes.OpInstanceShutdown, opcodes.OpInstanceReboot)
+
+
+class _RunLU(InstanceLU[_RunOp]):
+    """What starting, stopping and restarting have in common: where the instance is now."""
+
+    _situation: Situation | None = None
+
+    def NodesToConfirm(self) -> set[str]:
+        """Return the instance's nodes, and those on which a migration left something."""
+        leftovers = self._situation.verdict.leftovers if self._situation is not None else ()
+        return super().NodesToConfirm() | self.OnlineNodes(leftovers)
+
+    def _CheckPlace(self, doing: str) -> Situation:
+        """Return what all nodes see of the instance; OpPrereqError unless it is on its primary node or nowhere.
+
+        A sent copy that may be resumed is in the way as well.
+        """
+        situation = LookAround(self, self.instance)
+        nowhere = situation.verdict.kind is Kind.NOWHERE and not situation.verdict.choices
+        if not nowhere and not situation.IsHere(self.instance.primary_node):
+            raise situation.Refusal(doing)
+        return situation
+
+    def _EndLeftovers(self, keep: str = "") -> None:
+        if self._situation is not None:
+            EndLeftovers(self, self.instance, self._situation, keep)
+
+
 def IsUserDown(lu: InstanceLU, info: dict[str, Any]) -> bool:
     """The guest was shut down from inside, and the cluster lets users do that."""
     return lu.snapshot.cluster.enabled_user_shutdown and info.get("state") == constants.INST_USER_SHUTDOWN
 
 
-class LUInstanceStartup(InstanceLU[opcodes.OpInstanceStartup]):
+class LUInstanceStartup(_RunLU[opcodes.OpInstanceStartup]):
     """Starts an instance."""
 
     def CheckArguments(self) -> None:
@@ -80,7 +111,8 @@ class LUInstanceStartup(InstanceLU[opcodes.OpInstanceStartup]):
             return
         CheckNodeOnline(node, f"Primary node of instance '{instance.name}' is offline")
         CheckNicBridges(self, instance.nics, node.uuid)
-        info = InstanceInfo(self, instance)
+        self._situation = self._CheckPlace("cannot be started")
+        info = InstanceInfo(self, instance) if self._situation.IsHere(node.uuid) else {}
         self._user_down = IsUserDown(self, info)
         if not info or self._user_down:
             memory = {**params.FillBE(snapshot, instance), **self.op.beparams}["minmem"]
@@ -100,6 +132,7 @@ class LUInstanceStartup(InstanceLU[opcodes.OpInstanceStartup]):
             )
             result.Raise(f"Could not clean up the stopped instance {instance.name} on {result.node_name}")
             ShutdownDisks(self, instance)
+        self._EndLeftovers()
         StartDisks(self, instance, self.op.force)
         result = self.rpc.call_instance_start(
             instance.primary_node,
@@ -112,7 +145,7 @@ class LUInstanceStartup(InstanceLU[opcodes.OpInstanceStartup]):
             result.Raise(f"Could not start instance '{instance.name}'")
 
 
-class LUInstanceShutdown(InstanceLU[opcodes.OpInstanceShutdown]):
+class LUInstanceShutdown(_RunLU[opcodes.OpInstanceShutdown]):
     """Stops an instance."""
 
     def OwnEnv(self) -> dict[str, Any]:
@@ -132,6 +165,9 @@ class LUInstanceShutdown(InstanceLU[opcodes.OpInstanceShutdown]):
             self.LogWarning(f"Ignoring offline primary node {node.name}")
             return
         CheckNodeOnline(node, f"Primary node of instance '{instance.name}' is offline")
+        self._situation = LookAround(self, instance)
+        if not self._situation.StopsWith(instance.primary_node):
+            raise self._situation.Refusal("cannot be shut down")
         if self.op.admin_state_source == constants.USER_SOURCE and not IsUserDown(self, InstanceInfo(self, instance)):
             raise errors.OpPrereqError(f"Instance '{instance.name}' was not shut down by its user", errors.ECODE_STATE)
 
@@ -147,10 +183,11 @@ class LUInstanceShutdown(InstanceLU[opcodes.OpInstanceShutdown]):
             return
         result = self.rpc.call_instance_shutdown(instance.primary_node, instance, self.op.timeout, self.op.reason)
         result.Raise(f"Could not shutdown instance '{instance.name}'")
+        self._EndLeftovers(keep=instance.primary_node)
         ShutdownDisks(self, instance)
 
 
-class LUInstanceReboot(InstanceLU[opcodes.OpInstanceReboot]):
+class LUInstanceReboot(_RunLU[opcodes.OpInstanceReboot]):
     """Restarts an instance, inside the guest or from outside."""
 
     def OwnEnv(self) -> dict[str, Any]:
@@ -166,10 +203,15 @@ class LUInstanceReboot(InstanceLU[opcodes.OpInstanceReboot]):
         CheckInstanceState(self, self.instance, STATE_ONLINE)
         node = self.snapshot.nodes[self.instance.primary_node]
         CheckNodeOnline(node, f"Primary node of instance '{self.instance.name}' is offline")
+        self._situation = LookAround(self, self.instance)
+        hung = self._situation.State(node.uuid) == runstate.UNRESPONSIVE and self._situation.IsSilentAt(node.uuid)
+        if not hung:
+            self._situation = self._CheckPlace("cannot be rebooted")
         CheckNicBridges(self, self.instance.nics, node.uuid)
 
     def Exec(self, feedback: Feedback) -> None:
         instance = self.instance
+        self._EndLeftovers()
         running = bool(InstanceInfo(self, instance))
         if running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD):
             result = self.rpc.call_instance_reboot(
@@ -211,7 +253,10 @@ class LUInstanceConsole(NoHooksInstanceLU[opcodes.OpInstanceConsole]):
 
     def Exec(self, feedback: Feedback) -> dict[str, Any]:
         instance = self.instance
-        if not IsRunning(self, instance):
+        info = InstanceInfo(self, instance)
+        if info and runstate.Of(info) in runstate.NOT_THE_GUEST:
+            raise LookAround(self, instance).Error("has no console")
+        if not info:
             state = {UP: "ERROR_down", DOWN: "ADMIN_down", OFFLINE: "ADMIN_offline"}[instance.admin_state]
             raise errors.OpExecError(
                 f"Instance {instance.name} is not running (state {state})",

@@ -31,6 +31,7 @@ class LocalFacts:
 
     pid_file: str
     qmp_socket: str
+    look_socket: str
     log_file: str
     serial_socket: str | None = None
     agent_socket: str | None = None
@@ -40,13 +41,18 @@ class LocalFacts:
     screen: Sequence[str] = ()  # from display
 
 
-def BuildSaved(instance: objects.Instance, caps: Capabilities, accel: str) -> list[str]:
-    """The saved part; the first word is the program."""
+def BuildSaved(
+    instance: objects.Instance, caps: Capabilities, accel: str, machine_type: str | None = None
+) -> list[str]:
+    """Return the saved part; the first word is the program.
+
+    ``machine_type``: what the guest has already, when it is not being started anew.
+    """
     hvp, bep = instance.hvparams, instance.beparams
     argv = [hvp["kvm_path"], "-name", instance.name, "-uuid", instance.uuid]
     argv += ["-m", str(bep["maxmem"]), "-smp", BuildSmp(int(bep["vcpus"]), hvp)]
     machine = {"accel": accel, "acpi": None if hvp["acpi"] else "off"}
-    argv += ["-machine", caps.Machine(hvp["machine_version"]) + "," + Opt("", machine)]
+    argv += ["-machine", (machine_type or caps.Machine(hvp["machine_version"])) + "," + Opt("", machine)]
     if hvp["cpu_type"]:
         argv += ["-cpu", hvp["cpu_type"]]
     argv += ["-device", Opt("virtio-balloon", {"id": "balloon"})]
@@ -130,7 +136,8 @@ def BuildLocal(hvp: Mapping[str, Any], caps: Capabilities, facts: LocalFacts) ->
     argv = ["-daemonize", "-pidfile", facts.pid_file, "-D", facts.log_file, "-monitor", "none"]
     if not facts.incoming:
         argv.append("-S")
-    argv += ["-chardev", _ServerSocket("qmp", facts.qmp_socket), "-mon", "chardev=qmp,mode=control"]
+    for ident, path in (("qmp", facts.qmp_socket), ("look", facts.look_socket)):
+        argv += ["-chardev", _ServerSocket(ident, path), "-mon", f"chardev={ident},mode=control"]
     if facts.serial_socket:
         argv += ["-chardev", _ServerSocket("serial0", facts.serial_socket)]
     if facts.agent_socket:

@@ -1,4 +1,4 @@
-"""Disks, CDs and NICs of a guest as options, and where they are plugged; pure (spec/drivers.md b.3).
+"""Disks, CDs and NICs of a guest as options, and where they are plugged; pure but for ``IsBlock`` (spec/drivers.md b.3).
 
 Every device of ours gets a fixed place: on PCI a slot behind those left to QEMU, on SCSI a target.  The place is kept
 as ``hvinfo`` so that a reboot, a migration or a later change finds the same one.
@@ -7,11 +7,12 @@ as ``hvinfo`` so that a reboot, a migration or a later change finds the same one
 from __future__ import annotations
 
 import posixpath
+import stat
 import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ganeti import constants, errors, objects
+from ganeti import constants, errors, objects, runtime
 from ganeti.hypervisor.base import GuestDisk
 from ganeti.hypervisor.kvm.options import Opt
 from ganeti.params import disk as disk_params
@@ -117,6 +118,16 @@ def Placed(info: HvInfo | None, what: str) -> HvInfo:
 
 
 # --- disks ------------------------------------------------------------------------------------------------------------
+
+
+def IsBlock(entry: GuestDisk) -> bool:
+    """Return whether the disk's link leads to a block device."""
+    if entry.uri:
+        return False
+    try:
+        return stat.S_ISBLK(runtime.Stat(entry.path).st_mode)
+    except OSError as err:
+        raise errors.HypervisorError(f"Disk {entry.disk.iv_name}: {entry.path} cannot be used: {err.strerror}") from err
 
 
 def CacheMode(disk: objects.Disk, hvp: Mapping[str, Any]) -> str:

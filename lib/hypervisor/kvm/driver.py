@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from ganeti.hypervisor.kvm import (
     devices,
     display,
     hotplug,
+    incoming,
     layout,
     migration,
     network,
@@ -26,14 +26,16 @@ from ganeti.hypervisor.kvm import (
     screen,
     tuning,
 )
-from ganeti.params import hv
+from ganeti.params import hv, runstate
 
 _MIB = 1024 * 1024
 # Preallocating much memory takes its time.
 _START_SECONDS = 600.0
 _REBOOT_SECONDS = 120.0
 _ASK_AGAIN_SECONDS = 5.0
-_GUEST_STOPPED = "shutdown"
+_LEAST_SECONDS = 0.5
+_LOOK_QUESTIONS = ("query-status", "query-migrate")
+_INFO_QUESTIONS = ("query-status", "query-cpus-fast", "query-balloon")
 _IO_URING_VERSION = (5, 0, 0)
 _ERROR_CHARS = 2000
 _MACHINE_NOISE = re.compile(r"^qemu-system-\S+: warning: .*$", re.MULTILINE)
@@ -75,16 +77,16 @@ class KvmHypervisor(base.Hypervisor):
         instance: objects.Instance,
         content: runfile.RunFile,
         known: caps.Capabilities,
-        incoming: bool = False,
+        arriving: bool = False,
     ) -> None:
-        """Starts a held guest; a failure leaves nothing behind."""
+        """Start a held guest; a failure leaves nothing behind."""
         name = instance.name
         layout.MakeDirs()
         layout.RemoveFiles(name)
         runfile.Save(name, content)
         try:
             with confine.User(name, instance.hvparams) as user:
-                self._Execute(instance, content, known, user, incoming)
+                self._Execute(instance, content, known, user, arriving)
         except BaseException:
             process = layout.FindProcess(name)
             if process is not None:
@@ -98,25 +100,26 @@ class KvmHypervisor(base.Hypervisor):
         content: runfile.RunFile,
         known: caps.Capabilities,
         user: str | None,
-        incoming: bool,
+        arriving: bool,
     ) -> None:
         name, hvp = instance.name, content.Effective(instance.hvparams)
         facts = cmdline.LocalFacts(
             pid_file=layout.PidFile(name),
             qmp_socket=layout.Socket(name, layout.QMP),
+            look_socket=layout.Socket(name, layout.LOOK),
             log_file=layout.LogFile(name),
             serial_socket=layout.Socket(name, layout.SERIAL) if hvp["serial_console"] else None,
             agent_socket=layout.Socket(name, layout.AGENT) if hvp["use_guest_agent"] else None,
             user=user,
             chroot=confine.MakeChroot(name, hvp),
-            incoming="defer" if incoming else None,
+            incoming="defer" if arriving else None,
             screen=screen.Build(instance.Replace(hvparams=hvp), known),
         )
         argv = [hvp["kvm_path"], *content.command[1:]]
         argv += cmdline.BuildLocal(hvp, known, facts)
         argv += devices.BuildRemovable(hvp)
         for index, entry in enumerate(content.disks):
-            argv += devices.BuildDisk(entry, IsBlock(entry), hvp, devices.DiskBootIndex(index, hvp))
+            argv += devices.BuildDisk(entry, devices.IsBlock(entry), hvp, devices.DiskBootIndex(index, hvp))
         layout.EmptyLog(name)
         taps = []
         try:
@@ -128,7 +131,7 @@ class KvmHypervisor(base.Hypervisor):
                     nic, tap.fds, network.CanVhost(name, hvp, driver), devices.NicBootIndex(index, hvp)
                 )
                 # A routed address must not lead here while the guest still runs elsewhere.
-                if not incoming or nic.nicparams.get("mode") != constants.NIC_MODE_ROUTED:
+                if not arriving or nic.nicparams.get("mode") != constants.NIC_MODE_ROUTED:
                     network.Configure(instance, nic, index, tap.name)
                 else:
                     network.Remember(name, index, tap.name)
@@ -142,13 +145,13 @@ class KvmHypervisor(base.Hypervisor):
             logging.error("Instance %s: start failed: %s", name, result.fail_reason)
             trouble = StartTrouble(result.stderr + layout.ReadLog(name))
             raise errors.HypervisorError(f"Failed to start instance {name}: {trouble}")
-        if layout.FindProcess(name) is None:
+        if layout.NoteProcess(name) is None:
             raise errors.HypervisorError(
                 f"Failed to start instance {name}: QEMU ended at once; its log is {layout.LogFile(name)}"
             )
 
     def _LetGo(self, instance: objects.Instance, paused: bool) -> None:
-        """Sets what can only be set while the guest exists, then lets it run."""
+        """Set what can only be set while the guest exists, then let it run."""
         hvp = instance.hvparams
         with self._Monitor(instance.name) as monitor:
             screen.SetPasswords(monitor, hvp)
@@ -177,15 +180,22 @@ class KvmHypervisor(base.Hypervisor):
         if force or not instance.hvparams.get("acpi", True):
             layout.Kill(instance.name, process)
             return
-        with self._Monitor(instance.name) as monitor:
-            if monitor.Execute("query-status")["status"] == _GUEST_STOPPED:
+        patience = qmp.CONNECT_TIMEOUT if timeout is None else min(qmp.CONNECT_TIMEOUT, max(timeout, _LEAST_SECONDS))
+        with self._Monitor(instance.name, patience) as monitor:
+            status = monitor.Execute("query-status", timeout=patience)
+            if migration.RunState(status) == runstate.ENDED:
                 monitor.Quit()  # the guest is down, only its process waits
             else:
-                monitor.Execute("system_powerdown")
+                monitor.Execute("system_powerdown", timeout=patience)
+
+    def EndNow(self, instance: objects.Instance) -> None:
+        process = layout.FindProcess(instance.name)
+        if process is not None:
+            layout.Kill(instance.name, process, at_once=True)
 
     def Cleanup(self, instance_name: str) -> None:
         if layout.FindProcess(instance_name) is not None:
-            raise errors.HypervisorError(f"Instance {instance_name} still runs, its files stay")
+            raise errors.HypervisorError(f"Instance {instance_name} is still running; its files stay")
         try:
             network.Unconfigure(runfile.Load(instance_name).nics, instance_name)
         except errors.HypervisorError as err:
@@ -194,7 +204,7 @@ class KvmHypervisor(base.Hypervisor):
         confine.Release(instance_name)
 
     def Reboot(self, instance: objects.Instance) -> None:
-        """Stops and starts it with the virtual hardware it had: a reset would keep the old QEMU."""
+        """Stop and start it with the virtual hardware it had: a reset would keep the old QEMU."""
         self._Process(instance.name)
         content = runfile.Load(instance.name)
         known = caps.Get(instance.hvparams["kvm_path"])
@@ -204,7 +214,7 @@ class KvmHypervisor(base.Hypervisor):
         self._LetGo(instance, False)
 
     def _StopAndWait(self, instance: objects.Instance) -> None:
-        """Asks again and again: a guest that is just booting does not hear the first time."""
+        """Ask again and again: a guest that is just booting ignores the first request."""
         deadline = runtime.Monotonic() + _REBOOT_SECONDS
         process = self._Process(instance.name)
         try:
@@ -213,7 +223,7 @@ class KvmHypervisor(base.Hypervisor):
                 if runtime.WaitProcess(process.pid, _ASK_AGAIN_SECONDS):
                     return
         except errors.HypervisorError as err:
-            logging.warning("Instance %s: cannot be asked to stop, ending it: %s", instance.name, err)
+            logging.warning("Instance %s does not take a request to stop, ending it: %s", instance.name, err)
         self.Stop(instance, force=True)
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -221,29 +231,38 @@ class KvmHypervisor(base.Hypervisor):
     def List(self, hvparams: base.HvParams | None = None) -> list[str]:
         return [name for name in layout.Names() if layout.FindProcess(name) or self._UserStopped(name)]
 
+    def Exists(self, instance_name: str) -> bool:
+        return layout.FindProcess(instance_name) is not None or self._UserStopped(instance_name)
+
     def Info(self, instance_name: str, hvparams: base.HvParams | None = None) -> base.GuestInfo | None:
-        process = layout.FindProcess(instance_name)
-        if process is None:
-            if self._UserStopped(instance_name):
-                return base.GuestInfo(instance_name, -1, 0, 0, constants.INST_USER_SHUTDOWN)
-            return None
-        memory, vcpus, state = process.memory, process.vcpus, constants.INST_RUNNING
-        try:
-            with self._Monitor(instance_name) as monitor:
-                if monitor.Execute("query-status")["status"] == _GUEST_STOPPED:
-                    state = constants.INST_USER_SHUTDOWN
-                vcpus = len(monitor.TryExecute("query-cpus-fast") or range(vcpus))
-                balloon = monitor.TryExecute("query-balloon")
-                if balloon:
-                    memory = int(balloon["actual"]) // _MIB
-        except errors.HypervisorError as err:
-            # It runs, that is certain; a busy monitor must not make it look gone.
-            logging.warning("Instance %s: %s", instance_name, err)
-        return base.GuestInfo(instance_name, process.pid, memory, vcpus, state)
+        return next(iter(self._InfoOf([instance_name])), None)
 
     def AllInfo(self, hvparams: base.HvParams | None = None) -> list[base.GuestInfo]:
-        found = (self.Info(name, hvparams) for name in layout.Names())
-        return [info for info in found if info is not None]
+        return self._InfoOf(layout.Names())
+
+    def _InfoOf(self, names: Sequence[str]) -> list[base.GuestInfo]:
+        """Ask all of them at once; one that does not answer in time is there, and unresponsive."""
+        processes = {name: layout.FindProcess(name) for name in names}
+        answers = qmp.AskMany({name: _LookSocket(name) for name, found in processes.items() if found}, _INFO_QUESTIONS)
+        rows = []
+        for name, process in processes.items():
+            if process is not None:
+                rows.append(_ReadInfo(name, process, answers[name]))
+            elif self._UserStopped(name):
+                rows.append(base.GuestInfo(name, -1, 0, 0, constants.INST_USER_SHUTDOWN, run_state=runstate.ENDED))
+        return rows
+
+    def Look(self, instance_name: str) -> base.Look:
+        process = layout.FindProcess(instance_name)
+        if process is None:
+            return base.Look(runstate.GONE, load_failed=migration.LoadFailed(layout.ReadLog(instance_name)))
+        answers = qmp.AskMany({instance_name: _LookSocket(instance_name)}, _LOOK_QUESTIONS)[instance_name]
+        if answers is None:
+            # It may have ended while it was asked.
+            still = layout.FindProcess(instance_name)
+            return base.Look(runstate.UNRESPONSIVE, process.pid) if still else self.Look(instance_name)
+        state = migration.RunState(answers["query-status"])
+        return base.Look(state, process.pid, migration.IsSending(state, answers["query-migrate"]))
 
     def Balloon(self, instance: objects.Instance, memory: int) -> None:
         self._Process(instance.name)
@@ -280,16 +299,17 @@ class KvmHypervisor(base.Hypervisor):
 
     def MigrationInfo(self, instance: objects.Instance) -> str | None:
         self._Process(instance.name)
-        return runfile.Load(instance.name).Text()
+        content = runfile.Load(instance.name)
+        incoming.CheckUnchanged(instance, content, caps.Get(instance.hvparams["kvm_path"]))
+        return content.Text()
 
     def Accept(
         self, instance: objects.Instance, info: str | None, target: str, disks: Sequence[base.GuestDisk]
     ) -> None:
         self._CheckNotRunning(instance.name, "accept")
-        content = runfile.Parse(info or "", f"Migration data of instance {instance.name}")
-        content = WithLocalDisks(instance.name, content, disks)
         known = caps.Get(instance.hvparams["kvm_path"])
-        self._StartFrom(instance, content, known, incoming=True)
+        content = incoming.Build(instance, info, known, disks)
+        self._StartFrom(instance, content, known, arriving=True)
         try:
             with self._Monitor(instance.name) as monitor:
                 screen.SetPasswords(monitor, instance.hvparams)
@@ -310,31 +330,25 @@ class KvmHypervisor(base.Hypervisor):
         with self._Monitor(instance.name) as monitor:
             return migration.Progress(monitor, instance.hvparams, instance.name)
 
-    def FinalizeSource(self, instance: objects.Instance, success: bool, live: bool) -> None:
-        process = layout.FindProcess(instance.name)
-        if success:
-            if process is not None:
-                layout.Kill(instance.name, process)
-            self.Cleanup(instance.name)
-        elif process is None:
-            self.Cleanup(instance.name)
-        else:
-            with self._Monitor(instance.name) as monitor:
-                migration.Cancel(monitor, instance.hvparams, instance.name)
-
-    def FinalizeDestination(self, instance: objects.Instance, info: str | None, success: bool) -> None:
-        if not success:
-            self.Stop(instance, force=True)
-            self.Cleanup(instance.name)
-            return
+    def WaitArrived(self, instance: objects.Instance, info: str | None) -> None:
         process = self._Process(instance.name)
         with self._Monitor(instance.name) as monitor:
             migration.WaitArrived(monitor, instance.name)
-            migration.ClearCapabilities(monitor, instance.hvparams)
             tuning.Pin(monitor, instance.name, process.pid, instance.hvparams)
         for index, nic in enumerate(runfile.Load(instance.name).nics):
             if nic.nicparams.get("mode") == constants.NIC_MODE_ROUTED:
                 network.Configure(instance, nic, index, network.Recall(instance.name, index))
+
+    def Hold(self, instance: objects.Instance) -> None:
+        self._Process(instance.name)
+        with self._Monitor(instance.name, qmp.LOOK_TIMEOUT) as monitor:
+            if migration.RunState(monitor.Execute("query-status")) == runstate.ARRIVING:
+                monitor.Execute("stop", timeout=qmp.LOOK_TIMEOUT)
+
+    def Resume(self, instance: objects.Instance) -> None:
+        self._Process(instance.name)
+        with self._Monitor(instance.name) as monitor:
+            migration.Resume(monitor, instance.name)
 
     # --- running guests change ----------------------------------------------------------------------------------------
 
@@ -395,6 +409,7 @@ class KvmHypervisor(base.Hypervisor):
         return "; ".join(problems) or None
 
     def ValidateParameters(self, hvparams: base.HvParams) -> None:
+        self.CheckParamSyntax(hvparams)  # a request may leave some out
         super().ValidateParameters(hvparams)
         known = caps.Get(hvparams["kvm_path"])
         known.Machine(hvparams["machine_version"])
@@ -413,8 +428,8 @@ class KvmHypervisor(base.Hypervisor):
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
-    def _Monitor(self, name: str) -> qmp.Monitor:
-        return qmp.Monitor(layout.Socket(name, layout.QMP))
+    def _Monitor(self, name: str, connect_timeout: float = qmp.CONNECT_TIMEOUT) -> qmp.Monitor:
+        return qmp.Monitor(layout.Socket(name, layout.QMP), connect_timeout)
 
     def _Process(self, name: str) -> layout.Process:
         process = layout.FindProcess(name)
@@ -433,36 +448,24 @@ class KvmHypervisor(base.Hypervisor):
         return runtime.Exists(layout.ShutdownFile(name))
 
 
-def IsBlock(entry: base.GuestDisk) -> bool:
-    """Whether the disk's link leads to a block device."""
-    if entry.uri:
-        return False
-    try:
-        return stat.S_ISBLK(runtime.Stat(entry.path).st_mode)
-    except OSError as err:
-        raise errors.HypervisorError(f"Disk {entry.disk.iv_name}: {entry.path} cannot be used: {err.strerror}") from err
+def _LookSocket(name: str) -> str:
+    """Return the socket for looking; guests that were started without one have their monitor only."""
+    path = layout.Socket(name, layout.LOOK)
+    return path if runtime.Exists(path) else layout.Socket(name, layout.QMP)
 
 
-def WithLocalDisks(name: str, content: runfile.RunFile, disks: Sequence[base.GuestDisk]) -> runfile.RunFile:
-    """What arrived with a migration, its disks found by this node's own paths; places stay the sender's."""
-    local = {entry.disk.uuid: entry for entry in disks}
-    missing = [entry.disk.uuid for entry in content.disks if entry.disk.uuid not in local]
-    if missing:
-        raise errors.HypervisorError(
-            f"Instance {name} arrives with disks that the configuration does not know: {', '.join(missing)}"
-        )
-    found = tuple(
-        base.GuestDisk(
-            local[entry.disk.uuid].disk.Replace(hvinfo=entry.disk.hvinfo),
-            local[entry.disk.uuid].path,
-            local[entry.disk.uuid].uri,
-        )
-        for entry in content.disks
-    )
-    return runfile.RunFile(content.command, content.nics, content.hvparams, found)
+def _ReadInfo(name: str, process: layout.Process, answers: qmp.Answers | None) -> base.GuestInfo:
+    if answers is None:
+        return base.GuestInfo(name, process.pid, process.memory, process.vcpus, run_state=runstate.UNRESPONSIVE)
+    run_state = migration.RunState(answers["query-status"])
+    state = constants.INST_USER_SHUTDOWN if run_state == runstate.ENDED else constants.INST_RUNNING
+    balloon = answers["query-balloon"]
+    memory = int(balloon["actual"]) // _MIB if balloon else process.memory
+    vcpus = len(answers["query-cpus-fast"] or range(process.vcpus))
+    return base.GuestInfo(name, process.pid, memory, vcpus, state, run_state=run_state)
 
 
 def StartTrouble(stderr: str) -> str:
-    """What QEMU said, without its warnings if there is anything else."""
+    """Return what QEMU said, without its warnings if there is anything else."""
     text = _MACHINE_NOISE.sub("", stderr).strip() or stderr.strip()
     return text[-_ERROR_CHARS:] or "QEMU gave no reason"

@@ -59,9 +59,7 @@ def _DiskEntry(name: str, disk: objects.Disk, extra: Any) -> GuestDisk:
 
 
 def _AddDisk(monitor: qmp.Monitor, entry: GuestDisk, hvp: Mapping[str, Any]) -> None:
-    from ganeti.hypervisor.kvm.driver import IsBlock
-
-    is_block = IsBlock(entry)
+    is_block = devices.IsBlock(entry)
     ident = str(devices.Placed(entry.disk.hvinfo, "disk")["id"])
     node = devices.BlockNode(entry, is_block, hvp)
     if not entry.uri:

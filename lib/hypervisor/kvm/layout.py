@@ -16,10 +16,12 @@ from ganeti.hypervisor.names import CheckInstanceName
 
 # What fits into the address of a UNIX socket, without the final NUL.
 SOCKET_PATH_MAX = 107
-QMP, SERIAL, AGENT = "qmp", "serial", "qga"
+# LOOK is a second machine monitor: who only looks never waits for whoever talks to the guest.
+QMP, SERIAL, AGENT, LOOK = "qmp", "serial", "qga", "look"
 
 _PID_LIMIT = 64
 _PROC_LIMIT = 1024 * 1024
+_STAT_LIMIT = 4096
 _KILL_POLITE_SECONDS = 15.0
 _KILL_FORCED_SECONDS = 10.0
 _NUMBER = re.compile(r"\d+")
@@ -46,7 +48,7 @@ def NicDir(name: str) -> str:
 
 
 def NicFile(name: str, index: int) -> str:
-    """Holds the name of the tap that serves NIC ``index``."""
+    """Return the file that holds the name of the tap of NIC ``index``."""
     return posixpath.join(NicDir(name), str(index))
 
 
@@ -63,13 +65,13 @@ def LogFile(name: str) -> str:
 
 
 def EmptyLog(name: str) -> None:
-    """Keeps the log of the start before, as ``.log.1``: what comes now is this start's."""
+    """Keep the log of the start before as ``.log.1``: what comes now is this start's."""
     if runtime.Exists(LogFile(name)):
         runtime.Rename(LogFile(name), LogFile(name) + ".1", sync=False)
 
 
 def ReadLog(name: str) -> str:
-    """What QEMU logged since ``EmptyLog``: with a log file its error messages go there."""
+    """Return what QEMU logged since ``EmptyLog``: with a log file its error messages go there."""
     try:
         return runtime.ReadFile(LogFile(name), limit=_PROC_LIMIT).decode("utf-8", "replace")
     except OSError:
@@ -77,12 +79,12 @@ def ReadLog(name: str) -> str:
 
 
 def ShutdownFile(name: str) -> str:
-    """Left by release 3.1 when the guest powered itself off."""
+    """Return the file that release 3.1 leaves when the guest powered itself off."""
     return posixpath.join(_Dir("ctrl"), CheckInstanceName(name) + ".shutdown")
 
 
 def Socket(name: str, kind: str) -> str:
-    """A socket of the guest; HypervisorError if no path of it fits a socket's address."""
+    """Return a socket's path; HypervisorError if it does not fit a socket's address."""
     path = _SocketPath(name, kind)
     if len(os.fsencode(path)) > SOCKET_PATH_MAX:
         raise errors.HypervisorError(
@@ -93,7 +95,7 @@ def Socket(name: str, kind: str) -> str:
 
 
 def _SocketPath(name: str, kind: str) -> str:
-    """A path that does not fit a socket's address gets a digest in the place of the name."""
+    """Return a path; one that does not fit a socket's address gets a digest in the place of the name."""
     path = posixpath.join(_Dir("ctrl"), f"{CheckInstanceName(name)}.{kind}")
     if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
         return path
@@ -105,13 +107,13 @@ def MakeDirs() -> None:
     runtime.MakeDirs(pathutils.KVM_DIR)
     for name in ("pid", "uid", "nic", "chroot", "chroot-quarantine"):
         runtime.MakeDirs(_Dir(name))
-    for name in ("ctrl", "conf"):
+    for name in ("ctrl", "conf", "identity"):
         runtime.MakeDirs(_Dir(name), mode=0o700)
     runtime.MakeDirs(pathutils.LOG_KVM_DIR, mode=0o750)
 
 
 def Names() -> list[str]:
-    """Instances that have a pid file or were shut down by their user, running or not."""
+    """List instances that have a pid file or were shut down by their user, running or not."""
     names = set()
     for directory, suffix in ((_Dir("pid"), ""), (_Dir("ctrl"), ".shutdown")):
         try:
@@ -123,10 +125,11 @@ def Names() -> list[str]:
 
 
 def RemoveFiles(name: str) -> None:
-    """Everything a guest that does not run any more left here, but its chroot and user id."""
+    """Remove everything that a guest left here, but its chroot and user id."""
     for path in (PidFile(name), RuntimeFile(name), ShutdownFile(name), posixpath.join(_Dir("ctrl"), name + ".kvmd")):
         runtime.RemoveFile(path)
-    for kind in (QMP, SERIAL, AGENT, "monitor"):
+    runtime.RemoveFile(_IdentityFile(name))
+    for kind in (QMP, SERIAL, AGENT, LOOK, "monitor"):
         runtime.RemoveFile(_SocketPath(name, kind))
     runtime.RemoveTree(NicDir(name))
 
@@ -143,7 +146,7 @@ class Process:
 
     @property
     def memory(self) -> int:
-        """MiB it was started with."""
+        """Return the MiB it was started with."""
         found = _NUMBER.search(FindOption(self.argv, "-m") or "")
         return int(found[0]) if found else 0
 
@@ -154,38 +157,88 @@ class Process:
 
 
 def ParseArgv(data: bytes) -> tuple[str, ...]:
-    """A /proc/PID/cmdline."""
+    """Parse a /proc/PID/cmdline."""
     return tuple(word.decode("utf-8", "surrogateescape") for word in data.rstrip(b"\0").split(b"\0"))
 
 
 def IsGuest(argv: Sequence[str], name: str, pid_file: str) -> bool:
-    """Whether this command line is the guest's: its name, and its pid file if it says which."""
+    """Return whether this command line is the guest's: its name, and its pid file if it says which."""
     known = FindOption(argv, "-name") or ""
     return known.split(",")[0] == name and FindOption(argv, "-pidfile") in (None, pid_file)
 
 
+def _IdentityFile(name: str) -> str:
+    """The file with the number of the guest's process and when it began.
+
+    A process can rewrite its command line, but not when it began: a guest that broke into its QEMU cannot look stopped.
+    """
+    return posixpath.join(_Dir("identity"), CheckInstanceName(name))
+
+
+def _Began(pid: int) -> str:
+    """Return when a process began, in ticks since the machine did."""
+    data = runtime.ReadFile(f"/proc/{pid}/stat", limit=_STAT_LIMIT)
+    return data.rpartition(b")")[2].split()[19].decode()
+
+
+def NoteProcess(name: str) -> Process | None:
+    """Remember the process that was just started, so that it is known whatever it says of itself."""
+    process = FindProcess(name)
+    if process is not None:
+        try:
+            text = f"{process.pid} {_Began(process.pid)}\n"
+        except (OSError, IndexError):
+            return None
+        runtime.WriteFile(_IdentityFile(name), text, mode=0o600, sync=False)
+    return process
+
+
 def FindProcess(name: str) -> Process | None:
-    """The guest's living process: the pid file says which, the command line must agree."""
+    """Return the guest's living process.
+
+    The pid file says which; it must have begun when the guest was started, or, for guests of release 3.1, have the
+    guest's command line.
+    """
     pid_file = PidFile(name)
     try:
         pid = int(runtime.ReadText(pid_file, limit=_PID_LIMIT).strip())
         if pid <= 1:
             return None
         argv = ParseArgv(runtime.ReadFile(f"/proc/{pid}/cmdline", limit=_PROC_LIMIT))
-    except (OSError, ValueError):
+        known = f"{pid} {_Began(pid)}" == _Identity(name)
+    except (OSError, ValueError, IndexError):
         return None
-    if not runtime.ProcessAlive(pid) or not IsGuest(argv, name, pid_file):
+    if not runtime.ProcessAlive(pid) or not (known or IsGuest(argv, name, pid_file)):
         return None
     return Process(pid, argv)
 
 
-def Kill(name: str, process: Process) -> None:
-    """Ends the process: politely, so that it writes what it holds, then by force; waits until it is gone."""
-    runtime.KillProcess(process.pid, signal.SIGTERM)
-    if runtime.WaitProcess(process.pid, _KILL_POLITE_SECONDS):
-        return
+def _Identity(name: str) -> str:
+    try:
+        return runtime.ReadText(_IdentityFile(name), limit=_PID_LIMIT).strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def Kill(name: str, process: Process, at_once: bool = False) -> None:
+    """End the process and wait until it is gone.
+
+    First politely, so that it writes what it holds, then by force; ``at_once`` or a process that is stopped (SIGSTOP):
+    by force.
+    """
+    if not at_once and not _StandsStill(process.pid):
+        runtime.KillProcess(process.pid, signal.SIGTERM)
+        if runtime.WaitProcess(process.pid, _KILL_POLITE_SECONDS):
+            return
     runtime.KillProcess(process.pid, signal.SIGKILL)
     if not runtime.WaitProcess(process.pid, _KILL_FORCED_SECONDS):
         raise errors.HypervisorError(
             f"Instance {name}: process {process.pid} does not end; it probably waits for storage that hangs"
         )
+
+
+def _StandsStill(pid: int) -> bool:
+    try:
+        return runtime.ReadFile(f"/proc/{pid}/stat", limit=_STAT_LIMIT).rpartition(b")")[2].split()[:1] == [b"T"]
+    except OSError:
+        return False

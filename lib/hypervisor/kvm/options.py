@@ -1,9 +1,14 @@
-"""QEMU's way of writing options: ``head,key=value,...`` with commas in values doubled."""
+"""QEMU's way of writing options: ``head,key=value,...`` with commas in heads and values doubled."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
+
+from ganeti import errors
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def Quote(value: Any) -> str:
@@ -13,7 +18,14 @@ def Quote(value: Any) -> str:
 
 
 def Opt(head: str, values: Mapping[str, Any]) -> str:
-    """One option's argument; keys whose value is None are left out."""
-    parts = [head] if head else []
-    parts += [f"{key}={Quote(value)}" for key, value in values.items() if value is not None]
+    """Return one option's argument; keys whose value is None are left out.
+
+    Nothing in head or values can begin another option; a key that could is a HypervisorError.
+    """
+    parts = [Quote(head)] if head else []
+    for key, value in values.items():
+        if not _KEY.fullmatch(key):
+            raise errors.HypervisorError(f"'{key[:80]}' is not a valid name of a QEMU option")
+        if value is not None:
+            parts.append(f"{key}={Quote(value)}")
     return ",".join(parts)

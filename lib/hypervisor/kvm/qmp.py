@@ -1,14 +1,15 @@
 """QEMU's machine protocol: the only way to speak to a running guest.
 
 The library is asynchronous; ``Monitor`` is its calm face: one call, one answer, every wait with an end.  A guest's
-QMP socket serves one client at a time, so a Monitor is opened, used and closed within one procedure.
+QMP socket serves one client at a time, so a Monitor is opened, used and closed within one procedure.  ``AskMany`` puts
+the same questions to many guests at once, with one time limit for all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -19,6 +20,8 @@ from ganeti import errors
 # Connecting includes waiting for another client of the same socket to go.
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 30.0
+# For those who only want to know how a guest is.
+LOOK_TIMEOUT = 5.0
 _CLOSE_TIMEOUT = 5.0
 
 _T = TypeVar("_T")
@@ -29,7 +32,7 @@ logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
 
 
 class CommandError(errors.HypervisorError):
-    """QEMU refused a command; ``error_class`` is QMP's, for example CommandNotFound."""
+    """QEMU rejected a command; ``error_class`` is QMP's, for example CommandNotFound."""
 
     def __init__(self, text: str, error_class: str):
         super().__init__(text)
@@ -54,7 +57,7 @@ class Monitor:
         try:
             self._Run(self._client.connect(self.path), self._connect_timeout, "connect")
         except BaseException:
-            self._CloseLoop()
+            _Finish(self._loop)
             raise
         return self
 
@@ -66,14 +69,14 @@ class Monitor:
         except errors.HypervisorError as err:
             logging.debug("%s", err)
         finally:
-            self._CloseLoop()
+            _Finish(self._loop)
 
     def Execute(self, command: str, arguments: dict[str, Any] | None = None, timeout: float = COMMAND_TIMEOUT) -> Any:
-        """One command, its answer."""
+        """Execute one command and return its answer."""
         return self._Run(self._client.execute(command, arguments), timeout, command)
 
     def TryExecute(self, command: str, arguments: dict[str, Any] | None = None) -> Any:
-        """As ``Execute``, but None when QEMU refuses: for facts that are nice to know."""
+        """Execute, but return None when QEMU rejects the command: for facts that are nice to know."""
         try:
             return self.Execute(command, arguments)
         except CommandError as err:
@@ -81,7 +84,7 @@ class Monitor:
             return None
 
     def Quit(self) -> None:
-        """Ends this QEMU at once; the connection ends with it, which is no error."""
+        """End this QEMU at once; that the connection ends with it is not an error."""
         try:
             self.Execute("quit", timeout=_CLOSE_TIMEOUT)
         except CommandError:
@@ -90,7 +93,7 @@ class Monitor:
             logging.debug("%s", err)
 
     def SendFd(self, name: str, descriptor: int) -> None:
-        """Hands a descriptor to QEMU, known there as ``name``."""
+        """Hand a descriptor to QEMU, known there as ``name``."""
 
         async def send() -> None:
             self._client.send_fd_scm(descriptor)
@@ -99,7 +102,7 @@ class Monitor:
         self._Run(send(), COMMAND_TIMEOUT, "getfd")
 
     def AddFd(self, descriptor: int, label: str) -> str:
-        """Hands a descriptor to QEMU; answers the file name it has there.  ``label`` is for ``RemoveFds``."""
+        """Hand a descriptor to QEMU; return the file name it has there.  ``label`` is for ``RemoveFds``."""
 
         async def send() -> Any:
             self._client.send_fd_scm(descriptor)
@@ -109,13 +112,13 @@ class Monitor:
         return f"/dev/fdset/{int(answer['fdset-id'])}"
 
     def RemoveFds(self, label: str) -> None:
-        """Takes back the descriptors handed over under this label."""
+        """Take back the descriptors handed over under this label."""
         for fdset in self.Execute("query-fdsets"):
             if any(each.get("opaque") == label for each in fdset["fds"]):
                 self.TryExecute("remove-fd", {"fdset-id": fdset["fdset-id"]})
 
     def WaitEvent(self, accept: Callable[[Event], bool], timeout: float) -> Event | None:
-        """The first event since the connection began that ``accept`` takes; None when none came in time."""
+        """Return the first event since the connection began that ``accept`` takes; None when none came in time."""
 
         async def wait() -> Event:
             async for event in self._events:
@@ -129,15 +132,6 @@ class Monitor:
         except _NoAnswer:
             return None
 
-    def _CloseLoop(self) -> None:
-        """Ends what the library still has under way, so that nothing complains about it later."""
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            self._loop.run_until_complete(asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT))
-        self._loop.close()
-
     def _Run(self, work: Coroutine[Any, Any, _T], timeout: float, what: str) -> _T:
         async def limited() -> _T:
             return await asyncio.wait_for(work, timeout)
@@ -148,7 +142,7 @@ class Monitor:
             raise CommandError(f"QMP {self.path}: {what}: {err}", err.error_class) from err
         except TimeoutError as err:
             raise _NoAnswer(
-                f"QMP {self.path}: {what}: no answer within {timeout:g} s; is the guest's QEMU process stuck?"
+                f"QMP {self.path}: {what}: no answer within {timeout:g} s; the guest's QEMU process may hang"
             ) from err
         except (QMPError, OSError, EOFError, AssertionError) as err:
             # The library asserts that a connection it just made is still there.
@@ -157,3 +151,63 @@ class Monitor:
 
 class _NoAnswer(errors.HypervisorError):
     """The time is over."""
+
+
+# Per question QEMU's answer, None where it rejected the question.
+Answers = dict[str, Any]
+
+
+def AskMany(
+    sockets: Mapping[str, str], questions: Sequence[str], timeout: float = LOOK_TIMEOUT
+) -> dict[str, Answers | None]:
+    """Put questions to guests, all at the same time: {name: answers}, None for one that does not answer in time.
+
+    ``sockets``: name -> path.
+    """
+    if not sockets:
+        return {}
+
+    async def run() -> list[Answers | None]:
+        return await asyncio.gather(*(_AskOne(path, questions, timeout) for path in sockets.values()))
+
+    loop = asyncio.new_event_loop()
+    try:
+        found = loop.run_until_complete(run())
+    finally:
+        _Finish(loop)
+    return dict(zip(sockets, found, strict=True))
+
+
+async def _AskOne(path: str, questions: Sequence[str], timeout: float) -> Answers | None:
+    client = QMPClient()
+    try:
+        async with asyncio.timeout(timeout):
+            await client.connect(path)
+            return {question: await _Ask(client, question) for question in questions}
+    except (QMPError, OSError, EOFError, AssertionError, TimeoutError) as err:
+        logging.debug("QMP %s: %s", path, err or type(err).__name__)
+        return None
+    finally:
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await client.disconnect()
+        except (QMPError, OSError, EOFError, AssertionError, TimeoutError) as err:
+            logging.debug("QMP %s: %s", path, err or type(err).__name__)
+
+
+async def _Ask(client: QMPClient, question: str) -> Any:
+    try:
+        return await client.execute(question)
+    except ExecuteError as err:
+        logging.debug("%s: %s", question, err)
+        return None
+
+
+def _Finish(loop: asyncio.AbstractEventLoop) -> None:
+    """End what the library still has under way, so that nothing complains about it later."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT))
+    loop.close()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ import pytest
 from support.nodes import MakeNodes
 from support.virtual import MakeDisk, MakeInstance
 
-from ganeti import errors, hypervisor, pathutils
-from ganeti.backend import blockdev, instance, migration, wire
+from ganeti import errors, hypervisor, pathutils, runtime
+from ganeti.backend import blockdev, instance, migration, transfers, wire
 from ganeti.hypervisor import nodechecks
 from ganeti.hypervisor.fake import FakeHypervisor
 from ganeti.params import hv
+from ganeti.runtime import LockBusy
 from ganeti.storage import tree
 
 TRAIL = [["gnt:client:gnt-instance", "because", 1]]
@@ -32,6 +33,11 @@ class Rig:
         self.guest = MakeInstance(disks=[self.disk])
         with self.first:
             tree.Create(self.disk, 4, self.guest.name, True)
+            self.Open()
+
+    def Open(self, exclusive: bool = True) -> None:
+        """Opens the disk on the node entered, as a master does before it starts the guest there."""
+        blockdev.Open(self.guest.name, [self.disk.ToDict(runtime=True)], exclusive)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -63,8 +69,17 @@ def test_start_without_disk_fails_and_leaves_no_link(rig: Rig) -> None:
         tree.Remove(rig.disk)
         with pytest.raises(errors.BlockDeviceError, match="disk 0 is not set up; run gnt-instance activate-disks"):
             instance.Start(rig.data, False, TRAIL)
-        assert not rig.Link().is_symlink()
         assert instance.Info(rig.guest.name, "fake", {}) == {}
+
+
+def test_start_that_comes_after_the_disks_were_closed_fails(rig: Rig) -> None:
+    with rig.first:
+        blockdev.Close(rig.guest.name, [rig.disk.ToDict()])
+        with pytest.raises(errors.BlockDeviceError, match="disk 0 is not open on this node"):
+            instance.Start(rig.data, False, TRAIL)
+        assert instance.List(["fake"], {}) == []
+    with rig.second, pytest.raises(errors.BlockDeviceError, match="not open on this node"):
+        migration.Accept(rig.data, None, "127.0.0.1")
 
 
 def test_shutdown_removes_links(rig: Rig) -> None:
@@ -96,34 +111,69 @@ class Refusing(FakeHypervisor):
         raise errors.HypervisorError("no")
 
 
-def _UseDriver(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Puts a driver of this module in the place of the fake."""
-    monkeypatch.setitem(sys.modules, "ganeti.hypervisor.from_test", sys.modules[__name__])
-    monkeypatch.setitem(hypervisor.DRIVERS, "fake", f"from_test:{name}")
+@pytest.fixture
+def use() -> Iterator[Callable[[type[FakeHypervisor]], None]]:
+    """Puts a driver in the place of the fake."""
+    yield lambda driver: hypervisor.UseDrivers({"fake": driver})
+    hypervisor.UseDrivers({})
 
 
-def test_failed_start_or_arrival_leaves_no_links(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_or_arrival_leaves_no_links(rig: Rig, use: Any) -> None:
     with rig.first:
         instance.Start(rig.data, False, TRAIL)
-        _UseDriver(monkeypatch, "Refusing")
-        with pytest.raises(errors.HypervisorError):
+        with pytest.raises(errors.RpcCallError, match="is here already \\(state running\\)"):
             migration.Accept(rig.data, None, "127.0.0.1")
         assert rig.Link().is_symlink(), "the guest that runs here keeps its links"
+    use(Refusing)
     with rig.second:
         for call in (lambda: instance.Start(rig.data, False, TRAIL), lambda: migration.Accept(rig.data, None, "::1")):
+            rig.Open()
             with pytest.raises(errors.HypervisorError):
                 call()
             assert not rig.Link().is_symlink()
 
 
-def test_deaf_guest_is_asked_then_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    _UseDriver(monkeypatch, "Stubborn")
+def test_deaf_guest_is_asked_then_ended(rig: Rig, use: Any) -> None:
+    use(Stubborn)
     Stubborn.asked = []
     with rig.first:
         instance.Start(rig.data, False, TRAIL)
         instance.Shutdown(rig.data, 0.5, TRAIL)
         assert Stubborn.asked[0] == (False, False) and Stubborn.asked[-1] == (True, False)
         assert instance.List(["fake"], {}) == []
+
+
+class Hung(FakeHypervisor):
+    """A guest that cannot be asked for anything, only ended."""
+
+    def Stop(self, instance: Any, force: bool = False, retry: bool = False, timeout: float | None = None) -> None:
+        if not force:
+            raise errors.HypervisorError("no answer")
+        super().Stop(instance, force)
+
+    def Info(self, instance_name: str, hvparams: Any = None) -> Any:
+        found = super().Info(instance_name)
+        return None if found is None else dataclasses.replace(found, run_state="unresponsive")
+
+
+@pytest.mark.parametrize("timeout", [0, 0.5])
+def test_hung_guest_is_ended_without_its_help(rig: Rig, use: Any, timeout: float) -> None:
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        use(Hung)
+        with pytest.raises(errors.RpcCallError, match=r"does not respond.*gnt-instance shutdown --timeout 0 guest"):
+            instance.Start(rig.data, False, TRAIL)
+        assert instance.AllInfo(["fake"], {"fake": {}})[rig.guest.name]["run_state"] == "unresponsive"
+        instance.Shutdown(rig.data, timeout, TRAIL)
+        assert instance.List(["fake"], {}) == []
+
+
+def test_hung_guest_can_be_rebooted(rig: Rig, use: Any) -> None:
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        use(Hung)
+        instance.Reboot(rig.data, "hard", 0, TRAIL)
+        assert instance.List(["fake"], {}) == [rig.guest.name]
 
 
 def test_reboot(rig: Rig) -> None:
@@ -154,8 +204,9 @@ def test_migration_over_shared_files(rig: Rig) -> None:
         migration.Migratable(rig.data)
         info = migration.Info(rig.data)
     with rig.second:
+        rig.Open(exclusive=False)
         migration.Accept(rig.data, info, "127.0.0.1")
-        assert rig.Link().is_symlink(), "the target's links are there before the guest arrives"
+        assert _State(rig) == "inmigrate"
     with rig.first:
         migration.Migrate("cluster", rig.data, "127.0.0.1", True)
         assert migration.Status(rig.data) == {
@@ -164,11 +215,123 @@ def test_migration_over_shared_files(rig: Rig) -> None:
             "total_ram": None,
             "postcopy_status": None,
         }
-        migration.FinalizeSource(rig.data, True, True)
-        assert instance.List(["fake"], {}) == []
+        assert _State(rig) == "postmigrate"
     with rig.second:
         migration.FinalizeDestination(rig.data, info, True)
-        assert instance.List(["fake"], {}) == [rig.guest.name]
+        assert _State(rig) == "running"
+    with rig.first:
+        migration.FinalizeSource(rig.data, True, True)
+        assert instance.List(["fake"], {}) == [] and not rig.Link().is_symlink()
+        assert migration.RunState(rig.guest.name, "fake", {})["sent_to"] is None
+
+
+def _State(rig: Rig) -> str:
+    return str(migration.RunState(rig.guest.name, "fake", {})["run_state"])
+
+
+@dataclasses.dataclass
+class Migrated:
+    """A guest in the middle of a migration: sent by the first node, awaited by the second."""
+
+    rig: Rig
+    info: str | None
+    attempt: str
+
+
+@pytest.fixture
+def migrated(rig: Rig) -> Migrated:
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        info = migration.Info(rig.data)
+    with rig.second:
+        rig.Open(exclusive=False)
+        migration.Accept(rig.data, info, "127.0.0.1")
+    with rig.first:
+        migration.Migrate("cluster", rig.data, "127.0.0.1", True)
+        attempt = migration.RunState(rig.guest.name, "fake", {})["attempt"]
+    return Migrated(rig, info, attempt)
+
+
+def test_guest_that_has_arrived_is_never_ended_as_one_that_has_not(migrated: Migrated) -> None:
+    rig = migrated.rig
+    with rig.second:
+        migration.FinalizeDestination(rig.data, migrated.info, True)
+        with pytest.raises(errors.RpcCallError, match="not waiting for a guest \\(state running\\), it is left alone"):
+            migration.FinalizeDestination(rig.data, migrated.info, False)
+        assert _State(rig) == "running"
+
+
+def test_guest_that_was_never_here_is_remembered_as_such(migrated: Migrated) -> None:
+    rig = migrated.rig
+    with rig.second:
+        migration.FinalizeDestination(rig.data, None, False)
+        assert migration.RunState(rig.guest.name, "fake", {})["never"] is True
+        assert not rig.Link().is_symlink(), "its disks are closed"
+        migration.FinalizeDestination(rig.data, None, False)  # may be repeated
+        rig.Open()
+        instance.Start(rig.data, False, TRAIL)
+        instance.Shutdown(rig.data, 0, TRAIL)
+        assert migration.RunState(rig.guest.name, "fake", {})["never"] is False
+
+
+def test_sent_copy_runs_again_only_for_the_attempt_that_failed(migrated: Migrated) -> None:
+    rig = migrated.rig
+    with rig.first:
+        for ident, attempt in ((0, "another"), (1, migrated.attempt), (0, None)):
+            with pytest.raises(errors.RpcCallError, match="has changed since it was looked at"):
+                migration.ResumeSent(rig.data, ident, attempt)
+        with pytest.raises(errors.RpcCallError, match="not what this call is for"):
+            migration.FinalizeSource(rig.data, False, True)
+        assert _State(rig) == "postmigrate"
+        migration.ResumeSent(rig.data, 0, migrated.attempt)
+        assert _State(rig) == "running"
+        with pytest.raises(errors.RpcCallError, match="has changed"):
+            migration.ResumeSent(rig.data, 0, migrated.attempt)
+
+
+def test_only_a_sent_copy_is_ended_as_one(rig: Rig) -> None:
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        with pytest.raises(errors.RpcCallError, match="not what this call is for \\(state running\\)"):
+            migration.FinalizeSource(rig.data, True, True)
+        with pytest.raises(errors.RpcCallError, match="has changed since"):
+            migration.EndCopy(rig.data, 77)
+        assert _State(rig) == "running"
+        migration.EndCopy(rig.data, 0)
+        assert _State(rig) == "gone"
+        migration.EndCopy(rig.data, 0)  # gone already is fine
+
+
+def test_sent_copy_is_neither_started_nor_rebooted_and_shutdown_remembers_where_it_went(migrated: Migrated) -> None:
+    rig = migrated.rig
+    with rig.first:
+        for call in (
+            lambda: instance.Start(rig.data, False, TRAIL),
+            lambda: instance.Reboot(rig.data, "hard", 0, TRAIL),
+        ):
+            with pytest.raises(errors.RpcCallError, match=r"only as a copy of a migration.*migrate --cleanup guest"):
+                call()
+        with pytest.raises(
+            errors.RpcCallError, match="cannot be migrated: the state of its process here is postmigrate"
+        ):
+            migration.Migrate("cluster", rig.data, "127.0.0.1", True)
+        instance.Shutdown(rig.data, 100, TRAIL)
+        seen = migration.RunState(rig.guest.name, "fake", {})
+        assert (seen["run_state"], seen["sent_to"]) == ("gone", "127.0.0.1")
+
+
+def test_damaged_note_is_named(migrated: Migrated) -> None:
+    with migrated.rig.first:
+        note = Path(pathutils.MIGRATIONS_DIR) / migrated.rig.guest.name
+        note.write_text("{")
+        with pytest.raises(errors.HypervisorError, match=f"{note}, cannot be read"):
+            migration.RunState(migrated.rig.guest.name, "fake", {})
+
+
+def test_calls_that_look_and_act_do_not_meet(rig: Rig) -> None:
+    with rig.first, transfers.Locked(rig.guest.name):
+        with pytest.raises(LockBusy):
+            runtime.LockFile(f"{pathutils.GUEST_LOCKS_DIR}/{rig.guest.name}", timeout=0)
 
 
 def test_refused_arrival_leaves_no_links(rig: Rig) -> None:
@@ -231,6 +394,7 @@ def test_block_device_procedures_on_the_wire(rig: Rig) -> None:
     disk = rig.disk.ToDict(runtime=True)
     with rig.first:
         path = rig.disk.logical_id[1]
+        blockdev.Close(rig.guest.name, [disk])
         assert blockdev.Assemble(disk, rig.data, False, 0) == [True, True]
         assert blockdev.Assemble(disk, rig.data, True, 0) == [path, str(rig.Link()), None]
         status = blockdev.Find(disk)

@@ -77,10 +77,11 @@ def test_mirrored_guest_moves_between_machines() -> None:
         node.Call(drbd.DisconnectNet, [DISK])
         node.Call(drbd.AttachNet, [DISK], True)
         assert node.Call(drbd.WaitSync, [DISK]) == [True, 100.0]
+    second.Call(blockdev.Open, GUEST.name, [DISK], False)
     second.Call(migration.Accept, DATA, None, "192.0.2.2")
     first.Call(migration.Migrate, "cluster", DATA, "192.0.2.2", True)
-    first.Call(migration.FinalizeSource, DATA, True, True)
     second.Call(migration.FinalizeDestination, DATA, None, True)
+    first.Call(migration.FinalizeSource, DATA, True, True)
     assert (first.Call(Running), second.Call(Running)) == ([], [GUEST.name])
     first.Call(blockdev.Close, GUEST.name, [DISK])
 

@@ -36,7 +36,7 @@ def Saved(**changes: Any) -> list[str]:
 
 
 def Local(**changes: Any) -> list[str]:
-    facts = cmdline.LocalFacts("/p/pid", "/p/qmp", "/p/log", "/p/serial", "/p/agent")
+    facts = cmdline.LocalFacts("/p/pid", "/p/qmp", "/p/look", "/p/log", "/p/serial", "/p/agent")
     return cmdline.BuildLocal(Hvp(**changes), CAPS, facts)
 
 
@@ -152,11 +152,12 @@ def test_local_part() -> None:
     assert Local(use_guest_agent=True) == [
         *("-daemonize", "-pidfile", "/p/pid", "-D", "/p/log", "-monitor", "none", "-S"),
         *("-chardev", "socket,id=qmp,path=/p/qmp,server=on,wait=off", "-mon", "chardev=qmp,mode=control"),
+        *("-chardev", "socket,id=look,path=/p/look,server=on,wait=off", "-mon", "chardev=look,mode=control"),
         *("-chardev", "socket,id=serial0,path=/p/serial,server=on,wait=off"),
         *("-chardev", "socket,id=agent,path=/p/agent,server=on,wait=off"),
         *("-display", "none"),
     ]
-    facts = cmdline.LocalFacts("/p/pid", "/p/qmp", "/p/log", incoming="defer")
+    facts = cmdline.LocalFacts("/p/pid", "/p/qmp", "/p/look", "/p/log", incoming="defer")
     argv = cmdline.BuildLocal(Hvp(keymap="de"), CAPS, facts)
     assert "-S" not in argv, "a guest that arrives runs on"
     assert argv[-4:] == ["-k", "de", "-incoming", "defer"]

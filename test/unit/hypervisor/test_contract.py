@@ -73,6 +73,32 @@ def test_migration_moves_the_guest(rig: Rig) -> None:
         assert rig.driver.List() == [rig.instance.name]
 
 
+@pytest.mark.req("D20-GOAL-06")
+def test_states_of_a_migration(rig: Rig) -> None:
+    driver, instance = rig.driver, rig.instance
+    name = instance.name
+    with rig.first:
+        assert driver.Look(name).state == "gone" and not driver.Exists(name)
+        rig.Start()
+        assert driver.Look(name).state == "running" and driver.Exists(name)
+        info = driver.MigrationInfo(instance)
+    with rig.second:
+        driver.Accept(instance, info, "127.0.0.1", rig.Disks())
+        assert driver.Look(name).state == "inmigrate" and driver.Exists(name)
+        [row] = driver.AllInfo()
+        assert row.run_state == "inmigrate"
+    with rig.first:
+        driver.Migrate("cluster", instance, "127.0.0.1", True)
+        assert rig.WaitMigrated() == "completed"
+        assert driver.Look(name).state == "postmigrate"
+        [row] = driver.AllInfo()
+        assert row.run_state == "postmigrate", "it is here, and it does not run"
+    with rig.second:
+        driver.WaitArrived(instance, info)
+        driver.WaitArrived(instance, info)  # may be repeated
+        assert driver.Look(name).state == "running"
+
+
 def test_migration_given_up_leaves_the_guest_where_it_was(rig: Rig) -> None:
     driver, instance = rig.driver, rig.instance
     with rig.first:
@@ -80,11 +106,30 @@ def test_migration_given_up_leaves_the_guest_where_it_was(rig: Rig) -> None:
         info = driver.MigrationInfo(instance)
     with rig.second:
         driver.Accept(instance, info, "127.0.0.1", rig.Disks())
-        driver.FinalizeDestination(instance, info, False)
+        driver.Hold(instance)
+        assert driver.Look(instance.name).state == "inmigrate", "it has not run and will not"
+        driver.EndNow(instance)
+        driver.Cleanup(instance.name)
         assert driver.List() == []
     with rig.first:
-        driver.FinalizeSource(instance, False, True)
-        assert driver.List() == [instance.name]
+        assert driver.Look(instance.name).state == "running"
+
+
+def test_sent_copy_can_run_again(rig: Rig) -> None:
+    driver, instance = rig.driver, rig.instance
+    with rig.first:
+        rig.Start()
+    rig.Depart()
+    with rig.second:
+        driver.Hold(instance)
+    with rig.first:
+        rig.WaitMigrated()
+    with rig.second:
+        driver.EndNow(instance)
+        driver.Cleanup(instance.name)
+    with rig.first:
+        driver.Resume(instance)
+        assert driver.Look(instance.name).state == "running"
 
 
 def test_guest_that_runs_is_not_accepted_again(rig: Rig) -> None:

@@ -228,13 +228,13 @@ def test_mode_of_a_migration(master: Master) -> None:
     assert master[0].arguments["instance_migrate"][3] is True
 
 
-@pytest.mark.parametrize("where", ["accept_instance", "instance_migrate", "instance_get_migration_status", "status"])
+@pytest.mark.parametrize("where", ["accept_instance", "instance_migrate", "status"])
 def test_a_failed_migration_leaves_the_guest_where_it_was(master: Master, where: str) -> None:
     if where == "status":
         master[0].migration["status"] = "failed"
     else:
         master[1 if where == "accept_instance" else 0].faults[where] = "no way"
-    with pytest.raises(errors.OpExecError, match=r"Could not (pre-)?migrate instance.* web"):
+    with pytest.raises(errors.OpExecError, match=r"Could not migrate instance web.*; it stays on node1"):
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
     assert _Primary(master) == 0
     assert WEB in master[0].guests and WEB not in master[1].guests and master[1].incoming == {}
@@ -242,14 +242,18 @@ def test_a_failed_migration_leaves_the_guest_where_it_was(master: Master, where:
     assert master[0].network[DRBD] == master[1].network[DRBD] == "single"
 
 
-def test_no_change_of_primary_before_both_sides_agree(master: Master) -> None:
-    master[1].faults["instance_finalize_migration_dst"] = "lost it"
-    with pytest.raises(errors.OpExecError, match=r"migrate --cleanup web.example.org"):
+def test_migration_that_ends_half_way_is_finished_by_the_command_that_the_error_names(master: Master) -> None:
+    master[0].faults["instance_finalize_migration_src"] = "lost it"
+    with pytest.raises(
+        errors.OpExecError, match=r"node1.*lost it; use 'gnt-instance migrate --cleanup web.example.org'"
+    ):
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
-    assert _Primary(master) == 0 and WEB in master[1].guests
-    del master[1].faults["instance_finalize_migration_dst"]
+    # The guest runs on the second node, and the configuration says so.
+    assert _Primary(master) == 1 and WEB in master[1].guests
+    assert master[0].devices[DRBD].primary
+    del master[0].faults["instance_finalize_migration_src"]
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
-    assert _Primary(master) == 1
+    assert _Primary(master) == 1 and WEB not in master[0].guests
     assert not master[0].devices[DRBD].primary and master[1].network[DRBD] == "single"
 
 
@@ -300,22 +304,77 @@ def test_versions_of_hypervisors(master: Master, target: str, fine: bool) -> Non
 # --- clean-up ------------------------------------------------------------------------------------------------------------
 
 
+def _Sent(master: Master) -> None:
+    """The first node has sent the guest, and the second one runs it: nobody has noticed."""
+    master[1].guests[WEB] = dict(master[0].guests[WEB])
+    master[0].sent[WEB] = "198.51.100.2"
+
+
 def test_cleanup_finds_the_guest(master: Master) -> None:
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 0 and master[0].network[DRBD] == "single"
     guest = master[0].guests.pop(WEB)
-    with pytest.raises(errors.OpExecError, match="does not seem to be running at all"):
+    with pytest.raises(errors.OpExecError, match=r"it does not run on any node.*gnt-instance startup web.example.org'"):
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     master[1].guests[WEB] = guest
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 1
 
 
-def test_cleanup_ends_a_migration_that_hangs(master: Master) -> None:
-    master[1].guests[WEB] = dict(master[0].guests[WEB])
+def test_cleanup_takes_the_copy_that_arrived_not_the_one_that_was_sent(master: Master) -> None:
+    _Sent(master)
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
-    assert _Primary(master) == 0 and WEB not in master[1].guests
+    assert _Primary(master) == 1 and WEB in master[1].guests and WEB not in master[0].guests
+    assert master[1].devices[DRBD].primary and not master[0].devices[DRBD].primary
+
+
+def test_cleanup_ends_what_never_arrived(master: Master) -> None:
+    master[1].incoming[WEB] = "x"
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
+    assert _Primary(master) == 0 and WEB in master[0].guests and not master[1].incoming
+
+
+def test_two_running_copies_are_left_to_the_administrator(master: Master) -> None:
     master[1].guests[WEB] = dict(master[0].guests[WEB])
-    master[1].faults["instance_finalize_migration_dst"] = "no"
-    with pytest.raises(errors.OpExecError, match="running on several nodes"):
+    keep = r"'gnt-instance migrate --cleanup --keep node{}.example.org web.example.org'"
+    with pytest.raises(errors.OpExecError, match=f"{keep.format(1)}.*{keep.format(2)}") as caught:
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
+    assert "node1.example.org (primary node): running; node2.example.org: running" in str(caught.value)
+    assert WEB in master[0].guests and WEB in master[1].guests
+    for op in (opcodes.OpInstanceStartup, opcodes.OpInstanceShutdown, opcodes.OpInstanceFailover):
+        with pytest.raises(errors.OpPrereqError, match=r"runs on node1.example.org and node2.example.org"):
+            master.Run(op(instance_name=WEB))
+    master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True, keep_node="node2"))
+    assert _Primary(master) == 1 and WEB in master[1].guests and WEB not in master[0].guests
+
+
+def test_what_can_be_kept(master: Master) -> None:
+    with pytest.raises(errors.OpPrereqError, match=r"only be named together with 'cleanup'"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, keep_node="node1"))
+    with pytest.raises(errors.OpPrereqError, match=r"Node node2.example.org has no copy of instance web.example.org"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True, keep_node="node2"))
+    assert WEB in master[0].guests
+
+
+@pytest.mark.parametrize("kind", [opcodes.OpInstanceStartup, opcodes.OpInstanceShutdown, opcodes.OpInstanceMigrate])
+def test_nobody_believes_the_configuration(master: Master, kind: Any) -> None:
+    """After a migration that was cut off the guest runs on the other node: a start here would be a second one."""
+    for prepare in (_Sent, lambda master: master[0].guests.clear()):
+        prepare(master)
+        with pytest.raises(errors.OpPrereqError, match=r"it runs on node2.*use 'gnt-instance migrate --cleanup web"):
+            master.Run(kind(instance_name=WEB))
+        assert "instance_start" not in master[0].calls and WEB in master[1].guests
+
+
+def test_failover_to_where_the_guest_is_only_settles_that(master: Master) -> None:
+    _Sent(master)
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert _Primary(master) == 1 and WEB in master[1].guests and WEB not in master[0].guests
+    assert "instance_shutdown" not in master[1].calls
+
+
+def test_cleanup_of_a_disk_that_all_reach_needs_no_target(shared: Master) -> None:
+    name = "far.example.org"
+    shared[2].guests[name] = shared[0].guests.pop(name)
+    shared.Run(opcodes.OpInstanceMigrate(instance_name="far", cleanup=True))
+    assert _Primary(shared, "far") == 2
