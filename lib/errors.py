@@ -49,7 +49,7 @@ class PidFileLockError(LockError):
 
 
 class HypervisorError(GenericError):
-    """A hypervisor refused or failed."""
+    """A hypervisor rejected something or failed."""
 
 
 class HotplugError(HypervisorError):
@@ -165,7 +165,7 @@ class HooksFailure(GenericError):
 
 
 class HooksAbort(HooksFailure):
-    """A pre hook said no.  Argument: list of [node, script, output]."""
+    """A pre hook failed.  Argument: list of [node, script, output]."""
 
 
 class UnitParseError(GenericError):
@@ -296,7 +296,7 @@ def EncodeException(err: BaseException) -> list[Any]:
 
 
 def DecodeException(value: Any) -> GenericError | None:
-    """The error encoded in ``value``, or None if ``value`` is no encoded error (client rule of spec/luxi.md 2.1)."""
+    """The error encoded in ``value``, or None if ``value`` is not an encoded error (client rule of spec/luxi.md 2.1)."""
     if not (isinstance(value, (list, tuple)) and len(value) == 2):
         return None
     name, args = value

@@ -117,7 +117,7 @@ class AddressPool:
     def _Index(self, address: str) -> int:
         number = ParseIPv4(address)
         if number is None:
-            raise errors.AddressPoolError(f"'{address[:60]}' is no IPv4 address")
+            raise errors.AddressPoolError(f"'{address[:60]}' is not a valid IPv4 address")
         if not self._first <= number < self._first + self.size:
             raise errors.AddressPoolError(
                 f"Address {address} is not in network {self._network.name} ({self._network.network})"

@@ -82,7 +82,7 @@ def CheckKeyLine(line: str) -> str:
     """The line of one key without blanks around it; SshUpdateError for anything else."""
     stripped = line.strip()
     if "\n" in stripped or "\r" in stripped or "\0" in stripped or _KeyOf(stripped) is None:
-        raise errors.SshUpdateError(f"This is no line of an SSH key: {stripped[:60]!a}")
+        raise errors.SshUpdateError(f"This is not a line of an SSH key: {stripped[:60]!a}")
     return stripped
 
 

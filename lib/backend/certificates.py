@@ -18,7 +18,7 @@ _PEM_LIMIT = 1024 * 1024
 def CertificateFiles(name: str) -> tuple[str, str, str]:
     """(directory, key file, certificate file) of a transfer's certificate."""
     if not _NAME.fullmatch(name):
-        raise errors.RpcCallError(f"'{name}' is no name of a certificate")
+        raise errors.RpcCallError(f"'{name}' is not a valid certificate name")
     directory = posixpath.join(pathutils.CRYPTO_KEYS_DIR, name)
     return directory, posixpath.join(directory, KEY_FILE), posixpath.join(directory, CERT_FILE)
 

@@ -19,7 +19,7 @@ _PAUSE_LIMIT = 100
 _STOP_TIMEOUT = 120
 _OVS_TIMEOUT = 60
 _MIB = 1024 * 1024
-# Daemons that a node that leaves must not go on running; the node daemon ends itself.
+# Daemons that must not keep running on a node that leaves; the node daemon ends itself.
 _OTHER_DAEMONS = (constants.RAPI, constants.MASTERD, constants.CONFD)
 
 
@@ -46,7 +46,9 @@ def NodeInfo(storage_units: Sequence[Sequence[Any]] | None, hv_specs: Sequence[S
 def _StorageInfo(kind: str, key: str | None, params: Sequence[Any] | None) -> dict[str, Any]:
     space = _SPACE.get(kind)
     if space is None:
-        raise errors.RpcCallError(f"Storage type '{kind}' does not tell its space; types that do: {', '.join(_SPACE)}")
+        raise errors.RpcCallError(
+            f"The space of storage type '{kind}' cannot be queried; possible types: {', '.join(_SPACE)}"
+        )
     free, size = space(key or "", params or ())
     return {"type": kind, "name": key, "storage_free": free, "storage_size": size}
 
@@ -114,7 +116,7 @@ def SetWatcherPause(until: float | None) -> None:
         runtime.RemoveFile(pathutils.WATCHER_PAUSE_FILE)
         return
     if until < 0:
-        raise errors.RpcCallError(f"Watcher pause: {until} is no time")
+        raise errors.RpcCallError(f"Watcher pause: {until} is not a valid time")
     runtime.WriteFile(pathutils.WATCHER_PAUSE_FILE, f"{int(until)}\n", mode=0o644)
 
 

@@ -1,7 +1,7 @@
 """Operating system definitions: finding, reading and judging them (spec/interfaces.md a.1 to a.4).
 
 A definition is a directory in the search path.  The scripts import, export, rename and verify may be missing: then
-the operation that needs one is refused.  The optional files ``hypervisors`` and ``os_version`` are read when present.
+the operation that needs a missing one is rejected.  The optional files ``hypervisors`` and ``os_version`` are read when present.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class OsDefinition:
     def Script(self, kind: str) -> str:
         """The path of a script; OsError when the definition does without."""
         if kind not in self.scripts:
-            raise OsError(f"OS {self.name} has no {kind} script ({self.path}/{kind}), so this operation is refused")
+            raise OsError(f"OS {self.name} has no {kind} script ({self.path}/{kind}), which this operation needs")
         return self.scripts[kind]
 
     def CheckHypervisor(self, hypervisor: str) -> None:

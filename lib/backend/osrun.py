@@ -38,7 +38,7 @@ def Add(instance_osp: Dict, reinstall: bool, debug: int) -> None:
 
 
 def RunRename(instance: Dict, old_name: str, debug: int) -> None:
-    """instance_run_rename: tells the guest's system its new name."""
+    """instance_run_rename: run the OS script that gives the guest's system its new name."""
     guest = wire.Instance(instance)
     found = osdef.Load(guest.os)
     extra = {"OLD_INSTANCE_NAME": old_name}

@@ -31,7 +31,7 @@ def RunHooks(hpath: str, phase: str, env: Mapping[str, str]) -> list[list[Any]]:
     subdir = f"{hpath}-{phase}.d"
     directory = posixpath.join(pathutils.HOOKS_BASE_DIR, subdir)
     if not _PLUGIN.fullmatch(hpath):
-        raise errors.RpcCallError(f"Hook path '{hpath}' is no name")
+        raise errors.RpcCallError(f"'{hpath}' is not a valid hook path")
     deadline = runtime.Monotonic() + _CALL_TIME
     return [
         [posixpath.join(subdir, name), *_RunHook(posixpath.join(directory, name), env, deadline)]
@@ -163,7 +163,7 @@ def RunRestrictedCommand(cmd: str) -> str:
     try:
         path = PrepareRestrictedCommand(cmd)
     except (errors.GenericError, OSError) as err:
-        logging.error("Restricted command %a refused: %s", cmd, err)
+        logging.error("Restricted command %a rejected: %s", cmd, err)
         runtime.Sleep(RESTRICTED_FAILURE_DELAY)
         raise errors.RpcCallError(f"Executing command '{cmd}' failed") from None
     result = runtime.RunCmd([path], env={}, timeout=_SLOW_CALL_TIME, cwd="/")
@@ -183,7 +183,7 @@ def PrepareRestrictedCommand(cmd: str, owner: tuple[int, int] = (0, 0)) -> str:
         if not cmd.strip():
             raise errors.RpcCallError("no command named")
         if posixpath.basename(cmd) != cmd or not _PLUGIN.fullmatch(cmd):
-            raise errors.RpcCallError("the command is no plain name")
+            raise errors.RpcCallError("the command is not a plain name")
         path = posixpath.join(directory, cmd)
         info = runtime.Stat(path, follow=False)
         if not stat.S_ISREG(info.st_mode):

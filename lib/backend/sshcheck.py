@@ -13,7 +13,7 @@ def JudgeHostName(node: str, answer: str) -> str | None:
     """A short name is good enough; None when it fits."""
     found = answer.strip()
     if not found:
-        return "remote host did not tell its name"
+        return "the remote host did not report its name"
     if found == node or node.startswith(f"{found}."):
         return None
     return f"hostname mismatch, expected {node} but got {found}"

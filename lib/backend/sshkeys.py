@@ -275,7 +275,7 @@ def _MissingNodes(nodes: Sequence[Sequence[Any]], known: ssh.KeysByNode) -> list
     for uuid in known:
         row = everybody.get(uuid)
         if row is None:
-            problems.append(f"{path} has a key of '{uuid}', which is no node")
+            problems.append(f"{path} has a key of '{uuid}', which is not a node")
         elif not row[3]:
             problems.append(f"{path} has a key of node {row[1]}, which cannot become a candidate")
     return problems
@@ -294,7 +294,7 @@ def _WrongLogins(nodes: Sequence[Sequence[Any]], known: ssh.KeysByNode, own_name
         if candidate and online and keys and not may_log_in(keys):
             problems.append(f"The key of candidate {name} is missing in {path}")
         if not candidate and name != own_name and may_log_in(keys):
-            problems.append(f"{path} lets node {name} in, which is no candidate")
+            problems.append(f"{path} lets node {name} log in, which is not a candidate")
     return problems
 
 

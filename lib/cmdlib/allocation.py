@@ -38,7 +38,7 @@ def RefuseAllocator(allocator: str | None) -> None:
     """OpPrereqError for an opcode that would need an allocator: this master runs none."""
     if allocator:
         raise errors.OpPrereqError(
-            f"Instance allocator '{allocator}' cannot be run: this master has no allocator",
+            f"Instance allocator '{allocator}' cannot be run: allocators are not supported in this release",
             errors.ECODE_INVAL,
             hint="name the node(s) instead",
         )

@@ -270,7 +270,7 @@ _COMMAND_TO = {constants.ADMINST_DOWN: "shutdown", constants.ADMINST_UP: "startu
 
 
 def IsRunning(lu: LogicalUnit, instance: objects.Instance) -> bool:
-    """Whether the primary node's hypervisor knows the instance; OpPrereqError if the node cannot tell."""
+    """Return whether the instance runs on its primary node; raise OpPrereqError if the node does not report it."""
     hvparams = {instance.hypervisor: lu.snapshot.cluster.hvparams.get(instance.hypervisor, {})}
     result = lu.rpc.call_instance_list([instance.primary_node], [instance.hypervisor], hvparams)[instance.primary_node]
     result.Raise(f"Can't get the running instances of node {result.node_name}", prereq=True)
@@ -278,7 +278,7 @@ def IsRunning(lu: LogicalUnit, instance: objects.Instance) -> bool:
 
 
 def InstanceInfo(lu: LogicalUnit, instance: objects.Instance) -> dict[str, Any]:
-    """What the primary node knows of a running instance, {} if it does not run; OpPrereqError if it cannot tell."""
+    """Return what the primary node reports of a running instance, {} if it does not run; raise OpPrereqError without an answer."""
     hvparams = lu.snapshot.cluster.hvparams.get(instance.hypervisor, {})
     result = lu.rpc.call_instance_info(instance.primary_node, instance.name, instance.hypervisor, hvparams)
     result.Raise(f"Error checking instance {instance.name} on node {result.node_name}", prereq=True)
@@ -292,9 +292,7 @@ def CheckNodeFreeMemory(lu: LogicalUnit, node_uuid: str, reason: str, needed: in
     result.Raise(f"Can't get data from node {result.node_name}", prereq=True)
     free = _MemoryFree(result.payload)
     if free is None:
-        raise errors.OpPrereqError(
-            f"Can't compute free memory on node {result.node_name}: it did not tell it", errors.ECODE_ENVIRON
-        )
+        raise errors.OpPrereqError(f"Node {result.node_name} did not report its free memory", errors.ECODE_ENVIRON)
     if needed > free:
         raise errors.OpPrereqError(
             f"Not enough memory on node {result.node_name} for {reason}: needed {needed} MiB, available {free} MiB",

@@ -27,7 +27,7 @@ def _Refuse(message: str, ecode: str = errors.ECODE_INVAL) -> errors.OpPrereqErr
 
 def _CheckIPv4(text: str, what: str) -> None:
     if network.ParseIPv4(text) is None:
-        raise _Refuse(f"{what} '{text[:60]}' is no IPv4 address")
+        raise _Refuse(f"{what} '{text[:60]}' is not a valid IPv4 address")
 
 
 def _CheckIPv6(text: str, what: str, is_net: bool) -> None:
@@ -35,7 +35,7 @@ def _CheckIPv6(text: str, what: str, is_net: bool) -> None:
     try:
         kind(text)
     except ValueError:
-        raise _Refuse(f"{what} '{text[:60]}' is no IPv6 {'network' if is_net else 'address'}") from None
+        raise _Refuse(f"{what} '{text[:60]}' is not a valid IPv6 {'network' if is_net else 'address'}") from None
 
 
 def _CheckValues(op: Any, clears: bool) -> dict[str, Any]:

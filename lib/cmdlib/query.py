@@ -76,7 +76,7 @@ class LUOsDiagnose(_DiagnoseLU[opcodes.OpOsDiagnose]):
     _HIDERS = (("hidden", True), ("blacklisted", True), ("valid", False))
 
     def Exec(self, feedback: Feedback) -> list[list[Any]]:
-        # As 3.1: a name that does not exist is no error, and without the field what it tells of is left out.
+        # As 3.1: a name that does not exist is not an error, and without the field its items are left out.
         wanted = list(self.op.output_fields)
         self.op.output_fields = wanted + [name for name, _ in self._HIDERS if name not in wanted]
         names, self.op.names = set(self.op.names), []

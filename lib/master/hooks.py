@@ -49,7 +49,7 @@ class Unit(Protocol):
 
 
 class HooksMaster:
-    """Runs one opcode's hooks.  A unit without HPATH has none, but its configuration change is told all the same.
+    """Runs one opcode's hooks.  A unit without HPATH has none, but its configuration change is reported as well.
 
     The pre environment is built when this is made, which is after CheckPrereq; node lists are fixed then as well.
     """

@@ -22,7 +22,7 @@ Done = Callable[[Any, Exception | None], None]
 
 
 class _Gathering:
-    """Counts the answers of several calls and goes on when the last one is there."""
+    """Count the answers of several calls and continue with the last one."""
 
     def __init__(self, then: Callable[[], None]):
         self._lock = runtime.Lock()
@@ -233,7 +233,7 @@ class QueryData:
 
 
 def _StorageUnits(cluster: objects.Cluster) -> list[tuple[str, str]]:
-    """What "the disk" of a node is: the unit of the first enabled template whose space a node can tell."""
+    """Return "the disk" of a node: the unit of the first enabled template whose space a node can report."""
     keys = {"lvm-vg": cluster.volume_group_name, "file": cluster.file_storage_dir}
     for template in cluster.enabled_disk_templates:
         kind = disk_params.TRAITS[template].storage_type

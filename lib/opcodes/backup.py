@@ -51,5 +51,5 @@ class OpBackupRemove(OpCode):
     OP_DSC_FIELD = "instance_name"
     OP_RESULT = ht.TNone
 
-    instance_name: str = Param(ht.TString, doc="need not exist any more")
+    instance_name: str = Param(ht.TString, doc="need not exist")
     instance_uuid: str | None = common.INSTANCE_UUID

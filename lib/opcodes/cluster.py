@@ -17,7 +17,7 @@ class OpClusterPostInit(OpCode):
 
 
 class OpClusterDestroy(OpCode):
-    """Tear the cluster down; refuses if nodes other than the master or any instance remain."""
+    """Destroy the cluster; fails if nodes other than the master or any instances remain."""
 
     OP_HOOK = "cluster-destroy"
     OP_RESULT = ht.TNonEmptyString

@@ -113,7 +113,7 @@ class OpInstanceRemove(OpCode):
     instance_name: str = common.INSTANCE_NAME
     instance_uuid: str | None = common.INSTANCE_UUID
     shutdown_timeout: int = common.SHUTDOWN_TIMEOUT
-    ignore_failures: bool = Param(ht.TBool, False, doc="go on when shutdown or disk removal fails")
+    ignore_failures: bool = Param(ht.TBool, False, doc="continue when shutdown or disk removal fails")
 
 
 class OpInstanceRename(OpCode):

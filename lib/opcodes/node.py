@@ -155,4 +155,4 @@ class OpNodeEvacuate(OpCode):
     remote_node_uuid: str | None = common.REMOTE_NODE_UUID
     iallocator: str | None = common.IALLOCATOR
     mode: str = Param(types.TEvacMode, doc="which role to move")
-    ignore_soft_errors: bool | None = Param(ht.TMaybe(ht.TBool), None, doc="tell the allocator to tolerate soft errors")
+    ignore_soft_errors: bool | None = Param(ht.TMaybe(ht.TBool), None, doc="let the allocator tolerate soft errors")

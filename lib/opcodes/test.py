@@ -15,7 +15,7 @@ class OpTestDelay(OpCode):
     OP_DSC_FIELD = "duration"
     OP_RESULT = ht.TNone
 
-    duration: float = Param(ht.TFloat, doc="seconds; 3.x refuses <= 0")
+    duration: float = Param(ht.TFloat, doc="seconds; 3.x rejects <= 0")
     on_master: bool = Param(ht.TBool, True, doc="sleep on the master")
     on_nodes: list[str] = Param(ht.TListOf(ht.TNonEmptyString), [], doc="sleep on these")
     on_node_uuids: list[str] | None = Param(ht.TMaybe(ht.TListOf(ht.TNonEmptyString)), None, doc="filled in by the LU")

@@ -153,7 +153,7 @@ def Semaphore(value: int = 1) -> protocols.Semaphore:
 
 
 def Queue() -> protocols.Queue:
-    """Unbounded; ``get(timeout)`` raises QueueEmpty, None waits for ever, 0 does not wait."""
+    """Unbounded; ``get(timeout)`` raises QueueEmpty, None waits without limit, 0 does not wait."""
     return _here.side.Queue()
 
 
@@ -284,7 +284,7 @@ def DiskSize(path: str) -> int:
 def LockFile(path: str, exclusive: bool = True, timeout: float | None = None, mode: int = 0o600) -> protocols.FileLock:
     """Locks a file, made if it is missing, until ``release()`` or the end of the process.
 
-    ``timeout``: seconds, None waits for ever, 0 does not wait; raises LockBusy.  ``Write(data)`` puts bytes into the
+    ``timeout``: seconds, None waits without limit, 0 does not wait; raises LockBusy.  ``Write(data)`` puts bytes into the
     locked file itself (a pid file; WriteFile would put another file in its place).
     """
     return _here.side.LockFile(path, exclusive, timeout, mode)
@@ -297,7 +297,7 @@ def OpenDatabase(path: str, mode: int = 0o640) -> protocols.Database:
     database.Transaction():`` takes the write lock at once, commits durably at the end of the block, rolls back on an
     exception; ``Execute`` and ``ExecuteMany`` (which return the number of rows changed) are for inside.  Any thread
     may use it; a process that was forked off may not.  Errors: OSError (ENOSPC, EIO, ...), errors.StorageError for a
-    damaged or busy database and a refused row.
+    damaged or busy database and a rejected row.
     """
     return _here.side.OpenDatabase(path, mode)
 
@@ -371,7 +371,7 @@ def OpenDevice(path: str) -> protocols.Descriptor:
 
 
 def WaitProcess(pid: int, timeout: float | None = None) -> bool:
-    """Waits until a process is no more; False if it still is when the time is over."""
+    """Wait until a process has ended; return False if it still runs when the time is over."""
     return _here.side.WaitProcess(pid, timeout)
 
 

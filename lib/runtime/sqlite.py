@@ -52,4 +52,4 @@ def Translate(path: str, err: sqlite3.Error | UnicodeDecodeError) -> Exception:
         return DamagedDatabase(path, err)
     if base in _SYSTEM_ERRORS:
         return OSError(_SYSTEM_ERRORS[base], f"{os.strerror(_SYSTEM_ERRORS[base])} (database: {err})", path)
-    return errors.StorageError(f"database {path} refused a statement: {err}")
+    return errors.StorageError(f"database {path} rejected a statement: {err}")

@@ -91,7 +91,7 @@ class BlockDev:
         """Looks for the device and fills ``attached``, ``dev_path``, ``major``, ``minor``; False when it is not there.
 
         An assembled device is found; whether storage that is not assembled is found too is the driver's business.
-        Raises only when it cannot tell.
+        Raises only when the state cannot be found out.
         """
         raise NotImplementedError
 
@@ -169,7 +169,7 @@ class BlockDev:
         self._Unsupported("removing children")
 
     def PauseResumeSync(self, pause: bool) -> None:
-        """Holds or goes on with a background copy, if there is one."""
+        """Pause or resume a background copy, if there is one."""
 
     # --- data ---------------------------------------------------------------------------------------------------------
 

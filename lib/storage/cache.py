@@ -1,4 +1,4 @@
-"""Small files that tell an administrator whose an assembled device is (RUN/bdev-cache, spec/files.md 3)."""
+"""Small files that show an administrator who owns an assembled device (RUN/bdev-cache, spec/files.md 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""check-cert-expired FILE: exit code 0 if the certificate is not in force (any more or yet), 1 in every other case."""
+"""check-cert-expired FILE: exit code 0 if the certificate is not in force (yet or now), 1 in every other case."""
 
 from __future__ import annotations
 

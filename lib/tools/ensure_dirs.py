@@ -168,7 +168,7 @@ def _Ensure(item: Item) -> None:
 
 
 def EnsureAll(full: bool = False) -> int:
-    """Does it all; every problem is logged, the exit code tells whether there was one."""
+    """Do everything; every problem is logged, and the exit code says whether there was one."""
     code = constants.EXIT_SUCCESS
 
     def attempt(item: Item) -> None:

@@ -1,4 +1,4 @@
-"""node-cleanup: removes what makes this machine a node; for one that cannot leave its cluster properly any more."""
+"""node-cleanup: removes what makes this machine a node; for one that can no longer leave its cluster properly."""
 
 from __future__ import annotations
 

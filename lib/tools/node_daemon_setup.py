@@ -16,7 +16,7 @@ _SSCONF = "ssconf"
 _START = "start_node_daemon"
 _PROGRAM_TIMEOUT = 300
 
-# Keys that only a later release sends are no reason to refuse.
+# Keys that only a later release sends are no reason to stop.
 _SHAPE = ht.TStrictDict(
     {
         CLUSTER_NAME: ht.TNonEmptyString,

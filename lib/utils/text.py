@@ -52,6 +52,8 @@ def ParseUnit(text: str) -> int:
     unit = match.group(2).lower() if match else ""
     unit = unit.removesuffix("ib") if len(unit) == 3 else unit.removesuffix("b") if len(unit) == 2 else unit
     if match is None or unit not in _FACTORS:
-        raise errors.UnitParseError(f"'{text[:_MAX_LENGTH]}' is no size: write a number with m, g or t, such as 512m")
+        raise errors.UnitParseError(
+            f"'{text[:_MAX_LENGTH]}' is not a valid size: write a number with m, g or t, such as 512m"
+        )
     size = math.ceil(float(match.group(1)) * _FACTORS[unit])
     return -(-size // SIZE_STEP) * SIZE_STEP

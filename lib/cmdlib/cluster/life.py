@@ -13,7 +13,7 @@ from ganeti.rpc import resolver
 
 
 class _ClusterLU(LogicalUnit[OpT]):
-    """A unit whose hooks tell of the cluster."""
+    """A unit whose hooks are about the cluster."""
 
     HTYPE = HTYPE_CLUSTER
 

@@ -153,7 +153,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
         gone = set(self._before.cluster.enabled_hypervisors) - set(cluster.enabled_hypervisors)
         left = sorted(inst.name for inst in self._before.instances.values() if inst.hypervisor in gone)
         if left:
-            self.LogWarning(f"Instances use a hypervisor that is not enabled any more: {', '.join(left[:20])}")
+            self.LogWarning(f"Instances use a hypervisor that is no longer enabled: {', '.join(left[:20])}")
 
     def _CheckSystems(self) -> None:
         """Where the master has the operating system, it takes the parameters."""
@@ -204,7 +204,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
             return
         message = f"Could not disable the master ip on {netdev}: {result.fail_msg}"
         if not self.op.force:
-            raise errors.OpExecError(message, hint="--force changes the device all the same")
+            raise errors.OpExecError(message, hint="--force changes the device anyway")
         self.LogWarning(message)
 
     def _BringAddressUp(self) -> None:

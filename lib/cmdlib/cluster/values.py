@@ -77,13 +77,15 @@ def CheckSimple(op: Any, cluster: objects.Cluster) -> None:
     if op.mac_prefix:
         op.mac_prefix = NormalizeMACPrefix(op.mac_prefix)
     if op.vg_name and not checks.IsVolumeGroupName(op.vg_name):
-        raise _Refuse(f"'{op.vg_name[:60]}' is no name of a volume group: letters, digits and + _ . - are allowed")
+        raise _Refuse(
+            f"'{op.vg_name[:60]}' is not a valid name of a volume group: letters, digits and + _ . - are allowed"
+        )
     if op.max_running_jobs is not None and op.max_running_jobs > constants.MAX_RUNNING_JOBS:
         raise _Refuse(
             f"{_Short(op.max_running_jobs)} jobs cannot run at a time: at most {constants.MAX_RUNNING_JOBS} can"
         )
     if op.master_netdev is not None and not checks.IsInterfaceName(op.master_netdev):
-        raise _Refuse(f"'{op.master_netdev[:60]}' is no name of a network interface")
+        raise _Refuse(f"'{op.master_netdev[:60]}' is not a valid name of a network interface")
     for pattern in op.reserved_lvs or ():
         _CheckPattern(pattern)
     _CheckCollectors(op)
@@ -102,14 +104,14 @@ def _CheckChoice(name: str, chosen: list[str], known: Any) -> None:
     if unknown:
         raise _Refuse(f"Enabled {what} contains invalid entries: {', '.join(unknown)}")
     if len(set(chosen)) != len(chosen):
-        raise _Refuse(f"Enabled {what} names one twice: {', '.join(chosen)}")
+        raise _Refuse(f"Enabled {what} list contains duplicates: {', '.join(chosen)}")
 
 
 def _CheckPattern(pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as err:
-        raise _Refuse(f"Reserved LV expression '{pattern[:80]}' is no regular expression: {err}") from err
+        raise _Refuse(f"Reserved LV expression '{pattern[:80]}' is not a valid regular expression: {err}") from err
 
 
 def _CheckCollectors(op: Any) -> None:

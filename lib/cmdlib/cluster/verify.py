@@ -392,7 +392,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
                 "ECLUSTERCLIENTCERT",
                 NODE,
                 node.name,
-                "the node is no master candidate, but its certificate is accepted",
+                "the node is not a master candidate, but its certificate is accepted",
             )
 
     def _CheckOsOfAll(self, report: Report, images: dict[str, checks.NodeImage]) -> None:
@@ -517,7 +517,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
                     "ENODEHOOKS",
                     NODE,
                     result.node_name,
-                    f"script {script} failed and said:",
+                    f"script {script} failed with this output:",
                 ):
                     report.Raw("\n".join(f"      {line}" for line in str(output).splitlines()))
         return lu_result and not report.bad

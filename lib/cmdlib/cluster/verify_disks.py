@@ -49,7 +49,7 @@ class LUClusterVerifyDisks(NoHooksLU[opcodes.OpClusterVerifyDisks]):
 
 
 class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
-    """Finds nodes that cannot tell, disks that are not active, volumes that are missing, for instances that use their disks.
+    """Find nodes that do not answer, inactive disks and missing volumes, for instances that use their disks.
 
     Nothing can be said of an offline node: its volumes are not missing.  (3.1 names them, and so activates no disk of
     an instance whose other node is offline.)
@@ -206,7 +206,7 @@ class LUClusterRepairDiskSizes(NoHooksLU[opcodes.OpClusterRepairDiskSizes]):
             pairs = [([disk], instance) for instance, _, disk in entries]
             result = self.rpc.call_blockdev_getdimensions(node_uuid, pairs)
             if result.fail_msg:
-                self.LogWarning(f"Node {result.node_name} does not tell the sizes of disks: {result.fail_msg}")
+                self.LogWarning(f"Node {result.node_name} did not report the sizes of disks: {result.fail_msg}")
                 continue
             if len(result.payload) != len(entries):
                 self.LogWarning(

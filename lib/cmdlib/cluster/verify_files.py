@@ -102,7 +102,7 @@ def CheckFiles(report: Report, names: Mapping[str, str], rules: Iterable[FileRul
         if rule.exclusive:
             for uuid in sorted(have.keys() - rule.nodes):
                 report.Error("ENODEFILECHECK", NODE, names[uuid], f"File {shown} should not exist")
-        sums = {checksum: [u for u in expected if have.get(u) == checksum] for checksum in set(have.values())}
+        sums = {checksum: [u for u in expected if have.get(u) == checksum] for checksum in sorted(set(have.values()))}
         sums = {checksum: nodes for checksum, nodes in sums.items() if nodes}
         variants = "; ".join(_Names(names, nodes) for nodes in sums.values())
         report.ErrorIf(

@@ -122,7 +122,7 @@ def ParseDisks(requests: Sequence[Mapping[str, Any]], template: str) -> list[Dis
     adopted = [disk for disk in disks if disk.adopt]
     traits = disk_params.TRAITS[template]
     if adopted and len(adopted) != len(disks):
-        raise _Refuse("Either all disks are adopted or none is")
+        raise _Refuse("Either all disks are adopted, or none")
     if adopted and not traits.may_adopt:
         raise _Refuse(f"Disk adoption is not supported for the '{template}' disk template")
     if traits.must_adopt and not adopted:

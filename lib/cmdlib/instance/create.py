@@ -135,15 +135,15 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self._CheckOsArgument()
 
     def _RefuseUnbuilt(self) -> None:
-        """What the opcode can say and this unit does not do is refused before anything happens."""
+        """Reject what the opcode can request but this unit does not do, before anything happens."""
         if self.op.mode != CREATE:
             raise errors.OpPrereqError(
-                f"Creation mode '{self.op.mode}' is not carried out by this release", errors.ECODE_INVAL
+                f"Creation mode '{self.op.mode}' is not supported in this release", errors.ECODE_INVAL
             )
         for name in ("forthcoming", "commit", "instance_communication"):
             if getattr(self.op, name):
                 raise errors.OpPrereqError(
-                    f"Parameter '{name}' of instance creation is not carried out by this release", errors.ECODE_INVAL
+                    f"Parameter '{name}' of instance creation is not supported in this release", errors.ECODE_INVAL
                 )
 
     def _CheckNodes(self) -> None:

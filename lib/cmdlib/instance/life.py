@@ -33,7 +33,7 @@ class LUInstanceRemove(InstanceLU[opcodes.OpInstanceRemove]):
         return {"SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}
 
     def BuildHooksEnv(self) -> dict[str, Any]:
-        # Afterwards there is no instance any more: the scripts are told what it was.
+        # Afterwards the instance does not exist: the scripts get its last state.
         if self.instance.uuid in self.snapshot.instances:
             self._env = super().BuildHooksEnv()
         return self._env

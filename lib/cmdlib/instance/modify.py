@@ -69,7 +69,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             raise errors.OpPrereqError("No changes submitted", errors.ECODE_INVAL)
         if op.instance_communication is not None:
             raise errors.OpPrereqError(
-                "Parameter 'instance_communication' is not carried out by this release", errors.ECODE_INVAL
+                "Parameter 'instance_communication' is not supported in this release", errors.ECODE_INVAL
             )
         RefuseAllocator(op.iallocator)
         self._nic_changes = ParseChanges(op.nics, "NIC")

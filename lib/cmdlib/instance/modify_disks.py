@@ -29,8 +29,8 @@ Entry = tuple[str, Any]
 class DiskChanges:
     """Checks all changes, then carries them out in their order; each is stored on its own.
 
-    ``hot(action, device, index, extra)`` tells a running guest and returns entries about it; it is None when there
-    is no guest to tell.
+    ``hot(action, device, index, extra)`` changes a running guest and returns entries about it; it is None
+    when no guest runs.
     """
 
     def __init__(self, lu: LogicalUnit, instance: objects.Instance, changes: list[Change]):
@@ -110,7 +110,7 @@ class DiskChanges:
         snapshot = self._lu.snapshot
         found = [disk for disk in snapshot.disks.values() if getattr(disk, given[0]) == wanted]
         if len(found) != 1:
-            raise errors.OpPrereqError(f"There is no disk with the {given[0]} '{wanted}'", errors.ECODE_NOENT)
+            raise errors.OpPrereqError(f"No disk has the {given[0]} '{wanted}'", errors.ECODE_NOENT)
         owner = snapshot.DiskOwner(found[0].uuid)
         if owner is not None:
             raise errors.OpPrereqError(

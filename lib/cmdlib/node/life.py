@@ -332,7 +332,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         )
 
     def _Promote(self) -> None:
-        """Without a copy it stays a regular node: it is in the cluster all the same."""
+        """Promote the new node if the pool needs it; without a copy it stays a regular node, which is in the cluster as well."""
         try:
             self._node = candidates.Promote(self, self._node.uuid, ssh=False)
         except store.MasterEnded:
@@ -348,7 +348,7 @@ def PvProblems(answer: Mapping[str, Any], exclusive: bool) -> list[str]:
     """What is wrong with a node's physical volumes as node_verify told them (spec/drivers.md c.3)."""
     volumes = answer.get(_PV_LIST)
     if not isinstance(volumes, list):
-        return ["the node did not tell its physical volumes"]
+        return ["the node did not report its physical volumes"]
     problems = [
         f"invalid character ':' in PV '{volume['name']}' of VG '{volume['vg_name']}'"
         for volume in volumes
@@ -378,7 +378,7 @@ class LUNodeRemove(LogicalUnit[opcodes.OpNodeRemove]):
     REQ_BGL = True
 
     def NodesToConfirm(self) -> set[str]:
-        # It holds nothing of the cluster's any more, and may be dead.
+        # It holds nothing of the cluster now, and may be dead.
         return set()
 
     def BuildHooksEnv(self) -> dict[str, Any]:

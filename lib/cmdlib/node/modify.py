@@ -301,7 +301,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
         return values
 
     def _Promote(self, node: objects.Node) -> objects.Node:
-        """A promotion that nobody asked for may fail: the node is back all the same."""
+        """Promote a node; a promotion that nobody asked for may fail, since the node is back without it."""
         try:
             return candidates.Promote(self, node.uuid)
         except store.MasterEnded:
@@ -330,7 +330,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
         RedistributeAncillaryFiles(self, only=[node.uuid])
 
     def _TellInstances(self, node: objects.Node) -> None:
-        """What stands still now, and how it goes on."""
+        """Report what stands still now, and how to continue."""
         primary, secondary = self.snapshot.NodeInstances(node.uuid)
         if primary:
             mirrored = [uuid for uuid in primary if self._IsMirrored(uuid)]

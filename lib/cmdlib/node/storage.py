@@ -198,7 +198,7 @@ class LUNodeModifyStorage(_UnitLU[opcodes.OpNodeModifyStorage]):
 class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
     """Removes from a volume group what lies on missing disks.
 
-    Refused unless every instance with a volume there has a good copy elsewhere (design 2.1).
+    Rejected unless every instance with a volume there has a good copy elsewhere (design 2.1).
     """
 
     def CheckArguments(self) -> None:
@@ -248,7 +248,7 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
     def _Faults(self, inst: objects.Instance, disks: list[objects.Disk], node_uuid: str) -> Iterator[str]:
         result = self.rpc.call_blockdev_getmirrorstatus(node_uuid, (disks, inst))
         if result.fail_msg:
-            yield f"node {result.node_name} does not tell the state of {inst.name}: {result.fail_msg}"
+            yield f"node {result.node_name} did not report the state of {inst.name}: {result.fail_msg}"
             return
         for index, status in enumerate(result.payload):
             if status["ldisk_status"] != constants.LDS_OKAY:

@@ -87,7 +87,7 @@ class _Run:
             self._stdin = self._stdin[os.write(number, self._stdin[:_CHUNK]) :]
         except BlockingIOError:
             return
-        except OSError:  # it does not want to read any more
+        except OSError:  # it closed its input
             self._stdin = self._stdin[:0]
         if not self._stdin:
             self._Drop(number)
@@ -286,7 +286,7 @@ def StartProcess(
 
 def _CheckPid(pid: int) -> None:
     if pid <= 1:
-        raise errors.ProgrammerError(f"{pid} is no process that could be asked or signalled")
+        raise errors.ProgrammerError(f"{pid} is not a process that could be asked or signalled")
 
 
 def WaitProcess(pid: int, timeout: float | None = None) -> bool:

@@ -346,7 +346,7 @@ def test_a_transfers_certificate_comes_and_its_key_stays(here: Node) -> None:
     assert not os.path.exists(directory)
     certificates.RemoveCertificate(name)
     for wrong in ("", "../x509-a", "x509-", "x509-a/../b", "other"):
-        with pytest.raises(errors.RpcCallError, match="no name of a certificate"):
+        with pytest.raises(errors.RpcCallError, match="not a valid certificate name"):
             certificates.RemoveCertificate(wrong)
 
 

@@ -161,7 +161,7 @@ def test_what_verify_finds(cluster: Cluster) -> None:
     ssh.WriteNodeKeys({UUIDS[0]: [key(1, "x")], UUIDS[1]: [key(2)], UUIDS[2]: [key(3)], "stranger": [key(3, "y")]})
     text = "\n".join(cluster.Problems(1))
     for part in (
-        "'stranger', which is no node",
+        "'stranger', which is not a node",
         "not the one",
         "candidate node2.example.com is missing",
         "lets node node3",

@@ -89,11 +89,11 @@ def test_own_addresses_are_not_handed_out(master: Master) -> None:
 @pytest.mark.parametrize(
     ("match", "values"),
     [
-        ("is no IPv4 address", {"gateway": "198.51.100.300"}),
-        ("is no IPv6 network", {"network6": "2001:db8::1/64"}),
-        ("is no IPv6 address", {"gateway6": "1.2.3.4"}),
+        ("is not a valid IPv4 address", {"gateway": "198.51.100.300"}),
+        ("is not a valid IPv6 network", {"network6": "2001:db8::1/64"}),
+        ("is not a valid IPv6 address", {"gateway6": "1.2.3.4"}),
         ("no MAC prefix", {"mac_prefix": "xx"}),
-        ("is no IPv4 address", {"add_reserved_ips": ["net"]}),
+        ("is not a valid IPv4 address", {"add_reserved_ips": ["net"]}),
         ("other than letters", {"tags": ["a b"]}),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_cannot_be(master: Master, match: str, values: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     ("match", "values"),
     [
-        ("is no IPv4 network", {"network": "here"}),
+        ("IPv4 network", {"network": "here"}),
         ("prefix length", {"network": "10.0.0.0/8"}),
         ("not in network", {"gateway": "192.0.2.1"}),
         ("reserved externally already", {"add_reserved_ips": ["198.51.100.0"]}),

@@ -195,7 +195,7 @@ def test_ssh_keys_are_added_replaced_and_removed(node: VirtualNode) -> None:
 def test_no_line_is_smuggled_into_authorized_keys(node: VirtualNode) -> None:
     for line in (f"{KEY}x\n{KEY}evil", "", "# comment", "command=evil"):
         code, stderr = run(node, "ssh_update", {"cluster_name": "c", "authorized_keys": ["add", {"u": [line or " "]}]})
-        assert code != 0 and "no line of an SSH key" in stderr
+        assert code != 0 and "not a line of an SSH key" in stderr
     assert not Path(node.Path(root_file(node, "authorized_keys"))).exists()
 
 

@@ -85,14 +85,14 @@ def test_what_is_there_already_changes_nothing(master: Master) -> None:
     [
         ("not valid", {"master_netmask": 33}),
         ("at least one member", {"enabled_hypervisors": []}),
-        ("names one twice", {"enabled_disk_templates": ["plain", "plain"]}),
+        ("contains duplicates", {"enabled_disk_templates": ["plain", "plain"]}),
         ("lower bound", {"uid_pool": [[9, 1]]}),
         ("not in the user-id pool", {"remove_uids": [[1, 2]]}),
         ("absolute path or a URL", {"install_image": "image"}),
         ("Invalid compression tool", {"compression_tools": ["rm -rf"]}),
         ("no MAC prefix", {"mac_prefix": "zz"}),
-        ("no regular expression", {"reserved_lvs": ["("]}),
-        ("no name of a network interface", {"master_netdev": "eth 0"}),
+        ("not a valid regular expression", {"reserved_lvs": ["("]}),
+        ("not a valid name of a network interface", {"master_netdev": "eth 0"}),
         ("Unknown data collector", {"enabled_data_collectors": {"nothing": True}}),
         ("above zero", {"data_collector_interval": {"drbd": 0}}),
         ("Invalid default iallocator", {"default_iallocator": "nowhere"}),
@@ -154,7 +154,7 @@ def test_a_new_hypervisor_has_all_its_parameters_and_suits_the_nodes(master: Mas
     _Set(master, hvparams={"chroot": {"init_script": "/init"}})
     assert "hypervisor_validate_params" not in master[1].calls
     _Set(master, enabled_hypervisors=["lxc"])
-    assert "hypervisor that is not enabled any more: web.example.org" in _Messages(master)
+    assert "hypervisor that is no longer enabled: web.example.org" in _Messages(master)
 
 
 def test_hypervisor_parameters_of_a_system(master: Master) -> None:

@@ -207,7 +207,7 @@ def test_a_volume_is_adopted(big: Master) -> None:
         ("cannot be run", errors.ECODE_INVAL, {"pnode": None}),
         ("both iallocator and node", errors.ECODE_INVAL, {"iallocator": "hail"}),
         ("Opportunistic locking", errors.ECODE_INVAL, {"opportunistic_locking": True}),
-        ("mode 'import' is not carried out", errors.ECODE_INVAL, {"mode": "import"}),
+        ("mode 'import' is not supported", errors.ECODE_INVAL, {"mode": "import"}),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(big: Master, match: str, code: str, values: dict[str, Any]) -> None:

@@ -265,7 +265,7 @@ def test_disks_come_change_and_go(stopped: Master) -> None:
         ("Not enough disk space", errors.ECODE_NORES, [["add", -1, {"size": "1t"}]]),
         ("violates the policy.*disk-size/1", errors.ECODE_INVAL, [["add", -1, {"size": 8}]]),
         ("exactly one of its name and its uuid", errors.ECODE_INVAL, [["attach", -1, {}]]),
-        ("no disk with the name 'x'", errors.ECODE_NOENT, [["attach", -1, {"name": "x"}]]),
+        ("No disk has the name 'x'", errors.ECODE_NOENT, [["attach", -1, {"name": "x"}]]),
     ],
 )
 def test_disks_that_cannot_be(stopped: Master, match: str, code: str, disks: list[Any]) -> None:

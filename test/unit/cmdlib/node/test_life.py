@@ -154,7 +154,7 @@ def test_what_stands_against_adding(three: Master) -> None:
     machine.faults.clear()
     machine.protocol = constants.PROTOCOL_VERSION
     machine.verify["pvlist"] = None
-    _Refused(three, "did not tell its physical volumes", errors.ECODE_ENVIRON)
+    _Refused(three, "did not report its physical volumes", errors.ECODE_ENVIRON)
     machine.verify.clear()
     three[0].verify["node-net-test"] = {address: "failure using the secondary interface(s)"}
     _Refused(three, "secondary interface", errors.ECODE_ENVIRON)

@@ -131,7 +131,7 @@ def test_a_volume_group_is_repaired_when_all_has_a_good_copy(master: Master) -> 
     error = _Refused(master, _Repair(), "disk 0 of web.example.org is not good on node node2", errors.ECODE_STATE)
     assert "--ignore-consistency" in str(error.hint) and "storage_execute" not in master[0].calls
     master[1].faults["blockdev_getmirrorstatus"] = "who knows"
-    _Refused(master, _Repair(), "does not tell the state of web.example.org: who knows", errors.ECODE_STATE)
+    _Refused(master, _Repair(), "did not report the state of web.example.org: who knows", errors.ECODE_STATE)
     master[1].faults.clear()
     assert master.Run(_Repair()) is None
     assert master[0].arguments["storage_execute"] == ("lvm-vg", [], "xenvg", "fix-consistency")
