@@ -114,7 +114,7 @@ def test_only_create_is_mandatory_and_what_is_missing_is_refused(shelf: Shelf) -
     shelf.Put("bare", **gone)
     found = osdef.Load("bare")
     for script in gone:
-        with pytest.raises(osdef.OsError, match=f"OS bare has no {script} script .*refused"):
+        with pytest.raises(osdef.OsError, match=f"OS bare has no {script} script .*which this operation needs"):
             found.Script(script)
 
 
