@@ -388,7 +388,7 @@ $ gnt-cluster modify -B colour=red
 ! known are: always_failover, auto_balance, maxmem, memory, minmem, spindle_use, vcpus
 = 1
 $ gnt-cluster modify -B maxmem=big
-! Parameter Error: Value 'big' of backend parameter 'maxmem' is not of type size: 'big' is no size: write a number with m, g or t, such as 512m
+! Parameter Error: Invalid value 'big' of backend parameter 'maxmem': expected a size in MiB ('big' is not a valid size: write a number with m, g or t, such as 512m)
 = 1
 $ gnt-cluster modify -H kvm:acpi=false,kernel_path=/boot/vmlinuz -H fake
 > OP_CLUSTER_SET_PARAMS {"hvparams":{"kvm":{"acpi":false,"kernel_path":"/boot/vmlinuz"},"fake":{}}}

@@ -81,7 +81,7 @@ $ gnt-instance grow-disk web 99 2g
 $ gnt-instance grow-disk web 0 huge
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Can't parse the given amount 'huge': 'huge' is no size: write a number with m, g or t, such as 512m
+! Can't parse the given amount 'huge': 'huge' is not a valid size: write a number with m, g or t, such as 512m
 = 1
 $ gnt-instance grow-disk web 0
 ! Error: Command grow-disk expects 3 argument(s)

@@ -145,7 +145,7 @@ $ gnt-instance add -t plain --disk x:size=1g -o debian -n node1 new
 $ gnt-instance add -t plain --disk 0:size=huge -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Invalid size for disk 0: 'huge' is no size: write a number with m, g or t, such as 512m
+! Invalid size for disk 0: 'huge' is not a valid size: write a number with m, g or t, such as 512m
 = 1
 $ gnt-instance add -t diskless --disk 0:size=1g -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:
