@@ -306,14 +306,14 @@ $ gnt-cluster repair-disk-sizes web
 $ gnt-cluster activate-master-ip
 > OP_CLUSTER_ACTIVATE_MASTER_IP {}
 $ gnt-cluster deactivate-master-ip
-! There is no terminal to ask at; the answer is taken to be 'n'.
+! No terminal to ask on; assuming 'n'.
 = 1
 $ gnt-cluster deactivate-master-ip --yes
 > OP_CLUSTER_DEACTIVATE_MASTER_IP {}
 
 # Without a terminal the answer is no.
 $ gnt-cluster rename new.example.org
-! There is no terminal to ask at; the answer is taken to be 'n'.
+! No terminal to ask on; assuming 'n'.
 = 1
 % answers x ? yes y
 % result OP_CLUSTER_RENAME "new.example.org"
