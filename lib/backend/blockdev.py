@@ -134,7 +134,7 @@ def Rename(devlist: list[list[Any]]) -> None:
 
 def SetInfo(disk: Dict, info: str) -> None:
     """blockdev_setinfo"""
-    tree.SetInfo(tree.FindOrFail(wire.Disk(disk)), info)
+    tree.FindOrFail(wire.Disk(disk)).SetInfo(info)
 
 
 def Snapshot(cf_bdev: Dict, snap_name: str | None, snap_size: int | None) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import posixpath
 import pwd
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -12,13 +13,13 @@ from ganeti import constants, errors, pathutils, runtime, ssconf
 from ganeti.params import hv
 from ganeti.rpc.encoders import ReadBlob
 
-_MODE_MASK = 0o7777
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _LIST_LIMIT = 1024 * 1024
 STORE_OWNS = "the store owns this file"
 
 
 def AllowedUploads() -> frozenset[str]:
-    """Every file that an upload may write on this node: a fixed list, and the administrator's own."""
+    """Return every file that an upload may write on this node: a fixed list, and the administrator's own."""
     allowed = {
         pathutils.ETC_HOSTS,
         pathutils.SSH_KNOWN_HOSTS_FILE,
@@ -39,7 +40,7 @@ def AllowedUploads() -> frozenset[str]:
 
 
 def _PasswordFiles() -> list[str]:
-    """What the cluster's hypervisor parameters name; ssconf has them on every node."""
+    """Return the files that the cluster's hypervisor parameters name; ssconf has them on every node."""
     found = []
     for name in constants.HYPER_TYPES:
         for line in _Lines(pathutils.SsconfFile(f"hvparams_{name}")):
@@ -50,7 +51,7 @@ def _PasswordFiles() -> list[str]:
 
 
 def ExtraFiles() -> list[str]:
-    """The administrator's list of further files (design 2.1): one absolute path per line, # begins a comment."""
+    """Return the administrator's list of further files: one absolute path per line, # begins a comment."""
     lines = (line.partition("#")[0].strip() for line in _Lines(pathutils.EXTRA_FILES_LIST))
     return [line for line in lines if line.startswith("/") and posixpath.normpath(line) == line]
 
@@ -75,7 +76,7 @@ def UploadFileSingle(
     atime: float,
     mtime: float,
 ) -> None:
-    """Writes one file; owner and group come as names."""
+    """Write one file; owner and group come as names."""
     path = pathutils.LocalizeVirtualPath(file_name)
     if path == pathutils.CLUSTER_CONF_FILE:
         _RefuseStoreFile()
@@ -85,13 +86,14 @@ def UploadFileSingle(
         )
     data = ReadBlob(content)
     user, group = _UserId(path, uid), _GroupId(path, gid)
-    runtime.WriteFile(path, data, mode=0o600 if mode is None else mode & _MODE_MASK, uid=user, gid=group)
+    runtime.WriteFile(path, data, mode=0o600 if mode is None else mode, uid=user, gid=group)
     runtime.SetTimes(path, atime, mtime)
 
 
 def _IsPasswordFile(path: str) -> bool:
-    """An instance's own VNC or SPICE password: this node does not know which instances there are."""
-    return posixpath.dirname(path) == pathutils.CONF_DIR and "password" in posixpath.basename(path)
+    """Return whether it is an instance's own VNC or SPICE password; this node does not know which instances there are."""
+    folder, _, name = path.rpartition("/")
+    return folder == pathutils.CONF_DIR and "password" in name and _PLAIN.fullmatch(name) is not None
 
 
 def _UserId(path: str, name: str | None) -> int:

@@ -21,6 +21,8 @@ HOOKS_VERSION = 2
 RESTRICTED_LOCK_TIMEOUT = 8
 RESTRICTED_FAILURE_DELAY = 10
 _MAX_MODE = 0o755
+# Of hooks: what they leave behind is theirs, unless they say otherwise.
+_UMASK = 0o077
 
 
 # Hooks
@@ -51,7 +53,7 @@ def _RunHook(path: str, env: Mapping[str, str], deadline: float) -> tuple[int, s
     if not _PLUGIN.fullmatch(posixpath.basename(path)) or not _IsExecutableFile(path):
         return constants.HKR_SKIP, ""
     left = max(1.0, deadline - runtime.Monotonic())
-    result = runtime.RunCmd([path], env=env, timeout=left, cwd="/")
+    result = runtime.RunCmd([path], env=env, timeout=left, cwd="/", umask=_UMASK)
     if result.exit_code in (126, 127) and not result.output:
         return constants.HKR_FAIL, f"Hook script execution error: {result.fail_reason}"
     output = result.output.strip()
@@ -72,7 +74,7 @@ def _IsExecutableFile(path: str) -> bool:
 
 @contextmanager
 def LocalHooks(hpath: str, variables: Mapping[str, str]) -> Iterator[None]:
-    """Runs this node's hooks around something this node does by itself; a pre hook may forbid it."""
+    """Run this node's hooks around something this node does by itself; a pre hook may forbid it."""
     _RunLocalPhase(hpath, constants.HOOKS_PHASE_PRE, variables)
     yield
     _RunLocalPhase(hpath, constants.HOOKS_PHASE_POST, variables)
@@ -102,7 +104,7 @@ def _RunLocalPhase(hpath: str, phase: str, variables: Mapping[str, str]) -> None
 
 
 def FindAllocator(name: str) -> str:
-    """The first file of that name in the search path."""
+    """Return the first file of that name in the search path."""
     if posixpath.basename(name) == name and name not in (".", ".."):
         for directory in pathutils.IALLOCATOR_SEARCH_PATH:
             path = posixpath.join(directory, name)
@@ -119,7 +121,7 @@ def BuildAllocator(path: str, input_path: str, params: Mapping[str, Any] | None)
 
 
 def RunAllocator(name: str, idata: str, default_iallocator_params: Mapping[str, Any] | None) -> str:
-    """Standard output of the allocator, which finds its question in a temporary file."""
+    """Return the standard output of the allocator, which finds its question in a temporary file."""
     path = FindAllocator(name)
     question = f"{pathutils.RUN_DIR}/ganeti-iallocator.{runtime.RandomBytes(8).hex()}"
     runtime.WriteFile(question, idata, mode=0o600, sync=False)
@@ -138,7 +140,7 @@ def RunAllocator(name: str, idata: str, default_iallocator_params: Mapping[str, 
 
 
 def RunOob(oob_program: str, command: str, remote_node: str, timeout: float) -> Any:
-    """The program's output as JSON, None when there is none."""
+    """Return the program's output as JSON, None when there is none."""
     result = runtime.RunCmd([oob_program, command, remote_node], timeout=timeout)
     if result.failed:
         raise errors.RpcCallError(
@@ -157,7 +159,7 @@ def RunOob(oob_program: str, command: str, remote_node: str, timeout: float) -> 
 
 
 def RunRestrictedCommand(cmd: str) -> str:
-    """The output of an administrator's command.  Whoever asks for one that may not run learns nothing, slowly."""
+    """Return the output of an administrator's command; a request for one that may not run is answered slowly, without a reason."""
     if not _autoconf.ENABLE_RESTRICTED_COMMANDS:
         raise errors.RpcCallError("Restricted commands disabled at configure time")
     try:
@@ -173,7 +175,7 @@ def RunRestrictedCommand(cmd: str) -> str:
 
 
 def PrepareRestrictedCommand(cmd: str, owner: tuple[int, int] = (0, 0)) -> str:
-    """The path of a command that may run; raises with the reason why not."""
+    """Return the path of a command that may run; raises with the reason why not."""
     with runtime.LockFile(pathutils.RESTRICTED_COMMANDS_LOCK_FILE, timeout=RESTRICTED_LOCK_TIMEOUT):
         directory = pathutils.RESTRICTED_COMMANDS_DIR
         info = runtime.Stat(directory, follow=False)

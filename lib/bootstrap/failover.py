@@ -1,4 +1,4 @@
-"""Make this node the master (spec/cli.md 9.4, with the rules of doc/design-store.rst, 5 and 8)."""
+"""Making this node the master (spec/cli.md 9.4, with the rules of doc/design-store.rst, 5 and 8)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from ganeti import constants, errors, hosts, pathutils, ssconf
 from ganeti.bootstrap import daemons, destroy, vote
 from ganeti.rpc import RpcRunner, resolver
-from ganeti.store import silence
 
 ADDRESS_WAIT = 30.0
 # The part of daemon-util's options that lets masterd start where another node is named as master.
@@ -29,41 +28,25 @@ class Outcome:
         self.failed = self.failed or failed
 
 
-@dataclass
-class Choices:
-    """What the administrator said on the command line.
-
-    ``without``: nodes that are running and are given up all the same (see ``RunningNodes``); ``abort_jobs``: the old
-    master is replaced although jobs run there, which become errors.
-    """
-
-    no_voting: bool = False
-    ignore_offline: bool = True
-    abort_jobs: bool = False
-    without: Sequence[str] = ()
-
-
-def FindMaster(runner: RpcRunner, own: str, nodes: Sequence[str]) -> str:
-    """Return the master that most nodes name; OpPrereqError where too few answer."""
+def CheckVotes(runner: RpcRunner, nodes: Sequence[str], known_master: str) -> None:
+    """The nodes must agree that the master is the one this node knows."""
     named, silent = vote.MostVoted(runner, nodes)
     if named is None:
         raise errors.OpPrereqError(
-            f"Only {len(nodes) - len(silent)} of {len(nodes)} nodes say who the master is, {vote.Quorum(len(nodes))} are"
-            f" needed: {silence.Describe(silent)}",
+            f"{len(silent)} of {len(nodes)} nodes do not answer: {', '.join(silent)}; more than half are needed."
+            " If they are really off, use --no-voting",
             errors.ECODE_STATE,
-            hint=silence.NextStep(silent, own, "gnt-cluster master-failover --no-voting"),
         )
-    return named
+    if named != known_master:
+        raise errors.OpPrereqError(
+            f"This node takes {known_master} for the master, most nodes name {named}: what is known here is out of date, so"
+            " fail over to another candidate",
+            errors.ECODE_STATE,
+        )
 
 
-def RunningNodes(runner: RpcRunner) -> tuple[list[str], str]:
-    """Return the nodes that accept connections and do not answer this one, and how each silent node is silent."""
-    _, silent = vote.GatherMasterVotes(runner, ssconf.SimpleStore().GetNodeList())
-    return silence.Accepting(silent), silence.Describe(silent)
-
-
-def MasterFailover(runner: RpcRunner, choices: Choices) -> Outcome:
-    """Stop the old master and start this node as the new one; the store decides whether that is safe.
+def MasterFailover(runner: RpcRunner, no_voting: bool = False, ignore_offline: bool = True) -> Outcome:
+    """Stops the old master and starts this node as the new one; the store decides whether that is safe.
 
     Raises OpPrereqError when nothing was changed.
     """
@@ -71,48 +54,37 @@ def MasterFailover(runner: RpcRunner, choices: Choices) -> Outcome:
     own = hosts.OwnHost(store.GetPrimaryIPFamily() == constants.IP6_FAMILY).name
     old_master = store.GetMasterNode()
     candidates = store.GetMasterCandidates()
-    if own not in candidates:
-        raise errors.OpPrereqError(
-            f"{own} is not a master candidate and has no copy of the configuration; candidates are: {', '.join(candidates)}",
-            errors.ECODE_STATE,
-        )
-    if not choices.no_voting:
-        # A node that was away believes what was true when it left: the others know better, about itself too.
-        nodes = store.GetOnlineNodeList() if choices.ignore_offline else store.GetNodeList()
-        old_master = FindMaster(runner, own, nodes)
-    outcome = Outcome()
-    if own == old_master and not choices.no_voting:
+    if own == old_master:
         raise errors.OpPrereqError(
             f"{own} is the master already; run this on the candidate that shall take over",
             errors.ECODE_INVAL,
             hint=f"if no master daemon runs here: {pathutils.DAEMON_UTIL} start-master",
         )
-    if own != old_master:
-        _StopOldMaster(runner, old_master, store, choices, outcome)
-    _Start(runner, own, choices, outcome)
+    if own not in candidates:
+        raise errors.OpPrereqError(
+            f"{own} is no master candidate and has no copy of the configuration; candidates are: {', '.join(candidates)}",
+            errors.ECODE_STATE,
+        )
+    if not no_voting:
+        nodes = store.GetOnlineNodeList() if ignore_offline else store.GetNodeList()
+        CheckVotes(runner, nodes, old_master)
+    outcome = Outcome()
+    _StopOldMaster(runner, old_master, store, outcome)
+    _Start(runner, own, no_voting, outcome)
     return outcome
 
 
-def _StopOldMaster(
-    runner: RpcRunner, old_master: str, store: ssconf.SimpleStore, choices: Choices, outcome: Outcome
-) -> None:
-    """Ask the old master to drain and hand over; OpPrereqError while its jobs run."""
-    result = runner.call_node_stop_master(old_master)
-    if result.fail_msg and result.failure is None and not choices.abort_jobs:
-        raise errors.OpPrereqError(
-            f"The master daemon on {old_master} did not stop, and nothing was changed: {result.fail_msg}",
-            errors.ECODE_STATE,
-            hint="wait until its jobs have ended, or take over at once with --abort-jobs: running jobs become errors",
-        )
-    if result.fail_msg:
-        outcome.Warn(
-            f"Could not stop the master daemon on {old_master}: {result.fail_msg}; it can acknowledge nothing once this"
-            " node is master"
-        )
+def _StopOldMaster(runner: RpcRunner, old_master: str, store: ssconf.SimpleStore, outcome: Outcome) -> None:
     network = destroy.MasterNetworkParameters()
-    result = runner.call_node_deactivate_master_ip(old_master, network, destroy.UsesExternalScript())
+    result = runner.call_node_deactivate_master_ip(old_master, network, False)
     if result.fail_msg:
         outcome.Warn(f"The master IP is perhaps still up on {old_master}: {result.fail_msg}")
+    result = runner.call_node_stop_master(old_master)
+    if result.fail_msg:
+        outcome.Warn(
+            f"Could not stop the master daemon on {old_master}: {result.fail_msg}; it can acknowledge nothing any more once"
+            " this node is master"
+        )
     master_ip = store.GetMasterIP()
     try:
         daemons.WaitFor(
@@ -124,17 +96,15 @@ def _StopOldMaster(
         outcome.Warn(str(err), failed=True)
 
 
-def _Start(runner: RpcRunner, own: str, choices: Choices, outcome: Outcome) -> None:
+def _Start(runner: RpcRunner, own: str, no_voting: bool, outcome: Outcome) -> None:
     options = [TAKE_OVER]
-    if choices.no_voting:
+    if no_voting:
         options += ["--no-voting", "--yes-do-it"]
-    if choices.without:
-        options += ["--without", ",".join(choices.without)]
     daemons.DaemonUtil("start", constants.MASTERD, *options)
     daemons.WaitForMaster()
     daemons.DaemonUtil("start-master")
     master_ip = ssconf.SimpleStore().GetMasterIP()
-    result = runner.call_node_activate_master_ip(own, destroy.MasterNetworkParameters(), destroy.UsesExternalScript())
+    result = runner.call_node_activate_master_ip(own, destroy.MasterNetworkParameters(), False)
     if result.fail_msg:
         outcome.Warn(f"Could not bring the master IP up: {result.fail_msg}", failed=True)
         return

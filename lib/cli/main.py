@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 
 from ganeti import constants, errors, runtime
-from ganeti.cli import jobs, output
+from ganeti.cli import jobs, output, secrets
 from ganeti.cli.command import Command, LoadProgram, Program
 from ganeti.cli.options import COMMON
 from ganeti.cli.parser import CommandParser, Options
 
 # List commands whose default options an administrator may keep in the environment.
 _ENVIRONMENT_DEFAULTS = frozenset(["GNT_NODE_LIST", "GNT_INSTANCE_LIST", "GNT_GROUP_LIST"])
-
-# Options whose values must not be logged.
-_PRIVATE = re.compile(r"--os-parameters-[ps]")
 
 _USAGE_NAME_LIMIT = 60
 _USAGE_WIDTH = 76
@@ -101,6 +97,7 @@ def RunProgram(program: Program, argv: Sequence[str]) -> int:
 
 
 def _RunCommand(program: Program, word: str, command: Command, words: Sequence[str]) -> int:
+    secrets.Hide(words)
     parser = MakeParser(program, word, command)
     options, arguments = parser.parse_args(list(words))
     called = f"{program.name} {word}".rstrip()
@@ -143,17 +140,8 @@ def _OpenLog(program: str, debug: int = 0) -> None:
 def _CommandLine(words: Sequence[str]) -> str:
     """Return the command line without secret values."""
     shown = []
-    hide_next = False
-    for word in words:
-        option, equals, _ = word.partition("=")
-        if hide_next:
-            shown.append("<redacted>")
-            hide_next = False
-        elif _PRIVATE.match(option):
-            shown.append(f"{option}=<redacted>" if equals else option)
-            hide_next = not equals
-        else:
-            shown.append(runtime.ShellQuote(word))
+    for word, secret in secrets.Split(words):
+        shown.append(f"{word}<redacted>" if secret else runtime.ShellQuote(word))
     return " ".join(shown)
 
 

@@ -153,11 +153,11 @@ OS_PARAMETERS = Value(
 )  # fmt: skip
 OS_PARAMETERS_PRIVATE = Value(
     "--os-parameters-private", dest="osparams_private", type="keyprivateval", default={}, metavar=_PAIRS,
-    text="The same, hidden in logs",
+    text="The same, hidden in logs; @FILE reads lines KEY=VALUE from a file, @- from standard input",
 )  # fmt: skip
 OS_PARAMETERS_SECRET = Value(
     "--os-parameters-secret", dest="osparams_secret", type="keyprivateval", default={}, metavar=_PAIRS,
-    text="The same, hidden in logs and never stored",
+    text="The same, hidden in logs and never stored; @FILE reads lines KEY=VALUE from a file, @- from standard input",
 )  # fmt: skip
 
 IPOLICY_BOUNDS = Value(
@@ -187,9 +187,6 @@ SET_IPOLICY = (IPOLICY_BOUNDS, IPOLICY_TEMPLATES, IPOLICY_VCPU_RATIO, IPOLICY_SP
 
 NO_VOTING = Flag("--no-voting", dest="no_voting", text="Do not ask the other nodes which node is the master")
 YES_DO_IT_FAILOVER = Flag("--yes-do-it", dest="yes_do_it", text="Do not ask for confirmation of --no-voting")
-ABORT_JOBS = Flag(
-    "--abort-jobs", dest="abort_jobs", text="Take over although jobs run on the old master; they become errors"
-)
 IGNORE_OFFLINE_NODES = Value(
     "--ignore-offline-nodes", dest="ignore_offline_nodes", default=True, text="Leave offline nodes out of the vote"
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganeti import constants, errors
-from ganeti.cli import values
+from ganeti.cli import secrets, values
 
 Options = optparse.Values
 
@@ -109,7 +109,7 @@ class GntOption(optparse.Option):
         "names": lambda option, name, text: values.ParseNames(text),
         "uidpool": lambda option, name, text: values.ParseUidPool(text) if text else [],
         "keyval": lambda option, name, text: values.ParseKeyVal(name, text),
-        "keyprivateval": lambda option, name, text: values.ParseKeyVal(name, text),
+        "keyprivateval": lambda option, name, text: secrets.ParseKeyVal(name, text),
         "identkeyval": lambda option, name, text: values.ParseIdentKeyVal(name, text),
         "multilistidentkeyval": lambda option, name, text: values.ParseMultiListIdentKeyVal(name, text),
         "maybefloat": _Parsed(_MaybeFloat),

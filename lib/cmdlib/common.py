@@ -334,20 +334,25 @@ def ForceTypes(
         raise errors.OpPrereqError(str(err), errors.ECODE_INVAL, hint=err.hint) from err
 
 
-def CheckNoProblems(problems: Sequence[str], subject: str = "") -> None:
-    """Raise OpPrereqError that lists what is wrong with a request's parameters, if anything is."""
+def CheckNoProblems(problems: Sequence[str]) -> None:
+    """The request's parameters are fine, or OpPrereqError lists what is wrong."""
     if problems:
-        text = "; ".join(problems)
-        raise errors.OpPrereqError(f"{subject}: {text}" if subject else text, errors.ECODE_INVAL)
+        raise errors.OpPrereqError("; ".join(problems), errors.ECODE_INVAL)
 
 
 def ForceNdParams(values: dict[str, Any], where: str, of_node: bool) -> dict[str, Any]:
     """Node parameters as given in a request, typed and checked; ``default`` and null reset a value."""
     typed = ForceTypes(values, nd.TABLE, ("default", None), "node parameter")
     if of_node:
-        CheckNoProblems(nd.GlobalProblems(typed, where))
+        nd.CheckGlobals(typed, where)
     CheckNoProblems(nd.SyntaxProblems({k: v for k, v in typed.items() if v not in ("default", None)}))
     return typed
+
+
+def _Object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise errors.OpPrereqError(f"{where}: {str(value)[:80]!r} is not an object with values", errors.ECODE_INVAL)
+    return value
 
 
 def ForceNodeState(
@@ -359,14 +364,17 @@ def ForceNodeState(
         unknown = sorted(set(hv_state) - set(constants.HYPER_TYPES))
         if unknown:
             raise errors.OpPrereqError(f"Unknown hypervisor in hv_state: {', '.join(unknown)}", errors.ECODE_INVAL)
-        typed_hv = {hv: ForceTypes(values, nd.HV_STATE_TABLE) for hv, values in hv_state.items()}
+        typed_hv = {hv: ForceTypes(_Object(values, "hv_state"), nd.HV_STATE_TABLE) for hv, values in hv_state.items()}
     typed_disk = None
     if disk_state is not None:
         unknown = sorted(set(disk_state) - set(nd.DISK_STATE_TYPES))
         if unknown:
             raise errors.OpPrereqError(f"Unknown storage type in disk_state: {', '.join(unknown)}", errors.ECODE_INVAL)
         typed_disk = {
-            kind: {name: ForceTypes(values, nd.DISK_STATE_TABLE) for name, values in named.items()}
+            kind: {
+                name: ForceTypes(_Object(values, "disk_state"), nd.DISK_STATE_TABLE)
+                for name, values in _Object(named, "disk_state").items()
+            }
             for kind, named in disk_state.items()
         }
     return typed_hv, typed_disk

@@ -6,7 +6,7 @@ Light to import: command line programs start with it.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, pathutils, runtime
@@ -48,14 +48,9 @@ class Transport:
     """One connection: sends a message, waits for the answer."""
 
     def __init__(
-        self,
-        path: str,
-        connect_timeout: float = protocol.CONNECT_TIMEOUT,
-        io_timeout: float = protocol.IO_TIMEOUT,
-        retrying: Callable[[float], None] = lambda seconds: None,
+        self, path: str, connect_timeout: float = protocol.CONNECT_TIMEOUT, io_timeout: float = protocol.IO_TIMEOUT
     ):
         self._path = path
-        self._retrying = retrying
         self._io_timeout = io_timeout
         self._framer = protocol.Framer()
         self._sock = self._Connect(connect_timeout)
@@ -63,7 +58,6 @@ class Transport:
     def _Connect(self, timeout: float) -> protocols.Socket:
         """Tries once a second until the time is over, unless trying again makes no sense."""
         deadline = runtime.Monotonic() + timeout
-        told = False
         while True:
             try:
                 sock = runtime.ConnectUnix(self._path, max(deadline - runtime.Monotonic(), 0.1))
@@ -72,9 +66,6 @@ class Transport:
             else:
                 sock.settimeout(self._io_timeout)
                 return sock
-            if not told:
-                self._retrying(deadline - runtime.Monotonic())
-                told = True
             runtime.Sleep(1)
 
     def _JudgeConnectError(self, err: OSError, last: bool) -> None:
@@ -157,9 +148,6 @@ class Client:
         if transport is not None:
             transport.Close()
 
-    def Retrying(self, seconds: float) -> None:
-        """Called when the daemon cannot be reached and is tried again for so long; does nothing here."""
-
     def Call(self, method: str, args: Sequence[Any] = ()) -> Any:
         """Calls a method by name; returns its result or raises its error."""
         message = protocol.EncodeRequest(method, list(args))
@@ -178,7 +166,7 @@ class Client:
 
     def _CallOnce(self, message: bytes) -> Any:
         if self._transport is None:
-            self._transport = Transport(self._path, self._connect_timeout, self._io_timeout, self.Retrying)
+            self._transport = Transport(self._path, self._connect_timeout, self._io_timeout)
         try:
             answer = self._transport.Call(message)
         except BaseException:

@@ -5,8 +5,9 @@ Both are put together from what every node that can run instances says about its
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti.objects.base import Thaw
 from ganeti.query.base import BOOL, OTHER, TEXT, Absent, Field, Kind
@@ -14,33 +15,60 @@ from ganeti.query.common import Attribute
 from ganeti.query.context import LIVE_OS, Context
 
 
+class OsRow(NamedTuple):
+    """One definition of an operating system on a node, as the node describes it."""
+
+    path: str
+    valid: bool
+    message: str
+    variants: Sequence[str]
+    parameters: Sequence[Sequence[str]]
+    api_versions: Sequence[int]
+    trusted: bool
+
+
+class ProviderRow(NamedTuple):
+    """One provider of external storage on a node."""
+
+    path: str
+    valid: bool
+    message: str
+    parameters: Sequence[Sequence[str]]
+
+
+Row = OsRow | ProviderRow
+
+
 @dataclass
 class DefinitionOnNodes:
     """One name, as all nodes know it.
 
-    ``node_status``: node uuid -> list of rows; the first one of a node is the one it uses.  An OS row is [path, ok,
-    diagnosis, variants, parameters, API versions, trusted], a provider's [path, ok, diagnosis, parameters].
+    ``found``: node uuid -> rows; the first one of a node is the one it uses.
     """
 
     name: str
-    node_status: dict[str, list[list[Any]]] = field(default_factory=dict)
+    found: dict[str, list[Row]] = field(default_factory=dict)
 
-    def First(self) -> list[list[Any]]:
-        return [rows[0] for rows in self.node_status.values() if rows]
+    @property
+    def node_status(self) -> dict[str, list[list[Any]]]:
+        return {uuid: [list(row) for row in rows] for uuid, rows in self.found.items()}
+
+    def First(self) -> list[Row]:
+        return [rows[0] for rows in self.found.values() if rows]
 
     @property
     def valid(self) -> bool:
-        rows = list(self.node_status.values())
-        return bool(rows) and all(r and bool(r[0][1]) for r in rows)
+        return bool(self.found) and all(rows and rows[0].valid for rows in self.found.values())
 
-    def Common(self, column: int) -> list[Any]:
-        """What all nodes list in this column, sorted."""
-        sets = [{tuple(v) if isinstance(v, (list, tuple)) else v for v in row[column]} for row in self.First()]
+    def Common(self, column: str) -> list[Any]:
+        """Return what all nodes list in this column, sorted."""
+        columns = [getattr(row, column) for row in self.First()]
+        sets = [{tuple(v) if isinstance(v, (list, tuple)) else v for v in values} for values in columns]
         common = set.intersection(*sets) if sets else set()
         return [list(v) if isinstance(v, tuple) else v for v in sorted(common)]
 
 
-def _Collect(context: Context) -> list[DefinitionOnNodes]:
+def _Collect(context: Context, shape: Callable[..., Row]) -> list[DefinitionOnNodes]:
     found: dict[str, DefinitionOnNodes] = {}
     answering = []
     for node in context.snapshot.nodes.values():
@@ -53,10 +81,10 @@ def _Collect(context: Context) -> list[DefinitionOnNodes]:
         for row in payload:
             name, *rest = row
             item = found.setdefault(name, DefinitionOnNodes(name))
-            item.node_status.setdefault(node.uuid, []).append(list(rest))
+            item.found.setdefault(node.uuid, []).append(shape(*rest))
     for item in found.values():
         for uuid in answering:
-            item.node_status.setdefault(uuid, [])
+            item.found.setdefault(uuid, [])
     return list(found.values())
 
 
@@ -67,7 +95,7 @@ def Covers(listed: Any, name: str) -> bool:
 
 def _PerVariant(item: DefinitionOnNodes, settings: Any) -> dict[str, Any]:
     """Settings of ``name+variant`` (or the bare name without variants), the base's filled in."""
-    variants = item.Common(3)
+    variants = item.Common("variants")
     names = [f"{item.name}+{v}" for v in variants] or [item.name]
     base = Thaw(settings.get(item.name, {}))
     return {name: {**base, **Thaw(settings.get(name, {}))} for name in names}
@@ -80,9 +108,9 @@ def _OsHypervisor(context: Context, item: DefinitionOnNodes) -> dict[str, Any]:
 def _GroupStatus(context: Context, item: DefinitionOnNodes) -> dict[str, bool]:
     result = {}
     for group in context.snapshot.nodegroups.values():
-        rows = [item.node_status.get(uuid) for uuid in context.snapshot.GroupNodes(group.uuid)]
-        known = [r for r in rows if r is not None]
-        result[group.name] = bool(known) and all(r and bool(r[0][1]) for r in known)
+        found = [item.found.get(uuid) for uuid in context.snapshot.GroupNodes(group.uuid)]
+        known = [rows for rows in found if rows is not None]
+        result[group.name] = bool(known) and all(rows and rows[0].valid for rows in known)
     return result
 
 
@@ -108,17 +136,29 @@ OS = Kind(
             lambda c, o: Covers(c.snapshot.cluster.blacklisted_os, o.name),
             live=LIVE_OS,
         ),
-        Field("variants", "Variants", OTHER, "Variants that all nodes have", lambda _, o: o.Common(3), live=LIVE_OS),
+        Field(
+            "variants",
+            "Variants",
+            OTHER,
+            "Variants that all nodes have",
+            lambda _, o: o.Common("variants"),
+            live=LIVE_OS,
+        ),
         Field(
             "api_versions",
             "ApiVersions",
             OTHER,
             "Interfaces that all nodes have",
-            lambda _, o: o.Common(5),
+            lambda _, o: o.Common("api_versions"),
             live=LIVE_OS,
         ),
         Field(
-            "parameters", "Parameters", OTHER, "Parameters that all nodes have", lambda _, o: o.Common(4), live=LIVE_OS
+            "parameters",
+            "Parameters",
+            OTHER,
+            "Parameters that all nodes have",
+            lambda _, o: o.Common("parameters"),
+            live=LIVE_OS,
         ),
         Field("node_status", "NodeStatus", OTHER, "What each node says", lambda _, o: o.node_status, live=LIVE_OS),
         Field("os_hvp", "OsHypervisorParams", OTHER, "Hypervisor parameters per variant", _OsHypervisor, live=LIVE_OS),
@@ -135,11 +175,11 @@ OS = Kind(
             "Trusted",
             BOOL,
             "Whether it is trusted on all nodes",
-            lambda _, o: all(bool(r[6]) for r in o.First()),
+            lambda _, o: all(row.trusted for row in o.First()),
             live=LIVE_OS,
         ),
     ],
-    items=_Collect,
+    items=lambda context: _Collect(context, OsRow),
     item_name=lambda item: item.name,
     live_items=LIVE_OS,
     default_fields="name variants",
@@ -160,10 +200,15 @@ EXTSTORAGE = Kind(
             live=LIVE_OS,
         ),
         Field(
-            "parameters", "Parameters", OTHER, "Parameters that all nodes have", lambda _, o: o.Common(3), live=LIVE_OS
+            "parameters",
+            "Parameters",
+            OTHER,
+            "Parameters that all nodes have",
+            lambda _, o: o.Common("parameters"),
+            live=LIVE_OS,
         ),
     ],
-    items=_Collect,
+    items=lambda context: _Collect(context, ProviderRow),
     item_name=lambda item: item.name,
     live_items=LIVE_OS,
 )

@@ -1,4 +1,4 @@
-"""Encodings of arguments: the shape each has on the wire, and which function writes it (spec/noderpc.md 3.1).
+"""Encodings of arguments: the shape each has on the wire, and which function writes it.
 
 Pure facts: the functions themselves stand in ``encoders``, since they need configuration objects and the node needs
 only the shapes.
@@ -24,16 +24,24 @@ class Encoding:
     by_node: bool = False
 
 
-def _Text(text: str, empty: bool = False) -> ht.Type:
-    """A string without NUL, of sane length."""
-    return ht.Type(
-        text,
-        lambda v: isinstance(v, str) and (empty or bool(v)) and len(v) <= MAX_NAME and "\0" not in v,
-        {"type": "string", "maxLength": MAX_NAME},
-    )
+def _IsName(value: object) -> bool:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME:
+        return False
+    return not any(char < " " or char == "\x7f" for char in value)
 
 
-_NAME = _Text("name")
+def _Within(inner: ht.Type, limit: int) -> ht.Type:
+    """``inner``, a kind of number, no further from zero than ``limit``: what a system call takes."""
+    return ht.Type(str(inner), lambda v: inner(v) and -limit <= v <= limit, inner.Schema())
+
+
+# Names end up in file names, lines of files and logs: a control character has no place in one.
+_NAME = ht.Type("name", _IsName, {"type": "string", "maxLength": MAX_NAME})
+_INT = _Within(ht.TInt, 2**63 - 1)
+_SIZE = _Within(ht.TNonNegativeInt, 2**63 - 1)
+_TIME = _Within(ht.TFloat, 2**33)
+# Read, write and execute: nothing that the cluster distributes gives its reader other rights.
+_MODE = ht.TMaybe(_Within(ht.TNonNegativeInt, 0o777))
 _PATH = ht.Type("path", lambda v: _NAME(v) and v.startswith("/"), {"type": "string", "pattern": "^/"})
 _OBJECT = ht.Type("object", lambda v: isinstance(v, dict) and all(isinstance(k, str) for k in v), {"type": "object"})
 _PARAMS_BY_HV = ht.TDictOf(ht.TString, _OBJECT)
@@ -41,7 +49,7 @@ _BLOB = ht.TItems(ht.TElemOf([0, 1]), ht.TString)
 _DISKS = ht.TListOf(_OBJECT)
 _TRAIL = ht.TListOf(ht.TItems(ht.TString, ht.TMaybe(ht.TString), ht.TNonNegativeInt))
 _USER = ht.TMaybe(_NAME)
-_FILE_ITEMS = ht.TItems(_PATH, _BLOB, ht.TMaybe(ht.TNonNegativeInt), _USER, _USER, ht.TFloat, ht.TFloat)
+_FILE_ITEMS = ht.TItems(_PATH, _BLOB, _MODE, _USER, _USER, _TIME, _TIME)
 _STORAGE_UNITS = ht.TListOf(ht.TItems(ht.TString, ht.TMaybe(ht.TString), ht.TMaybe(ht.TList)))
 _OOB_COMMANDS = ("power-on", "power-off", "power-cycle", "power-status", "health")
 
@@ -49,13 +57,13 @@ _ALL = (
     # plain values
     Encoding("any", ht.TAny),
     Encoding("bool", ht.TBool),
-    Encoding("int", ht.TInt),
-    Encoding("size", ht.TNonNegativeInt),
-    Encoding("size?", ht.TMaybe(ht.TNonNegativeInt)),
-    Encoding("seconds", ht.TNonNegativeFloat),
-    Encoding("time", ht.TFloat),
-    Encoding("time?", ht.TMaybe(ht.TFloat)),
-    Encoding("mode", ht.TMaybe(ht.TNonNegativeInt)),
+    Encoding("int", _INT),
+    Encoding("size", _SIZE),
+    Encoding("size?", ht.TMaybe(_SIZE)),
+    Encoding("seconds", _Within(ht.TNonNegativeFloat, 2**31)),
+    Encoding("time", _TIME),
+    Encoding("time?", ht.TMaybe(_TIME)),
+    Encoding("mode", _MODE),
     Encoding("str", ht.TString),
     Encoding("str?", ht.TMaybe(ht.TString)),
     Encoding("name", _NAME),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors, runtime, serializer
-from ganeti.rpc import encoders
+from ganeti.rpc import answers, encoders
 from ganeti.rpc.base import (
     HEADER_EPOCH,
     HEADER_MASTER,
@@ -20,12 +20,12 @@ from ganeti.rpc.base import (
     STATUS_EPOCH_REFUSED,
     STATUS_OK,
     Answer,
-    Failure,
     Request,
     Transport,
 )
 from ganeti.rpc.procedures import BOOTSTRAP, DNS_ONLY, PROCEDURES, STORE_PROCEDURES, STORE_TIMEOUT, Procedure
 from ganeti.rpc.resolver import ResolveByDns
+from ganeti.utils.text import Printable
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -38,6 +38,7 @@ NODE_IS_OFFLINE = "Node is marked offline"
 NO_INFORMATION = "No error information"
 _PARSED_AT_ONCE = 16 * 1024  # bytes; smaller answers cost the transport's thread next to nothing
 _SHOWN = 200
+_MAX_FAILURE = 64 * 1024  # characters of a text that a node sends
 
 
 class Target(NamedTuple):
@@ -63,8 +64,6 @@ class RpcResult:
         self.offline = False
         self.epoch_refused: tuple[str, str] | None = None
         """(newer epoch, name of its master) when the node refused because this process is not master any more."""
-        self.failure: Failure | None = None
-        """How far the call got when nothing came back; None if the node answered, whatever it said."""
         self._fail_msg: str | None = None
         self._payload: Any = None
         self._raw: bytes | None = None
@@ -74,7 +73,6 @@ class RpcResult:
             epoch = answer.headers.get(HEADER_EPOCH.lower(), "")
             self.epoch_refused = (epoch, answer.headers.get(HEADER_MASTER.lower(), ""))
         if answer.error is not None:
-            self.failure = answer.failure
             self._SetFailure(answer.error)
         elif answer.status not in (STATUS_OK, STATUS_EPOCH_REFUSED):
             self._SetFailure(f"HTTP status {answer.status}{_Reason(answer.status, self.procedure.name)}")
@@ -102,10 +100,15 @@ class RpcResult:
             self._SetFailure(f"RPC layer error: invalid result type ({type(value).__name__})")
         elif len(value) != 2:
             self._SetFailure(f"RPC layer error: invalid result length ({len(value)}), expected 2")
+        elif value[0] is True and not answers.Fits(self.procedure.name, value[1]):
+            self._SetFailure(
+                f"RPC layer error: invalid answer to {self.procedure.name}, expected {answers.ANSWERS[self.procedure.name]}"
+            )
         elif value[0] is True:
             self._payload = value[1]
         else:
-            self._SetFailure(value[1] if isinstance(value[1], str) else serializer.Dump(value[1])[:_SHOWN])
+            text = value[1] if isinstance(value[1], str) else serializer.Dump(value[1])[:_SHOWN]
+            self._SetFailure(Printable(text[:_MAX_FAILURE], "\n\t"))
 
     @property
     def fail_msg(self) -> str | None:
@@ -162,7 +165,7 @@ class RpcRunner(_Calls):
 
     ``resolve(node)`` -> (name, host, port, offline[, uuid]), GenericError for a node it does not know; ``epoch()`` ->
     ``NUMBER.RUN`` or None, for calls that change something; ``snapshot()`` -> the configuration, for encoders that
-    need it; ``refused(epoch, master, node)`` is called, on any thread, when a node knows a newer master; ``sender`` is this
+    need it; ``refused(epoch, master)`` is told, on any thread, that a node knows a newer master; ``sender`` is this
     node's name, which goes with the epoch.
     """
 
@@ -172,7 +175,7 @@ class RpcRunner(_Calls):
         resolve: Callable[[str], Sequence[Any]],
         epoch: Callable[[], str | None],
         snapshot: Callable[[], objects.Snapshot] | None = None,
-        refused: Callable[[str, str, str], None] | None = None,
+        refused: Callable[[str, str], None] | None = None,
         sender: str = "",
     ):
         self._transport = transport
@@ -259,14 +262,12 @@ class RpcRunner(_Calls):
                 target = self._Target(procedure, node)
             except errors.GenericError as err:
                 result = RpcResult(procedure, node, node)
-                result.failure = Failure.UNREACHABLE
                 result._SetFailure(str(err))
                 failed.append(result)
                 continue
             result = RpcResult(procedure, node, target.name)
             if target.offline and not procedure.offline_too:
                 result.offline = True
-                result.failure = Failure.NOT_SENT
                 result._SetFailure(NODE_IS_OFFLINE)
                 failed.append(result)
                 continue
@@ -307,7 +308,7 @@ class RpcRunner(_Calls):
             result._SetAnswer(answer)
             # Without a newer epoch the call itself was wrong, not the master.
             if result.epoch_refused is not None and result.epoch_refused[0] and self._refused is not None:
-                self._refused(*result.epoch_refused, result.node)
+                self._refused(*result.epoch_refused)
             call.done(result)
 
         return complete

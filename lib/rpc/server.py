@@ -109,7 +109,7 @@ class Dispatcher:
 
 def ParseArguments(procedure: Procedure, body: bytes) -> list[Any]:
     """The positional arguments in a request body; ParseError when they do not fit the table."""
-    value = serializer.Load(body, MAX_BODY)
+    value = serializer.LoadProper(body, MAX_BODY)
     if procedure.body_object:
         value = [value]
     if not isinstance(value, list):

@@ -5,9 +5,16 @@ from __future__ import annotations
 from ganeti import errors, pathutils, runtime
 
 
+def _Path(instance_name: str, index: int) -> str:
+    """Return the path of a link; a name that would lead out of the directory is a BlockDeviceError."""
+    if not instance_name or instance_name[0] == "." or "/" in instance_name or not instance_name.isprintable():
+        raise errors.BlockDeviceError(f"Instance name {instance_name[:80]!r} cannot be used in file names")
+    return pathutils.InstanceDiskLink(instance_name, index)
+
+
 def Make(instance_name: str, device_path: str, index: int) -> str:
-    """Makes or corrects the link of disk ``index``; returns its path."""
-    link = pathutils.InstanceDiskLink(instance_name, index)
+    """Make or correct the link of disk ``index``; return its path."""
+    link = _Path(instance_name, index)
     try:
         runtime.MakeDirs(pathutils.DISK_LINKS_DIR)  # gone with a restart of the machine
         try:
@@ -30,9 +37,9 @@ def IsMade(instance_name: str, device_path: str, index: int) -> bool:
 
 
 def Remove(instance_name: str, count: int) -> None:
-    """Removes the links of the instance's first ``count`` disks, as far as they are there."""
+    """Remove the links of the instance's first ``count`` disks, as far as they are there."""
     for index in range(count):
-        link = pathutils.InstanceDiskLink(instance_name, index)
+        link = _Path(instance_name, index)
         try:
             runtime.RemoveFile(link)
         except OSError as err:

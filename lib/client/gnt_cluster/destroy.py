@@ -20,11 +20,10 @@ def Run(options: Options, arguments: list[str]) -> int:
 
     client = jobs.GetClient()
     master, modify_ssh_setup = client.QueryConfigValues(["master_node", "modify_ssh_setup"])
-    external = bool(client.QueryClusterInfo()["use_external_mip_script"])
     jobs.SubmitOpCode(OpClusterDestroy(), options)
     client.Close()
     with calls.BootstrapRunner() as runner:
-        for problem in destroy.FinalizeClusterDestroy(runner, master, bool(modify_ssh_setup), external):
+        for problem in destroy.FinalizeClusterDestroy(runner, master, bool(modify_ssh_setup)):
             output.ToStderr(problem)
     return constants.EXIT_SUCCESS
 

@@ -88,10 +88,10 @@ def test_an_offline_node_is_not_called_at_all() -> None:
 
 
 def test_a_node_nobody_knows_fails_alone_and_version_asks_by_name() -> None:
-    wire = Wire(success(1))
+    wire = Wire(success({"/dev/x": 1}))
     runner = runner_on(wire)
     results = runner.call_bdev_sizes(["a", "nobody"], [])
-    assert results["a"].payload == 1
+    assert results["a"].payload == {"/dev/x": 1}
     assert "not in the configuration" in (results["nobody"].fail_msg or "") and not results["nobody"].offline
     runner.call_version(["nobody"])
     assert wire.requests[-1].host == "nobody"
@@ -153,7 +153,7 @@ def test_a_refused_master_is_told_once_per_answer() -> None:
     told: list[tuple[str, str]] = []
     headers = {"x-ganeti-epoch": "5.ef", "x-ganeti-master": "node2"}
     wire = Wire(lambda _: Answer(None, 409, headers, b'[false, "refused"]'))
-    runner = runner_on(wire, refused=lambda epoch, master, node: told.append((epoch, master)))
+    runner = runner_on(wire, refused=lambda epoch, master: told.append((epoch, master)))
     result = runner.call_export_remove("a", "x")
     assert result.fail_msg == "refused" and result.epoch_refused == ("5.ef", "node2")
     assert told == [("5.ef", "node2")]

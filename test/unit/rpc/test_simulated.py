@@ -36,14 +36,14 @@ class Cluster:
             self.reached.append((name, "pause"))
 
         def volumes() -> list[str]:
-            self.reached.append((name, "node_volumes"))
+            self.reached.append((name, "export_list"))
             return [name]
 
         def delay(duration: float) -> None:
             self.reached.append((name, "delay"))
             runtime.Sleep(duration)
 
-        handlers = {"set_watcher_pause": lambda until: pause(), "node_volumes": volumes, "test_delay": delay}
+        handlers = {"set_watcher_pause": lambda until: pause(), "export_list": volumes, "test_delay": delay}
         dispatcher = Dispatcher(handlers, OpenGate())
         self.machines[name].StartProcess(lambda: ServeCalls(self.network, dispatcher), "noded")
 
@@ -67,20 +67,20 @@ class Cluster:
 
 def test_calls_reach_every_node_and_come_back() -> None:
     cluster = Cluster()
-    results = cluster.Ask("node_volumes")
+    results = cluster.Ask("export_list")
     assert {name: result.payload for name, result in results.items()} == {name: [name] for name in NAMES}
-    assert sorted(cluster.reached) == [(name, "node_volumes") for name in NAMES]
+    assert sorted(cluster.reached) == [(name, "export_list") for name in NAMES]
 
 
 def test_a_cut_hides_a_node_and_healing_brings_it_back() -> None:
     cluster = Cluster()
     cluster.network.Partition(["node1", "node2"], ["node3"])
-    results = cluster.Ask("node_volumes")
+    results = cluster.Ask("export_list")
     assert results["node2"].payload == ["node2"]
     assert "timed out" in (results["node3"].fail_msg or "")
     assert cluster.took == pytest.approx(5.0, abs=0.1)
     cluster.network.MendAll()
-    assert cluster.Ask("node_volumes")["node3"].payload == ["node3"]
+    assert cluster.Ask("export_list")["node3"].payload == ["node3"]
 
 
 def test_a_dead_daemon_refuses_and_a_dead_machine_is_silent() -> None:
@@ -88,13 +88,13 @@ def test_a_dead_daemon_refuses_and_a_dead_machine_is_silent() -> None:
     for process in list(cluster.machines["node2"].processes.values()):
         process.Kill()
     cluster.machines["node3"].PowerOff()
-    results = cluster.Ask("node_volumes")
+    results = cluster.Ask("export_list")
     assert "refused" in (results["node2"].fail_msg or "")
     assert "timed out" in (results["node3"].fail_msg or "")
     cluster.machines["node3"].PowerOn()
     cluster.Start("node3")
     cluster.world.RunFor(0.1)
-    assert cluster.Ask("node_volumes")["node3"].payload == ["node3"]
+    assert cluster.Ask("export_list")["node3"].payload == ["node3"]
 
 
 def test_a_one_way_cut_lets_the_request_through_but_never_the_answer() -> None:
@@ -108,17 +108,17 @@ def test_a_one_way_cut_lets_the_request_through_but_never_the_answer() -> None:
 
 def test_a_slow_node_answers_late_and_the_others_do_not_wait_for_it() -> None:
     cluster = Cluster(slow={"node3": 7.0})
-    assert cluster.Ask("node_volumes")["node3"].payload == ["node3"]
+    assert cluster.Ask("export_list")["node3"].payload == ["node3"]
     assert cluster.took == pytest.approx(14.0, abs=0.1)
 
 
 def test_only_repeatable_requests_are_repeated() -> None:
     cluster = Cluster(twice=1.0)
     cluster.Ask("set_watcher_pause", 1)
-    cluster.Ask("node_volumes")
+    cluster.Ask("export_list")
     cluster.world.RunFor(60)
     assert [what for _, what in cluster.reached].count("pause") == 3
-    assert [what for _, what in cluster.reached].count("node_volumes") == 6
+    assert [what for _, what in cluster.reached].count("export_list") == 6
 
 
 def test_abort_ends_the_waiting_of_one_thread() -> None:
@@ -170,7 +170,7 @@ def test_a_killed_master_gets_nothing_any_more() -> None:
 def test_every_call_ends_in_its_time(seed: int, lost: float, broken: float, twice: float, late: float) -> None:
     cluster = Cluster(seed, lost=lost, broken=broken, twice=twice, late=late)
     for _ in range(3):
-        results = cluster.Ask("node_volumes")
+        results = cluster.Ask("export_list")
         assert set(results) == set(NAMES)
         for name, result in results.items():
             assert result.fail_msg or result.payload == [name]
@@ -182,7 +182,7 @@ def test_the_same_seed_gives_the_same_story() -> None:
     def story(seed: int) -> list[tuple[str, str]]:
         cluster = Cluster(seed, latency=(0.0, 1.0), lost=0.2, twice=0.3)
         for _ in range(3):
-            cluster.Ask("node_volumes")
+            cluster.Ask("export_list")
         cluster.world.RunFor(100)
         return cluster.reached
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.configs import WEB_DISK
+from support.machine import Identity
 from support.master import Master
-from support.writers import InFiles
 
-from ganeti import errors, opcodes, runtime
-from ganeti.params import runstate
+from ganeti import errors, opcodes
 
 WEB = "web.example.org"
-DRBD = f"mirror%{WEB_DISK}"
-DEGRADED = {"is_degraded": True}
+DRBD = "drbd:9f2c6a1d"
 
 
 def _Primary(master: Master, name: str = WEB) -> int:
@@ -32,11 +29,7 @@ def _Served(master: Master, number: int, *names: str) -> list[str]:
 @pytest.fixture
 def shared(make: Any) -> Master:
     """Three nodes; a running instance with a disk that all of them reach."""
-    master: Master = make(3, prepare=_MakeShared)
-    return master
-
-
-def _MakeShared(master: Master) -> None:
+    master: Master = make(3)
     cluster = master.snapshot.cluster
     master.cfg.Update(
         cluster.Replace(
@@ -50,8 +43,10 @@ def _MakeShared(master: Master) -> None:
         )
     )  # fmt: skip
     (disk,) = master.snapshot.InstanceDisks(master.Instance("far"))
-    for node in master.all[1:]:
-        node.MakeStorage(disk)
+    device = master[0].devices[Identity(disk.ToDict())]
+    for machine in master.machines.values():
+        machine.devices[Identity(disk.ToDict())] = device
+    return master
 
 
 # --- fail-over -----------------------------------------------------------------------------------------------------------
@@ -61,7 +56,7 @@ def test_failover_of_a_running_instance(master: Master) -> None:
     master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 1
     assert WEB in master[1].guests and WEB not in master[0].guests
-    assert master[1].devices[DRBD].open and not master[0].devices[DRBD].open
+    assert master[1].devices[DRBD].primary and not master[0].devices[DRBD].primary
     web = master.Instance(WEB)
     assert (web.admin_state, web.disks_active) == ("up", True)
     assert master.snapshot.SecondaryNodes(web) == (master.nodes[0],)
@@ -93,7 +88,7 @@ def test_environment_of_a_failover(master: Master) -> None:
 
 def test_failover_of_a_stopped_instance_only_moves_it(master: Master) -> None:
     master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
-    master[1].SetMemory(1024)
+    master[1].memory = 0
     master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 1 and master[1].guests == {}
     assert master.Instance(WEB).admin_state == "down"
@@ -103,19 +98,19 @@ def test_failover_from_a_dead_node(master: Master) -> None:
     # The first node is the master, so the second one dies.
     master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 1
-    master[1].Stop()
+    master.setup.cluster[1].up = False
     with pytest.raises(errors.GenericError, match="node2"):
         master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 1
     _SetNode(master, 1, offline=True, master_candidate=False)
-    master[0].SetMirrors(DEGRADED)
+    master[0].devices[DRBD].degraded = True
     master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 0 and WEB in master[0].guests
     assert any("Ignoring degraded disk disk/0" in text for text in master.last.messages)
 
 
 def test_degraded_disks_stop_a_failover(master: Master) -> None:
-    master[1].SetMirrors(DEGRADED)
+    master[1].devices[DRBD].degraded = True
     with pytest.raises(errors.OpExecError, match=r"Disk disk/0 is degraded.*node2"):
         master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 0 and WEB in master[0].guests
@@ -133,14 +128,14 @@ def test_what_does_not_stop_stops_a_failover(master: Master) -> None:
 
 @pytest.mark.parametrize("kind", [opcodes.OpInstanceFailover, opcodes.OpInstanceMigrate])
 def test_the_target_must_be_fit(master: Master, kind: Any) -> None:
-    master[1].SetMemory(1100)
+    master[1].memory = 1100
     with pytest.raises(errors.OpPrereqError, match="Not enough memory on node node2"):
         master.Run(kind(instance_name=WEB))
-    master[1].SetMemory(32768)
-    master[1].Call(runtime.RemoveTree, "/sys/class/net/br0")
+    master[1].memory = 32768
+    master[1].bridges.clear()
     with pytest.raises(errors.OpPrereqError, match="Missing bridges"):
         master.Run(kind(instance_name=WEB))
-    master[1].Call(runtime.MakeDirs, "/sys/class/net/br0/bridge")
+    master[1].bridges.add("br0")
     _SetNode(master, 1, drained=True)
     with pytest.raises(errors.OpPrereqError, match="drained node node2"):
         master.Run(kind(instance_name=WEB))
@@ -149,17 +144,19 @@ def test_the_target_must_be_fit(master: Master, kind: Any) -> None:
     assert _Primary(master) == 0 and WEB in master[0].guests
 
 
-@pytest.fixture
-def filed(make: Any) -> Master:
-    """The instance has its disk in a file of its node."""
-    master: Master = make(2, change=InFiles)
-    return master
-
-
-def test_disks_on_one_node_only(filed: Master) -> None:
-    for op in (opcodes.OpInstanceFailover(instance_name=WEB), opcodes.OpInstanceMigrate(instance_name=WEB)):
+def test_disks_on_one_node_only(make: Any) -> None:
+    master: Master = make(2)
+    cluster = master.snapshot.cluster
+    master.cfg.Update(cluster.Replace(ipolicy={**cluster.ipolicy, "disk-templates": ["drbd", "plain"]}))
+    master.Run(
+        opcodes.OpInstanceCreate(
+            instance_name="one.example.org", mode="create", disk_template="plain", disks=[{"size": 1024}], nics=[{}],
+            os_type="noop", pnode="node1",
+        )
+    )  # fmt: skip
+    for op in (opcodes.OpInstanceFailover(instance_name="one"), opcodes.OpInstanceMigrate(instance_name="one")):
         with pytest.raises(errors.OpPrereqError, match="disks are on one node only"):
-            filed.Run(op)
+            master.Run(op)
 
 
 def test_any_node_for_disks_that_all_reach(shared: Master) -> None:
@@ -196,8 +193,8 @@ def test_migration(master: Master) -> None:
         machine.calls.clear()
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
     assert _Primary(master) == 1
-    assert WEB in master[1].guests and WEB not in master[0].guests and master[1].incoming == []
-    assert master[1].devices[DRBD].open and not master[0].devices[DRBD].open
+    assert WEB in master[1].guests and WEB not in master[0].guests and master[1].incoming == {}
+    assert master[1].devices[DRBD].primary and not master[0].devices[DRBD].primary
     names = (
         "drbd_attach_net",
         "accept_instance",
@@ -212,7 +209,7 @@ def test_migration(master: Master) -> None:
         "blockdev_close",
         "drbd_attach_net",
     ]
-    assert master[0].devices[DRBD].link == master[1].devices[DRBD].link == "connected"
+    assert master[0].network[DRBD] == master[1].network[DRBD] == "single"
     assert master[0].arguments["instance_migrate"][2:] == ("198.51.100.2", True)
 
 
@@ -234,15 +231,15 @@ def test_mode_of_a_migration(master: Master) -> None:
 @pytest.mark.parametrize("where", ["accept_instance", "instance_migrate", "status"])
 def test_a_failed_migration_leaves_the_guest_where_it_was(master: Master, where: str) -> None:
     if where == "status":
-        master[0].FailMigrations()
+        master[0].migration["status"] = "failed"
     else:
         master[1 if where == "accept_instance" else 0].faults[where] = "no way"
     with pytest.raises(errors.OpExecError, match=r"Could not migrate instance web.*; it stays on node1"):
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
     assert _Primary(master) == 0
-    assert WEB in master[0].guests and WEB not in master[1].guests and master[1].incoming == []
-    assert master[0].devices[DRBD].open and not master[1].devices[DRBD].open
-    assert master[0].devices[DRBD].link == master[1].devices[DRBD].link == "connected"
+    assert WEB in master[0].guests and WEB not in master[1].guests and master[1].incoming == {}
+    assert master[0].devices[DRBD].primary and not master[1].devices[DRBD].primary
+    assert master[0].network[DRBD] == master[1].network[DRBD] == "single"
 
 
 def test_migration_that_ends_half_way_is_finished_by_the_command_that_the_error_names(master: Master) -> None:
@@ -253,21 +250,21 @@ def test_migration_that_ends_half_way_is_finished_by_the_command_that_the_error_
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
     # The guest runs on the second node, and the configuration says so.
     assert _Primary(master) == 1 and WEB in master[1].guests
-    assert master[0].devices[DRBD].open
+    assert master[0].devices[DRBD].primary
     del master[0].faults["instance_finalize_migration_src"]
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 1 and WEB not in master[0].guests
-    assert not master[0].devices[DRBD].open and master[1].devices[DRBD].link == "connected"
+    assert not master[0].devices[DRBD].primary and master[1].network[DRBD] == "single"
 
 
 def test_guests_shrink_to_fit(master: Master) -> None:
     web = master.Instance(WEB)
     master.cfg.Update(web.Replace(beparams={"minmem": 256, "maxmem": 512}))
-    master[1].SetMemory(1024 + 300)
+    master[1].memory = 1024 + 300
     with pytest.raises(errors.OpExecError, match="have 300 MiB, need 512 MiB"):
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, allow_runtime_changes=False))
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
-    assert master[1].guests[WEB] == 300
+    assert master[1].guests[WEB]["memory"] == 300
 
 
 def test_what_does_not_run_can_only_be_failed_over(master: Master) -> None:
@@ -278,7 +275,7 @@ def test_what_does_not_run_can_only_be_failed_over(master: Master) -> None:
     assert _Primary(master) == 1
     assert any("switching to failover" in text for text in master.last.messages)
     master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
-    master[1].KillGuest(WEB)
+    del master[1].guests[WEB]
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, allow_failover=True))
     assert _Primary(master) == 0 and WEB in master[0].guests
 
@@ -292,7 +289,7 @@ def test_some_instances_are_always_failed_over(master: Master) -> None:
 
 @pytest.mark.parametrize(("target", "fine"), [("8.2", True), ("9.0", True), ("7.2", False)])
 def test_versions_of_hypervisors(master: Master, target: str, fine: bool) -> None:
-    master[1].SetHypervisorVersion(target)
+    master[1].hv_version = target
     op = opcodes.OpInstanceMigrate(instance_name=WEB)
     if fine:
         master.Run(op)
@@ -309,17 +306,17 @@ def test_versions_of_hypervisors(master: Master, target: str, fine: bool) -> Non
 
 def _Sent(master: Master) -> None:
     """The first node has sent the guest, and the second one runs it: nobody has noticed."""
-    master[0].StartGuest(WEB, state=runstate.SENT)
-    master[1].StartGuest(WEB)
+    master[1].guests[WEB] = dict(master[0].guests[WEB])
+    master[0].sent[WEB] = "198.51.100.2"
 
 
 def test_cleanup_finds_the_guest(master: Master) -> None:
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
-    assert _Primary(master) == 0 and master[0].devices[DRBD].link == "connected"
-    master[0].KillGuest(WEB)
+    assert _Primary(master) == 0 and master[0].network[DRBD] == "single"
+    guest = master[0].guests.pop(WEB)
     with pytest.raises(errors.OpExecError, match=r"it does not run on any node.*gnt-instance startup web.example.org'"):
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
-    master[1].StartGuest(WEB)
+    master[1].guests[WEB] = guest
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 1
 
@@ -328,17 +325,17 @@ def test_cleanup_takes_the_copy_that_arrived_not_the_one_that_was_sent(master: M
     _Sent(master)
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 1 and WEB in master[1].guests and WEB not in master[0].guests
-    assert master[1].devices[DRBD].open and not master[0].devices[DRBD].open
+    assert master[1].devices[DRBD].primary and not master[0].devices[DRBD].primary
 
 
 def test_cleanup_ends_what_never_arrived(master: Master) -> None:
-    master[1].StartGuest(WEB, state=runstate.ARRIVING)
+    master[1].incoming[WEB] = "x"
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 0 and WEB in master[0].guests and not master[1].incoming
 
 
 def test_two_running_copies_are_left_to_the_administrator(master: Master) -> None:
-    master[1].StartGuest(WEB)
+    master[1].guests[WEB] = dict(master[0].guests[WEB])
     keep = r"'gnt-instance migrate --cleanup --keep node{}.example.org web.example.org'"
     with pytest.raises(errors.OpExecError, match=f"{keep.format(1)}.*{keep.format(2)}") as caught:
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
@@ -362,7 +359,7 @@ def test_what_can_be_kept(master: Master) -> None:
 @pytest.mark.parametrize("kind", [opcodes.OpInstanceStartup, opcodes.OpInstanceShutdown, opcodes.OpInstanceMigrate])
 def test_nobody_believes_the_configuration(master: Master, kind: Any) -> None:
     """After a migration that was cut off the guest runs on the other node: a start here would be a second one."""
-    for prepare in (_Sent, lambda master: master[0].KillGuest(WEB)):
+    for prepare in (_Sent, lambda master: master[0].guests.clear()):
         prepare(master)
         with pytest.raises(errors.OpPrereqError, match=r"it runs on node2.*use 'gnt-instance migrate --cleanup web"):
             master.Run(kind(instance_name=WEB))
@@ -378,7 +375,6 @@ def test_failover_to_where_the_guest_is_only_settles_that(master: Master) -> Non
 
 def test_cleanup_of_a_disk_that_all_reach_needs_no_target(shared: Master) -> None:
     name = "far.example.org"
-    shared[0].KillGuest(name)
-    shared[2].StartGuest(name)
+    shared[2].guests[name] = shared[0].guests.pop(name)
     shared.Run(opcodes.OpInstanceMigrate(instance_name="far", cleanup=True))
     assert _Primary(shared, "far") == 2

@@ -1,0 +1,202 @@
+"""The shapes of answers, by procedure: what a node may send as the payload of a call that succeeded.
+
+An answer of another shape counts as a failed call of that node, with its name and the procedure's in the text, so
+that nobody behind ``RpcResult.payload`` has to distrust lists, keys and types.  Whether a value is *true* is another
+question: a node can lie in the right shape.  ``TAny`` stands where nobody reads the answer, or where the reader checks
+it by himself.
+"""
+
+from __future__ import annotations
+
+from ganeti import ht
+
+_Number = ht.TFloat
+_MaybeNumber = ht.TMaybe(_Number)
+_MaybeString = ht.TMaybe(ht.TString)
+_MaybeInt = ht.TMaybe(ht.TInt)
+_Strings = ht.TListOf(ht.TString)
+_Pair = ht.TItems(ht.TString, ht.TString)
+
+_Guest = ht.TStrictDict(
+    {"memory": _Number, "vcpus": ht.TInt, "state": ht.TOr(ht.TInt, ht.TString), "time": _Number}, {}, ht.TAny
+)
+_Device = ht.TStrictDict(
+    {"is_degraded": ht.TMaybe(ht.TBool), "ldisk_status": ht.TInt},
+    {
+        "dev_path": _MaybeString,
+        "major": _MaybeInt,
+        "minor": _MaybeInt,
+        "sync_percent": _MaybeNumber,
+        "estimated_time": _MaybeNumber,
+    },
+    ht.TAny,
+)
+_Migration = ht.TStrictDict(
+    {"status": ht.TString}, {"transferred_ram": _MaybeNumber, "total_ram": _MaybeNumber}, ht.TAny
+)
+_StorageUnit = ht.TStrictDict(
+    {"type": ht.TString, "name": _MaybeString, "storage_free": _MaybeNumber, "storage_size": _MaybeNumber},
+    {},
+    ht.TAny,
+)
+_HypervisorFacts = ht.TDictOf(ht.TString, ht.TOr(_MaybeNumber, ht.TString))
+_System = ht.TItems(
+    ht.TString,
+    ht.TString,
+    ht.TBool,
+    ht.TString,
+    _Strings,
+    ht.TListOf(_Pair),
+    ht.TListOf(ht.TInt),
+    ht.TBool,
+)
+_Provider = ht.TItems(ht.TString, ht.TString, ht.TBool, ht.TString, ht.TListOf(_Pair))
+_NodeErrors = ht.TListOf(_Pair)
+_Volume = ht.TItems(ht.TOr(ht.TString, _Number), ht.TBool, ht.TBool)
+
+ANSWERS: dict[str, ht.Type] = {
+    # instances
+    "accept_instance": ht.TAny,
+    "all_instances_info": ht.TDictOf(ht.TString, _Guest),
+    "hotplug_device": ht.TAny,
+    "hotplug_supported": ht.TAny,
+    "instance_balloon_memory": ht.TAny,
+    "instance_console_info": ht.TDictOf(ht.TString, ht.TDict),
+    "instance_end_copy": ht.TAny,
+    "instance_finalize_migration_dst": ht.TAny,
+    "instance_finalize_migration_src": ht.TAny,
+    "instance_get_migration_status": _Migration,
+    "instance_info": ht.TOr(ht.TElemOf([{}]), _Guest),
+    "instance_list": _Strings,
+    "instance_metadata_modify": ht.TAny,
+    "instance_migratable": ht.TAny,
+    "instance_migrate": ht.TAny,
+    "instance_os_add": ht.TAny,
+    "instance_reboot": ht.TAny,
+    "instance_resume_sent": ht.TAny,
+    "instance_run_rename": ht.TAny,
+    # An odd answer means more than an unreachable node: cmdlib.instance.looking reads it with care.
+    "instance_run_state": ht.TAny,
+    "instance_shutdown": ht.TAny,
+    "instance_start": ht.TAny,
+    "migration_info": ht.TAny,
+    "resize_disk": ht.TAny,
+    # block devices
+    "bdev_sizes": ht.TDictOf(ht.TString, _Number),
+    "blockdev_addchildren": ht.TAny,
+    "blockdev_assemble": ht.TListOf(ht.TOr(_MaybeString, ht.TBool)),
+    "blockdev_close": ht.TAny,
+    "blockdev_convert": ht.TAny,
+    "blockdev_create": ht.TAny,
+    "blockdev_find": ht.TMaybe(_Device),
+    "blockdev_getdimensions": ht.TListOf(ht.TMaybe(ht.TItems(ht.TNonNegativeInt, _MaybeInt))),
+    "blockdev_getmirrorstatus": ht.TListOf(_Device),
+    "blockdev_getmirrorstatus_multi": ht.TListOf(ht.TItems(ht.TBool, ht.TOr(_Device, _MaybeString))),
+    "blockdev_grow": ht.TAny,
+    "blockdev_image": ht.TAny,
+    "blockdev_open": ht.TAny,
+    "blockdev_pause_resume_sync": ht.TListOf(ht.TItems(ht.TBool, _MaybeString)),
+    "blockdev_remove": ht.TAny,
+    "blockdev_removechildren": ht.TAny,
+    "blockdev_rename": ht.TAny,
+    "blockdev_setinfo": ht.TAny,
+    "blockdev_shutdown": ht.TAny,
+    "blockdev_snapshot": ht.TListOf(ht.TString),
+    "blockdev_wipe": ht.TAny,
+    "drbd_attach_net": ht.TAny,
+    "drbd_disconnect_net": ht.TAny,
+    "drbd_helper": ht.TString,
+    "drbd_needs_activation": _Strings,
+    "drbd_wait_sync": ht.TItems(ht.TBool, _MaybeNumber),
+    # storage
+    "extstorage_diagnose": ht.TListOf(_Provider),
+    "file_storage_dir_create": ht.TAny,
+    "file_storage_dir_remove": ht.TAny,
+    "file_storage_dir_rename": ht.TAny,
+    "lv_list": ht.TDictOf(ht.TString, _Volume),
+    "node_volumes": ht.TListOf(ht.TDictOf(ht.TString, ht.TOr(ht.TString, _Number))),
+    "storage_execute": ht.TAny,
+    "storage_list": ht.TListOf(ht.TList),
+    "storage_modify": ht.TAny,
+    "vg_list": ht.TDictOf(ht.TString, _Number),
+    # operating systems
+    "os_diagnose": ht.TListOf(_System),
+    "os_export": ht.TString,
+    "os_extra_info": ht.TDictOf(ht.TString, ht.TDict),
+    "os_validate": ht.TBool,
+    # transfers
+    "export_info": ht.TString,
+    "export_list": _Strings,
+    "export_remove": ht.TAny,
+    "export_start": ht.TString,
+    "finalize_export": ht.TAny,
+    "impexp_abort": ht.TAny,
+    "impexp_cleanup": ht.TAny,
+    "impexp_status": ht.TListOf(ht.TMaybe(ht.TDict)),
+    "import_start": ht.TString,
+    "x509_cert_create": _Pair,
+    "x509_cert_remove": ht.TAny,
+    # nodes
+    "bridges_exist": ht.TAny,
+    "etc_hosts_modify": ht.TAny,
+    "get_watcher_pause": _MaybeNumber,
+    "master_node_name": ht.TString,
+    "node_activate_master_ip": ht.TAny,
+    "node_change_master_netmask": ht.TAny,
+    "node_configure_ovs": ht.TAny,
+    "node_crypto_tokens": ht.TListOf(_Pair),
+    "node_deactivate_master_ip": ht.TAny,
+    "node_demote_from_mc": ht.TAny,
+    "node_ensure_daemon": ht.TAny,
+    "node_has_ip_address": ht.TBool,
+    "node_info": ht.TItems(
+        _MaybeString,
+        ht.TMaybe(ht.TListOf(_StorageUnit)),
+        ht.TMaybe(ht.TListOf(ht.TMaybe(_HypervisorFacts))),
+    ),
+    "node_leave_cluster": ht.TAny,
+    "node_powercycle": _MaybeString,
+    "node_ssh_key_add": _NodeErrors,
+    "node_ssh_key_remove": _NodeErrors,
+    "node_ssh_keys_renew": _NodeErrors,
+    "node_start_master_daemons": ht.TAny,
+    "node_stop_master": ht.TAny,
+    # Each check has a shape of its own; cmdlib.cluster.verify_nodes looks at them one by one.
+    "node_verify": ht.TDictOf(ht.TString, ht.TAny),
+    "node_verify_light": ht.TDictOf(ht.TString, ht.TAny),
+    "restricted_command": ht.TString,
+    # The program of an administrator decides on it.
+    "run_oob": ht.TAny,
+    "set_watcher_pause": ht.TAny,
+    "test_delay": ht.TAny,
+    "version": ht.TInt,
+    # files
+    "get_file_info": ht.TItems(ht.TBool, ht.TDictOf(ht.TString, ht.TInt)),
+    "upload_file": ht.TAny,
+    "upload_file_single": ht.TAny,
+    "write_ssconf_files": ht.TAny,
+    "jobqueue_purge": ht.TAny,
+    "jobqueue_rename": ht.TAny,
+    "jobqueue_set_drain_flag": ht.TAny,
+    "jobqueue_update": ht.TAny,
+    # programs
+    "hooks_runner": ht.TListOf(ht.TItems(ht.TString, ht.TInt, ht.TString)),
+    "hypervisor_validate_params": ht.TAny,
+    "iallocator_runner": ht.TString,
+    # the store, which reads its answers key by key
+    "store_promise": ht.TDict,
+    "store_append": ht.TDict,
+    "store_catchup": ht.TDict,
+    "store_copy": ht.TDict,
+    "store_empty": ht.TDict,
+    "store_fetch": ht.TDict,
+    "store_status": ht.TDict,
+}
+
+
+def Fits(procedure: str, payload: object) -> bool:
+    """Return whether a payload has the shape of the procedure's answers."""
+    try:
+        return ANSWERS[procedure](payload)
+    except RecursionError:
+        return False

@@ -1,0 +1,80 @@
+"""Answers of nodes: the shape that each procedure's may have, and what becomes of all others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ganeti import ht, rpc
+from ganeti.rpc.answers import ANSWERS, Fits
+from ganeti.rpc.base import Answer, Request
+from ganeti.rpc.procedures import PROCEDURES
+
+
+def test_every_procedure_has_one_shape() -> None:
+    assert set(ANSWERS) == set(PROCEDURES)
+
+
+ODD: list[Any] = [None, 5, -1, 1.5, True, "x", [], {}, [None], [[]], [["x"]], {"x": None}, {"x": {}}, [{}], {"": [[]]}]
+
+
+class Wire:
+    """A node that sends the same payload for every call."""
+
+    def __init__(self, body: bytes):
+        self.body = body
+
+    def Submit(self, request: Request, done: Any) -> None:
+        done(Answer(None, 200, {}, self.body))
+
+    def Abort(self, request: Request) -> None:
+        raise AssertionError(request)
+
+    def Close(self) -> None:
+        pass
+
+
+def call(name: str, body: bytes) -> rpc.RpcResult:
+    runner = rpc.RpcRunner(Wire(body), lambda node: (node, "192.0.2.1", 1811, False, ""), lambda: "1.a")
+    results: list[rpc.RpcResult] = []
+    runner.Start(name, ["node1"], [None] * len(PROCEDURES[name].args), results.append)
+    return results[0]
+
+
+@pytest.mark.parametrize("name", ["version", "node_has_ip_address", "get_watcher_pause", "master_node_name", "vg_list"])
+def test_an_answer_of_another_shape_is_a_failure_with_words(name: str) -> None:
+    for payload in ODD:
+        result = call(name, json.dumps([True, payload]).encode())
+        if ANSWERS[name](payload):
+            assert result.payload == payload and result.fail_msg is None
+        else:
+            assert result.payload is None
+            assert f"invalid answer to {name}, expected" in (result.fail_msg or "")
+
+
+def test_nothing_is_deep_enough_to_break_the_check() -> None:
+    body = b"[true," + b"[" * 400 + b"]" * 400 + b"]"
+    for name in ("version", "vg_list"):
+        assert call(name, body).fail_msg
+
+
+def test_words_of_a_failing_node_are_short_and_steer_nothing() -> None:
+    result = call("version", json.dumps([False, "\x1b[2J" + "x" * 1_000_000]).encode())
+    assert (result.fail_msg or "").startswith("\\x1b[2Jx")
+    assert len(result.fail_msg or "") < 70_000
+
+
+def test_shapes_are_strict_where_somebody_reads() -> None:
+    guest = {"memory": 1, "vcpus": 1, "state": 0, "time": 0.5}
+    assert Fits("all_instances_info", {"web": guest})
+    for key in guest:
+        assert not Fits("all_instances_info", {"web": {**guest, key: None}})
+        assert not Fits("all_instances_info", {"web": {k: v for k, v in guest.items() if k != key}})
+    system = ["deb", "/os/deb", True, "", ["default"], [["p", "help"]], [20], True]
+    assert Fits("os_diagnose", [system])
+    for place in range(len(system)):
+        assert not Fits("os_diagnose", [[*system[:place], {}, *system[place + 1 :]]])
+    assert not Fits("os_diagnose", [system[:-1]]) and not Fits("os_diagnose", [[*system, 1]])
+    assert all(ht.TAny == shape or not shape(object()) for shape in ANSWERS.values())
