@@ -13,7 +13,7 @@ from ganeti.cli.options import COMMON
 from ganeti.cli.parser import CommandParser, Options
 
 # List commands whose default options an administrator may keep in the environment.
-_ENVIRONMENT_DEFAULTS = frozenset(["GNT_NODE_LIST", "GNT_INSTANCE_LIST", "GNT_GROUP_LIST"])
+ENVIRONMENT_DEFAULTS = frozenset(["GNT_NODE_LIST", "GNT_INSTANCE_LIST", "GNT_GROUP_LIST"])
 
 _USAGE_NAME_LIMIT = 60
 _USAGE_WIDTH = 76
@@ -67,7 +67,7 @@ def MakeParser(program: Program, word: str, command: Command) -> CommandParser:
 def _WithEnvironment(program: str, argv: Sequence[str]) -> list[str]:
     """Insert the words of GNT_NODE_LIST and its siblings after the command word."""
     name = f"{program}_{argv[0]}".replace("-", "_").upper()
-    text = runtime.Environment().get(name) if name in _ENVIRONMENT_DEFAULTS else None
+    text = runtime.Environment().get(name) if name in ENVIRONMENT_DEFAULTS else None
     if not text:
         return list(argv)
     from shlex import split

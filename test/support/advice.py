@@ -59,10 +59,10 @@ OTHERS = _OtherPrograms()
 _NAMES = "|".join(sorted({*PROGRAMS, *LATER, *OTHERS, "daemon-util"}, key=len, reverse=True))
 _PROGRAM = rf"(?:{_NAMES})(?![\w/-]|\.\w)"
 _QUOTED = re.compile(
-    rf"'((?:[\w/.-]*/)?{_PROGRAM}[^'\n]*)'|``((?:[\w/.-]*/)?{_PROGRAM}.*?)``|`((?:[\w/.-]*/)?{_PROGRAM}[^`\n]*)`",
+    rf"'((?:[\w/.@-]*/)?{_PROGRAM}[^'\n]*)'|``((?:[\w/.@-]*/)?{_PROGRAM}.*?)``|`((?:[\w/.@-]*/)?{_PROGRAM}[^`\n]*)`",
     re.DOTALL,
 )
-_EXAMPLE = re.compile(rf"^(?:\s{{2,}}|[#$] |\s+[#$] )((?:[\w/.-]*/)?{_PROGRAM}[^\n]*)$", re.MULTILINE)
+_EXAMPLE = re.compile(rf"^(?:\s{{2,}}|[#$] |\s+[#$] )((?:[\w/.@-]*/)?{_PROGRAM}[^\n]*)$", re.MULTILINE)
 _LOOSE = re.compile(rf"(?<![\w/.'`-])({_PROGRAM})(?: ([a-z][\w-]*))?")
 
 
@@ -131,14 +131,16 @@ def _Text(node: ast.AST) -> str | None:
 def Problem(line: Line) -> str | None:
     """What is wrong with a command line, None if nothing is."""
     try:
-        words = shlex.split(re.sub(r"\s+#.*$|[.,;:]$", "", line.text))
+        words = shlex.split(re.sub(r"[.,;:]$", "", line.text), comments=True)
     except ValueError as err:
         return f"it cannot be split into words: {err}"
+    redirected = [place for place, word in enumerate(words) if word in ("<", ">", "|")]
+    words = words[: redirected[0]] if redirected else words
     name = os.path.basename(words[0])
     if name in LATER:
         return f"there is no program '{name}' in this release"
     if name == "daemon-util":
-        return _DaemonUtilProblem(words[1:])
+        return _DaemonUtilProblem(words[1:], line.whole)
     if name in OTHERS:
         return _OtherProblem(name, words[1:])
     return _CommandProblem(name, words[1:], line.whole)
@@ -210,15 +212,17 @@ def _CountProblem(command: Command, words: list[str], whole: bool) -> str | None
     return None
 
 
-def _DaemonUtilProblem(words: list[str]) -> str | None:
+def _DaemonUtilProblem(words: list[str], whole: bool) -> str | None:
     if not words or _IsOpen(words[0]):
         return None
-    verb = VERBS.get(words[0])
-    if verb is None:
-        return f"there is no action '{words[0]}' ({', '.join(VERBS)})"
-    fixed = [word for word in verb.words if not word.startswith("[")]
-    if len(words) - 1 < len(fixed) or (len(words) - 1 > len(fixed) and len(fixed) == len(verb.words)):
-        return f"action '{words[0]}' takes: {' '.join(verb.words) or 'nothing'}"
+    for name in words[0].split("|"):
+        verb = VERBS.get(name)
+        if verb is None:
+            return f"there is no action '{name}' ({', '.join(VERBS)})"
+        fixed = [word for word in verb.words if not word.startswith("[")]
+        count = len(words) - 1
+        if (count or whole) and (count < len(fixed) or (count > len(fixed) and len(fixed) == len(verb.words))):
+            return f"action '{name}' takes: {' '.join(verb.words) or 'nothing'}"
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import constants, errors, hosts
+from ganeti import constants, errors, hosts, pathutils
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
@@ -48,8 +48,8 @@ def Run(options: Options, arguments: list[str]) -> int:
         raise errors.OpPrereqError(
             f"{name} must be set up before it is added",
             errors.ECODE_STATE,
-            hint=f"run 'gnt-node show-join-data {name}' here, pass its output to 'node-daemon-setup' on {name}, then run"
-            f" 'gnt-node add --no-node-setup {again}{name}'",
+            hint=f"run 'gnt-node show-join-data {name}' here, pass its output to"
+            f" '{pathutils.NODE_DAEMON_SETUP}' on {name}, then run 'gnt-node add --no-node-setup {again}{name}'",
         )
     output.ToStdout("The node is expected to be set up already (--no-node-setup).")
     op = jobs.FromOptions(
@@ -77,5 +77,5 @@ COMMAND = Command(
         o.NODE_PARAMETERS, o.HYPERVISOR_STATE, o.DISK_STATE,
     ),
     details="Prepare the machine first: run 'gnt-node show-join-data HOST' on the master node and pass its output to"
-    " 'node-daemon-setup' on the machine.  Then run 'gnt-node add --no-node-setup HOST'.",
+    f" '{pathutils.NODE_DAEMON_SETUP}' on the machine.  Then run 'gnt-node add --no-node-setup HOST'.",
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ganeti import constants, errors, serializer
+from ganeti import constants, errors, pathutils, serializer
 from ganeti.cli import output
 from ganeti.cli.command import Command, One
 from ganeti.cli.parser import Options
@@ -25,6 +25,6 @@ COMMAND = Command(
     Run,
     "Print the data with which a machine becomes a node; it contains the cluster's keys",
     (One("host"),),
-    details="Run this on the master node and pass the output to 'node-daemon-setup' on the new machine, over a channel that"
-    " nobody can read.  Then run 'gnt-node add --no-node-setup HOST' on the master node.",
+    details=f"Run this on the master node and pass the output to '{pathutils.NODE_DAEMON_SETUP}' on the new machine,"
+    " over a channel that nobody can read.  Then run 'gnt-node add --no-node-setup HOST' on the master node.",
 )
