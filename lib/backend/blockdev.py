@@ -134,7 +134,7 @@ def Rename(devlist: list[list[Any]]) -> None:
 
 def SetInfo(disk: Dict, info: str) -> None:
     """blockdev_setinfo"""
-    tree.FindOrFail(wire.Disk(disk)).SetInfo(info)
+    tree.SetInfo(tree.FindOrFail(wire.Disk(disk)), info)
 
 
 def Snapshot(cf_bdev: Dict, snap_name: str | None, snap_size: int | None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Making this node the master (spec/cli.md 9.4, with the rules of doc/design-store.rst, 5 and 8)."""
+"""Make this node the master (spec/cli.md 9.4, with the rules of doc/design-store.rst, 5 and 8)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ganeti import constants, errors, hosts, pathutils, ssconf
 from ganeti.bootstrap import daemons, destroy, vote
 from ganeti.rpc import RpcRunner, resolver
+from ganeti.store import silence
 
 ADDRESS_WAIT = 30.0
 # The part of daemon-util's options that lets masterd start where another node is named as master.
@@ -28,25 +29,41 @@ class Outcome:
         self.failed = self.failed or failed
 
 
-def CheckVotes(runner: RpcRunner, nodes: Sequence[str], known_master: str) -> None:
-    """The nodes must agree that the master is the one this node knows."""
+@dataclass
+class Choices:
+    """What the administrator said on the command line.
+
+    ``without``: nodes that are running and are given up all the same (see ``RunningNodes``); ``abort_jobs``: the old
+    master is replaced although jobs run there, which become errors.
+    """
+
+    no_voting: bool = False
+    ignore_offline: bool = True
+    abort_jobs: bool = False
+    without: Sequence[str] = ()
+
+
+def FindMaster(runner: RpcRunner, own: str, nodes: Sequence[str]) -> str:
+    """Return the master that most nodes name; OpPrereqError where too few answer."""
     named, silent = vote.MostVoted(runner, nodes)
     if named is None:
         raise errors.OpPrereqError(
-            f"{len(silent)} of {len(nodes)} nodes do not answer: {', '.join(silent)}; more than half are needed."
-            " If they are really off, use --no-voting",
+            f"Only {len(nodes) - len(silent)} of {len(nodes)} nodes say who the master is, {vote.Quorum(len(nodes))} are"
+            f" needed: {silence.Describe(silent)}",
             errors.ECODE_STATE,
+            hint=silence.NextStep(silent, own, "gnt-cluster master-failover --no-voting"),
         )
-    if named != known_master:
-        raise errors.OpPrereqError(
-            f"This node takes {known_master} for the master, most nodes name {named}: what is known here is out of date, so"
-            " fail over to another candidate",
-            errors.ECODE_STATE,
-        )
+    return named
 
 
-def MasterFailover(runner: RpcRunner, no_voting: bool = False, ignore_offline: bool = True) -> Outcome:
-    """Stops the old master and starts this node as the new one; the store decides whether that is safe.
+def RunningNodes(runner: RpcRunner) -> tuple[list[str], str]:
+    """Return the nodes that accept connections and do not answer this one, and how each silent node is silent."""
+    _, silent = vote.GatherMasterVotes(runner, ssconf.SimpleStore().GetNodeList())
+    return silence.Accepting(silent), silence.Describe(silent)
+
+
+def MasterFailover(runner: RpcRunner, choices: Choices) -> Outcome:
+    """Stop the old master and start this node as the new one; the store decides whether that is safe.
 
     Raises OpPrereqError when nothing was changed.
     """
@@ -54,37 +71,48 @@ def MasterFailover(runner: RpcRunner, no_voting: bool = False, ignore_offline: b
     own = hosts.OwnHost(store.GetPrimaryIPFamily() == constants.IP6_FAMILY).name
     old_master = store.GetMasterNode()
     candidates = store.GetMasterCandidates()
-    if own == old_master:
+    if own not in candidates:
+        raise errors.OpPrereqError(
+            f"{own} is not a master candidate and has no copy of the configuration; candidates are: {', '.join(candidates)}",
+            errors.ECODE_STATE,
+        )
+    if not choices.no_voting:
+        # A node that was away believes what was true when it left: the others know better, about itself too.
+        nodes = store.GetOnlineNodeList() if choices.ignore_offline else store.GetNodeList()
+        old_master = FindMaster(runner, own, nodes)
+    outcome = Outcome()
+    if own == old_master and not choices.no_voting:
         raise errors.OpPrereqError(
             f"{own} is the master already; run this on the candidate that shall take over",
             errors.ECODE_INVAL,
             hint=f"if no master daemon runs here: {pathutils.DAEMON_UTIL} start-master",
         )
-    if own not in candidates:
-        raise errors.OpPrereqError(
-            f"{own} is no master candidate and has no copy of the configuration; candidates are: {', '.join(candidates)}",
-            errors.ECODE_STATE,
-        )
-    if not no_voting:
-        nodes = store.GetOnlineNodeList() if ignore_offline else store.GetNodeList()
-        CheckVotes(runner, nodes, old_master)
-    outcome = Outcome()
-    _StopOldMaster(runner, old_master, store, outcome)
-    _Start(runner, own, no_voting, outcome)
+    if own != old_master:
+        _StopOldMaster(runner, old_master, store, choices, outcome)
+    _Start(runner, own, choices, outcome)
     return outcome
 
 
-def _StopOldMaster(runner: RpcRunner, old_master: str, store: ssconf.SimpleStore, outcome: Outcome) -> None:
-    network = destroy.MasterNetworkParameters()
-    result = runner.call_node_deactivate_master_ip(old_master, network, False)
-    if result.fail_msg:
-        outcome.Warn(f"The master IP is perhaps still up on {old_master}: {result.fail_msg}")
+def _StopOldMaster(
+    runner: RpcRunner, old_master: str, store: ssconf.SimpleStore, choices: Choices, outcome: Outcome
+) -> None:
+    """Ask the old master to drain and hand over; OpPrereqError while its jobs run."""
     result = runner.call_node_stop_master(old_master)
+    if result.fail_msg and result.failure is None and not choices.abort_jobs:
+        raise errors.OpPrereqError(
+            f"The master daemon on {old_master} did not stop, and nothing was changed: {result.fail_msg}",
+            errors.ECODE_STATE,
+            hint="wait until its jobs have ended, or take over at once with --abort-jobs: running jobs become errors",
+        )
     if result.fail_msg:
         outcome.Warn(
-            f"Could not stop the master daemon on {old_master}: {result.fail_msg}; it can acknowledge nothing any more once"
-            " this node is master"
+            f"Could not stop the master daemon on {old_master}: {result.fail_msg}; it can acknowledge nothing once this"
+            " node is master"
         )
+    network = destroy.MasterNetworkParameters()
+    result = runner.call_node_deactivate_master_ip(old_master, network, destroy.UsesExternalScript())
+    if result.fail_msg:
+        outcome.Warn(f"The master IP is perhaps still up on {old_master}: {result.fail_msg}")
     master_ip = store.GetMasterIP()
     try:
         daemons.WaitFor(
@@ -96,15 +124,17 @@ def _StopOldMaster(runner: RpcRunner, old_master: str, store: ssconf.SimpleStore
         outcome.Warn(str(err), failed=True)
 
 
-def _Start(runner: RpcRunner, own: str, no_voting: bool, outcome: Outcome) -> None:
+def _Start(runner: RpcRunner, own: str, choices: Choices, outcome: Outcome) -> None:
     options = [TAKE_OVER]
-    if no_voting:
+    if choices.no_voting:
         options += ["--no-voting", "--yes-do-it"]
+    if choices.without:
+        options += ["--without", ",".join(choices.without)]
     daemons.DaemonUtil("start", constants.MASTERD, *options)
     daemons.WaitForMaster()
     daemons.DaemonUtil("start-master")
     master_ip = ssconf.SimpleStore().GetMasterIP()
-    result = runner.call_node_activate_master_ip(own, destroy.MasterNetworkParameters(), False)
+    result = runner.call_node_activate_master_ip(own, destroy.MasterNetworkParameters(), destroy.UsesExternalScript())
     if result.fail_msg:
         outcome.Warn(f"Could not bring the master IP up: {result.fail_msg}", failed=True)
         return

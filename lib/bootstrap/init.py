@@ -206,7 +206,7 @@ def _FillSets(settings: Settings, vg_name: str | None) -> dict[str, Any]:
         raise _Prereq("; ".join(problems))
     policy = ipolicy.Fill(ipolicy.DEFAULTS, settings.ipolicy)
     policy["disk-templates"] = [t for t in policy["disk-templates"] if t in settings.enabled_disk_templates]
-    problems = list(ipolicy.Problems(policy, False))
+    problems = ipolicy.SyntaxProblems(policy, is_group=False)
     if problems:
         raise _Prereq("; ".join(problems))
     return {

@@ -12,6 +12,10 @@ from collections.abc import Sequence
 
 from ganeti import errors, runtime
 from ganeti.rpc import RpcRunner
+from ganeti.rpc.base import Failure
+from ganeti.store import silence
+from ganeti.store.base import FORCED_START
+from ganeti.store.silence import Silent
 
 MAX_ROUNDS = 6
 ROUND_WAIT = 10.0
@@ -21,14 +25,14 @@ class VoteLost(errors.NotMasterError):
     """So many nodes name others that this one can get no quorum any more."""
 
 
-def GatherMasterVotes(runner: RpcRunner, nodes: Sequence[str]) -> tuple[Counter[str], list[str]]:
-    """(votes by master name, nodes that gave none): every node is asked, offline ones too."""
+def GatherMasterVotes(runner: RpcRunner, nodes: Sequence[str]) -> tuple[Counter[str], list[Silent]]:
+    """Return (votes by master name, nodes that gave none): every node is asked, offline ones too."""
     votes: Counter[str] = Counter()
     silent = []
     for node, result in runner.call_master_node_name(list(nodes)).items():
         if result.fail_msg or not isinstance(result.payload, str) or not result.payload:
             logging.warning("Node %s gives no vote: %s", node, result.fail_msg or "no master known")
-            silent.append(node)
+            silent.append(silence.FromResult(result, result.fail_msg or "it knows no master"))
         else:
             votes[result.payload] += 1
     return votes, silent
@@ -40,9 +44,10 @@ def Quorum(count: int) -> int:
 
 
 def ConfirmMaster(runner: RpcRunner, own_name: str, nodes: Sequence[str], rounds: int = MAX_ROUNDS) -> None:
-    """Returns when a quorum of all nodes names this one; NotMasterError when that cannot be any more, or took too long.
+    """Return when a quorum of all nodes names this one; raise NotMasterError when that cannot be, or took too long.
 
-    While the silent nodes could still make the difference the question is asked again; VoteLost when they cannot.
+    While the silent nodes could still make the difference the question is asked again; VoteLost when they cannot.  A
+    node that rejects this one's certificate is running and will not change its mind by being asked again.
     """
     needed = Quorum(len(nodes))
     for turn in range(rounds):
@@ -56,20 +61,21 @@ def ConfirmMaster(runner: RpcRunner, own_name: str, nodes: Sequence[str], rounds
         )
         if ours + len(silent) < needed:
             raise VoteLost(
-                f"{state}; this node is not the master any more",
+                f"{state}; this node is no longer the master",
                 hint="if a fail-over was interrupted, run gnt-cluster master-failover on the node that shall be master",
             )
-        logging.warning("%s; silent: %s; asking again", state, ", ".join(silent))
-        if turn + 1 < rounds:
-            runtime.Sleep(ROUND_WAIT)
+        rejecting = sum(node.failure is Failure.REJECTED for node in silent)
+        if turn + 1 >= rounds or ours + len(silent) - rejecting < needed:
+            break
+        logging.warning("%s; %s; asking again", state, silence.Describe(silent))
+        runtime.Sleep(ROUND_WAIT)
     raise errors.NotMasterError(
-        f"{state}; no answer from {', '.join(silent)}",
-        hint="start the node daemons there; if those nodes are really off: --no-voting",
+        f"{state}; {silence.Describe(silent)}", hint=silence.NextStep(silent, own_name, FORCED_START)
     )
 
 
-def MostVoted(runner: RpcRunner, nodes: Sequence[str]) -> tuple[str | None, list[str]]:
-    """(the master that the answers agree on, nodes without a vote); None where fewer than a quorum answered."""
+def MostVoted(runner: RpcRunner, nodes: Sequence[str]) -> tuple[str | None, list[Silent]]:
+    """Return (the master that most answers name, nodes without a vote); None where fewer than a quorum answered."""
     votes, silent = GatherMasterVotes(runner, nodes)
     if sum(votes.values()) < Quorum(len(nodes)):
         return None, silent

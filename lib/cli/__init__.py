@@ -1,4 +1,4 @@
-"""The framework of the ``gnt-*`` programs: what a command declares here, everything else follows from.
+"""The framework of the ``gnt-*`` programs: parser, help, manual and completion follow from what a command declares.
 
 ::
 
@@ -8,11 +8,12 @@
              manual, completion (at build time) ------+            |
                                                                    +-> output: lines, tables, info trees, JSON
 
-Importing a command takes little time: nothing heavy is imported before it is needed (``test/unit/cli/test_light.py``).
+Importing a command takes little time: nothing heavy is imported before it is needed (``test/unit/cli/test_programs.py``).
 
 Glossary
 
-* command -- one word after the program's name, one module under ``lib/client/gnt_X/``
-* option catalogue -- ``options.py``: every option once, commands pick from it
+* command -- the word after the program's name, one module under ``lib/client/gnt_X/``
+* option -- declared once: in its command, in ``client/gnt_X/options.py``, or in ``options.py`` when programs share it
+* topic -- the grammar of an option's value, made from the tables that check it (``grammar.py``)
 * executor -- submits several jobs and waits for all of them
 """

@@ -1,4 +1,4 @@
-"""Questions to the person at the terminal: over /dev/tty only, so that pipes neither answer nor disturb."""
+"""Questions to the user, over /dev/tty only, so that pipes neither answer nor interfere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ganeti.cli import output
 
-Choice = tuple[str, object, str]  # what is typed, what it means, what it is good for
+Choice = tuple[str, object, str]  # what is typed, what it means, its explanation
 
 YES_NO: tuple[Choice, ...] = (("y", True, "Perform the operation"), ("n", False, "Do not perform the operation"))
 
@@ -17,14 +17,14 @@ _LINE_LIMIT = 4096
 
 
 def AskUser(text: str, choices: Sequence[Choice] = YES_NO) -> object:
-    """Asks until one of the choices is typed; without a terminal the last one is taken, and stderr told so.
+    """Ask until one of the choices is typed, and return its meaning; without a terminal assume the last one.
 
     ``?`` explains the choices.  An answer must be the choice itself: ``yes`` is not ``y``.
     """
     try:
         terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)  # noqa: TID251 - nobody writes a file here
     except OSError:
-        output.ToStderr(f"There is no terminal to ask at; the answer is taken to be '{choices[-1][0]}'.")
+        output.ToStderr(f"No terminal to ask on; assuming '{choices[-1][0]}'.")
         return choices[-1][1]
     try:
         return _Converse(terminal, text, choices)
@@ -33,7 +33,7 @@ def AskUser(text: str, choices: Sequence[Choice] = YES_NO) -> object:
 
 
 def Confirmed(text: str) -> bool:
-    """Asks for yes or no."""
+    """Ask for yes or no."""
     return AskUser(text) is True
 
 
@@ -46,7 +46,7 @@ def _Converse(terminal: int, text: str, choices: Sequence[Choice]) -> object:
         answer = _ReadLine(terminal)
         if answer is None:
             return choices[-1][1]
-        # Two characters are enough to tell every choice, and that it is not the whole word.
+        # Two characters are enough to identify a choice, and to notice a longer word.
         answer = answer[:2].strip().lower()
         if answer in meanings:
             return meanings[answer]
@@ -67,7 +67,7 @@ def _Say(terminal: int, text: str) -> None:
 
 
 def _ReadLine(terminal: int) -> str | None:
-    """One line; None when the terminal is gone."""
+    """Return one line; None when the terminal is gone."""
     data = b""
     while b"\n" not in data and len(data) < _LINE_LIMIT:
         part = os.read(terminal, 256)
@@ -78,7 +78,7 @@ def _ReadLine(terminal: int) -> str | None:
 
 
 def ConfirmOperation(names: Sequence[str], kind: str, verb: str, extra: str = "") -> bool:
-    """Asks whether VERB may be done to these objects; with more than 20 the list is shown on demand."""
+    """Ask whether an operation may be run on these objects; list more than 20 of them on demand only."""
     count = len(names)
     text = f"The {verb} will operate on {count} {kind}.\n{extra}Do you want to continue?"
     affected = f"\nAffected {kind}:\n" + "\n".join(f"  {name}" for name in names)

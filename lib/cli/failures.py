@@ -1,4 +1,4 @@
-"""Errors in the words of the command line, and their exit codes (spec/cli.md 1.4)."""
+"""Messages and exit codes of errors on the command line."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _ProtocolText(err: errors.LuxiError) -> list[str]:
     return ["Unhandled protocol error while talking to the master daemon:", str(err)]
 
 
-# The first class that fits counts.
+# The first class that matches counts.
 _TEXTS: tuple[tuple[type[errors.GenericError], Callable[[Any], list[str]]], ...] = (
     (errors.OpPrereqError, _PrereqText),
     (errors.HooksAbort, _HooksText),
@@ -94,7 +94,7 @@ _FORMATS: tuple[tuple[type[errors.GenericError], str], ...] = (
 
 
 def FormatError(err: errors.GenericError) -> tuple[int, str]:
-    """(exit code, text of one or more lines)."""
+    """Return (exit code, text of one or more lines)."""
     from ganeti.cli.command import UsageError
 
     if isinstance(err, UsageError):

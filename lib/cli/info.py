@@ -1,4 +1,4 @@
-"""The output of the ``info`` commands: a tree that is YAML (spec/cli.md 7)."""
+"""The output of the ``info`` commands: a tree in YAML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _INDENT = 2
 
 
 class Pairs(list[tuple[str, Any]]):
-    """A mapping whose order is to be kept, with keys for people."""
+    """A mapping that keeps its order, with keys for people."""
 
 
 def _IsContainer(value: Any) -> bool:
@@ -27,7 +27,7 @@ def _Scalar(value: Any) -> str:
 
 
 def _Lines(value: Any, level: int, after_dash: bool) -> list[str]:
-    """Lines of a container at a level; the first one follows a dash if ``after_dash``."""
+    """Return the lines of a container at a level; the first one follows a dash if ``after_dash``."""
     margin = " " * (_INDENT * level)
     lines: list[str] = []
 
@@ -58,14 +58,14 @@ def _Lines(value: Any, level: int, after_dash: bool) -> list[str]:
 
 
 def FormatInfo(value: Any) -> str:
-    """The text of a tree of Pairs, dictionaries, lists and scalars."""
+    """Return the text of a tree of Pairs, dictionaries, lists and scalars."""
     if not _IsContainer(value):
         return _Scalar(value)
     return "\n".join(_Lines(value, 0, False)).rstrip("\n")
 
 
 def ToPlain(value: Any) -> Any:
-    """The same tree for JSON."""
+    """Return the same tree in types of JSON."""
     if isinstance(value, Pairs):
         return {key: ToPlain(item) for key, item in value}
     if isinstance(value, Mapping):
@@ -83,7 +83,7 @@ def PrintInfo(value: Any, as_json: bool = False) -> None:
 
 
 def WithDefaults(custom: Mapping[str, Any] | None, actual: Mapping[str, Any], level: int = 0) -> dict[str, Any]:
-    """Effective parameters: inherited ones are marked ``default (VALUE)``.  Nested dictionaries likewise."""
+    """Return the effective parameters; inherited ones are marked ``default (VALUE)``, in nested dictionaries, too."""
     own = custom or {}
     result: dict[str, Any] = {}
     for key, value in actual.items():

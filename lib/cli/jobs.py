@@ -1,4 +1,4 @@
-"""Jobs from the client's side: submit, wait, show the log, take the result (spec/cli.md 2)."""
+"""Jobs from the client's side: submit them, wait, print their log, return the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OpCodeT = TypeVar("OpCodeT", bound="OpCode")
 
 # Seconds of one wait for a change.
 POLL_TIMEOUT = 60.0
-# The executor looks at so many jobs at a time for one that has begun.
+# The executor looks at this many jobs at a time for one that has started.
 CHUNK = 25
 
 _UNFINISHED = frozenset([constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_WAITING, constants.JOB_STATUS_CANCELING])
@@ -31,7 +31,7 @@ REASON_CLIENT = "gnt:client:"
 
 
 class JobSubmitted(Exception):
-    """The job was submitted and nobody waits for it; not an error."""
+    """Raised when the job was submitted and is not waited for; not an error."""
 
     def __init__(self, job_id: int):
         super().__init__(job_id)
@@ -49,7 +49,11 @@ def SetInvocation(program: str, word: str) -> None:
 
 
 class _MasterClient(luxi_client.Client):
-    """Tells what is wrong when there is no master daemon here (spec/cli.md 1.4)."""
+    """Explains why the master daemon cannot be reached, and says so while it is still tried."""
+
+    def Retrying(self, seconds: float) -> None:
+        until = time.strftime("%H:%M:%S", time.localtime(runtime.Time() + seconds))
+        output.ToStderr(f"The master daemon does not answer; trying again until {until} (Ctrl-C to stop)")
 
     def Call(self, method: str, args: Sequence[Any] = ()) -> Any:
         try:
@@ -76,7 +80,7 @@ def _ExplainNoMaster() -> None:
 
 
 def GetClient() -> luxi_client.Client:
-    """The connection to the master daemon, one per program run."""
+    """Return the connection to the master daemon, the same for the whole run."""
     global _client
     if _client is None:
         _client = _MasterClient()
@@ -106,7 +110,7 @@ def Changes(op: OpCode, *besides: str) -> list[str]:
 
 
 def ReasonTrail(options: Options) -> list[list[Any]]:
-    """Who asks and why: ``[source, text, nanoseconds]`` each."""
+    """Return who asks and why, as ``[source, text, nanoseconds]`` each."""
     now = int(runtime.Time() * 1e9)
     trail: list[list[Any]] = []
     if getattr(options, "reason", None):
@@ -117,7 +121,7 @@ def ReasonTrail(options: Options) -> list[list[Any]]:
 
 
 def SetGenericFields(ops: Iterable[Any], options: Options | None) -> None:
-    """Debug level, dry run, priority and reason of the command line, on every opcode."""
+    """Set debug level, dry run, priority and reason of the command line on every opcode."""
     if options is None:
         return
     trail = ReasonTrail(options)
@@ -135,7 +139,7 @@ def SetGenericFields(ops: Iterable[Any], options: Options | None) -> None:
 
 
 class Feedback:
-    """Shows what a job says while it is waited for."""
+    """Prints the log of a job that is waited for."""
 
     def Log(self, timestamp: Sequence[int], kind: str, message: Any) -> None:
         when = time.ctime(timestamp[0])
@@ -147,21 +151,21 @@ class Feedback:
             output.ToStdout(f"{when} {output.SafeEncode(text) if kind == constants.ELOG_MESSAGE else text}")
 
     def Waiting(self, job_id: int, status: str) -> None:
-        """Nothing has happened for a while."""
+        """Print that nothing has happened for a while."""
         if status == constants.JOB_STATUS_QUEUED:
             output.ToStderr(f"Job {job_id} is waiting in queue")
         elif status == constants.JOB_STATUS_WAITING:
             output.ToStderr(f"Job {job_id} is trying to acquire all necessary locks")
 
     def Flush(self) -> None:
-        """Everything new was shown."""
+        """Make sure that everything printed so far is visible."""
         import sys
 
         sys.stdout.flush()
 
 
 def PollJob(job_id: int, client: luxi_client.Client | None = None, feedback: Feedback | None = None) -> list[Any]:
-    """Waits for the end of a job; returns its opcodes' results or raises its error."""
+    """Wait for the end of a job; return the results of its opcodes or raise its error."""
     client = client or GetClient()
     _FollowJob(job_id, client, feedback or Feedback())
     return _JobResults(job_id, client)
@@ -215,7 +219,7 @@ def _JobResults(job_id: int, client: luxi_client.Client) -> list[Any]:
 
 
 def SubmitOpCode(op: Any, options: Options | None = None, feedback: Feedback | None = None) -> Any:
-    """Runs one opcode as a job and returns its result."""
+    """Run one opcode as a job and return its result."""
     SetGenericFields([op], options)
     client = GetClient()
     job_id = client.SubmitJob([op])
@@ -225,7 +229,7 @@ def SubmitOpCode(op: Any, options: Options | None = None, feedback: Feedback | N
 
 
 def SubmitOrSend(op: Any, options: Options) -> Any:
-    """The same, unless ``--submit`` says not to wait (raises JobSubmitted)."""
+    """Run one opcode as a job and return its result; raise JobSubmitted if ``--submit`` says not to wait."""
     if not getattr(options, "submit_only", False):
         return SubmitOpCode(op, options)
     SetGenericFields([op], options)
@@ -239,7 +243,7 @@ def SubmitOrSend(op: Any, options: Options) -> Any:
 
 
 class _Entry:
-    """One job of the executor; ``name`` is what it is done for."""
+    """Describes one job of the executor; ``name`` is the object that it works on."""
 
     __slots__ = ("accepted", "index", "job_id", "name", "reject")
 
@@ -256,7 +260,7 @@ class _Entry:
 
 
 class JobExecutor:
-    """Submits several jobs in one call and waits for all of them (spec/cli.md 2.2)."""
+    """Submits several jobs in one call and waits for all of them."""
 
     def __init__(self, options: Options | None = None, verbose: bool = True, feedback: Feedback | None = None):
         self._options = options
@@ -271,12 +275,12 @@ class JobExecutor:
         self._queue.append((name, list(ops)))
 
     def AddJobIds(self, answers: Iterable[Sequence[Any]]) -> None:
-        """Takes over jobs that the master submitted: pairs [accepted, id or message]."""
+        """Add jobs that the master submitted: pairs [accepted, ID or message]."""
         for accepted, answer in answers:
             self._entries.append(_Entry(len(self._entries), None, bool(accepted), answer))
 
     def SubmitPending(self, each: bool = False) -> None:
-        """Submits what was queued; ``each``: by a call per job."""
+        """Submit the queued jobs; ``each``: with one call for each job."""
         if not self._queue:
             return
         queue, self._queue = self._queue, []
@@ -288,7 +292,7 @@ class JobExecutor:
             self._entries.append(_Entry(len(self._entries), name, bool(accepted), answer))
 
     def GetResults(self) -> list[tuple[bool, Any]]:
-        """(success, results of the opcodes or message) of each job, in the order of submission."""
+        """Return (success, results of the opcodes or message) of each job, in the order of submission."""
         self.SubmitPending()
         accepted = [entry for entry in self._entries if entry.accepted]
         if self._verbose and accepted:
@@ -307,7 +311,7 @@ class JobExecutor:
         return [results[entry.index] for entry in entries]
 
     def _ChooseNext(self, pending: list[_Entry]) -> _Entry:
-        """One that has begun or ended already, so that its log comes soon; else the first."""
+        """Return a job that has started or ended, so that its log is printed soon, else the first one."""
         chunk = pending[:CHUNK]
         rows = self._client.QueryJobs([entry.job_id for entry in chunk], ["id", "status"])
         begun = {row[0] for row in rows if row and row[1] not in _UNFINISHED}
@@ -330,7 +334,7 @@ class JobExecutor:
             return (False, text)
 
     def WaitOrShow(self, wait: bool) -> list[tuple[bool, Any]]:
-        """Waits for the jobs, or only names them: ``ID: NAME`` on stdout."""
+        """Wait for the jobs, or only print ``ID: NAME`` for each."""
         if wait:
             return self.GetResults()
         self.SubmitPending()
@@ -347,12 +351,12 @@ class JobExecutor:
 
 
 def CountFailures(results: Iterable[tuple[bool, Any]], good: Callable[[Any], bool] = lambda _: True) -> int:
-    """How many jobs failed, or ended with a result that is not ``good``."""
+    """Return how many jobs failed, or ended with a result that is not ``good``."""
     return sum(1 for success, result in results if not success or not good(result))
 
 
 def SubmitAndCollect(op: Any, options: Options) -> list[tuple[bool, Any]]:
-    """Runs an opcode that submits further jobs, and waits for those (spec/cli.md 2.2)."""
+    """Run an opcode that submits further jobs, wait for those, and return their results."""
     result = SubmitOrSend(op, options)
     executor = JobExecutor(options)
     executor.AddJobIds(result["jobs"])

@@ -1,4 +1,4 @@
-"""``list`` and ``list-fields``: one declaration per kind of object gives both commands (spec/cli.md 5, 6)."""
+"""The commands ``list`` and ``list-fields``: one declaration for each kind of object gives both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KIND_TITLES = {
 
 
 class ListKind(NamedTuple):
-    """A kind of object as its list command shows it; ``key`` is the field that arguments name."""
+    """Describes how a kind of object is listed; ``key`` is the field that arguments name."""
 
     kind: str
     default: tuple[str, ...]
@@ -37,7 +37,7 @@ class ListKind(NamedTuple):
 
 
 def SplitOutput(text: str | None, default: Sequence[str]) -> tuple[list[str], bool]:
-    """(columns, whether as JSON) of ``-o``: ``json`` alone means the usual columns."""
+    """Return (columns, whether as JSON) of ``-o``; ``json`` alone means the usual columns."""
     as_json = text == JSON or (text or "").startswith(JSON + ":")
     if as_json:
         text = (text or "")[len(JSON) + 1 :] or None
@@ -46,7 +46,7 @@ def SplitOutput(text: str | None, default: Sequence[str]) -> tuple[list[str], bo
 
 def MakeFilter(kind: ListKind, arguments: Sequence[str], force_filter: bool) -> list[Any] | None:
     if not arguments and not force_filter:
-        return None  # the usual case needs no grammar
+        return None  # most lists need no grammar
     from ganeti.query import text
 
     return text.MakeFilter(arguments, force_filter, kind.key, kind.numeric)
@@ -55,7 +55,7 @@ def MakeFilter(kind: ListKind, arguments: Sequence[str], force_filter: bool) -> 
 def RunList(
     kind: ListKind, options: Options, arguments: Sequence[str], extra: list[Any] | None = None, default: Any = None
 ) -> int:
-    """Queries and prints; ``extra`` is a filter of the command's own."""
+    """Query and print the objects; ``extra`` is a further filter of the command itself."""
     fields, as_json = SplitOutput(options.output, default or kind.default)
     qfilter = MakeFilter(kind, arguments, getattr(options, "force_filter", False))
     if extra is not None:
@@ -87,7 +87,7 @@ def RunListFields(kind: str, options: Options, arguments: Sequence[str]) -> int:
 def ListCommand(
     kind: ListKind, summary: str, argument: str, *, units: bool = True, filters: bool = True, more: tuple[Opt, ...] = ()
 ) -> Command:
-    """The usual ``list`` command of a kind."""
+    """Return the ``list`` command of a kind."""
 
     def run(options: Options, arguments: list[str]) -> int:
         return RunList(kind, options, arguments)
@@ -102,13 +102,13 @@ def ListFieldsCommand(kind: str, summary: str) -> Command:
     def run(options: Options, arguments: list[str]) -> int:
         return RunListFields(kind, options, arguments)
 
-    return Command(run, summary, (AnyNumber("text"),), (*SET_HEADERS, OUTPUT_FORMAT))
+    return Command(run, summary, (AnyNumber("field"),), (*SET_HEADERS, OUTPUT_FORMAT))
 
 
 def PrintRows(
     columns: Sequence[tuple[str, str, bool]], rows: Sequence[Mapping[str, Any]], options: Options, as_json: bool = False
 ) -> int:
-    """A table in the older layout; ``columns``: (key, title, right-aligned), values of rows are texts."""
+    """Print a table in the older layout; ``columns``: (key, title, right-aligned), values of rows are texts."""
     if as_json:
         output.PrintJson([{key: row[key] for key, _, _ in columns} for row in rows])
         return constants.EXIT_SUCCESS

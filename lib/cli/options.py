@@ -187,6 +187,9 @@ SET_IPOLICY = (IPOLICY_BOUNDS, IPOLICY_TEMPLATES, IPOLICY_VCPU_RATIO, IPOLICY_SP
 
 NO_VOTING = Flag("--no-voting", dest="no_voting", text="Do not ask the other nodes which node is the master")
 YES_DO_IT_FAILOVER = Flag("--yes-do-it", dest="yes_do_it", text="Do not ask for confirmation of --no-voting")
+ABORT_JOBS = Flag(
+    "--abort-jobs", dest="abort_jobs", text="Take over although jobs run on the old master; they become errors"
+)
 IGNORE_OFFLINE_NODES = Value(
     "--ignore-offline-nodes", dest="ignore_offline_nodes", default=True, text="Leave offline nodes out of the vote"
 )

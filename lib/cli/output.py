@@ -1,4 +1,4 @@
-"""What a program says: results on stdout, everything else on stderr."""
+"""Output of the programs: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _Write(stream: TextIO, text: str, keep: str = "") -> None:
     try:
         stream.write(text)
     except UnicodeEncodeError:
-        # A terminal of another encoding: better an escape than no answer.
+        # The terminal has another encoding: an escape is better than no output.
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
@@ -26,25 +26,25 @@ def ToStdout(text: str = "", keep: str = "") -> None:
 
 
 def ToStderr(text: str = "") -> None:
-    """One line, or several, for the person in front; what was said on stdout before comes first."""
+    """Print one or more lines for the user, after everything that was printed on stdout before."""
     sys.stdout.flush()
     _Write(sys.stderr, text + "\n")
     sys.stderr.flush()
 
 
 def ToStdoutAndFlush(text: str) -> None:
-    """A line that is wanted now, such as progress."""
+    """Print a line that is needed at once, such as progress."""
     ToStdout(text)
     sys.stdout.flush()
 
 
 def PrintJson(value: Any) -> None:
-    """The answer for machines (``--output json``)."""
+    """Print the result for programs (``--output json``)."""
     ToStdout(serializer.Dump(value, pretty=True).rstrip("\n"))
 
 
 def SafeEncode(text: str) -> str:
-    """``text`` in printable ASCII: what comes from a log or a node must not steer the terminal."""
+    """Return ``text`` in printable ASCII: logs and data of nodes must not control the terminal."""
     parts = []
     for char in text:
         if char == "\t":

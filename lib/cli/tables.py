@@ -1,4 +1,4 @@
-"""Tables of the list commands: cells, alignment, units, marks for missing values (spec/cli.md 5)."""
+"""Tables of the list commands: cells, alignment, units, marks for missing values."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _RIGHT = frozenset(["number", "unit"])
 
 
 class Column(NamedTuple):
-    """A column's title; numbers and sizes stand on the right."""
+    """Describes a column; numbers and sizes are aligned on the right."""
 
     title: str
     right: bool = False
 
 
 def FormatUnit(value: float, units: str = "h", roman: bool = False) -> str:
-    """MiB in a unit: ``h`` chooses one and names it, ``m``, ``g`` and ``t`` are bare numbers."""
+    """Return a number of MiB in a unit: ``h`` chooses one and names it, ``m``, ``g`` and ``t`` give bare numbers."""
     suffix = ""
     if units == "h":
         units = "m" if value < 1024 else "g" if value < 1024 * 1024 else "t"
@@ -47,7 +47,7 @@ def FormatUnit(value: float, units: str = "h", roman: bool = False) -> str:
 
 
 def ToRoman(value: Any) -> Any:
-    """A positive whole number in Roman digits; everything else as it is."""
+    """Return a positive whole number in Roman numerals, everything else as it is."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 4000:
         return value
     digits = (
@@ -62,7 +62,7 @@ def ToRoman(value: Any) -> Any:
 
 
 def FormatTimestamp(value: Any) -> str:
-    """Local time of seconds since the epoch."""
+    """Return the local time of seconds since the epoch."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "N/A"
     try:
@@ -72,7 +72,7 @@ def FormatTimestamp(value: Any) -> str:
 
 
 def FormatJobTimestamp(value: Any) -> str:
-    """Local time of ``[seconds, microseconds]``, as jobs have it."""
+    """Return the local time of ``[seconds, microseconds]``, as jobs have it."""
     if not (isinstance(value, (list, tuple)) and len(value) == 2):
         return "?"
     seconds, microseconds = value
@@ -85,12 +85,12 @@ def FormatBool(value: Any) -> str:
 
 
 def JoinList(value: Any) -> str:
-    """``a,b`` of a list."""
+    """Return ``a,b`` for a list."""
     return ",".join(str(item) for item in value)
 
 
 def Units(options: Any) -> str:
-    """The unit of sizes: for programs that cut columns MiB, unless something else is wanted."""
+    """Return the unit of sizes: MiB for programs, which give a separator, unless another one is given."""
     if getattr(options, "units", None):
         return str(options.units)
     return "m" if options.separator else "h"
@@ -103,7 +103,7 @@ def Layout(
     separator: str | None,
     pad_last: bool = False,
 ) -> list[str]:
-    """The lines of a table; a left-aligned last column is padded in older commands only (``pad_last``)."""
+    """Return the lines of a table; a left-aligned last column is padded in older commands only (``pad_last``)."""
     cells = [[output.WithoutControls(cell) for cell in row] for row in rows]
     if headers:
         cells.insert(0, [column.title for column in columns])
@@ -126,7 +126,7 @@ def Layout(
 
 
 def KindFormatter(kind: str, units: str) -> Formatter:
-    """How values of a query field's kind are shown."""
+    """Return the function that formats values of a kind of query field."""
     if kind == "bool":
         return FormatBool
     if kind == "timestamp":
@@ -144,7 +144,7 @@ def FormatCell(cell: Sequence[Any], formatter: Formatter, verbose: bool) -> str:
 
 
 def PrintQueryResult(answer: Mapping[str, Any], options: Any, formatters: Mapping[str, Formatter]) -> int:
-    """Prints the answer of a query as a table; the exit code tells of unknown fields."""
+    """Print the answer of a query as a table; return the exit code, which shows unknown fields."""
     units = Units(options)
     fields = answer["fields"]
     columns = [Column(field["title"], field["kind"] in _RIGHT) for field in fields]
@@ -159,7 +159,7 @@ def PrintQueryResult(answer: Mapping[str, Any], options: Any, formatters: Mappin
 
 
 def PrintQueryJson(answer: Mapping[str, Any]) -> int:
-    """Prints the answer as a list of objects; values that are missing are null and named under ``_status``."""
+    """Print the answer as a list of objects; missing values are null and listed under ``_status``."""
     fields = answer["fields"]
     rows = []
     for row in answer["data"]:

@@ -1,6 +1,6 @@
-"""The little languages of option values (spec/cli.md 3): texts in, plain values out.
+"""Parsers of option values: texts in, plain values out.
 
-Wrong syntax is a ParameterError (exit 1) or an OptionValueError of the parser (exit 2), as 3.1 has it.
+Wrong syntax is a ParameterError (exit code 1) or an OptionValueError of the parser (exit code 2), as in 3.1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def SplitEscaped(text: str, separator: str = ",") -> list[str]:
-    """Splits where the separator is not escaped; a backslash makes the next character a plain one."""
+    """Split where the separator is not escaped; a backslash makes the next character a plain one."""
     pieces: list[str] = []
     pending = ""
     for piece in text.split(separator):
@@ -38,12 +38,12 @@ def SplitEscaped(text: str, separator: str = ",") -> list[str]:
 
 
 def JoinEscaped(pieces: list[str], separator: str = ",") -> str:
-    """The inverse of SplitEscaped."""
+    """Join pieces, so that SplitEscaped returns them."""
     return separator.join(p.replace("\\", "\\\\").replace(separator, "\\" + separator) for p in pieces)
 
 
 def ParseList(text: str) -> list[str]:
-    """An empty text is an empty list."""
+    """Return the elements of a comma list; an empty text is an empty list."""
     return SplitEscaped(text) if text else []
 
 
@@ -62,7 +62,7 @@ def ParseBool(text: str) -> bool:
 
 
 def ParseKeyVal(option: str, text: str, prefixes: bool = True) -> dict[str, Any]:
-    """``k=v,k=v``; with ``prefixes``: ``no_k`` is false, ``-k`` is null, a bare ``k`` is true."""
+    """Parse ``k=v,k=v``; with ``prefixes``, ``no_k`` is false, ``-k`` is null, a bare ``k`` is true."""
     result: dict[str, Any] = {}
     for element in ParseList(text):
         key, equals, value = element.partition("=")
@@ -83,7 +83,7 @@ def ParseKeyVal(option: str, text: str, prefixes: bool = True) -> dict[str, Any]
 
 
 def ParseIdentKeyVal(option: str, text: str) -> tuple[str, Any]:
-    """``ident:k=v,...`` as (ident, dict); ``no_ident`` as (ident, False), ``-ident`` as (ident, None).
+    """Parse ``ident:k=v,...`` as (ident, dict), ``no_ident`` as (ident, False), ``-ident`` as (ident, None).
 
     ``-1`` is an index, not a removal.
     """
@@ -101,7 +101,7 @@ def ParseIdentKeyVal(option: str, text: str) -> tuple[str, Any]:
 
 
 def ParseMultiListIdentKeyVal(option: str, text: str) -> list[dict[str, dict[str, Any]]] | str:
-    """Sets parted by ``//``, in them sections ``ident:k=v,...`` parted by ``/``; the word ``default`` stays."""
+    """Parse sets separated by ``//`` of sections ``ident:k=v,...`` separated by ``/``; leave ``default`` as it is."""
     if text == "default":
         return text
     result = []
@@ -119,7 +119,7 @@ def ParseMultiListIdentKeyVal(option: str, text: str) -> list[dict[str, dict[str
 
 
 def ParseTimespec(text: str) -> int:
-    """Seconds of ``90``, ``15m``, ``6h``, ``2d``; raises OpPrereqError."""
+    """Return the seconds of ``90``, ``15m``, ``6h``, ``2d``; raise OpPrereqError for anything else."""
     if not text:
         raise errors.OpPrereqError("Empty time specification passed", errors.ECODE_INVAL)
     number, factor = text, 1
@@ -136,7 +136,7 @@ def ParseTimespec(text: str) -> int:
 
 
 def ParseUidPool(text: str) -> list[tuple[int, int]]:
-    """``1000-2000,3000`` as ranges; raises OpPrereqError."""
+    """Return the ranges of ``1000-2000,3000``; raise OpPrereqError for anything else."""
     ranges = []
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
@@ -154,13 +154,13 @@ def ParseUidPool(text: str) -> list[tuple[int, int]]:
 
 
 def ParseNodePair(text: str) -> tuple[str, str | None]:
-    """``primary:secondary``, split at the first colon."""
+    """Split ``primary:secondary`` at the first colon."""
     primary, colon, secondary = text.partition(":")
     return (primary, secondary if colon else None)
 
 
 def ParseFields(text: str | None, default: list[str]) -> list[str]:
-    """The columns of ``-o``: a comma list, or with a leading ``+`` in addition to the default ones."""
+    """Return the columns of ``-o``: a comma list, which a leading ``+`` adds to the default ones."""
     if text is None:
         return list(default)
     if text.startswith("+"):

@@ -334,17 +334,18 @@ def ForceTypes(
         raise errors.OpPrereqError(str(err), errors.ECODE_INVAL, hint=err.hint) from err
 
 
-def CheckNoProblems(problems: Sequence[str]) -> None:
-    """The request's parameters are fine, or OpPrereqError lists what is wrong."""
+def CheckNoProblems(problems: Sequence[str], subject: str = "") -> None:
+    """Raise OpPrereqError that lists what is wrong with a request's parameters, if anything is."""
     if problems:
-        raise errors.OpPrereqError("; ".join(problems), errors.ECODE_INVAL)
+        text = "; ".join(problems)
+        raise errors.OpPrereqError(f"{subject}: {text}" if subject else text, errors.ECODE_INVAL)
 
 
 def ForceNdParams(values: dict[str, Any], where: str, of_node: bool) -> dict[str, Any]:
     """Node parameters as given in a request, typed and checked; ``default`` and null reset a value."""
     typed = ForceTypes(values, nd.TABLE, ("default", None), "node parameter")
     if of_node:
-        nd.CheckGlobals(typed, where)
+        CheckNoProblems(nd.GlobalProblems(typed, where))
     CheckNoProblems(nd.SyntaxProblems({k: v for k, v in typed.items() if v not in ("default", None)}))
     return typed
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class NodeConfirmer(Protocol):
     """The part of store.Store that the processor needs."""
 
-    def ConfirmNodes(self, nodes: Sequence[str], timeout: float) -> None:
+    def ConfirmNodes(self, nodes: Sequence[str], timeout: float, joining: bool = False) -> None:
         """Returns when each node has confirmed this master and ended what an older one began (store.md rule 6)."""
 
 

@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 
 from ganeti import constants, errors, locking, network, objects, opcodes
 from ganeti.cmdlib.base import HTYPE_NETWORK, Feedback, LogicalUnit
-from ganeti.cmdlib.common import ExpandGroup, ExpandNetwork, StillThere, StoreNew
+from ganeti.cmdlib.common import CheckNoProblems, ExpandGroup, ExpandNetwork, StillThere, StoreNew
 from ganeti.cmdlib.group import GroupInstances, LockedGroup
 from ganeti.cmdlib.hookenv import NetworkEnv
-from ganeti.cmdlib.instance.nicgen import CheckParams
 from ganeti.config.values import NormalizeMACPrefix
 from ganeti.config.writer import CheckTags
 from ganeti.params import nic
@@ -350,7 +349,7 @@ class LUNetworkConnect(_ConnectionLU[opcodes.OpNetworkConnect]):
             nic.NIC_LINK: self.op.network_link,
             nic.NIC_VLAN: nic.NormalizeVlan(self.op.network_vlan),
         }
-        CheckParams(self._params)
+        CheckNoProblems(nic.SyntaxProblems(self._params))
 
     def _LooksAtInstances(self) -> bool:
         return bool(self.op.conflicts_check)

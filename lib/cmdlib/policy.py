@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ganeti import constants, errors, objects
-from ganeti.cmdlib.common import ForceTypes
+from ganeti.cmdlib.common import CheckNoProblems, ForceTypes
 from ganeti.cmdlib.instance.base import PolicyViolations
 from ganeti.objects.base import Thaw
 from ganeti.params import ipolicy
@@ -34,10 +34,7 @@ def UpdatedPolicy(old: Mapping[str, Any], changes: Mapping[str, Any], is_group: 
             result.pop(key, None)
         else:
             result[key] = _TypedPart(key, value, result, is_group)
-    try:
-        ipolicy.Check(result, is_group)
-    except errors.ConfigurationError as err:
-        raise _Refuse(f"Invalid instance policy: {err}") from err
+    CheckNoProblems(ipolicy.SyntaxProblems(result, is_group), "Invalid instance policy")
     return result
 
 

@@ -121,8 +121,10 @@ class Hypervisor(abc.ABC):
 
     @classmethod
     def CheckParamSyntax(cls, hvparams: HvParams) -> None:
-        """Refuses wrong names and values as far as that needs no node; the master may call it."""
-        hv.CheckParamSyntax(cls.NAME, hvparams)
+        """Raise HypervisorError for wrong names and values, as far as that needs no node."""
+        problems = hv.SyntaxProblems(cls.NAME, hvparams)
+        if problems:
+            raise errors.HypervisorError(f"Hypervisor {cls.NAME}: {'; '.join(problems)}")
 
     # --- guests -------------------------------------------------------------------------------------------------------
 

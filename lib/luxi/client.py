@@ -6,7 +6,7 @@ Light to import: command line programs start with it.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, pathutils, runtime
@@ -48,9 +48,14 @@ class Transport:
     """One connection: sends a message, waits for the answer."""
 
     def __init__(
-        self, path: str, connect_timeout: float = protocol.CONNECT_TIMEOUT, io_timeout: float = protocol.IO_TIMEOUT
+        self,
+        path: str,
+        connect_timeout: float = protocol.CONNECT_TIMEOUT,
+        io_timeout: float = protocol.IO_TIMEOUT,
+        retrying: Callable[[float], None] = lambda seconds: None,
     ):
         self._path = path
+        self._retrying = retrying
         self._io_timeout = io_timeout
         self._framer = protocol.Framer()
         self._sock = self._Connect(connect_timeout)
@@ -58,6 +63,7 @@ class Transport:
     def _Connect(self, timeout: float) -> protocols.Socket:
         """Tries once a second until the time is over, unless trying again makes no sense."""
         deadline = runtime.Monotonic() + timeout
+        told = False
         while True:
             try:
                 sock = runtime.ConnectUnix(self._path, max(deadline - runtime.Monotonic(), 0.1))
@@ -66,6 +72,9 @@ class Transport:
             else:
                 sock.settimeout(self._io_timeout)
                 return sock
+            if not told:
+                self._retrying(deadline - runtime.Monotonic())
+                told = True
             runtime.Sleep(1)
 
     def _JudgeConnectError(self, err: OSError, last: bool) -> None:
@@ -148,6 +157,9 @@ class Client:
         if transport is not None:
             transport.Close()
 
+    def Retrying(self, seconds: float) -> None:
+        """Called when the daemon cannot be reached and is tried again for so long; does nothing here."""
+
     def Call(self, method: str, args: Sequence[Any] = ()) -> Any:
         """Calls a method by name; returns its result or raises its error."""
         message = protocol.EncodeRequest(method, list(args))
@@ -166,7 +178,7 @@ class Client:
 
     def _CallOnce(self, message: bytes) -> Any:
         if self._transport is None:
-            self._transport = Transport(self._path, self._connect_timeout, self._io_timeout)
+            self._transport = Transport(self._path, self._connect_timeout, self._io_timeout, self.Retrying)
         try:
             answer = self._transport.Call(message)
         except BaseException:

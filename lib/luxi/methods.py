@@ -50,7 +50,7 @@ class Method(NamedTuple):
         bound = []
         for arg, value in zip(self.args, args, strict=False):
             if not arg.kind(value):
-                raise ArgumentError(f"{self.name}: argument '{arg.name}' must be {arg.kind}, got {_Shown(value)}")
+                raise ArgumentError(f"{self.name}: argument '{arg.name}' must be {arg.kind.words}, got {_Shown(value)}")
             bound.append(arg.read(value) if arg.read else value)
         bound.extend(arg.default for arg in self.args[len(args) :])
         return bound

@@ -191,7 +191,7 @@ class ConfigObject:
         if not field.type(raw):
             found = "something else (not shown: secret)" if field.secret else Show(raw)
             raise errors.ConfigurationError(
-                f"{cls._Label(data)}: key '{field.name}' must be {field.type}, found {found}"
+                f"{cls._Label(data)}: key '{field.name}' must be {field.type.words}, found {found}"
             )
         return Freeze(raw)
 
@@ -204,7 +204,9 @@ class ConfigObject:
         if cls.FORTHCOMING_NEEDS and data.get("forthcoming") is True and field.name not in cls.FORTHCOMING_NEEDS:
             return None
         state = "is null" if field.name in data else "is missing"
-        raise errors.ConfigurationError(f"{cls._Label(data)}: key '{field.name}' {state}, it must be {field.type}")
+        raise errors.ConfigurationError(
+            f"{cls._Label(data)}: key '{field.name}' {state}, it must be {field.type.words}"
+        )
 
     @classmethod
     def _Label(cls, data: Mapping[str, Any]) -> str:

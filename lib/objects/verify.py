@@ -104,7 +104,7 @@ def _CheckCluster(root: Snapshot) -> Iterator[str]:
             yield f"cluster: unknown disk template '{name}' is enabled"
     for text in _ClusterParamProblems(cluster):
         yield f"cluster: {text}"
-    for text in ipolicy.Problems(cluster.ipolicy, is_group=False):
+    for text in ipolicy.SyntaxProblems(cluster.ipolicy, is_group=False):
         yield f"cluster: {text}"
     for template, values in cluster.diskparams.items():
         yield from (f"cluster: {text}" for text in _DiskParamProblems(template, values))
@@ -177,7 +177,7 @@ def _CheckGroups(root: Snapshot) -> Iterator[str]:
 def _GroupProblems(root: Snapshot, group: NodeGroup) -> Iterator[str]:
     if ht.TUuid(group.name):
         yield "its name looks like a uuid"
-    yield from ipolicy.Problems(group.ipolicy, is_group=True)
+    yield from ipolicy.SyntaxProblems(group.ipolicy, is_group=True)
     yield from _Checked("ndparams", group.ndparams, nd.TABLE, nd.SyntaxProblems)
     for template, values in group.diskparams.items():
         yield from _DiskParamProblems(template, values)

@@ -52,11 +52,11 @@ class ParamSpec:
 
     @property
     def private(self) -> bool:
-        return "private" in self.type.text or self.secret
+        return self.type.privacy >= ht.PRIVATE
 
     @property
     def secret(self) -> bool:
-        return "secret" in self.type.text
+        return self.type.privacy == ht.SECRET
 
 
 def Param(kind: ht.Type, default: Any = REQUIRED, doc: str = "") -> Any:
@@ -76,11 +76,10 @@ def NameToId(class_name: str) -> str:
     return _WORD_START.sub(r"\1_\2", class_name).upper()
 
 
-def _TypeErrorText(name: str, kind: ht.Type, value: Any) -> str:
-    shown = repr(value)
-    if len(shown) > 200:
-        shown = shown[:200] + "..."
-    return f"Can't parse value for '{name}': expected {kind}, got {shown}"
+def _TypeErrorText(name: str, spec: ParamSpec, value: Any) -> str:
+    if spec.private:
+        return f"parameter '{name}': expected {spec.type.words} (the given value is not shown)"
+    return f"parameter '{name}': {spec.type.Problem(value)}"
 
 
 class OpCode:
@@ -167,8 +166,7 @@ class OpCode:
             if value is None and not spec.required and spec.default is not None:
                 continue  # null means the default
             if not spec.type(value):
-                text = _TypeErrorText(name, spec.type, REDACTED if spec.private else value)
-                raise errors.ParseError(f"{op_id}: {text}")
+                raise errors.ParseError(f"{op_id}: {_TypeErrorText(name, spec, value)}")
             values[name] = value
         missing = [n for n, s in cls.OP_PARAMS.items() if s.required and n not in values]
         if missing:
@@ -190,8 +188,7 @@ class OpCode:
                 value = copy.copy(spec.default)
                 setattr(self, name, value)
             if not spec.type(value):
-                text = _TypeErrorText(f"{self.OP_ID}.{name}", spec.type, REDACTED if spec.private else value)
-                raise errors.OpPrereqError(text, errors.ECODE_INVAL)
+                raise errors.OpPrereqError(f"{self.OP_ID}: {_TypeErrorText(name, spec, value)}", errors.ECODE_INVAL)
 
     def CheckResult(self, result: Any) -> None:
         """Raises OpResultError when a logical unit returned something else than its opcode declares."""

@@ -98,20 +98,21 @@ TDepends = TListOf(TItems(ht.TRelativeJobId, TListOf(TJobStatusFinal)))
 TReason = TListOf(TItems(TString, TString, TInt))
 
 # Values of these are hidden from logs; those of TSecret are never stored either.
-TPrivate = Type("private", ht.TDict, {"type": "object"})
-TSecret = Type("secret", ht.TDict, {"type": "object"})
+TPrivate = Type("private", ht.TDict, {"type": "object"}, privacy=ht.PRIVATE)
+TSecret = Type("secret", ht.TDict, {"type": "object"}, privacy=ht.SECRET)
 
 TDiskIndex = Type(
     "disk index 0..15",
     lambda v: TInt(v) and 0 <= v < constants.MAX_DISKS,
     {"type": "integer", "minimum": 0, "maximum": constants.MAX_DISKS - 1},
+    f"the number of a disk, 0 to {constants.MAX_DISKS - 1}",
 )
 
 # Addresses: the text is checked by the logical unit.
-TIp4 = Type("IPv4 address", TString, {"type": "string"})
-TIp4Net = Type("IPv4 network", TString, {"type": "string"})
-TIp6 = Type("IPv6 address", TString, {"type": "string"})
-TIp6Net = Type("IPv6 network", TString, {"type": "string"})
+TIp4 = Type("IPv4 address", TString, {"type": "string"}, "an IPv4 address")
+TIp4Net = Type("IPv4 network", TString, {"type": "string"}, "an IPv4 network")
+TIp6 = Type("IPv6 address", TString, {"type": "string"}, "an IPv6 address")
+TIp6Net = Type("IPv6 network", TString, {"type": "string"}, "an IPv6 network")
 
 _NIC_KEYS = {
     "mac": TMaybe(TNonEmptyString),
@@ -151,7 +152,9 @@ def TModifications(inner: Type) -> Type:
 TRecreateDisks = Type(
     "disks to recreate", TOr(TListOf(TDiskIndex), TListOf(TItems(TDiskIndex, TDisk))), {"type": "array"}
 )
-TExportTarget = Type("node name or remote target", TOr(TNonEmptyString, TList))
+TExportTarget = Type(
+    "node name or remote target", TOr(TNonEmptyString, TList), words="the name of a node, or a remote target"
+)
 
 TIdPair = TItems(TBool, TOr(TInt, TString))
 TJobIds = ht.TStrictDict({"jobs": TListOf(TIdPair)}, {})

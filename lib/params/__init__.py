@@ -15,6 +15,10 @@
 
 Tables are plain data: defaults, type checks, syntax checks, node checks, help and man pages derive from them.
 
+Each kind has one contract: ``SyntaxProblems(values)`` returns every problem as a text for people, none if all is well,
+and likewise ``GlobalProblems``.  Nobody here raises because of a wrong value; whoever asked does, with the error that
+fits the request.
+
 Glossary:
 
 filled

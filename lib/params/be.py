@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import constants
-from ganeti.params.types import BOOL, INT, SIZE, AtLeast, Defaults, MakeTable, Param
+from ganeti.params.types import BOOL, INT, SIZE, AtLeast, Defaults, MakeTable, Param, ValueProblems
 
 BE_MEMORY = "memory"
 BE_MINMEM = "minmem"
@@ -43,9 +43,5 @@ def UpgradeMemory(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def SyntaxProblems(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with values of the right types."""
-    return [
-        f"backend parameter '{name}': {problem}"
-        for name, value in values.items()
-        if name in TABLE and (problem := TABLE[name].Problem(value))
-    ]
+    """Return what is wrong with values of the right types."""
+    return ValueProblems(values, TABLE, "backend parameter")

@@ -65,13 +65,6 @@ def ParseMultiCpuMask(mask: str) -> list[list[int] | None]:
     return [None if part.strip() == CPU_PINNING_ALL else ParseCpuMask(part) for part in mask.split(":")]
 
 
-def CheckCpuMask(mask: str, vcpus: int) -> None:
-    """ParseError unless a mask for several virtual CPUs names as many as there are."""
-    parts = ParseMultiCpuMask(mask)
-    if len(parts) > 1 and len(parts) != vcpus:
-        raise errors.ParseError(f"CPU mask '{mask[:80]}' names {len(parts)} virtual CPUs, the instance has {vcpus}")
-
-
 def _Parses(parser: Callable[[str], object]) -> Callable[[str], bool]:
     def test(value: str) -> bool:
         try:

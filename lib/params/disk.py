@@ -7,7 +7,19 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ganeti import constants
-from ganeti.params.types import BOOL, INT, STRING, AtLeast, Between, Check, Defaults, MakeTable, OneOf, Param
+from ganeti.params.types import (
+    BOOL,
+    INT,
+    STRING,
+    AtLeast,
+    Between,
+    Check,
+    Defaults,
+    MakeTable,
+    OneOf,
+    Param,
+    ValueProblems,
+)
 
 ACCESS = "access"
 KERNELSPACE, USERSPACE = "kernelspace", "userspace"
@@ -167,13 +179,8 @@ MIRRORED = With(mirror=INTERNAL) | With(mirror=EXTERNAL)
 
 
 def SyntaxProblems(template: str, values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with values of the right types."""
-    table = TABLES.get(template, {})
-    problems = [
-        f"disk template {template}, parameter '{name}': {problem}"
-        for name, value in values.items()
-        if name in table and (problem := table[name].Problem(value))
-    ]
+    """Return what is wrong with values of the right types."""
+    problems = ValueProblems(values, TABLES.get(template, {}), f"disk template {template}, parameter")
     if values.get("dynamic-resync") and not values.get("c-plan-ahead", 1):
         problems.append(f"disk template {template}: dynamic-resync needs a c-plan-ahead above 0")
     return problems

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors, pathutils
 from ganeti.params import hv_kvm, hv_others
-from ganeti.params.types import Defaults, Param
+from ganeti.params.types import Defaults, Param, ValueProblems
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -95,24 +95,16 @@ def Table(hypervisor: str) -> dict[str, Param]:
 
 
 def SyntaxProblems(hypervisor: str, values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a full set of parameters, as far as one can tell without a node."""
-    table = Table(hypervisor)
+    """Return what is wrong with a full set of parameters, as far as one can tell without a node."""
+    table = TABLES.get(hypervisor)
+    if table is None:
+        return [f"unknown hypervisor '{hypervisor[:80]}'"]
     problems = [f"parameter '{name}' is not supported" for name in values if name not in table]
     problems += [f"parameter '{name}' is missing" for name in table if name not in values]
-    for name in table.keys() & values.keys():
-        problem = table[name].Problem(values[name])
-        if problem:
-            problems.append(f"parameter '{name}': {problem}")
+    problems += ValueProblems(values, table)
     if not problems and hypervisor in _CROSS_CHECKS:
         problems.extend(_CROSS_CHECKS[hypervisor](values))
     return sorted(problems)
-
-
-def CheckParamSyntax(hypervisor: str, values: Mapping[str, Any]) -> None:
-    """HypervisorError with every problem of a full set; touches no node (design 2.0)."""
-    problems = SyntaxProblems(hypervisor, values)
-    if problems:
-        raise errors.HypervisorError(f"Hypervisor {hypervisor}: {'; '.join(problems)}")
 
 
 def NodeChecks(hypervisor: str, values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -125,15 +117,15 @@ def NodeChecks(hypervisor: str, values: Mapping[str, Any]) -> list[tuple[str, st
     return found
 
 
-def CheckGlobals(values: Iterable[str], where: str) -> None:
-    """OpPrereqError if any of the names can be set on the cluster only; ``where`` names the object asked for."""
+def GlobalProblems(values: Iterable[str], where: str) -> list[str]:
+    """Return the names that can be set on the cluster only, as a problem; ``where`` names the object asked for."""
     found = sorted(GLOBALS.intersection(values))
-    if found:
-        raise errors.OpPrereqError(
-            f"Hypervisor parameters of {where} cannot contain cluster-wide ones: {', '.join(found)}; "
-            "use 'gnt-cluster modify' to change them",
-            errors.ECODE_INVAL,
-        )
+    if not found:
+        return []
+    return [
+        f"Hypervisor parameters of {where} cannot contain cluster-wide ones: {', '.join(found)}; "
+        "use 'gnt-cluster modify' to change them"
+    ]
 
 
 def AncillaryFiles(snapshot: objects.Snapshot) -> dict[str, bool]:

@@ -109,7 +109,7 @@ LXC = MakeTable(
     Param("drop_capabilities", STRING, LXC_DROP_CAPABILITIES, "joined by commas", None, "2.13"),
     Param("extra_cgroups", STRING, "", "further cgroup subsystems; empty: all", None, "2.13"),
     Param("extra_config", STRING, "", "further configuration lines, joined by commas", None, "2.13"),
-    Param("num_ttys", INT, 6, "terminals", AtLeast(0), "2.13", required=True),
+    Param("num_ttys", INT, 6, "terminals", AtLeast(1), "2.13", required=True),
     Param("startup_timeout", INT, 30, "seconds to wait until it runs", AtLeast(0), "2.13"),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ganeti import constants, errors
+from ganeti import constants
 from ganeti.params.types import FLOAT, INT, MakeTable, Param, TypeProblems
 
 MINMAX = "minmax"
@@ -55,8 +55,12 @@ def Fill(weaker: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def Problems(policy: Mapping[str, Any], is_group: bool) -> Iterator[str]:
-    """What is wrong with a policy: the full one of a cluster, or the own keys of a group."""
+def SyntaxProblems(policy: Mapping[str, Any], is_group: bool) -> list[str]:
+    """Return what is wrong with a policy: the full one of a cluster, or the own keys of a group."""
+    return list(_Problems(policy, is_group))
+
+
+def _Problems(policy: Mapping[str, Any], is_group: bool) -> Iterator[str]:
     allowed = GROUP_KEYS if is_group else KEYS
     for key in policy:
         if key not in allowed:
@@ -125,13 +129,6 @@ def _StdProblems(policy: Mapping[str, Any]) -> Iterator[str]:
 
 def _Within(spec: Mapping[str, Any], pair: Mapping[str, Any]) -> bool:
     return all(pair[MIN][name] <= spec[name] <= pair[MAX][name] for name in SPEC_TABLE)
-
-
-def Check(policy: Mapping[str, Any], is_group: bool) -> None:
-    """ConfigurationError with every problem."""
-    problems = list(Problems(policy, is_group))
-    if problems:
-        raise errors.ConfigurationError("; ".join(problems))
 
 
 def Violations(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ganeti import constants, errors
+from ganeti import constants
 from ganeti.params import checks
 from ganeti.params.types import (
     BOOL,
@@ -18,6 +18,7 @@ from ganeti.params.types import (
     Defaults,
     MakeTable,
     Param,
+    ValueProblems,
 )
 
 ND_OOB_PROGRAM = "oob_program"
@@ -69,20 +70,15 @@ DISK_STATE_TYPES = (constants.DT_PLAIN,)
 
 
 def SyntaxProblems(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with values of the right types."""
-    return [
-        f"node parameter '{name}': {problem}"
-        for name, value in values.items()
-        if name in TABLE and (problem := TABLE[name].Problem(value))
-    ]
+    """Return what is wrong with values of the right types."""
+    return ValueProblems(values, TABLE, "node parameter")
 
 
-def CheckGlobals(values: Mapping[str, Any], where: str) -> None:
-    """OpPrereqError if any of the names cannot be set on a single node."""
+def GlobalProblems(values: Iterable[str], where: str) -> list[str]:
+    """Return the names that cannot be set on a single node, as a problem; ``where`` names the node."""
     found = sorted(GLOBALS.intersection(values))
-    if found:
-        raise errors.OpPrereqError(
-            f"Node parameters of {where} cannot contain: {', '.join(found)}; "
-            "set them for its node group or for the cluster",
-            errors.ECODE_INVAL,
-        )
+    if not found:
+        return []
+    return [
+        f"Node parameters of {where} cannot contain: {', '.join(found)}; set them for its node group or for the cluster"
+    ]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import constants, errors
-from ganeti.params.types import STRING, Check, Defaults, MakeTable, OneOf, Param
+from ganeti import constants
+from ganeti.params.types import STRING, Check, Defaults, MakeTable, OneOf, Param, ValueProblems
 
 NIC_MODE = "mode"
 NIC_LINK = "link"
@@ -49,19 +49,8 @@ def NormalizeVlan(value: str) -> str:
 
 
 def SyntaxProblems(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a full set."""
-    problems = [
-        f"NIC parameter '{name}': {problem}"
-        for name, param in TABLE.items()
-        if (problem := param.Problem(values.get(name, "")))
-    ]
+    """Return what is wrong with a full set."""
+    problems = ValueProblems({name: values.get(name, "") for name in TABLE}, TABLE, "NIC parameter")
     if values.get(NIC_MODE) == constants.NIC_MODE_BRIDGED and not values.get(NIC_LINK):
-        problems.append("missing bridged NIC link")
+        problems.append(f"a NIC in mode {constants.NIC_MODE_BRIDGED} needs a link")
     return problems
-
-
-def CheckParameterSyntax(values: Mapping[str, Any]) -> None:
-    """ConfigurationError with every problem of a full set."""
-    problems = SyntaxProblems(values)
-    if problems:
-        raise errors.ConfigurationError("; ".join(problems))

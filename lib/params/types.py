@@ -14,6 +14,14 @@ SIZE = "size"
 STRING = "string"
 MAYBE_STRING = "maybe-string"
 TYPES = (BOOL, INT, FLOAT, SIZE, STRING, MAYBE_STRING)
+WORDS = {
+    BOOL: "true or false",
+    INT: "a whole number",
+    FLOAT: "a number",
+    SIZE: "a size in MiB",
+    STRING: "a text",
+    MAYBE_STRING: "a text or nothing",
+}
 
 # What a node has to look for (Check.node).
 NODE_FILE = "file"  # an existing regular file
@@ -93,9 +101,11 @@ class Param:
         return self.type in (STRING, MAYBE_STRING) and "" not in (self.check.choices if self.check else ())
 
     def Problem(self, value: Any) -> str | None:
-        """What is wrong with a value of the right type, None if nothing is."""
-        if not value and value is not False:
+        """Return what is wrong with a value of the right type, None if nothing is."""
+        if value is None or value == "":
             return "it must not be empty" if self.required else None
+        if value == 0 and value is not False and not self.required:
+            return None  # 0 stands for "not set" (spec/parameters.md 0)
         if self.check is not None and not self.check.test(value):
             return f"found '{value}', allowed is {self.check.text}"
         return None
@@ -119,25 +129,25 @@ def _ToBool(value: Any) -> bool:
     if isinstance(value, str) and value:
         lowered = value.lower()
         if lowered not in ("true", "false"):
-            raise ValueError("expected true or false")
+            raise ValueError
         return lowered == "true"
     return bool(value)
 
 
 def _ToInt(value: Any) -> int:
     if isinstance(value, float) and not value.is_integer():
-        raise ValueError("expected a whole number")
+        raise ValueError
     if not isinstance(value, (int, float, str)) or (isinstance(value, str) and not value.isascii()):
-        raise ValueError("expected a whole number")
+        raise ValueError
     return int(value)
 
 
 def _ToFloat(value: Any) -> float:
     if not isinstance(value, (int, float, str)):
-        raise ValueError("expected a number")
+        raise ValueError
     number = float(value)
     if number != number or number in (float("inf"), float("-inf")):
-        raise ValueError("expected a finite number")
+        raise ValueError
     return number
 
 
@@ -146,7 +156,7 @@ def _ToSize(value: Any) -> int:
     from ganeti.utils import text
 
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError("expected a size")
+        raise ValueError
     try:
         return text.ParseUnit(str(value))
     except errors.UnitParseError as err:
@@ -157,7 +167,7 @@ def _ToString(value: Any) -> str:
     if value is False:
         return ""
     if not isinstance(value, str):
-        raise ValueError("expected a text")
+        raise ValueError
     return value
 
 
@@ -175,8 +185,9 @@ def Convert(kind: str, value: Any) -> Any:
     """``value`` as the type ``kind``; ValueError says what was expected."""
     try:
         return _CONVERTERS[kind](value)
-    except (OverflowError, TypeError) as err:
-        raise ValueError(f"expected {kind}") from err
+    except (ValueError, OverflowError, TypeError) as err:
+        detail = f" ({err})" if kind == SIZE and isinstance(value, str) else ""
+        raise ValueError(f"expected {WORDS[kind]}{detail}") from err
 
 
 def ForceDictType(
@@ -202,9 +213,7 @@ def ForceDictType(
         try:
             result[name] = Convert(param.type, value)
         except ValueError as err:
-            raise errors.TypeEnforcementError(
-                f"Value {_Shown(value)} of {subject} '{name}' is not of type {param.type}: {err}"
-            ) from err
+            raise errors.TypeEnforcementError(f"Invalid value {_Shown(value)} of {subject} '{name}': {err}") from err
     return result
 
 
@@ -220,8 +229,17 @@ def TypeProblems(values: Mapping[str, Any], table: Table) -> list[str]:
         if param is None:
             problems.append(f"unknown parameter '{name}'")
         elif not IsOfType(param.type, value):
-            problems.append(f"parameter '{name}' must be {param.type}, found {_Shown(value)}")
+            problems.append(f"parameter '{name}' must be {WORDS[param.type]}, found {_Shown(value)}")
     return problems
+
+
+def ValueProblems(values: Mapping[str, Any], table: Table, subject: str = "parameter") -> list[str]:
+    """Return what is wrong with values of the right types, each taken alone."""
+    return [
+        f"{subject} '{name}': {problem}"
+        for name, value in values.items()
+        if name in table and (problem := table[name].Problem(value))
+    ]
 
 
 def IsOfType(kind: str, value: Any) -> bool:

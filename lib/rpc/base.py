@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -42,14 +43,42 @@ class Request:
     urgent: bool = False
 
 
+class Failure(enum.Enum):
+    """How far a request got that was not answered; says whether the node may be off (doc/design-store.rst, 8)."""
+
+    UNREACHABLE = "cannot be reached"
+    """No connection: no route, no such name, or nothing came back."""
+    REFUSED = "refused the connection"
+    """The machine is up; no node daemon listens."""
+    REJECTED = "rejected this node's certificate"
+    """The node daemon runs and broke off TLS."""
+    SILENT = "accepted the connection and did not answer"
+    """Something listens; it broke off, or was too slow."""
+    NOT_SENT = "was not called"
+    """Our own side failed: an unreadable certificate, too many calls, an aborted call."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the node accepted a TCP connection: its machine and a daemon on it are running."""
+        return self in (Failure.REJECTED, Failure.SILENT)
+
+
 @dataclass(slots=True)
 class Answer:
-    """What came back: ``error`` tells why there is none (then ``status`` is 0), header names are lower case."""
+    """What came back: ``error`` says why nothing did (then ``status`` is 0), header names are lower case.
+
+    ``failure``: how far the request got, where ``error`` is set.
+    """
 
     error: str | None
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    failure: Failure | None = None
+
+    def __post_init__(self) -> None:
+        if self.error is not None and self.failure is None:
+            self.failure = Failure.NOT_SENT
 
 
 class Transport(Protocol):

@@ -11,6 +11,7 @@ descriptor 1023.
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import pycurl
 
 from ganeti import pathutils, runtime
-from ganeti.rpc.base import ABORTED, MAX_BODY, Answer, Request
+from ganeti.rpc.base import ABORTED, MAX_BODY, Answer, Failure, Request
 
 CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 MAX_IDLE = 10  # seconds
@@ -52,6 +53,8 @@ _CAUSES = {
     pycurl.E_RECV_ERROR: "the connection broke",
     pycurl.E_SEND_ERROR: "the connection broke",
 }
+_OWN_FAULTS = (pycurl.E_SSL_CERTPROBLEM, pycurl.E_SSL_CACERT_BADFILE)
+_ALERT = " alert "
 
 
 class _Lane(NamedTuple):
@@ -337,7 +340,7 @@ class _Loop:
             for handle, code, text in failed:
                 job = self._active.get(handle)
                 if job is not None:
-                    self._Answer(job, Answer(_Explain(job, code, _Detail(handle, text))))
+                    self._Answer(job, _Failed(job, handle, code, text))
             if not left:
                 return
 
@@ -428,17 +431,29 @@ def _SetBody(set_option: Callable[[int, Any], None], request: Request) -> None:
         set_option(pycurl.READFUNCTION, io.BytesIO(request.body).read)
 
 
-def _Detail(handle: pycurl.Curl, text: str) -> str:
-    """What the system said; libcurl's own words for a failed connect leave the reason out."""
-    number = handle.getinfo(pycurl.OS_ERRNO)
-    return os.strerror(number) if number and text.endswith("Could not connect to server") else text
-
-
-def _Explain(job: _Job, code: int, text: str) -> str:
+def _Failed(job: _Job, handle: pycurl.Curl, code: int, text: str) -> Answer:
+    """The answer of a call for which curl has only an error."""
     request = job.request
     if job.overflow:
-        return f"node {request.node}: {job.overflow}"
+        return Answer(f"node {request.node}: {job.overflow}", failure=Failure.SILENT)
+    number = handle.getinfo(pycurl.OS_ERRNO)
+    failure = _Classify(code, number, text, connected=handle.getinfo(pycurl.LOCAL_PORT) > 0)
     cause = _CAUSES.get(code, f"curl error {code}")
-    if "unexpected eof" in text:
-        return f"node {request.node} ({request.host}:{request.port}): {_ENDED_EARLY}"
-    return f"node {request.node} ({request.host}:{request.port}): {cause}: {text}"
+    # libcurl's own words for a failed connect leave the reason out.
+    detail = os.strerror(number) if number and text.endswith("Could not connect to server") else text
+    if failure is Failure.REJECTED:
+        cause = failure.value
+    elif "unexpected eof" in text:
+        cause, detail = _ENDED_EARLY, ""
+    where = f"node {request.node} ({request.host}:{request.port})"
+    return Answer(f"{where}: {cause}" + (f": {detail}" if detail else ""), failure=failure)
+
+
+def _Classify(code: int, number: int, text: str, connected: bool) -> Failure:
+    """How far a failed request got.  ``number``: the errno that curl saw; ``connected``: the TCP connection was made."""
+    if code in _OWN_FAULTS:
+        return Failure.NOT_SENT
+    if code == pycurl.E_COULDNT_CONNECT or not connected:
+        return Failure.REFUSED if number == errno.ECONNREFUSED else Failure.UNREACHABLE
+    # The node checks certificates during the handshake, which TLS 1.3 ends on this side before the node has looked.
+    return Failure.REJECTED if _ALERT in text else Failure.SILENT

@@ -20,6 +20,7 @@ from ganeti.rpc.base import (
     STATUS_EPOCH_REFUSED,
     STATUS_OK,
     Answer,
+    Failure,
     Request,
     Transport,
 )
@@ -64,6 +65,8 @@ class RpcResult:
         self.offline = False
         self.epoch_refused: tuple[str, str] | None = None
         """(newer epoch, name of its master) when the node refused because this process is not master any more."""
+        self.failure: Failure | None = None
+        """How far the call got when nothing came back; None if the node answered, whatever it said."""
         self._fail_msg: str | None = None
         self._payload: Any = None
         self._raw: bytes | None = None
@@ -73,6 +76,7 @@ class RpcResult:
             epoch = answer.headers.get(HEADER_EPOCH.lower(), "")
             self.epoch_refused = (epoch, answer.headers.get(HEADER_MASTER.lower(), ""))
         if answer.error is not None:
+            self.failure = answer.failure
             self._SetFailure(answer.error)
         elif answer.status not in (STATUS_OK, STATUS_EPOCH_REFUSED):
             self._SetFailure(f"HTTP status {answer.status}{_Reason(answer.status, self.procedure.name)}")
@@ -165,7 +169,7 @@ class RpcRunner(_Calls):
 
     ``resolve(node)`` -> (name, host, port, offline[, uuid]), GenericError for a node it does not know; ``epoch()`` ->
     ``NUMBER.RUN`` or None, for calls that change something; ``snapshot()`` -> the configuration, for encoders that
-    need it; ``refused(epoch, master)`` is told, on any thread, that a node knows a newer master; ``sender`` is this
+    need it; ``refused(epoch, master, node)`` is called, on any thread, when a node knows a newer master; ``sender`` is this
     node's name, which goes with the epoch.
     """
 
@@ -175,7 +179,7 @@ class RpcRunner(_Calls):
         resolve: Callable[[str], Sequence[Any]],
         epoch: Callable[[], str | None],
         snapshot: Callable[[], objects.Snapshot] | None = None,
-        refused: Callable[[str, str], None] | None = None,
+        refused: Callable[[str, str, str], None] | None = None,
         sender: str = "",
     ):
         self._transport = transport
@@ -262,12 +266,14 @@ class RpcRunner(_Calls):
                 target = self._Target(procedure, node)
             except errors.GenericError as err:
                 result = RpcResult(procedure, node, node)
+                result.failure = Failure.UNREACHABLE
                 result._SetFailure(str(err))
                 failed.append(result)
                 continue
             result = RpcResult(procedure, node, target.name)
             if target.offline and not procedure.offline_too:
                 result.offline = True
+                result.failure = Failure.NOT_SENT
                 result._SetFailure(NODE_IS_OFFLINE)
                 failed.append(result)
                 continue
@@ -308,7 +314,7 @@ class RpcRunner(_Calls):
             result._SetAnswer(answer)
             # Without a newer epoch the call itself was wrong, not the master.
             if result.epoch_refused is not None and result.epoch_refused[0] and self._refused is not None:
-                self._refused(*result.epoch_refused)
+                self._refused(*result.epoch_refused, result.node)
             call.done(result)
 
         return complete

@@ -37,6 +37,13 @@ def _Options() -> list[daemon.Option]:
             help="Do not ask for confirmation of --no-voting",
         ),
         daemon.Option(
+            "--without",
+            dest="without",
+            default="",
+            metavar="NODE,...",
+            help="With --no-voting: start although these nodes are running and do not answer this one; each must be named",
+        ),
+        daemon.Option(
             "--take-over",
             dest="take_over",
             action="store_true",
@@ -66,8 +73,9 @@ def CheckRole(take_over: bool) -> None:
 
 def _Check(options: Any) -> int:
     """Is this a master at all?  Runs in the terminal's process."""
-    if options.yes_do_it and not options.no_voting:
-        raise errors.ParameterError("--yes-do-it makes sense with --no-voting only")
+    for option, given in (("--yes-do-it", options.yes_do_it), ("--without", options.without)):
+        if given and not options.no_voting:
+            raise errors.ParameterError(f"{option} makes sense with --no-voting only")
     CheckRole(options.take_over)
     if options.no_voting and not options.yes_do_it:
         lines = ["The 'no voting' option has been selected: the nodes are not asked who the master is.", _NO_VOTING]
@@ -83,7 +91,8 @@ def _Prepare(options: Any) -> Service:
     sys.setswitchinterval(SWITCH_INTERVAL)
     RaiseDescriptorLimit()
     ask = opening.AskTerminal if options.foreground and sys.stdin.isatty() else None
-    wishes = opening.Wishes(options.no_voting, options.yes_do_it, options.take_over, ask)
+    without = frozenset(filter(None, options.without.split(",")))
+    wishes = opening.Wishes(options.no_voting, options.yes_do_it, options.take_over, without, ask)
     try:
         return Service(wishes)
     except OSError as err:

@@ -26,11 +26,15 @@ _LAST_WORD = 10.0
 
 
 class Wishes(NamedTuple):
-    """What the administrator said on the command line.  ``ask`` puts a question; None: nobody is there to answer."""
+    """What the administrator said on the command line.  ``ask`` puts a question; None: nobody is there to answer.
+
+    ``without``: nodes that are running and are to be given up all the same, each by its name.
+    """
 
     no_voting: bool = False
     yes_do_it: bool = False
     take_over: bool = False
+    without: frozenset[str] = frozenset()
     ask: Callable[[list[str]], bool] | None = None
 
 
@@ -249,7 +253,7 @@ class Opener:
         snapshot = ReadConfigFile()
         me = _Me(snapshot, self._own.node_name)
         if snapshot.cluster.master_node != me.uuid:
-            raise errors.NotMasterError(f"{pathutils.CLUSTER_CONF_FILE} names another node as master")
+            raise self._NamesAnother(snapshot)
         store = adopt.FoundStore(
             self._own,
             me,
@@ -266,6 +270,17 @@ class Opener:
             election_class=self.election_class,
         )
         return store, me
+
+    def _NamesAnother(self, snapshot: objects.Snapshot) -> errors.NotMasterError:
+        """The refusal of a node whose file names another master, and whose copy of the state is gone, or never was."""
+        node = snapshot.nodes.get(snapshot.cluster.master_node)
+        name = self._own.GetState().promised_master or (node.name if node is not None else "another node")
+        return errors.NotMasterError(
+            f"{pathutils.CLUSTER_CONF_FILE} names another node as master, and this node holds no copy of the cluster's state:"
+            " it is not a master candidate",
+            hint=f"'gnt-node modify --master-candidate yes {self._own.node_name}' on the master ({name}) makes it one. If this"
+            f" node was removed from the cluster: '{pathutils.NODE_CLEANUP} --yes-do-it' here, then add it again",
+        )
 
     def _Vote(self, snapshot: objects.Snapshot, stored: bool) -> Callable[[], None] | None:
         """``stored``: the configuration is that of the own copy of the store, not that of the files."""
@@ -296,6 +311,9 @@ class Opener:
         lines = question.Lines()
         for line in lines:
             logging.warning("%s", line)
+        running = [name for name in question.running if name not in self._wishes.without]
+        if running:
+            return self._GiveUp(question, running)
         if self._wishes.yes_do_it:
             return True
         if self._wishes.ask is not None:
@@ -304,6 +322,26 @@ class Opener:
             "\n".join(lines),
             hint="if all that is so, start again with --no-voting --yes-do-it, or in the foreground with -f",
         )
+
+    def _GiveUp(self, question: election.ForcedStart, running: list[str]) -> bool:
+        """A node that accepts connections is not off: no option for all of them answers that, only a person does."""
+        names = ", ".join(running)
+        if self._wishes.ask is not None:
+            return self._wishes.ask([*question.Lines(), AskGiveUp(names)])
+        raise errors.NotMasterError(
+            f"no forced start: there is no quorum, and not all other nodes are off: {question.silence}. A second master"
+            f" beside {names} would change the same instances",
+            hint=question.next_step,
+        )
+
+
+def AskGiveUp(names: str) -> str:
+    """The plain words for a forced start beside nodes that are running."""
+    return (
+        f"{names} ARE RUNNING: they accept connections and do not answer this node. If one of them is the master, or follows"
+        " one, there will be two masters that start the same instances twice and destroy their disks. Switch these machines"
+        " off first. Only somebody who knows why they cannot be the master's goes on"
+    )
 
 
 def AskTerminal(lines: list[str]) -> bool:

@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from ganeti import constants, errors
 from ganeti.storage.base import BlockDev
 
-# Template -> "module:class"; loaded when first used, so that noded stays small.
+# Template -> "module:class", a module of this package or a full name; loaded when first used, so that noded stays small.
 DRIVERS: dict[str, str] = {
     constants.DT_FILE: "file:FileDevice",
     constants.DT_SHARED_FILE: "file:FileDevice",
@@ -50,7 +50,7 @@ def GetDriver(template: str) -> type[BlockDev]:
             f"disk template {template}: no driver on this node; templates with one: {', '.join(sorted(DRIVERS))}"
         )
     module, _, name = where.partition(":")
-    driver = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    driver = getattr(importlib.import_module(module if "." in module else f"{__name__}.{module}"), name)
     assert issubclass(driver, BlockDev)
     return driver
 

@@ -49,6 +49,14 @@ def Create(
     return device
 
 
+def SetInfo(device: BlockDev, info: str) -> None:
+    """Note on every layer of a device whose it is."""
+    for child in device.children:
+        if child is not None:
+            SetInfo(child, info)
+    device.SetInfo(info)
+
+
 def Assemble(disk: objects.Disk, owner: str, as_primary: bool) -> BlockDev | None:
     """Makes the disk usable on this node; None where nothing has to be assembled (not primary, not needed there)."""
     driver = GetDriver(disk.dev_type)

@@ -45,11 +45,13 @@ from ganeti.store.base import (
 )
 from ganeti.store.master import Store
 from ganeti.store.node import NodeStore
+from ganeti.store.refusal import FollowsOther
 
 __all__ = [
     "Change",
     "DiskRefused",
     "Epoch",
+    "FollowsOther",
     "MasterEnded",
     "MasterLost",
     "Member",

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import runtime, serializer
+from ganeti.store import silence
 from ganeti.store.base import (
+    FORCED_START,
     ID_MASTER,
     KIND_MASTER,
     NOWHERE,
@@ -60,11 +62,15 @@ def FoundStore(
         # A look disturbs nobody, a promise would.
         election.Statuses()
         _CheckNobodyHasStore(election)
+        needed = len({node.uuid for node in nodes} | {me.uuid}) // 2 + 1
+        vouched = False
+        if len(election.answers) < needed and vouch is not None:
+            election.Vouched(vouch)
+            vouched = True
         election.Promises()
         _CheckNobodyHasStore(election)
-        needed = len({node.uuid for node in nodes} | {me.uuid}) // 2 + 1
-        if len(election.answers) < needed:
-            _VouchFor(election, needed, vouch)
+        if len(election.answers) < needed and not vouched:
+            raise _TooFew(election, needed)
         wanted = {member.uuid for member in candidates} | {me.uuid}
         voters = VoterSet(
             Voter(heard.member, heard.store_id) for uuid, heard in election.answers.items() if uuid in wanted
@@ -90,14 +96,9 @@ def _CheckNobodyHasStore(election: Election) -> None:
             )
 
 
-def _VouchFor(election: Election, needed: int, vouch: Callable[[ForcedStart], bool] | None) -> None:
-    if vouch is None:
-        raise NotElected(
-            f"only {len(election.answers)} nodes answer, {needed} are needed to begin the store; silent:"
-            f" {election.SilentNames()}",
-            hint="bring more nodes up, or start with --no-voting if the silent ones are off for good",
-        )
-    newest = election.Newest()
-    if not vouch(election.Question(newest)):
-        raise NotElected("the forced start was not confirmed")
-    election.StillPromised()
+def _TooFew(election: Election, needed: int) -> NotElected:
+    silent = election.silent.values()
+    return NotElected(
+        f"only {len(election.answers)} nodes answer, {needed} are needed to begin the store: {silence.Describe(silent)}",
+        hint=silence.NextStep(silent, election.own_name, FORCED_START),
+    )

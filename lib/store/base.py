@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 
-from ganeti import errors, serializer
+from ganeti import constants, errors, pathutils, serializer
+from ganeti.rpc.base import Failure
+from ganeti.store import silence
 
 MAX_LINE = 1000
 """Entries of a line that are kept, the newest."""
@@ -22,6 +24,9 @@ KIND_VOTERS = "voters"
 ID_VOTERS = "voters"
 KIND_MASTER = "master"
 ID_MASTER = "master"
+ID_FORCED = "forced"
+"""Id of the row of kind ``master`` that lists the newest forced starts of a history: [[epoch, adopted position], ...]."""
+
 KIND_JOB = "job"
 KIND_ARCHIVED = "archived"
 KIND_QUEUE = "queue"
@@ -163,6 +168,21 @@ class StoredRow(NamedTuple):
 
     def Wire(self) -> list[Any]:
         return [self.kind, self.id, self.value, self.seq, str(self.epoch)]
+
+
+@dataclass
+class RowsByKind:
+    """The values of rows: kind -> id -> JSON text."""
+
+    by_kind: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def Take(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            kind = self.by_kind.setdefault(row.kind, {})
+            if row.value is None:
+                kind.pop(row.id, None)
+            else:
+                kind[row.id] = row.value
 
 
 def ParseRows(value: object) -> list[Row]:
@@ -313,29 +333,29 @@ class StoreError(errors.GenericError):
 
 
 class NoQuorum(StoreError):
-    """Refused: nothing was changed.  ``silent``: names of the voters that do not answer, with the reason."""
+    """Refused: nothing was changed.  ``silent``: the voters that do not answer, by name."""
 
-    def __init__(self, silent: Mapping[str, str], voters: int, hint: str | None = None):
+    def __init__(self, silent: Mapping[str, silence.Silent], voters: int, hint: str | None = None):
         self.silent = sorted(silent)
         self.voters = voters
         names = _WithReasons(silent) or "none"
         super().__init__(
             f"no change can be made durable: of {voters} master candidates these do not answer: {names}; nothing was changed",
-            hint=hint or HintSilent(self.silent, voters),
+            hint=hint or HintSilent(silent, voters),
         )
 
 
 class NotKnown(StoreError):
     """Stored on some voters, not yet on a quorum; it is repeated and may still become done."""
 
-    def __init__(self, stored: int, voters: int, silent: Mapping[str, str]):
+    def __init__(self, stored: int, voters: int, silent: Mapping[str, silence.Silent]):
         self.stored = stored
         self.voters = voters
         self.silent = sorted(silent)
         super().__init__(
             f"not known yet: stored on {stored} of {voters} master candidates, waiting for {_WithReasons(silent) or 'an answer'};"
             " it is tried again until enough of them have it",
-            hint=HintSilent(self.silent, voters),
+            hint=HintSilent(silent, voters),
         )
 
 
@@ -390,20 +410,35 @@ class EpochTooOld(errors.GenericError):
         self.master = master
 
 
-def _WithReasons(silent: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} ({silent[name]})" if silent[name] else name for name in sorted(silent))
+def _WithReasons(silent: Mapping[str, silence.Silent]) -> str:
+    return ", ".join(f"{name} ({silent[name].reason})" if silent[name].reason else name for name in sorted(silent))
 
 
-def HintSilent(silent: Sequence[str], voters: int) -> str:
+def HintSilent(silent: Mapping[str, silence.Silent], voters: int) -> str:
     """The next step when voters do not answer (rules 7 and 8)."""
     if not silent:
         return "wait, or look at the log of the master daemon"
+    names = sorted(silent)
+    rejecting = [node.name for node in silent.values() if node.failure is Failure.REJECTED]
+    if rejecting:
+        return (
+            f"{', '.join(sorted(rejecting))} accept no calls of this node: another node has become master. Find it with"
+            f" 'gnt-cluster getmaster' on {min(rejecting)}, and stop the master daemon here:"
+            f" '{pathutils.DAEMON_UTIL} stop-master'"
+        )
     left = voters - 1
     if voters - len(silent) >= left // 2 + 1:
-        return f"bring {silent[0]} back, or, if it is off for good: gnt-node modify --offline yes {silent[0]}" + (
+        return f"bring {names[0]} back, or, if it is off for good: gnt-node modify --offline yes {names[0]}" + (
             " (then one more)" if len(silent) > 1 else ""
         )
+    running = silence.Accepting(silent.values())
+    if running:
+        return f"look at the node daemon of {', '.join(running)}: it accepts connections and does not answer"
     return (
-        "bring one of them back; if they are off for good and stay off, stop the master daemon and start it with"
-        " --no-voting: what only they held is then given up"
+        "bring one of them back; only if they are switched off and stay off, give up what they alone held:"
+        f" '{pathutils.DAEMON_UTIL} stop-master', then '{FORCED_START}'"
     )
+
+
+FORCED_START = f"{pathutils.DAEMON_UTIL} start {constants.MASTERD} --no-voting --yes-do-it"
+"""The command of a forced start on this node (rule 8)."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime
 from ganeti.store.base import Epoch, MasterLost, Member, Position, StoreError
+from ganeti.store.refusal import FollowsOther, Refusal
 
 if TYPE_CHECKING:
     from ganeti.rpc.runner import RpcRunner
@@ -18,7 +19,8 @@ _ASK_AGAIN = 1.0
 class NodeConfirmer:
     """Asks nodes for a promise and remembers who gave it.  Any thread may call ``Confirm``.
 
-    ``promised(member, store id, last)`` is told of each node that gave it.
+    ``promised(member, store id, last)`` is called for each node that gave it; ``lost(refusal, joining)`` says whether a
+    refusal ends this master, and sees to it.
     """
 
     def __init__(
@@ -28,25 +30,27 @@ class NodeConfirmer:
         cluster: str,
         epoch: Epoch,
         promised: Callable[[Member, str, Position], None],
+        lost: Callable[[Refusal, bool], bool],
     ):
         self._runner = runner
         self._message = {"cluster": cluster, "epoch": str(epoch), "master": own.node_name}
         self._promised = promised
+        self._lost = lost
         self._lock = runtime.Lock()
         self._confirmed: set[str] = set()
 
-    def Confirm(self, nodes: Iterable[str], timeout: float) -> None:
+    def Confirm(self, nodes: Iterable[str], timeout: float, joining: bool = False) -> None:
         """See Store.ConfirmNodes."""
         deadline = runtime.Monotonic() + timeout
         with self._lock:
             missing = [node for node in dict.fromkeys(nodes) if node not in self._confirmed]
         while missing:
-            reasons = self._Ask(missing)
+            reasons = self._Ask(missing, joining)
             missing = list(reasons)
             if missing:
                 left = deadline - runtime.Monotonic()
                 if left <= 0:
-                    raise self._Refusal(reasons)
+                    raise self._Unconfirmed(reasons)
                 runtime.Sleep(min(_ASK_AGAIN, left))
 
     def Forget(self, node: str) -> None:
@@ -54,24 +58,27 @@ class NodeConfirmer:
         with self._lock:
             self._confirmed.discard(node)
 
-    def _Ask(self, nodes: list[str]) -> dict[str, str]:
-        """Asks all at once; who did not confirm, and why."""
+    def _Ask(self, nodes: list[str], joining: bool) -> dict[str, str]:
+        """Ask all at once; return who did not confirm, and why."""
         results = self._runner.call_store_promise(nodes, dict(self._message))
         reasons: dict[str, str] = {}
         for node, result in results.items():
-            reason = self._Reason(node, result)
+            reason = self._Reason(node, result, joining)
             if reason:
                 reasons[node] = reason
         return reasons
 
-    def _Reason(self, node: str, result: Any) -> str:
+    def _Reason(self, node: str, result: Any, joining: bool) -> str:
         if result.fail_msg is not None:
             return f"node {result.node_name} does not answer ({result.fail_msg})"
         answer = result.payload
         if not isinstance(answer, dict):
             return f"the answer of node {result.node_name} has no sense"
         if "refused" in answer:
-            raise MasterLost(str(answer["refused"]), str(answer.get("master", "")), sent=False)
+            refusal = Refusal.Parse(answer)
+            if self._lost(refusal, joining):
+                raise MasterLost(refusal.epoch, refusal.master, sent=False)
+            raise FollowsOther(refusal, result.node_name)
         try:
             running = [(str(epoch), str(name)) for epoch, name in answer["running"]]
             store, last = str(answer["store"]), Position.Parse(answer["last"])
@@ -86,7 +93,7 @@ class NodeConfirmer:
         return ""
 
     @staticmethod
-    def _Refusal(reasons: dict[str, str]) -> StoreError:
+    def _Unconfirmed(reasons: dict[str, str]) -> StoreError:
         return StoreError(
             "nothing was done: " + "; ".join(sorted(reasons.values())),
             hint="a node that does not answer may still act for the former master: bring it back, or, if it is off,"

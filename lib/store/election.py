@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime, serializer
 from ganeti.rpc.runner import RpcRunner
+from ganeti.store import silence
 from ganeti.store.base import (
+    FORCED_START,
+    ID_FORCED,
     ID_MASTER,
     KIND_MASTER,
     RUN_LENGTH,
@@ -35,6 +38,7 @@ from ganeti.store.base import (
 from ganeti.store.database import AfterAll, CursorOf
 from ganeti.store.master import Store
 from ganeti.store.peers import Directory
+from ganeti.store.silence import Silent
 
 if TYPE_CHECKING:
     from ganeti.rpc.base import Transport
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
     from ganeti.store.node import NodeStore
 
 _ROUNDS = 6
+_FORCED_KEPT = 20
+_AGAIN = "start the master daemon again"
 READY_TIMEOUT = 60.0
 
 
@@ -96,6 +102,7 @@ class Heard:
     acknowledged: Position
     pruned: int
     serving: bool
+    forced: frozenset[Epoch] = frozenset()
 
     @staticmethod
     def Parse(member: Member, answer: Any) -> Heard:
@@ -116,6 +123,7 @@ class Heard:
                 Position.Parse(answer["acknowledged"]),
                 int(answer["pruned"]),
                 bool(answer["serving"]),
+                frozenset(epoch for epoch, _ in ParseForced(answer.get("forced"))),
             )
         except (KeyError, TypeError, ValueError) as err:
             raise errors.ParseError(f"the answer lacks something ({err})") from err
@@ -123,18 +131,24 @@ class Heard:
 
 @dataclass(frozen=True)
 class ForcedStart:
-    """What the administrator has to vouch for: the silent nodes are off and stay off."""
+    """What the administrator has to vouch for: the silent nodes are off and stay off.
+
+    ``silence`` says how each of them is silent; those that are ``running`` accepted a connection, and are not off.
+    """
 
     epoch: Epoch
     silent: list[str]
     answers: list[tuple[str, Position]]
     newest: str
     voters: list[str]
+    silence: str = ""
+    running: tuple[str, ...] = ()
+    next_step: str = ""
 
     def Lines(self) -> list[str]:
         """The question in words."""
         lines = ["There is no quorum among the master candidates: this would be a forced start."]
-        lines.append(f"Nodes that do not answer: {', '.join(self.silent) or 'none'}.")
+        lines.append(f"Nodes that do not answer: {self.silence or ', '.join(self.silent) or 'none'}.")
         lines += [f"  {name}: its copy ends at {last}" for name, last in self.answers]
         lines.append(f"The copy of {self.newest} would be taken; it names as voters: {', '.join(self.voters)}.")
         lines.append(
@@ -157,12 +171,18 @@ class Election:
         self._runner: Any = RpcRunner(transport, self._directory.Resolve, lambda: None)
         self._known: dict[str, Member] = {}
         self.answers: dict[str, Heard] = {}
-        self.silent: dict[str, str] = {}
+        self.silent: dict[str, Silent] = {}
         self.epoch = own.GetState().promised
+        # The administrator has vouched for the silent nodes.
+        self._forced = False
         for node in nodes:
             self._Learn(node)
         for voter in own.GetVoters().by_uuid.values():
             self._Learn(voter.member)
+
+    @property
+    def own_name(self) -> str:
+        return self._own.node_name
 
     def _Learn(self, member: Member) -> bool:
         """Whether the node was not known."""
@@ -173,12 +193,17 @@ class Election:
         return True
 
     def Promises(self) -> None:
-        """Has itself and everybody promise a new epoch, above all that anybody heard of."""
-        for _ in range(_ROUNDS):
+        """Have this node and everybody promise a new epoch, above all that anybody has heard of."""
+        before = self.answers
+        for _ in range(1 if self._forced else _ROUNDS):
             self.epoch = Epoch(self.epoch.number + 1, runtime.RandomBytes(RUN_LENGTH // 2).hex())
             newer = self._Round("store_promise")
             if newer is None:
+                if self._forced:
+                    self._CheckSame(before)
                 return
+            if self._forced:
+                raise NotElected(f"epoch {newer.newer} of {newer.master} came in between: another master starts")
             logging.info("Epoch %s has been promised to another master (%s)", newer.newer, newer.master)
             self.epoch = newer.newer
             runtime.Sleep(runtime.Random().uniform(0.0, 0.5))
@@ -191,30 +216,43 @@ class Election:
         """Asks everybody how things are, promising nothing."""
         self._Round("store_status")
 
-    def StillPromised(self) -> None:
-        """Asks all once more; raises NotElected if something is not as it was."""
+    def Vouched(self, vouch: Callable[[ForcedStart], bool]) -> ForcedStart:
+        """Have the administrator vouch for the silent nodes, before anybody promises anything; then ask all once more.
+
+        Raises NotElected if the answer is no, or if something is not as it was asked about.
+        """
+        question = self.Question(self.Newest())
+        if not vouch(question):
+            raise NotElected("the forced start was not confirmed")
         before = self.answers
-        newer = self._Round("store_promise", again=True)
-        if newer is not None:
-            raise NotElected(f"epoch {newer.newer} of master {newer.master} came in between: another master starts")
+        self.Statuses()
+        newer = max(heard.promised for heard in self.answers.values())
+        if newer > max(heard.promised for heard in before.values()):
+            raise NotElected(f"epoch {newer} came in between: another master starts")
+        for node in self.silent.values():
+            if node.accepted and node.name not in question.running:
+                raise NotElected(f"node {node.name} is running now", hint=_AGAIN)
+        self._CheckSame(before)
+        # The promises follow at once: whoever refuses now has heard of another start.
+        self.epoch = newer
+        self._forced = True
+        return question
+
+    def _CheckSame(self, before: dict[str, Heard]) -> None:
         for uuid, heard in self.answers.items():
             if uuid not in before:
-                raise NotElected(
-                    f"node {heard.member.name} answers now", hint="start the master daemon again: it may hold more"
-                )
+                raise NotElected(f"node {heard.member.name} answers now: it may hold more", hint=_AGAIN)
             if heard.last != before[uuid].last or heard.store_id != before[uuid].store_id:
-                raise NotElected(f"the copy of node {heard.member.name} changed meanwhile: start again")
+                raise NotElected(f"the copy of node {heard.member.name} changed meanwhile", hint=_AGAIN)
         for uuid, heard in before.items():
             if uuid not in self.answers:
-                raise NotElected(
-                    f"node {heard.member.name} does not answer any more", hint="start the master daemon again"
-                )
+                raise NotElected(f"node {heard.member.name} no longer answers", hint=_AGAIN)
 
-    def _Round(self, call: str, again: bool = False) -> EpochTooOld | None:
+    def _Round(self, call: str) -> EpochTooOld | None:
         """Asks everybody, members that turn up in answers too.  The highest refusal, if any."""
         self.answers, self.silent = {}, {}
         refusals: list[EpochTooOld] = []
-        if call == "store_promise" and not again:
+        if call == "store_promise":
             try:
                 self._own.Promise(self._cluster, self.epoch, self._own.node_name)
             except EpochTooOld as err:
@@ -246,13 +284,13 @@ class Election:
                 if isinstance(answer, dict) and "refused" in answer:
                     refusals.append(EpochTooOld(Epoch.Parse(answer["refused"]), str(answer.get("master", ""))))
                 elif answer is None:
-                    self.silent[uuid] = result.fail_msg or "no answer"
+                    self.silent[uuid] = silence.FromResult(result)
                 else:
                     self.answers[uuid] = Heard.Parse(member, answer)
             except errors.ParseError as err:
-                self.silent[uuid] = str(err)
+                self.silent[uuid] = silence.FromResult(result, str(err))
             if uuid in self.silent:
-                logging.warning("Node %s does not answer for its store: %s", member.name, self.silent[uuid])
+                logging.warning("Node %s does not answer for its store: %s", member.name, self.silent[uuid].reason)
         return refusals
 
     # Judging the answers
@@ -267,7 +305,20 @@ class Election:
         for heard in self.answers.values():
             if heard.last > newest.last:
                 newest = heard
-        return newest
+        overruling = [heard for heard in self.answers.values() if self._Overrules(heard, newest)]
+        return max(overruling, key=lambda heard: heard.last, default=newest)
+
+    def _Overrules(self, heard: Heard, newest: Heard) -> bool:
+        """Whether a history stands against a newer one that a forced start began without its acknowledged changes.
+
+        The forced start took its members for off; a quorum of their own set holds the history, so they were not (rule 8).
+        """
+        if not IsForkedByForce(newest, heard) or IsForkedByForce(heard, newest):
+            return False
+        if newest.line.Holds(heard.acknowledged) or newest.line.OlderThanKept(heard.acknowledged):
+            return False
+        holders = [other for other in self.Promised(heard.voters) if other.line.Holds(heard.acknowledged)]
+        return len(holders) >= heard.voters.quorum
 
     def Promised(self, voters: VoterSet) -> list[Heard]:
         """The members of a set that answered, with the database that counts: a copy of it elsewhere does not."""
@@ -286,24 +337,29 @@ class Election:
         """Rule 5: refuses if a member knows of an acknowledged change that the history to adopt does not hold."""
         for heard in self.Promised(newest.voters):
             known = heard.acknowledged
+            if IsForkedByForce(heard, newest):
+                continue  # what a forced start acknowledged beside the quorum was never this cluster's
             if not newest.line.Holds(known) and not newest.line.OlderThanKept(known):
                 raise NotElected(
                     f"node {heard.member.name} knows that change {known} was acknowledged, and no copy that answers holds"
                     f" it (the newest ends at {newest.last}): a copy was lost or restored from a backup",
-                    hint=f"bring back the candidates that do not answer ({self.SilentNames() or 'none'}); if there is"
-                    " no better copy, see 'forced start' in the manual",
+                    hint=f"bring back the candidates that do not answer ({self.SilentNames()}); only if none of them has the"
+                    f" change, give it up: stop the node daemon on {heard.member.name}, then '{FORCED_START}'",
                 )
 
     def SilentNames(self) -> str:
-        return ", ".join(sorted(self._known[uuid].name for uuid in self.silent))
+        return silence.Names(self.silent.values())
 
     def Question(self, newest: Heard) -> ForcedStart:
         return ForcedStart(
             self.epoch,
-            sorted(self._known[uuid].name for uuid in self.silent),
+            sorted(node.name for node in self.silent.values()),
             sorted((heard.member.name, heard.last) for heard in self.answers.values()),
             newest.member.name,
             newest.voters.Names(),
+            silence.Describe(self.silent.values()),
+            tuple(silence.Accepting(self.silent.values())),
+            silence.NextStep(self.silent.values(), self.own_name, FORCED_START),
         )
 
     # Fetching
@@ -379,19 +435,20 @@ def BecomeMaster(
         vote()
     with HoldServing(own) as serving:
         election = election_class(own, me, nodes, transport, own.GetState().cluster)
+        forced = None
         if vouch is not None:
-            _CheckNobodyServes(election, me)
+            forced = _Force(election, me, vouch)
         elif vote is not None:
             _CheckNoOtherMaster(election, me)
         election.Promises()
         newest = election.Newest()
         election.CheckMember(newest)
         voters = election.SetOf(newest)
-        forced = None
-        if len(election.Promised(voters)) < voters.quorum:
-            forced = _Force(election, newest, vouch)
-        else:
+        if len(election.Promised(voters)) >= voters.quorum:
+            forced = None
             election.CheckNothingLost(newest)
+        elif forced is None:
+            raise _NoQuorum(election, voters)
         fetched = election.Fetch(newest)
         store = _Begin(own, me, election, newest, fetched, forced, first, transport, resolve, lost, candidates)
         return Open(store, serving, ready_timeout)
@@ -439,18 +496,24 @@ def CheckVoter(own: NodeStore) -> None:
         )
 
 
-def _CheckNobodyServes(election: Election, me: Member) -> None:
-    """Rule 8: a forced start is refused while a master answers; looked at before anybody promises anything."""
+def _Force(election: Election, me: Member, vouch: Callable[[ForcedStart], bool]) -> ForcedStart | None:
+    """Rule 8, looked at before anybody promises anything: None where a quorum answers and nothing has to be vouched for.
+
+    A forced start is refused while a master answers.
+    """
     election.Statuses()
     newest = election.Newest()
-    if len(election.Promised(newest.voters)) >= newest.voters.quorum:
-        return
+    voters = election.SetOf(newest)
+    if len(election.Promised(voters)) >= voters.quorum:
+        return None
     for uuid, heard in election.answers.items():
         if heard.serving and uuid != me.uuid:
             raise NotElected(
                 f"node {heard.member.name} runs a master daemon (epoch {heard.promised}): no forced start beside it",
                 hint=f"stop the master daemon on {heard.member.name} first, or fail over with enough candidates up",
             )
+    election.CheckMember(newest)
+    return election.Vouched(vouch)
 
 
 def _CheckNoOtherMaster(election: Election, me: Member) -> None:
@@ -460,7 +523,16 @@ def _CheckNoOtherMaster(election: Election, me: Member) -> None:
     """
     election.Statuses()
     newest = max(heard.promised for heard in election.answers.values())
+    best = election.Newest()
     for uuid, heard in election.answers.items():
+        if IsForkedByForce(heard, best) and not IsForkedByForce(best, heard):
+            logging.warning(
+                "Node %s was started as master by force (epoch %s), without changes that this cluster has acknowledged:"
+                " it does not count",
+                heard.member.name,
+                heard.promised,
+            )
+            continue
         if uuid != me.uuid and heard.serving and heard.promised == newest and heard.master == heard.member.name:
             raise NotElected(
                 f"node {heard.member.name} runs the master daemon (epoch {heard.promised}), after a fail-over this node"
@@ -469,19 +541,14 @@ def _CheckNoOtherMaster(election: Election, me: Member) -> None:
             )
 
 
-def _Force(election: Election, newest: Heard, vouch: Callable[[ForcedStart], bool] | None) -> ForcedStart:
-    question = election.Question(newest)
-    promised = election.Promised(newest.voters)
-    if vouch is None:
-        raise NotElected(
-            f"only {len(promised)} of {len(newest.voters)} master candidates answer, {newest.voters.quorum} are needed;"
-            f" silent: {', '.join(question.silent) or 'none'}",
-            hint="bring one of them back, or start with --no-voting if they are off for good",
-        )
-    if not vouch(question):
-        raise NotElected("the forced start was not confirmed")
-    election.StillPromised()
-    return question
+def _NoQuorum(election: Election, voters: VoterSet) -> NotElected:
+    silent = election.silent.values()
+    missing = silence.Describe(silent) or "nobody is silent, but their copies do not count"
+    return NotElected(
+        f"only {len(election.Promised(voters))} of {len(voters)} master candidates answer, {voters.quorum} are needed:"
+        f" {missing}",
+        hint=silence.NextStep(silent, election.own_name, FORCED_START),
+    )
 
 
 def _Begin(
@@ -512,6 +579,10 @@ def _Begin(
         adopted = replace(adopted, without=tuple(election.silent))
         members = {heard.member.uuid for heard in election.Promised(newest.voters)}
         begin.append(VoterSet(v for uuid, v in newest.voters.by_uuid.items() if uuid in members).Row())
+        known = ParseForced(adopted.values.get(KIND_MASTER, {}).get(ID_FORCED))
+        starts = [*known, (election.epoch, newest.last)][-_FORCED_KEPT:]
+        entries = [[str(epoch), position.Wire()] for epoch, position in starts]
+        begin.append(Row(KIND_MASTER, ID_FORCED, serializer.Dump(entries)))
     begin.append(Row(KIND_MASTER, ID_MASTER, serializer.Dump(record)))
     if first is not None:
         begin += first(adopted)
@@ -526,6 +597,19 @@ def _Begin(
         elif heard.last.seq:
             store.EmptyNode(heard.member, heard.store_id)
     return store
+
+
+def ParseForced(text: Any) -> list[tuple[Epoch, Position]]:
+    """Read the list of forced starts of a history: epoch, and the position that was adopted."""
+    value = serializer.Load(text) if isinstance(text, str) else []
+    if not isinstance(value, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in value):
+        raise errors.ParseError("the list of forced starts must hold pairs")
+    return [(Epoch.Parse(epoch), Position.Parse(position)) for epoch, position in value]
+
+
+def IsForkedByForce(heard: Heard, other: Heard) -> bool:
+    """Whether a forced start made the history of ``heard`` leave that of ``other``, which knows nothing of it."""
+    return bool(heard.forced - other.forced) and not other.line.Holds(heard.last)
 
 
 def _IsVoter(voters: VoterSet, uuid: str, store_id: str) -> bool:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime
+from ganeti.rpc.base import Failure
 from ganeti.rpc.runner import RpcRunner
 from ganeti.store.base import (
     KIND_ARCHIVED,
@@ -32,6 +32,7 @@ from ganeti.store.base import (
     NotKnown,
     Position,
     Row,
+    RowsByKind,
     StoreEnded,
     StoreError,
     TooLarge,
@@ -50,6 +51,9 @@ from ganeti.store.peers import (
     Sender,
     Transaction,
 )
+from ganeti.store.pending import Done, Entry, Pending
+from ganeti.store.refusal import FollowsOther, Refusal, RefusalJudge
+from ganeti.store.silence import Silent as SilentNode
 from ganeti.store.voters import CheckReach, VoterStep, VoterSteps
 
 if TYPE_CHECKING:
@@ -63,53 +67,6 @@ STUCK_AFTER = 5.0
 KEEPING_SECONDS = 5.0
 _MAX_BATCH = 500
 _FULL = frozenset([errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG])
-
-Done = Callable[[Exception | None], None]
-
-
-@dataclass
-class _Entry:
-    """A change and who waits for it.  ``done`` is None once the client has heard something."""
-
-    change: Change
-    done: Done | None
-    patient: bool
-
-    def Tell(self, error: Exception | None) -> None:
-        done, self.done = self.done, None
-        if done is not None:
-            try:
-                done(error)
-            except Exception:
-                logging.exception("A waiting client could not be told the end of its change")
-
-
-@dataclass
-class _Pending:
-    """A transaction of ours that is not acknowledged yet."""
-
-    transaction: Transaction
-    entries: list[_Entry]
-    began: float
-    # The set before, if this transaction changes it.
-    before: VoterSet | None = None
-    after: VoterSet | None = None
-    first: bool = False
-
-
-@dataclass
-class _Rows:
-    """The acknowledged rows, for readers."""
-
-    by_kind: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    def Take(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            kind = self.by_kind.setdefault(row.kind, {})
-            if row.value is None:
-                kind.pop(row.id, None)
-            else:
-                kind[row.id] = row.value
 
 
 class Store:
@@ -141,12 +98,19 @@ class Store:
         self._events = runtime.Queue()
         self._sender = self.sender_class(own, cluster, epoch, self._runner.Start, self._OnAnswer)
         self._steps = VoterSteps(self._sender, me, candidates, self._directory.Add)
-        self._confirmer = NodeConfirmer(self._runner, own, cluster, epoch, self._OnPromise)
+        self._judge = RefusalJudge(
+            self._runner,
+            self._sender.Common(),
+            lambda: (self._line, self._acked),
+            lambda: self._Reach(self._voters)[0] >= self._voters.quorum,
+            lambda refusal: self._Put("lost", (refusal.epoch, refusal.master)),
+        )
+        self._confirmer = NodeConfirmer(self._runner, own, cluster, epoch, self._OnPromise, self._judge.Judge)
         self._thread = runtime.Thread(self._Run, "committer")
         self._ready = runtime.Event()
-        self._published = _Rows()
-        self._waiting: list[_Entry] = []
-        self._pending: list[_Pending] = []
+        self._published = RowsByKind()
+        self._waiting: list[Entry] = []
+        self._pending: list[Pending] = []
         self._listeners: list[Callable[[Position, Sequence[Row]], None]] = []
         self._ended: StoreError | None = None
         self._stopping: Done | None = None
@@ -173,7 +137,7 @@ class Store:
         before = Position(self._line.EpochAt(seq - 1) or NOWHERE.epoch, seq - 1) if seq > 1 else NOWHERE
         first = Transaction(state.last, before, [Row(row.kind, row.id, row.value) for row in rows if row.seq == seq])
         self._sender.recent[before] = first
-        self._pending.append(_Pending(first, [], runtime.Monotonic(), first=True))
+        self._pending.append(Pending(first, [], runtime.Monotonic(), first=True))
 
     # For everybody
 
@@ -248,7 +212,7 @@ class Store:
         A ``patient`` one waits for a quorum instead of being answered NoQuorum or NotKnown: it is done, fails by its own
         error, DiskRefused or TooLarge, or hears how this master ended (MasterEnded).
         """
-        self._Put("change", _Entry(change, done, patient))
+        self._Put("change", Entry(change, done, patient))
 
     def Commit(self, change: Change, patient: bool = False) -> None:
         """Blocks until the change is acknowledged; raises NoQuorum, NotKnown, DiskRefused, MasterLost, StoreEnded."""
@@ -275,16 +239,18 @@ class Store:
             lambda done: self._Put("step", VoterStep(change, done, remove=uuid, deadline=deadline, patient=patient))
         )
 
-    def ConfirmNodes(self, nodes: Iterable[str], timeout: float) -> None:
-        """Returns when every node has confirmed this epoch and nothing older runs there (rule 6).
+    def ConfirmNodes(self, nodes: Iterable[str], timeout: float, joining: bool = False) -> None:
+        """Return when every node has confirmed this epoch and nothing older runs there (rule 6).
 
-        Nodes that did so before are not asked again.  Raises MasterLost, or StoreError that names the node.
+        Nodes that did so before are not asked again.  Raises MasterLost, after which this master stops, or StoreError
+        that names the node.  ``joining``: the nodes are about to be taken in; whom they follow now ends no master.
         """
-        self._confirmer.Confirm(nodes, timeout)
+        self._confirmer.Confirm(nodes, timeout, joining)
 
-    def Refused(self, epoch: str, master: str) -> None:
-        """A node answered that it knows a newer epoch: this master stops."""
-        self._Put("lost", (epoch, master))
+    def Refused(self, epoch: str, master: str, node: str) -> None:
+        """A node refused a call because it has promised a newer epoch: this master stops, unless a quorum still follows it
+        and the node was led astray by a forced start (rule 6)."""
+        self._judge.Ask(epoch, master, node)
 
     def HoldServing(self, lock: protocols.FileLock) -> None:
         """Keeps the mark that this node serves the store until this master ends."""
@@ -421,14 +387,14 @@ class Store:
             return
         now = runtime.Monotonic()
         if result.fail_msg is not None:
-            peer.Failed(now, result.fail_msg)
+            peer.Failed(now, result.fail_msg, result.failure)
             return
         answer = result.payload
         if not isinstance(answer, dict):
             peer.Failed(now, "its answer has no sense")
             return
         if "refused" in answer:
-            self._End(MasterLost(str(answer["refused"]), str(answer.get("master", "")), sent=True))
+            self._PeerRefuses(peer, Refusal.Parse(answer), now)
             return
         try:
             store, last = str(answer["store"]), Position.Parse(answer["last"])
@@ -450,6 +416,22 @@ class Store:
         peer.Answered(store, last, exported, self._epoch)
         if peer.copy is not None and (peer.copy.complete or not answer.get("stored")):
             peer.copy = None
+
+    def _PeerRefuses(self, peer: Peer, refusal: Refusal, now: float) -> None:
+        if refusal.IsLate(self._epoch):
+            peer.Failed(now, "its answer came late")
+            return
+        name = peer.member.name
+        peer.Failed(now, refusal.Reason(name))
+        asked = self._steps.AskedFor(peer.member.uuid)
+        if self._judge.EndsUs(refusal, joining=peer.leaving or (peer.learner and bool(asked))):
+            self._End(MasterLost(refusal.epoch, refusal.master, sent=True))
+            return
+        # Whether a quorum still follows us is looked at again with the next refusal.
+        self._sender.Ask(self._acked, self._pruned)
+        for step in asked:
+            self._steps.Drop(step)
+            step.done(FollowsOther(refusal, name))
 
     # Counting
 
@@ -473,7 +455,7 @@ class Store:
             return self._line.last.seq
         return ConfirmedSeq(self._sender.peers.get(voter.member.uuid), voter.store_id, self._epoch)
 
-    def _Publish(self, pending: _Pending) -> None:
+    def _Publish(self, pending: Pending) -> None:
         transaction = pending.transaction
         self._acked = transaction.position
         if not pending.first:
@@ -527,7 +509,7 @@ class Store:
         self._steps.waiting.remove(step)
         before = self._voters
         extra = [] if after == before else [after.Row()]
-        self._Transact([_Entry(step.change, step.done, step.own_affair or step.patient)], extra, before, after)
+        self._Transact([Entry(step.change, step.done, step.own_affair or step.patient)], extra, before, after)
         if step.add is not None and step.uuid not in self._voters:
             self._steps.GiveUp(step)
 
@@ -539,7 +521,7 @@ class Store:
         return not changing or (len(changing) == 1 and changing[0].before == after)
 
     def _Transact(
-        self, entries: list[_Entry], extra: Sequence[Row], before: VoterSet | None = None, after: VoterSet | None = None
+        self, entries: list[Entry], extra: Sequence[Row], before: VoterSet | None = None, after: VoterSet | None = None
     ) -> None:
         """Makes one transaction of the changes: own copy first."""
         prepared, rows = self._PrepareAll(entries)
@@ -567,7 +549,7 @@ class Store:
         while len(self._sender.recent) > 4:
             del self._sender.recent[next(iter(self._sender.recent))]
         self._deleted += [position.seq for row in transaction.rows if row.value is None]
-        pending = _Pending(transaction, prepared, runtime.Monotonic())
+        pending = Pending(transaction, prepared, runtime.Monotonic())
         if before is not None and after is not None and after != before:
             pending.before, pending.after = before, after
             self._voters = after
@@ -576,10 +558,10 @@ class Store:
         if len(self._voters) == 1:
             self._Count()
 
-    def _PrepareAll(self, entries: list[_Entry]) -> tuple[list[_Entry], dict[tuple[str, str], Row]]:
+    def _PrepareAll(self, entries: list[Entry]) -> tuple[list[Entry], dict[tuple[str, str], Row]]:
         """The changes that go into one transaction, and its rows; what is too much for it waits for the next."""
         rows: dict[tuple[str, str], Row] = {}
-        prepared: list[_Entry] = []
+        prepared: list[Entry] = []
         size = 0
         for index, entry in enumerate(entries):
             try:
@@ -600,7 +582,7 @@ class Store:
             rows.update(((row.kind, row.id), row) for row in made)
         return prepared, rows
 
-    def _TakeBack(self, prepared: list[_Entry], error: StoreError) -> None:
+    def _TakeBack(self, prepared: list[Entry], error: StoreError) -> None:
         for entry in reversed(prepared):
             try:
                 entry.change.Withdraw()
@@ -609,7 +591,7 @@ class Store:
         for entry in prepared:
             entry.Tell(error)
 
-    def _OwnDiskFailed(self, prepared: list[_Entry], err: OSError | errors.StorageError) -> None:
+    def _OwnDiskFailed(self, prepared: list[Entry], err: OSError | errors.StorageError) -> None:
         """A full disk refuses cleanly; after any other error nobody can tell what is on it, and this master ends."""
         full = isinstance(err, OSError) and err.errno in _FULL
         if full and self._own.GetState().last == self._line.last:
@@ -632,13 +614,20 @@ class Store:
 
     # Silence
 
-    def _Reach(self, voters: VoterSet) -> tuple[int, dict[str, str]]:
-        """How many of a set answer, the master included, and the names of those that do not, with the reason."""
+    def _Reach(self, voters: VoterSet) -> tuple[int, dict[str, SilentNode]]:
+        """How many of a set answer, the master included, and those that do not, by name."""
         silent = {}
         for uuid, voter in voters.by_uuid.items():
             peer = self._sender.peers.get(uuid)
-            if uuid != self._me.uuid and (peer is None or peer.silent or peer.unfit):
-                silent[voter.member.name] = "" if peer is None else peer.unfit or peer.last_error
+            name = voter.member.name
+            if uuid == self._me.uuid:
+                continue
+            if peer is None:
+                silent[name] = SilentNode(name, Failure.NOT_SENT, "")
+            elif peer.unfit:
+                silent[name] = SilentNode(name, Failure.SILENT, peer.unfit)
+            elif peer.silent:
+                silent[name] = SilentNode(name, peer.failure, peer.last_error)
         return len(voters) - len(silent), silent
 
     def _NotKnown(self) -> NotKnown:

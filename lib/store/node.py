@@ -14,6 +14,8 @@ from ganeti import errors, pathutils, runtime
 from ganeti.rpc import base as rpc_base
 from ganeti.store import keep
 from ganeti.store.base import (
+    ID_FORCED,
+    KIND_MASTER,
     NOWHERE,
     PIECE_BYTES,
     Epoch,
@@ -296,13 +298,18 @@ class NodeStore:
                     self._replaced.Step(self.database)
                 return answer
             except EpochTooOld as err:
-                return {"refused": str(err.newer), "master": err.master}
+                return {"refused": str(err.newer), "master": err.master, **self._WhatIsHeld()}
             except OSError as err:
                 raise errors.StorageError(
                     f"node {self.node_name} cannot store: {err.strerror or err} ({self._folder})"
                 ) from err
 
         return run
+
+    def _WhatIsHeld(self) -> dict[str, Any]:
+        """What a refused master has to know to judge whom this node follows."""
+        line = self.GetLine()
+        return {"last": line.last.Wire(), "line": line.Wire()}
 
     def _OnPromise(self, message: _Message) -> dict[str, Any]:
         self.Promise(message.cluster, message.epoch, message.master)
@@ -325,6 +332,7 @@ class NodeStore:
             state = database.GetState()
             line = database.GetLine(state.last)
             voters = database.GetVoters()
+            forced = database.GetValue(KIND_MASTER, ID_FORCED)
         return {
             "node": self.node_name,
             "cluster": state.cluster,
@@ -334,6 +342,7 @@ class NodeStore:
             "last": state.last.Wire(),
             "line": line.Wire(),
             "voters": voters.Row().value,
+            "forced": forced,
             "acknowledged": state.acknowledged.Wire(),
             "pruned": state.pruned,
             "exported": state.exported,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime
+from ganeti.rpc.base import Failure
 from ganeti.rpc.resolver import NodedPort
 from ganeti.store.base import MAX_TRANSACTION, NOWHERE, PIECE_BYTES, Epoch, Line, Member, Position, Row
 from ganeti.store.database import AfterAll, Cursor, CursorOf
@@ -107,13 +108,16 @@ class Peer:
     # Why it cannot stay a voter: another store id, or behind what it confirmed.  Rule 4 takes it out.
     unfit: str = ""
     last_error: str = ""
+    # How far the last call got that brought nothing; a node that answers nonsense accepts connections.
+    failure: Failure = Failure.NOT_SENT
     silent_since: float = 0.0
 
-    def Failed(self, now: float, text: str) -> None:
+    def Failed(self, now: float, text: str, failure: Failure | None = None) -> None:
         self.busy = False
         self.copy = None
         self.known = False
         self.last_error = text
+        self.failure = failure or Failure.SILENT
         if not self.silent:
             self.silent = True
             self.silent_since = now
@@ -201,6 +205,10 @@ class Sender:
         self.peers: dict[str, Peer] = {}
         # What may be sent on its own, by the position it follows.
         self.recent: dict[Position, Transaction] = {}
+
+    def Common(self) -> dict[str, Any]:
+        """What every call of the store names."""
+        return dict(self._common)
 
     def Drive(self, line: Line, acknowledged: Position, pruned: int, tell_from: float) -> None:
         """Gives work to every peer that has none; from ``tell_from`` on also the mere news of what is acknowledged."""

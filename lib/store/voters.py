@@ -20,6 +20,7 @@ from ganeti.store.peers import Peer
 
 if TYPE_CHECKING:
     from ganeti.store.peers import Sender
+    from ganeti.store.silence import Silent
 
 RECONCILE_SECONDS = 10.0
 READY_FOR = 10.0
@@ -76,6 +77,10 @@ class VoterSteps:
     def Deadline(self) -> float:
         """When to look again though nothing came."""
         return min([self._reconcile_at, *(step.deadline for step in self.waiting if not step.own_affair)])
+
+    def AskedFor(self, uuid: str) -> list[VoterStep]:
+        """Return the waiting steps for a node that somebody waits for."""
+        return [step for step in self.waiting if step.uuid == uuid and not step.own_affair]
 
     def Drop(self, step: VoterStep) -> None:
         """A waiting step is given up."""
@@ -199,7 +204,7 @@ class VoterSteps:
         self._sender.peers[member.uuid] = Peer(member, store_id=store_id, leaving=True, known=bool(store_id))
 
 
-def CheckReach(after: VoterSet, reach: int, silent: dict[str, str]) -> NoQuorum | None:
+def CheckReach(after: VoterSet, reach: int, silent: dict[str, Silent]) -> NoQuorum | None:
     """The refusal of a set that would have no quorum either (rule 7)."""
     if reach >= after.quorum:
         return None

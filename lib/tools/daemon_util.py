@@ -10,9 +10,17 @@ from typing import NamedTuple
 
 from ganeti import _autoconf, constants, errors, pathutils, runtime
 from ganeti.daemon import pidfile
+from ganeti.luxi import client as luxi_client
 from ganeti.tools import ensure_dirs
 
 STOP_TIMEOUT = 30.0
+ABORT_JOBS = "--abort-jobs"
+# Seconds between two signals to a master daemon that is to give up its jobs, until the person who waits is told why,
+# and for its answer to that question.
+_SIGNAL_AGAIN = 1.0
+_PATIENCE = 2.0
+_ASK_TIMEOUT = 5.0
+_AT_WORK = ["|", ["=", "status", "running"], ["=", "status", "canceling"]]
 # A daemon may take its time to come up (daemon.main.START_TIMEOUT), but not for ever.
 _START_TIMEOUT = 660.0
 _SYSTEMCTL_TIMEOUT = 700.0
@@ -128,23 +136,64 @@ def Start(name: str, arguments: Sequence[str] = ()) -> int:
     return _Relay(runtime.RunCmd(argv, env=_DaemonEnvironment(), timeout=_START_TIMEOUT))
 
 
-def Stop(name: str) -> int:
-    """Asks a daemon to end and waits for it."""
-    if UseSystemctl():
-        return _Systemctl("stop", f"{name}.service")
+def Stop(name: str, abort_jobs: bool = False) -> int:
+    """Ask a daemon to end and wait for it.
+
+    The master daemon refuses while jobs run, unless ``abort_jobs``: they then become errors.  systemd would kill it after
+    a while, jobs or not; so it is asked here first.
+    """
+    systemd = UseSystemctl()
+    if name == constants.MASTERD or not systemd:
+        code = _StopProcess(name, abort_jobs)
+        if code != constants.EXIT_SUCCESS:
+            return code
+    return _Systemctl("stop", f"{name}.service") if systemd else constants.EXIT_SUCCESS
+
+
+def _StopProcess(name: str, abort_jobs: bool) -> int:
     pid = pidfile.Running(name)
     if pid is None:
         return constants.EXIT_SUCCESS
-    runtime.KillProcess(pid, signal.SIGTERM)
-    end = runtime.Monotonic() + STOP_TIMEOUT
+    started = runtime.Monotonic()
+    signals, told = 0, False
     while pidfile.Running(name) == pid or runtime.ProcessAlive(pid):
-        if runtime.Monotonic() >= end:
-            sys.stderr.write(
-                f"{name} (process {pid}) has not ended within {STOP_TIMEOUT:g} s; see {pathutils.DaemonLog(name)}\n"
-            )
+        waited = runtime.Monotonic() - started
+        if waited >= STOP_TIMEOUT:
+            sys.stderr.write(_StillRunning(name, pid))
             return constants.EXIT_FAILURE
+        # A second signal soon after the first ends the master daemon whatever runs.
+        if signals == 0 or (abort_jobs and waited >= signals * _SIGNAL_AGAIN):
+            runtime.KillProcess(pid, signal.SIGTERM)
+            signals += 1
+        if name == constants.MASTERD and not told and waited >= _PATIENCE:
+            told = True
+            jobs = _RunningJobs()
+            if jobs and not abort_jobs:
+                sys.stderr.write(f"Waiting for running jobs: {jobs}\n")
         runtime.Sleep(0.05)
     return constants.EXIT_SUCCESS
+
+
+def _RunningJobs() -> str:
+    """Return ids and summaries of the jobs that run; empty where the master daemon does not answer."""
+    try:
+        with luxi_client.Client(connect_timeout=0, io_timeout=_ASK_TIMEOUT, retry_delays=()) as client:
+            found = client.Query("job", ["id", "summary"], _AT_WORK)
+    except (errors.GenericError, OSError):
+        return ""
+    return ", ".join(f"{job_id} ({', '.join(summary)})" for (_, job_id), (_, summary) in found["data"])
+
+
+def _StillRunning(name: str, pid: int) -> str:
+    """What to say about a daemon that did not end."""
+    jobs = _RunningJobs() if name == constants.MASTERD else ""
+    if not jobs:
+        return f"{name} (process {pid}) has not ended within {STOP_TIMEOUT:g} s; see {pathutils.DaemonLog(name)}\n"
+    return (
+        f"{name} (process {pid}) goes on working, because jobs are running: {jobs}\n"
+        "Wait for them ('gnt-job watch ID'), cancel them ('gnt-job cancel --kill ID'), or stop it all the same; they then\n"
+        f"become errors: '{pathutils.DAEMON_UTIL} stop {name} {ABORT_JOBS}'\n"
+    )
 
 
 def Check(name: str) -> int:
@@ -202,10 +251,8 @@ def StartMaster() -> int:
     return _Each(MASTER_ORDER, Start)
 
 
-def StopMaster() -> int:
-    if UseSystemctl():
-        return _Systemctl("stop", "ganeti-master.target")
-    return _Each(MASTER_ORDER[::-1], Stop)
+def StopMaster(abort_jobs: bool = False) -> int:
+    return _StopAfterMaster(MASTER_ORDER, "ganeti-master.target", abort_jobs)
 
 
 def StartAll() -> int:
@@ -214,10 +261,26 @@ def StartAll() -> int:
     return _Each(START_ORDER, Start)
 
 
-def StopAll() -> int:
+def StopAll(abort_jobs: bool = False) -> int:
+    return _StopAfterMaster(START_ORDER, "ganeti.target", abort_jobs)
+
+
+def _StopAfterMaster(names: Sequence[str], target: str, abort_jobs: bool) -> int:
+    """Stop the master daemon, then the others; while it works for a job they are needed, and go on too."""
+    code = Stop(constants.MASTERD, abort_jobs) if constants.MASTERD in Installed(names) else constants.EXIT_SUCCESS
+    if code != constants.EXIT_SUCCESS:
+        sys.stderr.write("No other daemon was stopped.\n")
+        return code
     if UseSystemctl():
-        return _Systemctl("stop", "ganeti.target")
-    return _Each(START_ORDER[::-1], Stop)
+        return _Systemctl("stop", target)
+    return _Each([name for name in names[::-1] if name != constants.MASTERD], Stop)
+
+
+def _WithAbort(stop: Callable[[bool], int], words: Sequence[str]) -> int:
+    """Call ``stop`` with whether the only word allowed was given."""
+    if words not in ([], [ABORT_JOBS]):
+        raise Refusal(f"'{words[0]}' is not known here; '{ABORT_JOBS}' is")
+    return stop(bool(words))
 
 
 def CheckConfig() -> int:
@@ -270,12 +333,12 @@ VERBS: dict[str, Verb] = {
     "is-daemon-name": Verb(("NAME",), lambda a: _IsDaemonName(a[0])),
     "check": Verb(("NAME",), lambda a: Check(Canonical(a[0]))),
     "start": Verb(("NAME", "[args]"), lambda a: Start(Canonical(a[0]), a[1:])),
-    "stop": Verb(("NAME",), lambda a: Stop(Canonical(a[0]))),
+    "stop": Verb(("NAME", "[--abort-jobs]"), lambda a: _WithAbort(lambda abort: Stop(Canonical(a[0]), abort), a[1:])),
     "check-and-start": Verb(("NAME",), lambda a: CheckAndStart(Canonical(a[0]))),
     "start-master": Verb((), lambda a: StartMaster()),
-    "stop-master": Verb((), lambda a: StopMaster()),
+    "stop-master": Verb(("[--abort-jobs]",), lambda a: _WithAbort(StopMaster, a)),
     "start-all": Verb((), lambda a: StartAll()),
-    "stop-all": Verb((), lambda a: StopAll()),
+    "stop-all": Verb(("[--abort-jobs]",), lambda a: _WithAbort(StopAll, a)),
     "rotate-logs": Verb(("NAME",), lambda a: RotateLogs(Canonical(a[0]))),
     "rotate-all-logs": Verb((), lambda a: _Each(START_ORDER, RotateLogs)),
     "reload-ssh-keys": Verb((), lambda a: ReloadSshKeys()),

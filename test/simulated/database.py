@@ -57,6 +57,10 @@ class Content:
         self._backlog.clear()
         return self._mirror
 
+    def Look(self, text: str) -> list[tuple[Any, ...]]:
+        """Read from outside, what is committed; nobody notices."""
+        return self.Reader(None).execute(text).fetchall()
+
     def Begin(self, holder: Database, thread: SimThread | None) -> None:
         self._main.execute("BEGIN IMMEDIATE")
         self.holder = holder
@@ -208,6 +212,8 @@ class Database:
             self._content.End(True)
         except sqlite3.Error as err:
             raise Translate(self.path, err) from err
+        if self._process.machine.committed is not None:
+            self._process.machine.committed(self.path, self._content.Look)
 
     def Rollback(self) -> None:
         self._world.Reach("Database.Rollback", self.path)

@@ -144,7 +144,8 @@ class Machine:
     Faults, to be set at any time: ``disk_full`` (ENOSPC for what needs room), ``disk_broken`` (EIO for everything),
     ``slow_disk`` (seconds that each durable write takes), ``clock_offset`` (of its wall clock).  ``programs``: what
     RunCmd and StartProcess find, by path or name (``programs.Program``).  ``addresses``: where its sockets can be
-    reached.
+    reached.  ``committed(path, look)``: called after each database transaction that changed something, with a function
+    that reads the database.
     """
 
     def __init__(self, world: World, name: str, address: str):
@@ -157,6 +158,7 @@ class Machine:
         self.slow_disk = 0.0
         self.clock_offset = 0.0
         self.programs: dict[str, Program] = {}
+        self.committed: Callable[[str, Callable[[str], list[tuple[Any, ...]]]], None] | None = None
         self.processes: dict[int, Process] = {}
         self.listeners: dict[tuple[str, int], Listener] = {}
         self.datagrams: dict[tuple[str, int], Any] = {}

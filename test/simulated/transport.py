@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ganeti import runtime
-from ganeti.rpc.base import ABORTED, Answer, Request
+from ganeti.rpc.base import ABORTED, Answer, Failure, Request
 
 if TYPE_CHECKING:
     from ganeti.rpc.server import Dispatcher
@@ -95,7 +95,7 @@ class Network:
         if self._random.random() >= self.lost:
             return False
         if self.broken and self._random.random() < self.broken:
-            flight.Finish(Answer("the connection broke"))
+            flight.Finish(Answer("the connection broke", failure=Failure.SILENT))
         return True
 
     def _Passes(self, source: Machine, target: Machine) -> bool:
@@ -106,14 +106,17 @@ class Network:
         source = flight.transport.machine
         if target is None or not self._Passes(source, target):
             self.world.Schedule(
-                flight.request.connect_timeout, lambda: flight.Finish(Answer(f"connection {_TIMED_OUT}"))
+                flight.request.connect_timeout,
+                lambda: flight.Finish(Answer(f"connection {_TIMED_OUT}", failure=Failure.UNREACHABLE)),
             )
             return
         if self._IsLost(flight):
             return
         process, queue = self._servers.get(target.name, (None, None))
         if process is None or queue is None or not process.alive:
-            self.world.Schedule(self._Delay(source, target), lambda: flight.Finish(Answer(_REFUSED)))
+            self.world.Schedule(
+                self._Delay(source, target), lambda: flight.Finish(Answer(_REFUSED, failure=Failure.REFUSED))
+            )
             return
         queue.put((flight.request, lambda answer: self._Return(flight, target, answer)))
 
@@ -164,7 +167,7 @@ class SimulatedTransport:
     def Submit(self, request: Request, done: Callable[[Answer], None]) -> None:
         flight = _Flight(self, request, done)
         self._flights[id(request)] = flight
-        self._network.world.Schedule(request.timeout, lambda: flight.Finish(Answer(_TIMED_OUT)))
+        self._network.world.Schedule(request.timeout, lambda: flight.Finish(Answer(_TIMED_OUT, failure=Failure.SILENT)))
         self._network.Send(flight)
 
     def Abort(self, request: Request) -> None:

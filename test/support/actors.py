@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
+
+from ganeti import runtime
 
 PATIENCE = 20.0
 
@@ -15,7 +14,7 @@ class Promise:
     """What an actor was told to do: its outcome, once there is one."""
 
     def __init__(self) -> None:
-        self._done = threading.Event()
+        self._done = runtime.Event()
         self._value: Any = None
         self._error: BaseException | None = None
 
@@ -42,8 +41,8 @@ class Actor:
 
     def __init__(self, name: str):
         self.name = name
-        self._tasks: queue.Queue[tuple[Promise, Callable[[], Any]] | None] = queue.Queue()
-        self._thread = threading.Thread(target=self._Loop, name=name, daemon=True)
+        self._tasks = runtime.Queue()
+        self._thread = runtime.Thread(self._Loop, name)
         self._thread.start()
 
     def _Loop(self) -> None:
@@ -84,8 +83,8 @@ class Cast:
 
 def Until(predicate: Callable[[], Any], patience: float = PATIENCE) -> Any:
     """Waits until ``predicate()`` is true and returns its value."""
-    deadline = time.monotonic() + patience
+    deadline = runtime.Monotonic() + patience
     while not (value := predicate()):
-        assert time.monotonic() < deadline, f"never came: {predicate}"
-        time.sleep(0.0005)
+        assert runtime.Monotonic() < deadline, f"never came: {predicate}"
+        runtime.Sleep(0.0005)
     return value

@@ -1,28 +1,34 @@
-"""A master for tests of logical units: real store, configuration, locks, processor and calls; only the machines are made up."""
+"""A master for tests of logical units: real store, configuration, locks, processor, calls and node daemons.
+
+Its cluster is simulated (``simnode``), so waiting takes no time.  A test that uses the fixtures of ``support.stage`` runs
+inside the master daemon's process.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from simulated import World
+from simulated.transport import Network, SimulatedTransport
 
-from ganeti import constants, locking, mcpu, objects, opcodes, params, ssconf
+from ganeti import constants, hypervisor, locking, mcpu, objects, opcodes, runtime, storage
 from ganeti.cmdlib import LU_MAPPING
+from ganeti.config import ConfigWriter, VotersOf
 from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import SnapshotResolver
-from ganeti.rpc.server import Dispatcher
+from ganeti.store import Row, adopt
+from support import drivers
 from support.lockwatch import LockWatch
-from support.machine import Device, Identity, Machine
-from support.writers import Setup
+from support.simnode import SimNode
+from support.writers import ExampleOn
 
 
 class Callbacks(mcpu.OpExecCbBase):
-    """Remembers what the processor told, and takes jobs."""
+    """Remembers what the processor reported, and takes jobs."""
 
     def __init__(self) -> None:
         self.log: list[tuple[str, Any]] = []
@@ -48,96 +54,158 @@ class Callbacks(mcpu.OpExecCbBase):
 
 
 class Master:
-    """``count`` nodes, the first one the master, and ``spare`` machines; ``Run`` executes an opcode as a job would."""
+    """``count`` nodes, the first one the master, and ``spare`` machines; ``Run`` executes an opcode as a job would.
+
+    ``change`` makes another configuration of the example.
+    """
 
     def __init__(
         self,
-        folder: str,
         count: int = 2,
         candidates: int = 1,
-        root: objects.Snapshot | None = None,
         spare: int = 0,
+        change: Callable[[objects.Snapshot], objects.Snapshot] = lambda root: root,
+        seed: int = 1,
     ):
-        self.setup = Setup(folder, count, candidates, root, spare)
-        self.cfg = self.setup.cfg
-        self.nodes = self.setup.nodes
-        self.machines = {node.member.uuid: Machine(node.name) for node in self.setup.cluster.nodes}
-        for node in self.setup.cluster.nodes:
-            machine = self.machines[node.member.uuid]
-            machine.reachable = self._ByAddress
-            machine.ssconf = lambda: ssconf.Values(self.cfg.Snapshot())
-            node.dispatcher = Dispatcher({**node.store.Handlers(), **machine.Handlers()}, node.store)
-        self.rpc = RpcRunner(
-            self.setup.cluster.wire,
-            SnapshotResolver(self.cfg.Snapshot),
-            lambda: str(self.setup.store.Epoch()),
-            self.cfg.Snapshot,
+        self.world = World(seed, switch=0.1)
+        storage.UseDrivers(drivers.STORAGE)
+        hypervisor.UseDrivers(dict.fromkeys(constants.HYPER_TYPES, drivers.Guests))
+        self.network = Network(self.world)
+        self.all = [SimNode(self.world, self.network, number) for number in range(1, count + spare + 1)]
+        self.nodes = [node.member.uuid for node in self.all[:count]]
+        self.lost: list[Exception] = []
+        self._count = count
+        self._job = 0
+        self._tasks: Any = None
+        self.cfg: Any = None
+        root = change(ExampleOn([node.member for node in self.all[:count]], candidates))
+        for node in self.all[:count]:
+            node.WriteSsconf(root)
+        self._masterd = self.all[0].machine.StartProcess(self._Masterd, "masterd")
+        self.Perform(lambda: self._Open(root))
+
+    def _Masterd(self) -> None:
+        """Carries out what tests want to happen in this process."""
+        self._tasks = runtime.Queue()
+        while True:
+            function, outcome = self._tasks.get()
+            try:
+                outcome.append((function(), None))
+            except (Exception, *_OUTCOMES) as err:  # noqa: BLE001 - whoever asked gets it
+                outcome.append((None, err))
+
+    def Perform(self, function: Callable[[], Any]) -> Any:
+        """Calls a function inside the master daemon; returns or raises what it does."""
+        self.world.Run(until=lambda: self._tasks is not None)
+        outcome: list[tuple[Any, BaseException | None]] = []
+        self._tasks.put((function, outcome))
+        self.world.Run(until=lambda: outcome)
+        [(result, error)] = outcome
+        if error is not None:
+            raise error
+        return result
+
+    def _Open(self, root: objects.Snapshot) -> None:
+        members = [node.member for node in self.all[: self._count]]
+        voters = [member for member in members if root.nodes[member.uuid].master_candidate]
+        own = self.all[0].NewStore()
+        wire = SimulatedTransport(self.network)
+        self.store = adopt.FoundStore(
+            own,
+            members[0],
+            root.cluster.uuid,
+            members,
+            voters,
+            [Row(*row) for row in root.ToRows()],
+            wire,
+            lost=self.lost.append,
+            candidates_now=lambda: VotersOf(self.cfg.Snapshot()) if self.cfg else None,
+            resolve=SnapshotResolver(lambda: self.cfg.Snapshot()),
         )
-        self._MakeInstances()
+        self.own = own
+        self.cfg = ConfigWriter(self.store)
+        self.rpc = RpcRunner(
+            wire, SnapshotResolver(self.cfg.Snapshot), lambda: str(self.store.Epoch()), self.cfg.Snapshot
+        )
         root = self.cfg.Snapshot()
         self.glm = locking.LockManager(
             root.nodes, root.nodegroups, [i.name for i in root.instances.values()], root.networks
         )
         query = QueryData(self.cfg.Snapshot, self.rpc, lambda ids, archived: [], list, lambda: False, lambda: None)
-        self.context = mcpu.Context(
-            self.cfg, self.glm, self.rpc, self.setup.store, self.rpc.call_hooks_runner, query, confirm_timeout=0.2
-        )
-        self._job = 0
+        self.context = mcpu.Context(self.cfg, self.glm, self.rpc, self.store, self.rpc.call_hooks_runner, query)
+        self._MakeInstances(root)
         self._watch = LockWatch(self.glm, self.cfg)
-        self.setup.store.Listen(self._watch.Acknowledged)
-        for uuid, machine in self.machines.items():
-            machine.watch = functools.partial(self._watch.Call, uuid)
+        self.store.Listen(self._watch.Acknowledged)
+        for node in self.all:
+            node.watch = functools.partial(self._watch.Call, node.member.uuid)
+            node.calls.clear()
+            node.arguments.clear()
 
-    def _MakeInstances(self) -> None:
-        """Devices and guests of what is configured."""
-        root = self.cfg.Snapshot()
-        for instance in root.instances.values():
-            for disk in root.InstanceDisks(instance):
-                for uuid in {instance.primary_node, *disk.nodes}:
-                    for part in disk.Walk():
-                        device = Device(part.size, f"originstname+{instance.name}")
-                        device.assembled = instance.disks_active
-                        device.primary = instance.disks_active and uuid == instance.primary_node
-                        self.machines[uuid].devices[Identity(part.ToDict())] = device
-            if instance.admin_state == constants.ADMINST_UP:
-                memory = params.FillBE(root, instance)["maxmem"]
-                self.machines[instance.primary_node].guests[instance.name] = {"memory": memory}
+    def _MakeInstances(self, root: objects.Snapshot) -> None:
+        """Disks and guests of what is configured."""
+        for guest in root.instances.values():
+            for index, disk in enumerate(root.InstanceDisks(guest)):
+                for uuid in dict.fromkeys([guest.primary_node, *disk.nodes]):
+                    self._MakeDisk(guest, disk, index, uuid)
+            if guest.admin_state == constants.ADMINST_UP:
+                self.rpc.call_instance_start(guest.primary_node, guest, False, []).Raise("the example cannot start")
+
+    def _MakeDisk(self, guest: objects.Instance, disk: objects.Disk, index: int, uuid: str) -> None:
+        primary = uuid == guest.primary_node
+        if disk.dev_type == constants.DT_FILE:
+            folder = disk.logical_id[1].rpartition("/")[0]
+            self.rpc.call_file_storage_dir_create(uuid, folder).Raise("the example's directory cannot be made")
+        for part in (*disk.children, disk):
+            self.rpc.call_blockdev_create(
+                uuid, (part, guest), part.size, guest.name, primary, f"originstname+{guest.name}", False
+            ).Raise("the example's disk cannot be made")
+        if guest.disks_active:
+            self.rpc.call_blockdev_assemble(uuid, (disk, guest), guest, primary, index).Raise("no disk")
+        else:
+            self.rpc.call_blockdev_shutdown(uuid, (disk, guest)).Raise("no disk")
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, number: int) -> SimNode:
+        return self.all[number]
+
+    @property
+    def machines(self) -> dict[str, SimNode]:
+        return {node.member.uuid: node for node in self.all}
+
+    @property
+    def snapshot(self) -> objects.Snapshot:
+        return self.cfg.Snapshot()
+
+    def Stored(self) -> objects.Snapshot:
+        """What the master's own database holds."""
+        rows = self.own.database.GetRows()
+        return objects.Snapshot.FromRows((row.kind, row.id, row.value) for row in rows if row.value is not None)
 
     def Instance(self, name: str) -> objects.Instance:
         found = self.snapshot.ExpandName("instance", name)
         assert found is not None
         return found
 
-    def Serve(self, number: int) -> None:
-        """Gives a machine's handlers to its node again, after they were exchanged."""
-        node = self.setup.cluster.nodes[number]
-        node.dispatcher = Dispatcher({**node.store.Handlers(), **self[number].Handlers()}, node.store)
+    def Spare(self, number: int = 0) -> SimNode:
+        """A machine that is not a node."""
+        return self.all[self._count + number]
+
+    def DistributeSsconf(self) -> None:
+        """From now on every change reaches the nodes' ssconf files, as the exporters see to; but see ``ssconf_stuck``."""
+
+        def distribute(_position: Any, _rows: Any) -> None:
+            for node in self.all[: self._count]:
+                if node.machine.on and not node.ssconf_stuck:
+                    node.WriteSsconf(self.cfg.Snapshot())
+
+        self.store.Listen(distribute)
+
+    # --- acting -------------------------------------------------------------------------------------------------------
 
     def Elsewhere(self) -> AbstractContextManager[None]:
         """For what a test changes while a job runs: it is not the job's doing."""
         return self._watch.Elsewhere()
-
-    def Patient(self) -> None:
-        """As long as a real master waits for nodes to confirm it."""
-        self.context = dataclasses.replace(self.context, confirm_timeout=mcpu.Context.confirm_timeout)
-
-    def _ByAddress(self, address: str) -> Machine | None:
-        for node in self.snapshot.nodes.values():
-            if address in (node.primary_ip, node.secondary_ip):
-                return self.machines[node.uuid]
-        return None
-
-    @property
-    def snapshot(self) -> objects.Snapshot:
-        return self.cfg.Snapshot()
-
-    def Spare(self, number: int = 0) -> tuple[Machine, str]:
-        """A machine that is no node, and a name that every resolver knows as its address (127.3 is 127.0.0.3)."""
-        member = self.setup.cluster.members[len(self.nodes) + number]
-        return self.machines[member.uuid], member.address.replace(".0.0", "")
-
-    def __getitem__(self, number: int) -> Machine:
-        return self.machines[self.nodes[number]]
 
     def Run(self, op: opcodes.OpCode, cbs: Callbacks | None = None, units: Any = LU_MAPPING, **options: Any) -> Any:
         """Executes an opcode that went over the wire; afterwards nothing of the job may be left."""
@@ -158,18 +226,19 @@ class Master:
         assert self.cfg._reservations.Count(job) == 0
 
     def Close(self) -> None:
-        self.setup.Close()
-
-
-def InSimulation(story: Callable[[Master], None], count: int = 2) -> None:
-    """Tells a story on a simulated machine, where waiting takes no time."""
-
-    def program() -> None:
-        master = Master("/srv/m", count)
         try:
-            story(master)
+            assert self.world.failures == []
         finally:
-            master.Close()
+            self.world.Close()
+            storage.UseDrivers({})
+            hypervisor.UseDrivers({})
 
-    with World(1) as world:
-        world.AddMachine("m").Call(program)
+
+def _Outcomes() -> tuple[type[BaseException], ...]:
+    """What pytest.fail and pytest.skip raise."""
+    import pytest
+
+    return (pytest.fail.Exception, pytest.skip.Exception)
+
+
+_OUTCOMES = _Outcomes()

@@ -164,7 +164,7 @@ class Cluster:
             transport or self.Transport(),
             self.Resolve,
             lambda: self.epoch,
-            refused=lambda epoch, master: self.refused.append((epoch, master)),
+            refused=lambda epoch, master, node: self.refused.append((epoch, master)),
             sender="master",
         )
 

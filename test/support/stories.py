@@ -33,7 +33,7 @@ _MASTER = "node1.example.org"
 # Fields that are the same in every opcode of a command line, or hold the time.
 _NANOSECONDS = re.compile(r"\b1\d{18}\b")
 _HIDDEN = ("OP_ID", "reason", "debug_level")
-_STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
+STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
 
 
 class Story:
@@ -147,7 +147,7 @@ class Story:
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def _Run(self, command: str) -> None:
-        argv = [sys.executable, "-c", _STARTER, *shlex.split(command)]
+        argv = [sys.executable, "-c", STARTER, *shlex.split(command)]
         environment = self.node.Environment(**self._environment)
         if self._answers is not None:
             answers, self._answers = self._answers, None

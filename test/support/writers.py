@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ganeti import objects
+from ganeti import objects, pathutils
 from ganeti.config import ConfigWriter, VotersOf
 from ganeti.rpc.resolver import SnapshotResolver
-from ganeti.store import Row
+from ganeti.store import Member, Row
 from support import configs
 from support.store_nodes import Cluster
 
@@ -28,41 +29,13 @@ class Setup:
     ):
         self.cluster = Cluster(folder, count + spare)
         self.nodes = [member.uuid for member in self.cluster.members[:count]]
-        start = root if root is not None else self._Root(candidates)
+        start = root if root is not None else ExampleOn(self.cluster.members[:count], candidates)
         rows = [Row(*row) for row in start.ToRows()]
         # Nodes that do not vote are found by the configuration.
         resolve = SnapshotResolver(lambda: self.cfg.Snapshot())
         self.store = self.cluster.Found(0, *rows, candidates=candidates, resolve=resolve)
         self.cfg = ConfigWriter(self.store)
         self.cluster.wanted = VotersOf(self.cfg.Snapshot())
-
-    def _Root(self, candidates: int) -> objects.Snapshot:
-        """The example with this cluster's machines as its nodes; the instance lives on the first two."""
-        root = configs.Example()
-        base = root.nodes[configs.NODE1]
-        web_disk, web = root.disks[configs.WEB_DISK], root.instances[configs.WEB]
-        pair = (self.nodes * 2)[:2]
-        nodes: dict[str, Any] = {}
-        for number, member in enumerate(self.cluster.members[: len(self.nodes)]):
-            nodes[member.uuid] = base.Replace(
-                uuid=member.uuid,
-                name=member.name,
-                primary_ip=member.address,
-                secondary_ip=f"198.51.100.{number + 1}",
-                master_candidate=number < candidates,
-            )
-        moved = web_disk.Replace(
-            nodes=pair,
-            logical_id=[*pair, *web_disk.logical_id[2:]],
-            children=[child.Replace(nodes=pair) for child in web_disk.children],
-        )
-        cluster = root.cluster.Replace(master_node=self.nodes[0], candidate_certs={}, candidate_pool_size=candidates)
-        return root.Replace(
-            cluster=cluster,
-            nodes=nodes,
-            instances={web.uuid: web.Replace(primary_node=pair[0])},
-            disks={moved.uuid: moved},
-        )
 
     def Stored(self) -> objects.Snapshot:
         """What the master's own database holds."""
@@ -71,3 +44,44 @@ class Setup:
 
     def Close(self) -> None:
         self.cluster.Close()
+
+
+def ExampleOn(members: Sequence[Member], candidates: int) -> objects.Snapshot:
+    """Return the example with these machines as its nodes; its instance lives on the first two."""
+    root = configs.Example()
+    base = root.nodes[configs.NODE1]
+    web_disk, web = root.disks[configs.WEB_DISK], root.instances[configs.WEB]
+    pair = ([member.uuid for member in members] * 2)[:2]
+    nodes: dict[str, Any] = {}
+    for number, member in enumerate(members):
+        nodes[member.uuid] = base.Replace(
+            uuid=member.uuid,
+            name=member.name,
+            primary_ip=member.address,
+            secondary_ip=f"198.51.100.{number + 1}",
+            master_candidate=number < candidates,
+        )
+    moved = web_disk.Replace(
+        nodes=pair,
+        logical_id=[*pair, *web_disk.logical_id[2:]],
+        children=[child.Replace(nodes=pair) for child in web_disk.children],
+    )
+    cluster = root.cluster.Replace(master_node=members[0].uuid, candidate_certs={}, candidate_pool_size=candidates)
+    return root.Replace(
+        cluster=cluster,
+        nodes=nodes,
+        instances={web.uuid: web.Replace(primary_node=pair[0])},
+        disks={moved.uuid: moved},
+    )
+
+
+def InFiles(root: objects.Snapshot) -> objects.Snapshot:
+    """Return the example with its instance's disk in a file on the first node."""
+    disk, web = root.disks[configs.WEB_DISK], root.instances[configs.WEB]
+    path = f"{pathutils.DEFAULT_FILE_STORAGE_DIR}/{web.name}/disk0"
+    cluster = root.cluster.Replace(
+        enabled_disk_templates=["file", "drbd", "plain", "diskless"],
+        ipolicy={**root.cluster.ipolicy, "disk-templates": ["file", "drbd", "plain", "diskless"]},
+    )
+    filed = disk.Replace(dev_type="file", logical_id=["loop", path], nodes=[web.primary_node], children=[], params={})
+    return root.Replace(cluster=cluster, disks={filed.uuid: filed})

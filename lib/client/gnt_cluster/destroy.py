@@ -20,10 +20,11 @@ def Run(options: Options, arguments: list[str]) -> int:
 
     client = jobs.GetClient()
     master, modify_ssh_setup = client.QueryConfigValues(["master_node", "modify_ssh_setup"])
+    external = bool(client.QueryClusterInfo()["use_external_mip_script"])
     jobs.SubmitOpCode(OpClusterDestroy(), options)
     client.Close()
     with calls.BootstrapRunner() as runner:
-        for problem in destroy.FinalizeClusterDestroy(runner, master, bool(modify_ssh_setup)):
+        for problem in destroy.FinalizeClusterDestroy(runner, master, bool(modify_ssh_setup), external):
             output.ToStderr(problem)
     return constants.EXIT_SUCCESS
 

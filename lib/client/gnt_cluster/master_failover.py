@@ -12,6 +12,11 @@ _NO_VOTING = (
     "This will perform the failover without asking the other nodes who the master is. Nodes that do not answer must be off,"
     " and stay off until this master has reached them: a change that only they have is given up. Continue?"
 )
+_RUNNING = (
+    "{silence}.\n{names} ARE RUNNING: they accept connections and do not answer this node. If one of them is the master, or"
+    " follows one, there will be two masters that start the same instances twice and destroy their disks. Switch these"
+    " machines off first. Continue only if you know why none of them can belong to another master. Continue?"
+)
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -21,7 +26,15 @@ def Run(options: Options, arguments: list[str]) -> int:
 
     ignore_offline = str(options.ignore_offline_nodes).lower() not in ("no", "false", "0")
     with calls.BootstrapRunner() as runner:
-        outcome = failover.MasterFailover(runner, options.no_voting, ignore_offline)
+        running: list[str] = []
+        if options.no_voting:
+            running, silence = failover.RunningNodes(runner)
+            # --yes-do-it speaks of nodes that are off, not of these.
+            if running and not ask.Confirmed(_RUNNING.format(silence=silence, names=", ".join(running))):
+                output.ToStderr("Nothing was changed.")
+                return constants.EXIT_FAILURE
+        choices = failover.Choices(options.no_voting, ignore_offline, options.abort_jobs, running)
+        outcome = failover.MasterFailover(runner, choices)
     for warning in outcome.warnings:
         output.ToStderr(f"Warning: {warning}")
     return constants.EXIT_FAILURE if outcome.failed else constants.EXIT_SUCCESS
@@ -31,6 +44,6 @@ COMMAND = Command(
     Run,
     "Makes the current node the master",
     (),
-    (o.NO_VOTING, o.YES_DO_IT_FAILOVER, o.IGNORE_OFFLINE_NODES),
+    (o.NO_VOTING, o.YES_DO_IT_FAILOVER, o.IGNORE_OFFLINE_NODES, o.ABORT_JOBS),
     logs=True,
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ganeti import constants
-from ganeti.cli import jobs
 from ganeti.cli.command import Command
 from ganeti.cli.parser import Options
+from ganeti.luxi.client import Client
 
 
 def Run(options: Options, arguments: list[str]) -> int:
     try:
-        jobs.GetClient().QueryClusterInfo()
+        Client().QueryClusterInfo()
     except Exception:  # noqa: BLE001 - the answer is yes or no
         return constants.EXIT_FAILURE
     return constants.EXIT_SUCCESS

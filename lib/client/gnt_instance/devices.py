@@ -1,4 +1,4 @@
-"""Disks and NICs on the command line: definitions for new instances, changes for existing ones (spec/cli.md 3.6)."""
+"""Disks and NICs on the command line: definitions for new instances, changes for existing ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _Unit(text: Any, what: str) -> int:
 
 
 def _ByIndex(items: Iterable[Item], what: str, limit: int) -> list[dict[str, Any]]:
-    """Definitions by index; those that are left out are empty."""
+    """Return the definitions by index; missing ones are empty."""
     found: dict[int, dict[str, Any]] = {}
     for text, values in items:
         index = _Index(text, what, limit)
@@ -47,7 +47,7 @@ def _ByIndex(items: Iterable[Item], what: str, limit: int) -> list[dict[str, Any
 
 
 def NewDisks(options: Options) -> list[dict[str, Any]]:
-    """The disks of ``--disk`` or ``-s`` for a new instance."""
+    """Return the disks of ``--disk`` or ``-s`` for a new instance."""
     items = list(options.disks or [])
     if options.disk_template == constants.DT_DISKLESS:
         if items or options.sd_size is not None:
@@ -90,7 +90,7 @@ def _Spindles(disk: dict[str, Any], index: Any) -> dict[str, Any]:
 
 
 def NewNics(options: Options) -> list[dict[str, Any]]:
-    """The NICs of ``--net``; one with automatic values without it, none with ``--no-nics``."""
+    """Return the NICs of ``--net``; without it one with automatic values, with ``--no-nics`` none."""
     if options.no_nics:
         if options.nics:
             raise errors.OpPrereqError("Please use either --no-nics or --net", errors.ECODE_INVAL)
@@ -126,7 +126,7 @@ def DisksToRecreate(options: Options) -> list[list[Any]]:
 
 
 def _ParseChange(identifier: str, values: Any) -> list[Any]:
-    """One occurrence of ``--disk`` or ``--net`` of a modification as [action, identifier, values]."""
+    """Return one ``--disk`` or ``--net`` of a modification as [action, identifier, values]."""
     settings: dict[str, Any] = dict(values) if isinstance(values, Mapping) else {}
     if identifier in ("add", "attach"):
         return [identifier, -1, settings]
@@ -157,7 +157,7 @@ def _Changes(items: Sequence[Item] | None, complete: Callable[[list[Any]], None]
 
 
 def DiskChanges(options: Options) -> list[list[Any]]:
-    """``--disk`` of a modification: [[action, index or name, values]]."""
+    """Return the ``--disk`` options of a modification as [[action, index or name, values]]."""
 
     def complete(change: list[Any]) -> None:
         action, identifier, values = change
@@ -171,5 +171,5 @@ def DiskChanges(options: Options) -> list[list[Any]]:
 
 
 def NicChanges(options: Options) -> list[list[Any]]:
-    """``--net`` of a modification; ``none`` takes an address or network away."""
+    """Return the ``--net`` options of a modification as [[action, index or name, values]]."""
     return _Changes(options.nics, lambda _: None)

@@ -48,7 +48,10 @@ def Run(options: Options, arguments: list[str]) -> int:
         return constants.EXIT_FAILURE
     if options.offline is False and not options.force and not ask.Confirmed(_ONLINE_QUESTION.format(name, name)):
         return constants.EXIT_FAILURE
-    PrintChanges("node", name, jobs.SubmitOrSend(op, options))
+    changed = PrintChanges("node", name, jobs.SubmitOrSend(op, options))
+    if not changed and not options.dry_run:
+        # Node parameters are not listed, and without a quorum the node was marked offline before the job started.
+        output.ToStdout(f"Node {name} has the requested settings.")
     return constants.EXIT_SUCCESS
 
 

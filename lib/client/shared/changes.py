@@ -1,4 +1,4 @@
-"""What a modify command says was changed."""
+"""The list of changes that a modify command prints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ganeti.cli import output
 
 
 def PrintChanges(what: str, name: str, changes: Iterable[Sequence[Any]] | None) -> bool:
-    """``Modified node N`` and a line per change; False if nothing was changed."""
+    """Print ``Modified node N`` and a line for each change; return False if nothing was changed."""
     listed = list(changes or [])
     if not listed:
         return False

@@ -1,4 +1,4 @@
-"""Instance policies: from options, for people, and as the command that would make them (spec/cli.md 3.7, 10)."""
+"""Instance policies: from options, for people, and as options that set them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPEC_NAMES = ("memory-size", "cpu-count", "disk-count", "disk-size", "nic-count"
 
 
 def ParseSpec(option: str, values: Mapping[str, Any]) -> dict[str, int]:
-    """The numbers of a specification; sizes may have units."""
+    """Return the numbers of a specification; sizes may have units."""
     from ganeti.utils.text import ParseUnit
 
     result = {}
@@ -52,7 +52,7 @@ def _Bounds(groups: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[dict[str,
 
 
 def FromOptions(options: Options, group: bool = False) -> dict[str, Any]:
-    """What the policy options ask for, empty if none was given; in a group ``default`` inherits again."""
+    """Return the policy of the options, empty if none was given; in a group ``default`` inherits again."""
     policy: dict[str, Any] = {}
     bounds = options.ipolicy_bounds_specs
     if bounds == constants.VALUE_DEFAULT and group:
@@ -65,7 +65,7 @@ def FromOptions(options: Options, group: bool = False) -> dict[str, Any]:
     for key, value in ((VCPU_RATIO, options.ipolicy_vcpu_ratio), (SPINDLE_RATIO, options.ipolicy_spindle_ratio)):
         if value is not None:
             if value == constants.VALUE_DEFAULT and not group:
-                raise errors.OpPrereqError(f"'default' is not a value for {key} of the cluster", errors.ECODE_INVAL)
+                raise errors.OpPrereqError(f"'default' is not allowed for {key} of the cluster", errors.ECODE_INVAL)
             policy[key] = value
     templates = options.ipolicy_disk_templates
     if templates is not None:
@@ -80,7 +80,7 @@ def FromOptions(options: Options, group: bool = False) -> dict[str, Any]:
 
 
 def Describe(custom: Mapping[str, Any] | None, policy: Mapping[str, Any]) -> info.Pairs:
-    """The tree of a policy; with ``custom`` (the group's own keys) inherited values are marked."""
+    """Return the tree of a policy; with ``custom`` (the group's own keys) inherited values are marked."""
     inherited = custom is not None
     own = policy if custom is None else custom
 
@@ -108,7 +108,7 @@ def _SpecText(spec: Mapping[str, Any]) -> str:
 
 
 def BoundsText(bounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
-    """``min:.../max:...//...``, as the option takes it."""
+    """Return ``min:.../max:...//...``, as the option takes it."""
     return "//".join(f"min:{_SpecText(pair['min'])}/max:{_SpecText(pair['max'])}" for pair in bounds)
 
 

@@ -1,4 +1,4 @@
-"""Parameter options, brought to their types by the tables before anything is submitted (spec/cli.md 3.3, 3.4).
+"""Parameter options, converted to the types of their tables before anything is submitted.
 
 The tables are imported when an option was given: most commands run without.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from ganeti import constants, errors
 
-# What resets a value where that makes sense.
+# Values that reset a parameter where that makes sense.
 RESET = (constants.VALUE_DEFAULT, None)
 
 Groups = Iterable[tuple[str, Any]]
@@ -23,7 +23,7 @@ def _Force(values: Mapping[str, Any], table: Any, allowed: Collection[Any], subj
 
 
 def Backend(values: Mapping[str, Any], allowed: Collection[Any] = ()) -> dict[str, Any]:
-    """``-B``; ``memory`` stays for the master, which sets two parameters by it."""
+    """Return the values of ``-B``; ``memory`` stays, as the master sets two parameters from it."""
     if not values:
         return {}
     from ganeti.params import be
@@ -40,7 +40,7 @@ def Nic(values: Mapping[str, Any], allowed: Collection[Any] = ()) -> dict[str, A
 
 
 def Node(values: Mapping[str, Any] | None, allowed: Collection[Any] = ()) -> dict[str, Any] | None:
-    """``--node-parameters``; None if the option was not given."""
+    """Return the values of ``--node-parameters``; None if the option was not given."""
     if values is None:
         return None
     from ganeti.params import nd
@@ -51,7 +51,7 @@ def Node(values: Mapping[str, Any] | None, allowed: Collection[Any] = ()) -> dic
 def Hypervisor(
     values: Mapping[str, Any], hypervisor: str | None = None, allowed: Collection[Any] = ()
 ) -> dict[str, Any]:
-    """``-H key=value``; without a hypervisor the names of all count.  Blanks in usb_devices become commas."""
+    """Return the values of ``-H key=value``, without a hypervisor by the names of all; blanks in usb_devices become commas."""
     if not values:
         return {}
     from ganeti.params import hv
@@ -67,7 +67,7 @@ def Hypervisor(
 
 
 def Grouped(option: str, groups: Groups) -> dict[str, dict[str, Any]]:
-    """Repeated ``name:key=value,...`` by name; removals make no sense here."""
+    """Return the values of repeated ``name:key=value,...`` by name; reject removals, which make no sense here."""
     result: dict[str, dict[str, Any]] = {}
     for name, values in groups:
         if not isinstance(values, dict):
@@ -77,7 +77,7 @@ def Grouped(option: str, groups: Groups) -> dict[str, dict[str, Any]]:
 
 
 def Hypervisors(groups: Groups, allowed: Collection[Any] = ()) -> dict[str, dict[str, Any]]:
-    """Repeated ``-H hypervisor:key=value,...``."""
+    """Return the values of repeated ``-H hypervisor:key=value,...`` by hypervisor."""
     by_name = Grouped("-H", groups)
     for name in by_name:
         if name not in constants.HYPER_TYPES:
@@ -86,7 +86,7 @@ def Hypervisors(groups: Groups, allowed: Collection[Any] = ()) -> dict[str, dict
 
 
 def DiskParameters(groups: Groups, allowed: Collection[Any] = ()) -> dict[str, dict[str, Any]]:
-    """Repeated ``-D template:key=value,...``."""
+    """Return the values of repeated ``-D template:key=value,...`` by template."""
     by_name = Grouped("-D", groups)
     if not by_name:
         return {}
@@ -102,7 +102,7 @@ def DiskParameters(groups: Groups, allowed: Collection[Any] = ()) -> dict[str, d
 
 
 def HypervisorState(groups: Groups) -> dict[str, dict[str, Any]] | None:
-    """Repeated ``--hypervisor-state hypervisor:key=value,...``; None if not given."""
+    """Return the values of repeated ``--hypervisor-state`` by hypervisor; None if not given."""
     by_name = Grouped("--hypervisor-state", groups)
     if not by_name:
         return None
@@ -115,7 +115,7 @@ def HypervisorState(groups: Groups) -> dict[str, dict[str, Any]] | None:
 
 
 def DiskState(groups: Groups) -> dict[str, dict[str, Any]] | None:
-    """Repeated ``--disk-state type/name:key=value,...`` as type -> name -> state; None if not given."""
+    """Return the values of repeated ``--disk-state`` as type -> name -> state; None if not given."""
     by_name = Grouped("--disk-state", groups)
     if not by_name:
         return None
@@ -131,7 +131,7 @@ def DiskState(groups: Groups) -> dict[str, dict[str, Any]] | None:
 
 
 def Integer(option: str, text: str | None) -> int | None:
-    """A number whose option is a text for 3.1's sake."""
+    """Return the number of an option that takes any text in 3.1."""
     if text is None:
         return None
     try:

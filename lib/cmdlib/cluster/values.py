@@ -9,7 +9,6 @@ from typing import Any
 from ganeti import constants, errors, objects, params, uidpool
 from ganeti.cmdlib import policy
 from ganeti.cmdlib.common import CheckNoProblems, ForceNdParams, ForceNodeState, ForceTypes, MergeNodeState
-from ganeti.cmdlib.instance import nicgen
 from ganeti.cmdlib.instance.base import CheckBeLimits, CheckHvSyntax
 from ganeti.config.values import NormalizeMACPrefix
 from ganeti.objects.base import Freeze
@@ -206,7 +205,7 @@ def _Instances(cluster: objects.Cluster, op: Any) -> dict[str, Any]:
             given["vlan"] = nic.NormalizeVlan(given["vlan"])
         own = ForceTypes(given, nic.TABLE, subject="NIC parameter")
         filled = {**cluster.nicparams.get(constants.PP_DEFAULT, nic.DEFAULTS), **own}
-        nicgen.CheckParams(filled)
+        CheckNoProblems(nic.SyntaxProblems(filled))
         values["nicparams"] = {**cluster.nicparams, constants.PP_DEFAULT: filled}
     if op.diskparams:
         values["diskparams"] = UpdatedDiskParams(cluster.diskparams, op.diskparams)

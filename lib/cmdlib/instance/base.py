@@ -105,16 +105,13 @@ def ForceHvParams(
     values: Mapping[str, Any], hypervisor: str, where: str, allowed: Iterable[Any] = ()
 ) -> dict[str, Any]:
     """Hypervisor parameters as given in a request, typed; cluster-wide ones are refused."""
-    hv.CheckGlobals(values, where)
+    CheckNoProblems(hv.GlobalProblems(values, where))
     return ForceTypes(dict(values), hv.Table(hypervisor), tuple(allowed), f"{hypervisor} parameter")
 
 
 def CheckHvSyntax(hypervisor: str, filled: Mapping[str, Any]) -> None:
     """A full set fits the hypervisor, as far as the master can tell."""
-    try:
-        hv.CheckParamSyntax(hypervisor, filled)
-    except errors.HypervisorError as err:
-        raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+    CheckNoProblems(hv.SyntaxProblems(hypervisor, filled), f"Hypervisor {hypervisor}")
 
 
 def CheckHvOnNodes(lu: LogicalUnit, nodes: Iterable[str], hypervisor: str, filled: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ganeti import constants, errors, objects, params
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.common import ExpandNetwork
+from ganeti.cmdlib.common import CheckNoProblems, ExpandNetwork
 from ganeti.cmdlib.disk.generate import CheckDeviceNames, DeviceName, FindDevice
 from ganeti.cmdlib.instance import nicgen
 from ganeti.cmdlib.instance.changes import ADD, MODIFY, REMOVE, Change
@@ -123,7 +123,7 @@ class _NicChange:
         self._network = self._NewNetwork(values)
         own = self._OwnParams(old, values)
         filled = params.SimpleFillNIC(snapshot.cluster, own)
-        nicgen.CheckParams(filled)
+        CheckNoProblems(nic_params.SyntaxProblems(filled))
         ip = self._NewIp(old, values)
         routed = filled[nic_params.NIC_MODE] == constants.NIC_MODE_ROUTED
         if routed and ip is None and self._network is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ganeti import constants, errors, objects, params
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.common import ExpandNetwork
+from ganeti.cmdlib.common import CheckNoProblems, ExpandNetwork
 from ganeti.cmdlib.disk.generate import CheckDeviceNames, DeviceName
 from ganeti.params import nic as nic_params
 
@@ -31,13 +31,6 @@ def OwnParams(values: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None and value != AUTO:
             own[name] = nic_params.NormalizeVlan(value) if name == nic_params.NIC_VLAN else value
     return own
-
-
-def CheckParams(filled: Mapping[str, Any]) -> None:
-    try:
-        nic_params.CheckParameterSyntax(filled)
-    except errors.ConfigurationError as err:
-        raise _Refuse(str(err)) from err
 
 
 def CheckAddress(text: str) -> str:
@@ -65,7 +58,7 @@ class NicRequest:
         if self.own.get(nic_params.NIC_MODE) == constants.NIC_MODE_POOL:
             raise _Refuse(f"{where}: mode {constants.NIC_MODE_POOL} needs a network")
         filled = params.SimpleFillNIC(snapshot.cluster, self.own)
-        CheckParams(filled)
+        CheckNoProblems(nic_params.SyntaxProblems(filled))
         self.ip = self._Ip(values.get("ip"), where, resolved_ip)
         routed = self.network is None and filled[nic_params.NIC_MODE] == constants.NIC_MODE_ROUTED
         if routed and self.ip is None:

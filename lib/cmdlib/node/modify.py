@@ -128,12 +128,25 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
         self._role = NewRole(RoleOf(node), {flag: getattr(self.op, flag) for flag in FLAGS})
         if RoleOf(node) == OFFLINE != self._role:
             CheckVersion(self, node.name, node.uuid, errors.ECODE_STATE)
+            self._CheckFollows(node)
             self.LogWarning(
                 f"Transitioning node {node.name} from offline to online state without using re-add",
                 hint=f"make sure the node is healthy; 'gnt-node add --readd {node.name}' is the safe way",
             )
         if self.op.secondary_ip:
             self._CheckSecondaryIp()
+
+    def _CheckFollows(self, node: objects.Node) -> None:
+        """An offline node may follow another master; once it is online again that would end this one."""
+        try:
+            self.context.store.ConfirmNodes([node.uuid], 0.0, joining=True)
+        except store.FollowsOther as err:
+            raise errors.OpPrereqError(f"{err}; {err.hint}", errors.ECODE_STATE) from err
+        except store.MasterEnded:
+            raise
+        except store.StoreError as err:
+            # What else keeps it from confirming is a warning when its files are brought up to date.
+            self.LogInfo(f"Node {node.name} has not confirmed this master yet: {err}")
 
     def _CheckRoles(self) -> None:
         node = self._node

@@ -306,14 +306,14 @@ $ gnt-cluster repair-disk-sizes web
 $ gnt-cluster activate-master-ip
 > OP_CLUSTER_ACTIVATE_MASTER_IP {}
 $ gnt-cluster deactivate-master-ip
-! There is no terminal to ask at; the answer is taken to be 'n'.
+! No terminal to ask on; assuming 'n'.
 = 1
 $ gnt-cluster deactivate-master-ip --yes
 > OP_CLUSTER_DEACTIVATE_MASTER_IP {}
 
 # Without a terminal the answer is no.
 $ gnt-cluster rename new.example.org
-! There is no terminal to ask at; the answer is taken to be 'n'.
+! No terminal to ask on; assuming 'n'.
 = 1
 % answers x ? yes y
 % result OP_CLUSTER_RENAME "new.example.org"
@@ -388,7 +388,7 @@ $ gnt-cluster modify -B colour=red
 ! known are: always_failover, auto_balance, maxmem, memory, minmem, spindle_use, vcpus
 = 1
 $ gnt-cluster modify -B maxmem=big
-! Parameter Error: Value 'big' of backend parameter 'maxmem' is not of type size: 'big' is no size: write a number with m, g or t, such as 512m
+! Parameter Error: Invalid value 'big' of backend parameter 'maxmem': expected a size in MiB ('big' is not a valid size: write a number with m, g or t, such as 512m)
 = 1
 $ gnt-cluster modify -H kvm:acpi=false,kernel_path=/boot/vmlinuz -H fake
 > OP_CLUSTER_SET_PARAMS {"hvparams":{"kvm":{"acpi":false,"kernel_path":"/boot/vmlinuz"},"fake":{}}}

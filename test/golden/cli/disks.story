@@ -39,7 +39,7 @@ Repair these nodes before the instances.
 Instance web.example.org has missing logical volumes:
 	broken node node1.example.org /dev/xenvg/disk0_data
 	node2.example.org /dev/xenvg/disk0_meta
-If volumes are still missing when all nodes work again, use 'gnt-instance replace-disks' (DRBD) or 'gnt-instance recreate-disks' (empty disks) for these instances.
+If volumes are still missing when all nodes work again, use 'gnt-instance replace-disks -a INSTANCE' (DRBD) or 'gnt-instance recreate-disks INSTANCE' (empty disks) for each of these instances.
 = 1
 > OP_CLUSTER_VERIFY_DISKS {}
 % forget OP_CLUSTER_VERIFY_DISKS
@@ -81,7 +81,7 @@ $ gnt-instance grow-disk web 99 2g
 $ gnt-instance grow-disk web 0 huge
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Can't parse the given amount 'huge': 'huge' is no size: write a number with m, g or t, such as 512m
+! Can't parse the given amount 'huge': 'huge' is not a valid size: write a number with m, g or t, such as 512m
 = 1
 $ gnt-instance grow-disk web 0
 ! Error: Command grow-disk expects 3 argument(s)

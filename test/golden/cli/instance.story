@@ -49,7 +49,7 @@ $ gnt-instance startup --all web
 ! --all takes no names
 = 1
 $ gnt-instance startup --all
-! There is no terminal to ask at; the answer is taken to be 'n'.
+! No terminal to ask on; assuming 'n'.
 = 1
 $ gnt-instance startup --force-multiple --all
 Submitted jobs 1003
@@ -145,7 +145,7 @@ $ gnt-instance add -t plain --disk x:size=1g -o debian -n node1 new
 $ gnt-instance add -t plain --disk 0:size=huge -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Invalid size for disk 0: 'huge' is no size: write a number with m, g or t, such as 512m
+! Invalid size for disk 0: 'huge' is not a valid size: write a number with m, g or t, such as 512m
 = 1
 $ gnt-instance add -t diskless --disk 0:size=1g -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:
@@ -169,14 +169,14 @@ $ gnt-instance add -t floppy -o debian new
 = 2
 
 $ gnt-instance remove web
-! There is no terminal to ask at; the answer is taken to be 'n'.
+! No terminal to ask on; assuming 'n'.
 = 1
 $ gnt-instance remove -f web
 > OP_INSTANCE_REMOVE {"instance_name":"web"}
 $ gnt-instance rename --name-check web other
 > OP_INSTANCE_RENAME {"instance_name":"web","name_check":true,"new_name":"other"}
 $ gnt-instance failover web
-! There is no terminal to ask at; the answer is taken to be 'n'.
+! No terminal to ask on; assuming 'n'.
 = 1
 $ gnt-instance failover -f web
 > OP_INSTANCE_FAILOVER {"instance_name":"web"}

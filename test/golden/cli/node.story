@@ -141,7 +141,7 @@ Modified node node1
  - master_candidate -> False
 > OP_NODE_SET_PARAMS {"auto_promote":true,"drained":true,"node_name":"node1"}
 $ gnt-node modify -O no node2
-! There is no terminal to ask at; the answer is taken to be 'n'.
+! No terminal to ask on; assuming 'n'.
 = 1
 $ gnt-node modify -f -O no node2
 Modified node node2
@@ -160,10 +160,17 @@ $ gnt-node modify --node-parameters=colour=red node1
 $ gnt-node modify -D perhaps node1
 ! Failure: unknown/wrong parameter name 'Invalid boolean value 'perhaps''
 = 1
+% forget OP_NODE_SET_PARAMS
+% result OP_NODE_SET_PARAMS []
+$ gnt-node modify -O yes node2
+Node node2 has the requested settings.
+> OP_NODE_SET_PARAMS {"node_name":"node2","offline":true}
+$ gnt-node modify --dry-run -O yes node2
+> OP_NODE_SET_PARAMS {"dry_run":true,"node_name":"node2","offline":true}
 $ gnt-node remove node2
 > OP_NODE_REMOVE {"node_name":"node2"}
 $ gnt-node powercycle node2
-! There is no terminal to ask at; the answer is taken to be 'n'.
+! No terminal to ask on; assuming 'n'.
 = 2
 % result OP_NODE_POWERCYCLE "Reboot scheduled in 5 seconds"
 $ gnt-node powercycle --yes node2
@@ -174,7 +181,7 @@ $ gnt-node add-tags node1 rack7
 $ gnt-node list-tags node1.example.org
 
 $ gnt-node failover node1.example.org
-! There is no terminal to ask at; the answer is taken to be 'n'.
+! No terminal to ask on; assuming 'n'.
 = 2
 % answers y
 $ gnt-node failover node1.example.org
@@ -183,8 +190,8 @@ $ gnt-node failover node1.example.org
 | Affected instances:
 |   web.example.org
 | y/[n]/?:
-Submitted jobs 1007
-Waiting for job 1007 for web.example.org ...
+Submitted jobs 1009
+Waiting for job 1009 for web.example.org ...
 All 1 instance(s) failed over successfully.
 > OP_INSTANCE_FAILOVER {"instance_name":"web.example.org"}
 $ gnt-node migrate -f --non-live --migration-mode=live node1.example.org

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 from simulation.harness.cluster import Parts
 
 from ganeti.rpc.procedures import Procedure
-from ganeti.store import Epoch, NodeStore, Position, Store, Voter, VoterSet, election
-from ganeti.store.base import Line
+from ganeti.store import Epoch, NodeStore, Position, Row, Store, Voter, VoterSet, election
+from ganeti.store.base import Line, StoredRow
 from ganeti.store.database import Database, State
 from ganeti.store.peers import Copy, Sender
 
@@ -143,6 +144,71 @@ class DivergentRowsKept(Parts):
     node_store = _MergingNode
 
 
+class _PrunedAsSourceNode(NodeStore):
+    def Adopt(
+        self,
+        epoch: Epoch,
+        fetched: Sequence[StoredRow] | None,
+        line: Line,
+        pruned: int,
+        partial: bool,
+        first: Sequence[Row],
+    ) -> Position:
+        position = super().Adopt(epoch, fetched, line, pruned, partial, first)
+        if fetched is not None and partial:
+            with self.Writing(epoch) as (database, state):
+                database.PutState(state.With(pruned=pruned))
+        return position
+
+
+class PruningForgotten(Parts):
+    """A new master that fetched a part of the history takes over how far its source had pruned."""
+
+    node_store = _PrunedAsSourceNode
+
+
+class _LongestElection(election.Election):
+    def Newest(self) -> election.Heard:
+        return max(self.answers.values(), key=lambda heard: heard.last.seq)
+
+
+class LongestTaken(Parts):
+    """The longest history is adopted, not the one of the newest epoch."""
+
+    election = _LongestElection
+
+
+class _StackingStore(Store):
+    def _MayBecome(self, after: VoterSet) -> bool:
+        del after
+        return True
+
+
+class _StackingElection(election.Election):
+    store_class = _StackingStore
+
+
+class VotersStacked(Parts):
+    """The voters are changed again before the last change of them is acknowledged."""
+
+    election = _StackingElection
+
+
+class _LateCopyNode(NodeStore):
+    def _OnCopy(self, message: Any) -> dict[str, Any]:
+        has, self._Has = self._Has, lambda state, position: False  # type: ignore[method-assign]
+        try:
+            return super()._OnCopy(message)
+        finally:
+            self._Has = has  # type: ignore[method-assign]
+
+
+class LateCopyTaken(Parts):
+    """A full copy that comes late replaces what its master stored here since."""
+
+    node_store = _LateCopyNode
+
+
 class _OpenGateNode(NodeStore):
     def Enter(self, procedure: Procedure, headers: Mapping[str, str]) -> AbstractContextManager[object]:
         del procedure, headers
@@ -164,5 +230,9 @@ BUGS: tuple[type[Parts], ...] = (
     OldVoterSet,
     OwnHistoryTaken,
     DivergentRowsKept,
+    PruningForgotten,
+    LongestTaken,
+    VotersStacked,
+    LateCopyTaken,
     NoGate,
 )

@@ -131,8 +131,36 @@ class Clients(Workload):
         patient = self._rng.random() < 0.2
         self._Do(node, op, lambda change: store.Commit(change, patient))
 
+    def AskNow(self, cluster: Cluster) -> None:
+        for node in cluster.Masters():
+            store = cluster.open.get(node.name)
+            if store is not None and node.masterd is not None:
+                ask = node.masterd.NewThread(self._ChangeRows, "ask", (node, store))
+                cluster.world.Launch(ask)
+
+    def ReplaceVoter(self, cluster: Cluster) -> str:
+        for node in cluster.Masters():
+            store = cluster.open.get(node.name)
+            others = [m for m in self._members if store is not None and m.uuid != node.member.uuid]
+            voters = [m for m in others if store is not None and m.uuid in store.Voters()]
+            if store is None or node.masterd is None or not voters:
+                continue
+            other = self._rng.choice(voters)
+
+            def replace(node: Node = node, store: Store = store, other: Member = other) -> None:
+                for _ in range(2):
+                    self._ChangeVoter(node, store, other)
+
+            cluster.world.Launch(node.masterd.NewThread(replace, "replace", ()))
+            return other.name
+        return ""
+
     def _ChangeVoters(self, node: Node, store: Store) -> None:
-        other = self._rng.choice([member for member in self._members if member.uuid != node.member.uuid])
+        self._ChangeVoter(
+            node, store, self._rng.choice([member for member in self._members if member.uuid != node.member.uuid])
+        )
+
+    def _ChangeVoter(self, node: Node, store: Store, other: Member) -> None:
         is_in = other.uuid in store.Voters()
         op = self._NewOp(node.cluster, lambda number: [CandidateRow(other.uuid, not is_in, number)])
         if is_in:

@@ -10,10 +10,11 @@ from typing import Any
 from simulated import Machine, Process, World
 from simulated.transport import Network, ServeCalls, SimulatedTransport
 from simulation.harness.ledger import Ledger, Violation
+from simulation.harness.oracle import Look, Oracle
 
 from ganeti import errors, runtime
 from ganeti.rpc.server import Dispatcher
-from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election, export
+from ganeti.store import Member, NodeStore, Position, Row, Store, StoreError, adopt, election, export
 from ganeti.store.base import Line, StoredRow
 
 CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
@@ -192,6 +193,14 @@ class Workload:
         del store
         return None
 
+    def AskNow(self, cluster: Cluster) -> None:
+        """Have somebody ask the master for a change at this moment, where that can be done."""
+
+    def ReplaceVoter(self, cluster: Cluster) -> str:
+        """Have the master take a voter out and in again; say which, or nothing where that cannot be asked for."""
+        del cluster
+        return ""
+
     def Serve(self, node: Node, store: Store, ended: Any) -> None:
         """Called on masterd's first thread when the master has opened; must not block."""
         raise NotImplementedError
@@ -229,6 +238,7 @@ class Cluster:
         self.network = Network(world)
         self.workload = workload
         self.ledger = Ledger()
+        self.oracle = Oracle(self._NotAllowed, lambda: self.forced)
         self.rng = random.Random(f"harness {world.seed}")
         self.nodes = [self.node_class(self, number) for number in range(1, count + 1)]
         self.members = [node.member for node in self.nodes]
@@ -244,7 +254,23 @@ class Cluster:
         # No master is started any more.
         self.resting = False
         for node in self.nodes:
+            self._Watch(node)
             node.StartNoded()
+
+    def _Watch(self, node: Node) -> None:
+        """Have the oracle look at every transaction of a node's store."""
+
+        def committed(path: str, look: Look) -> None:
+            if path == STORE_PATH:
+                self.oracle.Committed(node.name, look)
+
+        node.machine.committed = committed
+
+    def _NotAllowed(self, text: str) -> None:
+        def fail() -> None:
+            raise Violation(text)
+
+        self.Check(fail)
 
     def Resolve(self, node: str) -> tuple[str, str, int, bool, str]:
         """Where a node is, as the configuration would tell."""
@@ -280,7 +306,13 @@ class Cluster:
         self.Check(self.ledger.CheckMaster, node.name, store.Epoch(), line, rows)
         self.Check(self.ledger.Opened, store.Epoch(), line)
         self.open[node.name] = store
-        store.Listen(lambda position, changed: self.Check(self.ledger.Acknowledged, position, list(changed)))
+        self.Check(self.oracle.CheckPublished, Position(store.Epoch(), dict(line.entries)[store.Epoch()]))
+        store.Listen(lambda position, changed: self._Acknowledged(position, list(changed)))
+
+    def _Acknowledged(self, position: Position, rows: list[Row]) -> None:
+        """A master shows a transaction to its readers."""
+        self.Check(self.oracle.CheckPublished, position)
+        self.Check(self.ledger.Acknowledged, position, rows)
 
     def Found(self) -> None:
         """Makes the first history, on the first node."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from simulation.harness.cluster import Cluster, Node
 
 Strike = Callable[[Cluster, random.Random], str]
+# How often somebody looks whether a new master has opened, before he gives up.
+_LOOKS = 2000
 # Calls that bring rows.
 STORING = ("store_append", "store_catchup", "store_copy")
 
@@ -211,7 +213,92 @@ def LoseLargeCalls(cluster: Cluster, rng: random.Random) -> str:
     return f"{[node.name for node in chosen]} {kinds}"
 
 
+def _FailOverWhileItWorks(
+    cluster: Cluster, rng: random.Random, until: Callable[[Node], bool], then: Callable[[Node, Node], object]
+) -> str:
+    """Cut the master off while it stores a change, start another one, and do more when that has come to some point.
+
+    Returns their names; nothing where there are not two nodes for it.
+    """
+    masters = cluster.Masters()
+    others = [node for node in cluster.nodes if node.machine.on and node not in masters]
+    if len(masters) != 1 or not others:
+        return ""
+    (former,), other = masters, rng.choice(others)
+    for node in cluster.nodes:
+        if node is not former:
+            cluster.network.Cut(former.name, node.name)
+    if former.noded is not None:
+        former.noded.Kill()  # whoever asks it is refused at once
+    cluster.workload.AskNow(cluster)
+    _Harm(cluster, rng.uniform(0.05, 0.5), other.StartMasterd)
+    looks = [0]
+
+    def look() -> None:
+        looks[0] += 1
+        if until(other) or looks[0] > _LOOKS:
+            _Harm(cluster, rng.choice((0.0, 0.0, 0.01, 0.3)), lambda: then(former, other))
+        else:
+            _Harm(cluster, 0.005, look)
+
+    look()
+    return f"{former.name}, {other.name}"
+
+
+def FailOverAndBack(cluster: Cluster, rng: random.Random) -> str:
+    """The master is cut off while it works and another one opens; that loses power before it has done much, and the former
+    one is started again, with what nobody acknowledged.
+    """
+
+    def turn(former: Node, other: Node) -> None:
+        other.machine.PowerOff()
+        _Later(cluster, rng, other.Restart, 1.0, 30.0)
+        cluster.network.MendAll()
+        if former.masterd is not None:
+            former.masterd.Kill()
+        _Harm(cluster, rng.uniform(0.0, 0.2), former.StartMasterd)
+
+    done = _FailOverWhileItWorks(cluster, rng, lambda other: other.name in cluster.open, turn)
+    return done or KillMaster(cluster, rng)
+
+
+def FormerMasterReturns(cluster: Cluster, rng: random.Random) -> str:
+    """The master is cut off while it works and another one starts, whose first transaction gets nowhere; then the former
+    one's node is there again and says how far it is, before anything is copied to it.
+    """
+    before = {node.name: node.ignored for node in cluster.nodes}
+    for node in cluster.nodes:
+        node.deaf_to = STORING
+        _Later(cluster, rng, lambda node=node: setattr(node, "deaf_to", ()), 5.0)  # type: ignore[misc]
+
+    def back(former: Node, other: Node) -> None:
+        del other
+        if former.masterd is not None:
+            former.masterd.Kill()
+        former.deaf_to = ("store_catchup", "store_copy")
+        cluster.network.MendAll()
+        former.StartNoded()
+
+    def tried(other: Node) -> bool:
+        return any(node.ignored > before[node.name] for node in cluster.nodes if node is not other)
+
+    return _FailOverWhileItWorks(cluster, rng, tried, back) or KillMaster(cluster, rng)
+
+
+def ReplaceVoter(cluster: Cluster, rng: random.Random) -> str:
+    """A voter is taken out and in again, which copies the whole store to it, while calls come late and twice."""
+    cluster.network.twice = 1.0
+    cluster.network.late = rng.choice((0.0, 0.1, 0.3))
+    _Later(cluster, rng, lambda: setattr(cluster.network, "twice", 0.0), 5.0, 30.0)
+    return cluster.workload.ReplaceVoter(cluster) or KillMaster(cluster, rng)
+
+
 FAULTS: tuple[Strike, ...] = (
+    FailOverAndBack,
+    FailOverAndBack,
+    FormerMasterReturns,
+    ReplaceVoter,
+    ReplaceVoter,
     Swizzle,
     Swizzle,
     LoseLargeCalls,

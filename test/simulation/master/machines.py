@@ -205,14 +205,14 @@ class MasterNode(Node):
 
     # --- the administrator at this machine ----------------------------------------------------------------------------
 
-    def FailOver(self, no_voting: bool = False) -> None:
+    def FailOver(self, choices: failover.Choices | None = None) -> None:
         """Runs gnt-cluster master-failover here."""
 
         def run() -> None:
             transport = SimulatedTransport(self.cluster.network)
             runner = RpcRunner(transport, ResolveBySsconf, lambda: None)
             try:
-                outcome = failover.MasterFailover(runner, no_voting)
+                outcome = failover.MasterFailover(runner, choices or failover.Choices())
                 self.cluster.Note(f"{self.name}: fail-over done; {'; '.join(outcome.warnings) or 'no warnings'}")
             except (errors.GenericError, OSError) as err:
                 self.cluster.Note(f"{self.name}: fail-over refused: {err}")

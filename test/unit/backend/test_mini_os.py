@@ -38,8 +38,13 @@ class Rig(KvmRig):
     def Data(self, **changes: Any) -> dict[str, Any]:
         return self.instance.Replace(**changes).ToDict(runtime=True)
 
+    def Open(self, exclusive: bool = True) -> None:
+        """As the master does before each start and each arrival."""
+        blockdev.Open(self.instance.name, self.Data()["disks_info"], exclusive)
+
     def Boot(self) -> lab.Sign:
         """Starts the guest, hears from it, stops it."""
+        self.Open()
         instance.Start(self.Data(), False, TRAIL)
         with self.Console() as console:
             sign = console.Ask()
@@ -89,6 +94,7 @@ def test_exported_disk_boots_elsewhere(rig: Rig, tmp_path: Path) -> None:
 
 
 def _BootQuickly(rig: Rig) -> None:
+    rig.Open()
     instance.Start(rig.Data(), False, TRAIL)
     try:
         with rig.Console() as console:
@@ -137,7 +143,9 @@ def test_whole_life_by_procedures(rig: Rig) -> None:
         with rig.Console() as console:
             before = console.Ask()
         info = migration.Info(rig.Data())
+        rig.Open(exclusive=False)
     with rig.second:
+        rig.Open(exclusive=False)
         migration.Accept(rig.Data(), info, "127.0.0.1")
     with rig.first:
         migration.Migrate("cluster", rig.Data(), "127.0.0.1", True)

@@ -36,9 +36,7 @@ def _Policy(master: Master, **bounds: int) -> dict[str, Any]:
 @pytest.fixture
 def pair(make: Callable[..., Master]) -> Master:
     """Three nodes in the group "default", and a group "far" without nodes."""
-    master = make(3)
-    master.Run(opcodes.OpGroupAdd(group_name="far"))
-    return master
+    return make(3, prepare=lambda master: master.Run(opcodes.OpGroupAdd(group_name="far")))
 
 
 # --- adding and removing ------------------------------------------------------------------------------------------------
@@ -48,7 +46,7 @@ def test_a_group_comes_and_goes(pair: Master) -> None:
     group = _Group(pair, "far")
     assert (group.alloc_policy, group.serial_no, group.members) == ("preferred", 1, ())
     assert group.uuid in pair.glm.Names(locking.LEVEL_NODEGROUP)
-    assert pair.setup.Stored() == pair.snapshot
+    assert pair.Stored() == pair.snapshot
     assert pair.Run(opcodes.OpGroupRemove(group_name="far")) is None
     assert pair.snapshot.GroupByName("far") is None
     assert pair.glm.Names(locking.LEVEL_NODEGROUP) == {GROUP}

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Iterator
-from pathlib import Path
+import contextlib
 from typing import Any
 
 import pytest
 from support.actors import Actor, Cast
 from support.master import Callbacks, Master
-from support.nodes import MakeNodes
 
 from ganeti import constants, errors, opcodes, pathutils, runtime
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[None]:
-    """Sockets are made in a directory of the test."""
-    (node,) = MakeNodes(tmp_path, "n")
-    with node:
-        os.makedirs(pathutils.SOCKET_DIR, exist_ok=True)
-        yield
 
 
 def test_a_delay_on_nodes_and_master(master: Master) -> None:
@@ -49,13 +36,12 @@ def test_nodes_are_locked_while_they_wait(master: Master) -> None:
     assert f"node/{master.nodes[0]}" in held and f"node/{master.nodes[1]}" in held
 
 
-def test_a_delay_can_be_interrupted(here: None, master: Master) -> None:
+def test_a_delay_can_be_interrupted(master: Master) -> None:
     class Interrupting(Callbacks):
         def Feedback(self, kind: str, message: Any) -> None:
             super().Feedback(kind, message)
             if kind == constants.ELOG_DELAY_TEST:
-                with socket.socket(socket.AF_UNIX) as client:
-                    client.connect(message[0])
+                runtime.ConnectUnix(message[0]).close()
 
     started = runtime.Monotonic()
     cbs = Interrupting()
@@ -64,7 +50,7 @@ def test_a_delay_can_be_interrupted(here: None, master: Master) -> None:
     assert cbs.messages == [" - INFO: The delay was interrupted"]
     master.Run(opcodes.OpTestDelay(duration=0.01, interruptible=True))
     assert master.last.messages == [" - INFO: Nobody interrupted the delay"]
-    assert os.listdir(pathutils.SOCKET_DIR) == []
+    assert runtime.ListDir(pathutils.SOCKET_DIR) == []
 
 
 class _Client(Callbacks):
@@ -84,12 +70,11 @@ class _Client(Callbacks):
             self._actor.Start(self._Answer, path)
 
     def _Answer(self, path: str) -> None:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(path)
+        with contextlib.closing(runtime.ConnectUnix(path)) as client:
             client.sendall(self._answer)
 
 
-def test_a_client_follows_an_opcode(here: None, master: Master) -> None:
+def test_a_client_follows_an_opcode(master: Master) -> None:
     with Cast("client") as (actor,):
         cbs = _Client(actor)
         op = opcodes.OpTestJqueue(notify_waitlock=True, notify_exec=True, log_messages=["a", "b"])

@@ -244,7 +244,7 @@ def _Acting(setup: Setup) -> tuple[RpcRunner, Callable[[], list[str]]]:
 @pytest.mark.parametrize(
     ("end", "wanted"),
     [
-        (lambda setup: setup.store.Refused("99.new", "node2.example.org"), MasterLost),
+        (lambda setup: setup.store.Refused("99.new", "node2.example.org", setup.cluster.members[1].uuid), MasterLost),
         (lambda setup: setup.store.Stop(1.0), StoreEnded),
     ],
     ids=["a newer master", "a forced stop"],

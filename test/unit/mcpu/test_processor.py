@@ -9,7 +9,7 @@ import pytest
 from support.actors import Cast, Until
 from support.master import Callbacks, Master
 
-from ganeti import constants, errors, locking, mcpu, opcodes, runtime
+from ganeti import errors, locking, mcpu, opcodes, runtime
 from ganeti.cmdlib import LogicalUnit, NoHooksLU, ResultWithJobs, Tasklet
 
 WEB = "web.example.org"
@@ -288,11 +288,9 @@ def test_environment_of_hooks(master: Master) -> None:
 
 
 def test_a_pre_hook_stops_the_opcode(master: Master) -> None:
-    master[1].hooks["test-hook", "pre"] = {
-        "10-fine": lambda env: (constants.HKR_SUCCESS, "ok"),
-        "20-no": lambda env: (constants.HKR_FAIL, "not on a friday"),
-        "30-off": lambda env: (constants.HKR_SKIP, ""),
-    }
+    master[1].AddHook("test-hook", "pre", "10-fine", lambda env: (0, "ok"))
+    master[1].AddHook("test-hook", "pre", "20-no", lambda env: (1, "not on a friday"))
+    master[1].AddHook("test-hook", "pre", "30.off", lambda env: (1, "not even run"))
     unit = _Make()
     with pytest.raises(errors.HooksAbort) as caught:
         _Run(master, unit)
@@ -301,10 +299,8 @@ def test_a_pre_hook_stops_the_opcode(master: Master) -> None:
 
 
 def test_post_hooks_and_silent_nodes_only_warn(master: Master) -> None:
-    master[0].hooks["test-hook", "post"] = {
-        "a": lambda env: (constants.HKR_FAIL, "oh"),
-        "b": lambda env: (constants.HKR_FAIL, ""),
-    }
+    master[0].AddHook("test-hook", "post", "a", lambda env: (1, "oh"))
+    master[0].AddHook("test-hook", "post", "b", lambda env: (1, ""))
     master[1].faults["hooks_runner"] = "no such directory"
     assert _Run(master, _Make()) is None
     assert [text for text in master.last.messages if "WARNING" in text] == [
@@ -440,7 +436,7 @@ def test_secrets_that_were_not_kept_are_asked_for_again(master: Master) -> None:
 
 def test_a_silent_node_stops_what_would_change_it(master: Master) -> None:
     node = master.nodes[1]
-    master.setup.cluster[1].up = False
+    master[1].Stop()
     unit = _Make(NEEDED={locking.LEVEL_NODE: [node]}, BuildHooksNodes=lambda self: ([], []))
     with pytest.raises(errors.GenericError, match="node2"):
         _Run(master, unit)

@@ -74,7 +74,9 @@ def test_the_error_shows_what_was_found() -> None:
     disk = configs.ExampleDict()["disks"][configs.WEB_DISK]
     with pytest.raises(errors.ConfigurationError) as caught:
         objects.Disk.FromDict({**disk, "size": "10G"})
-    assert str(caught.value) == f"disk '{configs.WEB_DISK}': key 'size' must be int>=0, found \"10G\""
+    assert (
+        str(caught.value) == f"disk '{configs.WEB_DISK}': key 'size' must be a whole number, 0 or more, found \"10G\""
+    )
     with pytest.raises(errors.ConfigurationError, match="key 'size' is missing"):
         objects.Disk.FromDict({k: v for k, v in disk.items() if k != "size"})
     with pytest.raises(errors.ConfigurationError, match="key 'size' is null"):
@@ -83,7 +85,7 @@ def test_the_error_shows_what_was_found() -> None:
         objects.Disk.FromDict({**disk, "children": [{**disk["children"][0], "mode": "x"}]})
     with pytest.raises(errors.ConfigurationError, match="expected an object"):
         objects.Disk.FromDict(["no"])
-    with pytest.raises(errors.ConfigurationError, match="must be bool, found 1"):
+    with pytest.raises(errors.ConfigurationError, match="must be true or false, found 1"):
         objects.Node.FromDict({**configs.ExampleDict()["nodes"][configs.NODE1], "offline": 1})
 
 
@@ -145,7 +147,7 @@ def test_replace() -> None:
     assert drained != node
     assert node.SameContent(node.Replace(serial_no=99, mtime=5.0))
     assert not node.SameContent(drained)
-    with pytest.raises(errors.ConfigurationError, match="'offline' must be bool"):
+    with pytest.raises(errors.ConfigurationError, match="'offline' must be true or false"):
         node.Replace(offline="yes")
     with pytest.raises(TypeError, match="no field colour"):
         node.Replace(colour="red")

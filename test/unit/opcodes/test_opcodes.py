@@ -122,13 +122,13 @@ def test_rubbish_is_refused_in_words(rubbish: object) -> None:
     [
         ({"OP_ID": "OP_NOT_THERE"}, "Unknown opcode 'OP_NOT_THERE'"),
         ({"OP_ID": "OP_TEST_DELAY"}, "OP_TEST_DELAY: required parameter 'duration' is missing"),
-        ({"OP_ID": "OP_TEST_DELAY", "duration": "1"}, "Can't parse value for 'duration': expected float, got '1'"),
+        ({"OP_ID": "OP_TEST_DELAY", "duration": "1"}, "parameter 'duration': expected a number, got '1'"),
         ({"OP_ID": "OP_TEST_DELAY", "duration": 1, "colour": 1}, "unknown parameter 'colour'"),
-        ({"OP_ID": "OP_TEST_DELAY", "duration": 1, "priority": 5}, "Can't parse value for 'priority'"),
-        ({"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_master": 1}, "Can't parse value for 'on_master'"),
+        ({"OP_ID": "OP_TEST_DELAY", "duration": 1, "priority": 5}, "parameter 'priority'"),
+        ({"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_master": 1}, "parameter 'on_master'"),
         (
             {"OP_ID": "OP_INSTANCE_SET_PARAMS", "instance_name": "a", "nics": [["add", -1, {"colour": "red"}]]},
-            "Can't parse value for 'nics'",
+            "parameter 'nics'",
         ),
     ],
 )

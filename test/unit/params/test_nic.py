@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ganeti import errors
 from ganeti.params import nd, nic
 
 
@@ -23,7 +22,7 @@ from ganeti.params import nd, nic
     ],
 )
 def test_good_nics(values: dict[str, Any]) -> None:
-    nic.CheckParameterSyntax(values)
+    assert nic.SyntaxProblems(values) == []
 
 
 @pytest.mark.parametrize(
@@ -32,7 +31,7 @@ def test_good_nics(values: dict[str, Any]) -> None:
         ({"mode": "", "link": "x"}, "'mode': it must not be empty"),
         ({"mode": "tunnel", "link": "x"}, "'mode': found 'tunnel'"),
         ({"mode": "auto", "link": "x"}, "'mode'"),
-        ({"mode": "bridged", "link": ""}, "missing bridged NIC link"),
+        ({"mode": "bridged", "link": ""}, "a NIC in mode bridged needs a link"),
         ({"mode": "routed", "link": "", "vlan": "5"}, "'vlan'"),
         ({"mode": "routed", "link": "", "vlan": ".0"}, "'vlan'"),
         ({"mode": "routed", "link": "", "vlan": ".4095"}, "'vlan'"),
@@ -40,9 +39,7 @@ def test_good_nics(values: dict[str, Any]) -> None:
     ],
 )
 def test_bad_nics(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(errors.ConfigurationError) as caught:
-        nic.CheckParameterSyntax(values)
-    assert message in str(caught.value)
+    assert message in "; ".join(nic.SyntaxProblems(values))
 
 
 def test_a_bare_vlan_is_an_access_port() -> None:
@@ -67,4 +64,6 @@ def test_node_parameters() -> None:
         "node parameter 'cpu_speed': found '-1.0', allowed is more than 0"
     ]
     assert nd.SyntaxProblems({"oob_program": "x"})
+    assert nd.SyntaxProblems({"ssh_port": 0}) == ["node parameter 'ssh_port': found '0', allowed is 1 to 65535"]
     assert nd.SyntaxProblems({"ssh_port": 70000})
+    assert nd.SyntaxProblems({"spindle_count": 0, "ovs_name": None}) == []

@@ -95,7 +95,7 @@ def test_refused_values_name_parameter_and_type(name: str, value: Any) -> None:
     with pytest.raises(errors.TypeEnforcementError) as caught:
         ForceDictType({name: value}, _TABLE)
     assert f"'{name}'" in str(caught.value)
-    assert _TABLE[name].type in str(caught.value)
+    assert f"expected {types.WORDS[_TABLE[name].type]}" in str(caught.value)
     assert len(str(caught.value)) < 300
 
 

@@ -153,7 +153,7 @@ def test_a_refused_master_is_told_once_per_answer() -> None:
     told: list[tuple[str, str]] = []
     headers = {"x-ganeti-epoch": "5.ef", "x-ganeti-master": "node2"}
     wire = Wire(lambda _: Answer(None, 409, headers, b'[false, "refused"]'))
-    runner = runner_on(wire, refused=lambda epoch, master: told.append((epoch, master)))
+    runner = runner_on(wire, refused=lambda epoch, master, node: told.append((epoch, master)))
     result = runner.call_export_remove("a", "x")
     assert result.fail_msg == "refused" and result.epoch_refused == ("5.ef", "node2")
     assert told == [("5.ef", "node2")]

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from support.machine import Device, Identity
 from support.master import Master
+from support.simnode import NameOf
 
 from ganeti import errors, opcodes
 
 WEB = "web.example.org"
-
-
-def _Verify(master: Master, **options: bool) -> tuple[dict[str, str], list[str], dict[str, list[list[str]]]]:
-    bad, sleeping, missing = master.Run(opcodes.OpGroupVerifyDisks(group_name="default", **options))
-    return bad, sleeping, missing
-
-
-def _Devices(master: Master, number: int, kind: str) -> dict[str, Device]:
-    return {key: device for key, device in master[number].devices.items() if key.startswith(kind)}
 
 
 def test_one_job_for_each_group(master: Master) -> None:
@@ -34,46 +25,11 @@ def test_one_job_for_each_group(master: Master) -> None:
     assert master.Run(opcodes.OpClusterVerifyDisks()) == {"jobs": []}
 
 
-def test_all_is_well(master: Master) -> None:
-    assert _Verify(master) == ({}, [], {})
-    assert _Verify(master, is_strict=False) == ({}, [], {})
-    assert [machine.calls.count("lv_list") for machine in master.machines.values()] == [2, 2]
-
-
-def test_volumes_that_are_gone_or_asleep(master: Master) -> None:
-    volumes = _Devices(master, 1, "plain:")
-    gone, asleep = sorted(volumes)
-    volumes[asleep].assembled = False
-    assert _Verify(master) == ({}, [WEB], {})
-    del master[1].devices[gone]
-    assert _Verify(master) == ({}, [WEB], {WEB: [[master.nodes[1], gone.removeprefix("plain:")]]})
-    # Those of an instance that does not use its disks are nobody's business.
-    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
-    assert _Verify(master) == ({}, [], {})
-
-
-def test_mirrors_that_must_be_assembled_again(master: Master) -> None:
-    (mirror,) = _Devices(master, 0, "drbd:").values()
-    mirror.local = False
-    assert _Verify(master) == ({}, [WEB], {})
-
-
-def test_nodes_that_cannot_tell(master: Master) -> None:
-    master[1].faults["lv_list"] = "lvm is broken"
-    bad, sleeping, missing = _Verify(master)
-    assert bad == {master.nodes[1]: "lvm is broken"} and sleeping == []
-    assert {node for node, _ in missing[WEB]} == {master.nodes[1]}
-    master[1].faults["drbd_needs_activation"] = "drbd is broken too"
-    assert _Verify(master)[0] == {master.nodes[1]: "lvm is broken"}
-    # Of a node that is off nothing is known, and nothing is said.
-    master.cfg.Update(master.snapshot.nodes[master.nodes[1]].Replace(offline=True))
-    assert _Verify(master) == ({}, [], {})
-
-
 def test_sizes_are_corrected_by_the_devices(master: Master) -> None:
     assert master.Run(opcodes.OpClusterRepairDiskSizes()) == []
     disk = master.snapshot.InstanceDisks(master.Instance(WEB))[0]
-    master[0].devices[Identity(disk.ToDict())].size = disk.size + 24
+    data = disk.children[0]
+    master[0].Resize(NameOf(data), disk.size + 24)
     serial = master.snapshot.serial_no
     assert master.Run(opcodes.OpClusterRepairDiskSizes(instances=["web"])) == [[WEB, 0, "size", disk.size + 24]]
     fresh = master.snapshot.disks[disk.uuid]

@@ -15,10 +15,13 @@ WEB = "web.example.org"
 @pytest.fixture
 def lost(make: Any) -> Master:
     """A stopped instance whose disks are gone, on two of four nodes."""
-    master: Master = make(4)
-    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
-    for machine in master.machines.values():
-        machine.devices.clear()
+
+    def lose(master: Master) -> None:
+        master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+        for node in master.all:
+            node.LoseDisks()
+
+    master: Master = make(4, prepare=lose)
     return master
 
 
@@ -42,7 +45,7 @@ def test_with_another_size(lost: Master) -> None:
     _Recreate(lost, disks=[[0, {"size": 2048, "mode": "ro"}]])
     disk = _Disk(lost)
     assert (disk.size, disk.mode, disk.children[0].size) == (2048, "ro", 2048)
-    assert {device.size for device in lost[0].devices.values()} == {2048, 128}
+    assert {device.size for device in lost[0].devices.values()} == {2048, 128, None}, "volumes, and the mirror above"
 
 
 def test_on_other_nodes(lost: Master) -> None:

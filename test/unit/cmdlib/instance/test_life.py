@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from support.master import Master
 
@@ -11,15 +13,22 @@ WEB = "web.example.org"
 BLOG = "blog.example.org"
 
 
-@pytest.fixture
-def stopped(master: Master) -> Master:
+def _Stop(master: Master) -> None:
     master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
-    return master
 
 
 @pytest.fixture
-def filed(master: Master) -> Master:
+def stopped(make: Callable[..., Master]) -> Master:
+    return make(2, prepare=_Stop)
+
+
+@pytest.fixture
+def filed(make: Callable[..., Master]) -> Master:
     """A stopped instance with a disk in a file."""
+    return make(2, prepare=_MakeFiled)
+
+
+def _MakeFiled(master: Master) -> None:
     cluster = master.snapshot.cluster
     master.cfg.Update(
         cluster.Replace(
@@ -34,7 +43,6 @@ def filed(master: Master) -> Master:
         )
     )  # fmt: skip
     master.Run(opcodes.OpInstanceDeactivateDisks(instance_name="files"))
-    return master
 
 
 # --- remove --------------------------------------------------------------------------------------------------------------
@@ -54,8 +62,8 @@ def test_removal_leaves_nothing(master: Master) -> None:
 
 def test_removal_of_files(filed: Master) -> None:
     filed.Run(opcodes.OpInstanceRemove(instance_name="files"))
-    assert filed[0].directories == set()
-    assert not any(key.startswith("file:") for key in filed[0].devices)
+    assert filed[0].Names("/srv/ganeti/file-storage") == []
+    assert not any(key.startswith("file%") for key in filed[0].devices)
 
 
 def test_what_cannot_be_stopped_or_removed_stays(master: Master) -> None:
@@ -87,7 +95,7 @@ def test_another_name(stopped: Master) -> None:
     assert stopped.glm.Names(locking.LEVEL_INSTANCE) == {BLOG}
     assert {device.info for device in stopped[0].devices.values() if device.info.endswith(BLOG)}
     assert not any(device.assembled for device in stopped[0].devices.values())
-    assert stopped[0].arguments["instance_run_rename"][1] == WEB
+    assert stopped[0].renamed == [WEB]
     stopped.Run(opcodes.OpInstanceStartup(instance_name=BLOG))
     assert BLOG in stopped[0].guests
     env = next(env for path, phase, env in stopped[0].hook_runs if path == "instance-rename" and phase == "post")
@@ -98,7 +106,7 @@ def test_files_move_with_the_name(filed: Master) -> None:
     filed.Run(opcodes.OpInstanceRename(instance_name="files", new_name="moved.example.org"))
     (disk,) = filed.snapshot.InstanceDisks(filed.Instance("moved"))
     assert disk.logical_id[1].startswith("/srv/ganeti/file-storage/moved.example.org/")
-    assert filed[0].directories == {"/srv/ganeti/file-storage/moved.example.org"}
+    assert filed[0].Names("/srv/ganeti/file-storage") == ["moved.example.org"]
     filed.Run(opcodes.OpInstanceStartup(instance_name="moved"))
 
 
@@ -125,7 +133,7 @@ def test_names_that_cannot_be_taken(stopped: Master) -> None:
 
 
 def test_a_guest_that_runs_although_it_should_not(stopped: Master) -> None:
-    stopped[0].guests[WEB] = {"memory": 512}
+    stopped[0].StartGuest(WEB, 512)
     with pytest.raises(errors.OpPrereqError, match="is running on node1"):
         stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name=BLOG))
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.machine import Identity
+from support.configs import WEB_DISK
 from support.master import Master
+from support.writers import InFiles
 
-from ganeti import errors, opcodes
+from ganeti import errors, opcodes, runtime
+from ganeti.params import runstate
 
 WEB = "web.example.org"
-DRBD = "drbd:9f2c6a1d"
+DRBD = f"mirror%{WEB_DISK}"
+DEGRADED = {"is_degraded": True}
 
 
 def _Primary(master: Master, name: str = WEB) -> int:
@@ -29,7 +32,11 @@ def _Served(master: Master, number: int, *names: str) -> list[str]:
 @pytest.fixture
 def shared(make: Any) -> Master:
     """Three nodes; a running instance with a disk that all of them reach."""
-    master: Master = make(3)
+    master: Master = make(3, prepare=_MakeShared)
+    return master
+
+
+def _MakeShared(master: Master) -> None:
     cluster = master.snapshot.cluster
     master.cfg.Update(
         cluster.Replace(
@@ -43,10 +50,8 @@ def shared(make: Any) -> Master:
         )
     )  # fmt: skip
     (disk,) = master.snapshot.InstanceDisks(master.Instance("far"))
-    device = master[0].devices[Identity(disk.ToDict())]
-    for machine in master.machines.values():
-        machine.devices[Identity(disk.ToDict())] = device
-    return master
+    for node in master.all[1:]:
+        node.MakeStorage(disk)
 
 
 # --- fail-over -----------------------------------------------------------------------------------------------------------
@@ -56,7 +61,7 @@ def test_failover_of_a_running_instance(master: Master) -> None:
     master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 1
     assert WEB in master[1].guests and WEB not in master[0].guests
-    assert master[1].devices[DRBD].primary and not master[0].devices[DRBD].primary
+    assert master[1].devices[DRBD].open and not master[0].devices[DRBD].open
     web = master.Instance(WEB)
     assert (web.admin_state, web.disks_active) == ("up", True)
     assert master.snapshot.SecondaryNodes(web) == (master.nodes[0],)
@@ -88,7 +93,7 @@ def test_environment_of_a_failover(master: Master) -> None:
 
 def test_failover_of_a_stopped_instance_only_moves_it(master: Master) -> None:
     master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
-    master[1].memory = 0
+    master[1].SetMemory(1024)
     master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 1 and master[1].guests == {}
     assert master.Instance(WEB).admin_state == "down"
@@ -98,19 +103,19 @@ def test_failover_from_a_dead_node(master: Master) -> None:
     # The first node is the master, so the second one dies.
     master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 1
-    master.setup.cluster[1].up = False
+    master[1].Stop()
     with pytest.raises(errors.GenericError, match="node2"):
         master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 1
     _SetNode(master, 1, offline=True, master_candidate=False)
-    master[0].devices[DRBD].degraded = True
+    master[0].SetMirrors(DEGRADED)
     master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 0 and WEB in master[0].guests
     assert any("Ignoring degraded disk disk/0" in text for text in master.last.messages)
 
 
 def test_degraded_disks_stop_a_failover(master: Master) -> None:
-    master[1].devices[DRBD].degraded = True
+    master[1].SetMirrors(DEGRADED)
     with pytest.raises(errors.OpExecError, match=r"Disk disk/0 is degraded.*node2"):
         master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Primary(master) == 0 and WEB in master[0].guests
@@ -128,14 +133,14 @@ def test_what_does_not_stop_stops_a_failover(master: Master) -> None:
 
 @pytest.mark.parametrize("kind", [opcodes.OpInstanceFailover, opcodes.OpInstanceMigrate])
 def test_the_target_must_be_fit(master: Master, kind: Any) -> None:
-    master[1].memory = 1100
+    master[1].SetMemory(1100)
     with pytest.raises(errors.OpPrereqError, match="Not enough memory on node node2"):
         master.Run(kind(instance_name=WEB))
-    master[1].memory = 32768
-    master[1].bridges.clear()
+    master[1].SetMemory(32768)
+    master[1].Call(runtime.RemoveTree, "/sys/class/net/br0")
     with pytest.raises(errors.OpPrereqError, match="Missing bridges"):
         master.Run(kind(instance_name=WEB))
-    master[1].bridges.add("br0")
+    master[1].Call(runtime.MakeDirs, "/sys/class/net/br0/bridge")
     _SetNode(master, 1, drained=True)
     with pytest.raises(errors.OpPrereqError, match="drained node node2"):
         master.Run(kind(instance_name=WEB))
@@ -144,19 +149,17 @@ def test_the_target_must_be_fit(master: Master, kind: Any) -> None:
     assert _Primary(master) == 0 and WEB in master[0].guests
 
 
-def test_disks_on_one_node_only(make: Any) -> None:
-    master: Master = make(2)
-    cluster = master.snapshot.cluster
-    master.cfg.Update(cluster.Replace(ipolicy={**cluster.ipolicy, "disk-templates": ["drbd", "plain"]}))
-    master.Run(
-        opcodes.OpInstanceCreate(
-            instance_name="one.example.org", mode="create", disk_template="plain", disks=[{"size": 1024}], nics=[{}],
-            os_type="noop", pnode="node1",
-        )
-    )  # fmt: skip
-    for op in (opcodes.OpInstanceFailover(instance_name="one"), opcodes.OpInstanceMigrate(instance_name="one")):
+@pytest.fixture
+def filed(make: Any) -> Master:
+    """The instance has its disk in a file of its node."""
+    master: Master = make(2, change=InFiles)
+    return master
+
+
+def test_disks_on_one_node_only(filed: Master) -> None:
+    for op in (opcodes.OpInstanceFailover(instance_name=WEB), opcodes.OpInstanceMigrate(instance_name=WEB)):
         with pytest.raises(errors.OpPrereqError, match="disks are on one node only"):
-            master.Run(op)
+            filed.Run(op)
 
 
 def test_any_node_for_disks_that_all_reach(shared: Master) -> None:
@@ -193,8 +196,8 @@ def test_migration(master: Master) -> None:
         machine.calls.clear()
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
     assert _Primary(master) == 1
-    assert WEB in master[1].guests and WEB not in master[0].guests and master[1].incoming == {}
-    assert master[1].devices[DRBD].primary and not master[0].devices[DRBD].primary
+    assert WEB in master[1].guests and WEB not in master[0].guests and master[1].incoming == []
+    assert master[1].devices[DRBD].open and not master[0].devices[DRBD].open
     names = (
         "drbd_attach_net",
         "accept_instance",
@@ -209,7 +212,7 @@ def test_migration(master: Master) -> None:
         "blockdev_close",
         "drbd_attach_net",
     ]
-    assert master[0].network[DRBD] == master[1].network[DRBD] == "single"
+    assert master[0].devices[DRBD].link == master[1].devices[DRBD].link == "connected"
     assert master[0].arguments["instance_migrate"][2:] == ("198.51.100.2", True)
 
 
@@ -231,15 +234,15 @@ def test_mode_of_a_migration(master: Master) -> None:
 @pytest.mark.parametrize("where", ["accept_instance", "instance_migrate", "status"])
 def test_a_failed_migration_leaves_the_guest_where_it_was(master: Master, where: str) -> None:
     if where == "status":
-        master[0].migration["status"] = "failed"
+        master[0].FailMigrations()
     else:
         master[1 if where == "accept_instance" else 0].faults[where] = "no way"
     with pytest.raises(errors.OpExecError, match=r"Could not migrate instance web.*; it stays on node1"):
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
     assert _Primary(master) == 0
-    assert WEB in master[0].guests and WEB not in master[1].guests and master[1].incoming == {}
-    assert master[0].devices[DRBD].primary and not master[1].devices[DRBD].primary
-    assert master[0].network[DRBD] == master[1].network[DRBD] == "single"
+    assert WEB in master[0].guests and WEB not in master[1].guests and master[1].incoming == []
+    assert master[0].devices[DRBD].open and not master[1].devices[DRBD].open
+    assert master[0].devices[DRBD].link == master[1].devices[DRBD].link == "connected"
 
 
 def test_migration_that_ends_half_way_is_finished_by_the_command_that_the_error_names(master: Master) -> None:
@@ -250,21 +253,21 @@ def test_migration_that_ends_half_way_is_finished_by_the_command_that_the_error_
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
     # The guest runs on the second node, and the configuration says so.
     assert _Primary(master) == 1 and WEB in master[1].guests
-    assert master[0].devices[DRBD].primary
+    assert master[0].devices[DRBD].open
     del master[0].faults["instance_finalize_migration_src"]
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 1 and WEB not in master[0].guests
-    assert not master[0].devices[DRBD].primary and master[1].network[DRBD] == "single"
+    assert not master[0].devices[DRBD].open and master[1].devices[DRBD].link == "connected"
 
 
 def test_guests_shrink_to_fit(master: Master) -> None:
     web = master.Instance(WEB)
     master.cfg.Update(web.Replace(beparams={"minmem": 256, "maxmem": 512}))
-    master[1].memory = 1024 + 300
+    master[1].SetMemory(1024 + 300)
     with pytest.raises(errors.OpExecError, match="have 300 MiB, need 512 MiB"):
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, allow_runtime_changes=False))
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
-    assert master[1].guests[WEB]["memory"] == 300
+    assert master[1].guests[WEB] == 300
 
 
 def test_what_does_not_run_can_only_be_failed_over(master: Master) -> None:
@@ -275,7 +278,7 @@ def test_what_does_not_run_can_only_be_failed_over(master: Master) -> None:
     assert _Primary(master) == 1
     assert any("switching to failover" in text for text in master.last.messages)
     master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
-    del master[1].guests[WEB]
+    master[1].KillGuest(WEB)
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, allow_failover=True))
     assert _Primary(master) == 0 and WEB in master[0].guests
 
@@ -289,7 +292,7 @@ def test_some_instances_are_always_failed_over(master: Master) -> None:
 
 @pytest.mark.parametrize(("target", "fine"), [("8.2", True), ("9.0", True), ("7.2", False)])
 def test_versions_of_hypervisors(master: Master, target: str, fine: bool) -> None:
-    master[1].hv_version = target
+    master[1].SetHypervisorVersion(target)
     op = opcodes.OpInstanceMigrate(instance_name=WEB)
     if fine:
         master.Run(op)
@@ -306,17 +309,17 @@ def test_versions_of_hypervisors(master: Master, target: str, fine: bool) -> Non
 
 def _Sent(master: Master) -> None:
     """The first node has sent the guest, and the second one runs it: nobody has noticed."""
-    master[1].guests[WEB] = dict(master[0].guests[WEB])
-    master[0].sent[WEB] = "198.51.100.2"
+    master[0].StartGuest(WEB, state=runstate.SENT)
+    master[1].StartGuest(WEB)
 
 
 def test_cleanup_finds_the_guest(master: Master) -> None:
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
-    assert _Primary(master) == 0 and master[0].network[DRBD] == "single"
-    guest = master[0].guests.pop(WEB)
+    assert _Primary(master) == 0 and master[0].devices[DRBD].link == "connected"
+    master[0].KillGuest(WEB)
     with pytest.raises(errors.OpExecError, match=r"it does not run on any node.*gnt-instance startup web.example.org'"):
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
-    master[1].guests[WEB] = guest
+    master[1].StartGuest(WEB)
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 1
 
@@ -325,17 +328,17 @@ def test_cleanup_takes_the_copy_that_arrived_not_the_one_that_was_sent(master: M
     _Sent(master)
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 1 and WEB in master[1].guests and WEB not in master[0].guests
-    assert master[1].devices[DRBD].primary and not master[0].devices[DRBD].primary
+    assert master[1].devices[DRBD].open and not master[0].devices[DRBD].open
 
 
 def test_cleanup_ends_what_never_arrived(master: Master) -> None:
-    master[1].incoming[WEB] = "x"
+    master[1].StartGuest(WEB, state=runstate.ARRIVING)
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 0 and WEB in master[0].guests and not master[1].incoming
 
 
 def test_two_running_copies_are_left_to_the_administrator(master: Master) -> None:
-    master[1].guests[WEB] = dict(master[0].guests[WEB])
+    master[1].StartGuest(WEB)
     keep = r"'gnt-instance migrate --cleanup --keep node{}.example.org web.example.org'"
     with pytest.raises(errors.OpExecError, match=f"{keep.format(1)}.*{keep.format(2)}") as caught:
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
@@ -359,7 +362,7 @@ def test_what_can_be_kept(master: Master) -> None:
 @pytest.mark.parametrize("kind", [opcodes.OpInstanceStartup, opcodes.OpInstanceShutdown, opcodes.OpInstanceMigrate])
 def test_nobody_believes_the_configuration(master: Master, kind: Any) -> None:
     """After a migration that was cut off the guest runs on the other node: a start here would be a second one."""
-    for prepare in (_Sent, lambda master: master[0].guests.clear()):
+    for prepare in (_Sent, lambda master: master[0].KillGuest(WEB)):
         prepare(master)
         with pytest.raises(errors.OpPrereqError, match=r"it runs on node2.*use 'gnt-instance migrate --cleanup web"):
             master.Run(kind(instance_name=WEB))
@@ -375,6 +378,7 @@ def test_failover_to_where_the_guest_is_only_settles_that(master: Master) -> Non
 
 def test_cleanup_of_a_disk_that_all_reach_needs_no_target(shared: Master) -> None:
     name = "far.example.org"
-    shared[2].guests[name] = shared[0].guests.pop(name)
+    shared[0].KillGuest(name)
+    shared[2].StartGuest(name)
     shared.Run(opcodes.OpInstanceMigrate(instance_name="far", cleanup=True))
     assert _Primary(shared, "far") == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.master import Master
 
-from ganeti import constants, errors, opcodes
+from ganeti import constants, errors, opcodes, runtime
 
 WEB = "web.example.org"
 
@@ -80,13 +80,13 @@ def test_environment_tells_all_of_the_instance(master: Master) -> None:
 
 def test_starting_needs_memory_bridges_and_a_node(master: Master) -> None:
     _Stop(master)
-    master[0].memory = 1400
+    master[0].SetMemory(1400)
     with pytest.raises(errors.OpPrereqError, match="needed 512 MiB, available 376 MiB"):
         master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
     master.Run(opcodes.OpInstanceStartup(instance_name=WEB, beparams={"minmem": "376m"}))
     _Stop(master)
-    master[0].memory = 32768
-    master[0].bridges.clear()
+    master[0].SetMemory(32768)
+    master[0].Call(runtime.RemoveTree, "/sys/class/net")
     with pytest.raises(errors.OpPrereqError, match="Missing bridges br0"):
         master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
     with pytest.raises(errors.OpPrereqError, match="'nosuch' not known"):
@@ -168,10 +168,10 @@ def test_a_guest_shut_down_by_its_user(master: Master) -> None:
     with pytest.raises(errors.OpPrereqError, match="was not shut down by its user"):
         master.Run(user)
     master.cfg.Update(master.snapshot.cluster.Replace(enabled_user_shutdown=True))
-    master[0].user_down.add(WEB)
+    master[0].ShutDownByUser(WEB)
     master.Run(user)
     assert (master.Instance(WEB).admin_state, master.Instance(WEB).admin_state_source) == ("down", "user")
-    master[0].user_down.add(WEB)
+    master[0].ShutDownByUser(WEB)
     master[0].calls.clear()
     master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
     served = [name for name in master[0].calls if name in ("instance_shutdown", "instance_start")]
@@ -200,9 +200,9 @@ def test_console_of_a_running_instance_only(master: Master) -> None:
     assert console == {
         "instance": WEB,
         "kind": "msg",
-        "message": f"the console of {WEB} on node1.example.org",
+        "message": f"Console not available for fake hypervisor; instance {WEB} is on node node1.example.org",
     }
-    del master[0].guests[WEB]
+    master[0].KillGuest(WEB)
     with pytest.raises(errors.OpExecError, match="is not running \\(state ERROR_down\\)"):
         master.Run(opcodes.OpInstanceConsole(instance_name=WEB))
     _Stop(master)
@@ -213,7 +213,8 @@ def test_console_of_a_running_instance_only(master: Master) -> None:
 def test_disks_by_hand(master: Master) -> None:
     _Stop(master)
     result = master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
-    assert result == [["node1.example.org", "disk/0", "/dev/fake0"]]
+    [[node, name, path]] = result
+    assert (node, name) == ("node1.example.org", "disk/0") and path.endswith("disk0_data")
     assert _State(master) == ("down", True, False)
     master.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
     assert _State(master) == ("down", False, False)

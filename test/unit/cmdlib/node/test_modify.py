@@ -10,7 +10,7 @@ import pytest
 from support.configs import WEB
 from support.master import Master
 
-from ganeti import errors, objects, opcodes, ssconf
+from ganeti import errors, objects, opcodes
 from ganeti.cmdlib.node import modify as node_modify
 from ganeti.cmdlib.node.modify import FLAGS, NewRole, RoleOf
 
@@ -20,7 +20,7 @@ def _Node(master: Master, number: int) -> objects.Node:
 
 
 def _Voters(master: Master) -> set[str]:
-    return set(master.setup.store.Voters().by_uuid)
+    return set(master.store.Voters().by_uuid)
 
 
 def _Modify(master: Master, number: int, **changes: Any) -> Any:
@@ -43,7 +43,7 @@ def _Pool(master: Master, size: int) -> None:
 @pytest.fixture
 def trio(make: Callable[..., Master]) -> Master:
     """Three nodes; the first two are all the candidates that are wanted, the instance lives on them."""
-    return make(3, candidates=2)
+    return make(3, candidates=2, prepare=lambda master: master.DistributeSsconf())
 
 
 # --- roles --------------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_a_rogue_node_puts_nothing_else_into_the_list_of_candidates(trio: Master
     """Its line lets callers in everywhere: a second line in it, or a size that nobody reads, would be the node's choice."""
     _Pool(trio, 1)
     before = trio.snapshot.cluster.candidate_certs
-    trio[2].certificate = digest
+    trio[2].answers["node_crypto_tokens"] = [["ssl", digest]]
     with pytest.raises(
         errors.OpExecError,
         match=rf"{trio[2].name} (did not send a valid digest|.* invalid answer to node_crypto_tokens)",
@@ -130,8 +130,7 @@ def test_a_node_that_keeps_the_old_list_is_named(trio: Master) -> None:
     _Pool(trio, 1)
     _Modify(trio, 2, master_candidate=True)
     # Something on the second node holds its list up.
-    old = ssconf.Values(trio.snapshot)
-    trio[1].ssconf = lambda: old
+    trio[1].ssconf_stuck = True
     _Modify(trio, 2, master_candidate=False)
     (warning,) = [text for text in trio.last.messages if "no longer accept calls" in text]
     assert f"calls from node {trio[2].name}: {trio[1].name}" in warning
@@ -141,7 +140,7 @@ def test_a_rogue_node_cannot_keep_another_s_certificate_accepted(trio: Master) -
     _Pool(trio, 1)
     _Modify(trio, 1, master_candidate=False)
     _Modify(trio, 1, master_candidate=True)
-    trio[2].certificate = trio[1].certificate
+    trio[2].answers["node_crypto_tokens"] = [["ssl", trio[1].Digest()]]
     with pytest.raises(errors.OpExecError, match="sent the digest of the certificate of node"):
         _Modify(trio, 2, master_candidate=True)
     assert not _Node(trio, 2).master_candidate
@@ -151,8 +150,8 @@ def test_what_a_candidate_gets_and_gives_back(trio: Master) -> None:
     _Pool(trio, 1)
     _Modify(trio, 2, master_candidate=True)
     uuid = trio.nodes[2]
-    assert trio.snapshot.cluster.candidate_certs[uuid] == trio[2].certificate
-    assert "/etc/hosts" in trio[2].files, "files that candidates need"
+    assert trio.snapshot.cluster.candidate_certs[uuid] == trio[2].Digest()
+    assert trio[2].Read("/etc/hosts") == trio[0].Read("/etc/hosts"), "files that candidates need"
     assert trio[0].arguments["node_ssh_key_add"][3:] == (True, False, False)
     assert "node_demote_from_mc" not in trio[2].calls
     _Modify(trio, 2, master_candidate=False)
@@ -184,7 +183,7 @@ def test_a_candidate_is_replaced_before_it_goes(trio: Master, change: dict[str, 
     error = _Refused(trio, 1, "Not enough master candidates", errors.ECODE_STATE, **change)
     assert "--auto-promote" in str(error.hint)
     counts: list[int] = []
-    trio.setup.store.Listen(lambda position, rows: counts.append(len(trio.setup.store.Voters().by_uuid)))
+    trio.store.Listen(lambda position, rows: counts.append(len(trio.store.Voters().by_uuid)))
     result = _Modify(trio, 1, auto_promote=True, **change)
     assert result[0] == ["master_candidate", "False"]
     assert _Voters(trio) == {trio.nodes[0], trio.nodes[2]}
@@ -193,7 +192,7 @@ def test_a_candidate_is_replaced_before_it_goes(trio: Master, change: dict[str, 
 
 
 def test_a_dead_candidate_is_marked_offline(trio: Master) -> None:
-    trio.setup.cluster[1].up = False
+    trio[1].machine.PowerOff()
     result = _Modify(trio, 1, offline=True, auto_promote=True)
     assert result == [["master_candidate", "False"], ["offline", "True"]]
     assert _Voters(trio) == {trio.nodes[0], trio.nodes[2]}
@@ -246,10 +245,10 @@ def test_a_node_comes_back(trio: Master) -> None:
     trio[1].faults["version"] = "not up yet"
     _Refused(trio, 1, "not up yet", errors.ECODE_STATE, offline=False)
     trio[1].faults.clear()
-    trio[1].files.clear()
+    trio[1].Write("/etc/hosts", "")
     assert _Modify(trio, 1, offline=False) == [["offline", "False"]]
     assert any("re-add" in text for text in trio.last.messages)
-    assert "/etc/hosts" in trio[1].files
+    assert trio[1].Read("/etc/hosts") == trio[0].Read("/etc/hosts") != b""
     assert not _Node(trio, 1).master_candidate, "the pool is full"
 
 
@@ -273,7 +272,7 @@ def test_a_promotion_that_follows_may_fail_one_asked_for_may_not(trio: Master) -
 
 def test_who_does_not_know_the_master_gets_no_files(trio: Master) -> None:
     _Modify(trio, 2, offline=True)
-    trio.setup.cluster[2].fault = lambda path, body: "lost call" if path == "/store_promise" else None
+    trio[2].faults["store_promise"] = "it cannot be read"
     assert _Modify(trio, 2, offline=False) == [["offline", "False"]]
     assert any("redist-conf" in text for text in trio.last.messages)
     assert "upload_file" not in trio[2].calls
@@ -348,23 +347,23 @@ NEW = "198.51.100.77"
 
 def test_a_new_secondary_address(trio: Master) -> None:
     _Refused(trio, 2, "claims it doesn't have", errors.ECODE_ENVIRON, secondary_ip=NEW)
-    trio[2].addresses.add(NEW)
-    trio[0].verify["node-net-test"] = {trio[2].name: "failure using the secondary interface(s)"}
-    _Refused(trio, 2, "does not reach", errors.ECODE_ENVIRON, secondary_ip=NEW)
-    trio[0].verify.clear()
+    trio[2].machine.addresses[NEW] = None
+    trio.network.Cut(trio[0].name, trio[2].name)
+    _Refused(trio, 2, "does not reach|timed out", errors.ECODE_ENVIRON, secondary_ip=NEW)
+    trio.network.MendAll()
     assert _Modify(trio, 2, secondary_ip=NEW) == [["secondary_ip", NEW]]
     assert _Node(trio, 2).secondary_ip == NEW
     _Refused(trio, 2, "conflicts with existing node node1", errors.ECODE_NOTUNIQUE, secondary_ip="198.51.100.1")
     _Refused(trio, 2, "valid IPv4", errors.ECODE_INVAL, secondary_ip="web")
-    _Refused(trio, 2, "single-homed in a multi-homed", errors.ECODE_INVAL, secondary_ip="127.0.0.3")
+    _Refused(trio, 2, "single-homed in a multi-homed", errors.ECODE_INVAL, secondary_ip="192.0.2.13")
 
 
 def test_mirrors_must_not_run_meanwhile(trio: Master) -> None:
-    trio[1].addresses.add(NEW)
+    trio[1].machine.addresses[NEW] = None
     _Refused(trio, 1, "marked to be up", errors.ECODE_STATE, secondary_ip=NEW)
     trio.cfg.MarkInstanceDown(WEB)
     _Refused(trio, 1, "is running on", errors.ECODE_STATE, secondary_ip=NEW)
-    trio[0].guests.clear()
+    trio[0].KillGuest("web.example.org")
     locks: list[str] = []
     trio[1].before = lambda name, args: locks.extend(
         f"{row.name} {row.mode}" for row in trio.glm.QueryLocks() if row.owner and row.name.startswith("instance/")
@@ -377,14 +376,12 @@ def test_mirrors_must_not_run_meanwhile(trio: Master) -> None:
 
 def test_from_two_networks_to_one(trio: Master) -> None:
     trio.cfg.MarkInstanceDown(WEB)
-    trio[0].guests.clear()
-    for number in range(3):
-        trio[number].addresses.add(f"127.0.0.{number + 1}")
-    _Refused(trio, 0, "--force|single-homed", errors.ECODE_INVAL, secondary_ip="127.0.0.1")
-    _Modify(trio, 0, secondary_ip="127.0.0.1", force=True)
+    trio[0].KillGuest("web.example.org")
+    _Refused(trio, 0, "--force|single-homed", errors.ECODE_INVAL, secondary_ip="192.0.2.11")
+    _Modify(trio, 0, secondary_ip="192.0.2.11", force=True)
     assert any("Transitioning from multi-homed to single-homed" in text for text in trio.last.messages)
-    _Modify(trio, 1, secondary_ip="127.0.0.2")
-    assert _Node(trio, 1).secondary_ip == "127.0.0.2"
+    _Modify(trio, 1, secondary_ip="192.0.2.12")
+    assert _Node(trio, 1).secondary_ip == "192.0.2.12"
 
 
 @pytest.mark.parametrize(

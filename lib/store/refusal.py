@@ -1,0 +1,113 @@
+"""A node that follows a newer master refuses this one: whether this master has to stop (rule 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors, pathutils
+from ganeti.store.base import NOWHERE, Epoch, Line, Position, StoreError
+
+if TYPE_CHECKING:
+    from ganeti.rpc.runner import RpcResult, RpcRunner
+
+
+class FollowsOther(StoreError):
+    """A node that this master needs, or is to take in, has promised a newer epoch to another; this master goes on."""
+
+    def __init__(self, refusal: Refusal, node: str):
+        super().__init__(f"{refusal.Reason(node)}; nothing was changed", hint=HintOvertake(node))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a refusing node said: the epoch it has promised, to whom, and the history that it holds."""
+
+    epoch: str
+    master: str
+    line: Line
+
+    @staticmethod
+    def Parse(answer: Mapping[str, Any]) -> Refusal:
+        """Read the answer of a store call; one that names no history is taken as one without rows."""
+        epoch, master = str(answer["refused"]), str(answer.get("master", ""))
+        try:
+            last = Position.Parse(answer["last"])
+            line = Line.Parse(answer["line"], last)
+        except (KeyError, errors.ParseError):
+            line = Line((), NOWHERE)
+        return Refusal(epoch, master, line)
+
+    def IsLate(self, own: Epoch) -> bool:
+        """Whether the refusal names an epoch that is not above ``own``: it was given to an older call."""
+        try:
+            return Epoch.Parse(self.epoch) <= own
+        except errors.ParseError:
+            return False
+
+    def FollowsForcedMaster(self, own: Line, acknowledged: Position) -> bool:
+        """Whether the newer master began without changes that this one has acknowledged.
+
+        An election never does that, only a forced start whose administrator was wrong about this master being off.
+        """
+        last = self.line.last
+        return last.seq > 0 and not own.Holds(last) and not self.line.Holds(acknowledged)
+
+    def Reason(self, node: str) -> str:
+        return f"node {node} follows another master, {self.master or 'unknown'} (epoch {self.epoch})"
+
+
+class RefusalJudge:
+    """Decides whether a refusal means that this node is no longer the master.
+
+    A node that is being taken in, or has left, may follow anybody, and a forced start beside us has no right to our
+    nodes: both change nothing as long as a quorum follows us.  ``history()`` gives this master's line and what it has
+    acknowledged; ``has_quorum()`` looks at the voters that answer; ``lost(refusal)`` stops this master.
+    """
+
+    def __init__(
+        self,
+        runner: RpcRunner,
+        common: dict[str, Any],
+        history: Callable[[], tuple[Line, Position]],
+        has_quorum: Callable[[], bool],
+        lost: Callable[[Refusal], None],
+    ):
+        self._runner = runner
+        self._common = common
+        self._history = history
+        self._has_quorum = has_quorum
+        self._lost = lost
+
+    def EndsUs(self, refusal: Refusal, joining: bool) -> bool:
+        """``joining``: the node is being taken in, or has left."""
+        if joining or refusal.FollowsForcedMaster(*self._history()):
+            return not self._has_quorum()
+        return True
+
+    def Judge(self, refusal: Refusal, joining: bool) -> bool:
+        """Stop this master if the refusal ends it; return whether it does.  Any thread may call it."""
+        ends = self.EndsUs(refusal, joining)
+        if ends:
+            self._lost(refusal)
+        return ends
+
+    def Ask(self, epoch: str, master: str, node: str) -> None:
+        """Judge the refusal of a changing call, which does not say what the node holds: ask the node."""
+
+        def judge(result: RpcResult) -> None:
+            answer = result.payload if result.fail_msg is None else None
+            held = answer if isinstance(answer, dict) else {}
+            self.Judge(Refusal.Parse({**held, "refused": epoch, "master": master}), joining=False)
+
+        self._runner.Start("store_status", [node], [self._common], judge)
+
+
+def HintOvertake(node: str) -> str:
+    """How a master gets above an epoch that a node has promised to one that is none."""
+    return (
+        f"stop the master daemon on {node}, if one runs there, then restart the one of this cluster on the master node:"
+        f" '{pathutils.DAEMON_UTIL} stop-master', '{pathutils.DAEMON_UTIL} start-master'; its new epoch is above every"
+        f" other, and {node} follows it"
+    )

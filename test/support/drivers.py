@@ -1,0 +1,93 @@
+"""Fake drivers of simulated nodes: mirrors that are not always in sync, guests that can be changed while they run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ganeti import constants, objects, pathutils, runtime, serializer
+from ganeti.hypervisor import base, fake
+from ganeti.storage import fake as disks
+from ganeti.storage.base import DeviceStatus
+
+# Disks in files need no fake.
+STORAGE = {
+    template: driver
+    for template, driver in disks.DRIVERS.items()
+    if template not in (constants.DT_FILE, constants.DT_SHARED_FILE)
+} | {constants.DT_DRBD8: "support.drivers:Mirror"}
+
+
+def _MirrorStates() -> str:
+    return f"{pathutils.RUN_EXT_DIR}/mirror-states"
+
+
+def _UserDown(name: str) -> str:
+    return f"{pathutils.RUN_EXT_DIR}/user-down-{name}"
+
+
+def _MigrationsFail() -> str:
+    return f"{pathutils.RUN_EXT_DIR}/migrations-fail"
+
+
+def _Version() -> str:
+    return f"{pathutils.RUN_EXT_DIR}/hypervisor-version"
+
+
+def FailMigrations() -> None:
+    """On the calling machine: nothing is sent from now on."""
+    runtime.WriteFile(_MigrationsFail(), b"", sync=False)
+
+
+def SetVersion(version: str) -> None:
+    """On the calling machine: the hypervisor's version."""
+    runtime.WriteFile(_Version(), version, sync=False)
+
+
+def SetMirrors(states: list[dict[str, Any]]) -> None:
+    """On the calling machine: each look at a mirror takes one of these; the last one stays."""
+    runtime.WriteFile(_MirrorStates(), serializer.DumpBytes(states), sync=False)
+
+
+def ShutDownByUser(name: str) -> None:
+    """On the calling machine: the guest's own user has stopped it."""
+    runtime.WriteFile(_UserDown(name), b"", sync=False)
+
+
+class Mirror(disks.FakeMirror):
+    """A mirror whose status the test decides."""
+
+    def Status(self) -> DeviceStatus:
+        status = super().Status()
+        if not runtime.Exists(_MirrorStates()):
+            return status
+        state, *rest = serializer.Load(runtime.ReadFile(_MirrorStates()))
+        if rest:
+            SetMirrors(rest)
+        return dataclasses.replace(status, **state)
+
+
+class Guests(fake.FakeHypervisor):
+    """Takes every change of a running guest, sees when its user has stopped it, and may fail to send it."""
+
+    def Info(self, instance_name: str, hvparams: base.HvParams | None = None) -> base.GuestInfo | None:
+        if runtime.Exists(_UserDown(instance_name)):
+            return base.GuestInfo(instance_name, 0, 0, 1, constants.INST_USER_SHUTDOWN)
+        return super().Info(instance_name, hvparams)
+
+    def Stop(
+        self, instance: objects.Instance, force: bool = False, retry: bool = False, timeout: float | None = None
+    ) -> None:
+        super().Stop(instance, force, retry, timeout)
+        runtime.RemoveFile(_UserDown(instance.name))
+
+    def Migrate(self, cluster_name: str, instance: objects.Instance, target: str, live: bool) -> None:
+        if not runtime.Exists(_MigrationsFail()):
+            super().Migrate(cluster_name, instance, target, live)
+
+    def NodeInfo(self, hvparams: base.HvParams | None = None) -> dict[str, Any]:
+        version = runtime.ReadText(_Version(), 100) if runtime.Exists(_Version()) else "8.2"
+        return {**super().NodeInfo(hvparams), "hv_version": version}
+
+    def HotplugSupported(self, instance: objects.Instance) -> None:
+        self._CheckRuns(instance)

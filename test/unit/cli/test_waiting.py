@@ -1,0 +1,59 @@
+"""Commands on the master while its daemon is away."""
+
+import re
+import subprocess
+import sys
+import tempfile
+
+import pytest
+from support.fakemaster import FakeMaster
+from support.stories import STARTER
+from support.virtualnode import VirtualNode
+
+MASTER = "node1.example.org"
+SOCKET = "/var/run/ganeti/socket/ganeti-query"
+
+
+@pytest.fixture
+def node():
+    # The path of a socket must be short.
+    with tempfile.TemporaryDirectory(prefix="gnt-") as directory:
+        made = VirtualNode(directory, MASTER)
+        made.Write("/var/lib/ganeti/ssconf_cluster_name", "cluster.example.org\n")
+        made.Write("/var/lib/ganeti/ssconf_master_node", MASTER + "\n")
+        yield made
+
+
+def _Start(node, *words):
+    return subprocess.Popen(
+        [sys.executable, "-c", STARTER, *words], env=node.Environment(), cwd=node.root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def test_a_command_says_at_once_that_it_waits_for_the_daemon(node):
+    process = _Start(node, "gnt-cluster", "getmaster")
+    assert process.communicate(timeout=50) == (f"{MASTER}\n", "")  # needs no daemon
+    process = _Start(node, "gnt-job", "list")
+    # The line is there while the command still waits: the daemon comes up afterwards.
+    assert re.fullmatch(
+        r"The master daemon does not answer; trying again until \d\d:\d\d:\d\d \(Ctrl-C to stop\)\n",
+        process.stderr.readline(),
+    )
+    assert process.poll() is None
+    master = FakeMaster(node.Path(SOCKET))
+    try:
+        out, err = process.communicate(timeout=50)
+    finally:
+        master.Shutdown()
+    assert (process.returncode, err) == (0, "")
+    assert out.startswith("ID Status")
+
+
+def test_on_other_nodes_nobody_waits(node):
+    node.Write("/var/lib/ganeti/ssconf_master_node", "node2.example.org\n")
+    process = _Start(node, "gnt-job", "list")
+    _, err = process.communicate(timeout=50)
+    assert process.returncode == 1
+    assert "trying again" not in err
+    assert "This is not the master node, please connect to node 'node2.example.org'" in err

@@ -1,0 +1,204 @@
+"""A forced start that was made in error: the master of the quorum goes on, restarts, and takes the stray node back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.store_nodes import CLUSTER, Cluster, Live, Story, Until
+
+from ganeti import runtime
+from ganeti.rpc.base import Failure
+from ganeti.store import Epoch, MasterLost, Row, Rows, StoreError
+from ganeti.store.election import NotElected, ParseForced
+from ganeti.store.silence import Describe, NextStep, Silent
+
+ROW = Rows(Row("job", "1", "{}"))
+
+
+def Cut(cluster: Cluster, number: int) -> None:
+    """Nothing passes between this node and the others, in either direction."""
+    name = cluster[number].name
+    for node in cluster.nodes:
+        if node.name == name:
+            node.fault = lambda path, body: None if f'"master":"{name}"' in _Text(body) else "lost call"
+        else:
+            node.fault = lambda path, body: "lost call" if f'"master":"{name}"' in _Text(body) else None
+
+
+def Mend(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        node.fault = lambda path, body: None
+
+
+def _Text(body: Any) -> str:
+    return body.decode() if isinstance(body, bytes) else str(body)
+
+
+def Stray(make: Any) -> tuple[Cluster, Any, Any]:
+    """Three candidates; node1 is master and goes on with node3 while node2, cut off, is made master by force."""
+    cluster = make(3)
+    legit = cluster.Found()
+    Until(legit.IsSettled)
+    Cut(cluster, 1)
+    legit.Commit(ROW)
+    Until(lambda: cluster[2].store.GetState().acknowledged == legit.Acknowledged())
+    stray = cluster.Become(1, vouch=lambda question: True)
+    stray.Commit(Rows(Row("job", "2", "{}")))
+    assert stray.Voters().Names() == ["node2.example.org"]
+    return cluster, legit, stray
+
+
+@Story
+def test_the_master_of_the_quorum_goes_on_when_it_meets_a_stray_master(make: Any) -> None:
+    cluster, legit, stray = Stray(make)
+    assert stray.Epoch() > legit.Epoch()
+    Mend(cluster)
+    runtime.Sleep(10)
+    legit.Commit(Rows(Row("job", "3", "{}")))
+    assert legit.IsRunning() and cluster.lost == []
+    assert legit.Silent() == ["node2.example.org"]
+    # Nor does a job whose node follows the stray one end it; the job hears what to do.
+    with pytest.raises(StoreError) as caught:
+        legit.ConfirmNodes([cluster.members[1].uuid], 5.0)
+    assert "node2.example.org follows another master, node2.example.org" in str(caught.value)
+    assert "start-master" in str(caught.value.hint)
+    legit.Refused(str(stray.Epoch()), "node2.example.org", cluster.members[1].uuid)
+    runtime.Sleep(10)
+    legit.Commit(Rows(Row("job", "4", "{}")))
+    assert legit.IsRunning() and cluster.lost == []
+
+
+@Story
+def test_a_restart_of_the_master_of_the_quorum_ends_the_stray_one_and_takes_its_node_back(make: Any) -> None:
+    cluster, legit, stray = Stray(make)
+    Mend(cluster)
+    legit.Stop()
+    new = cluster.Become(0, vote=lambda: None)
+    Until(lambda: not stray.IsRunning(), 30)
+    assert [type(error) for error in cluster.lost] == [MasterLost]
+    assert new.Epoch() > stray.Epoch()
+    Until(lambda: new.IsSettled() and len(new.Voters()) == 3, 60)
+    new.Commit(Rows(Row("job", "5", "{}")))
+    Until(new.IsSettled)
+    assert Live(cluster[1]) == Live(cluster[0])
+    assert sorted(key for kind, key in Live(cluster[1]) if kind == "job") == ["1", "5"]
+
+
+@Story
+def test_another_candidate_of_the_quorum_may_take_over_beside_a_stray_master(make: Any) -> None:
+    cluster, legit, stray = Stray(make)
+    Mend(cluster)
+    legit.Stop()
+    stray.Stop()
+    new = cluster.Become(2)
+    assert "1" in new.Rows("job") and "2" not in new.Rows("job")
+
+
+@Story
+def test_the_stray_master_itself_does_not_start_again(make: Any) -> None:
+    cluster, legit, stray = Stray(make)
+    legit.Stop()
+    stray.Stop()
+    Mend(cluster)
+    # It steps back: what it adopts is the quorum's history, on which it is only one of three.
+    new = cluster.Become(1)
+    assert "1" in new.Rows("job") and "2" not in new.Rows("job")
+    assert len(new.Voters()) == 3
+
+
+@Story
+def test_a_forced_start_that_was_right_stands_against_the_node_that_returns(make: Any) -> None:
+    """What only dead nodes held was given up by the administrator: their return does not bring it back."""
+    cluster = make(3)
+    old = cluster.Found()
+    Until(old.IsSettled)
+    cluster[1].up = False
+    old.Commit(ROW)
+    Until(lambda: cluster[2].store.GetState().acknowledged == old.Acknowledged())
+    old.Stop()
+    cluster[0].up = cluster[2].up = False
+    cluster[1].up = True
+    forced = cluster.Become(1, vouch=lambda question: True)
+    forced.Commit(Rows(Row("job", "2", "{}")))
+    forced.Stop()
+    # One of the two is repaired and switched on; the new master restarts before it has taken it in.
+    cluster[0].up = True
+    again = cluster.Become(1)
+    assert "2" in again.Rows("job") and "1" not in again.Rows("job")
+    assert [str(epoch) for epoch, _ in ParseForced(again.Value("master", "forced"))] == [str(forced.Epoch())]
+
+
+@Story
+def test_a_master_without_its_quorum_stops_when_a_forced_one_has_its_nodes(make: Any) -> None:
+    cluster = make(3)
+    old = cluster.Found()
+    Until(old.IsSettled)
+    cluster[1].up = False
+    old.Commit(ROW)
+    Until(lambda: cluster[2].store.GetState().acknowledged == old.Acknowledged())
+    cluster[2].up = False
+    cluster[1].up = True
+    Cut(cluster, 1)
+    cluster.Become(1, vouch=lambda question: True)
+    Mend(cluster)
+    Until(lambda: not old.IsRunning(), 60)
+    assert [type(error) for error in cluster.lost] == [MasterLost]
+
+
+@Story
+def test_a_forced_start_that_is_not_confirmed_leaves_no_promise_behind(make: Any) -> None:
+    cluster = make(3)
+    cluster.Found().Stop()
+    cluster[0].up = cluster[2].up = False
+    before = cluster[1].store.GetState().promised
+    with pytest.raises(NotElected, match="not confirmed"):
+        cluster.Become(1, vouch=lambda question: False)
+    assert cluster[1].store.GetState().promised == before
+
+
+@Story
+def test_a_node_in_service_that_promised_a_newer_epoch_ends_the_master_at_once(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    cluster[3].store.Promise(CLUSTER, Epoch(99, "other"), "node3.example.org")
+    with pytest.raises(MasterLost):
+        store.ConfirmNodes([cluster.members[3].uuid], 3.0)
+    Until(lambda: cluster.lost)
+    assert [type(error) for error in cluster.lost] == [MasterLost]
+
+
+@Story
+def test_a_node_that_is_taken_in_ends_no_master_whatever_it_promised(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    cluster[3].store.Promise(CLUSTER, Epoch(99, "own"), "node4.example.org")
+    with pytest.raises(StoreError) as caught:
+        store.ConfirmNodes([cluster.members[3].uuid], 60.0, joining=True)
+    assert not isinstance(caught.value, MasterLost) and "epoch 99.own" in str(caught.value)
+    with pytest.raises(StoreError) as refused:
+        store.AddVoter(cluster.members[3], Rows(Row("node", "4", '"candidate"')))
+    assert "follows another master" in str(refused.value) and "start-master" in str(refused.value.hint)
+    runtime.Sleep(100)
+    store.Commit(ROW)
+    assert store.IsRunning() and cluster.lost == []
+    # The next start of this master is above what that node promised.
+    store.Stop()
+    new = cluster.Become(0)
+    new.ConfirmNodes([cluster.members[3].uuid], 3.0, joining=True)
+    new.AddVoter(cluster.members[3], Rows(Row("node", "4", '"candidate"')))
+    assert len(new.Voters()) == 4
+
+
+def test_words_for_silence() -> None:
+    rejecting = Silent("node1", Failure.REJECTED, "")
+    refusing = Silent("node2", Failure.REFUSED, "")
+    away = Silent("node3", Failure.UNREACHABLE, "")
+    stuck = Silent("node4", Failure.SILENT, "")
+    assert Describe([away, rejecting]) == "node1 rejected this node's certificate; node3 cannot be reached"
+    step = NextStep([away, rejecting, refusing], "node9", "FORCE")
+    assert "FORCE" not in step and "gnt-node modify --offline no node9" in step
+    assert "FORCE" not in NextStep([away, stuck], "node9", "FORCE")
+    step = NextStep([away, refusing], "node9", "FORCE")
+    assert step.index("start ganeti-noded") < step.index("FORCE") and "on node2 run" in step
+    assert NextStep([away], "node9", "FORCE") == "only if node3 are switched off and stay off: 'FORCE'"
