@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import simplejson
@@ -15,8 +16,19 @@ class TooLargeError(errors.ParseError):
     """A text is longer than the reader allows."""
 
 
+def _Finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise errors.ParseError(f"number out of range: {text[:40]}")
+    return value
+
+
+# What cannot be written must not be read: 1e999 would become infinite.
+_DECODER = simplejson.JSONDecoder(parse_float=_Finite)
+
+
 def Dump(value: Any, pretty: bool = False) -> str:
-    """JSON text of ``value``: compact, keys in the order given, ASCII only; ``pretty`` for people."""
+    """Return JSON text of ``value``: compact, keys in the order given, ASCII only; ``pretty`` for people."""
     if pretty:
         return simplejson.dumps(value, indent=2, allow_nan=False) + "\n"
     return simplejson.dumps(value, separators=(",", ":"), allow_nan=False)
@@ -26,16 +38,22 @@ def DumpBytes(value: Any) -> bytes:
     return Dump(value).encode("ascii")
 
 
-def Load(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
-    """The value of a JSON text; every kind of bad input is a ParseError that says where."""
-    if len(text) > limit:
-        raise TooLargeError(f"JSON text of {len(text)} bytes is over the limit of {limit}")
+def Decode(text: bytes | bytearray) -> str:
+    """Return the text of UTF-8; raises ParseError."""
     try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8")
-        return simplejson.loads(text)
+        return text.decode("utf-8")
     except UnicodeDecodeError as err:
         raise errors.ParseError(f"not UTF-8 at byte {err.start}") from err
+
+
+def Load(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
+    """Return the value of a JSON text; every kind of bad input is a ParseError that says where."""
+    if len(text) > limit:
+        raise TooLargeError(f"JSON text of {len(text)} bytes is over the limit of {limit}")
+    if isinstance(text, bytes):
+        text = Decode(text)
+    try:
+        return _DECODER.decode(text)
     except RecursionError as err:
         raise errors.ParseError("JSON text is nested too deeply") from err
     except ValueError as err:
@@ -43,17 +61,32 @@ def Load(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
 
 
 def LoadProper(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
-    """Load for what outsiders write: texts with half a character are refused as well.
+    """Load for what outsiders write: texts with half a character are rejected as well.
 
-    JSON can spell one (``\\udc80``), as Python does for bytes of a command line that are no UTF-8, but no file, header or
+    JSON can spell one (``\\udc80``), as Python does for bytes of a command line that are not UTF-8, but no file, header or
     environment could ever take it.
     """
+    if isinstance(text, bytes):
+        text = Decode(text)
     value = Load(text, limit)
-    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-    if b"\\ud" in raw.lower():
-        try:
-            simplejson.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError as err:
-            around = repr(err.object[max(0, err.start - 20) : err.start])
-            raise errors.ParseError(f"not UTF-8: half a character after {around}") from err
+    if "\\ud" in text or "\\uD" in text:
+        _CheckTexts(value)
     return value
+
+
+def _CheckTexts(value: Any) -> None:
+    """Raise ParseError if a text in the value cannot be written as UTF-8."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            try:
+                item.encode()
+            except UnicodeEncodeError as err:
+                around = repr(item[max(0, err.start - 20) : err.start])
+                raise errors.ParseError(f"not UTF-8: half a character after {around}") from err
+        elif isinstance(item, dict):
+            stack.extend(item)
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)

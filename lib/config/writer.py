@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from ganeti import constants, errors, network, objects, params
@@ -236,26 +236,25 @@ class ConfigWriter(Nodes, Instances):
 
     # --- filter rules -------------------------------------------------------------------------------------------------
 
-    def SetFilter(self, rule: objects.FilterRule) -> objects.FilterRule:
-        """Adds a rule, or replaces the one with its uuid."""
+    def SetFilter(self, rule: objects.FilterRule, done: Callable[[Exception | None], None]) -> None:
+        """Add a rule, or replace the one with its uuid; no job does this, so it works as TransactAsync."""
 
-        def change(draft: Draft) -> objects.FilterRule:
+        def change(draft: Draft) -> None:
             if rule.uuid not in draft.root.filters and draft.root.IsUuidUsed(rule.uuid):
-                raise errors.ConfigurationError(f"the uuid {rule.uuid} is in use already")
+                raise errors.OpPrereqError(f"{rule.uuid} is the UUID of another object", errors.ECODE_NOTUNIQUE)
             draft.Put(rule)
-            return rule
 
-        return self.Transact(change)
+        self.TransactAsync(change, done)
 
-    def RemoveFilter(self, uuid: str) -> None:
-        """OpPrereqError if there is no such rule."""
+    def RemoveFilter(self, uuid: str, done: Callable[[Exception | None], None]) -> None:
+        """Remove a rule; OpPrereqError if it does not exist."""
 
         def change(draft: Draft) -> None:
             if uuid not in draft.root.filters:
-                raise errors.OpPrereqError(f"Filter rule {uuid} not found", errors.ECODE_NOENT)
+                raise errors.OpPrereqError(f"Filter rule '{uuid[:80]}' does not exist", errors.ECODE_NOENT)
             draft.Remove("filter", uuid)
 
-        self.Transact(change)
+        self.TransactAsync(change, done)
 
     # --- parameters ---------------------------------------------------------------------------------------------------
 

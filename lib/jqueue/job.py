@@ -352,7 +352,7 @@ def _ReadOp(data: Any, where: str) -> tuple[OpState, OpLog]:
     if not isinstance(data, dict) or "input" not in data:
         raise errors.JobFileCorrupted(f"{where} is no object with an input")
     status = data.get("status", QUEUED)
-    if status not in constants.JOB_STATUS_ALL:
+    if not isinstance(status, str) or status not in constants.JOB_STATUS_ALL:
         raise errors.JobFileCorrupted(f"{where} has the unknown status {str(status)[:40]!r}")
     priority = data.get("priority", constants.OP_PRIO_NORMAL)
     log = data.get("log") or []

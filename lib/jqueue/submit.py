@@ -44,9 +44,13 @@ class Submitter:
 
     def Submit(self, submitted: Sequence[Sequence[Any]], to_drained: bool) -> Pending:
         """Complete with ``Outcomes``; fails only if that is true of all jobs."""
+        live = self._count_live()
+        if live + len(submitted) > self._max_live_jobs:
+            raise errors.JobQueueFull(
+                f"The queue has {live} jobs, {self._max_live_jobs} are allowed: {len(submitted)} more are rejected",
+                hint="archive finished jobs: gnt-job autoarchive all",
+            )
         parsed = [_ParseOps(ops, number) for number, ops in enumerate(submitted)]
-        if self._count_live() + len(parsed) > self._max_live_jobs:
-            raise errors.JobQueueFull(hint="archive finished jobs: gnt-job autoarchive")
         with self._id_lock:
             first_id = self.last_id + 1
             self.last_id += len(parsed)

@@ -2,7 +2,10 @@
 
 A C call holds the interpreter: parsing 60 MiB in one go would freeze every client for a second.  Writing is done piece
 by piece in the thread that needs it.  Parsing needs the places where to cut, and finding them costs as much as
-parsing; so a large text goes to a worker program, which sends it back as lines, one small piece each::
+parsing; so a large text goes to a worker program, which sends it back as lines, one small piece each.  What a text may
+become in memory is estimated before it is parsed, by counting commas and brackets: 20 million empty lists fit into one
+message, and would need gigabytes.
+::
 
     v<value>  a value                          m<list>   several items of the list that is open
     [  ]      a list begins, ends              {  }      an object begins, ends
@@ -15,9 +18,10 @@ the end of the stream and answers there.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime, serializer
@@ -30,6 +34,38 @@ PIECE_WEIGHT = 2000
 STRING_PART = 64 * 1024
 
 WORKER_TIMEOUT = 60
+
+# Bytes of memory a value may need, and what is reckoned for a list or object, and for each of its members.
+MAX_COST = 192 * 1024 * 1024
+_CONTAINER_COST = 400
+_MEMBER_COST = 100
+# Texts that may need more are parsed by the worker program.
+LARGE_COST = 16 * 1024 * 1024
+
+Chunks = Sequence[bytes | bytearray]
+
+
+def Cost(chunks: Chunks) -> int:
+    """Estimate the bytes of memory that the value of a JSON text needs, generously, without parsing it."""
+    members = containers = size = 0
+    narrow = True
+    for chunk in chunks:
+        size += len(chunk)
+        members += chunk.count(b",")
+        containers += chunk.count(b"[") + chunk.count(b"{")
+        narrow = narrow and chunk.isascii() and b"\\u" not in chunk
+    # One rare character makes every other one of its string take four bytes.
+    return size * (1 if narrow else 4) + members * _MEMBER_COST + containers * _CONTAINER_COST
+
+
+def CheckCost(chunks: Chunks) -> int:
+    """Return the estimate; raise ParseError if it is too high."""
+    cost = Cost(chunks)
+    if cost > MAX_COST:
+        raise errors.ParseError(
+            f"The message would take about {cost >> 20} MiB of memory, {MAX_COST >> 20} are allowed: send it in parts"
+        )
+    return cost
 
 
 def Weigh(value: Any, limit: int) -> int:
@@ -78,9 +114,20 @@ def _StringParts(text: str) -> Iterator[str]:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
+class Encoded:
+    """A value that is JSON text already: an answer that is given often."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, value: Any):
+        self.text = serializer.DumpBytes(value)
+
+
 def Dump(value: Any) -> Iterator[bytes]:
-    """The JSON text of ``value`` in parts, each written by one short call."""
-    if IsLight(value):
+    """Yield the JSON text of ``value`` in parts, each written by one short call."""
+    if isinstance(value, Encoded):
+        yield value.text
+    elif IsLight(value):
         yield serializer.DumpBytes(value)
     elif isinstance(value, str):
         yield b'"'
@@ -111,7 +158,7 @@ def Dump(value: Any) -> Iterator[bytes]:
 
 
 def ToLines(value: Any) -> Iterator[bytes]:
-    """What the worker program answers for ``value``, without line ends."""
+    """Yield what the worker program answers for ``value``, without line ends, and take the value to pieces on the way."""
     if IsLight(value):
         yield b"v" + serializer.DumpBytes(value)
     elif isinstance(value, str):
@@ -121,18 +168,28 @@ def ToLines(value: Any) -> Iterator[bytes]:
         yield b"e"
     elif isinstance(value, dict):
         yield b"{"
-        for key, item in value.items():
+        for key in list(value):
             yield b"k" + serializer.DumpBytes(key)
-            yield from ToLines(item)
+            yield from ToLines(value.pop(key))
         yield b"}"
     else:
         yield b"["
-        for group in _Groups(value):
+        for group in _Groups(_Taken(value)):
             if len(group) == 1:
-                yield from ToLines(group[0])
+                yield from ToLines(group.pop())
             else:
                 yield b"m" + serializer.DumpBytes(group)
         yield b"]"
+
+
+def _Taken(items: list[Any]) -> Iterator[Any]:
+    """Yield the items in order, each only once it has left the list."""
+    items.reverse()
+    while True:
+        try:
+            yield items.pop()
+        except IndexError:  # also if somebody else has emptied it
+            return
 
 
 class Builder:
@@ -177,8 +234,8 @@ class Builder:
         return self._value[0]
 
 
-def Load(chunks: Iterable[bytes | bytearray]) -> Any:
-    """Parses a large text with the help of the worker program; raises errors.ParseError."""
+def Load(chunks: list[bytearray]) -> Any:
+    """Parse a large text with the help of the worker program, emptying ``chunks``; raises errors.ParseError."""
     ours, theirs = runtime.SocketPair()
     try:
         environment = dict(runtime.Environment())
@@ -194,9 +251,9 @@ def Load(chunks: Iterable[bytes | bytearray]) -> Any:
         theirs.close()
 
 
-def _Converse(sock: protocols.Socket, chunks: Iterable[bytes | bytearray]) -> Any:
+def _Converse(sock: protocols.Socket, chunks: list[bytearray]) -> Any:
     sock.settimeout(WORKER_TIMEOUT)
-    for chunk in chunks:
+    for chunk in _Taken(chunks):
         sock.sendall(bytes(chunk))
     sock.shutdown(1)
     builder = Builder()
@@ -208,14 +265,19 @@ def _Converse(sock: protocols.Socket, chunks: Iterable[bytes | bytearray]) -> An
     return builder.Result()
 
 
+def _Read(descriptor: int) -> bytearray:
+    text = bytearray()
+    while data := os.read(descriptor, 1 << 20):
+        text += data
+    return text
+
+
 def _Work(descriptor: int) -> None:
     """The worker program."""
-    parts = []
-    while data := os.read(descriptor, 1 << 20):
-        parts.append(data)
+    gc.disable()  # it ends before anything could be collected
     lines: Iterable[bytes]
     try:
-        lines = ToLines(serializer.LoadProper(b"".join(parts)))
+        lines = ToLines(serializer.LoadProper(serializer.Decode(_Read(descriptor))))
     except errors.ParseError as err:
         lines = [b"!" + serializer.DumpBytes(str(err))]
     with os.fdopen(descriptor, "wb", buffering=1 << 20) as stream:

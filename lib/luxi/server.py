@@ -53,8 +53,10 @@ class _Client:
         "active",
         "busy",
         "closing",
+        "counted",
         "eof",
         "framer",
+        "handled",
         "ident",
         "inbox",
         "insize",
@@ -73,6 +75,8 @@ class _Client:
         self.outbox: collections.deque[bytes] = collections.deque()
         self.outsize = 0
         self.busy = False  # a request is being handled
+        self.handled: list[bytearray] = []  # its message; emptied to give the memory back
+        self.counted = 0  # what the server's sum has of this client
         self.closing = False  # goes as soon as the answer is written
         self.eof = False
         self.active = now  # last progress
@@ -80,6 +84,7 @@ class _Client:
 
     @property
     def buffered(self) -> int:
+        """Bytes of messages and answers; those of the message being handled stay in ``insize``."""
         return self.framer.size + self.insize + self.outsize
 
     @property
@@ -120,6 +125,7 @@ class Server:
         self._clients: dict[Any, _Client] = {}
         self._by_ident: dict[int, _Client] = {}
         self._next_ident = 1
+        self._buffered = 0
         self._listeners: list[protocols.Socket] = []
         self._poller = runtime.Poller()
         self._waker = runtime.Waker()
@@ -168,12 +174,7 @@ class Server:
 
     def Statistics(self) -> dict[str, int]:
         """Numbers for people: connections, bytes buffered, requests that wait for a thread."""
-        clients = list(self._clients.values())
-        return {
-            "clients": len(clients),
-            "buffered": sum(c.buffered for c in clients),
-            "waiting": self._requests.qsize(),
-        }
+        return {"clients": len(self._clients), "buffered": self._buffered, "waiting": self._requests.qsize()}
 
     def _Drain(self, linger: float) -> None:
         self._draining = True
@@ -185,7 +186,6 @@ class Server:
         self._listeners.clear()
         for client in list(self._clients.values()):
             client.inbox.clear()
-            client.insize = 0
             client.closing = True
             self._Update(client)
 
@@ -279,6 +279,7 @@ class Server:
         if client.sock in self._clients and events & (runtime.HUP | runtime.ERR):
             # Both directions are closed: nobody is there to read an answer.
             self._Drop(client)
+        self._Count(client)
 
     def _Read(self, client: _Client) -> None:
         try:
@@ -301,37 +302,34 @@ class Server:
                 client.inbox.append(message)
                 client.insize += sum(map(len, message))
         except protocol.MessageTooLarge as err:
-            self._RefuseAndClose(client, str(err))
+            self._RejectAndClose(client, str(err))
             return
-        if client.buffered and self._Buffered() > self._max_buffered:
-            self._RelieveMemory()
-        if client.sock in self._clients:
-            self._NextRequest(client)
+        self._NextRequest(client)
 
-    def _Buffered(self) -> int:
-        return sum(c.buffered for c in self._clients.values())
+    def _Count(self, client: _Client) -> None:
+        """Keep the sum of what is buffered; when it is too much the client with the most has to go."""
+        if client.sock not in self._clients:
+            return
+        buffered = client.buffered
+        self._buffered += buffered - client.counted
+        client.counted = buffered
+        if self._buffered > self._max_buffered:
+            largest = max(self._clients.values(), key=lambda c: c.counted)
+            logging.warning("LUXI: %d bytes are buffered, the largest client is dropped", self._buffered)
+            self._Drop(largest)
 
-    def _RelieveMemory(self) -> None:
-        """Too much is buffered: the client with the most has to go."""
-        largest = max(self._clients.values(), key=lambda c: c.buffered)
-        logging.warning("LUXI: %d bytes are buffered, the largest client is dropped", self._Buffered())
-        self._Drop(largest)
-
-    def _RefuseAndClose(self, client: _Client, text: str) -> None:
+    def _RejectAndClose(self, client: _Client, text: str) -> None:
         client.framer = protocol.Framer()
         client.inbox.clear()
-        client.insize = 0
         self._Answer(client.ident, list(_Envelope(False, text)), True)
 
     def _NextRequest(self, client: _Client) -> None:
         """Hands over the next message, if the client has no request under way."""
         if client.inbox and not client.busy and not client.outbox and not client.closing:
-            chunks = client.inbox.popleft()
-            size = sum(map(len, chunks))
-            client.insize -= size
+            client.handled = client.inbox.popleft()
             client.busy = True
-            large = size > LARGE_MESSAGE
-            (self._large if large else self._requests).put((client, chunks, large))
+            large = sum(map(len, client.handled)) > LARGE_MESSAGE
+            (self._large if large else self._requests).put((client, large))
         self._Update(client)
 
     def _Answer(self, ident: int, parts: list[bytes], close: bool) -> None:
@@ -341,13 +339,14 @@ class Server:
             return  # gone meanwhile
         client.busy = False
         client.pending = None
+        client.handled = []
+        client.insize = sum(len(chunk) for message in client.inbox for chunk in message)
         client.closing = client.closing or close
         client.outbox.extend(parts)
         client.outsize += sum(map(len, parts))
         client.active = runtime.Monotonic()
         self._Write(client)
-        if client.sock in self._clients and self._Buffered() > self._max_buffered:
-            self._RelieveMemory()
+        self._Count(client)
 
     def _Write(self, client: _Client) -> None:
         try:
@@ -383,6 +382,8 @@ class Server:
         if self._clients.pop(client.sock, None) is None:
             return
         del self._by_ident[client.ident]
+        self._buffered -= client.counted
+        client.handled.clear()
         self._poller.Unregister(client.sock)
         client.sock.close()
         if client.pending is not None:
@@ -402,17 +403,23 @@ class Server:
             item = requests.get()
             if item is None:
                 return
-            client, chunks, large = item
+            client, large = item
             try:
-                self._HandleMessage(client, chunks, large)
+                self._HandleMessage(client, large)
             except Exception:
                 logging.exception("LUXI: a request could not be answered")
                 self._Reply(client.ident, False, _INTERNAL)
 
-    def _HandleMessage(self, client: _Client, chunks: list[bytearray], large: bool) -> None:
+    def _HandleMessage(self, client: _Client, large: bool) -> None:
         ident = client.ident
+        if ident not in self._by_ident:
+            return
         try:
-            request = pieces.Load(chunks) if large else serializer.LoadProper(b"".join(chunks))
+            cost = pieces.CheckCost(client.handled)
+            if cost > pieces.LARGE_COST and not large:
+                self._large.put((client, True))
+                return
+            request = pieces.Load(client.handled) if large else serializer.LoadProper(b"".join(list(client.handled)))
             name, args = protocol.ReadRequest(request)
             method = methods.Find(name)
             bound = method.Bind(args)

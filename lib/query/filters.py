@@ -6,6 +6,7 @@ depends on it, so that only items which may still pass cost a call to a node.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -26,7 +27,10 @@ _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.
 
 
 def IsNumber(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether this is a number; true and false, and floats that are infinite or none, are not."""
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
 
 
 def _Mismatch(field: Field, value: Any) -> errors.ParameterError:

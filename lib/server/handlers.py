@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ganeti import constants, errors, ht, objects, pathutils, runtime
 from ganeti.jqueue import filters
 from ganeti.luxi import methods
-from ganeti.luxi.pending import Pending
+from ganeti.luxi.pending import Begun, Pending
+from ganeti.luxi.pieces import Encoded
 from ganeti.master.querydata import ClusterInfo
 from ganeti.rpc import RpcResult
 from ganeti.server.standstill import Standstill
 
 if TYPE_CHECKING:
-    from ganeti.config import ConfigWriter, Draft
+    from ganeti.config import ConfigWriter
     from ganeti.jqueue import JobQueue
     from ganeti.master.querydata import QueryData
     from ganeti.rpc import RpcRunner
@@ -35,7 +36,7 @@ _LATEST = 1 << 40
 
 
 def ReadWatcherPause() -> float | None:
-    """Until when the watcher pauses on this node; None if it does not, or no longer."""
+    """Return until when the watcher pauses on this node; None if it does not pause."""
     try:
         until = float(runtime.ReadText(pathutils.WATCHER_PAUSE_FILE, 100))
     except (OSError, ValueError):
@@ -52,6 +53,7 @@ class Handlers:
         self._queue = queue
         self._query = query
         self._rpc = rpc
+        self._cluster_info: tuple[Any, Any, Encoded | None] = (None, None, None)
         self._config_values: dict[str, Callable[[], Any]] = {
             "cluster_name": lambda: cfg.Snapshot().cluster.cluster_name,
             "master_node": self._MasterName,
@@ -78,7 +80,7 @@ class Handlers:
         return self._queue.SubmitManyJobs(jobs)
 
     def _PickupJob(self, job_id: int) -> Any:
-        raise errors.GenericError(f"Job {job_id} need not be picked up: every job that is taken in is carried out")
+        raise errors.GenericError(f"Job {job_id} need not be picked up: every job that is accepted is also started")
 
     def _WaitForJobChange(
         self, job_id: int, fields: list[str], info: Any, serial: int | None, timeout: float
@@ -137,8 +139,14 @@ class Handlers:
     def _QueryFilters(self, uuids: list[str] | None, fields: list[str]) -> Pending:
         return self._Classic("filter", uuids or [], fields, False)
 
-    def _QueryClusterInfo(self) -> dict[str, Any]:
-        return ClusterInfo(self._cfg.Snapshot())
+    def _QueryClusterInfo(self) -> Encoded:
+        """Answer from memory while cluster and master node are as before: many clients begin with this question."""
+        snapshot = self._cfg.Snapshot()
+        cluster, master, answer = self._cluster_info
+        if answer is None or cluster is not snapshot.cluster or master is not snapshot.master:
+            answer = Encoded(ClusterInfo(snapshot))
+            self._cluster_info = (snapshot.cluster, snapshot.master, answer)
+        return answer
 
     def _QueryConfigValues(self, fields: list[str]) -> list[Any]:
         return [self._config_values[name]() if name in self._config_values else None for name in fields]
@@ -157,10 +165,10 @@ class Handlers:
         if kind == constants.TAG_CLUSTER:
             return sorted(snapshot.cluster.tags)
         if kind not in _TAG_KINDS:
-            raise errors.OpPrereqError(f"Objects of kind '{kind[:40]}' have no tags", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(f"Objects of kind '{kind[:40]}' cannot have tags", errors.ECODE_INVAL)
         found = snapshot.ExpandName(_TAG_KINDS[kind], name or "")
         if found is None:
-            raise errors.OpPrereqError(f"There is no {kind} '{(name or '')[:80]}'", errors.ECODE_NOENT)
+            raise errors.OpPrereqError(f"The {kind} '{(name or '')[:80]}' does not exist", errors.ECODE_NOENT)
         return sorted(found.tags)
 
     # --- filter rules -------------------------------------------------------------------------------------------------
@@ -171,7 +179,7 @@ class Handlers:
         if uuid is None:
             uuid = runtime.NewUuid()
         elif not ht.TUuid(uuid):
-            raise errors.OpPrereqError(f"'{uuid[:80]}' is no UUID of a filter rule", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(f"'{uuid[:80]}' is not a valid UUID of a filter rule", errors.ECODE_INVAL)
         filters.CheckPredicates(predicates)
         nanoseconds = int(runtime.Time() * 1_000_000) * 1000
         try:
@@ -188,40 +196,21 @@ class Handlers:
         except errors.ConfigurationError as err:
             raise errors.OpPrereqError(f"Not a filter rule: {err}", errors.ECODE_INVAL) from err
 
-        def change(draft: Draft) -> None:
-            if uuid not in draft.root.filters and draft.root.IsUuidUsed(uuid):
-                raise errors.OpPrereqError(f"{uuid} is the UUID of another object", errors.ECODE_NOTUNIQUE)
-            draft.Put(rule)
-
-        return self._ChangeRules(change, uuid)
+        return Begun(lambda done: self._cfg.SetFilter(rule, done)).Map(lambda _: self._RulesChanged(uuid))
 
     def _DeleteFilter(self, uuid: str) -> Pending:
-        def change(draft: Draft) -> None:
-            if uuid not in draft.root.filters:
-                raise errors.OpPrereqError(f"There is no filter rule '{uuid[:80]}'", errors.ECODE_NOENT)
-            draft.Remove("filter", uuid)
+        return Begun(lambda done: self._cfg.RemoveFilter(uuid, done)).Map(lambda _: self._RulesChanged(None))
 
-        return self._ChangeRules(change, None)
-
-    def _ChangeRules(self, change: Callable[[Draft], Any], answer: Any) -> Pending:
-        pending = Pending()
-
-        def done(error: Exception | None) -> None:
-            if error is not None:
-                pending.Fail(error)
-                return
-            self._queue.ReconsiderSoon()
-            pending.Complete(answer)
-
-        self._cfg.TransactAsync(change, done)
-        return pending
+    def _RulesChanged(self, answer: str | None) -> str | None:
+        self._queue.ReconsiderSoon()
+        return answer
 
     # --- watcher ------------------------------------------------------------------------------------------------------
 
     def _SetWatcherPause(self, until: float | None) -> Pending:
-        """Tells every node that is online; completes when all have answered."""
+        """Set the pause on every node that is online; completes when all have answered."""
         if until is not None and not runtime.Time() <= until < _LATEST:
-            raise errors.GenericError("Unable to set a pause of the watcher that ends in the past, or never")
+            raise errors.GenericError("The watcher's pause must end in the future, and not in thousands of years")
         snapshot = self._cfg.Snapshot()
         nodes = [node.uuid for node in snapshot.nodes.values() if not node.offline]
         pending = Pending()
@@ -249,7 +238,7 @@ class Handlers:
 
 
 def _Ask(start: Callable[[Callable[[Any, Exception | None], None]], None]) -> Pending:
-    """The Pending of something that calls ``done(result, error)`` at its end."""
+    """Return the answer of what ``start(done)`` begins and ``done(result, error)`` ends."""
     pending = Pending()
 
     def done(result: Any, error: Exception | None) -> None:

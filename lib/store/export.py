@@ -227,6 +227,11 @@ class Exporter:
         if anew:
             self._view.Clear()
         targets, forget = self._view.Take(rows)
+        if anew:
+            # The deletions of these rows may have been pruned before a round saw them.
+            forget = [path for path in records if _IsArchived(path) and path not in targets]
+            for path in forget:
+                del records[path]
         if self._only_ssconf:
             self._PlaceSsconf(targets, anew)
             self._shown.at = visible
@@ -316,7 +321,7 @@ class Exporter:
         return {
             path: None
             for path, digest in self._shown.placed.items()
-            if digest and path not in targets and path.startswith(pathutils.QUEUE_DIR + "/") and "/archive/" not in path
+            if digest and path not in targets and path.startswith(pathutils.QUEUE_DIR + "/") and not _IsArchived(path)
         }
 
     def _PutAside(self, path: str) -> None:
@@ -371,7 +376,7 @@ class Exporter:
 
     def _Write(self, files: Mapping[str, tuple[Target, str]]) -> None:
         for path, (target, digest) in files.items():
-            if path.startswith(pathutils.JOB_QUEUE_ARCHIVE_DIR + "/"):
+            if _IsArchived(path):
                 MakeOwned(path.rpartition("/")[0], 0o750, self._owners.queue)
             runtime.WriteFile(path, target.data, target.mode, *target.owner)
             self._shown.placed[path] = digest
@@ -407,6 +412,10 @@ def _IsJobId(text: str) -> bool:
 
 def _LiveJobFiles() -> list[str]:
     return list(JobFiles().values())
+
+
+def _IsArchived(path: str) -> bool:
+    return path.startswith(pathutils.JOB_QUEUE_ARCHIVE_DIR + "/")
 
 
 def _IsSsconf(path: str) -> bool:

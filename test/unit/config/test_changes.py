@@ -16,6 +16,7 @@ from support.writers import Setup
 from ganeti import errors, objects, runtime
 from ganeti.config import ConfigWriter, Draft
 from ganeti.config.base import ConfigChange
+from ganeti.luxi.pending import Begun
 from ganeti.store import NotKnown
 
 WEB, DISK, GROUP = configs.WEB, configs.WEB_DISK, configs.GROUP
@@ -349,7 +350,7 @@ REFUSED: list[tuple[str, Callable[[Setup], Any], str]] = [
     ("no tag", lambda s: s.cfg.AddTags("instance", WEB, ["a b"]), "contains characters other than"),
     ("long tag", lambda s: s.cfg.AddTags("instance", WEB, ["a" * 129]), "too long"),
     ("missing tag", lambda s: s.cfg.RemoveTags("instance", WEB, ["prod", "x"]), "x not found"),
-    ("missing filter", lambda s: s.cfg.RemoveFilter(NEW), "not found"),
+    ("missing filter", lambda s: Begun(lambda done: s.cfg.RemoveFilter(NEW, done)).Result(20), "does not exist"),
     ("master that is no candidate", lambda s: s.cfg.SetMasterNode(NODE), "is no master candidate"),
 ]  # fmt: skip
 
@@ -474,13 +475,17 @@ def test_filter_rules(setup: Setup) -> None:
     rule = objects.FilterRule(
         watermark=1, priority=0, action="PAUSE", predicates=[["jobid", [">", "id", "watermark"]]], uuid=NEW
     )
-    setup.cfg.SetFilter(rule)
+
+    def put(rule: objects.FilterRule) -> None:
+        Begun(lambda done: setup.cfg.SetFilter(rule, done)).Result(20)
+
+    put(rule)
     assert setup.cfg.Snapshot().filters == {NEW: rule}
-    setup.cfg.SetFilter(rule.Replace(priority=5))
+    put(rule.Replace(priority=5))
     assert setup.cfg.Snapshot().filters[NEW].priority == 5
-    with pytest.raises(errors.ConfigurationError, match="in use"):
-        setup.cfg.SetFilter(rule.Replace(uuid=WEB))
-    setup.cfg.RemoveFilter(NEW)
+    with pytest.raises(errors.OpPrereqError, match="another object"):
+        put(rule.Replace(uuid=WEB))
+    Begun(lambda done: setup.cfg.RemoveFilter(NEW, done)).Result(20)
     assert not setup.cfg.Snapshot().filters
     assert setup.Stored() == setup.cfg.Snapshot()
 

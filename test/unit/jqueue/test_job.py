@@ -108,7 +108,8 @@ def test_a_job_file_of_3_1_is_read_and_what_it_knew_of_processes_is_dropped():
     "text",
     ["", "7", "[]", "{}", '{"id": true, "ops": []}', '{"id": 1}', '{"id": 1, "ops": [7]}', '{"id": -1, "ops": []}']
     + ['{"id": 1, "ops": [{"input": {}, "status": "odd"}]}', '{"id": 1, "ops": [], "end_timestamp": 5}']
-    + ['{"id": 1, "ops": [{"input": {}, "log": [[1]]}]}'],
+    + ['{"id": 1, "ops": [{"input": {}, "log": [[1]]}]}', '{"id": 1, "ops": [{"input": {}, "status": ["queued"]}]}']
+    + ['{"id": 1, "ops": [{"input": {}, "status": {}}]}', '{"id": 1, "ops": [{"input": {"x": 1e999}}]}'],
 )
 def test_what_is_no_job_is_told(text):
     with pytest.raises(errors.JobFileCorrupted):

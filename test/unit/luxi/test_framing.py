@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 
@@ -72,7 +73,7 @@ def test_pieces_give_the_same_value(value, weight):
     try:
         assert serializer.Load(b"".join(pieces.Dump(value))) == value
         builder = pieces.Builder()
-        for line in pieces.ToLines(value):
+        for line in pieces.ToLines(copy.deepcopy(value)):
             assert b"\n" not in line
             builder.Line(line)
         assert builder.Result() == value

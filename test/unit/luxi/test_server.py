@@ -205,6 +205,10 @@ BAD_THEN_CLOSED = [
     b"[" * 200_000,
     b'{"a":' * 50_000,
     b"9" * 10_000,
+    b'{"method": "SubmitJob", "args": [[{"OP_ID": "OP_TEST_DELAY", "duration": 1e999}]]}',
+    b'{"method": "SubmitManyJobs", "args": [[[{"OP_ID": "OP_TEST_DELAY", "duration": -1e999}]]]}',
+    b'{"method": "ReplaceFilter", "args": [null, 0, [["opcode", ["<", "duration", 1e999]]], "PAUSE", []]}',
+    b'{"method": "QueryClusterInfo", "args": [], "more": ["\\udc80"]}',
 ]
 
 
@@ -589,3 +593,99 @@ def test_requests_are_worked_on_by_the_request_threads(tmp_path):
         Client(str(tmp_path / "s")).QueryClusterInfo()
     instance.Shutdown(linger=0)
     assert names <= {"Luxi1", "Luxi2", "Luxi3"} and names
+
+
+@pytest.mark.req("D22-MD-07")
+def test_messages_are_parsed_by_the_request_threads_only(serve, master, paths):
+    """While all of them are busy even a message that is not JSON waits."""
+    instance = serve(request_threads=1)
+    slow, bad = Raw(paths[0]), Raw(paths[0])
+    slow.sendall(Request("SetDrainFlag", True))
+    bad.sendall(b"{" + ETX)
+    while instance.Statistics()["waiting"] < 1:
+        time.sleep(0.005)
+    with pytest.raises(BlockingIOError):
+        bad.setblocking(False)
+        bad.recv(1)
+    bad.settimeout(30)
+    master.gate.set()
+    answer = ReadAnswer(bad)
+    assert answer is not None and "not valid JSON" in answer["result"]
+    assert ReadAnswer(slow) is not None
+    for sock in (slow, bad):
+        sock.close()
+
+
+TOO_COSTLY = {
+    "lists": b"[" + b"[]," * 1_000_000 + b"[]]",
+    "nested": b"[" * 600_000,
+    "objects": b"[" + b"{}," * 500_000 + b"{}]",
+    "numbers": b"[" + b"1," * 2_500_000 + b"1]",
+    "a rare character in a long text": b'["' + "\U0001f600".encode() + b"x" * (52 << 20) + b'"]',
+    "the same as an escape": b'["\\ud83d\\ude00' + b"x" * (52 << 20) + b'"]',
+}
+
+
+@pytest.mark.parametrize("kind", TOO_COSTLY)
+def test_what_would_take_much_memory_is_rejected_by_counting(serve, paths, kind):
+    serve()
+    with Raw(paths[0]) as sock:
+        used = time.process_time()
+        sock.sendall(b'{"method": "SubmitManyJobs", "args": [' + TOO_COSTLY[kind] + b"]}" + ETX)
+        answer = ReadAnswer(sock)
+        assert answer is not None and "send it in parts" in answer["result"]
+        assert time.process_time() - used < 5
+    AssertServed(paths[0])
+
+
+def test_a_small_message_of_many_values_is_parsed_beside_the_others(serve, paths):
+    """Half a megabyte that becomes 60 MB is not parsed in one call."""
+    serve(request_threads=1)
+    with Client(paths[0]) as good:
+        assert len(good.Call("SubmitManyJobs", [[[]] * 150_000])) == 150_000
+        assert good.QueryClusterInfo() == {"name": "cluster"}
+
+
+def test_the_memory_of_messages_that_wait_for_the_worker_program_is_limited(serve, master, paths, monkeypatch):
+    """Their clients can be dropped, and then the messages are gone, too."""
+    monkeypatch.setattr(server, "LARGE_MESSAGE", 1000)
+    instance = serve(max_buffered=50_000)
+    large = b'{"method": "SetDrainFlag", "args": [true], "x": "' + b"x" * 20_000 + b'"}' + ETX
+    socks = [Raw(paths[0]) for _ in range(5)]
+    for sock in socks:
+        sock.sendall(large)
+    while instance.Statistics()["clients"] > 2:
+        time.sleep(0.005)
+    assert instance.Statistics()["buffered"] <= 50_000
+    master.gate.set()
+    assert sum(ReadAnswer(sock) is not None for sock in socks) == 2
+    while instance.Statistics()["buffered"]:
+        time.sleep(0.005)
+    for sock in socks:
+        sock.close()
+
+
+def test_what_is_buffered_is_counted_exactly(serve, master, paths):
+    instance = serve()
+    half, waits, deaf, twice = (Raw(paths[0]) for _ in range(4))
+    half.sendall(b"x" * 1000)
+    request = Request("WaitForJobChange", 1, ["status"], None, None, 60)
+    waits.sendall(request)
+    while not master.pending or instance.Statistics()["buffered"] != 1000 + len(request) - 1:
+        time.sleep(0.005)
+    twice.sendall(Request("QueryTags", "n", "1") * 2)
+    answers = b""
+    while answers.count(ETX) < 2:
+        answers += twice.recv(65536)
+    deaf.sendall(Request("QueryTags", "large", "0"))
+    while instance.Statistics()["buffered"] < 100_000:
+        time.sleep(0.005)
+    assert ReadAnswer(deaf) is not None
+    master.pending[0].Complete(None)
+    assert ReadAnswer(waits) is not None
+    while instance.Statistics()["buffered"] != 1000:
+        time.sleep(0.005)
+    for sock in (half, waits, deaf, twice):
+        sock.close()
+    while instance.Statistics()["buffered"]:
+        time.sleep(0.005)

@@ -424,3 +424,24 @@ def test_files_the_store_never_wrote_are_no_edits() -> None:
         assert len(Asides()) == 1
 
     Play(story)
+
+
+def test_an_archived_file_is_forgotten_even_if_the_end_of_its_row_was_not_seen() -> None:
+    """Deletions are pruned as soon as all voters have them, maybe before this node has written a file since."""
+
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        path = pathutils.ArchivedJobFile(7)
+        node.Put(Row("job", "7", None), Row("archived", "7", JOB % 7))
+        node.exporter.Round()
+        assert path in node.store.database.GetFiles()
+        position = node.Put(Row("archived", "7", None))
+        node.Put(Row("queue", "serial", "8"))
+        node.store.Acknowledge(EPOCH, node.store.GetState().last, position.seq)
+        node.exporter.Round()
+        assert path not in node.store.database.GetFiles()
+        assert path not in node.exporter._shown.placed
+        assert Text(path) == JOB % 7
+        assert node.Edits() == {}
+
+    Play(story)

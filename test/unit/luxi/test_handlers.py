@@ -1,0 +1,109 @@
+"""Methods of LUXI on a real configuration and queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from support.queues import Executor, Op
+from support.writers import Setup
+
+from ganeti import errors, runtime, serializer
+from ganeti.jqueue import JobQueue
+from ganeti.luxi import methods
+from ganeti.luxi.pending import Pending
+from ganeti.luxi.pieces import Encoded
+from ganeti.master.querydata import ClusterInfo
+from ganeti.rpc import RpcRunner
+from ganeti.server.handlers import Handlers
+
+
+class Door:
+    """The handlers of a small cluster, behind the check of arguments that the server makes."""
+
+    def __init__(self, folder: str):
+        self.setup = Setup(folder)
+        settings = lambda: (5, self.setup.cfg.Snapshot().filters)  # noqa: E731
+        self.queue = JobQueue(self.setup.store, Executor(), settings)
+        self.queue.Start()
+        # No query and no node is asked here.
+        self.handlers = Handlers(self.setup.cfg, self.queue, cast(Any, None), cast(RpcRunner, None), self.setup.store)
+
+    def Call(self, method: str, *args: Any) -> Any:
+        answer = self.handlers.Handle(method, methods.Find(method).Bind(list(args)))
+        if isinstance(answer, Pending):
+            answer = answer.Result(20)
+        return serializer.Load(answer.text) if isinstance(answer, Encoded) else answer
+
+    def Close(self) -> None:
+        self.queue.Stop()
+        self.setup.cluster.Close()
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    made = Door(str(tmp_path))
+    yield made
+    made.Close()
+
+
+def test_the_remembered_cluster_info_is_that_of_the_configuration(door: Door) -> None:
+    def expected() -> Any:
+        return serializer.Load(serializer.Dump(ClusterInfo(door.setup.cfg.Snapshot())))
+
+    assert door.Call("QueryClusterInfo") == expected()
+    cluster = door.setup.cfg.Snapshot().cluster
+    door.setup.cfg.Update(cluster.Replace(candidate_pool_size=7))
+    assert door.Call("QueryClusterInfo")["candidate_pool_size"] == 7
+    master = door.setup.cfg.Snapshot().nodes[door.setup.nodes[0]]
+    door.setup.cfg.Update(master.Replace(vm_capable=False))
+    assert door.Call("QueryClusterInfo")["master"] == master.name
+    assert door.Call("QueryClusterInfo") == expected()
+
+
+def test_a_filter_rule_is_made_replaced_and_removed_and_the_queue_follows(door: Door) -> None:
+    before = door.Call("SubmitJob", [Op()])
+    uuid = door.Call("ReplaceFilter", None, 0, [["opcode", ["==", "comment", "mine"]]], "REJECT", [["me", "why", 1]])
+    rule = door.setup.cfg.Snapshot().filters[uuid]
+    assert (rule.action, rule.priority, rule.watermark) == ("REJECT", 0, before)
+    assert [list(entry[:2]) for entry in rule.reason_trail] == [["me", "why"], ["luxid", ""]]
+    assert End(door, door.Call("SubmitJob", [Op(comment="mine")])) == "canceled"
+    assert door.Call("ReplaceFilter", uuid, 5, [], "ACCEPT", []) == uuid
+    assert door.setup.cfg.Snapshot().filters[uuid].priority == 5
+    assert End(door, door.Call("SubmitJob", [Op(comment="mine")])) == "success"
+    assert door.Call("DeleteFilter", uuid) is None
+    assert door.setup.cfg.Snapshot().filters == {}
+    with pytest.raises(errors.OpPrereqError, match="does not exist"):
+        door.Call("DeleteFilter", uuid)
+    with pytest.raises(errors.OpPrereqError, match="UUID of another object"):
+        door.Call("ReplaceFilter", door.setup.nodes[0], 0, [], "PAUSE", [])
+    with pytest.raises(errors.OpPrereqError, match="not a valid UUID"):
+        door.Call("ReplaceFilter", "x", 0, [], "PAUSE", [])
+
+
+def End(door: Door, job_id: int) -> str:
+    """Wait for the queue to know the newest rules, and for the job's end."""
+    info: Any = None
+    while True:
+        values, _log = door.Call("WaitForJobChange", job_id, ["status"], info, 1 << 40, 20.0)
+        if values[0] in ("success", "canceled", "error"):
+            return str(values[0])
+        info = values
+
+
+def test_several_jobs_are_canceled_in_one_call(door: Door) -> None:
+    blocker = door.Call("SubmitJob", [Op(comment="gate g")])
+    door.queue._worker._execute.WaitRunning(blocker)  # type: ignore[attr-defined]
+    waiting = [door.Call("SubmitJob", [Op(depends=[[blocker, []]])]) for _ in range(3)]
+    answers = door.Call("CancelManyJobs", [str(waiting[0]), *waiting[1:], blocker])
+    assert [ok for ok, _ in answers] == [True, True, True, False]
+    door.queue._worker._execute.Open("g")  # type: ignore[attr-defined]
+    assert End(door, blocker) == "success"
+
+
+def test_the_watchers_pause_must_end_some_time(door: Door) -> None:
+    for until in (runtime.Time() - 5, 1e300):
+        with pytest.raises(errors.GenericError, match="pause must end"):
+            door.Call("SetWatcherPause", until)
