@@ -208,5 +208,8 @@ def test_every_program_has_its_main():
     with open(os.path.join(TOP, "autotools", "programs"), encoding="utf-8") as stream:
         rows = [line.partition("#")[0].split() for line in stream]
     modules = {row[2] for row in rows if row}
-    code = "import importlib, sys\nfor name in sys.argv[1:]:\n    assert callable(importlib.import_module(name).Main), name"
-    subprocess.run([sys.executable, "-c", code, *sorted(modules)], cwd=TOP, check=True, timeout=50)
+    code = "import importlib, sys\nfor name in sys.argv[1:]: print(callable(importlib.import_module(name).Main), name)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *sorted(modules)], cwd=TOP, capture_output=True, text=True, timeout=50
+    )
+    assert done.stdout.splitlines() == [f"True {name}" for name in sorted(modules)], done.stderr

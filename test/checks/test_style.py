@@ -198,3 +198,20 @@ def test_no_banned_words():
 
 def test_every_module_says_what_it_is():
     assert [path for path in _Sources("lib", "test") if not ast.get_docstring(_Parse(path))] == []
+
+
+def test_documents_are_well_formed():
+    from docutils.core import publish_string
+    from docutils.utils import SystemMessage
+
+    wrong = []
+    for folder in ("", "doc"):
+        for name in sorted(os.listdir(os.path.join(TOP, folder))):
+            if name.endswith(".rst"):
+                with open(os.path.join(TOP, folder, name), encoding="utf-8") as stream:
+                    settings = {"report_level": 2, "halt_level": 2, "warning_stream": None}
+                    try:
+                        publish_string(stream.read(), source_path=name, writer="null", settings_overrides=settings)
+                    except SystemMessage as err:
+                        wrong.append(str(err))
+    assert wrong == []

@@ -35,9 +35,14 @@ def script(path: str, text: str, mode: int = 0o755) -> str:
 def test_every_handler_is_a_procedure_and_takes_its_arguments() -> None:
     import inspect
 
+    wrong = {}
     for name, handler in backend.Handlers().items():
-        signature = inspect.signature(handler)
-        signature.bind(*PROCEDURES[name].args)
+        wanted = [arg.name for arg in PROCEDURES[name].args]
+        try:
+            inspect.signature(handler).bind(*wanted)
+        except TypeError as err:
+            wrong[name] = f"{wanted}: {err}"
+    assert wrong == {}
 
 
 # Facts

@@ -161,17 +161,6 @@ def test_every_program_is_installed(installed):
     assert os.path.exists(f"{root}{dirs['sysconfdir']}/bash_completion.d/ganeti")
 
 
-def test_documents_are_well_formed():
-    from docutils.core import publish_string
-
-    for folder in ("", "doc"):
-        for name in sorted(os.listdir(os.path.join(TOP, folder))):
-            if name.endswith(".rst"):
-                with open(os.path.join(TOP, folder, name), encoding="utf-8") as stream:
-                    settings = {"report_level": 2, "halt_level": 2, "warning_stream": None}
-                    publish_string(stream.read(), source_path=name, writer="null", settings_overrides=settings)
-
-
 def test_units_fit_the_daemons(installed):
     """systemd looks after the same daemons as daemon-util, under the names that daemon-util uses."""
     root, dirs = installed

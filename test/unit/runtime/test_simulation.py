@@ -154,6 +154,7 @@ class TestTime:
 
         with World(1) as world:
             world.AddMachine("n").Call(loop)
+            assert 0.05 <= world.elapsed < 0.06
 
     def test_scheduled_actions_happen_between_steps_outside_of_threads(self) -> None:
         with World(3) as world:

@@ -61,7 +61,10 @@ def test_digests_are_those_of_ssconf() -> None:
 
 def test_long_host_names_fit() -> None:
     name = "a-very-long-host-name." * 5 + "example.com"
-    x509.CheckKeyAndCertificate(x509.MakeClientPem(SERVER, name))
+    pem = x509.MakeClientPem(SERVER, name)
+    x509.CheckKeyAndCertificate(pem)
+    subject = openssl("x509", "-noout", "-subject", "-nameopt", "RFC2253", stdin=pem)
+    assert subject.strip() == f"subject=CN={name[:64]}", "X.509 allows 64 characters"
 
 
 def test_keys_and_certificates_that_do_not_belong_together() -> None:
