@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ganeti import constants
+
 # Codes of OpPrereqError.
 ECODE_RESOLVER = "resolver_error"
 ECODE_NORES = "insufficient_resources"
@@ -21,19 +23,11 @@ ECODE_ENVIRON = "environment_error"
 
 ECODE_ALL = frozenset(value for name, value in list(globals().items()) if name.startswith("ECODE_"))
 
-EXIT_FAILURE = 1
-EXIT_CONFIG = 2
-EXIT_NOTCLUSTER = 5
-EXIT_NOTMASTER = 11
-EXIT_NODESETUP = 12
-EXIT_CONFIRMATION = 13
-EXIT_UNKNOWN_FIELD = 14
-
 
 class GenericError(Exception):
     """Parent of every error that may leave a process of ours."""
 
-    exit_code = EXIT_FAILURE
+    exit_code = constants.EXIT_FAILURE
 
     def __init__(self, *args: Any, hint: str | None = None):
         super().__init__(*args)
@@ -67,7 +61,7 @@ class BlockDeviceError(GenericError):
 class ConfigurationError(GenericError):
     """The configuration cannot be read or makes no sense."""
 
-    exit_code = EXIT_CONFIG
+    exit_code = constants.EXIT_CONFIG
 
 
 class ConfigVersionMismatch(ConfigurationError):
@@ -266,7 +260,7 @@ WIRE_ERRORS: dict[str, type[GenericError]] = _Descendants(GenericError)
 class NotMasterError(GenericError):
     """This node is not the master, or is no longer."""
 
-    exit_code = EXIT_NOTMASTER
+    exit_code = constants.EXIT_NOTMASTER
 
 
 class RpcCallError(GenericError):

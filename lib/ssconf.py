@@ -25,7 +25,6 @@ MAX_SIZE = 131072
 LOCK_TIMEOUT = 10.0
 FILE_MODE = 0o444
 HVPARAMS_PREFIX = "hvparams_"
-_LONGEST_NAME = 256
 
 
 class Key(NamedTuple):
@@ -187,7 +186,7 @@ def SizeProblems(root: Snapshot, kinds: Collection[str] = tuple(SOURCES), before
     """
     found = []
     for name, key in KEYS.items():
-        if key.kind not in kinds or _FitsSurely(root, key):
+        if key.kind not in kinds:
             continue
         size = _Size(root, key)
         if size > MAX_SIZE and (before is None or size > _Size(before, key)):
@@ -195,12 +194,10 @@ def SizeProblems(root: Snapshot, kinds: Collection[str] = tuple(SOURCES), before
     return found
 
 
-def _FitsSurely(root: Snapshot, key: Key) -> bool:
-    """Save counting thousands of names whenever one is added."""
-    return key.kind == "instance" and len(root.instances) * _LONGEST_NAME <= MAX_SIZE
-
-
 def _Size(root: Snapshot, key: Key) -> int:
+    if key.kind == "instance":
+        # Thousands of names are not counted anew whenever one is added.
+        return root.Total("bytes of instance names") + len(root.instances)
     return sum(len(line.encode("utf-8", "replace")) + 1 for line in key.lines(root))
 
 

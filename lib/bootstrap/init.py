@@ -19,7 +19,6 @@ from ganeti.rpc import resolver
 _MAC_PREFIX = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){2}")
 _TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
 MIN_VG_SIZE = 20480
-DEFAULT_DRBD_HELPER = "/bin/true"
 DEFAULT_VG = "xenvg"
 _SSH_BITS = {"rsa": 2048, "dsa": 1024, "ecdsa": 521}
 
@@ -169,7 +168,7 @@ def _Storage(settings: Settings) -> tuple[str | None, str | None]:
         storagedirs.CheckVolumeGroup(vg_name, MIN_VG_SIZE)
     helper = settings.drbd_helper
     if constants.DT_DRBD8 in templates:
-        helper = DEFAULT_DRBD_HELPER if helper is None else helper
+        helper = disk.DEFAULT_DRBD_HELPER if helper is None else helper
         if not helper:
             raise _Prereq("The drbd template is enabled, but the DRBD usermode helper is empty")
         storagedirs.CheckDrbdHelper(helper)

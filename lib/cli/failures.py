@@ -109,7 +109,9 @@ def FormatError(err: errors.GenericError) -> tuple[int, str]:
 
 
 def _Code(err: errors.GenericError) -> int:
-    return errors.EXIT_CONFIG if isinstance(err, errors.ConfigurationError) else err.exit_code or constants.EXIT_FAILURE
+    return (
+        constants.EXIT_CONFIG if isinstance(err, errors.ConfigurationError) else err.exit_code or constants.EXIT_FAILURE
+    )
 
 
 def _WithHint(text: str, err: errors.GenericError) -> str:

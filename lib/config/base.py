@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from ganeti import errors, objects, runtime, ssconf, store
+from ganeti import configfile, errors, objects, runtime, ssconf, store
 from ganeti.config.draft import Draft
 from ganeti.config.reservations import Reservations
 
@@ -66,7 +66,7 @@ class ConfigBase:
         """Takes the configuration from the store; ConfigVerifyError if no master may start with it."""
         self._store = config_store
         self._acknowledged = objects.Snapshot.FromRows(_StoredRows(config_store))
-        problems = objects.StructuralProblems(self._acknowledged)
+        problems = configfile.StructuralProblems(self._acknowledged)
         if problems:
             raise errors.ConfigVerifyError("The configuration cannot be used", problems)
         self._acknowledged.BuildIndexes()
@@ -144,7 +144,7 @@ class ConfigBase:
     def VerifyConfig(self) -> list[str]:
         """Describe everything that is wrong with the configuration."""
         root = self.Snapshot()
-        return [*objects.VerifyConfig(root), *ssconf.SizeProblems(root)]
+        return [*configfile.VerifyConfig(root), *ssconf.SizeProblems(root)]
 
 
 def _StoredRows(config_store: StoreLike) -> Iterator[tuple[str, str, str]]:

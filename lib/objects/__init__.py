@@ -12,7 +12,7 @@
        '--------- filters                      rules about jobs
 
 An object is read with ``FromDict`` (every value checked), written with ``ToDict`` or ``Json`` and changed by making
-another one with ``Replace``.  ``LoadConfig`` reads a whole file, ``ConfigText`` writes it.
+another one with ``Replace``.  ``configfile.LoadConfig`` reads a whole file, ``ConfigText`` writes it.
 
 Glossary:
 
@@ -32,8 +32,6 @@ forthcoming
     a reservation of an instance or disk: only uuid and serial number must be there
 """
 
-from typing import Any
-
 from ganeti.objects.base import (
     MISSING,
     ConfigObject,
@@ -47,37 +45,6 @@ from ganeti.objects.instance import NIC, Disk, Instance
 from ganeti.objects.network import FilterRule, Network
 from ganeti.objects.node import Node, NodeGroup
 from ganeti.objects.snapshot import KIND_MAPS, ROW_KINDS, ConfigText, ConfigTextOfRows, Snapshot
-
-# What needs the parameter tables is imported when it is called: importing this room stays cheap.
-
-
-def LoadConfig(text: str | bytes) -> Snapshot:
-    """The root of a config.data of this release, normalised (see ``objects.load``)."""
-    from ganeti.objects import load
-
-    return load.LoadConfig(text)
-
-
-def LoadDict(data: Any) -> Snapshot:
-    """LoadConfig for a file that is parsed already; ``data`` belongs to the callee."""
-    from ganeti.objects import load
-
-    return load.LoadDict(data)
-
-
-def StructuralProblems(root: Snapshot) -> list[str]:
-    """Why no master may start with this configuration; empty if it may."""
-    from ganeti.objects import verify
-
-    return verify.StructuralProblems(root)
-
-
-def VerifyConfig(root: Snapshot) -> list[str]:
-    """Everything that is wrong with a configuration, one text each, naming the object."""
-    from ganeti.objects import verify
-
-    return verify.VerifyConfig(root)
-
 
 __all__ = [
     "DATA_COLLECTORS",
@@ -96,12 +63,8 @@ __all__ = [
     "FrozenDict",
     "GainedValues",
     "Instance",
-    "LoadConfig",
-    "LoadDict",
     "Network",
     "Node",
     "NodeGroup",
     "Snapshot",
-    "StructuralProblems",
-    "VerifyConfig",
 ]

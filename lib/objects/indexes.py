@@ -155,8 +155,20 @@ TABLE: Mapping[str, Mapping[str, Callable[[Any], Pairs]]] = {
 }
 
 
-def Build(name: str, objects: Callable[[str], Iterable[ConfigObject]]) -> Index:
-    """Return the index called ``name``; ``objects(kind)`` are the objects of a kind."""
+# Sums over all objects of a kind.
+TOTALS: Mapping[str, tuple[str, Callable[[Any], int]]] = {
+    "bytes of instance names": (
+        "instance",
+        lambda instance: 0 if instance.name is None else len(instance.name.encode("utf-8", "replace")),
+    ),
+}
+
+
+def Build(name: str, objects: Callable[[str], Iterable[ConfigObject]]) -> Index | int:
+    """Return the index or total called ``name``; ``objects(kind)`` are the objects of a kind."""
+    if name in TOTALS:
+        kind, number = TOTALS[name]
+        return sum(map(number, objects(kind)))
     return Index.Of(pair for kind, pairs in TABLE[name].items() for obj in objects(kind) for pair in pairs(obj))
 
 
@@ -174,11 +186,17 @@ def Gained(name: str, old: ConfigObject | None, new: ConfigObject) -> list[Any]:
 
 
 def Exchange(
-    built: Mapping[str, Index], kind: str, old: ConfigObject | None, new: ConfigObject | None
-) -> dict[str, Index]:
-    """Return the indexes after ``new`` took the place of ``old``; None: there is none."""
-    after = {}
+    built: Mapping[str, Index | int], kind: str, old: ConfigObject | None, new: ConfigObject | None
+) -> dict[str, Index | int]:
+    """Return the indexes and totals after ``new`` took the place of ``old``; None: there is none."""
+    after: dict[str, Index | int] = {}
     for name, index in built.items():
+        if isinstance(index, int):
+            counted, number = TOTALS[name]
+            if counted == kind:
+                index += (0 if new is None else number(new)) - (0 if old is None else number(old))
+            after[name] = index
+            continue
         pairs = TABLE[name].get(kind)
         if pairs is not None:
             index = index.Exchange([] if old is None else list(pairs(old)), [] if new is None else list(pairs(new)))

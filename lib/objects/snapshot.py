@@ -122,7 +122,7 @@ class Snapshot:
             dict.__setitem__(new_map, uuid, new)
         return self._Derive({attribute: new_map}, indexes.Exchange(self.__dict__["_indexes"], kind, old, new))
 
-    def _Derive(self, changes: Mapping[str, Any], built: dict[str, indexes.Index] | None) -> Self:
+    def _Derive(self, changes: Mapping[str, Any], built: dict[str, indexes.Index | int] | None) -> Self:
         """A copy; ``built`` are its indexes, None keeps all of them."""
         clone = type(self).__new__(type(self))
         clone.__dict__.update(self.__dict__)
@@ -134,8 +134,8 @@ class Snapshot:
         clone.__dict__["_indexes"] = dict(self.__dict__["_indexes"]) if built is None else built
         return clone
 
-    def _Get(self, name: str) -> indexes.Index:
-        built: dict[str, indexes.Index] = self.__dict__["_indexes"]
+    def _Get(self, name: str) -> Any:
+        built: dict[str, indexes.Index | int] = self.__dict__["_indexes"]
         found = built.get(name)
         if found is None:
             # Two threads may both build it: the results are equal.
@@ -144,7 +144,7 @@ class Snapshot:
 
     def BuildIndexes(self) -> None:
         """Build every index now: the roots made of this one then have them all, each at the price of its change."""
-        for name in indexes.TABLE:
+        for name in (*indexes.TABLE, *indexes.TOTALS):
             self._Get(name)
 
     # --- look-ups -----------------------------------------------------------------------------------------------------
@@ -265,6 +265,11 @@ class Snapshot:
     def AllUsers(self, what: str) -> Iterator[tuple[Any, tuple[str, ...]]]:
         """Each value that is in use with the uuids of the objects that have it."""
         return self._Get(what).All()
+
+    def Total(self, what: str) -> int:
+        """A sum over all objects of a kind; ``what``: see ``indexes.TOTALS``."""
+        found: int = self._Get(what)
+        return found
 
     def UsedMinors(self, node_uuid: str) -> Mapping[int, str]:
         """DRBD minors of a node to the uuid of the disk that has them."""

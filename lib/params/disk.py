@@ -24,6 +24,7 @@ from ganeti.params.types import (
 ACCESS = "access"
 KERNELSPACE, USERSPACE = "kernelspace", "userspace"
 DRBD_META_SIZE = 128  # MiB
+DEFAULT_DRBD_HELPER = "/bin/true"
 
 _BARRIERS = re.compile("n|(?!.*(.).*\\1)[bdf]{1,3}")
 

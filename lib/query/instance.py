@@ -7,13 +7,11 @@ from typing import Any
 
 from ganeti import constants, params
 from ganeti.objects.base import Thaw
+from ganeti.params import disk as disk_params
 from ganeti.params import runstate
 from ganeti.query.base import BOOL, NODATA, NUMBER, OFFLINE, OTHER, TEXT, UNAVAIL, UNIT, Absent, Field, Kind, OrUnavail
 from ganeti.query.common import Attribute, ObjectFields
 from ganeti.query.context import LIVE_CONSOLE, LIVE_INSTANCE, Context, IsRunning, IsThere
-
-# Size of the metadata volume of a DRBD disk in MiB (spec/config.md 16).
-_DRBD_META_SIZE = 128
 
 # --- where and how it runs --------------------------------------------------------------------------------------------
 
@@ -120,7 +118,7 @@ def _PrimaryGroup(context: Context, inst: Any) -> Any:
 
 def _DiskUsage(context: Context, inst: Any) -> int:
     disks = _Disks(context, inst)
-    return sum(d.size + (_DRBD_META_SIZE if d.dev_type == constants.DT_DRBD8 else 0) for d in disks)
+    return sum(d.size + (disk_params.DRBD_META_SIZE if d.dev_type == constants.DT_DRBD8 else 0) for d in disks)
 
 
 def _Nic(context: Context, nic: Any) -> Any:

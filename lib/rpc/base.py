@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ganeti import errors
+from ganeti import constants, errors
 from ganeti.rpc.procedures import Procedure
 
 HEADER_EPOCH = "X-Ganeti-Epoch"
@@ -97,7 +97,7 @@ class Transport(Protocol):
 class EpochRefused(errors.GenericError):
     """A node has promised a newer epoch: the caller is no longer master.  Arguments: newer epoch, its master's name."""
 
-    exit_code = errors.EXIT_NOTMASTER
+    exit_code = constants.EXIT_NOTMASTER
 
     def __init__(self, newer_epoch: str, master_name: str):
         super().__init__(newer_epoch, master_name)

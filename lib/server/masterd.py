@@ -17,7 +17,7 @@ SWITCH_INTERVAL = 0.0005
 class NotInCluster(errors.GenericError):
     """This node knows of no cluster, or not who its master is."""
 
-    exit_code = errors.EXIT_NOTCLUSTER
+    exit_code = constants.EXIT_NOTCLUSTER
 
 
 def _Options() -> list[daemon.Option]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from ganeti import constants, errors, objects, pathutils, runtime, serializer, upgrade
+from ganeti import configfile, constants, errors, objects, pathutils, runtime, serializer, upgrade
 from ganeti.bootstrap import vote
 from ganeti.config import Draft, VotersOf
 from ganeti.rpc import RpcRunner
@@ -53,7 +53,7 @@ def ReadConfigFile() -> objects.Snapshot:
     """
     try:
         snapshot = _ParseConfigFile()
-        problems = objects.StructuralProblems(snapshot)
+        problems = configfile.StructuralProblems(snapshot)
         if problems:
             raise errors.ConfigurationError("; ".join(problems))
     except OSError as err:
@@ -69,7 +69,7 @@ def _ParseConfigFile() -> objects.Snapshot:
         raise errors.ConfigurationError("it holds no JSON object")
     if data.get("version") != constants.CONFIG_VERSION:
         data = upgrade.UpgradeConfig(data)
-    return objects.LoadDict(data)
+    return configfile.LoadDict(data)
 
 
 def _RefuseConfig(reason: str, hint: str | None) -> errors.ConfigurationError:

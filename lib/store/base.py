@@ -386,7 +386,7 @@ class MasterEnded(StoreError):
 class MasterLost(MasterEnded):
     """A newer master exists.  ``sent``: whether the change may be part of its history."""
 
-    exit_code = errors.EXIT_NOTMASTER
+    exit_code = constants.EXIT_NOTMASTER
 
     def __init__(self, epoch: str, master: str, sent: bool):
         self.epoch = epoch

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, objects, pathutils, runtime, serializer
+from ganeti import configfile, errors, objects, pathutils, runtime, serializer
 from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE, Row
 from ganeti.store.export import Digest
 
@@ -78,10 +78,10 @@ class HandEdits:
         newest = max((seq for kind in objects.ROW_KINDS for seq in adopted.seqs.get(kind, {}).values()), default=0)
         self._CheckBase(path, adopted, state, newest)
         try:
-            snapshot = objects.LoadConfig(data)
+            snapshot = configfile.LoadConfig(data)
         except errors.GenericError as err:
             raise _Refusal(path, str(err)) from err
-        problems = objects.StructuralProblems(snapshot)
+        problems = configfile.StructuralProblems(snapshot)
         if problems:
             raise _Refusal(path, "; ".join(problems))
         stored = serializer.Load(adopted.values["config"]["config"])

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, runtime, serializer
+from ganeti import constants, errors, runtime, serializer
 from ganeti.rpc.runner import RpcRunner
 from ganeti.store import silence
 from ganeti.store.base import (
@@ -84,7 +84,7 @@ FirstRows = Callable[[Adopted], Sequence[Row]]
 class NotElected(StoreError):
     """This node does not become master; nothing was changed but promises."""
 
-    exit_code = errors.EXIT_NOTMASTER
+    exit_code = constants.EXIT_NOTMASTER
 
 
 @dataclass(frozen=True)

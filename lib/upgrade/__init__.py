@@ -6,7 +6,7 @@
              3.0 <-- 3.1        DowngradeConfig: only to the release before
 
 Works on the parsed file, before any object is made of it; what every release's reader fills in by itself is left to
-``objects.LoadConfig``.  Converted files keep every key that is not named here.
+``configfile.LoadConfig``.  Converted files keep every key that is not named here.
 
 Glossary:
 

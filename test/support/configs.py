@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ganeti import objects, serializer
+from ganeti import configfile, objects, serializer
 
 EXAMPLE_PATH = os.path.join(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data/config/two-nodes-3.1.json"
@@ -41,7 +41,7 @@ def ExampleDict() -> dict[str, Any]:
 
 
 def Example() -> objects.Snapshot:
-    return objects.LoadConfig(ExampleText())
+    return configfile.LoadConfig(ExampleText())
 
 
 def Uuid(number: int) -> str:

@@ -17,7 +17,7 @@ from simulation.master.faults import FAULTS
 from simulation.master.operators import Operators
 from simulation.master.parts import MasterParts
 
-from ganeti import objects, runtime
+from ganeti import configfile, objects, runtime
 from ganeti.config import VotersOf
 from ganeti.jqueue import job as jobs
 
@@ -193,6 +193,6 @@ def _LetOthersEnd(cluster: MasterCluster) -> None:
 def _CheckConfiguration(cluster: MasterCluster) -> None:
     (master,) = cluster.Serving()
     snapshot = SnapshotOf(cluster.open[master.name])
-    problems = cluster.workload.CheckConfiguration(snapshot) + objects.StructuralProblems(snapshot)
+    problems = cluster.workload.CheckConfiguration(snapshot) + configfile.StructuralProblems(snapshot)
     if problems:
         raise Violation("; ".join(problems))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import configs
 from support.writers import Setup
 
-from ganeti import errors, objects
+from ganeti import configfile, errors, objects
 from ganeti.config import Draft
 
 WEB, DISK = configs.WEB, configs.WEB_DISK
@@ -235,7 +235,7 @@ def test_whatever_is_done_the_configuration_stays_sound(make: Any, steps: list[t
             assert not set(used) & set(s.cfg.GetClusterInfo().tcpudp_port_pool)
             assert max([*used, 0]) <= s.cfg.GetClusterInfo().highest_used_port
         assert s.Stored() == s.cfg.Snapshot()
-        assert objects.LoadConfig(objects.ConfigText(s.cfg.Snapshot())) == s.cfg.Snapshot()
+        assert configfile.LoadConfig(objects.ConfigText(s.cfg.Snapshot())) == s.cfg.Snapshot()
     finally:
         s.Close()
 

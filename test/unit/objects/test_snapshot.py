@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import configs
 
-from ganeti import errors, objects, serializer
+from ganeti import configfile, errors, objects, serializer
 
 
 def test_lookups_by_name() -> None:
@@ -179,6 +179,7 @@ def _Answers(root: objects.Snapshot) -> list[Any]:
         [root.Users(what, value) for what, values in _VALUES.items() for value in values],
         [sorted(root.AllUsers(what), key=str) for what in _VALUES],
         [root.IsUuidUsed(uuid) for uuid in numbers],
+        root.Total("bytes of instance names"),
     ]
 
 
@@ -219,7 +220,7 @@ def test_the_text_is_the_whole_file_in_declared_order() -> None:
         "version", "cluster", "nodes", "nodegroups", "instances", "networks", "disks", "filters",
         "ctime", "mtime", "serial_no",
     ]  # fmt: skip
-    assert objects.ConfigText(objects.LoadConfig(text)) == text
+    assert objects.ConfigText(configfile.LoadConfig(text)) == text
 
 
 def test_objects_are_written_by_uuid_whatever_their_history() -> None:
@@ -232,7 +233,7 @@ def test_objects_are_written_by_uuid_whatever_their_history() -> None:
 
 def test_unknown_keys_of_the_top_level_survive() -> None:
     stored = configs.ExampleDict() | {"novelty": {"a": [1]}, "maintenance": {"jobs": []}}
-    root = objects.LoadDict(stored)
+    root = configfile.LoadDict(stored)
     assert root.extra == {"novelty": {"a": (1,)}}
     assert objects.ConfigText(root).endswith(',"serial_no":17,"novelty":{"a":[1]}}\n')
     assert objects.Snapshot.FromRows(root.ToRows()) == root

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ganeti import errors, pathutils
+from ganeti import constants, errors, pathutils
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
@@ -113,4 +113,4 @@ def test_outside_virtual_clusters_nothing_changes():
     assert pathutils.EnvironmentForHost("n") == {}
     with pytest.raises(KeyError):
         pathutils.DaemonLog("ganeti-unknown")
-    assert errors.ConfigurationError.exit_code == errors.EXIT_CONFIG
+    assert errors.ConfigurationError.exit_code == constants.EXIT_CONFIG

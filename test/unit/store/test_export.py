@@ -9,7 +9,7 @@ import pytest
 from simulated import Machine, World
 from support import configs
 
-from ganeti import errors, objects, pathutils, runtime, serializer, ssconf
+from ganeti import configfile, errors, objects, pathutils, runtime, serializer, ssconf
 from ganeti.store import Epoch, NodeStore, Position, Row, export
 from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE, Line
 from ganeti.store.edits import HandEdits
@@ -108,7 +108,7 @@ def test_rows_become_the_files_everybody_knows() -> None:
         node.Put(Row("queue", "drain", "true"), Row("job", "9", JOB % 9))
         node.exporter.Round()
         assert Text(pathutils.CLUSTER_CONF_FILE) == objects.ConfigText(node.snapshot)
-        assert objects.LoadConfig(Text(pathutils.CLUSTER_CONF_FILE) or "") == node.snapshot
+        assert configfile.LoadConfig(Text(pathutils.CLUSTER_CONF_FILE) or "") == node.snapshot
         assert Text(pathutils.JobFile(9)) == JOB % 9
         assert Text(pathutils.JOB_QUEUE_SERIAL_FILE) == "7\n"
         assert Text(pathutils.JOB_QUEUE_VERSION_FILE) == "1\n"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import configs
 
-from ganeti import errors, objects, upgrade
+from ganeti import configfile, errors, upgrade
 
 
 def _Old(version: int) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def test_an_older_release_is_upgraded(version: int) -> None:
     for name in ("xen-pvm", "xen-hvm"):
         assert "xen_cmd" not in new["cluster"]["hvparams"][name]
     assert new["cluster"]["hvparams"]["kvm"]["vhost_net"] is False, "a stored value is no default: it stays"
-    root = objects.LoadDict(new)
-    assert objects.StructuralProblems(root) == objects.VerifyConfig(root) == []
+    root = configfile.LoadDict(new)
+    assert configfile.StructuralProblems(root) == configfile.VerifyConfig(root) == []
     assert old == _Old(version), "the given file stays as it is"
 
 
@@ -59,7 +59,7 @@ def test_nothing_else_changes() -> None:
 def test_an_upgraded_cluster_keeps_its_dsa_keys() -> None:
     old = _Old(2160000)
     del old["cluster"]["ssh_key_type"], old["cluster"]["ssh_key_bits"]
-    cluster = objects.LoadDict(upgrade.UpgradeConfig(old)).cluster
+    cluster = configfile.LoadDict(upgrade.UpgradeConfig(old)).cluster
     assert (cluster.ssh_key_type, cluster.ssh_key_bits) == ("dsa", 1024)
     assert upgrade.UpgradeConfig(_Old(2160000))["cluster"]["ssh_key_type"] == "rsa"
 

@@ -17,7 +17,6 @@ from ganeti.objects.node import Node, NodeGroup
 from ganeti.objects.snapshot import KIND_MAPS, Snapshot
 from ganeti.params import be, disk, hv, ipolicy, nd, nic
 
-DEFAULT_DRBD_HELPER = "/bin/true"
 _DROPPED_TOP_KEYS = ("maintenance",)
 _DROPPED_NETWORK_KEYS = ("network_type", "family")
 _OLD_DEVICE_TYPES = {"lvm": constants.DT_PLAIN, "drbd8": constants.DT_DRBD8}
@@ -169,7 +168,7 @@ def _NormaliseCluster(cluster: Cluster) -> Cluster:
     nicparams[constants.PP_DEFAULT] = Complete(nicparams.get(constants.PP_DEFAULT, {}), nic.DEFAULTS)
     helper = cluster.drbd_usermode_helper
     if not helper and constants.DT_DRBD8 in cluster.enabled_disk_templates:
-        helper = DEFAULT_DRBD_HELPER
+        helper = disk.DEFAULT_DRBD_HELPER
     return cluster.Replace(
         hvparams=_CompleteSets(cluster.hvparams, hv.DEFAULTS),
         beparams=beparams,

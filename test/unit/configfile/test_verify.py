@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import configs
 
-from ganeti import objects
+from ganeti import configfile, objects
 
 Change = Callable[[dict[str, Any]], Any]
 NODE1, NODE2, GROUP, WEB, DISK = configs.NODE1, configs.NODE2, configs.GROUP, configs.WEB, configs.WEB_DISK
@@ -113,33 +113,33 @@ def _Loaded(change: Change) -> objects.Snapshot:
     for name, values in configs.Example().cluster.ToDict().items():
         stored["cluster"][name] = values  # complete parameter sets, to be spoilt
     change(stored)
-    return objects.LoadDict(stored)
+    return configfile.LoadDict(stored)
 
 
 def test_a_good_configuration_has_no_findings() -> None:
-    assert objects.StructuralProblems(configs.Example()) == []
-    assert objects.VerifyConfig(configs.Example()) == []
-    assert objects.VerifyConfig(configs.Large(50)) == []
+    assert configfile.StructuralProblems(configs.Example()) == []
+    assert configfile.VerifyConfig(configs.Example()) == []
+    assert configfile.VerifyConfig(configs.Large(50)) == []
 
 
 @pytest.mark.parametrize(("change", "text"), STRUCTURAL, ids=[text for _, text in STRUCTURAL])
 def test_structural_findings_refuse_a_start(change: Change, text: str) -> None:
     root = _Loaded(change)
-    assert any(text in problem for problem in objects.StructuralProblems(root)), objects.StructuralProblems(root)
-    assert set(objects.StructuralProblems(root)) <= set(objects.VerifyConfig(root))
+    assert any(text in problem for problem in configfile.StructuralProblems(root)), configfile.StructuralProblems(root)
+    assert set(configfile.StructuralProblems(root)) <= set(configfile.VerifyConfig(root))
 
 
 @pytest.mark.parametrize(("change", "text"), OTHERS, ids=[text for _, text in OTHERS])
 def test_other_findings_are_only_told(change: Change, text: str) -> None:
     root = _Loaded(change)
-    assert objects.StructuralProblems(root) == []
-    assert any(text in problem for problem in objects.VerifyConfig(root)), objects.VerifyConfig(root)
+    assert configfile.StructuralProblems(root) == []
+    assert any(text in problem for problem in configfile.VerifyConfig(root)), configfile.VerifyConfig(root)
 
 
 @pytest.mark.req("D21-UUID-08")
 def test_names_cannot_be_taken_for_uuids() -> None:
     root = _Loaded(_Set("nodegroups", GROUP, "name", OTHER))
-    assert f"nodegroup '{OTHER}': its name looks like a uuid" in objects.VerifyConfig(root)
+    assert f"nodegroup '{OTHER}': its name looks like a uuid" in configfile.VerifyConfig(root)
 
 
 def test_nic_addresses_are_unique_on_a_link() -> None:
@@ -150,11 +150,11 @@ def test_nic_addresses_are_unique_on_a_link() -> None:
         uuid=OTHER, name="b", disks=[], network_port=None, nics=[nic.Replace(mac="aa:00:00:00:00:02", uuid=OTHER)]
     )
     both = root.WithObject(web.Replace(nics=[nic])).WithObject(other)
-    assert objects.VerifyConfig(both) == [
+    assert configfile.VerifyConfig(both) == [
         "address 10.0.0.5 on bridged:br0 is used more than once: instance 'web.example.org' (NIC 0), instance 'b' (NIC 0)"
     ]
     elsewhere = other.Replace(nics=[other.nics[0].Replace(nicparams={"link": "br1"})])
-    assert objects.VerifyConfig(both.WithObject(elsewhere)) == []
+    assert configfile.VerifyConfig(both.WithObject(elsewhere)) == []
 
 
 def test_reservations_need_not_be_complete() -> None:
@@ -162,7 +162,7 @@ def test_reservations_need_not_be_complete() -> None:
     soon = objects.Instance.FromDict({"forthcoming": True, "uuid": OTHER, "serial_no": 1})
     disk = objects.Disk.FromDict({"forthcoming": True, "uuid": configs.Uuid(78), "serial_no": 1})
     root = root.WithObject(soon).WithObject(disk)
-    assert objects.VerifyConfig(root) == []
+    assert configfile.VerifyConfig(root) == []
     assert root.InstanceByName("web.example.org") is not None
     assert root.ExpandName("instance", "web") is not None
     assert root.NodeInstances(NODE1) == ((WEB,), ())

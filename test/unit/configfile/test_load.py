@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import configs
 
-from ganeti import constants, errors, objects, serializer
+from ganeti import configfile, constants, errors, objects, serializer
 from ganeti.params import disk, hv, ipolicy, nd
 
 
@@ -21,13 +21,13 @@ def _Load(**cluster: Any) -> objects.Snapshot:
             stored["cluster"].pop(key, None)
         else:
             stored["cluster"][key] = value
-    return objects.LoadDict(stored)
+    return configfile.LoadDict(stored)
 
 
 def test_a_written_file_is_stable() -> None:
     text = objects.ConfigText(configs.Example())
     for _ in range(2):
-        assert objects.ConfigText(objects.LoadConfig(text)) == text
+        assert objects.ConfigText(configfile.LoadConfig(text)) == text
     # And nothing of the example is lost: every value of it is still there.
     _CheckContains(serializer.Load(text), configs.ExampleDict(), "")
 
@@ -45,7 +45,7 @@ def _CheckContains(found: Any, wanted: Any, where: str) -> None:
 def test_another_version_is_refused_with_the_way_out(version: Any) -> None:
     stored = configs.ExampleDict() | {"version": version}
     with pytest.raises(errors.ConfigVersionMismatch, match="this release needs"):
-        objects.LoadDict(stored)
+        configfile.LoadDict(stored)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_another_version_is_refused_with_the_way_out(version: Any) -> None:
 )
 def test_a_file_that_is_none(text: str, message: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=message):
-        objects.LoadConfig(text)
+        configfile.LoadConfig(text)
 
 
 @given(data=st.data())
@@ -81,11 +81,11 @@ def test_a_damaged_value_is_never_a_traceback(data: Any) -> None:
     junk = [None, True, -1, 1.5, "x", "", [], {}, [[]], {"x": {}}, [{}], {"x": 1}, ["x"]]
     place[key if key in place or isinstance(place, list) else next(iter(place))] = data.draw(st.sampled_from(junk))
     try:
-        root = objects.LoadDict(stored)
+        root = configfile.LoadDict(stored)
     except errors.ConfigurationError:
         return
-    objects.VerifyConfig(root)
-    assert objects.LoadConfig(objects.ConfigText(root)) == root
+    configfile.VerifyConfig(root)
+    assert configfile.LoadConfig(objects.ConfigText(root)) == root
 
 
 def test_parameter_sets_are_completed() -> None:
@@ -116,7 +116,7 @@ def test_old_memory_becomes_both_limits() -> None:
     stored = configs.ExampleDict()
     stored["cluster"]["beparams"] = {"default": {"memory": 700, "vcpus": 2}}
     stored["instances"][configs.WEB]["beparams"] = {"memory": 900}
-    root = objects.LoadDict(stored)
+    root = configfile.LoadDict(stored)
     default = root.cluster.beparams["default"]
     assert (default["minmem"], default["maxmem"], default["vcpus"], default["spindle_use"]) == (700, 700, 2, 1)
     assert "memory" not in default
@@ -180,7 +180,7 @@ def test_enabled_templates_are_inferred(group: str | None, types: list[str], exp
     stored["instances"][configs.WEB]["disks"] = [configs.Uuid(n) for n in range(len(types))]
     for number, kind in enumerate(types):
         stored["disks"][configs.Uuid(number)] = base | {"uuid": configs.Uuid(number), "dev_type": kind}
-    assert objects.LoadDict(stored).cluster.enabled_disk_templates == expected
+    assert configfile.LoadDict(stored).cluster.enabled_disk_templates == expected
 
 
 def test_drbd_needs_a_helper() -> None:
@@ -193,11 +193,11 @@ def test_policies_keep_to_enabled_templates() -> None:
     stored = configs.ExampleDict()
     stored["cluster"]["ipolicy"] = {}
     stored["nodegroups"][configs.GROUP]["ipolicy"] = {"disk-templates": ["rbd", "plain"]}
-    root = objects.LoadDict(stored)
+    root = configfile.LoadDict(stored)
     assert sorted(root.cluster.ipolicy["disk-templates"]) == ["drbd", "plain"]
     assert root.nodegroups[configs.GROUP].ipolicy == {"disk-templates": ("plain",)}
     assert root.cluster.ipolicy["std"] == ipolicy.DEFAULTS["std"]
-    assert not objects.VerifyConfig(root)
+    assert not configfile.VerifyConfig(root)
     with pytest.raises(errors.ConfigurationError, match="memory-ratio"):
         _Load(ipolicy={"memory-ratio": 1.0})
 
@@ -207,11 +207,11 @@ def test_a_cluster_without_groups_gets_one() -> None:
     stored["nodegroups"] = {}
     for node in stored["nodes"].values():
         del node["group"]
-    root = objects.LoadDict(stored)
+    root = configfile.LoadDict(stored)
     (group,) = root.nodegroups.values()
     assert (group.name, group.alloc_policy, group.serial_no) == ("default", "preferred", 1)
     assert {node.group for node in root.nodes.values()} == {group.uuid}
-    assert not objects.VerifyConfig(root)
+    assert not configfile.VerifyConfig(root)
 
 
 def test_groups_are_completed_and_members_left_to_the_nodes() -> None:
@@ -222,7 +222,7 @@ def test_groups_are_completed_and_members_left_to_the_nodes() -> None:
         "members": [configs.NODE1],
         "networks": {configs.Uuid(5): {"mode": "routed", "link": "100"}},
     }
-    group = objects.LoadDict(stored).nodegroups[configs.GROUP]
+    group = configfile.LoadDict(stored).nodegroups[configs.GROUP]
     assert group.members == ()
     assert group.networks == {configs.Uuid(5): {"mode": "routed", "link": "100", "vlan": ""}}
     assert (group.alloc_policy, group.serial_no, group.ctime) == ("preferred", 1, 0)
@@ -233,7 +233,7 @@ def test_global_parameters_leave_instances_and_nodes() -> None:
     stored = configs.ExampleDict()
     stored["instances"][configs.WEB]["hvparams"] = {"migration_port": 9, "migration_mode": "live", "acpi": False}
     stored["nodes"][configs.NODE1]["ndparams"] = {"exclusive_storage": True, "ovs": True}
-    root = objects.LoadDict(stored)
+    root = configfile.LoadDict(stored)
     assert root.instances[configs.WEB].hvparams == {"acpi": False}
     assert root.nodes[configs.NODE1].ndparams == {"ovs": True}
 
@@ -255,7 +255,7 @@ def test_old_instances_nics_disks_and_networks() -> None:
     stored["networks"][configs.Uuid(5)] = {
         "name": "net", "network": "10.0.0.0/24", "uuid": configs.Uuid(5), "network_type": "private", "family": 4,
     }  # fmt: skip
-    root = objects.LoadDict(stored)
+    root = configfile.LoadDict(stored)
     loaded = root.instances[configs.WEB]
     assert (loaded.disks_active, loaded.admin_state_source, loaded.osparams) == (True, "admin", {})
     assert len(loaded.nics[0].uuid) == 36
@@ -266,7 +266,7 @@ def test_old_instances_nics_disks_and_networks() -> None:
     network = root.networks[configs.Uuid(5)]
     assert not network.extra
     assert (network.serial_no, network.tags) == (1, ())
-    assert not objects.VerifyConfig(root)
+    assert not configfile.VerifyConfig(root)
     web["admin_state"] = "down"
     del web["disks_active"]
-    assert objects.LoadDict(stored).instances[configs.WEB].disks_active is False
+    assert configfile.LoadDict(stored).instances[configs.WEB].disks_active is False
