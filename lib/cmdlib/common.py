@@ -321,6 +321,28 @@ def CheckNicBridges(lu: LogicalUnit, nics: Iterable[objects.NIC], node_uuid: str
         result.Raise(f"Error checking bridges on destination node '{result.node_name}'", prereq=True)
 
 
+MAX_NAME = 128
+"""Characters in the name of a group or network."""
+
+
+def CheckName(kind: str, name: str) -> None:
+    """Raise OpPrereqError unless ``name`` can be given to a new object without getting into anybody's way.
+
+    Such names stand alone in lines of files, in comma lists, in URLs and on the command line.
+    """
+    if len(name) > MAX_NAME:
+        problem = f"at most {MAX_NAME} characters are allowed, it has {len(name)}"
+    elif any(char.isspace() for char in name):
+        problem = "spaces and line breaks are not allowed"
+    elif not name.isprintable() or set(name) & set(",/"):
+        problem = "commas, slashes and control characters are not allowed"
+    elif name.startswith("-"):
+        problem = "it must not begin with a hyphen"
+    else:
+        return
+    raise errors.OpPrereqError(f"{name[:40]!r} is not a valid name for a {kind}: {problem}", errors.ECODE_INVAL)
+
+
 # --- parameters ---------------------------------------------------------------------------------------------------------
 
 

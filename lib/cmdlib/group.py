@@ -10,6 +10,7 @@ from ganeti.cmdlib import policy
 from ganeti.cmdlib.base import HTYPE_GROUP, Feedback, Filled, LogicalUnit, NoHooksLU
 from ganeti.cmdlib.cluster.values import UpdatedDiskParams
 from ganeti.cmdlib.common import (
+    CheckName,
     ExpandGroup,
     ExpandNode,
     ForceNdParams,
@@ -23,7 +24,8 @@ from ganeti.utils.text import NiceSort
 
 
 def CheckNewName(snapshot: objects.Snapshot, name: str) -> None:
-    """No group has the name, and it cannot be taken for a uuid."""
+    """Raise OpPrereqError if the name is not valid, is taken, or looks like a UUID."""
+    CheckName("node group", name)
     if ht.TUuid(name):
         raise errors.OpPrereqError(f"Group name '{name}' looks like a UUID", errors.ECODE_INVAL)
     taken = snapshot.GroupByName(name)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ganeti import constants, errors, locking, network, objects, opcodes
 from ganeti.cmdlib.base import HTYPE_NETWORK, Feedback, LogicalUnit
-from ganeti.cmdlib.common import CheckNoProblems, ExpandGroup, ExpandNetwork, StillThere, StoreNew
+from ganeti.cmdlib.common import CheckName, CheckNoProblems, ExpandGroup, ExpandNetwork, StillThere, StoreNew
 from ganeti.cmdlib.group import GroupInstances, LockedGroup
 from ganeti.cmdlib.hookenv import NetworkEnv
 from ganeti.config.values import NormalizeMACPrefix
@@ -58,6 +58,7 @@ def _CheckValues(op: Any, clears: bool) -> dict[str, Any]:
 
 
 def _CheckNewName(snapshot: objects.Snapshot, name: str) -> None:
+    CheckName("network", name)
     taken = snapshot.NetworkByName(name)
     if taken is not None:
         raise _Refuse(

@@ -106,11 +106,15 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
         )
 
     def _CheckVolumeGroup(self) -> None:
-        """It is on every node that can run instances, and large enough; nodes that do not answer are passed over."""
+        """Raise OpPrereqError unless every node has it, large enough.
+
+        Nodes that do not answer are passed over, but one must: otherwise nothing is known of the volume group.
+        """
         name = self._after.cluster.volume_group_name
         if not name or not (self.op.vg_name or any(self._Gets(template) for template in disk.With(lvm=True))):
             return
-        for result in self.rpc.call_vg_list(self._Online(vm_capable=True)).values():
+        results = self.rpc.call_vg_list(self._Online(vm_capable=True)).values()
+        for result in results:
             if result.fail_msg:
                 self.LogWarning(
                     f"Error while gathering data on node {result.node_name} (ignoring node): {result.fail_msg}"
@@ -124,6 +128,10 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
                 problem = f"volume group '{name}' too small ({MIN_VG_SIZE} MiB required, {size:.0f} MiB found)"
             if problem:
                 raise errors.OpPrereqError(f"Error on node '{result.node_name}': {problem}", errors.ECODE_ENVIRON)
+        if results and all(result.fail_msg for result in results):
+            raise errors.OpPrereqError(
+                f"No node reports its volume groups: '{name}' cannot be used", errors.ECODE_ENVIRON
+            )
 
     def _CheckDrbdHelper(self) -> None:
         """Every node's DRBD module calls the same helper."""

@@ -80,6 +80,13 @@ def test_a_refused_group_leaves_no_lock(master: Master) -> None:
     for values, match, ecode in (
         ({"group_name": "default"}, "already exists", errors.ECODE_EXISTS),
         ({"group_name": WEB}, "looks like a UUID", errors.ECODE_INVAL),
+        ({"group_name": "a\nb"}, "spaces and line breaks are not allowed", errors.ECODE_INVAL),
+        ({"group_name": "a b"}, "'a b' is not a valid name for a node group: spaces", errors.ECODE_INVAL),
+        ({"group_name": "x" * 300}, "at most 128 characters are allowed, it has 300", errors.ECODE_INVAL),
+        ({"group_name": "a,b"}, "commas, slashes and control", errors.ECODE_INVAL),
+        ({"group_name": "a/b"}, "commas, slashes and control", errors.ECODE_INVAL),
+        ({"group_name": "a\0b"}, "commas, slashes and control", errors.ECODE_INVAL),
+        ({"group_name": "-f"}, "must not begin with a hyphen", errors.ECODE_INVAL),
         ({"group_name": "g", "ndparams": {"colour": 1}}, "Unknown node parameter", errors.ECODE_INVAL),
         ({"group_name": "g", "diskparams": {"drbd": {"colour": 1}}}, "Unknown drbd", errors.ECODE_INVAL),
         ({"group_name": "g", "ipolicy": {"disk-templates": ["rbd"]}}, "not enabled.*rbd", errors.ECODE_INVAL),
@@ -102,6 +109,7 @@ def test_a_new_name(pair: Master) -> None:
     assert pair.snapshot.GroupByName("far") is None and _Group(pair, "near").serial_no == 2
     _Refused(pair, opcodes.OpGroupRename(group_name="near", new_name="default"), "already exists", errors.ECODE_EXISTS)
     _Refused(pair, opcodes.OpGroupRename(group_name="near", new_name=WEB), "looks like", errors.ECODE_INVAL)
+    _Refused(pair, opcodes.OpGroupRename(group_name="near", new_name="a\nb"), "line breaks", errors.ECODE_INVAL)
     pair[2].hook_runs.clear()
     pair.Run(opcodes.OpGroupRename(group_name="default", new_name="first"))
     env = pair[2].hook_runs[0][2]

@@ -121,6 +121,8 @@ def test_names_are_unique(master: Master) -> None:
     _Refused(master, opcodes.OpNetworkAdd(network_name="net", network=NET), "already exists", errors.ECODE_EXISTS)
     _Add(master, network_name="two", network="192.0.2.0/24")
     _Refused(master, opcodes.OpNetworkRename(network_name="two", new_name="net"), "already exists", errors.ECODE_EXISTS)
+    _Refused(master, opcodes.OpNetworkRename(network_name="two", new_name="a\nb"), "line breaks", errors.ECODE_INVAL)
+    _Refused(master, opcodes.OpNetworkAdd(network_name="x" * 129, network=NET), "at most 128", errors.ECODE_INVAL)
 
 
 # --- changing -----------------------------------------------------------------------------------------------------------

@@ -210,6 +210,13 @@ def test_templates_in_use_stay(master: Master) -> None:
     )
 
 
+def test_a_volume_group_that_no_node_reports_is_not_taken(master: Master) -> None:
+    """Nodes that fail are passed over, but not all of them."""
+    before = _Cluster(master)
+    _Refused(master, "No node reports its volume groups: 'other' cannot be used", errors.ECODE_ENVIRON, vg_name="other")
+    assert _Cluster(master) == before
+
+
 def test_lvm_in_use_stays(master: Master) -> None:
     _Refused(master, "lvm-based instances exist", vg_name="")
     _Refused(master, "drbd-based instances exist", drbd_helper="")
