@@ -177,8 +177,11 @@ class Store:
         return self._ended is None
 
     def IsSettled(self) -> bool:
-        """Whether every voter holds and knows all there is, and nothing else is to be done for any node."""
-        peers = list(self._sender.peers.values())
+        """Whether every voter holds and knows all there is, and nothing else can be done for any node.
+
+        A node that left and follows another master keeps its rows until a new epoch of this one is above that.
+        """
+        peers = [peer for peer in self._sender.peers.values() if not (peer.leaving and peer.follows_other)]
         return (
             not (self._pending or self._waiting or self._steps.waiting or self._events.qsize())
             and self._own_told == self._acked == self._line.last
@@ -423,6 +426,7 @@ class Store:
             return
         name = peer.member.name
         peer.Failed(now, refusal.Reason(name))
+        peer.follows_other = True
         asked = self._steps.AskedFor(peer.member.uuid)
         if self._judge.EndsUs(refusal, joining=peer.leaving or (peer.learner and bool(asked))):
             self._End(MasterLost(refusal.epoch, refusal.master, sent=True))

@@ -108,6 +108,8 @@ class Peer:
     # Why it cannot stay a voter: another store id, or behind what it confirmed.  Rule 4 takes it out.
     unfit: str = ""
     last_error: str = ""
+    # It refused with a newer epoch that ends no master (rule 6).
+    follows_other: bool = False
     # How far the last call got that brought nothing; a node that answers nonsense accepts connections.
     failure: Failure = Failure.NOT_SENT
     silent_since: float = 0.0
@@ -140,7 +142,7 @@ class Peer:
             logging.info("The store of node %s answers again", self.member.name)
         self.busy = False
         self.known = True
-        self.silent = False
+        self.silent = self.follows_other = False
         self.retry_at = 0.0
         self.last_error = ""
 
