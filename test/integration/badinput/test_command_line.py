@@ -100,7 +100,7 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("reserved_lvs", "list"): [("(", "(")],
     ("secondary_ip", "string"): [("300.1.1.1", "300.1.1.1"), (NOBODY, NOBODY)],
     ("tags", "names"): [("not a tag", "not a tag")],
-    ("vg_name", "string"): [("a\nb", "no name of a volume group")],
+    ("vg_name", "string"): [("a\nb", "not a valid name of a volume group")],
 }  # fmt: skip
 # Options that any text is right for: its meaning is the site's.
 FREE = {
@@ -135,7 +135,15 @@ OBJECTS = {"instance": INSTANCE, "node": NODE, "group": "default", "os": OS, "jo
 # Arguments that must have a form or a meaning: kind -> one that is right.
 VALUES = {"duration": "0", "disk": "0", "size": "1g", "age": "1w", "timespec": "1h", "file": "/etc/hostname"}
 # Arguments for which any text will do.
-TEXTS = {"tag": "tag", "text": "text", "pattern": "x", "command": "true", "name": "thing", "new_name": "new"}
+TEXTS = {
+    "tag": "tag",
+    "text": "text",
+    "pattern": "x",
+    "command": "true",
+    "name": "thing",
+    "new_name": "new",
+    "field": "name",
+}
 HOST = "other.example.com"
 
 # What makes a command complete: options and their values.
@@ -174,6 +182,7 @@ UNCHECKED = {
     ("gnt-group", "add", "group"),
     ("gnt-instance", "failover", "iallocator"),  # its disks are on one node
     ("gnt-instance", "migrate", "iallocator"),
+    ("gnt-instance", "migrate", "keep_node"),  # only with --cleanup
     ("gnt-instance", "replace-disks", "iallocator"),  # two ways to choose the secondary node
     ("gnt-node", "failover", "iallocator"),
     ("gnt-os", "modify", "os"),
