@@ -1,4 +1,4 @@
-"""``doc/noderpc.rst`` from the table.  ``python3 -m ganeti.rpc.document > doc/noderpc.rst`` writes it anew."""
+"""Writes ``doc/noderpc.rst`` from the table: ``python3 -m ganeti.rpc.document > doc/noderpc.rst``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _HEAD = """\
 Procedures of a node
 ====================
 
-Made from ``lib/rpc/procedures.py`` by ``python3 -m ganeti.rpc.document``; what travels, and how, stands in the
-docstring of ``lib/rpc/__init__.py``.
+This page is made from ``lib/rpc/procedures.py`` by ``python3 -m ganeti.rpc.document``.  The docstring of
+``lib/rpc/__init__.py`` describes the messages.
 
-A call is ``POST https://NODE:1811/PROCEDURE`` with a JSON list of the arguments, in order; the answer is ``[true, payload]``
-or ``[false, text]``.  A procedure that changes something demands the header ``X-Ganeti-Epoch``, except where *bootstrap*
-is noted.  Time-outs in seconds: {timeouts}; ``d+5`` is the duration plus five.
+A call is ``POST https://NODE:1811/PROCEDURE`` with a JSON list of the arguments, in order.  The answer is ``[true, payload]``
+or ``[false, text]``.  A procedure that changes something requires the header ``X-Ganeti-Epoch``, except where *bootstrap* is
+noted.  Timeouts in seconds: {timeouts}; ``d+5`` is the duration plus five.
 
 """
 
