@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ganeti import constants, errors, opcodes, runtime, serializer
+from ganeti.jqueue import unclean
 
 QUEUED = constants.JOB_STATUS_QUEUED
 WAITING = constants.JOB_STATUS_WAITING
@@ -308,8 +309,12 @@ def MarkLost(job: Job, text: str) -> Job:
 def MarkUnclean(job: Job) -> Job:
     """The master stopped while the job was running (spec/locking.md 12.4)."""
     end = Now()
-    error = errors.EncodeException(errors.OpExecError("Unclean master daemon shutdown"))
-    return job.Map(lambda op: op.Replace(status=ERROR, result=error, end=end)).Finalized()
+
+    def change(op: OpState) -> OpState:
+        text = unclean.Describe(op.input) if op.status == RUNNING else unclean.TEXT
+        return op.Replace(status=ERROR, result=errors.EncodeException(errors.OpExecError(text)), end=end)
+
+    return job.Map(change).Finalized()
 
 
 def MarkQueued(job: Job) -> Job:

@@ -182,3 +182,34 @@ def test_a_job_goes_along_the_drawn_lines_only(count, transforms):
             if old.status in constants.JOBS_FINALIZED:
                 assert new.status == old.status
             assert not (new.status == "canceled" and number in began)
+
+
+@pytest.mark.parametrize(
+    ("op", "step"),
+    [
+        ({"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "web1"}, "'gnt-instance migrate --cleanup web1' finds out"),
+        ({"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "web 1; reboot"}, "--cleanup 'web 1; reboot''"),
+        ({"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": None}, None),
+        ({"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "web1"}, "see 'gnt-instance info web1'"),
+        ({"OP_ID": "OP_NODE_ADD", "node_name": "node4"}, "'gnt-node add --readd node4'"),
+        ({"OP_ID": "OP_CLUSTER_RENAME", "name": "x"}, "'gnt-cluster verify'"),
+        ({"OP_ID": "OP_TEST_DELAY", "duration": 5}, None),
+        (7, None),
+    ],
+)
+def test_an_opcode_that_was_cut_off_names_the_next_step(op, step):
+    """Only the one that ran: the others did nothing."""
+    states = [jobs.OpState(jobs.OpInput(op), status) for status in ("success", "running", "queued")]
+    ended = jobs.MarkUnclean(jobs.Job(1, states, (1, 0)))
+    done, running, queued = (state.result for state in ended.ops)
+    assert done is None and queued == ["OpExecError", ["Unclean master daemon shutdown"]]
+    [kind, [text]] = running
+    assert kind == "OpExecError"
+    assert (step in text and text.startswith("Unclean master daemon shutdown; ")) if step else running == queued
+
+
+def test_next_steps_are_named_for_opcodes_that_exist():
+    from ganeti.jqueue import unclean
+
+    named = {*unclean._INSTANCE, *unclean._NODE, *unclean._OTHERS}
+    assert named <= set(opcodes.OP_MAPPING)

@@ -1,0 +1,74 @@
+"""What an administrator can do about an opcode that was cut off with its master daemon."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ganeti.jqueue.job import OpInput
+
+TEXT = "Unclean master daemon shutdown"
+
+
+def _Repeat(name: str) -> str:
+    return f"see 'gnt-instance info {name}', then repeat the command"
+
+
+_INSTANCE: dict[str, Callable[[str], str]] = {
+    "OP_INSTANCE_MIGRATE": lambda name: f"'gnt-instance migrate --cleanup {name}' finds out where it runs",
+    "OP_INSTANCE_FAILOVER": lambda name: (
+        f"see 'gnt-instance info {name}', then repeat the command, or use 'gnt-instance startup {name}'"
+        " if it has its new primary node already"
+    ),
+    "OP_INSTANCE_CREATE": lambda name: (
+        f"if 'gnt-instance info {name}' shows it, remove it with 'gnt-instance remove --ignore-failures {name}'; then repeat"
+        " the command"
+    ),
+    "OP_INSTANCE_REMOVE": lambda name: (
+        f"if 'gnt-instance info {name}' still shows it, use 'gnt-instance remove --ignore-failures {name}'"
+    ),
+    "OP_INSTANCE_GROW_DISK": lambda name: (
+        f"'gnt-cluster repair-disk-sizes {name}' records the sizes that its disks have"
+    ),
+    "OP_INSTANCE_REINSTALL": lambda name: (
+        f"its operating system may be incomplete: repeat 'gnt-instance reinstall {name}'"
+    ),
+    **dict.fromkeys(
+        (
+            "OP_INSTANCE_REBOOT",
+            "OP_INSTANCE_RECREATE_DISKS",
+            "OP_INSTANCE_RENAME",
+            "OP_INSTANCE_REPLACE_DISKS",
+            "OP_INSTANCE_SET_PARAMS",
+            "OP_INSTANCE_SHUTDOWN",
+            "OP_INSTANCE_STARTUP",
+        ),
+        _Repeat,
+    ),
+}
+
+_NODE: dict[str, Callable[[str], str]] = {
+    "OP_NODE_ADD": lambda name: (
+        f"if 'gnt-node list {name}' shows it, use 'gnt-node add --readd {name}', else repeat the command"
+    ),
+    "OP_NODE_REMOVE": lambda name: f"if 'gnt-node list {name}' still shows it, repeat 'gnt-node remove {name}'",
+    "OP_NODE_SET_PARAMS": lambda name: f"see 'gnt-node info {name}', then repeat the command",
+}
+
+_OTHERS = {
+    "OP_CLUSTER_RENAME": "see 'gnt-cluster info' and 'gnt-cluster verify', then repeat the command",
+    "OP_CLUSTER_SET_PARAMS": "see 'gnt-cluster info', then repeat the command",
+}
+
+
+def Describe(op: OpInput) -> str:
+    """Return the error of an opcode that was running, with the next step if there is a known one."""
+    data = op.data if isinstance(op.data, dict) else {}
+    step = _OTHERS.get(op.op_id)
+    for steps, key in ((_INSTANCE, "instance_name"), (_NODE, "node_name")):
+        name = data.get(key)
+        if op.op_id in steps and isinstance(name, str) and name:
+            step = steps[op.op_id](shlex.quote(name))
+    return f"{TEXT}; {step}" if step else TEXT
