@@ -39,7 +39,6 @@ class Entry:
     __slots__ = (
         "_log_size",
         "_serial",
-        "archived",
         "attempts",
         "deliver_timer",
         "delivered_at",
@@ -80,7 +79,6 @@ class Entry:
         # Called once the end of the job is acknowledged.
         self.ended: list[Callable[[], None]] = []
         self.leaving = False  # on its way to the archive; of the committer's thread
-        self.archived = False
         self.delivered_at = 0.0
         self.deliver_timer: Timer | None = None
         self.flush_timer: Timer | None = None
@@ -96,7 +94,7 @@ class Entry:
         return self.published
 
     def View(self) -> jobs.View:
-        return jobs.View(self.id, self.shown, self.logs, self.archived)
+        return jobs.View(self.id, self.shown, self.logs)
 
     def OpCode(self, index: int) -> opcodes.OpCode:
         """The opcode to execute, always the same object; raises ParseError on one this release does not know."""

@@ -236,9 +236,7 @@ class JobQueue(Keeper):
 
     def OnArchived(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            entry.archived = True
             self._live.pop(entry.id, None)
-            self._watcher.Changed(entry)
 
     def OnDrained(self, flag: bool) -> None:
         self._drained = flag

@@ -80,7 +80,7 @@ class Watcher:
         pending.OnAbandon(lambda: self._Remove(entry, watch))
         # What happened between the look and the subscription woke nobody.
         values, log = _Look(entry, watch)
-        if entry.archived or _IsNews(entry, watch, values, log):
+        if _IsNews(entry, watch, values, log):
             self.Changed(entry)
         return pending
 
@@ -103,10 +103,7 @@ class Watcher:
         told = False
         for watch in watches:
             values, log = _Look(entry, watch)
-            if entry.archived:
-                self._Finish(entry, watch)
-                watch.pending.Fail(LostError(entry.id))
-            elif _IsNews(entry, watch, values, log):
+            if _IsNews(entry, watch, values, log):
                 told = True
                 self._Finish(entry, watch)
                 watch.pending.Complete([values, log])

@@ -250,6 +250,8 @@ class Worker:
 
     def _EndOp(self, entry: Entry, index: int, error: Any, start: jobs.Timestamp | None = None) -> None:
         def transform(job: Job) -> Job:
+            if job.status == jobs.CANCELING:
+                return jobs.MarkCanceled(job)  # it did not begin to execute
             if job.final:
                 return job
             if start is not None and job.ops[index].status == jobs.QUEUED:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from simulated import World
 from support.queues import Executor
 
 from ganeti import errors, locking, runtime
-from ganeti.jqueue import attempts
+from ganeti.jqueue import JobQueue, attempts, worker
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.entry import BeginExecution, CancelJob, Entry
 
 
 class Locked(Executor):
     """Opcodes with real locks: ``lock NAME [WORDS]`` owns a lock while it does what the other words say.
 
-    ``late NAME``: its first try for locks ends without them when the gate opens.
+    ``late NAME``: its first try for locks ends without them when the gate opens.  ``blind NAME``: fails when the gate
+    opens, without a look at what became of its job.
     """
 
     def __init__(self) -> None:
@@ -34,6 +38,12 @@ class Locked(Executor):
             if first:
                 self._Gate(words[1])
                 raise errors.LockAcquireTimeout("no locks")
+        if words[:1] == ["blind"]:
+            with self.changed:
+                self.seen.append(op)
+                self.changed.notify_all()
+            self._Gate(words[1])
+            raise errors.OpPrereqError("no such instance", errors.ECODE_NOENT)
         if words[:1] != ["lock"]:
             return super().__call__(op, ec_id, cbs, timeout, priority)
         self.glm.SetOwnerName(str(ec_id))
@@ -129,6 +139,60 @@ def test_a_job_whose_worker_has_left_it_is_canceled_at_once(locked):
     bench.executor.Open("g")
     assert bench.WaitEnd(urgent) == "success"
     assert [n for n, _ in bench.executor.executed] == [urgent]
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["shown as waiting", "still queued"])
+def test_a_canceled_job_that_fails_is_canceled(locked, monkeypatch, shown):
+    """It never began to execute, whatever it stumbled over before."""
+    monkeypatch.setattr(worker, "WAITING_SHOWN_AFTER", 0.0 if shown else 300.0)
+    bench = locked(1)
+    job_id = bench.Submit("blind g", "next")
+    with bench.executor.changed:
+        assert bench.executor.changed.wait_for(lambda: bench.executor.seen, 20)
+    if shown:
+        bench.WaitStatus(job_id, "waiting")
+    answer = bench.queue.CancelJob(job_id)
+    bench.WaitStatus(job_id, "canceling" if shown else "canceled")
+    bench.executor.Open("g")
+    assert answer.Result(20) == [True, f"Job {job_id} canceled"]
+    assert bench.WaitEnd(bench.Submit("x")) == "success"
+    assert bench.Field(job_id, "opstatus") == ["canceled"] * 2
+    assert bench.Field(job_id, "opresult") == ["Job canceled by request"] * 2
+
+
+@pytest.mark.parametrize("status", ["canceling", "canceled", "error", "success", "running"])
+def test_only_an_opcode_that_waits_may_begin(status):
+    state = jobs.OpState(jobs.OpInput({"OP_ID": "OP_TEST_DELAY"}), status)
+    with pytest.raises(CancelJob):
+        BeginExecution(0, (1, 0))(jobs.Job(1, [state], (1, 0)))
+
+
+def test_an_end_while_it_is_looked_for_is_not_missed():
+    """Played in all orders of the threads: a cancellation is answered when the job ends, not at the time-out."""
+    for seed in range(150):
+        with World(seed, switch=0.5) as world:
+
+            def story() -> float:
+                queue = JobQueue(None, None)  # type: ignore[arg-type]  # neither is used
+                queue._ticker.Start()
+                state = jobs.OpState(jobs.OpInput({"OP_ID": "OP_TEST_DELAY"}), "canceling")
+                job = jobs.Job(1, [state], (1, 0))
+                entry = Entry(job, [jobs.OpLog()], published=job)
+                ended = runtime.Event()
+
+                def end() -> None:
+                    runtime.Monotonic()
+                    runtime.Monotonic()
+                    entry.published = entry.draft = jobs.MarkCanceled(job)
+                    queue.OnPublished(entry, job)
+
+                began = runtime.Monotonic()
+                runtime.Thread(end, "end").start()
+                queue._canceler._WhenEnded(entry, 44.0, ended.set)
+                assert ended.wait(100)
+                return runtime.Monotonic() - began
+
+            assert world.AddMachine("node1").Call(story) < 5.0, f"seed {seed}: only the time-out ended the wait"
 
 
 def test_a_canceled_wait_hurries_nobody_else():

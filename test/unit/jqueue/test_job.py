@@ -213,3 +213,20 @@ def test_next_steps_are_named_for_opcodes_that_exist():
 
     named = {*unclean._INSTANCE, *unclean._NODE, *unclean._OTHERS}
     assert named <= set(opcodes.OP_MAPPING)
+
+
+@pytest.mark.parametrize(
+    ("ops", "priority"),
+    [
+        ([], 0),
+        ([("queued", 10)], 10),
+        ([("queued", 10), ("queued", -10)], -10),
+        ([("queued", -10), ("queued", 10)], -10),
+        ([("success", -20), ("running", 5), ("queued", 7)], 5),
+        ([("success", -20), ("success", -10)], 0),
+        ([("canceled", -20), ("error", -10), ("waiting", 3)], 3),
+    ],
+)
+def test_a_job_is_as_urgent_as_the_most_urgent_opcode_that_is_not_final(ops, priority):
+    states = [jobs.OpState(jobs.OpInput({}), status, priority=number) for status, number in ops]
+    assert jobs.Job(1, states, None).priority == priority

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 
@@ -466,7 +467,11 @@ def test_old_jobs_are_archived_together(bench, archive):
         bench.WaitEnd(job_id)
     assert bench.queue.AutoArchive(3600, 10).Result(5) == [0, 0]
     assert bench.queue.AutoArchive(0, 0).Result(5) == [0, 251]
-    assert bench.queue.AutoArchive(-1, 10).Result(5) == [250, 0]
+    old = bench.queue._live[ids[0]]
+    old.published = old.draft = old.shown.Replace(old.shown.ops, end=(old.shown.end[0] - 7200, 0))
+    assert bench.queue.AutoArchive(3600, 10).Result(5) == [1, 0]
+    assert bench.store.Rows("archived").keys() == {str(ids[0])}
+    assert bench.queue.AutoArchive(-1, 10).Result(5) == [249, 0]
     assert bench.queue.QueryJobs(None, ["id"]) == [[running]]
     assert sorted(map(int, bench.store.Rows("archived"))) == ids
     bench.executor.Open("a")
@@ -603,7 +608,41 @@ def test_without_a_quorum_jobs_wait_and_submissions_are_told_what_is_known(make)
 # --- locks of the queue -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("D22-JQ-01", "D22-JQ-02", "D22-JQ-04", "D22-WAIT-06")
+@pytest.mark.req("D22-JQ-04")
+def test_whoever_only_reads_waits_for_no_lock_of_the_queue(bench):
+    running, done = bench.Submit("gate a"), bench.Submit("log 3")
+    bench.executor.WaitRunning(running)
+    bench.WaitEnd(done)
+    queue, answers = bench.queue, []
+
+    def read() -> None:
+        answers.append(
+            (
+                queue.QueryJobs(None, ["id", "status", "oplog", "summary"]),
+                queue.QueryJobs([running], ["status", "opstart"]),
+                [view.FieldValue("status") for view in queue.Views(None, False)],
+                queue.StatusOf(done),
+                queue.Wait(running, ["status"], ["queued"], None, 60).Result(0),
+                queue.drained,
+                queue.last_id,
+            )
+        )
+
+    readers = [runtime.Thread(read, f"read-{n}") for n in range(8)]
+    locks = [*(entry.lock for entry in queue._live.values()), queue._scheduler._lock, queue._submitter._id_lock]
+    with contextlib.ExitStack() as held:
+        for lock in locks:
+            held.enter_context(lock)
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(20)
+        assert len(answers) == 8 and all(answer == answers[0] for answer in answers)
+    assert answers[0][2:4] == (["running", "success"], "success")
+    bench.executor.Open("a")
+
+
+@pytest.mark.req("D22-JQ-01", "D22-JQ-02")
 def test_what_happens_to_one_job_holds_up_no_other(bench):
     stuck = bench.Submit("gate a")
     bench.executor.WaitRunning(stuck)

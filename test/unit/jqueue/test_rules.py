@@ -203,3 +203,35 @@ def test_more_may_run_when_the_configuration_says_so(make):
     assert bench.Status(last) == "queued"
     bench.executor.Open("2")
     assert bench.WaitEnd(last) == "success"
+
+
+def test_jobs_that_run_when_a_limit_comes_take_its_slots(make):
+    settings = Settings()
+    bench = make(settings=settings)
+    ids = [bench.Submit(f"gate {n}") for n in range(3)]
+    bench.executor.WaitRunning(*ids)
+    settings.Set(bench, Rule(1, ["RATE_LIMIT", 2]))
+    held = bench.Submit("held")
+    free = bench.Submit("free", reason=[])
+    for n in (0, 1):
+        bench.executor.Open(str(n))
+        assert bench.WaitEnd(ids[n]) == "success"
+        if n == 0:
+            assert bench.Status(held) == bench.Status(free) == "queued"  # two of two still run
+    assert bench.WaitEnd(held) == bench.WaitEnd(free) == "success"
+    bench.executor.Open("2")
+    assert bench.WaitEnd(ids[2]) == "success"
+
+
+def test_a_slow_expression_of_a_rule_holds_up_no_change(make):
+    """Each search may take 50 ms and is given up then; nothing but the jobs themselves waits for it."""
+    settings = Settings()
+    bench = make(settings=settings)
+    settings.Set(bench, Rule(1, "PAUSE", ["opcode", ["=~", "comment", "(a|aa)+$"]]))
+    slow = "a" * 60 + "!"
+    answer = bench.queue.SubmitManyJobs([[Op(comment=slow)] for _ in range(30)]).Result(20)
+    ids = [job_id for _, job_id in answer]
+    assert bench.queue.SetDrainFlag(True).Result(20) is True
+    assert bench.queue._scheduler._unjudged  # acknowledged, while jobs are still looked at
+    for job_id in ids:
+        assert bench.WaitEnd(job_id) == "success"

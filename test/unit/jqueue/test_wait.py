@@ -7,9 +7,13 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated import World
 
 from ganeti import errors, runtime, serializer
+from ganeti.jqueue import job as jobs
 from ganeti.jqueue import watch
+from ganeti.jqueue.entry import Entry
+from ganeti.jqueue.ticker import Ticker
 
 
 @pytest.mark.req("D20-CALL-03", "D20-JOB-05", "D20-STAT-02")
@@ -175,3 +179,82 @@ def test_messages_reach_the_store_within_half_a_second_without_a_state_change(be
         ["message", "<strange>"],
     ]
     assert [e[0] for e in log] == [1, 2, 3, 4, 5]
+
+
+def test_a_change_between_the_look_and_the_subscription_is_not_missed():
+    """Played in all orders of the threads: whoever subscribes too late for the news looks again."""
+    op = jobs.OpState(jobs.OpInput({"OP_ID": "OP_TEST_DELAY"}))
+    for seed in range(150):
+        with World(seed, switch=0.5) as world:
+
+            def story() -> float:
+                ticker = Ticker("ticker")
+                ticker.Start()
+                watcher = watch.Watcher(ticker)
+                job = jobs.Job(1, [op], (1, 0))
+                entry = Entry(job, [jobs.OpLog()], published=job)
+
+                def change() -> None:
+                    runtime.Monotonic()  # steps in which the other thread may go on
+                    runtime.Monotonic()
+                    entry.published = entry.draft = jobs.MarkWaiting(job, 0, (2, 0))
+                    watcher.Changed(entry)
+
+                thread = runtime.Thread(change, "change")
+                began = runtime.Monotonic()
+                thread.start()
+                answer = watcher.Wait(entry, ["status"], ["queued"], None, 60).Result(100)
+                assert answer == [["waiting"], []]
+                return runtime.Monotonic() - began
+
+            assert world.AddMachine("node1").Call(story) < 5.0, f"seed {seed}: only the time-out brought the news"
+
+
+@pytest.mark.req("D22-WAIT-06")
+def test_an_update_is_handed_over_without_the_jobs_lock_and_does_not_change_any_more(bench):
+    job_id = bench.queue.SubmitJob(
+        [{"OP_ID": "OP_TEST_DELAY", "duration": 0, "comment": "logs g", "reason": []}]
+    ).Result(5)
+    bench.executor.WaitRunning(job_id)
+    entry = bench.queue._live[job_id]
+    seen = []
+    done = threading.Event()
+
+    def take(pending):
+        free = entry.lock.acquire(timeout=0)
+        if free:
+            entry.lock.release()
+        seen.append((free, pending.value))
+        done.set()
+
+    bench.queue.Wait(job_id, ["status"], ["running"], 1, 60).Then(take)
+    bench.executor.Open("g")
+    assert done.wait(20)
+    [(free, update)] = seen
+    assert free
+    before = serializer.Dump(update)
+    assert bench.WaitEnd(job_id) == "success"
+    entry.published = jobs.MarkError(jobs.Job(job_id, [jobs.OpState(jobs.OpInput({}))], None), 0, "other")
+    for log in entry.logs:
+        log.entries.clear()
+    assert serializer.Dump(update) == before and update[1]
+
+
+@pytest.mark.req("D20-CALL-03")
+def test_a_message_alone_is_a_change(bench):
+    job_id = bench.Submit("logs g")
+    bench.executor.WaitRunning(job_id)
+    values, log = bench.queue.Wait(job_id, ["status"], ["running"], 2, 60).Result(20)
+    assert values == ["running"] and [entry[0] for entry in log] == [3, 4, 5]
+    nothing = bench.queue.Wait(job_id, ["status"], ["running"], 5, 60)
+    bench.executor.Open("g")
+    assert nothing.Result(20) == [["success"], []]  # it came with the end, not with a message it has seen
+
+
+def test_nothing_is_added_to_the_log_of_a_job_that_has_ended(bench):
+    job_id = bench.Submit("log 2")
+    bench.WaitEnd(job_id)
+    entry = bench.queue._live[job_id]
+    entry.AddLog(0, "message", "too late")
+    assert [each[3] for each in entry.LogAfter(None)] == ["message 0", "message 1"]
+    assert "too late" not in bench.store.Rows("job")[str(job_id)]

@@ -1,0 +1,126 @@
+"""What changes of the queue write, and what they take back when the disk refuses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.queues import Op
+
+from ganeti import errors, serializer
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue import submit
+from ganeti.jqueue.changes import ArchiveChange, DrainChange, SubmitChange
+from ganeti.jqueue.entry import Entry, JobChange
+from ganeti.store import Row, Rows
+
+
+def MakeEntry(job_id: int, status: str = "queued") -> Entry:
+    job = jobs.Job(job_id, [jobs.OpState(jobs.OpInput(Op()), status)], (1, 0))
+    return Entry(job, [jobs.OpLog()], published=job)
+
+
+def Serial(rows: Any) -> int:
+    [value] = [row.value for row in rows if row.id == "serial"]
+    return int(value)
+
+
+def test_the_last_id_never_goes_back(bench):
+    """Ids are given out before their order in the store is known."""
+    before = bench.queue.state.serial
+    later, earlier = (SubmitChange(bench.queue, [MakeEntry(before + n)], False) for n in (7, 2))
+    assert Serial(later.Prepare()) == before + 7
+    assert Serial(earlier.Prepare()) == before + 7
+    earlier.Withdraw()
+    assert bench.queue.state.serial == before + 7
+    later.Withdraw()
+    assert bench.queue.state.serial == before
+
+
+def test_a_drain_under_way_counts_and_one_taken_back_does_not(bench):
+    drain = DrainChange(bench.queue, True)
+    drain.Prepare()
+    assert not bench.queue.drained  # not acknowledged
+    with pytest.raises(errors.JobQueueDrainError):
+        SubmitChange(bench.queue, [MakeEntry(9)], False).Prepare()
+    assert SubmitChange(bench.queue, [MakeEntry(9)], True).Prepare()
+    drain.Withdraw()
+    assert SubmitChange(bench.queue, [MakeEntry(9)], False).Prepare()
+    assert [row.value for row in DrainChange(bench.queue, False).Prepare()] == [None]
+
+
+def test_a_job_goes_to_the_archive_once_and_only_after_its_end(bench):
+    done, running = MakeEntry(1, "success"), MakeEntry(2, "running")
+    first, second = (ArchiveChange(bench.queue, [done, running]) for _ in range(2))
+    rows = first.Prepare()
+    assert [(row.kind, row.id, row.value is None) for row in rows] == [("job", "1", True), ("archived", "1", False)]
+    assert second.Prepare() == [] and second.taken == []
+    first.Withdraw()
+    assert first.taken == []
+    assert second.Prepare() and second.taken == [done]
+
+
+def test_a_job_whose_end_is_not_acknowledged_stays(make):
+    bench = make(voters=3)
+    job_id = bench.Submit("gate a")
+    bench.executor.WaitRunning(job_id)
+    bench.cluster[1].up = bench.cluster[2].up = False
+    bench.executor.Open("a")
+    entry = bench.queue._live[job_id]
+    while not entry.draft.final:
+        pass
+    assert bench.queue.ArchiveJob(job_id).Result(5) is False
+    assert bench.queue.AutoArchive(-1, 10).Result(5) == [0, 0]
+    bench.cluster[1].up = True
+    assert bench.WaitEnd(job_id) == "success"
+    assert bench.queue.ArchiveJob(job_id).Result(20) is True
+
+
+def test_a_change_that_cannot_be_written_leaves_the_job_as_it_was(bench):
+    entry = MakeEntry(1)
+    before = entry.draft
+    with pytest.raises(TypeError):
+        JobChange(bench.queue, entry, lambda job: jobs.MarkSuccess(job, 0, object())).Prepare()
+    assert entry.draft is before
+    change = JobChange(bench.queue, entry, lambda job: jobs.MarkSuccess(job, 0, 7))
+    [row] = change.Prepare()
+    assert serializer.Load(row.value)["ops"][0]["result"] == 7 and entry.draft.final
+    change.Withdraw()
+    assert entry.draft is before and entry.shown is before
+
+
+def test_ids_go_on_behind_every_job_that_is_there(bench):
+    """Whatever the serial says: a queue of release 3.1 may have been repaired by hand."""
+    job_id = bench.Submit("x")
+    bench.WaitEnd(job_id)
+    text = bench.store.Rows("job")[str(job_id)]
+    data = {**serializer.Load(text), "id": 70}
+    bench.store.Commit(Rows(Row("job", "70", serializer.Dump(data)), Row("queue", "serial", "3")))
+    bench.Crash()
+    assert bench.Submit("y") == 71
+    bench.store.Commit(Rows(Row("queue", "serial", "90")))
+    bench.Crash()
+    assert bench.Submit("z") == 91
+
+
+def test_of_a_submission_in_portions_only_what_is_stored_is_accepted(bench, monkeypatch):
+    monkeypatch.setattr(submit, "SUBMIT_GROUP", 2)
+
+    class Refused(SubmitChange):
+        def Prepare(self) -> list[Row]:
+            raise errors.JobQueueError("no room")
+
+    def make_change(entries: Any, to_drained: bool) -> SubmitChange:
+        return (Refused if entries[0].id in refused else SubmitChange)(bench.queue, entries, to_drained)
+
+    submitter = submit.Submitter(bench.store, make_change, lambda: 0, 100)
+    submitter.last_id = 10
+    refused = {13}
+    outcomes = submitter.Submit([[Op()] for _ in range(5)], False).Result(10)
+    assert [ok for ok, _ in outcomes] == [True, True, False, False, True]
+    assert [value for ok, value in outcomes if ok] == [11, 12, 15]
+    assert all(str(value) == "no room" for ok, value in outcomes if not ok)
+    assert sorted(map(int, bench.store.Rows("job"))) == [11, 12, 15]
+    refused = {16, 18}
+    with pytest.raises(errors.JobQueueError, match="no room"):
+        submitter.Submit([[Op()] for _ in range(4)], False).Result(10)
