@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, runtime, serializer
+from ganeti import constants, errors, pathutils, runtime, serializer
 from ganeti.rpc.runner import RpcRunner
 from ganeti.store import silence
 from ganeti.store.base import (
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 _ROUNDS = 6
 _FORCED_KEPT = 20
+# So many nodes must agree on a history for it to stand against a forced start.
+_WITNESSES = 2
 _AGAIN = "start the master daemon again"
 READY_TIMEOUT = 60.0
 
@@ -312,7 +314,10 @@ class Election:
         """Whether a history stands against a newer one that a forced start began without its acknowledged changes.
 
         The forced start took its members for off; a quorum of their own set holds the history, so they were not (rule 8).
+        One node alone proves nothing: a dead master that had gone on by itself looks the same when it returns.
         """
+        if heard.voters.quorum < _WITNESSES:
+            return False
         if not IsForkedByForce(newest, heard) or IsForkedByForce(heard, newest):
             return False
         if newest.line.Holds(heard.acknowledged) or newest.line.OlderThanKept(heard.acknowledged):
@@ -332,6 +337,21 @@ class Election:
                 f" this node among its voters: {', '.join(newest.voters.Names()) or 'none'}",
                 hint="start the master daemon on one of those",
             )
+
+    def CheckOwnSide(self, newest: Heard) -> None:
+        """Rule 8: a node that holds the history of a forced start does not give that up by itself."""
+        mine = self.answers[self._me.uuid]
+        if newest is mine or not IsForkedByForce(mine, newest):
+            return
+        holders = [heard.member.name for heard in self.Promised(newest.voters) if heard.line.Holds(newest.acknowledged)]
+        names = ", ".join(sorted(holders))
+        raise NotElected(
+            f"this node was made master by a forced start, and now {names} answer with changes that were acknowledged without"
+            f" it: one of the two histories has to be given up, and only a person can know which",
+            hint=f"if {names} worked as one cluster meanwhile, start the master daemon there, which takes this node back; if"
+            f" they were off, run '{pathutils.NODE_CLEANUP} --yes-do-it' on each of them, start this master again, and add"
+            " them to it",
+        )
 
     def CheckNothingLost(self, newest: Heard) -> None:
         """Rule 5: refuses if a member knows of an acknowledged change that the history to adopt does not hold."""
@@ -442,6 +462,7 @@ def BecomeMaster(
             _CheckNoOtherMaster(election, me)
         election.Promises()
         newest = election.Newest()
+        election.CheckOwnSide(newest)
         election.CheckMember(newest)
         voters = election.SetOf(newest)
         if len(election.Promised(voters)) >= voters.quorum:

@@ -96,15 +96,67 @@ def test_another_candidate_of_the_quorum_may_take_over_beside_a_stray_master(mak
 
 
 @Story
-def test_the_stray_master_itself_does_not_start_again(make: Any) -> None:
+def test_the_stray_master_does_not_start_again_by_itself(make: Any) -> None:
     cluster, legit, stray = Stray(make)
     legit.Stop()
     stray.Stop()
     Mend(cluster)
-    # It steps back: what it adopts is the quorum's history, on which it is only one of three.
-    new = cluster.Become(1)
+    before = Live(cluster[1])
+    with pytest.raises(NotElected) as caught:
+        cluster.Become(1)
+    assert "node1.example.org, node3.example.org answer with changes" in str(caught.value)
+    assert "start the master daemon there" in str(caught.value.hint)
+    assert Live(cluster[1]) == before
+    new = cluster.Become(0)
     assert "1" in new.Rows("job") and "2" not in new.Rows("job")
     assert len(new.Voters()) == 3
+
+
+@Story
+def test_a_forced_start_that_was_right_gives_nothing_up_when_all_the_dead_return(make: Any) -> None:
+    """Two of three were off; back together they look like a quorum, but the master beside them does not step back."""
+    cluster = make(3)
+    old = cluster.Found()
+    Until(old.IsSettled)
+    cluster[1].up = False
+    old.Commit(ROW)
+    Until(lambda: cluster[2].store.GetState().acknowledged == old.Acknowledged())
+    old.Stop()
+    cluster[0].up = cluster[2].up = False
+    cluster[1].up = True
+    forced = cluster.Become(1, vouch=lambda question: True)
+    forced.Commit(Rows(Row("job", "2", "{}")))
+    forced.Stop()
+    cluster[0].up = cluster[2].up = True
+    with pytest.raises(NotElected, match="only a person can know which"):
+        cluster.Become(1)
+    assert ("job", "2") in Live(cluster[1])
+    # Both were cleaned up, as the message says: they do not answer for a store.
+    cluster[0].up = cluster[2].up = False
+    again = cluster.Become(1)
+    assert "2" in again.Rows("job") and "1" not in again.Rows("job")
+
+
+@Story
+def test_a_master_that_had_gone_on_alone_does_not_overrule_the_one_that_was_forced(make: Any) -> None:
+    """Two candidates: the dead one returns and starts by itself; what the survivor acknowledged since then stays."""
+    cluster = make(2)
+    old = cluster.Found()
+    Until(old.IsSettled)
+    cluster[1].up = False
+    old.RemoveVoter(cluster.members[1].uuid, Rows(Row("node", "2", '"offline"')))
+    old.Commit(ROW)
+    old.Stop()
+    cluster[0].up = False
+    cluster[1].up = True
+    forced = cluster.Become(1, vouch=lambda question: True)
+    forced.Commit(Rows(Row("job", "2", "{}")))
+    forced.Stop()
+    cluster[0].up = True
+    with pytest.raises(NotElected, match="does not count this node among its voters"):
+        cluster.Become(0)
+    again = cluster.Become(1)
+    assert "2" in again.Rows("job") and "1" not in again.Rows("job")
 
 
 @Story
