@@ -57,6 +57,7 @@ def test_program(name):
     ("word", "named"),
     [
         ("grow", ["'grow-disk'"]),
+        ("act", ["'activate-disks'", "'deactivate-disks'"]),
         ("disk", ["'grow-disk'"]),
         ("lsit", ["'list'"]),
         ("begin", []),

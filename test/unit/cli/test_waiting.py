@@ -50,6 +50,24 @@ def test_a_command_says_at_once_that_it_waits_for_the_daemon(node):
     assert out.startswith("ID Status")
 
 
+def test_waiting_is_announced_once(node):
+    code = """
+from ganeti.luxi import client, protocol
+class Patient(client.Client):
+    def Retrying(self, seconds):
+        print("told", 1 < seconds <= 2.5)
+try:
+    Patient(connect_timeout=2.5, retry_delays=()).QueryClusterInfo()
+except protocol.NoMasterError:
+    print("ended")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=node.Environment(), cwd=node.root, capture_output=True, text=True, timeout=50,
+        check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("told True\nended\n", "")
+
+
 def test_on_other_nodes_nobody_waits(node):
     node.Write("/var/lib/ganeti/ssconf_master_node", "node2.example.org\n")
     process = _Start(node, "gnt-job", "list")
