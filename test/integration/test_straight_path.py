@@ -61,7 +61,7 @@ def JobFile(node: RealNode, job_id: int) -> str | None:
         return None
 
 
-@pytest.mark.req("D20-CORE-02", "D20-MD-04", "D20-JOB-02", "D20-CORE-03")
+@pytest.mark.req("D20-CORE-02", "D20-CORE-03")
 def test_a_delay_on_every_node_and_back(shared: RealCluster) -> None:
     names = [node.name for node in shared.nodes]
     with shared[0].Client("ganeti-master") as client:
@@ -353,7 +353,7 @@ def test_a_job_is_killed_by_ending_its_calls(cluster: RealCluster) -> None:
         assert Statuses(client, [job_id]) == ["error"]
 
 
-@pytest.mark.req("D20-MD-01", "D20-VOTE-06", "D20-VOTE-07")
+@pytest.mark.req("D20-VOTE-06", "D20-VOTE-07")
 def test_masterd_starts_on_the_master_only() -> None:
     with RealCluster(2) as cluster:
         refused = cluster[1].StartMaster(check=False)

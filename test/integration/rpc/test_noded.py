@@ -62,7 +62,6 @@ def read_all(sock: socket.socket) -> bytes:
 # Who may call
 
 
-@pytest.mark.req("D20-MD-04")
 def test_a_candidate_is_served_over_one_kept_connection(cluster: Cluster) -> None:
     noded = cluster.StartNoded("node1")
     runner = cluster.Runner()
@@ -71,6 +70,30 @@ def test_a_candidate_is_served_over_one_kept_connection(cluster: Cluster) -> Non
     assert runner.call_get_watcher_pause("node1").payload is None
     servers = noded.Servers("version")
     assert len(servers) == 10 and len(set(servers)) == 1
+
+
+@pytest.mark.req("D20-MD-04")
+def test_many_threads_share_one_transport(cluster: Cluster) -> None:
+    """Each thread gets the answer to its own question."""
+    noded = cluster.StartNoded("node1")
+    runner = cluster.Runner()
+    wrong: list[tuple[int, object]] = []
+
+    def ask(number: int) -> None:
+        path = f"/var/lib/ganeti/file{number}"
+        for _ in range(10):
+            result = runner.call_get_file_info("node1", noded.Path(path))
+            if result.payload != [True, {"size": number}]:
+                wrong.append((number, result.fail_msg or result.payload))
+
+    for number in range(16):
+        noded.Write(f"/var/lib/ganeti/file{number}", "x" * number)
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 def test_a_certificate_that_is_no_candidates_is_refused(cluster: Cluster) -> None:

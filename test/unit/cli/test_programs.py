@@ -41,6 +41,30 @@ def test_declaration(name, command, capsys):
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.req("D20-CLI-01")
+def test_devices_are_written_alike_in_all_commands():
+    """Every --disk and --net that describes devices takes N[:KEY=VALUE,...], any number of times."""
+    found = {}
+    for name, command in COMMANDS:
+        program = LoadProgram(name)
+        declared = program.Load(command)
+        for option in declared.options:
+            kind = option.settings.get("type")
+            if {"--disk", "--net"} & set(option.names) and kind != "int":
+                parser = main.MakeParser(program, command, declared)
+                words = [f"{option.names[0]}=0", option.names[0], "1:size=1g,mode=ro"]
+                options, _ = parser.parse_args(words)
+                found[name, command, option.names[0]] = getattr(options, option.settings["dest"])
+    assert {key[1:] for key in found} >= {
+        ("add", "--disk"),
+        ("add", "--net"),
+        ("modify", "--disk"),
+        ("modify", "--net"),
+    }
+    wrong = {key: value for key, value in found.items() if value != [("0", {}), ("1", {"size": "1g", "mode": "ro"})]}
+    assert wrong == {}
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name):
     program = LoadProgram(name)
@@ -125,7 +149,6 @@ TYPICAL = [
 ]  # fmt: skip
 
 
-@pytest.mark.req("D20-GOAL-09")
 @pytest.mark.parametrize("module", TYPICAL)
 def test_nothing_heavy_is_imported(module):
     code = f"import sys, ganeti.cli.main, ganeti.client.{module}\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"

@@ -54,7 +54,6 @@ def test_keyval():
         values.ParseKeyVal("-B", "a=1,no_a")
 
 
-@pytest.mark.req("D20-CLI-01")
 def test_identkeyval():
     assert values.ParseIdentKeyVal("--disk", "0:size=1g,mode=ro") == ("0", {"size": "1g", "mode": "ro"})
     assert values.ParseIdentKeyVal("--net", "-1:add,mac=auto") == ("-1", {"add": True, "mac": "auto"})

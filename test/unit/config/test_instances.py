@@ -64,8 +64,11 @@ def test_minor_and_port_of_a_disk_are_kept_in_the_configuration(setup: Setup) ->
     stored = setup.Stored().disks[drbd.uuid]
     assert stored.logical_id[2:5] == (port, *minors)
     assert cfg.VerifyConfig() == []
-    # The secondary moves: another minor there, kept as well.
+    # The secondary moves: another minor there, which differs from the old one, kept as well.
+    for number in range(minors[1] + 1):
+        cfg.AllocateDRBDMinor([setup.nodes[2]], configs.Uuid(700 + number), 3)
     (minor,) = cfg.AllocateDRBDMinor([setup.nodes[2]], drbd.uuid, 2)
+    assert minor == minors[1] + 1
     cfg.SetDiskLogicalID(drbd.uuid, [pair[0], setup.nodes[2], port, minors[0], minor, "s"])
     cfg.SetDiskNodes(drbd.uuid, [pair[0], setup.nodes[2]])
     assert cfg._reservations.Count(2) == 0

@@ -282,6 +282,7 @@ def test_disk_as_options() -> None:
 def test_read_only_disk() -> None:
     disk = Place(Disk(mode="ro"))
     assert devices.BlockNode(GuestDisk(disk, "/x"), True, Hvp())["read-only"] is True
+    assert devices.BlockNode(GuestDisk(Place(Disk(mode="rw")), "/x"), True, Hvp())["read-only"] is False
     with pytest.raises(errors.HypervisorError, match="IDE disks cannot be read-only"):
         devices.DiskDevice(Place(Disk(mode="ro"), disk_type="ide"), Hvp(disk_type="ide"))
 

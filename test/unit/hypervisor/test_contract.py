@@ -21,7 +21,6 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     made.End()
 
 
-@pytest.mark.req("D20-GOAL-06")
 def test_life_of_a_guest(rig: Rig) -> None:
     driver, instance = rig.driver, rig.instance
     with rig.first:
@@ -74,7 +73,6 @@ def test_migration_moves_the_guest(rig: Rig) -> None:
         assert rig.driver.List() == [rig.instance.name]
 
 
-@pytest.mark.req("D20-GOAL-06")
 def test_states_of_a_migration(rig: Rig) -> None:
     driver, instance = rig.driver, rig.instance
     name = instance.name

@@ -184,7 +184,6 @@ def test_addresses() -> None:
 # --- passwords, users, chroots ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("D21-VNC-03")
 def test_password_is_the_first_line(tmp_path: Path) -> None:
     one, two, empty = tmp_path / "one", tmp_path / "two", tmp_path / "empty"
     one.write_text("secret1\nmore\n")

@@ -239,7 +239,6 @@ def test_unknown_keys_of_the_top_level_survive() -> None:
     assert objects.Snapshot.FromRows(root.ToRows()) == root
 
 
-@pytest.mark.req("D20-GOAL-08")
 def test_the_cost_of_a_change_in_a_large_cluster() -> None:
     """2000 instances: joining kept fragments and making a new root take milliseconds (bounds are far above the usual)."""
     root = configs.Large(2000)

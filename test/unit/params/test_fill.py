@@ -176,7 +176,7 @@ def test_policy_of_a_group() -> None:
 # --- disks --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("D21-PARAM-06", "D21-PARAM-08", "D21-PARAM-09", "RM-LIM-11", "RM-DISK-02")
+@pytest.mark.req("D21-PARAM-06", "D21-PARAM-08", "D21-PARAM-09", "RM-DISK-02")
 def test_names_of_a_template_become_names_of_its_devices() -> None:
     values = disk.DEFAULTS["drbd"] | {
         "data-stripes": 2,
@@ -236,10 +236,7 @@ def test_disk_traits() -> None:
     assert disk.With(nodes=2) == {"drbd"}
 
 
-@pytest.mark.req(
-    "RM-DISK-06", "RM-DISK-07", "RM-DISK-09", "RM-DISK-10", "RM-DISK-11", "RM-DISK-12", "RM-DISK-15", "RM-DISK-16",
-    "RM-DISK-17", "RM-DISK-18", "RM-DISK-19", "RM-DISK-20", "RM-DISK-21", "RM-DISK-01",
-)  # fmt: skip
+@pytest.mark.req("RM-DISK-01")
 def test_disk_parameters_by_template() -> None:
     kinds = {name: {key: param.type for key, param in table.items()} for name, table in disk.TABLES.items()}
     assert {name for name, table in kinds.items() if not table} == {"blockdev", "diskless", "file", "sharedfile"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated import World
 
-from ganeti import errors, x509
+from ganeti import errors, runtime, x509
 
 SECRET = "0123456789abcdef0123456789abcdef01234567"
 SERVER = x509.MakeServerPem()
@@ -126,7 +127,7 @@ def test_a_signed_certificate_comes_back_and_needs_the_same_secret() -> None:
         x509.LoadSigned(signed, "f" * 40)
 
 
-@pytest.mark.req("D22-X509-13", "D22-X509-17")
+@pytest.mark.req("D22-X509-17")
 def test_whatever_is_changed_is_refused() -> None:
     certificate, other = x509.MakeSelfSigned()[1], x509.MakeSelfSigned()[1]
     signed = x509.Sign(certificate, SECRET)
@@ -168,6 +169,21 @@ def test_secrets_are_random_and_have_the_known_shape() -> None:
     made = {x509.NewSecret() for _ in range(50)}
     assert len(made) == 50
     assert all(re.fullmatch(r"[0-9a-f]{40}", secret) for secret in made)
+
+
+def _SecretAndItsSource() -> tuple[str, bytes]:
+    """A secret, and the random bytes that the same machine gives when it is set back to the same moment."""
+    state = runtime.Random().getstate()
+    secret = x509.NewSecret()
+    runtime.Random().setstate(state)
+    return secret, runtime.RandomBytes(20)
+
+
+@pytest.mark.req("D22-X509-11")
+def test_a_secret_is_made_of_20_random_bytes_and_of_nothing_else() -> None:
+    with World(1) as world:
+        secret, source = world.AddMachine("node1").Call(_SecretAndItsSource)
+        assert secret == hashlib.sha1(source).hexdigest()
 
 
 def test_hmacs_are_the_known_ones() -> None:

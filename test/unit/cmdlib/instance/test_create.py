@@ -199,6 +199,14 @@ def test_room_must_be_there(big: Master) -> None:
     big.Run(_Create(beparams={"memory": 512}, start=False))
 
 
+@pytest.mark.req("D20-VAR-02")
+def test_a_disk_that_cannot_be_written_beside_one_that_can(big: Master) -> None:
+    big.Run(_Create(disks=[{"size": 1024}, {"size": 1024, "mode": "ro"}]))
+    assert [disk.mode for disk in _Disks(big)] == ["rw", "ro"]
+    started = big[0].arguments["instance_start"][0]
+    assert [disk["mode"] for disk in started["disks_info"]] == ["rw", "ro"]
+
+
 def test_a_blacklisted_system(big: Master) -> None:
     big.cfg.Update(big.snapshot.cluster.Replace(blacklisted_os=["debian"]))
     _Refused(big, "not allowed for installation", errors.ECODE_STATE)

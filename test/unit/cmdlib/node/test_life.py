@@ -61,7 +61,7 @@ def three(make: Callable[..., Master]) -> Master:
 # --- adding -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("D20-FLAG-01", "D21-REDIST-07", "D21-REDIST-08", "D21-UUID-02")
+@pytest.mark.req("D20-FLAG-01", "D21-REDIST-07", "D21-UUID-02")
 def test_a_new_node_enters_as_regular_and_is_promoted(three: Master) -> None:
     machine = three.Spare()
     address = machine.name

@@ -146,8 +146,10 @@ def test_a_rogue_node_cannot_keep_another_s_certificate_accepted(trio: Master) -
     assert not _Node(trio, 2).master_candidate
 
 
+@pytest.mark.req("D21-REDIST-08")
 def test_what_a_candidate_gets_and_gives_back(trio: Master) -> None:
     _Pool(trio, 1)
+    trio[0].Write("/etc/hosts", "192.0.2.99 another\n")
     _Modify(trio, 2, master_candidate=True)
     uuid = trio.nodes[2]
     assert trio.snapshot.cluster.candidate_certs[uuid] == trio[2].Digest()
