@@ -27,21 +27,6 @@ def test_every_change_and_every_message_is_seen_once_and_in_order(bench):
     assert [e for op in bench.Field(job_id, "oplog") for e in op] == log
 
 
-@pytest.mark.req("D20-CALL-03")
-def test_a_message_alone_is_a_change(bench):
-    """The job's status stays what the caller saw; only its log grows, while the caller waits."""
-    job_id = bench.Submit("gate a", "log 1", "gate b", "log 1")
-    assert bench.queue.Wait(job_id, ["status"], ["queued"], None, 20).Result(30)[0] == ["running"]
-    waiting = bench.queue.Wait(job_id, ["status"], ["running"], None, 20)
-    bench.executor.Open("a")
-    values, entries = waiting.Result(30)
-    assert (values, [entry[0] for entry in entries]) == (["running"], [1])
-    waiting = bench.queue.Wait(job_id, ["status"], ["running"], 1, 20)
-    bench.executor.Open("b")
-    assert bench.WaitEnd(job_id) == "success"
-    assert waiting.Result(30)[0] in (["running"], ["success"])
-
-
 def Follow(bench, job_id, on_waiting=lambda: None):
     """What a client does: call, remember, call again, until the job is final and no message came with it."""
     info, serial = None, None
