@@ -56,3 +56,8 @@ def NodeParameterFields(fill: Callable[[Any, Any], Any]) -> list[Field]:
         Field(f"ndp/{name}", title, kind, f"The '{name}' node parameter", getter(name))
         for name, title, kind in _NODE_PARAMETERS
     ]
+
+
+def Column(index: int) -> Callable[[Any, Any], Any]:
+    """Read a field from a row that is a tuple."""
+    return lambda _context, row: row[index]

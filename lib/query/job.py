@@ -39,8 +39,6 @@ _FIELDS = [
     _Field("end_ts", "End", OTHER, "When the job ended", seconds=True),
 ]
 
-FIELD_NAMES = tuple(f.name for f in _FIELDS)
-
 KIND = Kind(
     "job",
     "id",
