@@ -29,7 +29,7 @@ class LockAttempts:
         self._next = 0
 
     def Peek(self) -> float | None:
-        """The next time-out without its variation; None: wait for ever."""
+        """Return the next time-out without its variation; None: wait without a limit."""
         return SERIES[self._next] if self._next < len(SERIES) else None
 
     def Next(self) -> float | None:

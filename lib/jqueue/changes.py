@@ -24,7 +24,7 @@ class QueueState:
 
 
 def Portions(entries: Iterable[Entry], count: int, size: int = 4 * 1024 * 1024) -> Iterator[list[Entry]]:
-    """At most so many jobs, and about so many bytes, at once."""
+    """Yield at most so many jobs, and about so many bytes, at once."""
     portion: list[Entry] = []
     total = 0
     for entry in entries:
@@ -115,7 +115,7 @@ class ArchiveChange(store.Change):
 
 
 def AfterRestart(job: Job) -> Job:
-    """What a job becomes that another master daemon left behind (spec/jobs.md 8)."""
+    """Return what a job becomes that another master daemon left behind (spec/jobs.md 8)."""
     if job.status in (jobs.RUNNING, jobs.CANCELING):
         return jobs.MarkUnclean(job)
     return jobs.MarkQueued(job).Finalized()

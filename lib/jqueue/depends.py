@@ -14,12 +14,12 @@ GO_ON = "go on"
 CANCEL = "cancel"
 FAIL = "fail"
 
-# The status of a job, archived ones too; None if there is none.
+# Return the status of a job, archived ones too; None if it does not exist.
 Find = Callable[[int], "str | None"]
 
 
 def Check(job: Job, index: int, find: Find) -> tuple[str, str]:
-    """What becomes of opcode ``index``, and why; all jobs it depends on have ended."""
+    """Return what becomes of opcode ``index``, and why; all jobs it depends on have ended."""
     for job_id, accepted in job.ops[index].input.depends:
         if job_id == job.id:
             return FAIL, "Job can't depend on itself"
@@ -36,7 +36,7 @@ def Check(job: Job, index: int, find: Find) -> tuple[str, str]:
 
 
 def Unfinished(job: Job, is_living: Callable[[int], bool]) -> set[int]:
-    """The jobs that any opcode not yet final waits for."""
+    """Return the jobs that any opcode not yet final waits for."""
     return {
         job_id
         for op in job.ops
@@ -47,7 +47,7 @@ def Unfinished(job: Job, is_living: Callable[[int], bool]) -> set[int]:
 
 
 def Resolve(depends: Sequence[Any] | None, own_id: int, failed: set[int]) -> list[Any] | None:
-    """Dependencies with absolute ids; a negative one counts back from the job's own.
+    """Return dependencies with absolute ids; a negative one counts back from the job's own.
 
     ``failed`` are ids of this submission that will not exist.  Raises OpPrereqError.
     """

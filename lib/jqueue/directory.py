@@ -13,7 +13,7 @@ _SMALL = 100
 
 
 def CheckVersion() -> None:
-    """Raises JobQueueError if the files are those of a queue that this release does not know."""
+    """Raise JobQueueError if the files are those of a queue that this release does not know."""
     path = pathutils.JOB_QUEUE_VERSION_FILE
     try:
         text = runtime.ReadText(path, _SMALL).strip()
@@ -29,7 +29,7 @@ def CheckVersion() -> None:
 
 
 def Own(uid: int = -1, gid: int = -1) -> protocols.FileLock:
-    """Makes this process the owner of the queue until the lock is released; raises JobQueueError if another is."""
+    """Make this process the owner of the queue until the lock is released; raises JobQueueError if another is."""
     if not runtime.IsDir(pathutils.QUEUE_DIR):
         runtime.MakeDirs(pathutils.QUEUE_DIR, 0o750)
         if (uid, gid) != (-1, -1):

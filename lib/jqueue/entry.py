@@ -97,7 +97,7 @@ class Entry:
         return jobs.View(self.id, self.shown, self.logs)
 
     def OpCode(self, index: int) -> opcodes.OpCode:
-        """The opcode to execute, always the same object; raises ParseError on one this release does not know."""
+        """Return the opcode to execute, always the same object; raises ParseError on one this release does not know."""
         if index not in self.objects:
             self.objects[index] = self.draft.ops[index].input.Parse()
         return self.objects[index]
@@ -133,7 +133,7 @@ class Entry:
             self._log_size = 0
 
     def TakeResult(self, result: Any) -> None:
-        """Looks whether a result can be stored; raises OpResultError, or TypeError or ValueError if it is not JSON."""
+        """Check that a result can be stored; raises OpResultError, or TypeError or ValueError if it is not JSON."""
         size = len(serializer.Dump(result))
         if self.result_size + size > MAX_RESULTS:
             raise errors.OpResultError(
@@ -143,23 +143,23 @@ class Entry:
 
     @property
     def row_size(self) -> int:
-        """About the length of the job's row."""
+        """The approximate length of the job's row."""
         return self.size + self.result_size + self._log_size
 
     def LogAfter(self, serial: int | None) -> list[Any]:
-        """Log entries of all opcodes with a higher serial; all for None."""
+        """Return the log entries of all opcodes with a higher serial; all for None."""
         entries = [e for log in self.logs for e in log.entries if serial is None or e[0] > serial]
         entries.sort(key=lambda e: e[0])
         return entries
 
 
 def InputSize(job: Job) -> int:
-    """Characters that the job's row has without results and log."""
+    """Return the characters that the job's row has without results and log."""
     return sum(len(op.input.json) + OP_OVERHEAD for op in job.ops)
 
 
 def _Loggable(message: Any) -> tuple[Any, str]:
-    """The message as it is kept, and its JSON: cut if it is too long, as text if JSON has no form for it."""
+    """Return the message as it is kept, and its JSON: cut if it is too long, as text if JSON has no form for it."""
     if isinstance(message, str):
         message = Cut(message)
     try:
@@ -174,7 +174,7 @@ def _Loggable(message: Any) -> tuple[Any, str]:
 
 
 def Cut(text: str) -> str:
-    """The text, or its beginning if it is too long to be kept."""
+    """Return the text, or its beginning if it is too long to be kept."""
     return (
         text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}... ({len(text)} characters, the rest is not kept)"
     )
@@ -184,7 +184,7 @@ class Keeper:
     """What changes of jobs need of the queue; all called on the committer's thread."""
 
     def OnPublished(self, entry: Entry, before: Job | None) -> None:
-        """An acknowledged version is there to be shown."""
+        """Show a version that was acknowledged."""
         raise NotImplementedError
 
 
@@ -231,7 +231,7 @@ class JobChange(store.Change):
 
 
 def JobRow(entry: Entry, job: Job) -> store.Row:
-    """The row of ``job``, a version of the entry's."""
+    """Return the row of ``job``, a version of the entry's."""
     return store.Row(KIND_JOB, str(entry.id), job.Json(entry.logs))
 
 
@@ -239,15 +239,15 @@ def JobRow(entry: Entry, job: Job) -> store.Row:
 
 
 class CancelJob(Exception):
-    """Somebody wants the job to be canceled: it must not execute."""
+    """The job is to be canceled: it must not execute."""
 
 
 class QueueShutdown(Exception):
-    """The queue is about to stop: a job that only waits goes back."""
+    """The queue is about to stop: a job that only waits goes back to it."""
 
 
 def BeginExecution(index: int, start: jobs.Timestamp) -> Transform:
-    """Raises CancelJob if the job was canceled meanwhile."""
+    """Raise CancelJob if the job was canceled meanwhile."""
 
     def transform(job: Job) -> Job:
         if job.ops[index].status not in (jobs.QUEUED, jobs.WAITING):
@@ -269,7 +269,7 @@ def EndCanceling(job: Job) -> Job:
 
 
 class Cancel:
-    """A client's wish; ``answer`` is (whether it worked, text), None while the job is still canceling."""
+    """A client's request; ``answer`` is (whether it worked, text), None while the job is still canceling."""
 
     def __init__(self, reason: str = jobs.CANCELED_TEXT) -> None:
         self._reason = reason
@@ -290,7 +290,7 @@ class Cancel:
 
 
 class ChangePriority:
-    """A client's wish; ``answer`` as in Cancel."""
+    """A client's request; ``answer`` as in Cancel."""
 
     def __init__(self, priority: int):
         self._priority = priority
@@ -313,9 +313,9 @@ class ChangePriority:
 
 
 def CheckPriority(priority: int) -> None:
-    """Raises GenericError on a number that is no priority."""
+    """Raise GenericError if the number is not a priority."""
     if not constants.OP_PRIO_HIGHEST <= priority <= constants.OP_PRIO_LOWEST:
         raise errors.GenericError(
-            f"{priority} is no priority: use a number from {constants.OP_PRIO_HIGHEST} (most urgent)"
+            f"{priority} is not a valid priority: use a number from {constants.OP_PRIO_HIGHEST} (most urgent)"
             f" to {constants.OP_PRIO_LOWEST}"
         )

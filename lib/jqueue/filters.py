@@ -70,7 +70,7 @@ class _Fields(Mapping[str, Field]):
 
 
 def _Uses(part: Any, operators: frozenset[str]) -> bool:
-    """Is the filter built of junctions and these comparisons only?"""
+    """Return whether the filter consists of junctions and these comparisons only."""
     stack = [part]
     while stack:
         item = stack.pop()
@@ -86,7 +86,7 @@ def _Uses(part: Any, operators: frozenset[str]) -> bool:
 
 
 def _WithWatermark(part: Any, watermark: int, depth: int = 0) -> Any:
-    """The filter with the word "watermark" replaced by its number."""
+    """Return the filter with the word "watermark" replaced by its number."""
     if depth > MAX_DEPTH:
         raise errors.ParameterError(f"Filter is nested more than {MAX_DEPTH} levels deep")
     if not isinstance(part, (list, tuple)) or not part or not isinstance(part[0], str):
@@ -146,7 +146,7 @@ def _ReasonPredicate(part: Any) -> Predicate:
 
 
 def _CompilePredicate(predicate: Any, watermark: int) -> Predicate:
-    """A predicate that makes no sense never holds."""
+    """Return the predicate's test; one that is not valid never holds."""
     try:
         kind, part = predicate
         if kind == "jobid":
@@ -161,7 +161,7 @@ def _CompilePredicate(predicate: Any, watermark: int) -> Predicate:
 
 
 def CheckPredicates(predicates: Sequence[Any]) -> None:
-    """Raises OpPrereqError on predicates that cannot be compiled; for rules about to be written."""
+    """Raise OpPrereqError on predicates that cannot be compiled; for rules about to be written."""
     for predicate in predicates:
         if not (isinstance(predicate, (list, tuple)) and len(predicate) == 2):
             raise errors.OpPrereqError("A predicate is a list of kind and filter", errors.ECODE_INVAL)
@@ -187,7 +187,7 @@ class RuleSet:
         return len(self._rules)
 
     def Judge(self, job: Job, limits: Limits = ()) -> Verdict:
-        """The first rule that matches and is not CONTINUE decides; the job's own ``limits`` hold besides.
+        """Return the verdict of the first rule that matches and is not CONTINUE; the job's own ``limits`` hold besides.
 
         May take long: expressions of the administrator's are searched in every opcode.
         """

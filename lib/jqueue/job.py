@@ -31,7 +31,7 @@ Timestamp = tuple[int, int]
 
 
 def Now() -> Timestamp:
-    """Seconds and microseconds."""
+    """Return seconds and microseconds."""
     return ToTimestamp(runtime.Time())
 
 
@@ -89,7 +89,7 @@ class OpInput:
         return self._summary
 
     def WithoutPrivate(self) -> OpInput:
-        """The same with null for private values: what stays in the file once they have been used."""
+        """Return the same with null for private values: what stays in the file once they have been used."""
         names = _PrivateParams(self.op_id)
         if not any(self.data.get(name) for name in names):
             return self
@@ -100,7 +100,7 @@ class OpInput:
         return OpInput(data, self._summary)
 
     def Parse(self) -> opcodes.OpCode:
-        """A fresh opcode object; raises errors.ParseError."""
+        """Return a fresh opcode object; raises errors.ParseError."""
         return opcodes.OpCode.FromDict(copy.deepcopy(self.data))
 
 
@@ -129,7 +129,7 @@ class OpState:
         self._json: tuple[str, str] | None = None
 
     def Replace(self, **changes: Any) -> OpState:
-        """A copy with other ``op_input``, ``status``, ``result``, ``priority``, ``start``, ``exec_`` or ``end``."""
+        """Return a copy with other ``op_input``, ``status``, ``result``, ``priority``, ``start``, ``exec_`` or ``end``."""
         values = {
             "op_input": self.input,
             "status": self.status,
@@ -142,7 +142,7 @@ class OpState:
         return OpState(**{**values, **changes})
 
     def Json(self, log: OpLog) -> str:
-        """The entry of the job file."""
+        """Return the entry of the job file."""
         if self._json is None:
             before = (
                 f'{{"input":{self.input.json},"status":"{self.status}","result":{serializer.Dump(self.result)},"log":'
@@ -169,7 +169,7 @@ class OpLog:
         return sum(map(len, self._json))
 
     def Add(self, entry: list[Any], text: str) -> None:
-        """Adds an entry whose JSON is ``text``."""
+        """Add an entry whose JSON is ``text``."""
         self._json.append(text)
         self.entries.append(entry)
 
@@ -216,11 +216,11 @@ class Job:
         return min((op.priority for op in self.ops if op.status not in FINAL), default=constants.OP_PRIO_NORMAL)
 
     def NextOp(self) -> int | None:
-        """Index of the first opcode that is not final."""
+        """Return the index of the first opcode that is not final."""
         return next((n for n, op in enumerate(self.ops) if op.status not in FINAL), None)
 
     def Replace(self, ops: Sequence[OpState], **times: Timestamp | None) -> Job:
-        """A copy with other opcodes, and other ``start`` or ``end``."""
+        """Return a copy with other opcodes, and other ``start`` or ``end``."""
         values = {"start": self.start, "end": self.end}
         return Job(self.id, ops, self.received, **{**values, **times})
 
@@ -230,15 +230,15 @@ class Job:
         return self.Replace(ops)
 
     def Map(self, change: Callable[[OpState], OpState]) -> Job:
-        """A copy in which every opcode that is not final went through ``change``."""
+        """Return a copy in which every opcode that is not final went through ``change``."""
         return self.Replace([op if op.status in FINAL else change(op) for op in self.ops])
 
     def Finalized(self) -> Job:
-        """With an end time, if it has come to its end."""
+        """Return the job with an end time, if it has ended."""
         return self.Replace(self.ops, end=Now()) if self.final and self.end is None else self
 
     def Json(self, logs: Sequence[OpLog]) -> str:
-        """The text of the job file."""
+        """Return the text of the job file."""
         ops = ",".join(op.Json(log) for op, log in zip(self.ops, logs, strict=True))
         return (
             f'{{"id":{self.id},"ops":[{ops}],"received_timestamp":{_StampJson(self.received)}'
@@ -247,7 +247,7 @@ class Job:
 
 
 def JobStatus(statuses: Iterable[str]) -> str:
-    """The status of a job whose opcodes have these (spec/jobs.md 3)."""
+    """Return the status of a job whose opcodes have these (spec/jobs.md 3)."""
     status = QUEUED
     all_success = True
     for op_status in statuses:
@@ -265,13 +265,13 @@ def JobStatus(statuses: Iterable[str]) -> str:
 
 
 def MarkWaiting(job: Job, index: int, start: Timestamp) -> Job:
-    """The opcode waits for its locks."""
+    """Show that the opcode waits for its locks."""
     changed = job.WithOp(index, status=WAITING, result=None, start=start, exec_=None)
     return changed.Replace(changed.ops, start=job.start or start)
 
 
 def MarkRunning(job: Job, index: int, start: Timestamp) -> Job:
-    """The opcode has its locks and begins to execute."""
+    """Begin to execute: the opcode has its locks."""
     op = job.ops[index]
     changed = job.WithOp(
         index,
@@ -289,7 +289,7 @@ def MarkSuccess(job: Job, index: int, result: Any) -> Job:
 
 
 def MarkError(job: Job, index: int, error: Any) -> Job:
-    """The opcode failed with an encoded ``error``, and with it all later ones."""
+    """End the opcode with an encoded ``error``, and with it all later ones."""
     end = Now()
     follow = errors.EncodeException(errors.OpExecError("Preceding opcode failed"))
     ops = list(job.ops[:index])
@@ -299,7 +299,7 @@ def MarkError(job: Job, index: int, error: Any) -> Job:
 
 
 def MarkLost(job: Job, text: str) -> Job:
-    """The job cannot be stored as it is: it ends without the results of its opcodes."""
+    """End a job that cannot be stored as it is, without the results of its opcodes."""
     end = Now()
     error = errors.EncodeException(errors.OpExecError(text))
     unfinished = job.Map(lambda op: op.Replace(status=ERROR, result=error, end=end))
@@ -307,7 +307,7 @@ def MarkLost(job: Job, text: str) -> Job:
 
 
 def MarkUnclean(job: Job) -> Job:
-    """The master stopped while the job was running (spec/locking.md 12.4)."""
+    """End a job that was running when its master stopped (spec/locking.md 12.4)."""
     end = Now()
 
     def change(op: OpState) -> OpState:
@@ -318,25 +318,25 @@ def MarkUnclean(job: Job) -> Job:
 
 
 def MarkQueued(job: Job) -> Job:
-    """What waits for locks is queued again."""
+    """Queue a job again that waits for locks."""
     if job.status != WAITING:
         return MarkCanceled(job) if job.status == CANCELING else job
     return job.Map(lambda op: op.Replace(status=QUEUED, result=None, start=None, exec_=None))
 
 
 def MarkCanceling(job: Job) -> Job:
-    """Asks the thread that waits for locks to give up."""
+    """Ask the thread that waits for locks to give up."""
     return job.Map(lambda op: op.Replace(status=CANCELING, result=None))
 
 
 def MarkCanceled(job: Job, reason: str = CANCELED_TEXT) -> Job:
-    """Nothing more of the job is executed."""
+    """End a job of which nothing more is executed."""
     end = Now()
     return job.Map(lambda op: op.Replace(status=CANCELED, result=reason, end=end)).Finalized()
 
 
 def WithPriority(job: Job, priority: int) -> Job:
-    """All opcodes that are not being executed get ``priority``; the same job if there are none."""
+    """Give ``priority`` to all opcodes that wait; the same job if there are none."""
     if not any(op.status in (QUEUED, WAITING) for op in job.ops):
         return job
     return job.Replace([op.Replace(priority=priority) if op.status in (QUEUED, WAITING) else op for op in job.ops])
@@ -350,12 +350,12 @@ def _Stamp(value: Any, what: str) -> Timestamp | None:
         return None
     if isinstance(value, list) and len(value) == 2 and all(isinstance(n, int) for n in value):
         return value[0], value[1]
-    raise errors.JobFileCorrupted(f"{what} is no pair of integers")
+    raise errors.JobFileCorrupted(f"{what} is not a pair of integers")
 
 
 def _ReadOp(data: Any, where: str) -> tuple[OpState, OpLog]:
     if not isinstance(data, dict) or "input" not in data:
-        raise errors.JobFileCorrupted(f"{where} is no object with an input")
+        raise errors.JobFileCorrupted(f"{where} is not an object with an input")
     status = data.get("status", QUEUED)
     if not isinstance(status, str) or status not in constants.JOB_STATUS_ALL:
         raise errors.JobFileCorrupted(f"{where} has the unknown status {str(status)[:40]!r}")
@@ -365,13 +365,13 @@ def _ReadOp(data: Any, where: str) -> tuple[OpState, OpLog]:
         raise errors.JobFileCorrupted(f"{where} has a priority or log of a wrong type")
     for entry in log:
         if not (isinstance(entry, list) and len(entry) == 4 and isinstance(entry[0], int)):
-            raise errors.JobFileCorrupted(f"{where} has a log entry that is none")
+            raise errors.JobFileCorrupted(f"{where} has an invalid log entry")
     stamps = [_Stamp(data.get(f"{n}_timestamp"), f"{where}: {n}_timestamp") for n in ("start", "exec", "end")]
     return OpState(OpInput(data["input"]), status, data.get("result"), priority, *stamps), OpLog(log)
 
 
 def ReadJob(text: str | bytes) -> tuple[Job, list[OpLog]]:
-    """A job of its file's text; raises errors.JobFileCorrupted.
+    """Return the job in its file's text; raises errors.JobFileCorrupted.
 
     Keys that 3.1 writes for its job processes (livelock, process_id) are dropped.
     """
@@ -380,7 +380,7 @@ def ReadJob(text: str | bytes) -> tuple[Job, list[OpLog]]:
     except errors.ParseError as err:
         raise errors.JobFileCorrupted(str(err)) from err
     if not isinstance(data, dict):
-        raise errors.JobFileCorrupted("the job is no object")
+        raise errors.JobFileCorrupted("the job is not an object")
     job_id = data.get("id")
     if isinstance(job_id, str) and job_id.isascii() and job_id.isdigit():
         job_id = int(job_id)  # 2.6 and older
@@ -413,7 +413,7 @@ class View:
         self._archived = archived
 
     def FieldValue(self, name: str) -> Any:
-        """The value of a field; None when it is not set, the field unknown, or the job."""
+        """Return the value of a field; None when it is not set, or the field or the job does not exist."""
         if name == "id":
             return self.id
         getter = FIELDS.get(name)

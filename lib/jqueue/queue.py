@@ -283,7 +283,7 @@ class JobQueue(Keeper):
 
     def _CheckOpen(self) -> None:
         if self._closed:
-            raise errors.JobQueueError("Job queue is shutting down, job rejected", hint="try again in a minute")
+            raise errors.JobQueueError("Job queue is shutting down, refusing job", hint="try again in a minute")
 
     def _SubmitGenerated(self, submitted: Sequence[Sequence[Any]]) -> list[list[Any]]:
         answer: list[list[Any]] = self.SubmitManyJobs(submitted, generated=True).Result()
@@ -292,7 +292,7 @@ class JobQueue(Keeper):
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def StatusOf(self, job_id: int) -> str | None:
-        """The status of a job, archived ones too; None if there is none."""
+        """Return the status of a job, archived ones too; None if it does not exist."""
         view = self._View(job_id)
         return view.FieldValue("status") if view.found else None
 
@@ -303,7 +303,7 @@ class JobQueue(Keeper):
         return self._archive.Find(job_id) or jobs.View(job_id, None)
 
     def Views(self, ids: Sequence[int] | None, archived: bool) -> list[jobs.View]:
-        """Jobs for queries: the live ones in ascending order (and all ``archived``), or those asked for by id."""
+        """Return jobs for queries: the live ones in ascending order (and all ``archived``), or those asked for by id."""
         if ids:
             return [self._View(job_id) for job_id in dict.fromkeys(ids)]
         live = {job_id: entry.View() for job_id, entry in list(self._live.items())}
@@ -313,7 +313,7 @@ class JobQueue(Keeper):
         return [view for view in found if view is not None]
 
     def QueryJobs(self, ids: Sequence[int] | None, fields: Sequence[str]) -> list[list[Any]]:
-        """Bare field values; null for what is not set.  Raises OpPrereqError on an unknown field."""
+        """Return bare field values; null for what is not set.  Raises OpPrereqError on an unknown field."""
         unknown = [name for name in fields if name not in jobs.FIELDS]
         if unknown:
             raise errors.OpPrereqError(f"Unknown job field: {', '.join(unknown)[:200]}", errors.ECODE_INVAL)
@@ -323,7 +323,7 @@ class JobQueue(Keeper):
     def Wait(
         self, job_id: int, fields: Sequence[str], prev_info: Any, prev_serial: int | None, timeout: float
     ) -> Pending:
-        """Completes with [values, log entries] once the job differs from what the caller saw, or at the time-out.
+        """Complete with [values, log entries] once the job differs from what the caller saw, or at the time-out.
 
         Raises JobLost for a job that is not live.
         """

@@ -77,7 +77,7 @@ class _RateLimits:
         self._by_bucket: dict[Any, set[filters.Limits]] = {}
 
     def Free(self, limits: filters.Limits) -> int:
-        """How many more jobs with these limits may start."""
+        """Return how many more jobs with these limits may start."""
         return min(limit - self._taken.get(bucket, 0) for bucket, limit in limits)
 
     def Take(self, limits: filters.Limits, number: int) -> None:
@@ -94,7 +94,7 @@ class _RateLimits:
         self._waiting[limits].Push(place)
 
     def Release(self, limits: filters.Limits) -> list[_Place]:
-        """The waiting jobs that may start now that slots of these limits may have become free."""
+        """Return the waiting jobs that may start now that slots of these limits may have become free."""
         released = []
         for bucket, _limit in limits:
             for waiting in list(self._by_bucket.get(bucket, ())):
@@ -151,7 +151,7 @@ class Scheduler:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def SetActive(self, active: bool) -> None:
-        """While inactive no worker gets a job; jobs are still taken in."""
+        """Start or stop giving jobs to workers; jobs are taken in in any case."""
         with self._lock:
             self._active = active
             self._work.notify_all()
@@ -251,7 +251,7 @@ class Scheduler:
             self._judge_soon()
 
     def Release(self, entry: Entry, again: bool) -> None:
-        """A worker has left a job; ``again``: it has not ended."""
+        """Take a job back from a worker; ``again``: it has not ended."""
         with self._lock:
             self._busy.pop(entry.id, None)
             if again and entry.id in self._entries:
@@ -260,7 +260,7 @@ class Scheduler:
                 self._idle.notify_all()
 
     def Ended(self, job_id: int) -> None:
-        """A job is final: forget it, and let go on what waits for it."""
+        """Forget a job that is final, and start what waited for it."""
         with self._lock:
             entry = self._entries.pop(job_id, None)
             if entry is not None:
@@ -287,7 +287,7 @@ class Scheduler:
             self._dependants.get(blocker, set()).discard(job_id)
 
     def Reprioritise(self, entry: Entry) -> None:
-        """The job's priority has changed; it keeps its place among those of the new one."""
+        """Move a job whose priority has changed; it keeps its place among those of the new one."""
         with self._lock:
             place = self._places.get(entry.id)
             if place is None or entry.id in self._paused:
@@ -312,7 +312,7 @@ class Scheduler:
                 return entry
 
     def _Pick(self) -> Entry | None:
-        """The most urgent job that may run; None if there is none among the next few."""
+        """Return the most urgent job that may run; None if there is none among the next few."""
         for _ in range(min(_SLICE, len(self._ready))):
             place = self._ready.Pop()
             entry = place.entry

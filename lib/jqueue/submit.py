@@ -94,7 +94,7 @@ class Submitter:
 
 
 def _SubmitError(entries: Sequence[Entry], error: Exception) -> Exception:
-    """The answer for jobs that were not acknowledged; it has their ids where they may still turn up."""
+    """Return the answer for jobs that were not acknowledged, with their ids where they may still turn up."""
     if not isinstance(error, store.NotKnown):
         return error
     ids = ", ".join(str(e.id) for e in entries[:20]) + (" ..." if len(entries) > 20 else "")
@@ -104,7 +104,7 @@ def _SubmitError(entries: Sequence[Entry], error: Exception) -> Exception:
 
 
 def _ParseOps(ops: Sequence[Any], number: int) -> list[opcodes.OpCode]:
-    """Opcode objects; raises OpPrereqError that names the job and opcode of the request."""
+    """Return opcode objects; raises OpPrereqError that names the job and opcode of the request."""
     parsed = []
     for index, op in enumerate(ops):
         try:
@@ -120,7 +120,7 @@ def _ParseOps(ops: Sequence[Any], number: int) -> list[opcodes.OpCode]:
 
 
 def _MakeEntry(job_id: int, ops: Sequence[opcodes.OpCode], failed: set[int]) -> Entry:
-    """A new job; raises OpPrereqError on a dependency that cannot be."""
+    """Return a new job; raises OpPrereqError on a dependency that is not possible."""
     received = jobs.Now()
     nanoseconds = received[0] * 1_000_000_000 + received[1] * 1_000
     states = []

@@ -36,7 +36,7 @@ class Ticker:
         self._thread.start()
 
     def Stop(self) -> None:
-        """Ends the thread; what was not done yet is not done any more."""
+        """End the thread; what was not done yet is dropped."""
         with self._condition:
             self._stopped = True
             self._heap.clear()
@@ -44,7 +44,7 @@ class Ticker:
         self._thread.join(5.0)
 
     def After(self, delay: float, call: Callable[[], object]) -> Timer:
-        """Runs ``call`` after ``delay`` seconds."""
+        """Run ``call`` after ``delay`` seconds."""
         timer = Timer(call)
         when = runtime.Monotonic() + delay
         with self._condition:
@@ -66,10 +66,10 @@ class Ticker:
             try:
                 call()
             except Exception:
-                logging.exception("Something the job queue had to do failed")
+                logging.exception("A task of the job queue's own thread failed")
 
     def _Wait(self) -> Timer | None:
-        """The next one that is due; None when it is over."""
+        """Return the next one that is due; None when the ticker has stopped."""
         with self._condition:
             while not self._stopped:
                 while self._heap and self._heap[0][2].call is None:

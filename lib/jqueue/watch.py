@@ -45,7 +45,7 @@ class Watch:
 
 
 def _Same(values: list[Any], previous: Any) -> bool:
-    """Compared as the client sees them: after a trip through JSON."""
+    """Compare values as the client sees them: after a trip through JSON."""
     return values == previous or serializer.Load(serializer.Dump(values)) == previous
 
 
@@ -68,7 +68,7 @@ class Watcher:
     def Wait(
         self, entry: Entry, fields: Sequence[str], prev_info: Any, prev_serial: int | None, timeout: float
     ) -> Pending:
-        """The answer [values, log entries], there at once or later."""
+        """Return the answer [values, log entries], given at once or later."""
         pending = Pending()
         watch = Watch(fields, prev_info, prev_serial, pending)
         values, log = _Look(entry, watch)
@@ -85,7 +85,7 @@ class Watcher:
         return pending
 
     def Changed(self, entry: Entry) -> None:
-        """There may be news; from any thread, cheap."""
+        """Look for news soon; from any thread, cheap."""
         if not entry.watches:
             return
         with entry.lock:
@@ -111,7 +111,7 @@ class Watcher:
             entry.delivered_at = runtime.Monotonic()
 
     def _Expire(self, entry: Entry, watch: Watch) -> None:
-        """The time is over: the answer is what there is."""
+        """Answer with what there is: the time is over."""
         values, log = _Look(entry, watch)
         self._Remove(entry, watch)
         watch.pending.Complete([values, log])
@@ -127,7 +127,7 @@ class Watcher:
                 entry.watches.remove(watch)
 
     def EndAll(self, entry: Entry) -> None:
-        """Answers everybody with what there is: the queue stops."""
+        """Answer everybody with what there is: the queue stops."""
         with entry.lock:
             watches = list(entry.watches)
         for watch in watches:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Seconds after which an opcode that waits for its locks is shown as waiting.
 WAITING_SHOWN_AFTER = 0.1
-# Seconds before a change that the master's own disk refused is tried again.
+# Seconds before a change that the master's own disk rejected is tried again.
 DISK_RETRY = 2.0
 # Seconds after which a log entry that no state change took along is stored.
 FLUSH_AFTER = 0.5
@@ -53,11 +53,11 @@ Submit = Callable[[Sequence[Sequence[Any]]], list[list[Any]]]
 
 
 class MasterGone(Exception):
-    """The store has ended: nothing can be acknowledged any more, the job is left as it stands."""
+    """The store has ended: nothing more can be acknowledged, the job is left as it stands."""
 
 
 def Encoded(err: BaseException) -> list[Any]:
-    """The error as job files keep it (errors.EncodeException), whatever it consists of."""
+    """Return the error as job files keep it (errors.EncodeException), whatever it consists of."""
     try:
         encoded = errors.EncodeException(err)
         if len(serializer.Dump(encoded)) <= MAX_MESSAGE:
@@ -72,7 +72,7 @@ def Encoded(err: BaseException) -> list[Any]:
 
 
 class Callbacks:
-    """What the processor tells and asks while it executes one opcode."""
+    """The processor's side of one opcode: what it reports and asks while it executes."""
 
     def __init__(self, worker: Worker, entry: Entry, index: int, start: jobs.Timestamp):
         self._worker = worker
@@ -81,7 +81,7 @@ class Callbacks:
         self._start = start
 
     def NotifyStart(self) -> None:
-        """All locks are held: returns when everybody can know that the opcode is running.
+        """Begin to execute, with all locks held; returns when it is stored that the opcode runs.
 
         Raises CancelJob or QueueShutdown: then nothing may be executed.
         """
@@ -89,7 +89,7 @@ class Callbacks:
         self._worker.Commit(self._entry, BeginExecution(self._index, self._start))
 
     def NotifyRetry(self) -> None:
-        """Resources are short for the moment: the opcode waits again."""
+        """Let the opcode wait again, because resources are short for the moment."""
         self._worker.Commit(self._entry, lambda job: job.WithOp(self._index, status=jobs.WAITING, exec_=None))
 
     def Feedback(self, log_type: str, message: Any) -> None:
@@ -97,7 +97,7 @@ class Callbacks:
         self._worker.LogAdded(self._entry)
 
     def CurrentPriority(self) -> int:
-        """The priority for the next lock; asked before every level, so a cancellation is noticed here too."""
+        """Return the priority for the next lock; called before every level, so a cancellation is noticed here too."""
         self._worker.CheckShutdown()
         op = self._entry.draft.ops[self._index]
         if op.status in (jobs.CANCELING, jobs.CANCELED):
@@ -105,7 +105,7 @@ class Callbacks:
         return op.priority
 
     def SubmitManyJobs(self, submitted: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Submits generated jobs; the answer of the LUXI call of this name."""
+        """Submit generated jobs and return the answer of the LUXI call of this name."""
         return self._worker.submit(submitted)
 
 
@@ -136,7 +136,7 @@ class Worker:
             raise QueueShutdown
 
     def Commit(self, entry: Entry, transform: Transform) -> Job:
-        """Makes a change durable and returns the version it made.
+        """Make a change durable and return the version it made.
 
         Without a quorum, or with a full disk, it waits: a job must not go on with what is not stored.
         """
@@ -155,7 +155,7 @@ class Worker:
                 return change.job
 
     def LogAdded(self, entry: Entry) -> None:
-        """Subscribers hear of a log entry at once; the store with the next change, or soon."""
+        """Send a log entry to subscribers at once, and to the store with the next change, or soon."""
         self._log_added(entry)
         with entry.lock:
             if entry.flush_timer is None:
@@ -171,7 +171,7 @@ class Worker:
     # --- one round ----------------------------------------------------------------------------------------------------
 
     def Work(self, entry: Entry) -> bool:
-        """One round of a job; whether it goes on later."""
+        """Do one round of a job; return whether there is more to do."""
         try:
             return self._Step(entry)
         except MasterGone:
@@ -265,7 +265,7 @@ class Worker:
         self._store.Begin(change, lambda error: None, patient=True)
 
     def _TryAgain(self, entry: Entry, index: int, start: jobs.Timestamp) -> bool:
-        """The time for locks was over."""
+        """Prepare the next try after the time for locks was over; return whether there is one."""
 
         def transform(job: Job) -> Job:
             op = job.ops[index]

@@ -27,7 +27,7 @@ Operations = Sequence[Any]
 
 
 def SocketPath() -> str:
-    """The socket clients use: ``FORCE_LUXI_SOCKET`` may say master, query or a path."""
+    """Return the socket for clients: ``FORCE_LUXI_SOCKET`` may say master, query or a path."""
     forced = runtime.Environment().get(FORCE_SOCKET, "")
     return {"": pathutils.QUERY_SOCKET, "query": pathutils.QUERY_SOCKET, "master": pathutils.MASTER_SOCKET}.get(
         forced, forced
@@ -35,7 +35,7 @@ def SocketPath() -> str:
 
 
 def IsMaster() -> bool:
-    """Does this node take itself for the master?  Only then it is worth waiting for the daemon to come up."""
+    """Return whether this node is the master by its own files: only then it is worth waiting for the daemon to come up."""
     try:
         master = runtime.ReadText(pathutils.SsconfFile("master_node"), 4096).strip()
     except (OSError, ValueError):
@@ -61,7 +61,7 @@ class Transport:
         self._sock = self._Connect(connect_timeout)
 
     def _Connect(self, timeout: float) -> protocols.Socket:
-        """Tries once a second until the time is over, unless trying again makes no sense."""
+        """Try once a second until the time is over, unless trying again makes no sense."""
         deadline = runtime.Monotonic() + timeout
         told = False
         while True:
@@ -78,7 +78,7 @@ class Transport:
             runtime.Sleep(1)
 
     def _JudgeConnectError(self, err: OSError, last: bool) -> None:
-        """Raises unless another try may succeed."""
+        """Raise unless another try may succeed."""
         if err.errno in (errno.EPERM, errno.EACCES):
             raise protocol.PermissionError(
                 self._path, hint="use an account of the group that owns the socket, or root"
@@ -95,7 +95,7 @@ class Transport:
             raise protocol.ProtocolError(f"Cannot connect to {self._path}: {err}") from err
 
     def Call(self, message: bytes) -> bytes:
-        """Sends ``message`` (with its end mark), returns the answer without it."""
+        """Send ``message`` (with its end mark), return the answer without it."""
         deadline = runtime.Monotonic() + 2 * self._io_timeout
         try:
             for start in range(0, len(message), _SEND_SIZE):
@@ -122,7 +122,7 @@ class Transport:
 
 
 def _Plain(ops: Iterable[Any]) -> list[Any]:
-    """Opcode objects as JSON objects."""
+    """Return opcode objects as JSON objects."""
     return [op.ToDict() if hasattr(op, "ToDict") else op for op in ops]
 
 
@@ -158,10 +158,10 @@ class Client:
             transport.Close()
 
     def Retrying(self, seconds: float) -> None:
-        """Called when the daemon cannot be reached and is tried again for so long; does nothing here."""
+        """Do nothing; called when the daemon cannot be reached and is tried again for so long."""
 
     def Call(self, method: str, args: Sequence[Any] = ()) -> Any:
-        """Calls a method by name; returns its result or raises its error."""
+        """Call a method by name; return its result or raise its error."""
         message = protocol.EncodeRequest(method, list(args))
         if len(message) > protocol.MAX_MESSAGE:
             raise protocol.MessageTooLarge(
@@ -189,22 +189,22 @@ class Client:
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     def SubmitJob(self, ops: Operations) -> int:
-        """Stores a job, returns its id."""
+        """Store a job, return its id."""
         return int(self.Call("SubmitJob", [_Plain(ops)]))
 
     def SubmitJobToDrainedQueue(self, ops: Operations) -> int:
         return int(self.Call("SubmitJobToDrainedQueue", [_Plain(ops)]))
 
     def SubmitManyJobs(self, jobs: Iterable[Operations]) -> list[list[Any]]:
-        """Returns [true, id] or [false, error text] for each job."""
+        """Return [true, id] or [false, error text] for each job."""
         return self.Call("SubmitManyJobs", [[_Plain(ops) for ops in jobs]])
 
     def CancelJob(self, job_id: int, kill: bool = False) -> list[Any]:
-        """Returns [whether it worked, text]."""
+        """Return [whether it worked, text]."""
         return self.Call("CancelJob", [job_id, kill])
 
     def CancelManyJobs(self, job_ids: Sequence[int], kill: bool = False) -> list[list[Any]]:
-        """Returns [whether it worked, text] for each."""
+        """Return [whether it worked, text] for each."""
         return self.Call("CancelManyJobs", [list(job_ids), kill])
 
     def ChangeJobPriority(self, job_id: int, priority: int) -> list[Any]:
@@ -214,7 +214,7 @@ class Client:
         return self.Call("ArchiveJob", [job_id])
 
     def AutoArchiveJobs(self, age: int) -> list[int]:
-        """Returns [archived, not examined]; age in seconds, -1 for every finished job."""
+        """Return [archived, not examined]; age in seconds, -1 for every finished job."""
         return self.Call("AutoArchiveJobs", [age, self._WaitTimeout()])
 
     def _WaitTimeout(self) -> float:
@@ -228,7 +228,7 @@ class Client:
         prev_log_serial: int | None,
         timeout: float | None = None,
     ) -> Any:
-        """[values, log entries]; "nochange" (2.x masters) or unchanged values after ``timeout`` seconds."""
+        """Return [values, log entries]; "nochange" (2.x masters) or unchanged values after ``timeout`` seconds."""
         if timeout is None:
             timeout = self._WaitTimeout()
         capped = max(0, min(timeout, self._WaitTimeout()))
@@ -237,7 +237,7 @@ class Client:
     def WaitForJobChange(
         self, job_id: int, fields: Sequence[str], prev_info: Sequence[Any] | None, prev_log_serial: int | None
     ) -> tuple[list[Any], list[Any]]:
-        """Waits until the values differ from ``prev_info`` or there are log entries after ``prev_log_serial``.
+        """Wait until the values differ from ``prev_info`` or there are log entries after ``prev_log_serial``.
 
         Calls again while nothing changes, so neither "nochange" nor an answer at the time-out is ever seen.  Raises
         errors.JobLost for a job that is unknown or archived.
@@ -297,7 +297,7 @@ class Client:
     def ReplaceFilter(
         self, uuid: str | None, priority: int, predicates: list[Any], action: Any, reason: list[Any]
     ) -> str:
-        """Writes a filter rule, a new one if ``uuid`` is None; returns its UUID."""
+        """Write a filter rule, a new one if ``uuid`` is None; return its UUID."""
         return self.Call("ReplaceFilter", [uuid, priority, predicates, action, reason])
 
     def DeleteFilter(self, uuid: str) -> None:

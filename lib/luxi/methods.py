@@ -40,7 +40,7 @@ class Method(NamedTuple):
         return f"{self.name}({args}) -> {self.result}"
 
     def Bind(self, args: Any) -> list[Any]:
-        """The checked arguments, complete and with job ids as numbers; raises ArgumentError."""
+        """Return the checked arguments, complete and with job ids as numbers; raises ArgumentError."""
         if not isinstance(args, list):
             raise ArgumentError(f"{self.name}: args must be a list, got {type(args).__name__}")
         needed = sum(1 for a in self.args if not a.optional)
@@ -57,7 +57,7 @@ class Method(NamedTuple):
 
 
 def _Shown(value: Any) -> str:
-    """Names the value's type, and the value only where it cannot be a secret."""
+    """Name the value's type, and the value only where it cannot be a secret."""
     if value is None or isinstance(value, (bool, int, float)):
         return repr(value)[:60]
     if isinstance(value, str):
@@ -216,7 +216,7 @@ METHODS: dict[str, Method] = {
 
 
 def Find(name: Any) -> Method:
-    """The method of this name; raises ArgumentError."""
+    """Return the method of this name; raises ArgumentError."""
     method = METHODS.get(name) if isinstance(name, str) else None
     if method is None:
         raise ArgumentError(f"Unknown method {str(name)[:100]!r}: this release knows {', '.join(METHODS)}")
@@ -224,7 +224,7 @@ def Find(name: Any) -> Method:
 
 
 def Document() -> str:
-    """The methods as they stand in ``doc/luxi.rst``."""
+    """Return the methods as they stand in ``doc/luxi.rst``."""
     lines = []
     for method in METHODS.values():
         since = f" (newer than {method.since})" if method.since else ""

@@ -43,7 +43,7 @@ class Pending:
         return self._value
 
     def Complete(self, value: Any = None) -> bool:
-        """Gives the value; False if the answer was there already."""
+        """Give the value; False if the answer was there already."""
         return self._Finish(value, None)
 
     def Fail(self, error: BaseException) -> bool:
@@ -62,7 +62,7 @@ class Pending:
         return True
 
     def Then(self, callback: Callable[[Pending], None]) -> None:
-        """Calls ``callback(self)`` when the answer is there."""
+        """Call ``callback(self)`` when the answer is there."""
         with self._condition:
             if not self._done:
                 self._callbacks.append(callback)
@@ -70,7 +70,7 @@ class Pending:
         callback(self)
 
     def OnAbandon(self, callback: Callable[[], None]) -> None:
-        """Calls ``callback`` if nobody wants the answer any more."""
+        """Call ``callback`` as soon as nobody waits for the answer."""
         with self._condition:
             if self._done:
                 return
@@ -80,7 +80,7 @@ class Pending:
         callback()
 
     def Abandon(self) -> None:
-        """Says that nobody wants the answer any more; what was begun may go on."""
+        """Say that nobody waits for the answer; what was begun may continue."""
         with self._condition:
             self._abandoned = True
             callback, self._on_abandon = self._on_abandon, None
@@ -88,7 +88,7 @@ class Pending:
             callback()
 
     def Result(self, timeout: float | None = None) -> Any:
-        """Waits and returns the value or raises the error; raises TimeoutError when it takes longer than ``timeout``."""
+        """Wait and return the value or raise the error; raises TimeoutError when it takes longer than ``timeout``."""
         deadline = None if timeout is None else runtime.Monotonic() + timeout
         with self._condition:
             while not self._done:

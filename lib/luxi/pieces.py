@@ -69,7 +69,7 @@ def CheckCost(chunks: Chunks) -> int:
 
 
 def Weigh(value: Any, limit: int) -> int:
-    """The number of nodes of ``value``, or something above ``limit`` as soon as that is sure."""
+    """Return the number of nodes of ``value``, or something above ``limit`` as soon as that is sure."""
     weight = 1
     stack = [value]
     while stack and weight <= limit:
@@ -88,12 +88,12 @@ def Weigh(value: Any, limit: int) -> int:
 
 
 def IsLight(value: Any) -> bool:
-    """May this value be read or written in one call?"""
+    """Return whether this value may be read or written in one call."""
     return Weigh(value, PIECE_WEIGHT) <= PIECE_WEIGHT or not isinstance(value, (str, list, tuple, dict))
 
 
 def _Groups(items: Iterable[Any]) -> Iterator[list[Any]]:
-    """Neighbours that are light enough together; a heavy one stands alone."""
+    """Yield neighbours that are light enough together; a heavy one stands alone."""
     group: list[Any] = []
     weight = 0
     for item in items:
@@ -273,7 +273,7 @@ def _Read(descriptor: int) -> bytearray:
 
 
 def _Work(descriptor: int) -> None:
-    """The worker program."""
+    """Run the worker program."""
     gc.disable()  # it ends before anything could be collected
     lines: Iterable[bytes]
     try:

@@ -30,7 +30,7 @@ class TimeoutError(ProtocolError):  # noqa: A001  -- the name clients of the 2.x
 
 
 class RequestError(ProtocolError):
-    """The master daemon refused the request."""
+    """The master daemon rejected the request."""
 
 
 class NoMasterError(ProtocolError):
@@ -59,9 +59,9 @@ class Framer:
         self.size = 0
 
     def Feed(self, data: bytes) -> list[list[bytearray]]:
-        """Takes received bytes, returns the messages that are complete now.
+        """Take received bytes, return the messages that are complete now.
 
-        Raises MessageTooLarge; the stream cannot be used any more then.
+        Raises MessageTooLarge; then the stream cannot be used further.
         """
         if EOM not in data:
             self._Keep(data)
@@ -89,13 +89,13 @@ class Framer:
 
 
 def EncodeRequest(method: str, args: list[Any] | tuple[Any, ...]) -> bytes:
-    """The bytes of a call, end mark included."""
+    """Return the bytes of a call, end mark included."""
     request = {"method": method, "args": args, "version": constants.LUXI_VERSION}
     return serializer.DumpBytes(request) + EOM
 
 
 def ReadRequest(request: Any) -> tuple[Any, Any]:
-    """Method and arguments of a parsed envelope, neither checked; raises ProtocolError.
+    """Return method and arguments of a parsed envelope, neither checked; raises ProtocolError.
 
     The version is not looked at, as in 3.x: whoever speaks the methods is welcome.
     """
@@ -108,7 +108,7 @@ def ReadRequest(request: Any) -> tuple[Any, Any]:
 
 
 def DecodeResponse(data: bytes) -> Any:
-    """The result of a call, or the error the answer stands for (spec/luxi.md 2.1)."""
+    """Return the result of a call, or raise the error that it was answered with (spec/luxi.md 2.1)."""
     try:
         response = serializer.Load(data)
     except errors.ParseError as err:

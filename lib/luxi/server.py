@@ -92,7 +92,7 @@ class _Client:
         return not (self.busy or self.inbox or self.outbox or self.framer.size)
 
     def Events(self) -> int:
-        """What to wait for; a hang-up is always told."""
+        """Return what to wait for; a hang-up is always reported."""
         if self.outbox:
             return runtime.OUT
         reads = not (self.busy or self.inbox or self.eof or self.closing)
@@ -145,7 +145,7 @@ class Server:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def Start(self) -> None:
-        """Binds the sockets, in the place of whatever is left there, and begins to serve."""
+        """Bind the sockets, in the place of whatever is left there, and begin to serve."""
         for path in self._paths:
             listener = runtime.ListenUnix(path, 0o600)
             self._listeners.append(listener)
@@ -159,7 +159,7 @@ class Server:
             thread.start()
 
     def Shutdown(self, linger: float = 5.0) -> None:
-        """Stops accepting, gives requests under way and answers not read yet ``linger`` seconds, ends the threads."""
+        """Stop accepting, give requests under way and unread answers ``linger`` seconds, end the threads."""
         self._Ask(lambda: self._Drain(linger))
         self._io_thread.join()
         for thread in self._threads:
@@ -173,7 +173,7 @@ class Server:
                 self._waker.Close()
 
     def Statistics(self) -> dict[str, int]:
-        """Numbers for people: connections, bytes buffered, requests that wait for a thread."""
+        """Return numbers for people: connections, bytes buffered, requests that wait for a thread."""
         return {"clients": len(self._clients), "buffered": self._buffered, "waiting": self._requests.qsize()}
 
     def _Drain(self, linger: float) -> None:
@@ -192,7 +192,7 @@ class Server:
     # --- I/O thread ---------------------------------------------------------------------------------------------------
 
     def _Ask(self, call: Callable[[], None]) -> None:
-        """Lets the I/O thread do something; from any thread."""
+        """Let the I/O thread do something; from any thread."""
         with self._ask_lock:
             if not self._ended:
                 self._asked.append(call)
@@ -231,13 +231,13 @@ class Server:
                 self._Drop(self._clients[sock])
 
     def _Accept(self, listener: protocols.Socket) -> None:
-        """Takes what waits; when there are too many the one that is idle for the longest time has to go."""
+        """Accept who waits; when there are too many, drop the one that is idle for the longest time."""
         for _ in range(_ACCEPT_BATCH):
             sock = self._AcceptOne(listener)
             if sock is None:
                 return
             if len(self._clients) >= self._max_clients and not self._DropIdle():
-                logging.warning("LUXI: %d clients wait for answers, a new one is refused", len(self._clients))
+                logging.warning("LUXI: %d clients wait for answers, a new one is rejected", len(self._clients))
                 sock.close()
                 continue
             sock.setblocking(False)
@@ -248,7 +248,7 @@ class Server:
             self._poller.Register(sock, runtime.IN)
 
     def _PauseAccepting(self, pause: bool) -> None:
-        """Out of descriptors: the same event would come back at once, for ever."""
+        """Stop listening while there are no descriptors: the same event would come back at once, again and again."""
         self._accept_paused = pause
         for listener in self._listeners:
             self._poller.Modify(listener, 0 if pause else runtime.IN)
@@ -324,7 +324,7 @@ class Server:
         self._Answer(client.ident, list(_Envelope(False, text)), True)
 
     def _NextRequest(self, client: _Client) -> None:
-        """Hands over the next message, if the client has no request under way."""
+        """Hand over the next message, if the client has no request under way."""
         if client.inbox and not client.busy and not client.outbox and not client.closing:
             client.handled = client.inbox.popleft()
             client.busy = True
@@ -333,7 +333,7 @@ class Server:
         self._Update(client)
 
     def _Answer(self, ident: int, parts: list[bytes], close: bool) -> None:
-        """I/O thread: takes over a finished answer."""
+        """Take over a finished answer; on the I/O thread."""
         client = self._by_ident.get(ident)
         if client is None:
             return  # gone meanwhile
@@ -370,7 +370,7 @@ class Server:
             self._NextRequest(client)
 
     def _Update(self, client: _Client) -> None:
-        """Waits for the right events, or closes what is finished."""
+        """Wait for the right events, or close what is finished."""
         done = client.closing or (client.eof and not client.inbox)
         if done and not client.busy and not client.outbox:
             self._Drop(client)
@@ -378,7 +378,7 @@ class Server:
             self._poller.Modify(client.sock, client.Events())
 
     def _Drop(self, client: _Client) -> None:
-        """Forgets a client; a request under way goes on, its answer is thrown away."""
+        """Forget a client; a request under way continues, its answer is dropped."""
         if self._clients.pop(client.sock, None) is None:
             return
         del self._by_ident[client.ident]
@@ -390,7 +390,7 @@ class Server:
             client.pending.Abandon()
 
     def _Tick(self, now: float) -> None:
-        """Drops the clients that stopped within a message or do not read their answer."""
+        """Drop the clients that stopped within a message or do not read their answer."""
         for client in list(self._clients.values()):
             if client.buffered and not client.busy and now - client.active > self._io_timeout:
                 logging.info("LUXI: a client made no progress for %d seconds, it is dropped", self._io_timeout)
@@ -440,7 +440,7 @@ class Server:
             result.Abandon()  # the client went before ``pending`` was set
 
     def _Finish(self, ident: int, method: str, pending: Pending) -> None:
-        """The answer that came later is there; on the thread that completed it."""
+        """Send an answer that came later; on the thread that completed it."""
         if pending.error is not None:
             self._ReplyError(ident, method, pending.error)
         else:
@@ -457,7 +457,7 @@ class Server:
             self._Reply(ident, False, f"{method}: {_INTERNAL}")
 
     def _Reply(self, ident: int, success: bool, result: Any, close: bool = False) -> None:
-        """Writes an answer and hands it to the I/O thread."""
+        """Write an answer and hand it to the I/O thread."""
         if ident not in self._by_ident:
             return
         try:

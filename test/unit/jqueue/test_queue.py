@@ -107,7 +107,7 @@ def test_urgent_jobs_go_first_and_a_changed_priority_counts(make):
     assert [n for n, _ in bench.executor.executed] == [first, high, raised, normal, low]
     assert bench.queue.ChangePriority(low, 0).Result(5) == [False, f"Job {low} is finished"]
     assert bench.queue.ChangePriority(999, 0).Result(5) == [False, "Job 999 not found"]
-    with pytest.raises(errors.GenericError, match="no priority"):
+    with pytest.raises(errors.GenericError, match="not a valid priority"):
         bench.queue.ChangePriority(low, 77)
 
 
