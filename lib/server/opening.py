@@ -13,7 +13,7 @@ from ganeti.config import Draft, VotersOf
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import AddressResolver
 from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election, export
-from ganeti.store.base import StoredRow
+from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE, StoredRow
 from ganeti.store.edits import HandEdits
 
 if TYPE_CHECKING:
@@ -84,8 +84,6 @@ def FileRows(snapshot: objects.Snapshot) -> list[Row]:
 
     A job file that cannot be read is left where it is and logged; the exporter sets it aside.
     """
-    from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE
-
     rows = [Row(*row) for row in snapshot.ToRows()]
     highest = 0
     for job_id, path in export.JobFiles().items():
@@ -139,13 +137,12 @@ def _CheckJob(job_id: int, text: str) -> None:
         raise errors.JobFileCorrupted(f"it says that it is job {job.id}")
 
 
-def _CheckQueueRows(stored: Iterable[tuple[str, str, str]]) -> None:
-    """Raises ParseError for what no queue could have written; a single job that cannot be read stays the queue's."""
-    from ganeti.store.base import ID_SERIAL, KIND_JOB, KIND_QUEUE
-
+def _CheckQueueRows(stored: Iterable[tuple[str, str, str]], job_ids: Iterable[str]) -> None:
+    """Raise ParseError for what no queue could have written; a single job that cannot be read stays the queue's."""
+    for job_id in job_ids:
+        if not (job_id.isascii() and job_id.isdigit()):
+            raise errors.ParseError(f"'{job_id[:40]}' is no job id")
     for kind, row_id, value in stored:
-        if kind == KIND_JOB and not (row_id.isascii() and row_id.isdigit()):
-            raise errors.ParseError(f"'{row_id[:40]}' is no job id")
         if (kind, row_id) == (KIND_QUEUE, ID_SERIAL) and not (value.isascii() and value.isdigit()):
             raise errors.ParseError("the last job id is no number")
 
@@ -163,7 +160,7 @@ class Opener:
 
     def Open(self) -> tuple[Store, Member]:
         """The opened store and this node; raises GenericError with the exit code of masterd."""
-        rows = self._own.ReadChecked()
+        rows = self._own.ReadChecked((*objects.ROW_KINDS, KIND_QUEUE))
         if self._own.GetState().last.seq or self._wishes.take_over:
             return self._Become(rows)
         return self._Found()
@@ -172,7 +169,7 @@ class Opener:
         """The configuration in this node's copy; StorageError names the database if it cannot be read."""
         stored = [(row.kind, row.id, row.value) for row in rows if row.value is not None]
         try:
-            _CheckQueueRows(stored)
+            _CheckQueueRows(stored, self._own.Ids(KIND_JOB))
             return objects.Snapshot.FromRows(row for row in stored if row[0] in objects.ROW_KINDS)
         except (errors.ParseError, errors.ConfigurationError) as err:
             raise self._own.Damaged(err) from err

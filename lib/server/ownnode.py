@@ -19,7 +19,7 @@ def NamedMaster() -> str | None:
         return None
     own = OwnStore()
     try:
-        rows = {(row.kind, row.id): row.value for row in own.ReadChecked()}
+        rows = {(row.kind, row.id): row.value for row in own.ReadChecked(("cluster", "node"))}
         uuid = serializer.Load(rows["cluster", "cluster"] or "")["master_node"]
         name = serializer.Load(rows["node", uuid] or "")["name"]
     except (OSError, errors.GenericError, LookupError, TypeError):

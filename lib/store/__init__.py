@@ -3,14 +3,19 @@
 ::
 
     master                                              each node
-    master.Store --- committer thread                   node.NodeStore --- acceptance rules, gate
-      |   peers: who lacks what                            |   calls: running calls of masters
-      |   voters: one in or out at a time                  |   database: the tables
-      |   confirm: nodes that know this epoch              v
-      +-- election: becoming master                     DATA/ext/store.db
-      +-- adopt: the first history; edits: files           |
-          changed by hand                                  v
-                                                        export: config.data, queue, ssconf as a view of it
+    master.Store: what other rooms use                  node.NodeStore --- acceptance rules, gate
+      |                                                    |   calls: running calls of masters
+    committer --- one thread, its events                   |   database: the tables
+      |   pending: changes on their way                    |   replaced: what a copy replaced
+      |   tally: who holds what                            v
+      |   peers: who lacks what                         DATA/ext/store.db
+      |   voters: one in or out at a time                  |
+      |   archived: rows that may go                       v
+      |   refusal: whether this master has to stop      export: config.data, queue, ssconf as a view of it
+      |
+      +-- confirm: nodes that know this epoch
+      +-- election: becoming master; silence: who does not answer
+      +-- adopt: the first history; edits: files changed by hand
 
 Glossary
 

@@ -20,11 +20,13 @@ from ganeti.store.base import (
     Line,
     Member,
     Row,
+    StoredRow,
     StoreError,
     Voter,
     VoterSet,
 )
 from ganeti.store.election import READY_TIMEOUT, Election, ForcedStart, HoldServing, NotElected, Open
+from ganeti.store.image import Image
 from ganeti.store.master import Store
 
 if TYPE_CHECKING:
@@ -77,9 +79,11 @@ def FoundStore(
         )
         record = {"epoch": str(election.epoch), "node": me.uuid, "name": me.name, "since": runtime.Time()}
         first = [*rows, voters.Row(), Row(KIND_MASTER, ID_MASTER, serializer.Dump(record))]
-        own.Adopt(election.epoch, None, Line((), NOWHERE), 0, False, first)
+        position = own.Adopt(election.epoch, None, Line((), NOWHERE), 0, False, first)
+        image = Image()
+        image.Take(StoredRow(*row, position.seq, position.epoch) for row in first)
         logging.info("The files of the cluster are now a store; its voters: %s", ", ".join(voters.Names()))
-        store = election.store_class(own, me, cluster, election.epoch, transport, resolve, lost, candidates_now)
+        store = election.store_class(own, me, cluster, election.epoch, image, transport, resolve, lost, candidates_now)
         for uuid in voters.by_uuid:
             heard = election.answers[uuid]
             store.TakeAnswer(uuid, heard.store_id, heard.last)

@@ -5,7 +5,8 @@ All writing happens inside ``with database.Transaction():``, reading of more tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -225,9 +226,16 @@ class Database:
     def GetVoters(self) -> VoterSet:
         return VoterSet.FromText(self.GetValue(KIND_VOTERS, ID_VOTERS))
 
-    def GetRows(self) -> list[StoredRow]:
-        """Return all rows, deletions too."""
-        return _Stored(self._db.Query(_SELECT + "FROM rows ORDER BY kind, id"))
+    def GetRows(self, kinds: Collection[str] | None = None) -> list[StoredRow]:
+        """Return all rows, or those of some kinds, deletions too."""
+        if kinds is None:
+            return _Stored(self._db.Query(_SELECT + "FROM rows ORDER BY kind, id"))
+        found = [self._db.Query(_SELECT + "FROM rows WHERE kind = ? ORDER BY id", (kind,)) for kind in kinds]
+        return _Stored(list(itertools.chain.from_iterable(found)))
+
+    def GetIds(self, kind: str) -> list[str]:
+        """Return the ids of the rows of a kind that are not deleted."""
+        return [row_id for (row_id,) in self._db.Query("SELECT id FROM rows WHERE kind = ? AND value NOTNULL", (kind,))]
 
     def HasRows(self) -> bool:
         return bool(self._db.Query("SELECT 1 FROM rows LIMIT 1"))

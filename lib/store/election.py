@@ -36,6 +36,7 @@ from ganeti.store.base import (
     VoterSet,
 )
 from ganeti.store.database import AfterAll, CursorOf
+from ganeti.store.image import Image
 from ganeti.store.master import Store
 from ganeti.store.peers import Directory
 from ganeti.store.silence import Silent
@@ -55,7 +56,7 @@ READY_TIMEOUT = 60.0
 
 @dataclass(frozen=True)
 class Adopted:
-    """The history a new master takes over, for whoever adds to its first transaction.
+    """The history a new master takes over, for whoever adds to its first transaction; the store then goes on from it.
 
     ``values``: kind -> id -> JSON text; ``seqs``: kind -> id -> seq of the last write, deletions too; ``without``: uuids of
     the silent nodes of a forced start, else empty.
@@ -586,7 +587,11 @@ def _Begin(
     candidates: Callable[[], Iterable[Member] | None] | None,
 ) -> Store:
     """Stores the adopted history with the first transaction on top, and makes the store of it."""
-    adopted = _Adopted(own, newest, fetched)
+    image = Image()
+    if fetched.rows is None or fetched.partial:
+        image.Take(own.ReadAll()[2])
+    image.Take(fetched.rows or ())
+    adopted = Adopted(image.values, image.seqs, newest.last, newest.line)
     record: dict[str, Any] = {
         "epoch": str(election.epoch),
         "node": me.uuid,
@@ -607,9 +612,10 @@ def _Begin(
     begin.append(Row(KIND_MASTER, ID_MASTER, serializer.Dump(record)))
     if first is not None:
         begin += first(adopted)
-    own.Adopt(election.epoch, fetched.rows, newest.line, fetched.pruned, fetched.partial, begin)
+    position = own.Adopt(election.epoch, fetched.rows, newest.line, fetched.pruned, fetched.partial, begin)
+    image.Take(StoredRow(*row, position.seq, position.epoch) for row in begin)
     store = election.store_class(
-        own, me, election.answers[me.uuid].cluster, election.epoch, transport, resolve, lost, candidates
+        own, me, election.answers[me.uuid].cluster, election.epoch, image, transport, resolve, lost, candidates
     )
     voters = own.GetVoters()
     for uuid, heard in election.answers.items():
@@ -636,19 +642,3 @@ def IsForkedByForce(heard: Heard, other: Heard) -> bool:
 def _IsVoter(voters: VoterSet, uuid: str, store_id: str) -> bool:
     voter = voters.by_uuid.get(uuid)
     return voter is not None and voter.store_id == store_id
-
-
-def _Adopted(own: NodeStore, newest: Heard, fetched: Fetched) -> Adopted:
-    stored: list[StoredRow] = []
-    if fetched.rows is None or fetched.partial:
-        stored = own.ReadAll()[2]
-    values: dict[str, dict[str, str]] = {}
-    seqs: dict[str, dict[str, int]] = {}
-    for row in [*stored, *(fetched.rows or [])]:
-        kind = values.setdefault(row.kind, {})
-        seqs.setdefault(row.kind, {})[row.id] = row.seq
-        if row.value is None:
-            kind.pop(row.id, None)
-        else:
-            kind[row.id] = row.value
-    return Adopted(values, seqs, newest.last, newest.line)

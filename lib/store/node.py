@@ -6,7 +6,7 @@ Everything is on disk before it is answered.  The same object is noded's store, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -258,10 +258,14 @@ class NodeStore:
         with self.Writing(epoch) as (database, state):
             return state, *database.GetPage(after, PIECE_BYTES)
 
-    def ReadChecked(self) -> list[StoredRow]:
-        """All rows, once state, line and voters were found to make sense; else the error of ``Damaged``."""
+    def ReadChecked(self, kinds: Collection[str]) -> list[StoredRow]:
+        """Return the rows of some kinds, once state, line and voters were found to make sense; else raise the error of
+        ``Damaged``.
+        """
         try:
-            state, line, rows = self.ReadAll()
+            with self.database.Transaction() as database:
+                state = database.GetState()
+                line, rows = database.GetLine(state.last), database.GetRows(kinds)
             for position in (state.last, state.acknowledged):
                 Position.Parse(position.Wire())
             Line.Parse(line.Wire(), state.last)
@@ -269,6 +273,10 @@ class NodeStore:
         except errors.ParseError as err:
             raise self.Damaged(err) from err
         return rows
+
+    def Ids(self, kind: str) -> list[str]:
+        """Return the ids of all rows of a kind, without reading their values."""
+        return self.database.GetIds(kind)
 
     def Damaged(self, reason: object) -> errors.StorageError:
         """The error for a copy that can be read and makes no sense: names the file and the way out."""

@@ -11,40 +11,47 @@ from simulation.harness.cluster import Parts
 from ganeti.rpc.procedures import Procedure
 from ganeti.store import Epoch, NodeStore, Position, Row, Store, Voter, VoterSet, election
 from ganeti.store.base import Line, StoredRow
+from ganeti.store.committer import Committer
 from ganeti.store.database import Database, State
 from ganeti.store.peers import Copy, Sender
+from ganeti.store.tally import Tally
 
 
-class _EarlyStore(Store):
-    def _QuorumSeq(self, voters: VoterSet) -> int:
-        del voters
-        return self._line.last.seq
+def _With(made_of: type[Committer]) -> type[election.Election]:
+    """An election whose winner's committer is another."""
+    store = type("_Store", (Store,), {"committer_class": made_of})
+    return type("_Election", (election.Election,), {"store_class": store})
 
 
-class _EarlyElection(election.Election):
-    store_class = _EarlyStore
+class _EarlyTally(Tally):
+    def QuorumSeq(self) -> int:
+        return self.line.last.seq
+
+
+class _EarlyCommitter(Committer):
+    tally_class = _EarlyTally
 
 
 class EarlyAcknowledgement(Parts):
     """The client is answered when only the master has the change."""
 
-    election = _EarlyElection
+    election = _With(_EarlyCommitter)
 
 
-class _OldEpochStore(Store):
-    def _HeldBy(self, voter: Voter) -> int:
-        peer = self._sender.peers.get(voter.member.uuid)
-        return self._line.last.seq if peer is None else peer.confirmed.seq
+class _OldEpochTally(Tally):
+    def HeldBy(self, voter: Voter) -> int:
+        peer = self._peers.get(voter.member.uuid)
+        return self.line.last.seq if peer is None else peer.confirmed.seq
 
 
-class _OldEpochElection(election.Election):
-    store_class = _OldEpochStore
+class _OldEpochCommitter(Committer):
+    tally_class = _OldEpochTally
 
 
 class OldEpochCounted(Parts):
     """A copy that ends at the same seq counts, whichever epoch wrote it."""
 
-    election = _OldEpochElection
+    election = _With(_OldEpochCommitter)
 
 
 class _NoCheckNode(NodeStore):
@@ -91,21 +98,20 @@ class _HastySender(Sender):
         return bool(last.seq) and line.Holds(last)
 
 
-class _HastyStore(Store):
+class _HastyTally(Tally):
+    def EverywhereSeq(self) -> int:
+        return self.acked.seq
+
+
+class _HastyCommitter(Committer):
     sender_class = _HastySender
-
-    def _EverywhereSeq(self) -> int:
-        return self._acked.seq
-
-
-class _HastyElection(election.Election):
-    store_class = _HastyStore
+    tally_class = _HastyTally
 
 
 class LostDeletion(Parts):
     """Deletions are dropped before everybody has them, and nobody looks whether they were."""
 
-    election = _HastyElection
+    election = _With(_HastyCommitter)
 
 
 class _OwnSetElection(election.Election):
@@ -178,20 +184,16 @@ class LongestTaken(Parts):
     election = _LongestElection
 
 
-class _StackingStore(Store):
+class _StackingCommitter(Committer):
     def _MayBecome(self, after: VoterSet) -> bool:
         del after
         return True
 
 
-class _StackingElection(election.Election):
-    store_class = _StackingStore
-
-
 class VotersStacked(Parts):
     """The voters are changed again before the last change of them is acknowledged."""
 
-    election = _StackingElection
+    election = _With(_StackingCommitter)
 
 
 class _LateCopyNode(NodeStore):

@@ -154,15 +154,14 @@ def test_or_it_may_be_gone_where_a_newer_master_never_heard_of_it(make: Any) -> 
 def test_the_first_transaction_takes_along_what_the_caller_adds(make: Any) -> None:
     cluster = make(3)
     cluster.Found(0, Row("cluster", "cluster", '{"master":"node1"}')).Stop()
-    seen: list[Adopted] = []
+    seen: list[tuple[dict[str, str], tuple[str, ...]]] = []
 
     def first(adopted: Adopted) -> list[Row]:
-        seen.append(adopted)
+        seen.append((dict(adopted.values["cluster"]), adopted.without))
         return [Row("cluster", "cluster", '{"master":"node2"}')]
 
     new = cluster.Become(1, first=first)
-    assert seen[0].values["cluster"] == {"cluster": '{"master":"node1"}'}
-    assert seen[0].without == ()
+    assert seen == [({"cluster": '{"master":"node1"}'}, ())]
     assert new.Rows("cluster") == {"cluster": '{"master":"node2"}'}
     record = serializer.Load(new.Rows(KIND_MASTER)[ID_MASTER])
     assert (record["name"], record["epoch"]) == ("node2.example.org", str(new.Epoch()))

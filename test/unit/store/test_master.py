@@ -22,8 +22,8 @@ from ganeti.store import (
     base,
     peers,
 )
+from ganeti.store.committer import KEEPING_SECONDS
 from ganeti.store.election import NotElected
-from ganeti.store.master import KEEPING_SECONDS
 
 
 @Story
