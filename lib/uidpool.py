@@ -63,11 +63,11 @@ def CheckUidPool(pool: Any) -> None:
             raise _Refuse(f"User-id range {low}-{high} is not within 0-{MAX_UID}")
 
 
-def _Merge(pool: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """The same ids in ascending ranges of which no two overlap."""
+def _Merge(pool: Iterable[Sequence[int]], gap: int = 0) -> list[tuple[int, int]]:
+    """Return the same ids in ascending ranges of which no two overlap; with ``gap`` 1, adjacent ones become one, too."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted((item[0], item[1]) for item in pool):
-        if merged and low <= merged[-1][1]:
+        if merged and low <= merged[-1][1] + gap:
             merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
         else:
             merged.append((low, high))
@@ -81,17 +81,22 @@ def AddToUidPool(pool: UidPool, added: UidPool) -> list[tuple[int, int]]:
 
 
 def RemoveFromUidPool(pool: UidPool, removed: UidPool) -> list[tuple[int, int]]:
-    """``pool`` without these ids; OpPrereqError if one of the ranges is not in it as a whole."""
+    """Return ``pool`` without these ids; OpPrereqError if it does not have all of them."""
     CheckUidPool(removed)
+    whole = _Merge(pool, gap=1)
     result = _Merge(pool)
     for low, high in _Merge(removed):
-        found = next((item for item in result if item[0] <= low and high <= item[1]), None)
-        if found is None:
+        if not any(first <= low and high <= last for first, last in whole):
             raise _Refuse(f"User-id range {FormatUidPool([(low, high)])} to be removed is not in the user-id pool")
-        index = result.index(found)
-        rest = [(found[0], low - 1), (high + 1, found[1])]
-        result[index : index + 1] = [item for item in rest if item[0] <= item[1]]
+        result = [part for item in result for part in _Without(item, low, high)]
     return result
+
+
+def _Without(item: tuple[int, int], low: int, high: int) -> list[tuple[int, int]]:
+    first, last = item
+    if last < low or high < first:
+        return [item]
+    return [(a, b) for a, b in ((first, low - 1), (high + 1, last)) if a <= b]
 
 
 def ExpandUidPool(pool: UidPool) -> set[int]:

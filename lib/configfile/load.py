@@ -6,7 +6,7 @@ appended behind what the file has, so that a complete file comes out as it went 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ganeti import constants, errors, params, runtime, serializer
@@ -68,7 +68,8 @@ def _Objects(data: Mapping[str, Any], attribute: str) -> Iterable[dict[str, Any]
 
 
 def _Prepare(data: dict[str, Any]) -> None:
-    """Puts in what an object cannot be read without.  What has a wrong type is left for the reader to refuse."""
+    """Put in what an object cannot be read without.  What has a wrong type is left for the reader to reject."""
+    _PrepareUuids(data)
     for item in _Objects(data, "disks"):
         _PrepareDisk(item)
     for item in _Objects(data, "instances"):
@@ -85,6 +86,31 @@ def _Prepare(data: dict[str, Any]) -> None:
     _PrepareCluster(data)
 
 
+def _PrepareUuids(data: dict[str, Any]) -> None:
+    """Give every object a uuid that lacks one: that under which it is stored, or a new one."""
+    cluster = data["cluster"]
+    if cluster and cluster.get("uuid") is None:
+        cluster["uuid"] = runtime.NewUuid()
+    for _, attribute, _ in KIND_MAPS:
+        for key, item in data[attribute].items():
+            if isinstance(item, dict):
+                if item.get("uuid") is None:
+                    item["uuid"] = key
+                for part in _Embedded(item):
+                    if part.get("uuid") is None:
+                        part["uuid"] = runtime.NewUuid()
+
+
+def _Embedded(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the objects within a stored object: NICs, children of a disk and theirs."""
+    for key in ("nics", "children"):
+        parts = item.get(key)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                yield part
+                yield from _Embedded(part)
+
+
 def _PrepareDisk(item: dict[str, Any]) -> None:
     kind = item.get("dev_type")
     if isinstance(kind, str):
@@ -97,11 +123,6 @@ def _PrepareDisk(item: dict[str, Any]) -> None:
 
 
 def _PrepareInstance(item: dict[str, Any]) -> None:
-    nics = item.get("nics")
-    if isinstance(nics, list):
-        for nic_item in nics:
-            if isinstance(nic_item, dict) and nic_item.get("uuid") is None:
-                nic_item["uuid"] = runtime.NewUuid()
     if item.get("disks_active") is None and item.get("admin_state") is not None:
         item["disks_active"] = item["admin_state"] == constants.ADMINST_UP
 

@@ -297,7 +297,7 @@ _FIELDS = [
         "HypervisorParameters",
         OTHER,
         "Effective hypervisor parameters",
-        lambda c, i: Thaw(params.FillHV(c.snapshot, i)),
+        lambda c, i: Thaw(params.FillHV(c.snapshot, i, skip_globals=True)),
     ),
     Field(
         "beparams",

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import configs
 
-from ganeti import configfile, constants, errors, objects, serializer
+from ganeti import configfile, constants, errors, ht, objects, serializer
 from ganeti.params import disk, hv, ipolicy, nd
 
 
@@ -239,6 +239,26 @@ def test_global_parameters_leave_instances_and_nodes() -> None:
 
 
 @pytest.mark.req("D21-UUID-05")
+def test_every_object_without_a_uuid_gets_one() -> None:
+    """What is stored under a uuid has that one; what is embedded, and the cluster, get new ones, which stay."""
+    stored = configs.ExampleDict()
+    stored["networks"][configs.Uuid(5)] = {"name": "net", "network": "10.0.0.0/24"}
+    web, dev = stored["instances"][configs.WEB], stored["disks"][configs.WEB_DISK]
+    lacking = [stored["cluster"], web, dev, *web["nics"], *dev["children"], *stored["nodes"].values()]
+    lacking += stored["nodegroups"].values()
+    for item in lacking:
+        del item["uuid"]
+    root = configfile.LoadDict(stored)
+    for kind, attribute, _ in objects.KIND_MAPS:
+        assert [obj.uuid for obj in root.Objects(kind).values()] == list(getattr(root, attribute))
+    (nic,), children = root.instances[configs.WEB].nics, root.disks[configs.WEB_DISK].children
+    made = [root.cluster.uuid, nic.uuid, *(child.uuid for child in children)]
+    assert all(ht.TUuid(uuid) for uuid in made)
+    assert len(set(made)) == len(made) == 4
+    assert configfile.StructuralProblems(root) == []
+    assert configfile.LoadConfig(objects.ConfigText(root)) == root
+
+
 def test_old_instances_nics_disks_and_networks() -> None:
     stored = configs.ExampleDict()
     web = stored["instances"][configs.WEB]

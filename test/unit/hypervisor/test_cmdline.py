@@ -76,7 +76,7 @@ def test_boot_sector_is_one() -> None:
 # --- the saved part ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("D20-PAR-13", "D20-PAR-15")
+@pytest.mark.req("D20-PAR-15")
 def test_plain_guest() -> None:
     assert Saved() == [
         *("/usr/bin/kvm", "-name", "guest.example.com", "-uuid", MakeInstance().uuid),

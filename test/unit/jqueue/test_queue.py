@@ -193,6 +193,7 @@ def test_a_kill_ends_what_the_job_waits_for_and_says_what_it_could_not_stop(make
 # --- locks ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("D21-LOCK-08")
 def test_without_locks_the_job_tries_again_with_longer_times(bench):
     job_id = bench.Submit("locks 3")
     assert bench.WaitEnd(job_id) == "success"
@@ -204,6 +205,7 @@ def test_without_locks_the_job_tries_again_with_longer_times(bench):
     assert start <= begun
 
 
+@pytest.mark.req("D20-LOCK-23")
 def test_patience_at_an_end_raises_the_priority_until_it_waits_for_ever(make, monkeypatch):
     monkeypatch.setattr(attempts, "SERIES", (0.001, 0.002))
     bench = make()

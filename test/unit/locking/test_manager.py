@@ -31,7 +31,7 @@ def glm() -> LockManager:
     return LockManager(["n1", "n2", "n10"], ["g1"], ["web.example.com", "db.example.com"], ["net1"])
 
 
-@pytest.mark.req("D20-LOCK-07", "D20-LOCK-16")
+@pytest.mark.req("D20-LOCK-07")
 def test_one_lock_per_object(glm: LockManager) -> None:
     assert [row.name for row in glm.QueryLocks()] == [
         "cluster/BGL",

@@ -75,7 +75,7 @@ def test_timeout_leaves_no_trace_and_none_waits_for_ever() -> None:
         b.Do(lock.release)
 
 
-@pytest.mark.req("D21-LOCK-20", "D21-LOCK-21", "D21-LOCK-25")
+@pytest.mark.req("D21-LOCK-20", "D21-LOCK-21")
 def test_exclusive_requests_are_served_in_order() -> None:
     lock = SharedLock("lock")
     order: list[str] = []
@@ -96,6 +96,22 @@ def test_exclusive_requests_are_served_in_order() -> None:
         for promise in promises:
             promise.Result()
     assert order == names
+
+
+@pytest.mark.req("D21-LOCK-12")
+def test_both_kinds_of_requests_stand_in_one_queue() -> None:
+    """In the order in which they came; a shared one joins the group that waits already, and nobody else."""
+    lock = SharedLock("lock")
+    with Cast("a", "b", "c", "d", "e") as (a, b, c, d, e):
+        a.Do(lock.acquire)
+        waiting = [
+            _Queue(actor, lock, shared) for actor, shared in ((b, EXCLUSIVE), (c, SHARED), (d, EXCLUSIVE), (e, SHARED))
+        ]
+        assert lock.Info().pending == [("exclusive", ["b"]), ("shared", ["c", "e"]), ("exclusive", ["d"])]
+        a.Do(lock.release)
+        for actor, promise in ((b, waiting[0]), (c, waiting[1]), (e, waiting[3]), (d, waiting[2])):
+            assert promise.Result() is True
+            actor.Do(lock.release)
 
 
 def test_more_urgent_requests_go_first() -> None:

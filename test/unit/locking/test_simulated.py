@@ -185,6 +185,75 @@ def test_a_new_lock_is_owned_before_anybody_sees_it(seed: int) -> None:
         _Run(seed + number, program)
 
 
+def _StepsToHandOver(waiters: int, shared: int = 0) -> int:
+    """Steps of all threads from a release until the oldest of these waiters has the lock."""
+    steps: list[int] = []
+    with World(3) as world:
+
+        def program() -> None:
+            lock = SharedLock("lock")
+            lock.acquire()
+
+            def wait(number: int) -> None:
+                lock.acquire(shared if number else 0)
+                steps.append(world.steps)
+                if not number:
+                    runtime.Sleep(5.0)  # whoever was woken, too, looks again meanwhile
+                    steps.append(world.steps)
+                lock.release()
+
+            for number in range(waiters):
+                runtime.Thread(wait, f"w{number}", (number,)).start()
+                runtime.Sleep(1.0)
+            steps.append(world.steps)
+            lock.release()
+            runtime.Sleep(100.0)
+
+        process = world.AddMachine("m").StartProcess(program, "locks")
+        world.Run(until=lambda: not process.alive)
+        assert world.failures == [] and process.error is None
+    released, _taken, later = steps[:3]
+    return later - released
+
+
+@pytest.mark.req("D21-LOCK-25")
+@pytest.mark.parametrize("shared", [0, 1])
+def test_a_release_wakes_the_oldest_and_only_that_one(shared: int) -> None:
+    """However many wait behind it, they sleep on: as many steps are taken as with a single one behind it."""
+    assert _StepsToHandOver(20, shared) == _StepsToHandOver(2, shared)
+
+
+class _SlowName(str):
+    """A name whose hash takes a moment, so that another thread may come in between."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        runtime.Sleep(0.0)
+        return super().__hash__()
+
+
+def test_members_that_come_and_go_at_once_are_all_there_or_gone(seed: int) -> None:
+    """Adding needs the whole set's lock, removing does not: neither may undo the other."""
+    for number in range(25):
+
+        def program() -> None:
+            old = [_SlowName(f"old{n}") for n in range(THREADS)]
+            locks = LockSet(old, "level")
+
+            def work(thread: int) -> None:
+                if thread % 2:
+                    assert locks.remove([old[thread]]) == [old[thread]]
+                else:
+                    assert locks.add([_SlowName(f"new{thread}")])
+
+            _Together(work)
+            kept = {str(name) for n, name in enumerate(old) if not n % 2}
+            assert {str(name) for name in locks.Names()} == kept | {f"new{n}" for n in range(0, THREADS, 2)}
+
+        _Run(seed + number, program)
+
+
 @pytest.mark.req("D20-LOCK-02", "D20-LOCK-14", "D20-LOCK-18", "D20-LOCK-26")
 def test_all_levels_with_members_coming_and_going(seed: int) -> None:
     """M1 to M3, S3, S4, S6 for opcodes that lock, add and remove whatever they like."""

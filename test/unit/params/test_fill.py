@@ -87,7 +87,7 @@ def test_the_stronger_level_replaces_key_by_key(fill: Any, names: tuple[str, ...
     assert fill({}, {}, levels[2]) == levels[2]
 
 
-@pytest.mark.req("D20-PAR-21", "D20-PAR-10", "D20-PAR-07", "D20-PAR-08")
+@pytest.mark.req("D20-PAR-21", "D20-PAR-10", "D20-PAR-07")
 def test_a_filled_set_is_complete_and_the_stored_one_is_not() -> None:
     assert set(params.FillHV(ROOT, WEB)) == set(hv.TABLES["kvm"])
     assert set(params.FillBE(ROOT, WEB)) == {
@@ -124,7 +124,6 @@ def test_os_overrides_need_the_whole_os_name() -> None:
     assert params.FillHV(other, WEB)["acpi"] is True, "the bare name is not looked up for a variant"
 
 
-@pytest.mark.req("D21-GLOBHV-03")
 def test_global_parameters_come_from_the_cluster_alone() -> None:
     sneaky = WEB.Replace(hvparams={"migration_port": 1})
     assert params.FillHV(ROOT, sneaky)["migration_port"] == 8102
@@ -346,7 +345,6 @@ def test_wrong_policies(change: dict[str, Any], message: str) -> None:
     assert ipolicy.SyntaxProblems(ipolicy.DEFAULTS, is_group=False) == []
 
 
-@pytest.mark.req("RM-ISPEC-13")
 def test_a_group_has_no_std() -> None:
     assert ipolicy.SyntaxProblems({"vcpu-ratio": 2.0}, is_group=True) == []
     (problem,) = ipolicy.SyntaxProblems({"std": ipolicy.DEFAULTS["std"]}, is_group=True)

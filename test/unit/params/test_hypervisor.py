@@ -147,7 +147,7 @@ def test_what_nodes_have_to_look_for() -> None:
     assert hv.NodeChecks("fake", hv.DEFAULTS["fake"]) == []
 
 
-@pytest.mark.req("D21-GLOBHV-01", "D21-GLOBHV-02")
+@pytest.mark.req("D21-GLOBHV-01")
 def test_cluster_wide_parameters() -> None:
     assert {"migration_mode", "migration_port", "migration_bandwidth"} == hv.GLOBALS
     assert hv.GlobalProblems({"acpi": True}, "instance 'web'") == []
@@ -166,7 +166,7 @@ def test_one_name_has_one_type_everywhere() -> None:
     assert set(hv.ALL_NAMES) == set(kinds)
 
 
-@pytest.mark.req("D20-PAR-15", "D20-PAR-13")
+@pytest.mark.req("D20-PAR-15")
 def test_parameters_that_the_design_names() -> None:
     for name in ("kernel_path", "initrd_path", "boot_order", "acpi", "pae", "cdrom_image_path", "nic_type", "disk_type",
                  "vnc_bind_address"):  # fmt: skip

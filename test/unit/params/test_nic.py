@@ -9,7 +9,6 @@ import pytest
 from ganeti.params import nd, nic
 
 
-@pytest.mark.req("D21-PARAM-04", "D21-PARAM-05", "D21-NIC-01")
 @pytest.mark.parametrize(
     "values",
     [

@@ -75,7 +75,7 @@ def test_what_stands_in_a_request() -> None:
     assert delay.timeout == 7
 
 
-@pytest.mark.req("D20-FLAG-11", "D20-FLAG-15")
+@pytest.mark.req("D20-FLAG-15")
 def test_an_offline_node_is_not_called_at_all() -> None:
     wire = Wire(success(1))
     runner = runner_on(wire)

@@ -89,6 +89,12 @@ def test_adding_and_removing_are_set_arithmetic(pool: Any, change: Any) -> None:
         assert uidpool.ExpandUidPool(uidpool.RemoveFromUidPool(pool, change)) == before - other
 
 
+def test_what_is_removed_may_reach_over_adjacent_ranges() -> None:
+    assert uidpool.RemoveFromUidPool([(18, 30), (31, 31), (40, 50)], [(19, 31)]) == [(18, 18), (40, 50)]
+    with pytest.raises(errors.OpPrereqError, match="19-32 to be removed is not in the user-id pool"):
+        uidpool.RemoveFromUidPool([(18, 30), (31, 31), (40, 50)], [(19, 32)])
+
+
 def test_a_pool_too_large_to_be_used() -> None:
     with pytest.raises(errors.ConfigurationError, match="4294967296 ids"):
         uidpool.ExpandUidPool([(0, 2**32 - 1)])
@@ -115,13 +121,26 @@ def test_an_id_that_a_process_has_is_not_handed_out(node: Node) -> None:
         pass  # it was unlocked again
 
 
-@pytest.mark.req("D21-UID-06")
-def test_an_empty_pool(node: Node) -> None:
+def test_an_empty_pool_has_no_id_to_hand_out(node: Node) -> None:
     with pytest.raises(errors.LockError):
         uidpool.RequestUnusedUid([])
 
 
-@pytest.mark.req("D21-UID-17", "D21-UID-19")
+@pytest.mark.req("D21-UID-19")
+def test_an_id_is_released_without_a_look_at_processes(node: Node) -> None:
+    """This very process has the id: whoever releases it knows better."""
+    mine = os.getuid()
+    os.makedirs(pathutils.UIDPOOL_LOCK_DIR, exist_ok=True)
+    path = f"{pathutils.UIDPOOL_LOCK_DIR}/{mine}"
+    with open(path, "w", encoding="ascii"):
+        pass
+    uidpool.ReleaseUid(mine)
+    assert not os.path.exists(path)
+    with pytest.raises(errors.LockError):
+        uidpool.RequestUnusedUid({mine})
+
+
+@pytest.mark.req("D21-UID-17")
 def test_the_file_stays_until_the_id_is_released(node: Node) -> None:
     uid = uidpool.RequestUnusedUid(FREE[:1])
     uid.Unlock()
