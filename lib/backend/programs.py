@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import posixpath
 import re
 import stat
@@ -141,6 +142,7 @@ def RunAllocator(name: str, idata: str, default_iallocator_params: Mapping[str, 
 
 def RunOob(oob_program: str, command: str, remote_node: str, timeout: float) -> Any:
     """Return the program's output as JSON, None when there is none."""
+    _CheckProgram(oob_program)
     result = runtime.RunCmd([oob_program, command, remote_node], timeout=timeout)
     if result.failed:
         raise errors.RpcCallError(
@@ -153,6 +155,18 @@ def RunOob(oob_program: str, command: str, remote_node: str, timeout: float) -> 
         return serializer.Load(result.stdout)
     except errors.ParseError as err:
         raise errors.RpcCallError(f"Output of '{oob_program} {command} {remote_node}': {err}") from err
+
+
+def _CheckProgram(path: str) -> None:
+    """Raise RpcCallError for a program that somebody else than root, or than this daemon, could have put there."""
+    try:
+        info = runtime.Stat(path)
+    except OSError as err:
+        raise errors.RpcCallError(f"Program '{path}' cannot be run: {err.strerror}") from err
+    if not stat.S_ISREG(info.st_mode) or not info.st_mode & 0o111:
+        raise errors.RpcCallError(f"Program '{path}' is not an executable file")
+    if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o022:
+        raise errors.RpcCallError(f"Program '{path}' must belong to root and be writable by nobody else")
 
 
 # Restricted commands

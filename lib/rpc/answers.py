@@ -53,6 +53,27 @@ _System = ht.TItems(
 _Provider = ht.TItems(ht.TString, ht.TString, ht.TBool, ht.TString, ht.TListOf(_Pair))
 _NodeErrors = ht.TListOf(_Pair)
 _Volume = ht.TItems(ht.TOr(ht.TString, _Number), ht.TBool, ht.TBool)
+_Problems = ht.TDictOf(ht.TString, _MaybeString)
+# Where a wrong shape is a finding of its own, cmdlib.cluster.verify_nodes looks at it.
+_Verification = ht.TStrictDict(
+    {},
+    {
+        "filelist": ht.TDictOf(ht.TString, ht.TString),
+        "ssh-setup": _Strings,
+        "ssh-clutter": _Strings,
+        "nodelist": _Problems,
+        "node-net-test": _Problems,
+        "user-scripts": _Strings,
+        "oob-paths": ht.TListOf(_MaybeString),
+        "hypervisor": _Problems,
+        "hvparms": ht.TListOf(ht.TItems(ht.TString, ht.TString, ht.TString)),
+        "nodesetup": _Strings,
+        "bridges": _Strings,
+        "allowed-file-storage-paths": _Strings,
+        "oslist": ht.TMaybe(ht.TListOf(_System)),
+    },
+    ht.TAny,
+)
 
 ANSWERS: dict[str, ht.Type] = {
     # instances
@@ -161,9 +182,8 @@ ANSWERS: dict[str, ht.Type] = {
     "node_ssh_keys_renew": _NodeErrors,
     "node_start_master_daemons": ht.TAny,
     "node_stop_master": ht.TAny,
-    # Each check has a shape of its own; cmdlib.cluster.verify_nodes looks at them one by one.
-    "node_verify": ht.TDictOf(ht.TString, ht.TAny),
-    "node_verify_light": ht.TDictOf(ht.TString, ht.TAny),
+    "node_verify": _Verification,
+    "node_verify_light": _Verification,
     "restricted_command": ht.TString,
     # The program of an administrator decides on it.
     "run_oob": ht.TAny,

@@ -106,7 +106,7 @@ class RpcResult:
             self._SetFailure(f"RPC layer error: invalid result length ({len(value)}), expected 2")
         elif value[0] is True and not answers.Fits(self.procedure.name, value[1]):
             self._SetFailure(
-                f"RPC layer error: invalid answer to {self.procedure.name}, expected {answers.ANSWERS[self.procedure.name]}"
+                f"RPC layer error: invalid answer to {self.procedure.name}, expected {str(answers.ANSWERS[self.procedure.name])[:_SHOWN]}"
             )
         elif value[0] is True:
             self._payload = value[1]

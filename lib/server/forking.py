@@ -193,11 +193,11 @@ class ForkingServer:
             events = self._poller.Poll(self._PollTimeout())
             if self._AnswerBell():
                 self._Reap()
-            for source, _ in events:
+            for source, what in events:
                 if source is self._listener:
                     self._Accept()
                 elif isinstance(source, Visitor):
-                    self._lobby.OnEvent(source)
+                    self._lobby.OnEvent(source, what)
             self._lobby.Expire()
             self._Admit()
             self._MakeRoom()

@@ -28,6 +28,7 @@ PATIENCE = 10.0
 """Seconds in which a greeting must be complete."""
 # When the lobby is full, one that came just now is not the one to go.
 _RIGHTS = 0.2
+_ENDED = runtime.GONE | runtime.HUP | runtime.ERR
 _PEEK = 16 * 1024 + 5
 _TLS_HEAD = 5
 _TLS_HANDSHAKE = 0x16
@@ -96,10 +97,10 @@ class Lobby:
         self._visitors[visitor] = None
         self._by_address[address] += 1
         # Each arrival of bytes is one event: a half greeting does not keep the loop awake.
-        self._poller.Register(visitor, runtime.IN | runtime.EDGE)
+        self._poller.Register(visitor, runtime.IN | runtime.GONE | runtime.EDGE)
 
-    def OnEvent(self, visitor: Visitor) -> None:
-        """Look at what a visitor has sent."""
+    def OnEvent(self, visitor: Visitor, events: int) -> None:
+        """Look at what a visitor has sent; one that will send no more must have sent all of it."""
         if visitor not in self._visitors or visitor.ready:
             return
         try:
@@ -109,7 +110,7 @@ class Lobby:
         except OSError:
             data = b""
         greeting = self._judge(data) if data else Greeting.NONSENSE
-        if greeting is Greeting.NONSENSE:
+        if greeting is Greeting.NONSENSE or (greeting is Greeting.PARTIAL and events & _ENDED):
             self._TurnAway(visitor)
         visitor.ready = greeting is Greeting.COMPLETE
 

@@ -171,7 +171,7 @@ def _ReadView(result: RpcResult, addresses: dict[str, str]) -> View:
     state, ident, attempt = payload.get(runstate.KEY), payload.get("ident"), payload.get("attempt")
     arrival, sent_to = payload.get("arrival"), payload.get("sent_to")
     texts = all(value is None or isinstance(value, str) for value in (attempt, arrival, sent_to))
-    if state not in runstate.REPORTED or type(ident) is not int or not texts:
+    if not isinstance(state, str) or state not in runstate.REPORTED or type(ident) is not int or not texts:
         return unclear
     return View(
         state,

@@ -115,3 +115,19 @@ def test_what_a_hook_leaves_behind_is_its_own(here: Node) -> None:
         os.umask(before)
     assert Path(here.root, "seen").read_text() == "0077\n"
     assert stat.S_IMODE(Path(here.root, "made").stat().st_mode) == 0o600
+
+
+def test_a_helper_that_others_can_change_is_not_run(here: Node, tmp_path: Path) -> None:
+    helper = tmp_path / "helper"
+    helper.write_text(f"#!/bin/sh\necho ran >> {tmp_path}/ran\n")
+    for mode in (0o644, 0o775, 0o757):
+        helper.chmod(mode)
+        good, why = ask("run_oob", str(helper), "health", "node2", 10)
+        assert not good and ("executable" in why or "root" in why), why
+    helper.chmod(0o755)
+    os.chown(helper, 65534, 65534)
+    assert not ask("run_oob", str(helper), "health", "node2", 10)[0]
+    assert not (tmp_path / "ran").exists()
+    os.chown(helper, 0, 0)
+    assert ask("run_oob", str(helper), "health", "node2", 10) == (True, None)
+    assert (tmp_path / "ran").exists()

@@ -1,0 +1,113 @@
+"""The lobby of a server: who waits, who goes, and who is served next."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from ganeti import runtime
+from ganeti.server import lobby
+from ganeti.server.lobby import Greeting, Lobby, TlsGreeting
+
+HELLO = b"\x16\x03\x01\x00\x05\x01abcd"
+
+
+class Door:
+    """A lobby and the peers in front of it."""
+
+    def __init__(self, capacity: int):
+        self.poller = runtime.Poller()
+        self.lobby = Lobby(self.poller, TlsGreeting, capacity)
+        self.ends: list[socket.socket] = []
+
+    def Come(self, address: str, data: bytes = b"") -> socket.socket:
+        """A peer connects and sends something; returns its end."""
+        ours, theirs = socket.socketpair()
+        self.ends.append(theirs)
+        self.lobby.Add(ours, address)
+        if data:
+            theirs.sendall(data)
+        self.Look()
+        return theirs
+
+    def Look(self) -> None:
+        for visitor, events in self.poller.Poll(0):
+            self.lobby.OnEvent(visitor, events)
+
+    def Next(self, **under_way: int) -> str | None:
+        found = self.lobby.Next(under_way, 2)
+        if found is not None:
+            self.ends.append(found.sock)  # type: ignore[arg-type]
+        return found and found.address
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    made = Door(4)
+    yield made
+    made.lobby.Close()
+    made.poller.Close()
+    for sock in made.ends:
+        sock.close()
+
+
+def test_what_a_greeting_is() -> None:
+    assert TlsGreeting(HELLO) is Greeting.COMPLETE and TlsGreeting(HELLO + b"more") is Greeting.COMPLETE
+    for count in range(1, len(HELLO)):
+        assert TlsGreeting(HELLO[:count]) is Greeting.PARTIAL, count
+    for text in (b"GET / HTTP/1.0", b"\x16\x02", b"\x15\x03\x01\x00\x02", b"\x16\x03\x01\x00\x03\x01ab", b"\0",
+                 b"\x16\x03\x01\x00\x05\x02abcd", b"\x16\x03\x01\xff\xff\x01"):  # fmt: skip
+        assert TlsGreeting(text) is Greeting.NONSENSE, text
+
+
+def test_who_has_not_greeted_is_not_served(door: Door) -> None:
+    door.Come("a")
+    late = door.Come("b", HELLO[:7])
+    door.Come("c", b"nonsense")
+    assert len(door.lobby) == 2 and door.lobby.turned_away == 1 and door.Next() is None
+    late.sendall(HELLO[7:])
+    door.Look()
+    assert door.Next() == "b" and door.Next() is None
+    assert len(door.lobby) == 1
+
+
+def test_who_went_away_takes_no_place(door: Door) -> None:
+    for data in (b"", HELLO[:3]):
+        end = door.Come("a", data)
+        end.shutdown(socket.SHUT_WR)
+        door.Look()
+        assert len(door.lobby) == 0
+    assert door.lobby.turned_away == 2
+
+
+def test_addresses_take_turns(door: Door) -> None:
+    for address in ("a", "a", "a", "b"):
+        door.Come(address, HELLO)
+    assert door.Next(a=1) == "b"
+    assert door.Next(a=1) == "a"
+    # An address gets its share and no more.
+    assert door.Next(a=2) is None and door.lobby.AnyReady()
+
+
+def test_a_full_lobby_makes_room_at_the_cost_of_who_has_most(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lobby, "_RIGHTS", 0.0)
+    door.Come("few", HELLO)
+    crowd = [door.Come("many", data) for data in (HELLO, b"", b"")]
+    assert door.lobby.HasRoom()
+    # The ready one is the last to go.
+    with contextlib.suppress(ConnectionError):
+        assert crowd[1].recv(1) == b""
+    assert len(door.lobby) == 3
+    door.Come("many")
+    assert door.lobby.HasRoom() and door.lobby.turned_away == 2
+    assert {door.Next(), door.Next()} == {"few", "many"}
+
+
+def test_newcomers_are_not_driven_out_at_once(door: Door) -> None:
+    for _ in range(4):
+        door.Come("many")
+    assert not door.lobby.HasRoom()
+    assert door.lobby.Timeout() is not None and door.lobby.turned_away == 0
