@@ -163,7 +163,9 @@ def _Storage(settings: Settings) -> tuple[str | None, str | None]:
     if lvm and not vg_name:
         raise _Prereq("LVM disk templates are enabled, but the volume group name is empty: give one with --vg-name")
     if vg_name and not checks.IsVolumeGroupName(vg_name):
-        raise _Prereq(f"'{vg_name[:60]}' is no name of a volume group: letters, digits and + _ . - are allowed")
+        raise _Prereq(
+            f"'{vg_name[:60]}' is not a valid name of a volume group: only letters, digits and + _ . - are allowed"
+        )
     if vg_name and lvm:
         storagedirs.CheckVolumeGroup(vg_name, MIN_VG_SIZE)
     helper = settings.drbd_helper

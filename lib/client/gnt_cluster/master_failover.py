@@ -42,7 +42,7 @@ def Run(options: Options, arguments: list[str]) -> int:
 
 COMMAND = Command(
     Run,
-    "Makes the current node the master",
+    "Make this node the master; run it on a master candidate",
     (),
     (o.NO_VOTING, o.YES_DO_IT_FAILOVER, o.IGNORE_OFFLINE_NODES, o.ABORT_JOBS),
     logs=True,

@@ -81,4 +81,4 @@ def ConsoleCommand(console: dict[str, Any], cluster_name: str) -> list[str]:
     ]
 
 
-COMMAND = Command(Run, "Opens a console on the instance", (One("instance"),), (o.PRIORITY, o.SHOW_CMD))
+COMMAND = Command(Run, "Connect to the console of an instance", (One("instance"),), (o.PRIORITY, o.SHOW_CMD))

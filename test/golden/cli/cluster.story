@@ -501,7 +501,7 @@ Commands:
  init                 - Create a cluster whose first node and master is this
                         machine
  list-tags            - List the tags of the cluster
- master-failover      - Makes the current node the master
+ master-failover      - Make this node the master; run it on a master candidate
  master-ping          - Check whether the master daemon answers; prints nothing,
                         the exit code is 0 if it does
  modify               - Change settings of the cluster

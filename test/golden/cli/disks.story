@@ -164,7 +164,7 @@ Commands:
                     paths
  add              - Create an instance
  add-tags         - Add tags to an instance
- console          - Opens a console on the instance
+ console          - Connect to the console of an instance
  deactivate-disks - Close the disks of a stopped instance on its nodes
  failover         - Stop an instance and start it on another node
  grow-disk        - Enlarge a disk of an instance
