@@ -191,18 +191,6 @@ class Instances(Values):
 
         self.Transact(change)
 
-    def SetDiskNodes(self, disk_uuid: str, nodes: Sequence[str]) -> objects.Disk:
-        """The nodes that hold a disk and its children; the serial number stays."""
-
-        def change(draft: Draft) -> objects.Disk:
-            dev: objects.Disk = draft.Get("disk", disk_uuid)
-            changed = _WithNodes(dev, nodes)
-            if changed != dev:
-                draft.Put(changed)
-            return changed
-
-        return self.Transact(change)
-
     def SetDiskLogicalID(self, disk_uuid: str, logical_id: Sequence[Any]) -> objects.Disk:
         """What a disk is below its template; the serial number stays."""
 
@@ -225,10 +213,6 @@ def _RenamedPath(dev: objects.Disk, old_name: str, new_name: str) -> tuple[Any, 
     if owner != old_name:
         return dev.logical_id
     return (driver, posixpath.join(parent, new_name, name))
-
-
-def _WithNodes(dev: objects.Disk, nodes: Sequence[str]) -> objects.Disk:
-    return dev.Replace(nodes=nodes, children=[_WithNodes(child, nodes) for child in dev.children])
 
 
 def _Attach(draft: Draft, inst_uuid: str, disk_uuid: str, index: int) -> objects.Instance:

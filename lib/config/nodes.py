@@ -198,24 +198,6 @@ class Nodes(ConfigBase):
 
         self._TransactNode(node, False, change, STANDSTILL_TIMEOUT, patient=False)
 
-    # --- certificates of candidates -----------------------------------------------------------------------------------
-
-    def AddNodeToCandidateCerts(self, node_uuid: str, digest: str) -> None:
-        """From now on calls with this certificate are accepted."""
-        self.Transact(lambda draft: _SetCert(draft, node_uuid, digest))
-
-    def RemoveNodeFromCandidateCerts(self, node_uuid: str) -> None:
-        self.Transact(lambda draft: _SetCert(draft, node_uuid, None))
-
-    def SetCandidateCerts(self, certs: dict[str, str]) -> None:
-        """All digests at once (node uuid to digest)."""
-
-        def change(draft: Draft) -> None:
-            if draft.root.cluster.candidate_certs != certs:
-                draft.Touch(draft.root.cluster.Replace(candidate_certs=certs))
-
-        self.Transact(change)
-
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def AddNodeGroup(self, group: objects.NodeGroup) -> objects.NodeGroup:

@@ -95,11 +95,6 @@ class Values(ConfigBase):
         """Gives back the minors handed out for a disk."""
         self._reservations.DropMinors(disk_uuid)
 
-    def ComputeDRBDMap(self) -> dict[str, dict[int, str]]:
-        """Minors in use: node uuid -> {minor: disk uuid}."""
-        root = self.Snapshot()
-        return {uuid: dict(root.UsedMinors(uuid)) for uuid in root.nodes}
-
     def AllocatePort(self, ec_id: Any) -> int:
         """A port of the cluster's range: the head of the pool, else the next one that was never used.
 
@@ -119,16 +114,6 @@ class Values(ConfigBase):
                 hint="remove instances, or those with consoles or DRBD disks that are not needed",
             )
         return int(port)
-
-    def AddTcpUdpPort(self, port: int) -> None:
-        """Returns a port to the head of the pool."""
-
-        def change(draft: Draft) -> None:
-            cluster = draft.root.cluster
-            if port not in cluster.tcpudp_port_pool and not draft.root.Users("port", port):
-                draft.Put(cluster.Replace(tcpudp_port_pool=[port, *cluster.tcpudp_port_pool]))
-
-        self.Transact(change)
 
     # --- IPv4 addresses of networks -----------------------------------------------------------------------------------
 

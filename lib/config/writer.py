@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
-from ganeti import constants, errors, network, objects, params
+from ganeti import constants, errors, network, objects
 from ganeti.config.base import CheckSerial
 from ganeti.config.draft import Draft, IsVoter
 from ganeti.config.instances import Instances
@@ -141,19 +141,6 @@ class ConfigWriter(Nodes, Instances):
 
     # --- cluster ------------------------------------------------------------------------------------------------------
 
-    def GetClusterInfo(self) -> objects.Cluster:
-        return self.Snapshot().cluster
-
-    def GetNodeInfo(self, node_uuid: str) -> objects.Node | None:
-        return self.Snapshot().nodes.get(node_uuid)
-
-    def GetInstanceInfo(self, inst_uuid: str) -> objects.Instance | None:
-        return self.Snapshot().instances.get(inst_uuid)
-
-    def GetMasterNodeInfo(self) -> objects.Node:
-        root = self.Snapshot()
-        return root.nodes[root.cluster.master_node]
-
     def GetMasterNetworkParameters(self) -> MasterNetworkParameters:
         cluster = self.Snapshot().cluster
         return MasterNetworkParameters(
@@ -163,32 +150,6 @@ class ConfigWriter(Nodes, Instances):
             cluster.master_netdev,
             cluster.primary_ip_family,
         )
-
-    def SetMasterNode(self, node_uuid: str) -> None:
-        """After a fail-over: this node is the master now."""
-
-        def change(draft: Draft) -> None:
-            node = draft.Get("node", node_uuid)
-            if not node.master_candidate:
-                raise errors.ConfigurationError(f"{node.label} is no master candidate")
-            if draft.root.cluster.master_node != node_uuid:
-                draft.Touch(draft.root.cluster.Replace(master_node=node_uuid))
-
-        self.Transact(change)
-
-    def SetVGName(self, name: str | None) -> None:
-        self._SetCluster(volume_group_name=name or None)
-
-    def SetDRBDHelper(self, helper: str | None) -> None:
-        self._SetCluster(drbd_usermode_helper=helper or None)
-
-    def _SetCluster(self, **changes: Any) -> None:
-        def change(draft: Draft) -> None:
-            cluster = draft.root.cluster.Replace(**changes)
-            if cluster != draft.root.cluster:
-                draft.Touch(cluster)
-
-        self.Transact(change)
 
     # --- networks -----------------------------------------------------------------------------------------------------
 
@@ -211,13 +172,6 @@ class ConfigWriter(Nodes, Instances):
             draft.BumpCluster()
 
         self.Transact(change)
-
-    def LookupNetwork(self, target: str) -> objects.Network:
-        """The network of a name or uuid; OpPrereqError if there is none."""
-        found: objects.Network | None = self.Snapshot().ExpandName("network", target)
-        if found is None:
-            raise errors.OpPrereqError(f"Network '{target[:80]}' not found", errors.ECODE_NOENT)
-        return found
 
     def GetGroupNetParams(self, net_uuid: str, node_uuid: str) -> dict[str, Any] | None:
         """How a node's group is connected to a network; None if it is not."""
@@ -255,11 +209,6 @@ class ConfigWriter(Nodes, Instances):
             draft.Remove("filter", uuid)
 
         self.TransactAsync(change, done)
-
-    # --- parameters ---------------------------------------------------------------------------------------------------
-
-    def GetNdParams(self, node: objects.Node) -> dict[str, Any]:
-        return params.FillND(self.Snapshot(), node)
 
 
 def _WithKept(target: T, stored: T) -> T:

@@ -107,20 +107,14 @@ CASES: list[Case] = [
      ("disk", DISK), None, True, 1),
     ("update disk", None, lambda s: s.cfg.Update(_Disk(s).Replace(size=20480)), ("disk", DISK), 1, False, 1),
     ("set primary node", None, lambda s: s.cfg.SetInstancePrimaryNode(WEB, NODE), ("instance", WEB), 0, False, 1),
-    ("set disk nodes", None, lambda s: s.cfg.SetDiskNodes(DISK, [s.nodes[0], s.nodes[2]]), ("disk", DISK), 0, False, 1),
     ("set logical id", None,
      lambda s: s.cfg.SetDiskLogicalID(DISK, [s.nodes[0], s.nodes[2], 11001, 0, 0, "s"]), ("disk", DISK), 0, False, 1),
-    ("set VG name", None, lambda s: s.cfg.SetVGName("vg1"), ("cluster", CLUSTER), 1, True, 1),
-    ("set DRBD helper", None, lambda s: s.cfg.SetDRBDHelper("/bin/false"), ("cluster", CLUSTER), 1, True, 1),
-    ("set DRBD helper to what it is", None, lambda s: s.cfg.SetDRBDHelper("/bin/true"), ("cluster", CLUSTER), 0, False, 0),
-    ("update cluster", None, lambda s: s.cfg.Update(s.cfg.GetClusterInfo().Replace(max_running_jobs=7)),
+    ("update cluster", None, lambda s: s.cfg.Update(s.cfg.Snapshot().cluster.Replace(max_running_jobs=7)),
      ("cluster", CLUSTER), 1, True, 1),
-    ("return a port", None, lambda s: s.cfg.AddTcpUdpPort(11000 - 500), ("cluster", CLUSTER), 0, False, 1),
     ("tag a node", None, lambda s: s.cfg.AddTags("node", NODE, ["a"]), ("node", NODE), 1, True, 1),
     ("tag the cluster", None, lambda s: s.cfg.AddTags("cluster", CLUSTER, ["a"]), ("cluster", CLUSTER), 1, True, 1),
     ("tag twice", lambda s: s.cfg.AddTags("instance", WEB, ["a"]), lambda s: s.cfg.AddTags("instance", WEB, ["a"]),
      ("instance", WEB), 0, False, 0),
-    ("certificate", None, lambda s: s.cfg.AddNodeToCandidateCerts(NODE, "AA:BB"), ("cluster", CLUSTER), 1, True, 1),
 ]  # fmt: skip
 
 
@@ -249,7 +243,7 @@ def test_changes_see_those_before_them_that_are_not_acknowledged(make: Any) -> N
         runtime.Sleep(0.01)
     assert cfg.Newest().instances[WEB].os == "first"
     assert cfg.Snapshot() is before, "readers see acknowledged roots only"
-    assert cfg.GetInstanceInfo(WEB) == before.instances[WEB]
+    assert cfg.Snapshot().instances.get(WEB) == before.instances[WEB]
     for node in held:
         node.up = True
     second = cfg.Transact(lambda draft: draft.Touch(draft.Get("instance", WEB).Replace(hypervisor="fake")))
@@ -351,7 +345,6 @@ REFUSED: list[tuple[str, Callable[[Setup], Any], str]] = [
     ("long tag", lambda s: s.cfg.AddTags("instance", WEB, ["a" * 129]), "too long"),
     ("missing tag", lambda s: s.cfg.RemoveTags("instance", WEB, ["prod", "x"]), "x not found"),
     ("missing filter", lambda s: Begun(lambda done: s.cfg.RemoveFilter(NEW, done)).Result(20), "does not exist"),
-    ("master that is no candidate", lambda s: s.cfg.SetMasterNode(NODE), "is no master candidate"),
 ]  # fmt: skip
 
 
@@ -496,19 +489,17 @@ def test_tags(setup: Setup) -> None:
 
 
 def test_an_update_of_the_cluster_keeps_ports_that_were_taken_meanwhile(setup: Setup) -> None:
-    cluster = setup.cfg.GetClusterInfo()
+    cluster = setup.cfg.Snapshot().cluster
     setup.cfg.RemoveInstance(WEB)
-    after = setup.cfg.GetClusterInfo()
+    after = setup.cfg.Snapshot().cluster
     assert sorted(after.tcpudp_port_pool) == [11000, 11001]
     stored = setup.cfg.Update(cluster.Replace(serial_no=after.serial_no, max_running_jobs=3))
     assert (stored.max_running_jobs, sorted(stored.tcpudp_port_pool)) == (3, [11000, 11001])
 
 
 def test_who_the_master_is(setup: Setup) -> None:
-    assert setup.cfg.GetMasterNodeInfo().uuid == setup.nodes[0]
     parameters = setup.cfg.GetMasterNetworkParameters()
     assert parameters == (setup.nodes[0], "192.0.2.1", 32, "br0", 2)
-    assert setup.cfg.GetNodeInfo(NEW) is None
 
 
 def _Steps(instances: int) -> int:

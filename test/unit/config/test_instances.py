@@ -70,7 +70,7 @@ def test_minor_and_port_of_a_disk_are_kept_in_the_configuration(setup: Setup) ->
     (minor,) = cfg.AllocateDRBDMinor([setup.nodes[2]], drbd.uuid, 2)
     assert minor == minors[1] + 1
     cfg.SetDiskLogicalID(drbd.uuid, [pair[0], setup.nodes[2], port, minors[0], minor, "s"])
-    cfg.SetDiskNodes(drbd.uuid, [pair[0], setup.nodes[2]])
+    cfg.Update(cfg.Snapshot().disks[drbd.uuid].Replace(nodes=[pair[0], setup.nodes[2]]))
     assert cfg._reservations.Count(2) == 0
     assert setup.Stored().UsedMinors(setup.nodes[2]) == {minor: drbd.uuid}
     assert drbd.uuid not in setup.Stored().UsedMinors(pair[1]).values()
@@ -235,8 +235,8 @@ def test_whatever_is_done_the_configuration_stays_sound(make: Any, steps: list[t
                 assert s.cfg.Newest() == before
             assert s.cfg.VerifyConfig() == []
             used = [port for port, _ in s.cfg.Snapshot().AllUsers("port")]
-            assert not set(used) & set(s.cfg.GetClusterInfo().tcpudp_port_pool)
-            assert max([*used, 0]) <= s.cfg.GetClusterInfo().highest_used_port
+            assert not set(used) & set(s.cfg.Snapshot().cluster.tcpudp_port_pool)
+            assert max([*used, 0]) <= s.cfg.Snapshot().cluster.highest_used_port
         assert s.Stored() == s.cfg.Snapshot()
         assert configfile.LoadConfig(objects.ConfigText(s.cfg.Snapshot())) == s.cfg.Snapshot()
     finally:

@@ -26,7 +26,7 @@ def _Node(s: Setup, number: int) -> objects.Node:
 
 
 def _SetPool(s: Setup, size: int) -> None:
-    s.cfg.Update(s.cfg.GetClusterInfo().Replace(candidate_pool_size=size))
+    s.cfg.Update(s.cfg.Snapshot().cluster.Replace(candidate_pool_size=size))
 
 
 def _Follow(s: Setup) -> None:
@@ -108,28 +108,35 @@ def test_a_node_enters_as_a_regular_one(setup: Setup) -> None:
 def test_a_removed_node_votes_no_more_and_its_certificate_is_gone(make: Any) -> None:
     s = make(3, candidates=3)
     s.cfg.RemoveInstance(configs.WEB)
-    s.cfg.SetCandidateCerts({uuid: f"AA:{n}" for n, uuid in enumerate(s.nodes)})
-    serial = s.cfg.GetClusterInfo().serial_no
+    for n, uuid in enumerate(s.nodes):
+        s.cfg.PromoteNode(uuid, digest=f"AA:{n}")
+    serial = s.cfg.Snapshot().cluster.serial_no
     s.cfg.RemoveNode(s.nodes[2])
     _Follow(s)
     assert _Voters(s) == _Flagged(s) == set(s.nodes[:2])
-    assert set(s.cfg.GetClusterInfo().candidate_certs) == set(s.nodes[:2])
-    assert s.cfg.GetClusterInfo().serial_no == serial + 1
+    assert set(s.cfg.Snapshot().cluster.candidate_certs) == set(s.nodes[:2])
+    assert s.cfg.Snapshot().cluster.serial_no == serial + 1
     assert s.nodes[2] not in s.cfg.Snapshot().nodes
 
 
-def test_certificates(setup: Setup) -> None:
-    setup.cfg.AddNodeToCandidateCerts(setup.nodes[0], "AA")
-    setup.cfg.AddNodeToCandidateCerts(setup.nodes[1], "BB")
-    serial = setup.cfg.GetClusterInfo().serial_no
-    setup.cfg.AddNodeToCandidateCerts(setup.nodes[1], "BB")
-    assert setup.cfg.GetClusterInfo().serial_no == serial
-    setup.cfg.RemoveNodeFromCandidateCerts(setup.nodes[0])
-    assert setup.cfg.GetClusterInfo().candidate_certs == {setup.nodes[1]: "BB"}
+def test_a_certificate_counts_with_the_promotion_and_until_the_node_is_no_candidate(make: Any) -> None:
+    """It changes in the same step as the flag; taken offline in a standstill, the node has none either."""
+    s = make(4)
+    for number, digest in ((1, "AA"), (2, "BB"), (3, None)):
+        s.cfg.PromoteNode(s.nodes[number], digest=digest)
+    assert s.cfg.Snapshot().cluster.candidate_certs == {s.nodes[1]: "AA", s.nodes[2]: "BB"}
+    serial = s.cfg.Snapshot().cluster.serial_no
+    s.cfg.PromoteNode(s.nodes[2], digest="BB")
+    assert s.cfg.Snapshot().cluster.serial_no == serial, "the same again is nothing"
+    s.cfg.PromoteNode(s.nodes[2], digest="CC")
+    s.cfg.Update(_Node(s, 1).Replace(master_candidate=False))
+    assert s.cfg.Snapshot().cluster.candidate_certs == {s.nodes[2]: "CC"}
+    s.cfg.TakeOffline(s.nodes[2])
+    assert s.cfg.Snapshot().cluster.candidate_certs == {}
 
 
 def test_a_change_that_nodes_could_not_read_is_rejected_before_it_is_stored(setup: Setup) -> None:
-    cluster = setup.cfg.GetClusterInfo()
+    cluster = setup.cfg.Snapshot().cluster
     few, many = ([f"{number:0127}" for number in range(count)] for count in (1000, 1100))
     before = setup.cfg.Snapshot()
     with pytest.raises(errors.OpPrereqError, match=r"cluster_tags.*131072"):
@@ -138,7 +145,7 @@ def test_a_change_that_nodes_could_not_read_is_rejected_before_it_is_stored(setu
     setup.cfg.Update(cluster.Replace(tags=few))
     # Other changes are not looked at.
     assert setup.cfg.VerifyConfig() == []
-    setup.cfg.AddNodeToCandidateCerts(setup.nodes[0], "AA")
+    setup.cfg.PromoteNode(setup.nodes[0], digest="AA")
 
 
 # --- the pool -----------------------------------------------------------------------------------------------------------
@@ -235,7 +242,3 @@ def test_groups(setup: Setup) -> None:
     cfg.RemoveNodeGroup(other)
     with pytest.raises(errors.ConfigurationError, match="has nodes"):
         cfg.RemoveNodeGroup(configs.GROUP)
-
-
-def test_node_parameters(setup: Setup) -> None:
-    assert setup.cfg.GetNdParams(_Node(setup, 1))["ssh_port"] == 22

@@ -96,6 +96,21 @@ def test_a_job_between_two_changes_waits_until_the_quorum_is_back() -> None:
     _Play(story)
 
 
+def test_a_jobs_change_of_the_voters_waits_for_room_on_the_disk() -> None:
+    def story(setup: Setup, world: World) -> None:
+        (machine,) = world.machines.values()
+        machine.disk_full = True
+        job = Job(lambda: setup.cfg.Update(_Node(setup, 1).Replace(master_candidate=False)))
+        runtime.Sleep(60)
+        assert not job.ended
+        machine.disk_full = False
+        Until(lambda: job.ended, 30)
+        assert job.error is None
+        assert set(setup.store.Voters().by_uuid) == {setup.nodes[0]}
+
+    _Play(story, count=2, candidates=2)
+
+
 def test_requests_from_outside_a_job_are_answered() -> None:
     """A client at the socket is told after seconds what is not known, and at once that nothing can be changed."""
 

@@ -25,7 +25,7 @@ def _MoveWeb(draft: Any, uuid: str) -> None:
 
 
 def _Pool(master: Master, size: int) -> None:
-    master.cfg.Update(master.cfg.GetClusterInfo().Replace(candidate_pool_size=size))
+    master.cfg.Update(master.cfg.Snapshot().cluster.Replace(candidate_pool_size=size))
 
 
 def _Add(master: Master, **options: Any) -> objects.Node:
@@ -48,7 +48,7 @@ def _Refused(master: Master, match: str, ecode: str, **options: Any) -> errors.O
 
 def _WithoutLvm(master: Master) -> None:
     # What a node says of its volume groups comes with their driver.
-    cluster = master.cfg.GetClusterInfo()
+    cluster = master.cfg.Snapshot().cluster
     master.cfg.Update(cluster.Replace(candidate_pool_size=2, volume_group_name=None))
 
 

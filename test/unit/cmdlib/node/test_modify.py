@@ -37,7 +37,7 @@ def _Refused(master: Master, number: int, match: str, ecode: str, **changes: Any
 
 
 def _Pool(master: Master, size: int) -> None:
-    master.cfg.Update(master.cfg.GetClusterInfo().Replace(candidate_pool_size=size))
+    master.cfg.Update(master.cfg.Snapshot().cluster.Replace(candidate_pool_size=size))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_node_has_one_role_whatever_is_asked_for() -> None:
 @pytest.mark.req("D20-FLAG-24")
 def test_a_node_goes_through_every_role(trio: Master) -> None:
     told: list[Any] = []
-    trio.cfg.Update(trio.cfg.GetClusterInfo().Replace(candidate_pool_size=1))
+    trio.cfg.Update(trio.cfg.Snapshot().cluster.Replace(candidate_pool_size=1))
     for change in (
         {"drained": True},
         {"offline": True},
