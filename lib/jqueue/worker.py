@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ganeti.jqueue.ticker import Ticker
 
 # Seconds after which an opcode that waits for its locks is shown as waiting.
-WAITING_SHOWN_AFTER = 0.1
+WAITING_SHOWN_AFTER = 0.25
 # Seconds before a change that the master's own disk rejected is tried again.
 DISK_RETRY = 2.0
 # Seconds after which a log entry that no state change took along is stored.

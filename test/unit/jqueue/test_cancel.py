@@ -12,6 +12,7 @@ from ganeti import errors, locking, runtime
 from ganeti.jqueue import JobQueue, attempts, worker
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.entry import BeginExecution, CancelJob, Entry
+from ganeti.store import StoreError
 
 
 class Locked(Executor):
@@ -193,6 +194,23 @@ def test_an_end_while_it_is_looked_for_is_not_missed():
                 return runtime.Monotonic() - began
 
             assert world.AddMachine("node1").Call(story) < 5.0, f"seed {seed}: only the time-out ended the wait"
+
+
+def test_without_a_quorum_nobody_says_that_a_job_is_canceled(make):
+    bench = make(voters=3, settings=lambda: (1, {}))
+    running = bench.Submit("gate a")
+    bench.executor.WaitRunning(running)
+    queued = bench.Submit("x")
+    bench.cluster[1].up = bench.cluster[2].up = False
+    with pytest.raises(StoreError):
+        bench.queue.CancelJob(queued).Result(30)
+    assert bench.Status(queued) == "queued"
+    with pytest.raises(StoreError):
+        bench.queue.CancelManyJobs([999, queued]).Result(30)
+    bench.cluster[1].up = bench.cluster[2].up = True
+    bench.executor.Open("a")
+    assert bench.WaitEnd(running) == "success"
+    assert bench.WaitEnd(queued) in ("canceled", "success")  # not known: both are true to what was said
 
 
 def test_a_canceled_wait_hurries_nobody_else():

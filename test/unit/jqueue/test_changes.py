@@ -8,6 +8,7 @@ import pytest
 from support.queues import Op
 
 from ganeti import errors, serializer
+from ganeti.jqueue import entry as entry_module
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue import submit
 from ganeti.jqueue.changes import ArchiveChange, DrainChange, SubmitChange
@@ -124,3 +125,23 @@ def test_of_a_submission_in_portions_only_what_is_stored_is_accepted(bench, monk
     refused = {16, 18}
     with pytest.raises(errors.JobQueueError, match="no room"):
         submitter.Submit([[Op()] for _ in range(4)], False).Result(10)
+
+
+def test_results_may_have_just_as_much_as_is_allowed(monkeypatch):
+    monkeypatch.setattr(entry_module, "MAX_RESULTS", 20)
+    entry = MakeEntry(1)
+    entry.TakeResult("x" * 8)  # with its quotes 10 characters
+    entry.TakeResult("y" * 8)
+    with pytest.raises(errors.OpResultError, match="was carried out"):
+        entry.TakeResult(0)
+
+
+def test_serials_of_a_log_go_on_where_they_were_left():
+    job = jobs.Job(1, [jobs.OpState(jobs.OpInput({})), jobs.OpState(jobs.OpInput({}))], None)
+    entry = Entry(job, [jobs.OpLog([[4, [1, 0], "message", "x"]]), jobs.OpLog()])
+    entry.AddLog(1, "message", "y")
+    assert [each[0] for each in entry.LogAfter(None)] == [4, 5]
+    assert [each[0] for each in entry.LogAfter(4)] == [5]
+    fresh = Entry(job, [jobs.OpLog(), jobs.OpLog()])
+    fresh.AddLog(0, "message", "first")
+    assert [each[0] for each in fresh.LogAfter(None)] == [1]

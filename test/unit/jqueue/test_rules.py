@@ -42,6 +42,9 @@ def Action(job: jobs.Job, *rules: objects.FilterRule) -> str:
         (["jobid", ["=~", "id", "1"]], False),
         (["jobid", ["==", "name", 101]], False),
         (["jobid", ["!=", "id", 5]], False),
+        (["jobid", ["&", ["!=", "id", 5]]], False),  # not allowed for job ids, wherever it stands
+        (["jobid", ["|", ["==", "id", 101], ["!", ["!=", "id", 101]]]], False),
+        (["reason", ["|", ["==", "source", "gnt:user"], ["=~", "reason", "x"]]], False),
         (["opcode", ["==", "OP_ID", "OP_TEST_DELAY"]], True),
         (["opcode", ["=~", "OP_ID", "^OP_TEST"]], True),
         (["opcode", ["==", "beparams.vcpus", 4]], True),
@@ -82,6 +85,27 @@ def test_the_first_rule_that_matches_and_says_something_decides():
     assert Action(job, Rule(9, "PAUSE"), Rule(3, "REJECT")) == "REJECT"
     assert Action(job, Rule(1, "PAUSE", never), Rule(3, ["RATE_LIMIT", 4])) == "RATE_LIMIT"
     assert Action(job, Rule(1, "PAUSE", ["opcode", None], never)) == "ACCEPT"
+
+
+@pytest.mark.parametrize(
+    ("predicate", "text"),
+    [
+        (7, "list of kind and filter"),
+        (["jobid"], "list of kind and filter"),
+        ("ab", "list of kind and filter"),
+        (["jobid", None, None], "list of kind and filter"),
+        (["job", None], "Unknown kind of predicate 'job'"),
+        ([7, None], "Unknown kind of predicate"),
+        (["opcode", ["??", "x"]], "Predicate 'opcode'"),
+        (["jobid", ["==", "id"]], "Predicate 'jobid'"),
+        (["reason", ["<", "timestamp", float("inf")]], "Predicate 'reason'"),
+    ],
+)
+def test_a_rule_that_cannot_work_is_rejected(predicate, text):
+    good = ["opcode", ["==", "OP_ID", "OP_TEST_DELAY"]]
+    with pytest.raises(errors.OpPrereqError, match=text):
+        filters.CheckPredicates([good, predicate])
+    filters.CheckPredicates([good, ["jobid", [">", "id", "watermark"]], ["reason", None]])
 
 
 def test_a_filter_nested_for_ever_is_refused():
