@@ -36,6 +36,7 @@ from ganeti.jqueue.entry import (
     QueueShutdown,
     Transform,
 )
+from ganeti.utils.trouble import Trouble
 
 if TYPE_CHECKING:
     from ganeti.jqueue.job import Job
@@ -129,6 +130,7 @@ class Worker:
         self._find = find
         self.submit = submit
         self._log_added = log_added
+        self._disk = Trouble("Jobs wait for room on the master's disk")
         self.shutting_down = False
 
     def CheckShutdown(self) -> None:
@@ -147,11 +149,12 @@ class Worker:
             except store.TooLarge:
                 raise
             except store.DiskRefused as err:
-                logging.error("Job %d waits: %s", entry.id, err)
+                self._disk.Log(f"job {entry.id}: {err}")
                 runtime.Sleep(DISK_RETRY)
             except store.StoreError as err:
                 raise MasterGone from err
             else:
+                self._disk.Over()
                 return change.job
 
     def LogAdded(self, entry: Entry) -> None:

@@ -36,6 +36,7 @@ from ganeti.runtime.contract import (
     DamagedDatabase,
     FileTooLarge,
     LockBusy,
+    NewFile,
     QueueEmpty,
     RunResult,
     ShellQuote,
@@ -60,6 +61,7 @@ __all__ = [
     "DamagedDatabase",
     "FileTooLarge",
     "LockBusy",
+    "NewFile",
     "QueueEmpty",
     "RunResult",
     "ShellQuote",
@@ -196,6 +198,15 @@ def WriteFile(path: str, data: bytes | str, mode: int = 0o600, uid: int = -1, gi
     _here.side.WriteFile(path, data.encode("utf-8") if isinstance(data, str) else data, mode, uid, gid, sync)
 
 
+def WriteFiles(files: Sequence[NewFile]) -> list[os.stat_result]:
+    """Put many complete files in their places, each as WriteFile does; all are durable on return.
+
+    It waits for the disk once for all of them, or a few times, and not for each.  After an error some may be in place.
+    Returned is what the system says of each just before it got its name, so that nobody else can have touched it.
+    """
+    return _here.side.WriteFiles(files)
+
+
 def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
     """Makes a file of ``size`` zero bytes that take no room yet; raises FileExistsError."""
     _here.side.CreateFile(path, size, mode)
@@ -232,6 +243,11 @@ def MakeDirs(path: str, mode: int = 0o755) -> None:
 def RemoveFile(path: str, sync: bool = False) -> None:
     """Removes a file, link or socket; one that is missing is fine."""
     _here.side.RemoveFile(path, sync)
+
+
+def RemoveFiles(paths: Sequence[str]) -> None:
+    """Remove many files, durably; those that are missing are fine."""
+    _here.side.RemoveFiles(paths)
 
 
 def RemoveDir(path: str) -> None:

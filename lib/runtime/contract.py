@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ganeti import errors
 
@@ -24,6 +25,16 @@ OUTPUT_LIMIT = 10 * 1024 * 1024
 
 # Between the polite and the final signal to a program that ran out of time.
 KILL_DELAY = 5.0
+
+
+class NewFile(NamedTuple):
+    """A file to be written; -1 leaves user or group to the writing process."""
+
+    path: str
+    data: bytes
+    mode: int = 0o600
+    uid: int = -1
+    gid: int = -1
 
 
 class QueueEmpty(Exception):

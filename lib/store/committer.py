@@ -39,6 +39,7 @@ from ganeti.store.pending import Batch, Done, Entry, Pending, Publish
 from ganeti.store.refusal import FollowsOther, Refusal, RefusalJudge
 from ganeti.store.tally import Tally
 from ganeti.store.voters import CheckReach, VoterStep, VoterSteps
+from ganeti.utils.trouble import Trouble
 
 if TYPE_CHECKING:
     from ganeti.rpc.runner import RpcResult, RpcRunner
@@ -115,6 +116,7 @@ class Committer:
         self._tell_from = 0.0
         self._own_told = NOWHERE
         self._keeping_at = 0.0
+        self._disk = Trouble("The master's own disk takes no change")
         for voter in self.tally.voters.by_uuid.values():
             place(voter.member)
             if voter.member.uuid != me.uuid:
@@ -403,7 +405,7 @@ class Committer:
         """A full disk refuses cleanly; after any other error nobody can tell what is on it, and this master ends."""
         full = isinstance(err, OSError) and err.errno in _FULL
         if full and self._own.GetState().last == self.tally.line.last:
-            logging.error("The master's own disk refused a change: %s", err)
+            self._disk.Log(err)
             batch.TakeBack(DiskRefused(err))
             return
         error = StoreEnded(
@@ -449,9 +451,10 @@ class Committer:
             try:
                 self._own.Acknowledge(self._epoch, tally.acked, tally.pruned)
             except (OSError, errors.StorageError) as err:
-                logging.error("The master's own disk is not well: %s", err)
+                self._disk.Log(err)
                 self._tell_from = runtime.Monotonic() + RETRY_SECONDS
             else:
+                self._disk.Over()
                 self._own_told = tally.acked
         self._sender.Drive(tally.line, tally.acked, tally.pruned, self._tell_from)
 

@@ -6,7 +6,7 @@ All writing happens inside ``with database.Transaction():``, reading of more tha
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ _SCHEMA = (
     " number INTEGER NOT NULL, run TEXT NOT NULL, over INTEGER NOT NULL, PRIMARY KEY (kind, id, over)) WITHOUT ROWID",
     "CREATE TABLE pieces (copy TEXT NOT NULL, piece INTEGER NOT NULL, PRIMARY KEY (copy, piece)) WITHOUT ROWID",
     "CREATE TABLE files (path TEXT PRIMARY KEY, seq INTEGER NOT NULL, number INTEGER NOT NULL, run TEXT NOT NULL,"
-    " digest TEXT NOT NULL, placed TEXT NOT NULL) WITHOUT ROWID",
+    " digest TEXT NOT NULL, placed TEXT NOT NULL, stamp TEXT NOT NULL) WITHOUT ROWID",
 )
 
 _GET_STATE = (
@@ -114,6 +114,7 @@ class FileRecord:
     shows: Position
     digest: str
     placed: str
+    stamp: str = ""
 
 
 def MakeFile(path: str, owner: keep.Owner) -> None:
@@ -385,17 +386,21 @@ class Database:
     # The view
 
     def GetFiles(self) -> dict[str, FileRecord]:
-        found = self._db.Query("SELECT path, seq, number, run, digest, placed FROM files")
+        found = self._db.Query("SELECT path, seq, number, run, digest, placed, stamp FROM files")
         return {
-            path: FileRecord(path, Position(Epoch(number, run), seq), digest, placed)
-            for path, seq, number, run, digest, placed in found
+            path: FileRecord(path, Position(Epoch(number, run), seq), digest, placed, stamp)
+            for path, seq, number, run, digest, placed, stamp in found
         }
 
     def PutFiles(self, records: Iterable[FileRecord]) -> None:
         self._db.ExecuteMany(
-            "INSERT OR REPLACE INTO files (path, seq, number, run, digest, placed) VALUES (?, ?, ?, ?, ?, ?)",
-            [(r.path, r.shows.seq, *r.shows.epoch, r.digest, r.placed) for r in records],
+            "INSERT OR REPLACE INTO files (path, seq, number, run, digest, placed, stamp) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(r.path, r.shows.seq, *r.shows.epoch, r.digest, r.placed, r.stamp) for r in records],
         )
+
+    def StampFiles(self, stamps: Mapping[str, str]) -> None:
+        """Note what the system says of files that are in place and durable."""
+        self._db.ExecuteMany("UPDATE files SET stamp = ? WHERE path = ?", [(s, path) for path, s in stamps.items()])
 
     def ForgetFiles(self, paths: Iterable[str]) -> None:
         self._db.ExecuteMany("DELETE FROM files WHERE path = ?", [(path,) for path in paths])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import configfile, errors, objects, pathutils, runtime, serializer
 from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE, Row
-from ganeti.store.export import Digest
+from ganeti.store.export import Digest, StampOf
 
 if TYPE_CHECKING:
     from ganeti.store.database import FileRecord, State
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ganeti.store.node import NodeStore
 
 _MAX_FILE = 512 * 1024 * 1024
+KIND_CONFIG = "config"
 _MAX_JOB = 64 * 1024 * 1024
 _HINT = "put the file back as it was, or remove it: it is then written anew from the store"
 
@@ -44,7 +45,7 @@ class HandEdits:
             self._records = database.GetFiles()
         rows = self._Config(adopted, state)
         rows += self._Jobs(adopted, state)
-        rows += self._Queue(adopted)
+        rows += self._Queue(adopted, state)
         for row in rows:
             logging.warning("Taken over from a file edited by hand: %s %s", row.kind, row.id)
         return rows
@@ -52,7 +53,7 @@ class HandEdits:
     def _Edited(self, path: str, limit: int) -> bytes | None:
         """What somebody wrote into a file of the store; None if nobody did."""
         record = self._records.get(path)
-        if record is None:
+        if record is None or (record.stamp and StampOf(path) == record.stamp):
             return None
         try:
             data = runtime.ReadFile(path, limit)
@@ -75,12 +76,15 @@ class HandEdits:
         data = self._Edited(path, _MAX_FILE)
         if data is None:
             return []
-        newest = max((seq for kind in objects.ROW_KINDS for seq in adopted.seqs.get(kind, {}).values()), default=0)
-        self._CheckBase(path, adopted, state, newest)
         try:
             snapshot = configfile.LoadConfig(data)
         except errors.GenericError as err:
             raise _Refusal(path, str(err)) from err
+        if not any(row.kind != KIND_CONFIG for row in _Differences(adopted, snapshot)):
+            # It is stored: a start that took it over ended before the files were written.
+            return []
+        newest = max((seq for kind in objects.ROW_KINDS for seq in adopted.seqs.get(kind, {}).values()), default=0)
+        self._CheckBase(path, adopted, state, newest)
         problems = configfile.StructuralProblems(snapshot)
         if problems:
             raise _Refusal(path, "; ".join(problems))
@@ -103,17 +107,18 @@ class HandEdits:
             data = self._Edited(path, _MAX_JOB)
             if data is None:
                 continue
+            if data == value.encode():
+                continue
             self._CheckBase(path, adopted, state, adopted.seqs[KIND_JOB][job_id])
             try:
                 text = data.decode("utf-8")
                 self._check_job(int(job_id), text)
             except (errors.GenericError, ValueError) as err:
                 raise _Refusal(path, str(err)) from err
-            if text != value:
-                rows.append(Row(KIND_JOB, job_id, text))
+            rows.append(Row(KIND_JOB, job_id, text))
         return rows
 
-    def _Queue(self, adopted: Adopted) -> list[Row]:
+    def _Queue(self, adopted: Adopted, state: State) -> list[Row]:
         stored = {key: serializer.Load(text) for key, text in adopted.values.get(KIND_QUEUE, {}).items()}
         rows = []
         path = pathutils.JOB_QUEUE_SERIAL_FILE
@@ -124,13 +129,22 @@ class HandEdits:
                 raise _Refusal(
                     path, f"it must hold a number that is not below the last job id, {stored.get(ID_SERIAL)}"
                 )
-            rows.append(Row(KIND_QUEUE, ID_SERIAL, text))
-        # The drain flag is a file that is there or not.
-        shown = pathutils.JOB_QUEUE_DRAIN_FILE in self._records
+            if int(text) != int(stored.get(ID_SERIAL) or 0):
+                rows.append(Row(KIND_QUEUE, ID_SERIAL, text))
+        return [*rows, *self._Drain(bool(stored.get(ID_DRAIN)), state)]
+
+    def _Drain(self, drained: bool, state: State) -> list[Row]:
+        """The drain flag is a file that is there or not."""
+        if pathutils.JOB_QUEUE_SERIAL_FILE not in self._records:
+            return []
+        record = self._records.get(pathutils.JOB_QUEUE_DRAIN_FILE)
         there = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
-        if pathutils.JOB_QUEUE_SERIAL_FILE in self._records and there != shown and shown == bool(stored.get(ID_DRAIN)):
-            rows.append(Row(KIND_QUEUE, ID_DRAIN, serializer.Dump(there)))
-        return rows
+        if there == (record is not None) or drained == there:
+            return []
+        if record is not None and record.shows.seq > state.exported:
+            # It was recorded and never written: the exporter ended in between.
+            return []
+        return [Row(KIND_QUEUE, ID_DRAIN, serializer.Dump(True) if there else None)]
 
 
 def _Differences(adopted: Adopted, snapshot: Any) -> list[Row]:

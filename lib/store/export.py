@@ -32,8 +32,11 @@ from ganeti.store.base import (
 )
 from ganeti.store.database import FileRecord, State
 from ganeti.store.keep import NO_OWNER, LockOwned, MakeOwned, Owner
+from ganeti.utils.trouble import Trouble
 
 if TYPE_CHECKING:
+    import os
+
     from ganeti.store.base import Row
     from ganeti.store.database import Database
     from ganeti.store.master import Store
@@ -47,7 +50,15 @@ ROUND_SECONDS = 0.5
 
 ASIDE_PREFIX = "aside-"
 LOOK_AGAIN_SECONDS = 10.0
+"""Between two looks whether somebody else changed or removed the files, jobs apart."""
+
+PORTION = 1000
+"""Files that are written or read before anything else is looked at."""
+
 _LOCK_TIMEOUT = 10.0
+# A master that starts waits for the round of noded's exporter, which gives way after its portion.
+_START_TIMEOUT = 120.0
+_END_TIMEOUT = 600.0
 _MAX_FILE = 512 * 1024 * 1024
 
 ValuesByKind = Mapping[str, Mapping[str, str]]
@@ -72,6 +83,18 @@ class Target(NamedTuple):
 
 def Digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def StampOf(path: str) -> str:
+    """Return what tells without reading a file that nobody wrote to it; empty if it is missing."""
+    try:
+        return _Stamp(runtime.Stat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def _Stamp(info: os.stat_result) -> str:
+    return f"{info.st_ino}:{info.st_size}:{info.st_mtime_ns}"
 
 
 def VisiblePosition(state: State, line: Line) -> Position | None:
@@ -162,8 +185,14 @@ class _Shown:
     at: Position = NOWHERE
     # Digest of what lies in place, "" for nothing.
     placed: dict[str, str] = field(default_factory=dict)
+    # Of the files that are looked at again now and then.
+    stamps: dict[str, str] = field(default_factory=dict)
     exported: int = -1
     failed: bool = False
+
+
+class _GaveWay(Exception):
+    """A master daemon has begun to serve on this node: the rest of the round is its own."""
 
 
 class Exporter:
@@ -192,6 +221,7 @@ class Exporter:
         self._folder = own.path.rpartition("/")[0]
         self._shown = _Shown()
         self._again_at = 0.0
+        self._look_at = 0.0
 
     def Round(self, acknowledged: Position = NOWHERE) -> Position | None:
         """Brings the files up to what is acknowledged; returns the position they show, None if that is not known.
@@ -208,8 +238,26 @@ class Exporter:
         if beside != self._only_ssconf:
             self._shown = _Shown()
             self._only_ssconf = beside
-        with LockOwned(f"{self._folder}/export.lock", True, _LOCK_TIMEOUT, self._own.owner):
-            return self._Round(database, acknowledged)
+        patience = _START_TIMEOUT if self._serving else _LOCK_TIMEOUT
+        with LockOwned(f"{self._folder}/export.lock", True, patience, self._own.owner):
+            try:
+                return self._Round(database, acknowledged)
+            except _GaveWay:
+                self._shown.failed = True
+                return None
+
+    def _GiveWay(self) -> None:
+        """Between two portions of a long round of noded's exporter."""
+        if not self._serving and not self._only_ssconf and self._own.IsServing():
+            raise _GaveWay
+
+    def _Disturbed(self) -> bool:
+        """Whether somebody else wrote or removed one of the files that are few; looked at now and then."""
+        now = runtime.Monotonic()
+        if now < self._look_at:
+            return False
+        self._look_at = now + LOOK_AGAIN_SECONDS
+        return any(StampOf(path) != stamp for path, stamp in self._shown.stamps.items())
 
     def _Round(self, database: Database, acknowledged: Position) -> Position | None:
         with database.Transaction():
@@ -219,6 +267,7 @@ class Exporter:
             visible = VisiblePosition(state, line)
             if visible is None:
                 return None
+            self._shown.failed = self._shown.failed or self._Disturbed()
             if visible == self._shown.at and not self._OthersWrote(state) and not self._shown.failed:
                 return visible
             anew = self._MustLoadAnew(state, line, visible)
@@ -271,6 +320,7 @@ class Exporter:
         if anew:
             found = {path: _Read(path) for path in wanted}
             self._shown = _Shown(placed={path: "" if data is None else Digest(data) for path, data in found.items()})
+            self._shown.stamps = {path: StampOf(path) for path in wanted}
         digests = {path: Digest(target.data) for path, target in wanted.items()}
         self._shown.failed = True
         self._WriteSsconf(
@@ -278,10 +328,11 @@ class Exporter:
         )
         self._shown.failed = False
 
-    def _WriteSsconf(self, files: Mapping[str, tuple[Target, str]]) -> None:
-        if files:
-            with ssconf.Lock():
-                self._Write(files)
+    def _WriteSsconf(self, files: Mapping[str, tuple[Target, str]]) -> dict[str, str]:
+        if not files:
+            return {}
+        with ssconf.Lock():
+            return self._Write(files)
 
     def _LookAtFiles(
         self, database: Database, records: Mapping[str, FileRecord], targets: Mapping[str, Target | None]
@@ -289,16 +340,19 @@ class Exporter:
         """Learns what lies in place; files that nobody of ours wrote are put aside, or, if False, left to the master."""
         shown = _Shown()
         foreign: list[str] = []
-        for path in {*records, *targets, *_LiveJobFiles()}:
-            data = _Read(path)
-            digest = "" if data is None else Digest(data)
-            shown.placed[path] = digest
+        for number, path in enumerate({*records, *targets, *_LiveJobFiles()}):
+            if number % PORTION == 0:
+                self._GiveWay()
             record = records.get(path)
+            if not _IsOfJob(path):
+                shown.stamps[path] = StampOf(path)
+            digest = _DigestInPlace(path, record)
+            shown.placed[path] = digest
             target = targets.get(path)
             known = [record.digest, record.placed] if record is not None else []
             if target is not None:
                 known.append(Digest(target.data))
-            if data is not None and digest not in known and not _IsSsconf(path):
+            if digest and digest not in known and not _IsSsconf(path):
                 foreign.append(path)
         if foreign and not self._serving and self._IsMasterNode(database):
             logging.warning(
@@ -358,14 +412,20 @@ class Exporter:
         if records:
             with database.Transaction():
                 database.PutFiles(records)
+        recorded = [record.path for record in records]
         self._shown.failed = True
         self._MakeQueue()
-        self._Write({path: found for path, found in write.items() if not _IsSsconf(path)})
-        self._WriteSsconf({path: found for path, found in write.items() if _IsSsconf(path)})
+        stamps = {path: stamp for path, stamp in self._shown.stamps.items() if path not in write}
+        stamps.update(self._Write({path: found for path, found in write.items() if not _IsSsconf(path)}))
+        stamps.update(self._WriteSsconf({path: found for path, found in write.items() if _IsSsconf(path)}))
+        for begin in range(0, len(remove), PORTION):
+            self._GiveWay()
+            runtime.RemoveFiles(remove[begin : begin + PORTION])
         for path in remove:
-            runtime.RemoveFile(path, sync=True)
             self._shown.placed.pop(path, None)
+            self._shown.stamps.pop(path, None)
         with database.Transaction():
+            database.StampFiles({path: stamps.get(path, "") for path in recorded})
             database.ForgetFiles([*remove, *forget])
             # A history that came meanwhile is not what these files show.
             if database.GetLine(database.GetState().last).Holds(visible):
@@ -374,12 +434,21 @@ class Exporter:
             self._shown.placed.pop(path, None)
         self._shown.failed = False
 
-    def _Write(self, files: Mapping[str, tuple[Target, str]]) -> None:
-        for path, (target, digest) in files.items():
-            if _IsArchived(path):
-                MakeOwned(path.rpartition("/")[0], 0o750, self._owners.queue)
-            runtime.WriteFile(path, target.data, target.mode, *target.owner)
-            self._shown.placed[path] = digest
+    def _Write(self, files: Mapping[str, tuple[Target, str]]) -> dict[str, str]:
+        """Put files in place, in portions; return their stamps."""
+        stamps: dict[str, str] = {}
+        paths = list(files)
+        for folder in {path.rpartition("/")[0] for path in paths if _IsArchived(path)}:
+            MakeOwned(folder, 0o750, self._owners.queue)
+        for begin in range(0, len(paths), PORTION):
+            self._GiveWay()
+            portion = paths[begin : begin + PORTION]
+            targets = [(path, files[path][0]) for path in portion]
+            made = runtime.WriteFiles([runtime.NewFile(path, t.data, t.mode, *t.owner) for path, t in targets])
+            stamps.update(zip(portion, map(_Stamp, made), strict=True))
+            self._shown.placed.update((path, files[path][1]) for path in portion)
+        self._shown.stamps.update((path, stamp) for path, stamp in stamps.items() if not _IsOfJob(path))
+        return stamps
 
     def _MakeQueue(self) -> None:
         if runtime.Exists(pathutils.JOB_QUEUE_VERSION_FILE):
@@ -387,6 +456,14 @@ class Exporter:
         MakeOwned(pathutils.QUEUE_DIR, 0o750, self._owners.queue)
         MakeOwned(pathutils.JOB_QUEUE_ARCHIVE_DIR, 0o750, self._owners.queue)
         runtime.WriteFile(pathutils.JOB_QUEUE_VERSION_FILE, QUEUE_VERSION, 0o640, *self._owners.queue)
+
+
+def _DigestInPlace(path: str, record: FileRecord | None) -> str:
+    """Return the digest of a file, empty if it is missing; one with the stamp that was noted is not read."""
+    if record is not None and record.stamp and StampOf(path) == record.stamp:
+        return record.digest
+    data = _Read(path)
+    return "" if data is None else Digest(data)
 
 
 def _Read(path: str) -> bytes | None:
@@ -418,10 +495,16 @@ def _IsArchived(path: str) -> bool:
     return path.startswith(pathutils.JOB_QUEUE_ARCHIVE_DIR + "/")
 
 
+def _IsOfJob(path: str) -> bool:
+    """Whether it is one of the files that may be very many."""
+    return path.rpartition("/")[2].startswith("job-")
+
+
 def _IsSsconf(path: str) -> bool:
     return path.startswith(pathutils.SsconfFile(""))
 
 
+_BEHIND = "The configuration and queue files could not be brought up to date"
 # The last three: a copy whose rows can be read and make no sense.  What ails it, the exporter goes on.
 _FAILURES = (OSError, errors.GenericError, LookupError, TypeError, ValueError)
 
@@ -434,7 +517,6 @@ class ExporterThread:
         self._store = store
         self._wake = runtime.Event()
         self._stopping = False
-        self._last_error = ""
         self._thread = runtime.Thread(self._Run, "exporter")
 
     def Start(self) -> None:
@@ -455,18 +537,19 @@ class ExporterThread:
         """
         self._stopping = True
         self._wake.set()
-        self._thread.join(_LOCK_TIMEOUT)
+        self._thread.join(_END_TIMEOUT)
         self._Round()
 
     def _Run(self) -> None:
+        trouble = Trouble(_BEHIND)
         while not self._stopping:
-            self._wake.wait()
+            self._wake.wait(LOOK_AGAIN_SECONDS)
             self._wake.clear()
             try:
                 self._Round()
-                self._last_error = ""
+                trouble.Over()
             except _FAILURES as err:
-                self._last_error = LogFailure(err, self._last_error)
+                trouble.Log(_FailureText(err))
                 self._wake.set()
             runtime.Sleep(ROUND_SECONDS)
 
@@ -476,21 +559,17 @@ class ExporterThread:
             self._store.SetExported(shown.seq)
 
 
-def LogFailure(err: Exception, before: str) -> str:
-    """Logs a failure once, however often it comes; returns its text."""
-    text = str(err) if isinstance(err, (OSError, errors.GenericError)) else f"{type(err).__name__}: {err}"
-    if text != before:
-        logging.error("The configuration and queue files could not be brought up to date: %s", text)
-    return text
+def _FailureText(err: Exception) -> str:
+    return str(err) if isinstance(err, (OSError, errors.GenericError)) else f"{type(err).__name__}: {err}"
 
 
 def RunExporter(exporter: Exporter, stop: Callable[[], bool]) -> None:
     """The exporter of a node: rounds until ``stop()``; noded's parent starts it again should it end."""
-    last_error = ""
+    trouble = Trouble(_BEHIND)
     while not stop():
         try:
             exporter.Round()
-            last_error = ""
+            trouble.Over()
         except _FAILURES as err:
-            last_error = LogFailure(err, last_error)
+            trouble.Log(_FailureText(err))
         runtime.Sleep(POLL_SECONDS)

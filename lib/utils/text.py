@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable
@@ -17,15 +18,19 @@ SIZE_STEP = 4  # MiB
 _MAX_DIGITS = 64
 
 
-def NiceSortKey(text: str) -> list[tuple[int, int, str]]:
-    """Sort key under which ``node2`` comes before ``node10`` (spec/queries.md 2)."""
-    key = []
+@functools.lru_cache(maxsize=16384)
+def NiceSortKey(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a key under which ``node2`` comes before ``node10`` (spec/queries.md 2).
+
+    Kept, because the same names of nodes and instances are sorted at every change of the configuration.
+    """
+    key: list[tuple[int, int, str]] = []
     for index, run in enumerate(_RUNS.split(text)):
         if index % 2:  # between the texts stand the numbers
             key.append((0, int(run), ""))
         elif run:
             key.append((1, 0, run))
-    return key
+    return tuple(key)
 
 
 def NiceSort(names: Iterable[str]) -> list[str]:

@@ -6,10 +6,11 @@ import errno
 import os
 import posixpath
 import stat
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.runtime.contract import FileTooLarge, LockBusy
+from ganeti.runtime.contract import FileTooLarge, LockBusy, NewFile
 from simulated.disk import DISK_SIZE, Disk, Fail, File, Folder, Link
 from simulated.locks import Waiters
 
@@ -115,6 +116,46 @@ class Files:
         if sync:
             self.world.Reach("WriteFile.sync_folder", path)
             disk.SyncFolder(head or "/")
+
+    def WriteFiles(self, files: Sequence[NewFile]) -> list[os.stat_result]:
+        """All temporary files, one wait for the disk, all new names, one wait for each folder."""
+        disk = self._disk
+        waiting: dict[str, NewFile] = {}
+        try:
+            for file in files:
+                self.world.Reach("WriteFiles", file.path)
+                disk.NeedRoom(file.path)
+                head, name = posixpath.split(file.path)
+                temporary = posixpath.join(head, f".{name[:200]}.new-{self.process.random.getrandbits(48):012x}")
+                disk.Insert(temporary, File(disk, file.mode, max(file.uid, 0), max(file.gid, 0), bytes(file.data)))
+                waiting[temporary] = file
+            self.world.Reach("WriteFiles.sync", str(len(files)))
+            if files:
+                self.Durable(files[0].path)
+            made = []
+            for temporary in waiting:
+                inode = disk.FindFile(temporary)
+                inode.Sync()
+                made.append(inode.Stat())
+            for temporary in list(waiting):
+                self.world.Reach("WriteFiles.rename", waiting[temporary].path)
+                disk.Move(temporary, waiting.pop(temporary).path)
+        except Exception:
+            for temporary in waiting:
+                disk.Remove(temporary)
+            raise
+        self._SyncFolders([file.path for file in files])
+        return made
+
+    def RemoveFiles(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.RemoveFile(path)
+        self._SyncFolders(paths)
+
+    def _SyncFolders(self, paths: Sequence[str]) -> None:
+        for folder in sorted({posixpath.dirname(path) for path in paths}):
+            self.world.Reach("SyncFolder", folder)
+            self._disk.SyncFolder(folder or "/")
 
     def CreateFile(self, path: str, size: int = 0, mode: int = 0o600) -> None:
         self.world.Reach("CreateFile", path)

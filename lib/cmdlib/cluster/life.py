@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import _autoconf, constants, errors, hosts, locking, opcodes, pathutils, runtime
+from ganeti import _autoconf, constants, errors, hosts, locking, opcodes, pathutils, runtime, ssconf
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, OpT
 from ganeti.cmdlib.common import ShareAll
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles, UploadFile
@@ -161,3 +161,9 @@ class LUClusterRedistConf(NoHooksLU[opcodes.OpClusterRedistConf]):
         # The cluster object is written again, although nothing changed: every view of it is made anew.
         self.cfg.Transact(lambda draft: draft.BumpCluster())
         RedistributeAncillaryFiles(self)
+        # Master candidates write theirs from their copy of the store, and look after them.
+        root = self.snapshot
+        others = [n.uuid for n in root.nodes.values() if not n.offline and not n.master_candidate]
+        if others:
+            for result in self.rpc.call_write_ssconf_files(others, ssconf.Values(root)).values():
+                result.Warn(f"ssconf files could not be written on node {result.node_name}", self.LogWarning)

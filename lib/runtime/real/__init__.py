@@ -22,6 +22,7 @@ _MODULES = {
     "files": (
         "ReadFile",
         "WriteFile",
+        "WriteFiles",
         "CreateFile",
         "Truncate",
         "ListDir",
@@ -30,6 +31,7 @@ _MODULES = {
         "IsDir",
         "MakeDirs",
         "RemoveFile",
+        "RemoveFiles",
         "RemoveDir",
         "RemoveTree",
         "Rename",

@@ -7,9 +7,10 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Iterable, Sequence
 
 from ganeti import errors
-from ganeti.runtime.contract import FileTooLarge, LockBusy
+from ganeti.runtime.contract import FileTooLarge, LockBusy, NewFile
 
 IsDir = os.path.isdir
 Exists = os.path.exists
@@ -20,6 +21,9 @@ RemoveDir = os.rmdir
 
 _CHUNK = 1024 * 1024
 _LOCK_TICK = 0.05
+# So many files at once are made durable by one wait for the whole file system: two waits for each would take minutes.  Fewer
+# are not, because that also waits for what others have written there, guests with file disks for instance.
+_SYNC_TOGETHER = 256
 
 
 def SetTimes(path: str, atime: float, mtime: float) -> None:
@@ -59,29 +63,82 @@ def _WriteAll(handle: int, data: bytes) -> None:
         view = view[os.write(handle, view) :]
 
 
-def WriteFile(path: str, data: bytes, mode: int, uid: int, gid: int, sync: bool) -> None:
+def _Temporary(path: str) -> str:
     folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name[:200]}.new-{os.urandom(6).hex()}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.path.join(folder, f".{name[:200]}.new-{os.urandom(6).hex()}")
+
+
+def _MakeNew(path: str, file: NewFile, sync: bool) -> os.stat_result:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
+        if file.uid != -1 or file.gid != -1:
+            os.fchown(handle, file.uid, file.gid)
+        os.fchmod(handle, file.mode)  # after fchown, which clears the set-id bits
+        _WriteAll(handle, file.data)
+        if sync:
+            os.fsync(handle)
+        return os.fstat(handle)
+    finally:
+        os.close(handle)
+
+
+def _Forget(paths: Iterable[str]) -> None:
+    for path in paths:
         try:
-            if uid != -1 or gid != -1:
-                os.fchown(handle, uid, gid)
-            os.fchmod(handle, mode)  # after fchown, which clears the set-id bits
-            _WriteAll(handle, data)
-            if sync:
-                os.fsync(handle)
-        finally:
-            os.close(handle)
-        os.rename(temporary, path)
-    except BaseException:
-        try:
-            os.unlink(temporary)
+            os.unlink(path)
         except OSError:
             pass
+
+
+def WriteFile(path: str, data: bytes, mode: int, uid: int, gid: int, sync: bool) -> None:
+    temporary = _Temporary(path)
+    try:
+        _MakeNew(temporary, NewFile(path, data, mode, uid, gid), sync)
+        os.rename(temporary, path)
+    except BaseException:
+        _Forget([temporary])
         raise
     if sync:
+        SyncDir(os.path.dirname(path))
+
+
+def WriteFiles(files: Sequence[NewFile]) -> list[os.stat_result]:
+    together = len(files) >= _SYNC_TOGETHER
+    waiting: dict[str, str] = {}
+    made = []
+    try:
+        for file in files:
+            temporary = _Temporary(file.path)
+            waiting[temporary] = file.path
+            made.append(_MakeNew(temporary, file, sync=not together))
+        folders = sorted({os.path.dirname(file.path) for file in files})
+        if together:
+            _SyncFileSystems(folders)
+        while waiting:
+            temporary = next(iter(waiting))
+            os.rename(temporary, waiting[temporary])
+            del waiting[temporary]
+    except BaseException:
+        _Forget(waiting)
+        raise
+    for folder in folders:
         SyncDir(folder)
+    return made
+
+
+def _SyncFileSystems(folders: Iterable[str]) -> None:
+    """Wait until everything written to the file systems of these folders is on disk."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    for folder in {os.stat(folder).st_dev: folder for folder in folders}.values():
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if libc.syncfs(handle) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), folder)
+        finally:
+            os.close(handle)
 
 
 def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
@@ -139,6 +196,13 @@ def RemoveFile(path: str, sync: bool = False) -> None:
         return
     if sync:
         SyncDir(os.path.dirname(path))
+
+
+def RemoveFiles(paths: Sequence[str]) -> None:
+    for path in paths:
+        RemoveFile(path)
+    for folder in sorted({os.path.dirname(path) for path in paths}):
+        SyncDir(folder)
 
 
 def RemoveTree(path: str) -> None:

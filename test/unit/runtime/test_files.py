@@ -25,6 +25,27 @@ def test_a_written_file_is_read_back_with_its_mode(place: Place) -> None:
 
 
 @Everywhere
+def test_many_files_are_written_and_removed_at_once(place: Place) -> None:
+    for count in (1, 3, 300):
+        _WriteAndRemoveMany(place, count)
+
+
+def _WriteAndRemoveMany(place: Place, count: int) -> None:
+    runtime.MakeDirs(place.Path("a"))
+    runtime.MakeDirs(place.Path("b"))
+    runtime.WriteFile(place.Path("a/0"), b"before")
+    files = [runtime.NewFile(place.Path(f"{'ab'[n % 2]}/{n}"), b"%d" % n, 0o640) for n in range(count)]
+    runtime.WriteFiles(files)
+    assert [runtime.ReadFile(file.path) for file in files] == [file.data for file in files]
+    assert {stat.S_IMODE(runtime.Stat(file.path).st_mode) for file in files} == {0o640}
+    assert len(runtime.ListDir(place.Path("a"))) + len(runtime.ListDir(place.Path("b"))) == count
+    with pytest.raises(FileNotFoundError):
+        runtime.WriteFiles([*files, runtime.NewFile(place.Path("missing/x"), b"")])
+    runtime.RemoveFiles([file.path for file in files] + [place.Path("a/nothing")])
+    assert runtime.ListDir(place.Path("a")) == runtime.ListDir(place.Path("b")) == [], "no temporary file is left"
+
+
+@Everywhere
 def test_limits_protect_the_reader(place: Place) -> None:
     path = place.Path("large")
     runtime.WriteFile(path, b"x" * 100)

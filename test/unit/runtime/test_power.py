@@ -206,3 +206,31 @@ def test_losing_power_again_loses_nothing_more() -> None:
                 names = machine.Call(lambda: runtime.ListDir("/tmp"))
                 states.append([(name, machine.Call(lambda name=name: _ReadOrNone(f"/tmp/{name}"))) for name in names])
             assert states[0] == states[1] == states[2]
+
+
+def test_many_files_written_at_once_are_whole_and_durable() -> None:
+    for step in range(1, 200):
+        with World(step) as world:
+            machine = world.AddMachine("node1")
+            acknowledged: list[bool] = []
+
+            def write(acknowledged: list[bool] = acknowledged) -> None:
+                runtime.MakeDirs("/srv")
+                runtime.WriteFiles([runtime.NewFile(f"/srv/{number}", b"x" * 5000) for number in range(5)])
+                acknowledged.append(True)
+
+            machine.StartProcess(write, "writer")
+            world.Run(max_steps=step)
+            machine.PowerOff()
+            machine.PowerOn()
+
+            def look() -> list[bytes]:
+                names = runtime.ListDir("/srv") if runtime.Exists("/srv") else []
+                return [runtime.ReadFile(f"/srv/{name}") for name in names if not name.startswith(".")]
+
+            found = machine.Call(look)
+            assert all(data == b"x" * 5000 for data in found), "a file has its name only with its content"
+            if acknowledged:
+                assert len(found) == 5
+                return
+    raise AssertionError("it takes more steps than that")

@@ -445,3 +445,163 @@ def test_an_archived_file_is_forgotten_even_if_the_end_of_its_row_was_not_seen()
         assert node.Edits() == {}
 
     Play(story)
+
+
+def Adopt(node: Node, rows: dict[tuple[str, str], str | None]) -> None:
+    """The next start takes these rows into the first transaction of its epoch."""
+    epoch = Epoch(node.store.GetState().promised.number + 1, "bb")
+    node.store.Promise(CLUSTER, epoch, "node1")
+    node.store.Adopt(epoch, None, node.store.GetLine(), 0, True, [Row(*key, value) for key, value in rows.items()])
+
+
+def test_a_crash_before_the_files_show_an_edit_needs_nobody() -> None:
+    """The edit is stored, the file still holds it, and no file was written since: the next start goes on."""
+
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+        edits = node.Edits()
+        assert ("instance", configs.WEB) in edits
+        Adopt(node, edits)
+        assert node.NewExporter(serving=False).Round() is None, "it is left for the master"
+        assert node.Edits() == {}
+        Adopt(node, {})
+        assert node.Edits() == {}
+        # What was edited after that is an edit on an older state as before.
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("wob.", "wub."))
+        with pytest.raises(errors.ConfigurationError, match="older state"):
+            node.Edits()
+
+    Play(story)
+
+
+def test_a_drain_flag_removed_by_hand_is_gone() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.Put(Row("queue", "drain", "true"))
+        node.exporter.Round()
+        runtime.RemoveFile(pathutils.JOB_QUEUE_DRAIN_FILE)
+        assert node.Edits() == {("queue", "drain"): None}
+        Adopt(node, node.Edits())
+        assert node.Edits() == {}
+
+    Play(story)
+
+
+def test_a_crash_while_the_drain_flag_comes_or_goes_is_no_edit() -> None:
+    for steps in range(1, 400):
+        with World(3) as world:
+            machine = world.AddMachine("node1")
+
+            def prepare() -> None:
+                node = Node()
+                node.exporter.Round()
+                node.Put(Row("queue", "drain", "true"))
+
+            def put() -> NodeStore:
+                store = NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR)
+                export.Exporter(store, export.Owners(), SsconfTexts, True).Round()
+                return store
+
+            def take_away() -> None:
+                store = put()
+                store.Store(EPOCH, [Row("queue", "drain", None)], NOWHERE)
+                store.Acknowledge(EPOCH, store.GetState().last, 0)
+                put()
+
+            def edits() -> Any:
+                return EditsOf(NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR))
+
+            machine.Call(prepare)
+            process = machine.StartProcess(take_away, "masterd")
+            until = world.steps + steps
+            world.Run(until=lambda until=until, process=process: world.steps >= until or not process.alive)  # type: ignore[misc]
+            ended = not process.alive
+            process.Kill()
+            assert machine.Call(edits) == {}, f"killed after {steps} steps"
+            if ended:
+                return
+    raise AssertionError("the story is longer than that")
+
+
+# Files that somebody else touches while daemons run
+
+
+@pytest.mark.parametrize("serving", (True, False))
+def test_files_that_were_removed_or_changed_are_written_again(serving: bool) -> None:
+    with World(3) as world:
+
+        def story() -> None:
+            node = Node("node1" if serving else "node2")
+            exporter = node.NewExporter(serving)
+            exporter.Round()
+            runtime.RemoveFile(pathutils.SsconfFile("node_list"))
+            Edit(pathutils.SsconfFile("cluster_name"), lambda text: "another.example.org\n")
+            Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+            runtime.RemoveFile(pathutils.JOB_QUEUE_SERIAL_FILE)
+            runtime.Sleep(export.LOOK_AGAIN_SECONDS)
+            exporter.Round()
+            assert Text(pathutils.SsconfFile("node_list"))
+            assert Text(pathutils.SsconfFile("cluster_name")) == f"{node.snapshot.cluster.cluster_name}\n"
+            assert Text(pathutils.CLUSTER_CONF_FILE) == objects.ConfigText(node.snapshot)
+            assert Text(pathutils.JOB_QUEUE_SERIAL_FILE) == "7\n"
+            assert len(Asides()) == 1, "an edited configuration is kept"
+            runtime.Sleep(export.LOOK_AGAIN_SECONDS)
+            exporter.Round()
+            assert len(Asides()) == 1
+
+        world.AddMachine("node1").Call(story)
+        assert not world.failures
+
+
+def test_a_long_round_of_the_node_daemon_gives_way_to_a_master_that_starts() -> None:
+    with World(3) as world:
+        machine = world.AddMachine("node1")
+        count = 5 * export.PORTION
+
+        def prepare() -> None:
+            node = Node()
+            node.exporter.Round()
+            node.Put(*(Row("job", str(number), JOB % number) for number in range(10, 10 + count)))
+
+        def rounds() -> None:
+            store = NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR)
+            export.RunExporter(export.Exporter(store, export.Owners(), SsconfTexts), lambda: False)
+
+        def start() -> int:
+            store = NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR)
+            serving = store.Serve()
+            before = len(export.JobFiles())
+            export.Exporter(store, export.Owners(), SsconfTexts, serving=True).Round()
+            assert len(export.JobFiles()) == count + 1
+            serving.release()
+            return before
+
+        machine.Call(prepare)
+        # One portion takes longer than half of what a start waits for: all of them would take far too long.
+        machine.slow_disk = 70.0
+        machine.StartProcess(rounds, "noded")
+        world.RunFor(100.0)
+        done = machine.Call(start)
+        assert 0 < done < count
+
+
+def test_a_file_with_the_stamp_that_was_noted_is_not_read_again() -> None:
+    with World(3, trace=True) as world:
+
+        def story() -> None:
+            node = Node()
+            node.exporter.Round()
+            node.Put(*(Row("job", str(number), JOB % number) for number in range(10, 20)))
+            node.exporter.Round()
+            before = len(world.trace)
+            node.NewExporter().Round()
+            assert node.Edits() == {}
+            read = [step for step in world.trace[before:] if "ReadFile" in str(step)]
+            assert [step for step in read if "/queue/job-" in str(step)] == []
+            Edit(pathutils.JobFile(12), lambda text: text.replace("null", "true"))
+            assert ("job", "12") in node.Edits()
+
+        world.AddMachine("node1").Call(story)
+        assert not world.failures

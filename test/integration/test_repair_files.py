@@ -1,0 +1,43 @@
+"""Files that the store shows are removed or changed while everything runs: they come back, on every kind of node."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
+
+NODE_LIST = "/var/lib/ganeti/ssconf_node_list"
+CONFIG = "/var/lib/ganeti/config.data"
+_STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
+
+
+def Remove(node: RealNode, path: str) -> None:
+    os.unlink(node.Path(path))
+
+
+@pytest.mark.limit(120)
+def test_removed_and_changed_files_come_back() -> None:
+    with RealCluster(3, candidates=2) as cluster:
+        master, candidate, regular = cluster.nodes
+        cluster.StartNodeDaemons()
+        master.StartMaster()
+        with master.Client() as client:
+            op = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "on_nodes": [], "on_master": True, "reason": []}
+            assert FollowJob(client, client.SubmitJob([op]))[0] == "success"
+        WaitUntil(lambda: os.path.exists(candidate.Path(CONFIG)), "the candidate has the configuration")
+        WaitUntil(lambda: candidate.Read(CONFIG) == master.Read(CONFIG), "it is the master's")
+        wanted = master.Read(NODE_LIST)
+        for node in (master, candidate, regular):
+            Remove(node, NODE_LIST)
+        candidate.Write(CONFIG, candidate.Read(CONFIG).replace("node3", "nodeX"), 0o640)
+        for node in (master, candidate):
+            path = node.Path(NODE_LIST)
+            WaitUntil(lambda path=path: os.path.exists(path), f"{node.name} writes it again", 40)
+            assert node.Read(NODE_LIST) == wanted
+        WaitUntil(lambda: candidate.Read(CONFIG) == master.Read(CONFIG), "the candidate's file is written again", 40)
+        # A node without a copy of the state is sent its files; redist-conf sends them again.
+        done = master.Run([sys.executable, "-c", _STARTER, "gnt-cluster", "redist-conf"], timeout=50)
+        assert done.returncode == 0, done.stderr
+        assert regular.Read(NODE_LIST) == wanted
