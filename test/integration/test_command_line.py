@@ -93,14 +93,17 @@ def test_drained_queue_says_how_to_go_on(cluster: RealCluster) -> None:
 
 
 def test_interrupted_command_says_that_its_job_goes_on(cluster: RealCluster) -> None:
-    process = _Start(cluster, "gnt-debug delay --print-jobid 1.5")
+    # It would take much longer than this test: only the signal ends the command, and only the next one the job.
+    process = _Start(cluster, f"gnt-debug delay --print-jobid --no-master -n {cluster[1].name} 600")
     assert process.stdout is not None
     job_id = process.stdout.readline().strip()
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1
     assert stderr.startswith("Aborted. Note that if the operation created any jobs")
-    assert _Run(cluster, f"gnt-job wait {job_id}").returncode == 0
+    assert _Run(cluster, f"gnt-job list --no-headers -o status {job_id}").stdout.strip() in ("waiting", "running")
+    assert _Run(cluster, f"gnt-job cancel --kill --yes-do-it {job_id}").returncode == 0
+    assert _Run(cluster, f"gnt-job wait {job_id}").returncode == 1
 
 
 def test_reader_that_goes_away_is_no_error_to_talk_about(cluster: RealCluster) -> None:

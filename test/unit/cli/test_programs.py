@@ -159,7 +159,7 @@ def test_nothing_heavy_is_imported(module):
 def test_a_command_starts_quickly():
     """80 ms with Python itself, on a machine where Python alone takes 12: machines differ, and others use them too.
 
-    Time of the processor, the least of some tries.
+    So time of the processor is compared: of one start, and of seven bare ones right after it, which take as long.
     """
 
     def once(code):
@@ -168,9 +168,11 @@ def test_a_command_starts_quickly():
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    pairs = [(once("import ganeti.cli.main, ganeti.client.gnt_instance.list"), once("pass")) for _ in range(12)]
-    ours, bare = map(min, zip(*pairs, strict=True))
-    assert ours < max(0.080, 80 / 12 * bare), (ours, bare)
+    starts = [
+        (once("import ganeti.cli.main, ganeti.client.gnt_instance.list"), sum(once("pass") for _ in range(7)) / 7)
+        for _ in range(8)
+    ]
+    assert min(ours / bare for ours, bare in starts) < 80 / 12 or min(starts)[0] < 0.080, starts
 
 
 # --- made from the declarations ------------------------------------------------------------------------------------------
