@@ -30,20 +30,20 @@ class OpExecCbBase:
     """How an opcode's execution talks to whoever runs it.  Methods may raise to stop the opcode."""
 
     def NotifyStart(self) -> None:
-        """All locks are held; CheckPrereq comes next."""
+        """Learn that all locks are held and CheckPrereq comes next."""
 
     def NotifyRetry(self) -> None:
-        """The opcode is given up for now and will be tried again."""
+        """Learn that the opcode is given up for now and will be tried again."""
 
     def Feedback(self, kind: str, message: Any) -> None:
-        """A message of the opcode: one of constants.ELOG_*, and its content."""
+        """Take a message of the opcode: one of constants.ELOG_*, and its content."""
 
     def CurrentPriority(self) -> int | None:
-        """The priority of the next lock request; asked before each level."""
+        """Return the priority of the next lock request; asked before each level."""
         return None
 
     def SubmitManyJobs(self, jobs: list[list[opcodes.OpCode]]) -> list[list[Any]]:
-        """Submits jobs of the opcode's own: [[success, job id or text], ...]."""
+        """Submit jobs of the opcode's own: [[success, job id or text], ...]."""
         raise errors.ProgrammerError("Opcodes that run outside the job queue can't submit jobs")
 
 
@@ -85,9 +85,9 @@ class Processor:
         timeout: float | None = None,
         priority: int | None = None,
     ) -> Any:
-        """Executes an opcode and returns its result.
+        """Execute an opcode and returns its result.
 
-        ``timeout``: seconds that all locks together may take, None waits for ever.  ``priority`` is used where ``cbs``
+        ``timeout``: seconds that all locks together may take, None: no limit.  ``priority`` is used where ``cbs``
         names none.  Raises errors.LockAcquireTimeout, errors of the opcode, and whatever ``cbs`` raises; whichever way it
         ends, no lock is held and no reservation is left.
         """
@@ -123,7 +123,7 @@ class Processor:
         return self._units[op.OP_ID]
 
     def _Tidy(self) -> None:
-        """Drops the job's reservations, then the BGL."""
+        """Drop the job's reservations, then the BGL."""
         try:
             self.context.cfg.DropECReservations(self._ec_id)
         finally:
@@ -131,7 +131,7 @@ class Processor:
                 self.context.glm.release(locking.LEVEL_CLUSTER)
 
     def _LockAndExec(self, lu: LogicalUnit, levels: tuple[int, ...]) -> Any:
-        """Takes the locks of the first of ``levels``, goes on with the others, and gives them back."""
+        """Take the locks of the first of ``levels``, continue with the others, and give them back."""
         if not levels:
             return self._CheckAndExec(lu)
         level, *rest = levels
@@ -236,7 +236,7 @@ class Processor:
                 self._hooks.RunConfigUpdate()
 
     def _ProcessResult(self, lu: LogicalUnit, result: Any) -> Any:
-        """Submits the jobs of a result that has some (spec/locking.md 8.3)."""
+        """Submit the jobs of a result that has some (spec/locking.md 8.3)."""
         if not isinstance(result, ResultWithJobs):
             return result
         for job in result.jobs:
@@ -250,7 +250,7 @@ class Processor:
         return self._cbs.SubmitManyJobs(jobs)
 
     def RunPostHooks(self, node_names: list[str]) -> None:
-        """Runs the post hooks now on these nodes, for units after which they could not run any more."""
+        """Run the post hooks now on these nodes, for units after which they could not run."""
         assert self._hooks is not None
         try:
             self._hooks.RunPost(node_names)
@@ -259,7 +259,7 @@ class Processor:
             self.LogWarning(f"Errors occurred running hooks on {', '.join(node_names)}")
 
     def Log(self, *args: Any) -> None:
-        """``Log(message)`` or ``Log(type, content)``."""
+        """Log a message: ``Log(message)`` or ``Log(type, content)``."""
         kind, message = args if len(args) == 2 else (constants.ELOG_MESSAGE, args[0])
         self._cbs.Feedback(kind, message)
 
@@ -280,7 +280,7 @@ class Processor:
 
 @contextmanager
 def _BugsAsErrors() -> Iterator[None]:
-    """A failed assertion is a bug of ours: the job says where, the log has the rest."""
+    """Turn a failed assertion, which is a bug of ours, into an error that says where; the log has the rest."""
     try:
         yield
     except AssertionError as err:
@@ -301,7 +301,7 @@ def _CheckSecrets(op: opcodes.OpCode) -> None:
 
 
 def _CheckNodeAllocUse(lu: LogicalUnit) -> None:
-    """Whoever locks nodes says in the same way whether others may choose nodes meanwhile (spec/locking.md 10.3)."""
+    """Assert that a unit locks node-alloc in the mode of its node locks (spec/locking.md 10.3)."""
     needed = lu.needed_locks or {}
     alloc = locking.LEVEL_NODE_ALLOC
     for level in (locking.LEVEL_NODE, locking.LEVEL_NODE_RES):
@@ -316,7 +316,7 @@ def _CheckNodeAllocUse(lu: LogicalUnit) -> None:
 
 
 def Execute(context: Context) -> Callable[..., Any]:
-    """``execute(op, ec_id, callbacks, timeout, priority)`` for the job queue."""
+    """Return ``execute(op, ec_id, callbacks, timeout, priority)`` for the job queue."""
 
     def execute(
         op: opcodes.OpCode, ec_id: Any, cbs: OpExecCbBase, timeout: float | None = None, priority: int | None = None

@@ -20,7 +20,7 @@ MAX_PREFIX = 30
 
 
 def ParseIPv4(text: str) -> int | None:
-    """The number of an address in dotted form; None if it is none."""
+    """Return the number of an address in dotted form; None if it is none."""
     parts = text.split(".")
     if len(parts) != 4:
         return None
@@ -43,7 +43,7 @@ def FormatIPv4(number: int) -> str:
 
 
 def ParseSubnet(text: str) -> tuple[int, int]:
-    """(number of the network's address, prefix length) of ``a.b.c.d/nn``; AddressPoolError says what is wrong."""
+    """Return (number of the network's address, prefix length) of ``a.b.c.d/nn``; AddressPoolError if it is wrong."""
     address, slash, length = text.partition("/")
     number = ParseIPv4(address)
     if (
@@ -52,10 +52,10 @@ def ParseSubnet(text: str) -> tuple[int, int]:
         or not (length.isascii() and length.isdigit() and len(length) <= 2)
         or int(length) > 32
     ):
-        raise errors.AddressPoolError(f"'{text[:60]}' is no IPv4 network: write it like 192.0.2.0/24")
+        raise errors.AddressPoolError(f"'{text[:60]}' is not a valid IPv4 network: write it like 192.0.2.0/24")
     prefix = int(length)
     if number & ((1 << (32 - prefix)) - 1):
-        raise errors.AddressPoolError(f"'{text[:60]}' has bits set behind its prefix: it is no address of a network")
+        raise errors.AddressPoolError(f"'{text[:60]}' has bits set behind its prefix: it is the address of a host")
     return number, prefix
 
 
@@ -87,7 +87,7 @@ class AddressPool:
 
     @classmethod
     def Initialize(cls, network: objects.Network) -> AddressPool:
-        """The pool of a new network: its first and last address are taken, and its gateway (config.md 18.2)."""
+        """Return the pool of a new network: its first and last address are taken, and its gateway (config.md 18.2)."""
         pool = cls(network.Replace(reservations=None, ext_reservations=None))
         pool.Reserve(FormatIPv4(pool._first), external=True)
         pool.Reserve(FormatIPv4(pool._first + pool.size - 1), external=True)
@@ -96,11 +96,11 @@ class AddressPool:
         return pool
 
     def Network(self) -> objects.Network:
-        """The network with the bits of this pool."""
+        """Return the network with the bits of this pool."""
         return self._network.Replace(reservations=self._taken.to01(), ext_reservations=self._external.to01())
 
     def Validate(self) -> None:
-        """AddressPoolError if an address is taken twice, or the gateway cannot be one."""
+        """Raise AddressPoolError if an address is taken twice, or the gateway cannot be one."""
         both = self._taken & self._external
         if both.any():
             raise errors.AddressPoolError(
@@ -129,14 +129,14 @@ class AddressPool:
         return number is not None and self._first <= number < self._first + self.size
 
     def IsReserved(self, address: str, external: bool | None = None) -> bool:
-        """Whether an address is taken: at all, or (``external`` given) by the administrator or by an instance."""
+        """Return whether an address is taken: at all, or (``external``) by the administrator or by an instance."""
         index = self._Index(address)
         if external is None:
             return bool(self._taken[index] or self._external[index])
         return bool((self._external if external else self._taken)[index])
 
     def Reserve(self, address: str, external: bool = False) -> None:
-        """Takes an address; AddressPoolError if it is taken already, by whomever."""
+        """Take an address; AddressPoolError if it is taken already, by whomever."""
         index = self._Index(address)
         if self._taken[index] or self._external[index]:
             owner = "externally" if self._external[index] else "for an instance"
@@ -146,7 +146,7 @@ class AddressPool:
         (self._external if external else self._taken)[index] = 1
 
     def Release(self, address: str, external: bool = False) -> None:
-        """Gives an address back; AddressPoolError if it was not taken."""
+        """Give an address back; AddressPoolError if it was not taken."""
         bits = self._external if external else self._taken
         index = self._Index(address)
         if not bits[index]:
@@ -154,7 +154,7 @@ class AddressPool:
         bits[index] = 0
 
     def GenerateFree(self, reserved: Collection[str] = ()) -> str:
-        """The lowest free address that is not in ``reserved`` either; AddressPoolError if there is none."""
+        """Return the lowest free address that is not in ``reserved`` either; AddressPoolError if there is none."""
         used = self._taken | self._external
         for address in reserved:
             if self.Contains(address):
@@ -174,10 +174,10 @@ class AddressPool:
         return self.size - self.GetReservedCount()
 
     def GetMap(self) -> str:
-        """One character per address: ``X`` taken, ``.`` free."""
+        """Return one character per address: ``X`` taken, ``.`` free."""
         used: str = (self._taken | self._external).to01()
         return used.replace("1", "X").replace("0", ".")
 
     def GetExternalReservations(self) -> list[str]:
-        """The addresses that the administrator or their nature took."""
+        """Return the addresses that the administrator or their nature took."""
         return [self._Address(index) for index in self._external.search(type(self._external)("1"))]

@@ -28,7 +28,7 @@ def _Refuse(message: str) -> errors.OpPrereqError:
 
 
 def ParseUidPool(text: str, separator: str = ",") -> list[tuple[int, int]]:
-    """The ranges of ``1000-2000,3000``; OpPrereqError names the part that is wrong."""
+    """Return the ranges of ``1000-2000,3000``; OpPrereqError names the part that is wrong."""
     if len(text) > _MAX_TEXT:
         raise _Refuse(f"A user-id pool of {len(text)} characters is too long")
     ranges = []
@@ -45,12 +45,12 @@ def ParseUidPool(text: str, separator: str = ",") -> list[tuple[int, int]]:
 
 
 def FormatUidPool(pool: UidPool, separator: str = ",") -> str:
-    """The text that ParseUidPool reads."""
+    """Return the text that ParseUidPool reads."""
     return separator.join(str(low) if low == high else f"{low}-{high}" for low, high in pool)
 
 
 def CheckUidPool(pool: Any) -> None:
-    """OpPrereqError unless ``pool`` is a list of [low, high] with 0 <= low <= high < 2^32."""
+    """Raise OpPrereqError unless ``pool`` is a list of [low, high] with 0 <= low <= high < 2^32."""
     if not isinstance(pool, (list, tuple)):
         raise _Refuse("A user-id pool must be a list of [low, high]")
     for item in pool:
@@ -75,7 +75,7 @@ def _Merge(pool: Iterable[Sequence[int]], gap: int = 0) -> list[tuple[int, int]]
 
 
 def AddToUidPool(pool: UidPool, added: UidPool) -> list[tuple[int, int]]:
-    """``pool`` with more ids."""
+    """Return ``pool`` with more ids."""
     CheckUidPool(added)
     return _Merge([*pool, *added])
 
@@ -100,7 +100,7 @@ def _Without(item: tuple[int, int], low: int, high: int) -> list[tuple[int, int]
 
 
 def ExpandUidPool(pool: UidPool) -> set[int]:
-    """All ids of the pool."""
+    """Return all ids of the pool."""
     total = sum(high - low + 1 for low, high in _Merge(pool))
     if total > _MAX_EXPANDED:
         raise errors.ConfigurationError(
@@ -121,7 +121,7 @@ class LockedUid:
         self._lock = lock
 
     def Unlock(self) -> None:
-        """To be called once the process runs; the file stays as a hint."""
+        """Unlock the file once the process runs; it stays as a hint."""
         self._lock.release()
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ def _LockPath(uid: int) -> str:
 
 
 def _UidsOf(pid: str) -> list[int]:
-    """Real, effective, saved and file system user id of a process; none if it is gone."""
+    """Return real, effective, saved and file system user id of a process; none if it is gone."""
     try:
         status = runtime.ReadText(f"/proc/{pid}/status", _STATUS_LIMIT)
     except OSError:
@@ -145,12 +145,12 @@ def _UidsOf(pid: str) -> list[int]:
 
 
 def _IsUidUsed(uid: int) -> bool:
-    """Whether any process of this machine has the id."""
+    """Return whether any process of this machine has the id."""
     return any(uid in _UidsOf(pid) for pid in runtime.ListDir("/proc") if pid.isdigit())
 
 
 def RequestUnusedUid(all_uids: Collection[int]) -> LockedUid:
-    """An id of ``all_uids`` that no process has, locked; ids without a file come first, in random order.
+    """Return an id of ``all_uids`` that no process has, locked; ids without a file come first, in random order.
 
     LockError when there is none.  The caller starts its process and calls ``Unlock``.
     """
@@ -180,7 +180,7 @@ def RequestUnusedUid(all_uids: Collection[int]) -> LockedUid:
 
 
 def ReleaseUid(uid: LockedUid | int) -> None:
-    """Removes the id's file; call it when the process has ended."""
+    """Remove the id's file; call it when the process has ended."""
     if isinstance(uid, LockedUid):
         runtime.RemoveFile(_LockPath(uid.uid))
         uid.Unlock()
@@ -189,7 +189,7 @@ def ReleaseUid(uid: LockedUid | int) -> None:
 
 
 def ExecWithUnusedUid(function: Callable[..., Any], all_uids: Collection[int], *args: Any, **kwargs: Any) -> Any:
-    """``function(uid, ...)`` with a fresh id; it goes back to the pool if the function raises."""
+    """Return ``function(uid, ...)`` with a fresh id; it goes back to the pool if the function raises."""
     uid = RequestUnusedUid(all_uids)
     try:
         result = function(uid.uid, *args, **kwargs)

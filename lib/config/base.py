@@ -63,7 +63,7 @@ class ConfigBase:
     """The acknowledged root, the newest draft, and the reservations."""
 
     def __init__(self, config_store: StoreLike):
-        """Takes the configuration from the store; ConfigVerifyError if no master may start with it."""
+        """Take the configuration from the store; ConfigVerifyError if no master may start with it."""
         self._store = config_store
         self._acknowledged = objects.Snapshot.FromRows(_StoredRows(config_store))
         problems = configfile.StructuralProblems(self._acknowledged)
@@ -77,11 +77,11 @@ class ConfigBase:
         self._reservations = Reservations()
 
     def Snapshot(self) -> objects.Snapshot:
-        """The configuration as it is acknowledged; no lock, costs nothing."""
+        """Return the configuration as it is acknowledged; no lock, costs nothing."""
         return self._acknowledged
 
     def Newest(self) -> objects.Snapshot:
-        """The root that the next change builds on: what is acknowledged and what is under way."""
+        """Return the root that the next change builds on: what is acknowledged and what is under way."""
         return self._newest
 
     # --- called by changes, on the committer's thread -----------------------------------------------------------------
@@ -98,7 +98,7 @@ class ConfigBase:
                 return
 
     def Withdrawn(self, change: ConfigChange[Any]) -> None:
-        """Changes of a refused transaction are taken back newest first; a root never holds a withdrawn change."""
+        """Take a change of a rejected transaction back, the newest first; no root holds a withdrawn change."""
         for index, (found, _) in enumerate(self._under_way):
             if found is change:
                 del self._under_way[index:]
@@ -138,7 +138,7 @@ class ConfigBase:
         self._store.Begin(ConfigChange(self, function), done)
 
     def DropECReservations(self, ec_id: Any) -> None:
-        """Forgets every value that was handed out to a job and not stored."""
+        """Forget every value that was handed out to a job and not stored."""
         self._reservations.Drop(ec_id)
 
     def VerifyConfig(self) -> list[str]:
@@ -154,7 +154,7 @@ def _StoredRows(config_store: StoreLike) -> Iterator[tuple[str, str, str]]:
 
 
 def OutOfDate(obj: objects.ConfigObject, stored: Any) -> errors.ConfigurationError:
-    """The refusal of an object that was changed by somebody else meanwhile."""
+    """Return the error for an object that was changed by somebody else meanwhile."""
     return errors.ConfigurationError(
         f"{obj.label} is out of date: it was changed meanwhile (serial number {obj.__dict__['serial_no']}, stored is "
         f"{stored.serial_no}); nothing was changed, try again"

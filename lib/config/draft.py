@@ -43,32 +43,32 @@ class Draft:
     # --- reading and changing -----------------------------------------------------------------------------------------
 
     def Get(self, kind: str, uuid: str) -> Any:
-        """The object as it is now; ConfigurationError if there is none."""
+        """Return the object as it is now; ConfigurationError if there is none."""
         found = self.root.Find(kind, uuid)
         if found is None:
-            raise errors.ConfigurationError(f"{kind} {uuid} is not in the configuration (any more)")
+            raise errors.ConfigurationError(f"{kind} {uuid} is not in the configuration, or was removed meanwhile")
         return found
 
     def Put(self, obj: objects.ConfigObject) -> None:
-        """Stores an object as it is, without touching its serial number."""
+        """Store an object as it is, without touching its serial number."""
         self.root = self.root.WithObject(obj)
         self._touched[self._Key(obj)] = None
 
     def Add(self, obj: T) -> T:
-        """Stores a new object with serial 1 and its times; ConfigurationError if its uuid is in use."""
+        """Store a new object with serial 1 and its times; ConfigurationError if its uuid is in use."""
         uuid = obj.__dict__["uuid"]
         if self.root.IsUuidUsed(uuid):
             raise errors.ConfigurationError(f"cannot add {obj.label}: the uuid {uuid} is in use already")
         return self.PutNew(obj)
 
     def PutNew(self, obj: T) -> T:
-        """Stores an object as a new one, in the place of one with its uuid if there is one."""
+        """Store an object as a new one, in the place of one with its uuid if there is one."""
         new = obj.Replace(serial_no=1, ctime=self.now, mtime=self.now)
         self.Put(new)
         return new
 
     def Touch(self, obj: T, touch_mtime: bool = True) -> T:
-        """Stores a changed object with its next serial number."""
+        """Store a changed object with its next serial number."""
         changes: dict[str, Any] = {"serial_no": obj.__dict__["serial_no"] + 1}
         if touch_mtime:
             changes["mtime"] = self.now
@@ -77,18 +77,18 @@ class Draft:
         return new
 
     def Remove(self, kind: str, uuid: str) -> Any:
-        """Takes an object away and returns it."""
+        """Take an object away and returns it."""
         obj = self.Get(kind, uuid)
         self.root = self.root.WithoutObject(kind, uuid)
         self._touched[(kind, uuid)] = None
         return obj
 
     def BumpCluster(self) -> None:
-        """The cluster's serial number grows once, however often this is called."""
+        """Let the cluster's serial number grow, once however often this is called."""
         self._bump_cluster = True
 
     def BumpTop(self) -> None:
-        """The top level's serial number grows by one more than a write makes it."""
+        """Let the top level's serial number grow by one more than a write makes it."""
         self._extra_serial += 1
 
     def OnPublish(self, function: Callable[[], None]) -> None:
@@ -101,7 +101,7 @@ class Draft:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def Finish(self) -> list[Row]:
-        """The rows of everything that changed, the top level's last; none if nothing did.
+        """Return the rows of everything that changed, the top level's last; none if nothing did.
 
         ConfigurationError when what was touched would contradict the rest, OpPrereqError when nodes could not be told of
         it: nothing is stored then.
@@ -126,13 +126,13 @@ class Draft:
         return rows
 
     def _Pairs(self, *kinds: str) -> Iterable[tuple[str, Any, Any]]:
-        """(uuid, object before, object now) of the touched objects of some kinds; None where there is none."""
+        """Return (uuid, object before, object now) of the touched objects of some kinds; None where there is none."""
         for kind, uuid in self._touched:
             if kind in kinds:
                 yield uuid, self.base.Find(kind, uuid), self.root.Find(kind, uuid)
 
     def _NumberDisks(self) -> None:
-        """Disk N of an instance is called disk/N, one that belongs to nobody has no such name."""
+        """Name disk N of an instance disk/N, and a detached one not at all."""
         for _, old, new in list(self._Pairs("instance")):
             before = old.disks if old is not None else ()
             after = new.disks if new is not None else ()
@@ -144,7 +144,7 @@ class Draft:
                     self.Put(disk.Replace(iv_name=name))
 
     def _SettlePorts(self) -> None:
-        """Ports that came into use leave the pool, those that are not used any more go to its head (config.md 17.1)."""
+        """Take ports that came into use out of the pool, and put freed ones at its head (config.md 17.1)."""
         pairs = list(self._Pairs("disk", "instance"))
         before = {port for _, old, _ in pairs for port in PortsOf(old)}
         after = [port for _, _, new in pairs for port in PortsOf(new)]
@@ -163,7 +163,7 @@ class Draft:
         self.Put(cluster.Replace(tcpudp_port_pool=pool, highest_used_port=max(highest, top)))
 
     def _CheckUnique(self) -> None:
-        """Values of which there may be one only must not be taken by what changed.
+        """Raise ConfigurationError if what changed took a value that another object has and only one may have.
 
         What two objects had before may stay: an administrator must be able to change either.
         """
@@ -188,7 +188,7 @@ class Draft:
         return uuid
 
     def _Check(self) -> None:
-        """What must hold for everything that was touched."""
+        """Check what must hold for everything that was touched."""
         for uuid, old, new in self._Pairs("node"):
             self._CheckNode(uuid, old, new)
         for uuid, old, new in self._Pairs("nodegroup"):
@@ -273,7 +273,7 @@ def _Differ(old: objects.ConfigObject, new: objects.ConfigObject, fields: Iterab
 
 
 def IsVoter(node: objects.Node) -> bool:
-    """Whether the node's copy of the store counts: exactly the candidates that are not offline."""
+    """Return whether the node's copy of the store counts: exactly the candidates that are not offline."""
     return node.master_candidate and not node.offline
 
 
@@ -284,12 +284,12 @@ def _MovedVoter(old: objects.Node | None, new: objects.Node) -> bool:
 
 
 def IsPoolPort(port: int) -> bool:
-    """Whether a port is of the range that the cluster hands out."""
+    """Return whether a port is of the range that the cluster hands out."""
     return constants.FIRST_DRBD_PORT <= port <= constants.LAST_DRBD_PORT
 
 
 def PortsOf(obj: Any) -> list[int]:
-    """The ports of the range that a disk or instance uses."""
+    """Return the ports of the range that a disk or instance uses."""
     if isinstance(obj, objects.Disk):
         return [port for port in obj.Ports() if isinstance(port, int)]
     if isinstance(obj, objects.Instance) and obj.network_port is not None:

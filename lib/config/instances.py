@@ -18,7 +18,7 @@ class Instances(Values):
     def AddInstance(
         self, instance: objects.Instance, ec_id: Any, disks: Sequence[objects.Disk] = (), replace: bool = False
     ) -> objects.Instance:
-        """A new instance, with new ``disks`` of its own if given, or (``replace``) one in the place of its reservation.
+        """Add an instance, with its new ``disks`` if given; ``replace``: in the place of its reservation.
 
         Serial 1; what ``ec_id`` reserved of networks is taken.
         """
@@ -39,10 +39,10 @@ class Instances(Values):
     @staticmethod
     def _CheckReservation(stored: Any) -> None:
         if not stored.forthcoming:
-            raise errors.ConfigurationError(f"{stored.label} is no reservation and cannot be replaced")
+            raise errors.ConfigurationError(f"{stored.label} is not a reservation and cannot be replaced")
 
     def RemoveInstance(self, inst_uuid: str) -> None:
-        """Takes an instance away with the disks that are attached; ports and addresses are free again."""
+        """Take an instance away with the disks that are attached; ports and addresses are free again."""
 
         def change(draft: Draft) -> None:
             instance: objects.Instance = draft.Remove("instance", inst_uuid)
@@ -54,7 +54,7 @@ class Instances(Values):
         self.Transact(change)
 
     def RenameInstance(self, inst_uuid: str, new_name: str) -> objects.Instance:
-        """Gives a new name; the paths of its files follow.  The serial number stays, the cluster's grows."""
+        """Give a new name; the paths of its files follow.  The serial number stays, the cluster's grows."""
 
         def change(draft: Draft) -> objects.Instance:
             instance: objects.Instance = draft.Get("instance", inst_uuid)
@@ -74,7 +74,7 @@ class Instances(Values):
     def _SetStatus(
         self, inst_uuid: str, state: str | None, disks_active: bool | None, source: str | None
     ) -> objects.Instance:
-        """Only a real change counts; None leaves a value as it is."""
+        """Set what is not None; only a real change counts."""
 
         def change(draft: Draft) -> objects.Instance:
             instance: objects.Instance = draft.Get("instance", inst_uuid)
@@ -89,19 +89,19 @@ class Instances(Values):
         return self.Transact(change)
 
     def MarkInstanceUp(self, inst_uuid: str) -> objects.Instance:
-        """It should run, with its disks."""
+        """Record that it should run, with its disks."""
         return self._SetStatus(inst_uuid, constants.ADMINST_UP, True, constants.ADMIN_SOURCE)
 
     def MarkInstanceDown(self, inst_uuid: str) -> objects.Instance:
-        """It should not run; the disks stay as they are."""
+        """Record that it should not run; the disks stay as they are."""
         return self._SetStatus(inst_uuid, constants.ADMINST_DOWN, None, constants.ADMIN_SOURCE)
 
     def MarkInstanceUserDown(self, inst_uuid: str) -> objects.Instance:
-        """Its user has shut it down."""
+        """Record that its user has shut it down."""
         return self._SetStatus(inst_uuid, constants.ADMINST_DOWN, None, constants.USER_SOURCE)
 
     def MarkInstanceOffline(self, inst_uuid: str) -> objects.Instance:
-        """It is not to be started, its disks are not in use."""
+        """Record that it must not be started and its disks are not in use."""
         return self._SetStatus(inst_uuid, constants.ADMINST_OFFLINE, False, constants.ADMIN_SOURCE)
 
     def MarkInstanceDisksActive(self, inst_uuid: str) -> objects.Instance:
@@ -111,7 +111,7 @@ class Instances(Values):
         return self._SetStatus(inst_uuid, None, False, None)
 
     def SetInstancePrimaryNode(self, inst_uuid: str, node_uuid: str) -> objects.Instance:
-        """After a fail-over or migration; the serial number stays."""
+        """Set the primary node after a fail-over or migration; the serial number stays."""
 
         def change(draft: Draft) -> objects.Instance:
             instance: objects.Instance = draft.Get("instance", inst_uuid)
@@ -135,13 +135,13 @@ class Instances(Values):
         return added
 
     def AddDisk(self, dev: objects.Disk, replace: bool = False) -> objects.Disk:
-        """A new disk that belongs to no instance (yet), or (``replace``) one in the place of its reservation."""
+        """Add a disk that belongs to no instance (yet), or (``replace``) put it in the place of its reservation."""
         return self.Transact(lambda draft: self._AddDisk(draft, dev, replace))
 
     def AddInstanceDisk(
         self, inst_uuid: str, dev: objects.Disk, index: int = -1, replace: bool = False
     ) -> objects.Instance:
-        """A new disk, attached to an instance before its disk ``index``; -1: at the end."""
+        """Add a disk and attach it to an instance before its disk ``index``; -1: at the end."""
 
         def change(draft: Draft) -> objects.Instance:
             self._AddDisk(draft, dev, replace)
@@ -150,15 +150,15 @@ class Instances(Values):
         return self.Transact(change)
 
     def AttachInstanceDisk(self, inst_uuid: str, disk_uuid: str, index: int = -1) -> objects.Instance:
-        """Attaches a disk that belongs to nobody."""
+        """Attach a disk that belongs to nobody."""
         return self.Transact(lambda draft: _Attach(draft, inst_uuid, disk_uuid, index))
 
     def DetachInstanceDisk(self, inst_uuid: str, disk_uuid: str) -> objects.Instance:
-        """The disk stays, belonging to nobody."""
+        """Detach a disk, which stays in the configuration."""
         return self.Transact(lambda draft: _Detach(draft, inst_uuid, disk_uuid))
 
     def RemoveInstanceDisk(self, inst_uuid: str, disk_uuid: str) -> objects.Instance:
-        """Detaches a disk and takes it away."""
+        """Detach a disk and takes it away."""
 
         def change(draft: Draft) -> objects.Instance:
             instance = _Detach(draft, inst_uuid, disk_uuid)
@@ -169,7 +169,7 @@ class Instances(Values):
         return self.Transact(change)
 
     def ReplaceInstanceDisks(self, inst_uuid: str, disks: Sequence[objects.Disk]) -> objects.Instance:
-        """New disks in the place of all that an instance has: another template, in one step."""
+        """Replace all disks of an instance by new ones: another template, in one step."""
 
         def change(draft: Draft) -> objects.Instance:
             instance: objects.Instance = draft.Get("instance", inst_uuid)
@@ -183,7 +183,7 @@ class Instances(Values):
         return self.Transact(change)
 
     def RemoveDisk(self, disk_uuid: str) -> None:
-        """Takes away a disk that belongs to nobody."""
+        """Take away a disk that belongs to nobody."""
 
         def change(draft: Draft) -> None:
             draft.Remove("disk", disk_uuid)
@@ -192,7 +192,7 @@ class Instances(Values):
         self.Transact(change)
 
     def SetDiskLogicalID(self, disk_uuid: str, logical_id: Sequence[Any]) -> objects.Disk:
-        """What a disk is below its template; the serial number stays."""
+        """Set what a disk is below its template; the serial number stays."""
 
         def change(draft: Draft) -> objects.Disk:
             dev: objects.Disk = draft.Get("disk", disk_uuid)
@@ -206,7 +206,7 @@ class Instances(Values):
 
 
 def _RenamedPath(dev: objects.Disk, old_name: str, new_name: str) -> tuple[Any, ...]:
-    """``[driver, DIR/old/file]`` -> ``[driver, DIR/new/file]``; a path of another shape stays."""
+    """Turn ``[driver, DIR/old/file]`` into ``[driver, DIR/new/file]``; a path of another shape stays."""
     driver, path = dev.logical_id
     folder, name = posixpath.split(path)
     parent, owner = posixpath.split(folder)
@@ -220,7 +220,9 @@ def _Attach(draft: Draft, inst_uuid: str, disk_uuid: str, index: int) -> objects
     draft.Get("disk", disk_uuid)
     disks = list(instance.disks)
     if not -1 <= index <= len(disks):
-        raise errors.ConfigurationError(f"{instance.label}: there is no place {index}, it has {len(disks)} disks")
+        raise errors.ConfigurationError(
+            f"{instance.label}: a disk cannot be inserted at {index}: it has {len(disks)} disks"
+        )
     disks.insert(len(disks) if index == -1 else index, disk_uuid)
     return draft.Touch(instance.Replace(disks=disks))
 

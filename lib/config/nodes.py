@@ -26,7 +26,7 @@ class CandidateStats(NamedTuple):
 
 
 def VotersOf(root: objects.Snapshot) -> list[store.Member]:
-    """Those who should be voters by this configuration."""
+    """Return those who should be voters by this configuration."""
     return [MemberOf(node) for node in root.nodes.values() if IsVoter(node)]
 
 
@@ -73,7 +73,7 @@ class Nodes(ConfigBase):
         return change.result
 
     def AddNode(self, node: objects.Node) -> objects.Node:
-        """A new node.  It enters as a regular one; PromoteNode makes it a candidate once it has a copy."""
+        """Add a node.  It enters as a regular one; PromoteNode makes it a candidate once it has a copy."""
         if IsVoter(node):
             raise errors.ProgrammerError(f"{node.label} must be added as a regular node and promoted afterwards")
 
@@ -84,7 +84,7 @@ class Nodes(ConfigBase):
         return self.Transact(change)
 
     def RemoveNode(self, node_uuid: str) -> None:
-        """Takes a node away, and out of the voters; its certificate is not accepted any more."""
+        """Remove a node, also from the voters; its certificate is no longer accepted."""
         stored = self.Snapshot().nodes.get(node_uuid)
         if stored is None:
             raise errors.ConfigurationError(f"node {node_uuid} is not in the configuration")
@@ -99,19 +99,19 @@ class Nodes(ConfigBase):
     # --- master candidates --------------------------------------------------------------------------------------------
 
     def GetMasterCandidateStats(self, exceptions: Iterable[str] = ()) -> CandidateStats:
-        """Of the nodes that are not in ``exceptions`` (uuids)."""
+        """Count the candidates among the nodes that are not in ``exceptions`` (uuids)."""
         return _Stats(self.Newest(), set(exceptions))
 
     def GetMasterCandidates(self) -> list[objects.Node]:
         return [node for node in self.Snapshot().nodes.values() if node.master_candidate]
 
     def DecideSelfPromotion(self, exceptions: Iterable[str] = ()) -> bool:
-        """Whether a node that comes in should become a candidate (spec/drivers.md d.7)."""
+        """Return whether a node that comes in should become a candidate (spec/drivers.md d.7)."""
         stats = self.GetMasterCandidateStats(exceptions)
         return stats.now < min(stats.should + 1, self.Snapshot().cluster.candidate_pool_size)
 
     def NodesToPromote(self, exceptions: Iterable[str] = ()) -> tuple[int, list[objects.Node]]:
-        """(how many candidates are missing, nodes that could be promoted, in random order)."""
+        """Return (how many candidates are missing, nodes that could be promoted, in random order)."""
         excepted = set(exceptions)
         root = self.Newest()
         stats = _Stats(root, excepted)
@@ -124,7 +124,7 @@ class Nodes(ConfigBase):
         return max(0, stats.should - stats.now), eligible
 
     def PromoteNode(self, node_uuid: str, timeout: float = COPY_TIMEOUT, digest: str | None = None) -> objects.Node:
-        """Makes a node a master candidate: it is given a copy first, then flag, vote and certificate change in one step.
+        """Make a node a master candidate: it is given a copy first, then flag, vote and certificate change in one step.
 
         ``digest``: of its certificate, which is accepted from then on.  StoreError when the copy is not there after
         ``timeout`` seconds.  Its serial number grows, its time of modification stays (candidate pool maintenance,
@@ -156,7 +156,7 @@ class Nodes(ConfigBase):
         timeout: float = COPY_TIMEOUT,
         promote: Callable[[str, float], objects.Node] | None = None,
     ) -> list[objects.Node]:
-        """Promotes random nodes, one at a time, until there are as many candidates as there should be.
+        """Promote random nodes, one at a time, until there are as many candidates as there should be.
 
         A node that cannot be given a copy is passed over and told to ``failed``.  Returns the promoted ones.
         ``promote(uuid, timeout)`` is used in the place of PromoteNode.
@@ -208,7 +208,7 @@ class Nodes(ConfigBase):
         return self.Transact(change)
 
     def RemoveNodeGroup(self, group_uuid: str) -> None:
-        """Only an empty one, and never the last."""
+        """Remove a group: only an empty one, and never the last."""
 
         def change(draft: Draft) -> None:
             draft.Remove("nodegroup", group_uuid)
@@ -217,7 +217,7 @@ class Nodes(ConfigBase):
         self.Transact(change)
 
     def AssignGroupNodes(self, moves: Sequence[tuple[str, str]]) -> list[objects.Node]:
-        """Moves nodes, given as (node uuid, group uuid): each node and group that changes is bumped once."""
+        """Move nodes, given as (node uuid, group uuid): each node and group that changes is bumped once."""
 
         def change(draft: Draft) -> list[objects.Node]:
             groups: dict[str, None] = {}
@@ -237,7 +237,7 @@ class Nodes(ConfigBase):
         return self.Transact(change)
 
     def LookupNodeGroup(self, target: str | None) -> objects.NodeGroup:
-        """The group of a name or uuid; None means the only one.  OpPrereqError if there is none."""
+        """Return the group of a name or uuid; None means the only one.  OpPrereqError if there is none."""
         root = self.Snapshot()
         if target is None:
             if len(root.nodegroups) != 1:
@@ -261,7 +261,7 @@ def _Stats(root: objects.Snapshot, exceptions: set[str]) -> CandidateStats:
 
 
 def DropCert(draft: Draft, node: objects.Node) -> None:
-    """The certificate of a node that is no candidate is not accepted."""
+    """Drop the certificate of a node that is not a candidate: it is not accepted."""
     if not node.master_candidate:
         _SetCert(draft, node.uuid, None)
 

@@ -53,12 +53,12 @@ class Reservations:
             self._lock.release()
 
     def Owner(self, kind: str, value: Any) -> Any:
-        """Who holds a value, None for nobody."""
+        """Return who holds a value, None for nobody."""
         with self.Held():
             return self._values.get(kind, {}).get(value)
 
     def Reserve(self, kind: str, value: Any, ec_id: Any, used: Callable[[Any], bool]) -> None:
-        """Takes a value; ReservationError if an object has it or another job holds it.  Its own twice is fine."""
+        """Take a value; ReservationError if an object has it or another job holds it.  Its own twice is fine."""
         with self.Held():
             holders = self._values.setdefault(kind, {})
             if holders.get(value, ec_id) != ec_id:
@@ -68,7 +68,7 @@ class Reservations:
             holders[value] = ec_id
 
     def Generate(self, kind: str, ec_id: Any, make: Callable[[], Any], used: Callable[[Any], bool]) -> Any:
-        """Takes a fresh value of ``make``, tried a limited number of times."""
+        """Take a fresh value of ``make``, tried a limited number of times."""
         with self.Held():
             holders = self._values.setdefault(kind, {})
             for _ in range(TRIES):
@@ -79,7 +79,7 @@ class Reservations:
         raise errors.ConfigurationError(f"no unused {kind} found in {TRIES} tries: nearly all of them are in use")
 
     def TakeFirst(self, kind: str, ec_id: Any, candidates: Iterable[Any], used: Callable[[Any], bool]) -> Any:
-        """Takes the first candidate that is free; None if none is."""
+        """Take the first candidate that is free; None if none is."""
         with self.Held():
             holders = self._values.setdefault(kind, {})
             for value in candidates:
@@ -93,7 +93,7 @@ class Reservations:
     def TakeMinors(
         self, nodes: Iterable[str], disk: str, ec_id: Any, used: Callable[[str], Iterable[int]]
     ) -> list[int]:
-        """The lowest free minor of each node; ``used(node)`` are those of stored disks."""
+        """Return the lowest free minor of each node; ``used(node)`` are those of stored disks."""
         taken = []
         with self.Held():
             for node in nodes:
@@ -119,7 +119,7 @@ class Reservations:
             return list(self._ips.get(ec_id, ()))
 
     def AddIp(self, ec_id: Any, action: IpAction) -> None:
-        """Notes an action; together with its opposite of the same job both are void."""
+        """Note an action; together with its opposite of the same job both are void."""
         opposite = action._replace(action=RELEASE if action.action == RESERVE else RESERVE)
         with self.Held():
             actions = self._ips.setdefault(ec_id, [])
@@ -129,7 +129,7 @@ class Reservations:
                 actions.append(action)
 
     def ReservedIps(self, network: str) -> dict[str, Any]:
-        """Addresses of a network that jobs hold, with their owners."""
+        """Return the addresses of a network that jobs hold, with their owners."""
         with self.Held():
             return {
                 item.address: owner
@@ -139,7 +139,7 @@ class Reservations:
             }
 
     def DropIps(self, ec_id: Any, done: Iterable[IpAction]) -> None:
-        """The actions are stored: they need not be held any more."""
+        """Forget actions that are stored."""
         with self.Held():
             finished = list(done)
             self._ips[ec_id] = [item for item in self._ips.get(ec_id, ()) if item not in finished]
@@ -147,7 +147,7 @@ class Reservations:
     # --- the end of a job ---------------------------------------------------------------------------------------------
 
     def Drop(self, ec_id: Any) -> None:
-        """Forgets all that a job holds."""
+        """Forget all that a job holds."""
         with self.Held():
             for kind, holders in self._values.items():
                 self._values[kind] = {value: owner for value, owner in holders.items() if owner != ec_id}
@@ -155,7 +155,7 @@ class Reservations:
             self._ips.pop(ec_id, None)
 
     def Count(self, ec_id: Any) -> int:
-        """How many values a job holds."""
+        """Return how many values a job holds."""
         with self.Held():
             values = sum(owner == ec_id for holders in self._values.values() for owner in holders.values())
             minors = sum(minor.owner == ec_id for held in self._minors.values() for minor in held.values())

@@ -19,11 +19,11 @@ _SECRET_BYTES = 20
 
 
 def NormalizeMAC(mac: str) -> str:
-    """Lower case; OpPrereqError if it is no MAC address of one machine."""
+    """Return it in lower case; OpPrereqError if it is not the MAC address of one machine."""
     lowered = mac.lower()
     if not _MAC.fullmatch(lowered):
         raise errors.OpPrereqError(
-            f"'{mac[:60]}' is no MAC address: write it like aa:00:00:12:34:56", errors.ECODE_INVAL
+            f"'{mac[:60]}' is not a valid MAC address: write it like aa:00:00:12:34:56", errors.ECODE_INVAL
         )
     if int(lowered[:2], 16) & 1:
         raise errors.OpPrereqError(f"MAC address {lowered} is a multicast address", errors.ECODE_INVAL)
@@ -31,10 +31,12 @@ def NormalizeMAC(mac: str) -> str:
 
 
 def NormalizeMACPrefix(prefix: str) -> str:
-    """Lower case; OpPrereqError if it is not three octets."""
+    """Return it in lower case; OpPrereqError if it is not three octets."""
     lowered = prefix.lower()
     if not _MAC_PREFIX.fullmatch(lowered):
-        raise errors.OpPrereqError(f"'{prefix[:60]}' is no MAC prefix: write it like aa:00:00", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            f"'{prefix[:60]}' is not a valid MAC prefix: write it like aa:00:00", errors.ECODE_INVAL
+        )
     return lowered
 
 
@@ -42,14 +44,14 @@ class Values(ConfigBase):
     """Values handed out to jobs; each belongs to ``ec_id`` until it is stored or the job ends."""
 
     def GenerateUniqueID(self, ec_id: Any) -> str:
-        """A new uuid, different from every one in use and from every volume name."""
+        """Return a new uuid, different from every one in use and from every volume name."""
         return str(self._reservations.Generate(reservations.UUID, ec_id, runtime.NewUuid, self._IsUuidUsed))
 
     def _IsUuidUsed(self, uuid: str) -> bool:
         return self.Newest().IsUuidUsed(uuid)
 
     def GenerateMAC(self, net_uuid: str | None, ec_id: Any) -> str:
-        """A new MAC address with the network's prefix, or the cluster's."""
+        """Return a new MAC address with the network's prefix, or the cluster's."""
         root = self.Newest()
         net = root.networks.get(net_uuid) if net_uuid is not None else None
         prefix = net.mac_prefix if net is not None and net.mac_prefix else root.cluster.mac_prefix
@@ -63,19 +65,19 @@ class Values(ConfigBase):
         return bool(self.Newest().Users("MAC address", mac))
 
     def ReserveMAC(self, mac: str, ec_id: Any) -> str:
-        """Takes a given MAC address and returns it in normal form; ReservationError if it is in use or reserved."""
+        """Take a given MAC address and returns it in normal form; ReservationError if it is in use or reserved."""
         normal = NormalizeMAC(mac)
         self._reservations.Reserve(reservations.MAC, normal, ec_id, self._IsMacUsed)
         return normal
 
     def ReserveLV(self, lv_name: str, ec_id: Any) -> None:
-        """Takes a volume (``vg/lv``); ReservationError if it is in use or reserved."""
+        """Take a volume (``vg/lv``); ReservationError if it is in use or reserved."""
         self._reservations.Reserve(
             reservations.VOLUME, lv_name, ec_id, lambda name: bool(self.Newest().Users("volume", name))
         )
 
     def GenerateDRBDSecret(self, ec_id: Any) -> str:
-        """A new shared secret: 40 lower case hexadecimal digits."""
+        """Return a new shared secret: 40 lower case hexadecimal digits."""
         return str(
             self._reservations.Generate(
                 reservations.SECRET,
@@ -86,17 +88,17 @@ class Values(ConfigBase):
         )
 
     def AllocateDRBDMinor(self, node_uuids: Sequence[str], disk_uuid: str, ec_id: Any) -> list[int]:
-        """The lowest free minor of each node (all different) for one disk; free again when the disk is stored."""
+        """Take the lowest free minor of each node (all different) for one disk, until that is stored."""
         if len(set(node_uuids)) != len(node_uuids):
             raise errors.ProgrammerError("DRBD minors must be asked for with different nodes")
         return self._reservations.TakeMinors(node_uuids, disk_uuid, ec_id, lambda node: self.Newest().UsedMinors(node))
 
     def ReleaseDRBDMinors(self, disk_uuid: str) -> None:
-        """Gives back the minors handed out for a disk."""
+        """Give back the minors handed out for a disk."""
         self._reservations.DropMinors(disk_uuid)
 
     def AllocatePort(self, ec_id: Any) -> int:
-        """A port of the cluster's range: the head of the pool, else the next one that was never used.
+        """Return a port of the cluster's range: the head of the pool, else the next one that was never used.
 
         It is stored as used together with the disk or instance that has it, and free again if none ever does.
         """
@@ -124,7 +126,7 @@ class Values(ConfigBase):
         return network.AddressPool(net)
 
     def ReserveIp(self, net_uuid: str, address: str, ec_id: Any, check: bool = True) -> None:
-        """Takes an address for an instance; ReservationError if it is taken, with ``check`` also by the administrator.
+        """Take an address for an instance; ReservationError if it is taken, with ``check`` also by the administrator.
 
         The network's bits change when the instance is stored with the same ``ec_id``.
         """
@@ -141,7 +143,7 @@ class Values(ConfigBase):
             self._reservations.AddIp(ec_id, IpAction(RESERVE, address, net_uuid))
 
     def GenerateIp(self, net_uuid: str, ec_id: Any) -> str:
-        """Takes the lowest free address; ReservationError if there is none."""
+        """Take the lowest free address; ReservationError if there is none."""
         with self._reservations.Held():
             pool = self._Pool(self.Newest(), net_uuid)
             try:
@@ -152,12 +154,12 @@ class Values(ConfigBase):
             return address
 
     def ReleaseIp(self, net_uuid: str, address: str, ec_id: Any) -> None:
-        """Gives an instance's address back once the instance is stored with the same ``ec_id``."""
+        """Give an instance's address back once the instance is stored with the same ``ec_id``."""
         if net_uuid in self.Newest().networks:
             self._reservations.AddIp(ec_id, IpAction(RELEASE, address, net_uuid))
 
     def _CommitIps(self, draft: Draft, ec_id: Any) -> None:
-        """Applies what a job noted to the networks' bits; their serial numbers stay as they are."""
+        """Apply what a job noted to the networks' bits; their serial numbers stay as they are."""
         if ec_id is None:
             return
         actions = self._reservations.IpActions(ec_id)
@@ -165,12 +167,12 @@ class Values(ConfigBase):
         draft.OnPublish(lambda: self._reservations.DropIps(ec_id, actions))
 
     def _ReleaseNicIps(self, draft: Draft, nics: Sequence[objects.NIC]) -> None:
-        """Gives back the addresses of an instance that goes."""
+        """Give back the addresses of an instance that goes."""
         _ChangeBits(draft, [IpAction(RELEASE, nic.ip, nic.network) for nic in nics if nic.ip and nic.network])
 
 
 def _ChangeBits(draft: Draft, actions: Sequence[IpAction]) -> None:
-    """An address that the administrator holds stays his, whoever uses it too."""
+    """Change the bits of the networks; an address that the administrator reserved stays reserved."""
     pools: dict[str, network.AddressPool] = {}
     for item in actions:
         if item.network not in draft.root.networks:

@@ -32,7 +32,7 @@ class MasterNetworkParameters(NamedTuple):
 
 
 def CheckTags(tags: Iterable[str]) -> None:
-    """TagError for a text that cannot be a tag."""
+    """Raise TagError for a text that cannot be a tag."""
     for tag in tags:
         if not isinstance(tag, str) or not tag:
             raise errors.TagError("Tags cannot be empty")
@@ -53,16 +53,16 @@ class ConfigWriter(Nodes, Instances):
     and every later change and every call that changes a node raises the same, so the job cannot act again; it stays
     "running" for the next master to judge.  Errors of the change itself leave everything as it was.
 
-    Who is not a job must be answered, and uses TransactAsync, or TakeOffline to end a standstill: these are told
+    Requests that are not jobs must be answered.  They use TransactAsync, or TakeOffline to end a standstill, and get
     NoQuorum, NotKnown or DiskRefused.
     """
 
     # --- any object ---------------------------------------------------------------------------------------------------
 
     def Update(self, target: T, ec_id: Any = None) -> T:
-        """Stores a changed object: ``cfg.Update(instance.Replace(...), ec_id)``.
+        """Store a changed object: ``cfg.Update(instance.Replace(...), ec_id)``.
 
-        Refused with a ConfigurationError when its serial number is not the stored one (somebody else changed it).  An
+        Raise ConfigurationError when its serial number is not the stored one (somebody else changed it).  An
         object that equals the stored one changes nothing.  With an instance, what ``ec_id`` noted of addresses is done.
         """
 
@@ -76,7 +76,7 @@ class ConfigWriter(Nodes, Instances):
         return self.Transact(change)
 
     def UpdateMany(self, targets: Iterable[objects.ConfigObject], ec_id: Any = None) -> list[Any]:
-        """Several objects in one step: all or none.  Nodes must stay what they are to the store."""
+        """Store several objects in one step: all or none.  Nodes must not begin or cease to be voters."""
         wanted = list(targets)
 
         def change(draft: Draft) -> list[Any]:
@@ -111,7 +111,7 @@ class ConfigWriter(Nodes, Instances):
     # --- tags ---------------------------------------------------------------------------------------------------------
 
     def AddTags(self, kind: str, uuid: str, tags: Iterable[str]) -> objects.ConfigObject:
-        """Adds tags to an object; those it has already do not matter."""
+        """Add tags to an object; those it has already do not matter."""
         new = set(tags)
         CheckTags(new)
 
@@ -127,7 +127,7 @@ class ConfigWriter(Nodes, Instances):
         return self.Transact(change)
 
     def RemoveTags(self, kind: str, uuid: str, tags: Iterable[str]) -> objects.ConfigObject:
-        """Takes tags from an object; OpPrereqError if it does not have one of them."""
+        """Take tags from an object; OpPrereqError if it does not have one of them."""
         gone = set(tags)
 
         def change(draft: Draft) -> objects.ConfigObject:
@@ -154,7 +154,7 @@ class ConfigWriter(Nodes, Instances):
     # --- networks -----------------------------------------------------------------------------------------------------
 
     def AddNetwork(self, net: objects.Network) -> objects.Network:
-        """A new network; its pool is made if it has none yet."""
+        """Add a network; its pool is made if it has none yet."""
         pool = network.AddressPool.Initialize(net) if net.ext_reservations is None else network.AddressPool(net)
 
         def change(draft: Draft) -> objects.Network:
@@ -165,7 +165,7 @@ class ConfigWriter(Nodes, Instances):
         return self.Transact(change)
 
     def RemoveNetwork(self, net_uuid: str) -> None:
-        """Only one that no group is connected to."""
+        """Remove a network that no group is connected to."""
 
         def change(draft: Draft) -> None:
             draft.Remove("network", net_uuid)
@@ -174,13 +174,13 @@ class ConfigWriter(Nodes, Instances):
         self.Transact(change)
 
     def GetGroupNetParams(self, net_uuid: str, node_uuid: str) -> dict[str, Any] | None:
-        """How a node's group is connected to a network; None if it is not."""
+        """Return how a node's group is connected to a network; None if it is not."""
         root = self.Snapshot()
         found = root.nodegroups[root.nodes[node_uuid].group].networks.get(net_uuid)
         return None if found is None else dict(found)
 
     def CheckIPInNodeGroup(self, address: str, node_uuid: str) -> objects.Network | None:
-        """The network connected to a node's group in which an address lies, if any."""
+        """Return the network connected to a node's group in which an address lies, if any."""
         root = self.Snapshot()
         for net_uuid in root.nodegroups[root.nodes[node_uuid].group].networks:
             net = root.networks.get(net_uuid)
@@ -212,7 +212,7 @@ class ConfigWriter(Nodes, Instances):
 
 
 def _WithKept(target: T, stored: T) -> T:
-    """``target`` with what only the configuration itself changes, without a serial number, as it is stored now."""
+    """Return ``target`` with the stored values of what only the configuration itself changes."""
     if isinstance(target, objects.Cluster) and isinstance(stored, objects.Cluster):
         return target.Replace(highest_used_port=stored.highest_used_port, tcpudp_port_pool=stored.tcpudp_port_pool)
     if isinstance(target, objects.Network) and isinstance(stored, objects.Network):

@@ -24,7 +24,7 @@ MAX_CONFIG = 512 * 1024 * 1024
 
 
 def LoadConfig(text: str | bytes) -> Snapshot:
-    """The root of a config.data of this release, normalised; any other version is a ConfigVersionMismatch.
+    """Return the root of a config.data of this release, normalised; any other version is a ConfigVersionMismatch.
 
     ConfigurationError says which object and key cannot be read.  Checks across objects: StructuralProblems and
     VerifyConfig.
@@ -37,7 +37,7 @@ def LoadConfig(text: str | bytes) -> Snapshot:
 
 
 def LoadDict(data: Any) -> Snapshot:
-    """LoadConfig for a file that is parsed already; ``data`` belongs to the callee."""
+    """Return LoadConfig for a file that is parsed already; ``data`` belongs to the callee."""
     if not isinstance(data, dict):
         raise errors.ConfigurationError(f"the configuration must be a JSON object, found {Show(data)}")
     CheckVersion(data)
@@ -153,7 +153,7 @@ def _PrepareCluster(data: dict[str, Any]) -> None:
 
 
 def _InferTemplates(data: Mapping[str, Any]) -> list[str]:
-    """The templates in use, for a file that does not say which ones are enabled."""
+    """Return the templates in use, for a file that does not say which ones are enabled."""
     found = {item.get("dev_type") for item in _Objects(data, "disks")}
     if any(not item.get("disks") for item in _Objects(data, "instances")):
         found.add(constants.DT_DISKLESS)
@@ -166,12 +166,12 @@ def _InferTemplates(data: Mapping[str, Any]) -> list[str]:
 
 
 def Complete(own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """``own`` with what it lacks of ``defaults`` behind it."""
+    """Return ``own`` with what it lacks of ``defaults`` behind it."""
     return {**own, **{key: value for key, value in defaults.items() if key not in own}}
 
 
 def Normalise(root: Snapshot) -> Snapshot:
-    """The root with every parameter set in the shape that 3.1 keeps it in."""
+    """Return the root with every parameter set in the shape that 3.1 keeps it in."""
     cluster = _NormaliseCluster(root.cluster)
     enabled = cluster.enabled_disk_templates
     return root.Replace(
@@ -221,7 +221,7 @@ def _NormalisePolicy(own: Mapping[str, Any], enabled: Iterable[str]) -> dict[str
 
 
 def _EnabledOnly(policy: Mapping[str, Any], enabled: Iterable[str]) -> dict[str, Any]:
-    """A policy whose disk templates are cut to the enabled ones."""
+    """Return a policy whose disk templates are cut to the enabled ones."""
     result = dict(policy)
     templates = result.get(ipolicy.DISK_TEMPLATES)
     if isinstance(templates, (list, tuple)):

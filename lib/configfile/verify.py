@@ -1,6 +1,6 @@
 """Checks across the whole configuration (spec/config.md 20).
 
-StructuralProblems are those with which no master may start; VerifyConfig finds everything that should be told, and
+StructuralProblems are those with which no master may start; VerifyConfig finds everything that is wrong, and
 prevents nothing.
 """
 
@@ -23,7 +23,7 @@ _MAC = re.compile("[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
 def StructuralProblems(root: Snapshot) -> list[str]:
-    """Why no master may start with this configuration; empty if it may."""
+    """Return why no master may start with this configuration; empty if one may."""
     cluster = root.cluster
     problems = []
     if not cluster.enabled_hypervisors:
@@ -36,7 +36,7 @@ def StructuralProblems(root: Snapshot) -> list[str]:
     if not cluster.enabled_disk_templates:
         problems.append("cluster: enabled_disk_templates is empty")
     if cluster.master_node not in root.nodes:
-        problems.append(f"cluster: master_node {cluster.master_node} is no node of the configuration")
+        problems.append(f"cluster: master_node {cluster.master_node} is not a node of the configuration")
     for kind, attribute, _ in KIND_MAPS:
         for uuid, obj in getattr(root, attribute).items():
             if obj.uuid != uuid:
@@ -58,7 +58,7 @@ def _DanglingInstance(root: Snapshot, instance: Instance) -> Iterator[str]:
 
 
 def VerifyConfig(root: Snapshot) -> list[str]:
-    """Everything that is wrong, one text each, naming the object."""
+    """Return Everything that is wrong, one text each, naming the object."""
     problems = StructuralProblems(root)
     for check in _CHECKS:
         problems.extend(check(root))
@@ -66,7 +66,7 @@ def VerifyConfig(root: Snapshot) -> list[str]:
 
 
 def _Shared(root: Snapshot, what: str, *kinds: str) -> Iterator[tuple[Any, str]]:
-    """(value, labels of its users) of each value that is used more than once; the users are of these kinds."""
+    """Yield (value, labels of its users) of each value that is used more than once; the users are of these kinds."""
     for value, users in root.AllUsers(what):
         if len(users) > 1:
             found = [obj for uuid in users for kind in kinds if (obj := root.Find(kind, uuid)) is not None]
@@ -84,7 +84,7 @@ def _Labelled(obj: Any, look: Callable[[Any], Iterable[str]]) -> list[str]:
 
 
 def _Twice(pairs: Iterable[tuple[Any, str]]) -> Iterator[tuple[Any, list[str]]]:
-    """(value, owners) of each value that more than one owner has."""
+    """Yield (value, owners) of each value that more than one owner has."""
     owners: dict[Any, list[str]] = {}
     for value, owner in pairs:
         owners.setdefault(value, []).append(owner)
@@ -127,7 +127,7 @@ def _ClusterParamProblems(cluster: Cluster) -> Iterator[str]:
 def _Checked(
     what: str, values: Mapping[str, Any], table: Table, syntax: Callable[[Mapping[str, Any]], list[str]]
 ) -> Iterator[str]:
-    """Problems of type, else of syntax."""
+    """Yield problems of type, else of syntax."""
     return (f"{what}: {text}" for text in TypeProblems(values, table) or syntax(values))
 
 
@@ -239,7 +239,7 @@ def _InstanceProblems(root: Snapshot, instance: Instance) -> Iterator[str]:
         filled = params.FillNIC(root, item)
         yield from _Checked(f"NIC {index}", filled, nic.TABLE, nic.SyntaxProblems)
         if not _MAC.fullmatch(item.mac):
-            yield f"NIC {index}: '{item.mac[:40]}' is no MAC address"
+            yield f"NIC {index}: '{item.mac[:40]}' is not a valid MAC address"
         if item.network is not None and item.network not in root.networks:
             yield f"NIC {index}: network {item.network} does not exist"
     yield from _InstanceDiskProblems(root, instance)
@@ -249,7 +249,7 @@ def _InstanceDiskProblems(root: Snapshot, instance: Instance) -> Iterator[str]:
     for index, uuid in enumerate(instance.disks):
         dev = root.disks.get(uuid)
         if dev is None:
-            continue  # a structural problem, told already
+            continue  # a structural problem, found already
         if dev.iv_name != f"disk/{index}":
             yield f"disk {index} has the iv_name '{dev.iv_name}', it must be 'disk/{index}'"
         for node in dev.nodes:

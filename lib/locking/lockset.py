@@ -42,7 +42,7 @@ class _Deadline:
 
 
 def NameList(names: Iterable[str] | str) -> list[str]:
-    """The distinct names in the order in which they are locked."""
+    """Return the distinct names in the order in which they are locked."""
     return [names] if isinstance(names, str) else sorted(set(names))
 
 
@@ -64,7 +64,7 @@ class LockSet:
         return SharedLock(f"{self.name}/{member}", self._monitor)
 
     def Names(self) -> set[str]:
-        """The members that exist now."""
+        """Return the members that exist now."""
         return set(self._members)
 
     # --- questions about the calling thread ---------------------------------------------------------------------------
@@ -73,14 +73,14 @@ class LockSet:
         return runtime.ThreadIdent() in self._owners
 
     def owning_all(self) -> bool:
-        """Whether the set-lock is owned: no member can appear."""
+        """Return whether the set-lock is owned: no member can appear."""
         return self._set_lock.is_owned()
 
     def list_owned(self) -> set[str]:
         return set(self._owners.get(runtime.ThreadIdent(), ()))
 
     def check_owned(self, names: Iterable[str] | str, shared: int = -1) -> bool:
-        """Whether all of ``names`` are owned in this mode (-1 any, 0 exclusive, 1 shared); none named is False."""
+        """Return whether all ``names`` are owned in this mode (-1 any, 0 exclusive, 1 shared); False for none."""
         wanted = NameList(names)
         if not wanted or not self.is_owned():
             return False
@@ -100,7 +100,7 @@ class LockSet:
         priority: int | None = None,
         opportunistic: bool = False,
     ) -> set[str] | None:
-        """Takes members in the order of their names; returns the names taken, or None when the timeout was over.
+        """Take members in the order of their names; returns the names taken, or None when the timeout was over.
 
         Named members: all or none; LockError when one does not exist.  ``ALL_SET``: the set-lock, then every member
         there is.  Opportunistic: members are tried without waiting; the timeout then counts for the set-lock only.
@@ -137,7 +137,7 @@ class LockSet:
     def _AcquireMember(
         self, name: str, shared: int, timeout: float | None, priority: int | None, may_miss: bool
     ) -> bool | None:
-        """True: taken; False: not in time; None: it does not exist, which only ``may_miss`` allows."""
+        """Return True: taken; False: not in time; None: it does not exist, which only ``may_miss`` allows."""
         lock = self._members.get(name)
         try:
             if lock is not None:
@@ -151,7 +151,7 @@ class LockSet:
     # --- giving back --------------------------------------------------------------------------------------------------
 
     def release(self, names: Iterable[str] | str | None = None) -> None:
-        """Gives members back, all if None; the set-lock always goes first, so nothing is "all owned" afterwards."""
+        """Give members back, all if None; the set-lock always goes first, so nothing is "all owned" afterwards."""
         me = runtime.ThreadIdent()
         assert me in self._owners, f"{self.name}: release by a thread that owns nothing here"
         owned = self._owners[me]
@@ -172,7 +172,7 @@ class LockSet:
             self._members[name].release()
 
     def downgrade(self, names: Iterable[str] | str | None = None) -> bool:
-        """Makes owned members shared, all if None, and the set-lock too once no member is held exclusively."""
+        """Make owned members shared, all if None, and the set-lock too once no member is held exclusively."""
         me = runtime.ThreadIdent()
         assert me in self._owners, f"{self.name}: downgrade by a thread that owns nothing here"
         owned = self._owners[me]
@@ -194,7 +194,7 @@ class LockSet:
         timeout: float | None = None,
         priority: int | None = None,
     ) -> bool:
-        """Makes new members, owned by the caller if ``acquired``; False when others held the whole set too long.
+        """Make new members, owned by the caller if ``acquired``; False when others held the whole set too long.
 
         LockError when one exists already; then none is made.
         """
@@ -223,7 +223,7 @@ class LockSet:
             self._members = {**self._members, **fresh}
 
     def remove(self, names: Iterable[str] | str) -> list[str]:
-        """Deletes members and returns those this call deleted; waits for each that is not owned.
+        """Delete members and returns those this call deleted; waits for each that is not owned.
 
         The caller owns nothing here, or all of ``names``.  Members that do not exist are passed over.
         """

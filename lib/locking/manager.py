@@ -1,7 +1,7 @@
 """All locks of one master, by level, and the rules about the order of levels (spec/locking.md 1, 4).
 
 Breaking the order is an AssertionError at once, never a wait: two threads that took levels in different orders could
-wait for each other for ever.
+wait for each other.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class LockManager:
         return self._sets[level].owning_all()
 
     def Names(self, level: int) -> set[str]:
-        """The members of a level that exist now."""
+        """Return the members of a level that exist now."""
         return self._sets[level].Names()
 
     def _OwnsAbove(self, level: int) -> bool:
@@ -104,13 +104,13 @@ class LockManager:
         priority: int | None = None,
         opportunistic: bool = False,
     ) -> set[str] | None:
-        """Takes locks of one level (LockSet.acquire); the BGL must be owned, and nothing of a later level."""
+        """Take locks of one level (LockSet.acquire); the BGL must be owned, and nothing of a later level."""
         assert level == LEVEL_CLUSTER or self._OwnsBgl(), "the BGL must be owned before any other lock"
         assert not self._OwnsAbove(level), f"level {LEVEL_NAMES[level]} asked for while owning a later one"
         return self._sets[level].acquire(names, timeout, shared, priority, opportunistic)
 
     def release(self, level: int, names: Iterable[str] | str | None = None) -> None:
-        """Gives locks of one level back, all if None; the BGL is the last."""
+        """Give locks of one level back, all if None; the BGL is the last."""
         assert level != LEVEL_CLUSTER or not self._OwnsAbove(level), "the BGL is released before other locks"
         self._sets[level].release(names)
 
@@ -128,14 +128,14 @@ class LockManager:
         timeout: float | None = None,
         priority: int | None = None,
     ) -> bool:
-        """Makes locks for new objects (LockSet.add); the BGL must be owned, and nothing of a later level."""
+        """Make locks for new objects (LockSet.add); the BGL must be owned, and nothing of a later level."""
         assert level in LEVELS_MOD, f"the members of level {LEVEL_NAMES[level]} are fixed"
         assert self._OwnsBgl(), "the BGL must be owned before locks are added"
         assert not self._OwnsAbove(level), f"locks added at level {LEVEL_NAMES[level]} while owning a later one"
         return self._sets[level].add(names, acquired, shared, timeout, priority)
 
     def remove(self, level: int, names: Iterable[str] | str) -> list[str]:
-        """Deletes the locks of objects that are gone (LockSet.remove)."""
+        """Delete the locks of objects that are gone (LockSet.remove)."""
         assert level in LEVELS_MOD, f"the members of level {LEVEL_NAMES[level]} are fixed"
         assert self._OwnsBgl(), "the BGL must be owned while locks are removed"
         assert self.is_owned(level) or not self._OwnsAbove(level), (
@@ -146,7 +146,7 @@ class LockManager:
     # --- for people ---------------------------------------------------------------------------------------------------
 
     def SetOwnerName(self, name: str | None) -> None:
-        """Names the calling thread in listings, a job id; None goes back to the thread's own name."""
+        """Name the calling thread in listings, a job id; None goes back to the thread's own name."""
         self._monitor.SetOwnerName(name)
 
     def EndWaits(self, name: str) -> None:
@@ -154,9 +154,9 @@ class LockManager:
         self._monitor.EndWaits(name)
 
     def AddToLockMonitor(self, source: RowsSource) -> None:
-        """Adds rows of another room to the listing: the queue's waiting jobs."""
+        """Add rows of another room to the listing: the queue's waiting jobs."""
         self._monitor.AddSource(source)
 
     def QueryLocks(self) -> list[LockRow]:
-        """All locks with their owners and waiters, sorted by name."""
+        """Return all locks with their owners and waiters, sorted by name."""
         return self._monitor.Rows()

@@ -31,7 +31,7 @@ class Waitable(Protocol):
 
 
 class RowsSource(Protocol):
-    """Something that tells rows of its own: the queue shows what its jobs wait for."""
+    """Something with rows of its own: the queue shows what its jobs wait for."""
 
     def LockRows(self) -> list[LockRow]: ...
 
@@ -78,11 +78,11 @@ class LockMonitor:
                 wait.Wake(ident)
 
     def IsHurried(self) -> bool:
-        """Whether the calling thread is not to wait."""
+        """Return whether the calling thread is not to wait."""
         return bool(self._hurried) and self._owner_names.get(runtime.ThreadIdent()) in self._hurried
 
     def OwnerName(self) -> str:
-        """What locks and waits of the calling thread are shown under."""
+        """Return what locks and waits of the calling thread are shown under."""
         return self._owner_names.get(runtime.ThreadIdent()) or runtime.ThreadName()
 
     def Register(self, lock: LockSource) -> None:
@@ -91,13 +91,13 @@ class LockMonitor:
             self._locks[lock] = self._counter
 
     def AddSource(self, source: RowsSource) -> None:
-        """Adds a source of further rows; it is kept by weak reference."""
+        """Add a source of further rows; it is kept by weak reference."""
         with self._mutex:
             self._counter += 1
             self._sources[source] = self._counter
 
     def Rows(self) -> list[LockRow]:
-        """All locks, by natural order of their names; of two with one name (one re-created) the older first."""
+        """Return all locks, by natural order of their names; of two with one name (one re-created) the older first."""
         with self._mutex:
             locks = list(self._locks.items())
             sources = list(self._sources.items())

@@ -36,7 +36,7 @@ class SharedLock:
     """A lock held by one exclusive owner or by any number of sharers.
 
     Requests wait in one first-in-first-out queue per priority.  Sharers that wait form a group which later sharers of
-    the same priority join wherever it stands; once a group has been woken nobody joins it any more, so writers are
+    the same priority join wherever it stands; once a group has been woken nobody joins it, so writers are
     reached in the end.
     """
 
@@ -58,7 +58,7 @@ class SharedLock:
     # --- what the holder and the asker call ---------------------------------------------------------------------------
 
     def acquire(self, shared: int = 0, timeout: float | None = None, priority: int | None = None) -> bool:
-        """Takes the lock; False when ``timeout`` seconds were not enough (None: no limit), or LockMonitor.EndWaits was called.
+        """Take the lock; False when ``timeout`` seconds were not enough (None: no limit), or LockMonitor.EndWaits was called.
 
         Raises LockError when the lock is, or while waiting becomes, deleted.
         """
@@ -66,7 +66,7 @@ class SharedLock:
             return self._Acquire(bool(shared), timeout, DEFAULT_PRIORITY if priority is None else priority)
 
     def release(self) -> None:
-        """Gives the lock back and wakes the head of the queue when the lock became free."""
+        """Give the lock back and wakes the head of the queue when the lock became free."""
         with self._mutex:
             me = runtime.ThreadIdent()
             assert self._Owns(me), f"{self.name}: release by a thread that does not own it"
@@ -78,7 +78,7 @@ class SharedLock:
                 self._WakeHead()
 
     def downgrade(self) -> bool:
-        """Turns exclusive ownership into shared; a sharer's call changes nothing and wakes nobody."""
+        """Turn exclusive ownership into shared; a sharer's call changes nothing and wakes nobody."""
         with self._mutex:
             me = runtime.ThreadIdent()
             assert self._Owns(me), f"{self.name}: downgrade by a thread that does not own it"
@@ -97,7 +97,7 @@ class SharedLock:
         return True
 
     def delete(self, timeout: float | None = None, priority: int | None = None) -> bool:
-        """Ends the lock's life: needs (or takes) it exclusively; every waiter and later caller gets LockError.
+        """End the lock's life: needs (or takes) it exclusively; every waiter and later caller gets LockError.
 
         Returns False when exclusive ownership could not be had in time; then nothing changed.
         """
@@ -116,7 +116,7 @@ class SharedLock:
             return True
 
     def is_owned(self, shared: int = -1) -> bool:
-        """Whether the calling thread owns the lock: -1 in any mode, 0 exclusively, 1 shared."""
+        """Return whether the calling thread owns the lock: -1 in any mode, 0 exclusively, 1 shared."""
         with self._mutex:
             me = runtime.ThreadIdent()
             exclusive = self._exclusive is not None and self._exclusive[0] == me
@@ -125,7 +125,7 @@ class SharedLock:
             return me in self._sharers if shared else exclusive
 
     def Info(self) -> LockRow:
-        """Mode, owners and waiters in the order of service, at one instant."""
+        """Return mode, owners and waiters in the order of service, at one instant."""
         with self._mutex:
             if self._deleted:
                 mode: str | None = "deleted"
@@ -206,7 +206,7 @@ class SharedLock:
         return entry
 
     def _Leave(self, ident: int, entry: _Entry, priority: int) -> None:
-        """Takes a waiter off its entry; the last one removes the entry, and whoever that brings to the head may go."""
+        """Take a waiter off its entry; the last one removes the entry, and whoever that brings to the head may go."""
         del entry.waiting[ident]
         if entry.waiting:
             return
@@ -220,7 +220,7 @@ class SharedLock:
             self._WakeHeadIfCompatible()
 
     def _WakeHeadIfCompatible(self) -> None:
-        """Wakes the head if it could have the lock as things are.
+        """Wake the head if it could have the lock as things are.
 
         Release alone would do (spec/locking.md 2.4), but then a waiter whose predecessor gave up would sleep on beside
         a lock it could have.
@@ -234,7 +234,7 @@ class SharedLock:
         if head is None:
             return
         if head.shared:
-            # Nobody joins a group that has been woken, else a stream of sharers would hold off writers for ever.
+            # Nobody joins a group that has been woken, else a stream of sharers would hold off writers without end.
             for priority, group in list(self._joinable.items()):
                 if group is head:
                     del self._joinable[priority]

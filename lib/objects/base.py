@@ -33,7 +33,7 @@ MISSING = _Missing()
 
 
 class FrozenDict(dict[str, Any]):
-    """A dictionary that refuses changes; ``|`` and ``dict()`` give ordinary copies."""
+    """A dictionary that cannot be changed; ``|`` and ``dict()`` give ordinary copies."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ EMPTY: Mapping[str, Any] = FrozenDict()
 
 
 def Freeze(value: Any) -> Any:
-    """``value`` with every list a tuple and every dictionary a FrozenDict, all the way down."""
+    """Return ``value`` with every list a tuple and every dictionary a FrozenDict, all the way down."""
     kind = value.__class__
     if kind is str or kind is int or kind is bool or kind is FrozenDict:
         return value
@@ -69,7 +69,7 @@ def Freeze(value: Any) -> Any:
 
 
 def Thaw(value: Any) -> Any:
-    """The opposite of Freeze: plain lists and dictionaries that belong to the caller."""
+    """Return the opposite of Freeze: plain lists and dictionaries that belong to the caller."""
     kind = value.__class__
     if kind is str or kind is int or kind is bool:
         return value
@@ -81,7 +81,7 @@ def Thaw(value: Any) -> Any:
 
 
 def Show(value: Any) -> str:
-    """``value`` for an error message, cut to a readable length."""
+    """Return ``value`` for an error message, cut to a readable length."""
     try:
         text = serializer.Dump(value)
     except (TypeError, ValueError):
@@ -117,7 +117,7 @@ def Field(
     secret: bool = False,
     many: Any = None,
 ) -> Any:
-    """Declares a field in a class body.
+    """Declare a field in a class body.
 
     ``default`` is what an absent key means (none: the key must be there).  ``secret`` keeps the value out of error
     messages.  ``many`` is the class of the objects in a list of embedded objects (a name for the class itself).
@@ -155,7 +155,7 @@ class ConfigObject:
 
     @classmethod
     def FromDict(cls, data: Any, runtime: bool = False) -> Self:
-        """The object stored as ``data``; wrong or missing values are a ConfigurationError.
+        """Return the object stored as ``data``; wrong or missing values are a ConfigurationError.
 
         ``runtime`` also reads the fields that exist in node RPC only; from stored data they are dropped.
         """
@@ -217,7 +217,7 @@ class ConfigObject:
 
     @classmethod
     def _ReadExtra(cls, data: Mapping[str, Any]) -> tuple[tuple[str | None, str, Any], ...]:
-        """The undeclared keys as (declared key before it or None, key, value)."""
+        """Return the undeclared keys as (declared key before it or None, key, value)."""
         extra = []
         anchor = None
         for key, value in data.items():
@@ -229,11 +229,11 @@ class ConfigObject:
 
     @property
     def extra(self) -> Mapping[str, Any]:
-        """The keys of the stored form that this release does not know."""
+        """Return the keys of the stored form that this release does not know."""
         return {key: value for _, key, value in self.__dict__.get("_extra", ())}
 
     def ToDict(self, runtime: bool = False) -> dict[str, Any]:
-        """The stored form, as plain lists and dictionaries of the caller's own."""
+        """Return the stored form, as plain lists and dictionaries of the caller's own."""
         extra = self.__dict__.get("_extra", ())
         result: dict[str, Any] = {key: Thaw(value) for anchor, key, value in extra if anchor is None}
         for field, value in self._Written(runtime):
@@ -247,7 +247,7 @@ class ConfigObject:
         return result
 
     def _Written(self, runtime: bool) -> Iterator[tuple[FieldInfo, Any]]:
-        """Every field with its value, MISSING for one that is not written."""
+        """Yield every field with its value, MISSING for one that is not written."""
         values = self.__dict__
         reservation = bool(self.FORTHCOMING_NEEDS) and values["forthcoming"] is True
         for name, field in self.FIELDS.items():
@@ -261,7 +261,7 @@ class ConfigObject:
             yield field, value if present and value is not None else MISSING
 
     def Json(self) -> str:
-        """The stored form as text; made once."""
+        """Return the stored form as text; made once."""
         text = self.__dict__.get("_json")
         if text is None:
             text = serializer.Dump(self.ToDict())
@@ -270,13 +270,13 @@ class ConfigObject:
 
     @classmethod
     def FromJson(cls, text: str) -> Self:
-        """The object of a text that Json() gave; the text itself is kept as the object's fragment."""
+        """Return the object of a text that Json() gave; the text itself is kept as the object's fragment."""
         self = cls.FromDict(serializer.Load(text))
         self.__dict__["_json"] = text
         return self
 
     def Replace(self, **changes: Any) -> Self:
-        """A copy with other values; None removes an optional value.  Wrong types are a ConfigurationError."""
+        """Return a copy with other values; None removes an optional value.  Wrong types are a ConfigurationError."""
         clone = type(self).__new__(type(self))
         values = clone.__dict__
         values.update(self.__dict__)
@@ -298,14 +298,14 @@ class ConfigObject:
         return found
 
     def WithoutExtra(self, *names: str) -> Self:
-        """A copy without these undeclared keys."""
+        """Return a copy without these undeclared keys."""
         kept = tuple(item for item in self.__dict__.get("_extra", ()) if item[1] not in names)
         clone = self.Replace()
         clone.__dict__["_extra"] = kept
         return clone
 
     def SameContent(self, other: ConfigObject) -> bool:
-        """Equal but for serial number and modification time."""
+        """Return whether both are equal but for serial number and modification time."""
         if type(other) is not type(self) or self.extra != other.extra:
             return False
         ignored = ("serial_no", "mtime")
@@ -313,7 +313,7 @@ class ConfigObject:
 
     @property
     def label(self) -> str:
-        """Kind and name, for people."""
+        """Return kind and name, for people."""
         return self._Label(self.__dict__)
 
     def __eq__(self, other: object) -> bool:

@@ -92,7 +92,7 @@ def _LowerName(obj: Any) -> Pairs:
 
 
 def _Beginnings(obj: Any) -> Pairs:
-    """The beginnings of a name up to a dot, in lower case."""
+    """Return the beginnings of a name up to a dot, in lower case."""
     if obj.name is None:
         return
     name = obj.name.lower()

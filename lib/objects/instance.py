@@ -75,13 +75,13 @@ class Disk(ConfigObject):
     pci: int | None = Field(ht.TInt, default=None, written=RUNTIME, since="2.10")
 
     def Walk(self) -> Iterator[Disk]:
-        """The disk and everything below it."""
+        """Yield the disk and everything below it."""
         yield self
         for child in self.children:
             yield from child.Walk()
 
     def Minors(self) -> Iterator[tuple[str, int]]:
-        """(node uuid, minor) of each DRBD device of this disk."""
+        """Yield (node uuid, minor) of each DRBD device of this disk."""
         for disk in self.Walk():
             if disk.dev_type == constants.DT_DRBD8 and disk.logical_id and len(disk.logical_id) >= 5:
                 node_a, node_b, _, minor_a, minor_b = disk.logical_id[:5]
@@ -89,19 +89,19 @@ class Disk(ConfigObject):
                 yield node_b, minor_b
 
     def Ports(self) -> Iterator[int]:
-        """The TCP port of each DRBD device of this disk."""
+        """Yield the TCP port of each DRBD device of this disk."""
         for disk in self.Walk():
             if disk.dev_type == constants.DT_DRBD8 and disk.logical_id and len(disk.logical_id) >= 3:
                 yield disk.logical_id[2]
 
     def Secrets(self) -> Iterator[str]:
-        """The shared secret of each DRBD device of this disk."""
+        """Yield the shared secret of each DRBD device of this disk."""
         for disk in self.Walk():
             if disk.dev_type == constants.DT_DRBD8 and disk.logical_id and len(disk.logical_id) >= 6:
                 yield disk.logical_id[5]
 
     def VolumeNames(self) -> Iterator[str]:
-        """``vg/lv`` of each logical volume of this disk."""
+        """Yield ``vg/lv`` of each logical volume of this disk."""
         for disk in self.Walk():
             if disk.dev_type == constants.DT_PLAIN and disk.logical_id and len(disk.logical_id) == 2:
                 yield f"{disk.logical_id[0]}/{disk.logical_id[1]}"

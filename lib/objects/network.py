@@ -63,5 +63,5 @@ class FilterRule(ConfigObject):
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """The key by which rules are evaluated."""
+        """Return the key by which rules are evaluated."""
         return (self.priority, self.watermark, self.uuid)

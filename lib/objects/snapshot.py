@@ -96,17 +96,17 @@ class Snapshot:
     # --- new roots ----------------------------------------------------------------------------------------------------
 
     def Replace(self, **changes: Any) -> Self:
-        """A root with other top-level values; given maps are taken as they are."""
+        """Return a root with other top-level values; given maps are taken as they are."""
         return self._Derive(changes, {} if any(name in changes for name in _ATTRIBUTES.values()) else None)
 
     def WithObject(self, obj: ConfigObject) -> Self:
-        """A root in which ``obj`` stands in place of the object with its kind and uuid, or is new."""
+        """Return a root in which ``obj`` stands in place of the object with its kind and uuid, or is new."""
         if isinstance(obj, Cluster):
             return self._Derive({"cluster": obj}, None)
         return self._Exchange(obj.KIND, obj.__dict__["uuid"], obj)
 
     def WithoutObject(self, kind: str, uuid: str) -> Self:
-        """A root without that object; KeyError if there is none."""
+        """Return a root without that object; KeyError if there is none."""
         if uuid not in self.Objects(kind):
             raise KeyError(uuid)
         return self._Exchange(kind, uuid, None)
@@ -123,7 +123,7 @@ class Snapshot:
         return self._Derive({attribute: new_map}, indexes.Exchange(self.__dict__["_indexes"], kind, old, new))
 
     def _Derive(self, changes: Mapping[str, Any], built: dict[str, indexes.Index | int] | None) -> Self:
-        """A copy; ``built`` are its indexes, None keeps all of them."""
+        """Return a copy; ``built`` are its indexes, None keeps all of them."""
         clone = type(self).__new__(type(self))
         clone.__dict__.update(self.__dict__)
         for name, value in changes.items():
@@ -150,7 +150,7 @@ class Snapshot:
     # --- look-ups -----------------------------------------------------------------------------------------------------
 
     def Objects(self, kind: str) -> Mapping[str, Any]:
-        """The map of one kind, by uuid."""
+        """Return the map of one kind, by uuid."""
         found: Mapping[str, Any] = getattr(self, _ATTRIBUTES[kind])
         return found
 
@@ -176,7 +176,7 @@ class Snapshot:
         return self.Objects(kind)[found[0]] if found else None
 
     def ExpandName(self, kind: str, text: str, case_sensitive: bool = False) -> Any:
-        """The object that ``text`` means, None if there is none or several fit (spec/cli.md 4).
+        """Return the object that ``text`` means, None if there is none or several fit (spec/cli.md 4).
 
         A uuid, the exact name, or for nodes and instances the only name that is ``text`` followed by a dot and more.
         """
@@ -196,15 +196,15 @@ class Snapshot:
 
     @property
     def master(self) -> Node | None:
-        """The master's node object."""
+        """Return the master's node object."""
         return self.nodes.get(self.cluster.master_node)
 
     def GroupNodes(self, uuid: str) -> tuple[str, ...]:
-        """Uuids of the nodes of a group."""
+        """Return the uuids of the nodes of a group."""
         return self._Get("nodes of group").Get(uuid)
 
     def InstanceDisks(self, instance: Instance) -> tuple[Disk, ...]:
-        """The disk objects of an instance, in its order."""
+        """Return the disk objects of an instance, in its order."""
         try:
             return tuple([self.disks[uuid] for uuid in instance.disks])
         except KeyError as err:
@@ -213,7 +213,7 @@ class Snapshot:
             ) from err
 
     def SecondaryNodes(self, instance: Instance) -> tuple[str, ...]:
-        """Uuids of the nodes that hold disks of the instance, without its primary node."""
+        """Return the uuids of the nodes that hold disks of the instance, without its primary node."""
         found: dict[str, None] = {}
         for disk in self.InstanceDisks(instance):
             found.update(dict.fromkeys(disk.nodes))
@@ -221,72 +221,72 @@ class Snapshot:
         return tuple(found)
 
     def AllNodes(self, instance: Instance) -> tuple[str, ...]:
-        """The primary node, then the secondary ones."""
+        """Return the primary node, then the secondary ones."""
         return (instance.primary_node, *self.SecondaryNodes(instance))
 
     def DiskTemplate(self, instance: Instance) -> str:
-        """The template that the instance's disks have in common (spec/config.md 8.1)."""
+        """Return the template that the instance's disks have in common (spec/config.md 8.1)."""
         kinds = {disk.dev_type for disk in self.InstanceDisks(instance)}
         if not kinds:
             return constants.DT_DISKLESS
         return kinds.pop() if len(kinds) == 1 else constants.DT_MIXED
 
     def NodeInstances(self, uuid: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(uuids of instances whose primary node this is, those whose secondary node it is)."""
+        """Return (uuids of instances whose primary node this is, those whose secondary node it is)."""
         owners = dict.fromkeys(self.DiskOwner(disk) for disk in self._Get("disks of node").Get(uuid))
         primary = self._Get("primaries of node").Get(uuid)
         others = [own for own in owners if own is not None and self.instances[own].primary_node != uuid]
         return primary, tuple(sorted(others))
 
     def NodeDisks(self, uuid: str) -> tuple[str, ...]:
-        """Uuids of the disks that lie on a node, attached or not."""
+        """Return the uuids of the disks that lie on a node, attached or not."""
         return self._Get("disks of node").Get(uuid)
 
     def PrimaryInstances(self, uuid: str) -> tuple[Instance, ...]:
-        """The instances whose primary node this is."""
+        """Return the instances whose primary node this is."""
         return tuple([self.instances[found] for found in self.NodeInstances(uuid)[0]])
 
     def SecondaryInstances(self, uuid: str) -> tuple[Instance, ...]:
-        """The instances whose secondary node this is."""
+        """Return the instances whose secondary node this is."""
         return tuple([self.instances[found] for found in self.NodeInstances(uuid)[1]])
 
     def DiskOwner(self, uuid: str) -> str | None:
-        """Uuid of the instance that has this disk; None for a detached one."""
+        """Return the uuid of the instance that has this disk; None for a detached one."""
         found = self._Get("attached disk").Get(uuid)
         return found[0] if found else None
 
     def Users(self, what: str, value: Any) -> tuple[str, ...]:
-        """Uuids of the objects that have a value of which there should be only one; ``what``: see ``indexes.TABLE``.
+        """Return the uuids of the objects that have a value that only one should have; ``what``: see ``indexes.TABLE``.
 
         An object that has it twice stands there twice.
         """
         return self._Get(what).Get(value)
 
     def AllUsers(self, what: str) -> Iterator[tuple[Any, tuple[str, ...]]]:
-        """Each value that is in use with the uuids of the objects that have it."""
+        """Yield each value that is in use with the uuids of the objects that have it."""
         return self._Get(what).All()
 
     def Total(self, what: str) -> int:
-        """A sum over all objects of a kind; ``what``: see ``indexes.TOTALS``."""
+        """Return a sum over all objects of a kind; ``what``: see ``indexes.TOTALS``."""
         found: int = self._Get(what)
         return found
 
     def UsedMinors(self, node_uuid: str) -> Mapping[int, str]:
-        """DRBD minors of a node to the uuid of the disk that has them."""
+        """Return the DRBD minors of a node, each with the uuid of the disk that has it."""
         return dict(self._Get("minors of node").Get(node_uuid))
 
     def IsUuidUsed(self, uuid: str) -> bool:
-        """Whether any object has it, embedded ones included."""
+        """Return whether any object has it, embedded ones included."""
         return uuid == self.cluster.uuid or bool(self.Users("uuid", uuid))
 
     # --- the store's rows and the file --------------------------------------------------------------------------------
 
     def TopRow(self) -> str:
-        """Value of the row of kind ``config``: the top level without its objects."""
+        """Return value of the row of kind ``config``: the top level without its objects."""
         return serializer.Dump({**{key: self.__dict__[key] for key in _TOP_KEYS}, **self.extra})
 
     def ToRows(self) -> Iterator[tuple[str, str, str]]:
-        """Every row as (kind, id, value)."""
+        """Yield every row as (kind, id, value)."""
         yield "config", "config", self.TopRow()
         yield "cluster", "cluster", self.cluster.Json()
         for kind, attribute, _ in KIND_MAPS:
@@ -295,7 +295,7 @@ class Snapshot:
 
     @classmethod
     def FromRows(cls, rows: Iterable[tuple[str, str, str]]) -> Self:
-        """The root of these rows; rows of other kinds are passed over.  Values become the objects' fragments."""
+        """Return the root of these rows; rows of other kinds are passed over.  Values become the objects' fragments."""
         top: dict[str, Any] = {}
         cluster: Cluster | None = None
         maps: dict[str, dict[str, Any]] = {attribute: {} for attribute in _ATTRIBUTES.values()}
@@ -312,7 +312,7 @@ class Snapshot:
         return cls(cluster=cluster, **values)
 
     def WithRows(self, rows: Iterable[tuple[str, str, str | None]]) -> Self:
-        """The root after rows were written, deleted where the value is None; rows of other kinds are passed over."""
+        """Return the root after rows were written (None: deleted); rows of other kinds are passed over."""
         root = self
         for kind, uuid, value in rows:
             if kind == "config" and value is not None:
@@ -327,7 +327,7 @@ class Snapshot:
 
     @classmethod
     def FromDict(cls, data: Mapping[str, Any]) -> Self:
-        """The root of the file's object, as it stands: without any check across objects."""
+        """Return the root of the file's object, as it stands: without any check across objects."""
         maps: dict[str, Any] = {}
         for _, attribute, kind_class in KIND_MAPS:
             stored = data.get(attribute, {})
@@ -339,7 +339,7 @@ class Snapshot:
 
 
 def _TopValues(stored: Any) -> dict[str, Any]:
-    """The top level's own values as arguments of Snapshot."""
+    """Return the top level's own values as arguments of Snapshot."""
     if not isinstance(stored, dict):
         raise errors.ConfigurationError(f"configuration: expected an object, found {Show(stored)}")
     values = {
@@ -356,7 +356,7 @@ def _TopValues(stored: Any) -> dict[str, Any]:
 
 
 def ConfigText(snapshot: Snapshot) -> str:
-    """The text of config.data: compact, keys as declared, objects by uuid, newline at the end.
+    """Return the text of config.data: compact, keys as declared, objects by uuid, newline at the end.
 
     Joins the objects' kept fragments: 2000 instances take milliseconds.
     """
@@ -369,9 +369,7 @@ def ConfigText(snapshot: Snapshot) -> str:
 
 
 def ConfigTextOfRows(rows: Mapping[str, Mapping[str, str]]) -> str:
-    """The text of config.data made of the store's rows, kind -> id -> value: the same as ConfigText's, nothing parsed
-    but the top level.
-    """
+    """Return what ConfigText does, made of the store's rows (kind -> id -> value), of which only the top level is parsed."""
     return _JoinText(serializer.Load(rows["config"]["config"]), rows["cluster"]["cluster"], rows)
 
 

@@ -33,7 +33,7 @@ PP_DEFAULT = constants.PP_DEFAULT
 
 
 def UpgradeMemory(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` with the old name ``memory`` turned into minmem and maxmem, where these are not given."""
+    """Return ``values`` with the old name ``memory`` turned into minmem and maxmem, where these are not given."""
     result = dict(values)
     if BE_MEMORY in result:
         memory = result.pop(BE_MEMORY)

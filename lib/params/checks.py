@@ -26,17 +26,17 @@ def IsUrl(text: str) -> bool:
 
 
 def IsInterfaceName(text: str) -> bool:
-    """A name that Linux allows for a network interface."""
+    """Return whether Linux allows this name for a network interface."""
     return _INTERFACE.fullmatch(text) is not None
 
 
 def IsVolumeGroupName(text: str) -> bool:
-    """A name that LVM allows for a volume group (lvm(8))."""
+    """Return whether LVM allows this name for a volume group (lvm(8))."""
     return _VOLUME_GROUP.fullmatch(text) is not None
 
 
 def AddressFamily(text: str) -> int | None:
-    """4 or 6 when ``text`` is an address, else None."""
+    """Return 4 or 6 when ``text`` is an address, else None."""
     import ipaddress
 
     try:
@@ -46,7 +46,7 @@ def AddressFamily(text: str) -> int | None:
 
 
 def ParseCpuMask(mask: str) -> list[int]:
-    """The CPU numbers of a mask like ``0-2,5``; ParseError says which part is wrong (spec/parameters.md 1.2)."""
+    """Return the CPU numbers of a mask like ``0-2,5``; ParseError says which part is wrong (spec/parameters.md 1.2)."""
     cpus: list[int] = []
     for part in mask.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -61,7 +61,7 @@ def ParseCpuMask(mask: str) -> list[int]:
 
 
 def ParseMultiCpuMask(mask: str) -> list[list[int] | None]:
-    """One list of CPU numbers per virtual CPU, None for ``all``; a mask without colon stands for every virtual CPU."""
+    """Return the CPU numbers for each virtual CPU, None for ``all``; a mask without colon is for every one."""
     return [None if part.strip() == CPU_PINNING_ALL else ParseCpuMask(part) for part in mask.split(":")]
 
 

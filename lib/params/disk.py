@@ -168,7 +168,7 @@ TRAITS: dict[str, DiskTraits] = {
 
 
 def With(**wanted: Any) -> frozenset[str]:
-    """Names of the templates that have all these traits: ``With(lvm=True)``, ``With(mirror="internal")``."""
+    """Name of the templates that have all these traits: ``With(lvm=True)``, ``With(mirror="internal")``."""
     return frozenset(
         name
         for name, traits in TRAITS.items()

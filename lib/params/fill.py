@@ -18,7 +18,7 @@ _NONE: Mapping[str, Any] = {}
 def HVDefaults(
     cluster: objects.Cluster, hypervisor: str, os_name: str | None = None, skip_globals: bool = False
 ) -> dict[str, Any]:
-    """What an instance of this hypervisor and OS has without own values.
+    """Return what an instance of this hypervisor and OS has without own values.
 
     The OS is looked up by its whole name with the variant; there is no second look-up by the bare name.
     """
@@ -29,13 +29,13 @@ def HVDefaults(
 
 
 def FillHV(snapshot: objects.Snapshot, instance: objects.Instance, skip_globals: bool = False) -> dict[str, Any]:
-    """Hypervisor parameters: cluster < OS < instance.  Cluster-wide ones cannot be overridden by the instance."""
+    """Return hypervisor parameters: cluster < OS < instance.  The instance cannot override cluster-wide ones."""
     defaults = HVDefaults(snapshot.cluster, instance.hypervisor, instance.os, skip_globals)
     return {**defaults, **{k: v for k, v in instance.hvparams.items() if k not in hv.GLOBALS}}
 
 
 def FillBE(snapshot: objects.Snapshot, instance: objects.Instance) -> dict[str, Any]:
-    """Backend parameters: cluster < instance."""
+    """Return backend parameters: cluster < instance."""
     return {**BEDefaults(snapshot.cluster), **be.UpgradeMemory(instance.beparams)}
 
 
@@ -44,7 +44,7 @@ def BEDefaults(cluster: objects.Cluster, be_type: str = be.PP_DEFAULT) -> dict[s
 
 
 def FillNIC(snapshot: objects.Snapshot, nic: objects.NIC) -> dict[str, Any]:
-    """NIC parameters: cluster < NIC."""
+    """Return NIC parameters: cluster < NIC."""
     return SimpleFillNIC(snapshot.cluster, nic.nicparams)
 
 
@@ -53,19 +53,19 @@ def SimpleFillNIC(cluster: objects.Cluster, nicparams: Mapping[str, Any]) -> dic
 
 
 def FillND(snapshot: objects.Snapshot, node: objects.Node) -> dict[str, Any]:
-    """Node parameters: cluster < group < node, which cannot override the global ones."""
+    """Return node parameters: cluster < group < node, which cannot override the global ones."""
     group = snapshot.nodegroups.get(node.group)
     values = {**snapshot.cluster.ndparams, **(group.ndparams if group is not None else _NONE)}
     return {**values, **{k: v for k, v in node.ndparams.items() if k not in nd.GLOBALS}}
 
 
 def FillNDGroup(snapshot: objects.Snapshot, group: objects.NodeGroup) -> dict[str, Any]:
-    """Node parameters: cluster < group."""
+    """Return node parameters: cluster < group."""
     return {**snapshot.cluster.ndparams, **group.ndparams}
 
 
 def OSDefaults(levels: Mapping[str, Mapping[str, str]], os_name: str | None) -> dict[str, str]:
-    """The cluster's values for an OS: those of the bare name < those of name+variant."""
+    """Return the cluster's values for an OS: those of the bare name < those of name+variant."""
     if not os_name:
         return {}
     base = os_name.split("+", 1)[0]
@@ -76,12 +76,12 @@ def OSDefaults(levels: Mapping[str, Mapping[str, str]], os_name: str | None) -> 
 
 
 def FillOS(snapshot: objects.Snapshot, instance: objects.Instance) -> dict[str, str]:
-    """Public OS parameters: cluster by OS < cluster by OS and variant < instance."""
+    """Return public OS parameters: cluster by OS < cluster by OS and variant < instance."""
     return {**OSDefaults(snapshot.cluster.osparams, instance.os), **instance.osparams}
 
 
 def FillOSPrivate(snapshot: objects.Snapshot, instance: objects.Instance) -> dict[str, str]:
-    """Private OS parameters, in the same order."""
+    """Return private OS parameters, in the same order."""
     return {**OSDefaults(snapshot.cluster.osparams_private_cluster, instance.os), **instance.osparams_private}
 
 
@@ -92,7 +92,7 @@ def FillOSAll(
     private: Mapping[str, str] | None = None,
     secret: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Every OS parameter for a script, the given ones over the cluster's, in clear text.
+    """Return every OS parameter for a script, the given ones over the cluster's, in clear text.
 
     OpPrereqError names parameters that are set in two of the three visibilities.
     """
@@ -120,12 +120,12 @@ def _Doubles(layers: Iterable[Mapping[str, str]]) -> set[str]:
 
 
 def FillIPolicy(snapshot: objects.Snapshot, group: objects.NodeGroup | None) -> dict[str, Any]:
-    """Instance policy: cluster < group."""
+    """Return instance policy: cluster < group."""
     return ipolicy.Fill(snapshot.cluster.ipolicy, group.ipolicy if group is not None else _NONE)
 
 
 def FillDiskParams(snapshot: objects.Snapshot, group: objects.NodeGroup | None) -> dict[str, dict[str, Any]]:
-    """Disk parameters of every template by the template's names: constants < cluster < group."""
+    """Return disk parameters of every template by the template's names: constants < cluster < group."""
     own = group.diskparams if group is not None else _NONE
     cluster = snapshot.cluster.diskparams
     return {
@@ -140,12 +140,12 @@ def _GroupOf(snapshot: objects.Snapshot, node_uuid: str | None) -> objects.NodeG
 
 
 def ComputeLDParams(template: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A template's values by the names of its devices: of the disk, then of its children in order."""
+    """Return a template's values by the names of its devices: of the disk, then of its children in order."""
     return [{ld: values[dt] for ld, dt in names.items()} for names in disk.LD_NAMES.get(template, ({},))]
 
 
 def FillDisk(snapshot: objects.Snapshot, dev: objects.Disk, node_uuid: str | None) -> dict[str, Any]:
-    """Device parameters of a disk: constants < cluster < group of ``node_uuid`` < the disk's own.
+    """Return device parameters of a disk: constants < cluster < group of ``node_uuid`` < the disk's own.
 
     ``node_uuid`` is the instance's primary node, or the node asked for when the disk is detached.
     """
@@ -154,7 +154,7 @@ def FillDisk(snapshot: objects.Snapshot, dev: objects.Disk, node_uuid: str | Non
 
 
 def AnnotateDisk(snapshot: objects.Snapshot, dev: objects.Disk, node_uuid: str | None) -> objects.Disk:
-    """The disk with its device parameters filled, its children alike, as nodes get it (spec/noderpc.md 3.1)."""
+    """Return the disk with its device parameters filled, its children alike, as nodes get it (spec/noderpc.md 3.1)."""
     template = FillDiskParams(snapshot, _GroupOf(snapshot, node_uuid)).get(dev.dev_type, {})
     own, *below = ComputeLDParams(dev.dev_type, template)
     children = tuple(

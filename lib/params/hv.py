@@ -69,7 +69,7 @@ TRAITS: dict[str, HVTraits] = {
 
 
 def IsSafeMove(hypervisor: str, source: Any, target: Any) -> bool:
-    """Whether a running guest can go from one version of the hypervisor to another, as the nodes name them."""
+    """Return whether a running guest can go from one version of the hypervisor to another, as the nodes name them."""
     if not TRAITS[hypervisor].ordered_versions:
         return True
     return _VersionKey(source) <= _VersionKey(target)
@@ -85,7 +85,7 @@ PASSWORD_FILES = ("vnc_password_file", "spice_password_file")
 
 
 def Table(hypervisor: str) -> dict[str, Param]:
-    """The parameters of one hypervisor; HypervisorError for a name that is none."""
+    """Return the parameters of one hypervisor; HypervisorError for a name that is none."""
     table = TABLES.get(hypervisor)
     if table is None:
         raise errors.HypervisorError(
@@ -108,7 +108,7 @@ def SyntaxProblems(hypervisor: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def NodeChecks(hypervisor: str, values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """What a node has to look for: (parameter, kind of check, value), for the values that are set."""
+    """Return what a node has to look for: (parameter, kind of check, value), for the values that are set."""
     found = []
     for name, param in Table(hypervisor).items():
         value = values.get(name)
@@ -129,7 +129,7 @@ def GlobalProblems(values: Iterable[str], where: str) -> list[str]:
 
 
 def AncillaryFiles(snapshot: objects.Snapshot) -> dict[str, bool]:
-    """Files that vm_capable nodes need for the enabled hypervisors: path to "may be missing".
+    """Return files that vm_capable nodes need for the enabled hypervisors: path to "may be missing".
 
     Password files named by any parameter set in use count too, the cluster's own and those of single instances.
     """

@@ -87,7 +87,7 @@ TABLE = MakeTable(
         OneOf(SECURITY_NONE, SECURITY_USER, SECURITY_POOL), "2.1",
     ),
     Param("serial_console", BOOL, True, "serial port for gnt-instance console"),
-    Param("serial_speed", INT, 38400, "speed told to the guest's kernel", OneOf(*SERIAL_SPEEDS), "2.7"),
+    Param("serial_speed", INT, 38400, "speed given to the guest's kernel", OneOf(*SERIAL_SPEEDS), "2.7"),
     Param("soundhw", STRING, "", "sound card", None, "2.7"),
     Param("spice_bind", STRING, "", "address or interface of SPICE; empty: none", Check(
         "an address or an interface name", lambda v: checks.AddressFamily(v) is not None or checks.IsInterfaceName(v)
@@ -133,7 +133,7 @@ _NEEDS_SPICE = (
 
 
 def CrossProblems(values: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong between the values of a full set."""
+    """Yield what is wrong between the values of a full set."""
     if values["boot_order"] == BOOT_CDROM and not values["cdrom_image_path"]:
         yield "cannot boot from cdrom without a cdrom_image_path"
     if values["kernel_path"] and not values["root_path"]:

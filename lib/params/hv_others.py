@@ -16,7 +16,7 @@ LXC_DROP_CAPABILITIES = "mac_override,sys_boot,sys_module,sys_time,sys_admin"
 
 
 def _Migration(mode: str, port: int | None) -> tuple[Param, ...]:
-    """The parameters of migrations, with the hypervisor's own defaults."""
+    """Return the parameters of migrations, with the hypervisor's own defaults."""
     mode_param = Param("migration_mode", STRING, mode, "default mode", OneOf("live", "non-live"), "2.2", True, True)
     if port is None:
         return (mode_param,)

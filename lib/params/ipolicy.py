@@ -48,7 +48,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def Fill(weaker: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """``weaker`` with the keys of ``own`` replacing; ``std`` is merged value by value (spec/config.md 15.5)."""
+    """Return ``weaker`` with the keys of ``own`` replacing; ``std`` is merged value by value (spec/config.md 15.5)."""
     result = {**weaker, **own}
     if STD in weaker and STD in own:
         result[STD] = {**weaker[STD], **own[STD]}
@@ -140,7 +140,7 @@ def Violations(
     spindles: int | None,
     templates: Sequence[str],
 ) -> list[str]:
-    """Where an instance breaks a full policy; empty if it lies within one of the pairs, else those of the nearest pair.
+    """Return where an instance breaks a full policy: nothing if it fits one of the pairs, else for the nearest pair.
 
     None leaves a measure out.  ``templates``: the type of each disk; none at all stands for ``diskless``.
     """

@@ -44,7 +44,7 @@ DEFAULTS: dict[str, Any] = Defaults(TABLE)
 
 
 def NormalizeVlan(value: str) -> str:
-    """The stored form: a bare number is an access port."""
+    """Return the stored form: a bare number is an access port."""
     return "." + value if _BARE_VLAN.fullmatch(value) else value
 
 

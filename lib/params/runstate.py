@@ -44,6 +44,6 @@ KEY = "run_state"
 
 
 def Of(row: Mapping[str, Any]) -> str:
-    """The state in a row of ``instance_info`` or ``all_instances_info``; one that names none runs."""
+    """Return the state in a row of ``instance_info`` or ``all_instances_info``; one that names none runs."""
     state = row.get(KEY, RUNNING)
     return state if isinstance(state, str) and state in REPORTED else UNRESPONSIVE

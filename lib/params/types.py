@@ -93,7 +93,7 @@ class Param:
 
     @property
     def allowed(self) -> str:
-        """What values are allowed, for help and man pages."""
+        """Return what values are allowed, for help and man pages."""
         text = self.check.text if self.check else ""
         return text if self.required or not text or not self._IsEmptyAllowed() else f'{text}, or ""'
 
@@ -182,7 +182,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 
 def Convert(kind: str, value: Any) -> Any:
-    """``value`` as the type ``kind``; ValueError says what was expected."""
+    """Return ``value`` as the type ``kind``; ValueError says what was expected."""
     try:
         return _CONVERTERS[kind](value)
     except (ValueError, OverflowError, TypeError) as err:
@@ -193,7 +193,7 @@ def Convert(kind: str, value: Any) -> Any:
 def ForceDictType(
     values: Any, table: Table, allowed_values: Collection[Any] = (), subject: str = "parameter"
 ) -> dict[str, Any]:
-    """A copy of ``values`` with every value of its declared type; TypeEnforcementError names what cannot be.
+    """Return a copy of ``values`` with every value of its declared type; TypeEnforcementError names what cannot be.
 
     ``allowed_values`` pass as they are: ``default`` and None where a request may reset a value.
     """
@@ -222,7 +222,7 @@ def _Shown(value: Any) -> str:
 
 
 def TypeProblems(values: Mapping[str, Any], table: Table) -> list[str]:
-    """What is wrong with stored values: unknown names, values that are not of their type already."""
+    """Return what is wrong with stored values: unknown names, values that are not of their type already."""
     problems = []
     for name, value in values.items():
         param = table.get(name)
@@ -243,7 +243,7 @@ def ValueProblems(values: Mapping[str, Any], table: Table, subject: str = "param
 
 
 def IsOfType(kind: str, value: Any) -> bool:
-    """Whether a stored value is of its type."""
+    """Return whether a stored value is of its type."""
     if kind == BOOL:
         return isinstance(value, bool)
     if kind in (INT, SIZE):
@@ -254,7 +254,7 @@ def IsOfType(kind: str, value: Any) -> bool:
 
 
 def FillDict(defaults: Mapping[str, Any], custom: Mapping[str, Any], skip: Iterable[str] = ()) -> dict[str, Any]:
-    """A copy of ``defaults`` with every key of ``custom`` replacing, without the keys of ``skip``."""
+    """Return a copy of ``defaults`` with every key of ``custom`` replacing, without the keys of ``skip``."""
     result = {**defaults, **custom}
     for name in skip:
         result.pop(name, None)
@@ -264,7 +264,7 @@ def FillDict(defaults: Mapping[str, Any], custom: Mapping[str, Any], skip: Itera
 def GetUpdatedParams(
     old: Mapping[str, Any], changes: Mapping[str, Any], use_default: bool = True, use_none: bool = False
 ) -> dict[str, Any]:
-    """``old`` with ``changes`` on top; ``default`` (and None, if told so) removes a key, so that it is inherited."""
+    """Return ``old`` with ``changes`` on top; ``default`` (with ``use_none`` also None) removes a key."""
     result = dict(old)
     for name, value in changes.items():
         if (use_default and value == "default") or (use_none and value is None):

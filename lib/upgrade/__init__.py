@@ -1,4 +1,4 @@
-"""Configurations of other releases: the only place that knows what they look like.
+"""Configurations of other releases: the only place that knows their shapes.
 
 ::
 
@@ -40,12 +40,12 @@ class Step(NamedTuple):
 
 
 def VersionText(version: int) -> str:
-    """``3010000`` as people write it."""
+    """Return ``3010000`` as people write it."""
     return f"{version // 1000000}.{version // 10000 % 100}"
 
 
 def UpgradeConfig(data: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a parsed config.data in the form of this release; ``data`` of this release comes back unchanged.
+    """Return a copy of a parsed config.data in the form of this release; ``data`` of this release comes back unchanged.
 
     ConfigurationError for a release that is too old, too new, or not one: its hint says what to do.
     """
@@ -61,7 +61,7 @@ def UpgradeConfig(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def DowngradeConfig(data: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a parsed config.data of this release in the form of 3.0."""
+    """Return a copy of a parsed config.data of this release in the form of 3.0."""
     version = _Version(data)
     if version != V3_1:
         raise errors.ConfigurationError(
@@ -75,7 +75,7 @@ def DowngradeConfig(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _Version(data: Any) -> int:
-    """The version of the file without its revision, which never stood for a change of the format."""
+    """Return the version of the file without its revision, which never stood for a change of the format."""
     version = data.get("version") if isinstance(data, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1000000:
         raise errors.ConfigurationError(
@@ -101,13 +101,13 @@ def _Unsupported(version: int) -> errors.ConfigurationError:
 
 
 def _Object(parent: Any, key: str) -> dict[str, Any]:
-    """An object of the data, an empty one if it is missing or none: what is wrong there is told by the reader."""
+    """Return an object of the data, empty if it is missing or wrong: the reader reports that."""
     value = parent.get(key) if isinstance(parent, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def _KvmSets(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every set of KVM parameters: of the cluster, of operating systems, of instances."""
+    """Yield every set of KVM parameters: of the cluster, of operating systems, of instances."""
     cluster = _Object(data, "cluster")
     yield _Object(_Object(cluster, "hvparams"), constants.HT_KVM)
     by_os = _Object(cluster, "os_hvp")
@@ -125,14 +125,14 @@ def _XenSets(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _To30From216(data: dict[str, Any]) -> None:
-    """3.0 changed the version number only; 2.16 itself may have come from older files without its SSH keys' type."""
+    """Add the type of SSH keys, which files from before 2.16 lack; 3.0 itself changed the version number only."""
     cluster = _Object(data, "cluster")
     if "ssh_key_type" not in cluster:
         cluster.update(ssh_key_type="dsa", ssh_key_bits=1024)
 
 
 def _To31(data: dict[str, Any]) -> None:
-    """Xen is driven by xl alone; discard has no ``default`` any more."""
+    """Remove the choice of a Xen tool, since xl is the only one, and the discard value ``default``."""
     for values in _XenSets(data):
         values.pop(_XEN_CMD, None)
     for values in _KvmSets(data):
@@ -141,7 +141,7 @@ def _To31(data: dict[str, Any]) -> None:
 
 
 def _To30(data: dict[str, Any]) -> None:
-    """Takes back what 3.0 cannot read."""
+    """Take back what 3.0 cannot read."""
     hvparams = _Object(_Object(data, "cluster"), "hvparams")
     for name in _XEN:
         if name in hvparams:

@@ -326,7 +326,7 @@ REFUSED: list[tuple[str, Callable[[Setup], Any], str]] = [
     ("instance with a taken port", lambda s: s.cfg.AddInstance(_NewInstance(s).Replace(network_port=11001), 1),
      "port 11001 is in use"),
     ("instance again", lambda s: s.cfg.AddInstance(_Web(s), 1), "is in use already"),
-    ("replacing what is no reservation", lambda s: s.cfg.AddInstance(_Web(s), 1, replace=True), "is no reservation"),
+    ("replacing what is no reservation", lambda s: s.cfg.AddInstance(_Web(s), 1, replace=True), "is not a reservation"),
     ("disk that is attached", lambda s: s.cfg.RemoveDisk(DISK), "it is attached to instance 'web.example.org'"),
     ("disk with a taken minor", lambda s: s.cfg.AddDisk(_Disk(s).Replace(
         uuid=NEW_DISK, children=[], logical_id=[s.nodes[0], NEW, 11002, 0, 7, "s"])), "DRBD minor 0 of node"),
@@ -336,7 +336,7 @@ REFUSED: list[tuple[str, Callable[[Setup], Any], str]] = [
     ("node of a detached disk", lambda s: (s.cfg.DetachInstanceDisk(WEB, DISK), s.cfg.RemoveNode(NODE)),
      f"detached disks lie on it: {DISK}"),
     ("disk twice", lambda s: s.cfg.AttachInstanceDisk(WEB, DISK), "belongs to an instance already"),
-    ("disk at no place", lambda s: s.cfg.AddInstanceDisk(WEB, _NewDisk(), 5), "there is no place 5"),
+    ("disk at no place", lambda s: s.cfg.AddInstanceDisk(WEB, _NewDisk(), 5), "cannot be inserted at 5"),
     ("detaching another's disk", lambda s: s.cfg.DetachInstanceDisk(WEB, NEW_DISK), "has no disk"),
     ("network with a taken name", lambda s: (s.cfg.AddNetwork(_Network()), s.cfg.AddNetwork(_Network().Replace(uuid=NEW))),
      "has this name already"),

@@ -92,7 +92,7 @@ def test_a_reservation_becomes_a_real_instance(setup: Setup) -> None:
     assert (real.forthcoming, real.serial_no, real.uuid) == (None, 1, NEW)
     assert setup.Stored().disks[disk.uuid].forthcoming is None
     assert cfg.VerifyConfig() == []
-    with pytest.raises(errors.ConfigurationError, match="is no reservation"):
+    with pytest.raises(errors.ConfigurationError, match="is not a reservation"):
         cfg.AddInstance(_Instance(setup, disks=[disk.uuid]), 1, replace=True)
 
 
@@ -249,7 +249,7 @@ def test_a_draft_reads_its_own_changes(setup: Setup) -> None:
         assert draft.Get("instance", WEB).os == "x"
         assert draft.base.instances[WEB].os != "x"
         draft.Remove("instance", WEB)
-        with pytest.raises(errors.ConfigurationError, match="any more"):
+        with pytest.raises(errors.ConfigurationError, match="removed meanwhile"):
             draft.Get("instance", WEB)
         draft.Put(draft.base.instances[WEB])
 

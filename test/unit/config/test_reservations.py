@@ -115,12 +115,12 @@ def test_given_mac_addresses(setup: Setup) -> None:
     with pytest.raises(errors.ReservationError, match="aa:00:00:3f:12:c4 is in use already"):
         cfg.ReserveMAC("aa:00:00:3f:12:c4", FIRST)
     for bad in ("", "aa", "aa:00:00:00:00:0g", "aa:00:00:00:00:00:00", "aa-00-00-00-00-01"):
-        with pytest.raises(errors.OpPrereqError, match="is no MAC address"):
+        with pytest.raises(errors.OpPrereqError, match="is not a valid MAC address"):
             cfg.ReserveMAC(bad, FIRST)
     with pytest.raises(errors.OpPrereqError, match="multicast"):
         NormalizeMAC("01:00:5e:00:00:01")
     assert NormalizeMACPrefix("AA:00:0F") == "aa:00:0f"
-    with pytest.raises(errors.OpPrereqError, match="is no MAC prefix"):
+    with pytest.raises(errors.OpPrereqError, match="is not a valid MAC prefix"):
         NormalizeMACPrefix("aa:00")
 
 

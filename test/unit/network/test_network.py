@@ -94,9 +94,9 @@ def test_a_pool_is_two_disjoint_sets(bits: int, actions: list[tuple[bool, bool, 
         (_Network("10.0.0.0/15"), "must be 16 to 30"),
         (_Network("10.0.0.0/31"), "must be 16 to 30"),
         (_Network("10.0.0.1/24"), "bits set behind its prefix"),
-        (_Network("10.0.0.0"), "no IPv4 network"),
-        (_Network("2001:db8::/64"), "no IPv4 network"),
-        (_Network("10.0.0.0/029"), "no IPv4 network"),
+        (_Network("10.0.0.0"), "not a valid IPv4 network"),
+        (_Network("2001:db8::/64"), "not a valid IPv4 network"),
+        (_Network("10.0.0.0/029"), "not a valid IPv4 network"),
         (_Network(reservations="0"), "reservations has 1 bits, the network has 8 addresses"),
         (_Network(ext_reservations="0" * 9), "ext_reservations has 9 bits"),
     ],
@@ -120,7 +120,7 @@ def test_texts_that_are_no_address(text: str) -> None:
     assert ParseIPv4(text) is None
     pool = AddressPool(_Network())
     assert not pool.Contains(text)
-    with pytest.raises(errors.AddressPoolError, match="is no IPv4 address"):
+    with pytest.raises(errors.AddressPoolError, match="is not a valid IPv4 address"):
         pool.IsReserved(text)
 
 
