@@ -9,7 +9,7 @@ from simulated import World
 from support.store_nodes import Cluster, Live, Story, Until
 
 from ganeti import errors, runtime, serializer
-from ganeti.store import Epoch, NotKnown, Row, Rows, StoreError, election
+from ganeti.store import Epoch, NotKnown, Row, Rows, StoreError, Voter, election
 from ganeti.store.base import ID_MASTER, KIND_MASTER
 from ganeti.store.database import Database
 from ganeti.store.election import Adopted, NotElected
@@ -114,6 +114,98 @@ def test_members_that_the_own_copy_does_not_know_are_asked(make: Any) -> None:
     cluster.members = cluster.members[:2]
     new = cluster.Become(1)
     assert len(new.Voters()) == 4
+
+
+@Story
+def test_members_that_turn_up_in_an_answer_are_asked_in_the_same_round(make: Any) -> None:
+    """A voter that was away while others joined finds them through those it knows, and needs them for its quorum."""
+    cluster = make(5)
+    store = cluster.Found(candidates=2)
+    store.AddVoter(cluster.members[2], Rows())
+    cluster[1].up = False
+    for number in (3, 4):
+        store.AddVoter(cluster.members[number], Rows())
+    store.Stop()
+    cluster[0].up, cluster[1].up = False, True
+    assert len(cluster[1].store.GetVoters()) == 3
+    cluster.members = cluster.members[:3]
+    new = cluster.Become(1)
+    assert len(new.Voters()) == 5
+    assert "store_promise" in cluster[3].served and "store_promise" in cluster[4].served
+
+
+def _Lead(cluster: Any, number: int, epoch: Epoch, count: int) -> None:
+    """Have a node store transactions of an epoch on top of what it holds, which nobody else gets."""
+    own = cluster[number].store
+    own.Promise("", epoch, cluster[number].name)
+    own.Adopt(epoch, None, own.GetLine(), 0, True, [Row("job", "who", f'"{epoch}"')])
+    for turn in range(1, count):
+        own.Store(epoch, [Row("job", str(turn), f'"{epoch}"')], own.GetState().acknowledged)
+
+
+@pytest.mark.parametrize("starter", [0, 1, 2])
+def test_the_newest_history_is_not_the_longest(starter: int) -> None:
+    """An old master may have stored more alone than its successor together with others."""
+
+    @Story
+    def play(make: Any) -> None:
+        cluster = make(3)
+        cluster.Found().Stop()
+        _Lead(cluster, 0, Epoch(5, "aa"), 6)
+        for number in (1, 2):
+            _Lead(cluster, number, Epoch(6, "bb"), 2)
+        cluster.members = cluster.members[:]
+        new = cluster.Become(starter)
+        assert new.Value("job", "who") == '"6.bb"'
+        Until(lambda: Live(cluster[0]) == Live(cluster[1]) == Live(cluster[2]))
+
+    play()
+
+
+@Story
+def test_a_node_behind_pruned_deletions_fetches_everything(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    store.Commit(Rows(Row("job", "gone", "{}")))
+    Until(store.IsSettled)
+    cluster[1].up = False
+    store.RemoveVoter(cluster.members[1].uuid, Rows())
+    store.Commit(Rows(Row("job", "gone", None)))
+    store.Commit(Rows(Row("job", "1", "{}")))
+    Until(lambda: cluster[0].store.GetState().pruned and cluster[2].store.GetState().pruned)
+    store.Stop()
+    # It counts again, by a copy that it got from nobody yet.
+    voters = cluster[0].store.GetVoters()
+    mine = Voter(cluster.members[1], cluster[1].store.GetState().store_id)
+    epoch = Epoch(50, "aa")
+    for number in (0, 2):
+        own = cluster[number].store
+        own.Promise("", epoch, "node1")
+        own.Adopt(epoch, None, own.GetLine(), own.GetState().pruned, True, [voters.With(mine).Row()])
+    cluster[1].up = True
+    new = cluster.Become(1)
+    assert new.Rows("job") == {"1": "{}"}
+    assert cluster[1].store.database.GetValue("job", "gone") is None
+
+
+@Story
+def test_the_voters_do_not_change_before_the_first_transaction_is_acknowledged(make: Any) -> None:
+    """A lost disk is seen by the election already; what it adopted may still be unacknowledged."""
+    cluster = make(3)
+    cluster.Found().Stop()
+    cluster[2].LoseDisk()
+    lasts: list[int] = []
+
+    def slow(path: str, body: Any) -> None:
+        if path == "/store_append":
+            runtime.Sleep(1.0)
+            lasts.append(cluster[0].store.GetState().last.seq)
+
+    cluster[1].fault = slow
+    before = cluster[0].store.GetState().last.seq
+    store = cluster.Become(0)
+    assert lasts[0] == before + 1
+    Until(lambda: len(store.Voters()) == 2, 60)
 
 
 @Story

@@ -324,6 +324,30 @@ def test_a_master_that_was_overtaken_sends_nothing_of_what_another_wrote_here(ma
 
 
 @Story
+def test_a_stop_says_what_was_acknowledged_last(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    store.Commit(Rows(Row("job", "1", "{}")))
+    assert store.Stop() is True
+    last = cluster[0].store.GetState().last
+    assert [node.store.GetState().acknowledged for node in cluster.nodes] == [last] * 3
+    with pytest.raises(StoreEnded):
+        store.Commit(Rows(Row("job", "2", "{}")))
+
+
+@Story
+def test_a_stop_without_a_quorum_is_not_clean(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    cluster[1].up = cluster[2].up = False
+    ends: list[Any] = []
+    store.Begin(Rows(Row("job", "1", "{}")), ends.append)
+    assert store.Stop(2.0) is False
+    assert isinstance(ends[0], NotKnown)
+    assert not store.IsRunning()
+
+
+@Story
 def test_deletions_are_pruned_once_everybody_has_them(make: Any) -> None:
     cluster = make(3)
     store = cluster.Found()

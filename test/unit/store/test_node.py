@@ -11,67 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import World
+from support.store_nodes import CLUSTER
+from support.store_wire import At, Wire
 
-from ganeti import errors, runtime, serializer
-from ganeti.rpc.server import Dispatcher
+from ganeti import errors, runtime
 from ganeti.store import Epoch, Member, NodeStore, Position, Row, Voter, VoterSet
 from ganeti.store.base import NOWHERE, Line, StoredRow
 from ganeti.store.database import Database, State
 from ganeti.store.export import VisiblePosition
 
-CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
 E1, E2, E3 = Epoch(1, "aa"), Epoch(2, "bb"), Epoch(3, "cc")
-
-
-class Wire:
-    """Talks to one node as masters do."""
-
-    def __init__(self, folder: str):
-        self.store = NodeStore(f"{folder}/ext/store.db", "node1", f"{folder}/run/calls")
-        self._dispatcher = Dispatcher(self.store.Handlers(), self.store)
-
-    def Raw(self, name: str, message: Any) -> Any:
-        status, _, body = self._dispatcher.Handle(f"/{name}", {}, serializer.DumpBytes([message]))
-        assert status == 200
-        return serializer.Load(body)
-
-    def Call(self, name: str, epoch: Epoch, **message: Any) -> Any:
-        answer = self.Raw(f"store_{name}", {"cluster": CLUSTER, "epoch": str(epoch), "master": "m", **message})
-        return answer[1] if answer[0] else answer
-
-    @property
-    def id(self) -> str:
-        return self.store.GetState().store_id
-
-    def Append(
-        self, epoch: Epoch, before: Position, rows: list[list[Any]] | None, acked: Position = NOWHERE, **more: Any
-    ) -> Any:
-        message = {
-            "stores": [self.id],
-            "before": before.Wire(),
-            "seq": None if rows is None else before.seq + 1,
-            "rows": rows,
-            "acknowledged": acked.Wire(),
-            "prune": 0,
-            **more,
-        }
-        return self.Call("append", epoch, **message)
-
-    def Copy(self, epoch: Epoch, rows: list[StoredRow], last: Position, line: Line, **more: Any) -> Any:
-        final = {"pieces": 1, "last": last.Wire(), "line": line.Wire(), "pruned": 0, "acknowledged": NOWHERE.Wire()}
-        message = {"store": self.id, "copy": "c", "piece": 0, "rows": [row.Wire() for row in rows], "final": final}
-        return self.Call("copy", epoch, **{**message, **more})
-
-    def CatchUp(
-        self, epoch: Epoch, before: Position, rows: list[StoredRow], last: Position, line: Line, **more: Any
-    ) -> Any:
-        final = {"pieces": 1, "before": before.Wire(), "last": last.Wire(), "line": line.Wire()}
-        final["acknowledged"] = NOWHERE.Wire()
-        message = {"store": self.id, "copy": "c", "piece": 0, "rows": [row.Wire() for row in rows], "final": final}
-        return self.Call("catchup", epoch, **{**message, **more})
-
-    def Live(self) -> dict[str, str | None]:
-        return {row.id: row.value for row in self.store.database.GetRows()}
 
 
 def Kept(path: str) -> dict[str, str | None]:
@@ -85,10 +34,6 @@ def wire(tmp_path: Path) -> Iterator[Wire]:
     found = Wire(str(tmp_path))
     yield found
     found.store.Close()
-
-
-def At(epoch: Epoch, seq: int) -> Position:
-    return Position(epoch, seq)
 
 
 def test_a_promise_outlives_the_process_and_excludes_older_ones(wire: Wire) -> None:

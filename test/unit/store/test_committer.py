@@ -1,0 +1,255 @@
+"""The parts of the committer by themselves: batches, who holds what, archived rows, steps of the voters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ganeti.store import Epoch, Member, Position, Row, Rows, StoreEnded, TooLarge, Voter, VoterSet
+from ganeti.store.archived import ArchivedRows
+from ganeti.store.base import KIND_ARCHIVED, MAX_TRANSACTION, NOWHERE, Line, StoredRow
+from ganeti.store.image import Image
+from ganeti.store.peers import MAX_APPEND, ConfirmedSeq, Peer, Transaction
+from ganeti.store.pending import Batch, Entry
+from ganeti.store.tally import Tally
+
+E1, E2 = Epoch(1, "aa"), Epoch(2, "bb")
+
+
+class Noted(Rows):
+    """A change that notes what becomes of it."""
+
+    def __init__(self, notes: list[str], name: str, *rows: Row, fails: Exception | None = None):
+        super().__init__(*rows)
+        self._notes = notes
+        self._name = name
+        self._fails = fails
+
+    def Prepare(self) -> Sequence[Row]:
+        self._notes.append(f"prepare {self._name}")
+        if self._fails is not None:
+            raise self._fails
+        return super().Prepare()
+
+    def Publish(self) -> None:
+        self._notes.append(f"publish {self._name}")
+
+    def Withdraw(self) -> None:
+        self._notes.append(f"withdraw {self._name}")
+
+
+def _Text(size: int) -> str:
+    return "x" * size
+
+
+class Bench:
+    """Entries whose ends are noted."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.ends: dict[str, Any] = {}
+
+    def Entry(self, name: str, *rows: Row, fails: Exception | None = None) -> Entry:
+        def done(error: Exception | None) -> None:
+            assert name not in self.ends, "answered twice"
+            self.ends[name] = error
+
+        return Entry(Noted(self.notes, name, *rows, fails=fails), done, False)
+
+
+def test_refused_changes_are_taken_back_newest_first() -> None:
+    bench = Bench()
+    batch = Batch([bench.Entry(name, Row("job", name, "{}")) for name in ("a", "b", "c")], [])
+    error = StoreEnded("it ended")
+    batch.TakeBack(error)
+    assert bench.notes[3:] == ["withdraw c", "withdraw b", "withdraw a"]
+    assert bench.ends == {"a": error, "b": error, "c": error}
+
+
+def test_what_waits_for_the_next_transaction_is_withdrawn_and_prepared_again() -> None:
+    bench = Bench()
+    half = _Text(MAX_APPEND // 2)
+    entries = [bench.Entry(name, Row("job", name, half)) for name in ("a", "b", "c", "d")]
+    batch = Batch(entries, [Row("x", "x", "{}")])
+    assert [row.id for row in batch.rows] == ["a", "b", "x"]
+    assert batch.rest == entries[2:]
+    assert bench.notes == ["prepare a", "prepare b", "prepare c", "withdraw c"]
+    assert bench.ends == {}
+    assert [row.id for row in Batch(batch.rest, []).rows] == ["c", "d"]
+
+
+def test_one_change_may_be_larger_than_a_batch() -> None:
+    bench = Bench()
+    entries = [bench.Entry("a", Row("job", "a", _Text(MAX_TRANSACTION))), bench.Entry("b", Row("job", "b", "{}"))]
+    batch = Batch(entries, [])
+    assert ([row.id for row in batch.rows], batch.rest) == (["a"], entries[1:])
+
+
+def test_a_change_that_is_too_large_or_fails_is_answered_alone() -> None:
+    bench = Bench()
+    error = KeyError("no such instance")
+    entries = [
+        bench.Entry("large", Row("job", "1", _Text(MAX_TRANSACTION)), Row("job", "2", "x")),
+        bench.Entry("fails", fails=error),
+        bench.Entry("good", Row("job", "3", None), Row("job", "4", "{}")),
+    ]
+    batch = Batch(entries, [])
+    assert [row.id for row in batch.rows] == ["3", "4"]
+    assert isinstance(bench.ends["large"], TooLarge)
+    assert bench.ends["fails"] is error
+    assert "good" not in bench.ends
+    assert "withdraw large" in bench.notes
+    assert "withdraw fails" not in bench.notes
+    batch.Publish()
+    assert (bench.ends["good"], bench.notes[-1]) == (None, "publish good")
+
+
+def test_later_rows_of_a_batch_replace_earlier_ones() -> None:
+    bench = Bench()
+    entries = [bench.Entry(str(number), Row("job", "1", str(number))) for number in range(3)]
+    assert Batch(entries, [Row("voters", "voters", "{}")]).rows == [Row("job", "1", "2"), Row("voters", "voters", "{}")]
+
+
+def test_a_client_that_cannot_be_told_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    def done(error: Exception | None) -> None:
+        raise ValueError("gone")
+
+    entry = Entry(Rows(), done, False)
+    entry.Tell(None)
+    assert "could not be told" in caplog.text
+    caplog.clear()
+    entry.Tell(None)
+    assert caplog.text == ""
+
+
+# Who holds what
+
+
+def _Voter(number: int, store_id: str = "") -> Voter:
+    return Voter(Member(f"u{number}", f"n{number}", f"127.0.0.{number}"), store_id or f"s{number}")
+
+
+def _Peer(number: int, confirmed: Position = NOWHERE, **more: Any) -> Peer:
+    return Peer(_Voter(number).member, store_id=f"s{number}", confirmed=confirmed, known=True, **more)
+
+
+def _Tally(count: int, *peers: Peer, deletions: Sequence[int] = ()) -> Tally:
+    """A master of epoch 2 at seq 9, whose own epoch began with seq 5; the first of ``count`` voters is the master."""
+    line = Line([(E1, 1), (E2, 5)], Position(E2, 9))
+    voters = VoterSet(_Voter(number) for number in range(1, count + 1))
+    return Tally("u1", E2, {peer.member.uuid: peer for peer in peers}, line, voters, 0, list(deletions))
+
+
+def _At(seq: int, epoch: Epoch = E2) -> Position:
+    return Position(epoch, seq)
+
+
+@pytest.mark.parametrize(
+    ("count", "seqs", "quorum"),
+    [
+        (1, [], 9),
+        (2, [7], 7),
+        (3, [7, 0], 7),
+        (3, [8, 7], 8),
+        (4, [8, 7, 0], 7),
+        (5, [8, 7, 6, 0], 7),
+        (5, [8, 0, 0, 0], 0),
+    ],
+)
+def test_a_quorum_is_half_of_the_voters_plus_one(count: int, seqs: list[int], quorum: int) -> None:
+    peers = [_Peer(number, _At(seq) if seq else NOWHERE) for number, seq in enumerate(seqs, 2)]
+    assert _Tally(count, *peers).QuorumSeq() == quorum
+
+
+def test_only_the_listed_store_and_the_own_epoch_count() -> None:
+    listed = _Peer(2, _At(7))
+    assert ConfirmedSeq(listed, "s2", E2) == 7
+    assert ConfirmedSeq(listed, "other", E2) == 0
+    assert ConfirmedSeq(_Peer(2, _At(7, E1)), "s2", E2) == 0
+    assert ConfirmedSeq(_Peer(2, _At(7), unfit="restored"), "s2", E2) == 0
+    assert ConfirmedSeq(None, "s2", E2) == 0
+
+
+def test_deletions_are_pruned_when_all_have_them_and_they_are_acknowledged() -> None:
+    peers = [_Peer(2, _At(9)), _Peer(3, _At(8))]
+    tally = _Tally(3, *peers, deletions=[4, 8, 9])
+    tally.acked = _At(7)
+    tally.Prune()
+    assert tally.pruned == 7
+    tally.acked = _At(9)
+    tally.Prune()
+    assert tally.pruned == 8
+    # What nobody deleted needs no pruning.
+    peers[1].confirmed = _At(9)
+    tally.Prune()
+    assert tally.pruned == 9
+    tally.Began(_At(10), deletes=False)
+    tally.acked = peers[0].confirmed = peers[1].confirmed = _At(10)
+    tally.Prune()
+    assert tally.pruned == 9
+    tally.Began(_At(11), deletes=True)
+    tally.acked = peers[0].confirmed = peers[1].confirmed = _At(11)
+    tally.Prune()
+    assert tally.pruned == 11
+
+
+def test_a_learner_keeps_deletions_that_its_copy_needs() -> None:
+    tally = _Tally(1, _Peer(2, _At(6), learner=True), deletions=[6, 7])
+    tally.acked = _At(9)
+    assert tally.EverywhereSeq() == 6
+    tally.Prune()
+    assert tally.pruned == 6
+
+
+def test_silent_and_unfit_voters_do_not_reach() -> None:
+    tally = _Tally(4, _Peer(2), _Peer(3, silent=True, last_error="timed out"))
+    reach, silent = tally.Reach(tally.voters)
+    assert (reach, sorted(silent), tally.HasQuorum()) == (2, ["n3", "n4"], False)
+    assert silent["n3"].reason == "timed out"
+    assert _Tally(3, _Peer(2), _Peer(3, unfit="another id")).Reach(tally.voters)[1]["n3"].reason == "another id"
+    assert _Tally(3, _Peer(2), _Peer(3, silent=True)).HasQuorum()
+
+
+def test_not_known_counts_who_has_stored_it() -> None:
+    tally = _Tally(3, _Peer(2, _At(9)), _Peer(3, _At(8), silent=True))
+    assert tally.NotKnown(_At(9)).stored == 2
+    assert tally.NotKnown(_At(8)).stored == 3
+
+
+# Archived rows
+
+
+def test_archived_rows_go_when_every_voter_has_synced_their_files() -> None:
+    image = Image()
+    image.Take([StoredRow(KIND_ARCHIVED, "1", "{}", 3, E1), StoredRow(KIND_ARCHIVED, "2", None, 4, E1)])
+    rows = ArchivedRows(image)
+    rows.Note(Transaction(_At(6), _At(5), [Row(KIND_ARCHIVED, "3", "{}"), Row("job", "3", None)]))
+    rows.exported = 6
+    peers = {"u2": _Peer(2, exported=6), "u3": _Peer(3, exported=2)}
+    assert rows.Synced(["u2", "u3"], peers) == []
+    peers["u3"].exported = 3
+    assert rows.Synced(["u2", "u3"], peers) == [Row(KIND_ARCHIVED, "1", None)]
+    peers["u3"].exported = 6
+    assert [row.id for row in rows.Synced(["u2", "u3"], peers)] == ["1", "3"]
+    rows.exported = 5
+    assert [row.id for row in rows.Synced(["u2", "u3"], peers)] == ["1"]
+    # One that is not known, or that must be copied anew, has synced nothing.
+    assert rows.Synced(["u2", "u4"], peers) == []
+    peers["u3"].unfit = "restored"
+    assert rows.Synced(["u2", "u3"], peers) == []
+    assert rows
+    rows.Note(Transaction(_At(7), _At(6), [Row(KIND_ARCHIVED, "1", None), Row(KIND_ARCHIVED, "3", None)]))
+    assert not rows
+
+
+def test_an_image_knows_what_was_deleted() -> None:
+    image = Image()
+    image.Take(
+        [StoredRow("job", "1", "{}", 2, E1), StoredRow("job", "2", None, 7, E1), StoredRow("node", "3", None, 5, E1)]
+    )
+    image.Take([StoredRow("job", "2", "{}", 8, E2), StoredRow("job", "1", None, 9, E2)])
+    assert image.values == {"job": {"2": "{}"}, "node": {}}
+    assert image.seqs == {"job": {"1": 9, "2": 8}, "node": {"3": 5}}
+    assert image.Deletions() == [5, 9]
