@@ -46,7 +46,7 @@ class Epoch(NamedTuple):
 
     @staticmethod
     def Parse(text: object) -> Epoch:
-        """The epoch written in ``text``; raises ParseError."""
+        """Return the epoch written in ``text``; raise ParseError if there is none."""
         if isinstance(text, str) and len(text) <= 40:
             number, dot, run = text.partition(".")
             if dot and number.isascii() and number.isdigit() and (not run or (run.isascii() and run.isalnum())):
@@ -93,7 +93,7 @@ class Line:
         self.last = last
 
     def EpochAt(self, seq: int) -> Epoch | None:
-        """The epoch that wrote ``seq``; None before the line begins or behind its end."""
+        """Return the epoch that wrote ``seq``; None before the line begins and after its end."""
         if seq > self.last.seq:
             return None
         found = None
@@ -122,11 +122,11 @@ class Line:
             yield self.entries[-1][0], self.last.seq
 
     def OlderThanKept(self, position: Position) -> bool:
-        """Whether ``position`` lies before the newest entries: nothing is known of it any more."""
+        """Whether ``position`` lies before the entries that are kept: nothing is known of it."""
         return len(self.entries) == MAX_LINE and position.seq < self.entries[0][1]
 
     def With(self, position: Position) -> Line:
-        """The line after one more transaction."""
+        """Return the line after one more transaction."""
         entries = self.entries
         if not entries or entries[-1][0] != position.epoch:
             entries = (*entries, (position.epoch, position.seq))
@@ -186,7 +186,7 @@ class RowsByKind:
 
 
 def ParseRows(value: object) -> list[Row]:
-    """Rows of a transaction from the wire."""
+    """Return the rows of a transaction as they came over the wire; raise ParseError."""
     if not isinstance(value, (list, tuple)):
         raise errors.ParseError("rows must be a list")
     rows = []
@@ -199,7 +199,7 @@ def ParseRows(value: object) -> list[Row]:
 
 
 def ParseStoredRows(value: object) -> list[StoredRow]:
-    """Rows of a copy from the wire."""
+    """Return the rows of a copy as they came over the wire; raise ParseError."""
     if not isinstance(value, (list, tuple)):
         raise errors.ParseError("rows must be a list")
     rows = []
@@ -281,7 +281,7 @@ class VoterSet:
         return sorted(v.member.name for v in self.by_uuid.values())
 
     def Row(self) -> Row:
-        """The row that makes this set the one in force."""
+        """Return the row that makes this set the one in force."""
         value = {
             uuid: {"store": v.store_id, "name": v.member.name, "address": v.member.address}
             for uuid, v in self.by_uuid.items()
@@ -290,7 +290,7 @@ class VoterSet:
 
     @staticmethod
     def FromText(text: str | None) -> VoterSet:
-        """The set in a row's value; raises ParseError."""
+        """Return the set in a row's value; raise ParseError if it makes no sense."""
         value = serializer.Load(text) if text else {}
         if not isinstance(value, dict):
             raise errors.ParseError("the voters' row must be an object")
@@ -308,14 +308,14 @@ class Change:
     """One unit of work for the committer.  All three run on the committer's thread."""
 
     def Prepare(self) -> Sequence[Row]:
-        """The rows to write; sees every earlier change.  May raise: this change alone fails."""
+        """Return the rows to write; every earlier change is visible.  An exception makes this change alone fail."""
         raise NotImplementedError
 
     def Publish(self) -> None:
-        """It is acknowledged: readers may see it.  In the order of the changes."""
+        """Show the change to readers: it is acknowledged.  Called in the order of the changes."""
 
     def Withdraw(self) -> None:
-        """The master's own disk refused it and it was sent to nobody: undo what Prepare did, newest change first."""
+        """Undo what Prepare did: the change was sent to nobody.  Called for the newest change first."""
 
 
 class Rows(Change):
@@ -360,7 +360,7 @@ class NotKnown(StoreError):
 
 
 class DiskRefused(StoreError):
-    """Failed: the master's own disk did not take it, nobody else heard of it."""
+    """Failed: the master's own disk did not take it, and it was sent to nobody."""
 
     def __init__(self, cause: object):
         super().__init__(
@@ -415,7 +415,7 @@ def _WithReasons(silent: Mapping[str, silence.Silent]) -> str:
 
 
 def HintSilent(silent: Mapping[str, silence.Silent], voters: int) -> str:
-    """The next step when voters do not answer (rules 7 and 8)."""
+    """Return the next step when voters do not answer (rules 7 and 8)."""
     if not silent:
         return "wait, or look at the log of the master daemon"
     names = sorted(silent)

@@ -43,14 +43,14 @@ class RunningCalls:
 
     @contextmanager
     def Exclude(self) -> Iterator[None]:
-        """No call enters meanwhile."""
+        """Keep calls from entering meanwhile."""
         self._MakeFolder()
         with LockOwned(self._lock_path, True, _ENTER_TIMEOUT, self._owner):
             yield
 
     @contextmanager
     def Admit(self) -> Iterator[None]:
-        """No promise is made meanwhile."""
+        """Keep promises from being made meanwhile."""
         self._MakeFolder()
         with LockOwned(self._lock_path, False, _ENTER_TIMEOUT, self._owner):
             yield
@@ -60,7 +60,7 @@ class RunningCalls:
         MakeOwned(self._folder, 0o750, self._owner)
 
     def Book(self, epoch: Epoch, name: str) -> protocols.FileLock:
-        """The entry of a call, to be given to ``Leave``.  Call it inside Admit."""
+        """Return the entry of a call, to be given to ``Leave``.  Call it inside Admit."""
         path = f"{self._folder}/{_SEPARATOR.join((str(epoch), name, runtime.RandomBytes(6).hex()))}"
         return runtime.LockFile(path, exclusive=True, timeout=_ENTER_TIMEOUT)
 
@@ -69,11 +69,11 @@ class RunningCalls:
         entry.release()
 
     def Older(self, epoch: Epoch) -> list[RunningCall]:
-        """Living entries of epochs below ``epoch``; those of the dead are removed."""
+        """Return living entries of epochs below ``epoch``; those of dead processes are removed."""
         return [call for call in self._Entries() if call.epoch < epoch and not self._RemoveIfDead(call.path, 0)]
 
     def WaitForOlder(self, epoch: Epoch, timeout: float) -> None:
-        """Returns when no call of an older epoch runs any more; raises OlderCallRuns after ``timeout`` seconds."""
+        """Return when no call of an older epoch runs; raise OlderCallRuns after ``timeout`` seconds."""
         deadline = runtime.Monotonic() + timeout
         for call in self._Entries():
             if call.epoch < epoch:
@@ -103,7 +103,7 @@ class RunningCalls:
 
     @staticmethod
     def _RemoveIfDead(path: str, timeout: float) -> bool:
-        """Whether nobody holds the entry (any more, within ``timeout``)."""
+        """Remove an entry that no process holds within ``timeout`` seconds; return whether it did."""
         try:
             lock = runtime.LockFile(path, exclusive=False, timeout=timeout)
         except errors.LockError:

@@ -124,7 +124,7 @@ class Committer:
         self._TakeFirst(image)
 
     def _TakeFirst(self, image: Image) -> None:
-        """The transaction that the own copy begins its epoch with is under way, too."""
+        """Take the transaction that the own copy begins its epoch with as one under way."""
         line = self.tally.line
         seq = line.last.seq
         before = Position(line.EpochAt(seq - 1) or NOWHERE.epoch, seq - 1) if seq > 1 else NOWHERE
@@ -324,7 +324,7 @@ class Committer:
     # Beginning transactions
 
     def _Begin(self) -> None:
-        """Begin what can begin; go on as long as the master alone is a quorum."""
+        """Begin what can begin; continue as long as the master alone is a quorum."""
         self._BeginStep()
         while not self._pending and self.ended is None:
             entries = self._waiting[:_MAX_BATCH]
@@ -361,7 +361,7 @@ class Committer:
             self._steps.GiveUp(step)
 
     def _MayBecome(self, after: VoterSet) -> bool:
-        """Rule 4: the next change waits for the last one; only going back to the set before is allowed earlier."""
+        """Whether the set may change (rule 4): the next change waits for the last one, unless it goes back to the set before."""
         if self.tally.acked is NOWHERE:
             return False
         changing = [pending for pending in self._pending if pending.before is not None]
@@ -402,7 +402,7 @@ class Committer:
             self._Count()
 
     def _OwnDiskFailed(self, batch: Batch, err: OSError | errors.StorageError) -> None:
-        """A full disk refuses cleanly; after any other error nobody can tell what is on it, and this master ends."""
+        """Refuse the batch where the disk was full; after any other error nobody can tell what is on it, and this master ends."""
         full = isinstance(err, OSError) and err.errno in _FULL
         if full and self._own.GetState().last == self.tally.line.last:
             self._disk.Log(err)
@@ -461,7 +461,7 @@ class Committer:
     # House-keeping
 
     def _Keeping(self) -> list[Row]:
-        """Now and then: return the deletions of archived rows whose files every voter has synced (rule 10).
+        """Return the deletions of archived rows whose files every voter has synced (rule 10); looks only now and then.
 
         Also looks whether this is still the master as far as its own node knows.
         """
@@ -497,7 +497,7 @@ class Committer:
         return peer.busy or (peer.confirmed == self.tally.line.last and peer.told < self.tally.acked)
 
     def _End(self, error: StoreError) -> None:
-        """This master ends: nothing is acknowledged after this, everybody gets an answer."""
+        """End this master: nothing is acknowledged after this, everybody gets an answer."""
         if self.ended is not None:
             return
         self.ended = error

@@ -273,7 +273,7 @@ class Database:
         return count <= rows and (length or 0) <= size
 
     def PutTransaction(self, position: Position, rows: Sequence[Row]) -> None:
-        """Writes the rows of one transaction; what they replace goes to ``undo``."""
+        """Write the rows of one transaction; what they replace goes to ``undo``."""
         keys = [(position.seq, row.kind, row.id) for row in rows]
         self._db.ExecuteMany(
             "INSERT OR REPLACE INTO undo (kind, id, value, seq, number, run, over)"
@@ -297,7 +297,7 @@ class Database:
         self._db.Execute("DELETE FROM rows WHERE value IS NULL AND seq <= ?", (up_to,))
 
     def GetRowsAt(self, seq: int, after_seq: int = 0) -> list[StoredRow]:
-        """The rows as they stood after transaction ``seq``, those written or taken back after ``after_seq``.
+        """Return the rows as they stood after transaction ``seq``, those written or taken back after ``after_seq``.
 
         ``seq`` must not be below ``whole``.  A row that a later transaction made is not there.
         """

@@ -56,7 +56,7 @@ READY_TIMEOUT = 60.0
 
 @dataclass(frozen=True)
 class Adopted:
-    """The history a new master takes over, for whoever adds to its first transaction; the store then goes on from it.
+    """The history a new master takes over, for whoever adds to its first transaction; the store then continues from it.
 
     ``values``: kind -> id -> JSON text; ``seqs``: kind -> id -> seq of the last write, deletions too; ``without``: uuids of
     the silent nodes of a forced start, else empty.
@@ -109,9 +109,9 @@ class Heard:
 
     @staticmethod
     def Parse(member: Member, answer: Any) -> Heard:
-        """Raises ParseError on an answer without sense."""
+        """Return the answer of a node; raise ParseError if it makes no sense."""
         if not isinstance(answer, dict):
-            raise errors.ParseError("the answer is no object")
+            raise errors.ParseError("the answer must be an object")
         try:
             last = Position.Parse(answer["last"])
             return Heard(
@@ -149,7 +149,7 @@ class ForcedStart:
     next_step: str = ""
 
     def Lines(self) -> list[str]:
-        """The question in words."""
+        """Return the question in words."""
         lines = ["There is no quorum among the master candidates: this would be a forced start."]
         lines.append(f"Nodes that do not answer: {self.silence or ', '.join(self.silent) or 'none'}.")
         lines += [f"  {name}: its copy ends at {last}" for name, last in self.answers]
@@ -216,7 +216,7 @@ class Election:
         )
 
     def Statuses(self) -> None:
-        """Asks everybody how things are, promising nothing."""
+        """Ask all nodes for their state; no node promises anything."""
         self._Round("store_status")
 
     def Vouched(self, vouch: Callable[[ForcedStart], bool]) -> ForcedStart:
@@ -252,7 +252,7 @@ class Election:
                 raise NotElected(f"node {heard.member.name} no longer answers", hint=_AGAIN)
 
     def _Round(self, call: str) -> EpochTooOld | None:
-        """Asks everybody, members that turn up in answers too.  The highest refusal, if any."""
+        """Ask all nodes, voters that turn up in answers too; return the highest refusal, if any."""
         self.answers, self.silent = {}, {}
         refusals: list[EpochTooOld] = []
         if call == "store_promise":
@@ -299,11 +299,11 @@ class Election:
     # Judging the answers
 
     def SetOf(self, newest: Heard) -> VoterSet:
-        """The set that counts: the one written in the history to adopt."""
+        """Return the set that counts: the one written in the history to adopt."""
         return newest.voters
 
     def Newest(self) -> Heard:
-        """The history to adopt; the own copy where it is as new as any."""
+        """Return the history to adopt: the own copy where it is as new as any."""
         newest = self.answers[self._me.uuid]
         for heard in self.answers.values():
             if heard.last > newest.last:
@@ -327,7 +327,7 @@ class Election:
         return len(holders) >= heard.voters.quorum
 
     def Promised(self, voters: VoterSet) -> list[Heard]:
-        """The members of a set that answered, with the database that counts: a copy of it elsewhere does not."""
+        """Return the voters of a set that answered with the database that is listed; a copy of it elsewhere does not count."""
         return [heard for uuid, heard in self.answers.items() if _IsVoter(voters, uuid, heard.store_id)]
 
     def CheckMember(self, newest: Heard) -> None:
@@ -340,7 +340,7 @@ class Election:
             )
 
     def CheckOwnSide(self, newest: Heard) -> None:
-        """Rule 8: a node that holds the history of a forced start does not give that up by itself."""
+        """Raise NotElected if this node would give up the history of a forced start that it holds (rule 8)."""
         mine = self.answers[self._me.uuid]
         if newest is mine or not IsForkedByForce(mine, newest):
             return
@@ -355,7 +355,7 @@ class Election:
         )
 
     def CheckNothingLost(self, newest: Heard) -> None:
-        """Rule 5: refuses if a member knows of an acknowledged change that the history to adopt does not hold."""
+        """Raise NotElected if a voter knows of an acknowledged change that the history to adopt does not hold (rule 5)."""
         for heard in self.Promised(newest.voters):
             known = heard.acknowledged
             if IsForkedByForce(heard, newest):
@@ -442,14 +442,14 @@ def BecomeMaster(
     ready_timeout: float = READY_TIMEOUT,
     election_class: type[Election] = Election,
 ) -> Store:
-    """Makes this node the master and returns its store, everything in it acknowledged.
+    """Make this node the master and return its store, everything in it acknowledged.
 
     ``nodes``: all nodes the own configuration names, offline ones too.  ``vote()`` raises unless half plus one of all
     nodes name this node (left out for ``--no-voting`` and by a fail-over's own check); such a plain start is refused while
     another master works.  ``vouch(question)`` allows a forced
     start; without it none is made.  ``first(adopted)`` gives rows for the first transaction, on top of what was adopted; what
     it raises ends the start.
-    Raises NotElected, NotKnown (no quorum took the first transaction), what ``vote`` raises, OSError of the own disk.
+    Raise NotElected, NotKnown (no quorum took the first transaction), what ``vote`` raises, OSError of the own disk.
     """
     CheckVoter(own)
     if vote is not None:
@@ -478,7 +478,7 @@ def BecomeMaster(
 
 @contextmanager
 def HoldServing(own: NodeStore) -> Iterator[protocols.FileLock]:
-    """The mark that this node serves its store; given up when the start fails.  A newer epoch makes it NotElected."""
+    """Mark this node as serving its store until the start fails; turn a newer epoch into NotElected."""
     serving = own.Serve()
     try:
         yield serving
@@ -491,7 +491,7 @@ def HoldServing(own: NodeStore) -> Iterator[protocols.FileLock]:
 
 
 def Open(store: Store, serving: protocols.FileLock, ready_timeout: float) -> Store:
-    """Starts the committer and waits until the first transaction is acknowledged."""
+    """Start the committer and wait until the first transaction is acknowledged."""
     store.HoldServing(serving)
     store.Start()
     try:
@@ -503,7 +503,7 @@ def Open(store: Store, serving: protocols.FileLock, ready_timeout: float) -> Sto
 
 
 def CheckVoter(own: NodeStore) -> None:
-    """Only a voter by its own database may try (rule 5)."""
+    """Raise NotElected if this node is not a voter by its own database (rule 5)."""
     state = own.GetState()
     voters = own.GetVoters()
     if not state.last.seq:
@@ -519,7 +519,7 @@ def CheckVoter(own: NodeStore) -> None:
 
 
 def _Force(election: Election, me: Member, vouch: Callable[[ForcedStart], bool]) -> ForcedStart | None:
-    """Rule 8, looked at before anybody promises anything: None where a quorum answers and nothing has to be vouched for.
+    """Prepare a forced start (rule 8), before any node promises anything; None where a quorum answers.
 
     A forced start is refused while a master answers.
     """
@@ -539,9 +539,9 @@ def _Force(election: Election, me: Member, vouch: Callable[[ForcedStart], bool])
 
 
 def _CheckNoOtherMaster(election: Election, me: Member) -> None:
-    """A plain start disturbs no master at work: files that name this node may be a moment older than a fail-over.
+    """Raise NotElected if another master is at work: the files that name this node may be older than a fail-over.
 
-    Looked at before anybody promises anything.  The master is who was promised the newest epoch that anybody heard of.
+    Called before any node promises anything.  The master is the one that the newest epoch was promised to.
     """
     election.Statuses()
     newest = max(heard.promised for heard in election.answers.values())
@@ -586,7 +586,7 @@ def _Begin(
     lost: Callable[[StoreError], None] | None,
     candidates: Callable[[], Iterable[Member] | None] | None,
 ) -> Store:
-    """Stores the adopted history with the first transaction on top, and makes the store of it."""
+    """Store the adopted history with the first transaction on top, and return the store."""
     image = Image()
     if fetched.rows is None or fetched.partial:
         image.Take(own.ReadAll()[2])

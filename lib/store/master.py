@@ -56,9 +56,9 @@ class Store:
         self._committer.thread.start()
 
     def WaitReady(self, timeout: float) -> None:
-        """Returns when the first transaction of this epoch is acknowledged: everything before it is, too.
+        """Return when the first transaction of this epoch is acknowledged: everything before it is, too.
 
-        Raises NotKnown after ``timeout`` seconds, or why this master ended.
+        Raise NotKnown after ``timeout`` seconds, or why this master ended.
         """
         self._committer.ready.wait(timeout)
         if self._committer.ended is not None:
@@ -67,8 +67,8 @@ class Store:
             raise self._committer.NotKnown()
 
     def ActingEpoch(self) -> Epoch:
-        """The epoch for a call that changes something on a node; a master that was refused or has stopped makes none:
-        raises why it ended (rule 6)."""
+        """Return the epoch for a call that changes something on a node; raise why this master ended if it was refused or
+        has stopped (rule 6)."""
         if self._committer.ended is not None:
             raise self._committer.ended
         return self._epoch
@@ -77,7 +77,7 @@ class Store:
         return self._epoch
 
     def Voters(self) -> VoterSet:
-        """The set in force."""
+        """Return the set in force."""
         return self._tally.voters
 
     def Acknowledged(self) -> Position:
@@ -92,15 +92,15 @@ class Store:
         return self._committer.IsSettled()
 
     def Rows(self, kind: str) -> dict[str, str]:
-        """Acknowledged rows: id -> JSON text."""
+        """Return the acknowledged rows of a kind: id -> JSON text."""
         return dict(self._committer.published.by_kind.get(kind, {}))
 
     def Value(self, kind: str, row_id: str) -> str | None:
-        """The acknowledged JSON text of one row."""
+        """Return the acknowledged JSON text of one row."""
         return self._committer.published.by_kind.get(kind, {}).get(row_id)
 
     def Silent(self) -> list[str]:
-        """Names of voters that did not answer lately."""
+        """Return the names of voters that did not answer lately."""
         return sorted(self._tally.Reach(self._tally.voters)[1])
 
     def StandsStill(self) -> bool:
@@ -108,19 +108,19 @@ class Store:
         return self._committer.ended is None and not self._tally.HasQuorum()
 
     def Listen(self, listener: Listener) -> None:
-        """``listener(position, rows)`` is called on the committer's thread for each acknowledged transaction."""
+        """Have ``listener(position, rows)`` called on the committer's thread for each acknowledged transaction."""
         self._committer.listeners.append(listener)
 
     def Begin(self, change: Change, done: Done, patient: bool = False) -> None:
-        """Starts a change; ``done(None or error)`` is called once, on the committer's thread.
+        """Start a change; ``done(None or error)`` is called once, on the committer's thread.
 
         A ``patient`` one waits for a quorum instead of being answered NoQuorum or NotKnown: it is done, fails by its own
-        error, DiskRefused or TooLarge, or hears how this master ended (MasterEnded).
+        error, DiskRefused or TooLarge, or is answered how this master ended (MasterEnded).
         """
         self._committer.Put(events.ChangeAsked(Entry(change, done, patient)))
 
     def Commit(self, change: Change, patient: bool = False) -> None:
-        """Blocks until the change is acknowledged; raises NoQuorum, NotKnown, DiskRefused, MasterLost, StoreEnded."""
+        """Block until the change is acknowledged; raise NoQuorum, NotKnown, DiskRefused, MasterLost, StoreEnded."""
         self._Block(lambda done: self.Begin(change, done, patient))
 
     def AddVoter(self, member: Member, change: Change, timeout: float = 300.0, patient: bool = False) -> None:
@@ -156,25 +156,25 @@ class Store:
         self._committer.judge.Ask(epoch, master, node)
 
     def HoldServing(self, lock: protocols.FileLock) -> None:
-        """Keeps the mark that this node serves the store until this master ends."""
+        """Keep the mark that this node serves the store until this master ends."""
         self._committer.serving = lock
 
     def SetExported(self, seq: int) -> None:
-        """The files of this node show everything up to ``seq``."""
+        """Note that the files of this node show everything up to ``seq``."""
         self._committer.archived.exported = seq
 
     def TakeAnswer(self, uuid: str, store_id: str, last: Position) -> None:
-        """What a node said when it promised, before Start: spares a round trip."""
+        """Take what a node said when it promised, before Start: saves a round trip."""
         peer = self._committer.peers.get(uuid)
         if peer is not None:
             peer.Answered(store_id, last, 0, self._epoch)
 
     def EmptyNode(self, member: Member, store_id: str) -> None:
-        """A node that is no voter holds rows: they are taken from it (rule 4)."""
+        """Have the rows taken from a node that is not a voter (rule 4)."""
         self._committer.Put(events.EmptyAsked(member, store_id))
 
     def Stop(self, timeout: float = 10.0) -> bool:
-        """Ends the committer when what is under way is acknowledged, or after ``timeout``; whether it was."""
+        """End the committer when what is under way is acknowledged, or after ``timeout``; return whether it was."""
         ready = runtime.Event()
         clean: list[bool] = []
 
@@ -206,6 +206,6 @@ class Store:
             raise result[0]
 
     def _OnPromise(self, member: Member, store_id: str, last: Position) -> None:
-        """A node confirmed this epoch; one that is no voter must hold no rows."""
+        """Empty a node that confirmed this epoch, is not a voter and holds rows."""
         if last.seq and member.uuid not in self._tally.voters:
             self.EmptyNode(member, store_id)

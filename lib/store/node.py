@@ -42,7 +42,7 @@ _SERVE_TIMEOUT = 5.0
 
 
 class _Message:
-    """The argument of a store call: every look at it checks the shape."""
+    """The argument of a store call; whatever is read from it is checked."""
 
     def __init__(self, value: Mapping[str, Any]):
         self._value = value
@@ -113,7 +113,7 @@ class NodeStore:
 
     @property
     def database(self) -> Database:
-        """This process's connection; a forked child opens its own."""
+        """Return this process's connection; a forked child opens its own."""
         with self._lock:
             pid = runtime.ProcessId()
             if self._database is None or self._pid != pid:
@@ -123,7 +123,7 @@ class NodeStore:
             return self._database
 
     def _MakeFile(self) -> None:
-        """An empty file with the right owner, so that SQLite's side files get it too."""
+        """Make an empty database file, unless there is one."""
         if runtime.Exists(self.path):
             return
         keep.MakeOwned(self._folder, 0o750, self.owner)
@@ -166,7 +166,7 @@ class NodeStore:
     # Promises
 
     def Promise(self, cluster: str, epoch: Epoch, master: str) -> State:
-        """Promises an epoch, durably; the same again is fine.  Raises EpochTooOld below the promised one."""
+        """Promise an epoch, durably; the same one again is fine.  Raise EpochTooOld below the promised one."""
         database = self.database
         state = database.GetState()
         _CheckCluster(state, cluster, self.node_name)
@@ -186,14 +186,14 @@ class NodeStore:
 
     @contextmanager
     def _Writing(self, message: _Message) -> Iterator[tuple[Database, State]]:
-        """A transaction in which ``promised`` is the caller's epoch."""
+        """Open a transaction for a caller, whose epoch is promised by that."""
         self.Promise(message.cluster, message.epoch, message.master)
         with self.Writing(message.epoch) as (database, state):
             yield database, state
 
     @contextmanager
     def Writing(self, epoch: Epoch) -> Iterator[tuple[Database, State]]:
-        """A transaction of the master of ``epoch``: raises EpochTooOld if this node has promised another one."""
+        """Open a transaction of the master of ``epoch``; raise EpochTooOld if this node has promised another one."""
         with self.database.Transaction() as database:
             state = database.GetState()
             if state.promised != epoch:
@@ -203,14 +203,14 @@ class NodeStore:
     # What the master's own copy does
 
     def Store(self, epoch: Epoch, rows: Sequence[Row], acknowledged: Position, prune: int = 0) -> Position:
-        """Adds one transaction of the master whose own copy this is, on top of what is there."""
+        """Add one transaction of the master whose own copy this is."""
         with self.Writing(epoch) as (database, state):
             position = Position(epoch, state.last.seq + 1)
             _PutTransaction(database, state, position, rows, acknowledged, prune)
             return position
 
     def Acknowledge(self, epoch: Epoch, acknowledged: Position, prune: int) -> None:
-        """Raises what is known to be acknowledged, without a transaction."""
+        """Raise what is known to be acknowledged, without a transaction."""
         with self.Writing(epoch) as (database, state):
             _Acknowledge(database, state, acknowledged, prune)
 
@@ -279,13 +279,13 @@ class NodeStore:
         return self.database.GetIds(kind)
 
     def Damaged(self, reason: object) -> errors.StorageError:
-        """The error for a copy that can be read and makes no sense: names the file and the way out."""
+        """Return the error for a copy that can be read and makes no sense; it names the file and the way out."""
         return runtime.DamagedDatabase(self.path, reason)
 
     # Handlers
 
     def Handlers(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
-        """The RPC procedures of the store."""
+        """Return the RPC procedures of the store."""
         return {
             "store_promise": self._Guarded(self._OnPromise),
             "store_append": self._Guarded(self._OnAppend, tidy=True),
@@ -315,7 +315,7 @@ class NodeStore:
         return run
 
     def _WhatIsHeld(self) -> dict[str, Any]:
-        """What a refused master has to know to judge whom this node follows."""
+        """Return what a refused master needs to judge whom this node follows."""
         line = self.GetLine()
         return {"last": line.last.Wire(), "line": line.Wire()}
 
@@ -335,7 +335,7 @@ class NodeStore:
         return answer
 
     def Describe(self) -> dict[str, Any]:
-        """What a promise answers, but for the running calls."""
+        """Return what a promise answers, except for the running calls."""
         with self.database.Transaction() as database:
             state = database.GetState()
             line = database.GetLine(state.last)
@@ -471,9 +471,9 @@ class NodeStore:
     # The gate
 
     def Enter(self, procedure: Procedure, headers: Mapping[str, str]) -> AbstractContextManager[object]:
-        """Books a changing call (rule 6); ``headers`` has lower-case names.
+        """Book a changing call (rule 6); ``headers`` has lower-case names.
 
-        Raises EpochRefused, or OlderCallRuns when an older epoch's call did not end within this one's time-out.
+        Raise EpochRefused, or OlderCallRuns when an older epoch's call did not end within this one's time-out.
         """
         text = headers.get(rpc_base.HEADER_EPOCH.lower())
         if text is None:
@@ -512,7 +512,7 @@ class NodeStore:
             raise rpc_base.EpochRefused(str(state.promised), state.promised_master)
 
     def HoldForTransfer(self, epoch: Epoch, name: str) -> protocols.FileLock:
-        """An entry for a transfer that outlives the call which starts it: take it before that call ends, in the
+        """Return an entry for a transfer that outlives the call which starts it: take it before that call ends, in the
         process that does the transfer; its end is the entry's end."""
         with self._calls.Admit():
             return self._calls.Book(epoch, name)
@@ -544,7 +544,7 @@ def _PutTransaction(
 
 
 def _Acknowledge(database: Database, state: State, acknowledged: Position, prune: int) -> State:
-    """Raises ``acknowledged`` and prunes; ``state`` is written in any case if something differs from before."""
+    """Raise ``acknowledged`` and prune; return the state, which is written in any case."""
     if state.last.seq:
         # A node without rows keeps nothing of the kind.
         state = state.With(acknowledged=max(state.acknowledged, acknowledged))
@@ -559,7 +559,7 @@ def _Acknowledge(database: Database, state: State, acknowledged: Position, prune
 
 
 def _HeardAgain(database: Database, state: State, acknowledged: Position) -> State:
-    """What brings no rows may still bring the news that those here are acknowledged."""
+    """Take the news that the rows here are acknowledged from a call that brings none."""
     return _Acknowledge(database, state, acknowledged, 0) if acknowledged > state.acknowledged else state
 
 

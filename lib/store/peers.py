@@ -40,7 +40,7 @@ class Directory:
         self._members[member.uuid] = member
 
     def Resolve(self, node: str) -> tuple[str, str, int, bool, str]:
-        """As rpc.RpcRunner wants it.  Nobody is offline here: the store asks whom it asks."""
+        """Return a node's place as rpc.RpcRunner wants it; no node is offline here, as the store decides itself whom to call."""
         member = self._members.get(node)
         if member is not None:
             return (member.name, member.address, self._port, False, member.uuid)
@@ -73,7 +73,7 @@ class Transaction:
 class Copy:
     """A full copy, or a catch-up from ``before``, under way to one node.
 
-    Rows are read in the order of transactions while work goes on: one that changes meanwhile comes once more at the end.
+    Rows are read in the order of transactions while work continues: one that changes meanwhile comes once more at the end.
     So the deletions after ``needs`` must stay until it is complete.
     """
 
@@ -129,15 +129,15 @@ class Peer:
         self.retry_at = now + (LONG_RETRY_SECONDS if patient else RETRY_SECONDS)
 
     def SilentFor(self, now: float) -> float:
-        """For how many seconds it has not answered."""
+        """Return for how many seconds it has not answered."""
         return now - self.silent_since if self.silent else 0.0
 
     def HasSaid(self, store: str, last: Position) -> bool:
-        """Whether an answer tells nothing that was not known when the call was made."""
+        """Whether an answer says only what was known when the call was made."""
         return self.known and store == self.store_id and last == self.confirmed
 
     def Heard(self) -> None:
-        """It has answered something that makes sense."""
+        """Note that it has answered something that makes sense."""
         if self.silent:
             logging.info("The store of node %s answers again", self.member.name)
         self.busy = False
@@ -167,14 +167,14 @@ class Peer:
 
 
 def ConfirmedSeq(peer: Peer | None, store_id: str, epoch: Epoch) -> int:
-    """The seq up to which a voter holds the history, counting transactions of ``epoch`` only (rule 2)."""
+    """Return the seq up to which a voter holds the history, counting transactions of ``epoch`` only (rule 2)."""
     if peer is None or peer.unfit or peer.store_id != store_id or peer.confirmed.epoch != epoch:
         return 0
     return peer.confirmed.seq
 
 
 def LearnerNeeds(peer: Peer, line: Line, now: float) -> int | None:
-    """The seq behind which a node that is being copied still needs deletions; None if it needs none.
+    """Return the seq after which a node that is being copied still needs deletions; None if it needs none.
 
     Pruned further it would have to be copied anew, and under steady work never become a voter.
     """
@@ -186,7 +186,7 @@ def LearnerNeeds(peer: Peer, line: Line, now: float) -> int | None:
 
 
 class Sender:
-    """Sends each peer what it lacks.  Lives on the committer's thread; answers come back through ``answered``.
+    """Sends each peer what it lacks, on the committer's thread; answers come back through ``answered``.
 
     ``answered(kind, peer, result)`` is called on any thread; the node may have become another peer meanwhile.
     """
@@ -209,11 +209,11 @@ class Sender:
         self.recent: dict[Position, Transaction] = {}
 
     def Common(self) -> dict[str, Any]:
-        """What every call of the store names."""
+        """Return what every call of the store names."""
         return dict(self._common)
 
     def Drive(self, line: Line, acknowledged: Position, pruned: int, tell_from: float) -> None:
-        """Gives work to every peer that has none; from ``tell_from`` on also the mere news of what is acknowledged."""
+        """Give work to every peer that has none; from ``tell_from`` on also the mere news of what is acknowledged."""
         now = runtime.Monotonic()
         appends: dict[Position, list[Peer]] = {}
         tell: list[Peer] = []
@@ -242,7 +242,7 @@ class Sender:
             self._Append(tell, {"seq": None}, acknowledged, pruned)
 
     def Ask(self, acknowledged: Position, pruned: int) -> None:
-        """Asks every idle peer how far it is."""
+        """Ask every idle peer how far it is."""
         idle = [p for p in self.peers.values() if not (p.busy or p.unfit or p.silent or p.leaving or p.copy)]
         if idle:
             self._Append(idle, {"seq": None}, acknowledged, pruned)
@@ -303,7 +303,7 @@ class Sender:
         return pruned <= copy.needs
 
     def _Send(self, kind: str, group: list[Peer], message: dict[str, Any] | None) -> None:
-        """One message to some peers; without one the node is only asked who it is."""
+        """Send one message to some peers; without a message the node is only asked for its store id."""
         if message is None:
             kind, message = "store_promise", {}
         by_uuid = {peer.member.uuid: peer for peer in group}

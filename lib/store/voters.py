@@ -75,7 +75,7 @@ class VoterSteps:
             self._place(step.add)
 
     def Deadline(self) -> float:
-        """When to look again though nothing came."""
+        """Return when to look again even if nothing happens."""
         return min([self._reconcile_at, *(step.deadline for step in self.waiting if not step.own_affair)])
 
     def AskedFor(self, uuid: str) -> list[VoterStep]:
@@ -83,12 +83,12 @@ class VoterSteps:
         return [step for step in self.waiting if step.uuid == uuid and not step.own_affair]
 
     def Drop(self, step: VoterStep) -> None:
-        """A waiting step is given up."""
+        """Give up a waiting step."""
         self.waiting.remove(step)
         self.GiveUp(step)
 
     def GiveUp(self, step: VoterStep) -> None:
-        """A step was not taken: a node that was copied for it is no learner any more, and holds nothing."""
+        """Forget the copy that was made for a step which was not taken."""
         peer = self._sender.peers.get(step.uuid)
         if step.add is None or peer is None or not peer.learner:
             return
@@ -99,7 +99,7 @@ class VoterSteps:
             self.Empty(step.add, "")
 
     def Look(self, voters: VoterSet, busy: bool) -> None:
-        """Makes learners of those who are to come in, finds what the master has to do by itself, ends what took too long."""
+        """Make learners of those who are to come in, find what the master has to do by itself, end what took too long."""
         now = runtime.Monotonic()
         for step in list(self.waiting):
             if step.add is not None and step.uuid not in voters and step.uuid not in self._sender.peers:
@@ -141,7 +141,7 @@ class VoterSteps:
                 self.waiting.append(VoterStep(Rows(), _Nobody, remove=uuid, own_affair=True))
 
     def _Reconcile(self, voters: VoterSet) -> None:
-        """Exactly the candidates that are not offline are voters (rule 4), whatever an earlier master did not finish."""
+        """See that exactly the candidates that are not offline are voters (rule 4), whatever an earlier master left unfinished."""
         wanted = None if self._candidates is None else self._candidates()
         if wanted is None:
             return
@@ -158,7 +158,7 @@ class VoterSteps:
                 self.Add(VoterStep(Rows(), _Nobody, add=member, own_affair=True))
         for uuid, voter in voters.by_uuid.items():
             if uuid not in by_uuid and uuid not in under_way:
-                logging.info("Node %s is no master candidate any more: its copy will not count", voter.member.name)
+                logging.info("Node %s is no longer a master candidate: its copy will not count", voter.member.name)
                 self.Add(VoterStep(Rows(), _Nobody, remove=uuid, own_affair=True))
 
     def Ready(self, voters: VoterSet) -> list[tuple[VoterStep, VoterSet]]:
@@ -180,14 +180,14 @@ class VoterSteps:
         return voters.With(Voter(step.add, peer.store_id))
 
     def Entered(self, voters: VoterSet) -> None:
-        """The set was stored: whose answers count changes at once."""
+        """Count the answers of a set that was stored."""
         for uuid in voters.by_uuid:
             peer = self._sender.peers.get(uuid)
             if peer is not None:
                 peer.learner = False
 
     def Left(self, before: VoterSet, after: VoterSet) -> None:
-        """The set is acknowledged: who left is emptied."""
+        """Have those emptied who left by a change that is acknowledged."""
         for uuid, voter in before.by_uuid.items():
             if uuid not in after:
                 self.Empty(voter.member, self._IdToEmpty(uuid, voter))
@@ -198,14 +198,14 @@ class VoterSteps:
         return voter.store_id if peer is None or not peer.unfit else ""
 
     def Empty(self, member: Member, store_id: str) -> None:
-        """Has a node's copy emptied, however long that takes."""
+        """Have a node's copy emptied, however long that takes."""
         if member.address:
             self._place(member)
         self._sender.peers[member.uuid] = Peer(member, store_id=store_id, leaving=True, known=bool(store_id))
 
 
 def CheckReach(after: VoterSet, reach: int, silent: dict[str, Silent]) -> NoQuorum | None:
-    """The refusal of a set that would have no quorum either (rule 7)."""
+    """Return the refusal of a set that would have no quorum either (rule 7), None where it has one."""
     if reach >= after.quorum:
         return None
     return NoQuorum(silent, len(after))

@@ -13,7 +13,7 @@ from ganeti import errors, runtime, serializer
 from ganeti.rpc.server import Dispatcher
 from ganeti.store import Epoch, MasterLost, NodeStore, Row, Rows, StoreError
 
-E1, E2 = Epoch(1, "aa"), Epoch(2, "bb")
+E1, E2, E3 = Epoch(1, "aa"), Epoch(2, "bb"), Epoch(3, "cc")
 CHANGING = "set_watcher_pause"
 
 
@@ -126,6 +126,19 @@ def test_a_newer_call_waits_until_the_older_one_has_ended(node: Node) -> None:
     node.world.Run(until=lambda: answers)
     assert node.story == ["begin 1.aa", "end 1.aa", "begin 2.bb", "end 2.bb"]
     assert answers[0][0] == 200
+
+
+def test_a_call_that_waited_is_refused_if_a_newer_master_came_meanwhile(node: Node) -> None:
+    answers: list[Any] = []
+    node.Call(E1, 30.0)
+    node.world.Run(until=lambda: node.story)
+    node.Call(E2, 1.0, done=answers.append)
+    node.world.RunFor(5.0)
+    node.Promise(E3)
+    node.world.Run(until=lambda: answers)
+    assert answers[0][0] == 409
+    assert answers[0][1]["X-Ganeti-Epoch"] == "3.cc"
+    assert node.story == ["begin 1.aa", "end 1.aa"]
 
 
 def test_a_newer_call_names_the_older_one_that_does_not_end(node: Node) -> None:
