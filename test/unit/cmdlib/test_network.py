@@ -92,7 +92,7 @@ def test_own_addresses_are_not_handed_out(master: Master) -> None:
         ("is not a valid IPv4 address", {"gateway": "198.51.100.300"}),
         ("is not a valid IPv6 network", {"network6": "2001:db8::1/64"}),
         ("is not a valid IPv6 address", {"gateway6": "1.2.3.4"}),
-        ("no MAC prefix", {"mac_prefix": "xx"}),
+        ("not a valid MAC prefix", {"mac_prefix": "xx"}),
         ("is not a valid IPv4 address", {"add_reserved_ips": ["net"]}),
         ("other than letters", {"tags": ["a b"]}),
     ],

@@ -164,7 +164,7 @@ def test_without_disks_and_without_system(big: Master) -> None:
         ("more than one of public, private", errors.ECODE_INVAL, {"osparams": {"a": "1"}, "osparams_secret": {"a": "2"}}),
         ("Missing bridges br9", errors.ECODE_ENVIRON, {"nics": [{"link": "br9"}]}),
         ("MAC address .* in use already", errors.ECODE_NOTUNIQUE, {"nics": [{"mac": "aa:00:00:3f:12:c4"}]}),
-        ("is no MAC address", errors.ECODE_INVAL, {"nics": [{"mac": "zz"}]}),
+        ("is not a valid MAC address", errors.ECODE_INVAL, {"nics": [{"mac": "zz"}]}),
         ("must have an IP address", errors.ECODE_INVAL, {"nics": [{"mode": "routed"}]}),
         ("Invalid IP address", errors.ECODE_INVAL, {"nics": [{"ip": "1.2.3"}]}),
         ("name checks have been skipped", errors.ECODE_INVAL, {"nics": [{"ip": "auto"}]}),
