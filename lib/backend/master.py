@@ -59,7 +59,7 @@ def ScriptEnvironment(params: Mapping[str, Any]) -> dict[str, str]:
             "MASTER_NETMASK": str(params["netmask"]),
             "CLUSTER_IP_VERSION": version,
         }
-    except KeyError as err:
+    except (KeyError, TypeError) as err:
         raise errors.RpcCallError(f"Master network parameters: {err} is missing or wrong") from err
 
 

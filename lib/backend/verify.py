@@ -52,6 +52,8 @@ class Check(NamedTuple):
 def Verify(checkdict: Mapping[str, Any], cluster_name: str, all_hvparams: Mapping[str, Any]) -> dict[str, Any]:
     context = Context(checkdict, cluster_name, all_hvparams, hosts.OwnName())
     others = checkdict.get("nonvmnodes") or checkdict.get("vmnodes") or ()
+    if not isinstance(others, list | tuple):
+        raise errors.RpcCallError("node_verify: the value of 'nonvmnodes' is not a list")
     may_run_instances = context.own_name not in others
     result: dict[str, Any] = {}
     for key, check in CHECKS.items():

@@ -1,4 +1,4 @@
-"""What arrives in a call's arguments, as objects (spec/noderpc.md 3.1)."""
+"""What arrives in a call's arguments, as objects."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from typing import Any
 
 from ganeti import errors, objects
 
+# Of the backend parameters; a hypervisor's own are checked by its driver.
+_NEEDED = ("minmem", "maxmem", "vcpus")
+
 
 def Instance(data: Mapping[str, Any]) -> objects.Instance:
-    """INST: filled parameters, disks in ``disks_info``."""
+    """Read INST: filled parameters, disks in ``disks_info``."""
     try:
-        return objects.Instance.FromDict(data, runtime=True)
+        found = objects.Instance.FromDict(data, runtime=True)
     except errors.ConfigurationError as err:
         raise errors.RpcCallError(f"Instance in the call's arguments: {err}") from err
+    missing = [name for name in _NEEDED if not isinstance(found.beparams.get(name), int)]
+    if missing:
+        raise errors.RpcCallError(f"Instance in the call's arguments: {', '.join(missing)} is not a number")
+    return found
 
 
 def Disk(data: Mapping[str, Any]) -> objects.Disk:
-    """DISK: filled parameters and ``dynamic_params``, children alike."""
+    """Read DISK: filled parameters and ``dynamic_params``, children alike."""
     try:
         return objects.Disk.FromDict(data, runtime=True)
     except errors.ConfigurationError as err:
@@ -36,5 +43,5 @@ def Nic(data: Mapping[str, Any]) -> objects.NIC:
 
 
 def InstanceDisks(instance: objects.Instance) -> tuple[objects.Disk, ...]:
-    """The instance's disks in order."""
+    """Return the instance's disks in order."""
     return instance.disks_info or ()

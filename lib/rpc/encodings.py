@@ -116,3 +116,10 @@ _ALL = (
 )
 
 ENCODINGS: dict[str, Encoding] = {encoding.name: encoding for encoding in _ALL}
+
+OBJECTS = frozenset(
+    name
+    for name in ENCODINGS
+    if name.startswith(("OBJ", "INST", "DISK", "NIC", "IO", "[DISK", "[[DISK", "{str", "[str]"))
+)
+"""Encodings of objects of the configuration and of lists and dictionaries of texts that go to the system."""

@@ -14,7 +14,7 @@ from support.nodes import MakeNodes
 
 from fuzz import damage
 from fuzz.target import Broken, Target
-from ganeti import errors, objects, pathutils, ssconf, x509
+from ganeti import configfile, errors, pathutils, ssconf, x509
 from ganeti.backend import transfers
 from ganeti.hypervisor import fake
 from ganeti.hypervisor.kvm import runfile
@@ -34,8 +34,8 @@ class Configuration(Target):
 
     def Round(self, rng: random.Random) -> Any:
         text = damage.Text(rng, self._value)
-        root = objects.LoadConfig(text.decode("utf-8", "surrogateescape"))
-        objects.VerifyConfig(root)
+        root = configfile.LoadConfig(text.decode("utf-8", "surrogateescape"))
+        configfile.VerifyConfig(root)
         ssconf.Values(root)
         return text
 
@@ -169,7 +169,7 @@ class StoreDatabase(Target):
         path.write_bytes(data)
         own = NodeStore(str(path), "node1", self._folder.name + "/run/calls")
         try:
-            own.ReadChecked()
+            own.ReadChecked(["job", "node"])
             own.Describe()
             epoch = own.GetState().promised
             own.Store(epoch, [Row("job", "new", "x")], Position(epoch, 1))

@@ -360,7 +360,7 @@ def test_console_data(rig: Rig) -> None:
         "node": {"name": "node1.example.com", "ndparams": {}},
         "group": {"ndparams": {"ssh_port": 2222}},
         "hvParams": {},
-        "beParams": {},
+        "beParams": {"minmem": 64, "maxmem": 64, "vcpus": 1},
     }
     answer = instance.ConsoleInfo({rig.guest.name: request})[rig.guest.name]
     assert answer["kind"] == "msg" and "node1.example.com" in answer["message"]

@@ -117,6 +117,25 @@ def test_what_a_hook_leaves_behind_is_its_own(here: Node) -> None:
     assert stat.S_IMODE(Path(here.root, "made").stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("node_verify", [{"nonvmnodes": 5, "hypervisor": []}, "cluster", {}]),
+        (
+            "node_activate_master_ip",
+            [{"uuid": "x", "ip": "192.0.2.1", "netmask": 32, "netdev": "lo", "ip_family": {}}, False],
+        ),
+        ("instance_start", [{"name": "web", "hypervisor": "fake", "hvparams": {}, "beparams": {}}, False, []]),
+        ("blockdev_find", [{"dev_type": "plain", "logical_id": ["\0", "x"], "uuid": "x"}]),
+        ("hooks_runner", ["test", "pre", {"A": "\0"}]),
+        ("bdev_sizes", [["/dev/\0"]]),
+    ],
+)
+def test_an_argument_without_sense_is_explained(here: Node, name: str, args: list[Any]) -> None:
+    good, why = ask(name, *args)
+    assert not good and why
+
+
 def test_a_helper_that_others_can_change_is_not_run(here: Node, tmp_path: Path) -> None:
     helper = tmp_path / "helper"
     helper.write_text(f"#!/bin/sh\necho ran >> {tmp_path}/ran\n")

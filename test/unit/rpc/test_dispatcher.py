@@ -177,7 +177,8 @@ def test_right_number_and_wrong_shapes(name: str, data: st.DataObject) -> None:
     fits = all(
         arg.encoding.wire(item) for arg, item in zip(PROCEDURES[name].args, json.loads(json.dumps(args)), strict=True)
     )
-    if not PROCEDURES[name].body_object and "NaN" not in json.dumps(args) and "Infinity" not in json.dumps(args):
+    text = json.dumps(args)
+    if not PROCEDURES[name].body_object and not any(word in text for word in ("NaN", "Infinity", "\\u0000")):
         assert good is fits, payload
     if not good:
         assert "Error while executing" not in payload
