@@ -123,7 +123,7 @@ VALID_TAG_TYPES = (TAG_CLUSTER, TAG_NODE, TAG_INSTANCE, TAG_NODEGROUP, TAG_NETWO
 MAX_TAG_LEN = 128
 MAX_TAGS_PER_OBJ = 4096
 
-# --- jobs (spec/jobs.md) ----------------------------------------------------------------------------------------------
+# --- jobs (doc/reference/jobs.md) ----------------------------------------------------------------------------------------------
 
 JOB_STATUS_QUEUED = "queued"
 JOB_STATUS_WAITING = "waiting"
@@ -171,6 +171,6 @@ HOOKS_PHASE_PRE = "pre"
 HOOKS_PHASE_POST = "post"
 HKR_SKIP, HKR_FAIL, HKR_SUCCESS = 0, 1, 2
 
-# --- queries (spec/queries.md) ----------------------------------------------------------------------------------------
+# --- queries (doc/reference/queries.md) ----------------------------------------------------------------------------------------
 
 RS_NORMAL, RS_UNKNOWN, RS_NODATA, RS_UNAVAIL, RS_OFFLINE = 0, 1, 2, 3, 4

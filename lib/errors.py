@@ -1,6 +1,6 @@
 """Every error of ours: its wire name, its exit code, and what to do next.
 
-The class name and the arguments travel over LUXI and stand in job files (spec/luxi.md 3); ``hint`` and attributes do not.
+The class name and the arguments travel over LUXI and stand in job files (doc/reference/luxi.md 3); ``hint`` and attributes do not.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ def EncodeException(err: BaseException) -> list[Any]:
 
 
 def DecodeException(value: Any) -> GenericError | None:
-    """The error encoded in ``value``, or None if ``value`` is not an encoded error (client rule of spec/luxi.md 2.1)."""
+    """The error encoded in ``value``, or None if ``value`` is not an encoded error (client rule of doc/reference/luxi.md 2.1)."""
     if not (isinstance(value, (list, tuple)) and len(value) == 2):
         return None
     name, args = value

@@ -64,7 +64,7 @@ def _Read() -> str:
 
 
 def AddEtcHostsEntry(name: str, ip: str) -> None:
-    """Writes ``IP FQDN SHORTNAME`` (spec/files.md 13)."""
+    """Writes ``IP FQDN SHORTNAME`` (doc/reference/files.md 13)."""
     _Write(WithEntry(_Read(), ip, [name, name.partition(".")[0]]))
 
 

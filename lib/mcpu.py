@@ -1,6 +1,6 @@
 """Runs one opcode: from its logical unit through locks, checks, hooks and execution to a checked result.
 
-The order is that of spec/locking.md 8.2.  The job queue above decides when an opcode runs and how long one try for its
+The order is that of doc/reference/locking.md 8.2.  The job queue above decides when an opcode runs and how long one try for its
 locks may take; a try that was not enough ends in errors.LockAcquireTimeout with nothing held.
 """
 
@@ -236,7 +236,7 @@ class Processor:
                 self._hooks.RunConfigUpdate()
 
     def _ProcessResult(self, lu: LogicalUnit, result: Any) -> Any:
-        """Submit the jobs of a result that has some (spec/locking.md 8.3)."""
+        """Submit the jobs of a result that has some (doc/reference/locking.md 8.3)."""
         if not isinstance(result, ResultWithJobs):
             return result
         for job in result.jobs:
@@ -301,7 +301,7 @@ def _CheckSecrets(op: opcodes.OpCode) -> None:
 
 
 def _CheckNodeAllocUse(lu: LogicalUnit) -> None:
-    """Assert that a unit locks node-alloc in the mode of its node locks (spec/locking.md 10.3)."""
+    """Assert that a unit locks node-alloc in the mode of its node locks (doc/reference/locking.md 10.3)."""
     needed = lu.needed_locks or {}
     alloc = locking.LEVEL_NODE_ALLOC
     for level in (locking.LEVEL_NODE, locking.LEVEL_NODE_RES):

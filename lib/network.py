@@ -1,4 +1,4 @@
-"""Address pools of networks: who has which IPv4 address (spec/config.md 18.2).
+"""Address pools of networks: who has which IPv4 address (doc/reference/config.md 18.2).
 
 A network keeps two strings of 0 and 1 with one character per address: ``reservations`` are taken by instances,
 ``ext_reservations`` by the administrator or by their nature (network, broadcast, gateway).  An address is free when it

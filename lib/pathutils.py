@@ -1,4 +1,4 @@
-"""Every path of ours (spec/files.md 1-5), with the prefix of a virtual cluster's node (section 14).
+"""Every path of ours (doc/reference/files.md 1-5), with the prefix of a virtual cluster's node (section 14).
 
 Several nodes can live on one machine: ``GANETI_ROOTDIR`` is the directory of this node and is put before everything
 that belongs to a node; ``GANETI_HOSTNAME`` is its name.  Both are read once, when this module is imported.  Two things

@@ -1,4 +1,4 @@
-"""SSH keys of a node: where they are, the lines of authorized_keys and ganeti_pub_keys, commands (spec/files.md 12).
+"""SSH keys of a node: where they are, the lines of authorized_keys and ganeti_pub_keys, commands (doc/reference/files.md 12).
 
 A node of a virtual cluster has keys of its own below its directory; the machine's are never touched.
 """

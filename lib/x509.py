@@ -1,4 +1,4 @@
-"""Certificates: making, checking, comparing and signing them (spec/files.md 11, spec/interfaces.md f.3).
+"""Certificates: making, checking, comparing and signing them (doc/reference/files.md 11, doc/reference/interfaces.md f.3).
 
 ``cryptography`` lives behind this module and is imported when it is first needed.  Everything here works on PEM text;
 who reads or writes files is the caller.  Bad input is an X509CertError (name of the thing, cause).

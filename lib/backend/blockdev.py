@@ -1,4 +1,4 @@
-"""Procedures for block devices (spec/drivers.md a.5, spec/noderpc.md 6): the wire's face of ``storage``."""
+"""Procedures for block devices (doc/reference/drivers.md a.5, doc/reference/noderpc.md 6): the wire's face of ``storage``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Procedures for the network side of mirrored disks (spec/drivers.md a.4), over the contract ``storage.base.Mirror``."""
+"""Procedures for the network side of mirrored disks (doc/reference/drivers.md a.4), over the contract ``storage.base.Mirror``."""
 
 from __future__ import annotations
 

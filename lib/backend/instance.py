@@ -1,4 +1,4 @@
-"""Procedures for running instances: start, stop, look (spec/drivers.md b.1, spec/noderpc.md 6)."""
+"""Procedures for running instances: start, stop, look (doc/reference/drivers.md b.1, doc/reference/noderpc.md 6)."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def _RunDaemonUtil(verb: str, env: Mapping[str, str]) -> None:
 
 
 def ScriptEnvironment(params: Mapping[str, Any]) -> dict[str, str]:
-    """What a master-ip-setup script is told (spec/files.md 13)."""
+    """What a master-ip-setup script is told (doc/reference/files.md 13)."""
     try:
         version = _IP_VERSIONS[params["ip_family"]]
         return {

@@ -35,7 +35,7 @@ def TestDelay(duration: float) -> None:
 
 
 def NodeInfo(storage_units: Sequence[Sequence[Any]] | None, hv_specs: Sequence[Sequence[Any]] | None) -> list[Any]:
-    """[boot id, storage, hypervisors] (spec/noderpc.md 3.6)."""
+    """[boot id, storage, hypervisors] (doc/reference/noderpc.md 3.6)."""
     boot_id = runtime.ReadText(BOOT_ID, 100).rstrip("\n")
     storage = None if storage_units is None else [_StorageInfo(*unit) for unit in storage_units]
     if hv_specs is None:

@@ -1,4 +1,4 @@
-"""Operating system definitions: finding, reading and judging them (spec/interfaces.md a.1 to a.4).
+"""Operating system definitions: finding, reading and judging them (doc/reference/interfaces.md a.1 to a.4).
 
 A definition is a directory in the search path.  The scripts import, export, rename and verify may be missing: then
 the operation that needs a missing one is rejected.  The optional files ``hypervisors`` and ``os_version`` are read when present.
@@ -83,7 +83,7 @@ class OsDefinition:
             )
 
     def CheckVariant(self, variant: str) -> None:
-        """Whether ``variant`` ("" for none) is one of ours (spec/interfaces.md a.4)."""
+        """Whether ``variant`` ("" for none) is one of ours (doc/reference/interfaces.md a.4)."""
         if not self.variants:
             if variant:
                 raise OsError(f"OS '{self.name}' doesn't support variants ('{variant}' passed)")
@@ -155,7 +155,7 @@ def Load(full_name: str) -> OsDefinition:
 
 
 def LoadFrom(name: str, path: str) -> OsDefinition:
-    """Reads and judges one directory (spec/interfaces.md a.2)."""
+    """Reads and judges one directory (doc/reference/interfaces.md a.2)."""
     declared = _ReadApiVersions(path)
     highest = max(declared)
     scripts = {kind: posixpath.join(path, kind) for kind in _SCRIPTS if _CheckScript(path, kind)}
@@ -241,7 +241,7 @@ def _ReadList(path: str, name: str, what: str) -> str | None:
 
 
 def Diagnose() -> list[list[Any]]:
-    """os_diagnose: a row per visible entry of the search path (spec/interfaces.md a.3)."""
+    """os_diagnose: a row per visible entry of the search path (doc/reference/interfaces.md a.3)."""
     rows = []
     for name, path in _Entries():
         try:

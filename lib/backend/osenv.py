@@ -1,4 +1,4 @@
-"""The environment of an operating system's scripts (spec/interfaces.md a.5)."""
+"""The environment of an operating system's scripts (doc/reference/interfaces.md a.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Procedures that run an operating system's scripts (spec/interfaces.md a.5)."""
+"""Procedures that run an operating system's scripts (doc/reference/interfaces.md a.5)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def TransferCommand(
     """(shell fragment, environment) of an import or export script for one disk.
 
     ``kind``: osdef.IMPORT or osdef.EXPORT; ``disk`` is what is read or written (for exports the snapshot), ``index``
-    its number in the instance.  The fragment stands in the pipeline of spec/interfaces.md f.1.
+    its number in the instance.  The fragment stands in the pipeline of doc/reference/interfaces.md f.1.
     """
     found = osdef.Load(instance.os)
     script = found.Script(kind)

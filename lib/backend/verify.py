@@ -1,4 +1,4 @@
-"""node_verify: each key of the request is one check, declared in CHECKS (spec/noderpc.md 4).
+"""node_verify: each key of the request is one check, declared in CHECKS (doc/reference/noderpc.md 4).
 
 A check that fails in itself leaves its key out of the answer and a line in the log, so that it hides no other one;
 where the protocol has room for a text, the text is the answer.

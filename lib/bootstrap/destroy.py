@@ -1,4 +1,4 @@
-"""The end of a cluster, after its last job (spec/cli.md 9.3)."""
+"""The end of a cluster, after its last job (doc/reference/cli.md 9.3)."""
 
 from __future__ import annotations
 

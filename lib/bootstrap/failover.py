@@ -1,4 +1,4 @@
-"""Make this node the master (spec/cli.md 9.4, with the rules of doc/design-store.rst, 5 and 8)."""
+"""Make this node the master (doc/reference/cli.md 9.4, with the rules of doc/design-store.rst, 5 and 8)."""
 
 from __future__ import annotations
 

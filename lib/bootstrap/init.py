@@ -1,4 +1,4 @@
-"""Making a cluster of one node (spec/cli.md 9.1).
+"""Making a cluster of one node (doc/reference/cli.md 9.1).
 
 Only 3.1's files are written here; the first start of the master daemon takes them into its store (doc/design-store.rst,
 11).  Every check comes before the first change.

@@ -1,4 +1,4 @@
-"""What a machine needs to become a node, without SSH (doc/extensions.rst; spec/files.md 12)."""
+"""What a machine needs to become a node, without SSH (doc/extensions.rst; doc/reference/files.md 12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys, certificates and the first files of a cluster (spec/cli.md 9.1, steps 17 to 27; spec/files.md 2, 11)."""
+"""Keys, certificates and the first files of a cluster (doc/reference/cli.md 9.1, steps 17 to 27; doc/reference/files.md 2, 11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the nodes say of the master (design 2.0, "Master startup/failover"; spec/files.md 9).
+"""What the nodes say of the master (design 2.0, "Master startup/failover"; doc/reference/files.md 9).
 
 The vote confirms a role that an administrator gave, it never chooses a master.  That the configuration and the job list
 are the newest is shown by the store's own promise (doc/design-store.rst, 5); here only the name is asked.

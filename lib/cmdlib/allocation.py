@@ -1,4 +1,4 @@
-"""Who chooses nodes: the request, or an allocator (spec/drivers.md d.0)."""
+"""Who chooses nodes: the request, or an allocator (doc/reference/drivers.md d.0)."""
 
 from __future__ import annotations
 

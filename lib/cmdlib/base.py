@@ -1,4 +1,4 @@
-"""What a logical unit is, and how it says which locks it needs (spec/locking.md 8)."""
+"""What a logical unit is, and how it says which locks it needs (doc/reference/locking.md 8)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LogicalUnit(Generic[OpT]):
 
     ``OpT`` is the class of the opcode; its ``OP_HOOK`` is the path of the unit's hooks, ``HTYPE`` the type of their object.
 
-    The processor calls, in this order (spec/locking.md 8.2)::
+    The processor calls, in this order (doc/reference/locking.md 8.2)::
 
         CheckArguments   the opcode alone: no locks but the BGL, no calls to nodes; may fill in defaults
         ExpandNames      turns names into objects and says what to lock
@@ -83,7 +83,7 @@ class LogicalUnit(Generic[OpT]):
 
     HTYPE: ClassVar[str | None] = None
     REQ_BGL: ClassVar[bool] = True
-    # The node-alloc lock is taken in another mode than the node locks (spec/locking.md 10.3).
+    # The node-alloc lock is taken in another mode than the node locks (doc/reference/locking.md 10.3).
     NAL_MODE_DIFFERS: ClassVar[bool] = False
     # Exec changes something on nodes, not only in the configuration.
     CHANGES_NODES: ClassVar[bool] = True
@@ -181,7 +181,7 @@ class LogicalUnit(Generic[OpT]):
         return False
 
     def NodesToConfirm(self) -> set[str]:
-        """Uuids of the nodes this unit may change things on, which must have confirmed this master (store.md rule 6).
+        """Uuids of the nodes this unit may change things on, which must have confirmed this master (doc/design-store.rst, 6).
 
         By default those it holds exclusively and the nodes of instances it holds exclusively.
         """

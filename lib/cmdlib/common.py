@@ -1,4 +1,4 @@
-"""What many logical units do alike: names, locks, states of nodes and instances (spec/locking.md 8.1, drivers.md d.0)."""
+"""What many logical units do alike: names, locks, states of nodes and instances (doc/reference/locking.md 8.1, drivers.md d.0)."""
 
 from __future__ import annotations
 

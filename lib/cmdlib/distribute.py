@@ -1,4 +1,4 @@
-"""Files that nodes need besides the configuration (spec/files.md 8): which, for whom, and their way there."""
+"""Files that nodes need besides the configuration (doc/reference/files.md 8): which, for whom, and their way there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node groups (spec/drivers.md d.8)."""
+"""Node groups (doc/reference/drivers.md d.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variables of hooks that describe instances and networks (spec/interfaces.md c.4, c.5)."""
+"""Variables of hooks that describe instances and networks (doc/reference/interfaces.md c.4, c.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks: their addresses, and the node groups they are connected to (spec/drivers.md d.9)."""
+"""Networks: their addresses, and the node groups they are connected to (doc/reference/drivers.md d.9)."""
 
 from __future__ import annotations
 

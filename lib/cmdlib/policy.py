@@ -1,4 +1,4 @@
-"""Instance policies of the cluster and of groups: changing them, and who breaks them then (spec/parameters.md 6)."""
+"""Instance policies of the cluster and of groups: changing them, and who breaks them then (doc/reference/parameters.md 6)."""
 
 from __future__ import annotations
 

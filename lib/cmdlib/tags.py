@@ -1,4 +1,4 @@
-"""Tags of the cluster and its objects (spec/drivers.md d.11)."""
+"""Tags of the cluster and its objects (doc/reference/drivers.md d.11)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class LUTestDelay(NoHooksLU[opcodes.OpTestDelay]):
         wanted = list(self.op.on_node_uuids)
         if self.op.on_master:
             wanted.append(snapshot.cluster.master_node)
-        # As in 3.1 the nodes are locked whatever no_locks says (spec/opcodes.md).
+        # As in 3.1 the nodes are locked whatever no_locks says (doc/reference/opcodes.md).
         self.needed_locks = {locking.LEVEL_NODE: wanted}
 
     def Exec(self, feedback: Feedback) -> None:

@@ -106,7 +106,7 @@ class Nodes(ConfigBase):
         return [node for node in self.Snapshot().nodes.values() if node.master_candidate]
 
     def DecideSelfPromotion(self, exceptions: Iterable[str] = ()) -> bool:
-        """Return whether a node that comes in should become a candidate (spec/drivers.md d.7)."""
+        """Return whether a node that comes in should become a candidate (doc/reference/drivers.md d.7)."""
         stats = self.GetMasterCandidateStats(exceptions)
         return stats.now < min(stats.should + 1, self.Snapshot().cluster.candidate_pool_size)
 

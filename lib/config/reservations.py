@@ -1,4 +1,4 @@
-"""Values handed out to jobs and not stored yet (spec/config.md 14).
+"""Values handed out to jobs and not stored yet (doc/reference/config.md 14).
 
 A value is free when no object has it and no other job holds it.  Whoever looks takes the lock first and then the newest
 root: a change stores its values before its job ends and drops them, so that one of the two always shows them.

@@ -1,4 +1,4 @@
-"""Reading config.data: version check and what is filled in or put right on the way (spec/config.md 19).
+"""Reading config.data: version check and what is filled in or put right on the way (doc/reference/config.md 19).
 
 First every stored object gets the keys it needs to be read at all, then the objects are completed: what is missing is
 appended behind what the file has, so that a complete file comes out as it went in.

@@ -1,4 +1,4 @@
-"""Checks across the whole configuration (spec/config.md 20).
+"""Checks across the whole configuration (doc/reference/config.md 20).
 
 StructuralProblems are those with which no master may start; VerifyConfig finds everything that is wrong, and
 prevents nothing.

@@ -1,4 +1,4 @@
-"""Set-up of the standard logging module for programs of ours (spec/files.md 5).
+"""Set-up of the standard logging module for programs of ours (doc/reference/files.md 5).
 
 A line is ``DATE TIME,MSEC: PROGRAM pid=PID[/THREAD] LEVEL message``.  Continuation lines are indented and controls are
 escaped: words of an outsider can neither look like a line of their own nor steer the terminal of a reader.  A line that

@@ -1,4 +1,4 @@
-"""The users that daemons run as: fixed by the build (spec/files.md 6)."""
+"""The users that daemons run as: fixed by the build (doc/reference/files.md 6)."""
 
 from __future__ import annotations
 

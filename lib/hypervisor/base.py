@@ -5,7 +5,7 @@ files below RUN.  Rules for every driver
 
 * Every failure is ``errors.HypervisorError``; its text names the guest, what happened and what to do.
 * Memory is MiB, times are seconds.
-* ``instance`` carries filled ``hvparams``, ``beparams`` and NIC parameters (spec/noderpc.md 3.1, INST).
+* ``instance`` carries filled ``hvparams``, ``beparams`` and NIC parameters (doc/reference/noderpc.md 3.1, INST).
 * Looking (``List Exists Info AllInfo Look NodeInfo Verify ValidateParameters MigrationInfo MigrationStatus``) changes
   nothing.
 * Every wait has an end.  ``List`` and ``Exists`` do not wait; ``AllInfo`` waits for all guests at once.
@@ -92,7 +92,7 @@ CONSOLE_SPICE = "spice"
 
 @dataclasses.dataclass(frozen=True)
 class Console:
-    """How an administrator reaches a guest's console (spec/noderpc.md 3.5); None: does not apply."""
+    """How an administrator reaches a guest's console (doc/reference/noderpc.md 3.5); None: does not apply."""
 
     instance: str
     kind: str
@@ -255,7 +255,7 @@ class Hypervisor(abc.ABC):
     # --- the node -----------------------------------------------------------------------------------------------------
 
     def NodeInfo(self, hvparams: HvParams | None = None) -> dict[str, Any]:
-        """Memory and processors of this node (spec/drivers.md b.1)."""
+        """Memory and processors of this node (doc/reference/drivers.md b.1)."""
         return linux.NodeInfo()
 
     @abc.abstractmethod
@@ -269,7 +269,7 @@ class Hypervisor(abc.ABC):
             raise errors.HypervisorError("; ".join(problems))
 
     def Powercycle(self, hvparams: HvParams | None = None) -> None:
-        """Resets this node at once, without a clean shutdown (spec/interfaces.md g.5).
+        """Resets this node at once, without a clean shutdown (doc/reference/interfaces.md g.5).
 
         The kernel is asked directly first: a program would have to be read from a disk that may be what is broken.
         """

@@ -1,4 +1,4 @@
-"""A hypervisor whose guests are files: for simulations, tests of the cluster and its first steps (spec/drivers.md b.2).
+"""A hypervisor whose guests are files: for simulations, tests of the cluster and its first steps (doc/reference/drivers.md b.2).
 
 RUN/fake-hypervisor has one file per guest, with a line each for id, memory and virtual processors, and one for the state
 of a guest that does not simply run.  A guest arrives when its target is asked whether it has.

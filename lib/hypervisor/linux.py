@@ -1,4 +1,4 @@
-"""Memory and processors of this machine (spec/drivers.md b.1, node info)."""
+"""Memory and processors of this machine (doc/reference/drivers.md b.1, node info)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job queue of the master (spec/jobs.md, spec/locking.md 12 and 13).
+"""The job queue of the master (doc/reference/jobs.md, doc/reference/locking.md 12 and 13).
 
 ::
 

@@ -1,4 +1,4 @@
-"""Archived jobs: rows of the store until every voter has synced the file, then files only (spec/jobs.md 1).
+"""Archived jobs: rows of the store until every voter has synced the file, then files only (doc/reference/jobs.md 1).
 
 Nothing is read before somebody asks for it by id, or for all of them.
 """

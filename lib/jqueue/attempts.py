@@ -1,4 +1,4 @@
-"""How long each try for locks may take (spec/locking.md 9)."""
+"""How long each try for locks may take (doc/reference/locking.md 9)."""
 
 from __future__ import annotations
 

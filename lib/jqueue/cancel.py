@@ -1,4 +1,4 @@
-"""Cancel jobs (spec/luxi.md 4.3).
+"""Cancel jobs (doc/reference/luxi.md 4.3).
 
 ::
 

@@ -115,7 +115,7 @@ class ArchiveChange(store.Change):
 
 
 def AfterRestart(job: Job) -> Job:
-    """Return what a job becomes that another master daemon left behind (spec/jobs.md 8)."""
+    """Return what a job becomes that another master daemon left behind (doc/reference/jobs.md 8)."""
     if job.status in (jobs.RUNNING, jobs.CANCELING):
         return jobs.MarkUnclean(job)
     return jobs.MarkQueued(job).Finalized()

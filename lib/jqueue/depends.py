@@ -1,4 +1,4 @@
-"""What a job's dependencies allow (spec/jobs.md 6, spec/locking.md 12.5)."""
+"""What a job's dependencies allow (doc/reference/jobs.md 6, doc/reference/locking.md 12.5)."""
 
 from __future__ import annotations
 

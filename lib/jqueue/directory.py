@@ -1,4 +1,4 @@
-"""The queue's directory: its lock, held for the life of the queue's owner, and its version (spec/jobs.md 1)."""
+"""The queue's directory: its lock, held for the life of the queue's owner, and its version (doc/reference/jobs.md 1)."""
 
 from __future__ import annotations
 

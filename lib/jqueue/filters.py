@@ -1,4 +1,4 @@
-"""Which rules of the administrator apply to a job: filter rules and ad-hoc rate limits (spec/jobs.md 7.1).
+"""Which rules of the administrator apply to a job: filter rules and ad-hoc rate limits (doc/reference/jobs.md 7.1).
 
 The opcodes and reasons of a job never change, so its verdict is computed once per set of rules; starting a job then
 only compares numbers.

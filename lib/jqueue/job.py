@@ -1,4 +1,4 @@
-"""One job: its opcodes, their states, its JSON text (spec/jobs.md 2, 3).
+"""One job: its opcodes, their states, its JSON text (doc/reference/jobs.md 2, 3).
 
 A Job and its OpStates never change; a change makes a new one.  So whoever reads needs no lock, and the committer can
 keep the acknowledged version beside the one under way.  Log entries are the exception: they are only ever added, and
@@ -247,7 +247,7 @@ class Job:
 
 
 def JobStatus(statuses: Iterable[str]) -> str:
-    """Return the status of a job whose opcodes have these (spec/jobs.md 3)."""
+    """Return the status of a job whose opcodes have these (doc/reference/jobs.md 3)."""
     status = QUEUED
     all_success = True
     for op_status in statuses:
@@ -307,7 +307,7 @@ def MarkLost(job: Job, text: str) -> Job:
 
 
 def MarkUnclean(job: Job) -> Job:
-    """End a job that was running when its master stopped (spec/locking.md 12.4)."""
+    """End a job that was running when its master stopped (doc/reference/locking.md 12.4)."""
     end = Now()
 
     def change(op: OpState) -> OpState:
@@ -393,7 +393,7 @@ def ReadJob(text: str | bytes) -> tuple[Job, list[OpLog]]:
     return Job(job_id, [op for op, _ in read], *stamps), [log for _, log in read]
 
 
-# --- query fields (spec/queries.md 3.5) -------------------------------------------------------------------------------
+# --- query fields (doc/reference/queries.md 3.5) -------------------------------------------------------------------------------
 
 
 def _Listed(stamp: Timestamp | None) -> list[int] | None:

@@ -1,4 +1,4 @@
-"""The job queue: takes jobs in, lets workers run them, shows them, archives them (spec/jobs.md, spec/luxi.md 4)."""
+"""The job queue: takes jobs in, lets workers run them, shows them, archives them (doc/reference/jobs.md, doc/reference/luxi.md 4)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE
 if TYPE_CHECKING:
     from ganeti.objects import FilterRule
 
-# Seconds between two looks at rules and limits if nothing else makes the queue look (spec/jobs.md 7.1).
+# Seconds between two looks at rules and limits if nothing else makes the queue look (doc/reference/jobs.md 7.1).
 LOOK_EVERY = 307.0
 # Jobs in one change of the store.
 RESTART_GROUP = 500
@@ -115,7 +115,7 @@ class JobQueue(Keeper):
         self.state.serial, self.state.drained = serial, self._drained
 
     def _Restart(self) -> None:
-        """Requeue jobs that waited, end those that ran as errors (spec/jobs.md 8)."""
+        """Requeue jobs that waited, end those that ran as errors (doc/reference/jobs.md 8)."""
         entries = list(self._live.values())
         unclean = [e.id for e in entries if e.draft.status in (jobs.RUNNING, jobs.CANCELING)]
         if unclean:

@@ -1,4 +1,4 @@
-"""Waiting for a job to change: a subscription; no thread waits (spec/luxi.md 4.2, spec/locking.md 13).
+"""Waiting for a job to change: a subscription; no thread waits (doc/reference/luxi.md 4.2, doc/reference/locking.md 13).
 
 ::
 

@@ -1,4 +1,4 @@
-"""A worker: takes a job's next opcode from its locks to its result (spec/locking.md 12.4).
+"""A worker: takes a job's next opcode from its locks to its result (doc/reference/locking.md 12.4).
 
 ::
 

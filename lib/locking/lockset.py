@@ -1,4 +1,4 @@
-"""The locks of one level: named members and one lock over the set itself (spec/locking.md 3)."""
+"""The locks of one level: named members and one lock over the set itself (doc/reference/locking.md 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All locks of one master, by level, and the rules about the order of levels (spec/locking.md 1, 4).
+"""All locks of one master, by level, and the rules about the order of levels (doc/reference/locking.md 1, 4).
 
 Breaking the order is an AssertionError at once, never a wait: two threads that took levels in different orders could
 wait for each other.

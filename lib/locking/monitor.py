@@ -1,4 +1,4 @@
-"""Who owns and who waits: the rows behind the query kind ``lock`` (spec/locking.md 6)."""
+"""Who owns and who waits: the rows behind the query kind ``lock`` (doc/reference/locking.md 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A readers/writer lock with priorities, timeouts and deletion (spec/locking.md 2).
+"""A readers/writer lock with priorities, timeouts and deletion (doc/reference/locking.md 2).
 
 Not recursive.  Wrong use by the holder (releasing what is not owned, taking twice) is an AssertionError and changes
 nothing.
@@ -222,7 +222,7 @@ class SharedLock:
     def _WakeHeadIfCompatible(self) -> None:
         """Wake the head if it could have the lock as things are.
 
-        Release alone would do (spec/locking.md 2.4), but then a waiter whose predecessor gave up would sleep on beside
+        Release alone would do (doc/reference/locking.md 2.4), but then a waiter whose predecessor gave up would sleep on beside
         a lock it could have.
         """
         head = self._Head()

@@ -1,4 +1,4 @@
-"""LUXI: how the programs of a node talk to the master daemon, over UNIX sockets (spec/luxi.md).
+"""LUXI: how the programs of a node talk to the master daemon, over UNIX sockets (doc/reference/luxi.md).
 
 ::
 

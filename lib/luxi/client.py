@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FORCE_SOCKET = "FORCE_LUXI_SOCKET"
 
-# 3.x: the connection broke, so connect and send again; seconds before each try (spec/luxi.md 1.1).
+# 3.x: the connection broke, so connect and send again; seconds before each try (doc/reference/luxi.md 1.1).
 RETRY_DELAYS = tuple(range(0, 75, 5))
 
 _RECV_SIZE = 64 * 1024

@@ -1,4 +1,4 @@
-"""The methods of LUXI, declared once (spec/luxi.md 4).
+"""The methods of LUXI, declared once (doc/reference/luxi.md 4).
 
 Client methods, the server's check of arguments and ``doc/luxi.rst`` follow this table.
 """

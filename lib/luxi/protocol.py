@@ -1,4 +1,4 @@
-"""The bytes of LUXI: messages, envelopes, limits and the errors of the transport (spec/luxi.md 1, 2)."""
+"""The bytes of LUXI: messages, envelopes, limits and the errors of the transport (doc/reference/luxi.md 1, 2)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def ReadRequest(request: Any) -> tuple[Any, Any]:
 
 
 def DecodeResponse(data: bytes) -> Any:
-    """Return the result of a call, or raise the error that it was answered with (spec/luxi.md 2.1)."""
+    """Return the result of a call, or raise the error that it was answered with (doc/reference/luxi.md 2.1)."""
     try:
         response = serializer.Load(data)
     except errors.ParseError as err:

@@ -43,7 +43,7 @@ Handler = Callable[[str, list[Any]], Any]
 
 
 class Refused(errors.LuxiError):
-    """Raised by a handler: the text is the answer and the connection is closed after it (spec/luxi.md 2.1)."""
+    """Raised by a handler: the text is the answer and the connection is closed after it (doc/reference/luxi.md 2.1)."""
 
 
 class _Client:

@@ -1,4 +1,4 @@
-"""The administrator's scripts before and after an opcode (spec/interfaces.md c).
+"""The administrator's scripts before and after an opcode (doc/reference/interfaces.md c).
 
 Pre hooks may stop the opcode, post hooks only warn.  Which scripts a node has is the node's affair: it answers rows
 [script, status, output].

@@ -1,4 +1,4 @@
-"""Answers to queries: what a plan still needs is asked of the nodes, then the rows are made (spec/queries.md).
+"""Answers to queries: what a plan still needs is asked of the nodes, then the rows are made (doc/reference/queries.md).
 
 Nothing here blocks: a query ends by calling ``done``, on the caller's thread when the configuration was enough, else on
 the thread that brought the last answer.
@@ -276,7 +276,7 @@ def _IsInstanceInfo(payload: Any) -> bool:
 
 
 def ClusterInfo(snapshot: objects.Snapshot) -> dict[str, Any]:
-    """Answer of QueryClusterInfo and OP_CLUSTER_QUERY (spec/luxi.md 4.7)."""
+    """Answer of QueryClusterInfo and OP_CLUSTER_QUERY (doc/reference/luxi.md 4.7)."""
     from ganeti.query.cluster import Architecture
 
     cluster = snapshot.cluster

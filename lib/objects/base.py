@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
 from ganeti import errors, ht, serializer
 
-# When a field is written (spec/config.md 4).
+# When a field is written (doc/reference/config.md 4).
 REQUIRED = "R"  # always; absent on reading is an error unless there is a default
 DEFAULTED = "D"  # always; the default is filled in on reading
 OPTIONAL = "O"  # left out when there is no value

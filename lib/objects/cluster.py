@@ -1,4 +1,4 @@
-"""The cluster object (spec/config.md 5): identity, defaults of every kind, policy."""
+"""The cluster object (doc/reference/config.md 5): identity, defaults of every kind, policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances, their NICs and disks (spec/config.md 8 and 9)."""
+"""Instances, their NICs and disks (doc/reference/config.md 8 and 9)."""
 
 from __future__ import annotations
 

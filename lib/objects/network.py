@@ -1,4 +1,4 @@
-"""Networks and job filter rules (spec/config.md 10 and 11)."""
+"""Networks and job filter rules (doc/reference/config.md 10 and 11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes and node groups (spec/config.md 6 and 7)."""
+"""Nodes and node groups (doc/reference/config.md 6 and 7)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Node(ConfigObject):
 
     @property
     def is_eligible(self) -> bool:
-        """Whether it could be a master candidate (spec/drivers.md d.7)."""
+        """Whether it could be a master candidate (doc/reference/drivers.md d.7)."""
         return self.master_capable and not self.offline and not self.drained
 
 

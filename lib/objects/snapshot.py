@@ -176,7 +176,7 @@ class Snapshot:
         return self.Objects(kind)[found[0]] if found else None
 
     def ExpandName(self, kind: str, text: str, case_sensitive: bool = False) -> Any:
-        """Return the object that ``text`` means, None if there is none or several fit (spec/cli.md 4).
+        """Return the object that ``text`` means, None if there is none or several fit (doc/reference/cli.md 4).
 
         A uuid, the exact name, or for nodes and instances the only name that is ``text`` followed by a dot and more.
         """
@@ -225,7 +225,7 @@ class Snapshot:
         return (instance.primary_node, *self.SecondaryNodes(instance))
 
     def DiskTemplate(self, instance: Instance) -> str:
-        """Return the template that the instance's disks have in common (spec/config.md 8.1)."""
+        """Return the template that the instance's disks have in common (doc/reference/config.md 8.1)."""
         kinds = {disk.dev_type for disk in self.InstanceDisks(instance)}
         if not kinds:
             return constants.DT_DISKLESS

@@ -1,4 +1,4 @@
-"""Opcodes of backups.  Facts: spec/opcodes.md 2."""
+"""Opcodes of backups.  Facts: doc/reference/opcodes.md 2."""
 
 from __future__ import annotations
 

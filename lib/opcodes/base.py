@@ -1,4 +1,4 @@
-"""What an opcode is: a flat set of declared parameters with types, defaults and docs (spec/opcodes.md 1)."""
+"""What an opcode is: a flat set of declared parameters with types, defaults and docs (doc/reference/opcodes.md 1)."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class OpCode:
     def FromDict(data: Any) -> OpCode:
         """The opcode of a JSON object as clients send it.
 
-        Everything is checked here, so that a wrong request fails before there is a job (spec/opcodes.md 1.4, 3.x).
+        Everything is checked here, so that a wrong request fails before there is a job (doc/reference/opcodes.md 1.4, 3.x).
         Raises errors.ParseError naming the parameter.
         """
         if not isinstance(data, dict):
@@ -229,12 +229,12 @@ class OpCode:
 COMMON_PARAMS: dict[str, ParamSpec] = {n: s for n, s in vars(OpCode).items() if isinstance(s, ParamSpec)}
 OpCode.OP_PARAMS = COMMON_PARAMS
 
-# 3.x writes these also when they are unset (spec/opcodes.md 1.3).
+# 3.x writes these also when they are unset (doc/reference/opcodes.md 1.3).
 _ALWAYS_WRITTEN = frozenset(["depends", "comment"])
 
 
 def InheritFromParent(child: OpCode, parent: OpCode) -> None:
-    """Fills a generated opcode from the one that generated it (spec/opcodes.md 1.5).
+    """Fills a generated opcode from the one that generated it (doc/reference/opcodes.md 1.5).
 
     A priority the child was made with is kept.
     """

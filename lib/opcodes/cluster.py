@@ -1,4 +1,4 @@
-"""Opcodes of the cluster as a whole.  Facts: spec/opcodes.md 2."""
+"""Opcodes of the cluster as a whole.  Facts: doc/reference/opcodes.md 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries and commands that are run as jobs.  Facts: spec/opcodes.md 2."""
+"""Queries and commands that are run as jobs.  Facts: doc/reference/opcodes.md 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opcodes of operating systems and external storage providers.  Facts: spec/opcodes.md 2."""
+"""Opcodes of operating systems and external storage providers.  Facts: doc/reference/opcodes.md 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opcodes of tags.  Facts: spec/opcodes.md 2."""
+"""Opcodes of tags.  Facts: doc/reference/opcodes.md 2."""
 
 from __future__ import annotations
 

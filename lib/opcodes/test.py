@@ -1,4 +1,4 @@
-"""Opcodes for testing the cluster itself.  Facts: spec/opcodes.md 2."""
+"""Opcodes for testing the cluster itself.  Facts: doc/reference/opcodes.md 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types that only opcodes need (spec/opcodes.md 1.1 and 1.2)."""
+"""Types that only opcodes need (doc/reference/opcodes.md 1.1 and 1.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backend parameters: neutral to the hypervisor (spec/parameters.md 2)."""
+"""Backend parameters: neutral to the hypervisor (doc/reference/parameters.md 2)."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def AddressFamily(text: str) -> int | None:
 
 
 def ParseCpuMask(mask: str) -> list[int]:
-    """Return the CPU numbers of a mask like ``0-2,5``; ParseError says which part is wrong (spec/parameters.md 1.2)."""
+    """Return the CPU numbers of a mask like ``0-2,5``; ParseError says which part is wrong (doc/reference/parameters.md 1.2)."""
     cpus: list[int] = []
     for part in mask.split(","):
         match = _RANGE.fullmatch(part.strip())

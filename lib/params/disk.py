@@ -1,4 +1,4 @@
-"""Disk templates: parameters, traits, and the names a device knows them by (spec/parameters.md 5, config.md 15, 16)."""
+"""Disk templates: parameters, traits, and the names a device knows them by (doc/reference/parameters.md 5, config.md 15, 16)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inheritance of parameters on a snapshot (spec/config.md 15): the weakest level first, each stronger one on top."""
+"""Inheritance of parameters on a snapshot (doc/reference/config.md 15): the weakest level first, each stronger one on top."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def FillDisk(snapshot: objects.Snapshot, dev: objects.Disk, node_uuid: str | Non
 
 
 def AnnotateDisk(snapshot: objects.Snapshot, dev: objects.Disk, node_uuid: str | None) -> objects.Disk:
-    """Return the disk with its device parameters filled, its children alike, as nodes get it (spec/noderpc.md 3.1)."""
+    """Return the disk with its device parameters filled, its children alike, as nodes get it (doc/reference/noderpc.md 3.1)."""
     template = FillDiskParams(snapshot, _GroupOf(snapshot, node_uuid)).get(dev.dev_type, {})
     own, *below = ComputeLDParams(dev.dev_type, template)
     children = tuple(

@@ -1,4 +1,4 @@
-"""Hypervisor parameters: tables, traits and the checks that the master can do (spec/parameters.md 1)."""
+"""Hypervisor parameters: tables, traits and the checks that the master can do (doc/reference/parameters.md 1)."""
 
 from __future__ import annotations
 

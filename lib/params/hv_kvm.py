@@ -1,4 +1,4 @@
-"""Parameters of KVM (spec/parameters.md 1.3)."""
+"""Parameters of KVM (doc/reference/parameters.md 1.3)."""
 
 from __future__ import annotations
 

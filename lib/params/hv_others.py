@@ -1,4 +1,4 @@
-"""Parameters of Xen, LXC, chroot and the fake hypervisor (spec/parameters.md 1.4 to 1.7)."""
+"""Parameters of Xen, LXC, chroot and the fake hypervisor (doc/reference/parameters.md 1.4 to 1.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instance policy: bounds, ratios, allowed disk templates (spec/parameters.md 6)."""
+"""Instance policy: bounds, ratios, allowed disk templates (doc/reference/parameters.md 6)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def Fill(weaker: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``weaker`` with the keys of ``own`` replacing; ``std`` is merged value by value (spec/config.md 15.5)."""
+    """Return ``weaker`` with the keys of ``own`` replacing; ``std`` is merged value by value (doc/reference/config.md 15)."""
     result = {**weaker, **own}
     if STD in weaker and STD in own:
         result[STD] = {**weaker[STD], **own[STD]}

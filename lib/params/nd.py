@@ -1,4 +1,4 @@
-"""Node parameters (spec/parameters.md 4), and the declared state of nodes (7)."""
+"""Node parameters (doc/reference/parameters.md 4), and the declared state of nodes (7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NIC parameters (spec/parameters.md 3)."""
+"""NIC parameters (doc/reference/parameters.md 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a parameter is: its declaration, and how values are brought to their type (spec/parameters.md 0)."""
+"""What a parameter is: its declaration, and how values are brought to their type (doc/reference/parameters.md 0)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Param:
         if value is None or value == "":
             return "it must not be empty" if self.required else None
         if value == 0 and value is not False and not self.required:
-            return None  # 0 stands for "not set" (spec/parameters.md 0)
+            return None  # 0 stands for "not set" (doc/reference/parameters.md 0)
         if self.check is not None and not self.check.test(value):
             return f"found '{value}', allowed is {self.check.text}"
         return None

@@ -1,4 +1,4 @@
-"""Fields, their kinds, and the values they can have (spec/queries.md 1)."""
+"""Fields, their kinds, and the values they can have (doc/reference/queries.md 1)."""
 
 from __future__ import annotations
 

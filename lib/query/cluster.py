@@ -1,4 +1,4 @@
-"""Fields of the cluster itself (spec/queries.md 3.9): one row."""
+"""Fields of the cluster itself (doc/reference/queries.md 3.9): one row."""
 
 from __future__ import annotations
 

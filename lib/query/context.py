@@ -27,7 +27,7 @@ class JobView(Protocol):
     found: bool
 
     def FieldValue(self, name: str) -> Any:
-        """The value of a job field of spec/queries.md 3.5; None when it is not set."""
+        """The value of a job field of doc/reference/queries.md 3.5; None when it is not set."""
 
 
 # Of one node: the payload of the call, or None when the call failed.

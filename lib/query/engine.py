@@ -1,4 +1,4 @@
-"""Running a query: what has to be asked of the nodes first, then the rows (spec/queries.md 1, 2).
+"""Running a query: what has to be asked of the nodes first, then the rows (doc/reference/queries.md 1, 2).
 
 A query goes in two halves, because a request thread never waits::
 
@@ -23,7 +23,7 @@ def SortKey(value: Any) -> Any:
     return value if isinstance(value, int) else NiceSortKey(str(value))
 
 
-# How 3.1 calls the kinds when a name is unknown (spec/cli.md 6).
+# How 3.1 calls the kinds when a name is unknown (doc/reference/cli.md 6).
 _NAMED = {"group": "NodeGroup"}
 
 

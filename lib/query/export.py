@@ -1,4 +1,4 @@
-"""Fields of exports (spec/queries.md 3.8)."""
+"""Fields of exports (doc/reference/queries.md 3.8)."""
 
 from __future__ import annotations
 

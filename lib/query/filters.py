@@ -1,4 +1,4 @@
-"""Filters in their JSON form: compiled once, then asked for every item (spec/queries.md 4.1, 4.2).
+"""Filters in their JSON form: compiled once, then asked for every item (doc/reference/queries.md 4.1, 4.2).
 
 While live data is missing a comparison is neither true nor false; ``Evaluate`` then answers None where the outcome
 depends on it, so that only items which may still pass cost a call to a node.

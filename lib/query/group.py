@@ -1,4 +1,4 @@
-"""Fields of node groups (spec/queries.md 3.3)."""
+"""Fields of node groups (doc/reference/queries.md 3.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of instances (spec/queries.md 3.2)."""
+"""Fields of instances (doc/reference/queries.md 3.2)."""
 
 from __future__ import annotations
 

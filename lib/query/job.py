@@ -1,4 +1,4 @@
-"""Fields of jobs (spec/queries.md 3.5)."""
+"""Fields of jobs (doc/reference/queries.md 3.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of locks (spec/queries.md 3.6)."""
+"""Fields of locks (doc/reference/queries.md 3.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of networks (spec/queries.md 3.4)."""
+"""Fields of networks (doc/reference/queries.md 3.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of nodes (spec/queries.md 3.1)."""
+"""Fields of nodes (doc/reference/queries.md 3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of OS definitions and external storage providers (spec/queries.md 3.10, 3.11).
+"""Fields of OS definitions and external storage providers (doc/reference/queries.md 3.10, 3.11).
 
 Both are put together from what every node that can run instances says about its own directories.
 """

@@ -1,4 +1,4 @@
-"""Fields of the filter rules of the job queue (spec/queries.md 3.7)."""
+"""Fields of the filter rules of the job queue (doc/reference/queries.md 3.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text form of filters, as people type it (spec/queries.md 4.3)."""
+"""The text form of filters, as people type it (doc/reference/queries.md 4.3)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
                     |                  simulated.SimulatedTransport  --faulty network----------+
                     +--- procedures.PROCEDURES: names, arguments, time-outs, what changes something ---+
 
-What travels is release 3.1's (spec/noderpc.md): POST, a JSON list of arguments, ``[true, payload]`` or ``[false, text]``.
+What travels is release 3.1's (doc/reference/noderpc.md): POST, a JSON list of arguments, ``[true, payload]`` or ``[false, text]``.
 Added by us: the header ``X-Ganeti-Epoch`` on calls that change something, status 409 when a newer master is known, the
 ``store_*`` procedures.
 

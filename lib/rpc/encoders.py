@@ -1,4 +1,4 @@
-"""How arguments are written for the wire: one function per encoding of the table (spec/noderpc.md 3.1).
+"""How arguments are written for the wire: one function per encoding of the table (doc/reference/noderpc.md 3.1).
 
 What callers hand in, where it is more than the plain value:
 
@@ -190,7 +190,7 @@ def _WithDynamicParams(disk: objects.Disk, context: Context) -> objects.Disk:
 
 
 def _DynamicParams(disk: objects.Disk, context: Context) -> dict[str, Any]:
-    """Addresses and minors of a mirror as the target node sees them (spec/config.md 17.4); {} for everything else."""
+    """Addresses and minors of a mirror as the target node sees them (doc/reference/config.md 17.4); {} for everything else."""
     if disk.dev_type != constants.DT_DRBD8:
         return {}
     node_a, node_b, _port, minor_a, minor_b = disk.logical_id[:5]

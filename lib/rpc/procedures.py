@@ -1,7 +1,7 @@
 """The table of node procedures: names, arguments, time-outs, targets, and whether a call changes something.
 
 Client methods, dispatch, shape checks, the epoch check and ``doc/noderpc.rst`` derive from it.  Rows follow
-spec/noderpc.md 6; which ones change something follows doc/design-store.rst, "Which calls change something".
+doc/reference/noderpc.md 6; which ones change something follows doc/design-store.rst, "Which calls change something".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUTS: dict[str, int] = {
 STORE_TIMEOUT = "T"  # calls of the store (its rule 13)
 DURATION_PLUS_5 = "d+5"
 
-# How targets are found (spec/noderpc.md 2).
+# How targets are found (doc/reference/noderpc.md 2).
 DEFAULT, BOOTSTRAP, DNS_ONLY, ADDRESSES, QUEUE = "D", "B", "V", "C", "J"
 
 
@@ -541,7 +541,7 @@ _NODES = (
     _Reads(
         "node_verify",
         "N m D",
-        "Runs the checks asked for (spec/noderpc.md 4).",
+        "Runs the checks asked for (doc/reference/noderpc.md 4).",
         checkdict="{}",
         cluster_name="name",
         all_hvparams="{hv: {}}",

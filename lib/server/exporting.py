@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def FileOwners() -> export.Owners:
-    """Owners as (uid, gid), by spec/files.md 2."""
+    """Owners as (uid, gid), by doc/reference/files.md 2."""
     master = users.UserId(_autoconf.MASTERD_USER)
     return export.Owners(
         config=(master, users.GroupId(_autoconf.CONFD_GROUP)),

@@ -1,4 +1,4 @@
-"""What each method of LUXI does (spec/luxi.md 4).
+"""What each method of LUXI does (doc/reference/luxi.md 4).
 
 A handler answers at once or returns a Pending; it runs on a request thread and must not wait.
 """

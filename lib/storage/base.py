@@ -28,7 +28,7 @@ BLOCK_BYTES = 1024 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class DeviceStatus:
-    """How a device and what lies below it is doing (spec/noderpc.md 3.4)."""
+    """How a device and what lies below it is doing (doc/reference/noderpc.md 3.4)."""
 
     dev_path: str | None
     major: int | None = None
@@ -174,7 +174,7 @@ class BlockDev:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     def ExportCommand(self) -> list[str]:
-        """argv that writes the whole content to its standard output (spec/interfaces.md f.1, raw disk)."""
+        """argv that writes the whole content to its standard output (doc/reference/interfaces.md f.1, raw disk)."""
         mib = (self.Dimensions()[0] + BLOCK_BYTES - 1) // BLOCK_BYTES
         return BuildExport(self._Path(), mib)
 
@@ -224,7 +224,7 @@ class Mirror(BlockDev):
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """The network side of a mirror (spec/drivers.md a.4)."""
+    """The network side of a mirror (doc/reference/drivers.md a.4)."""
 
     connected: bool
     standalone: bool

@@ -1,4 +1,4 @@
-"""Small files that show an administrator who owns an assembled device (RUN/bdev-cache, spec/files.md 3)."""
+"""Small files that show an administrator who owns an assembled device (RUN/bdev-cache, doc/reference/files.md 3)."""
 
 from __future__ import annotations
 

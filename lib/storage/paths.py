@@ -1,6 +1,6 @@
 """Where file-backed disks may live, and their directories.
 
-The administrator of a node lists allowed directories in the file ``file-storage-paths`` (spec/files.md 13); nothing
+The administrator of a node lists allowed directories in the file ``file-storage-paths`` (doc/reference/files.md 13); nothing
 that the master asks for is made, used or removed outside them.
 """
 

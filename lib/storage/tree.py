@@ -1,4 +1,4 @@
-"""A disk and what lies below it, walked one driver call at a time (spec/drivers.md a.5)."""
+"""A disk and what lies below it, walked one driver call at a time (doc/reference/drivers.md a.5)."""
 
 from __future__ import annotations
 

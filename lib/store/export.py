@@ -66,7 +66,7 @@ SsconfTexts = Callable[[ValuesByKind], Mapping[str, str]]
 
 
 class Owners(NamedTuple):
-    """Who owns the files, as (uid, gid); -1 leaves them to the writing process (spec/files.md 2)."""
+    """Who owns the files, as (uid, gid); -1 leaves them to the writing process (doc/reference/files.md 2)."""
 
     config: Owner = NO_OWNER
     queue: Owner = NO_OWNER

@@ -4,5 +4,5 @@
 
     autotools/programs --> start script --> tools.X.Main() -> exit code
 
-The tools share their look: ``common`` has the option parser and the log on stderr (spec/tools.md, head).
+The tools share their look: ``common`` has the option parser and the log on stderr (doc/reference/tools.md, head).
 """

@@ -1,4 +1,4 @@
-"""daemon-util: starts, stops and looks after the daemons of this node (spec/files.md 10, tools.md 4)."""
+"""daemon-util: starts, stops and looks after the daemons of this node (doc/reference/files.md 10, tools.md 4)."""
 
 from __future__ import annotations
 

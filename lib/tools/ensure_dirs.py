@@ -1,4 +1,4 @@
-"""ensure-dirs: makes missing directories and corrects owners and modes (spec/files.md 6, tools.md 11).
+"""ensure-dirs: makes missing directories and corrects owners and modes (doc/reference/files.md 6, tools.md 11).
 
 Runs as root in directories that daemons' users may write to.  So no name is ever followed or trusted twice: each path is
 opened once as what it must be, and the opened object is corrected.

@@ -1,6 +1,6 @@
 """kvm-console-wrapper: shows the console of a KVM guest, and lets a guest go that waits to be watched.
 
-Started on the node by ``gnt-instance console`` (spec/tools.md 13)::
+Started on the node by ``gnt-instance console`` (doc/reference/tools.md 13)::
 
     kvm-console-wrapper SOCAT INSTANCE QMP-SOCKET SOCAT-OPTIONS CONSOLE-ADDRESS
 """

@@ -4,7 +4,7 @@
 
     master node --SSH, or an administrator--> stdin of node-daemon-setup, ssl-update, ssh-update, ...
 
-Each program stops on a node of another cluster (spec/files.md 12).
+Each program stops on a node of another cluster (doc/reference/files.md 12).
 """
 
 from __future__ import annotations

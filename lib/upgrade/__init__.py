@@ -11,7 +11,7 @@ Works on the parsed file, before any object is made of it; what every release's 
 Glossary:
 
 step
-    what one release changed in the data (spec/config.md 21)
+    what one release changed in the data (doc/reference/config.md 21)
 """
 
 from __future__ import annotations

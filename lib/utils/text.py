@@ -20,7 +20,7 @@ _MAX_DIGITS = 64
 
 @functools.lru_cache(maxsize=16384)
 def NiceSortKey(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a key under which ``node2`` comes before ``node10`` (spec/queries.md 2).
+    """Return a key under which ``node2`` comes before ``node10`` (doc/reference/queries.md 2).
 
     Kept, because the same names of nodes and instances are sorted at every change of the configuration.
     """
@@ -52,7 +52,7 @@ def _Escaped(char: str) -> str:
 
 
 def ParseUnit(text: str) -> int:
-    """A size such as ``512``, ``1.5g`` or ``2 TiB`` in MiB, rounded up to a multiple of 4 (spec/cli.md 3.1)."""
+    """A size such as ``512``, ``1.5g`` or ``2 TiB`` in MiB, rounded up to a multiple of 4 (doc/reference/cli.md 3.1)."""
     match = _UNIT.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     unit = match.group(2).lower() if match else ""
     unit = unit.removesuffix("ib") if len(unit) == 3 else unit.removesuffix("b") if len(unit) == 2 else unit

@@ -175,7 +175,9 @@ def Headings(page: str) -> set[str]:
 
 def test_citations_lead_somewhere() -> None:
     wrong = []
-    for file, page, sections in Citations():
+    found = list(Citations())
+    assert len(found) > 100, "the citations were not found"
+    for file, page, sections in found:
         if not (PAGES / f"{page}.md").exists():
             wrong.append(f"{file}: doc/reference/{page}.md does not exist")
             continue

@@ -13,7 +13,7 @@ from ganeti import locking, objects, serializer
 from ganeti.config import ConfigWriter
 from ganeti.rpc import PROCEDURES
 
-# Files, keys and scripts go to any node; a reset takes no lock on purpose (spec/locking.md 11.3).
+# Files, keys and scripts go to any node; a reset takes no lock on purpose (doc/reference/locking.md 11.3).
 _ANYWHERE = frozenset(
     [
         "hooks_runner",

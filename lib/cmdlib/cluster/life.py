@@ -1,4 +1,4 @@
-"""The cluster as a whole: first and last hooks, name, master address, distribution of files (spec/drivers.md d.10)."""
+"""The cluster as a whole: first and last hooks, name, master address, distribution of files (doc/reference/drivers.md d.10)."""
 
 from __future__ import annotations
 

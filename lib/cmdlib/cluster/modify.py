@@ -1,4 +1,4 @@
-"""Changing the cluster's settings (spec/drivers.md d.10).
+"""Changing the cluster's settings (doc/reference/drivers.md d.10).
 
 ::
 

@@ -1,4 +1,4 @@
-"""What the cluster object becomes by a request: merged, typed and checked, without asking any node (spec/drivers.md d.10)."""
+"""What the cluster object becomes by a request: merged, typed and checked, without asking any node (doc/reference/drivers.md d.10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verification of the whole cluster, of its configuration, of a group (spec/drivers.md c.3, spec/cli.md 9.6)."""
+"""Verification of the whole cluster, of its configuration, of a group (doc/reference/drivers.md c.3, doc/reference/cli.md 9.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the disks that should be there, there; and as large as recorded? (spec/drivers.md c.3, d.7)."""
+"""Are the disks that should be there, there; and as large as recorded? (doc/reference/drivers.md c.3, d.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check what nodes answered to node_verify; pure (spec/drivers.md c.3)."""
+"""Check what nodes answered to node_verify; pure (doc/reference/drivers.md c.3)."""
 
 from __future__ import annotations
 

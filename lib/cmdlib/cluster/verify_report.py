@@ -1,4 +1,4 @@
-"""How findings of a verification are told (spec/drivers.md c.3; spec/cli.md 9.6)."""
+"""How findings of a verification are told (doc/reference/drivers.md c.3; doc/reference/cli.md 9.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another disk template for an instance that is down (spec/drivers.md a.6)."""
+"""Another disk template for an instance that is down (doc/reference/drivers.md a.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An instance's disks on their nodes: made, set up, taken down, removed (spec/drivers.md a.5, a.6)."""
+"""An instance's disks on their nodes: made, set up, taken down, removed (doc/reference/drivers.md a.5, a.6)."""
 
 from __future__ import annotations
 

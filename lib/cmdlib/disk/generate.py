@@ -1,4 +1,4 @@
-"""From what a request says of disks to disk objects: sizes, names, identities, room for them (spec/config.md 16)."""
+"""From what a request says of disks to disk objects: sizes, names, identities, room for them (doc/reference/config.md 16)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Growing a disk (spec/drivers.md a.6)."""
+"""Growing a disk (doc/reference/drivers.md a.6)."""
 
 from __future__ import annotations
 

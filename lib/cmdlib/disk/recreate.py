@@ -1,4 +1,4 @@
-"""Making the lost disks of an instance again, empty (spec/drivers.md a.6)."""
+"""Making the lost disks of an instance again, empty (doc/reference/drivers.md a.6)."""
 
 from __future__ import annotations
 

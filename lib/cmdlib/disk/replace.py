@@ -1,4 +1,4 @@
-"""Replacing the disks of a mirror, or the node of its second half (spec/drivers.md a.6)."""
+"""Replacing the disks of a mirror, or the node of its second half (doc/reference/drivers.md a.6)."""
 
 from __future__ import annotations
 

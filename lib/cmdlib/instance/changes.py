@@ -1,4 +1,4 @@
-"""Changes of an instance's device lists as requests write them (spec/drivers.md d.4)."""
+"""Changes of an instance's device lists as requests write them (doc/reference/drivers.md d.4)."""
 
 from __future__ import annotations
 

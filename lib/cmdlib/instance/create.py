@@ -1,4 +1,4 @@
-"""Making an instance (spec/drivers.md d.1)."""
+"""Making an instance (doc/reference/drivers.md d.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removing, renaming and reinstalling an instance (spec/drivers.md d.2)."""
+"""Removing, renaming and reinstalling an instance (doc/reference/drivers.md d.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failing an instance over, and migrating it while it runs (spec/drivers.md d.3)."""
+"""Failing an instance over, and migrating it while it runs (doc/reference/drivers.md d.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing an instance (spec/drivers.md d.4)."""
+"""Changing an instance (doc/reference/drivers.md d.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing the disks of an instance, one after the other (spec/drivers.md d.4)."""
+"""Changing the disks of an instance, one after the other (doc/reference/drivers.md d.4)."""
 
 from __future__ import annotations
 

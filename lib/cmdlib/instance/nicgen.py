@@ -1,4 +1,4 @@
-"""From what a request says of NICs to NIC objects: addresses, modes, networks (spec/drivers.md d.1.3, d.4)."""
+"""From what a request says of NICs to NIC objects: addresses, modes, networks (doc/reference/drivers.md d.1.3, d.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units that start, stop and show a running instance (spec/drivers.md d.2)."""
+"""Units that start, stop and show a running instance (doc/reference/drivers.md d.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes come and go: adding, taking back, removing, resetting (spec/drivers.md d.7).
+"""Nodes come and go: adding, taking back, removing, resetting (doc/reference/drivers.md d.7).
 
 A node enters the configuration as a regular one and is promoted by a transaction of its own afterwards, once it has a
 copy of the store: at no time counts a voter that holds nothing.  It is called by its address until it is configured,
@@ -345,7 +345,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
 
 
 def PvProblems(answer: Mapping[str, Any], exclusive: bool) -> list[str]:
-    """What is wrong with a node's physical volumes as node_verify told them (spec/drivers.md c.3)."""
+    """What is wrong with a node's physical volumes as node_verify told them (doc/reference/drivers.md c.3)."""
     volumes = answer.get(_PV_LIST)
     if not isinstance(volumes, list):
         return ["the node did not report its physical volumes"]

@@ -1,4 +1,4 @@
-"""Migrating all primary instances of a node (spec/drivers.md d.1, design 2.1)."""
+"""Migrating all primary instances of a node (doc/reference/drivers.md d.1, design 2.1)."""
 
 from __future__ import annotations
 

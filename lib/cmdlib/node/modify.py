@@ -1,4 +1,4 @@
-"""Changing a node: its role, capabilities, parameters, secondary address (spec/drivers.md d.7).
+"""Changing a node: its role, capabilities, parameters, secondary address (doc/reference/drivers.md d.7).
 
 ::
 

@@ -1,4 +1,4 @@
-"""What nodes keep disks in: volumes and storage units, listed, changed, repaired (spec/drivers.md d.7, design 2.1)."""
+"""What nodes keep disks in: volumes and storage units, listed, changed, repaired (doc/reference/drivers.md d.7, design 2.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks, CDs and NICs of a guest as options, and where they are plugged; pure but for ``IsBlock`` (spec/drivers.md b.3).
+"""Disks, CDs and NICs of a guest as options, and where they are plugged; pure but for ``IsBlock`` (doc/reference/drivers.md b.3).
 
 Every device of ours gets a fixed place: on PCI a slot behind those left to QEMU, on SCSI a target.  The place is kept
 as ``hvinfo`` so that a reboot, a migration or a later change finds the same one.

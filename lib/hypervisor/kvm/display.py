@@ -1,4 +1,4 @@
-"""Screens of a guest: VNC and SPICE arguments (spec/drivers.md b.3); pure."""
+"""Screens of a guest: VNC and SPICE arguments (doc/reference/drivers.md b.3); pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The KVM driver: guests as QEMU processes (spec/drivers.md b.3)."""
+"""The KVM driver: guests as QEMU processes (doc/reference/drivers.md b.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices of a running guest: added, removed, resized over QMP (spec/drivers.md b.3).
+"""Devices of a running guest: added, removed, resized over QMP (doc/reference/drivers.md b.3).
 
 A guest's process may run as another user in a chroot: files and taps are opened here and handed over.
 """

@@ -1,4 +1,4 @@
-"""Files, sockets and the process of a guest (spec/files.md 3, spec/drivers.md b.3)."""
+"""Files, sockets and the process of a guest (doc/reference/files.md 3, doc/reference/drivers.md b.3)."""
 
 from __future__ import annotations
 

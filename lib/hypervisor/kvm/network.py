@@ -1,4 +1,4 @@
-"""The node's end of a guest's NICs: taps, bridges, switches, routes (spec/interfaces.md g.2).
+"""The node's end of a guest's NICs: taps, bridges, switches, routes (doc/reference/interfaces.md g.2).
 
 ``CONF/kvm-vif-bridge``, when it can be run, replaces all of the set-up below.
 """
@@ -36,7 +36,7 @@ class Vlans:
 
 
 def ParseVlan(text: str) -> Vlans:
-    """``.N`` access, ``:A:B`` trunk, ``.N:A:B`` both (spec/parameters.md 3)."""
+    """``.N`` access, ``:A:B`` trunk, ``.N:A:B`` both (doc/reference/parameters.md 3)."""
     found = _VLAN.fullmatch(f".{text}" if text.isdigit() else text)
     if found is None:
         raise errors.HypervisorError(f"VLAN '{text}' is not understood; write .N, :N:M or .N:M")

@@ -1,4 +1,4 @@
-"""Which processors a guest may use (spec/drivers.md b.3, pinning)."""
+"""Which processors a guest may use (doc/reference/drivers.md b.3, pinning)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every command with every option of a wrong type, names that do not exist, too many and too few arguments.
 
 The cases follow from the declarations of the commands: a command or an option that is added is tested without a word
-here, or the test says in which table it is missing.  What counts: the right exit code (spec/cli.md 1.3, 1.4), words on
+here, or the test says in which table it is missing.  What counts: the right exit code (doc/reference/cli.md 1.3, 1.4), words on
 standard error that name what is wrong, and nothing changed.
 """
 

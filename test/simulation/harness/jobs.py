@@ -1,6 +1,6 @@
 """The job queue on simulated masters: clients that submit, follow and cancel; what must hold of jobs whatever happens.
 
-The invariants are Q1 to Q9 of spec/locking.md 14.4, across masters: no accepted job is lost, no opcode is executed twice,
+The invariants are Q1 to Q9 of doc/reference/locking.md 14.4, across masters: no accepted job is lost, no opcode is executed twice,
 what a client was told stays true.
 """
 

@@ -7,7 +7,7 @@
           v                        |                                                                         v
         Told <---- checks ---- JobBook (every version of every job)        CallWatch (every call) <---- handlers
 
-What must hold is said in doc/design-store.rst and spec/locking.md 14.4; the network, the disks and the clocks are those of
+What must hold is said in doc/design-store.rst and doc/reference/locking.md 14.4; the network, the disks and the clocks are those of
 ``simulation.harness``, which plays the store alone.
 """
 

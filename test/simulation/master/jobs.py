@@ -1,4 +1,4 @@
-"""Every version of every job, archived ones too, and every execution (spec/locking.md 14.4)."""
+"""Every version of every job, archived ones too, and every execution (doc/reference/locking.md 14.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How changes become durable: serial numbers, stale objects, readers, refusals (spec/config.md 13)."""
+"""How changes become durable: serial numbers, stale objects, readers, refusals (doc/reference/config.md 13)."""
 
 from __future__ import annotations
 

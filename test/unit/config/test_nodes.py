@@ -1,4 +1,4 @@
-"""Nodes, groups, and the pool of master candidates: who votes changes with the flags (spec/drivers.md d.7)."""
+"""Nodes, groups, and the pool of master candidates: who votes changes with the flags (doc/reference/drivers.md d.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values handed out to jobs: unique among all there is, dropped with the job (spec/config.md 14, 17, 18)."""
+"""Values handed out to jobs: unique among all there is, dropped with the job (doc/reference/config.md 14, 17, 18)."""
 
 from __future__ import annotations
 

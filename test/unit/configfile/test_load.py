@@ -1,4 +1,4 @@
-"""Reading a file: version, what is filled in, what is put right (spec/config.md 19)."""
+"""Reading a file: version, what is filled in, what is put right (doc/reference/config.md 19)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings of the check across the whole configuration, one by one (spec/config.md 20)."""
+"""Findings of the check across the whole configuration, one by one (doc/reference/config.md 20)."""
 
 from __future__ import annotations
 

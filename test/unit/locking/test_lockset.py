@@ -1,4 +1,4 @@
-"""LockSet: stories of spec/locking.md 3 and invariants S1 to S10."""
+"""LockSet: stories of doc/reference/locking.md 3 and invariants S1 to S10."""
 
 from __future__ import annotations
 

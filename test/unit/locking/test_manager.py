@@ -1,4 +1,4 @@
-"""LockManager: order of levels, the BGL, what the listing shows (spec/locking.md 4, 6; M1 to M3)."""
+"""LockManager: order of levels, the BGL, what the listing shows (doc/reference/locking.md 4, 6; M1 to M3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SharedLock: stories of spec/locking.md 2 and invariants L1 to L13."""
+"""SharedLock: stories of doc/reference/locking.md 2 and invariants L1 to L13."""
 
 from __future__ import annotations
 

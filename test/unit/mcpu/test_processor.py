@@ -1,4 +1,4 @@
-"""The way of an opcode: order, locks, hooks, errors (spec/locking.md 8, invariants M4 to M8 and M11)."""
+"""The way of an opcode: order, locks, hooks, errors (doc/reference/locking.md 8, invariants M4 to M8 and M11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Address pools (spec/config.md 18.2)."""
+"""Address pools (doc/reference/config.md 18.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inheritance: the laws that hold for every kind, and what is special about each (spec/config.md 15)."""
+"""Inheritance: the laws that hold for every kind, and what is special about each (doc/reference/config.md 15)."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_disk_as_nodes_get_it() -> None:
 
 
 def test_disk_traits() -> None:
-    """The table of properties, by set (spec/config.md 16)."""
+    """The table of properties, by set (doc/reference/config.md 16)."""
     assert set(disk.TRAITS) == set(disk.TABLES) == set(disk.DEFAULTS)
     assert disk.With(lvm=True) == {"plain", "drbd"}
     assert disk.With(mirror="internal") == {"drbd"}

@@ -1,4 +1,4 @@
-"""Syntax checks of hypervisor parameters that the master does (spec/parameters.md 1)."""
+"""Syntax checks of hypervisor parameters that the master does (doc/reference/parameters.md 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NIC and node parameters (spec/parameters.md 3 and 4)."""
+"""NIC and node parameters (doc/reference/parameters.md 3 and 4)."""
 
 from __future__ import annotations
 

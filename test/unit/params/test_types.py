@@ -1,4 +1,4 @@
-"""How values from requests come to their type (spec/parameters.md 0)."""
+"""How values from requests come to their type (doc/reference/parameters.md 0)."""
 
 from __future__ import annotations
 

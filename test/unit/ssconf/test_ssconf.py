@@ -1,4 +1,4 @@
-"""ssconf: what stands in the files, writing under the lock, reading on a node (spec/files.md 7)."""
+"""ssconf: what stands in the files, writing under the lock, reading on a node (doc/reference/files.md 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of 2.16 and 3.0 become files of 3.1, and back to 3.0 (spec/config.md 21)."""
+"""Files of 2.16 and 3.0 become files of 3.1, and back to 3.0 (doc/reference/config.md 21)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks grow (spec/drivers.md a.6); what volume groups have room for comes with their driver."""
+"""Disks grow (doc/reference/drivers.md a.6); what volume groups have room for comes with their driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lost disks are made again (spec/drivers.md a.6)."""
+"""Lost disks are made again (doc/reference/drivers.md a.6)."""
 
 from __future__ import annotations
 

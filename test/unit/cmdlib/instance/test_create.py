@@ -1,4 +1,4 @@
-"""Instances are made (spec/drivers.md d.1)."""
+"""Instances are made (doc/reference/drivers.md d.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances are removed, renamed, reinstalled (spec/drivers.md d.2)."""
+"""Instances are removed, renamed, reinstalled (doc/reference/drivers.md d.2)."""
 
 from __future__ import annotations
 

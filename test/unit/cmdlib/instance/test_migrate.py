@@ -1,4 +1,4 @@
-"""Failing over and migrating (spec/drivers.md d.3)."""
+"""Failing over and migrating (doc/reference/drivers.md d.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances are changed (spec/drivers.md d.4)."""
+"""Instances are changed (doc/reference/drivers.md d.4)."""
 
 from __future__ import annotations
 

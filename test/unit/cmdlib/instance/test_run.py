@@ -1,4 +1,4 @@
-"""Instances are started, stopped, rebooted, looked at (spec/drivers.md d.2)."""
+"""Instances are started, stopped, rebooted, looked at (doc/reference/drivers.md d.2)."""
 
 from __future__ import annotations
 
