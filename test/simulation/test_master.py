@@ -13,7 +13,7 @@ from simulation.master.parts import MasterParts
 from simulation.master.run import Run
 
 SEEDS = 500
-_CHUNK = 10
+_CHUNK = 5
 # Within so many seeds each planted bug shows.
 SEEDS_FOR_A_BUG = 500
 # A seed that showed it, for those that take long to be found; it is tried first.
