@@ -183,7 +183,7 @@ def Cut(text: str) -> str:
 class Keeper:
     """What changes of jobs need of the queue; all called on the committer's thread."""
 
-    def OnPublished(self, entry: Entry, before: Job | None) -> None:
+    def OnPublished(self, entry: Entry, before: Job) -> None:
         """Show a version that was acknowledged."""
         raise NotImplementedError
 
@@ -220,7 +220,7 @@ class JobChange(store.Change):
         return [row]
 
     def Publish(self) -> None:
-        entry, before = self._entry, self._entry.published
+        entry, before = self._entry, self._entry.shown
         if self._after is not self._before:
             entry.published = self._after
             self._keeper.OnPublished(entry, before)

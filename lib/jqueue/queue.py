@@ -209,7 +209,7 @@ class JobQueue(Keeper):
 
     # --- called by changes that were acknowledged ---------------------------------------------------------------------
 
-    def OnPublished(self, entry: Entry, before: jobs.Job | None) -> None:
+    def OnPublished(self, entry: Entry, before: jobs.Job) -> None:
         self._watcher.Changed(entry)
         job = entry.shown
         if job.final:
@@ -222,9 +222,9 @@ class JobQueue(Keeper):
             if self._settings() != self._seen_settings:
                 self._ticker.Soon(self.Reconsider)
             return
-        if job.status == jobs.CANCELING and not (before and before.status == jobs.CANCELING):
+        if job.status == jobs.CANCELING and before.status != jobs.CANCELING:
             self._canceler.Hurry(entry)
-        if before is not None and before.priority != job.priority:
+        if before.priority != job.priority:
             self._scheduler.Reprioritise(entry)
 
     def OnSubmitted(self, entries: Sequence[Entry]) -> None:

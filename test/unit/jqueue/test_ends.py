@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -155,3 +156,18 @@ def test_the_drain_flag_is_what_its_row_says(bench, value, drained):
             bench.queue.SubmitJob([Op()]).Result(10)
     else:
         assert bench.WaitEnd(bench.Submit("x")) == "success"
+
+
+def test_as_many_workers_as_jobs_may_run_and_none_after_the_end(make):
+    def names() -> list[str]:
+        return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("Jq"))
+
+    before = names()
+    bench = make(settings=lambda: (3, {}))
+    bench.WaitEnd(bench.Submit("x"))
+    assert sorted([*before, "Jq1", "Jq2", "Jq3", "JqRules", "JqTicker"]) == names()
+    bench.queue.Stop()
+    for thread in threading.enumerate():
+        if thread.name.startswith("Jq") and thread.name not in before:
+            thread.join(20)
+    assert names() == before

@@ -230,3 +230,16 @@ def test_next_steps_are_named_for_opcodes_that_exist():
 def test_a_job_is_as_urgent_as_the_most_urgent_opcode_that_is_not_final(ops, priority):
     states = [jobs.OpState(jobs.OpInput({}), status, priority=number) for status, number in ops]
     assert jobs.Job(1, states, None).priority == priority
+
+
+def test_a_job_starts_with_its_first_opcode_and_keeps_that_time():
+    job = jobs.Job(1, [jobs.OpState(jobs.OpInput({"OP_ID": "OP_TEST_DELAY"})) for _ in range(2)], (1, 0))
+    job = jobs.MarkWaiting(job, 0, (2, 0))
+    assert (job.start, job.ops[0].start, job.ops[0].exec) == ((2, 0), (2, 0), None)
+    job = jobs.MarkRunning(job, 0, (3, 0))
+    assert (job.start, job.ops[0].start) == ((2, 0), (2, 0)) and job.ops[0].exec is not None
+    job = jobs.MarkWaiting(jobs.MarkSuccess(job, 0, None), 1, (5, 0))
+    assert (job.start, job.ops[1].start) == ((2, 0), (5, 0))
+    quick = jobs.Job(1, [jobs.OpState(jobs.OpInput({"OP_ID": "OP_TEST_DELAY"}))], (1, 0))
+    quick = jobs.MarkRunning(quick, 0, (4, 0))
+    assert (quick.start, quick.ops[0].start) == ((4, 0), (4, 0))
