@@ -97,7 +97,7 @@ def FromOptions(opcode: type[OpCodeT], options: Options, **given: Any) -> OpCode
     """
     from ganeti.opcodes import COMMON_PARAMS
 
-    names = opcode.OP_PARAMS.keys() - COMMON_PARAMS.keys() - given.keys()
+    names = [name for name in opcode.OP_PARAMS if name not in COMMON_PARAMS and name not in given]
     values = {**{name: getattr(options, name, None) for name in names}, **given}
     return opcode(**{name: value for name, value in values.items() if value is not None and value != {}})
 

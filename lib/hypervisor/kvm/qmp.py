@@ -13,7 +13,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from qemu.qmp import EventListener, ExecuteError, QMPClient, QMPError
+from qemu.qmp import ConnectError, EventListener, ExecuteError, QMPClient, QMPError
+from qemu.qmp.qmp_client import NegotiationError
 
 from ganeti import errors
 
@@ -23,6 +24,7 @@ COMMAND_TIMEOUT = 30.0
 # For those who only want to know how a guest is.
 LOOK_TIMEOUT = 5.0
 _CLOSE_TIMEOUT = 5.0
+_GREETINGS = 3
 
 _T = TypeVar("_T")
 Event = dict[str, Any]
@@ -55,7 +57,7 @@ class Monitor:
 
     def __enter__(self) -> Monitor:
         try:
-            self._Run(self._client.connect(self.path), self._connect_timeout, "connect")
+            self._Run(_Connect(self._client, self.path), self._connect_timeout, "connect")
         except BaseException:
             _Finish(self._loop)
             raise
@@ -149,6 +151,22 @@ class Monitor:
             raise errors.HypervisorError(f"QMP {self.path}: {what}: {err or type(err).__name__}") from err
 
 
+async def _Connect(client: QMPClient, path: str) -> None:
+    """Connect and agree on capabilities.
+
+    An event that QEMU sends in that moment, for example because a migrated guest starts to run, comes before its answer.
+    The library takes it for the answer and gives up; so it is asked again.
+    """
+    for left in reversed(range(_GREETINGS)):
+        try:
+            await client.connect(path)
+        except ConnectError as err:
+            if not left or not isinstance(err.exc, NegotiationError):
+                raise
+        else:
+            return
+
+
 class _NoAnswer(errors.HypervisorError):
     """The time is over."""
 
@@ -182,7 +200,7 @@ async def _AskOne(path: str, questions: Sequence[str], timeout: float) -> Answer
     client = QMPClient()
     try:
         async with asyncio.timeout(timeout):
-            await client.connect(path)
+            await _Connect(client, path)
             return {question: await _Ask(client, question) for question in questions}
     except (QMPError, OSError, EOFError, AssertionError, TimeoutError) as err:
         logging.debug("QMP %s: %s", path, err or type(err).__name__)

@@ -97,6 +97,26 @@ def Polite(answer: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Callabl
     return serve
 
 
+def test_an_event_that_precedes_the_first_answer_is_no_failure(start: Start) -> None:
+    """QEMU sends it when a migrated guest begins to run while somebody connects."""
+    eager = [True, True]
+
+    def serve(connection: socket.socket) -> None:
+        if eager:
+            eager.pop()
+            Send(connection, GREETING)
+            next(Requests(connection))
+            Send(connection, {"event": "RESUME", "timestamp": {"seconds": 1, "microseconds": 0}})
+            return
+        Polite(lambda request: {"return": {"status": "running"}})(connection)
+
+    peer = start(serve)
+    with qmp.Monitor(peer.path) as monitor:
+        assert monitor.Execute("query-status") == {"status": "running"}
+    eager.extend([True, True])
+    assert qmp.AskMany({"web": peer.path}, ["query-status"]) == {"web": {"query-status": {"status": "running"}}}
+
+
 def test_commands_and_answers(start: Start) -> None:
     peer = start(Polite(lambda request: {"return": {"command": request["execute"], **request.get("arguments", {})}}))
     with qmp.Monitor(peer.path) as monitor:

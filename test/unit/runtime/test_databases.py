@@ -95,7 +95,7 @@ def test_misuse_is_refused_in_words(place: Place) -> None:
             pass
     with database.Transaction(), pytest.raises(errors.ProgrammerError, match="cannot be closed"):
         database.Close()
-    with pytest.raises(errors.StorageError, match=r"store\.db refused a statement: near .*: syntax error"):
+    with pytest.raises(errors.StorageError, match=r"store\.db rejected a statement: near .*: syntax error"):
         database.Query("SELECT FROM WHERE")
     with pytest.raises(errors.StorageError, match="UNIQUE"):
         with database.Transaction():
