@@ -22,7 +22,7 @@ class Host(NamedTuple):
 
 
 def ParseHosts(text: str) -> list[tuple[str, list[str]]]:
-    """(address, names) of every entry."""
+    """Return (address, names) of every entry."""
     entries = []
     for line in text.splitlines():
         words = line.partition("#")[0].split()
@@ -32,7 +32,7 @@ def ParseHosts(text: str) -> list[tuple[str, list[str]]]:
 
 
 def WithEntry(text: str, ip: str, names: Iterable[str]) -> str:
-    """``text`` with one entry for these names: an older one with the same first name makes room."""
+    """Return ``text`` with one entry for these names: an older one with the same first name makes room."""
     wanted = list(dict.fromkeys(names))
     kept = WithoutEntry(text, wanted[0])
     if kept and not kept.endswith("\n"):
@@ -41,7 +41,7 @@ def WithEntry(text: str, ip: str, names: Iterable[str]) -> str:
 
 
 def WithoutEntry(text: str, name: str) -> str:
-    """``text`` without ``name``: a line that holds other names too keeps those."""
+    """Return ``text`` without ``name``: a line that holds other names too keeps those."""
     lines = []
     for line in text.splitlines(keepends=True):
         content, mark, comment = line.partition("#")
@@ -64,7 +64,7 @@ def _Read() -> str:
 
 
 def AddEtcHostsEntry(name: str, ip: str) -> None:
-    """Writes ``IP FQDN SHORTNAME`` (doc/reference/files.md 13)."""
+    """Write ``IP FQDN SHORTNAME`` (doc/reference/files.md 13)."""
     _Write(WithEntry(_Read(), ip, [name, name.partition(".")[0]]))
 
 
@@ -77,7 +77,7 @@ def _Write(text: str) -> None:
 
 
 def HostsFileEntry(name: str) -> Host | None:
-    """The virtual cluster's entry for ``name``; None outside virtual clusters or when there is none."""
+    """Return the virtual cluster's entry for ``name``; None outside virtual clusters or when there is none."""
     if not pathutils.IsVirtual():
         return None
     try:
@@ -109,12 +109,12 @@ def Lookup(name: str, ipv6: bool = False) -> Host:
 
 
 def OwnHost(ipv6: bool = False) -> Host:
-    """This machine as the others know it."""
+    """Return this machine as the others know it."""
     return Lookup(pathutils.HostName(), ipv6)
 
 
 def OwnName() -> str:
-    """This machine's full name; what it calls itself where that does not resolve."""
+    """Return this machine's full name, or what it calls itself where that does not resolve."""
     try:
         return OwnHost().name
     except errors.OpPrereqError:
@@ -122,7 +122,7 @@ def OwnName() -> str:
 
 
 def IsOwnAddress(ip: str) -> bool:
-    """Whether this machine can listen on the address."""
+    """Return whether this machine can listen on the address."""
     try:
         runtime.ListenTcp(ip, 0).close()
     except OSError:

@@ -22,7 +22,7 @@ REAL_ETC_HOSTS = "/etc/hosts"
 
 
 def ReadVirtualNode(environment: Mapping[str, str]) -> tuple[str, str]:
-    """(root directory, host name) of this virtual node; both empty outside virtual clusters.
+    """Return (root directory, host name) of this virtual node; both empty outside virtual clusters.
 
     Raises ConfigurationError when the variables make no sense: going on could touch another node's files.
     """
@@ -48,12 +48,12 @@ except errors.ConfigurationError as _err:
 
 
 def IsVirtual() -> bool:
-    """Is this process a node of a virtual cluster?"""
+    """Return whether this process is a node of a virtual cluster."""
     return bool(ROOT_DIR)
 
 
 def HostName() -> str:
-    """This machine's own name as it calls itself, unresolved; in a virtual cluster the node's."""
+    """Return this machine's own name, unresolved; in a virtual cluster the node's."""
     if VIRTUAL_HOSTNAME:
         return VIRTUAL_HOSTNAME
     from ganeti import runtime
@@ -65,12 +65,12 @@ def HostName() -> str:
 
 
 def AddNodePrefix(path: str) -> str:
-    """The place of ``path`` for this node; the path itself outside virtual clusters."""
+    """Return the place of ``path`` for this node; the path itself outside virtual clusters."""
     return ROOT_DIR + path
 
 
 def _WithoutPrefix(path: str) -> str:
-    """``path`` as it would be called outside a virtual cluster."""
+    """Return ``path`` as it would be called outside a virtual cluster."""
     if not path.startswith("/") or os.path.normpath(path) != path:
         raise errors.ProgrammerError(f"Path '{path}' is not absolute and normalised")
     if not path.startswith(ROOT_DIR + "/"):
@@ -79,7 +79,7 @@ def _WithoutPrefix(path: str) -> str:
 
 
 def MakeVirtualPath(path: str) -> str:
-    """Prepares a path of this node for the way to another one."""
+    """Prepare a path of this node for the way to another one."""
     if not ROOT_DIR or path == REAL_ETC_HOSTS:
         return path
     if path == ETC_HOSTS:
@@ -88,7 +88,7 @@ def MakeVirtualPath(path: str) -> str:
 
 
 def LocalizeVirtualPath(path: str) -> str:
-    """The own place of a path that another node sent; raises ConfigurationError on one without the marker."""
+    """Return the own place of a path that another node sent; raises ConfigurationError on one without the marker."""
     if not ROOT_DIR:
         return path
     if path == REAL_ETC_HOSTS:
@@ -102,14 +102,14 @@ def LocalizeVirtualPath(path: str) -> str:
 
 
 def EnvironmentForHost(name: str) -> dict[str, str]:
-    """Variables under which programs of node ``name`` run; empty outside virtual clusters."""
+    """Return the variables under which programs of node ``name`` run; empty outside virtual clusters."""
     if not ROOT_DIR:
         return {}
     return {ENV_ROOTDIR: os.path.join(os.path.dirname(ROOT_DIR), name), ENV_HOSTNAME: name}
 
 
 def ExchangeNodeRoot(name: str, path: str) -> str:
-    """The place on node ``name`` of a path of this node: sibling directories in a virtual cluster."""
+    """Return the place on node ``name`` of a path of this node: sibling directories in a virtual cluster."""
     if not ROOT_DIR:
         return path
     return os.path.join(os.path.dirname(ROOT_DIR), name) + _WithoutPrefix(path)
@@ -160,7 +160,7 @@ NODE_CLEANUP = TOOLS_DIR + "/node-cleanup"
 
 
 def DaemonProgram(name: str) -> str:
-    """The program of a daemon, ``ganeti-noded``, or of the watcher and the cleaner."""
+    """Return the program of a daemon, ``ganeti-noded``, or of the watcher and the cleaner."""
     return f"{DAEMON_DIR}/{name}"
 
 
@@ -208,7 +208,7 @@ def JobFile(job_id: int) -> str:
 
 
 def ArchivedJobFile(job_id: int) -> str:
-    """Archived jobs stand in directories of ten thousand."""
+    """Return the path of an archived job: directories hold ten thousand each."""
     return f"{JOB_QUEUE_ARCHIVE_DIR}/{job_id // 10000}/job-{job_id}"
 
 
@@ -221,7 +221,7 @@ def WatcherInstanceStatusFile(group_uuid: str) -> str:
 
 
 def OnetimeArgsFile(daemon: str) -> str:
-    """Arguments for the next start of a daemon by systemd."""
+    """Return the arguments for the next start of a daemon by systemd."""
     return f"{DATA_DIR}/{daemon}.onetime.conf"
 
 
@@ -258,7 +258,7 @@ def DaemonPidFile(name: str) -> str:
 
 
 def BdevCacheFile(device: str) -> str:
-    """Who uses an assembled block device, ``/dev/xenvg/lv`` -> ``bdev_xenvg_lv``."""
+    """Return the file that says who uses an assembled block device, ``/dev/xenvg/lv`` -> ``bdev_xenvg_lv``."""
     return f"{BDEV_CACHE_DIR}/bdev_{device.removeprefix('/dev/').replace('/', '_')}"
 
 
@@ -290,7 +290,7 @@ SSH_CONFIG_DIR = AddNodePrefix(_autoconf.SSH_CONFIG_DIR)
 
 
 def SshHostKey(kind: str) -> tuple[str, str]:
-    """(private key, public key) of the SSH daemon; ``kind`` is rsa, dsa, ecdsa or ed25519."""
+    """Return (private key, public key) of the SSH daemon; ``kind`` is rsa, dsa, ecdsa or ed25519."""
     private = f"{SSH_CONFIG_DIR}/ssh_host_{kind}_key"
     return (private, private + ".pub")
 
@@ -326,11 +326,11 @@ def DaemonLog(name: str) -> str:
 
 
 def OsLog(kind: str, os_name: str, instance: str, component: str | None, timestamp: str) -> str:
-    """Log of one run of an operating system's script; ``kind`` is add, import, export, rename..."""
+    """Return the log of one run of an operating system's script; ``kind`` is add, import, export, rename..."""
     parts = [kind, os_name, instance] + ([component] if component else []) + [timestamp]
     return f"{LOG_OS_DIR}/{'-'.join(parts)}.log"
 
 
 def EsLog(action: str, provider: str, volume: str, timestamp: str) -> str:
-    """Log of one run of an external storage provider's script."""
+    """Return the log of one run of an external storage provider's script."""
     return f"{LOG_ES_DIR}/{action}-{provider}-{volume}-{timestamp}.log"

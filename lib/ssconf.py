@@ -234,7 +234,7 @@ def Lock(exclusive: bool = True) -> protocols.FileLock:
 
 
 def WriteSsconfFiles(values: Mapping[str, str], dry_run: bool = False) -> None:
-    """Puts the values in place, under the exclusive lock; what is unchanged stays.
+    """Put the values in place, under the exclusive lock; what is unchanged stays.
 
     All are checked before any is written.
     """
@@ -259,7 +259,7 @@ class SimpleStore:
     """Reads the files of this node: a missing mandatory one is a ConfigurationError, any other missing one is empty."""
 
     def _Read(self, key: str) -> str:
-        """The value without blanks at its end."""
+        """Return the value without blanks at its end."""
         if key not in KEYS:
             raise errors.ProgrammerError(f"unknown ssconf key '{key}'")
         path = pathutils.SsconfFile(key)
@@ -276,7 +276,7 @@ class SimpleStore:
             raise errors.ConfigurationError(f"{path} cannot be read: {err}") from err
 
     def ReadAll(self) -> dict[str, str]:
-        """Every key, of one moment: under the shared lock, as far as this user may take it."""
+        """Return every key as of one moment: under the shared lock, as far as this user may take it."""
         try:
             lock = Lock(exclusive=False)
         except PermissionError:
@@ -326,7 +326,7 @@ class SimpleStore:
         return self._Lines("master_candidates_ips")
 
     def GetMasterCandidatesCertMap(self) -> dict[str, str]:
-        """Node uuid to digest."""
+        """Return digests by node uuid."""
         return self._Map("master_candidates_certs", "=")
 
     def GetMasterIP(self) -> str:
@@ -336,7 +336,7 @@ class SimpleStore:
         return self._Read("master_netdev")
 
     def GetMasterNetmask(self) -> int:
-        """The prefix length; a file of before 2.6 means a whole address."""
+        """Return the prefix length; a file of before 2.6 means a whole address."""
         family = self.GetPrimaryIPFamily()
         return self._Int("master_netmask", default=128 if family == constants.IP6_FAMILY else 32)
 
@@ -353,11 +353,11 @@ class SimpleStore:
         return self._Lines("offline_nodes")
 
     def GetNodePrimaryIPs(self) -> dict[str, str]:
-        """Name to address."""
+        """Return addresses by name."""
         return self._Map("node_primary_ips", " ")
 
     def GetNodeSecondaryIPs(self) -> dict[str, str]:
-        """Name to address."""
+        """Return addresses by name."""
         return self._Map("node_secondary_ips", " ")
 
     def GetNodesVmCapable(self) -> dict[str, bool]:
@@ -381,7 +381,7 @@ class SimpleStore:
         return self._Lines("hypervisor_list")
 
     def GetHvparamsForHypervisor(self, hypervisor: str) -> dict[str, Any]:
-        """The cluster's parameters of a hypervisor, of their types."""
+        """Return the cluster's parameters of a hypervisor, of their types."""
         from ganeti.params import hv
 
         table = hv.Table(hypervisor)
@@ -403,11 +403,11 @@ class SimpleStore:
         return uidpool.ParseUidPool(self._Read("uid_pool"), separator="\n")
 
     def GetNodegroupList(self) -> dict[str, str]:
-        """Uuid to name."""
+        """Return names by uuid."""
         return self._Map("nodegroups", " ")
 
     def GetNetworkList(self) -> dict[str, str]:
-        """Uuid to name."""
+        """Return names by uuid."""
         return self._Map("networks", " ")
 
     def GetEnabledUserShutdown(self) -> bool:

@@ -45,7 +45,7 @@ _MAX_PEM = 1024 * 1024
 def MakeSelfSigned(
     common_name: str = DEFAULT_COMMON_NAME, validity: int = DEFAULT_VALIDITY, serial: int = 1
 ) -> tuple[str, str]:
-    """(key PEM, certificate PEM): RSA, SHA-256, X.509 v3 with CA:TRUE, so that it may stand as its own authority."""
+    """Make (key PEM, certificate PEM): RSA, SHA-256, X.509 v3 with CA:TRUE, so that it can be its own authority."""
     key = _NewKey()
     return _KeyPem(key), _CertificatePem(
         _Build(common_name, common_name, validity, serial, key.public_key(), key, True)
@@ -53,12 +53,12 @@ def MakeSelfSigned(
 
 
 def MakeServerPem() -> str:
-    """server.pem: the cluster's key and certificate, shared by all nodes."""
+    """Make server.pem: the cluster's key and certificate, shared by all nodes."""
     return "".join(MakeSelfSigned())
 
 
 def MakeClientPem(server_pem: str, node_name: str) -> str:
-    """client.pem of a node: key and certificate signed with the key of server.pem."""
+    """Make client.pem of a node: key and certificate signed with the key of server.pem."""
     authority = LoadCertificate(server_pem, "server.pem")
     authority_key = LoadKey(server_pem, "server.pem")
     key = _NewKey()
@@ -69,12 +69,12 @@ def MakeClientPem(server_pem: str, node_name: str) -> str:
 
 
 def MakeRapiPem() -> str:
-    """rapi.pem: key and self-signed certificate, to be replaced by the administrator."""
+    """Make rapi.pem: key and self-signed certificate, to be replaced by the administrator."""
     return "".join(MakeSelfSigned())
 
 
 def MakeSpicePems() -> tuple[str, str]:
-    """(spice.pem, spice-ca.pem): key and certificate; the certificate again as its own authority."""
+    """Make (spice.pem, spice-ca.pem): key and certificate; the certificate again as its own authority."""
     key, certificate = MakeSelfSigned()
     return key + certificate, certificate
 
@@ -142,7 +142,7 @@ def _CommonName(certificate: crypto_x509.Certificate) -> str:
 
 
 def LoadCertificate(pem: str | bytes, name: str = "certificate") -> crypto_x509.Certificate:
-    """The first certificate in a PEM text."""
+    """Return the first certificate in a PEM text."""
     from cryptography import x509
 
     try:
@@ -154,7 +154,7 @@ def LoadCertificate(pem: str | bytes, name: str = "certificate") -> crypto_x509.
 
 
 def LoadKey(pem: str | bytes, name: str = "key") -> RSAPrivateKey:
-    """The private key in a PEM text."""
+    """Return the private key in a PEM text."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -171,17 +171,17 @@ def LoadKey(pem: str | bytes, name: str = "key") -> RSAPrivateKey:
 
 
 def CertificateOnly(pem: str | bytes, name: str = "certificate") -> str:
-    """The first certificate of a text that may hold a private key, too."""
+    """Return the first certificate of a text that may hold a private key, too."""
     return _CertificatePem(LoadCertificate(pem, name))
 
 
 def HasKey(pem: str) -> bool:
-    """Whether there is anything like a private key in the text."""
+    """Return whether there is anything like a private key in the text."""
     return re.search(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----", pem) is not None
 
 
 def CheckKeyAndCertificate(pem: str, name: str = "certificate file") -> None:
-    """Raises X509CertError unless the text holds a private key and the certificate made for it."""
+    """Raise X509CertError unless the text holds a private key and the certificate made for it."""
     certificate = LoadCertificate(pem, name)
     key = LoadKey(pem, name)
     own, other = key.public_key(), certificate.public_key()
@@ -227,7 +227,7 @@ def IsSelfSigned(pem: str | bytes, name: str = "certificate") -> bool:
 
 
 def Validity(pem: str | bytes, name: str = "certificate") -> tuple[float, float]:
-    """(not before, not after) in seconds since the epoch."""
+    """Return (not before, not after) in seconds since the epoch."""
     certificate = LoadCertificate(pem, name)
     return (certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp())
 
@@ -235,7 +235,7 @@ def Validity(pem: str | bytes, name: str = "certificate") -> tuple[float, float]
 def CheckExpiry(
     pem: str | bytes, name: str, warn_days: int | None = WARN_DAYS, error_days: int | None = ERROR_DAYS
 ) -> tuple[str | None, str | None]:
-    """(None, None) for a good certificate, else (WARNING or ERROR, text)."""
+    """Return (None, None) for a good certificate, else (WARNING or ERROR, text)."""
     try:
         start, end = Validity(pem, name)
     except errors.X509CertError as err:
@@ -255,7 +255,7 @@ def CheckExpiry(
 
 
 def IsInForce(pem: str | bytes, name: str = "certificate") -> bool:
-    """Whether a certificate's time has come and is not over."""
+    """Return whether a certificate's time has come and is not over."""
     start, end = Validity(pem, name)
     return start <= runtime.Time() <= end
 
@@ -264,7 +264,7 @@ def IsInForce(pem: str | bytes, name: str = "certificate") -> bool:
 
 
 def Sign(certificate_pem: str, secret: str, salt: str | None = None) -> str:
-    """The certificate with a header line that proves it was not changed on its way between two clusters."""
+    """Return the certificate with a header line that proves it was not changed on its way between two clusters."""
     pem = _CertificatePem(LoadCertificate(certificate_pem))
     salt = runtime.RandomBytes(_SALT_BYTES).hex() if salt is None else salt
     if not re.fullmatch(r"[a-zA-Z0-9]{1,64}", salt):
@@ -273,7 +273,7 @@ def Sign(certificate_pem: str, secret: str, salt: str | None = None) -> str:
 
 
 def LoadSigned(text: str, secret: str) -> tuple[str, str]:
-    """(certificate PEM, salt) of a signed text; SignatureError when header or signature are not right.
+    """Return (certificate PEM, salt) of a signed text; SignatureError when header or signature are not right.
 
     The signature covers the certificate as our library writes it, so a changed envelope does not matter.
     """
@@ -303,18 +303,18 @@ def _SignatureOf(text: str) -> tuple[str, str]:
 
 
 def Hmac(secret: str, text: str, salt: str = "") -> str:
-    """HMAC-SHA1 in hex over salt and text, as both clusters compute it."""
+    """Return the HMAC-SHA1 in hex over salt and text, as both clusters compute it."""
     message = (salt + text).encode("utf-8", "surrogatepass")
     return hmac.new(secret.encode("utf-8"), message, hashlib.sha1).hexdigest()
 
 
 def CheckHmac(secret: str, text: str, digest: str, salt: str = "") -> bool:
-    """Compares in constant time."""
+    """Compare in constant time."""
     return hmac.compare_digest(Hmac(secret, text, salt).encode(), digest.lower().encode("utf-8", "replace"))
 
 
 def NewSecret() -> str:
-    """A fresh hmac.key or cluster domain secret: 40 hex characters, SHA-1 over 20 random bytes (design 2.2)."""
+    """Return a fresh hmac.key or cluster domain secret: 40 hex characters, SHA-1 over 20 random bytes (design 2.2)."""
     return hashlib.sha1(runtime.RandomBytes(20), usedforsecurity=False).hexdigest()
 
 
@@ -332,7 +332,7 @@ def _FirstBlock(pem: str | bytes, name: str) -> bytes:
     data = _Bytes(pem, name)
     start = data.find(_BEGIN.encode("ascii"))
     if start < 0:
-        raise errors.X509CertError(name, "there is no certificate in it")
+        raise errors.X509CertError(name, "it contains no certificate")
     return data[start:]
 
 

@@ -116,7 +116,7 @@ def WriteSsconfFiles(values: Mapping[str, str | Sequence[str]]) -> None:
 
 
 def FileInfo(file_path: str) -> list[Any]:
-    """[exists, {"size": bytes}]."""
+    """Return [exists, {"size": bytes}]."""
     try:
         return [True, {"size": runtime.Stat(file_path).st_size}]
     except OSError:

@@ -28,7 +28,7 @@ _PACKAGE_LIMIT = 256 * 1024 * 1024
 
 
 def Add(instance_osp: Dict, reinstall: bool, debug: int) -> None:
-    """instance_os_add: runs the create script."""
+    """Run the create script (instance_os_add)."""
     instance = wire.Instance(instance_osp)
     found = osdef.Load(instance.os)
     if not found.trusted and osdef.CREATE not in found.scripts:
@@ -38,7 +38,7 @@ def Add(instance_osp: Dict, reinstall: bool, debug: int) -> None:
 
 
 def RunRename(instance: Dict, old_name: str, debug: int) -> None:
-    """instance_run_rename: run the OS script that gives the guest's system its new name."""
+    """Run the OS script that gives the guest's system its new name (instance_run_rename)."""
     guest = wire.Instance(instance)
     found = osdef.Load(guest.os)
     extra = {"OLD_INSTANCE_NAME": old_name}
@@ -67,7 +67,7 @@ def _RunScript(
 
 
 def LogPath(kind: str, os_name: str, name: str, component: str | None = None) -> str:
-    """A new log file's path; its directory is made."""
+    """Return a new log file's path; its directory is made."""
     runtime.MakeDirs(pathutils.LOG_OS_DIR, mode=0o750)
     stamp = time.strftime("%Y-%m-%d_%H_%M_%S", time.localtime(runtime.Time()))
     safe = [part.replace("/", "_") for part in (os_name, name)]
@@ -85,7 +85,7 @@ def _Tail(path: str) -> str:
 def TransferCommand(
     kind: str, instance: objects.Instance, disk: objects.Disk, index: int, debug: int = 0
 ) -> tuple[str, dict[str, str]]:
-    """(shell fragment, environment) of an import or export script for one disk.
+    """Return (shell fragment, environment) of an import or export script for one disk.
 
     ``kind``: osdef.IMPORT or osdef.EXPORT; ``disk`` is what is read or written (for exports the snapshot), ``index``
     its number in the instance.  The fragment stands in the pipeline of doc/reference/interfaces.md f.1.
@@ -109,7 +109,7 @@ def TransferCommand(
 
 
 def Validate(required: bool, name: str, checks: list[str], params: Dict, force_variant: bool) -> bool:
-    """os_validate: true, or false when the OS is not there and need not be; anything wrong is an error."""
+    """Return true, or false when the OS is not there and need not be; anything wrong is an error (os_validate)."""
     unknown = set(checks) - {CHECK_PARAMETERS}
     if unknown:
         raise errors.RpcCallError(f"Unknown checks {', '.join(sorted(unknown))} for OS {name}")
@@ -154,7 +154,7 @@ def _ValidateParameters(found: OsDefinition, name: str, params: Dict) -> None:
 
 
 def Package(instance: Dict, override_env: Mapping[str, str]) -> str:
-    """os_export: path of a temporary .tgz with ``os/`` and ``environment``; it may hold secrets, only root reads it."""
+    """Return the path of a temporary .tgz with ``os/`` and ``environment``, which may hold secrets: only root reads it."""
     guest = wire.Instance(instance)
     found = osdef.Load(guest.os)
     env = {**osenv.ForInstance(found, guest), **override_env}
@@ -170,7 +170,7 @@ def Package(instance: Dict, override_env: Mapping[str, str]) -> str:
 
 
 def _AddTree(archive: tarfile.TarFile, directory: str, inside: str) -> None:
-    """A directory with links followed."""
+    """Add a directory, with links followed."""
     for name in sorted(runtime.ListDir(directory)):
         path, member = posixpath.join(directory, name), f"{inside}/{name}"
         found = runtime.Stat(path)

@@ -30,7 +30,7 @@ _UMASK = 0o077
 
 
 def RunHooks(hpath: str, phase: str, env: Mapping[str, str]) -> list[list[Any]]:
-    """[[script, status, output]] of a hook directory's scripts in byte order; no directory, no scripts."""
+    """Return [[script, status, output]] of a hook directory's scripts in byte order; no directory, no scripts."""
     subdir = f"{hpath}-{phase}.d"
     directory = posixpath.join(pathutils.HOOKS_BASE_DIR, subdir)
     if not _PLUGIN.fullmatch(hpath):

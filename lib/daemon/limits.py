@@ -7,7 +7,7 @@ import resource
 
 
 def RaiseDescriptorLimit() -> int:
-    """As many descriptors as the administrator allows; the usual soft limit is too low for connections to many nodes."""
+    """Allow as many descriptors as the administrator does; the usual soft limit is too low for connections to many nodes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -149,7 +149,7 @@ class _Terminal(logging.StreamHandler[Any]):
         super().__init__(sys.stderr)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """A closed terminal is no reason for a traceback."""
+        """Ignore a closed terminal: it is not worth a traceback."""
 
 
 def SetUp(
@@ -161,7 +161,7 @@ def SetUp(
     terminal: int | None = None,
     console: bool = True,
 ) -> LogFile | None:
-    """Sends the messages of this process to ``path``, to syslog as ``usage`` says, and from level ``terminal`` to stderr.
+    """Send the messages of this process to ``path``, to syslog as ``usage`` says, and from level ``terminal`` to stderr.
 
     Raises OSError if the file cannot be opened, with everything set up to go to the console meanwhile.
     """

@@ -112,7 +112,7 @@ def _Parser(name: str, title: str, options: Sequence[Option]) -> optparse.Option
 
 
 class _Starter:
-    """The channel on which the new process tells the terminal how its start went."""
+    """The channel on which the new process reports to the terminal how its start went."""
 
     def __init__(self, descriptor: int):
         self._descriptor = descriptor
@@ -127,7 +127,7 @@ class _Starter:
 
 
 def _WaitForWord(descriptor: int, name: str, log: str) -> int:
-    """Reads what the daemon's process says about its start; returns the exit code for the terminal."""
+    """Read what the daemon's process says about its start; return the exit code for the terminal."""
     poller = runtime.Poller()
     parts: list[bytes] = []
     end = runtime.Monotonic() + START_TIMEOUT
@@ -136,7 +136,7 @@ def _WaitForWord(descriptor: int, name: str, log: str) -> int:
         while True:
             left = end - runtime.Monotonic()
             if left <= 0 or not poller.Poll(left):
-                sys.stderr.write(f"{name} has not come up within {START_TIMEOUT:g} s and goes on trying; see {log}\n")
+                sys.stderr.write(f"{name} has not started within {START_TIMEOUT:g} s and keeps trying; see {log}\n")
                 return constants.EXIT_FAILURE
             part = os.read(descriptor, 65536)
             if not part:
@@ -155,7 +155,7 @@ def _WaitForWord(descriptor: int, name: str, log: str) -> int:
 
 
 def _Detach(name: str, log: str) -> _Starter:
-    """Goes on in a process without terminal; the first process waits for its word and ends here."""
+    """Continue in a process without terminal; the first process waits for its report and ends here."""
     reader, writer = os.pipe()
     if runtime.Fork():
         os.close(writer)
@@ -170,7 +170,7 @@ def _Detach(name: str, log: str) -> _Starter:
 
 
 def _DropInherited() -> None:
-    """Closes what the starter left open for us, such as a lock of the watcher; our own descriptors end at an exec."""
+    """Close what the starter left open for us, such as a lock of the watcher; our own descriptors end at an exec."""
     for text in os.listdir("/proc/self/fd"):  # noqa: TID251
         descriptor = int(text)
         try:
@@ -181,14 +181,14 @@ def _DropInherited() -> None:
 
 
 def _Leave(code: int) -> NoReturn:
-    """Ends a process that stays behind: buffers and handlers belong to the one that goes on."""
+    """End a process that stays behind: buffers and handlers belong to the one that continues."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def _RedirectStreams(path: str | None) -> None:
-    """Standard input is empty; what a library or a crash writes to the standard streams goes to the log."""
+    """Empty standard input; send what a library or a crash writes to the standard streams to the log."""
     null = os.open(os.devnull, os.O_RDWR)  # noqa: TID251 - the descriptors themselves are meant
     output = null
     if path is not None:
@@ -205,7 +205,7 @@ def _RedirectStreams(path: str | None) -> None:
 
 
 def ForkedChild() -> None:
-    """For a forked child: the pid file and the signals belong to the parent alone.
+    """Give up what belongs to the parent alone, in a forked child: the pid file and the signals.
 
     Without this the lock on the pid file would live as long as the child, and a new daemon could not start.
     """
@@ -245,7 +245,7 @@ def GenericMain(
     execute: Callable[[Options, T, signals.StopSignal], int | None],
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Runs a daemon and returns its exit code.
+    """Run a daemon and return its exit code.
 
     ``check`` answers an exit code, 0 to go on; all three may raise GenericError, whose text reaches the terminal (``check``,
     ``prepare``) or the log (``execute``).  All run under the daemon's user.
@@ -285,7 +285,7 @@ def _Report(err: errors.GenericError) -> int:
 
 
 def ErrorText(err: errors.GenericError) -> str:
-    """The words of an error for an administrator, with what to do next."""
+    """Return the words of an error for an administrator, with what to do next."""
     text = str(err.args[0]) if isinstance(err, errors.OpPrereqError) and err.args else str(err)
     return text + (f"\n{err.hint}" if err.hint else "")
 
@@ -347,7 +347,7 @@ def _Live(
 
 
 def _RemovePidFile(name: str) -> None:
-    """Only the holder of the lock removes the file: it may be another daemon's."""
+    """Remove the file if this process holds its lock; otherwise it may be another daemon's."""
     global _pid_lock
     if _pid_lock is not None:
         runtime.RemoveFile(pathutils.DaemonPidFile(name))

@@ -12,7 +12,7 @@ MCL_ONFAULT = 4
 
 
 def LockMemory(on_fault: bool = False) -> bool:
-    """Locks all present and future memory; whether that worked, with a line in the log if not.
+    """Lock all present and future memory; return whether that worked, and log if it did not.
 
     The lock is not inherited by a forked child, which has to ask again.  ``on_fault``: pages are locked as they come in
     instead of all at once.  A child wants that: what it shares with its locked parent is in memory anyway, and asking for

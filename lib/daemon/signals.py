@@ -10,7 +10,7 @@ from ganeti import runtime
 
 
 class StopSignal:
-    """Set when the daemon is told to end (SIGTERM, SIGINT).
+    """Set when the daemon is asked to end (SIGTERM, SIGINT).
 
     A poll loop registers it like a socket; a main thread calls ``wait``.  A handler only counts and wakes: taking a lock
     there could wait for the very code it interrupted.
@@ -31,12 +31,12 @@ class StopSignal:
         return self.count > 0
 
     def clear(self) -> None:
-        """Forgets what was told so far, for a daemon that goes on."""
+        """Forget earlier requests, for a daemon that continues."""
         self._waker.Clear()
         self.count = 0
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it is set; False if the time is over before."""
+        """Wait until it is set; False if the time is over before."""
         poller = runtime.Poller()
         try:
             poller.Register(self, runtime.IN)
@@ -47,7 +47,7 @@ class StopSignal:
         return self.is_set()
 
     def Install(self) -> None:
-        """Takes over SIGTERM and SIGINT of this process."""
+        """Take over SIGTERM and SIGINT of this process."""
 
         def told(_number: int, _frame: FrameType | None) -> None:
             self.set()
@@ -60,11 +60,11 @@ class StopSignal:
 
 
 def OnHangup(action: Callable[[], None]) -> None:
-    """Calls ``action`` at SIGHUP, on the main thread."""
+    """Call ``action`` at SIGHUP, on the main thread."""
     signal.signal(signal.SIGHUP, lambda _number, _frame: action())
 
 
 def RestoreDefaults() -> None:
-    """For a child that has a life of its own."""
+    """Restore the signals for a child that lives on its own."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)

@@ -18,7 +18,7 @@ DAEMON_USERS: dict[str, tuple[str, str]] = {
 
 
 def UserId(name: str) -> int:
-    """Number of a build-time user; raises ConfigurationError if the machine lacks it."""
+    """Return the number of a build-time user; raises ConfigurationError if the machine lacks it."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
@@ -33,7 +33,7 @@ def GroupId(name: str) -> int:
 
 
 def BecomeUser(program: str, user: str, group: str, check: bool = True) -> None:
-    """Gives up root for good, or makes sure that the process is the right user already (D22-PRIV-03).
+    """Give up root for good, or make sure that the process is the right user already (D22-PRIV-03).
 
     With ``check`` False a process of another user is let through as it is, for tests and look-ups by hand.
     """

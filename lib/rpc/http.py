@@ -78,7 +78,7 @@ class Connection:
             self._http.start_next_cycle()
 
     def _WaitForRequest(self) -> bool:
-        """Whether bytes of a next request have come."""
+        """Return whether bytes of a next request have come."""
         if self._http.trailing_data[0]:
             return True
         try:
@@ -90,7 +90,7 @@ class Connection:
         return bool(data)
 
     def _ReadRequest(self) -> Incoming | None:
-        """The next request; None when the peer ended early or was answered with an error."""
+        """Return the next request; None when the peer ended early or was answered with an error."""
         self._deadline = runtime.Monotonic() + self._limits.request
         try:
             event = self._NextEvent()
@@ -101,7 +101,7 @@ class Connection:
                 raise h11.RemoteProtocolError("the path is too long")
             body = self._ReadBody(event)
         except h11.RemoteProtocolError as err:
-            self._SendError(STATUS_BAD_REQUEST, f"This is no valid request: {err}")
+            self._SendError(STATUS_BAD_REQUEST, f"This is not a valid request: {err}")
             return None
         except _TooLarge:
             self._SendError(STATUS_TOO_LARGE, f"The request is over {self._limits.body} bytes")

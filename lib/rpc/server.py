@@ -65,14 +65,14 @@ class Dispatcher:
         self._gate = gate
 
     def Handle(self, path: str, headers: Mapping[str, str], body: bytes, method: str = "POST") -> Reply:
-        """Answers one request; never raises.  ``headers`` has lower-case names."""
+        """Answer one request; never raise.  ``headers`` has lower-case names."""
         if method != "POST":
             return ErrorPage(STATUS_BAD_REQUEST, f"Method {_Clip(method)} is not supported, use POST")
         name = path.removeprefix("/")
         procedure = PROCEDURES.get(name)
         handler = self._handlers.get(name)
         if procedure is None or handler is None:
-            return ErrorPage(STATUS_NOT_FOUND, f"There is no procedure {_Clip(name)}")
+            return ErrorPage(STATUS_NOT_FOUND, f"Procedure {_Clip(name)} does not exist")
         if len(body) > MAX_BODY:
             return ErrorPage(STATUS_TOO_LARGE, f"The request has {len(body)} bytes, the limit is {MAX_BODY}")
         try:
@@ -109,7 +109,7 @@ class Dispatcher:
 
 
 def ParseArguments(procedure: Procedure, body: bytes) -> list[Any]:
-    """The positional arguments in a request body; ParseError when they do not fit the table."""
+    """Return the positional arguments in a request body; ParseError when they do not fit the table."""
     value = serializer.LoadProper(body, MAX_BODY)
     if procedure.body_object:
         value = [value]
@@ -150,7 +150,7 @@ def _Fits(wire: Callable[[Any], bool], item: Any) -> bool:
 
 
 def ErrorPage(status: int, text: str) -> Reply:
-    """An answer of the HTTP level."""
+    """Make an answer of the HTTP level."""
     page = _ERROR_PAGE.format(code=status, reason=_REASONS[status], text=escape(text))
     return status, {"Content-Type": "text/html; charset=utf-8"}, page.encode("utf-8", "replace")
 
@@ -172,5 +172,5 @@ def _Clip(text: str) -> str:
 
 
 def _HeaderValue(text: str) -> str:
-    """``text`` without anything that could end a header line."""
+    """Return ``text`` without anything that could end a header line."""
     return "".join(char for char in text if " " <= char <= "~")

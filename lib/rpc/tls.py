@@ -112,7 +112,7 @@ class ServerContext:
         self._policy = policy
 
     def Accept(self, sock: protocols.Socket, timeout: float) -> TlsStream:
-        """Does the handshake within ``timeout`` seconds; StreamError says why a peer was refused."""
+        """Do the handshake within ``timeout`` seconds; StreamError says why a peer was refused."""
         stream = TlsStream(SSL.Connection(self._context, sock), sock, self._policy)  # type: ignore[arg-type]
         if self._policy is not None:
             mode = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT
@@ -131,7 +131,7 @@ class PlainStream:
         self._poller.Register(sock, runtime.IN)
 
     def Read(self, timeout: float) -> bytes:
-        """Some bytes, b"" at the end; TimeoutError when nothing comes in time."""
+        """Read some bytes, b"" at the end; TimeoutError when nothing comes in time."""
         deadline = runtime.Monotonic() + timeout
         while True:
             wanted, data = self._TryRead()
@@ -140,7 +140,7 @@ class PlainStream:
             self._Wait(wanted, deadline)
 
     def Write(self, data: bytes, timeout: float) -> None:
-        """All of ``data``; TimeoutError when for ``timeout`` seconds nothing moves."""
+        """Write all of ``data``; TimeoutError when for ``timeout`` seconds nothing moves."""
         view = memoryview(data)
         while view:
             deadline = runtime.Monotonic() + timeout
@@ -152,7 +152,7 @@ class PlainStream:
             view = view[count:]
 
     def Linger(self, timeout: float) -> None:
-        """Ends this side's sending and throws away what the other still sends, until it ends or ``timeout`` is over.
+        """End this side's sending and throws away what the other still sends, until it ends or ``timeout`` is over.
 
         For answers to somebody who may not have sent everything: a socket that is closed while it holds unread bytes is
         reset, and the answer is lost with it.
@@ -220,7 +220,7 @@ class TlsStream(PlainStream):
         self._cause: str | None = None
 
     def Verify(self, connection: SSL.Connection, certificate: Any, number: int, depth: int, good: int) -> bool:
-        """Called by OpenSSL for each certificate of the peer's chain, the authority first."""
+        """Decide on one certificate of the peer's chain; OpenSSL calls it for each, the authority first."""
         del connection
         if not good:
             self._cause = f"certificate at depth {depth} does not verify (error {number})"
@@ -260,7 +260,7 @@ class TlsStream(PlainStream):
         super()._EndSending()
 
     def Close(self, timeout: float = 1.0) -> None:
-        """Says good-bye, so that the other side knows the answer was complete; waits for nothing."""
+        """Announce the end, so that the other side knows that the answer was complete; wait for nothing."""
         try:
             self.connection.shutdown()
         except CONNECTION_ERRORS:
@@ -291,7 +291,7 @@ class TlsStream(PlainStream):
 
 
 def _Text(err: Exception) -> str:
-    """What OpenSSL says, for people."""
+    """Return what OpenSSL said, for people."""
     details = err.args[0] if err.args else ""
     if isinstance(details, (list, tuple)):
         return "; ".join(str(entry[-1]) for entry in details if entry) or type(err).__name__

@@ -56,7 +56,7 @@ _LINES_PER_MINUTE = 30
 
 
 class Slots:
-    """What each child does, in memory shared with the parent.  The first byte tells children that somebody waits."""
+    """What each child does, in memory shared with the parent.  The first byte says whether somebody waits."""
 
     def __init__(self, count: int):
         self.count = count
@@ -418,7 +418,7 @@ class _Refusals:
         return self._ended >= _LINES_PER_MINUTE
 
     def Timeout(self) -> float | None:
-        """Seconds until there is something to report."""
+        """Return the seconds until there is something to report."""
         if not self._ended and not self._turned_away:
             return None
         return max(0.0, self._since + 60.0 - runtime.Monotonic())

@@ -115,7 +115,7 @@ class Lobby:
         visitor.ready = greeting is Greeting.COMPLETE
 
     def HasRoom(self) -> bool:
-        """Whether one more may come in; the oldest of the address that has the most here may have to go for it."""
+        """Return whether one more may come in; the oldest of the address that has the most here may have to go for it."""
         if len(self._visitors) < self._capacity:
             return True
         address, _ = self._by_address.most_common(1)[0]
@@ -135,7 +135,7 @@ class Lobby:
             self._TurnAway(visitor)
 
     def Timeout(self) -> float | None:
-        """Seconds until there is something to close."""
+        """Return the seconds until there is something to close."""
         first = next(iter(self._visitors), None)
         if first is None:
             return None

@@ -46,7 +46,7 @@ class Item(NamedTuple):
 
 
 def _Directories() -> list[Item]:
-    """In the order in which they are made."""
+    """Return the directories in the order in which they are made."""
     table = [
         (pathutils.DATA_DIR, 0o755, _M),
         (pathutils.DATA_EXT_DIR, 0o750, _M),
@@ -78,7 +78,7 @@ def _Directories() -> list[Item]:
 
 
 def _Files() -> list[Item]:
-    """Files and sockets: never made, only corrected."""
+    """Return the files and sockets, which are never made, only corrected."""
     table = [
         (pathutils.CLUSTER_DOMAIN_SECRET_FILE, 0o640, _M),
         (pathutils.CLUSTER_CONF_FILE, 0o640, _M_C),
@@ -117,7 +117,7 @@ def _Listed(directory: str, prefix: str, mode: int, owner: tuple[str, str]) -> l
 
 
 def _Archive() -> Iterator[Item]:
-    """Everything below the archive of jobs."""
+    """Yield everything below the archive of jobs."""
     top = pathutils.JOB_QUEUE_ARCHIVE_DIR
     for name in runtime.ListDir(top):
         path = f"{top}/{name}"
@@ -129,7 +129,7 @@ def _Archive() -> Iterator[Item]:
 
 
 def Correct(item: Item) -> bool:
-    """Gives an existing object the owner and mode it must have; False if there is none.
+    """Give an existing object the owner and mode it must have; False if there is none.
 
     Raises StorageError for an object of another kind, for a link, and for a file with a second name somewhere.
     """

@@ -1,4 +1,4 @@
-"""gnt-instance console: connects to the console of a running instance, or tells how."""
+"""gnt-instance console: connect to the console of a running instance, or say how."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _Show(console: dict[str, Any], cluster_name: str, only_show: bool) -> int:
 
 
 def ConsoleCommand(console: dict[str, Any], cluster_name: str) -> list[str]:
-    """The program that shows the console: through SSH, or directly where the node is on this machine."""
+    """Return the program that shows the console: through SSH, or directly where the node is on this machine."""
     command = console["command"]
     words = shlex.split(command) if isinstance(command, str) else list(command)
     if pathutils.IsVirtual():
