@@ -34,6 +34,11 @@ def _CheckUuid(kind: str, obj: Any, expected: str | None) -> None:
         )
 
 
+def Invalid(message: str, *, hint: str | None = None, ecode: str = errors.ECODE_INVAL) -> errors.OpPrereqError:
+    """Return the error for a request that is wrong in itself."""
+    return errors.OpPrereqError(message, ecode, hint=hint)
+
+
 def ExpandNode(snapshot: objects.Snapshot, name: str, uuid: str | None = None) -> objects.Node:
     """The node meant by a name, a short name or a uuid; OpPrereqError if there is none or it is not the expected one."""
     node: objects.Node | None = snapshot.ExpandName("node", name)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ganeti import constants, errors, locking, network, objects, opcodes
 from ganeti.cmdlib.base import HTYPE_NETWORK, Feedback, LogicalUnit
-from ganeti.cmdlib.common import CheckName, CheckNoProblems, ExpandGroup, ExpandNetwork, StillThere, StoreNew
+from ganeti.cmdlib.common import CheckName, CheckNoProblems, ExpandGroup, ExpandNetwork, Invalid, StillThere, StoreNew
 from ganeti.cmdlib.group import GroupInstances, LockedGroup
 from ganeti.cmdlib.hookenv import NetworkEnv
 from ganeti.config.values import NormalizeMACPrefix
@@ -16,17 +16,12 @@ from ganeti.config.writer import CheckTags
 from ganeti.params import nic
 from ganeti.utils.text import NiceSort
 
-
-def _Refuse(message: str, ecode: str = errors.ECODE_INVAL) -> errors.OpPrereqError:
-    return errors.OpPrereqError(message, ecode)
-
-
 # --- what a request names -------------------------------------------------------------------------------------------------
 
 
 def _CheckIPv4(text: str, what: str) -> None:
     if network.ParseIPv4(text) is None:
-        raise _Refuse(f"{what} '{text[:60]}' is not a valid IPv4 address")
+        raise Invalid(f"{what} '{text[:60]}' is not a valid IPv4 address")
 
 
 def _CheckIPv6(text: str, what: str, is_net: bool) -> None:
@@ -34,7 +29,7 @@ def _CheckIPv6(text: str, what: str, is_net: bool) -> None:
     try:
         kind(text)
     except ValueError:
-        raise _Refuse(f"{what} '{text[:60]}' is not a valid IPv6 {'network' if is_net else 'address'}") from None
+        raise Invalid(f"{what} '{text[:60]}' is not a valid IPv6 {'network' if is_net else 'address'}") from None
 
 
 def _CheckValues(op: Any, clears: bool) -> dict[str, Any]:
@@ -61,8 +56,8 @@ def _CheckNewName(snapshot: objects.Snapshot, name: str) -> None:
     CheckName("network", name)
     taken = snapshot.NetworkByName(name)
     if taken is not None:
-        raise _Refuse(
-            f"Desired network name '{name}' already exists as a network (UUID: {taken.uuid})", errors.ECODE_EXISTS
+        raise Invalid(
+            f"Desired network name '{name}' already exists as a network (UUID: {taken.uuid})", ecode=errors.ECODE_EXISTS
         )
 
 
@@ -83,7 +78,7 @@ class LUNetworkAdd(LogicalUnit[opcodes.OpNetworkAdd]):
         try:
             CheckTags(self.op.tags)
         except errors.TagError as err:
-            raise _Refuse(str(err)) from err
+            raise Invalid(str(err)) from err
 
     def ExpandNames(self) -> None:
         self._uuid = self.cfg.GenerateUniqueID(self.ec_id)
@@ -231,7 +226,7 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
 
     def CheckArguments(self) -> None:
         if self.op.gateway and (self.op.add_reserved_ips or self.op.remove_reserved_ips):
-            raise _Refuse("Cannot modify gateway and reserved ips at once")
+            raise Invalid("Cannot modify gateway and reserved ips at once")
         self._values = _CheckValues(self.op, clears=True)
         for address in [*(self.op.add_reserved_ips or ()), *(self.op.remove_reserved_ips or ())]:
             _CheckIPv4(address, "Reserved address")
@@ -247,9 +242,9 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
         try:
             reserved = network.AddressPool(self._network).IsReserved(gateway)
         except errors.AddressPoolError as err:
-            raise _Refuse(str(err)) from err
+            raise Invalid(str(err)) from err
         if reserved:
-            raise _Refuse(f"{gateway} is already reserved", errors.ECODE_STATE)
+            raise Invalid(f"{gateway} is already reserved", ecode=errors.ECODE_STATE)
 
     def Exec(self, feedback: Feedback) -> None:
         # The bits that instances hold change without this lock: the configuration keeps its own of them.
@@ -327,9 +322,9 @@ class _ConnectionLU(LogicalUnit[_ConnectionOp]):
         self._network = _LockedNetwork(self)
         names = GroupInstances(self.snapshot, self._group_uuid)
         if self._LooksAtInstances() and names != self.owned_locks(locking.LEVEL_INSTANCE):
-            raise _Refuse(
+            raise Invalid(
                 f"Instances in node group '{self._group.name}' changed since locks were acquired; retry the operation",
-                errors.ECODE_STATE,
+                ecode=errors.ECODE_STATE,
             )
         self._instances = [inst for inst in self.snapshot.instances.values() if inst.name in names]
 

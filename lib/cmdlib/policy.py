@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ganeti import constants, errors, objects
-from ganeti.cmdlib.common import CheckNoProblems, ForceTypes
+from ganeti import constants, objects
+from ganeti.cmdlib.common import CheckNoProblems, ForceTypes, Invalid
 from ganeti.cmdlib.instance.base import PolicyViolations
 from ganeti.objects.base import Thaw
 from ganeti.params import ipolicy
 from ganeti.utils.text import NiceSort
 
 _UNSET = (constants.VALUE_DEFAULT, [constants.VALUE_DEFAULT])
-
-
-def _Refuse(message: str, hint: str | None = None) -> errors.OpPrereqError:
-    return errors.OpPrereqError(message, errors.ECODE_INVAL, hint=hint)
 
 
 def UpdatedPolicy(old: Mapping[str, Any], changes: Mapping[str, Any], is_group: bool) -> dict[str, Any]:
@@ -27,10 +23,10 @@ def UpdatedPolicy(old: Mapping[str, Any], changes: Mapping[str, Any], is_group: 
     result: dict[str, Any] = Thaw(old)
     for key, value in changes.items():
         if key not in ipolicy.KEYS:
-            raise _Refuse(f"Invalid key in new ipolicy: {key[:60]}", f"known are: {', '.join(ipolicy.KEYS)}")
+            raise Invalid(f"Invalid key in new ipolicy: {key[:60]}", hint=f"known are: {', '.join(ipolicy.KEYS)}")
         if not value or value in _UNSET:
             if not is_group:
-                raise _Refuse(f"Can't unset ipolicy attribute '{key}' on the cluster")
+                raise Invalid(f"Can't unset ipolicy attribute '{key}' on the cluster")
             result.pop(key, None)
         else:
             result[key] = _TypedPart(key, value, result, is_group)
@@ -43,11 +39,11 @@ def _TypedPart(key: str, value: Any, current: Mapping[str, Any], is_group: bool)
         return ForceTypes({key: value}, ipolicy.RATIO_TABLE, subject="ratio")[key]
     if key == ipolicy.STD:
         if is_group:
-            raise _Refuse(f"{key} cannot appear in the instance policy of a group")
+            raise Invalid(f"{key} cannot appear in the instance policy of a group")
         return {**current.get(key, {}), **ForceTypes(value, ipolicy.SPEC_TABLE, subject="standard spec")}
     if key == ipolicy.MINMAX:
         if not (isinstance(value, list) and all(isinstance(pair, dict) for pair in value)):
-            raise _Refuse(f"{key} must be a list of objects with min and max")
+            raise Invalid(f"{key} must be a list of objects with min and max")
         return [
             {end: ForceTypes(spec, ipolicy.SPEC_TABLE, subject="bound") for end, spec in pair.items()} for pair in value
         ]
@@ -58,7 +54,7 @@ def CheckTemplates(policy: Mapping[str, Any], enabled: Collection[str]) -> None:
     """A policy allows enabled disk templates only; a group that names none inherits."""
     refused = [name for name in policy.get(ipolicy.DISK_TEMPLATES, ()) if name not in enabled]
     if refused:
-        raise _Refuse(
+        raise Invalid(
             "The following disk templates are allowed by the ipolicy, but not enabled on the cluster:"
             f" {', '.join(refused)}"
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from ganeti import constants, errors, objects, params, uidpool
 from ganeti.cmdlib import policy
-from ganeti.cmdlib.common import CheckNoProblems, ForceNdParams, ForceNodeState, ForceTypes, MergeNodeState
+from ganeti.cmdlib.common import CheckNoProblems, ForceNdParams, ForceNodeState, ForceTypes, Invalid, MergeNodeState
 from ganeti.cmdlib.instance.base import CheckBeLimits, CheckHvSyntax
 from ganeti.config.values import NormalizeMACPrefix
 from ganeti.objects.base import Freeze
@@ -46,10 +46,6 @@ _ADD, _REMOVE = "add", "remove"
 _MAX_INTERVAL = 10**15  # microseconds
 
 
-def _Refuse(message: str) -> errors.OpPrereqError:
-    return errors.OpPrereqError(message, errors.ECODE_INVAL)
-
-
 def CheckSimple(op: Any, cluster: objects.Cluster) -> None:
     """What can be judged by the request alone."""
     for name, known in (
@@ -65,26 +61,26 @@ def CheckSimple(op: Any, cluster: objects.Cluster) -> None:
     if op.master_netmask is not None:
         highest = 128 if cluster.primary_ip_family == constants.IP6_FAMILY else 32
         if not 0 < op.master_netmask <= highest:
-            raise _Refuse(f"CIDR netmask {op.master_netmask} is not valid: it must be 1 to {highest}")
+            raise Invalid(f"CIDR netmask {op.master_netmask} is not valid: it must be 1 to {highest}")
     for name in ("install_image", "zeroing_image"):
         image = getattr(op, name)
         if image and not (checks.IsAbsNormPath(image) or checks.IsUrl(image)):
-            raise _Refuse(f"{name} must be an absolute path or a URL, not '{image[:80]}'")
+            raise Invalid(f"{name} must be an absolute path or a URL, not '{image[:80]}'")
     for name in op.compression_tools or ():
         if not _TOOL_NAME.fullmatch(name):
-            raise _Refuse(f"Invalid compression tool name '{name[:60]}': letters, digits, - and _ are allowed")
+            raise Invalid(f"Invalid compression tool name '{name[:60]}': letters, digits, - and _ are allowed")
     if op.mac_prefix:
         op.mac_prefix = NormalizeMACPrefix(op.mac_prefix)
     if op.vg_name and not checks.IsVolumeGroupName(op.vg_name):
-        raise _Refuse(
+        raise Invalid(
             f"'{op.vg_name[:60]}' is not a valid name of a volume group: letters, digits and + _ . - are allowed"
         )
     if op.max_running_jobs is not None and op.max_running_jobs > constants.MAX_RUNNING_JOBS:
-        raise _Refuse(
+        raise Invalid(
             f"{_Short(op.max_running_jobs)} jobs cannot run at a time: at most {constants.MAX_RUNNING_JOBS} can"
         )
     if op.master_netdev is not None and not checks.IsInterfaceName(op.master_netdev):
-        raise _Refuse(f"'{op.master_netdev[:60]}' is not a valid name of a network interface")
+        raise Invalid(f"'{op.master_netdev[:60]}' is not a valid name of a network interface")
     for pattern in op.reserved_lvs or ():
         _CheckPattern(pattern)
     _CheckCollectors(op)
@@ -98,29 +94,29 @@ def _Short(number: int) -> str:
 def _CheckChoice(name: str, chosen: list[str], known: Any) -> None:
     what = name.removeprefix("enabled_").replace("_", " ")
     if not chosen:
-        raise _Refuse(f"Enabled {what} list must contain at least one member")
+        raise Invalid(f"Enabled {what} list must contain at least one member")
     unknown = [value for value in chosen if value not in known]
     if unknown:
-        raise _Refuse(f"Enabled {what} contains invalid entries: {', '.join(unknown)}")
+        raise Invalid(f"Enabled {what} contains invalid entries: {', '.join(unknown)}")
     if len(set(chosen)) != len(chosen):
-        raise _Refuse(f"Enabled {what} list contains duplicates: {', '.join(chosen)}")
+        raise Invalid(f"Enabled {what} list contains duplicates: {', '.join(chosen)}")
 
 
 def _CheckPattern(pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as err:
-        raise _Refuse(f"Reserved LV expression '{pattern[:80]}' is not a valid regular expression: {err}") from err
+        raise Invalid(f"Reserved LV expression '{pattern[:80]}' is not a valid regular expression: {err}") from err
 
 
 def _CheckCollectors(op: Any) -> None:
     for values in (op.enabled_data_collectors, op.data_collector_interval):
         unknown = sorted(set(values or ()) - set(DATA_COLLECTORS))
         if unknown:
-            raise _Refuse(f"Unknown data collector: {', '.join(unknown)[:200]}; known are {', '.join(DATA_COLLECTORS)}")
+            raise Invalid(f"Unknown data collector: {', '.join(unknown)[:200]}; known are {', '.join(DATA_COLLECTORS)}")
     for name, interval in (op.data_collector_interval or {}).items():
         if not 0 < interval <= _MAX_INTERVAL:
-            raise _Refuse(f"Interval of data collector {name} must be above zero and at most {_MAX_INTERVAL} us")
+            raise Invalid(f"Interval of data collector {name} must be above zero and at most {_MAX_INTERVAL} us")
 
 
 def NewValues(snapshot: objects.Snapshot, op: Any) -> dict[str, Any]:
@@ -158,7 +154,7 @@ def _Hypervisors(cluster: objects.Cluster, op: Any) -> dict[str, Any]:
     hvparams = {name: dict(values) for name, values in cluster.hvparams.items()}
     for name, given in (op.hvparams or {}).items():
         if name not in hv.TABLES:
-            raise _Refuse(f"Unknown hypervisor '{name[:60]}' in hvparams; known are {', '.join(constants.HYPER_TYPES)}")
+            raise Invalid(f"Unknown hypervisor '{name[:60]}' in hvparams; known are {', '.join(constants.HYPER_TYPES)}")
         typed = ForceTypes(given, hv.TABLES[name], subject=f"{name} parameter")
         hvparams[name] = {**hv.DEFAULTS[name], **hvparams.get(name, {}), **typed}
     for name in op.enabled_hypervisors or ():
@@ -180,7 +176,7 @@ def _OsHvp(
         own = result.setdefault(os_name, {})
         for name, given in by_hv.items():
             if name not in hv.TABLES:
-                raise _Refuse(f"Unknown hypervisor '{name[:60]}' in os_hvp of {os_name}")
+                raise Invalid(f"Unknown hypervisor '{name[:60]}' in os_hvp of {os_name}")
             if given is None:
                 own.pop(name, None)
                 continue
@@ -225,7 +221,7 @@ def UpdatedDiskParams(
     result = {template: dict(own) for template, own in old.items()}
     for template, given in changes.items():
         if template not in disk.TABLES:
-            raise _Refuse(f"Unknown disk template '{template[:60]}' in diskparams")
+            raise Invalid(f"Unknown disk template '{template[:60]}' in diskparams")
         allowed = (constants.VALUE_DEFAULT, None) if defaults else ()
         typed = ForceTypes(dict(given), disk.TABLES[template], allowed, f"{template} disk parameter")
         own = params.GetUpdatedParams(result.get(template, {}), typed, use_default=defaults, use_none=defaults)
@@ -241,7 +237,7 @@ def _OsParams(old: Mapping[str, Mapping[str, str]], changes: Mapping[str, Mappin
         result[os_name] = params.GetUpdatedParams(result.get(os_name, {}), given, use_none=True)
         wrong = sorted(name for name, value in result[os_name].items() if not isinstance(value, str))
         if wrong:
-            raise _Refuse(f"OS parameters of {os_name} must be texts: {', '.join(wrong)}")
+            raise Invalid(f"OS parameters of {os_name} must be texts: {', '.join(wrong)}")
         if not result[os_name]:
             del result[os_name]
     return result
@@ -256,7 +252,7 @@ def _OsList(old: tuple[str, ...], changes: list[list[str]]) -> list[str]:
         elif action == _REMOVE and name in result:
             result.remove(name)
         elif action not in (_ADD, _REMOVE):
-            raise _Refuse(f"Invalid modification '{action}' of an OS list: use add or remove")
+            raise Invalid(f"Invalid modification '{action}' of an OS list: use add or remove")
     return result
 
 
@@ -309,7 +305,7 @@ def CheckNics(after: objects.Snapshot) -> None:
                 found.append("routed NIC with no ip address")
             problems += [f"Instance {inst.name}, nic/{index}: {text}" for text in found]
     if problems:
-        raise _Refuse(f"Cannot apply the change, errors: {'; '.join(problems[:20])}")
+        raise Invalid(f"Cannot apply the change, errors: {'; '.join(problems[:20])}")
 
 
 def CheckTemplates(before: objects.Snapshot, after: objects.Snapshot, op: Any) -> None:
@@ -319,7 +315,7 @@ def CheckTemplates(before: objects.Snapshot, after: objects.Snapshot, op: Any) -
     for inst in before.instances.values():
         used = {dev.dev_type for dev in before.InstanceDisks(inst)} or {constants.DT_DISKLESS}
         if used & gone:
-            raise _Refuse(
+            raise Invalid(
                 f"Cannot disable disk template '{sorted(used & gone)[0]}', because instance {inst.name} is using it"
             )
     if op.ipolicy or op.enabled_disk_templates is not None:
@@ -328,7 +324,7 @@ def CheckTemplates(before: objects.Snapshot, after: objects.Snapshot, op: Any) -
             try:
                 policy.CheckTemplates(group.ipolicy, enabled)
             except errors.OpPrereqError as err:
-                raise _Refuse(f"Node group {group.name}: {err}") from err
+                raise Invalid(f"Node group {group.name}: {err}") from err
 
 
 def CheckStorage(before: objects.Snapshot, after: objects.Snapshot, op: Any) -> None:
@@ -338,18 +334,18 @@ def CheckStorage(before: objects.Snapshot, after: objects.Snapshot, op: Any) -> 
     used = {dev.dev_type for dev in before.disks.values()}
     if not after.cluster.volume_group_name:
         if op.vg_name is not None and used & lvm:
-            raise _Refuse("Cannot disable lvm storage while lvm-based instances exist")
+            raise Invalid("Cannot disable lvm storage while lvm-based instances exist")
         if enabled & lvm and (op.vg_name is not None or op.enabled_disk_templates is not None):
-            raise _Refuse(
+            raise Invalid(
                 "Cannot have no volume group while lvm-based disk templates are enabled:"
                 f" {', '.join(sorted(enabled & lvm))}"
             )
     if op.drbd_helper == "" and constants.DT_DRBD8 in used:
-        raise _Refuse("Cannot disable drbd helper while drbd-based instances exist")
+        raise Invalid("Cannot disable drbd helper while drbd-based instances exist")
     drbd = constants.DT_DRBD8 in enabled
     changed = op.drbd_helper is not None or op.enabled_disk_templates is not None
     if drbd and changed and not after.cluster.drbd_usermode_helper:
-        raise _Refuse("Cannot enable disk template drbd without a usermode helper: pass --drbd-usermode-helper")
+        raise Invalid("Cannot enable disk template drbd without a usermode helper: pass --drbd-usermode-helper")
 
 
 FILE_DIRECTORIES = {
@@ -369,9 +365,9 @@ def CheckDirectories(before: objects.Snapshot, after: objects.Snapshot) -> list[
         if path == getattr(before.cluster, name) and not newly:
             continue
         if path and not checks.IsAbsNormPath(path):
-            raise _Refuse(f"{name} must be an absolute, normalised path, not '{path[:80]}'")
+            raise Invalid(f"{name} must be an absolute, normalised path, not '{path[:80]}'")
         if enabled and not path:
-            raise _Refuse(f"Disk template '{template}' is enabled and needs a directory: {name} cannot be empty")
+            raise Invalid(f"Disk template '{template}' is enabled and needs a directory: {name} cannot be empty")
         if path and not enabled:
             warnings.append(f"Storage directory {path} is set although disk template '{template}' is not enabled")
     return warnings

@@ -10,6 +10,7 @@ from typing import Any
 
 from ganeti import constants, errors, objects, params
 from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.common import Invalid
 from ganeti.params import disk as disk_params
 from ganeti.params import nd
 from ganeti.utils.text import ParseUnit
@@ -43,18 +44,14 @@ class DiskRequest:
     logical_id: tuple[Any, ...] = ()
 
 
-def _Refuse(message: str) -> errors.OpPrereqError:
-    return errors.OpPrereqError(message, errors.ECODE_INVAL)
-
-
 def ParseSize(value: Any, where: str) -> int:
     """A size in MiB from a number or a text with a unit."""
     try:
         size = ParseUnit(value) if isinstance(value, str) else int(value)
     except (errors.UnitParseError, ValueError, TypeError) as err:
-        raise _Refuse(f"Invalid size of {where}: {err}") from err
+        raise Invalid(f"Invalid size of {where}: {err}") from err
     if size <= 0:
-        raise _Refuse(f"Invalid size of {where}: {size} MiB")
+        raise Invalid(f"Invalid size of {where}: {size} MiB")
     return size
 
 
@@ -70,11 +67,11 @@ def CheckDeviceNames(names: Iterable[str | None], uuids: Collection[str], kind: 
         if name is None:
             continue
         if name.isdigit():
-            raise _Refuse(f"Invalid name '{name}' of a {kind}: it must not be a number")
+            raise Invalid(f"Invalid name '{name}' of a {kind}: it must not be a number")
         if name in uuids:
-            raise _Refuse(f"Invalid name '{name}' of a {kind}: it is the uuid of a device")
+            raise Invalid(f"Invalid name '{name}' of a {kind}: it is the uuid of a device")
         if name in seen:
-            raise _Refuse(f"The name '{name}' is given to more than one {kind}")
+            raise Invalid(f"The name '{name}' is given to more than one {kind}")
         seen.add(name)
 
 
@@ -83,18 +80,18 @@ def ParseDisk(values: Mapping[str, Any], index: int, template: str) -> DiskReque
     where = f"disk {index}"
     adopt = values.get("adopt")
     if "size" not in values and not adopt:
-        raise _Refuse(f"Missing size of {where}")
+        raise Invalid(f"Missing size of {where}")
     ext = {key: value for key, value in values.items() if key not in _KEYS}
     is_ext = template == constants.DT_EXT
     if ext and not is_ext:
-        raise _Refuse(f"Unknown parameter of {where}: {', '.join(sorted(ext))}; only template ext takes parameters")
+        raise Invalid(f"Unknown parameter of {where}: {', '.join(sorted(ext))}; only template ext takes parameters")
     if is_ext and not values.get("provider"):
-        raise _Refuse(f"Missing provider of {where}, which template ext needs")
+        raise Invalid(f"Missing provider of {where}, which template ext needs")
     if not is_ext and values.get("provider"):
-        raise _Refuse(f"A provider of {where} is only possible with template ext, not with {template}")
+        raise Invalid(f"A provider of {where} is only possible with template ext, not with {template}")
     spindles = values.get("spindles")
     if spindles is not None and spindles < 1:
-        raise _Refuse(f"The number of spindles of {where} must be positive")
+        raise Invalid(f"The number of spindles of {where} must be positive")
     return DiskRequest(
         size=ParseSize(values["size"], where) if "size" in values else 0,
         mode=values.get("mode", constants.DISK_RDWR),
@@ -112,21 +109,21 @@ def ParseDisk(values: Mapping[str, Any], index: int, template: str) -> DiskReque
 def ParseDisks(requests: Sequence[Mapping[str, Any]], template: str) -> list[DiskRequest]:
     """All disks of a request: how many, their names, adoption of all or of none."""
     if len(requests) > constants.MAX_DISKS:
-        raise _Refuse(f"Too many disks: {len(requests)}, at most {constants.MAX_DISKS}")
+        raise Invalid(f"Too many disks: {len(requests)}, at most {constants.MAX_DISKS}")
     if requests and template == constants.DT_DISKLESS:
-        raise _Refuse("A diskless instance cannot have disks")
+        raise Invalid("A diskless instance cannot have disks")
     if not requests and template != constants.DT_DISKLESS:
-        raise _Refuse(f"No disks given; use template {constants.DT_DISKLESS} for an instance without disks")
+        raise Invalid(f"No disks given; use template {constants.DT_DISKLESS} for an instance without disks")
     disks = [ParseDisk(values, index, template) for index, values in enumerate(requests)]
     CheckDeviceNames([disk.name for disk in disks], (), "disk")
     adopted = [disk for disk in disks if disk.adopt]
     traits = disk_params.TRAITS[template]
     if adopted and len(adopted) != len(disks):
-        raise _Refuse("Either all disks are adopted, or none")
+        raise Invalid("Either all disks are adopted, or none")
     if adopted and not traits.may_adopt:
-        raise _Refuse(f"Disk adoption is not supported for the '{template}' disk template")
+        raise Invalid(f"Disk adoption is not supported for the '{template}' disk template")
     if traits.must_adopt and not adopted:
-        raise _Refuse(f"Disk template {template} requires disk adoption, but no 'adopt' parameter given")
+        raise Invalid(f"Disk template {template} requires disk adoption, but no 'adopt' parameter given")
     return disks
 
 
@@ -146,7 +143,7 @@ def FileDirectory(snapshot: objects.Snapshot, template: str, below: str | None, 
             hint="set it with 'gnt-cluster modify'",
         )
     if below and (posixpath.isabs(below) or posixpath.normpath(below).startswith("..")):
-        raise _Refuse(f"The file storage directory '{below}' must lie below the cluster's, give a relative path")
+        raise Invalid(f"The file storage directory '{below}' must lie below the cluster's, give a relative path")
     return posixpath.normpath(posixpath.join(base, below or "", instance_name))
 
 
@@ -247,7 +244,7 @@ def _GenerateDrbd(
 def CheckTemplateEnabled(snapshot: objects.Snapshot, template: str) -> None:
     enabled = snapshot.cluster.enabled_disk_templates
     if template not in enabled:
-        raise _Refuse(f"Disk template '{template}' is not enabled in the cluster; enabled are: {', '.join(enabled)}")
+        raise Invalid(f"Disk template '{template}' is not enabled in the cluster; enabled are: {', '.join(enabled)}")
 
 
 def SpaceNeeded(snapshot: objects.Snapshot, template: str, requests: Iterable[DiskRequest]) -> dict[str, int]:
@@ -300,9 +297,9 @@ def CheckSpindles(
         )
     for number, request in enumerate(requests):
         if exclusive and request.spindles is None and not request.adopt:
-            raise _Refuse(f"Exclusive storage needs the number of spindles of disk {number}")
+            raise Invalid(f"Exclusive storage needs the number of spindles of disk {number}")
         if not exclusive and request.spindles is not None:
-            raise _Refuse("Spindles in instance disks cannot be specified when exclusive storage is not active")
+            raise Invalid("Spindles in instance disks cannot be specified when exclusive storage is not active")
     return exclusive
 
 
@@ -321,7 +318,7 @@ def _PrepareVolumes(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
     default_vg = lu.snapshot.cluster.volume_group_name
     names = [f"{request.vg or default_vg}/{request.adopt}" for request in requests]
     if len(set(names)) != len(names):
-        raise _Refuse("A volume is to be adopted more than once")
+        raise Invalid("A volume is to be adopted more than once")
     for name in names:
         try:
             lu.cfg.ReserveLV(name, lu.ec_id)
@@ -331,7 +328,7 @@ def _PrepareVolumes(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
     result.Raise(f"Cannot get logical volume information from node {result.node_name}", prereq=True)
     missing = sorted(set(names) - set(result.payload))
     if missing:
-        raise _Refuse(f"Missing logical volume(s) on node {result.node_name}: {', '.join(missing)}")
+        raise Invalid(f"Missing logical volume(s) on node {result.node_name}: {', '.join(missing)}")
     online = sorted(name for name in names if result.payload[name][2])
     if online:
         raise errors.OpPrereqError(
@@ -344,15 +341,15 @@ def _PrepareVolumes(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
 def _PrepareDevices(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid: str) -> None:
     paths = [posixpath.normpath(str(request.adopt)) for request in requests]
     if len(set(paths)) != len(paths):
-        raise _Refuse("A block device is to be adopted more than once")
+        raise Invalid("A block device is to be adopted more than once")
     outside = sorted(path for path in paths if not path.startswith(_ADOPTABLE_DIRECTORY))
     if outside:
-        raise _Refuse(f"Device node(s) {', '.join(outside)} lie outside {_ADOPTABLE_DIRECTORY} and cannot be adopted")
+        raise Invalid(f"Device node(s) {', '.join(outside)} lie outside {_ADOPTABLE_DIRECTORY} and cannot be adopted")
     result = lu.rpc.call_bdev_sizes([node_uuid], paths)[node_uuid]
     result.Raise(f"Cannot get block device information from node {result.node_name}", prereq=True)
     missing = sorted(set(paths) - set(result.payload))
     if missing:
-        raise _Refuse(f"Missing block device(s) on node {result.node_name}: {', '.join(missing)}")
+        raise Invalid(f"Missing block device(s) on node {result.node_name}: {', '.join(missing)}")
     for request, path in zip(requests, paths, strict=True):
         request.adopt = path
         request.size = int(float(result.payload[path]))

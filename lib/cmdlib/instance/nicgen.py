@@ -8,15 +8,11 @@ from typing import Any
 
 from ganeti import constants, errors, objects, params
 from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.common import CheckNoProblems, ExpandNetwork
+from ganeti.cmdlib.common import CheckNoProblems, ExpandNetwork, Invalid
 from ganeti.cmdlib.disk.generate import CheckDeviceNames, DeviceName
 from ganeti.params import nic as nic_params
 
 AUTO, GENERATE, NONE, POOL = constants.VALUE_AUTO, constants.VALUE_GENERATE, constants.VALUE_NONE, "pool"
-
-
-def _Refuse(message: str) -> errors.OpPrereqError:
-    return errors.OpPrereqError(message, errors.ECODE_INVAL)
 
 
 def OwnParams(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,7 +20,7 @@ def OwnParams(values: Mapping[str, Any]) -> dict[str, Any]:
     own: dict[str, Any] = {}
     if values.get("bridge"):
         if values.get("link"):
-            raise _Refuse("Cannot pass 'bridge' and 'link' at the same time")
+            raise Invalid("Cannot pass 'bridge' and 'link' at the same time")
         own[nic_params.NIC_LINK] = values["bridge"]
     for name in (nic_params.NIC_MODE, nic_params.NIC_LINK, nic_params.NIC_VLAN):
         value = values.get(name)
@@ -38,7 +34,7 @@ def CheckAddress(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise _Refuse(f"Invalid IP address '{text}'") from None
+        raise Invalid(f"Invalid IP address '{text}'") from None
 
 
 class NicRequest:
@@ -54,15 +50,15 @@ class NicRequest:
             self.network = ExpandNetwork(snapshot, network)
         self.own = OwnParams(values)
         if self.network is not None and self.own:
-            raise _Refuse(f"{where}: mode and link come from the network and cannot be given with it")
+            raise Invalid(f"{where}: mode and link come from the network and cannot be given with it")
         if self.own.get(nic_params.NIC_MODE) == constants.NIC_MODE_POOL:
-            raise _Refuse(f"{where}: mode {constants.NIC_MODE_POOL} needs a network")
+            raise Invalid(f"{where}: mode {constants.NIC_MODE_POOL} needs a network")
         filled = params.SimpleFillNIC(snapshot.cluster, self.own)
         CheckNoProblems(nic_params.SyntaxProblems(filled))
         self.ip = self._Ip(values.get("ip"), where, resolved_ip)
         routed = self.network is None and filled[nic_params.NIC_MODE] == constants.NIC_MODE_ROUTED
         if routed and self.ip is None:
-            raise _Refuse(f"{where}: routed NICs must have an IP address")
+            raise Invalid(f"{where}: routed NICs must have an IP address")
         mac = values.get("mac") or AUTO
         self.mac: str | None = None
         if mac.lower() not in (AUTO, GENERATE):
@@ -76,11 +72,11 @@ class NicRequest:
             return None
         if ip.lower() == AUTO:
             if resolved_ip is None:
-                raise _Refuse(f"{where}: IP address set to auto but name checks have been skipped")
+                raise Invalid(f"{where}: IP address set to auto but name checks have been skipped")
             return resolved_ip
         if ip.lower() == POOL:
             if self.network is None:
-                raise _Refuse(f"{where}: an address of a pool needs a network")
+                raise Invalid(f"{where}: an address of a pool needs a network")
             return POOL
         return CheckAddress(ip)
 
@@ -142,14 +138,14 @@ def TakeAddress(
         code = errors.ECODE_STATE if ip == POOL else errors.ECODE_NOTUNIQUE
         raise errors.OpPrereqError(f"Network {network.name}: {err}", code) from err
     except errors.AddressPoolError as err:
-        raise _Refuse(f"Network {network.name}: {err}") from err
+        raise Invalid(f"Network {network.name}: {err}") from err
     return ip
 
 
 def ParseNics(lu: LogicalUnit, requests: Sequence[Mapping[str, Any]], resolved_ip: str | None) -> list[NicRequest]:
     """All NICs of a request."""
     if len(requests) > constants.MAX_NICS:
-        raise _Refuse(f"Too many NICs: {len(requests)}, at most {constants.MAX_NICS}")
+        raise Invalid(f"Too many NICs: {len(requests)}, at most {constants.MAX_NICS}")
     nics = [NicRequest(lu, values, index, resolved_ip) for index, values in enumerate(requests)]
     CheckDeviceNames([nic.name for nic in nics], (), "NIC")
     return nics
