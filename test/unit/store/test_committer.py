@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support.store_nodes import Story
 
-from ganeti.store import Epoch, Member, Position, Row, Rows, StoreEnded, TooLarge, Voter, VoterSet
+from ganeti.store import Epoch, Member, NodeStore, Position, Row, Rows, StoreEnded, TooLarge, Voter, VoterSet
 from ganeti.store.archived import ArchivedRows
 from ganeti.store.base import KIND_ARCHIVED, MAX_TRANSACTION, NOWHERE, Line, StoredRow
 from ganeti.store.image import Image
-from ganeti.store.peers import MAX_APPEND, ConfirmedSeq, Peer, Transaction
+from ganeti.store.peers import MAX_APPEND, ConfirmedSeq, Peer, Sender, Transaction
 from ganeti.store.pending import Batch, Entry
 from ganeti.store.tally import Tally
+from ganeti.store.voters import VoterStep, VoterSteps
 
 E1, E2 = Epoch(1, "aa"), Epoch(2, "bb")
 
@@ -216,6 +219,72 @@ def test_not_known_counts_who_has_stored_it() -> None:
     tally = _Tally(3, _Peer(2, _At(9)), _Peer(3, _At(8), silent=True))
     assert tally.NotKnown(_At(9)).stored == 2
     assert tally.NotKnown(_At(8)).stored == 3
+
+
+# Steps of the voters
+
+
+def _Steps() -> tuple[VoterSteps, Peer, VoterSet]:
+    """A master alone that waits for a second node to be copied."""
+    sender = Sender(NodeStore("/x/store.db", "n1"), "c", E2, lambda *args: None, lambda *args: None)
+    steps = VoterSteps(sender, _Voter(1).member, None, lambda member: None)
+    voters = VoterSet([_Voter(1)])
+    steps.Add(VoterStep(Rows(), lambda error: None, add=_Voter(2).member, deadline=1e9))
+    peer = sender.peers["u2"] = _Peer(2, _At(7), learner=True, told=_At(7))
+    return steps, peer, voters
+
+
+def test_a_learner_is_ready_with_all_that_was_acknowledged_when_it_was_last_sent_something() -> None:
+    steps, peer, voters = _Steps()
+    ((_, after),) = steps.Ready(voters)
+    assert after == voters.With(_Voter(2))
+    peer.told = _At(8)
+    assert steps.Ready(voters) == []
+    peer.confirmed = _At(8)
+    assert len(steps.Ready(voters)) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"confirmed": _At(7, E1)}, {"learner": False}, {"leaving": True}, {"known": False}, {"store_id": ""}],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_learner_that_is_not_ready(change: dict[str, Any]) -> None:
+    steps, peer, voters = _Steps()
+    for key, value in change.items():
+        setattr(peer, key, value)
+    assert steps.Ready(voters) == []
+
+
+# The own disk
+
+
+class FullAfterwards(NodeStore):
+    """A copy on a disk that reports at the end of a transaction that it is full, though the transaction is stored."""
+
+    full = False
+
+    def Store(self, epoch: Epoch, rows: Sequence[Row], acknowledged: Position, prune: int = 0) -> Position:
+        position = super().Store(epoch, rows, acknowledged, prune)
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return position
+
+
+def test_a_full_disk_that_has_stored_the_change_ends_the_master() -> None:
+    """Nothing was sent, but the change is in the own copy: it cannot be called failed."""
+
+    @Story
+    def play(make: Any) -> None:
+        cluster = make(1)
+        own = cluster[0].store = FullAfterwards("/srv/node1/ext/store.db", "node1", "/srv/node1/run/calls")
+        store = cluster.Found()
+        own.full = True
+        with pytest.raises(StoreEnded, match="not known"):
+            store.Commit(Rows(Row("job", "1", "{}")))
+        assert own.database.GetValue("job", "1") == "{}"
+
+    play()
 
 
 # Archived rows
