@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from support.store_nodes import Story
 
+from ganeti import runtime
 from ganeti.store import Epoch, Member, NodeStore, Position, Row, Rows, StoreEnded, TooLarge, Voter, VoterSet
 from ganeti.store.archived import ArchivedRows
 from ganeti.store.base import KIND_ARCHIVED, MAX_TRANSACTION, NOWHERE, Line, StoredRow
 from ganeti.store.image import Image
-from ganeti.store.peers import MAX_APPEND, ConfirmedSeq, Peer, Sender, Transaction
+from ganeti.store.peers import MAX_APPEND, MAX_CATCHUP_ROWS, ConfirmedSeq, Copy, Peer, Sender, Transaction
 from ganeti.store.pending import Batch, Entry
 from ganeti.store.tally import Tally
 from ganeti.store.voters import VoterStep, VoterSteps
@@ -219,6 +221,105 @@ def test_not_known_counts_who_has_stored_it() -> None:
     tally = _Tally(3, _Peer(2, _At(9)), _Peer(3, _At(8), silent=True))
     assert tally.NotKnown(_At(9)).stored == 2
     assert tally.NotKnown(_At(8)).stored == 3
+
+
+# What a node lacks
+
+
+def test_what_is_a_small_difference(tmp_path: Path) -> None:
+    own = NodeStore(str(tmp_path / "store.db"), "n1", str(tmp_path / "calls"))
+    own.Promise("c", E2, "n1")
+    own.Adopt(E2, None, Line((), NOWHERE), 0, False, [Row("job", "0", "12345")])
+    own.Store(E2, [Row("job", "1", "12345"), Row("job", "2", None), Row("job", "3", "67890")], NOWHERE)
+    database = own.database
+    assert database.IsSmall(1, 3, 10)
+    assert not database.IsSmall(1, 2, 10)
+    assert not database.IsSmall(1, 3, 9)
+    assert not database.IsSmall(0, 3, 100)
+    assert database.IsSmall(2, 0, 0)
+    own.Close()
+
+
+class Wired(NamedTuple):
+    """A master's sender whose calls are noted, and the one node that it sends to."""
+
+    own: NodeStore
+    sender: Sender
+    peer: Peer
+    sent: list[tuple[str, Any]]
+
+    def Drive(self) -> tuple[str, Any]:
+        """Let the sender do what it can; return the call that it made."""
+        state, line = self.own.GetState(), self.own.GetLine()
+        self.sent.clear()
+        self.peer.busy = False
+        self.sender.Drive(line, state.last, state.pruned, 0.0)
+        return self.sent[-1] if self.sent else ("", None)
+
+
+@pytest.fixture
+def wired(tmp_path: Path) -> Iterator[Wired]:
+    own = NodeStore(str(tmp_path / "store.db"), "n1", str(tmp_path / "calls"))
+    own.Promise("c", E2, "n1")
+    own.Adopt(E2, None, Line((), NOWHERE), 0, False, [Row("job", "0", "{}")])
+    for number in range(1, 6):
+        own.Store(E2, [Row("job", str(number), "{}")], NOWHERE)
+    sent: list[tuple[str, Any]] = []
+    sender = Sender(own, "c", E2, lambda kind, nodes, args, done: sent.append((kind, args[0])), lambda *args: None)
+    peer = sender.peers["u2"] = _Peer(2, _At(3))
+    yield Wired(own, sender, peer, sent)
+    own.Close()
+
+
+def test_a_node_behind_is_caught_up(wired: Wired) -> None:
+    kind, message = wired.Drive()
+    assert kind == "store_catchup"
+    assert [row[1] for row in message["rows"]] == ["3", "4", "5"]
+    assert (message["final"]["before"], message["final"]["last"]) == (_At(3).Wire(), _At(6).Wire())
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "prune"),
+    [(NOWHERE, 0), (_At(3, E1), 0), (_At(3), 4), (_At(3), 6), (_At(9), 0)],
+    ids=["empty", "another line", "pruned just behind", "pruned", "further"],
+)
+def test_a_node_that_cannot_be_caught_up_is_copied(wired: Wired, confirmed: Position, prune: int) -> None:
+    wired.peer.confirmed = confirmed
+    wired.own.Acknowledge(E2, NOWHERE, prune)
+    kind, message = wired.Drive()
+    assert kind == "store_copy"
+    assert len(message["rows"]) == 6
+    assert (message["final"]["before"], message["final"]["pruned"]) == (None, prune)
+
+
+def test_a_node_at_the_seq_that_was_pruned_is_caught_up(wired: Wired) -> None:
+    wired.own.Acknowledge(E2, NOWHERE, 3)
+    assert wired.Drive()[0] == "store_catchup"
+
+
+def test_a_difference_that_is_not_small_is_copied(wired: Wired) -> None:
+    wired.own.Store(E2, [Row("many", str(number), "{}") for number in range(MAX_CATCHUP_ROWS)], NOWHERE)
+    assert wired.Drive()[0] == "store_copy"
+
+
+def test_a_copy_that_lost_deletions_begins_again(wired: Wired, caplog: pytest.LogCaptureFixture) -> None:
+    wired.peer.copy = Copy("c", _At(3), 3, (4, "", ""))
+    wired.own.Acknowledge(E2, NOWHERE, 4)
+    assert wired.Drive() == ("", None)
+    assert "begins again" in caplog.text
+    assert wired.Drive()[0] == "store_copy"
+
+
+def test_a_busy_unfit_or_resting_node_gets_nothing(wired: Wired) -> None:
+    wired.peer.unfit = "restored"
+    assert wired.Drive() == ("", None)
+    wired.peer.unfit = ""
+    wired.peer.retry_at = runtime.Monotonic() + 100
+    assert wired.Drive() == ("", None)
+    wired.peer.retry_at = 0.0
+    assert wired.Drive()[0] == "store_catchup"
+    wired.sender.Drive(wired.own.GetLine(), _At(6), 0, 0.0)
+    assert len(wired.sent) == 1
 
 
 # Steps of the voters

@@ -246,9 +246,10 @@ def test_a_node_where_an_older_call_runs_is_waited_for() -> None:
         entry = cluster[1].store.HoldForTransfer(old.Epoch(), "impexp_start")
         new = cluster.Become(0) if old.Stop() else None
         assert new is not None
-        with pytest.raises(StoreError) as caught:
-            new.ConfirmNodes([cluster[1].member.uuid], 2.0)
-        assert "impexp_start of the former master" in str(caught.value)
+        for _ in range(2):
+            with pytest.raises(StoreError) as caught:
+                new.ConfirmNodes([cluster[1].member.uuid], 2.0)
+            assert "impexp_start of the former master" in str(caught.value)
         entry.release()
         new.ConfirmNodes([cluster[1].member.uuid], 2.0)
         cluster.Close()

@@ -336,6 +336,18 @@ def test_a_stop_says_what_was_acknowledged_last(make: Any) -> None:
 
 
 @Story
+def test_a_stop_waits_for_a_slow_voter_to_know(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    Until(store.IsSettled)
+    cluster[1].fault = lambda path, body: runtime.Sleep(1.0) if path == "/store_append" else None
+    store.Commit(Rows(Row("job", "1", "{}")))
+    assert cluster[1].store.GetState().last.seq < store.Acknowledged().seq
+    assert store.Stop() is True
+    assert cluster[1].store.GetState().acknowledged == store.Acknowledged()
+
+
+@Story
 def test_a_stop_without_a_quorum_is_not_clean(make: Any) -> None:
     cluster = make(3)
     store = cluster.Found()
@@ -357,6 +369,18 @@ def test_deletions_are_pruned_once_everybody_has_them(make: Any) -> None:
         store.Commit(Rows(Row("job", "2", "{}")))
     Until(lambda: all(not [r for r in n.store.database.GetRows() if r.value is None] for n in cluster.nodes), 5)
     assert all(n.store.GetState().pruned >= 3 for n in cluster.nodes)
+
+
+@Story
+def test_a_new_voter_knows_how_far_deletions_were_pruned(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    for value in ("{}", None, "{}", "{}", "{}", "{}"):
+        store.Commit(Rows(Row("job", "1", value)))
+    Until(lambda: cluster[0].store.GetState().pruned)
+    store.AddVoter(cluster.members[3], Rows())
+    assert cluster[3].served.count("store_copy") == 1
+    assert cluster[3].store.GetState().pruned == cluster[0].store.GetState().pruned
 
 
 @Story

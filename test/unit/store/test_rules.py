@@ -118,6 +118,22 @@ def test_a_promise_waits_while_calls_enter() -> None:
         assert machine.Call(play) >= 3.0
 
 
+def test_a_call_waits_while_a_promise_is_made() -> None:
+    with World(3) as world:
+        machine = world.AddMachine("one")
+
+        def play() -> float:
+            store = NodeStore("/srv/ext/store.db", "node1", "/srv/run/calls")
+            store.Promise(CLUSTER, E1, "m")
+            promising = runtime.LockFile("/srv/run/calls.lock", exclusive=True)
+            runtime.Thread(lambda: (runtime.Sleep(3.0), promising.release()), "promise").start()
+            began = runtime.Monotonic()
+            with store.Enter(PROCEDURES["set_watcher_pause"], {rpc_base.HEADER_EPOCH.lower(): str(E1)}):
+                return runtime.Monotonic() - began
+
+        assert machine.Call(play) >= 3.0
+
+
 def test_another_clusters_master_gets_no_rows(wire: Wire) -> None:
     _History(wire, E1, 1)
     other = CLUSTER.replace("1", "2")
@@ -221,6 +237,26 @@ def test_a_message_may_be_as_long_as_the_limit(wire: Wire) -> None:
     last = At(E1, 1)
     answer = wire.Copy(E1, [], last, Line([(E1, 1)], last), copy="c" * 300, piece=2**62 - 1)
     assert answer["stored"] is True
+
+
+def test_two_copies_that_end_together_do_not_harm_each_other() -> None:
+    """Each replaces what is there, which is still being kept from the other."""
+    for seed in range(20):
+        with World(seed, switch=1.0) as world:
+            machine = world.AddMachine("one")
+            machine.Call(lambda: Wire("/srv").Append(E1, NOWHERE, [["job", "0", "{}"]]))
+            answers: list[Any] = []
+
+            def copy(name: str, seq: int, answers: list[Any] = answers) -> None:
+                last = At(E2, seq)
+                row = StoredRow("job", str(seq), "{}", seq, E2)
+                answers.append(Wire("/srv").Copy(E2, [row], last, Line([(E2, 1)], last), copy=name))
+
+            for name, seq in (("c", 5), ("d", 7)):
+                machine.StartProcess(lambda name=name, seq=seq: copy(name, seq), "noded-child")
+            world.Run(until=lambda answers=answers: len(answers) == 2)
+            assert all(isinstance(answer, dict) for answer in answers), answers
+            assert machine.Call(lambda: Wire("/srv").store.GetState().last.seq) in (5, 7)
 
 
 # Deletions
