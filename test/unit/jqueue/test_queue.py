@@ -205,7 +205,7 @@ def test_without_locks_the_job_tries_again_with_longer_times(bench):
     assert start <= begun
 
 
-@pytest.mark.req("D20-LOCK-23")
+@pytest.mark.req("D20-LOCK-23", "D21-LOCK-10")
 def test_patience_at_an_end_raises_the_priority_until_it_waits_for_ever(make, monkeypatch):
     monkeypatch.setattr(attempts, "SERIES", (0.001, 0.002))
     bench = make()

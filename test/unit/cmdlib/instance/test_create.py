@@ -183,6 +183,15 @@ def test_what_cannot_be_is_refused(big: Master, match: str, code: str, values: d
     assert "blockdev_create" not in big[0].calls
 
 
+@pytest.mark.req("D20-CLI-04")
+def test_a_mac_is_made_unless_it_is_given(big: Master) -> None:
+    given = "aa:00:00:11:22:33"
+    big.Run(_Create(nics=[{}, {"mac": "auto"}, {"mac": given}]))
+    first, second, third = (nic.mac for nic in big.Instance(NEW).nics)
+    assert third == given and len({first, second, third}) == 3
+    assert first.startswith("aa:00:00:") and second.startswith("aa:00:00:")
+
+
 def test_nodes_must_be_fit(big: Master) -> None:
     node = big.snapshot.nodes[big.nodes[1]]
     for flag, match in (("drained", "drained node"), ("offline", "offline node")):

@@ -252,6 +252,7 @@ def test_a_running_guest_sees_its_new_nics(master: Master) -> None:
 # --- disks ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("D20-VAR-03", "D20-CLI-10", "D20-CLI-12")
 def test_disks_come_change_and_go(filed: Master) -> None:
     assert _Modify(filed, disks=[["add", 0, {"size": "1g", "name": "data"}]]) == [["disk/0", "add:size=1024,mode=rw"]]
     first, second = _Disks(filed)
@@ -263,6 +264,10 @@ def test_disks_come_change_and_go(filed: Master) -> None:
         ["disk.name/0", "old"],
     ]
     assert (_Disks(filed)[0].mode, _Disks(filed)[0].name) == ("ro", "old")
+    assert _Modify(filed, disks=[["modify", 0, {"mode": "rw"}]]) == [["disk.mode/0", "rw"]]
+    assert [disk.mode for disk in _Disks(filed)] == ["rw", "rw"]
+    assert _Modify(filed, disks=[["add", {"size": 1024}]]) == [["disk/2", "add:size=1024,mode=rw"]]
+    assert _Modify(filed, disks=[["remove", 2, {}]])[0] == ["disk/2", "remove"]
     assert _Modify(filed, disks=[["remove", 0, {}]]) == [["disk/0", "remove"]]
     (only,) = _Disks(filed)
     assert (only.size, only.iv_name) == (10240, "disk/0")

@@ -78,6 +78,7 @@ def test_environment_tells_all_of_the_instance(master: Master) -> None:
     assert not any("9f2c6a1d" in value for value in env.values()), "the mirror's secret must stay a secret"
 
 
+@pytest.mark.req("RM-CHK-02")
 def test_starting_needs_memory_bridges_and_a_node(master: Master) -> None:
     _Stop(master)
     master[0].SetMemory(1400)

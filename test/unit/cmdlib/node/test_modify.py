@@ -392,3 +392,36 @@ def test_from_two_networks_to_one(trio: Master) -> None:
 def test_a_state_that_is_not_an_object_is_the_request_s_fault(trio: Master, changes: dict[str, Any]) -> None:
     with pytest.raises(errors.OpPrereqError, match="not an object"):
         _Modify(trio, 1, **changes)
+
+
+# --- drained ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D20-FLAG-23")
+def test_everything_but_placing_works_on_a_drained_node(trio: Master) -> None:
+    _Modify(trio, 1, drained=True, auto_promote=True)
+    trio.cfg.Update(_Node(trio, 0).Replace(drained=True))
+    trio.Run(opcodes.OpInstanceShutdown(instance_name="web"))
+    trio.Run(opcodes.OpInstanceStartup(instance_name="web"))
+    trio.Run(opcodes.OpInstanceReboot(instance_name="web", reboot_type="hard"))
+    assert "web.example.org" in trio[0].guests
+    rows = trio.context.query.QueryNow("node", ["name", "drained", "pinst_cnt"], None)["data"]
+    assert [[value for _, value in row] for row in rows] == [
+        ["node1.example.org", True, 1],
+        ["node2.example.org", True, 0],
+        ["node3.example.org", False, 0],
+    ]
+
+
+@pytest.mark.req("D20-FLAG-26")
+def test_each_flag_is_a_field_of_the_list(trio: Master) -> None:
+    _Modify(trio, 1, offline=True, auto_promote=True)
+    _Modify(trio, 2, vm_capable=False)
+    trio.cfg.Update(_Node(trio, 0).Replace(drained=True))
+    fields = ["master_candidate", "drained", "offline", "master_capable", "vm_capable", "role"]
+    rows = trio.context.query.QueryNow("node", fields, None)["data"]
+    assert [[value for _, value in row] for row in rows] == [
+        [True, True, False, True, True, "M"],
+        [False, False, True, True, True, "O"],
+        [True, False, False, True, False, "C"],
+    ]

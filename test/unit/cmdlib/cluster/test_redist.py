@@ -1,0 +1,72 @@
+"""Files that the cluster keeps alike on its nodes are sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.master import Master
+from support.simnode import SimNode
+
+from ganeti import opcodes, pathutils, ssconf
+
+OWN = "/etc/our-own.conf"
+VNC = "/etc/ganeti/web-vnc-password"
+
+
+@pytest.fixture
+def trio(make: Callable[..., Master]) -> Master:
+    """Three nodes, two of them candidates."""
+    return make(3, candidates=2)
+
+
+def _Redistribute(master: Master) -> None:
+    for node in master.all:
+        node.calls.clear()
+    master.Run(opcodes.OpClusterRedistConf())
+
+
+def _Has(node: SimNode, path: str, text: str) -> bool:
+    return node.Exists(path) and node.Read(path).decode() == text
+
+
+@pytest.mark.req("D21-REDIST-01")
+def test_configuration_goes_to_candidates_and_ssconf_to_the_others(trio: Master) -> None:
+    serial = trio.snapshot.cluster.serial_no
+    _Redistribute(trio)
+    assert trio.snapshot.cluster.serial_no == serial + 1
+    assert [("store_append" in node.calls) for node in trio.all[1:]] == [True, False]
+    # A candidate writes its ssconf files from its own copy.
+    assert [("write_ssconf_files" in node.calls) for node in trio.all] == [False, False, True]
+    assert trio[2].arguments["write_ssconf_files"][0] == dict(ssconf.Values(trio.snapshot))
+
+
+@pytest.mark.req("D21-REDIST-04", "D21-REDIST-05")
+def test_the_administrators_own_files_and_their_list(trio: Master) -> None:
+    trio[0].Write(pathutils.EXTRA_FILES_LIST, f"# ours\n{OWN}\n/etc/not-there\n")
+    trio[0].Write(OWN, "ours\n")
+    _Redistribute(trio)
+    listed = trio[0].Read(pathutils.EXTRA_FILES_LIST).decode()
+    for node in trio.all[1:]:
+        assert _Has(node, pathutils.EXTRA_FILES_LIST, listed) and _Has(node, OWN, "ours\n")
+        assert not node.Exists("/etc/not-there")
+
+
+@pytest.mark.req("D21-REDIST-03", "D21-VNC-04")
+def test_password_files_of_the_cluster_and_of_instances(trio: Master) -> None:
+    web = trio.Instance("web")
+    trio.cfg.Update(web.Replace(hvparams={**web.hvparams, "vnc_password_file": VNC}))
+    trio[0].Write(pathutils.VNC_PASSWORD_FILE, "the cluster's\n")
+    trio[0].Write(VNC, "the instance's\n")
+    cluster = trio.snapshot.cluster
+    trio.cfg.Update(
+        cluster.Replace(
+            hvparams={
+                **cluster.hvparams,
+                "kvm": {**cluster.hvparams["kvm"], "vnc_password_file": pathutils.VNC_PASSWORD_FILE},
+            }
+        )
+    )
+    _Redistribute(trio)
+    for node in trio.all[1:]:
+        assert _Has(node, pathutils.VNC_PASSWORD_FILE, "the cluster's\n") and _Has(node, VNC, "the instance's\n")

@@ -1,0 +1,68 @@
+"""What a verification says of real node daemons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.master import Master
+
+from ganeti import opcodes, pathutils
+
+
+@pytest.fixture
+def five(make: Callable[..., Master]) -> Master:
+    """Five nodes, three of them candidates; the first of the others is drained, the second offline."""
+    return make(5, candidates=3, prepare=_Mark)
+
+
+def _Mark(master: Master) -> None:
+    for number, flag in ((3, "drained"), (4, "offline")):
+        master.cfg.Update(master.snapshot.nodes[master.nodes[number]].Replace(**{flag: True}))
+
+
+def _Verify(master: Master) -> list[str]:
+    master.Run(opcodes.OpClusterVerifyGroup(group_name="default", verbose=True))
+    return [text.strip() for text in master.last.messages]
+
+
+@pytest.mark.req("D20-FLAG-07", "D20-FLAG-17", "D20-FLAG-25")
+def test_the_role_of_each_node_and_what_became_of_it(five: Master) -> None:
+    five[2].Stop()
+    said = _Verify(five)
+    assert [text for text in said if text.startswith(("* Verifying node node", "* Skipping"))] == [
+        "* Verifying node node1.example.org (master)",
+        "* Verifying node node2.example.org (master candidate)",
+        "* Verifying node node3.example.org (master candidate)",
+        "* Verifying node node4.example.org (drained)",
+        "* Skipping offline node node5.example.org",
+    ]
+    [failed] = [text for text in said if text.startswith("- ERROR: node node3") and "while contacting" in text]
+    assert "connection refused" in failed
+    other = said[said.index("* Other Notes") :]
+    assert "- NOTICE: 1 offline node(s) found." in other and "- NOTICE: 1 drained node(s) found." in other
+
+
+def test_candidates_have_the_configuration_and_the_others_have_not(five: Master) -> None:
+    path = pathutils.CLUSTER_CONF_FILE
+    for number, text in ((0, "same"), (1, "same"), (2, "differs"), (3, "same")):
+        five[number].Write(path, text)
+    about = [text for text in _Verify(five) if path in text]
+    assert "- ERROR: node node4.example.org: File /var/lib/ganeti/config.data should not exist" in about
+    assert not any("is missing" in text for text in about)
+    five[1].Call(_Remove, path)
+    assert any("node2.example.org: File /var/lib/ganeti/config.data is missing" in text for text in _Verify(five))
+
+
+def _Remove(path: str) -> None:
+    from ganeti import runtime
+
+    runtime.RemoveFile(path)
+
+
+@pytest.mark.req("RM-CHK-03")
+def test_the_secondary_node_must_have_room_for_its_instances(five: Master) -> None:
+    assert not any("memory" in text and "node2" in text for text in _Verify(five))
+    five[1].SetMemory(1024 + 500)
+    [found] = [text for text in _Verify(five) if "memory" in text and "node2" in text]
+    assert found.startswith("- ERROR: node node2.example.org: not enough memory")
