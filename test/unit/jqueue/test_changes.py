@@ -11,7 +11,7 @@ from ganeti import errors, serializer
 from ganeti.jqueue import entry as entry_module
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue import submit
-from ganeti.jqueue.changes import ArchiveChange, DrainChange, SubmitChange
+from ganeti.jqueue.changes import ArchiveChange, DrainChange, RestartChange, SubmitChange
 from ganeti.jqueue.entry import Entry, JobChange
 from ganeti.store import Row, Rows
 
@@ -145,3 +145,18 @@ def test_serials_of_a_log_go_on_where_they_were_left():
     fresh = Entry(job, [jobs.OpLog(), jobs.OpLog()])
     fresh.AddLog(0, "message", "first")
     assert [each[0] for each in fresh.LogAfter(None)] == [1]
+
+
+def test_a_judgement_that_the_disk_refused_is_taken_back():
+    entries = [MakeEntry(1, "running"), MakeEntry(2, "waiting"), MakeEntry(3, "success")]
+    before = [entry.draft for entry in entries]
+    change = RestartChange(entries)
+    rows = change.Prepare()
+    assert [row.id for row in rows] == ["1", "2", "3"][: len(rows)] and {row.id for row in rows} >= {"1", "2"}
+    assert [entry.draft.status for entry in entries] == ["error", "queued", "success"]
+    assert [entry.shown.status for entry in entries] == ["running", "waiting", "success"]
+    change.Withdraw()
+    assert [entry.draft for entry in entries] == before
+    change.Prepare()
+    change.Publish()
+    assert [entry.shown.status for entry in entries] == ["error", "queued", "success"]

@@ -209,3 +209,38 @@ def test_rules_that_come_while_others_judge_are_those_that_count(stage):
     assert sorted(last.asked) == list(range(10))
     assert stage.rejected == [0, 1, 2]
     assert set(range(3, 10)) <= set(stage.Started())
+
+
+def test_a_job_that_ends_while_it_is_judged_or_before_is_forgotten(stage):
+    class Ending(CountingRules):
+        def Judge(self, job: jobs.Job, limits: Any = ()) -> filters.Verdict:
+            if job.id == 1:
+                stage.scheduler.Ended(1)
+            return super().Judge(job, limits)
+
+    rules = Ending(j1=filters.REJECT, j2=filters.REJECT)
+    stage.Add(*(MakeEntry(n) for n in (1, 2, 3, 4)))
+    stage.scheduler.SetRules(rules)
+    stage.scheduler.Ended(4)
+    stage.Add(MakeEntry(5))
+    stage.scheduler.Ended(5)
+    stage.scheduler.Judge()
+    assert sorted(rules.asked) == [1, 2, 3] and stage.rejected == [2]
+    assert stage.Started() == [3]
+    assert set(stage.scheduler._places) == stage.scheduler._paused == {2}
+    stage.scheduler.Ended(2)
+    assert set(stage.scheduler._places) == stage.scheduler._paused == set()
+
+
+def test_a_job_whose_dependency_ended_waits_for_its_verdict(stage):
+    rules = CountingRules(j2=filters.PAUSE)
+    stage.scheduler.SetRules(rules)
+    stage.Add(MakeEntry(2), after=(1,))
+    stage.Add(MakeEntry(3), after=(1,))
+    stage.scheduler.Ended(1)
+    assert stage.Started() == []
+    stage.scheduler.Judge()
+    assert stage.Started() == [3]
+    stage.scheduler.SetRules(filters.RuleSet())
+    stage.scheduler.Judge()
+    assert stage.Started() == [2]
