@@ -39,7 +39,8 @@ _StorageUnit = ht.TStrictDict(
     {},
     ht.TAny,
 )
-_HypervisorFacts = ht.TDictOf(ht.TString, ht.TOr(_MaybeNumber, ht.TString))
+# A version is a text or a list of numbers, as the hypervisor has it.
+_HypervisorFacts = ht.TDictOf(ht.TString, ht.TOr(_MaybeNumber, ht.TString, ht.TListOf(ht.TInt)))
 _System = ht.TItems(
     ht.TString,
     ht.TString,

@@ -10,6 +10,7 @@ from support.guests import FakeRig, KvmRig, Rig
 
 from ganeti import errors, hypervisor
 from ganeti.params import hv
+from ganeti.rpc import answers
 
 RIGS: dict[str, Callable[[Path], Rig]] = {"fake": FakeRig, "kvm": KvmRig}
 
@@ -144,6 +145,8 @@ def test_node_has_memory_and_processors(rig: Rig) -> None:
         info = rig.driver.NodeInfo(rig.instance.hvparams)
         assert info["memory_total"] >= info["memory_free"] > 0
         assert info["cpu_total"] >= 1
+        # The master takes no other shape.
+        assert answers.Fits("node_info", ["boot", [], [info]])
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", "x" * 300, "a..b"])
