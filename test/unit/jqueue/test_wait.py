@@ -258,3 +258,63 @@ def test_nothing_is_added_to_the_log_of_a_job_that_has_ended(bench):
     entry.AddLog(0, "message", "too late")
     assert [each[3] for each in entry.LogAfter(None)] == ["message 0", "message 1"]
     assert "too late" not in bench.store.Rows("job")[str(job_id)]
+
+
+def _Play(story):
+    with World(1) as world:
+        return world.AddMachine("node1").Call(story)
+
+
+def test_news_that_follow_an_answer_closely_wait_a_moment_and_those_that_do_not_come_at_once():
+    op = jobs.OpState(jobs.OpInput({"OP_ID": "OP_TEST_DELAY"}))
+
+    def story() -> list[float]:
+        ticker = Ticker("ticker")
+        ticker.Start()
+        watcher = watch.Watcher(ticker)
+        job = jobs.Job(1, [op], (1, 0))
+        entry = Entry(job, [jobs.OpLog()], published=job)
+        took = []
+
+        def ask(text: str) -> None:
+            pending = watcher.Wait(entry, ["status"], ["queued"], entry._serial, 60)
+            assert not pending.done
+            began = runtime.Monotonic()
+            entry.AddLog(0, "message", text)
+            watcher.Changed(entry)
+            assert pending.Result(100)[1][0][3] == text
+            took.append(round(runtime.Monotonic() - began, 2))
+
+        ask("at once")
+        ask("after a moment")
+        runtime.Sleep(10)
+        ask("at once again")
+        # Looks that find nothing new do not put off what comes then.
+        runtime.Sleep(10)
+        idle = watcher.Wait(entry, ["status"], ["queued"], entry._serial, 60)
+        watcher.Changed(entry)
+        runtime.Sleep(0.01)
+        assert not idle.done
+        ask("still at once")
+        return took
+
+    assert _Play(story) == [0.0, watch.HOLD_BACK, 0.0, 0.0]
+
+
+def test_when_the_queue_stops_all_are_answered_and_forgotten():
+    op = jobs.OpState(jobs.OpInput({"OP_ID": "OP_TEST_DELAY"}))
+
+    def story() -> float:
+        ticker = Ticker("ticker")
+        ticker.Start()
+        watcher = watch.Watcher(ticker)
+        job = jobs.Job(1, [op], (1, 0))
+        entry = Entry(job, [jobs.OpLog()], published=job)
+        waiting = [watcher.Wait(entry, ["status"], ["queued"], None, 60) for _ in range(3)]
+        timers = [each.timer for each in entry.watches]
+        watcher.EndAll(entry)
+        assert [pending.Result(0) for pending in waiting] == [[["queued"], []]] * 3
+        assert entry.watches == [] and all(timer.call is None for timer in timers)
+        return runtime.Monotonic()
+
+    assert _Play(story) is not None
