@@ -241,6 +241,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         self._CheckOsOfAll(report, images)
         report.Heading("Verifying instance status")
         self._CheckInstances(snapshot, images)
+        self._CheckStates(snapshot, images)
         self._CheckDisks(snapshot, names, images)
         if "nplusone_mem" not in self.op.skip_checks:
             report.Heading("Verifying N+1 Memory redundancy")
@@ -267,6 +268,19 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         asked = self._NodesToAsk(snapshot, [snapshot.nodes[u] for u in snapshot.GroupNodes(self._group_uuid)])
         request = {"filelist": paths}
         return _FileSums(self.rpc.call_node_verify([n.uuid for n in asked], request, snapshot.cluster.cluster_name, {}))
+
+    def _CheckStates(self, snapshot: objects.Snapshot, images: Mapping[str, checks.NodeImage]) -> None:
+        """Ask the guests' processes themselves: one that hangs is on the list of its node as well."""
+        cluster = snapshot.cluster
+        nodes = [uuid for uuid, image in images.items() if image.running]
+        hvparams = {name: dict(cluster.hvparams.get(name, {})) for name in cluster.enabled_hypervisors}
+        results = self.rpc.call_all_instances_info(nodes, list(cluster.enabled_hypervisors), hvparams)
+        for uuid, result in results.items():
+            name = snapshot.nodes[uuid].name
+            if result.fail_msg:
+                self._report.Error("ENODEHV", NODE, name, f"the state of its instances is unknown: {result.fail_msg}")
+            else:
+                checks.CheckStates(self._report, name, result.payload, snapshot)
 
     def _CheckDisks(
         self, snapshot: objects.Snapshot, names: dict[str, str], images: Mapping[str, checks.NodeImage]

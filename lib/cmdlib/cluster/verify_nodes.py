@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import constants, params
 from ganeti.cmdlib.cluster.verify_report import NODE, Report
 from ganeti.params import disk as disk_params
+from ganeti.params import runstate
 from ganeti.utils.text import NiceSort
 
 if TYPE_CHECKING:
@@ -223,8 +224,26 @@ def CheckGuests(report: Report, image: NodeImage, snapshot: objects.Snapshot) ->
                 "EINSTANCEWRONGNODE",
                 "instance",
                 guest,
-                f"it runs on node {image.node.name}, but its primary node is {primary}",
+                f"it runs on node {image.node.name}, but its primary node is {primary};"
+                f" use 'gnt-instance migrate --cleanup {guest}'",
             )
+
+
+def CheckStates(report: Report, node: str, rows: Mapping[str, Mapping[str, Any]], snapshot: objects.Snapshot) -> None:
+    """Report guests on a node that do not simply run; ``rows``: name -> what the node reports of its process."""
+    for guest in NiceSort(rows):
+        if snapshot.InstanceByName(guest) is None:
+            continue  # reported as an orphan
+        state = runstate.Of(rows[guest])
+        if state == runstate.UNRESPONSIVE:
+            text = f"its process on node {node} does not respond; to end it, use 'gnt-instance shutdown --timeout 0 {guest}'"
+        elif state in (*runstate.NOT_THE_GUEST, runstate.LEAVING):
+            text = f"a migration was not finished: on node {node} its state is {state}; use 'gnt-instance migrate --cleanup {guest}'"
+        elif state == runstate.STOPPED:
+            text = f"it was stopped on node {node} by an error, for example a full disk"
+        else:
+            continue
+        report.Error("EINSTANCEDOWN", "instance", guest, text)
 
 
 def CheckSpareMemory(report: Report, images: Mapping[str, NodeImage], snapshot: objects.Snapshot) -> None:

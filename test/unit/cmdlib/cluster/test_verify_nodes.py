@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support import configs
 
 from ganeti import constants, objects
 from ganeti.cmdlib.cluster import verify_nodes as checks
@@ -75,3 +76,29 @@ def test_os_definitions_are_compared_with_the_first_node() -> None:
     assert "OS gentoo exists here, but not on node node1" in lines[2]
     checks.CheckOs(report, _Image("node4", os_rows=[]), reference)
     assert "OS debian exists on node node1, but not here" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("state", "cure"),
+    [
+        ("unresponsive", "gnt-instance shutdown --timeout 0 web.example.org"),
+        ("postmigrate", "gnt-instance migrate --cleanup web.example.org"),
+        ("finish-migrate", "gnt-instance migrate --cleanup web.example.org"),
+        ("stopped", "a full disk"),
+        ("running", None),
+        ("paused", None),
+    ],
+)
+def test_a_guest_that_does_not_run_is_a_finding_with_its_cure(state: str, cure: str | None) -> None:
+    snapshot = configs.Example()
+    name = next(iter(snapshot.instances.values())).name
+    report, lines = _Report(codes=True)
+    checks.CheckStates(report, "node1", {name: {"run_state": state}, "stranger": {"run_state": state}}, snapshot)
+    if cure is None:
+        assert lines == []
+    else:
+        [line] = lines
+        assert (
+            line.startswith(f"  - ERROR:EINSTANCEDOWN:instance:{name}:")
+            and cure.replace("web.example.org", name) in line
+        )
