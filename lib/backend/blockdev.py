@@ -67,13 +67,15 @@ def Open(instance_name: str, disks: list[Dict], exclusive: bool) -> None:
 
 
 def Close(instance_name: str, disks: list[Dict]) -> None:
-    """blockdev_close: the opposite; every disk is tried."""
+    """blockdev_close: the opposite; every disk is tried, and one that is not set up is closed."""
     if instance_name:
         links.Remove(instance_name, len(disks))
     problems = []
     for disk in wire.Disks(disks):
         try:
-            tree.FindOrFail(disk).Close()
+            device = tree.Find(disk)
+            if device is not None:
+                device.Close()
         except errors.BlockDeviceError as err:
             problems.append(str(err))
     if problems:

@@ -14,6 +14,7 @@ from ganeti.backend import transfers, wire
 from ganeti.backend.instance import OpenedDisks, RemoveLinks
 from ganeti.hypervisor.base import HOTPLUG_DISK, HOTPLUG_NIC, Hypervisor, Look
 from ganeti.params import runstate
+from ganeti.storage import tree
 
 Dict = dict[str, Any]
 
@@ -120,8 +121,7 @@ def FinalizeSource(instance: Dict, success: bool, live: bool) -> None:
                 f"Instance {guest.name}: its process here is not what this call is for (state {state}), it is left alone"
             )
         if success:
-            driver.Cleanup(guest.name)
-            RemoveLinks(guest)
+            _Leave(driver, guest)
         transfers.Clear(guest.name)
 
 
@@ -162,8 +162,21 @@ def _Withdraw(driver: Hypervisor, guest: objects.Instance) -> None:
         )
     if _HasNeverRun(look, note):
         transfers.Write(guest.name, transfers.Note(arrival=transfers.NEVER))
+    _Leave(driver, guest)
+
+
+def _Leave(driver: Hypervisor, guest: objects.Instance) -> None:
+    """Give up what a copy that has ended had on this node: its files and its access to the disks."""
     driver.Cleanup(guest.name)
     RemoveLinks(guest)
+    for disk in wire.InstanceDisks(guest):
+        try:
+            device = tree.Find(disk)
+            if device is not None:
+                device.Close()
+        except errors.BlockDeviceError as err:
+            # The master closes them again, and reports what fails then.
+            logging.warning("Instance %s: a disk could not be closed: %s", guest.name, err)
 
 
 def ResumeSent(instance: Dict, ident: int, attempt: str | None) -> None:
@@ -192,8 +205,7 @@ def EndCopy(instance: Dict, ident: int) -> None:
                     f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
                 )
             driver.EndNow(guest)
-        driver.Cleanup(guest.name)
-        RemoveLinks(guest)
+        _Leave(driver, guest)
         transfers.Clear(guest.name)
 
 

@@ -39,12 +39,14 @@ DRIVERS: dict[str, str] = {
     constants.DT_SHARED_FILE: "file:FileDevice",
 }
 
-_replaced: dict[str, str] = {}
+_replaced: dict[str, str | type[BlockDev]] = {}
 
 
 def GetDriver(template: str) -> type[BlockDev]:
     """The driver of a disk template."""
     where = _replaced.get(template) or DRIVERS.get(template)
+    if isinstance(where, type):
+        return where
     if where is None:
         raise errors.BlockDeviceError(
             f"disk template {template}: no driver on this node; templates with one: {', '.join(sorted(DRIVERS))}"
@@ -55,7 +57,7 @@ def GetDriver(template: str) -> type[BlockDev]:
     return driver
 
 
-def UseDrivers(drivers: Mapping[str, str]) -> None:
+def UseDrivers(drivers: Mapping[str, str | type[BlockDev]]) -> None:
     """Puts these drivers before the real ones, for the whole process; ``{}`` goes back.  For simulations (``fake``)."""
     _replaced.clear()
     _replaced.update(drivers)

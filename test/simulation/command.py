@@ -19,6 +19,9 @@ from simulation.harness.run import Run as RunStore
 from simulation.master import bugs as master_bugs
 from simulation.master.parts import MasterParts
 from simulation.master.run import Run as RunMaster
+from simulation.migration import bugs as migration_bugs
+from simulation.migration import master as migration_master
+from simulation.migration.run import Run as RunMigration
 
 from ganeti.jqueue import JobQueue
 
@@ -35,6 +38,9 @@ class Play(NamedTuple):
 PLAYS = {
     "master": Play(RunMaster, MasterParts, master_bugs.BUGS, "whole masters: clients, jobs, calls to nodes (default)"),
     "store": Play(RunStore, Parts, store_bugs.BUGS, "the store alone: many more changes of masters and voters"),
+    "migration": Play(
+        RunMigration, migration_master.Parts, migration_bugs.BUGS, "migrations between hosts that die and hang"
+    ),
     "jobs": Play(RunJobs, JobQueue, jobbugs.BUGS, "the job queue on the store, with jobs that do nothing"),
 }
 
@@ -45,7 +51,7 @@ def _Parser() -> argparse.ArgumentParser:
         description="Simulated clusters under faults; the same seed gives the same run.  Ends with 1 if a promise was broken.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(
-            [f"{name:8}{play.help}\n        bugs: {', '.join(_Names(play))}" for name, play in PLAYS.items()]
+            [f"{name:10}{play.help}\n        bugs: {', '.join(_Names(play))}" for name, play in PLAYS.items()]
         ),
     )
     parser.add_argument("what", nargs="?", choices=list(PLAYS), default="master", help="what is played, see below")

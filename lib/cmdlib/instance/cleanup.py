@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from ganeti import errors
@@ -9,6 +10,7 @@ from ganeti.cmdlib.base import Feedback, LogicalUnit
 from ganeti.cmdlib.instance.base import CheckNotForthcoming
 from ganeti.cmdlib.instance.looking import Situation
 from ganeti.cmdlib.instance.settling import Settler
+from ganeti.cmdlib.instance.whereabouts import Kind, Verdict
 from ganeti.params import disk as disk_params
 from ganeti.params import runstate
 
@@ -84,7 +86,7 @@ class TLCleanupMigration(Settler):
         feedback("* looking where the instance runs")
         if self._keep is not None:
             self._EndOthers(self._keep)
-        situation = self._Resolve("cannot be cleaned up", _PATIENCE)
+        situation = self._Kept() or self._Resolve("cannot be cleaned up", _PATIENCE)
         where = situation.verdict.node
         if where not in self._pair and self.mirror == disk_params.INTERNAL:
             raise errors.OpExecError(
@@ -97,7 +99,12 @@ class TLCleanupMigration(Settler):
             feedback(f"* instance runs on {self._Name(where)}, which becomes its primary node")
         self._Settle(situation)
         state = situation.State(where)
-        if state != runstate.RUNNING:
+        if state == runstate.UNRESPONSIVE:
+            self.lu.LogWarning(
+                f"The instance on {self._Name(where)} does not respond",
+                hint=f"to end it, use 'gnt-instance shutdown --timeout 0 {instance.name}'",
+            )
+        elif state != runstate.RUNNING:
             self.lu.LogWarning(f"The instance on {self._Name(where)} does not run: its state is {state}")
         feedback("* done")
 
@@ -115,6 +122,15 @@ class TLCleanupMigration(Settler):
         if situation.State(keep) == runstate.SENT and self._Look(self._pair).State(keep) == runstate.SENT:
             self._feedback(f"* resuming the copy on {self._Name(keep)}")
             self._ResumeSent(situation, keep)
+
+    def _Kept(self) -> Situation | None:
+        """Return where the instance is if all that is left is a process that does not respond, and it is to be kept."""
+        situation = self._Look(self._pair)
+        if self._keep is None or not situation.IsSilentAt(self._keep):
+            return None
+        if situation.State(self._keep) != runstate.UNRESPONSIVE or situation.verdict.leftovers:
+            return None
+        return dataclasses.replace(situation, verdict=Verdict(Kind.HERE, self._keep))
 
     def _CheckStillThere(self, situation: Situation, keep: str) -> None:
         state = situation.State(keep)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors
+from ganeti import errors, runtime
 from ganeti.cmdlib.disk.devices import Caller, Unit
 from ganeti.cmdlib.instance.whereabouts import Concerned, Judge, Kind, Verdict, View
 from ganeti.params import disk as disk_params
@@ -16,6 +16,9 @@ from ganeti.utils.text import NiceSortKey
 if TYPE_CHECKING:
     from ganeti import objects
     from ganeti.rpc import RpcResult
+
+
+_TRIES, _PAUSE = 2, 1.0
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ class Situation:
                 f"to start it anew from its disks, use 'gnt-instance shutdown {name}' and 'gnt-instance startup {name}'"
             )
         for node in verdict.choices:
+            if verdict.choices == (self.primary,) and self.State(node) == runstate.UNRESPONSIVE:
+                break  # nothing else could be kept, and nothing would change
             what = "resume the copy" if self.State(node) == runstate.SENT else "keep the copy"
             sure = ", only if it has not run elsewhere since" if self.State(node) == runstate.SENT else ""
             target = self.node_names[node]
@@ -132,14 +137,24 @@ class Situation:
 
 
 def LookAround(caller: Caller, instance: objects.Instance, named: Collection[str] = ()) -> Situation:
-    """Ask every node where the guest may be; ``named``: further nodes that must answer."""
+    """Ask every node where the guest may be; ``named``: further nodes that must answer.
+
+    A node that matters and does not answer is asked once more.
+    """
     snapshot = caller.snapshot
     nodes = _Nodes(caller, instance, named)
     addresses = {node.secondary_ip: uuid for uuid, node in snapshot.nodes.items()}
     hvparams = dict(snapshot.cluster.hvparams.get(instance.hypervisor, {}))
-    results = caller.rpc.call_instance_run_state(nodes, instance.name, instance.hypervisor, hvparams)
-    views = {uuid: _ReadView(result, addresses) for uuid, result in results.items()}
-    concerned = Concerned(views, {*snapshot.AllNodes(instance), *named})
+    views: dict[str, View] = {}
+    asked = nodes
+    for _ in range(_TRIES):
+        results = caller.rpc.call_instance_run_state(asked, instance.name, instance.hypervisor, hvparams)
+        views |= {uuid: _ReadView(result, addresses) for uuid, result in results.items()}
+        concerned = Concerned(views, {*snapshot.AllNodes(instance), *named})
+        asked = [uuid for uuid in nodes if uuid in concerned and views[uuid].state == runstate.UNREACHABLE]
+        if not asked:
+            break
+        runtime.Sleep(_PAUSE)
     for uuid, view in views.items():
         if view.state == runstate.UNREACHABLE and uuid not in concerned:
             Unit(caller).LogWarning(

@@ -51,12 +51,15 @@ class _RunLU(InstanceLU[_RunOp]):
         leftovers = self._situation.verdict.leftovers if self._situation is not None else ()
         return super().NodesToConfirm() | self.OnlineNodes(leftovers)
 
+    def _Look(self) -> Situation:
+        return LookAround(self, self.instance)
+
     def _CheckPlace(self, doing: str) -> Situation:
         """Return what all nodes see of the instance; OpPrereqError unless it is on its primary node or nowhere.
 
         A sent copy that may be resumed is in the way as well.
         """
-        situation = LookAround(self, self.instance)
+        situation = self._Look()
         nowhere = situation.verdict.kind is Kind.NOWHERE and not situation.verdict.choices
         if not nowhere and not situation.IsHere(self.instance.primary_node):
             raise situation.Refusal(doing)
@@ -165,7 +168,7 @@ class LUInstanceShutdown(_RunLU[opcodes.OpInstanceShutdown]):
             self.LogWarning(f"Ignoring offline primary node {node.name}")
             return
         CheckNodeOnline(node, f"Primary node of instance '{instance.name}' is offline")
-        self._situation = LookAround(self, instance)
+        self._situation = self._Look()
         if not self._situation.StopsWith(instance.primary_node):
             raise self._situation.Refusal("cannot be shut down")
         if self.op.admin_state_source == constants.USER_SOURCE and not IsUserDown(self, InstanceInfo(self, instance)):
@@ -203,7 +206,7 @@ class LUInstanceReboot(_RunLU[opcodes.OpInstanceReboot]):
         CheckInstanceState(self, self.instance, STATE_ONLINE)
         node = self.snapshot.nodes[self.instance.primary_node]
         CheckNodeOnline(node, f"Primary node of instance '{self.instance.name}' is offline")
-        self._situation = LookAround(self, self.instance)
+        self._situation = self._Look()
         hung = self._situation.State(node.uuid) == runstate.UNRESPONSIVE and self._situation.IsSilentAt(node.uuid)
         if not hung:
             self._situation = self._CheckPlace("cannot be rebooted")

@@ -114,7 +114,7 @@ class Settler(Tasklet):
     def _Settle(self, situation: Situation) -> None:
         """Make the node where the guest is the primary one, end what is left elsewhere, and give it the disks alone."""
         instance, where = self._instance, situation.verdict.node
-        if situation.views[where].arrival is not None:
+        if situation.views[where].arrival is not None and situation.State(where) != runstate.UNRESPONSIVE:
             result = self.rpc.call_instance_finalize_migration_dst(where, instance, None, True)
             self._RaiseUnsettled(result, f"Could not finish the migration on {result.node_name}")
         if instance.primary_node != where:
@@ -144,18 +144,29 @@ class Settler(Tasklet):
         for node in others:
             self._Close(node)
         if self.mirror == disk_params.INTERNAL and not any(self.snapshot.nodes[node].offline for node in self._pair):
-            self._feedback("* changing disks into single-master mode")
-            try:
-                self._WaitUntilSync()
-            except errors.OpExecError:
-                # Disks that are not connected cannot be waited for; they are connected next.
-                pass
-            self._Disconnect()
-            self._Attach(dual=False)
-            self._WaitUntilSync()
+            self._MakeSingle(where)
         for node in others:
             self._Unmap(node)
         self._Open([where], exclusive=True)
+
+    def _MakeSingle(self, where: str) -> None:
+        """Bring the mirrors back to one writer."""
+        self._feedback("* changing disks into single-master mode")
+        try:
+            self._WaitUntilSync()
+        except errors.OpExecError:
+            # Disks that are not connected cannot be waited for; they are connected next.
+            pass
+        try:
+            self._Disconnect()
+            self._Attach(dual=False)
+            self._WaitUntilSync()
+        except errors.OpExecError as err:
+            name = self._instance.name
+            raise errors.OpExecError(
+                f"Instance {name} is on {self._Name(where)}, but its mirrored disks are not connected ({err});"
+                f" use 'gnt-instance activate-disks {name}'"
+            ) from err
 
     # --- disks --------------------------------------------------------------------------------------------------------
 
@@ -189,18 +200,18 @@ class Settler(Tasklet):
     def _Disconnect(self) -> None:
         self._feedback("* changing into standalone mode")
         for result in self.rpc.call_drbd_disconnect_net(self._pair, self._Argument()).values():
-            self._RaiseUnsettled(result, f"Cannot disconnect disks on node {result.node_name}")
+            result.Raise(f"Cannot disconnect disks on node {result.node_name}")
 
     def _Attach(self, dual: bool) -> None:
         for result in self.rpc.call_drbd_attach_net(self._pair, self._Argument(), dual).values():
-            self._RaiseUnsettled(result, f"Cannot connect disks on node {result.node_name}")
+            result.Raise(f"Cannot connect disks on node {result.node_name}")
 
     def _WaitUntilSync(self) -> None:
         self._feedback("* wait until resync is done")
         while True:
             all_done, lowest = True, 100.0
             for result in self.rpc.call_drbd_wait_sync(self._pair, self._Argument()).values():
-                self._RaiseUnsettled(result, f"Cannot resync disks on node {result.node_name}")
+                result.Raise(f"Cannot resync disks on node {result.node_name}")
                 done, percent = result.payload
                 all_done = all_done and done
                 if percent is not None:

@@ -74,7 +74,8 @@ def Judge(views: Mapping[str, View], concerned: Collection[str]) -> Verdict:
         return Verdict(Kind.UNDECIDABLE, choices=holders, leftovers=(*sent, *arriving), silent=silent)
     if leaving:
         target = (*holders, *arriving, "")[0]
-        return Verdict(Kind.UNDER_WAY, leaving[0], target, silent=silent)
+        others = tuple(node for node in (*leaving[1:], *sent, *arriving) if node != target)
+        return Verdict(Kind.UNDER_WAY, leaving[0], target, leftovers=others, silent=silent)
     if holders:
         return _JudgeOne(views, holders[0], (*sent, *arriving), arriving, silent, hung)
     if silent:
@@ -97,8 +98,9 @@ def _JudgeOne(
     if silent:
         return Verdict(Kind.UNDECIDABLE, choices=(holder, *hung), leftovers=leftovers, silent=silent)
     if views[holder].sending and arriving:
-        target = views[holder].sent_to
-        return Verdict(Kind.UNDER_WAY, holder, target if target in arriving else arriving[0])
+        sent_to = views[holder].sent_to
+        target = sent_to if sent_to in arriving else arriving[0]
+        return Verdict(Kind.UNDER_WAY, holder, target, leftovers=tuple(node for node in leftovers if node != target))
     return Verdict(Kind.HERE, holder, leftovers=leftovers)
 
 

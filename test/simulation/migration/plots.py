@@ -1,0 +1,91 @@
+"""Plots: faults and acts that belong together and that chance alone would bring together too rarely.
+
+Each returns what people do, one after the other; the first one is what the faults meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulation.migration.faults import Faults
+    from simulation.migration.run import People
+
+Acts = list[Callable[[], str]]
+
+
+def CutOff(people: People, struck: Faults) -> Acts:
+    """The master dies before or after the new primary is stored, and its next one may not see the target."""
+    struck.At(
+        people.rng.choice(("commit", "commit", "commit", "committed", "finalize_migration_src on")), struck.CutOff
+    )
+    return [
+        people.Migrate,
+        people.rng.choice((people.Start, people.Start, people.Reboot, people.Reboot, people.FailOver, people.Stop)),
+    ]
+
+
+def TargetDies(people: People, struck: Faults) -> Acts:
+    """The guest has run on the target and is gone: the copy on the source is old."""
+    struck.At("commit", struck.KillTarget)
+    return [people.Migrate, people.rng.choice((people.Cleanup, people.FailOver))]
+
+
+def LateEnd(people: People, struck: Faults) -> Acts:
+    """The end of one migration comes late, when the guest is back."""
+    struck.At("finalize_migration_src on", struck.Fate("late"))
+    return [people.Migrate, people.Cleanup, people.MigrateBack]
+
+
+def LateTarget(people: People, struck: Faults) -> Acts:
+    """A target is prepared late, when the guest is there by another way."""
+    struck.At("accept_instance on", struck.Fate("late"))
+    return [people.Migrate, people.MigrateAgain, people.Cleanup]
+
+
+def LateStart(people: People, struck: Faults) -> Acts:
+    """A start comes late, when the guest was failed over."""
+    struck.At("instance_start on", struck.Fate("late"))
+    return [people.FailOver, people.FailOver, people.Cleanup]
+
+
+def LateResume(people: People, struck: Faults) -> Acts:
+    """A sent copy is to run again late, when the guest was sent once more and runs on the target."""
+    struck.At("sending", struck.Spoil)
+    struck.At("resume_sent on", struck.Fate("late"))
+    struck.At("commit", struck.KillMaster)
+    return [people.Migrate, people.MigrateAgain, people.Start]
+
+
+def Withdrawn(people: People, struck: Faults) -> Acts:
+    """A transfer that seems to have failed is given up in the moment in which it ends."""
+    struck.At("instance_migrate on", struck.Fate("unanswered"))
+    if people.rng.random() < 0.5:
+        struck.At(people.rng.choice(("QEMU stop", "kill", "finalize_migration_dst on")), struck.KillMaster)
+    return [people.Migrate, people.Cleanup]
+
+
+def LastStatus(people: People, struck: Faults) -> Acts:
+    """The status fails just as the transfer ends."""
+    struck.At("get_migration_status on", struck.Fate("lost"), people.rng.choice((0, 1, 5)))
+    if people.rng.random() < 0.5:
+        struck.At("answer of instance_get_migration_status", struck.KillMaster, people.rng.choice((0, 1, 5)))
+    return [people.Migrate, people.Cleanup]
+
+
+PLOTS = (
+    CutOff,
+    CutOff,
+    CutOff,
+    CutOff,
+    TargetDies,
+    LateEnd,
+    LateTarget,
+    LateStart,
+    LateResume,
+    LateResume,
+    Withdrawn,
+    Withdrawn,
+    LastStatus,
+)
