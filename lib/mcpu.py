@@ -105,6 +105,11 @@ class Processor:
                 lu.ExpandNames()
                 assert lu.needed_locks is not None, f"{lu_class.__name__}: needed_locks is not set by ExpandNames"
                 result = self._LockAndExec(lu, locking.LEVELS[1:])
+            except errors.GenericError as err:
+                # The error travels without its hint, in the shape of 3.1; the job's log has room for it.
+                if err.hint:
+                    self.Log(f"Hint: {err.hint}")
+                raise
             finally:
                 self._Tidy()
         finally:

@@ -475,3 +475,14 @@ def test_nodes_and_their_choice_are_locked_alike(
     else:
         with pytest.raises(AssertionError, match="node-alloc"):
             _Run(master, unit)
+
+
+def test_the_hint_of_an_error_is_in_the_log(master: Master) -> None:
+    """On the wire an error has no room for it."""
+
+    def work(self: Unit) -> None:
+        raise errors.OpExecError("it failed", hint="do this")
+
+    with pytest.raises(errors.OpExecError, match="it failed"):
+        _Run(master, _Make(Work=work))
+    assert master.last.messages[-1].endswith("Hint: do this")
