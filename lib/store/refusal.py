@@ -49,10 +49,11 @@ class Refusal:
     def FollowsForcedMaster(self, own: Line, acknowledged: Position) -> bool:
         """Whether the newer master began without changes that this one has acknowledged.
 
-        An election never does that, only a forced start whose administrator was wrong about this master being off.
+        An election never does that, only a forced start whose administrator was wrong about this master being off.  A
+        node that has only promised, and holds what another master before us did not get acknowledged, shows no such start.
         """
         last = self.line.last
-        return last.seq > 0 and not own.Holds(last) and not self.line.Holds(acknowledged)
+        return last.epoch > acknowledged.epoch and not own.Holds(last) and not self.line.Holds(acknowledged)
 
     def Reason(self, node: str) -> str:
         return f"node {node} follows another master, {self.master or 'unknown'} (epoch {self.epoch})"

@@ -159,15 +159,12 @@ def test_the_drain_flag_is_what_its_row_says(bench, value, drained):
 
 
 def test_as_many_workers_as_jobs_may_run_and_none_after_the_end(make):
-    def names() -> list[str]:
-        return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("Jq"))
-
-    before = names()
+    before = set(threading.enumerate())
     bench = make(settings=lambda: (3, {}))
     bench.WaitEnd(bench.Submit("x"))
-    assert sorted([*before, "Jq1", "Jq2", "Jq3", "JqRules", "JqTicker"]) == names()
+    ours = [thread for thread in threading.enumerate() if thread not in before and thread.name.startswith("Jq")]
+    assert sorted(thread.name for thread in ours) == ["Jq1", "Jq2", "Jq3", "JqRules", "JqTicker"]
     bench.queue.Stop()
-    for thread in threading.enumerate():
-        if thread.name.startswith("Jq") and thread.name not in before:
-            thread.join(20)
-    assert names() == before
+    for thread in ours:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in ours)
