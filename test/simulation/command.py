@@ -37,7 +37,7 @@ class Play(NamedTuple):
 
 PLAYS = {
     "master": Play(RunMaster, MasterParts, master_bugs.BUGS, "whole masters: clients, jobs, calls to nodes (default)"),
-    "store": Play(RunStore, Parts, store_bugs.BUGS, "the store alone: many more changes of masters and voters"),
+    "store": Play(RunStore, Parts, store_bugs.ALL_BUGS, "the store alone: many more changes of masters and voters"),
     "migration": Play(
         RunMigration, migration_master.Parts, migration_bugs.BUGS, "migrations between hosts that die and hang"
     ),

@@ -105,7 +105,7 @@ def test_a_seed_gives_the_same_run_again() -> None:
         assert (first.steps, first.events) == (second.steps, second.events)
 
 
-@pytest.mark.parametrize("bug", bugs.BUGS)
+@pytest.mark.parametrize("bug", bugs.ALL_BUGS)
 def test_each_planted_bug_is_found(bug: type[Parts]) -> None:
     assert any(Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
 

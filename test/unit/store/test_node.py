@@ -395,7 +395,7 @@ _KEYS = (
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.sampled_from(sorted(NodeStore("/x", "n").Handlers())), st.dictionaries(st.sampled_from(_KEYS), _JSON), _JSON)
 def test_nonsense_is_answered_with_words(name: str, message: dict[str, Any], other: Any) -> None:
     with World(1) as world:
