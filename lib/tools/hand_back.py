@@ -1,0 +1,89 @@
+"""hand-back: gives the files of this node back to release 2.16, 3.0 or 3.1 (doc/design-store.rst, 11)."""
+
+from __future__ import annotations
+
+import logging
+import stat
+import sys
+from typing import Any
+
+from ganeti import constants, errors, pathutils, runtime, serializer, upgrade
+from ganeti.daemon import pidfile
+from ganeti.server import ownnode
+from ganeti.store.export import VisiblePosition
+from ganeti.tools import common
+
+_LIMIT = 512 * 1024 * 1024
+_DAEMONS = (constants.NODED, constants.CONFD, constants.MASTERD, constants.RAPI)
+# The form of the configuration that each release reads; 3.0 changed nothing but the number of 2.16.
+_VERSIONS = {"2.16": upgrade.V2_16, "3.0": upgrade.V3_0, "3.1": upgrade.V3_1}
+
+
+def Main() -> int:
+    releases = "|".join(_VERSIONS)
+    parser = common.Parser(f"%prog --yes-do-it {releases}\n\nGives the files of this node back to an original release")
+    parser.prog = "hand-back"
+    parser.add_option(
+        "--yes-do-it", dest="confirmed", action="store_true", default=False, help="Really change the files"
+    )
+    options, arguments = parser.parse_args()
+    if len(arguments) != 1 or arguments[0] not in _VERSIONS:
+        parser.error(f"One argument is expected: {releases}")
+    common.LogToStderr(options.debug, options.verbose)
+    if not options.confirmed:
+        sys.stderr.write(
+            "This node's copy of the cluster's state will be deleted; only the files stay. Use --yes-do-it if you mean it\n"
+        )
+        return constants.EXIT_FAILURE
+    return common.RunTool(lambda: HandBack(arguments[0]))
+
+
+def HandBack(release: str) -> int:
+    """Write the configuration in the release's form and delete this node's copy of the store."""
+    _CheckStopped()
+    _CheckExact()
+    if runtime.Exists(pathutils.CLUSTER_CONF_FILE):
+        _Convert(_VERSIONS[release])
+    # Kept, it would be taken for the truth by a later start of this release.
+    runtime.RemoveTree(pathutils.DATA_EXT_DIR)
+    logging.info("This node's files are those of release %s", release)
+    sys.stdout.write(
+        f"Install release {release}, run its ensure-dirs --full-run, which gives the files to its users, and start it.\n"
+    )
+    return constants.EXIT_SUCCESS
+
+
+def _CheckStopped() -> None:
+    running = [name for name in _DAEMONS if pidfile.Running(name) is not None]
+    if running:
+        raise errors.OpPrereqError(
+            f"{', '.join(running)} is running on this node",
+            errors.ECODE_STATE,
+            hint=f"stop the daemons of all nodes first, the master's last: '{pathutils.DAEMON_UTIL} stop-all'",
+        )
+
+
+def _CheckExact() -> None:
+    """The files must show everything that this node's copy of the store holds."""
+    if not runtime.Exists(pathutils.STORE_FILE):
+        return
+    own = ownnode.OwnStore()
+    try:
+        state, line = own.GetState(), own.GetLine()
+    finally:
+        own.Close()
+    if state.last.seq and (VisiblePosition(state, line) != state.last or state.exported < state.last.seq):
+        raise errors.OpPrereqError(
+            f"The files of this node are older than its copy of the state ({state.exported} of {state.last.seq} changes)",
+            errors.ECODE_STATE,
+            hint="start the daemons once more, then stop the master daemon, wait two seconds, and stop the node daemon",
+        )
+
+
+def _Convert(version: int) -> None:
+    path = pathutils.CLUSTER_CONF_FILE
+    info = runtime.Stat(path)
+    data: dict[str, Any] = serializer.LoadProper(runtime.ReadFile(path, _LIMIT), _LIMIT)
+    if version != upgrade.V3_1:
+        data = {**upgrade.DowngradeConfig(data), "version": version}
+    runtime.WriteFile(path, serializer.Dump(data), stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)

@@ -1,0 +1,102 @@
+"""The way back to an original release: what it wrote before it was taken over is what it finds again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.virtualnode import TOP, VirtualNode
+
+from ganeti import configfile, objects, serializer, upgrade
+
+CONFIG = "/var/lib/ganeti/config.data"
+MAIN = "import sys; from ganeti.tools.hand_back import Main; sys.exit(Main())"
+# A cluster of Debian's 3.0.2 with instances, groups, a network, a filter and tags.
+ORIGINAL = Path(TOP, "test", "data", "adoption", "debian-3.0.2.config.data")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> VirtualNode:
+    """A node whose files were written by this release after it had taken the cluster over."""
+    node = VirtualNode(str(tmp_path))
+    data = upgrade.UpgradeConfig(serializer.LoadProper(ORIGINAL.read_bytes()))
+    node.Write(CONFIG, objects.ConfigText(configfile.LoadDict(data)), 0o640)
+    return node
+
+
+def HandBack(node: VirtualNode, *words: str) -> tuple[int, str]:
+    done = node.Run([sys.executable, "-c", MAIN, *words])
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def Comparable(value: Any) -> Any:
+    """Without the order of keys, and of tags and other sets."""
+    if isinstance(value, dict):
+        return {key: Comparable(item) for key, item in value.items()}
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return sorted(value)
+    return [Comparable(item) for item in value] if isinstance(value, list) else value
+
+
+def Differences(old: Any, new: Any, path: str = "") -> list[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in old.keys() | new.keys():
+            found += Differences(old.get(key, "missing"), new.get(key, "missing"), f"{path}/{key}")
+        return sorted(found)
+    return [] if old == new else [f"{path}: {old!r} -> {new!r}"[:150]]
+
+
+def test_a_taken_over_cluster_is_given_back_as_it_was(node: VirtualNode) -> None:
+    mode = os.stat(node.Path(CONFIG)).st_mode
+    code, text = HandBack(node, "--yes-do-it", "3.0")
+    assert code == 0, text
+    assert "ensure-dirs --full-run" in text
+    old, new = (Comparable(json.loads(text)) for text in (ORIGINAL.read_text(), node.Read(CONFIG)))
+    assert new["version"] == 3000000
+    changed = [text.partition(":")[0] for text in Differences(old, new)]
+    # What the change to 3.1 replaced for good, with what 3.0 reads too.
+    assert changed == [
+        "/cluster/hvparams/kvm/disk_discard",
+        "/cluster/hvparams/xen-hvm/xen_cmd",
+        "/cluster/hvparams/xen-pvm/xen_cmd",
+    ]
+    assert os.stat(node.Path(CONFIG)).st_mode == mode
+
+
+@pytest.mark.parametrize(("release", "version"), [("2.16", 2160000), ("3.1", 3010000)])
+def test_other_releases_have_other_numbers(node: VirtualNode, release: str, version: int) -> None:
+    assert HandBack(node, "--yes-do-it", release)[0] == 0
+    assert json.loads(node.Read(CONFIG))["version"] == version
+
+
+def test_nothing_is_done_without_a_word_or_with_a_daemon_that_runs(node: VirtualNode) -> None:
+    before = node.Read(CONFIG)
+    assert HandBack(node, "3.0")[0] == 1
+    assert HandBack(node, "--yes-do-it", "2.15")[0] == 2
+    holder = node.Python(
+        "import subprocess, sys; from ganeti import constants; from ganeti.daemon import pidfile\n"
+        "lock = pidfile.Lock(constants.NODED)\n"
+        f"done = subprocess.run([sys.executable, '-c', {MAIN!r}, '--yes-do-it', '3.0'], capture_output=True, text=True)\n"
+        "print(done.returncode, done.stderr)"
+    )
+    assert holder.stdout.startswith("1 ") and "ganeti-noded is running" in holder.stdout
+    assert node.Read(CONFIG) == before
+
+
+def test_a_copy_that_is_newer_than_the_files_is_not_thrown_away(node: VirtualNode) -> None:
+    made = node.Python(
+        "from ganeti.server import ownnode; from ganeti.store import Epoch, Row\n"
+        "from ganeti.store.base import NOWHERE, Line\n"
+        "own = ownnode.OwnStore(); epoch = Epoch(1, 'aa'); own.Promise('c', epoch, 'n')\n"
+        "own.Adopt(epoch, None, Line((), NOWHERE), 0, False, [Row('job', '1', '{}')])"
+    )
+    assert made.returncode == 0, made.stderr
+    code, text = HandBack(node, "--yes-do-it", "3.0")
+    assert code == 1 and "older than its copy" in text
+    assert os.path.exists(node.Path("/var/lib/ganeti/ext/store.db"))
