@@ -151,6 +151,7 @@ class Opener:
     """Becomes master, by a vote if that is wanted and by the store's own quorum in any case."""
 
     election_class: type[election.Election] = election.Election
+    edits_class = HandEdits
 
     def __init__(self, own: NodeStore, transport: Transport, wishes: Wishes, ears: Ears):
         self._own = own
@@ -223,7 +224,7 @@ class Opener:
                     hint=f"start the master daemon on {others[0]}, or run gnt-cluster master-failover here",
                 )
             return []
-        rows = HandEdits(self._own, _CheckJob).Rows(adopted)
+        rows = self.edits_class(self._own, _CheckJob).Rows(adopted)
         values = {
             (kind, row_id): value
             for kind in objects.ROW_KINDS

@@ -80,8 +80,7 @@ class HandEdits:
             snapshot = configfile.LoadConfig(data)
         except errors.GenericError as err:
             raise _Refusal(path, str(err)) from err
-        if not any(row.kind != KIND_CONFIG for row in _Differences(adopted, snapshot)):
-            # It is stored: a start that took it over ended before the files were written.
+        if self._IsStored(adopted, snapshot):
             return []
         newest = max((seq for kind in objects.ROW_KINDS for seq in adopted.seqs.get(kind, {}).values()), default=0)
         self._CheckBase(path, adopted, state, newest)
@@ -97,6 +96,10 @@ class HandEdits:
             serial_no=max(int(stored.get("serial_no", 0)), snapshot.serial_no) + 1, mtime=runtime.Time()
         )
         return _Differences(adopted, snapshot)
+
+    def _IsStored(self, adopted: Adopted, snapshot: objects.Snapshot) -> bool:
+        """Whether a start has taken the edit over already, and ended before the files were written."""
+        return all(row.kind == KIND_CONFIG for row in _Differences(adopted, snapshot))
 
     # The queue
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _REFUSED = "connection refused: no node daemon listens there"
 _TIMED_OUT = "timed out"
+_REJECTED = "the node rejected the certificate of this one"
 LATE_SECONDS = 40.0
 
 
@@ -118,7 +119,7 @@ class Network:
                 self._Delay(source, target), lambda: flight.Finish(Answer(_REFUSED, failure=Failure.REFUSED))
             )
             return
-        queue.put((flight.request, lambda answer: self._Return(flight, target, answer)))
+        queue.put((source.name, flight.request, lambda answer: self._Return(flight, target, answer)))
 
     def _Return(self, flight: _Flight, target: Machine, answer: Answer) -> None:
         source = flight.transport.machine
@@ -195,17 +196,29 @@ class SimulatedTransport:
             done(answer)
 
 
-def ServeCalls(network: Network, dispatcher: Dispatcher) -> None:
-    """The node daemon of the calling simulated process: serves calls until the process ends, each on its own thread."""
+def ServeCalls(network: Network, dispatcher: Dispatcher, admits: Callable[[str], bool] | None = None) -> None:
+    """Be the node daemon of the calling simulated process: serve calls until the process ends, each on its own thread.
+
+    ``admits(name)``: whether the certificate of that machine is accepted.
+    """
     side: Any = runtime.CurrentSide()
     calls = runtime.Queue()
     network.Register(side.machine, side.process, calls)
     while True:
-        request, reply = calls.get()
-        runtime.Thread(_ServeOne, "call", (dispatcher, request, reply)).start()
+        source, request, reply = calls.get()
+        runtime.Thread(_ServeOne, "call", (dispatcher, admits, source, request, reply)).start()
 
 
-def _ServeOne(dispatcher: Dispatcher, request: Request, reply: Callable[[Answer], None]) -> None:
+def _ServeOne(
+    dispatcher: Dispatcher,
+    admits: Callable[[str], bool] | None,
+    source: str,
+    request: Request,
+    reply: Callable[[Answer], None],
+) -> None:
+    if admits is not None and not admits(source):
+        reply(Answer(_REJECTED, failure=Failure.REJECTED))
+        return
     headers = {name.lower(): value for name, value in request.headers.items()}
     status, answer_headers, body = dispatcher.Handle(request.path, headers, request.body)
     reply(Answer(None, status, {name.lower(): value for name, value in answer_headers.items()}, body))

@@ -15,9 +15,11 @@ from ganeti.config import ConfigWriter, Draft
 from ganeti.config.base import ConfigChange
 from ganeti.jqueue import JobQueue
 from ganeti.jqueue.changes import ArchiveChange
+from ganeti.rpc.base import Failure
 from ganeti.server import opening
 from ganeti.store import Epoch, Store, StoreError, election, export
 from ganeti.store.base import Change, StoredRow
+from ganeti.store.edits import HandEdits
 
 
 class _DeafMaster(SimulatedMaster):
@@ -173,6 +175,31 @@ class RulesAnswerEarly(MasterParts):
     config = _DirtyConfig
 
 
+class _ForgetfulEdits(HandEdits):
+    def _IsStored(self, adopted: Any, snapshot: Any) -> bool:
+        del adopted, snapshot
+        return False
+
+
+class EditTakenTwice(MasterParts):
+    """A start does not see that an edit is stored already, and finds it made on an older state."""
+
+    edits = _ForgetfulEdits
+
+
+class _BlindElection(election.Election):
+    def _Ask(self, call: str, uuids: list[str]) -> Any:
+        refusals = super()._Ask(call, uuids)
+        self.silent = {uuid: node._replace(failure=Failure.UNREACHABLE) for uuid, node in self.silent.items()}
+        return refusals
+
+
+class RunningNodesGivenUp(MasterParts):
+    """A forced start takes nodes that accept connections for off (a scene finds it: scenes.OldMasterReturns)."""
+
+    election = _BlindElection
+
+
 def _OfStore(bug: type[Parts]) -> type[MasterParts]:
     return type(
         bug.__name__, (MasterParts,), {"__doc__": bug.__doc__, "node_store": bug.node_store, "election": bug.election}
@@ -183,10 +210,8 @@ def _OfQueue(bug: type[JobQueue]) -> type[MasterParts]:
     return type(bug.__name__, (MasterParts,), {"__doc__": bug.__doc__, "queue": bug})
 
 
-# Chance plays them too rarely here: one needs a scene of its own (harness.scenes), the other the store's many runs.
-_RARE = (store_bugs.OldEpochCounted, store_bugs.OldVoterSet)
 BUGS: tuple[type[MasterParts], ...] = (
-    *(_OfStore(bug) for bug in store_bugs.BUGS if bug not in _RARE),
+    *(_OfStore(bug) for bug in store_bugs.BUGS),
     *(_OfQueue(bug) for bug in jobbugs.BUGS),
     IgnoresLost,
     CallsWhenRefused,
@@ -195,5 +220,6 @@ BUGS: tuple[type[MasterParts], ...] = (
     LostJobDeletion,
     ConfigAnswersEarly,
     ImpatientConfig,
+    EditTakenTwice,
     RulesAnswerEarly,
 )

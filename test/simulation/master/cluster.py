@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from simulation.harness.cluster import Cluster, Node
 from simulation.harness.ledger import Violation
 from simulation.master.jobs import JobBook
-from simulation.master.machines import MasterNode, Uuid
+from simulation.master.machines import CertificateOf, MasterNode, Uuid
 from simulation.master.parts import MasterParts
 from simulation.master.watch import CallWatch
 from support import configs
@@ -33,12 +33,13 @@ def Configuration(count: int, candidates: int) -> objects.Snapshot:
     """A 3.1 cluster of fake instances without disks."""
     names = [f"node{number}" for number in range(1, count + 1)]
     root = MakeConfig(names, [f"10.0.0.{number}" for number in range(1, count + 1)], MASTER_IP, candidates)
+    certs = {Uuid(number): CertificateOf(f"node{number}") for number in range(1, candidates + 1)}
     cluster = root.cluster.Replace(
         max_running_jobs=WORKERS,
         modify_ssh_setup=False,
         modify_etc_hosts=False,
         candidate_pool_size=candidates,
-        candidate_certs={},
+        candidate_certs=certs,
         tags=[],
     )
     example = configs.Example().instances[configs.WEB]
@@ -77,6 +78,11 @@ class MasterCluster(Cluster):
         self.watch = CallWatch(lambda: self.world.elapsed, self.Check)
         self._masterless_since: float | None = None
         self.human = 0
+        # Somebody works at the files of the master: init starts nothing meanwhile.
+        self.hands_on = False
+        self.edits = 0
+        # Where the newest edit lies, until another node tries to be master.
+        self.edited_on = ""
         super().__init__(world, count, candidates, workload, parts, exporting=True)
         self.snapshot = Configuration(count, candidates)
 
@@ -122,7 +128,7 @@ class MasterCluster(Cluster):
         def look() -> None:
             for node in self.nodes:
                 node.StartNoded()
-            if not self.resting:
+            if not self.resting and (self.healed or not self.hands_on):
                 for node in self.nodes:
                     node.StartMasterd()
                 self._LookForMaster()
@@ -141,6 +147,11 @@ class MasterCluster(Cluster):
             self._masterless_since = self.world.elapsed
             self.human += self.healed
             self.StartSomeMaster()
+
+    def EditRefused(self, node: MasterNode, reason: str) -> None:
+        """A start refused an edited file; only where another master may have changed something may it do that."""
+        if node.name == self.edited_on:
+            self.Fail(f"{node.name} refuses an edit of the newest state: {reason}")
 
     def StartSomeMaster(self) -> None:
         """An administrator makes some node the master: as the manual says, or by starting a second master daemon."""

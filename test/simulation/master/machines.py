@@ -10,7 +10,7 @@ from simulation.harness.cluster import Node
 from simulation.master.watch import WatchedDispatcher
 from support import configs
 
-from ganeti import constants, daemon, errors, pathutils, runtime, ssconf
+from ganeti import constants, daemon, errors, pathutils, runtime, ssconf, x509
 from ganeti.bootstrap import failover
 from ganeti.daemon import pidfile
 from ganeti.rpc import RpcRunner
@@ -100,7 +100,8 @@ class MasterNode(Node):
         handlers = {name: self._Hearing(name, handler) for name, handler in handlers.items()}
         listener = runtime.ListenTcp("", NodedPort())
         runtime.Thread(_AcceptAll, "accept", (listener,)).start()
-        ServeCalls(self.cluster.network, WatchedDispatcher(handlers, own, self.name, self.cluster.watch))
+        dispatcher = WatchedDispatcher(handlers, own, self.name, self.cluster.watch)
+        ServeCalls(self.cluster.network, dispatcher, _Admits)
 
     def _Export(self) -> None:
         self._Boot()
@@ -122,6 +123,8 @@ class MasterNode(Node):
     # --- master daemon ------------------------------------------------------------------------------------------------
 
     def StartMasterd(self, **options: Any) -> None:
+        if self.name != self.cluster.edited_on and options.get("take_over"):
+            self.cluster.edited_on = ""
         if self.machine.on and (self.masterd is None or not self.masterd.alive):
             self.finishing = self.stopping = self.stopped = self.serving = False
             self.stop = None
@@ -138,6 +141,8 @@ class MasterNode(Node):
             service = Service(wishes, lambda wishes, ended: self.cluster.parts.master(self, wishes, ended))
         except (errors.GenericError, OSError) as err:
             self._NoteOnce(f"{self.name}: masterd does not come up: {err}")
+            if "edited by hand" in str(err):
+                self.cluster.EditRefused(self, str(err))
             raise SystemExit(getattr(err, "exit_code", 1)) from err
         self.serving = True
         self.cluster.workload.Serving(self)
@@ -226,6 +231,17 @@ class MasterNode(Node):
             for address in list(self.machine.addresses)[1:]:
                 del self.machine.addresses[address]
         super().Restart()
+
+
+def CertificateOf(name: str) -> str:
+    """What stands for the digest of a node's certificate."""
+    return x509.DigestOfDer(name.encode())
+
+
+def _Admits(source: str) -> bool:
+    """As rpc.tls.NodePolicy: who shows a certificate that no candidate has may not call."""
+    candidates = ssconf.SimpleStore().GetMasterCandidatesCertMap().values()
+    return not candidates or CertificateOf(source) in candidates
 
 
 def _AcceptAll(listener: Any) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from simulation.harness.cluster import Workload
 from simulation.harness.jobs import FINAL
+from simulation.master.machines import CertificateOf
 
-from ganeti import errors, runtime, x509
+from ganeti import errors, runtime
 from ganeti.luxi import client as luxi_client
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _WAIT = 15.0
 _REFUSALS = ("nothing was changed", "Job queue is drained")
 # A rule that speaks of no job there is.
 _PREDICATES = [["jobid", [">", "id", 10**9]]]
+
+_ALL_JOBS = [["jobid", [">", "id", 0]]]
 
 OpCode = dict[str, Any]
 
@@ -56,11 +59,7 @@ class Operators(Workload):
         self.cluster: MasterCluster | None = None
 
     def Handlers(self, node: Any) -> dict[str, Callable[..., Any]]:
-        return {
-            "node_crypto_tokens": lambda request: [
-                [kind, x509.DigestOfDer(node.name.encode())] for kind, _, _ in request
-            ]
-        }
+        return {"node_crypto_tokens": lambda request: [[kind, CertificateOf(node.name)] for kind, _, _ in request]}
 
     def IsDone(self) -> bool:
         return self._left <= 0 and not self._working
@@ -181,6 +180,34 @@ class Operators(Workload):
             book.Check(log == whole, f"Q7: the log of job {job_id} is {whole}, a client saw {log}")
         return str(values[0])
 
+    def Ask(self, jobs: list[list[OpCode]]) -> None:
+        """Have somebody submit these jobs, one after the other, to whoever serves; nobody follows them."""
+        assert self.cluster is not None
+
+        def work() -> None:
+            try:
+                with luxi_client.Client(connect_timeout=1, io_timeout=100, retry_delays=()) as client:
+                    for ops in jobs:
+                        self.SubmitJobs(client, [ops], [None])
+            except (errors.GenericError, TimeoutError, OSError):
+                pass  # told that it was refused, or nothing
+
+        for node in self.cluster.Serving():
+            node.machine.StartProcess(work, "asker")
+
+    def AskNow(self, cluster: Any) -> None:
+        del cluster
+        self.Ask([[self.TagOp(None)]])
+
+    def ReplaceVoter(self, cluster: Any) -> str:
+        serving = cluster.Serving()
+        others = [node.name for node in cluster.nodes if node not in serving]
+        if len(serving) != 1 or not others:
+            return ""
+        name = self._rng.choice(others)
+        self.Ask([[self.RoleOp(name, master_candidate=flag)] for flag in (False, True)])
+        return name
+
     # --- opcodes ------------------------------------------------------------------------------------------------------
 
     def NewOp(self, op_id: str, depends: list[Any] | None = None, **values: Any) -> OpCode:
@@ -240,14 +267,12 @@ class Operators(Workload):
 
     def _NodeOp(self, depends: list[Any] | None) -> OpCode:
         flag = self._rng.choice(("master_candidate", "master_candidate", "offline", "drained"))
-        return self.NewOp(
-            "OP_NODE_SET_PARAMS",
-            depends,
-            node_name=self._rng.choice(self._Names()),
-            auto_promote=self._rng.random() < 0.5,
-            force=True,
-            **{flag: self._rng.random() < 0.5},
-        )
+        return self.RoleOp(self._rng.choice(self._Names()), depends, **{flag: self._rng.random() < 0.5})
+
+    def RoleOp(self, name: str, depends: list[Any] | None = None, **flags: bool) -> OpCode:
+        """A node gets another role."""
+        promote = self._rng.random() < 0.5
+        return self.NewOp("OP_NODE_SET_PARAMS", depends, node_name=name, auto_promote=promote, force=True, **flags)
 
     # --- other acts ---------------------------------------------------------------------------------------------------
 
@@ -258,8 +283,11 @@ class Operators(Workload):
             rule = self._rng.choice(there)
             self.told.rules_gone.add(rule)
             client.DeleteFilter(rule)
-        else:
+        elif self._rng.random() < 0.5:
             self.told.rules.add(client.ReplaceFilter(None, 5, _PREDICATES, "ACCEPT", []))
+        else:
+            limit = ["RATE_LIMIT", self._rng.randint(1, 3)]
+            self.told.rules.add(client.ReplaceFilter(None, 5, _ALL_JOBS, limit, []))
 
     def _Archive(self, client: luxi_client.Client) -> None:
         assert self.cluster is not None

@@ -15,6 +15,7 @@ from ganeti.server import opening
 from ganeti.server.master import Master
 from ganeti.store import Member, Store, StoreError, export
 from ganeti.store.base import MasterLost
+from ganeti.store.edits import HandEdits
 
 if TYPE_CHECKING:
     from simulation.master.machines import MasterNode
@@ -27,6 +28,7 @@ class WatchedOpener(opening.Opener):
         super().__init__(*args)
         self._node = node
         self.election_class = node.cluster.parts.election
+        self.edits_class = node.cluster.parts.edits
 
     def Open(self) -> tuple[Store, Member]:
         store, me = super().Open()
@@ -66,3 +68,4 @@ class MasterParts(harness.Parts):
     config: type[ConfigWriter] = ConfigWriter
     queue: type[JobQueue] = JobQueue
     exporter: type[export.Exporter] = export.Exporter
+    edits: type[HandEdits] = HandEdits

@@ -33,10 +33,11 @@ _LENGTH = Length(steps_with_faults=6000, seconds=90.0, max_steps=MAX_STEPS)
 
 @dataclass
 class MasterResult(Result):
-    """``human``: fail-overs needed after healing; ``changing``: calls that changed a node."""
+    """``human``: fail-overs needed after healing; ``changing``: calls that changed a node; ``edits``: made by hand."""
 
     human: int = 0
     changing: int = 0
+    edits: int = 0
 
 
 class _Tracebacks(logging.Handler):
@@ -84,16 +85,14 @@ def Run(
             cluster.Supervise()
             Work(cluster, rng, FAULTS, faults, _LENGTH, result)  # type: ignore[arg-type]
             Heal(cluster)
-            _Finish(cluster)
-            _CheckStores(cluster)
-            cluster.jobs.CheckEnd()
-            _CheckConfiguration(cluster)
-            _LetOthersEnd(cluster)
-            files.CheckFiles(cluster)
+            for step in _ENDING:
+                if cluster.violation is None:
+                    step(cluster)
         if tracebacks.found and not result.problem:
             result.problem = "logged with a traceback: " + tracebacks.found[0]
         result.human = cluster.human
         result.changing = cluster.watch.changing
+        result.edits = cluster.edits
         for row in cluster.jobs.rows.values():
             result.Count(jobs.JobStatus(op["status"] for op in row["ops"]))
     return result
@@ -122,6 +121,10 @@ def _Finish(cluster: MasterCluster) -> None:
         cluster.Note(f"the last word: {process.result}")
         world.RunFor(5.0)
     raise Violation(f"after healing no job succeeds: {process.result}")
+
+
+def _IsOver(cluster: MasterCluster, deadline: float) -> bool:
+    return cluster.violation is not None or cluster.world.elapsed > deadline
 
 
 def _IsSettled(cluster: MasterCluster) -> bool:
@@ -174,7 +177,9 @@ def _CheckStores(cluster: MasterCluster) -> None:
     """All copies that have the same position are equal, and voters have everything."""
     for _ in range(LOOKS):
         deadline = cluster.world.elapsed + HEALING_SECONDS
-        cluster.world.Run(until=lambda: _IsSettled(cluster) or cluster.world.elapsed > deadline, max_steps=MAX_STEPS)  # noqa: B023
+        cluster.world.Run(until=lambda: _IsSettled(cluster) or _IsOver(cluster, deadline), max_steps=MAX_STEPS)  # noqa: B023
+        if cluster.violation is not None:
+            return
         seqs = len(cluster.ledger.by_seq)
         copies = {node.name: node.Read() for node in cluster.nodes}
         # Reading takes time, in which the master may have done something by itself.
@@ -187,7 +192,8 @@ def _CheckStores(cluster: MasterCluster) -> None:
 def _LetOthersEnd(cluster: MasterCluster) -> None:
     """Init starts no master any more, and those that are not the master have found out."""
     cluster.resting = True
-    cluster.world.Run(until=lambda: len(cluster.Masters()) == 1, max_steps=MAX_STEPS)
+    deadline = cluster.world.elapsed + HEALING_SECONDS
+    cluster.world.Run(until=lambda: len(cluster.Masters()) == 1 or _IsOver(cluster, deadline), max_steps=MAX_STEPS)
 
 
 def _CheckConfiguration(cluster: MasterCluster) -> None:
@@ -196,3 +202,14 @@ def _CheckConfiguration(cluster: MasterCluster) -> None:
     problems = cluster.workload.CheckConfiguration(snapshot) + configfile.StructuralProblems(snapshot)
     if problems:
         raise Violation("; ".join(problems))
+
+
+_ENDING = (
+    _Finish,
+    _CheckStores,
+    lambda cluster: cluster.jobs.CheckEnd(),
+    _CheckConfiguration,
+    _LetOthersEnd,
+    files.CheckFiles,
+)
+"""What is done and looked at when all is healed, in order; nothing further once something was found."""

@@ -104,6 +104,55 @@ def FailOverCutOff(seed: int, count: int) -> str:
     return result.problem and f"{result.problem}; {result.events[-6:]}"
 
 
+def OldMasterReturns(seed: int, parts: type[MasterParts] = MasterParts) -> str:
+    """The master loses its power, another node takes over and marks it offline; it comes back, tries to be master in every
+    way that options allow, and is taken back by the command that its messages name.
+
+    Returns what was broken, or nothing.
+    """
+    result = Result(seed)
+    with _Scene("returns", seed, 3, result, parts) as (cluster, rng):
+        cluster.Found()
+        first, second, third = cluster.nodes
+        cluster.world.RunFor(rng.uniform(0.0, 3.0))
+        first.machine.PowerOff()
+        second.StartMasterd(take_over=True)
+        cluster.world.Run(until=lambda: second.serving, max_steps=MAX_STEPS)
+        _Ask(cluster, cluster.workload.RoleOp(first.name, offline=True))
+        cluster.world.RunFor(2.0)  # files that withdraw its certificate are behind by a second at most
+        if rng.random() < 0.5:
+            # Nothing of the new master gets through, so its copy is not emptied yet.
+            cluster.network.Cut(second.name, first.name)
+        first.Restart()
+        for no_voting in (False, True, True):
+            first.StartMasterd(no_voting=no_voting)
+            masterd = first.masterd
+            cluster.world.Run(until=lambda m=masterd: first.serving or not m.alive, max_steps=MAX_STEPS)  # type: ignore[misc]
+            if first.serving:
+                raise Violation(f"{first.name} is a second master beside {second.name}")
+            cluster.world.RunFor(rng.uniform(0.0, 5.0))
+        cluster.network.MendAll()
+        _Ask(cluster, cluster.workload.RoleOp(first.name, offline=False))
+        _Ask(cluster, cluster.workload.RoleOp(first.name, master_candidate=True))
+        cluster.world.RunFor(30.0)
+        store = cluster.open[second.name]
+        if not second.serving or first.member.uuid not in store.Voters():
+            raise Violation(f"{first.name} is not back; voters: {store.Voters().Names()}")
+        third.machine.PowerOff()  # the one that is back is needed for a quorum now
+        _Ask(cluster, cluster.workload.TagOp(None))
+        if not cluster.jobs.IsQuiet():
+            raise Violation("no job ends with the returned node as one of two")
+    return result.problem and f"{result.problem}; {result.events[-6:]}"
+
+
+def _Ask(cluster: MasterCluster, op: dict[str, Any]) -> None:
+    """A job of one opcode, to its end."""
+    cluster.workload.Ask([[op]])
+    cluster.world.RunFor(20.0)
+    deadline = cluster.world.elapsed + 300.0
+    cluster.world.Run(until=lambda: cluster.jobs.IsQuiet() or cluster.world.elapsed > deadline, max_steps=MAX_STEPS)
+
+
 def FullDiskForMoments(seed: int, parts: type[MasterParts] = MasterParts) -> str:
     """The master's disk is full for moments, while tags are set one after the other: what was told to be done is there.
 
