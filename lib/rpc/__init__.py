@@ -4,7 +4,7 @@
 
     master                                                        node
     job thread -> runner.RpcRunner -> Transport.Submit            server.Dispatcher -> gate -> handler (backend, store)
-                    |  encoders        curl.CurlTransport  --TLS-->  http + noded's child      ^
+                    |  encoders        curl.CurlTransport  --TLS-->  http, in a child             ^
                     |                  simulated.SimulatedTransport  --faulty network----------+
                     +--- procedures.PROCEDURES: names, arguments, time-outs, what changes something ---+
 

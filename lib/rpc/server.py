@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from html import escape
 from typing import Any
 
 from ganeti import errors, runtime, serializer
+from ganeti.http import STATUS_BAD_REQUEST, STATUS_NOT_FOUND, STATUS_TOO_LARGE, ErrorPage, Reply
 from ganeti.rpc.base import (
     HEADER_EPOCH,
     HEADER_MASTER,
@@ -26,18 +26,7 @@ from ganeti.rpc.encodings import OBJECTS
 from ganeti.rpc.procedures import PROCEDURES, STORE_PROCEDURES, Procedure
 
 Handler = Callable[..., Any]
-Reply = tuple[int, dict[str, str], bytes]
 
-STATUS_BAD_REQUEST = 400
-STATUS_NOT_FOUND = 404
-STATUS_TOO_LARGE = 413
-
-_ERROR_PAGE = "<html><head><title>{code} {reason}</title></head><body><h1>{reason}</h1><p>{text}</p></body></html>\n"
-_REASONS = {
-    STATUS_BAD_REQUEST: "Bad Request",
-    STATUS_NOT_FOUND: "Not Found",
-    STATUS_TOO_LARGE: "Content Too Large",
-}
 _JSON_HEADERS = {"Content-Type": "application/json"}
 _SHOWN = 80  # characters of a foreign text in messages
 
@@ -147,12 +136,6 @@ def _Fits(wire: Callable[[Any], bool], item: Any) -> bool:
         return wire(item)
     except RecursionError:
         return False
-
-
-def ErrorPage(status: int, text: str) -> Reply:
-    """Make an answer of the HTTP level."""
-    page = _ERROR_PAGE.format(code=status, reason=_REASONS[status], text=escape(text))
-    return status, {"Content-Type": "text/html; charset=utf-8"}, page.encode("utf-8", "replace")
 
 
 def _Success(name: str, payload: Any) -> Reply:

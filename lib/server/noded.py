@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import backend, constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.backend.files import STORE_OWNS
 from ganeti.daemon.memory import LockMemory
-from ganeti.rpc import http, tls
+from ganeti.http import Incoming, Reply, connection, tls
+from ganeti.http.forking import Child, ForkingServer, Helper
+from ganeti.http.lobby import AnyGreeting, TlsGreeting
+from ganeti.rpc.base import MAX_BODY
 from ganeti.rpc.procedures import STORE_PROCEDURES
-from ganeti.rpc.server import Dispatcher, Reply
-from ganeti.server.forking import Child, ForkingServer, Helper
-from ganeti.server.lobby import AnyGreeting, TlsGreeting
+from ganeti.rpc.server import Dispatcher
+from ganeti.server.nodepolicy import NodePolicy
 from ganeti.server.ownnode import OwnStore
 from ganeti.store.node import NodeStore
 
@@ -39,7 +41,7 @@ _HANDSHAKE_TIMEOUT = 10.0
 _BACKLOG = 4096
 _TCP_NODELAY = (6, 1)  # IPPROTO_TCP, TCP_NODELAY
 _WRITE_SSCONF = "write_ssconf_files"
-LIMITS = http.Limits()
+LIMITS = connection.Limits(MAX_BODY)
 
 
 class NodeServer:
@@ -52,11 +54,11 @@ class NodeServer:
         cert_file: str = pathutils.NODED_CERT_FILE,
         use_tls: bool = True,
         lock_memory: bool = True,
-        limits: http.Limits = LIMITS,
+        limits: connection.Limits = LIMITS,
     ):
         self._dispatcher = dispatcher
         self._files = (key_file, cert_file)
-        self._policy = tls.NodePolicy(cert_file) if use_tls else None
+        self._policy = NodePolicy(cert_file) if use_tls else None
         self._context: tls.ServerContext | None = None
         self._context_of = ""
         self._lock_memory = lock_memory
@@ -82,7 +84,7 @@ class NodeServer:
             sock.setsockopt(*_TCP_NODELAY, 1)  # type: ignore[attr-defined]
             stream = self._OpenStream(sock)
             answer = partial(self._Handle, child, stream)
-            http.Connection(stream, self._limits).Serve(answer, child.OnState, child.Ending)
+            connection.Connection(stream, self._limits).Serve(answer, child.OnState, child.Ending)
         except (tls.StreamError, errors.X509CertError) as err:
             logging.log(logging.DEBUG if child.quiet else logging.WARNING, "Connection from %s refused: %s", peer, err)
         except TimeoutError as err:
@@ -93,7 +95,7 @@ class NodeServer:
             if stream is not None:
                 stream.Close()
 
-    def _Handle(self, child: Child, stream: tls.PlainStream, request: http.Incoming) -> Reply:
+    def _Handle(self, child: Child, stream: tls.PlainStream, request: Incoming) -> Reply:
         # A master waits for its store calls only seconds: calls that take hours must not keep them out.
         reserved = request.path.removeprefix("/") in STORE_PROCEDURES
         if not child.TakeTurn(reserved, stream.Gone):

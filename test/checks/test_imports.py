@@ -11,7 +11,7 @@ from support.virtualnode import TOP
 
 ONLY_LUXI = ("client", "rapi", "watcher")
 # What the programs that reach the cluster by LUXI may use of the floors below them.
-BY_LUXI = {"luxi", "cli", "client", "daemon", "query"}
+BY_LUXI = {"luxi", "http", "cli", "client", "daemon", "query"}
 
 
 def _Section():
@@ -148,6 +148,8 @@ def test_the_rule_bites():
     assert not _Allowed("ganeti.cli.jobs", "ganeti.client.gnt_node")
     assert not _Allowed("ganeti.client.gnt_job.list", "ganeti.jqueue.job")
     assert not _Allowed("ganeti.client.gnt_os.list", "ganeti.rpc.runner")
+    assert not _Allowed("ganeti.http.connection", "ganeti.rpc.base")
+    assert _Allowed("ganeti.rapi.daemon", "ganeti.http.connection")
     assert _Allowed("ganeti.client.gnt_node.add", "ganeti.bootstrap.join")
 
 

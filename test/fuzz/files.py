@@ -16,10 +16,11 @@ from fuzz import damage
 from fuzz.target import Broken, Target
 from ganeti import configfile, errors, pathutils, ssconf, x509
 from ganeti.backend import transfers
+from ganeti.http import tls
 from ganeti.hypervisor import fake
 from ganeti.hypervisor.kvm import runfile
 from ganeti.jqueue import job
-from ganeti.rpc import tls
+from ganeti.server.nodepolicy import NodePolicy
 from ganeti.store import NodeStore
 from ganeti.store.base import Epoch, Position, Row
 
@@ -126,7 +127,7 @@ class NodeFiles(Target):
                 getattr(store, name)()
             except errors.GenericError:
                 pass
-        policy = tls.NodePolicy()
+        policy = NodePolicy()
         for peer in ([], [self._server], [self._stranger], [self._stranger, self._server]):
             if policy.Refusal(peer) is None:
                 raise Broken(f"let in by {Path(pathutils.SsconfFile('master_candidates_certs')).read_bytes()!r}")

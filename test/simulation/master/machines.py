@@ -239,7 +239,7 @@ def CertificateOf(name: str) -> str:
 
 
 def _Admits(source: str) -> bool:
-    """As rpc.tls.NodePolicy: who shows a certificate that no candidate has may not call."""
+    """As server.nodepolicy.NodePolicy: who shows a certificate that no candidate has may not call."""
     candidates = ssconf.SimpleStore().GetMasterCandidatesCertMap().values()
     return not candidates or CertificateOf(source) in candidates
 

@@ -11,9 +11,10 @@ from simulated.transport import Network, SimulatedTransport
 from simulation.harness.ledger import Violation
 
 from ganeti import errors, runtime, serializer
+from ganeti.http import Reply
 from ganeti.rpc.base import HEADER_EPOCH, Answer, Request
 from ganeti.rpc.procedures import PROCEDURES, STORE_PROCEDURES
-from ganeti.rpc.server import Dispatcher, Reply
+from ganeti.rpc.server import Dispatcher
 from ganeti.store import Epoch
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ def test_units_know_no_transport() -> None:
     """They call ``rpc.call_*`` of whatever runner they are given; what carries a call is not theirs to know."""
     transports = (
         "ganeti.rpc.curl",
-        "ganeti.rpc.http",
-        "ganeti.rpc.tls",
+        "ganeti.http",
+        "ganeti.http.tls",
         "ganeti.rpc.server",
         "pycurl",
         "ssl",

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ganeti import runtime
-from ganeti.server import lobby
-from ganeti.server.lobby import Greeting, Lobby, TlsGreeting
+from ganeti.http.lobby import RIGHTS, Greeting, Lobby, TlsGreeting
 
 HELLO = b"\x16\x03\x01\x00\x05\x01abcd"
 
@@ -18,9 +17,9 @@ HELLO = b"\x16\x03\x01\x00\x05\x01abcd"
 class Door:
     """A lobby and the peers in front of it."""
 
-    def __init__(self, capacity: int):
+    def __init__(self, rights: float):
         self.poller = runtime.Poller()
-        self.lobby = Lobby(self.poller, TlsGreeting, capacity)
+        self.lobby = Lobby(self.poller, TlsGreeting, capacity=4, rights=rights)
         self.ends: list[socket.socket] = []
 
     def Come(self, address: str, data: bytes = b"") -> socket.socket:
@@ -43,15 +42,24 @@ class Door:
             self.ends.append(found.sock)  # type: ignore[arg-type]
         return found and found.address
 
+    def close(self) -> None:
+        self.lobby.Close()
+        self.poller.Close()
+        for sock in self.ends:
+            sock.close()
+
 
 @pytest.fixture
 def door() -> Iterator[Door]:
-    made = Door(4)
-    yield made
-    made.lobby.Close()
-    made.poller.Close()
-    for sock in made.ends:
-        sock.close()
+    with contextlib.closing(Door(RIGHTS)) as made:
+        yield made
+
+
+@pytest.fixture
+def strict() -> Iterator[Door]:
+    """A door whose visitors have no right to stay, however short."""
+    with contextlib.closing(Door(0.0)) as made:
+        yield made
 
 
 def test_what_a_greeting_is() -> None:
@@ -92,18 +100,17 @@ def test_addresses_take_turns(door: Door) -> None:
     assert door.Next(a=2) is None and door.lobby.AnyReady()
 
 
-def test_a_full_lobby_makes_room_at_the_cost_of_who_has_most(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lobby, "_RIGHTS", 0.0)
-    door.Come("few", HELLO)
-    crowd = [door.Come("many", data) for data in (HELLO, b"", b"")]
-    assert door.lobby.HasRoom()
+def test_a_full_lobby_makes_room_at_the_cost_of_who_has_most(strict: Door) -> None:
+    strict.Come("few", HELLO)
+    crowd = [strict.Come("many", data) for data in (HELLO, b"", b"")]
+    assert strict.lobby.HasRoom()
     # The ready one is the last to go.
     with contextlib.suppress(ConnectionError):
         assert crowd[1].recv(1) == b""
-    assert len(door.lobby) == 3
-    door.Come("many")
-    assert door.lobby.HasRoom() and door.lobby.turned_away == 2
-    assert {door.Next(), door.Next()} == {"few", "many"}
+    assert len(strict.lobby) == 3
+    strict.Come("many")
+    assert strict.lobby.HasRoom() and strict.lobby.turned_away == 2
+    assert {strict.Next(), strict.Next()} == {"few", "many"}
 
 
 def test_newcomers_are_not_driven_out_at_once(door: Door) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 CAPACITY = 512
 PATIENCE = 10.0
 """Seconds in which a greeting must be complete."""
-# When the lobby is full, one that came just now is not the one to go.
-_RIGHTS = 0.2
+# When the lobby is full, one that came less than so many seconds ago is not the one to go.
+RIGHTS = 0.2
 _ENDED = runtime.GONE | runtime.HUP | runtime.ERR
 _PEEK = 16 * 1024 + 5
 _TLS_HEAD = 5
@@ -78,10 +78,17 @@ class Visitor:
 class Lobby:
     """The connections that wait; ``judge`` looks at their first bytes, which stay unread."""
 
-    def __init__(self, poller: protocols.Poller, judge: Callable[[bytes], Greeting], capacity: int = CAPACITY):
+    def __init__(
+        self,
+        poller: protocols.Poller,
+        judge: Callable[[bytes], Greeting],
+        capacity: int = CAPACITY,
+        rights: float = RIGHTS,
+    ):
         self._poller = poller
         self._judge = judge
         self._capacity = capacity
+        self._rights = rights
         # In the order in which they came.
         self._visitors: dict[Visitor, None] = {}
         self._by_address: Counter[str] = Counter()
@@ -120,7 +127,7 @@ class Lobby:
             return True
         address, _ = self._by_address.most_common(1)[0]
         now = runtime.Monotonic()
-        old = [v for v in self._visitors if v.address == address and now - v.since >= _RIGHTS]
+        old = [v for v in self._visitors if v.address == address and now - v.since >= self._rights]
         if not old:
             return False
         self._TurnAway(next((visitor for visitor in old if not visitor.ready), old[0]))
@@ -140,7 +147,7 @@ class Lobby:
         if first is None:
             return None
         if len(self._visitors) >= self._capacity:
-            return _RIGHTS
+            return self._rights
         return max(0.0, first.since + PATIENCE - runtime.Monotonic())
 
     def Next(self, under_way: Mapping[str, int], most: int) -> Visitor | None:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 of our servers, one connection at a time: h11 parses, a stream carries, every wait and size has a limit."""
+"""HTTP/1.1, one connection at a time: h11 parses, a stream carries, every wait and size has a limit."""
 
 from __future__ import annotations
 
@@ -9,33 +9,26 @@ from typing import Any, NamedTuple
 import h11
 
 from ganeti import constants, runtime
-from ganeti.rpc.base import MAX_BODY
-from ganeti.rpc.server import STATUS_BAD_REQUEST, STATUS_TOO_LARGE, ErrorPage, Reply
-from ganeti.rpc.tls import PlainStream, StreamError
+from ganeti.http import STATUS_BAD_REQUEST, STATUS_TOO_LARGE, ErrorPage, Incoming, Reply
+from ganeti.http.tls import PlainStream, StreamError
 
 MAX_HEAD = 64 * 1024
 MAX_PATH = 8192
-# Seconds for somebody who was refused in the middle of a request to read why.
+# Seconds in which a peer whose request was rejected half-way may read why.
 LINGER = 2.0
 
 
 class Limits(NamedTuple):
-    """Seconds: ``idle`` between requests, ``read`` and ``write`` without any progress, ``request`` for a whole one."""
+    """Seconds: ``idle`` between requests, ``read`` and ``write`` without any progress, ``request`` for a whole one.
 
+    ``body``: the bytes of a request's body.
+    """
+
+    body: int
     idle: float = 15.0
     read: float = 10.0
     write: float = 10.0
     request: float = 120.0
-    body: int = MAX_BODY
-
-
-class Incoming(NamedTuple):
-    """A request; header names are lower case, ``path`` is as it came, with its query."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class _TooLarge(Exception):

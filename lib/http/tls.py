@@ -1,6 +1,6 @@
-"""TLS of our servers: handshake and streams with time-outs, and who may call a node.
+"""The server's side of TLS: handshake and streams with time-outs.
 
-pyOpenSSL lives behind this module; it is not used by the client side, which is curl's.
+pyOpenSSL lives behind this module; clients use curl.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from OpenSSL import SSL
 
-from ganeti import errors, pathutils, runtime, ssconf, x509
+from ganeti import errors, runtime
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 # Those of 3.1 without static RSA: every node has the key of server.pem and could read what it recorded.
 CIPHERS = b"HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 _CHUNK = 64 * 1024
-_PEM_LIMIT = 1024 * 1024
-# More than this nobody sends by mistake behind a request that was refused.
+# Nobody sends more than this by mistake after a request was rejected.
 _LINGER_BYTES = 64 * 1024 * 1024
 # What a peer of another kind or a scanner leaves behind; one line in the log is enough.
 CONNECTION_ERRORS = (OSError, SSL.Error)
@@ -38,63 +37,21 @@ class StreamError(errors.GenericError):
     """The other side is too slow, went away, or does not speak the protocol."""
 
 
-class NodePolicy:
-    """Which certificates may call this node; files are read again when they change.
+class Policy(Protocol):
+    """Decides which peers may call, by their certificates."""
 
-    A candidate shows its client.pem, signed with the key of server.pem and named in ssconf.  Every node has that key, so
-    the name in ssconf is what counts, and a list that is missing, empty or damaged names nobody.  The one exception is a
-    machine that has server.pem and nothing else of a cluster: it is being set up, and whoever shows server.pem itself
-    may call it.
-    """
-
-    def __init__(self, server_cert: str = pathutils.NODED_CERT_FILE):
-        self.server_cert = server_cert
-        self._identity: tuple[Any, ...] = ()
-        self._server_digest = ""
-
-    def ServerDigest(self) -> str:
-        """Return the SHA-256 of the cluster certificate as it is now; OSError, X509CertError."""
-        info = runtime.Stat(self.server_cert)
-        identity = (info.st_ino, info.st_mtime_ns, info.st_size)
-        if identity != self._identity:
-            pem = runtime.ReadFile(self.server_cert, _PEM_LIMIT)
-            self._server_digest = x509.Sha256(pem, self.server_cert)
-            self._identity = identity
-        return self._server_digest
-
-    def Candidates(self) -> frozenset[str]:
-        """Return the digests of the candidates' client certificates; lines that are none name nobody."""
-        found = ssconf.SimpleStore().GetMasterCandidatesCertMap().values()
-        return frozenset(digest for digest in found if x509.IsDigest(digest))
-
-    def IsBeingSetUp(self) -> bool:
-        """Return whether this machine has not joined a cluster yet: no ssconf file names one."""
-        return not runtime.Exists(pathutils.SsconfFile("cluster_name"))
+    @property
+    def authority(self) -> str:
+        """Return the file with the certificate that must have signed the peer's."""
 
     def Refusal(self, chain: Sequence[Digests]) -> str | None:
         """Return why a peer with this chain (its own certificate first) may not call; None if it may."""
-        try:
-            server = self.ServerDigest()
-            candidates = self.Candidates()
-        except (OSError, errors.ConfigurationError, errors.X509CertError) as err:
-            return f"the files to check it with cannot be read: {err}"
-        if not chain:
-            return "it shows no certificate"
-        if any(digests.sha256 != server for digests in chain[1:]):
-            return "its certificate was not signed by this cluster"
-        if chain[0].sha1 in candidates:
-            return None
-        if candidates or not self.IsBeingSetUp():
-            return f"certificate {chain[0].sha1} is not that of a master candidate"
-        return (
-            None if chain[0].sha256 == server else "this node is being set up and accepts the cluster certificate only"
-        )
 
 
 class ServerContext:
     """Key and certificate of a server, and which peers it takes; ``policy`` None demands no certificate."""
 
-    def __init__(self, key_file: str, cert_file: str, policy: NodePolicy | None, chain_file: str | None = None):
+    def __init__(self, key_file: str, cert_file: str, policy: Policy | None, chain_file: str | None = None):
         context = SSL.Context(SSL.TLS_SERVER_METHOD)
         context.set_min_proto_version(SSL.TLS1_2_VERSION)
         context.set_cipher_list(CIPHERS)
@@ -105,7 +62,7 @@ class ServerContext:
             context.use_certificate_chain_file(chain_file or cert_file)
             context.check_privatekey()
             if policy is not None:
-                context.load_verify_locations(policy.server_cert)
+                context.load_verify_locations(policy.authority)
         except SSL.Error as err:
             raise errors.X509CertError(cert_file, f"cannot be used: {_Text(err)}") from None
         self._context = context
@@ -212,7 +169,7 @@ class PlainStream:
 class TlsStream(PlainStream):
     """The server's end of a TLS connection."""
 
-    def __init__(self, connection: SSL.Connection, sock: protocols.Socket, policy: NodePolicy | None):
+    def __init__(self, connection: SSL.Connection, sock: protocols.Socket, policy: Policy | None):
         super().__init__(sock)
         self.connection = connection
         self._policy = policy

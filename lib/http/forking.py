@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import daemon, runtime
-from ganeti.server.lobby import Greeting, Lobby, Visitor
+from ganeti.http.lobby import Greeting, Lobby, Visitor
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
