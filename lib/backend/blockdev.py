@@ -58,7 +58,7 @@ def Remove(bdev: Dict) -> None:
 
 
 def Open(instance_name: str, disks: list[Dict], exclusive: bool) -> None:
-    """blockdev_open: makes the disks writable here and links them."""
+    """blockdev_open: makes the disks writable here, and links them if an instance is named."""
     for index, disk in enumerate(wire.Disks(disks)):
         device = tree.FindOrFail(disk)
         device.Open(exclusive=exclusive)

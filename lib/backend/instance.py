@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti import errors, hypervisor, objects, pathutils, runtime
 from ganeti.backend import reason, transfers, wire
@@ -25,11 +25,44 @@ _DEFAULT_SSH_PORT = 22
 Dict = dict[str, Any]
 
 
+class _FoundDisk(NamedTuple):
+    disk: objects.Disk
+    device_path: str | None
+    uri: str | None
+
+
 def OpenedDisks(instance: objects.Instance) -> list[GuestDisk]:
     """Find every disk of the instance; each must be open on this node.
 
     Closing the disks of a node removes their links, so a start that comes late finds nothing to write to.
     """
+    disks = _FoundDisks(instance)
+    for index, (_, device_path, _) in enumerate(disks):
+        if device_path and not links.IsMade(instance.name, device_path, index):
+            raise errors.BlockDeviceError(
+                f"Instance {instance.name}: disk {index} is not open on this node; "
+                f"run gnt-instance activate-disks {instance.name}"
+            )
+    return _GuestDisks(instance, disks)
+
+
+def LinkedDisks(instance: objects.Instance) -> list[GuestDisk]:
+    """Find every disk of the instance and link it: for a guest that arrives here."""
+    disks = _FoundDisks(instance)
+    for index, (_, device_path, _) in enumerate(disks):
+        if device_path:
+            links.Make(instance.name, device_path, index)
+    return _GuestDisks(instance, disks)
+
+
+def _GuestDisks(instance: objects.Instance, disks: Sequence[_FoundDisk]) -> list[GuestDisk]:
+    return [
+        GuestDisk(disk, pathutils.InstanceDiskLink(instance.name, index) if device_path else "", uri)
+        for index, (disk, device_path, uri) in enumerate(disks)
+    ]
+
+
+def _FoundDisks(instance: objects.Instance) -> list[_FoundDisk]:
     found = []
     for index, disk in enumerate(wire.InstanceDisks(instance)):
         device = tree.Find(disk)
@@ -41,13 +74,7 @@ def OpenedDisks(instance: objects.Instance) -> list[GuestDisk]:
                 f"Instance {instance.name}: block device of disk {index} is not set up; "
                 f"run gnt-instance activate-disks {instance.name}"
             )
-        if device.dev_path and not links.IsMade(instance.name, device.dev_path, index):
-            raise errors.BlockDeviceError(
-                f"Instance {instance.name}: disk {index} is not open on this node; "
-                f"run gnt-instance activate-disks {instance.name}"
-            )
-        link = pathutils.InstanceDiskLink(instance.name, index) if device.dev_path else ""
-        found.append(GuestDisk(disk, link, uri))
+        found.append(_FoundDisk(disk, device.dev_path, uri))
     return found
 
 

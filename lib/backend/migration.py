@@ -11,7 +11,7 @@ from typing import Any
 
 from ganeti import errors, hypervisor, objects, pathutils, runtime
 from ganeti.backend import transfers, wire
-from ganeti.backend.instance import OpenedDisks, RemoveLinks
+from ganeti.backend.instance import LinkedDisks, RemoveLinks
 from ganeti.hypervisor.base import HOTPLUG_DISK, HOTPLUG_NIC, Hypervisor, Look
 from ganeti.params import runstate
 from ganeti.storage import tree
@@ -78,11 +78,17 @@ def Accept(instance: Dict, info: str | None, target: str) -> None:
         if driver.Exists(guest.name):
             state = driver.Look(guest.name).state
             raise errors.RpcCallError(f"Instance {guest.name} cannot be accepted: it is here already (state {state})")
-        disks = OpenedDisks(guest)
+        note = transfers.Read(guest.name)
+        if note.attempt is not None:
+            raise errors.RpcCallError(
+                f"Instance {guest.name} cannot be accepted: it was sent from here to {note.sent_to} and that was not"
+                f" settled; use 'gnt-instance migrate --cleanup {guest.name}'"
+            )
         transfers.Write(guest.name, transfers.Note(arrival=transfers.AWAITED))
         try:
+            disks = LinkedDisks(guest)
             driver.Accept(guest, info, target, disks)
-        except errors.HypervisorError:
+        except (errors.HypervisorError, errors.BlockDeviceError):
             if not driver.Exists(guest.name):
                 transfers.Write(guest.name, transfers.Note(arrival=transfers.NEVER))
                 RemoveLinks(guest)
@@ -107,22 +113,31 @@ def Status(instance: Dict) -> Dict:
     return driver.MigrationStatus(guest).ToDict()
 
 
-def FinalizeSource(instance: Dict, success: bool, live: bool) -> None:
-    """instance_finalize_migration_src: ``success`` ends the sent copy; nothing is ever cancelled or resumed here."""
+def EndSent(instance: Dict, ident: int, attempt: str | None) -> None:
+    """instance_end_sent: source; forgets an ``attempt`` that is over and ends the sent copy, if it is still there."""
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
-        state = driver.Look(guest.name).state
-        if success and state == runstate.SENT:
-            driver.EndNow(guest)
-        elif state == runstate.GONE:
-            pass
-        elif success or state not in runstate.HOLDS:
+        look = _CheckSame(driver, guest, ident, attempt)
+        if look.sending or look.state not in (runstate.SENT, runstate.GONE, *runstate.HOLDS):
             raise errors.RpcCallError(
-                f"Instance {guest.name}: its process here is not what this call is for (state {state}), it is left alone"
+                f"Instance {guest.name}: its process here is not what this call is for (state {look.state}), it is left"
+                " alone"
             )
-        if success:
+        if look.state == runstate.SENT:
+            driver.EndNow(guest)
+        if look.state not in runstate.HOLDS:
             _Leave(driver, guest)
         transfers.Clear(guest.name)
+
+
+def _CheckSame(driver: Hypervisor, guest: objects.Instance, ident: int, attempt: str | None) -> Look:
+    """Look, and raise RpcCallError unless process and attempt are those that the master has looked at."""
+    look = driver.Look(guest.name)
+    if look.ident != ident or transfers.Read(guest.name).attempt != attempt:
+        raise errors.RpcCallError(
+            f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
+        )
+    return look
 
 
 def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None:
@@ -139,7 +154,9 @@ def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None
             raise errors.RpcCallError(f"Instance {guest.name} has not arrived (state {state})")
         if held and state == runstate.PAUSED:
             driver.Resume(guest)
-        transfers.Clear(guest.name)
+        # The note of a guest that is being sent on is not this call's.
+        if transfers.Read(guest.name).arrival is not None:
+            transfers.Clear(guest.name)
 
 
 def _Withdraw(driver: Hypervisor, guest: objects.Instance) -> None:
@@ -183,11 +200,7 @@ def ResumeSent(instance: Dict, ident: int, attempt: str | None) -> None:
     """instance_resume_sent: source; runs the guest here again, whose ``attempt`` to be sent has failed for good."""
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
-        look, note = driver.Look(guest.name), transfers.Read(guest.name)
-        if look.ident != ident or note.attempt != attempt:
-            raise errors.RpcCallError(
-                f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
-            )
+        look = _CheckSame(driver, guest, ident, attempt)
         if look.state not in (runstate.SENT, runstate.LEAVING) and not look.sending:
             raise errors.RpcCallError(f"Instance {guest.name} was not sent (state {look.state}), it is left alone")
         driver.Resume(guest)
@@ -199,12 +212,13 @@ def EndCopy(instance: Dict, ident: int) -> None:
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
         look = driver.Look(guest.name)
-        if look.state != runstate.GONE:
-            if look.ident != ident:
-                raise errors.RpcCallError(
-                    f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
-                )
-            driver.EndNow(guest)
+        if look.state == runstate.GONE:
+            return  # what is noted here may belong to a later migration
+        if look.ident != ident:
+            raise errors.RpcCallError(
+                f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
+            )
+        driver.EndNow(guest)
         _Leave(driver, guest)
         transfers.Clear(guest.name)
 
@@ -251,7 +265,7 @@ HANDLERS = {
     "hotplug_supported": HotplugSupported,
     "instance_finalize_migration_dst": FinalizeDestination,
     "instance_end_copy": EndCopy,
-    "instance_finalize_migration_src": FinalizeSource,
+    "instance_end_sent": EndSent,
     "instance_get_migration_status": Status,
     "instance_migratable": Migratable,
     "instance_migrate": Migrate,

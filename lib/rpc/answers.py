@@ -85,6 +85,7 @@ ANSWERS: dict[str, ht.Type] = {
     "instance_balloon_memory": ht.TAny,
     "instance_console_info": ht.TDictOf(ht.TString, ht.TDict),
     "instance_end_copy": ht.TAny,
+    "instance_end_sent": ht.TAny,
     "instance_finalize_migration_dst": ht.TAny,
     "instance_finalize_migration_src": ht.TAny,
     "instance_get_migration_status": _Migration,

@@ -137,7 +137,7 @@ _INSTANCES = (
     _Changes(
         "instance_finalize_migration_src",
         "S s D",
-        "Ends a migration on the source.",
+        "Not offered: instance_end_sent names the attempt that it ends.",
         instance="INST",
         success="bool",
         live="bool",
@@ -384,6 +384,14 @@ _ADDED = (
         "Ends a copy of a guest at once, if its process is still the one with this identity.",
         instance="INST",
         ident="int",
+    ),
+    _Changes(
+        "instance_end_sent",
+        "N s D",
+        "Forgets an attempt to send a guest and ends the sent copy, if process and attempt are still those given.",
+        instance="INST",
+        ident="int",
+        attempt="str?",
     ),
     _Changes(
         "instance_resume_sent",

@@ -205,7 +205,8 @@ def EndLeftovers(caller: Caller, instance: objects.Instance, situation: Situatio
         if node == keep:
             continue
         if situation.State(node) == runstate.SENT:
-            result = caller.rpc.call_instance_finalize_migration_src(node, instance, True, True)
+            view = situation.views[node]
+            result = caller.rpc.call_instance_end_sent(node, instance, view.ident, view.attempt)
         else:
             result = caller.rpc.call_instance_finalize_migration_dst(node, instance, None, False)
         if result.fail_msg:

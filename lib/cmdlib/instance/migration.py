@@ -244,6 +244,7 @@ class TLMigrateInstance(Settler):
         if not situation.IsHere(self.source_uuid):
             raise situation.Error("cannot be migrated")
         EndLeftovers(self, instance, situation)
+        self._ForgetTransfers(situation)
         self._CheckVersions(instance)
         self._feedback("* checking disk consistency between source and target")
         self._CheckConsistency(excused=False)

@@ -120,12 +120,15 @@ class Settler(Tasklet):
         if instance.primary_node != where:
             instance = self.cfg.SetInstancePrimaryNode(instance.uuid, where)
         EndLeftovers(self, instance, situation)
-        for node, view in situation.views.items():
-            if view.sent_to is not None and view.state != runstate.SENT:
-                # The note of a transfer that is over; on the guest's own node and on one that was switched off since.
-                result = self.rpc.call_instance_finalize_migration_src(node, instance, node != where, True)
-                self._RaiseUnsettled(result, f"Could not finish the migration on {result.node_name}")
+        self._ForgetTransfers(situation)
         self._GiveDisksTo(where, self._DiskUsers(situation))
+
+    def _ForgetTransfers(self, situation: Situation) -> None:
+        """Remove notes of transfers that are over, on the guest's own node and on one that was switched off since."""
+        for node, view in situation.views.items():
+            if view.attempt is not None and view.state != runstate.SENT:
+                result = self.rpc.call_instance_end_sent(node, self._instance, view.ident, view.attempt)
+                self._RaiseUnsettled(result, f"Could not finish the migration on {result.node_name}")
 
     def _DiskUsers(self, situation: Situation) -> list[str]:
         """Return the nodes that may have the disks open: those that migrate, and any that has or had a copy."""
@@ -194,7 +197,8 @@ class Settler(Tasklet):
         mode = "exclusive" if exclusive else "shared"
         for node_uuid in nodes:
             self._feedback(f"* opening instance disks on node {self._Name(node_uuid)} in {mode} mode")
-            result = self.rpc.call_blockdev_open(node_uuid, self._instance.name, self._Argument(), exclusive)
+            # Without a name no links are made: a call that comes late must not let anything start there.
+            result = self.rpc.call_blockdev_open(node_uuid, "", self._Argument(), exclusive)
             self._RaiseUnsettled(result, f"Cannot open the instance's disks on node {result.node_name}")
 
     def _Disconnect(self) -> None:

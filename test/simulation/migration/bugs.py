@@ -55,7 +55,7 @@ def _Migrating(tasklet: type[TLMigrateInstance], cleanup: type[TLCleanupMigratio
 
 
 def _OldFinalizeSource(data: Dict, success: bool, live: bool) -> None:
-    """As before: ends or resumes whatever is there."""
+    """As in 3.1: ends or resumes whatever is there."""
     guest, driver = migration._Load(data)
     if success:
         driver.EndNow(guest)
@@ -77,8 +77,14 @@ def _OldFinalizeDestination(data: Dict, info: Any, success: bool) -> None:
     transfers.Clear(guest.name)
 
 
+def _EndAnything(data: Dict, ident: int, attempt: str | None) -> None:
+    """End what is there, whatever it is."""
+    _OldFinalizeSource(data, True, True)
+
+
 _OLD = {
     "instance_finalize_migration_src": _OldFinalizeSource,
+    "instance_end_sent": _EndAnything,
     "instance_finalize_migration_dst": _OldFinalizeDestination,
 }
 
@@ -135,10 +141,15 @@ class StartBelievesConfiguration(_Bug):
     exchanged = {"OP_INSTANCE_STARTUP": _TrustingStart}
 
 
+def _EndSource(tasklet: TLMigrateInstance, situation: Situation) -> None:
+    view = situation.views[tasklet.source_uuid]
+    tasklet.rpc.call_instance_end_sent(tasklet.source_uuid, tasklet._instance, view.ident, view.attempt)
+
+
 class _EarlyEnder(TLMigrateInstance):
     def _Settle(self, situation: Situation) -> None:
         if situation.verdict.node != self.source_uuid:
-            self.rpc.call_instance_finalize_migration_src(self.source_uuid, self._instance, True, True)
+            _EndSource(self, situation)
         super()._Settle(situation)
 
 
@@ -168,13 +179,13 @@ class _LazyCleaner(_Keeping, TLCleanupMigration):
 class DisksStayOpenOnBoth(_Bug):
     """After a migration nobody closes the disks on the other node."""
 
-    changed = {"instance_finalize_migration_src": lambda data, success, live: _WithoutLeaving(data, success)}
+    changed = {"instance_end_sent": lambda data, ident, attempt: _WithoutLeaving(data)}
     exchanged = {"OP_INSTANCE_MIGRATE": _Migrating(_Keeper, _LazyCleaner)}
 
 
-def _WithoutLeaving(data: Dict, success: bool) -> None:
+def _WithoutLeaving(data: Dict) -> None:
     guest, driver = migration._Load(data)
-    if success and driver.Look(guest.name).state == runstate.SENT:
+    if driver.Look(guest.name).state == runstate.SENT:
         driver.EndNow(guest)
     transfers.Clear(guest.name)
 
@@ -183,7 +194,7 @@ class _Believer(TLMigrateInstance):
     def _Conclude(self, trouble: str | None) -> None:
         if trouble is None:
             self.cfg.SetInstancePrimaryNode(self._instance_uuid, self.target_uuid)
-            self.rpc.call_instance_finalize_migration_src(self.source_uuid, self._instance, True, True)
+            _EndSource(self, self._Look(self._pair))
         super()._Conclude(trouble)
 
 
@@ -311,7 +322,24 @@ class RebootStartsAnyway(_Bug):
 class FinalizeEndsWhateverIsThere(_Bug):
     """The end of a migration kills the source's process whatever state it is in: also when the call comes late."""
 
-    changed = {"instance_finalize_migration_src": _OldFinalizeSource}
+    changed = {"instance_end_sent": _EndAnything}
+
+
+def _EndOfAnyAttempt(data: Dict, ident: int, attempt: str | None) -> None:
+    guest, driver = migration._Load(data)
+    state = driver.Look(guest.name).state
+    if state == runstate.SENT:
+        driver.EndNow(guest)
+    elif state != runstate.GONE:
+        raise errors.RpcCallError(f"state {state}")
+    migration._Leave(driver, guest)
+    transfers.Clear(guest.name)
+
+
+class LateEndForgetsNewerMigration(_Bug):
+    """The end of one attempt to send the guest also forgets what is noted of a later migration."""
+
+    changed = {"instance_end_sent": _EndOfAnyAttempt}
 
 
 def _WithdrawUnheld(data: Dict, info: Any, success: bool) -> None:

@@ -16,7 +16,7 @@ _STEPS = 80
 _MOMENTS = (
     "accept_instance on", "instance_migrate on", "instance_migrate on", "get_migration_status on",
     "answer of instance_get_migration_status", "get_migration_status on", "commit", "commit", "instance_start on",
-    "finalize_migration_dst on", "finalize_migration_src on", "resume_sent on", "run_state on", "instance_start on",
+    "finalize_migration_dst on", "end_sent on", "resume_sent on", "run_state on", "instance_start on",
     "instance_shutdown on", "blockdev_open on", "blockdev_close on", "commit", "committed", "confirm", "waits", "sending",
     "QEMU stop", "QEMU migrate_cancel", "QEMU cont", "QEMU query-status", "killed", "write /var/lib", "remove /var/lib",
 )  # fmt: skip

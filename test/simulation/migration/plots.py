@@ -17,9 +17,7 @@ Acts = list[Callable[[], str]]
 
 def CutOff(people: People, struck: Faults) -> Acts:
     """The master dies before or after the new primary is stored, and its next one may not see the target."""
-    struck.At(
-        people.rng.choice(("commit", "commit", "commit", "committed", "finalize_migration_src on")), struck.CutOff
-    )
+    struck.At(people.rng.choice(("commit", "commit", "commit", "committed", "end_sent on")), struck.CutOff)
     return [
         people.Migrate,
         people.rng.choice((people.Start, people.Start, people.Reboot, people.Reboot, people.FailOver, people.Stop)),
@@ -34,7 +32,15 @@ def TargetDies(people: People, struck: Faults) -> Acts:
 
 def LateEnd(people: People, struck: Faults) -> Acts:
     """The end of one migration comes late, when the guest is back."""
-    struck.At("finalize_migration_src on", struck.Fate("late"))
+    struck.At("end_sent on", struck.Fate("late"))
+    return [people.Migrate, people.Cleanup, people.MigrateBack]
+
+
+def LateEndAtTarget(people: People, struck: Faults) -> Acts:
+    """The end of one migration comes late, when the next one has failed where the guest came from."""
+    struck.At("end_sent on", struck.Fate("late"))
+    struck.At("sending", struck.Spoil, 1)
+    struck.At("answer of instance_migrate on", struck.KillMaster, 1)
     return [people.Migrate, people.Cleanup, people.MigrateBack]
 
 
@@ -81,6 +87,8 @@ PLOTS = (
     CutOff,
     TargetDies,
     LateEnd,
+    LateEndAtTarget,
+    LateEndAtTarget,
     LateTarget,
     LateStart,
     LateResume,

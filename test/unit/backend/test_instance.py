@@ -35,9 +35,13 @@ class Rig:
             tree.Create(self.disk, 4, self.guest.name, True)
             self.Open()
 
-    def Open(self, exclusive: bool = True) -> None:
+    def Open(self) -> None:
         """Opens the disk on the node entered, as a master does before it starts the guest there."""
-        blockdev.Open(self.guest.name, [self.disk.ToDict(runtime=True)], exclusive)
+        blockdev.Open(self.guest.name, [self.disk.ToDict(runtime=True)], True)
+
+    def OpenShared(self) -> None:
+        """Opens the disk on the node entered, as a master does before a migration."""
+        blockdev.Open("", [self.disk.ToDict(runtime=True)], False)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -78,8 +82,14 @@ def test_start_that_comes_after_the_disks_were_closed_fails(rig: Rig) -> None:
         with pytest.raises(errors.BlockDeviceError, match="disk 0 is not open on this node"):
             instance.Start(rig.data, False, TRAIL)
         assert instance.List(["fake"], {}) == []
-    with rig.second, pytest.raises(errors.BlockDeviceError, match="not open on this node"):
-        migration.Accept(rig.data, None, "127.0.0.1")
+
+
+def test_disks_that_a_migration_opens_late_let_nothing_start(rig: Rig) -> None:
+    with rig.second:
+        blockdev.Open("", [rig.disk.ToDict(runtime=True)], False)
+        with pytest.raises(errors.BlockDeviceError, match="not open on this node"):
+            instance.Start(rig.data, False, TRAIL)
+        assert not rig.Link().is_symlink()
 
 
 def test_shutdown_removes_links(rig: Rig) -> None:
@@ -128,7 +138,7 @@ def test_failed_start_or_arrival_leaves_no_links(rig: Rig, use: Any) -> None:
     with rig.second:
         for call in (lambda: instance.Start(rig.data, False, TRAIL), lambda: migration.Accept(rig.data, None, "::1")):
             rig.Open()
-            with pytest.raises(errors.HypervisorError):
+            with pytest.raises(errors.HypervisorError, match=r"^no$"):
                 call()
             assert not rig.Link().is_symlink()
 
@@ -204,9 +214,9 @@ def test_migration_over_shared_files(rig: Rig) -> None:
         migration.Migratable(rig.data)
         info = migration.Info(rig.data)
     with rig.second:
-        rig.Open(exclusive=False)
+        rig.OpenShared()
         migration.Accept(rig.data, info, "127.0.0.1")
-        assert _State(rig) == "inmigrate"
+        assert _State(rig) == "inmigrate" and rig.Link().is_symlink()
     with rig.first:
         migration.Migrate("cluster", rig.data, "127.0.0.1", True)
         assert migration.Status(rig.data) == {
@@ -220,13 +230,24 @@ def test_migration_over_shared_files(rig: Rig) -> None:
         migration.FinalizeDestination(rig.data, info, True)
         assert _State(rig) == "running"
     with rig.first:
-        migration.FinalizeSource(rig.data, True, True)
+        _EndSent(rig)
         assert instance.List(["fake"], {}) == [] and not rig.Link().is_symlink()
         assert migration.RunState(rig.guest.name, "fake", {})["sent_to"] is None
 
 
+def _Seen(rig: Rig) -> dict[str, Any]:
+    """What the node entered says of the guest."""
+    return migration.RunState(rig.guest.name, "fake", {})
+
+
 def _State(rig: Rig) -> str:
-    return str(migration.RunState(rig.guest.name, "fake", {})["run_state"])
+    return str(_Seen(rig)["run_state"])
+
+
+def _EndSent(rig: Rig) -> None:
+    """What a master does that looks and acts at once."""
+    seen = _Seen(rig)
+    migration.EndSent(rig.data, seen["ident"], seen["attempt"])
 
 
 @dataclasses.dataclass
@@ -244,7 +265,7 @@ def migrated(rig: Rig) -> Migrated:
         instance.Start(rig.data, False, TRAIL)
         info = migration.Info(rig.data)
     with rig.second:
-        rig.Open(exclusive=False)
+        rig.OpenShared()
         migration.Accept(rig.data, info, "127.0.0.1")
     with rig.first:
         migration.Migrate("cluster", rig.data, "127.0.0.1", True)
@@ -280,8 +301,8 @@ def test_sent_copy_runs_again_only_for_the_attempt_that_failed(migrated: Migrate
         for ident, attempt in ((0, "another"), (1, migrated.attempt), (0, None)):
             with pytest.raises(errors.RpcCallError, match="has changed since it was looked at"):
                 migration.ResumeSent(rig.data, ident, attempt)
-        with pytest.raises(errors.RpcCallError, match="not what this call is for"):
-            migration.FinalizeSource(rig.data, False, True)
+            with pytest.raises(errors.RpcCallError, match="has changed since it was looked at"):
+                migration.EndSent(rig.data, ident, attempt)
         assert _State(rig) == "postmigrate"
         migration.ResumeSent(rig.data, 0, migrated.attempt)
         assert _State(rig) == "running"
@@ -289,11 +310,70 @@ def test_sent_copy_runs_again_only_for_the_attempt_that_failed(migrated: Migrate
             migration.ResumeSent(rig.data, 0, migrated.attempt)
 
 
-def test_only_a_sent_copy_is_ended_as_one(rig: Rig) -> None:
+def test_a_copy_that_was_sent_is_ended_once_and_a_guest_never(migrated: Migrated) -> None:
+    rig = migrated.rig
+    with rig.first:
+        migration.ResumeSent(rig.data, 0, migrated.attempt)
+        with pytest.raises(errors.RpcCallError, match="has changed since it was looked at"):
+            migration.EndSent(rig.data, 0, migrated.attempt)
+        migration.EndSent(rig.data, 0, None)
+        assert _State(rig) == "running" and rig.Link().is_symlink()
+
+
+def test_guest_that_only_waits_is_not_ended_as_one_that_was_sent(migrated: Migrated) -> None:
+    rig = migrated.rig
+    with rig.second:
+        with pytest.raises(errors.RpcCallError, match="not what this call is for \\(state inmigrate\\)"):
+            _EndSent(rig)
+        assert _State(rig) == "inmigrate" and _Seen(rig)["arrival"] == "awaited"
+
+
+def test_end_of_one_migration_that_comes_late_leaves_the_next_one_alone(migrated: Migrated) -> None:
+    """The guest went to the second node and comes back: what is noted now is of its way back."""
+    rig = migrated.rig
+    with rig.second:
+        migration.FinalizeDestination(rig.data, migrated.info, True)
+    with rig.first:
+        _EndSent(rig)
+        rig.OpenShared()
+        migration.Accept(rig.data, migrated.info, "127.0.0.1")
+    with rig.second:
+        migration.Migrate("cluster", rig.data, "127.0.0.1", True)
+        sent = _Seen(rig)
+    with rig.first:
+        hypervisor.GetHypervisor("fake").EndNow(rig.guest)  # it could not be loaded
+        with pytest.raises(errors.RpcCallError, match="has changed since it was looked at \\(state gone\\)"):
+            migration.EndSent(rig.data, 0, migrated.attempt)
+        migration.EndCopy(rig.data, 0)
+        assert _Seen(rig)["arrival"] == "awaited" and rig.Link().is_symlink()
+    with rig.second:
+        migration.ResumeSent(rig.data, sent["ident"], sent["attempt"])
+
+
+def test_arrival_that_is_confirmed_late_does_not_forget_that_the_guest_was_sent_on(migrated: Migrated) -> None:
+    rig = migrated.rig
+    with rig.second:
+        migration.FinalizeDestination(rig.data, migrated.info, True)
+        transfers.Write(rig.guest.name, transfers.Note("127.0.0.9", "newer"))  # and is being sent again
+        migration.FinalizeDestination(rig.data, migrated.info, True)
+        assert _Seen(rig)["sent_to"] == "127.0.0.9"
+
+
+def test_nothing_is_accepted_where_a_guest_was_sent_from_until_that_is_settled(migrated: Migrated) -> None:
+    rig = migrated.rig
+    with rig.first:
+        hypervisor.GetHypervisor("fake").EndNow(rig.guest)  # the node was switched off for a moment
+        with pytest.raises(errors.RpcCallError, match=r"was sent from here to 127\.0\.0\.1 .*migrate --cleanup guest"):
+            migration.Accept(rig.data, migrated.info, "127.0.0.1")
+        assert _Seen(rig)["sent_to"] == "127.0.0.1"
+        _EndSent(rig)
+        assert _Seen(rig)["sent_to"] is None
+        migration.Accept(rig.data, migrated.info, "127.0.0.1")
+
+
+def test_only_the_copy_that_was_looked_at_is_ended(rig: Rig) -> None:
     with rig.first:
         instance.Start(rig.data, False, TRAIL)
-        with pytest.raises(errors.RpcCallError, match="not what this call is for \\(state running\\)"):
-            migration.FinalizeSource(rig.data, True, True)
         with pytest.raises(errors.RpcCallError, match="has changed since"):
             migration.EndCopy(rig.data, 77)
         assert _State(rig) == "running"

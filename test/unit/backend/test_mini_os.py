@@ -38,9 +38,13 @@ class Rig(KvmRig):
     def Data(self, **changes: Any) -> dict[str, Any]:
         return self.instance.Replace(**changes).ToDict(runtime=True)
 
-    def Open(self, exclusive: bool = True) -> None:
-        """As the master does before each start and each arrival."""
-        blockdev.Open(self.instance.name, self.Data()["disks_info"], exclusive)
+    def Open(self) -> None:
+        """As the master does before each start."""
+        blockdev.Open(self.instance.name, self.Data()["disks_info"], True)
+
+    def OpenShared(self) -> None:
+        """As the master does before a migration, on both nodes."""
+        blockdev.Open("", self.Data()["disks_info"], False)
 
     def Boot(self) -> lab.Sign:
         """Starts the guest, hears from it, stops it."""
@@ -143,15 +147,16 @@ def test_whole_life_by_procedures(rig: Rig) -> None:
         with rig.Console() as console:
             before = console.Ask()
         info = migration.Info(rig.Data())
-        rig.Open(exclusive=False)
+        rig.OpenShared()
     with rig.second:
-        rig.Open(exclusive=False)
+        rig.OpenShared()
         migration.Accept(rig.Data(), info, "127.0.0.1")
     with rig.first:
         migration.Migrate("cluster", rig.Data(), "127.0.0.1", True)
         rig.WaitMigrated()
         assert migration.Status(rig.Data())["status"] == "completed"
-        migration.FinalizeSource(rig.Data(), True, True)
+        sent = migration.RunState(rig.instance.name, "kvm", {})
+        migration.EndSent(rig.Data(), sent["ident"], sent["attempt"])
     with rig.second:
         migration.FinalizeDestination(rig.Data(), info, True)
         assert Path(pathutils.InstanceDiskLink(rig.instance.name, 0)).is_symlink()

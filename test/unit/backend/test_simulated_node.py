@@ -77,11 +77,12 @@ def test_mirrored_guest_moves_between_machines() -> None:
         node.Call(drbd.DisconnectNet, [DISK])
         node.Call(drbd.AttachNet, [DISK], True)
         assert node.Call(drbd.WaitSync, [DISK]) == [True, 100.0]
-    second.Call(blockdev.Open, GUEST.name, [DISK], False)
+    second.Call(blockdev.Open, "", [DISK], False)
     second.Call(migration.Accept, DATA, None, "192.0.2.2")
     first.Call(migration.Migrate, "cluster", DATA, "192.0.2.2", True)
     second.Call(migration.FinalizeDestination, DATA, None, True)
-    first.Call(migration.FinalizeSource, DATA, True, True)
+    sent = first.Call(migration.RunState, GUEST.name, "fake", {})
+    first.Call(migration.EndSent, DATA, sent["ident"], sent["attempt"])
     assert (first.Call(Running), second.Call(Running)) == ([], [GUEST.name])
     first.Call(blockdev.Close, GUEST.name, [DISK])
 

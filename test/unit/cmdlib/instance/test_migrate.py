@@ -202,13 +202,13 @@ def test_migration(master: Master) -> None:
         "drbd_attach_net",
         "accept_instance",
         "instance_migrate",
-        "instance_finalize_migration_src",
+        "instance_end_sent",
         "blockdev_close",
     )
     assert _Served(master, 0, *names) == [
         "drbd_attach_net",
         "instance_migrate",
-        "instance_finalize_migration_src",
+        "instance_end_sent",
         "blockdev_close",
         "drbd_attach_net",
     ]
@@ -246,7 +246,7 @@ def test_a_failed_migration_leaves_the_guest_where_it_was(master: Master, where:
 
 
 def test_migration_that_ends_half_way_is_finished_by_the_command_that_the_error_names(master: Master) -> None:
-    master[0].faults["instance_finalize_migration_src"] = "lost it"
+    master[0].faults["instance_end_sent"] = "lost it"
     with pytest.raises(
         errors.OpExecError, match=r"node1.*lost it; use 'gnt-instance migrate --cleanup web.example.org'"
     ):
@@ -254,7 +254,7 @@ def test_migration_that_ends_half_way_is_finished_by_the_command_that_the_error_
     # The guest runs on the second node, and the configuration says so.
     assert _Primary(master) == 1 and WEB in master[1].guests
     assert master[0].devices[DRBD].open
-    del master[0].faults["instance_finalize_migration_src"]
+    del master[0].faults["instance_end_sent"]
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB, cleanup=True))
     assert _Primary(master) == 1 and WEB not in master[0].guests
     assert not master[0].devices[DRBD].open and master[1].devices[DRBD].link == "connected"
