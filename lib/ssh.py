@@ -23,12 +23,12 @@ KeysByNode = Mapping[str, Sequence[str]]
 
 
 def UserDir() -> str:
-    """The .ssh directory of the user that cluster commands log in as."""
+    """Return the .ssh directory of the user that cluster commands log in as."""
     return f"{pathutils.ROOT_DIR}{os.path.expanduser('~' + _autoconf.SSH_LOGIN_USER)}/.ssh"
 
 
 def UserKeyFiles(kind: str, suffix: str = "") -> tuple[str, str]:
-    """(private, public)."""
+    """Return the paths of the (private, public) key."""
     private = f"{UserDir()}/id_{CheckKind(kind)}{suffix}"
     return private, private + ".pub"
 
@@ -47,12 +47,12 @@ def CheckKind(kind: str) -> str:
 
 
 def SameKey(one: str, other: str) -> bool:
-    """Whether two lines hold the same key, whatever options and comments they have."""
+    """Return whether two lines hold the same key, whatever options and comments they have."""
     return bool(_KeyOf(one)) and _KeyOf(one) == _KeyOf(other)
 
 
 def _KeyOf(line: str) -> tuple[str, str] | None:
-    """(type, key) of a line of authorized_keys or a public key file."""
+    """Return (type, key) of a line of authorized_keys or a public key file."""
     words = line.split()
     if not words or words[0].startswith("#"):
         return None
@@ -63,7 +63,7 @@ def _KeyOf(line: str) -> tuple[str, str] | None:
 
 
 def WithKeys(text: str, keys: Iterable[str]) -> str:
-    """``text`` of authorized_keys with these keys, each once."""
+    """Return the ``text`` of authorized_keys with these keys, each once."""
     lines = text.splitlines()
     for key in keys:
         line = CheckKeyLine(key)
@@ -73,13 +73,13 @@ def WithKeys(text: str, keys: Iterable[str]) -> str:
 
 
 def WithoutKeys(text: str, keys: Iterable[str]) -> str:
-    """``text`` of authorized_keys without these keys; comments and other lines stay."""
+    """Return the ``text`` of authorized_keys without these keys; comments and other lines stay."""
     unwanted = {_KeyOf(CheckKeyLine(key)) for key in keys}
     return _Joined([line for line in text.splitlines() if _KeyOf(line) is None or _KeyOf(line) not in unwanted])
 
 
 def CheckKeyLine(line: str) -> str:
-    """The line of one key without blanks around it; SshUpdateError for anything else."""
+    """Return the line of one key without blanks around it; SshUpdateError for anything else."""
     stripped = line.strip()
     if "\n" in stripped or "\r" in stripped or "\0" in stripped or _KeyOf(stripped) is None:
         raise errors.SshUpdateError(f"This is not a line of an SSH key: {stripped[:60]!a}")
@@ -91,7 +91,7 @@ def _Joined(lines: Sequence[str]) -> str:
 
 
 def ParseNodeKeys(text: str) -> dict[str, list[str]]:
-    """ganeti_pub_keys: ``NODEUUID <public key line>``, several per node possible."""
+    """Parse ganeti_pub_keys: ``NODEUUID <public key line>``, several per node possible."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         uuid, _, key = line.strip().partition(" ")
@@ -123,7 +123,7 @@ def ForbidKeys(keys: Iterable[str]) -> None:
 
 
 def _ChangeAuthorized(change: Callable[[str], str]) -> None:
-    """Changes authorized_keys; mode and owner stay what they were."""
+    """Change authorized_keys; mode and owner stay what they were."""
     path = AuthorizedKeysFile()
     runtime.MakeDirs(UserDir(), 0o700)
     before = ReadIfThere(path)
@@ -147,7 +147,7 @@ def WriteNodeKeys(keys: KeysByNode) -> None:
 
 
 def BackUp(path: str) -> None:
-    """Moves a file aside; none is fine."""
+    """Move a file aside if it exists."""
     if runtime.Exists(path):
         runtime.Rename(path, f"{path}.backup-{int(runtime.Time())}.{runtime.RandomBytes(4).hex()}")
 
@@ -160,7 +160,7 @@ def BuildKeygen(kind: str, bits: int, path: str) -> list[str]:
 
 
 def MakeUserKey(kind: str, bits: int, suffix: str = "") -> str:
-    """A new key pair of the login user, the old one kept beside it; returns the public line."""
+    """Make a new key pair of the login user, keep the old one beside it, and return the public line."""
     private, public = UserKeyFiles(kind, suffix)
     runtime.MakeDirs(UserDir(), 0o700)
     for path in (private, public):
@@ -174,7 +174,7 @@ def MakeUserKey(kind: str, bits: int, suffix: str = "") -> str:
 def BuildCommand(
     host: str, command: str, cluster_name: str | None, port: int = 22, batch: bool = True, tty: bool = False
 ) -> list[str]:
-    """argv that runs a command on a node, trusting the cluster's host key only.
+    """Return the command that runs another on a node, trusting the cluster's host key only.
 
     ``cluster_name`` None: a machine that is not in the cluster yet; its key is asked for, or must be known to the user.
     """

@@ -44,7 +44,7 @@ MODULES = (
 
 
 def Handlers() -> dict[str, Callable[..., Any]]:
-    """Every procedure of this node but the store's."""
+    """Return every procedure of this node but the store's."""
     handlers: dict[str, Callable[..., Any]] = {}
     for name in MODULES:
         module = importlib.import_module(f"{__name__}.{name}")

@@ -21,13 +21,13 @@ _DD_MISSES_DIRECT = "Invalid argument"
 
 
 def Create(bdev: Dict, size: int, owner: str, on_primary: bool, info: str, exclusive_storage: bool) -> list[Any]:
-    """blockdev_create: one layer, whose children exist; answers its id."""
+    """blockdev_create: make one layer, whose children exist; return its id."""
     device = tree.Create(wire.Disk(bdev), size, owner, on_primary, info, exclusive_storage)
     return list(device.unique_id)
 
 
 def Assemble(disk: Dict, instance: Dict, on_primary: bool, idx: int) -> list[Any]:
-    """blockdev_assemble: [device path, link, URI]; [true, true] where nothing has to be assembled."""
+    """blockdev_assemble: return [device path, link, URI], or [true, true] where nothing has to be assembled."""
     owner = wire.Instance(instance)
     device = tree.Assemble(wire.Disk(disk), owner.name, on_primary)
     if device is None:
@@ -39,12 +39,12 @@ def Assemble(disk: Dict, instance: Dict, on_primary: bool, idx: int) -> list[Any
 
 
 def Shutdown(disk: Dict) -> None:
-    """blockdev_shutdown: the device, then its children."""
+    """blockdev_shutdown: take the device off this node, then its children."""
     tree.Shutdown(wire.Disk(disk))
 
 
 def Remove(bdev: Dict) -> None:
-    """blockdev_remove: data and all; a busy device is tried again for a while."""
+    """blockdev_remove: destroy the data; try a busy device again for a while."""
     disk = wire.Disk(bdev)
     deadline = runtime.Monotonic() + _REMOVE_SECONDS
     while True:
@@ -58,7 +58,7 @@ def Remove(bdev: Dict) -> None:
 
 
 def Open(instance_name: str, disks: list[Dict], exclusive: bool) -> None:
-    """blockdev_open: makes the disks writable here, and links them if an instance is named."""
+    """blockdev_open: make the disks writable here, and link them if an instance is named."""
     for index, disk in enumerate(wire.Disks(disks)):
         device = tree.FindOrFail(disk)
         device.Open(exclusive=exclusive)
@@ -67,7 +67,7 @@ def Open(instance_name: str, disks: list[Dict], exclusive: bool) -> None:
 
 
 def Close(instance_name: str, disks: list[Dict]) -> None:
-    """blockdev_close: the opposite; every disk is tried, and one that is not set up is closed."""
+    """blockdev_close: undo blockdev_open; try every disk; one that is not set up counts as closed."""
     if instance_name:
         links.Remove(instance_name, len(disks))
     problems = []
@@ -83,18 +83,18 @@ def Close(instance_name: str, disks: list[Dict]) -> None:
 
 
 def Find(disk: Dict) -> Dict | None:
-    """blockdev_find: the status of the disk and all below it; null when it is not there."""
+    """blockdev_find: return the status of the disk and all below it; null when it does not exist."""
     device = tree.Find(wire.Disk(disk))
     return None if device is None else tree.CombinedStatus(device).ToDict()
 
 
 def MirrorStatus(disks: list[Dict]) -> list[Dict]:
-    """blockdev_getmirrorstatus: a missing disk is a failure."""
+    """blockdev_getmirrorstatus: return each disk's status; a missing disk is a failure."""
     return [tree.CombinedStatus(tree.FindOrFail(disk)).ToDict() for disk in wire.Disks(disks)]
 
 
 def MirrorStatusMulti(node_disks: list[Dict]) -> list[list[Any]]:
-    """blockdev_getmirrorstatus_multi: [true, status] or [false, text] per disk."""
+    """blockdev_getmirrorstatus_multi: return [true, status] or [false, text] per disk."""
     rows: list[list[Any]] = []
     for disk in wire.Disks(node_disks):
         try:
@@ -105,7 +105,7 @@ def MirrorStatusMulti(node_disks: list[Dict]) -> list[list[Any]]:
 
 
 def Dimensions(disks: list[Dict]) -> list[list[int | None] | None]:
-    """blockdev_getdimensions: [bytes, spindles], null for a disk that cannot be measured."""
+    """blockdev_getdimensions: return [bytes, spindles] per disk, null for one that cannot be measured."""
     rows: list[list[int | None] | None] = []
     for disk in wire.Disks(disks):
         try:
@@ -117,12 +117,12 @@ def Dimensions(disks: list[Dict]) -> list[list[int | None] | None]:
 
 
 def Grow(cf_bdev: Dict, amount: int, dryrun: bool, backingstore: bool, es_flag: bool) -> None:
-    """blockdev_grow"""
+    """blockdev_grow: add ``amount`` MiB."""
     tree.FindOrFail(wire.Disk(cf_bdev)).Grow(amount, dryrun, backingstore, es_flag)
 
 
 def Rename(devlist: list[list[Any]]) -> None:
-    """blockdev_rename: [[disk, new id]]; all are tried."""
+    """blockdev_rename: give each disk of [[disk, new id]] its new id; try all."""
     problems = []
     for data, new_id in devlist:
         disk = wire.Disk(data)
@@ -135,28 +135,28 @@ def Rename(devlist: list[list[Any]]) -> None:
 
 
 def SetInfo(disk: Dict, info: str) -> None:
-    """blockdev_setinfo"""
+    """blockdev_setinfo: record the owner on the storage itself."""
     tree.SetInfo(tree.FindOrFail(wire.Disk(disk)), info)
 
 
 def Snapshot(cf_bdev: Dict, snap_name: str | None, snap_size: int | None) -> list[Any]:
-    """blockdev_snapshot: the snapshot's id."""
+    """blockdev_snapshot: make a snapshot and return its id."""
     return tree.FindOrFail(wire.Disk(cf_bdev)).Snapshot(snap_name, snap_size)
 
 
 def AddChildren(bdev: Dict, ndevs: list[Dict]) -> None:
-    """blockdev_addchildren: a mirror gets local storage."""
+    """blockdev_addchildren: give a mirror its local storage."""
     children = [tree.FindOrFail(child) for child in wire.Disks(ndevs)]
     tree.FindOrFail(wire.Disk(bdev)).AddChildren(children)
 
 
 def RemoveChildren(bdev: Dict, ndevs: list[Dict]) -> None:
-    """blockdev_removechildren: a mirror gives its local storage up."""
+    """blockdev_removechildren: take a mirror's local storage away."""
     tree.FindOrFail(wire.Disk(bdev)).RemoveChildren(wire.Disks(ndevs))
 
 
 def PauseResumeSync(disks: list[Dict], pause: bool) -> list[list[Any]]:
-    """blockdev_pause_resume_sync: [true, null] or [false, text] per disk."""
+    """blockdev_pause_resume_sync: return [true, null] or [false, text] per disk."""
     rows: list[list[Any]] = []
     for disk in wire.Disks(disks):
         try:
@@ -171,7 +171,7 @@ def PauseResumeSync(disks: list[Dict], pause: bool) -> list[list[Any]]:
 
 
 def Wipe(bdev: Dict, offset: int, size: int) -> None:
-    """blockdev_wipe: zeros over ``size`` MiB from ``offset``; never beyond the end."""
+    """blockdev_wipe: write zeros over ``size`` MiB from ``offset``, never beyond the end."""
     disk = wire.Disk(bdev)
     device = tree.FindOrFail(disk)
     mib = (device.Dimensions()[0] + base.BLOCK_BYTES - 1) // base.BLOCK_BYTES
@@ -181,7 +181,7 @@ def Wipe(bdev: Dict, offset: int, size: int) -> None:
 
 
 def Image(bdev: Dict, image: str, size: int) -> None:
-    """blockdev_image: fills the disk from a file of this node or a URL; ``size``: MiB there is room for."""
+    """blockdev_image: fill the disk from a file of this node or a URL; ``size``: MiB there is room for."""
     device = tree.FindOrFail(wire.Disk(bdev))
     target = _PathOf(device)
     if checks.IsUrl(image):
@@ -199,7 +199,7 @@ def Image(bdev: Dict, image: str, size: int) -> None:
 
 
 def Convert(bdev_src: Dict, bdev_dest: Dict) -> None:
-    """blockdev_convert: copies one local disk to another."""
+    """blockdev_convert: copy one local disk to another."""
     source, target = tree.FindOrFail(wire.Disk(bdev_src)), tree.FindOrFail(wire.Disk(bdev_dest))
     if target.Dimensions()[0] < source.Dimensions()[0]:
         raise errors.RpcCallError(f"{target}: is smaller than {source}; nothing was copied")
@@ -211,12 +211,12 @@ def BuildCopy(source: str, target: str) -> list[str]:
 
 
 def BuildDownload(url: str) -> list[str]:
-    """argv that writes the content behind a URL to standard output; an error page is a failure."""
+    """Return the command that copies the content of a URL to standard output; an error page is a failure."""
     return ["curl", "--fail", "--silent", "--show-error", "--location", "--connect-timeout", "20", "--", url]
 
 
 def BuildPipe(source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """argv of a shell that pipes one command into another; the words are quoted for it."""
+    """Return the command of a shell that pipes one command into another; the words are quoted for it."""
     left, right = (" ".join(runtime.ShellQuote(word) for word in argv) for argv in (source, target))
     return ["bash", "-o", "errexit", "-o", "pipefail", "-c", f"{left} | {right}"]
 
@@ -228,7 +228,7 @@ def _PathOf(device: base.BlockDev) -> str:
 
 
 def _RunDd(argv: list[str], trouble: str) -> None:
-    """Runs dd past the cache; through it where the file system cannot do otherwise."""
+    """Run dd past the cache, or through it where the file system cannot do without."""
     result = runtime.RunCmd(argv, timeout=_COPY_SECONDS)
     if result.failed and _DD_MISSES_DIRECT in result.stderr and "oflag=direct" in argv:
         result = runtime.RunCmd(
@@ -245,7 +245,7 @@ def _Pipe(source: Sequence[str], target: Sequence[str], trouble: str) -> None:
 
 
 def Sizes(devices: list[str]) -> Dict:
-    """bdev_sizes: {path: MiB} of those that are block devices below /dev."""
+    """bdev_sizes: return {path: MiB} of those that are block devices below /dev."""
     sizes = {}
     for path in devices:
         try:

@@ -16,7 +16,7 @@ _PEM_LIMIT = 1024 * 1024
 
 
 def CertificateFiles(name: str) -> tuple[str, str, str]:
-    """(directory, key file, certificate file) of a transfer's certificate."""
+    """Return (directory, key file, certificate file) of a transfer's certificate."""
     if not _NAME.fullmatch(name):
         raise errors.RpcCallError(f"'{name}' is not a valid certificate name")
     directory = posixpath.join(pathutils.CRYPTO_KEYS_DIR, name)
@@ -24,7 +24,7 @@ def CertificateFiles(name: str) -> tuple[str, str, str]:
 
 
 def CreateCertificate(validity: int) -> list[str]:
-    """[name, certificate] for one transfer; the key stays on this node."""
+    """Make a certificate for one transfer and return [name, certificate]; the key stays on this node."""
     now = runtime.Time()
     key, certificate = x509.MakeSelfSigned(
         hosts.OwnHost().name, min(validity, x509.MAX_TRANSFER_VALIDITY), max(1, int(now))
@@ -55,7 +55,7 @@ def RemoveCertificate(name: str) -> None:
 
 
 def CryptoTokens(token_request: Sequence[Sequence[Any]]) -> list[list[str]]:
-    """[[type, digest]]: whatever is asked, the digest of this node's client certificate."""
+    """Return [[type, digest]]: for every type the digest of this node's client certificate."""
     return [[kind, ClientDigest(kind)] for kind, _action, _options in token_request]
 
 

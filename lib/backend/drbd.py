@@ -25,13 +25,13 @@ def _Mirror(disk: objects.Disk) -> base.Mirror:
 
 
 def DisconnectNet(disks: list[Dict]) -> None:
-    """drbd_disconnect_net"""
+    """drbd_disconnect_net: disconnect the mirrors from the other node."""
     for disk in wire.Disks(disks):
         _Mirror(disk).DisconnectNet()
 
 
 def AttachNet(disks: list[Dict], multimaster: bool) -> None:
-    """drbd_attach_net: reconnects and waits; ``multimaster``: makes this side writable too once both are whole."""
+    """drbd_attach_net: reconnect and wait; ``multimaster``: make this side writable too once both are complete."""
     mirrors = [_Mirror(disk) for disk in wire.Disks(disks)]
     for mirror in mirrors:
         mirror.AttachNet(multimaster)
@@ -59,7 +59,7 @@ def _IsConnected(mirror: base.Mirror, multimaster: bool) -> bool:
 
 
 def WaitSync(disks: list[Dict]) -> list[Any]:
-    """drbd_wait_sync: [all done, lowest percent]; gives a lost connection a moment."""
+    """drbd_wait_sync: return [all done, lowest percent]; give a lost connection a moment."""
     done, lowest = True, 100.0
     for disk in wire.Disks(disks):
         mirror = _Mirror(disk)
@@ -78,7 +78,7 @@ def _IsTalking(mirror: base.Mirror) -> bool:
 
 
 def NeedsActivation(disks: list[Dict]) -> list[str]:
-    """drbd_needs_activation: uuids of the disks that must be assembled again."""
+    """drbd_needs_activation: return the uuids of the disks that must be assembled again."""
     needing = []
     for disk in wire.Disks(disks):
         device = tree.Find(disk)
@@ -88,7 +88,7 @@ def NeedsActivation(disks: list[Dict]) -> list[str]:
 
 
 def _Wait(fits: Callable[[], bool], seconds: float, step: float | None = None) -> bool:
-    """Looks again and again, more slowly each time unless ``step`` is given."""
+    """Poll, more slowly each time unless ``step`` is given."""
     deadline = runtime.Monotonic() + seconds
     delay = step or _FIRST_DELAY
     while not fits():

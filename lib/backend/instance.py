@@ -176,7 +176,7 @@ def _WaitGone(driver: Hypervisor, instance: objects.Instance, seconds: float) ->
 
 
 def Reboot(inst: Dict, reboot_type: str, shutdown_timeout: float, trail: reason.Trail) -> None:
-    """instance_reboot: soft within the running hypervisor, hard as stop and start; the disks are left as they are."""
+    """instance_reboot: restart softly within the running hypervisor, or stop and start; leave the disks as they are."""
     instance = wire.Instance(inst)
     driver = hypervisor.GetHypervisor(instance.hypervisor)
     if not driver.Exists(instance.name):
@@ -194,7 +194,7 @@ def Reboot(inst: Dict, reboot_type: str, shutdown_timeout: float, trail: reason.
 
 
 def Balloon(instance: Dict, memory: int) -> None:
-    """instance_balloon_memory; one that does not run is left alone."""
+    """instance_balloon_memory: set the guest's memory; leave one that does not run alone."""
     guest = wire.Instance(instance)
     driver = hypervisor.GetHypervisor(guest.hypervisor)
     if not driver.Exists(guest.name):
@@ -213,13 +213,13 @@ def _Row(info: GuestInfo) -> Dict:
 
 
 def Info(instance: str, hname: str, hvparams: Dict) -> Dict:
-    """instance_info: {} when the instance is not here."""
+    """instance_info: describe the guest; {} when it is not here."""
     found = hypervisor.GetHypervisor(hname).Info(instance, hvparams)
     return {} if found is None else _Row(found)
 
 
 def AllInfo(hypervisor_list: Sequence[str], all_hvparams: Mapping[str, Any]) -> Dict:
-    """all_instances_info over several hypervisors; one name seen by two of them must be the same guest."""
+    """all_instances_info: describe the guests of several hypervisors; a name reported twice must be one guest."""
     rows: Dict = {}
     for hname in hypervisor_list:
         for info in hypervisor.GetHypervisor(hname).AllInfo(all_hvparams.get(hname)):
@@ -235,7 +235,7 @@ def AllInfo(hypervisor_list: Sequence[str], all_hvparams: Mapping[str, Any]) -> 
 
 
 def List(hypervisor_list: Sequence[str], hvparams: Mapping[str, Any]) -> list[str]:
-    """instance_list over several hypervisors."""
+    """instance_list: return the names of the guests of several hypervisors."""
     found: list[str] = []
     for hname in hypervisor_list:
         try:
@@ -246,7 +246,7 @@ def List(hypervisor_list: Sequence[str], hvparams: Mapping[str, Any]) -> list[st
 
 
 def ConsoleInfo(instances: Mapping[str, Mapping[str, Any]]) -> Dict:
-    """instance_console_info: how to reach each instance's console.
+    """instance_console_info: return how to reach each instance's console.
 
     Each value has ``instance``, ``node`` and ``group`` in their stored forms, ``hvParams`` and ``beParams`` filled.
     """
@@ -266,7 +266,7 @@ def ConsoleInfo(instances: Mapping[str, Mapping[str, Any]]) -> Dict:
 
 
 def MetadataModify(instance: Dict) -> None:
-    """instance_metadata_modify: there is nobody to hand the data to."""
+    """instance_metadata_modify: do nothing, as there is no metadata daemon."""
     raise errors.RpcCallError(
         f"Instance {instance.get('name', '?')}: this installation has no metadata daemon; "
         "untrusted operating systems and instance communication cannot be used"
@@ -274,7 +274,7 @@ def MetadataModify(instance: Dict) -> None:
 
 
 def ValidateParams(hvname: str, hvfull: Dict) -> None:
-    """hypervisor_validate_params: filled parameters against this node."""
+    """hypervisor_validate_params: check filled parameters against this node."""
     hypervisor.GetHypervisor(hvname).ValidateParameters(hvfull)
 
 

@@ -50,7 +50,7 @@ def _RunDaemonUtil(verb: str, env: Mapping[str, str]) -> None:
 
 
 def ScriptEnvironment(params: Mapping[str, Any]) -> dict[str, str]:
-    """What a master-ip-setup script is told (doc/reference/files.md 13)."""
+    """Return the environment of a master-ip-setup script (doc/reference/files.md 13)."""
     try:
         version = _IP_VERSIONS[params["ip_family"]]
         return {
@@ -85,7 +85,7 @@ def DeactivateMasterIp(master_params: Mapping[str, Any], use_external_mip_script
 
 
 def BuildNetmaskChange(old_netmask: int, netmask: int, ip: str, device: str) -> list[list[str]]:
-    """The address with the new mask first, so that it is never gone."""
+    """Return the commands that change the mask: the new address comes first, so that one is always there."""
     add = ["ip", "address", "add", f"{ip}/{netmask}", "dev", device]
     label = f"{device}:0"
     if ":" not in ip and len(label) <= _LABEL_LIMIT:

@@ -25,7 +25,7 @@ def _Load(data: Dict) -> tuple[objects.Instance, Hypervisor]:
 
 
 def RunState(instance: str, hname: str, hvparams: Dict) -> Dict:
-    """instance_run_state: what the guest's process is doing here, and what is remembered of its migrations.
+    """instance_run_state: return what the guest's process is doing here, and the record of its migrations.
 
     ``never``: the process is gone and has never run the guest that it waited for.
     """
@@ -47,7 +47,7 @@ def _HasNeverRun(look: Look, note: transfers.Note) -> bool:
 
 
 def Migratable(instance: Dict) -> None:
-    """instance_migratable: fails unless the instance runs here and can be sent."""
+    """instance_migratable: fail unless the instance runs here and can be sent."""
     guest, driver = _Load(instance)
     state = driver.Look(guest.name).state
     if state == runstate.GONE:
@@ -66,13 +66,13 @@ def _CheckSendable(name: str, state: str) -> None:
 
 
 def Info(instance: Dict) -> str | None:
-    """migration_info: what the target needs, opaque."""
+    """migration_info: return what the target needs, opaque to the master."""
     guest, driver = _Load(instance)
     return driver.MigrationInfo(guest)
 
 
 def Accept(instance: Dict, info: str | None, target: str) -> None:
-    """accept_instance: target; waits for the guest."""
+    """accept_instance: wait for the guest, on the target."""
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
         if driver.Exists(guest.name):
@@ -96,7 +96,7 @@ def Accept(instance: Dict, info: str | None, target: str) -> None:
 
 
 def Migrate(cluster_name: str, instance: Dict, target: str, live: bool) -> None:
-    """instance_migrate: source; starts sending."""
+    """instance_migrate: start sending, on the source."""
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
         look = driver.Look(guest.name)
@@ -108,13 +108,13 @@ def Migrate(cluster_name: str, instance: Dict, target: str, live: bool) -> None:
 
 
 def Status(instance: Dict) -> Dict:
-    """instance_get_migration_status: source."""
+    """instance_get_migration_status: return the progress, on the source."""
     guest, driver = _Load(instance)
     return driver.MigrationStatus(guest).ToDict()
 
 
 def EndSent(instance: Dict, ident: int, attempt: str | None) -> None:
-    """instance_end_sent: source; forgets an ``attempt`` that is over and ends the sent copy, if it is still there."""
+    """instance_end_sent: forget an ``attempt`` that is over and end the sent copy on the source, if it is still there."""
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
         look = _CheckSame(driver, guest, ident, attempt)
@@ -141,7 +141,7 @@ def _CheckSame(driver: Hypervisor, guest: objects.Instance, ident: int, attempt:
 
 
 def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None:
-    """instance_finalize_migration_dst: waits until the guest is here; without ``success`` ends one that never will be."""
+    """instance_finalize_migration_dst: wait until the guest is here; without ``success`` end one that never will be."""
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
         if not success:
@@ -197,7 +197,7 @@ def _Leave(driver: Hypervisor, guest: objects.Instance) -> None:
 
 
 def ResumeSent(instance: Dict, ident: int, attempt: str | None) -> None:
-    """instance_resume_sent: source; runs the guest here again, whose ``attempt`` to be sent has failed for good."""
+    """instance_resume_sent: resume the guest on the source after its ``attempt`` to be sent has failed for good."""
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
         look = _CheckSame(driver, guest, ident, attempt)
@@ -208,7 +208,7 @@ def ResumeSent(instance: Dict, ident: int, attempt: str | None) -> None:
 
 
 def EndCopy(instance: Dict, ident: int) -> None:
-    """instance_end_copy: ends the process that was looked at, at once: another copy is the guest."""
+    """instance_end_copy: end the process that was looked at, at once: another copy is the guest."""
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
         look = driver.Look(guest.name)
@@ -227,13 +227,13 @@ def EndCopy(instance: Dict, ident: int) -> None:
 
 
 def HotplugSupported(instance: Dict) -> None:
-    """hotplug_supported"""
+    """hotplug_supported: fail unless devices of the running guest can be changed."""
     guest, driver = _Load(instance)
     driver.HotplugSupported(guest)
 
 
 def Hotplug(instance: Dict, action: str, dev_type: str, device: Dict, extra: Any, seq: int) -> Dict | None:
-    """hotplug_device; a removal answers how the device was plugged."""
+    """hotplug_device: add, remove or change a device; a removal returns how it was plugged."""
     guest, driver = _Load(instance)
     driver.HotplugSupported(guest)
     if dev_type == HOTPLUG_NIC:
@@ -254,7 +254,7 @@ def Hotplug(instance: Dict, action: str, dev_type: str, device: Dict, extra: Any
 
 
 def ResizeDisk(instance: Dict, disk: Dict, new_size: int) -> None:
-    """resize_disk: ``new_size`` in bytes."""
+    """resize_disk: notify the guest of the disk's ``new_size`` in bytes."""
     guest, driver = _Load(instance)
     driver.ResizeDisk(guest, wire.Disk(disk), new_size)
 

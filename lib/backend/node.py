@@ -35,7 +35,7 @@ def TestDelay(duration: float) -> None:
 
 
 def NodeInfo(storage_units: Sequence[Sequence[Any]] | None, hv_specs: Sequence[Sequence[Any]] | None) -> list[Any]:
-    """[boot id, storage, hypervisors] (doc/reference/noderpc.md 3.6)."""
+    """Return [boot id, storage, hypervisors] (doc/reference/noderpc.md 3.6)."""
     boot_id = runtime.ReadText(BOOT_ID, 100).rstrip("\n")
     storage = None if storage_units is None else [_StorageInfo(*unit) for unit in storage_units]
     if hv_specs is None:
@@ -79,7 +79,7 @@ def BridgesExist(bridges: Sequence[str]) -> None:
 
 
 def MissingBridges(bridges: Sequence[str]) -> list[str]:
-    """Those that are no bridge of this machine."""
+    """Return those that are not bridges of this machine."""
     return [name for name in bridges if not (_IsFileName(name) and runtime.Exists(f"/sys/class/net/{name}/bridge"))]
 
 
@@ -121,7 +121,7 @@ def SetWatcherPause(until: float | None) -> None:
 
 
 def EnsureDaemon(daemon: str, run: bool) -> bool:
-    """The only daemon that 3.1 handles by this call is part of masterd's work here: there is nothing to start."""
+    """Do nothing: the only daemon that 3.1 starts by this call is part of masterd here."""
     logging.info("Asked to %s daemon %s, which does not exist here", "start" if run else "stop", daemon)
     return False
 
@@ -144,7 +144,7 @@ def ConfigureOvs(ovs_name: str, ovs_link: str | None) -> None:
 
 
 def DemoteFromCandidate() -> None:
-    """Removes config.data, keeping a copy."""
+    """Remove config.data, keeping a copy."""
     if ssconf.SimpleStore().GetMasterNode() in (pathutils.HostName(), hosts.OwnName()):
         raise errors.RpcCallError("This node is the master, it cannot stop being a candidate")
     if pidfile.Running(constants.MASTERD):
@@ -163,7 +163,7 @@ def _BackUp(path: str) -> None:
 
 
 def LeaveCluster(modify_ssh_setup: bool) -> str:
-    """Forgets the cluster: its files, keys and this node's copy of the store; then the node daemon ends."""
+    """Forget the cluster: its files, keys and this node's copy of the store; then the node daemon ends."""
     for name in _OTHER_DAEMONS:
         result = runtime.RunCmd([pathutils.DAEMON_UTIL, "stop", name], timeout=_STOP_TIMEOUT)
         if result.failed:
@@ -201,7 +201,7 @@ def _RemoveOwnKey() -> None:
 
 
 def RemoveFilesIn(directory: str) -> None:
-    """Removes the files in a directory, not those below it."""
+    """Remove the files in a directory, not those below it."""
     try:
         names = runtime.ListDir(directory)
     except FileNotFoundError:
@@ -216,7 +216,7 @@ def RemoveFilesIn(directory: str) -> None:
 
 
 def Powercycle(hypervisor_name: str, hvparams: Mapping[str, Any]) -> str:
-    """Resets the machine in five seconds, by a process of its own."""
+    """Reset the machine in five seconds, by a process of its own."""
     if pathutils.IsVirtual() and hypervisor_name != constants.HT_FAKE:
         raise errors.RpcCallError(f"Node {pathutils.HostName()} is a virtual one: its machine is not its own to reset")
     driver = hypervisor.GetHypervisor(hypervisor_name)

@@ -57,12 +57,12 @@ class OsDefinition:
 
     @property
     def api_version(self) -> int:
-        """The highest version that it and we speak."""
+        """Return the highest version that both sides speak."""
         return max(constants.OS_API_VERSIONS.intersection(self.api_versions))
 
     @property
     def trusted(self) -> bool:
-        """Whether its create script runs on the node itself."""
+        """Return whether its create script runs on the node itself."""
         return CREATE_UNTRUSTED not in self.scripts
 
     @property
@@ -70,7 +70,7 @@ class OsDefinition:
         return [row[0] for row in self.parameters]
 
     def Script(self, kind: str) -> str:
-        """The path of a script; OsError when the definition does without."""
+        """Return the path of a script; raise OsError when the definition has none."""
         if kind not in self.scripts:
             raise OsError(f"OS {self.name} has no {kind} script ({self.path}/{kind}), which this operation needs")
         return self.scripts[kind]
@@ -83,7 +83,7 @@ class OsDefinition:
             )
 
     def CheckVariant(self, variant: str) -> None:
-        """Whether ``variant`` ("" for none) is one of ours (doc/reference/interfaces.md a.4)."""
+        """Return whether the definition has ``variant`` ("" for none; doc/reference/interfaces.md a.4)."""
         if not self.variants:
             if variant:
                 raise OsError(f"OS '{self.name}' doesn't support variants ('{variant}' passed)")
@@ -95,7 +95,7 @@ class OsDefinition:
 
 
 def SplitName(full_name: str) -> tuple[str, str]:
-    """``debian+minimal`` -> (``debian``, ``minimal``); no variant is ""."""
+    """Split ``debian+minimal`` into (``debian``, ``minimal``); without a variant the second is ""."""
     name, _, variant = full_name.partition(VARIANT_DELIMITER)
     return name, variant
 
@@ -104,7 +104,7 @@ def SplitName(full_name: str) -> tuple[str, str]:
 
 
 def ParseApiVersions(text: str) -> tuple[int, ...]:
-    """One number per line; ValueError names the line that is none."""
+    """Parse one number per line; raise ValueError that names a line which is not one."""
     return tuple(int(line.strip()) for line in text.strip().splitlines())
 
 
@@ -114,12 +114,12 @@ def ParseVariants(text: str) -> tuple[str, ...]:
 
 
 def ParseParameters(text: str) -> tuple[tuple[str, ...], ...]:
-    """Rows of (name, description); a line without description gives a row of one."""
+    """Return rows of (name, description); a line without description gives a row of one."""
     return tuple(tuple(line.split(None, 1)) for line in (raw.strip() for raw in text.splitlines()) if line)
 
 
 def CheckParameterNames(names: Sequence[str]) -> str | None:
-    """What is wrong with the names a definition declares; None when nothing is."""
+    """Return what is wrong with the names that a definition declares; None when nothing is."""
     seen: dict[str, str] = {}
     for name in names:
         if not _PARAMETER.fullmatch(name):
@@ -132,7 +132,7 @@ def CheckParameterNames(names: Sequence[str]) -> str | None:
 
 
 def Find(name: str) -> str | None:
-    """The directory of a definition: the first in the search path."""
+    """Return the directory of a definition: the first in the search path."""
     if not _NAME.fullmatch(name):
         return None
     for directory in pathutils.OS_SEARCH_PATH:
@@ -143,7 +143,7 @@ def Find(name: str) -> str | None:
 
 
 def Load(full_name: str) -> OsDefinition:
-    """The definition of an OS, with or without variant; OsError when it is missing or not valid."""
+    """Return the definition of an OS, with or without variant; raise OsError when it is missing or not valid."""
     name = SplitName(full_name)[0]
     path = Find(name)
     if path is None:
@@ -155,7 +155,7 @@ def Load(full_name: str) -> OsDefinition:
 
 
 def LoadFrom(name: str, path: str) -> OsDefinition:
-    """Reads and judges one directory (doc/reference/interfaces.md a.2)."""
+    """Read and check one directory (doc/reference/interfaces.md a.2)."""
     declared = _ReadApiVersions(path)
     highest = max(declared)
     scripts = {kind: posixpath.join(path, kind) for kind in _SCRIPTS if _CheckScript(path, kind)}
@@ -209,7 +209,7 @@ def _ReadApiVersions(path: str) -> tuple[int, ...]:
 
 
 def _CheckScript(path: str, name: str) -> bool:
-    """Whether the script is there; one that is there must be a regular file that its owner can run."""
+    """Return whether the script exists; if so, it must be a regular file that its owner can run."""
     file = posixpath.join(path, name)
     try:
         mode = runtime.Stat(file).st_mode
@@ -225,7 +225,7 @@ def _CheckScript(path: str, name: str) -> bool:
 
 
 def _ReadList(path: str, name: str, what: str) -> str | None:
-    """The text of an optional file; None when it is not there."""
+    """Return the text of an optional file; None when it does not exist."""
     file = posixpath.join(path, name)
     try:
         if not stat.S_ISREG(runtime.Stat(file).st_mode):
@@ -241,7 +241,7 @@ def _ReadList(path: str, name: str, what: str) -> str | None:
 
 
 def Diagnose() -> list[list[Any]]:
-    """os_diagnose: a row per visible entry of the search path (doc/reference/interfaces.md a.3)."""
+    """os_diagnose: return a row per visible entry of the search path (doc/reference/interfaces.md a.3)."""
     rows = []
     for name, path in _Entries():
         try:
@@ -256,7 +256,7 @@ def Diagnose() -> list[list[Any]]:
 
 
 def ExtraInfo() -> dict[str, Any]:
-    """os_extra_info: what ``os_diagnose`` has no room for, {name: {"version": text or null, "hypervisors": list or null}}."""
+    """os_extra_info: return {name: {"version": text or null, "hypervisors": list or null}}: os_diagnose has no room for it."""
     facts: dict[str, Any] = {}
     for name, path in _Entries():
         if name in facts:
@@ -271,7 +271,7 @@ def ExtraInfo() -> dict[str, Any]:
 
 
 def _Entries() -> list[tuple[str, str]]:
-    """(name, path) of everything in the search path; a directory that cannot be listed ends the search."""
+    """Return (name, path) of everything in the search path; a directory that cannot be listed ends the search."""
     entries = []
     for directory in pathutils.OS_SEARCH_PATH:
         if not runtime.IsDir(directory):

@@ -23,12 +23,12 @@ Environment = dict[str, str]
 
 
 def ParameterVariable(name: str) -> str:
-    """``filesystem-type`` -> ``OSP_FILESYSTEM_TYPE``"""
+    """Return ``OSP_FILESYSTEM_TYPE`` for ``filesystem-type``."""
     return "OSP_" + name.upper().replace("-", "_")
 
 
 def Core(found: OsDefinition, full_name: str, osparams: Mapping[str, Any], debug: int = 0) -> Environment:
-    """What every script gets, ``verify`` included."""
+    """Return the environment that every script gets, ``verify`` included."""
     variant = SplitName(full_name)[1]
     if not found.variants or found.api_version < constants.OS_API_V15:
         variant = ""
@@ -51,7 +51,7 @@ def ForInstance(
     debug: int = 0,
     extra: Mapping[str, str] | None = None,
 ) -> Environment:
-    """What the scripts of an instance get; its disks must be active."""
+    """Return the environment of an instance's scripts; its disks must be active."""
     env = Core(found, instance.os, instance.osparams, debug)
     env.update(
         {
@@ -78,7 +78,7 @@ def ForInstance(
 
 
 def OpenDisk(disk: objects.Disk) -> base.BlockDev:
-    """The device of a disk, open for writing."""
+    """Return the device of a disk, open for writing."""
     device = tree.Find(disk)
     if device is None:
         raise errors.BlockDeviceError(
@@ -122,7 +122,7 @@ def _Nic(instance: objects.Instance, nic: objects.NIC) -> dict[str, Any]:
 
 
 def _Prefixed(prefix: str, values: Mapping[str, Any]) -> Environment:
-    """Variables of the values that are set."""
+    """Return the variables of the values that are set."""
     return {prefix + name: str(value) for name, value in values.items() if value is not None}
 
 

@@ -14,7 +14,7 @@ Trail = Sequence[Sequence[Any]]
 
 
 def Store(instance_name: str, trail: Trail, action: str) -> None:
-    """Keeps ``trail`` with this node as its last entry.  Trouble is logged: the change itself was made."""
+    """Store ``trail`` with this node as its last entry.  A failure is logged: the change itself was made."""
     entry = [f"{_SOURCE}:{action}", "", int(runtime.Time() * 1_000_000_000)]
     try:
         path = pathutils.InstanceReasonFile(names.CheckInstanceName(instance_name))

@@ -10,7 +10,7 @@ _TELL_NAME = 'if test -z "$GANETI_HOSTNAME"; then hostname --fqdn; else echo "$G
 
 
 def JudgeHostName(node: str, answer: str) -> str | None:
-    """A short name is good enough; None when it fits."""
+    """Return what is wrong with a host name; None when it matches; a short name is enough."""
     found = answer.strip()
     if not found:
         return "the remote host did not report its name"
@@ -29,7 +29,7 @@ def HostNameProblem(node: str, cluster_name: str) -> str | None:
 
 
 def SshPort(node: str) -> int:
-    """The node's SSH port as ssconf has it."""
+    """Return the node's SSH port as ssconf has it."""
     try:
         return ssconf.SimpleStore().GetSshPortMap().get(node, _DEFAULT_PORT)
     except (errors.ConfigurationError, ValueError):

@@ -39,7 +39,7 @@ class Others:
         self.failures: Failures = []
 
     def Update(self, names: Iterable[str], **changes: Any) -> None:
-        """Runs ssh-update on nodes; keys without value are left out."""
+        """Run ssh-update on nodes; keys without value are left out."""
         wanted = {key: value for key, value in changes.items() if value}
         if not wanted:
             return
@@ -62,7 +62,7 @@ class Others:
 
 
 def _TakeKeys(known: dict[str, list[str]], uuid: str, name: str) -> list[str]:
-    """A node's keys; while it joined they stood under its name."""
+    """Return a node's keys; those filed under its name while it joined are now filed under its uuid."""
     if name in known and name != uuid:
         known[uuid] = known.pop(name)
     return known.get(uuid, [])
@@ -79,7 +79,7 @@ def AddNodeKeys(
     to_public_keys: bool,
     get_public_keys: bool,
 ) -> Failures:
-    """Tells the nodes about a node's keys; ``get_public_keys``: and that node about all others'."""
+    """Distribute a node's keys to the nodes; ``get_public_keys``: and all others' keys to that node."""
     others = Others()
     known = ssh.ReadNodeKeys()
     keys = _TakeKeys(known, node_uuid, node_name)
@@ -117,7 +117,7 @@ def RemoveNodeKeys(
     clear_public_keys: bool,
     readd: bool,
 ) -> Failures:
-    """Makes the nodes forget a node's keys; ``clear_*``: and that node the others'.
+    """Remove a node's keys from the nodes; ``clear_*``: and the others' from that node.
 
     ``readd``: the node is about to come back with other keys; that none are known now is no failure.
     """
@@ -231,7 +231,7 @@ def _RenewOther(
 
 
 def _RenewOwn(spread: _Spread, known: dict[str, list[str]], uuid: str, kind: tuple[str, int]) -> None:
-    """The new key is made aside and known everywhere before it takes the old one's place."""
+    """Make a new key aside and distribute it before it replaces the old one."""
     fresh = ssh.MakeUserKey(*kind, suffix=_NEW_SUFFIX)
     old = [line for line in known.get(uuid, []) if not ssh.SameKey(line, fresh)]
     known[uuid] = [fresh]
@@ -246,7 +246,7 @@ def _RenewOwn(spread: _Spread, known: dict[str, list[str]], uuid: str, kind: tup
 
 
 def VerifySetup(nodes: Sequence[Sequence[Any]], key_type: str, own_name: str) -> list[str]:
-    """What is wrong with this node's key files; ``nodes``: [[uuid, name, candidate, possible candidate, online]]."""
+    """Return what is wrong with this node's keys; ``nodes``: [[uuid, name, candidate, possible candidate, online]]."""
     own = next((row for row in nodes if row[1] == own_name), None)
     if own is None:
         return [f"This node ({own_name}) is missing in the list of nodes to check SSH keys of"]
@@ -299,7 +299,7 @@ def _WrongLogins(nodes: Sequence[Sequence[Any]], known: ssh.KeysByNode, own_name
 
 
 def FindClutter(nodes: Sequence[Sequence[Any]]) -> list[str]:
-    """Nodes with several keys in authorized_keys, told by the comment ``root@NAME``."""
+    """Return the nodes with several keys in authorized_keys, recognised by the comment ``root@NAME``."""
     names = {row[1] for row in nodes}
     names |= {name.partition(".")[0] for name in names}
     count: dict[str, int] = {}

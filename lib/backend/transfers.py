@@ -66,14 +66,14 @@ def Write(name: str, note: Note) -> None:
 
 
 def Clear(name: str) -> None:
-    """Forget: the guest is here, or it does not matter any longer."""
+    """Drop the record: the guest is here, or is no longer relevant."""
     if runtime.Exists(_Path(name)):
         Write(name, NOTHING)
 
 
 @contextmanager
 def Locked(name: str) -> Iterator[None]:
-    """No other call that looks before it acts does so with this guest meanwhile."""
+    """Lock the guest for the block, so that no other call looks and acts meanwhile."""
     runtime.MakeDirs(pathutils.GUEST_LOCKS_DIR, mode=0o700)
     path = posixpath.join(pathutils.GUEST_LOCKS_DIR, CheckInstanceName(name))
     try:

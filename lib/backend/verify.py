@@ -213,7 +213,7 @@ def _ValidateParams(name: str, hvparams: Mapping[str, Any]) -> None:
 
 
 def _Problem(call: Callable[..., str | None], *args: Any) -> str | None:
-    """What the call answers, or the words it fails with."""
+    """Return the call's answer, or the text of its failure."""
     try:
         return call(*args)
     except errors.GenericError as err:

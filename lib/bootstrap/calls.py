@@ -11,7 +11,7 @@ from ganeti.rpc.curl import CurlTransport
 
 @contextmanager
 def BootstrapRunner() -> Iterator[RpcRunner]:
-    """A runner for the time of the block; noded lets it do the few things that bootstrap needs."""
+    """Yield a runner for the block; noded lets it do the few things that bootstrap needs."""
     transport = CurlTransport()
     try:
         yield RpcRunner(transport, resolver.ResolveBySsconf, lambda: None)

@@ -14,7 +14,7 @@ _STEP = 0.1
 
 
 def DaemonUtil(*words: str) -> None:
-    """Runs ``daemon-util``; OpExecError names the command and what it said."""
+    """Run ``daemon-util``; OpExecError names the command and what it said."""
     result = runtime.RunCmd([pathutils.DAEMON_UTIL, *words], timeout=120)
     if result.failed:
         raise errors.OpExecError(
@@ -23,7 +23,7 @@ def DaemonUtil(*words: str) -> None:
 
 
 def WaitFor(ready: Callable[[], bool], what: str, timeout: float = DAEMON_WAIT) -> None:
-    """Asks until it is so; OpExecError when it is not in time."""
+    """Ask until it is so; raise OpExecError when that takes too long."""
     deadline = runtime.Monotonic() + timeout
     while not ready():
         if runtime.Monotonic() >= deadline:

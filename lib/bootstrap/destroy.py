@@ -25,7 +25,7 @@ def MasterNetworkParameters() -> dict[str, Any]:
 
 
 def UsesExternalScript() -> bool:
-    """Whether the administrator's own script moves the master address, by this node's configuration file."""
+    """Return whether the administrator's own script moves the master address, by this node's configuration file."""
     path = pathutils.CLUSTER_CONF_FILE
     try:
         data = serializer.LoadProper(runtime.ReadFile(path, _CONFIG_LIMIT), _CONFIG_LIMIT)

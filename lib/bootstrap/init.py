@@ -73,7 +73,7 @@ def _Prereq(text: str, code: str = errors.ECODE_INVAL) -> errors.OpPrereqError:
 
 
 def CheckClean() -> None:
-    """Nothing of an older cluster may be left (steps 1 and 2)."""
+    """Raise OpPrereqError if anything of an older cluster is left (steps 1 and 2)."""
     if runtime.Exists(pathutils.CLUSTER_CONF_FILE):
         raise _Prereq(f"This machine is in a cluster already: {pathutils.CLUSTER_CONF_FILE} exists", errors.ECODE_STATE)
     if runtime.Exists(pathutils.DATA_EXT_DIR):
@@ -156,7 +156,7 @@ def _Netmask(settings: Settings) -> int:
 
 
 def _Storage(settings: Settings) -> tuple[str | None, str | None]:
-    """(volume group, DRBD helper) in force, both proved to be there."""
+    """Return (volume group, DRBD helper) in force, after checking that both exist."""
     templates = set(settings.enabled_disk_templates)
     lvm = bool(templates & {constants.DT_PLAIN, constants.DT_DRBD8})
     vg_name = settings.vg_name if settings.vg_name is not None else (DEFAULT_VG if lvm else None)
@@ -178,7 +178,7 @@ def _Storage(settings: Settings) -> tuple[str | None, str | None]:
 
 
 def _FillSets(settings: Settings, vg_name: str | None) -> dict[str, Any]:
-    """The cluster's parameter sets: full, of their types and syntactically right (steps 14 to 16)."""
+    """Return the cluster's parameter sets: full, of their types and syntactically right (steps 14 to 16)."""
     beparams = {**be.DEFAULTS, **be.UpgradeMemory(params.ForceDictType(settings.beparams, be.INPUT_TABLE))}
     problems = be.SyntaxProblems(beparams)
     nicparams = {**nic.DEFAULTS, **params.ForceDictType(settings.nicparams, nic.TABLE)}
@@ -221,7 +221,7 @@ def _FillSets(settings: Settings, vg_name: str | None) -> dict[str, Any]:
 
 
 def _MasterNetdev(settings: Settings) -> str:
-    """The interface of the master address, proved to be there (steps 2 and 13)."""
+    """Return the interface of the master address, after checking that it exists (steps 2 and 13)."""
     ovs = settings.nicparams.get("mode") == constants.NIC_MODE_OVS
     netdev = settings.master_netdev
     if netdev is None:
@@ -277,7 +277,7 @@ def _FirstConfiguration(own: hosts.Host, values: Mapping[str, Any], secondary_ip
 
 
 def _ClusterValues(settings: Settings) -> dict[str, Any]:
-    """Every field of the cluster object but the master and the keys; all checks that change nothing."""
+    """Return every field of the cluster object but the master and the keys, after all checks that change nothing."""
     _CheckChoices(settings.enabled_hypervisors, constants.HYPER_TYPES, "hypervisor")
     _CheckChoices(settings.enabled_disk_templates, constants.DISK_TEMPLATES, "disk template")
     if not _MAC_PREFIX.fullmatch(settings.mac_prefix.lower()):
@@ -320,7 +320,7 @@ def _ClusterValues(settings: Settings) -> dict[str, Any]:
 
 
 def InitCluster(settings: Settings) -> None:
-    """Makes this machine a cluster of one node and starts its daemons.
+    """Make this machine a cluster of one node and start its daemons.
 
     Raises OpPrereqError before anything was changed, OpExecError later.
     """

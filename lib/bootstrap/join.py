@@ -10,7 +10,7 @@ _LIMIT = 1 << 20
 
 
 def JoinData(node: str) -> dict[str, Any]:
-    """The object that ``node-daemon-setup`` reads on the machine ``node``.
+    """Return the object that ``node-daemon-setup`` reads on the machine ``node``.
 
     It holds the cluster's private key: it must travel over a channel that the administrator trusts.
     """

@@ -23,7 +23,7 @@ def _ReadHostKey(kind: str) -> str | None:
 
 
 def HostKeys() -> dict[str, str]:
-    """The public host keys as fields of the cluster object.
+    """Return the public host keys as fields of the cluster object.
 
     A node of a virtual cluster has host keys of its own, made here when absent; elsewhere at least one must be there.
     """
@@ -44,12 +44,12 @@ def HostKeys() -> dict[str, str]:
 
 
 def MakeRootKey(kind: str, bits: int) -> None:
-    """A new key pair of root, the old one kept beside it; its public half is added to the authorised keys."""
+    """Make a new key pair of root, keep the old one beside it, and authorise the public key."""
     ssh.AuthorizeKeys([ssh.MakeUserKey(kind, bits)])
 
 
 def KnownHosts(cluster: objects.Cluster) -> str:
-    """``known_hosts``: the cluster's name stands for every node, as all share one host key."""
+    """Return ``known_hosts``: the cluster's name stands for every node, as all share one host key."""
     lines = [f"{cluster.cluster_name} ssh-rsa {cluster.rsahostkeypub}\n"] if cluster.rsahostkeypub else []
     if cluster.dsahostkeypub:
         lines.append(f"{cluster.cluster_name} ssh-dss {cluster.dsahostkeypub}\n")
@@ -61,7 +61,7 @@ def _Write(path: str, text: str, mode: int, user: str, group: str) -> None:
 
 
 def _WriteOnce(path: str, text: str, mode: int, user: str, group: str) -> None:
-    """Keeps what an administrator already put there."""
+    """Write a file unless it exists: an administrator may have put it there."""
     if not runtime.Exists(path):
         _Write(path, text, mode, user, group)
 

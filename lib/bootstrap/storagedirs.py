@@ -15,7 +15,7 @@ _HELPER_FILE = "/sys/module/drbd/parameters/usermode_helper"
 
 
 def CheckVolumeGroup(name: str, minimum: int) -> None:
-    """Raises OpPrereqError unless the group is there and has ``minimum`` MiB."""
+    """Raise OpPrereqError unless the group is there and has ``minimum`` MiB."""
     result = runtime.RunCmd(
         ["vgs", "--noheadings", "--nosuffix", "--units=m", "-o", "vg_size", name], timeout=60, env={"LC_ALL": "C"}
     )
@@ -38,7 +38,7 @@ def CheckVolumeGroup(name: str, minimum: int) -> None:
 
 
 def CheckDrbdHelper(helper: str) -> None:
-    """Raises OpPrereqError unless the DRBD module of this node calls this helper."""
+    """Raise OpPrereqError unless the DRBD module of this node calls this helper."""
     try:
         found = runtime.ReadText(_HELPER_FILE, 4096).strip()
     except OSError as err:

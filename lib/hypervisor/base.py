@@ -130,7 +130,7 @@ class Hypervisor(abc.ABC):
 
     @abc.abstractmethod
     def Start(self, instance: objects.Instance, disks: Sequence[GuestDisk], paused: bool) -> None:
-        """Starts the guest; ``paused``: it waits for an administrator before its first instruction.
+        """Start the guest; ``paused``: it waits for an administrator before its first instruction.
 
         A guest that runs already is an error.  A failure leaves nothing running.
         """
@@ -139,7 +139,7 @@ class Hypervisor(abc.ABC):
     def Stop(
         self, instance: objects.Instance, force: bool = False, retry: bool = False, timeout: float | None = None
     ) -> None:
-        """Asks the guest to stop, or ends it with ``force``.
+        """Ask the guest to stop, or end it with ``force``.
 
         Without ``force`` it does not wait for the guest; the caller looks at ``Info`` and calls again with ``retry``.
         ``timeout`` limits one call.  A guest that does not run is no error.
@@ -147,45 +147,45 @@ class Hypervisor(abc.ABC):
 
     @abc.abstractmethod
     def Cleanup(self, instance_name: str) -> None:
-        """Removes what a stopped guest left behind; may be repeated."""
+        """Remove what a stopped guest left behind; may be repeated."""
 
     @abc.abstractmethod
     def Reboot(self, instance: objects.Instance) -> None:
-        """Restarts the guest with the virtual hardware it has."""
+        """Restart the guest with the virtual hardware it has."""
 
     def List(self, hvparams: HvParams | None = None) -> list[str]:
-        """Names of the guests, sorted; those stopped by their user too."""
+        """Return the names of the guests, sorted, with those that their users have stopped."""
         return [info.name for info in self.AllInfo(hvparams)]
 
     @abc.abstractmethod
     def Info(self, instance_name: str, hvparams: HvParams | None = None) -> GuestInfo | None:
-        """One guest, None when it is not here."""
+        """Return one guest; None when it is not here."""
 
     @abc.abstractmethod
     def AllInfo(self, hvparams: HvParams | None = None) -> list[GuestInfo]:
-        """All guests, sorted by name."""
+        """Return all guests, sorted by name."""
 
     def Exists(self, instance_name: str) -> bool:
-        """Whether the guest is here, without asking it."""
+        """Return whether the guest is here, without asking it."""
         return self.Info(instance_name) is not None
 
     def Look(self, instance_name: str) -> Look:
-        """What the guest's process is doing now."""
+        """Return what the guest's process is doing now."""
         info = self.Info(instance_name)
         return Look(runstate.GONE) if info is None else Look(info.run_state, info.ident)
 
     @abc.abstractmethod
     def Balloon(self, instance: objects.Instance, memory: int) -> None:
-        """Gives the running guest ``memory`` MiB."""
+        """Give the running guest ``memory`` MiB."""
 
     @abc.abstractmethod
     def Console(self, instance: objects.Instance, node_name: str, ssh_port: int) -> Console:
-        """How to reach the guest's console from another machine; ``hvparams`` are filled."""
+        """Return how to reach the guest's console from another machine; ``hvparams`` are filled."""
 
     # --- migration ----------------------------------------------------------------------------------------------------
 
     def MigrationInfo(self, instance: objects.Instance) -> str | None:
-        """What the target needs to know besides the configuration; opaque to everybody else."""
+        """Return what the target needs to know besides the configuration; opaque to everybody else."""
         self._CheckCanMigrate(instance)
         return None
 
@@ -214,42 +214,42 @@ class Hypervisor(abc.ABC):
 
     @abc.abstractmethod
     def Resume(self, instance: objects.Instance) -> None:
-        """Lets a copy run that was sent or held.  A transfer under way is cancelled first.
+        """Resume a copy that was sent or paused.  A transfer under way is cancelled first.
 
         The caller knows that no other copy runs or will run.
         """
 
     def EndNow(self, instance: objects.Instance) -> None:
-        """Ends the process at once; what it has not written yet is lost.  Its files stay until ``Cleanup``."""
+        """End the process at once; what it has not written yet is lost.  Its files stay until ``Cleanup``."""
         self.Stop(instance, force=True)
 
     # --- running guests change ----------------------------------------------------------------------------------------
 
     def HotplugSupported(self, instance: objects.Instance) -> None:
-        """Raises HotplugError unless devices of this running guest can be changed."""
+        """Raise HotplugError unless devices of this running guest can be changed."""
         raise errors.HotplugError(f"Hypervisor {self.NAME} cannot change devices of a running instance")
 
     def HotAdd(
         self, instance: objects.Instance, kind: str, device: objects.Disk | objects.NIC, extra: Any, seq: int
     ) -> None:
-        """Plugs a disk (``extra``: [link, uri]) or NIC in as number ``seq``."""
+        """Plug a disk (``extra``: [link, uri]) or NIC in as number ``seq``."""
         self.HotplugSupported(instance)
 
     def HotRemove(
         self, instance: objects.Instance, kind: str, device: objects.Disk | objects.NIC, seq: int
     ) -> dict[str, Any]:
-        """Pulls a device out; returns how it was plugged, so that it can be put back at the same place."""
+        """Pull a device out; return how it was plugged, so that it can be put back at the same place."""
         self.HotplugSupported(instance)
         return {}
 
     def HotModify(
         self, instance: objects.Instance, kind: str, device: objects.Disk | objects.NIC, extra: Any, seq: int
     ) -> None:
-        """Changes a plugged device in place, or as removal and addition at the same place."""
+        """Change a plugged device in place, or as removal and addition at the same place."""
         self.HotplugSupported(instance)
 
     def ResizeDisk(self, instance: objects.Instance, disk: objects.Disk, new_size: int) -> None:
-        """Tells the running guest that the disk has ``new_size`` bytes now."""
+        """Notify the running guest that the disk now has ``new_size`` bytes."""
         self.HotplugSupported(instance)
 
     # --- the node -----------------------------------------------------------------------------------------------------
@@ -260,16 +260,16 @@ class Hypervisor(abc.ABC):
 
     @abc.abstractmethod
     def Verify(self, hvparams: HvParams | None = None) -> str | None:
-        """What is wrong with this node for this hypervisor; None when nothing is."""
+        """Return what is wrong with this node for this hypervisor; None when nothing is."""
 
     def ValidateParameters(self, hvparams: HvParams) -> None:
-        """Checks filled parameters against this node: files, users, and what the driver adds (machine types...)."""
+        """Check filled parameters against this node: files, users, and what the driver adds, such as machine types."""
         problems = nodechecks.Problems(self.NAME, hvparams)
         if problems:
             raise errors.HypervisorError("; ".join(problems))
 
     def Powercycle(self, hvparams: HvParams | None = None) -> None:
-        """Resets this node at once, without a clean shutdown (doc/reference/interfaces.md g.5).
+        """Reset this node at once, without a clean shutdown (doc/reference/interfaces.md g.5).
 
         The kernel is asked directly first: a program would have to be read from a disk that may be what is broken.
         """

@@ -68,7 +68,7 @@ class FakeHypervisor(base.Hypervisor):
         runtime.RemoveFile(_Path(instance.name))
 
     def Cleanup(self, instance_name: str) -> None:
-        """The file went with ``Stop``."""
+        """Do nothing: ``Stop`` removed the file."""
 
     def Reboot(self, instance: objects.Instance) -> None:
         self._CheckRuns(instance)
@@ -119,13 +119,13 @@ class FakeHypervisor(base.Hypervisor):
             self._Write(instance, guest.memory)
 
     def Hold(self, instance: objects.Instance) -> None:
-        """Nothing arrives by itself."""
+        """Do nothing: no guest arrives by itself."""
 
     def Resume(self, instance: objects.Instance) -> None:
         self._Write(instance, self._CheckRuns(instance).memory)
 
     def NodeInfo(self, hvparams: base.HvParams | None = None) -> dict[str, Any]:
-        """What the guests would use is taken off, as no guest really uses memory."""
+        """Return the node's figures less what the guests would use, as no guest really uses memory."""
         info = linux.NodeInfo() if runtime.Exists("/proc/meminfo") else dict(_SIMULATED_NODE)
         info["memory_free"] = max(0, info["memory_free"] - sum(guest.memory for guest in self.AllInfo()))
         return info
@@ -136,7 +136,7 @@ class FakeHypervisor(base.Hypervisor):
         return None
 
     def Powercycle(self, hvparams: base.HvParams | None = None) -> None:
-        """Every guest is lost, as at a real reset; the machine itself goes on."""
+        """Drop every guest, as a real reset does; the machine itself keeps running."""
         for guest in self.AllInfo():
             runtime.RemoveFile(_Path(guest.name))
 

@@ -23,7 +23,7 @@ def ParseMemory(text: str) -> dict[str, int]:
 
 
 def ParseProcessors(text: str) -> int:
-    """How many processors a /proc/cpuinfo lists."""
+    """Return how many processors a /proc/cpuinfo lists."""
     return len(_PROCESSOR_LINE.findall(text))
 
 

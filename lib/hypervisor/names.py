@@ -10,7 +10,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,254}")
 
 
 def CheckInstanceName(name: str) -> str:
-    """``name`` if it can stand in a path; the master checked it already, a node does not rely on that."""
+    """Return ``name`` if it is safe in a path; the master checked that, but a node does not rely on it."""
     if not _SAFE.fullmatch(name) or ".." in name:
         raise errors.HypervisorError(f"Instance name {name[:80]!r} cannot be used in file names")
     return name

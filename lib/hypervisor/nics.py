@@ -8,7 +8,7 @@ from ganeti import objects
 
 
 def NetworkValues(nic: objects.NIC) -> dict[str, Any]:
-    """What scripts are told of a NIC's network; nothing without one."""
+    """Return what scripts receive about a NIC's network; {} without one."""
     if nic.netinfo is None:
         return {}
     network = nic.netinfo

@@ -12,7 +12,7 @@ from ganeti.params import checks, hv, types
 
 
 def Problems(hypervisor: str, values: Mapping[str, Any]) -> list[str]:
-    """What is wrong on this node with a filled set of parameters."""
+    """Return what is wrong on this node with a filled set of parameters."""
     found = []
     for name, kind, value in hv.NodeChecks(hypervisor, values):
         problem = _Problem(kind, str(value))

@@ -78,12 +78,12 @@ _here = _Here()
 
 
 def EnterSide(side: Any) -> None:
-    """For the simulation only: the calling thread lives on this side from now on."""
+    """Put the calling thread on this side; for the simulation only."""
     _here.side = side
 
 
 def CurrentSide() -> Any:
-    """For the simulation only: the side the calling thread lives on."""
+    """Return the side of the calling thread; for the simulation only."""
     return _here.side
 
 
@@ -91,12 +91,12 @@ def CurrentSide() -> Any:
 
 
 def Time() -> float:
-    """The wall clock: seconds since the epoch; may jump."""
+    """Return the wall clock: seconds since the epoch; may jump."""
     return _here.side.Time()
 
 
 def Monotonic() -> float:
-    """A clock that never jumps, for time-outs."""
+    """Return the seconds of a clock that never jumps, for time-outs."""
     return _here.side.Monotonic()
 
 
@@ -105,17 +105,17 @@ def Sleep(seconds: float) -> None:
 
 
 def Random() -> random.Random:
-    """The process's random numbers, not for secrets; seeded in simulation."""
+    """Return the process's generator of random numbers, not for secrets; seeded in simulation."""
     return _here.side.Random()
 
 
 def RandomBytes(n: int) -> bytes:
-    """Bytes fit for secrets."""
+    """Return random bytes fit for secrets."""
     return _here.side.RandomBytes(n)
 
 
 def NewUuid() -> str:
-    """A random UUID (version 4), lower case."""
+    """Return a random UUID (version 4), lower case."""
     raw = bytearray(_here.side.RandomBytes(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
@@ -127,7 +127,7 @@ def NewUuid() -> str:
 
 
 def Thread(target: Callable[..., Any], name: str, args: Sequence[Any] = ()) -> protocols.Thread:
-    """A thread, not started yet; it never keeps its process alive.
+    """Return a thread, not started yet; it never keeps its process alive.
 
     An exception it does not catch is logged with its name.
     """
@@ -160,7 +160,7 @@ def Queue() -> protocols.Queue:
 
 
 def Local() -> Any:
-    """An object whose attributes each thread has for itself."""
+    """Return an object whose attributes each thread has for itself."""
     return _here.side.Local()
 
 
@@ -173,7 +173,7 @@ def SetThreadName(name: str) -> None:
 
 
 def ThreadIdent() -> int:
-    """A number no other living thread of the process has."""
+    """Return a number that no other living thread of the process has."""
     return _here.side.ThreadIdent()
 
 
@@ -181,17 +181,17 @@ def ThreadIdent() -> int:
 
 
 def ReadFile(path: str, limit: int | None = None) -> bytes:
-    """The content; raises FileTooLarge if there are more than ``limit`` bytes."""
+    """Return the content; raises FileTooLarge if there are more than ``limit`` bytes."""
     return _here.side.ReadFile(path, limit)
 
 
 def ReadText(path: str, limit: int | None = None) -> str:
-    """The content as UTF-8 text; raises UnicodeDecodeError, a ValueError."""
+    """Return the content as UTF-8 text; raises UnicodeDecodeError, a ValueError."""
     return _here.side.ReadFile(path, limit).decode("utf-8")
 
 
 def WriteFile(path: str, data: bytes | str, mode: int = 0o600, uid: int = -1, gid: int = -1, sync: bool = True) -> None:
-    """Puts a complete file in the place of ``path``: others see the old or the new one, nothing between.
+    """Replace ``path`` by a complete file: others see the old one or the new one, nothing between.
 
     Mode and owner are exact before the file gets its name, whatever the umask.  With ``sync`` it is durable on return.
     """
@@ -208,17 +208,17 @@ def WriteFiles(files: Sequence[NewFile]) -> list[os.stat_result]:
 
 
 def CreateFile(path: str, size: int = 0, mode: int = 0o600) -> None:
-    """Makes a file of ``size`` zero bytes that take no room yet; raises FileExistsError."""
+    """Make a sparse file of ``size`` bytes; raise FileExistsError."""
     _here.side.CreateFile(path, size, mode)
 
 
 def Truncate(path: str, size: int) -> None:
-    """Sets the size of a file; what is added reads as zeros."""
+    """Set the size of a file; what is added reads as zeros."""
     _here.side.Truncate(path, size)
 
 
 def ListDir(path: str) -> list[str]:
-    """The names in a folder, sorted."""
+    """Return the names in a folder, sorted."""
     return _here.side.ListDir(path)
 
 
@@ -227,7 +227,7 @@ def Stat(path: str, follow: bool = True) -> os.stat_result:
 
 
 def Exists(path: str) -> bool:
-    """Whether the path leads somewhere (a dangling link does not)."""
+    """Return whether the path exists; a dangling link does not."""
     return _here.side.Exists(path)
 
 
@@ -236,12 +236,12 @@ def IsDir(path: str) -> bool:
 
 
 def MakeDirs(path: str, mode: int = 0o755) -> None:
-    """Makes the folder and those above it, durably; each new one gets exactly ``mode``, the others are left alone."""
+    """Make the folder and its parents, durably; each new one gets exactly ``mode``, existing ones are left alone."""
     _here.side.MakeDirs(path, mode)
 
 
 def RemoveFile(path: str, sync: bool = False) -> None:
-    """Removes a file, link or socket; one that is missing is fine."""
+    """Remove a file, link or socket; one that is missing is fine."""
     _here.side.RemoveFile(path, sync)
 
 
@@ -251,12 +251,12 @@ def RemoveFiles(paths: Sequence[str]) -> None:
 
 
 def RemoveDir(path: str) -> None:
-    """Removes an empty folder."""
+    """Remove an empty folder."""
     _here.side.RemoveDir(path)
 
 
 def RemoveTree(path: str) -> None:
-    """Removes a folder and all below it, never following links; one that is missing is fine."""
+    """Remove a folder and all below it, never following links; one that is missing is fine."""
     _here.side.RemoveTree(path)
 
 
@@ -266,7 +266,7 @@ def Rename(source: str, target: str, sync: bool = True) -> None:
 
 
 def Symlink(target: str, path: str) -> None:
-    """Makes ``path`` a link to ``target``."""
+    """Make ``path`` a link to ``target``."""
     _here.side.Symlink(target, path)
 
 
@@ -283,22 +283,22 @@ def Chown(path: str, uid: int, gid: int) -> None:
 
 
 def SetTimes(path: str, atime: float, mtime: float) -> None:
-    """When the file was last read and last changed, as ``Stat`` tells it."""
+    """Set the times of the last reading and change, as ``Stat`` reports them."""
     _here.side.SetTimes(path, atime, mtime)
 
 
 def DiskFree(path: str) -> int:
-    """Bytes that may still be written in the file system of ``path``."""
+    """Return the bytes that are free in the file system of ``path``."""
     return _here.side.DiskFree(path)
 
 
 def DiskSize(path: str) -> int:
-    """Bytes the file system of ``path`` has in all."""
+    """Return the size in bytes of the file system of ``path``."""
     return _here.side.DiskSize(path)
 
 
 def LockFile(path: str, exclusive: bool = True, timeout: float | None = None, mode: int = 0o600) -> protocols.FileLock:
-    """Locks a file, made if it is missing, until ``release()`` or the end of the process.
+    """Lock a file, made if it is missing, until ``release()`` or the end of the process.
 
     ``timeout``: seconds, None waits without limit, 0 does not wait; raises LockBusy.  ``Write(data)`` puts bytes into the
     locked file itself (a pid file; WriteFile would put another file in its place).
@@ -307,7 +307,7 @@ def LockFile(path: str, exclusive: bool = True, timeout: float | None = None, mo
 
 
 def OpenDatabase(path: str, mode: int = 0o640) -> protocols.Database:
-    """Opens an SQLite database, made with ``mode`` if it is missing (the folder must be there).
+    """Open an SQLite database, made with ``mode`` if it is missing (the folder must be there).
 
     ``Query`` outside a transaction sees committed data only, never waits for a writer.  ``with
     database.Transaction():`` takes the write lock at once, commits durably at the end of the block, rolls back on an
@@ -319,7 +319,7 @@ def OpenDatabase(path: str, mode: int = 0o640) -> protocols.Database:
 
 
 def WatchFiles(paths: Iterable[str]) -> protocols.Watch:
-    """Watches files (by name: replaced, made or removed ones count) and the names in folders.
+    """Watch files (by name: replaced, made or removed ones count) and the names in folders.
 
     ``wait(timeout)`` returns the changed paths, sorted, as given (for a folder: the path of what changed in it), or
     nothing when the time is over.  The folder of each file must be there; raises errors.InotifyError.
@@ -340,7 +340,7 @@ def RunCmd(
     output_path: str | None = None,
     pass_fds: Sequence[int] = (),
 ) -> RunResult:
-    """Runs a program to its end, without a shell.
+    """Run a program to its end, without a shell.
 
     ``env``: None is our own with ``LC_ALL=C``, else exactly the one given.  ``stdin``: nothing by default.
     ``output_path``: a file that both output streams are added to.  ``pass_fds``: descriptors it gets besides (none in
@@ -366,7 +366,7 @@ def StartProcess(
     cwd: str | None = None,
     pass_fds: Sequence[int] = (),
 ) -> int:
-    """Starts a program in a session of its own and returns its pid.
+    """Start a program in a session of its own and return its pid.
 
     Its output is added to ``log_path`` or dropped.  Raises errors.RunCmdError if it cannot be started.
     """
@@ -374,7 +374,7 @@ def StartProcess(
 
 
 def OpenTap(name: str = "", vnet_hdr: bool = False, queues: int = 1) -> protocols.Tap:
-    """Makes a network interface that a program serves (``name``: may hold %d; the real machine only).
+    """Make a network interface that a program serves (``name``: may hold %d; the real machine only).
 
     Hand its descriptors on with ``pass_fds`` and close it: the interface goes with its last descriptor.
     """
@@ -382,7 +382,7 @@ def OpenTap(name: str = "", vnet_hdr: bool = False, queues: int = 1) -> protocol
 
 
 def OpenDevice(path: str) -> protocols.Descriptor:
-    """A descriptor of a device or file, for reading and writing, to be handed to another program (real side only)."""
+    """Open a device or file for reading and writing, to be handed to another program (real side only)."""
     return _here.side.OpenDevice(path)
 
 
@@ -392,12 +392,12 @@ def WaitProcess(pid: int, timeout: float | None = None) -> bool:
 
 
 def KillProcess(pid: int, signal: int, group: bool = False) -> bool:
-    """Sends a signal to a process, or to its group; False if there is none."""
+    """Send a signal to a process, or to its group; return False if it does not exist."""
     return _here.side.KillProcess(pid, signal, group)
 
 
 def ProcessAlive(pid: int) -> bool:
-    """Whether the process runs; one that ended and was not collected does not."""
+    """Return whether the process runs; one that ended and was not collected does not."""
     return _here.side.ProcessAlive(pid)
 
 
@@ -406,12 +406,12 @@ def ProcessId() -> int:
 
 
 def Fork() -> int:
-    """Forks a process that has one thread only; a simulated one cannot."""
+    """Fork a process that has one thread only; a simulated one cannot."""
     return _here.side.Fork()
 
 
 def RunInteractive(argv: Sequence[str]) -> int:
-    """Runs a program at the user's terminal until it ends; its exit code, 128 + N after signal N.
+    """Run a program at the user's terminal until it ends; return its exit code, 128 + N after signal N.
 
     127 if it cannot be started.  A simulated process has no terminal.
     """
@@ -426,17 +426,17 @@ def Environment() -> Mapping[str, str]:
 
 
 def HostName() -> str:
-    """The name the machine gives itself."""
+    """Return the name the machine gives itself."""
     return _here.side.HostName()
 
 
 def LookupHost(name: str) -> tuple[str, list[str]]:
-    """(full name, IP addresses) of a host, in the resolver's order; raises errors.ResolverError."""
+    """Return (full name, IP addresses) of a host, in the resolver's order; raises errors.ResolverError."""
     return _here.side.LookupHost(name)
 
 
 def ListenUnix(path: str, mode: int = 0o600, backlog: int = 128) -> protocols.Socket:
-    """A listening UNIX socket in the place of whatever was at ``path``; it gets its mode before its name."""
+    """Return a listening UNIX socket that replaces whatever was at ``path``; it gets its mode before its name."""
     return _here.side.ListenUnix(path, mode, backlog)
 
 
@@ -445,17 +445,17 @@ def ConnectUnix(path: str, timeout: float | None = None) -> protocols.Socket:
 
 
 def ListenTcp(host: str, port: int, backlog: int = 128) -> protocols.Socket:
-    """A listening socket; ``host`` is an address, "" stands for all; port 0 for a free one (``getsockname``)."""
+    """Return a listening socket; ``host`` is an address, "" stands for all; port 0 for a free one (``getsockname``)."""
     return _here.side.ListenTcp(host, port, backlog)
 
 
 def ConnectTcp(host: str, port: int, timeout: float | None = None, source: str | None = None) -> protocols.Socket:
-    """A connection; ``timeout`` (seconds) stays the socket's time-out.  ``source`` is the own address it comes from."""
+    """Connect; ``timeout`` (seconds) stays the socket's time-out.  ``source`` is the own address it comes from."""
     return _here.side.ConnectTcp(host, port, timeout, source)
 
 
 def OpenUdp(host: str = "", port: int = 0) -> protocols.Datagrams:
-    """A datagram socket at this address; port 0 is a free one."""
+    """Open a datagram socket at this address; port 0 chooses a free one."""
     return _here.side.OpenUdp(host, port)
 
 
@@ -464,7 +464,7 @@ def SocketPair() -> tuple[protocols.Socket, protocols.Socket]:
 
 
 def Poller() -> protocols.Poller:
-    """Waits for many sockets: ``Poll(timeout) -> [(sock, events)]``, with the objects that were registered."""
+    """Wait for many sockets: ``Poll(timeout)`` returns [(sock, events)], with the objects that were registered."""
     return _here.side.Poller()
 
 

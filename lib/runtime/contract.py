@@ -59,7 +59,7 @@ class LockBusy(errors.LockError):
 
 
 def ShellQuote(text: str) -> str:
-    """One word for a shell, for messages."""
+    """Quote one word for a shell, for messages."""
     if text and DEFAULT_SHELL_SAFE.issuperset(text):
         return text
     return "'" + text.replace("'", "'\\''") + "'"
@@ -130,7 +130,7 @@ class RunResult:
 
 
 def StartFailure(argv: Sequence[str], err: OSError) -> RunResult:
-    """The result of a program that could not even be started."""
+    """Return the result of a program that could not even be started."""
     if err.errno == errno.ENOENT and (err.filename is None or err.filename == argv[0]):
         return RunResult(argv, 127, cause="program not found; is its package installed?")
     where = f" {err.filename}" if err.filename and err.filename != argv[0] else ""
@@ -138,7 +138,7 @@ def StartFailure(argv: Sequence[str], err: OSError) -> RunResult:
 
 
 def CheckArgv(argv: Sequence[str]) -> list[str]:
-    """The words of a command as a list; anything but non-empty texts without NUL is a bug of the caller."""
+    """Return the words of a command as a list; anything but non-empty texts without NUL is a bug of the caller."""
     words = list(argv)
     if isinstance(argv, str) or not words or not words[0]:
         raise errors.ProgrammerError(f"a command is a list of words, not {argv!r}")
@@ -149,7 +149,7 @@ def CheckArgv(argv: Sequence[str]) -> list[str]:
 
 
 def DamagedDatabase(path: str, cause: object) -> errors.StorageError:
-    """The error for a database file that cannot be read."""
+    """Return the error for a database file that cannot be read."""
     return errors.StorageError(
         f"database {path} is damaged: {cause}",
         hint=f"stop the daemons of this node, move {path}, {path}-wal and {path}-shm away and start them again: the"
@@ -158,7 +158,7 @@ def DamagedDatabase(path: str, cause: object) -> errors.StorageError:
 
 
 def BusyDatabase(path: str, seconds: float) -> errors.StorageError:
-    """The error for a database somebody else kept locked."""
+    """Return the error for a database that another process kept locked."""
     return errors.StorageError(
         f"database {path} was locked by another process for {seconds:g} seconds",
         hint=f"'fuser -v {path}' shows who has it open",

@@ -31,7 +31,7 @@ FAILURES = (sqlite3.Error, UnicodeDecodeError)
 
 
 def IsBusy(err: sqlite3.Error | UnicodeDecodeError) -> bool:
-    """Whether another connection keeps the database locked."""
+    """Return whether another connection keeps the database locked."""
     code = getattr(err, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 

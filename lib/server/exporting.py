@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def FileOwners() -> export.Owners:
-    """Owners as (uid, gid), by doc/reference/files.md 2."""
+    """Return the owners of files as (uid, gid), by doc/reference/files.md 2."""
     master = users.UserId(_autoconf.MASTERD_USER)
     return export.Owners(
         config=(master, users.GroupId(_autoconf.CONFD_GROUP)),
@@ -25,7 +25,7 @@ def FileOwners() -> export.Owners:
 
 
 def MasterWritesSsconf() -> bool:
-    """Whether the master daemon runs as the user who owns the ssconf files."""
+    """Return whether the master daemon runs as the user who owns the ssconf files."""
     return _autoconf.MASTERD_USER == _autoconf.NODED_USER
 
 
@@ -60,5 +60,5 @@ class SsconfTexts:
 
 
 def RunNodeExporter(node_store: NodeStore, stop: Callable[[], bool]) -> None:
-    """The life of noded's exporter child: until ``stop()`` or a signal."""
+    """Run noded's exporter child until ``stop()`` or a signal."""
     export.RunExporter(export.Exporter(node_store, FileOwners(), SsconfTexts(), beside=not MasterWritesSsconf()), stop)

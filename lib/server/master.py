@@ -123,7 +123,7 @@ class Master:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def Start(self) -> None:
-        """Begins to serve; what fails here ends the daemon's start."""
+        """Begin to serve; what fails here ends the daemon's start."""
         self._exporter.Start()
         self._queue.Start()
         runtime.MakeDirs(pathutils.SOCKET_DIR, 0o770)
@@ -133,7 +133,7 @@ class Master:
         logging.info("This node, %s, is the master in epoch %s", self._me.name, self._store.Epoch())
 
     def _ActivateAddress(self) -> None:
-        """The cluster's address belongs to the master (design 2.0); a failure leaves the daemon at work."""
+        """Bring up the cluster's address, which belongs to the master (design 2.0); the daemon survives a failure."""
         assert self._cfg is not None
 
         def done(result: RpcResult) -> None:
@@ -145,7 +145,7 @@ class Master:
         self._rpc.Start("node_activate_master_ip", [self._me.uuid], args, done)
 
     def Quiesce(self, timeout: float, impatient: Any) -> list[int]:
-        """Takes no jobs any more and waits for those that run; returns those that still do.
+        """Stop accepting jobs and wait for those that run; return those that still do.
 
         ``impatient()`` ends the wait early.
         """
@@ -157,11 +157,11 @@ class Master:
         return []
 
     def GoOn(self) -> None:
-        """Takes jobs again after a Quiesce that did not succeed."""
+        """Accept jobs again after a Quiesce that did not succeed."""
         self._queue.Reopen()
 
     def Stop(self, clean: bool) -> None:
-        """Ends everything in order; ``clean``: the store is still ours."""
+        """End everything in order; ``clean``: this node still owns the store."""
         self._pusher.Stop()
         self._queue.Stop()
         self._server.Shutdown(LINGER)
@@ -199,7 +199,7 @@ class Service:
             self._stop.set()
 
     def Run(self, stop: daemon.StopSignal) -> int:
-        """Waits for the end, brings it about, and returns the exit code."""
+        """Wait until this master must end, end it, and return the exit code."""
         self._stop = stop
         while True:
             if self._lost is None:
@@ -224,7 +224,7 @@ class Service:
             self._master.GoOn()
 
     def _EndLost(self, error: StoreError) -> int:
-        """This node is master no more: whoever waits hears it, nothing else is done."""
+        """End without touching anything: another node is the master now."""
         logging.error("%s", ErrorText(error))
         self._master.Stop(clean=False)
         return error.exit_code

@@ -54,7 +54,7 @@ def _Options() -> list[daemon.Option]:
 
 
 def CheckRole(take_over: bool) -> None:
-    """Raises NotInCluster or NotMasterError where no master daemon may even try to start."""
+    """Raise NotInCluster or NotMasterError where no master daemon may even try to start."""
     if not (runtime.Exists(pathutils.CLUSTER_CONF_FILE) or runtime.Exists(pathutils.STORE_FILE)):
         raise NotInCluster(
             f"{constants.MASTERD}: this node holds no configuration: it is in no cluster, or no candidate"
@@ -72,7 +72,7 @@ def CheckRole(take_over: bool) -> None:
 
 
 def _Check(options: Any) -> int:
-    """Is this a master at all?  Runs in the terminal's process."""
+    """Check options and role in the terminal's process."""
     for option, given in (("--yes-do-it", options.yes_do_it), ("--without", options.without)):
         if given and not options.no_voting:
             raise errors.ParameterError(f"{option} makes sense with --no-voting only")

@@ -47,7 +47,7 @@ class Ears(NamedTuple):
 
 
 def ReadConfigFile() -> objects.Snapshot:
-    """The configuration in config.data, upgraded if it is one of 2.16 or 3.0.
+    """Return the configuration in config.data, upgraded if it is one of 2.16 or 3.0.
 
     ConfigurationError names the file, the reason and the way out; the file stays as it is.
     """
@@ -80,7 +80,7 @@ def _RefuseConfig(reason: str, hint: str | None) -> errors.ConfigurationError:
 
 
 def FileRows(snapshot: objects.Snapshot) -> list[Row]:
-    """The rows of the files of a 3.x cluster: configuration, live jobs, last job id, drain flag.
+    """Return the rows of the files of a 3.x cluster: configuration, live jobs, last job id, drain flag.
 
     A job file that cannot be read is left where it is and logged; the exporter sets it aside.
     """
@@ -129,7 +129,7 @@ def _Me(snapshot: objects.Snapshot, own_name: str) -> Member:
 
 
 def _CheckJob(job_id: int, text: str) -> None:
-    """Raises JobFileCorrupted if the text is no job file of this job."""
+    """Raise JobFileCorrupted unless the text is a job file of this job."""
     from ganeti.jqueue import job as jobs
 
     job, _ = jobs.ReadJob(text)
@@ -160,14 +160,14 @@ class Opener:
         self._ears = ears
 
     def Open(self) -> tuple[Store, Member]:
-        """The opened store and this node; raises GenericError with the exit code of masterd."""
+        """Open the store and return it with this node; raise GenericError with the exit code of masterd."""
         rows = self._own.ReadChecked((*objects.ROW_KINDS, KIND_QUEUE))
         if self._own.GetState().last.seq or self._wishes.take_over:
             return self._Become(rows)
         return self._Found()
 
     def _OwnSnapshot(self, rows: list[StoredRow]) -> objects.Snapshot:
-        """The configuration in this node's copy; StorageError names the database if it cannot be read."""
+        """Return the configuration in this node's copy; StorageError names the database if it cannot be read."""
         stored = [(row.kind, row.id, row.value) for row in rows if row.value is not None]
         try:
             _CheckQueueRows(stored, self._own.Ids(KIND_JOB))
@@ -199,8 +199,8 @@ class Opener:
         return store, me
 
     def _HandOver(self, store: Store, master: str) -> NoReturn:
-        """A fail-over had been stored, perhaps not everywhere, and nobody works for it: what this start has acknowledged
-        shows everybody who the master is, and that one can start.
+        """Raise NotMasterError for a fail-over that was stored, perhaps not everywhere: what this start has acknowledged
+        shows everybody who the master is, and that node can start.
         """
         store.Stop(_LAST_WORD)
         raise errors.NotMasterError(
@@ -209,7 +209,7 @@ class Opener:
         )
 
     def _FirstRows(self, adopted: election.Adopted, me: Member, others: list[str]) -> list[Row]:
-        """What the first transaction of the epoch changes: edits made by hand, the master's name after a fail-over, and
+        """Return the rows of the epoch's first transaction: edits made by hand, the master's name after a fail-over, and
         after a forced start the nodes it was made without are offline.
 
         Nothing where the history names another node as master: its name is put into ``others``.
@@ -247,7 +247,7 @@ class Opener:
         return [*rows, *draft.Finish()]
 
     def _Found(self) -> tuple[Store, Member]:
-        """No store yet: the files of the cluster become one."""
+        """Found the store from the cluster's files."""
         snapshot = ReadConfigFile()
         me = _Me(snapshot, self._own.node_name)
         if snapshot.cluster.master_node != me.uuid:
@@ -270,7 +270,7 @@ class Opener:
         return store, me
 
     def _NamesAnother(self, snapshot: objects.Snapshot) -> errors.NotMasterError:
-        """The refusal of a node whose file names another master, and whose copy of the state is gone, or never was."""
+        """Return the error of a node whose file names another master and which has no copy of the state."""
         node = snapshot.nodes.get(snapshot.cluster.master_node)
         name = self._own.GetState().promised_master or (node.name if node is not None else "another node")
         return errors.NotMasterError(
@@ -281,7 +281,7 @@ class Opener:
         )
 
     def _Vote(self, snapshot: objects.Snapshot, stored: bool) -> Callable[[], None] | None:
-        """``stored``: the configuration is that of the own copy of the store, not that of the files."""
+        """Return the vote; ``stored``: the configuration comes from the own copy of the store, not from the files."""
         if self._wishes.no_voting or self._wishes.take_over:
             return None
         addresses = {node.name: node.primary_ip for node in snapshot.nodes.values()}
@@ -322,7 +322,7 @@ class Opener:
         )
 
     def _GiveUp(self, question: election.ForcedStart, running: list[str]) -> bool:
-        """A node that accepts connections is not off: no option for all of them answers that, only a person does."""
+        """Ask a person about nodes that accept connections, and so are not off: no option answers for all of them."""
         names = ", ".join(running)
         if self._wishes.ask is not None:
             return self._wishes.ask([*question.Lines(), AskGiveUp(names)])
@@ -334,7 +334,7 @@ class Opener:
 
 
 def AskGiveUp(names: str) -> str:
-    """The plain words for a forced start beside nodes that are running."""
+    """Return the plain words for a forced start beside nodes that are running."""
     return (
         f"{names} ARE RUNNING: they accept connections and do not answer this node. If one of them is the master, or follows"
         " one, there will be two masters that start the same instances twice and destroy their disks. Switch these machines"
@@ -343,7 +343,7 @@ def AskGiveUp(names: str) -> str:
 
 
 def AskTerminal(lines: list[str]) -> bool:
-    """Shows the lines and wants a yes."""
+    """Show the lines and ask for a yes."""
     sys.stderr.write("\n".join(lines) + "\nDo you want to continue? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

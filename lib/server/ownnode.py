@@ -8,7 +8,7 @@ from ganeti.store.node import NodeStore
 
 
 def OwnStore(node_store_class: type[NodeStore] = NodeStore) -> NodeStore:
-    """This node's copy of the store, which is noded's gate, too.  It belongs to masterd's user."""
+    """Return this node's copy of the store, which is also noded's gate.  It belongs to masterd's user."""
     user, group = users.DAEMON_USERS[constants.MASTERD]
     return node_store_class(pathutils.STORE_FILE, hosts.OwnName(), uid=users.UserId(user), gid=users.GroupId(group))
 

@@ -58,7 +58,7 @@ class SsconfPusher:
                 return
 
     def Push(self) -> bool:
-        """Sends the values to every node that lacks them; whether all of them have them now."""
+        """Send the values to every node that lacks them; return whether all have them now."""
         root = self._snapshot()
         voters = self._store.Voters()
         nodes = [n for n in root.nodes.values() if not n.offline and n.uuid not in voters]

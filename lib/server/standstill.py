@@ -30,7 +30,7 @@ class Standstill:
         self._submit = submit
 
     def Submit(self, ops: list[Any]) -> Pending:
-        """Takes the job in; first its node out of the voters, if nothing else is possible."""
+        """Take the job in; if nothing else is possible, take its node out of the voters first."""
         node = self._NodeToTakeOut(ops)
         if node is None:
             return self._submit(ops)

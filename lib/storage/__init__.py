@@ -43,7 +43,7 @@ _replaced: dict[str, str | type[BlockDev]] = {}
 
 
 def GetDriver(template: str) -> type[BlockDev]:
-    """The driver of a disk template."""
+    """Return the driver of a disk template."""
     where = _replaced.get(template) or DRIVERS.get(template)
     if isinstance(where, type):
         return where
@@ -58,6 +58,6 @@ def GetDriver(template: str) -> type[BlockDev]:
 
 
 def UseDrivers(drivers: Mapping[str, str | type[BlockDev]]) -> None:
-    """Puts these drivers before the real ones, for the whole process; ``{}`` goes back.  For simulations (``fake``)."""
+    """Put these drivers before the real ones, for the whole process; ``{}`` undoes it.  For simulations (``fake``)."""
     _replaced.clear()
     _replaced.update(drivers)

@@ -39,7 +39,7 @@ class DeviceStatus:
     ldisk_status: int = constants.LDS_OKAY
 
     def Combine(self, child: DeviceStatus) -> DeviceStatus:
-        """This layer's status with a child's: the worst of both; paths and numbers stay this layer's."""
+        """Return this layer's status made worse by a child's; paths and numbers stay this layer's."""
         percents = [p for p in (self.sync_percent, child.sync_percent) if p is not None]
         times = [t for t in (self.estimated_time, child.estimated_time) if t is not None]
         return dataclasses.replace(
@@ -88,7 +88,7 @@ class BlockDev:
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def Attach(self) -> bool:
-        """Looks for the device and fills ``attached``, ``dev_path``, ``major``, ``minor``; False when it is not there.
+        """Look for the device and set ``attached``, ``dev_path``, ``major``, ``minor``; return False when it does not exist.
 
         An assembled device is found; whether storage that is not assembled is found too is the driver's business.
         Raises only when the state cannot be found out.
@@ -96,7 +96,7 @@ class BlockDev:
         raise NotImplementedError
 
     def Status(self) -> DeviceStatus:
-        """This layer's status.  The device must be attached.  Drivers without redundancy keep this default."""
+        """Return this layer's status.  The device must be attached.  Drivers without redundancy keep this default."""
         return DeviceStatus(self.dev_path, self.major, self.minor)
 
     def Dimensions(self) -> tuple[int, int | None]:
@@ -104,13 +104,13 @@ class BlockDev:
         raise NotImplementedError
 
     def UserspaceUri(self, _hypervisor: str) -> str | None:
-        """How a hypervisor reaches the data without a device of the node; None = through ``dev_path`` only."""
+        """Return how a hypervisor reaches the data without a device of the node; None: through ``dev_path`` only."""
         return None
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def Create(self, size: int, exclusive: bool = False) -> None:
-        """Makes the storage of ``size`` MiB.
+        """Make the storage of ``size`` MiB.
 
         Children exist and are assembled.  ``exclusive``: the node has exclusive storage on.  Existing storage is an
         error, never taken over.  A failure leaves nothing behind.
@@ -118,35 +118,35 @@ class BlockDev:
         raise NotImplementedError
 
     def Assemble(self) -> None:
-        """Makes the device usable on this node and attaches it.  Its children are assembled as far as they exist."""
+        """Make the device usable on this node and attach it.  Its children are assembled as far as they exist."""
         raise NotImplementedError
 
     def Open(self, force: bool = False, exclusive: bool = True) -> None:
-        """Makes the device writable here.
+        """Make the device writable here.
 
         ``force``: even if the data is not known to be the newest (a mirror just created).  ``exclusive`` False: a
         second node may have it open too, as live migration needs.
         """
 
     def Close(self) -> None:
-        """Gives up write access; the opposite of ``Open``."""
+        """Give up write access; the opposite of ``Open``."""
 
     def Shutdown(self) -> None:
-        """Takes the device off this node; the data stays.  Undoes ``Assemble``."""
+        """Undo ``Assemble``: take the device off this node and keep the data."""
         raise NotImplementedError
 
     def Remove(self) -> None:
-        """Destroys the data of this layer on this node.  Shuts down first."""
+        """Shut the device down and destroy this layer's data on this node."""
         raise NotImplementedError
 
     # --- change -------------------------------------------------------------------------------------------------------
 
     def Rename(self, _new_id: Sequence[Any]) -> None:
-        """Gives the storage another logical id; the object then stands for the new name."""
+        """Give the storage another logical id; the object then stands for the new name."""
         self._Unsupported("renaming")
 
     def Grow(self, _amount: int, _dry_run: bool, _backing_store: bool, _exclusive: bool = False) -> None:
-        """Adds ``amount`` MiB.
+        """Add ``amount`` MiB.
 
         Called for every layer in two phases: ``backing_store`` True reaches layers that hold data, False those that
         only pass it on (a mirror).  ``dry_run`` checks as far as possible and changes nothing.
@@ -154,18 +154,18 @@ class BlockDev:
         self._Unsupported("growing")
 
     def Snapshot(self, _name: str | None = None, _size: int | None = None) -> list[Any]:
-        """Makes a copy of this moment; returns its logical id.  An older snapshot of that name is replaced."""
+        """Make a snapshot and return its logical id.  An older one of that name is replaced."""
         self._Unsupported("snapshots")
 
     def SetInfo(self, text: str) -> None:
-        """Notes on the storage itself whose it is, as far as the storage can keep a note."""
+        """Record the owner on the storage itself, if the storage can keep a note."""
 
     def AddChildren(self, _children: Sequence[BlockDev]) -> None:
-        """A mirror without local storage gets it: the children's metadata is written anew."""
+        """Give a mirror its local storage: the children's metadata is written anew."""
         self._Unsupported("adding children")
 
     def RemoveChildren(self, _children: Sequence[objects.Disk]) -> None:
-        """A mirror gives up its local storage; the disks named must be the children it has."""
+        """Take a mirror's local storage away; the disks named must be the children it has."""
         self._Unsupported("removing children")
 
     def PauseResumeSync(self, pause: bool) -> None:
@@ -174,12 +174,12 @@ class BlockDev:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     def ExportCommand(self) -> list[str]:
-        """argv that writes the whole content to its standard output (doc/reference/interfaces.md f.1, raw disk)."""
+        """Return the command that copies the content to standard output (doc/reference/interfaces.md f.1, raw disk)."""
         mib = (self.Dimensions()[0] + BLOCK_BYTES - 1) // BLOCK_BYTES
         return BuildExport(self._Path(), mib)
 
     def ImportCommand(self) -> list[str]:
-        """argv that fills the device from its standard input."""
+        """Return the command that fills the device from standard input."""
         return BuildImport(self._Path())
 
     # --- for drivers --------------------------------------------------------------------------------------------------
@@ -206,19 +206,19 @@ class Mirror(BlockDev):
     CHILDREN_NEEDED = 0
 
     def DisconnectNet(self) -> None:
-        """Stops talking to the other side; returns when that is certain."""
+        """Disconnect from the other side; return when that is certain."""
         raise NotImplementedError
 
     def AttachNet(self, multimaster: bool) -> None:
-        """Talks to the other side again; ``multimaster``: both sides may be open.  Does not wait for the connection."""
+        """Begin to connect to the other side, without waiting; ``multimaster``: both sides may be open."""
         raise NotImplementedError
 
     def Connection(self) -> Connection:
-        """The state of the link and of both sides, without waiting."""
+        """Return the state of the link and of both sides, without waiting."""
         raise NotImplementedError
 
     def NeedsActivation(self) -> bool:
-        """Whether an active disk in this state must be assembled again (not there, alone, without local data)."""
+        """Return whether an active disk must be assembled again: it is missing, standalone or without local data."""
         raise NotImplementedError
 
 
@@ -235,17 +235,17 @@ class Connection:
 
 
 def BuildExport(path: str, mib: int) -> list[str]:
-    """Reads ``mib`` MiB of a device to standard output, past the cache."""
+    """Return the command that copies ``mib`` MiB of a device to standard output, past the cache."""
     return ["dd", f"if={path}", f"bs={BLOCK_BYTES}", f"count={mib}", "iflag=direct"]
 
 
 def BuildImport(path: str) -> list[str]:
-    """Writes standard input to a device that exists, past the cache."""
+    """Return the command that copies standard input to an existing device, past the cache."""
     return ["dd", f"of={path}", f"bs={BLOCK_BYTES}", "iflag=fullblock", "oflag=direct", "conv=nocreat,notrunc"]
 
 
 def BuildWipe(path: str, offset: int, size: int) -> list[str]:
-    """Writes zeros over ``size`` MiB from MiB ``offset``."""
+    """Return the command that writes zeros over ``size`` MiB from MiB ``offset``."""
     return [
         "dd",
         "if=/dev/zero",

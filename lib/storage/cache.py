@@ -13,7 +13,7 @@ def Content(owner: str, on_primary: bool, iv_name: str | None) -> str:
 
 
 def Update(dev_path: str | None, owner: str, on_primary: bool, iv_name: str | None) -> None:
-    """Notes the device's owner.  A note only: trouble is logged and never stops the caller."""
+    """Record the device's owner.  A failure is logged and never stops the caller."""
     if dev_path is None:
         return
     path = pathutils.BdevCacheFile(dev_path)

@@ -108,14 +108,14 @@ class FakeDevice(BlockDev):
             runtime.WriteFile(self._InfoPath(), serializer.DumpBytes({"info": text}))
 
     def Info(self) -> str:
-        """What ``SetInfo`` noted."""
+        """Return what ``SetInfo`` recorded."""
         if not runtime.Exists(self._InfoPath()):
             return ""
         text: str = serializer.Load(runtime.ReadFile(self._InfoPath(), limit=_RECORD_LIMIT))["info"]
         return text
 
     def State(self) -> dict[str, Any]:
-        """What is noted about the device since the machine started: ``assembled``, ``open``, ``link``."""
+        """Return what is recorded of the device since the machine started: ``assembled``, ``open``, ``link``."""
         try:
             state: dict[str, Any] = serializer.Load(runtime.ReadFile(self._StatePath(), limit=_RECORD_LIMIT))
         except FileNotFoundError:
@@ -239,7 +239,7 @@ class FakeMirror(FakeDevice, Mirror):
         return self._Data().Snapshot(name, size)
 
     def SetInfo(self, text: str) -> None:
-        """The volumes below carry the note."""
+        """Record the owner on the volumes below."""
 
     def Remove(self) -> None:
         self.Shutdown()

@@ -60,7 +60,7 @@ class FileDevice(BlockDev):
             )
 
     def Shutdown(self) -> None:
-        """Nothing holds a file; it stays attached."""
+        """Do nothing: a file has no device to take away; it stays attached."""
 
     def Remove(self) -> None:
         try:
@@ -102,7 +102,7 @@ class FileDevice(BlockDev):
 
 
 def GrowFile(device: BlockDev, path: str, amount: int, only_check: bool) -> None:
-    """Adds ``amount`` MiB of zeros to the file of a device."""
+    """Add ``amount`` MiB of zeros to the file of a device."""
     if amount < 0:
         raise errors.BlockDeviceError(f"{device}: cannot shrink (asked for {amount} MiB more)")
     if only_check:

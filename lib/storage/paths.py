@@ -21,25 +21,25 @@ FORBIDDEN = frozenset(
 
 
 def ParseList(text: str) -> list[str]:
-    """The entries of a file-storage-paths file; comments and empty lines dropped, paths normalised."""
+    """Parse a file-storage-paths file; drop comments and empty lines, normalise the paths."""
     lines = (line.strip() for line in text.splitlines())
     return [posixpath.normpath(line) for line in lines if line and not line.startswith("#")]
 
 
 def IsBelow(path: str, directory: str) -> bool:
-    """Whether ``path`` is ``directory`` or lies below it; both absolute and normalised."""
+    """Return whether ``path`` is ``directory`` or lies below it; both absolute and normalised."""
     return path == directory or directory == "/" or path.startswith(directory + "/")
 
 
 def IsForbidden(path: str) -> bool:
-    """Whether an entry of the list may not be used: relative, the root, or part of the machine's own system."""
+    """Return whether an entry of the list may not be used: relative, the root, or part of the machine's own system."""
     if not posixpath.isabs(path) or path == "/":
         return True
     return any(IsBelow(path, directory) for directory in FORBIDDEN)
 
 
 def LoadAllowed() -> list[str]:
-    """All entries of this node's list; a missing file allows nothing."""
+    """Return all entries of this node's list; a missing file allows nothing."""
     try:
         return ParseList(runtime.ReadText(pathutils.FILE_STORAGE_PATHS_FILE, limit=_MAX_LIST_BYTES))
     except FileNotFoundError:
@@ -47,12 +47,12 @@ def LoadAllowed() -> list[str]:
 
 
 def FindForbidden() -> list[str]:
-    """Entries of this node's list that are never usable, sorted."""
+    """Return the entries of this node's list that are never usable, sorted."""
     return sorted({path for path in LoadAllowed() if IsForbidden(path)})
 
 
 def CheckAllowed(path: str) -> None:
-    """Raises FileStoragePathError unless ``path`` lies in an allowed, usable directory."""
+    """Raise FileStoragePathError unless ``path`` lies in an allowed, usable directory."""
     if not posixpath.isabs(path):
         raise errors.FileStoragePathError(f"File storage path must be absolute, but got '{path}'")
     if posixpath.normpath(path) != path:
@@ -76,7 +76,7 @@ def CheckAllowed(path: str) -> None:
 
 
 def CheckUsable(directory: str) -> str | None:
-    """What is wrong with a file storage directory of the cluster on this node; None when nothing is."""
+    """Return what is wrong with a file storage directory of the cluster on this node; None when nothing is."""
     try:
         CheckAllowed(directory)
         mode = runtime.Stat(directory).st_mode
@@ -92,7 +92,7 @@ def CheckUsable(directory: str) -> str | None:
 
 
 def CreateDir(directory: str) -> None:
-    """Makes a directory for an instance's files, with parents, mode 0750; existing is fine."""
+    """Make a directory for an instance's files, with parents, mode 0750, unless it exists."""
     CheckAllowed(directory)
     try:
         runtime.MakeDirs(directory, mode=0o750)
@@ -104,7 +104,7 @@ def CreateDir(directory: str) -> None:
 
 
 def RemoveDir(directory: str) -> None:
-    """Removes an instance's directory if it is empty; one that is not there is fine."""
+    """Remove an instance's directory if it exists and is empty."""
     CheckAllowed(directory)
     if not runtime.Exists(directory):
         return
@@ -123,7 +123,7 @@ def RemoveDir(directory: str) -> None:
 
 
 def RenameDir(old: str, new: str) -> None:
-    """Renames an instance's directory.  Done already is fine; both there is an error."""
+    """Rename an instance's directory.  May be repeated; an error if both exist."""
     CheckAllowed(old)
     CheckAllowed(new)
     if old == new:

@@ -10,12 +10,12 @@ from ganeti.storage.base import BlockDev, DeviceStatus
 
 
 def Make(disk: objects.Disk) -> BlockDev:
-    """The driver objects of a disk and its children; nothing is looked at."""
+    """Make the driver objects of a disk and its children without looking for any device."""
     return GetDriver(disk.dev_type)(disk, [Make(child) for child in disk.children or ()])
 
 
 def Find(disk: objects.Disk) -> BlockDev | None:
-    """The device if it is there, with those of its children that are there; changes nothing."""
+    """Return the device if it exists, with those of its children that exist; change nothing."""
     device = GetDriver(disk.dev_type)(disk, [Find(child) for child in disk.children or ()])
     return device if device.Attach() else None
 
@@ -30,7 +30,7 @@ def FindOrFail(disk: objects.Disk) -> BlockDev:
 def Create(
     disk: objects.Disk, size: int, owner: str, on_primary: bool, info: str = "", exclusive: bool = False
 ) -> BlockDev:
-    """Makes one layer.  Its children exist already, made by calls of their own, and are assembled first."""
+    """Make one layer.  Its children exist already, made by calls of their own, and are assembled first."""
     driver = GetDriver(disk.dev_type)
     children = []
     for child in disk.children or ():
@@ -58,7 +58,7 @@ def SetInfo(device: BlockDev, info: str) -> None:
 
 
 def Assemble(disk: objects.Disk, owner: str, as_primary: bool) -> BlockDev | None:
-    """Makes the disk usable on this node; None where nothing has to be assembled (not primary, not needed there)."""
+    """Make the disk usable on this node; None where nothing has to be assembled (not primary, not needed there)."""
     driver = GetDriver(disk.dev_type)
     device = driver(disk, _AssembleChildren(disk, driver, owner, as_primary))
     if not (as_primary or driver.ASSEMBLED_ON_SECONDARY):
@@ -91,7 +91,7 @@ def _AssembleChildren(
 
 
 def Shutdown(disk: objects.Disk) -> None:
-    """Takes the disk off this node, top layer first; every layer is tried, the failures are told together."""
+    """Take the disk off this node, top layer first; try every layer and report all failures together."""
     problems = []
     device = Find(disk)
     if device is not None:
@@ -110,7 +110,7 @@ def Shutdown(disk: objects.Disk) -> None:
 
 
 def Remove(disk: objects.Disk) -> None:
-    """Destroys the disk's data on this node, top layer first; every layer is tried."""
+    """Destroy the disk's data on this node, top layer first; try every layer."""
     problems = []
     device = GetDriver(disk.dev_type)(disk, [Find(child) for child in disk.children or ()])
     try:
@@ -129,7 +129,7 @@ def Remove(disk: objects.Disk) -> None:
 
 
 def CombinedStatus(device: BlockDev) -> DeviceStatus:
-    """The status of a device and everything below it."""
+    """Return the status of a device and everything below it."""
     status = device.Status()
     for child in device.children:
         if child is not None:

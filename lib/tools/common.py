@@ -13,7 +13,7 @@ from ganeti.daemon.main import ErrorText
 
 
 def Parser(usage: str, version: bool = True) -> optparse.OptionParser:
-    """A parser with the options every tool knows."""
+    """Return a parser with the options every tool knows."""
     release = f"%prog (ganeti) {constants.RELEASE_VERSION}" if version else None
     parser = optparse.OptionParser(usage=usage, version=release)
     parser.add_option("-d", "--debug", dest="debug", action="count", default=0, help="Increase debugging level")
@@ -29,7 +29,7 @@ class _Lines(logging.Formatter):
 
 
 def LogToStderr(debug: int, verbose: int) -> None:
-    """Errors only, with -v what is done, with -d everything."""
+    """Log errors only; with -v also what is done, with -d everything."""
     handler: logging.StreamHandler[Any] = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     root = logging.getLogger()
@@ -38,7 +38,7 @@ def LogToStderr(debug: int, verbose: int) -> None:
 
 
 def RunTool(action: Callable[[], int]) -> int:
-    """Runs the body of a tool; an error of ours becomes one log line and its exit code."""
+    """Run the body of a tool; an error of ours becomes one log line and its exit code."""
     try:
         return action()
     except errors.GenericError as err:

@@ -51,7 +51,7 @@ class Refusal(errors.GenericError):
 
 
 def Canonical(name: str) -> str:
-    """The daemon meant by ``name``; raises Refusal."""
+    """Return the daemon meant by ``name``; raise Refusal."""
     if name in START_ORDER:
         return name
     if name in ALIASES:
@@ -65,7 +65,7 @@ def Canonical(name: str) -> str:
 
 
 def ConfiguredArguments(name: str) -> list[str]:
-    """What /etc/default/ganeti and the environment want the daemon to be started with."""
+    """Return the daemon's arguments from /etc/default/ganeti and the environment."""
     variables = [v for old in ARGUMENT_VARIABLES[name] for v in (old, f"EXTRA_{old}")]
     wanted = " ".join(f'"${{{v}-}}"' for v in variables)
     script = f'if [ -e "$1" ]; then . "$1" >&2 || exit 1; fi; printf "%s\\0" {wanted}'
@@ -93,7 +93,7 @@ def _DaemonEnvironment() -> dict[str, str]:
 
 
 def UseSystemctl() -> bool:
-    """Does systemd look after the daemons of this node?"""
+    """Return whether systemd manages the daemons of this node."""
     if pathutils.IsVirtual() or not runtime.IsDir("/run/systemd/system"):
         return False
     result = runtime.RunCmd(["systemctl", "show", "--property=LoadState", "ganeti.target"], timeout=30)
@@ -106,7 +106,7 @@ def _Systemctl(*words: str) -> int:
 
 
 def _Relay(result: runtime.RunResult) -> int:
-    """Shows what a program said and passes its exit code on."""
+    """Show a program's output and return its exit code."""
     sys.stdout.write(result.stdout)
     sys.stderr.write(result.stderr)
     if result.exit_code is None or (result.failed and not result.stderr):
@@ -118,7 +118,7 @@ def _Relay(result: runtime.RunResult) -> int:
 
 
 def Start(name: str, arguments: Sequence[str] = ()) -> int:
-    """Starts a daemon unless it runs; the exit code is the daemon's own, 11 for "not the master"."""
+    """Start a daemon unless it runs; return its exit code, 11 for "not the master"."""
     if ensure_dirs.EnsureAll() != constants.EXIT_SUCCESS:
         return constants.EXIT_FAILURE
     if UseSystemctl():
@@ -185,7 +185,7 @@ def _RunningJobs() -> str:
 
 
 def _StillRunning(name: str, pid: int) -> str:
-    """What to say about a daemon that did not end."""
+    """Return the message about a daemon that did not end."""
     jobs = _RunningJobs() if name == constants.MASTERD else ""
     if not jobs:
         return f"{name} (process {pid}) has not ended within {STOP_TIMEOUT:g} s; see {pathutils.DaemonLog(name)}\n"
@@ -209,7 +209,7 @@ def CheckAndStart(name: str) -> int:
 
 
 def RotateLogs(name: str) -> int:
-    """Tells the daemon that its log file was renamed."""
+    """Make the daemon reopen its log file after that was renamed."""
     pid = pidfile.Running(name)
     if pid is not None:
         runtime.KillProcess(pid, signal.SIGHUP)
@@ -231,12 +231,12 @@ def CheckExitcode(code: int) -> int:
 
 
 def Installed(names: Sequence[str]) -> list[str]:
-    """Those whose program is there: a package may leave out what a node does not need."""
+    """Return the daemons whose program is installed: a package may leave out what a node does not need."""
     return [name for name in names if runtime.Exists(pathutils.DaemonProgram(name))]
 
 
 def _Each(names: Sequence[str], action: Callable[[str], int]) -> int:
-    """All are tried, so that one failing daemon does not keep the others from starting or ending."""
+    """Handle all of them, so that one failing daemon does not keep the others from starting or ending."""
     worst = constants.EXIT_SUCCESS
     for name in Installed(names):
         code = action(name)
@@ -290,7 +290,7 @@ def CheckConfig() -> int:
 
 
 def ReloadSshKeys() -> int:
-    """The SSH daemon of the machine serves all nodes of a virtual cluster, whose keys are not its own."""
+    """Reload the SSH daemon, except in a virtual cluster, whose nodes share the machine's daemon and not its keys."""
     if pathutils.IsVirtual():
         return constants.EXIT_SUCCESS
     return _Relay(runtime.RunCmd(shlex.split(_autoconf.RELOAD_SSH_KEYS), timeout=120))
@@ -352,7 +352,7 @@ def _Usage() -> str:
 
 
 def Run(argv: Sequence[str]) -> int:
-    """The exit code of ``daemon-util ARGV``; raises Refusal."""
+    """Run ``daemon-util ARGV`` and return its exit code; raise Refusal."""
     if not argv:
         sys.stderr.write(_Usage())
         return constants.EXIT_FAILURE

@@ -64,7 +64,7 @@ def _CheckStopped() -> None:
 
 
 def _CheckExact() -> None:
-    """The files must show everything that this node's copy of the store holds."""
+    """Raise an error unless the files show everything that this node's copy of the store holds."""
     if not runtime.Exists(pathutils.STORE_FILE):
         return
     own = ownnode.OwnStore()

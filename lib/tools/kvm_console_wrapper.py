@@ -21,7 +21,7 @@ _SECONDS_TO_READ = 3.0
 
 
 def LetGo(instance: str, socket: str) -> None:
-    """Lets the guest run if it waits; the reader gets a moment to see that.  Trouble is told, the console stays."""
+    """Resume a paused guest, after a moment to read the notice.  A failure is shown and the console stays."""
     try:
         with qmp.Monitor(socket) as monitor:
             if monitor.Execute("query-status")["status"] not in _WAITING:

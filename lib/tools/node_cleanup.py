@@ -46,7 +46,7 @@ def Main() -> int:
 
 
 def CleanUp(backup: bool) -> int:
-    """Stops the daemons, then removes files, ssconf and this node's copy of the store."""
+    """Stop the daemons, then remove files, ssconf and this node's copy of the store."""
     result = runtime.RunCmd([pathutils.DAEMON_UTIL, "stop-all"], env=dict(runtime.Environment()), timeout=_STOP_TIMEOUT)
     if result.failed:
         raise errors.OpExecError(f"The daemons could not be stopped, nothing was removed: {result.fail_reason}")

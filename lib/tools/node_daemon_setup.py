@@ -49,7 +49,7 @@ def Work(data: Mapping[str, Any], dry_run: bool) -> None:
 
 
 def CheckSsconf(data: Mapping[str, Any]) -> dict[str, str]:
-    """The ssconf values, which must be those of the cluster that the data speaks of."""
+    """Return the ssconf values, which must be those of the cluster that the data names."""
     values = dict(data[_SSCONF])
     unknown = sorted(values.keys() - ssconf.KEYS.keys())
     if unknown:
@@ -63,7 +63,7 @@ def CheckSsconf(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def CheckThisMachine(name: str, values: Mapping[str, str]) -> None:
-    """The data is for one machine; taken for another's it would stop the daemons of a working node.
+    """Check that the data is for this machine: another's would stop the daemons of a working node.
 
     Raises SetupError on the master, whatever name the data has.
     """
@@ -81,7 +81,7 @@ def WriteSecret(path: str, text: str, user: str) -> None:
 
 
 def _EnsureDirs() -> None:
-    """A machine that never was a node may lack every directory."""
+    """Make the directories, all of which a machine that never was a node may lack."""
     result = runtime.RunCmd([pathutils.ENSURE_DIRS], env=dict(runtime.Environment()), timeout=_PROGRAM_TIMEOUT)
     if result.failed:
         raise SetupError(f"Cannot make the directories of a node: {result.fail_reason}")

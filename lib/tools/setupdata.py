@@ -31,7 +31,7 @@ class SetupError(errors.GenericError):
 
 
 def Main(prog: str, title: str, shape: ht.Type, work: Callable[[dict[str, Any], bool], None]) -> int:
-    """The main program of a helper; ``work(data, dry_run)``."""
+    """Run a helper as the main program; ``work(data, dry_run)`` does its work."""
     parser = common.Parser(f"%prog [--dry-run]\n\n{title}")
     parser.prog = prog
     parser.add_option("--dry-run", dest="dry_run", action="store_true", default=False, help="Change nothing")
@@ -77,14 +77,14 @@ def CheckClusterName(data: Mapping[str, Any]) -> None:
 
 
 def LocalClusterName() -> str | None:
-    """The cluster this machine belongs to, if any."""
+    """Return the name of the cluster that this machine belongs to, if any."""
     if not runtime.Exists(pathutils.SsconfFile(CLUSTER_NAME)):
         return None
     return ssconf.SimpleStore().GetClusterName()
 
 
 def CheckServerPem(data: Mapping[str, Any]) -> str:
-    """The cluster's key and certificate, which must fit together and be those this node has, if it has any."""
+    """Return the cluster's key and certificate, which must match each other and those of this node, if it has any."""
     pem = data.get(CERTIFICATE)
     if not pem:
         raise SetupError("Node daemon certificate must be specified")
@@ -97,7 +97,7 @@ def CheckServerPem(data: Mapping[str, Any]) -> str:
 
 
 def CheckServerCertificate(data: Mapping[str, Any]) -> None:
-    """The certificate alone, for helpers that need no key: it proves that the sender means this cluster."""
+    """Return the certificate alone, for helpers that need no key: it proves that the sender means this cluster."""
     pem = data.get(CERTIFICATE)
     if pem is None:
         return

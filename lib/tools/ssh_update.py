@@ -47,7 +47,7 @@ def Work(data: Mapping[str, Any], dry_run: bool) -> None:
 
 
 def ChangeNodeKeys(known: ssh.KeysByNode, action: str, keys: ssh.KeysByNode) -> dict[str, list[str]]:
-    """The content of ganeti_pub_keys after an action."""
+    """Return the content of ganeti_pub_keys after an action."""
     if action == CLEAR:
         return {}
     if action == OVERRIDE:

@@ -33,7 +33,7 @@ class Capabilities:
     commands: frozenset[str]
 
     def Machine(self, wanted: str) -> str:
-        """The machine type meant by ``wanted``, its alias, or the default, by its full name.
+        """Return the machine type meant by ``wanted``, its alias, or the default, by its full name.
 
         Full names do not change their meaning with the next release of QEMU, so a guest can still be migrated to it.
         """
@@ -53,7 +53,7 @@ class Capabilities:
 
     @property
     def has_spice(self) -> bool:
-        """Whether it was built with SPICE; its module may still be missing, which only a start tells."""
+        """Return whether it was built with SPICE; its module may still be missing, which shows only at a start."""
         return "query-spice" in self.commands
 
     def ToDict(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Capabilities:
 
 
 def Parse(answers: Mapping[str, Any]) -> Capabilities:
-    """Capabilities from the answers to ``QUERIES``."""
+    """Return the capabilities in the answers to ``QUERIES``."""
     try:
         version = answers["query-version"]["qemu"]
         machines: dict[str, str] = {}
@@ -102,13 +102,13 @@ def Parse(answers: Mapping[str, Any]) -> Capabilities:
 
 
 def BuildProbe(kvm_path: str, socket: str, pid_file: str) -> list[str]:
-    """A QEMU without a machine that can be asked and nothing else."""
+    """Return the command of a QEMU without a machine, which can only be queried."""
     argv = [kvm_path, "-machine", "none", "-nodefaults", "-no-user-config", "-display", "none", "-S", "-daemonize"]
     return [*argv, "-pidfile", pid_file, "-qmp", f"unix:{socket},server=on,wait=off"]
 
 
 def Ask(kvm_path: str) -> Capabilities:
-    """Starts the binary and asks it."""
+    """Start the binary and query it."""
     runtime.MakeDirs(pathutils.RUN_EXT_DIR)
     stem = posixpath.join(pathutils.RUN_EXT_DIR, f"qemu-{runtime.RandomBytes(4).hex()}")
     socket, pid_file = stem + ".qmp", stem + ".pid"
@@ -133,7 +133,7 @@ def Ask(kvm_path: str) -> Capabilities:
 
 
 def Get(kvm_path: str) -> Capabilities:
-    """The binary's abilities, from the cache if the binary is still the same."""
+    """Return the binary's capabilities, from the cache if the binary is unchanged."""
     try:
         found = runtime.Stat(kvm_path)
     except OSError as err:

@@ -99,7 +99,7 @@ def BuildKernel(hvp: Mapping[str, Any]) -> list[str]:
 
 
 def BuildUsb(hvp: Mapping[str, Any]) -> list[str]:
-    """A mouse or tablet (by default with VNC: its pointer stays where the viewer's is), and further devices."""
+    """Return a mouse or tablet (by default with VNC: its pointer stays where the viewer's is), and further devices."""
     mouse = hvp["usb_mouse"] or ("tablet" if hvp["vnc_bind_address"] else "")
     others = [name.strip() for name in hvp["usb_devices"].split(",") if name.strip()]
     argv = ["-usb"] if mouse or others else []
@@ -132,7 +132,7 @@ def BuildChannels(hvp: Mapping[str, Any]) -> list[str]:
 
 
 def BuildLocal(hvp: Mapping[str, Any], caps: Capabilities, facts: LocalFacts) -> list[str]:
-    """The local part.  The guest starts held (``-S``), who started it lets it go; one that arrives runs on as it did."""
+    """Return the local part.  A guest starts paused (``-S``) until it is resumed; one that arrives keeps its state."""
     argv = ["-daemonize", "-pidfile", facts.pid_file, "-D", facts.log_file, "-monitor", "none"]
     if not facts.incoming:
         argv.append("-S")
@@ -190,7 +190,7 @@ def _ServerSocket(ident: str, path: str) -> str:
 
 
 def FindOption(argv: Sequence[str], option: str) -> str | None:
-    """The argument of the last ``option`` in a command line; None when it is not there."""
+    """Return the argument of the last ``option`` in a command line; None when it is not there."""
     found = None
     for word, argument in itertools.pairwise(argv):
         if word == option:

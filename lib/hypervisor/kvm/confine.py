@@ -19,7 +19,7 @@ _UID_LIMIT = 64
 
 @contextlib.contextmanager
 def User(name: str, hvp: Mapping[str, Any]) -> Iterator[str | None]:
-    """The user that the process shall run as, None for root; the block starts the process.
+    """Yield the user that the process shall run as, None for root; the block starts the process.
 
     A user of the pool stays locked until the block has ended, and goes back to the pool if it raises.
     """
@@ -46,7 +46,7 @@ def User(name: str, hvp: Mapping[str, Any]) -> Iterator[str | None]:
 
 
 def UserName(uid: int) -> str:
-    """How QEMU is told a user: the name, or the numbers where there is none."""
+    """Return a user as QEMU wants it: the name, or the numbers where it has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -54,7 +54,7 @@ def UserName(uid: int) -> str:
 
 
 def MakeChroot(name: str, hvp: Mapping[str, Any]) -> str | None:
-    """An empty directory for the guest's process."""
+    """Make an empty directory for the guest's process."""
     if not hvp["use_chroot"]:
         return None
     path = layout.ChrootDir(name)
@@ -63,7 +63,7 @@ def MakeChroot(name: str, hvp: Mapping[str, Any]) -> str | None:
 
 
 def Release(name: str) -> None:
-    """Gives the user id back and removes the chroot; what a guest's process left in there is put aside."""
+    """Give the user id back and remove the chroot; what a guest's process left in there is put aside."""
     try:
         uid = int(runtime.ReadText(layout.UidFile(name), limit=_UID_LIMIT))
     except FileNotFoundError:

@@ -47,7 +47,7 @@ HvInfo = Mapping[str, Any]
 
 
 def DeviceId(kind: str, uuid: str) -> str:
-    """``disk-`` or ``nic-`` and the first three groups of the uuid: QEMU takes short ids only."""
+    """Return ``disk-`` or ``nic-`` and the first three groups of the uuid: QEMU accepts short ids only."""
     return f"{kind}-{'-'.join(uuid.split('-')[:3])}"
 
 
@@ -85,7 +85,7 @@ class Places:
 
 
 def PlaceDisk(disk: objects.Disk, hvp: Mapping[str, Any], places: Places) -> objects.Disk:
-    """The disk with its place; one that has a place keeps it."""
+    """Return the disk with its place; one that has a place keeps it."""
     if disk.hvinfo:
         return disk
     driver = DISK_DRIVERS.get(hvp["disk_type"])
@@ -139,7 +139,7 @@ def CacheMode(disk: objects.Disk, hvp: Mapping[str, Any]) -> str:
 
 
 def BlockNode(guest_disk: GuestDisk, is_block: bool, hvp: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of blockdev-add for a disk; ``is_block``: the path leads to a block device."""
+    """Return the arguments of blockdev-add for a disk; ``is_block``: the path leads to a block device."""
     disk = guest_disk.disk
     _, direct, no_flush = _CACHE_MODES[CacheMode(disk, hvp)]
     if guest_disk.uri:
@@ -162,7 +162,7 @@ def BlockNode(guest_disk: GuestDisk, is_block: bool, hvp: Mapping[str, Any]) -> 
 
 
 def UriNode(uri: str) -> dict[str, Any]:
-    """What QEMU's own storage clients need: ``rbd:POOL/NAME``, ``gluster://HOST:PORT/VOLUME/PATH``."""
+    """Return what QEMU's own storage clients need: ``rbd:POOL/NAME``, ``gluster://HOST:PORT/VOLUME/PATH``."""
     parsed = urllib.parse.urlsplit(uri)
     if parsed.scheme == "rbd":
         pool, _, image = parsed.path.partition("/")
@@ -175,7 +175,7 @@ def UriNode(uri: str) -> dict[str, Any]:
 
 
 def DiskDevice(disk: objects.Disk, hvp: Mapping[str, Any], boot_index: int | None = None) -> dict[str, Any]:
-    """The arguments of device_add for a placed disk."""
+    """Return the arguments of device_add for a placed disk."""
     info = Placed(disk.hvinfo, f"disk {disk.uuid}")
     if disk.mode == constants.DISK_RDONLY and info["driver"] == "ide-hd":
         raise errors.HypervisorError(f"Disk {disk.iv_name}: IDE disks cannot be read-only; use another disk_type")
@@ -244,7 +244,7 @@ def _MediaNode(source: str) -> dict[str, Any]:
 
 
 def DiskBootIndex(index: int, hvp: Mapping[str, Any]) -> int | None:
-    """The first disk boots when disks do and no kernel is given."""
+    """Return the boot index of a disk: the first one boots when disks do and no kernel is given."""
     return 1 if index == 0 and hvp["boot_order"] == "disk" and not hvp["kernel_path"] else None
 
 
@@ -256,7 +256,7 @@ def Queues(nic_driver: str, hvp: Mapping[str, Any]) -> int:
 
 
 def NicBackend(ident: str, fds: Sequence[int], vhost: bool) -> str:
-    """``-netdev`` for taps that QEMU inherits."""
+    """Return ``-netdev`` for taps that QEMU inherits."""
     key, value = ("fd", str(fds[0])) if len(fds) == 1 else ("fds", ":".join(map(str, fds)))
     return Opt("tap", {"id": ident, key: value, "vhost": True if vhost else None})
 

@@ -22,7 +22,7 @@ class BindAddress:
 
 
 def ParseBind(value: str) -> BindAddress | None:
-    """The address or directory that a parameter names; None when it must be an interface."""
+    """Return the address or directory that a parameter names; None when it must be an interface."""
     if posixpath.isabs(value):
         return BindAddress(value, 0)
     try:
@@ -32,7 +32,7 @@ def ParseBind(value: str) -> BindAddress | None:
 
 
 def PickAddress(interface: str, addresses: list[str], family: int) -> BindAddress:
-    """The address of an interface that a screen listens on.
+    """Return the address of an interface that a screen listens on.
 
     ``family`` 4 or 6: the first of it; 0: there must be only one family to choose from, IPv4 winning.
     """
@@ -46,7 +46,7 @@ def PickAddress(interface: str, addresses: list[str], family: int) -> BindAddres
 
 
 def BuildVnc(name: str, hvp: Mapping[str, Any], port: int | None, address: BindAddress) -> list[str]:
-    """``-vnc`` and its certificates; nothing when the instance has no usable port."""
+    """Return ``-vnc`` and its certificates; nothing when the instance has no usable port."""
     extra: dict[str, Any] = {}
     argv: list[str] = []
     if address.family == 0:

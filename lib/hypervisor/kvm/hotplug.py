@@ -23,7 +23,7 @@ def Add(
     extra: Any,
     seq: int,
 ) -> None:
-    """Plugs in and notes it in the runtime file."""
+    """Plug a device in and record it in the runtime file."""
     content = runfile.Load(instance.name)
     hvp = content.Effective(instance.hvparams)
     taken = [nic.hvinfo for nic in content.nics] + [entry.disk.hvinfo for entry in content.disks]
@@ -108,7 +108,7 @@ def _AddNic(
 
 
 def NetdevArguments(ident: str, names: list[str], vhost_names: list[str]) -> dict[str, Any]:
-    """netdev_add for descriptors that were handed over under these names."""
+    """Return the arguments of netdev_add for descriptors that were passed under these names."""
     single = len(names) == 1
     values: dict[str, Any] = {"type": "tap", "id": ident, "fd" if single else "fds": ":".join(names)}
     if vhost_names:
@@ -117,7 +117,7 @@ def NetdevArguments(ident: str, names: list[str], vhost_names: list[str]) -> dic
 
 
 def Remove(monitor: qmp.Monitor, name: str, device: objects.Disk | objects.NIC) -> dict[str, Any]:
-    """Pulls out, waits for the guest to let go; answers the device's place."""
+    """Pull a device out, wait until the guest releases it, and return its place."""
     content = runfile.Load(name)
     if isinstance(device, objects.NIC):
         found = next((nic for nic in content.nics if nic.uuid == device.uuid), None)

@@ -168,7 +168,7 @@ def IsGuest(argv: Sequence[str], name: str, pid_file: str) -> bool:
 
 
 def _IdentityFile(name: str) -> str:
-    """The file with the number of the guest's process and when it began.
+    """Return the file with the number and the start time of the guest's process.
 
     A process can rewrite its command line, but not when it began: a guest that broke into its QEMU cannot look stopped.
     """

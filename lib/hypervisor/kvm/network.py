@@ -36,7 +36,7 @@ class Vlans:
 
 
 def ParseVlan(text: str) -> Vlans:
-    """``.N`` access, ``:A:B`` trunk, ``.N:A:B`` both (doc/reference/parameters.md 3)."""
+    """Parse ``.N`` (access), ``:A:B`` (trunk) or ``.N:A:B`` (both; doc/reference/parameters.md 3)."""
     found = _VLAN.fullmatch(f".{text}" if text.isdigit() else text)
     if found is None:
         raise errors.HypervisorError(f"VLAN '{text}' is not understood; write .N, :N:M or .N:M")
@@ -48,7 +48,7 @@ def ParseVlan(text: str) -> Vlans:
 
 
 def BuildUp(tap: str, mac: str, mtu: int | None) -> list[str]:
-    """Brings the tap up.  Its own address begins with fe: a bridge takes the lowest address of its ports."""
+    """Return the command that brings the tap up.  Its address begins with fe: a bridge takes its ports' lowest."""
     argv = ["ip", "link", "set", "dev", tap, "address", "fe" + mac[2:]]
     return [*argv, *(["mtu", str(mtu)] if mtu else []), "up"]
 
@@ -68,7 +68,7 @@ def BuildBridgeVlans(tap: str, uplinks: Sequence[str], vlans: Vlans) -> list[lis
 
 
 def BuildSwitchPort(switch: str, tap: str, vlans: Vlans) -> list[str]:
-    """A port of an Open vSwitch, made anew."""
+    """Return the command that makes a port of an Open vSwitch anew."""
     argv = ["ovs-vsctl", "--if-exists", "del-port", switch, tap, "--", "add-port", switch, tap]
     if vlans.access is not None:
         argv.append(f"tag={vlans.access}")
@@ -84,7 +84,7 @@ def BuildSwitchPortRemoval(switch: str, tap: str) -> list[str]:
 
 
 def BuildRoute(tap: str, ip: str, table: str | None) -> list[list[str]]:
-    """The guest's address leads to the tap; with a table, so does what comes from there."""
+    """Return the commands that route the guest's address to the tap; with a table, also what comes from there."""
     family = ["ip", "-6"] if ":" in ip else ["ip"]
     commands = []
     if table:
@@ -104,7 +104,7 @@ def BuildRuleRemoval(tap: str, family: str) -> list[str]:
 def ScriptEnvironment(
     instance: objects.Instance, nic: objects.NIC, index: int, tap: str, network: Mapping[str, Any], path: str
 ) -> dict[str, str]:
-    """What the administrator's script gets; ``network``: values of the NIC's network by their variables' ends."""
+    """Return the environment of the administrator's script; ``network``: the network's values by suffix of the variable."""
     mode, link, vlan = (nic.nicparams.get(key) for key in ("mode", "link", "vlan"))
     values: dict[str, Any] = {
         "PATH": f"{path}:/sbin:/usr/sbin",
@@ -138,7 +138,7 @@ def OpenTap(vnet_hdr: bool, queues: int) -> Tap:
 
 
 def CanVhost(name: str, hvp: Mapping[str, Any], driver: str) -> bool:
-    """Whether packets of this NIC can be handled in the kernel; a wish that cannot be met is only told."""
+    """Return whether the kernel can handle this NIC's packets; if that is wanted and impossible, log it."""
     if not hvp["vhost_net"] or driver != "virtio-net-pci":
         return False
     if runtime.Exists(VHOST_DEVICE):
@@ -153,13 +153,13 @@ def CanVhost(name: str, hvp: Mapping[str, Any], driver: str) -> bool:
 
 
 def Remember(name: str, index: int, tap: str) -> None:
-    """Notes which tap serves NIC ``index``."""
+    """Record which tap serves NIC ``index``."""
     runtime.MakeDirs(layout.NicDir(name))
     runtime.WriteFile(layout.NicFile(name, index), tap + "\n", mode=0o644, sync=False)
 
 
 def Recall(name: str, index: int) -> str:
-    """The tap that ``Remember`` noted."""
+    """Return the tap that ``Remember`` recorded."""
     try:
         return runtime.ReadText(layout.NicFile(name, index), limit=_VALUE_LIMIT).strip()
     except OSError as err:
@@ -167,7 +167,7 @@ def Recall(name: str, index: int) -> str:
 
 
 def Configure(instance: objects.Instance, nic: objects.NIC, index: int, tap: str) -> None:
-    """Connects a tap as the NIC's parameters say and remembers its name."""
+    """Connect a tap as the NIC's parameters say and record its name."""
     where = f"Instance {instance.name}: NIC {index}"
     Remember(instance.name, index, tap)
     if _CanRun(pathutils.KVM_VIF_BRIDGE):
@@ -196,7 +196,7 @@ def Configure(instance: objects.Instance, nic: objects.NIC, index: int, tap: str
 
 
 def Unconfigure(nics: Sequence[objects.NIC], name: str) -> None:
-    """Removes what outlives a tap: rules and switch ports.  Trouble is logged, the guest is gone already."""
+    """Remove what outlives a tap: rules and switch ports.  Failures are logged, as the guest is gone already."""
     for index, nic in enumerate(nics):
         try:
             tap = Recall(name, index)
@@ -231,7 +231,7 @@ def _Bridge(where: str, tap: str, mac: str, bridge: str, vlan: str) -> None:
 
 
 def _Uplinks(bridge: str) -> list[str]:
-    """Ports of the bridge that are no taps."""
+    """Return the ports of the bridge that are not taps."""
     ports = runtime.ListDir(posixpath.join(_SYS_NET, bridge, "brif"))
     return [port for port in ports if not runtime.Exists(posixpath.join(_SYS_NET, port, "tun_flags"))]
 

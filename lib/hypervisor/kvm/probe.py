@@ -49,7 +49,7 @@ def BootSector() -> bytes:
 
 
 def BuildCommand(kvm_path: str, accel: str, image: str) -> list[str]:
-    """Runs the boot sector in the file ``image``."""
+    """Return the command that runs the boot sector in the file ``image``."""
     argv = [kvm_path, "-accel", accel, "-m", "16", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     argv += ["-device", Opt("isa-debug-exit", {"iobase": hex(_DEBUG_PORT), "iosize": 4})]
     disk = {"driver": "raw", "node-name": "boot", "read-only": False, "file.driver": "file", "file.filename": image}
@@ -57,7 +57,7 @@ def BuildCommand(kvm_path: str, accel: str, image: str) -> list[str]:
 
 
 def Run(kvm_path: str, accel: str, directory: str, limit: float = LIMIT_SECONDS) -> bool:
-    """Whether the boot sector ran to its end with this accelerator within ``limit`` seconds.
+    """Return whether the boot sector finished with this accelerator within ``limit`` seconds.
 
     Its image lies in ``directory`` meanwhile.
     """
@@ -71,7 +71,7 @@ def Run(kvm_path: str, accel: str, directory: str, limit: float = LIMIT_SECONDS)
 
 
 def KvmWorks(kvm_path: str) -> bool:
-    """Whether guests of this node run with KVM; tried once per start of the machine and release of QEMU."""
+    """Return whether guests of this node run with KVM; tested once per boot of the machine and release of QEMU."""
     if not runtime.Exists(KVM_DEVICE):
         return False
     boot_id = runtime.ReadText("/proc/sys/kernel/random/boot_id", limit=4096).strip()

@@ -40,7 +40,7 @@ class RunFile:
         return serializer.Dump([list(self.command), nics, dict(self.hvparams), disks])
 
     def Effective(self, current: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters for another start: what the guest sees stays, what is outside is today's, gaps are today's."""
+        """Return parameters for another start: what the guest sees stays, everything else is as configured now."""
         kept = {name: value for name, value in self.hvparams.items() if not IsOutside(name)}
         return {**current, **kept}
 
@@ -56,7 +56,7 @@ def IsOutside(name: str) -> bool:
 
 
 def Parse(text: str, where: str) -> RunFile:
-    """A runtime file's content; anything wrong is a HypervisorError that names ``where``."""
+    """Parse a runtime file; raise a HypervisorError that names ``where`` if anything is wrong."""
     try:
         value = serializer.Load(text, limit=_LIMIT)
         command, nics, hvparams, *rest = value

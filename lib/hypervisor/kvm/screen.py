@@ -20,7 +20,7 @@ def BuildAddresses(interface: str) -> list[str]:
 
 
 def ParseAddresses(text: str) -> list[str]:
-    """The addresses in the answer to ``BuildAddresses``."""
+    """Return the addresses in the answer to ``BuildAddresses``."""
     try:
         return [info["local"] for link in json.loads(text) for info in link.get("addr_info", ()) if "local" in info]
     except (KeyError, TypeError, ValueError, AttributeError) as err:
@@ -28,7 +28,7 @@ def ParseAddresses(text: str) -> list[str]:
 
 
 def Resolve(hvp: Mapping[str, Any]) -> display.BindAddress | None:
-    """Where the screen of these parameters listens on this node; None without a screen."""
+    """Return where the screen of these parameters listens on this node; None if it has none."""
     wanted = hvp["vnc_bind_address"] or hvp["spice_bind"]
     if not wanted:
         return None
@@ -49,12 +49,12 @@ def Build(instance: objects.Instance, known: Capabilities) -> list[str]:
 
 
 def HostToShow(address: display.BindAddress | None, node_name: str) -> str:
-    """Where a viewer connects to: the address itself if it is one, else the node."""
+    """Return where a viewer connects to: the address itself if it is one, else the node."""
     return node_name if address is None or address.text in _EVERYWHERE or not address.family else address.text
 
 
 def SetPasswords(monitor: qmp.Monitor, hvp: Mapping[str, Any]) -> None:
-    """Gives QEMU the passwords; they never stand in a command line."""
+    """Send QEMU the passwords, which never appear in a command line."""
     for protocol, bind, file in (
         ("vnc", "vnc_bind_address", "vnc_password_file"),
         ("spice", "spice_bind", "spice_password_file"),
@@ -64,7 +64,7 @@ def SetPasswords(monitor: qmp.Monitor, hvp: Mapping[str, Any]) -> None:
 
 
 def ReadPassword(path: str) -> str:
-    """The first line of a password file."""
+    """Return the first line of a password file."""
     try:
         text = runtime.ReadText(path, limit=_PASSWORD_LIMIT)
     except (OSError, UnicodeDecodeError) as err:

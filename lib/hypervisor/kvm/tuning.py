@@ -13,12 +13,12 @@ _SECONDS = 30.0
 
 
 def BuildPin(ident: int, cpus: Sequence[int], all_threads: bool) -> list[str]:
-    """Binds a thread, or a process with all its threads, to processors."""
+    """Return the command that binds a thread, or a process with all its threads, to processors."""
     return ["taskset", *(["-a"] if all_threads else []), "-c", "-p", ",".join(map(str, cpus)), str(ident)]
 
 
 def Plan(pid: int, threads: Sequence[int], mask: str) -> list[list[str]]:
-    """The commands for a mask: one list for all, or one per virtual processor; none for ``all``."""
+    """Return the commands for a mask: one list for all, or one per virtual processor; none for ``all``."""
     parts = checks.ParseMultiCpuMask(mask)
     if len(parts) == 1:
         return [] if parts[0] is None else [BuildPin(pid, parts[0], True)]

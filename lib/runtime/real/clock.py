@@ -22,7 +22,7 @@ def Sleep(seconds: float) -> None:
 
 
 def Random() -> random.Random:
-    """One generator per process: a forked child gets its own, so that two never draw the same numbers."""
+    """Return the generator of this process: a forked child gets its own, so that two never draw the same numbers."""
     global _random
     pid = os.getpid()
     if _random is None or _random[0] != pid:

@@ -106,7 +106,7 @@ class Database:
             raise errors.ProgrammerError(f"database {self.path} is closed")
 
     def Query(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows; inside a transaction of this thread it sees what that did."""
+        """Return all rows, with the changes of this thread's own transaction."""
         self._Check()
         try:
             if self._writer_thread == threading.get_ident():
@@ -165,7 +165,7 @@ class Database:
                         pass  # the first error is the one that matters; an error here means SQLite rolled back itself
 
     def Close(self) -> None:
-        """Waits for another thread's transaction; in a forked child it only forgets."""
+        """Close the connection after another thread's transaction; in a forked child only forget it."""
         if self._closed:
             return
         if self._writer_thread == threading.get_ident():
@@ -185,7 +185,7 @@ _inherited: list[Any] = []
 
 
 def _AfterForkInChild() -> None:
-    """Keeps a parent's connections from ever being closed by its child, which would harm the parent's locks."""
+    """Keep a parent's connections from ever being closed by its child, which would harm the parent's locks."""
     _inherited.extend((database, database._writer, database._reader) for database in list(_opened))
     _opened.clear()
 

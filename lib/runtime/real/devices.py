@@ -27,7 +27,7 @@ class Tap:
         self.fds = fds
 
     def Close(self) -> None:
-        """Closes our descriptors; the interface stays while another program has one."""
+        """Close our descriptors; the interface stays while another program has one."""
         while self.fds:
             os.close(self.fds.pop())
 

@@ -245,7 +245,7 @@ class FileLock:
         self._handle = handle
 
     def Write(self, data: bytes) -> None:
-        """Replaces the content of the locked file, in place and durably."""
+        """Replace the content of the locked file, in place and durably."""
         if self._handle < 0:
             raise errors.ProgrammerError(f"the lock on {self.path} was released")
         os.ftruncate(self._handle, 0)
@@ -254,7 +254,7 @@ class FileLock:
         os.fsync(self._handle)
 
     def release(self) -> None:
-        """Gives the lock up; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
@@ -286,7 +286,7 @@ def _TryLock(handle: int, operation: int, deadline: float | None, path: str) -> 
 
 
 def _StillNamed(handle: int, path: str) -> bool:
-    """Whether the file we locked is still the one others would open."""
+    """Return whether the file we locked is still the one others would open."""
     try:
         named = os.stat(path)
     except FileNotFoundError:

@@ -61,7 +61,7 @@ class _Run:
         self._exit_fd = self._OpenExit()
 
     def _OpenExit(self) -> int:
-        """A descriptor that becomes readable at the end of the program; -1 where the kernel has none."""
+        """Return a descriptor that becomes readable at the end of the program; -1 where the kernel has none."""
         try:
             return os.pidfd_open(self.process.pid)
         except OSError:
@@ -163,7 +163,7 @@ class _Run:
         self._Collect()
 
     def _Ended(self) -> bool:
-        """Whether the program has ended, without collecting it: its number must stay its own while we may signal it."""
+        """Return whether the program has ended, without collecting it: its pid stays its own while we may signal it."""
         if self.process.returncode is not None:
             return True
         try:
@@ -177,7 +177,7 @@ class _Run:
         return found is not None
 
     def _Patience(self, drain_until: float | None) -> float | None:
-        """Milliseconds until something else than a descriptor wants attention."""
+        """Return the milliseconds until something other than a descriptor needs attention."""
         until = drain_until if drain_until is not None else self._deadline
         limit = None if until is None else max(0.0, until - time.monotonic()) * 1000 + 1
         if drain_until is None and self._exit_fd < 0:  # no pidfd: look now and then
@@ -243,7 +243,7 @@ def RunCmd(
 
 
 def _Reap() -> None:
-    """Collects the programs that have ended."""
+    """Collect the programs that have ended."""
     with _children_lock:
         for pid, process in list(_children.items()):
             if process.poll() is not None:

@@ -83,7 +83,7 @@ def _Family(host: str) -> socket.AddressFamily:
 
 
 def ConnectFailure(host: str, port: int, err: OSError) -> OSError:
-    """The same error with the name of what could not be reached."""
+    """Return the same error with the name of what could not be reached."""
     if isinstance(err, socket.gaierror):
         return socket.gaierror(err.errno, f"cannot connect to {host}:{port}: {err.strerror}")
     code = errno.ETIMEDOUT if isinstance(err, TimeoutError) else err.errno
