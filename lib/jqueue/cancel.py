@@ -104,12 +104,12 @@ class Canceler:
         def finish() -> None:
             if entry.shown.final:
                 answer.Complete([True, f"Job {entry.id} was killed; node calls ended: {aborted}"])
-                return
-            text = (
-                f"Job {entry.id} still runs: {aborted} calls to nodes were ended; what it does on the master itself"
-                " cannot be stopped, and what nodes began continues there"
-            )
-            answer.Complete([False, text])
+            else:
+                text = (
+                    f"Job {entry.id} still runs: {aborted} calls to nodes were ended; what it does on the master itself"
+                    " cannot be stopped, and what nodes began continues there"
+                )
+                answer.Complete([False, text])
 
         self._WhenEnded(entry, KILL_WAIT, finish)
         strike()

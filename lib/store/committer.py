@@ -19,6 +19,7 @@ from ganeti import errors, runtime
 from ganeti.store import events
 from ganeti.store.archived import ArchivedRows
 from ganeti.store.base import (
+    NO_EPOCH,
     NOWHERE,
     DiskRefused,
     Epoch,
@@ -127,7 +128,7 @@ class Committer:
         """Take the transaction that the own copy begins its epoch with as one under way."""
         line = self.tally.line
         seq = line.last.seq
-        before = Position(line.EpochAt(seq - 1) or NOWHERE.epoch, seq - 1) if seq > 1 else NOWHERE
+        before = Position(line.EpochAt(seq - 1) or NO_EPOCH, seq - 1)
         rows = [
             Row(kind, row_id, image.values[kind].get(row_id))
             for kind, seqs in image.seqs.items()

@@ -25,8 +25,8 @@ class Node:
         self.member = Member(f"{number:08x}-aaaa-4bbb-8ccc-0000000000aa", self.name, f"127.0.0.{number}")
         self.folder = folder
         self.up = True
-        # Looked at before a call is served: (procedure, message) -> None, "lost call" or "lost answer".
-        self.fault: Callable[[str, Any], str | None] = lambda path, body: None
+        # Looked at before a call is served: (procedure, message) -> None, "lost call", "lost answer", or what is answered.
+        self.fault: Callable[[str, Any], str | bytes | None] = lambda path, body: None
         self.served: list[str] = []
         self._queue = runtime.Queue()
         self.Renew()
@@ -58,6 +58,8 @@ class Node:
         fault = self.fault(request.path, request.body)
         if fault == "lost call":
             return Answer("timed out")
+        if isinstance(fault, bytes):
+            return Answer(None, 200, {}, fault)
         self.served.append(request.path[1:])
         headers = {name.lower(): value for name, value in request.headers.items()}
         status, answer_headers, body = self.dispatcher.Handle(request.path, headers, request.body)

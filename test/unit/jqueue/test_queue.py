@@ -227,6 +227,50 @@ def test_the_series_of_times_is_that_of_the_processor():
     assert list(attempts.SERIES) == sorted(attempts.SERIES)
 
 
+# --- times ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_opcode_shows_since_when_it_waits_works_and_has_ended(bench):
+    job_id = bench.Submit("waits g", "gate h")
+    assert bench.WaitStatus(job_id, "waiting") == "waiting"
+    began, later = bench.Field(job_id, "opstart")
+    assert began == bench.Field(job_id, "start_ts") >= bench.Field(job_id, "received_ts")
+    assert later is None and bench.Field(job_id, "opexec") == bench.Field(job_id, "opend") == [None, None]
+    bench.executor.Open("g")
+    with bench.executor.changed:
+        assert bench.executor.changed.wait_for(lambda: len(bench.executor.executed) == 2, 20)
+    first, second = bench.Field(job_id, "opstart")
+    assert first == began, "it has waited since then"
+    assert began < bench.Field(job_id, "opexec")[0] <= bench.Field(job_id, "opend")[0] <= second
+    assert second <= bench.Field(job_id, "opexec")[1]
+    assert bench.Field(job_id, "opend")[1] is None
+    bench.executor.Open("h")
+    bench.WaitEnd(job_id)
+    assert bench.Field(job_id, "opstart") == [first, second]
+    assert bench.Field(job_id, "start_ts") == began and bench.Field(job_id, "end_ts") >= bench.Field(job_id, "opend")[1]
+
+
+def test_a_wait_for_locks_begins_with_the_first_try(bench):
+    seen = []
+    bench.store.Listen(lambda position, rows: seen.extend(serializer.Load(r.value) for r in rows if r.kind == "job"))
+    job_id = bench.Submit("locks 3")
+    bench.WaitEnd(job_id)
+    shown = [(op["status"], op["start_timestamp"]) for job in seen for op in job["ops"]]
+    assert {status for status, _ in shown} == {"queued", "waiting", "running", "success"}
+    starts = [start for status, start in shown if status != "queued"]
+    assert len(starts) >= 3 and starts == [bench.Field(job_id, "opstart")[0]] * len(starts)
+
+
+def test_a_job_that_waited_under_the_last_master_daemon_waits_anew(bench):
+    job_id = bench.Submit("waits g")
+    bench.WaitStatus(job_id, "waiting")
+    before = bench.Field(job_id, "opstart")[0]
+    bench.Crash()
+    bench.executor.Open("g")
+    assert bench.WaitEnd(job_id) == "success"
+    assert before < bench.Field(job_id, "opstart")[0] <= bench.Field(job_id, "opexec")[0]
+
+
 # --- submission -------------------------------------------------------------------------------------------------------
 
 

@@ -64,6 +64,11 @@ class Node:
         return EditsOf(self.store)
 
 
+def NewStore(name: str = "node1") -> NodeStore:
+    """The store as another process of the node opens it."""
+    return NodeStore(pathutils.STORE_FILE, name, pathutils.CALLS_DIR)
+
+
 def EditsOf(store: NodeStore) -> dict[tuple[str, str], str | None]:
     """What the next start would take over, with the own history as the adopted one."""
     state, line, rows = store.ReadAll()
@@ -207,7 +212,7 @@ def test_a_crash_at_any_step_leaves_no_file_that_looks_edited() -> None:
             machine.PowerOn()
 
             def look() -> tuple[Any, Any, list[str]]:
-                store = NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR)
+                store = NewStore()
                 if not store.GetState().last.seq:
                     return None, None, []
                 assert EditsOf(store) == {}
@@ -219,6 +224,67 @@ def test_a_crash_at_any_step_leaves_no_file_that_looks_edited() -> None:
             found, wanted, asides = machine.Call(look)
             assert found == wanted
             assert not asides
+
+
+def test_the_file_of_a_job_that_went_does_not_come_back_with_the_power() -> None:
+    """Nobody remembers it: it would be taken for a job that somebody put there."""
+    for seed in range(8):
+        with World(seed) as world:
+            machine = world.AddMachine("node1")
+
+            def remove() -> None:
+                node = Node()
+                node.exporter.Round()
+                node.Put(Row("job", "7", None))
+                node.exporter.Round()
+
+            def look() -> tuple[Any, Any]:
+                return Text(pathutils.JobFile(7)), EditsOf(NewStore())
+
+            machine.Call(remove)
+            machine.PowerOff()
+            machine.PowerOn()
+            assert machine.Call(look) == (None, {})
+
+
+def test_a_round_that_a_full_copy_overtook_does_not_count_for_the_new_history() -> None:
+    """A master that believed it would drop archived jobs whose files this node never wrote."""
+    with World(3) as world:
+        machine = world.AddMachine("node2")
+        count = 5 * export.PORTION
+
+        def prepare() -> None:
+            node = Node("node2")
+            node.exporter.Round()
+            node.Put(*(Row("job", str(number), JOB % number) for number in range(10, 10 + count)))
+
+        def write() -> None:
+            export.Exporter(NewStore("node2"), export.Owners(), SsconfTexts).Round()
+
+        def copy() -> int:
+            before = len(export.JobFiles())
+            store, epoch, last = NewStore("node2"), Epoch(2, "bb"), Position(Epoch(2, "bb"), 1)
+            final = {"pieces": 1, "last": last.Wire(), "line": [["2.bb", 1]], "pruned": 0, "acknowledged": last.Wire()}
+            rows = [[KIND_ARCHIVED, "7", JOB % 7, 1, "2.bb"]]
+            message = {"store": store.GetState().store_id, "copy": "c", "piece": 0, "rows": rows, "final": final}
+            common = {"cluster": CLUSTER, "epoch": str(epoch), "master": "node1"}
+            assert store.Handlers()["store_copy"]({**common, **message})["stored"] is True
+            return before
+
+        def look() -> tuple[int, Any]:
+            return NewStore("node2").GetState().exported, Text(pathutils.ArchivedJobFile(7))
+
+        machine.Call(prepare)
+        machine.slow_disk = 5.0
+        process = machine.StartProcess(write, "noded")
+        world.RunFor(15.0)
+        machine.slow_disk = 0.0
+        assert 1 < machine.Call(copy) < count
+        assert process.alive
+        world.Run(until=lambda: not process.alive)
+        assert machine.Call(look) == (0, None)
+        machine.Call(write)
+        assert machine.Call(look) == (1, JOB % 7)
 
 
 def test_foreign_files_are_put_aside_on_a_node_that_is_not_the_master() -> None:
@@ -489,7 +555,8 @@ def test_a_drain_flag_removed_by_hand_is_gone() -> None:
     Play(story)
 
 
-def test_a_crash_while_the_drain_flag_comes_or_goes_is_no_edit() -> None:
+@pytest.mark.parametrize("row", [Row("queue", "drain", "true"), Row("job", "9", JOB % 9)])
+def test_a_crash_while_a_file_comes_or_goes_is_no_edit(row: Row) -> None:
     for steps in range(1, 400):
         with World(3) as world:
             machine = world.AddMachine("node1")
@@ -497,21 +564,21 @@ def test_a_crash_while_the_drain_flag_comes_or_goes_is_no_edit() -> None:
             def prepare() -> None:
                 node = Node()
                 node.exporter.Round()
-                node.Put(Row("queue", "drain", "true"))
+                node.Put(row)
 
             def put() -> NodeStore:
-                store = NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR)
+                store = NewStore()
                 export.Exporter(store, export.Owners(), SsconfTexts, True).Round()
                 return store
 
             def take_away() -> None:
                 store = put()
-                store.Store(EPOCH, [Row("queue", "drain", None)], NOWHERE)
+                store.Store(EPOCH, [row._replace(value=None)], NOWHERE)
                 store.Acknowledge(EPOCH, store.GetState().last, 0)
                 put()
 
             def edits() -> Any:
-                return EditsOf(NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR))
+                return EditsOf(NewStore())
 
             machine.Call(prepare)
             process = machine.StartProcess(take_away, "masterd")
@@ -566,11 +633,11 @@ def test_a_long_round_of_the_node_daemon_gives_way_to_a_master_that_starts() -> 
             node.Put(*(Row("job", str(number), JOB % number) for number in range(10, 10 + count)))
 
         def rounds() -> None:
-            store = NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR)
+            store = NewStore()
             export.RunExporter(export.Exporter(store, export.Owners(), SsconfTexts), lambda: False)
 
         def start() -> int:
-            store = NodeStore(pathutils.STORE_FILE, "node1", pathutils.CALLS_DIR)
+            store = NewStore()
             serving = store.Serve()
             before = len(export.JobFiles())
             export.Exporter(store, export.Owners(), SsconfTexts, serving=True).Round()

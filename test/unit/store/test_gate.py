@@ -158,6 +158,7 @@ def test_the_entry_of_a_dead_process_counts_for_nothing(node: Node) -> None:
     node.world.Run(until=lambda: node.story)
     process.Kill()
     assert node.Promise(E2)["running"] == []
+    assert node.machine.Call(runtime.ListDir, "/srv/run/calls") == []
     started = node.world.elapsed
     assert Answer(node, E2)[0] == 200
     assert node.world.elapsed - started < 1

@@ -14,7 +14,7 @@ from simulated import World
 from support.store_nodes import CLUSTER
 from support.store_wire import At, Wire
 
-from ganeti import errors, runtime
+from ganeti import errors, runtime, serializer
 from ganeti.store import Epoch, Member, NodeStore, Position, Row, Voter, VoterSet
 from ganeti.store.base import NOWHERE, Line, StoredRow
 from ganeti.store.database import Database, State
@@ -474,7 +474,8 @@ def test_lines_tell_which_histories_hold_which() -> None:
     assert not line.Holds(At(E2, 3))
     assert not line.Holds(At(E3, 7))
     assert line.With(At(E3, 7)).entries == line.entries
-    for bad in ([["1.aa", 4], ["2.bb", 2]], [["2.bb", 1], ["1.aa", 2]], "x", [[1, 2]], [["1.aa", 9]]):
+    twice = [["1.aa", 1], ["1.aa", 2]]
+    for bad in ([["1.aa", 4], ["2.bb", 2]], [["2.bb", 1], ["1.aa", 2]], twice, "x", [[1, 2]], [["1.aa", 9]]):
         with pytest.raises(errors.ParseError):
             Line.Parse(bad, At(E1, 6))
 
@@ -494,3 +495,8 @@ def test_voter_sets_are_compared_by_nodes_and_ids() -> None:
     assert one.With(voter(3, "c")).Without("u3") == one
     assert one.Without("u2").With(voter(2, "other")) != one
     assert [len(one), one.quorum, one.Without("u1").quorum] == [2, 2, 1]
+    assert len(VoterSet.FromText(None)) == 0
+    good = {"store": "a", "name": "n1", "address": "127.0.0.1"}
+    for bad in ([], {"u1": []}, {"u1": "a"}, {"u1": {}}, *({"u1": {**good, key: 7}} for key in good)):
+        with pytest.raises(errors.ParseError):
+            VoterSet.FromText(serializer.Dump(bad))
