@@ -107,6 +107,25 @@ def Measure(node: RealNode, title: str, count: int, act: Callable[[int], None]) 
     Show(title, times, Cpu(pid) - cpu)
 
 
+def NewInstance(name: str, address: str, node: str) -> dict[str, Any]:
+    """Return the opcode that makes a diskless instance of the fake hypervisor."""
+    return {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "instance_name": name,
+        "mode": "create",
+        "disk_template": "diskless",
+        "disks": [],
+        "nics": [{"mode": "routed", "link": "lo", "ip": address}],
+        "os_type": "empty+default",
+        "pnode": node,
+        "hypervisor": "fake",
+        "start": False,
+        "name_check": False,
+        "ip_check": False,
+        "conflicts_check": False,
+    }
+
+
 def Changes(node: RealNode) -> None:
     with node.Client() as client:
         rules: list[str] = []
@@ -124,23 +143,7 @@ def Changes(node: RealNode) -> None:
             job({"OP_ID": "OP_TAGS_SET", "kind": "instance", "name": "inst1.example.com", "tags": [f"t{number}"]})
 
         def add(number: int) -> None:
-            job(
-                {
-                    "OP_ID": "OP_INSTANCE_CREATE",
-                    "instance_name": f"new{number}.example.com",
-                    "mode": "create",
-                    "disk_template": "diskless",
-                    "disks": [],
-                    "nics": [{"mode": "routed", "link": "lo", "ip": f"192.0.2.{number + 1}"}],
-                    "os_type": "empty+default",
-                    "pnode": node.name,
-                    "hypervisor": "fake",
-                    "start": False,
-                    "name_check": False,
-                    "ip_check": False,
-                    "conflicts_check": False,
-                }
-            )
+            job(NewInstance(f"new{number}.example.com", f"192.0.2.{number + 1}", node.name))
 
         Measure(node, "change of the configuration (filter rule over LUXI)", 300, rule)
         for number in range(len(rules)):

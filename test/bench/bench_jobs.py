@@ -72,8 +72,8 @@ class Bench:
             f"               CPU of masterd {1000 * (self.Cpu() - cpu) / count:5.2f} ms a job"
         )
 
-    def AtOnce(self, title: str, ops: list[dict[str, Any]]) -> None:
-        """One submission; from there to the end of the last job."""
+    def AtOnce(self, title: str, ops: list[dict[str, Any]]) -> float:
+        """Submit jobs in one call, follow them to the end of the last; return how many end in a second."""
         with self.cluster[0].Client() as client:
             cpu, began = self.Cpu(), time.perf_counter()
             ids = [job_id for _, job_id in client.SubmitManyJobs([[op] for op in ops])]
@@ -82,8 +82,10 @@ class Bench:
             seconds = time.perf_counter() - began
         print(
             f"{title:44} {len(ops) / seconds:6.0f} jobs/s"
-            f"               CPU of masterd {1000 * (self.Cpu() - cpu) / len(ops):5.2f} ms a job"
+            f"               CPU of masterd {1000 * (self.Cpu() - cpu) / len(ops):5.2f} ms a job",
+            flush=True,
         )
+        return len(ops) / seconds
 
     def Lists(self) -> None:
         with self.cluster[0].Client() as client:

@@ -91,7 +91,7 @@ EPOCH = Epoch(1, "aa")
 TEXT = '"' + "y" * 2800 + '"'
 
 
-def _Filled(folder: str, jobs: int) -> NodeStore:
+def Filled(folder: str, jobs: int) -> NodeStore:
     own = NodeStore(f"{folder}/ext/store.db", "one", f"{folder}/calls")
     own.Promise("c", EPOCH, "one")
     own.Adopt(EPOCH, None, Line((), NOWHERE), 0, False, [Row("x", "x", "{}")])
@@ -181,7 +181,7 @@ def MeasureSize(jobs: int) -> None:
     cpu = []
     for count in (100, jobs):
         with tempfile.TemporaryDirectory() as folder:
-            own = _Filled(folder, count)
+            own = Filled(folder, count)
             cpu.append(MeasurePruning(own, count))
             if count == jobs:
                 MeasureCopies(folder, own)

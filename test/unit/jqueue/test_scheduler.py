@@ -75,7 +75,7 @@ def stage() -> Stage:
     return Stage()
 
 
-def _EndCost(count: int) -> float:
+def EndCost(count: int) -> float:
     """Seconds of CPU from the end of a job to the next one's start, where ``count`` wait for two slots."""
     stage = Stage()
     stage.Add(*(MakeEntry(n, "2:backup") for n in range(count)))
@@ -95,7 +95,7 @@ def _EndCost(count: int) -> float:
 
 
 def test_the_end_of_a_job_costs_the_same_however_many_wait_for_its_slot():
-    assert _EndCost(50_000) - _EndCost(100) < 0.001
+    assert EndCost(50_000) - EndCost(100) < 0.001
 
 
 def test_a_free_slot_goes_to_the_most_urgent_of_those_that_wait(stage):
