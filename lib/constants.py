@@ -67,6 +67,7 @@ DT_RBD = "rbd"
 DT_EXT = "ext"
 DT_GLUSTER = "gluster"
 DT_MIXED = "mixed"
+# In this order they are listed where nobody chose; what each is, params.disk says.
 DISK_TEMPLATES = (DT_DISKLESS, DT_FILE, DT_SHARED_FILE, DT_PLAIN, DT_BLOCK, DT_DRBD8, DT_RBD, DT_EXT, DT_GLUSTER)
 
 FD_LOOP, FD_BLKTAP, FD_BLKTAP2 = "loop", "blktap", "blktap2"

@@ -9,6 +9,7 @@ from ganeti import constants, errors, objects
 from ganeti.backend import wire
 from ganeti.backend.osdef import OsDefinition, SplitName
 from ganeti.hypervisor.nics import NetworkValues
+from ganeti.params import disk as disk_params
 from ganeti.storage import base, tree
 
 # An OS of API version 10 sees what version 10 had (design 2.0), and its script's own variables.
@@ -100,7 +101,7 @@ def _Disk(instance: objects.Instance, disk: objects.Disk) -> dict[str, Any]:
         "FRONTEND_TYPE": instance.hvparams.get("disk_type"),
         "BACKEND_TYPE": "block",
     }
-    if disk.dev_type in (constants.DT_FILE, constants.DT_SHARED_FILE, constants.DT_GLUSTER):
+    if disk_params.TEMPLATES[disk.dev_type].file_based:
         values["BACKEND_TYPE"] = f"file:{disk.logical_id[0]}"
     return values
 

@@ -158,7 +158,7 @@ def _Netmask(settings: Settings) -> int:
 def _Storage(settings: Settings) -> tuple[str | None, str | None]:
     """Return (volume group, DRBD helper) in force, after checking that both exist."""
     templates = set(settings.enabled_disk_templates)
-    lvm = bool(templates & {constants.DT_PLAIN, constants.DT_DRBD8})
+    lvm = bool(templates & disk.With(lvm=True))
     vg_name = settings.vg_name if settings.vg_name is not None else (DEFAULT_VG if lvm else None)
     if lvm and not vg_name:
         raise _Prereq("LVM disk templates are enabled, but the volume group name is empty: give one with --vg-name")
@@ -169,12 +169,13 @@ def _Storage(settings: Settings) -> tuple[str | None, str | None]:
     if vg_name and lvm:
         storagedirs.CheckVolumeGroup(vg_name, MIN_VG_SIZE)
     helper = settings.drbd_helper
-    if constants.DT_DRBD8 in templates:
+    helped = sorted(templates & disk.With(helper=True))
+    if helped:
         helper = disk.DEFAULT_DRBD_HELPER if helper is None else helper
         if not helper:
-            raise _Prereq("The drbd template is enabled, but the DRBD usermode helper is empty")
+            raise _Prereq(f"The {helped[0]} template is enabled, but the DRBD usermode helper is empty")
         storagedirs.CheckDrbdHelper(helper)
-    return (vg_name or None, helper if constants.DT_DRBD8 in templates else None)
+    return (vg_name or None, helper if helped else None)
 
 
 def _FillSets(settings: Settings, vg_name: str | None) -> dict[str, Any]:
@@ -194,14 +195,14 @@ def _FillSets(settings: Settings, vg_name: str | None) -> dict[str, Any]:
     unknown = [n for n in settings.hvparams if n not in constants.HYPER_TYPES]
     problems += [f"unknown hypervisor '{n}' in the hypervisor parameters" for n in unknown]
     diskparams = {}
-    for name in constants.DISK_TEMPLATES:
-        given = params.ForceDictType(settings.diskparams.get(name, {}), disk.TABLES[name])
-        diskparams[name] = {**disk.DEFAULTS[name], **given}
+    for name in disk.TEMPLATES:
+        given = params.ForceDictType(settings.diskparams.get(name, {}), disk.TEMPLATES[name].params)
+        template = disk.TEMPLATES[name]
+        own_vg = {template.vg_param: vg_name} if vg_name and template.vg_param else {}
+        diskparams[name] = {**template.defaults, **own_vg, **given}
         problems += disk.SyntaxProblems(name, diskparams[name])
-    if vg_name and "metavg" not in settings.diskparams.get(constants.DT_DRBD8, {}):
-        diskparams[constants.DT_DRBD8]["metavg"] = vg_name
     problems += [
-        f"unknown disk template '{n}' in the disk parameters" for n in settings.diskparams if n not in disk.TABLES
+        f"unknown disk template '{n}' in the disk parameters" for n in settings.diskparams if n not in disk.TEMPLATES
     ]
     if problems:
         raise _Prereq("; ".join(problems))
@@ -279,7 +280,7 @@ def _FirstConfiguration(own: hosts.Host, values: Mapping[str, Any], secondary_ip
 def _ClusterValues(settings: Settings) -> dict[str, Any]:
     """Return every field of the cluster object but the master and the keys, after all checks that change nothing."""
     _CheckChoices(settings.enabled_hypervisors, constants.HYPER_TYPES, "hypervisor")
-    _CheckChoices(settings.enabled_disk_templates, constants.DISK_TEMPLATES, "disk template")
+    _CheckChoices(settings.enabled_disk_templates, tuple(disk.TEMPLATES), "disk template")
     if not _MAC_PREFIX.fullmatch(settings.mac_prefix.lower()):
         raise _Prereq(f"Invalid MAC prefix given '{settings.mac_prefix}'")
     if settings.ssh_key_type not in _SSH_BITS:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ganeti import constants, errors, pathutils, runtime
+from ganeti import errors, pathutils, runtime
+from ganeti.params.disk import TEMPLATES
 from ganeti.storage import paths
 
 if TYPE_CHECKING:
@@ -51,28 +52,23 @@ def CheckDrbdHelper(helper: str) -> None:
         raise errors.OpPrereqError(f"The DRBD module of this node calls {found}, not {helper}", errors.ECODE_STATE)
 
 
-def _Wanted(settings: Settings) -> dict[str, tuple[str | None, str, str]]:
-    return {
-        "file_storage_dir": (settings.file_storage_dir, pathutils.DEFAULT_FILE_STORAGE_DIR, constants.DT_FILE),
-        "shared_file_storage_dir": (
-            settings.shared_file_storage_dir,
-            pathutils.DEFAULT_SHARED_FILE_STORAGE_DIR,
-            constants.DT_SHARED_FILE,
-        ),
-        "gluster_storage_dir": (
-            settings.gluster_storage_dir,
-            pathutils.DEFAULT_GLUSTER_STORAGE_DIR,
-            constants.DT_GLUSTER,
-        ),
-    }
+_DEFAULTS = {
+    "file_storage_dir": pathutils.DEFAULT_FILE_STORAGE_DIR,
+    "shared_file_storage_dir": pathutils.DEFAULT_SHARED_FILE_STORAGE_DIR,
+    "gluster_storage_dir": pathutils.DEFAULT_GLUSTER_STORAGE_DIR,
+}
 
 
 def Choose(settings: Settings) -> dict[str, str]:
     """Directory per cluster field; empty where it is disabled.  Raises OpPrereqError for one that cannot be used."""
     chosen = {}
-    for name, (given, default, template) in _Wanted(settings).items():
+    for template, known in TEMPLATES.items():
+        name = known.directory
+        if name is None:
+            continue
         enabled = template in settings.enabled_disk_templates
-        folder = given if given is not None else default
+        given = getattr(settings, name)
+        folder = given if given is not None else _DEFAULTS[name]
         if enabled:
             if not folder:
                 raise errors.OpPrereqError(
@@ -81,7 +77,7 @@ def Choose(settings: Settings) -> dict[str, str]:
             if not os.path.isabs(folder):
                 raise errors.OpPrereqError(f"Storage directory '{folder}' is not an absolute path", errors.ECODE_INVAL)
             folder = os.path.normpath(folder)
-            if template != constants.DT_GLUSTER:
+            if known.listed_directory:
                 try:
                     paths.CheckAllowed(folder)
                 except errors.FileStoragePathError as err:

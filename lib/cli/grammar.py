@@ -154,7 +154,9 @@ def _DiskParameters() -> Topic:
         "Disk parameters (-D)",
         f"A disk template, a colon and KEY=VALUE pairs. {_PREFIXES}",
         tables=[
-            _ParamKeys(f"Parameters of {name}", disk.TABLES[name]) for name in sorted(disk.TABLES) if disk.TABLES[name]
+            _ParamKeys(f"Parameters of {name}", template.params)
+            for name, template in sorted(disk.TEMPLATES.items())
+            if template.params
         ],
         examples=["-D drbd:resync-rate=102400,protocol=C -D plain:stripes=2"],
     )
@@ -218,24 +220,19 @@ def _VerifyCodes() -> Topic:
 
 # --- disks and NICs ---------------------------------------------------------------------------------------------------
 
-_EVERY = frozenset(constants.DISK_TEMPLATES)
-_LVM = frozenset([constants.DT_PLAIN, constants.DT_DRBD8])
-
-# What the keys of the opcodes' disks and NICs mean, and the templates of disks that have them; their names and choices
-# come from the types of the opcodes.
-_DISK_KEYS: Mapping[str, tuple[str, frozenset[str]]] = {
-    "size": ("size with unit m, g or t; a bare number is MiB", _EVERY),
-    "mode": ("whether the instance may write to it (default: rw)", _EVERY),
-    "name": ("name that can be used instead of the number; none removes it", _EVERY),
-    "adopt": ("name of an existing volume to use, instead of size", frozenset([constants.DT_PLAIN, constants.DT_BLOCK])),
-    "vg": ("volume group", _LVM),
-    "metavg": ("volume group of the metadata", frozenset([constants.DT_DRBD8])),
-    "access": (
-        "userspace or kernelspace", frozenset([constants.DT_RBD, constants.DT_GLUSTER, constants.DT_EXT])
-    ),
-    "provider": ("storage provider; it may take more keys", frozenset([constants.DT_EXT])),
-    "spindles": ("number of spindles, needed with exclusive storage", _LVM),
-}  # fmt: skip
+# What the keys of the opcodes' disks and NICs mean; their names and choices come from the types of the opcodes, and
+# which disks have them from the templates.
+_DISK_KEYS = {
+    "size": "size with unit m, g or t; a bare number is MiB",
+    "mode": "whether the instance may write to it (default: rw)",
+    "name": "name that can be used instead of the number; none removes it",
+    "adopt": "name of an existing volume to use, instead of size",
+    "vg": "volume group",
+    "metavg": "volume group of the metadata",
+    "access": "userspace or kernelspace",
+    "provider": "storage provider; it may take more keys",
+    "spindles": "number of spindles, needed with exclusive storage",
+}
 _NIC_KEYS = {
     "mac": "MAC address; auto (default) or generate takes a free one",
     "ip": "IP address; none (default), or pool takes a free one of the network",
@@ -258,11 +255,15 @@ def _OpcodeKeys(type_name: str, texts: Mapping[str, str]) -> Keys:
 
 
 def _DiskKeys(*names: str) -> Keys:
-    texts = {
-        name: text if templates == _EVERY else f"{text} (template {', '.join(sorted(templates))})"
-        for name, (text, templates) in _DISK_KEYS.items()
-        if templates.intersection(TEMPLATES) and (not names or name in names)
-    }
+    from ganeti.params import disk
+
+    texts = {}
+    for name in names or _DISK_KEYS:
+        users = sorted(known.name for known in disk.TEMPLATES.values() if name in known.keys)
+        if name in disk.COMMON_KEYS:
+            texts[name] = _DISK_KEYS[name]
+        elif set(users).intersection(TEMPLATES):
+            texts[name] = f"{_DISK_KEYS[name]} (template {', '.join(users)})"
     return _OpcodeKeys("TDisk", texts)
 
 
@@ -337,24 +338,13 @@ def _NetChange() -> Topic:
     )
 
 
-_TEMPLATES = {
-    constants.DT_BLOCK: "existing block devices, named with adopt",
-    constants.DT_DISKLESS: "no disks",
-    constants.DT_DRBD8: "LVM volumes on two nodes, mirrored over the network",
-    constants.DT_EXT: "storage of an external provider",
-    constants.DT_FILE: "files on the primary node",
-    constants.DT_GLUSTER: "files on a Gluster volume",
-    constants.DT_PLAIN: "LVM volumes on the primary node",
-    constants.DT_RBD: "volumes in a Ceph pool",
-    constants.DT_SHARED_FILE: "files in a directory that all nodes share",
-}
-
-
 def _DiskTemplate() -> Topic:
+    from ganeti.params import disk
+
     return Topic(
         "Disk templates (-t)",
         "The template must be enabled in the cluster: 'gnt-cluster info' lists the enabled ones.",
-        forms=[Key(name, _TEMPLATES[name]) for name in TEMPLATES],
+        forms=[Key(name, disk.TEMPLATES[name].text) for name in TEMPLATES],
     )
 
 

@@ -86,16 +86,14 @@ def ExpandNetwork(snapshot: objects.Snapshot, name: str) -> objects.Network:
 
 def NodeNames(snapshot: objects.Snapshot, uuids: Iterable[str]) -> list[str]:
     """Names of nodes, in natural order, for people."""
-    return NiceSort(snapshot.nodes[uuid].name if uuid in snapshot.nodes else uuid for uuid in uuids)
+    return NiceSort(map(snapshot.NodeName, uuids))
 
 
 def VolumesOf(snapshot: objects.Snapshot, instance: objects.Instance) -> Iterator[tuple[str, str]]:
     """(node, ``vg/lv``) of every logical volume below an instance's disks."""
     for disk in snapshot.InstanceDisks(instance):
-        for part in disk.Walk():
-            if part.dev_type == constants.DT_PLAIN:
-                volume = "/".join(part.logical_id[:2])
-                yield from ((uuid, volume) for uuid in disk.nodes)
+        for volume in disk.VolumeNames():
+            yield from ((uuid, volume) for uuid in disk.nodes)
 
 
 # --- locks --------------------------------------------------------------------------------------------------------------

@@ -6,19 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, params
+from ganeti.params import disk as disk_params
 from ganeti.params.nic import NIC_LINK, NIC_MODE, NIC_VLAN
 
 if TYPE_CHECKING:
     from ganeti import objects
 
 _BRIDGE_MODES = (constants.NIC_MODE_BRIDGED, constants.NIC_MODE_OVS)
-_FILE_LIKE = (
-    constants.DT_FILE,
-    constants.DT_SHARED_FILE,
-    constants.DT_BLOCK,
-    constants.DT_RBD,
-    constants.DT_GLUSTER,
-)
 
 
 class InstanceFacts:
@@ -111,26 +105,7 @@ def _DiskEnv(snapshot: objects.Snapshot, disk: Any) -> dict[str, Any]:
     if not disk.logical_id:
         return env
     env["DEV_TYPE"] = disk.dev_type
-    identity = disk.logical_id
-    if disk.dev_type == constants.DT_PLAIN:
-        env.update(VG=identity[0], ID=identity[1])
-    elif disk.dev_type in _FILE_LIKE:
-        env.update(DRIVER=identity[0], ID=identity[1])
-    elif disk.dev_type == constants.DT_EXT:
-        env.update(PROVIDER=identity[0], ID=identity[1])
-    elif disk.dev_type == constants.DT_DRBD8:
-        env.update(_DrbdEnv(snapshot, disk))
-    return env
-
-
-def _DrbdEnv(snapshot: objects.Snapshot, disk: objects.Disk) -> dict[str, Any]:
-    """Everything of the mirror but its secret."""
-    node_a, node_b, port, minor_a, minor_b = disk.logical_id[:5]
-    env: dict[str, Any] = {"PORT": port, "PMINOR": minor_a, "SMINOR": minor_b}
-    for key, uuid in (("PNODE", node_a), ("SNODE", node_b)):
-        env[key] = snapshot.nodes[uuid].name if uuid in snapshot.nodes else uuid
-    for key, child in zip(("DATA", "META"), disk.children, strict=False):
-        env[f"{key}_VG"], env[f"{key}_ID"] = child.logical_id[:2]
+    env.update(disk_params.TEMPLATES[disk.dev_type].HookEnv(disk, snapshot.NodeName))
     return env
 
 

@@ -159,7 +159,7 @@ def _InferTemplates(data: Mapping[str, Any]) -> list[str]:
         found.add(constants.DT_DISKLESS)
     if data["cluster"].get("volume_group_name"):
         found.update((constants.DT_DRBD8, constants.DT_PLAIN))
-    return [template for template in sorted(constants.DISK_TEMPLATES) if template in found]
+    return [template for template in sorted(disk.TEMPLATES) if template in found]
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def _NormaliseCluster(cluster: Cluster) -> Cluster:
         beparams=beparams,
         nicparams=nicparams,
         ndparams=Complete(cluster.ndparams, nd.DEFAULTS),
-        diskparams=_CompleteSets(cluster.diskparams, disk.DEFAULTS),
+        diskparams=_CompleteSets(cluster.diskparams, disk.AllDefaults()),
         ipolicy=_NormalisePolicy(cluster.ipolicy, cluster.enabled_disk_templates),
         drbd_usermode_helper=helper,
     )

@@ -100,7 +100,7 @@ def _CheckCluster(root: Snapshot) -> Iterator[str]:
         if name not in hv.TABLES:
             yield f"cluster: unknown hypervisor '{name}' is enabled"
     for name in cluster.enabled_disk_templates:
-        if name not in disk.TABLES:
+        if name not in disk.TEMPLATES:
             yield f"cluster: unknown disk template '{name}' is enabled"
     for text in _ClusterParamProblems(cluster):
         yield f"cluster: {text}"
@@ -132,9 +132,9 @@ def _Checked(
 
 
 def _DiskParamProblems(template: str, values: Mapping[str, Any]) -> list[str]:
-    if template not in disk.TABLES:
+    if template not in disk.TEMPLATES:
         return [f"diskparams: unknown disk template '{template}'"]
-    found = [f"diskparams of {template}: {text}" for text in TypeProblems(values, disk.TABLES[template])]
+    found = [f"diskparams of {template}: {text}" for text in TypeProblems(values, disk.TEMPLATES[template].params)]
     return found or disk.SyntaxProblems(template, values)
 
 
@@ -267,9 +267,10 @@ def _CheckDisks(root: Snapshot) -> Iterator[str]:
 
 def _DiskProblems(dev: Disk) -> Iterator[str]:
     for part in dev.Walk():
-        if part.dev_type not in disk.TABLES or part.dev_type == constants.DT_DISKLESS:
+        template = disk.TEMPLATES.get(part.dev_type)
+        if template is None or not template.has_disks:
             yield f"unknown disk template '{part.dev_type}'"
-        wanted = 6 if part.dev_type == constants.DT_DRBD8 else 2
+        wanted = template.id_items if template else 2
         if len(part.logical_id) != wanted:
             yield f"logical_id must have {wanted} items, it has {len(part.logical_id)}"
         access = part.params.get(disk.ACCESS, disk.KERNELSPACE)

@@ -236,7 +236,7 @@ def _StorageUnits(cluster: objects.Cluster) -> list[tuple[str, str]]:
     """Return "the disk" of a node: the unit of the first enabled template whose space a node can report."""
     keys = {"lvm-vg": cluster.volume_group_name, "file": cluster.file_storage_dir}
     for template in cluster.enabled_disk_templates:
-        kind = disk_params.TRAITS[template].storage_type
+        kind = disk_params.TEMPLATES[template].storage_type
         key = keys.get(kind)
         if key:
             units = [(kind, key)]

@@ -203,6 +203,11 @@ class Snapshot:
         """Return the uuids of the nodes of a group."""
         return self._Get("nodes of group").Get(uuid)
 
+    def NodeName(self, uuid: str) -> str:
+        """Return the name of a node for people; of one that is gone, its uuid."""
+        node = self.nodes.get(uuid)
+        return uuid if node is None else node.name
+
     def InstanceDisks(self, instance: Instance) -> tuple[Disk, ...]:
         """Return the disk objects of an instance, in its order."""
         try:

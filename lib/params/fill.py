@@ -130,7 +130,7 @@ def FillDiskParams(snapshot: objects.Snapshot, group: objects.NodeGroup | None) 
     cluster = snapshot.cluster.diskparams
     return {
         template: {**defaults, **cluster.get(template, _NONE), **own.get(template, _NONE)}
-        for template, defaults in disk.DEFAULTS.items()
+        for template, defaults in disk.AllDefaults().items()
     }
 
 
@@ -141,7 +141,8 @@ def _GroupOf(snapshot: objects.Snapshot, node_uuid: str | None) -> objects.NodeG
 
 def ComputeLDParams(template: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a template's values by the names of its devices: of the disk, then of its children in order."""
-    return [{ld: values[dt] for ld, dt in names.items()} for names in disk.LD_NAMES.get(template, ({},))]
+    known = disk.TEMPLATES.get(template)
+    return [{ld: values[dt] for ld, dt in names.items()} for names in (known.layers if known else ({},))]
 
 
 def FillDisk(snapshot: objects.Snapshot, dev: objects.Disk, node_uuid: str | None) -> dict[str, Any]:

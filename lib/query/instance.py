@@ -118,7 +118,7 @@ def _PrimaryGroup(context: Context, inst: Any) -> Any:
 
 def _DiskUsage(context: Context, inst: Any) -> int:
     disks = _Disks(context, inst)
-    return sum(d.size + (disk_params.DRBD_META_SIZE if d.dev_type == constants.DT_DRBD8 else 0) for d in disks)
+    return sum(d.size + disk_params.TEMPLATES[d.dev_type].overhead for d in disks)
 
 
 def _Nic(context: Context, nic: Any) -> Any:

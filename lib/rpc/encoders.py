@@ -34,7 +34,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import constants, errors, pathutils, runtime, serializer
+from ganeti import errors, pathutils, runtime, serializer
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -183,30 +183,14 @@ def _FilledDisk(disk: objects.Disk, instance: objects.Instance | None, context: 
 
 
 def _WithDynamicParams(disk: objects.Disk, context: Context) -> objects.Disk:
+    from ganeti.params.disk import TEMPLATES
+
+    template = TEMPLATES.get(disk.dev_type)
+    own = template.NodeParams(disk, context.node_uuid, context.Config().nodes) if template else {}
     return disk.Replace(
         children=tuple(_WithDynamicParams(child, context) for child in disk.children),
-        dynamic_params=_DynamicParams(disk, context),
+        dynamic_params=own,
     )
-
-
-def _DynamicParams(disk: objects.Disk, context: Context) -> dict[str, Any]:
-    """Addresses and minors of a mirror as the target node sees them (doc/reference/config.md 17.4); {} for everything else."""
-    if disk.dev_type != constants.DT_DRBD8:
-        return {}
-    node_a, node_b, _port, minor_a, minor_b = disk.logical_id[:5]
-    nodes = context.Config().nodes
-    for local, remote, local_minor, remote_minor in (
-        (node_a, node_b, minor_a, minor_b),
-        (node_b, node_a, minor_b, minor_a),
-    ):
-        if local == context.node_uuid and local in nodes and remote in nodes:
-            return {
-                "local-ip": nodes[local].secondary_ip,
-                "remote-ip": nodes[remote].secondary_ip,
-                "local-minor": local_minor,
-                "remote-minor": remote_minor,
-            }
-    return {}
 
 
 def _Disk(value: Any, context: Context) -> Any:

@@ -17,7 +17,10 @@ from ganeti.storage.file import GrowFile
 
 DRIVERS = {
     template: "fake:FakeDevice" for template in constants.DISK_TEMPLATES if template != constants.DT_DISKLESS
-} | {constants.DT_PLAIN: "fake:FakeVolume", constants.DT_DRBD8: "fake:FakeMirror"}
+} | {
+    constants.DT_PLAIN: "fake:FakeVolume",
+    constants.DT_DRBD8: "fake:FakeMirror",
+}
 
 _RECORD_LIMIT = 64 * 1024
 

@@ -102,7 +102,7 @@ def test_disk_parameters() -> None:
     for row in Rows(Section("parameters", "5. Disk parameters")):
         if row[1] != "-":
             found.setdefault(row[0], {})[row[1]] = Value(row[3])
-    declared = {template: dict(values) for template, values in disk.DEFAULTS.items() if values}
+    declared = {template: dict(values) for template, values in disk.AllDefaults().items() if values}
     assert found == declared
 
 

@@ -97,7 +97,7 @@ def _Notes(options: Options, templates: list[str]) -> None:
 
     if options.vg_name and not disk.With(lvm=True).intersection(templates):
         output.ToStdout("Note: the volume group is not used yet: no disk template that needs LVM is enabled.")
-    if options.drbd_helper and constants.DT_DRBD8 not in templates:
+    if options.drbd_helper and not disk.With(helper=True).intersection(templates):
         output.ToStdout("Note: the DRBD usermode helper is not used yet: the disk template drbd is not enabled.")
 
 

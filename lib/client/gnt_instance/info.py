@@ -48,11 +48,13 @@ def _Console(data: Mapping[str, Any]) -> str | None:
 
 
 def _Status(status: list[Any] | None, kind: str) -> str:
+    from ganeti.params import disk as disk_params
+
     if status is None:
         return "not active"
     path, major, minor, percent, eta, degraded, local = status
     text = f"{path} ({'N/A' if major is None else major}:{'N/A' if minor is None else minor})"
-    if kind == constants.DT_DRBD8:
+    if kind in disk_params.With(mirror=disk_params.INTERNAL):
         if percent is None:
             text += " in sync"
         else:
@@ -60,12 +62,14 @@ def _Status(status: list[Any] | None, kind: str) -> str:
             text += f" *RECOVERING* {percent:5.2f}%, {left}"
         text += ", status *DEGRADED*" if degraded else ", status ok"
         text += {constants.LDS_FAULTY: " *MISSING DISK*", constants.LDS_UNKNOWN: " *UNCERTAIN STATE*"}.get(local, "")
-    elif kind == constants.DT_PLAIN and local == constants.LDS_FAULTY:
+    elif kind in disk_params.With(volume=True) and local == constants.LDS_FAULTY:
         text += " *FAILED* (failed drive?)"
     return text
 
 
 def _Disk(index: int, disk: Mapping[str, Any], top: bool, roman: bool) -> Pairs:
+    from ganeti.params import disk as disk_params
+
     name = disk["iv_name"] if top else f"child {index}"
     pairs = Pairs([(name, f"{disk['dev_type']}, size {tables.FormatUnit(disk['size'], 'h', roman)}")])
     if top:
@@ -73,7 +77,7 @@ def _Disk(index: int, disk: Mapping[str, Any], top: bool, roman: bool) -> Pairs:
             pairs.append(("spindles", disk["spindles"]))
         pairs.append(("access mode", disk["mode"]))
     logical = disk["logical_id"]
-    if disk["dev_type"] == constants.DT_DRBD8 and disk.get("drbd_info"):
+    if disk.get("drbd_info"):
         drbd = disk["drbd_info"]
         for letter, node, minor in (
             ("A", drbd["primary_node"], drbd["primary_minor"]),
@@ -82,7 +86,7 @@ def _Disk(index: int, disk: Mapping[str, Any], top: bool, roman: bool) -> Pairs:
             pairs.append((f"node{letter}", f"{node}, minor={minor}"))
         pairs.append(("port", drbd["port"]))
     elif logical is not None:
-        joined = disk["dev_type"] == constants.DT_PLAIN
+        joined = disk["dev_type"] in disk_params.With(volume=True)
         pairs.append(("logical_id", "/".join(map(str, logical)) if joined else str(list(logical))))
     for key, title in (("pstatus", "on primary"), ("sstatus", "on secondary")):
         if disk.get(key):

@@ -58,11 +58,13 @@ _NIC_QUESTION = "The NIC will be removed from the running instance and added aga
 
 def _WrongCombination(options: Options) -> str | None:
     """Return what is wrong with options that belong together."""
-    if options.disk_template == constants.DT_EXT and not options.ext_params.get("provider"):
-        return "A conversion to ext needs the provider of the disks: --ext-params provider=NAME"
-    if options.ext_params and options.disk_template != constants.DT_EXT:
-        return "--ext-params is only allowed with --disk-template ext"
-    files = (constants.DT_FILE, constants.DT_SHARED_FILE, constants.DT_GLUSTER)
+    from ganeti.params import disk as disk_params
+
+    providers, files = disk_params.With(provider=True), sorted(disk_params.With(file_based=True))
+    if options.disk_template in providers and not options.ext_params.get("provider"):
+        return f"A conversion to {options.disk_template} needs the provider of the disks: --ext-params provider=NAME"
+    if options.ext_params and options.disk_template not in providers:
+        return f"--ext-params is only allowed with --disk-template {', '.join(sorted(providers))}"
     if (options.file_driver or options.file_storage_dir) and options.disk_template not in files:
         return f"--file-driver and --file-storage-dir are only allowed with --disk-template {', '.join(files)}"
     return None

@@ -93,10 +93,10 @@ def DiskParameters(groups: Groups, allowed: Collection[Any] = ()) -> dict[str, d
     from ganeti.params import disk
 
     for name in by_name:
-        if name not in disk.TABLES:
+        if name not in disk.TEMPLATES:
             raise errors.OpPrereqError(f"Unknown disk template '{name}'", errors.ECODE_INVAL)
     return {
-        name: _Force(values, disk.TABLES[name], allowed, f"parameter of disk template {name}")
+        name: _Force(values, disk.TEMPLATES[name].params, allowed, f"parameter of disk template {name}")
         for name, values in by_name.items()
     }
 

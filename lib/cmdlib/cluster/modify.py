@@ -136,8 +136,8 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
     def _CheckDrbdHelper(self) -> None:
         """Every node's DRBD module calls the same helper."""
         helper = self._after.cluster.drbd_usermode_helper
-        enabled = constants.DT_DRBD8 in self._after.cluster.enabled_disk_templates
-        if not (helper and enabled and (self.op.drbd_helper or self._Gets(constants.DT_DRBD8))):
+        users = disk.With(helper=True).intersection(self._after.cluster.enabled_disk_templates)
+        if not (helper and users and (self.op.drbd_helper or any(map(self._Gets, users)))):
             return
         for result in self.rpc.call_drbd_helper(self._Online(vm_capable=True)).values():
             result.Raise(f"Error checking drbd helper on node '{result.node_name}'", prereq=True)

@@ -50,7 +50,7 @@ def CheckSimple(op: Any, cluster: objects.Cluster) -> None:
     """What can be judged by the request alone."""
     for name, known in (
         ("enabled_hypervisors", constants.HYPER_TYPES),
-        ("enabled_disk_templates", constants.DISK_TEMPLATES),
+        ("enabled_disk_templates", disk.TEMPLATES),
     ):
         chosen = getattr(op, name)
         if chosen is not None:
@@ -220,10 +220,10 @@ def UpdatedDiskParams(
     """By template; with ``defaults`` (in a group) the value ``default`` takes a parameter away, and empty sets go."""
     result = {template: dict(own) for template, own in old.items()}
     for template, given in changes.items():
-        if template not in disk.TABLES:
+        if template not in disk.TEMPLATES:
             raise Invalid(f"Unknown disk template '{template[:60]}' in diskparams")
         allowed = (constants.VALUE_DEFAULT, None) if defaults else ()
-        typed = ForceTypes(dict(given), disk.TABLES[template], allowed, f"{template} disk parameter")
+        typed = ForceTypes(dict(given), disk.TEMPLATES[template].params, allowed, f"{template} disk parameter")
         own = params.GetUpdatedParams(result.get(template, {}), typed, use_default=defaults, use_none=defaults)
         CheckNoProblems(disk.SyntaxProblems(template, own))
         result[template] = own
@@ -332,6 +332,7 @@ def CheckStorage(before: objects.Snapshot, after: objects.Snapshot, op: Any) -> 
     enabled = set(after.cluster.enabled_disk_templates)
     lvm = disk.With(lvm=True)
     used = {dev.dev_type for dev in before.disks.values()}
+    helped = disk.With(helper=True)
     if not after.cluster.volume_group_name:
         if op.vg_name is not None and used & lvm:
             raise Invalid("Cannot disable lvm storage while lvm-based instances exist")
@@ -340,25 +341,22 @@ def CheckStorage(before: objects.Snapshot, after: objects.Snapshot, op: Any) -> 
                 "Cannot have no volume group while lvm-based disk templates are enabled:"
                 f" {', '.join(sorted(enabled & lvm))}"
             )
-    if op.drbd_helper == "" and constants.DT_DRBD8 in used:
+    if op.drbd_helper == "" and used & helped:
         raise Invalid("Cannot disable drbd helper while drbd-based instances exist")
-    drbd = constants.DT_DRBD8 in enabled
     changed = op.drbd_helper is not None or op.enabled_disk_templates is not None
-    if drbd and changed and not after.cluster.drbd_usermode_helper:
+    if enabled & helped and changed and not after.cluster.drbd_usermode_helper:
         raise Invalid("Cannot enable disk template drbd without a usermode helper: pass --drbd-usermode-helper")
 
 
-FILE_DIRECTORIES = {
-    "file_storage_dir": constants.DT_FILE,
-    "shared_file_storage_dir": constants.DT_SHARED_FILE,
-    "gluster_storage_dir": constants.DT_GLUSTER,
-}
+def FileDirectories() -> dict[str, str]:
+    """Return the cluster's fields with directories -> the template whose files lie there."""
+    return {template.directory: name for name, template in disk.TEMPLATES.items() if template.directory}
 
 
 def CheckDirectories(before: objects.Snapshot, after: objects.Snapshot) -> list[str]:
     """A directory for each enabled template that needs one; warnings for those that nobody needs."""
     warnings = []
-    for name, template in FILE_DIRECTORIES.items():
+    for name, template in FileDirectories().items():
         path = getattr(after.cluster, name)
         enabled = template in after.cluster.enabled_disk_templates
         newly = enabled and template not in before.cluster.enabled_disk_templates

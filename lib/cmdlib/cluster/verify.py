@@ -323,10 +323,9 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         templates = set(cluster.enabled_disk_templates)
         if templates & disk_params.With(file_based=True):
             request["allowed-file-storage-paths"] = master.name
-        if constants.DT_FILE in templates:
-            request["file-storage-path"] = cluster.file_storage_dir
-        if constants.DT_SHARED_FILE in templates:
-            request["shared-file-storage-path"] = cluster.shared_file_storage_dir
+        for template in map(disk_params.TEMPLATES.__getitem__, templates):
+            if template.directory and template.verify_key:
+                request[template.verify_key] = getattr(cluster, template.directory)
         hvparams = {name: dict(cluster.hvparams.get(name, {})) for name in cluster.enabled_hypervisors}
         answers: dict[str, Any] = self.rpc.call_node_verify(
             [n.uuid for n in asked], request, cluster.cluster_name, hvparams
@@ -493,7 +492,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
 
     def _Notes(self, snapshot: objects.Snapshot, members: list[objects.Node]) -> None:
         instances = [snapshot.instances[u] for u in self._PrimaryInstances()]
-        mirrored = disk_params.MIRRORED
+        mirrored = disk_params.Mirrored()
         counts = [
             (sum(snapshot.DiskTemplate(i) not in mirrored for i in instances), "non-redundant instance(s) found."),
             (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti import constants, locking, objects, opcodes
+from ganeti import locking, objects, opcodes
 from ganeti.cmdlib.base import Feedback, NoHooksLU, ResultWithJobs
 from ganeti.cmdlib.cluster.verify_storage import AskForDisks
 from ganeti.cmdlib.common import (
@@ -40,8 +40,8 @@ class LUClusterVerifyDisks(NoHooksLU[opcodes.OpClusterVerifyDisks]):
     def Exec(self, feedback: Feedback) -> ResultWithJobs:
         snapshot = self.snapshot
         templates = {snapshot.DiskTemplate(instance) for instance in snapshot.instances.values()}
-        if templates <= {constants.DT_EXT}:
-            return ResultWithJobs([])  # what an external provider has, it looks after itself
+        if templates <= disk_params.With(looked_after=True):
+            return ResultWithJobs([])
         names = NiceSort(snapshot.nodegroups[uuid].name for uuid in self.owned_locks(locking.LEVEL_NODEGROUP))
         return ResultWithJobs(
             [[opcodes.OpGroupVerifyDisks(group_name=name, is_strict=self.op.is_strict)] for name in names]
@@ -156,8 +156,9 @@ class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
     ) -> None:
         snapshot = self.snapshot
         wanted: dict[str, list[Any]] = {}
+        internal = disk_params.With(mirror=disk_params.INTERNAL)
         for instance in active:
-            mirrors = [disk for disk in snapshot.InstanceDisks(instance) if disk.dev_type == constants.DT_DRBD8]
+            mirrors = [disk for disk in snapshot.InstanceDisks(instance) if disk.dev_type in internal]
             for uuid in can_tell.intersection(snapshot.AllNodes(instance)) if mirrors else ():
                 wanted.setdefault(uuid, []).append((mirrors, instance))
         for uuid, pairs in sorted(wanted.items()):
@@ -251,7 +252,7 @@ class LUClusterRepairDiskSizes(NoHooksLU[opcodes.OpClusterRepairDiskSizes]):
 
 def _WithLargeChild(disk: objects.Disk) -> objects.Disk:
     """A mirror's data is at least as large as the mirror."""
-    if disk.dev_type != constants.DT_DRBD8 or not disk.children:
+    if not disk.children:
         return disk
     data, *rest = disk.children
     if data.size >= disk.size:

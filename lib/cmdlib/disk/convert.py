@@ -19,8 +19,6 @@ from ganeti.cmdlib.disk.devices import (
 from ganeti.cmdlib.instance.base import CheckTargetPolicy
 from ganeti.params import disk as disk_params
 
-PLAIN, DRBD = constants.DT_PLAIN, constants.DT_DRBD8
-
 
 class Conversion:
     """Turns all disks of an instance into another template.
@@ -33,6 +31,10 @@ class Conversion:
         self._uuid = instance.uuid
         self._old = lu.snapshot.DiskTemplate(instance)
         self._new: str = lu.op.disk_template
+        self._to = disk_params.TEMPLATES[self._new]
+        # The disk becomes the data of a mirror, or the mirror is taken off its data: nothing is copied.
+        self._gains_mirror = self._to.mirror_of == self._old
+        self._loses_mirror = self._old in disk_params.With(mirror_of=self._new)
 
     @property
     def _instance(self) -> objects.Instance:
@@ -49,15 +51,15 @@ class Conversion:
         if self._old == self._new:
             raise errors.OpPrereqError(f"Instance already has disk template {self._new}", errors.ECODE_INVAL)
         diskgen.CheckTemplateEnabled(snapshot, self._new)
-        old, new = disk_params.TRAITS.get(self._old), disk_params.TRAITS[self._new]
+        old, new = disk_params.TEMPLATES.get(self._old), self._to
         if old is None or not old.convertible_from or not new.convertible_to:
             raise errors.OpPrereqError(
                 f"Conversion from {self._old} to {self._new} disk template is not supported", errors.ECODE_INVAL
             )
-        if self._new == DRBD:
+        if self._to.mirror_of:
             self._CheckSecondary()
         self._requests = self._Requests()
-        nodes = [self._instance.primary_node, *([lu.op.remote_node_uuid] if self._new == DRBD else [])]
+        nodes = [self._instance.primary_node, *([lu.op.remote_node_uuid] if self._to.mirror_of else [])]
         diskgen.CheckSpindles(snapshot, nodes, self._new, self._requests)
         self._CheckSpace(nodes)
         self._directory = diskgen.FileDirectory(snapshot, self._new, lu.op.file_storage_dir, self._instance.name)
@@ -80,16 +82,16 @@ class Conversion:
 
     def _Requests(self) -> list[diskgen.DiskRequest]:
         ext = self._lu.op.ext_params
-        if self._new == constants.DT_EXT and not ext.get("provider"):
-            raise errors.OpPrereqError("Conversion to template ext needs a provider", errors.ECODE_INVAL)
-        if ext and self._new != constants.DT_EXT:
-            raise errors.OpPrereqError("Parameters of a provider fit template ext only", errors.ECODE_INVAL)
+        if self._to.provider and not ext.get("provider"):
+            raise errors.OpPrereqError(f"Conversion to template {self._new} needs a provider", errors.ECODE_INVAL)
+        if ext and not self._to.provider:
+            raise errors.OpPrereqError(f"Template {self._new} takes no parameters of a provider", errors.ECODE_INVAL)
         return [
             diskgen.DiskRequest(
                 size=disk.size,
                 mode=disk.mode,
                 name=disk.name,
-                vg=disk.logical_id[0] if self._old == PLAIN else None,
+                vg=disk.logical_id[0] if disk_params.TEMPLATES[self._old].volume else None,
                 provider=ext.get("provider"),
                 ext={key: value for key, value in ext.items() if key != "provider"},
             )
@@ -99,9 +101,9 @@ class Conversion:
     def _CheckSpace(self, nodes: Sequence[str]) -> None:
         """From plain to drbd only metadata is new on the primary node."""
         needed = diskgen.SpaceNeeded(self._lu.snapshot, self._new, self._requests)
-        if (self._old, self._new) == (DRBD, PLAIN):
+        if self._loses_mirror:
             return
-        if (self._old, self._new) == (PLAIN, DRBD):
+        if self._gains_mirror:
             nodes = nodes[1:]
         diskgen.CheckFreeSpace(self._lu, nodes, needed)
 
@@ -110,20 +112,21 @@ class Conversion:
     def Exec(self, feedback: Feedback, release: Callable[[], None]) -> None:
         if not ShutdownDisks(self._lu, self._instance):
             raise errors.OpExecError("Can't shutdown instance disks, unable to proceed with disk template conversion")
-        if (self._old, self._new) == (PLAIN, DRBD):
-            self._PlainToDrbd(feedback, release)
-        elif (self._old, self._new) == (DRBD, PLAIN):
-            self._DrbdToPlain(feedback, release)
+        if self._gains_mirror:
+            self._GainMirror(feedback, release)
+        elif self._loses_mirror:
+            self._LoseMirror(feedback, release)
         else:
             self._Copy(feedback, release)
 
     def _Plan(self) -> diskgen.DiskPlan:
         op = self._lu.op
-        return diskgen.DiskPlan(
-            template=self._new,
-            instance_uuid=self._uuid,
-            primary=self._instance.primary_node,
-            secondary=op.remote_node_uuid if self._new == DRBD else None,
+        return diskgen.PlanDisks(
+            self._lu.snapshot,
+            self._new,
+            self._uuid,
+            self._instance.primary_node,
+            secondary=op.remote_node_uuid if self._to.mirror_of else None,
             directory=self._directory,
             driver=op.file_driver or constants.FD_LOOP,
         )
@@ -132,9 +135,9 @@ class Conversion:
         """Puts the new disk objects in the place of the old ones, in one step."""
         self._lu.cfg.ReplaceInstanceDisks(self._uuid, new_disks)
 
-    def _PlainToDrbd(self, feedback: Feedback, release: Callable[[], None]) -> None:
+    def _GainMirror(self, feedback: Feedback, release: Callable[[], None]) -> None:
         lu, instance, old_disks = self._lu, self._instance, self._disks
-        feedback(f"Converting disk template from '{PLAIN}' to '{DRBD}'")
+        feedback(f"Converting disk template from '{self._old}' to '{self._new}'")
         new_disks = diskgen.GenerateDisks(lu, self._Plan(), self._requests)
         secondary = lu.op.remote_node_uuid
         feedback("Creating additional volumes...")
@@ -175,9 +178,9 @@ class Conversion:
         if not WaitForSync(lu, self._instance, oneshot=not lu.op.wait_for_sync):
             raise errors.OpExecError("There are some degraded disks for this instance, please cleanup manually")
 
-    def _DrbdToPlain(self, feedback: Feedback, release: Callable[[], None]) -> None:
+    def _LoseMirror(self, feedback: Feedback, release: Callable[[], None]) -> None:
         lu, instance, old_disks = self._lu, self._instance, self._disks
-        feedback(f"Converting disk template from '{DRBD}' to '{PLAIN}'")
+        feedback(f"Converting disk template from '{self._old}' to '{self._new}'")
         (secondary,) = lu.snapshot.SecondaryNodes(instance)
         new_disks = [
             disk.children[0].Replace(

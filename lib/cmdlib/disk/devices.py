@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, params, runtime
+from ganeti import errors, params, runtime
 from ganeti.cmdlib.base import LogicalUnit, Tasklet
 from ganeti.params import disk as disk_params
 from ganeti.params import nd
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 # Both kinds of callers have rpc, cfg and snapshot; messages go through the unit.
 Caller = LogicalUnit | Tasklet
-
-# Made and set up on secondary nodes as well.
-_ON_SECONDARIES = frozenset([constants.DT_PLAIN, constants.DT_DRBD8])
 
 # Waiting for a mirror: tries and pauses in seconds.
 _RPC_TRIES, _RPC_PAUSE = 10, 6.0
@@ -60,7 +57,7 @@ def CreateDisks(
 
     The disks need not be in the configuration yet.  Raises OpExecError.
     """
-    if disks and template in (constants.DT_FILE, constants.DT_SHARED_FILE):
+    if disks and disk_params.TEMPLATES[template].name_in_path:
         directory = _Directory(disks[0])
         result = caller.rpc.call_file_storage_dir_create(instance.primary_node, directory)
         result.Raise(f"Failed to create directory '{directory}' on node {result.node_name}")
@@ -91,7 +88,7 @@ def _CreateTree(
     made: _Made,
 ) -> None:
     """Makes the children first, then the device itself where it is wanted."""
-    force_create = force_create or disk.dev_type in _ON_SECONDARIES
+    force_create = force_create or disk_params.TEMPLATES[disk.dev_type].on_secondaries
     for child in disk.children:
         _CreateTree(caller, node_uuid, instance, child, force_create, force_open, made)
     if not force_create:
@@ -154,7 +151,7 @@ def RemoveDisks(caller: Caller, instance: objects.Instance, target_node: str | N
                 )
                 if not (result.offline and node_uuid != instance.primary_node):
                     all_gone = False
-    if disks and disk_params.TRAITS[disks[0].dev_type].name_in_path:
+    if disks and disk_params.TEMPLATES[disks[0].dev_type].name_in_path:
         directory = _Directory(disks[0])
         target = target_node or instance.primary_node
         result = caller.rpc.call_file_storage_dir_remove(target, directory)

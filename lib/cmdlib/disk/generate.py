@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ganeti import constants, errors, objects, params
@@ -13,35 +12,10 @@ from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.common import Invalid
 from ganeti.params import disk as disk_params
 from ganeti.params import nd
+from ganeti.params.disk import DiskPlan, DiskRequest
 from ganeti.utils.text import ParseUnit
 
-DRBD_META_SIZE = disk_params.DRBD_META_SIZE
-MANUAL = "manual"
-RBD_DRIVER = "rbd"
 _ADOPTABLE_DIRECTORY = "/dev/disk/"
-
-# Keys of a request that every template knows; any other is a parameter of an ext provider.
-_KEYS = frozenset(["size", "mode", "adopt", "vg", "metavg", "name", "provider", "access", "spindles"])
-
-
-@dataclass
-class DiskRequest:
-    """One disk as asked for; ``size`` in MiB, 0 while it is to be found out (adoption)."""
-
-    size: int
-    mode: str = constants.DISK_RDWR
-    name: str | None = None
-    vg: str | None = None
-    metavg: str | None = None
-    adopt: str | None = None
-    provider: str | None = None
-    access: str | None = None
-    spindles: int | None = None
-    ext: dict[str, Any] = field(default_factory=dict)
-
-    # What hooks see of a disk before there is one.
-    uuid = ""
-    logical_id: tuple[Any, ...] = ()
 
 
 def ParseSize(value: Any, where: str) -> int:
@@ -81,14 +55,17 @@ def ParseDisk(values: Mapping[str, Any], index: int, template: str) -> DiskReque
     adopt = values.get("adopt")
     if "size" not in values and not adopt:
         raise Invalid(f"Missing size of {where}")
-    ext = {key: value for key, value in values.items() if key not in _KEYS}
-    is_ext = template == constants.DT_EXT
-    if ext and not is_ext:
-        raise Invalid(f"Unknown parameter of {where}: {', '.join(sorted(ext))}; only template ext takes parameters")
-    if is_ext and not values.get("provider"):
-        raise Invalid(f"Missing provider of {where}, which template ext needs")
-    if not is_ext and values.get("provider"):
-        raise Invalid(f"A provider of {where} is only possible with template ext, not with {template}")
+    ext = {key: value for key, value in values.items() if key not in disk_params.ALL_KEYS}
+    takes_provider = disk_params.TEMPLATES[template].provider
+    with_provider = ", ".join(sorted(disk_params.With(provider=True)))
+    if ext and not takes_provider:
+        raise Invalid(
+            f"Unknown parameter of {where}: {', '.join(sorted(ext))}; only template {with_provider} takes parameters"
+        )
+    if takes_provider and not values.get("provider"):
+        raise Invalid(f"Missing provider of {where}, which template {template} needs")
+    if not takes_provider and values.get("provider"):
+        raise Invalid(f"A provider of {where} is only possible with template {with_provider}, not with {template}")
     spindles = values.get("spindles")
     if spindles is not None and spindles < 1:
         raise Invalid(f"The number of spindles of {where} must be positive")
@@ -110,17 +87,18 @@ def ParseDisks(requests: Sequence[Mapping[str, Any]], template: str) -> list[Dis
     """All disks of a request: how many, their names, adoption of all or of none."""
     if len(requests) > constants.MAX_DISKS:
         raise Invalid(f"Too many disks: {len(requests)}, at most {constants.MAX_DISKS}")
-    if requests and template == constants.DT_DISKLESS:
+    has_disks = disk_params.TEMPLATES[template].has_disks
+    if requests and not has_disks:
         raise Invalid("A diskless instance cannot have disks")
-    if not requests and template != constants.DT_DISKLESS:
+    if not requests and has_disks:
         raise Invalid(f"No disks given; use template {constants.DT_DISKLESS} for an instance without disks")
     disks = [ParseDisk(values, index, template) for index, values in enumerate(requests)]
     CheckDeviceNames([disk.name for disk in disks], (), "disk")
     adopted = [disk for disk in disks if disk.adopt]
-    traits = disk_params.TRAITS[template]
+    traits = disk_params.TEMPLATES[template]
     if adopted and len(adopted) != len(disks):
         raise Invalid("Either all disks are adopted, or none")
-    if adopted and not traits.may_adopt:
+    if adopted and traits.adopts is None:
         raise Invalid(f"Disk adoption is not supported for the '{template}' disk template")
     if traits.must_adopt and not adopted:
         raise Invalid(f"Disk template {template} requires disk adoption, but no 'adopt' parameter given")
@@ -130,12 +108,10 @@ def ParseDisks(requests: Sequence[Mapping[str, Any]], template: str) -> list[Dis
 def FileDirectory(snapshot: objects.Snapshot, template: str, below: str | None, instance_name: str) -> str | None:
     """Where the files of an instance's disks go: the cluster's directory, a directory below, the instance's name."""
     cluster = snapshot.cluster
-    base = {
-        constants.DT_FILE: cluster.file_storage_dir,
-        constants.DT_SHARED_FILE: cluster.shared_file_storage_dir,
-    }.get(template)
-    if base is None:
+    known = disk_params.TEMPLATES[template]
+    if not (known.name_in_path and known.directory):
         return None
+    base = getattr(cluster, known.directory)
     if not base:
         raise errors.OpPrereqError(
             f"The cluster has no directory for disks of template {template}",
@@ -150,92 +126,45 @@ def FileDirectory(snapshot: objects.Snapshot, template: str, below: str | None, 
 # --- objects ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class DiskPlan:
-    """Where and how the disks of one instance are made."""
+class JobReservations:
+    """Identities for new disks, reserved until the job of a unit ends (``params.disk.base.Reservations``)."""
 
-    template: str
-    instance_uuid: str
-    primary: str
-    secondary: str | None = None
-    directory: str | None = None
-    driver: str = constants.FD_LOOP
+    def __init__(self, lu: LogicalUnit):
+        self._cfg = lu.cfg
+        self._ec_id = lu.ec_id
+
+    def UniqueId(self) -> str:
+        return self._cfg.GenerateUniqueID(self._ec_id)
+
+    def Minors(self, nodes: Sequence[str], disk_uuid: str) -> Sequence[int]:
+        return self._cfg.AllocateDRBDMinor(nodes, disk_uuid, self._ec_id)
+
+    def Port(self) -> int:
+        return self._cfg.AllocatePort(self._ec_id)
+
+    def Secret(self) -> str:
+        return self._cfg.GenerateDRBDSecret(self._ec_id)
+
+
+def PlanDisks(snapshot: objects.Snapshot, template: str, instance_uuid: str, primary: str, **more: Any) -> DiskPlan:
+    """Return the plan for an instance's disks, with what the cluster says of the template filled in."""
+    group = snapshot.nodegroups[snapshot.nodes[primary].group]
+    return DiskPlan(
+        template=template,
+        instance_uuid=instance_uuid,
+        primary=primary,
+        vg=snapshot.cluster.volume_group_name,
+        values=params.FillDiskParams(snapshot, group)[template],
+        **more,
+    )
 
 
 def GenerateDisks(
     lu: LogicalUnit, plan: DiskPlan, requests: Sequence[DiskRequest], first_index: int = 0
 ) -> list[objects.Disk]:
     """New disk objects with identities of their own; minors and ports are reserved for the job."""
-    return [_Generate(lu, plan, request, first_index + number) for number, request in enumerate(requests)]
-
-
-def _Generate(lu: LogicalUnit, plan: DiskPlan, request: DiskRequest, index: int) -> objects.Disk:
-    prefix = lu.cfg.GenerateUniqueID(lu.ec_id)
-    uuid = lu.cfg.GenerateUniqueID(lu.ec_id)
-    if plan.template == constants.DT_DRBD8:
-        return _GenerateDrbd(lu, plan, request, index, uuid, prefix)
-    identities: dict[str, list[Any]] = {
-        constants.DT_PLAIN: [request.vg or lu.snapshot.cluster.volume_group_name, f"{prefix}.disk{index}"],
-        constants.DT_FILE: [plan.driver, f"{plan.directory}/{prefix}.file.disk{index}"],
-        constants.DT_SHARED_FILE: [plan.driver, f"{plan.directory}/{prefix}.sharedfile.disk{index}"],
-        constants.DT_GLUSTER: [plan.driver, f"ganeti/{plan.instance_uuid}.{index}"],
-        constants.DT_BLOCK: [MANUAL, request.adopt],
-        constants.DT_RBD: [RBD_DRIVER, f"{prefix}.rbd.disk{index}"],
-        constants.DT_EXT: [request.provider, f"{prefix}.ext.disk{index}"],
-    }
-    own = dict(request.ext)
-    if request.access is not None and disk_params.TRAITS[plan.template].access:
-        own[disk_params.ACCESS] = request.access
-    return objects.Disk(
-        dev_type=plan.template,
-        logical_id=tuple(identities[plan.template]),
-        size=request.size,
-        mode=request.mode,
-        name=request.name,
-        spindles=request.spindles,
-        iv_name=f"disk/{index}",
-        nodes=(plan.primary,) if disk_params.TRAITS[plan.template].nodes else (),
-        params=own,
-        uuid=uuid,
-    )
-
-
-def _GenerateDrbd(
-    lu: LogicalUnit, plan: DiskPlan, request: DiskRequest, index: int, uuid: str, prefix: str
-) -> objects.Disk:
-    """A mirror over a data and a metadata volume on both nodes."""
-    assert plan.secondary is not None, "a mirror needs two nodes"
-    nodes = (plan.primary, plan.secondary)
-    snapshot = lu.snapshot
-    group = snapshot.nodegroups[snapshot.nodes[plan.primary].group]
-    minors = lu.cfg.AllocateDRBDMinor(nodes, uuid, lu.ec_id)
-    port = lu.cfg.AllocatePort(lu.ec_id)
-    secret = lu.cfg.GenerateDRBDSecret(lu.ec_id)
-    meta_vg = request.metavg or params.FillDiskParams(snapshot, group)[constants.DT_DRBD8]["metavg"]
-    children = [
-        objects.Disk(
-            dev_type=constants.DT_PLAIN,
-            logical_id=(vg, f"{prefix}.disk{index}_{part}"),
-            size=size,
-            nodes=nodes,
-            uuid=lu.cfg.GenerateUniqueID(lu.ec_id),
-        )
-        for part, vg, size in (
-            ("data", request.vg or snapshot.cluster.volume_group_name, request.size),
-            ("meta", meta_vg, DRBD_META_SIZE),
-        )
-    ]
-    return objects.Disk(
-        dev_type=constants.DT_DRBD8,
-        logical_id=(*nodes, port, *minors, secret),
-        children=tuple(children),
-        size=request.size,
-        mode=request.mode,
-        name=request.name,
-        iv_name=f"disk/{index}",
-        nodes=nodes,
-        uuid=uuid,
-    )
+    template, ids = disk_params.TEMPLATES[plan.template], JobReservations(lu)
+    return [template.MakeDisk(ids, plan, request, first_index + number) for number, request in enumerate(requests)]
 
 
 # --- room and rules -----------------------------------------------------------------------------------------------------
@@ -249,9 +178,9 @@ def CheckTemplateEnabled(snapshot: objects.Snapshot, template: str) -> None:
 
 def SpaceNeeded(snapshot: objects.Snapshot, template: str, requests: Iterable[DiskRequest]) -> dict[str, int]:
     """MiB by volume group that new disks take; empty where free space is not looked at."""
-    if not disk_params.TRAITS[template].space_checked:
+    known = disk_params.TEMPLATES[template]
+    if not known.space_checked:
         return {}
-    more = DRBD_META_SIZE if template == constants.DT_DRBD8 else 0
     needed: dict[str, int] = {}
     for request in requests:
         vg = request.vg or snapshot.cluster.volume_group_name
@@ -261,7 +190,7 @@ def SpaceNeeded(snapshot: objects.Snapshot, template: str, requests: Iterable[Di
                 errors.ECODE_STATE,
                 hint="set it with 'gnt-cluster modify --vg-name=VG'",
             )
-        needed[vg] = needed.get(vg, 0) + request.size + more
+        needed[vg] = needed.get(vg, 0) + request.size + known.overhead
     return needed
 
 
@@ -291,7 +220,7 @@ def CheckSpindles(
 ) -> bool:
     """Whether the nodes use exclusive storage; then the template must allow it, and each disk tell its spindles."""
     exclusive = any(params.FillND(snapshot, snapshot.nodes[uuid])[nd.ND_EXCLUSIVE_STORAGE] for uuid in nodes)
-    if exclusive and not disk_params.TRAITS[template].exclusive_storage and template != constants.DT_DISKLESS:
+    if exclusive and not disk_params.TEMPLATES[template].exclusive_storage:
         raise errors.OpPrereqError(
             f"Disk template {template} is not supported with exclusive storage", errors.ECODE_STATE
         )
@@ -308,7 +237,7 @@ def CheckSpindles(
 
 def PrepareAdoption(lu: LogicalUnit, template: str, requests: Sequence[DiskRequest], node_uuid: str) -> None:
     """Finds what is to be adopted on the node, reserves it and fills in the sizes."""
-    if template == constants.DT_PLAIN:
+    if disk_params.TEMPLATES[template].adopts == disk_params.ADOPT_VOLUME:
         _PrepareVolumes(lu, requests, node_uuid)
     else:
         _PrepareDevices(lu, requests, node_uuid)

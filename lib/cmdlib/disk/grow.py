@@ -40,7 +40,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         for uuid in self._nodes:
             CheckNodeOnline(snapshot.nodes[uuid])
         _, self._disk = diskgen.FindDevice(self.op.disk, snapshot.InstanceDisks(instance), "disk")
-        if not disk_params.TRAITS[self._disk.dev_type].growable:
+        if not disk_params.TEMPLATES[self._disk.dev_type].growable:
             raise errors.OpPrereqError(f"Disks of template {self._disk.dev_type} cannot be grown", errors.ECODE_INVAL)
         self._FindSize()
         self._CheckPolicy()
@@ -62,7 +62,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
     def _CheckSpace(self) -> None:
         """What grows is the data volume; metadata stays as it is."""
         data = self._disk.children[0] if self._disk.children else self._disk
-        if disk_params.TRAITS[data.dev_type].space_checked:
+        if disk_params.TEMPLATES[data.dev_type].space_checked:
             diskgen.CheckFreeSpace(self, self._nodes, {data.logical_id[0]: self._delta})
 
     def _CheckPolicy(self) -> None:

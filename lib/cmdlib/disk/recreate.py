@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from ganeti import constants, errors, locking, objects, opcodes
+from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.allocation import RefuseAllocator
 from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.common import (
@@ -18,6 +17,7 @@ from ganeti.cmdlib.common import (
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import CreateDisks, WipeOrUndo
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
+from ganeti.params import disk as disk_params
 
 _CHANGEABLE = frozenset(["size", "mode", "spindles"])
 
@@ -138,14 +138,4 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
             WipeOrUndo(self, instance, [(disk, 0) for disk in disks], made)
 
     def _Moved(self, disk: objects.Disk) -> objects.Disk:
-        """The disk on the new nodes; a mirror keeps its port and secret and gets new minors."""
-        nodes: Sequence[str] = tuple(self._nodes)
-        if disk.dev_type != constants.DT_DRBD8:
-            return disk.Replace(nodes=nodes if disk.nodes else ())
-        port, secret = disk.logical_id[2], disk.logical_id[5]
-        minors = self.cfg.AllocateDRBDMinor(nodes, disk.uuid, self.ec_id)
-        return disk.Replace(
-            logical_id=(*nodes, port, *minors, secret),
-            nodes=nodes,
-            children=[child.Replace(nodes=nodes) for child in disk.children],
-        )
+        return disk_params.TEMPLATES[disk.dev_type].OnNodes(diskgen.JobReservations(self), disk, self._nodes)

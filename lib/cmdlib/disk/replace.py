@@ -17,6 +17,7 @@ from ganeti.cmdlib.common import (
 )
 from ganeti.cmdlib.disk.devices import CreateSingle, IsDegraded, ShutdownDisks, StartDisks, Undo, WaitForSync
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy, InstanceLU
+from ganeti.params import disk as disk_params
 
 ON_PRIMARY = "replace_on_primary"
 ON_SECONDARY = "replace_on_secondary"
@@ -80,7 +81,7 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         super().CheckPrereq()
         instance, snapshot = self.instance, self.snapshot
         CheckNotForthcoming(instance)
-        if snapshot.DiskTemplate(instance) != constants.DT_DRBD8:
+        if snapshot.DiskTemplate(instance) not in disk_params.With(mirror=disk_params.INTERNAL):
             raise errors.OpPrereqError("Can only run replace disks for DRBD8-based instances", errors.ECODE_INVAL)
         secondaries = snapshot.SecondaryNodes(instance)
         if len(secondaries) != 1:

@@ -32,7 +32,7 @@ class TLCleanupMigration(Settler):
     def CheckPrereq(self) -> None:
         instance, snapshot = self._instance, self.snapshot
         CheckNotForthcoming(instance)
-        traits = disk_params.TRAITS.get(snapshot.DiskTemplate(instance))
+        traits = disk_params.TEMPLATES.get(snapshot.DiskTemplate(instance))
         self.mirror = traits.mirror if traits is not None else None
         if self.mirror is None:
             raise errors.OpPrereqError(

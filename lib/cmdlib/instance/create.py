@@ -84,7 +84,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
 
     # What each phase finds out for the later ones.  CheckArguments:
     _template: str
-    _traits: disk_params.DiskTraits
+    _traits: disk_params.DiskTemplate
     _disk_requests: list[diskgen.DiskRequest]
     _adopts: bool
     _resolved_ip: str | None
@@ -121,7 +121,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             self.LogInfo(f"No disk template specified, using the cluster's first: {op.disk_template}")
         self._template = op.disk_template
         diskgen.CheckTemplateEnabled(snapshot, self._template)
-        self._traits = disk_params.TRAITS[self._template]
+        self._traits = disk_params.TEMPLATES[self._template]
         self._disk_requests = diskgen.ParseDisks(op.disks, self._template)
         self._adopts = any(disk.adopt for disk in self._disk_requests)
         if self._adopts and op.iallocator:
@@ -402,10 +402,11 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
 
     def _Generate(self) -> tuple[objects.Instance, list[objects.Disk]]:
         op = self.op
-        plan = diskgen.DiskPlan(
-            template=self._template,
-            instance_uuid=self._planned_uuid,
-            primary=self._node_uuids[0],
+        plan = diskgen.PlanDisks(
+            self.snapshot,
+            self._template,
+            self._planned_uuid,
+            self._node_uuids[0],
             secondary=self._node_uuids[1] if len(self._node_uuids) > 1 else None,
             directory=self._directory,
             driver=op.file_driver or constants.FD_LOOP,
@@ -418,7 +419,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]
     ) -> list[tuple[str, objects.Disk]]:
         """Returns what was made and would have to be removed again."""
-        if self._adopts and self._template == constants.DT_PLAIN:
+        if self._adopts and self._traits.adopts == disk_params.ADOPT_VOLUME:
             feedback("* adopting instance volumes...")
             diskgen.AdoptVolumes(self, instance, disks, self._disk_requests)
         elif disks:

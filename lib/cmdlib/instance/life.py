@@ -154,7 +154,7 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
     def _FileDirectory(self) -> str | None:
         """The directory of the disks' files, where it has the instance's name."""
         for disk in self.snapshot.InstanceDisks(self.instance):
-            if disk_params.TRAITS[disk.dev_type].name_in_path:
+            if disk_params.TEMPLATES[disk.dev_type].name_in_path:
                 return posixpath.dirname(str(disk.logical_id[1]))
         return None
 

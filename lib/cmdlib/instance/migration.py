@@ -31,8 +31,6 @@ _SILENCE = 60.0
 _PATIENCE = 120.0
 _ACTIVE = "active"
 _FAILURES = ("failed", "cancelled")
-# Set up on the secondary node too, so that their state there tells something.
-_SEEN_ON_SECONDARY = frozenset([constants.DT_PLAIN, constants.DT_DRBD8])
 
 
 class TLMigrateInstance(Settler):
@@ -116,7 +114,7 @@ class TLMigrateInstance(Settler):
     def _FindTarget(self, instance: objects.Instance) -> None:
         op, snapshot = self.lu.op, self.snapshot
         template = snapshot.DiskTemplate(instance)
-        traits = disk_params.TRAITS.get(template)
+        traits = disk_params.TEMPLATES.get(template)
         self.mirror = traits.mirror if traits is not None else None
         what = "failed over" if self.failover else "migrated"
         if self.mirror is None:
@@ -211,7 +209,9 @@ class TLMigrateInstance(Settler):
     def _CheckConsistency(self, excused: bool) -> None:
         instance = self._instance
         for disk in self._disks:
-            if disk.dev_type not in _SEEN_ON_SECONDARY or not IsDegraded(self, self.target_uuid, instance, disk):
+            if not disk_params.TEMPLATES[disk.dev_type].on_secondaries or not IsDegraded(
+                self, self.target_uuid, instance, disk
+            ):
                 continue
             target = self._Name(self.target_uuid)
             if not excused:

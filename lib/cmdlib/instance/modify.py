@@ -38,6 +38,7 @@ from ganeti.cmdlib.instance.changes import ParseChanges
 from ganeti.cmdlib.instance.modify_disks import DiskChanges, Entry
 from ganeti.cmdlib.instance.modify_nics import HOT_ADD, HOT_REMOVE, HotChange, NicPlan
 from ganeti.params import checks, ipolicy
+from ganeti.params import disk as disk_params
 from ganeti.params.types import GetUpdatedParams
 
 DEFAULT = constants.VALUE_DEFAULT
@@ -78,7 +79,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             raise errors.OpPrereqError(
                 "Disk template conversion and other disk changes not supported at the same time", errors.ECODE_INVAL
             )
-        if op.disk_template == constants.DT_DRBD8 and op.remote_node is None:
+        if op.disk_template in disk_params.With(mirror=disk_params.INTERNAL) and op.remote_node is None:
             raise errors.OpPrereqError(
                 "Changing the disk template to a mirrored one requires specifying a secondary node",
                 errors.ECODE_INVAL,

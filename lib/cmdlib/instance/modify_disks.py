@@ -123,7 +123,7 @@ class DiskChanges:
             raise errors.OpPrereqError("A disk cannot be added and modified in one request", errors.ECODE_INVAL)
         if "size" in change.values:
             raise errors.OpPrereqError("Disk size change not possible, use grow-disk", errors.ECODE_INVAL)
-        allowed_others = self._template == constants.DT_EXT
+        allowed_others = disk_params.TEMPLATES[self._template].provider
         others = sorted(set(change.values) - _PLAIN_KEYS)
         if others and (not allowed_others or "provider" in others):
             raise errors.OpPrereqError(
@@ -164,10 +164,11 @@ class DiskChanges:
         instance, lu = self._instance, self._lu
         index = change.InsertIndex(len(instance.disks), "disk")
         secondaries = lu.snapshot.SecondaryNodes(instance)
-        plan = diskgen.DiskPlan(
-            template=self._template,
-            instance_uuid=instance.uuid,
-            primary=instance.primary_node,
+        plan = diskgen.PlanDisks(
+            lu.snapshot,
+            self._template,
+            instance.uuid,
+            instance.primary_node,
             secondary=secondaries[0] if secondaries else None,
             directory=self._Directory(),
             driver=self._Driver(),
@@ -211,13 +212,13 @@ class DiskChanges:
 
     def _Directory(self) -> str | None:
         for disk in self._disks:
-            if disk_params.TRAITS[disk.dev_type].name_in_path:
+            if disk_params.TEMPLATES[disk.dev_type].name_in_path:
                 return str(disk.logical_id[1]).rsplit("/", 1)[0]
         return diskgen.FileDirectory(self._lu.snapshot, self._template, None, self._instance.name)
 
     def _Driver(self) -> str:
         for disk in self._disks:
-            if disk_params.TRAITS[disk.dev_type].file_based:
+            if disk_params.TEMPLATES[disk.dev_type].file_based:
                 return str(disk.logical_id[0])
         return constants.FD_LOOP
 
@@ -248,7 +249,7 @@ class DiskChanges:
 
     def _MoveFile(self, disk: objects.Disk, inside: bool) -> None:
         """Move the file of a disk into the instance's directory, or out of it: that directory goes with the instance."""
-        if not disk_params.TRAITS[disk.dev_type].name_in_path:
+        if not disk_params.TEMPLATES[disk.dev_type].name_in_path:
             return
         lu, instance = self._lu, self._instance
         driver, path = disk.logical_id

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, locking, objects, opcodes, params
 from ganeti.cmdlib.base import Feedback, NoHooksLU
-from ganeti.cmdlib.common import ExpandInstance, NodeNames, ShareAll
+from ganeti.cmdlib.common import ExpandInstance, ShareAll
 from ganeti.objects.base import Thaw
 from ganeti.params import disk as disk_params
 from ganeti.params import runstate
@@ -149,15 +149,16 @@ class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
     # --- disks --------------------------------------------------------------------------------------------------------
 
     def _Disk(self, snapshot: objects.Snapshot, inst: objects.Instance, disk: objects.Disk) -> dict[str, Any]:
+        template = disk_params.TEMPLATES[disk.dev_type]
         secondary = None
-        if disk.dev_type in disk_params.With(mirror=disk_params.INTERNAL):
+        if template.mirror == disk_params.INTERNAL:
             others = [uuid for uuid in disk.nodes if uuid != inst.primary_node]
             secondary = others[0] if others else None
         return {
             "iv_name": disk.iv_name,
             "dev_type": disk.dev_type,
-            "logical_id": _ShownId(snapshot, disk),
-            "drbd_info": _DrbdInfo(snapshot, disk),
+            "logical_id": template.ShownId(disk, snapshot.NodeName),
+            "drbd_info": template.MirrorInfo(disk, snapshot.NodeName),
             "pstatus": self._DiskStatus(snapshot, inst, disk, inst.primary_node),
             "sstatus": None if secondary is None else self._DiskStatus(snapshot, inst, disk, secondary),
             "children": [self._Disk(snapshot, inst, child) for child in disk.children],
@@ -177,24 +178,3 @@ class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
             return None
         found = result.payload
         return None if not isinstance(found, dict) else [found.get(key) for key in _STATUS_KEYS]
-
-
-def _ShownId(snapshot: objects.Snapshot, disk: objects.Disk) -> list[Any]:
-    """The logical id without the mirror's secret, nodes by name."""
-    logical_id = list(disk.logical_id)
-    if disk.dev_type != constants.DT_DRBD8:
-        return logical_id
-    return [*NodeNames(snapshot, logical_id[:1]), *NodeNames(snapshot, logical_id[1:2]), *logical_id[2:5], None]
-
-
-def _DrbdInfo(snapshot: objects.Snapshot, disk: objects.Disk) -> dict[str, Any] | None:
-    if disk.dev_type != constants.DT_DRBD8:
-        return None
-    node_a, node_b, port, minor_a, minor_b = disk.logical_id[:5]
-    return {
-        "primary_node": NodeNames(snapshot, [node_a])[0],
-        "primary_minor": minor_a,
-        "secondary_node": NodeNames(snapshot, [node_b])[0],
-        "secondary_minor": minor_b,
-        "port": port,
-    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, runtime
+from ganeti import errors, runtime
 from ganeti.cmdlib.base import Feedback, LogicalUnit, Tasklet
 from ganeti.cmdlib.instance.looking import EndLeftovers, LookAround, Situation
 from ganeti.cmdlib.instance.whereabouts import Kind
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _SYNC_PAUSE = 2.0
 _LOOK_PAUSE = 2.0
-_UNMAPPED = frozenset([constants.DT_RBD, constants.DT_EXT])
 
 
 class Settler(Tasklet):
@@ -229,6 +228,6 @@ class Settler(Tasklet):
     def _Unmap(self, node_uuid: str) -> None:
         """Take mapped devices off a node; it is no harm if they stay."""
         for disk in self._disks:
-            if disk.dev_type in _UNMAPPED:
+            if disk_params.TEMPLATES[disk.dev_type].mapped:
                 result = self.rpc.call_blockdev_shutdown(node_uuid, (disk, self._instance))
                 result.Warn(f"Could not unmap disk {disk.iv_name} on node {result.node_name}", self.lu.LogInfo)

@@ -365,7 +365,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
             )
 
     def _IsMirrored(self, uuid: str) -> bool:
-        return self.snapshot.DiskTemplate(self.snapshot.instances[uuid]) in disk.MIRRORED
+        return self.snapshot.DiskTemplate(self.snapshot.instances[uuid]) in disk.Mirrored()
 
     def _Result(self, before: objects.Node, after: objects.Node) -> list[list[Any]]:
         """[what, new value as text] of everything that was asked for or follows, but parameters and states."""

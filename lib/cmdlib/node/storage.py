@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from ganeti import constants, errors, locking, objects, opcodes
 from ganeti.cmdlib.base import Feedback, Filled, NoHooksLU
-from ganeti.cmdlib.cluster.values import FILE_DIRECTORIES
 from ganeti.cmdlib.common import ExpandNode, VolumesOf
 from ganeti.params import disk
 from ganeti.utils.text import NiceSortKey
@@ -21,37 +20,33 @@ _ALLOCATABLE = "allocatable"
 _FIX_CONSISTENCY = "fix-consistency"
 _NOBODY = "-"
 
-# Type of the units -> templates whose disks lie in them.
-_TEMPLATES: dict[str, frozenset[str]] = {
-    LVM_PV: disk.With(lvm=True),
-    LVM_VG: disk.With(lvm=True),
-    "file": frozenset([constants.DT_FILE]),
-    "sharedfile": frozenset([constants.DT_SHARED_FILE]),
-    "gluster": frozenset([constants.DT_GLUSTER]),
-}
+
+def _TemplatesIn(storage_type: str) -> set[str]:
+    """Return the templates whose disks lie in units of this type."""
+    return {name for name, template in disk.TEMPLATES.items() if storage_type in template.units}
 
 
 def CheckStorageType(cluster: objects.Cluster, storage_type: str) -> None:
-    """Units of this type can be told of, and the cluster uses them."""
-    if storage_type not in _TEMPLATES:
+    """Raise OpPrereqError unless units of this type can be reported, and the cluster uses them."""
+    templates = _TemplatesIn(storage_type)
+    if not templates:
+        known = sorted({unit for template in disk.TEMPLATES.values() for unit in template.units})
         raise errors.OpPrereqError(
-            f"Storage type '{storage_type}' has no units to report; those that have: {', '.join(_TEMPLATES)}",
+            f"Storage type '{storage_type}' has no units to report; those that have: {', '.join(known)}",
             errors.ECODE_INVAL,
         )
-    if not _TEMPLATES[storage_type].intersection(cluster.enabled_disk_templates):
+    if not templates.intersection(cluster.enabled_disk_templates):
         raise errors.OpPrereqError(
             f"Storage type '{storage_type}' is not used: none of its disk templates"
-            f" ({', '.join(sorted(_TEMPLATES[storage_type]))}) is enabled",
+            f" ({', '.join(sorted(templates))}) is enabled",
             errors.ECODE_INVAL,
         )
 
 
 def StorageArguments(cluster: objects.Cluster, storage_type: str) -> list[Any]:
     """What a node must be told beside the type: directories of file storage."""
-    for field, template in FILE_DIRECTORIES.items():
-        if _TEMPLATES.get(storage_type) == frozenset([template]):
-            return [[getattr(cluster, field)]]
-    return []
+    fields = [disk.TEMPLATES[name].directory for name in _TemplatesIn(storage_type)]
+    return [[getattr(cluster, field) for field in fields if field]] if any(fields) else []
 
 
 _NodesOp = TypeVar("_NodesOp", opcodes.OpNodeQueryvols, opcodes.OpNodeQueryStorage)
@@ -132,7 +127,7 @@ class LUNodeQueryStorage(_NodesLU[opcodes.OpNodeQueryStorage]):
         self._CheckFields(_UNIT_FIELDS)
         cluster = self.snapshot.cluster
         if self.op.storage_type is None:
-            self.op.storage_type = disk.TRAITS[cluster.enabled_disk_templates[0]].storage_type
+            self.op.storage_type = disk.TEMPLATES[cluster.enabled_disk_templates[0]].storage_type
         CheckStorageType(cluster, self.op.storage_type)
 
     def Exec(self, feedback: Feedback) -> list[list[Any]]:

@@ -132,10 +132,8 @@ def IsBlock(entry: GuestDisk) -> bool:
 
 def CacheMode(disk: objects.Disk, hvp: Mapping[str, Any]) -> str:
     """Storage that another node reaches too must not be cached here, or a migrated guest reads old data."""
-    traits = disk_params.TRAITS.get(disk.dev_type)
-    if traits is not None and traits.mirror == disk_params.EXTERNAL and disk.dev_type != constants.DT_RBD:
-        return "none"
-    return str(hvp["disk_cache"])
+    template = disk_params.TEMPLATES.get(disk.dev_type)
+    return str(hvp["disk_cache"]) if template is None or template.cached else "none"
 
 
 def BlockNode(guest_disk: GuestDisk, is_block: bool, hvp: Mapping[str, Any]) -> dict[str, Any]:

@@ -94,13 +94,13 @@ def test_parameter_sets_are_completed() -> None:
     for name in constants.HYPER_TYPES:
         assert cluster.hvparams[name] == hv.DEFAULTS[name]
     assert cluster.ndparams == nd.DEFAULTS
-    assert cluster.diskparams == disk.DEFAULTS
+    assert cluster.diskparams == disk.AllDefaults()
     own = _Load(
         hvparams={"kvm": {"acpi": False}}, diskparams={"plain": {"stripes": 3}}, ndparams={"ssh_port": 23}
     ).cluster
     assert own.hvparams["kvm"] == hv.DEFAULTS["kvm"] | {"acpi": False}
     assert own.diskparams["plain"] == {"stripes": 3}
-    assert own.diskparams["drbd"] == disk.DEFAULTS["drbd"]
+    assert own.diskparams["drbd"] == disk.TEMPLATES["drbd"].defaults
     assert own.ndparams == nd.DEFAULTS | {"ssh_port": 23}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import configs
 
-from ganeti import errors, objects, params
+from ganeti import constants, errors, objects, params
 from ganeti.params import disk, hv, ipolicy, nd
 
 _VALUES = st.integers(0, 3)
@@ -60,7 +60,7 @@ def _Disk(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> dict[str, 
     root = root.WithObject(root.nodegroups[configs.GROUP].Replace(diskparams={"rbd": b}))
     dev = objects.Disk(dev_type="rbd", logical_id=["rbd", "x"], size=1, uuid=configs.Uuid(1), params=c)
     filled = params.FillDisk(root, dev, configs.NODE1)
-    return {k: v for k, v in filled.items() if v != disk.DEFAULTS["rbd"].get(k)}
+    return {k: v for k, v in filled.items() if v != disk.TEMPLATES["rbd"].defaults.get(k)}
 
 
 FILLERS: list[tuple[Callable[..., dict[str, Any]], tuple[str, ...]]] = [
@@ -177,7 +177,7 @@ def test_policy_of_a_group() -> None:
 
 @pytest.mark.req("D21-PARAM-06", "D21-PARAM-08", "D21-PARAM-09", "RM-DISK-02")
 def test_names_of_a_template_become_names_of_its_devices() -> None:
-    values = disk.DEFAULTS["drbd"] | {
+    values = disk.TEMPLATES["drbd"].defaults | {
         "data-stripes": 2,
         "meta-stripes": 3,
         "disk-barriers": "bf",
@@ -193,7 +193,12 @@ def test_names_of_a_template_become_names_of_its_devices() -> None:
     }  # fmt: skip
     assert params.ComputeLDParams("plain", {"stripes": 4}) == [{"stripes": 4}]
     assert params.ComputeLDParams("file", {}) == [{}]
-    assert set(params.ComputeLDParams("gluster", disk.DEFAULTS["gluster"])[0]) == {"access", "host", "port", "volume"}
+    assert set(params.ComputeLDParams("gluster", disk.TEMPLATES["gluster"].defaults)[0]) == {
+        "access",
+        "host",
+        "port",
+        "volume",
+    }
 
 
 def test_a_disk_as_nodes_get_it() -> None:
@@ -216,7 +221,7 @@ def test_a_disk_as_nodes_get_it() -> None:
 
 def test_disk_traits() -> None:
     """The table of properties, by set (doc/reference/config.md 16)."""
-    assert set(disk.TRAITS) == set(disk.TABLES) == set(disk.DEFAULTS)
+    assert tuple(disk.TEMPLATES) == constants.DISK_TEMPLATES
     assert disk.With(lvm=True) == {"plain", "drbd"}
     assert disk.With(mirror="internal") == {"drbd"}
     assert disk.With(mirror="external") == {"sharedfile", "gluster", "blockdev", "rbd", "ext", "diskless"}
@@ -224,23 +229,29 @@ def test_disk_traits() -> None:
     assert disk.With(copyable=True) == {"plain", "file"}
     assert disk.With(growable=True) == {"plain", "drbd", "file", "sharedfile", "gluster", "rbd", "ext"}
     assert disk.With(name_in_path=True) == {"file", "sharedfile"}
-    assert disk.With(access=True) == {"ext", "gluster", "rbd"} == {n for n, t in disk.TABLES.items() if "access" in t}
+    assert (
+        disk.With(access=True)
+        == {"ext", "gluster", "rbd"}
+        == {n for n, t in disk.TEMPLATES.items() if "access" in t.params}
+    )
     assert disk.With(space_checked=True) == {"plain", "drbd"}
     assert disk.With(convertible_from=False) == {"diskless"}
     assert disk.With(convertible_to=False) == {"diskless", "blockdev"}
     assert disk.With(snapshots=True) == {"plain", "drbd", "ext"}
-    assert disk.With(may_adopt=True) == {"plain", "blockdev"}
+    assert disk.With(adopts=None) == set(constants.DISK_TEMPLATES) - {"plain", "blockdev"}
     assert disk.With(must_adopt=True) == {"blockdev"}
-    assert disk.With(exclusive_storage=True) == {"plain"}
+    assert disk.With(exclusive_storage=True) == {"plain", "diskless"}
     assert disk.With(nodes=2) == {"drbd"}
 
 
 @pytest.mark.req("RM-DISK-01")
 def test_disk_parameters_by_template() -> None:
-    kinds = {name: {key: param.type for key, param in table.items()} for name, table in disk.TABLES.items()}
+    kinds = {
+        name: {key: param.type for key, param in template.params.items()} for name, template in disk.TEMPLATES.items()
+    }
     assert {name for name, table in kinds.items() if not table} == {"blockdev", "diskless", "file", "sharedfile"}
     assert kinds["plain"] == {"stripes": "int"}
-    assert disk.DEFAULTS["drbd"] == {
+    assert disk.TEMPLATES["drbd"].defaults == {
         "resync-rate": 61440, "data-stripes": 1, "meta-stripes": 1, "disk-barriers": "n", "meta-barriers": False,
         "metavg": "xenvg", "disk-custom": "", "net-custom": "", "protocol": "C", "dynamic-resync": False, "c-plan-ahead": 20,
         "c-fill-target": 0, "c-delay-target": 1, "c-max-rate": 61440, "c-min-rate": 4096,
@@ -253,12 +264,12 @@ def test_disk_parameters_by_template() -> None:
 
 @pytest.mark.req("RM-DISK-14")
 def test_a_dynamic_resync_needs_a_plan() -> None:
-    values = disk.DEFAULTS["drbd"] | {"dynamic-resync": True}
+    values = disk.TEMPLATES["drbd"].defaults | {"dynamic-resync": True}
     assert disk.SyntaxProblems("drbd", values) == []
     assert disk.SyntaxProblems("drbd", values | {"c-plan-ahead": 0}) == [
         "disk template drbd: dynamic-resync needs a c-plan-ahead above 0"
     ]
-    assert disk.SyntaxProblems("drbd", disk.DEFAULTS["drbd"] | {"c-plan-ahead": 0}) == []
+    assert disk.SyntaxProblems("drbd", disk.TEMPLATES["drbd"].defaults | {"c-plan-ahead": 0}) == []
 
 
 @pytest.mark.req("RM-DISK-04", "RM-DISK-05")

@@ -177,7 +177,7 @@ def _AllParams() -> list[tuple[str, Param]]:
         "disk_state": nd.DISK_STATE_TABLE,
     }
     tables |= {f"hv {name}": table for name, table in hv.TABLES.items()}
-    tables |= {f"disk {name}": table for name, table in disk.TABLES.items()}
+    tables |= {f"disk {name}": template.params for name, template in disk.TEMPLATES.items()}
     return [(family, param) for family, table in tables.items() for param in table.values()]
 
 

@@ -1,0 +1,82 @@
+"""Disk templates, one object each: ``TEMPLATES`` by name.
+
+    base     DiskTemplate: what there is to know of a template; DiskRequest, DiskPlan
+    lvm      plain, drbd
+    files    file, sharedfile, gluster
+    outside  diskless, blockdev, rbd, ext
+
+A new template is a name in ``constants``, a class with a line in ``TEMPLATES`` here, and a driver in ``storage``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti.params.disk.base import (
+    ACCESS,
+    ADOPT_DEVICE,
+    ADOPT_VOLUME,
+    ALL_KEYS,
+    COMMON_KEYS,
+    EXTERNAL,
+    INTERNAL,
+    KERNELSPACE,
+    USERSPACE,
+    DiskPlan,
+    DiskRequest,
+    DiskTemplate,
+)
+from ganeti.params.disk.files import File, Gluster, SharedFile
+from ganeti.params.disk.lvm import DEFAULT_DRBD_HELPER, Drbd, Plain
+from ganeti.params.disk.outside import BlockDevice, Diskless, Ext, Rbd
+
+__all__ = [
+    "ACCESS",
+    "ADOPT_DEVICE",
+    "ADOPT_VOLUME",
+    "ALL_KEYS",
+    "COMMON_KEYS",
+    "DEFAULT_DRBD_HELPER",
+    "EXTERNAL",
+    "INTERNAL",
+    "KERNELSPACE",
+    "TEMPLATES",
+    "USERSPACE",
+    "AllDefaults",
+    "DiskPlan",
+    "DiskRequest",
+    "DiskTemplate",
+    "Mirrored",
+    "SyntaxProblems",
+    "With",
+]
+
+TEMPLATES: dict[str, DiskTemplate] = {
+    template.name: template
+    for template in (Diskless(), File(), SharedFile(), Plain(), BlockDevice(), Drbd(), Rbd(), Ext(), Gluster())
+}
+
+
+def With(**wanted: Any) -> frozenset[str]:
+    """Return the names of the templates that have all these traits: ``With(lvm=True)``, ``With(mirror="internal")``."""
+    return frozenset(
+        name
+        for name, template in TEMPLATES.items()
+        if all(getattr(template, trait) == value for trait, value in wanted.items())
+    )
+
+
+def Mirrored() -> frozenset[str]:
+    """Return the names of the templates whose disks exist twice, whoever keeps the second copy."""
+    return With(mirror=INTERNAL) | With(mirror=EXTERNAL)
+
+
+def AllDefaults() -> dict[str, dict[str, Any]]:
+    """Return the default parameters of every template."""
+    return {name: template.defaults for name, template in TEMPLATES.items()}
+
+
+def SyntaxProblems(template: str, values: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with parameters of the right types, of a template by name."""
+    return TEMPLATES[template].SyntaxProblems(values)

@@ -1,0 +1,223 @@
+"""What a disk template is: facts, and what follows from them (doc/reference/parameters.md 5, config.md 15, 16).
+
+The master asks the template's object and never compares names.  The node's side of a template is its driver
+(``storage``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from ganeti import constants, objects
+from ganeti.params.types import STRING, Check, Defaults, OneOf, Param, ValueProblems
+
+ACCESS = "access"
+KERNELSPACE, USERSPACE = "kernelspace", "userspace"
+INTERNAL, EXTERNAL = "internal", "external"
+
+# How existing storage becomes a disk: a logical volume is renamed, a device is used under its own name.
+ADOPT_VOLUME, ADOPT_DEVICE = "volume", "device"
+
+# Keys of a disk in a request that every template has.
+COMMON_KEYS = frozenset(["size", "mode", "name"])
+ALL_KEYS = COMMON_KEYS | {"adopt", "vg", "metavg", "provider", ACCESS, "spindles"}
+
+NAME_CHECK = Check("a name without blanks", lambda value: not any(c.isspace() for c in value))
+
+
+def AccessParam(since: str) -> Param:
+    return Param(
+        ACCESS, STRING, KERNELSPACE, "how a disk is opened", OneOf(KERNELSPACE, USERSPACE), since, required=True
+    )
+
+
+@dataclass
+class DiskRequest:
+    """One disk as asked for; ``size`` in MiB, 0 while it is to be found out (adoption)."""
+
+    size: int
+    mode: str = constants.DISK_RDWR
+    name: str | None = None
+    vg: str | None = None
+    metavg: str | None = None
+    adopt: str | None = None
+    provider: str | None = None
+    access: str | None = None
+    spindles: int | None = None
+    ext: dict[str, Any] = field(default_factory=dict)
+
+    # What hooks see of a disk before there is one.
+    uuid = ""
+    logical_id: tuple[Any, ...] = ()
+
+
+@dataclass
+class DiskPlan:
+    """Where and how the disks of one instance are made.
+
+    ``vg``: the cluster's volume group; ``values``: the filled parameters of the template.
+    """
+
+    template: str
+    instance_uuid: str
+    primary: str
+    secondary: str | None = None
+    directory: str | None = None
+    driver: str = constants.FD_LOOP
+    vg: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Reservations(Protocol):
+    """Where identities come from; each stays reserved until the job ends."""
+
+    def UniqueId(self) -> str: ...
+
+    def Minors(self, nodes: Sequence[str], disk_uuid: str) -> Sequence[int]: ...
+
+    def Port(self) -> int: ...
+
+    def Secret(self) -> str: ...
+
+
+class DiskTemplate:
+    """A disk template, as the master knows it."""
+
+    name: ClassVar[str]
+    text: ClassVar[str]
+    """What its disks are, for people."""
+
+    # --- parameters ---------------------------------------------------------------------------------------------------
+
+    params: ClassVar[dict[str, Param]] = {}
+    """The parameters that clusters and groups keep."""
+    layers: ClassVar[tuple[Mapping[str, str], ...]] = ({},)
+    """Of the disk and of its children in order: the device's name of a parameter -> the template's."""
+    keys: ClassVar[frozenset[str]] = frozenset()
+    """What a request for a disk may say beside the keys that all have."""
+    vg_param: ClassVar[str | None] = None
+    """The parameter that a new cluster sets to its volume group."""
+    provider: ClassVar[bool] = False
+    """A disk names its provider and may have any parameters, which are the provider's."""
+
+    # --- where the data lies ------------------------------------------------------------------------------------------
+
+    storage_type: ClassVar[str]
+    """For questions about space."""
+    units: ClassVar[tuple[str, ...]] = ()
+    """Types of storage units that hold its disks."""
+    lvm: ClassVar[bool] = False
+    volume: ClassVar[bool] = False
+    """A disk is one logical volume: its identity is a volume group and a name."""
+    file_based: ClassVar[bool] = False
+    directory: ClassVar[str | None] = None
+    """The cluster's field with the directory of its files."""
+    listed_directory: ClassVar[bool] = False
+    """Each node lists the directories that may be used."""
+    verify_key: ClassVar[str | None] = None
+    """What the check of that directory is called in ``node_verify``."""
+    name_in_path: ClassVar[bool] = False
+    """The instance's name is part of the path."""
+    nodes: ClassVar[int] = 0
+    """How many nodes stand in the disk's list of nodes."""
+    mirror: ClassVar[str | None] = None
+    """Who keeps a second copy: nobody, we (internal), or what lies below (external)."""
+    mirror_of: ClassVar[str | None] = None
+    """The template of a disk that becomes the first child of a mirror without its data being copied."""
+    helper: ClassVar[bool] = False
+    """Needs the user-mode helper that the cluster names."""
+    on_secondaries: ClassVar[bool] = False
+    """Made and set up on secondary nodes too, so that its state there says something."""
+    mapped: ClassVar[bool] = False
+    """Must be taken off a node that no longer runs the instance."""
+    cached: ClassVar[bool] = True
+    """What one node has in its cache is never read by another."""
+    looked_after: ClassVar[bool] = False
+    """Whoever provides the storage also watches it."""
+    id_items: ClassVar[int] = 2
+    overhead: ClassVar[int] = 0
+    """MiB that a disk takes beside its size."""
+
+    # --- what can be done ---------------------------------------------------------------------------------------------
+
+    has_disks: ClassVar[bool] = True
+    copyable: ClassVar[bool] = False
+    """An instance can be moved by copying."""
+    growable: ClassVar[bool] = False
+    snapshots: ClassVar[bool] = False
+    space_checked: ClassVar[bool] = False
+    """Free space is checked before a disk is made."""
+    adopts: ClassVar[str | None] = None
+    must_adopt: ClassVar[bool] = False
+    convertible_from: ClassVar[bool] = True
+    convertible_to: ClassVar[bool] = True
+    exclusive_storage: ClassVar[bool] = False
+    """Allowed with exclusive storage."""
+
+    @property
+    def access(self) -> bool:
+        """Whether it has the parameter ``access``."""
+        return ACCESS in self.params
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        return Defaults(self.params)
+
+    def SyntaxProblems(self, values: Mapping[str, Any]) -> list[str]:
+        """Return what is wrong with values of the right types."""
+        return ValueProblems(values, self.params, f"disk template {self.name}, parameter")
+
+    # --- disk objects -------------------------------------------------------------------------------------------------
+
+    def MakeDisk(self, ids: Reservations, plan: DiskPlan, request: DiskRequest, index: int) -> objects.Disk:
+        """Return a new disk object with an identity of its own."""
+        prefix = ids.UniqueId()
+        own = dict(request.ext)
+        if request.access is not None and self.access:
+            own[ACCESS] = request.access
+        return objects.Disk(
+            dev_type=self.name,
+            logical_id=self._Identity(plan, request, prefix, index),
+            size=request.size,
+            mode=request.mode,
+            name=request.name,
+            spindles=request.spindles,
+            iv_name=f"disk/{index}",
+            nodes=(plan.primary,) if self.nodes else (),
+            params=own,
+            uuid=ids.UniqueId(),
+        )
+
+    def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
+        """Return the ``logical_id`` of a new disk; ``prefix`` is unique in the cluster."""
+        raise NotImplementedError
+
+    def OnNodes(self, ids: Reservations, disk: objects.Disk, nodes: Sequence[str]) -> objects.Disk:
+        """Return the disk as it is when it lies on these nodes."""
+        del ids
+        return disk.Replace(nodes=tuple(nodes) if disk.nodes else ())
+
+    # --- what others see of a disk ------------------------------------------------------------------------------------
+
+    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
+        """Return the variables of hooks for its identity (doc/reference/interfaces.md c.4)."""
+        del disk, node_name
+        return {}
+
+    def ShownId(self, disk: objects.Disk, node_name: Callable[[str], str]) -> list[Any]:
+        """Return the identity for people: no secret, nodes by name."""
+        del node_name
+        return list(disk.logical_id)
+
+    def MirrorInfo(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any] | None:
+        """Return both sides of a mirror for people; None where there are none."""
+        del disk, node_name
+        return None
+
+    def NodeParams(self, disk: objects.Disk, node_uuid: str, nodes: Mapping[str, objects.Node]) -> dict[str, Any]:
+        """Return what holds for one node alone, as that node is told (doc/reference/config.md 17.4)."""
+        del disk, node_uuid, nodes
+        return {}

@@ -1,0 +1,82 @@
+"""Templates whose disks are files: of the node, of a directory that all nodes share, of a Gluster volume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ganeti import constants, objects
+from ganeti.params.disk.base import (
+    ACCESS,
+    EXTERNAL,
+    NAME_CHECK,
+    AccessParam,
+    DiskPlan,
+    DiskRequest,
+    DiskTemplate,
+)
+from ganeti.params.types import INT, STRING, Between, MakeTable, Param
+
+
+class _Files(DiskTemplate):
+    """``logical_id``: the file driver, and the path."""
+
+    file_based = growable = True
+
+    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
+        del node_name
+        return {"DRIVER": disk.logical_id[0], "ID": disk.logical_id[1]}
+
+
+class _InDirectory(_Files):
+    listed_directory = name_in_path = True
+
+    def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
+        del request
+        return (plan.driver, f"{plan.directory}/{prefix}.{self.name}.disk{index}")
+
+
+class File(_InDirectory):
+    name = constants.DT_FILE
+    text = "files on the primary node"
+    storage_type = "file"
+    units = ("file",)
+    directory = "file_storage_dir"
+    verify_key = "file-storage-path"
+    copyable = True
+    nodes = 1
+
+
+class SharedFile(_InDirectory):
+    name = constants.DT_SHARED_FILE
+    text = "files in a directory that all nodes share"
+    storage_type = "sharedfile"
+    units = ("sharedfile",)
+    directory = "shared_file_storage_dir"
+    verify_key = "shared-file-storage-path"
+    mirror = EXTERNAL
+    cached = False
+
+
+class Gluster(_Files):
+    """The path is relative to the top of the volume."""
+
+    name = constants.DT_GLUSTER
+    text = "files on a Gluster volume"
+    params = MakeTable(
+        AccessParam("2.11"),
+        Param("host", STRING, "127.0.0.1", "a server of the volume", NAME_CHECK, "2.11", required=True),
+        Param("port", INT, 24007, "its port", Between(1, 65535), "2.11", required=True),
+        Param("volume", STRING, "gv0", "the volume", NAME_CHECK, "2.11", required=True),
+    )
+    layers = ({key: key for key in params},)
+    keys = frozenset([ACCESS])
+    storage_type = "gluster"
+    units = ("gluster",)
+    directory = "gluster_storage_dir"
+    mirror = EXTERNAL
+    cached = False
+
+    def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
+        del request, prefix
+        return (plan.driver, f"ganeti/{plan.instance_uuid}.{index}")

@@ -1,0 +1,199 @@
+"""Templates on logical volumes: plain ones, and mirrors of two nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ganeti import constants, objects
+from ganeti.params.disk.base import (
+    ADOPT_VOLUME,
+    INTERNAL,
+    NAME_CHECK,
+    DiskPlan,
+    DiskRequest,
+    DiskTemplate,
+    Reservations,
+)
+from ganeti.params.types import BOOL, INT, STRING, AtLeast, Check, MakeTable, OneOf, Param
+
+DRBD_META_SIZE = 128  # MiB
+DEFAULT_DRBD_HELPER = "/bin/true"
+
+_UNITS = ("lvm-pv", "lvm-vg")
+_BARRIERS = re.compile("n|(?!.*(.).*\\1)[bdf]{1,3}")
+
+
+def _IsBarriers(value: str) -> bool:
+    return _BARRIERS.fullmatch(value) is not None
+
+
+class Plain(DiskTemplate):
+    name = constants.DT_PLAIN
+    text = "LVM volumes on the primary node"
+    params = MakeTable(Param("stripes", INT, 1, "stripes of the volume", AtLeast(1), "2.6", required=True))
+    layers = ({"stripes": "stripes"},)
+    keys = frozenset(["adopt", "vg", "spindles"])
+    storage_type = "lvm-vg"
+    units = _UNITS
+    lvm = volume = True
+    nodes = 1
+    on_secondaries = True  # below a mirror
+    copyable = growable = snapshots = space_checked = exclusive_storage = True
+    adopts = ADOPT_VOLUME
+
+    def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
+        return (request.vg or plan.vg, f"{prefix}.disk{index}")
+
+    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
+        del node_name
+        return {"VG": disk.logical_id[0], "ID": disk.logical_id[1]}
+
+
+class Drbd(DiskTemplate):
+    """``logical_id``: both nodes, port, both minors, secret."""
+
+    name = constants.DT_DRBD8
+    text = "LVM volumes on two nodes, mirrored over the network"
+    params = MakeTable(
+        Param("resync-rate", INT, 61440, "KiB/s when not dynamic", AtLeast(0), "2.6"),
+        Param("data-stripes", INT, 1, "stripes of the data volume", AtLeast(1), "2.6", required=True),
+        Param("meta-stripes", INT, 1, "stripes of the metadata volume", AtLeast(1), "2.6", required=True),
+        Param(
+            "disk-barriers",
+            STRING,
+            "n",
+            "what is switched off",
+            Check("n for nothing, or letters of b (barriers), f (flushes), d (drain)", _IsBarriers),
+            "2.6",
+            required=True,
+        ),
+        Param("meta-barriers", BOOL, False, "true: no flushes of metadata", None, "2.6"),
+        Param("metavg", STRING, "xenvg", "volume group of metadata", NAME_CHECK, "2.6", required=True),
+        Param("disk-custom", STRING, "", "further arguments when a disk is attached", None, "2.6"),
+        Param("net-custom", STRING, "", "further arguments of the connection", None, "2.6"),
+        Param("protocol", STRING, "C", "when a write counts as done", OneOf("A", "B", "C"), "2.11", required=True),
+        Param("dynamic-resync", BOOL, False, "rate from the c-* values", None, "2.6"),
+        Param("c-plan-ahead", INT, 20, "tenths of a second", AtLeast(0), "2.6"),
+        Param("c-fill-target", INT, 0, "sectors", AtLeast(0), "2.6"),
+        Param("c-delay-target", INT, 1, "tenths of a second", AtLeast(0), "2.6"),
+        Param("c-max-rate", INT, 61440, "KiB/s", AtLeast(0), "2.6"),
+        Param("c-min-rate", INT, 4096, "KiB/s", AtLeast(0), "2.6"),
+    )
+    layers = (
+        {
+            "resync-rate": "resync-rate",
+            "disabled-barriers": "disk-barriers",
+            "disable-meta-flush": "meta-barriers",
+            "default-metavg": "metavg",
+            "disk-custom": "disk-custom",
+            "net-custom": "net-custom",
+            "protocol": "protocol",
+            "dynamic-resync": "dynamic-resync",
+            "c-plan-ahead": "c-plan-ahead",
+            "c-fill-target": "c-fill-target",
+            "c-delay-target": "c-delay-target",
+            "c-max-rate": "c-max-rate",
+            "c-min-rate": "c-min-rate",
+        },
+        {"stripes": "data-stripes"},
+        {"stripes": "meta-stripes"},
+    )
+    vg_param = "metavg"
+    keys = frozenset(["vg", "metavg", "spindles"])
+    storage_type = "lvm-vg"
+    units = _UNITS
+    lvm = helper = on_secondaries = True
+    nodes = 2
+    mirror = INTERNAL
+    mirror_of = constants.DT_PLAIN
+    id_items = 6
+    overhead = DRBD_META_SIZE
+    growable = snapshots = space_checked = True
+
+    def SyntaxProblems(self, values: Mapping[str, Any]) -> list[str]:
+        problems = super().SyntaxProblems(values)
+        if values.get("dynamic-resync") and not values.get("c-plan-ahead", 1):
+            problems.append(f"disk template {self.name}: dynamic-resync needs a c-plan-ahead above 0")
+        return problems
+
+    def MakeDisk(self, ids: Reservations, plan: DiskPlan, request: DiskRequest, index: int) -> objects.Disk:
+        """Return a mirror over a data and a metadata volume on both nodes."""
+        assert plan.secondary is not None, "a mirror needs two nodes"
+        prefix, uuid = ids.UniqueId(), ids.UniqueId()
+        nodes = (plan.primary, plan.secondary)
+        minors, port, secret = ids.Minors(nodes, uuid), ids.Port(), ids.Secret()
+        children = [
+            objects.Disk(
+                dev_type=constants.DT_PLAIN,
+                logical_id=(vg, f"{prefix}.disk{index}_{part}"),
+                size=size,
+                nodes=nodes,
+                uuid=ids.UniqueId(),
+            )
+            for part, vg, size in (
+                ("data", request.vg or plan.vg, request.size),
+                ("meta", request.metavg or plan.values["metavg"], DRBD_META_SIZE),
+            )
+        ]
+        return objects.Disk(
+            dev_type=self.name,
+            logical_id=(*nodes, port, *minors, secret),
+            children=tuple(children),
+            size=request.size,
+            mode=request.mode,
+            name=request.name,
+            iv_name=f"disk/{index}",
+            nodes=nodes,
+            uuid=uuid,
+        )
+
+    def OnNodes(self, ids: Reservations, disk: objects.Disk, nodes: Sequence[str]) -> objects.Disk:
+        """Return the mirror on these nodes: with new minors, and the port and the secret that it has."""
+        port, secret = disk.logical_id[2], disk.logical_id[5]
+        minors = ids.Minors(nodes, disk.uuid)
+        return disk.Replace(
+            logical_id=(*nodes, port, *minors, secret),
+            nodes=tuple(nodes),
+            children=[child.Replace(nodes=tuple(nodes)) for child in disk.children],
+        )
+
+    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
+        """Return everything but the secret."""
+        node_a, node_b, port, minor_a, minor_b = disk.logical_id[:5]
+        env: dict[str, Any] = {"PORT": port, "PMINOR": minor_a, "SMINOR": minor_b}
+        env.update(PNODE=node_name(node_a), SNODE=node_name(node_b))
+        for key, child in zip(("DATA", "META"), disk.children, strict=False):
+            env[f"{key}_VG"], env[f"{key}_ID"] = child.logical_id[:2]
+        return env
+
+    def ShownId(self, disk: objects.Disk, node_name: Callable[[str], str]) -> list[Any]:
+        node_a, node_b, *numbers = disk.logical_id[:5]
+        return [node_name(node_a), node_name(node_b), *numbers, None]
+
+    def MirrorInfo(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any] | None:
+        node_a, node_b, port, minor_a, minor_b = disk.logical_id[:5]
+        return {
+            "primary_node": node_name(node_a),
+            "primary_minor": minor_a,
+            "secondary_node": node_name(node_b),
+            "secondary_minor": minor_b,
+            "port": port,
+        }
+
+    def NodeParams(self, disk: objects.Disk, node_uuid: str, nodes: Mapping[str, objects.Node]) -> dict[str, Any]:
+        """Return addresses and minors as the node sees them; nothing for a node that is not one of the two."""
+        node_a, node_b, _port, minor_a, minor_b = disk.logical_id[:5]
+        for local, remote, local_minor, remote_minor in (
+            (node_a, node_b, minor_a, minor_b),
+            (node_b, node_a, minor_b, minor_a),
+        ):
+            if local == node_uuid and local in nodes and remote in nodes:
+                return {
+                    "local-ip": nodes[local].secondary_ip,
+                    "remote-ip": nodes[remote].secondary_ip,
+                    "local-minor": local_minor,
+                    "remote-minor": remote_minor,
+                }
+        return {}

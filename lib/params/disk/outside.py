@@ -1,0 +1,93 @@
+"""Templates whose storage others provide: devices that exist, RADOS, external providers; and no storage at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ganeti import constants, objects
+from ganeti.params.disk.base import (
+    ACCESS,
+    ADOPT_DEVICE,
+    EXTERNAL,
+    NAME_CHECK,
+    AccessParam,
+    DiskPlan,
+    DiskRequest,
+    DiskTemplate,
+)
+from ganeti.params.types import STRING, MakeTable, Param
+
+
+class Diskless(DiskTemplate):
+    name = constants.DT_DISKLESS
+    text = "no disks"
+    storage_type = "diskless"
+    mirror = EXTERNAL
+    has_disks = convertible_from = convertible_to = False
+    exclusive_storage = True
+
+
+class BlockDevice(DiskTemplate):
+    """``logical_id``: ``manual``, and the path of the device."""
+
+    name = constants.DT_BLOCK
+    text = "existing block devices, named with adopt"
+    keys = frozenset(["adopt"])
+    storage_type = "blockdev"
+    mirror = EXTERNAL
+    cached = convertible_to = False
+    adopts = ADOPT_DEVICE
+    must_adopt = True
+
+    def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
+        del plan, prefix, index
+        return ("manual", request.adopt)
+
+    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
+        del node_name
+        return {"DRIVER": disk.logical_id[0], "ID": disk.logical_id[1]}
+
+
+class Rbd(DiskTemplate):
+    """``logical_id``: ``rbd``, and the name of the image."""
+
+    name = constants.DT_RBD
+    text = "volumes in a Ceph pool"
+    params = MakeTable(Param("pool", STRING, "rbd", "RADOS pool", NAME_CHECK, "2.6", required=True), AccessParam("2.9"))
+    layers = ({key: key for key in params},)
+    keys = frozenset([ACCESS])
+    storage_type = "rados"
+    mirror = EXTERNAL
+    mapped = growable = True
+
+    def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
+        del plan, request
+        return ("rbd", f"{prefix}.rbd.disk{index}")
+
+    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
+        del node_name
+        return {"DRIVER": disk.logical_id[0], "ID": disk.logical_id[1]}
+
+
+class Ext(DiskTemplate):
+    """``logical_id``: the provider, and a name that the provider uses."""
+
+    name = constants.DT_EXT
+    text = "storage of an external provider"
+    params = MakeTable(AccessParam("2.13"))
+    layers = ({key: key for key in params},)
+    keys = frozenset([ACCESS, "provider"])
+    provider = looked_after = mapped = True
+    storage_type = "ext"
+    mirror = EXTERNAL
+    cached = False
+    growable = snapshots = True
+
+    def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
+        del plan
+        return (request.provider, f"{prefix}.ext.disk{index}")
+
+    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
+        del node_name
+        return {"PROVIDER": disk.logical_id[0], "ID": disk.logical_id[1]}

@@ -1,0 +1,72 @@
+"""The life of disks of template ``tape``; ``test_template`` starts it with ``-p support.tape``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.master import Master
+
+from ganeti import errors, objects, opcodes
+
+NEW = "new.example.org"
+
+
+@pytest.fixture
+def taped(make: Callable[..., Master]) -> Master:
+    return make(2, prepare=_Enable)
+
+
+def _Enable(master: Master) -> None:
+    cluster = master.snapshot.cluster
+    templates = ["tape", *cluster.enabled_disk_templates]
+    policy = {**cluster.ipolicy, "disk-templates": templates}
+    master.cfg.Update(cluster.Replace(enabled_disk_templates=templates, ipolicy=policy))
+
+
+def _Create(master: Master) -> None:
+    master.Run(
+        opcodes.OpInstanceCreate(
+            instance_name=NEW,
+            mode="create",
+            disk_template="tape",
+            disks=[{"size": 1024}],
+            nics=[{}],
+            os_type="debian+minimal",
+            pnode="node1",
+        )
+    )
+
+
+def _Disks(master: Master) -> tuple[objects.Disk, ...]:
+    return master.snapshot.InstanceDisks(master.Instance(NEW))
+
+
+def test_made_grown_moved_and_removed(taped: Master) -> None:
+    _Create(taped)
+    (disk,) = _Disks(taped)
+    assert (disk.dev_type, disk.logical_id[0], len(disk.nodes)) == ("tape", "reel", 1)
+    taped.Run(opcodes.OpInstanceGrowDisk(instance_name=NEW, disk=0, amount=512))
+    taped.Run(opcodes.OpInstanceSetParams(instance_name=NEW, disks=[["add", -1, {"size": 2048}]]))
+    assert [disk.size for disk in _Disks(taped)] == [1536, 2048]
+    taped.Run(opcodes.OpInstanceShutdown(instance_name=NEW))
+    taped.Run(opcodes.OpInstanceRecreateDisks(instance_name=NEW, nodes=["node2"]))
+    assert {disk.nodes for disk in _Disks(taped)} == {(taped.Instance(NEW).primary_node,)}
+    assert taped.snapshot.NodeName(taped.Instance(NEW).primary_node).startswith("node2")
+    (info,) = taped.Run(opcodes.OpInstanceQueryData(instances=[NEW], static=True)).values()
+    assert info["disks"][0]["logical_id"][0] == "reel"
+    taped.Run(opcodes.OpInstanceRemove(instance_name=NEW))
+    assert not any(disk.dev_type == "tape" for disk in taped.snapshot.disks.values())
+
+
+def test_what_it_cannot_do_is_refused(taped: Master) -> None:
+    _Create(taped)
+    for op in (
+        opcodes.OpInstanceMigrate(instance_name=NEW),
+        opcodes.OpInstanceReplaceDisks(instance_name=NEW, mode="replace_on_primary", disks=[]),
+    ):
+        before: Any = taped.snapshot.serial_no
+        with pytest.raises(errors.OpPrereqError):
+            taped.Run(op)
+        assert taped.snapshot.serial_no == before
