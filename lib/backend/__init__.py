@@ -19,11 +19,13 @@ Glossary
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
 
 from ganeti import errors
+from ganeti.storage import looks
 
 MODULES = (
     "node",
@@ -37,6 +39,7 @@ MODULES = (
     "migration",
     "blockdev",
     "drbd",
+    "storage",
     "filestorage",
     "osdef",
     "osrun",
@@ -52,4 +55,15 @@ def Handlers() -> dict[str, Callable[..., Any]]:
         if twice:
             raise errors.ProgrammerError(f"backend.{name} repeats procedures of another module: {', '.join(twice)}")
         handlers.update(module.HANDLERS)
-    return handlers
+    return {name: _Sharing(handler) for name, handler in handlers.items()}
+
+
+def _Sharing(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Let everything that one call looks at be looked at once (``storage.looks``)."""
+
+    @functools.wraps(handler)
+    def serve(*args: Any) -> Any:
+        with looks.Sharing():
+            return handler(*args)
+
+    return serve

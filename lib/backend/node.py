@@ -12,13 +12,13 @@ from typing import Any
 from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, ssconf, ssh
 from ganeti.daemon import pidfile
 from ganeti.daemon.memory import LockMemory
+from ganeti.storage import units
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 POWERCYCLE_DELAY = 5
 _PAUSE_LIMIT = 100
 _STOP_TIMEOUT = 120
 _OVS_TIMEOUT = 60
-_MIB = 1024 * 1024
 # Daemons that must not keep running on a node that leaves; the node daemon ends itself.
 _OTHER_DAEMONS = (constants.RAPI, constants.MASTERD, constants.CONFD)
 
@@ -44,28 +44,14 @@ def NodeInfo(storage_units: Sequence[Sequence[Any]] | None, hv_specs: Sequence[S
 
 
 def _StorageInfo(kind: str, key: str | None, params: Sequence[Any] | None) -> dict[str, Any]:
-    space = _SPACE.get(kind)
-    if space is None:
-        raise errors.RpcCallError(
-            f"The space of storage type '{kind}' cannot be queried; possible types: {', '.join(_SPACE)}"
-        )
-    free, size = space(key or "", params or ())
-    return {"type": kind, "name": key, "storage_free": free, "storage_size": size}
-
-
-def _FileSpace(directory: str, params: Sequence[Any]) -> tuple[int | None, int | None]:
-    """MiB (free, in all) of the file system; unknown when it cannot be looked at."""
-    del params
+    """Return what is known of a storage unit; null for what is not, so that nothing hides the rest."""
+    exclusive = kind.startswith("lvm-") and bool(params and params[0])
     try:
-        return runtime.DiskFree(directory) // _MIB, runtime.DiskSize(directory) // _MIB
-    except OSError as err:
-        logging.warning("Cannot look at the file system of %s: %s", directory, err)
-        return None, None
-
-
-_SPACE: dict[str, Callable[[str, Sequence[Any]], tuple[int | None, int | None]]] = {
-    "file": _FileSpace,
-}
+        free, size = units.GetUnits(kind).Space(key or "", exclusive)
+    except errors.GenericError as err:
+        logging.warning("The space of %s %s is unknown: %s", kind, key, err)
+        free, size = None, None
+    return {"type": kind, "name": key, "storage_free": free, "storage_size": size}
 
 
 def HasIpAddress(address: str) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, x509
-from ganeti.backend import node, osdef, sshcheck, sshkeys
+from ganeti.backend import node, osdef, sshcheck, sshkeys, storage
 from ganeti.rpc.resolver import NodedPort
 from ganeti.storage import paths
 
@@ -71,6 +71,33 @@ def Verify(checkdict: Mapping[str, Any], cluster_name: str, all_hvparams: Mappin
         except (TypeError, ValueError, KeyError, AttributeError, IndexError) as err:
             raise errors.RpcCallError(f"node_verify: the value of '{key}' has a wrong shape ({err})") from err
     return result
+
+
+# Storage
+
+
+def _LvList(value: Any, context: Context) -> dict[str, list[Any]]:
+    """The volumes of all groups, whichever was named."""
+    del value, context
+    return storage.LvList([])
+
+
+def _VgList(value: Any, context: Context) -> dict[str, float]:
+    del value, context
+    return storage.VgList()
+
+
+def _PvList(value: Sequence[str], context: Context) -> list[dict[str, Any]]:
+    del context
+    return storage.PvList(value)
+
+
+def _SharedPvs(value: Any, context: Context) -> list[list[Any]]:
+    """Only together with the list of physical volumes, whose groups count."""
+    groups = context.request.get("pvlist")
+    if not value or not groups:
+        raise NoAnswer
+    return storage.SharedPvs(groups)
 
 
 # Files and programs
@@ -302,6 +329,10 @@ CHECKS: dict[str, Check] = {
     "hvparms": Check(_HvParams, vm=True),
     "instancelist": Check(_InstanceList, vm=True, as_text=True),
     "hvinfo": Check(_HvInfo, vm=True),
+    "lvlist": Check(_LvList, vm=True, as_text=True),
+    "vglist": Check(_VgList, vm=True),
+    "pvlist": Check(_PvList, vm=True),
+    "exclusive-pvs": Check(_SharedPvs, vm=True),
     "version": Check(_Version),
     "nodesetup": Check(_NodeSetup),
     "time": Check(_Time),

@@ -37,6 +37,7 @@ from ganeti.storage.base import BlockDev
 DRIVERS: dict[str, str] = {
     constants.DT_FILE: "file:FileDevice",
     constants.DT_SHARED_FILE: "file:FileDevice",
+    constants.DT_PLAIN: "lvm:Volume",
 }
 
 _replaced: dict[str, str | type[BlockDev]] = {}

@@ -77,6 +77,8 @@ class BlockDev:
         self.dev_path: str | None = None
         self.major: int | None = None
         self.minor: int | None = None
+        # Whose it is (as for SetInfo); known while it is created.
+        self.note = ""
 
     def __str__(self) -> str:
         return f"{self.disk.dev_type} {'/'.join(str(part) for part in self.unique_id)}"

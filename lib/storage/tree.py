@@ -39,6 +39,7 @@ def Create(
             below.Open()
         children.append(below)
     device = driver(disk, children)
+    device.note = info
     device.Create(size, exclusive)
     if on_primary or driver.ASSEMBLED_ON_SECONDARY:
         device.Assemble()
