@@ -105,7 +105,8 @@ def FormatError(err: errors.GenericError) -> tuple[int, str]:
     for cls, shape in _FORMATS:
         if isinstance(err, cls):
             return (_Code(err), _WithHint(shape.format(err), err))
-    return (_Code(err), _WithHint(f"Unhandled Ganeti error: {err}", err))
+    # An error that names the next step was foreseen.
+    return (_Code(err), _WithHint(f"{'Failure' if err.hint else 'Unhandled Ganeti error'}: {err}", err))
 
 
 def _Code(err: errors.GenericError) -> int:

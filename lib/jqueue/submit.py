@@ -99,8 +99,12 @@ def _SubmitError(entries: Sequence[Entry], error: Exception) -> Exception:
         return error
     ids = ", ".join(str(e.id) for e in entries[:20]) + (" ..." if len(entries) > 20 else "")
     # The next master may not find them, and then begins to count where they began.
-    reuse = "another job may get the number if this master is lost meanwhile, so compare what 'gnt-job info ID' shows"
-    return errors.JobQueueError(f"Job {ids}: {error}; {reuse}", hint=error.hint)
+    if len(entries) == 1:
+        subject, look = f"Job {ids}", f"compare what 'gnt-job info {ids}' shows"
+    else:
+        subject, look = f"Jobs {ids}", "compare what 'gnt-job info JOB' shows"
+    reuse = f"if this master is lost first, another job may get the number: {look}"
+    return errors.JobQueueError(f"{subject}: {error}; {reuse}", hint=error.hint)
 
 
 def _ParseOps(ops: Sequence[Any], number: int) -> list[opcodes.OpCode]:

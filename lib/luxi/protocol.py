@@ -124,5 +124,7 @@ def DecodeResponse(data: bytes) -> Any:
     result = response["result"]
     if response["success"]:
         return result
-    errors.MaybeRaise(result)
-    raise RequestError(result)
+    error = errors.DecodeException(result) or RequestError(result)
+    hint = response.get("hint")
+    error.hint = hint if isinstance(hint, str) else None
+    raise error

@@ -451,17 +451,17 @@ class Server:
             self._Reply(ident, False, str(err), True)
         elif isinstance(err, errors.GenericError):
             logging.debug("LUXI: %s answers %s: %s", method, type(err).__name__, err)
-            self._Reply(ident, False, errors.EncodeException(err))
+            self._Reply(ident, False, errors.EncodeException(err), hint=err.hint)
         else:
             logging.error("LUXI: %s failed", method, exc_info=err)
             self._Reply(ident, False, f"{method}: {_INTERNAL}")
 
-    def _Reply(self, ident: int, success: bool, result: Any, close: bool = False) -> None:
+    def _Reply(self, ident: int, success: bool, result: Any, close: bool = False, hint: str | None = None) -> None:
         """Write an answer and hand it to the I/O thread."""
         if ident not in self._by_ident:
             return
         try:
-            parts = list(_Envelope(success, result))
+            parts = list(_Envelope(success, result, hint))
         except (TypeError, ValueError):
             logging.exception("LUXI: a result cannot be written as JSON")
             parts = list(_Envelope(False, _INTERNAL))
@@ -475,8 +475,11 @@ class Server:
         self._Ask(lambda: self._Answer(ident, parts, close))
 
 
-def _Envelope(success: bool, result: Any) -> Iterable[bytes]:
+def _Envelope(success: bool, result: Any, hint: str | None = None) -> Iterable[bytes]:
     yield b'{"success":true,"result":' if success else b'{"success":false,"result":'
     yield from pieces.Dump(result)
+    if hint:
+        yield b',"hint":'
+        yield from pieces.Dump(hint)
     yield b',"version":%d}' % constants.LUXI_VERSION
     yield protocol.EOM

@@ -340,7 +340,7 @@ class NoQuorum(StoreError):
         self.voters = voters
         names = _WithReasons(silent) or "none"
         super().__init__(
-            f"no change can be made durable: of {voters} master candidates these do not answer: {names}; nothing was changed",
+            f"no change is accepted: too few of {voters} master candidates answer; no answer from {names}; nothing was changed",
             hint=hint or HintSilent(silent, voters),
         )
 
@@ -353,8 +353,8 @@ class NotKnown(StoreError):
         self.voters = voters
         self.silent = sorted(silent)
         super().__init__(
-            f"not known yet: stored on {stored} of {voters} master candidates, waiting for {_WithReasons(silent) or 'an answer'};"
-            " it is tried again until enough of them have it",
+            f"not acknowledged yet: stored on {stored} of {voters} master candidates, {voters // 2 + 1} are needed;"
+            f" no answer from {_WithReasons(silent) or 'the others yet'}; the master keeps trying",
             hint=HintSilent(silent, voters),
         )
 
@@ -411,7 +411,12 @@ class EpochTooOld(errors.GenericError):
 
 
 def _WithReasons(silent: Mapping[str, silence.Silent]) -> str:
-    return ", ".join(f"{name} ({silent[name].reason})" if silent[name].reason else name for name in sorted(silent))
+    return ", ".join(f"{name} ({_Reason(silent[name])})" if silent[name].reason else name for name in sorted(silent))
+
+
+def _Reason(node: silence.Silent) -> str:
+    """Return why a node did not answer, without the name that stands before it."""
+    return node.reason.removeprefix(f"node {node.name} ")
 
 
 def HintSilent(silent: Mapping[str, silence.Silent], voters: int) -> str:
@@ -428,16 +433,19 @@ def HintSilent(silent: Mapping[str, silence.Silent], voters: int) -> str:
         )
     left = voters - 1
     if voters - len(silent) >= left // 2 + 1:
-        return f"bring {names[0]} back, or, if it is off for good: gnt-node modify --offline yes {names[0]}" + (
-            " (then one more)" if len(silent) > 1 else ""
-        )
+        return f"bring {_OneOf(names)} back; if {names[0]} is switched off for good: 'gnt-node modify --offline yes {names[0]}'"
     running = silence.Accepting(silent.values())
     if running:
         return f"look at the node daemon of {', '.join(running)}: it accepts connections and does not answer"
     return (
-        "bring one of them back; only if they are switched off and stay off, give up what they alone held:"
-        f" '{pathutils.DAEMON_UTIL} stop-master', then '{FORCED_START}'"
+        f"bring {_OneOf(names)} back; only if all nodes that do not answer are switched off and stay off, go on without them:"
+        f" '{pathutils.DAEMON_UTIL} stop-master', then '{FORCED_START}'; this marks them offline, and what they alone had"
+        " stored is lost"
     )
+
+
+def _OneOf(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 
 FORCED_START = f"{pathutils.DAEMON_UTIL} start {constants.MASTERD} --no-voting --yes-do-it"

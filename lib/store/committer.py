@@ -345,8 +345,7 @@ class Committer:
         for step, after in self._steps.Ready(voters):
             if not self._MayBecome(after) or (after == voters and self._pending):
                 continue
-            reach, silent = self.tally.Reach(after)
-            refusal = CheckReach(after, reach, silent)
+            refusal = CheckReach(self.tally, after)
             if refusal is None:
                 self._TakeStep(step, after)
                 return

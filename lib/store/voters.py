@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ganeti import runtime
-from ganeti.store.base import Change, Member, NoQuorum, Rows, StoreError, Voter, VoterSet
+from ganeti.store.base import Change, HintSilent, Member, NoQuorum, Rows, StoreError, Voter, VoterSet
 from ganeti.store.peers import Peer
 
 if TYPE_CHECKING:
     from ganeti.store.peers import Sender
-    from ganeti.store.silence import Silent
+    from ganeti.store.tally import Tally
 
 RECONCILE_SECONDS = 10.0
 READY_FOR = 10.0
@@ -204,11 +204,15 @@ class VoterSteps:
         self._sender.peers[member.uuid] = Peer(member, store_id=store_id, leaving=True, known=bool(store_id))
 
 
-def CheckReach(after: VoterSet, reach: int, silent: dict[str, Silent]) -> NoQuorum | None:
-    """Return the refusal of a set that would have no quorum either (rule 7), None where it has one."""
+def CheckReach(tally: Tally, after: VoterSet) -> NoQuorum | None:
+    """Return the refusal of a set that would have no quorum either (rule 7), None where it has one.
+
+    The next step depends on all who are silent now: with the set in force another node could be the one to take out.
+    """
+    reach, silent = tally.Reach(after)
     if reach >= after.quorum:
         return None
-    return NoQuorum(silent, len(after))
+    return NoQuorum(silent, len(after), HintSilent(tally.Reach(tally.voters)[1], len(tally.voters)))
 
 
 def _Nobody(error: Exception | None) -> None:

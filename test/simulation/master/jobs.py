@@ -15,7 +15,7 @@ from ganeti.store.base import KIND_ARCHIVED
 
 KIND_JOB = "job"
 # How the store answers those who do not wait: a running job never ends by it (doc/design-store.rst, 7).
-_NOT_FOR_JOBS = ("no change can be made durable", "not known yet: stored on")
+_NOT_FOR_JOBS = ("no change is accepted", "not acknowledged yet: stored on")
 
 
 class JobBook(JobLedger):

@@ -89,6 +89,7 @@ def test_inherited_parameters_are_marked():
         (errors.ParameterError("x"), 1, "Failure: unknown/wrong parameter name 'x'"),
         (errors.JobLost("x"), 1, "Error checking job status: x"),
         (errors.JobCanceled("Job was canceled"), 1, "Unhandled Ganeti error: Job was canceled"),
+        (errors.JobQueueError("x", hint="do y"), 1, "Failure: x\ndo y"),
         (errors.ResolverError("host9", -2, "no"), 1, "Failure: can't resolve hostname 'host9'"),
         (protocol.RequestError("bad"), 1, "Unhandled protocol error while talking to the master daemon:\nbad"),
         (protocol.NoMasterError("/x"), 1, "Cannot communicate with socket '/x'."),

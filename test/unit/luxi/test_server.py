@@ -45,7 +45,7 @@ class Master:
             self.pending.append(pending)
             return pending
         if method == "ArchiveJob":
-            raise errors.JobLost("Job lost")
+            raise errors.JobLost("Job lost", hint="look for it")
         if method == "QueryJobs":
             raise ZeroDivisionError("bug")
         if method == "CancelJob":
@@ -170,8 +170,9 @@ def test_every_way_to_answer_reaches_the_client(serve, master, paths):
     serve()
     with Client(paths[0]) as client:
         assert client.CancelJob(1) == [True, "done"]
-        with pytest.raises(errors.JobLost):
+        with pytest.raises(errors.JobLost) as lost:
             client.ArchiveJob(1)
+        assert lost.value.hint == "look for it"
         for broken in (lambda: client.QueryJobs(None, ["id"]), lambda: client.DeleteFilter("x")):
             with pytest.raises(protocol.RequestError, match="internal error"):
                 broken()

@@ -497,6 +497,22 @@ def test_taking_out_a_node_is_refused_where_the_rest_has_no_quorum_either(make: 
 
 
 @Story
+def test_the_next_step_names_a_node_only_where_taking_it_out_helps(make: Any) -> None:
+    """With two of three silent, taking out one is refused, and then nobody is told to take out the other one."""
+    cluster = make(3)
+    store = cluster.Found()
+    cluster[1].up = cluster[2].up = False
+    with pytest.raises(NotKnown):
+        store.Commit(Rows(Row("job", "1", "{}")))
+    with pytest.raises(NoQuorum) as refused:
+        store.RemoveVoter(cluster.members[2].uuid, Rows(Row("node", "3", '"offline"')))
+    hint = str(refused.value.hint)
+    assert hint.startswith("bring one of node2.example.org, node3.example.org back; only if all nodes")
+    assert "--no-voting" in hint
+    assert "--offline" not in hint
+
+
+@Story
 def test_no_start_without_a_quorum_but_a_forced_one(make: Any) -> None:
     cluster = make(2)
     store = cluster.Found()
