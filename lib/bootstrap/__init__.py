@@ -3,6 +3,7 @@
 ::
 
     init.InitCluster       checks, keys, first configuration, first start        gnt-cluster init
+    settings.Settings      what it is to be like
     vote                   what the nodes say of the master                      masterd's start, fail-over
     failover               make this node the master                             gnt-cluster master-failover
     destroy                after the last job: stop, clean up                    gnt-cluster destroy

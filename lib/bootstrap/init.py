@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ganeti import constants, errors, hosts, objects, params, pathutils, runtime
 from ganeti.bootstrap import daemons, keys, storagedirs
+from ganeti.bootstrap.settings import Settings
 from ganeti.params import be, checks, disk, hv, ipolicy, nd, nic
 from ganeti.rpc import resolver
 
@@ -21,48 +21,6 @@ _TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
 MIN_VG_SIZE = 20480
 DEFAULT_VG = "xenvg"
 _SSH_BITS = {"rsa": 2048, "dsa": 1024, "ecdsa": 521}
-
-
-@dataclass
-class Settings:
-    """What ``gnt-cluster init`` was told; parameter sets are partial and still text where they were typed."""
-
-    cluster_name: str
-    enabled_hypervisors: Sequence[str] = (constants.HT_XEN_PVM,)
-    enabled_disk_templates: Sequence[str] = (constants.DT_DRBD8, constants.DT_PLAIN)
-    vg_name: str | None = None
-    drbd_helper: str | None = None
-    master_netdev: str | None = None
-    master_netmask: int | None = None
-    use_external_mip_script: bool = False
-    mac_prefix: str = constants.DEFAULT_MAC_PREFIX
-    secondary_ip: str | None = None
-    primary_ip_version: int = 4
-    candidate_pool_size: int = 10
-    beparams: Mapping[str, Any] = field(default_factory=dict)
-    nicparams: Mapping[str, Any] = field(default_factory=dict)
-    ndparams: Mapping[str, Any] = field(default_factory=dict)
-    hvparams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    diskparams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    ipolicy: Mapping[str, Any] = field(default_factory=dict)
-    hv_state: Mapping[str, Any] = field(default_factory=dict)
-    disk_state: Mapping[str, Any] = field(default_factory=dict)
-    file_storage_dir: str | None = None
-    shared_file_storage_dir: str | None = None
-    gluster_storage_dir: str | None = None
-    modify_etc_hosts: bool = True
-    modify_ssh_setup: bool = True
-    maintain_node_health: bool = False
-    uid_pool: Sequence[tuple[int, int]] = ()
-    default_iallocator: str | None = None
-    default_iallocator_params: Mapping[str, Any] = field(default_factory=dict)
-    prealloc_wipe_disks: bool = False
-    install_image: str = ""
-    zeroing_image: str = ""
-    compression_tools: Sequence[str] | None = None
-    enabled_user_shutdown: bool = False
-    ssh_key_type: str = "rsa"
-    ssh_key_bits: int | None = None
 
 
 def _Prereq(text: str, code: str = errors.ECODE_INVAL) -> errors.OpPrereqError:

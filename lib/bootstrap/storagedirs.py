@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ganeti import errors, pathutils, runtime
+from ganeti.bootstrap.settings import Settings
 from ganeti.params.disk import TEMPLATES
 from ganeti.storage import paths
-
-if TYPE_CHECKING:
-    from ganeti.bootstrap.init import Settings
 
 _HELPER_FILE = "/sys/module/drbd/parameters/usermode_helper"
 

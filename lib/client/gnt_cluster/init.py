@@ -103,7 +103,7 @@ def _Notes(options: Options, templates: list[str]) -> None:
 
 def MakeSettings(options: Options, name: str) -> Any:
     """Return the settings that the command line asks for."""
-    from ganeti.bootstrap.init import Settings
+    from ganeti.bootstrap.settings import Settings
 
     given = {key: getattr(options, key) for key in _AS_GIVEN if getattr(options, key) is not None}
     netmask = typed.Integer("--master-netmask", options.master_netmask)
