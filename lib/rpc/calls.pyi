@@ -1,4 +1,4 @@
-# Made by tools/write-rpc-stubs from lib/rpc/procedures.py; do not edit.
+# Made by tools/write-rpc from lib/rpc/procedures.py; do not edit.
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

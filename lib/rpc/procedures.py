@@ -1,7 +1,8 @@
 """The table of node procedures: names, arguments, time-outs, targets, and whether a call changes something.
 
-Client methods, dispatch, shape checks, the epoch check and ``doc/noderpc.rst`` derive from it.  Rows follow
-doc/reference/noderpc.md 6; which ones change something follows doc/design-store.rst, "Which calls change something".
+Client methods, dispatch, shape checks and the epoch check derive from it; ``tools/write-rpc`` makes ``calls.pyi`` and
+``doc/noderpc.rst``.  Rows follow doc/reference/noderpc.md 6; which ones change something follows
+doc/design-store.rst, "Which calls change something".
 """
 
 from __future__ import annotations

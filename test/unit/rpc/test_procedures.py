@@ -13,7 +13,7 @@ import pytest
 from support.virtualnode import TOP
 
 from ganeti import rpc
-from ganeti.rpc import document, encoders
+from ganeti.rpc import encoders
 from ganeti.rpc.encodings import ENCODINGS
 from ganeti.rpc.procedures import OUR_PROCEDURES, PROCEDURES, STORE_PROCEDURES, TIMEOUTS, Procedure
 
@@ -75,16 +75,11 @@ def test_each_row_is_a_documented_method(name: str) -> None:
     assert row.doc in method.__doc__
 
 
-def test_the_page_about_the_procedures_is_made_from_the_table() -> None:
-    page = Path(__file__).parents[3] / "doc" / "noderpc.rst"
-    assert page.read_text("utf-8") == document.Document(), "run: python3 -m ganeti.rpc.document > doc/noderpc.rst"
-
-
-def test_the_type_checker_knows_the_table() -> None:
-    loader = importlib.machinery.SourceFileLoader("write_rpc_stubs", os.path.join(TOP, "tools", "write-rpc-stubs"))
+def test_stubs_and_page_are_made_from_the_table() -> None:
+    loader = importlib.machinery.SourceFileLoader("write_rpc", os.path.join(TOP, "tools", "write-rpc"))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     writer = importlib.util.module_from_spec(spec)
     loader.exec_module(writer)
-    with open(writer.STUBS, encoding="utf-8") as stream:
-        assert stream.read() == writer.Text(), "run .venv/bin/python tools/write-rpc-stubs"
+    for path, text in ((writer.STUBS, writer.Stubs()), (writer.PAGE, writer.Page())):
+        assert Path(path).read_text("utf-8") == text, "run .venv/bin/python tools/write-rpc"
