@@ -3,6 +3,8 @@
 ``Values(snapshot)`` makes the texts on the master, ``WriteSsconfFiles`` puts them in place on a node,
 ``SimpleStore`` reads them.  Everything derives from the table ``KEYS``.
 
+Light to import: command line programs read a file or two of them.
+
 A value above ``MAX_SIZE`` is written nowhere, or no reader would take it.  So a change that would make one is rejected
 before it is stored (``SizeProblems``), and what is too large nevertheless leaves its file as it is (``Writable``).
 """
@@ -13,12 +15,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import constants, errors, params, pathutils, runtime, uidpool
-from ganeti.objects import Node, Snapshot
-from ganeti.params.types import MAYBE_STRING
+from ganeti import constants, errors, pathutils, runtime, uidpool
 from ganeti.utils.text import NiceSort, NiceSortKey
 
 if TYPE_CHECKING:
+    from ganeti.objects import Node, Snapshot
     from ganeti.runtime import protocols
 
 MAX_SIZE = 131072
@@ -61,17 +62,18 @@ def _Candidates(root: Snapshot) -> list[Node]:
     return [node for node in _Nodes(root) if node.master_candidate]
 
 
-def _MasterName(root: Snapshot) -> str:
-    master = root.master
-    return root.cluster.master_node if master is None else master.name
-
-
 def _HvParams(hypervisor: str) -> Key:
     def lines(root: Snapshot) -> Iterable[str]:
         values = root.cluster.hvparams.get(hypervisor, {})
         return [f"{name}={values[name]}" for name in sorted(values)]
 
     return Key(lines, "2.9", f"cluster-wide parameters of {hypervisor}, KEY=VALUE")
+
+
+def _SshPorts(root: Snapshot) -> list[str]:
+    from ganeti import params
+
+    return [f"{node.name}={params.FillND(root, node).get('ssh_port')}" for node in _Nodes(root)]
 
 
 def _One(value: Callable[[Snapshot], Any]) -> Callable[[Snapshot], Iterable[str]]:
@@ -101,7 +103,7 @@ KEYS: dict[str, Key] = {
     "master_ip": Key(_One(lambda root: root.cluster.master_ip), "", "address of the cluster's name"),
     "master_netdev": Key(_One(lambda root: root.cluster.master_netdev), "", "interface of that address"),
     "master_netmask": Key(_One(lambda root: root.cluster.master_netmask), "2.6", "prefix length of that address"),
-    "master_node": Key(_One(_MasterName), "", "name of the master"),
+    "master_node": Key(_One(lambda root: root.master_name), "", "name of the master"),
     "node_list": Key(lambda root: [node.name for node in _Nodes(root)], "", "names of all nodes", "node"),
     "node_primary_ips": Key(
         lambda root: [f"{node.name} {node.primary_ip}" for node in _Nodes(root)], "", "primary address by name", "node"
@@ -154,7 +156,7 @@ KEYS: dict[str, Key] = {
     ),
     "enabled_user_shutdown": Key(_One(lambda root: root.cluster.enabled_user_shutdown), "2.11", "True or False"),
     "ssh_ports": Key(
-        lambda root: [f"{node.name}={params.FillND(root, node).get('ssh_port')}" for node in _Nodes(root)],
+        _SshPorts,
         "2.12",
         "port of the SSH daemon by name",
         "node",
@@ -341,7 +343,17 @@ class SimpleStore:
         return self._Int("master_netmask", default=128 if family == constants.IP6_FAMILY else 32)
 
     def GetMasterNode(self) -> str:
+        """Return the name of the master as this node knows it; it may be a moment behind the store."""
         return self._Read("master_node")
+
+    def IsMaster(self) -> bool:
+        """Return whether this node is the master as far as it knows; one that knows no master is not."""
+        try:
+            master = self.GetMasterNode()
+        except errors.ConfigurationError:
+            return False
+        own = pathutils.HostName()
+        return master == own or master.partition(".")[0] == own
 
     def GetNodeList(self) -> list[str]:
         return self._Lines("node_list")
@@ -382,7 +394,9 @@ class SimpleStore:
 
     def GetHvparamsForHypervisor(self, hypervisor: str) -> dict[str, Any]:
         """Return the cluster's parameters of a hypervisor, of their types."""
+        from ganeti import params
         from ganeti.params import hv
+        from ganeti.params.types import MAYBE_STRING
 
         table = hv.Table(hypervisor)
         found = self._Map(HVPARAMS_PREFIX + hypervisor, "=")

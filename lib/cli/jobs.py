@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ganeti import constants, errors, runtime
+from ganeti import constants, errors, runtime, ssconf
 from ganeti.cli import output
 from ganeti.cli.options import PRIORITIES
 from ganeti.cli.parser import Options
@@ -65,15 +65,14 @@ class _MasterClient(luxi_client.Client):
 
 
 def _ExplainNoMaster() -> None:
-    from ganeti import pathutils
-
+    store = ssconf.SimpleStore()
     try:
-        master = runtime.ReadText(pathutils.SsconfFile("master_node"), 4096).strip()
-    except (OSError, ValueError):
+        master = store.GetMasterNode()
+    except errors.ConfigurationError:
         raise errors.OpPrereqError(
             "Cluster not initialized or this machine is not part of a cluster", errors.ECODE_INVAL
         ) from None
-    if not luxi_client.IsMaster():
+    if not store.IsMaster():
         raise errors.OpPrereqError(
             f"This is not the master node, please connect to node '{master}' and rerun the command", errors.ECODE_INVAL
         ) from None

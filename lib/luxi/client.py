@@ -9,7 +9,7 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, pathutils, runtime
+from ganeti import errors, pathutils, runtime, ssconf
 from ganeti.luxi import protocol
 
 if TYPE_CHECKING:
@@ -32,16 +32,6 @@ def SocketPath() -> str:
     return {"": pathutils.QUERY_SOCKET, "query": pathutils.QUERY_SOCKET, "master": pathutils.MASTER_SOCKET}.get(
         forced, forced
     )
-
-
-def IsMaster() -> bool:
-    """Return whether this node is the master by its own files: only then it is worth waiting for the daemon to come up."""
-    try:
-        master = runtime.ReadText(pathutils.SsconfFile("master_node"), 4096).strip()
-    except (OSError, ValueError):
-        return False
-    own = pathutils.HostName()
-    return master == own or master.partition(".")[0] == own
 
 
 class Transport:
@@ -84,7 +74,8 @@ class Transport:
                 self._path, hint="use an account of the group that owns the socket, or root"
             ) from err
         if err.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR):
-            if last or not IsMaster():
+            # Elsewhere no daemon will come up, however long one waits.
+            if last or not ssconf.SimpleStore().IsMaster():
                 raise protocol.NoMasterError(
                     self._path, hint="run this on the master node; 'gnt-cluster getmaster' names it"
                 ) from err

@@ -281,7 +281,6 @@ def ClusterInfo(snapshot: objects.Snapshot) -> dict[str, Any]:
 
     cluster = snapshot.cluster
     stored = cluster.ToDict()
-    master = snapshot.master
     result: dict[str, Any] = {
         "software_version": constants.RELEASE_VERSION,
         "protocol_version": constants.PROTOCOL_VERSION,
@@ -291,7 +290,7 @@ def ClusterInfo(snapshot: objects.Snapshot) -> dict[str, Any]:
         "vcs_version": constants.VCS_VERSION,
         "architecture": Architecture(),
         "name": cluster.cluster_name,
-        "master": cluster.master_node if master is None else master.name,
+        "master": snapshot.master_name,
         "default_hypervisor": cluster.enabled_hypervisors[0],
         "primary_ip_version": 6 if cluster.primary_ip_family == constants.IP6_FAMILY else 4,
         "volume_group_name": cluster.volume_group_name,

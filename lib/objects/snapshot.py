@@ -199,6 +199,11 @@ class Snapshot:
         """Return the master's node object."""
         return self.nodes.get(self.cluster.master_node)
 
+    @property
+    def master_name(self) -> str:
+        """Return the master's name; its uuid where the configuration lacks the node."""
+        return self.cluster.master_node if self.master is None else self.master.name
+
     def GroupNodes(self, uuid: str) -> tuple[str, ...]:
         """Return the uuids of the nodes of a group."""
         return self._Get("nodes of group").Get(uuid)

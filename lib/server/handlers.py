@@ -56,7 +56,7 @@ class Handlers:
         self._cluster_info: tuple[Any, Any, Encoded | None] = (None, None, None)
         self._config_values: dict[str, Callable[[], Any]] = {
             "cluster_name": lambda: cfg.Snapshot().cluster.cluster_name,
-            "master_node": self._MasterName,
+            "master_node": lambda: self._cfg.Snapshot().master_name,
             "drain_flag": lambda: queue.drained,
             "watcher_pause": self._WatcherPause,
             "modify_ssh_setup": lambda: cfg.Snapshot().cluster.modify_ssh_setup,
@@ -150,11 +150,6 @@ class Handlers:
 
     def _QueryConfigValues(self, fields: list[str]) -> list[Any]:
         return [self._config_values[name]() if name in self._config_values else None for name in fields]
-
-    def _MasterName(self) -> str | None:
-        snapshot = self._cfg.Snapshot()
-        master = snapshot.nodes.get(snapshot.cluster.master_node)
-        return None if master is None else master.name
 
     def _WatcherPause(self) -> int | None:
         until = ReadWatcherPause()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import constants, errors, pathutils, runtime
+from ganeti import constants, errors, ssconf
 from ganeti.cli import options as o
 from ganeti.cli import output
 from ganeti.cli.command import Command
@@ -11,8 +11,8 @@ from ganeti.cli.parser import Options
 
 def Run(options: Options, arguments: list[str]) -> int:
     try:
-        master = runtime.ReadText(pathutils.SsconfFile("master_node"), 4096).strip()
-    except (OSError, ValueError) as err:
+        master = ssconf.SimpleStore().GetMasterNode()
+    except errors.ConfigurationError as err:
         raise errors.OpPrereqError(
             "Cluster not initialized or this machine is not part of a cluster", errors.ECODE_INVAL
         ) from err
