@@ -114,6 +114,20 @@ def test_a_node_that_is_no_candidate_knows_the_master_and_cannot_replace_it() ->
         assert any(f"{last.name}: fail-over refused" in event for event in cluster.ledger.events)
 
 
+@pytest.mark.req("D21-UID-11")
+def test_a_new_pool_of_user_ids_is_on_every_node_within_seconds() -> None:
+    """On the master, on a candidate, and on a node that holds no configuration."""
+    with World(11) as world:
+        cluster = _Found(world, 3, 2)
+        workload = cluster.workload
+        for pool in ([(4000, 4019), (5000, 5000)], [(6000, 6001)], []):
+            wanted = [list(pair) for pair in pool]
+            workload.Ask([[workload.NewOp("OP_CLUSTER_SET_PARAMS", uid_pool=wanted)]])
+            world.RunFor(5.0)
+            found = [node.machine.Call(lambda: ssconf.SimpleStore().GetUidPool()) for node in cluster.nodes]
+            assert found == [pool] * 3
+
+
 @pytest.mark.req("D20-FLAG-19")
 def test_one_of_two_nodes_starts_by_force_only() -> None:
     with World(10) as world:

@@ -384,6 +384,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         made = self._CreateStorage(feedback, instance, disks)
         feedback(f"adding instance {instance.name} to cluster config")
         instance = self._AddToConfig(instance, disks, made)
+        self.LogInfo(f"Instance {instance.name} is in the configuration, its uuid is {instance.uuid}")
         ReleaseLocks(self, locking.LEVEL_NODE)
         self._Settle(feedback, instance, disks)
         instance = self.cfg.MarkInstanceDisksActive(instance.uuid)

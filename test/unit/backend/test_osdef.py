@@ -88,7 +88,7 @@ def test_first_directory_wins_and_all_are_listed(shelf: Shelf) -> None:
         ({"parameters__list": "a.b c\n"}, "cannot become part of a variable"),
     ],
 )
-@pytest.mark.req("D20-OS-04", "D22-OSP-07", "D22-OSP-09", "D22-OSP-13")
+@pytest.mark.req("D20-OS-04", "D22-OSP-07", "D22-OSP-09")
 def test_invalid_definitions_say_why(shelf: Shelf, files: dict[str, str], words: str) -> None:
     path = shelf.Put("odd", **files)
     with pytest.raises(osdef.OsError, match=words.replace("DIR", str(path))):

@@ -6,10 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from support.nodes import MakeNodes
 from support.virtualnode import TOP
 
+from ganeti.bootstrap import init
 from ganeti.cli import main
 from ganeti.cli.command import PROGRAMS, Command, LoadProgram, UsageError
+from ganeti.client.gnt_cluster.init import MakeSettings
 
 COMMANDS = [(name, command) for name in PROGRAMS for command in LoadProgram(name).commands]
 
@@ -39,6 +42,21 @@ def test_declaration(name, command, capsys):
         "--help,",
     ]
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.req("D21-UID-05")
+@pytest.mark.parametrize(
+    ("words", "pool"), [([], []), (["--uid-pool=4000-4019,5000"], [[4000, 4019], [5000, 5000]]), (["--uid-pool="], [])]
+)
+def test_a_cluster_begins_with_the_pool_that_is_asked_for(words, pool, tmp_path):
+    program = LoadProgram("gnt-cluster")
+    command = program.Load("init")
+    given = [*words, "--enabled-disk-templates=diskless", "--enabled-hypervisors=fake", "--master-netdev=lo"]
+    options, _ = main.MakeParser(program, "init", command).parse_args(given)
+    (node,) = MakeNodes(tmp_path, "node1.example.org")
+    with node:
+        made = init._ClusterValues(MakeSettings(options, "cluster.example.org"))
+    assert made["uid_pool"] == pool
 
 
 @pytest.mark.req("D20-CLI-01")

@@ -71,7 +71,20 @@ def test_parameters_of_systems_are_pairs(say: Say, option: str) -> None:
         assert found == pairs, command
 
 
-@pytest.mark.req("D20-CLI-02", "D20-CLI-13", "D20-CLI-14")
+@pytest.mark.req("D22-OSP-24")
+def test_a_dash_takes_a_parameter_of_a_system_away(say: Say) -> None:
+    for command, path in (
+        ("gnt-os modify -O a=1,-b debian", ("osparams", "debian")),
+        ("gnt-instance modify -O a=1,-b web", ("osparams",)),
+    ):
+        ops, _ = say("$ " + command)
+        found: Any = ops[-1]
+        for key in path:
+            found = found[key]
+        assert found == {"a": "1", "b": None}, command
+
+
+@pytest.mark.req("D20-CLI-02", "D20-CLI-13")
 def test_the_hypervisor_is_named_at_creation_only(say: Say) -> None:
     add = "gnt-instance add -t plain --disk 0:size=1g --net 0:mac=auto -o debian -n node1"
     ops, _ = say(f"$ {add} -H kvm:acpi=false,boot_order=network new", f"$ {add} new")
@@ -90,6 +103,25 @@ def test_the_hypervisor_is_named_at_creation_only(say: Say) -> None:
 def test_sizes_have_units(say: Say, text: str, size: int) -> None:
     ops, _ = say(f"$ gnt-instance add -t plain --disk 0:size={text} -o debian -n node1 new")
     assert ops[0]["disks"] == [{"size": size}]
+
+
+@pytest.mark.req("D20-CLI-06")
+@pytest.mark.parametrize("text", ["-5", "x", "1q", ""])
+def test_a_size_is_a_positive_number(say: Say, text: str) -> None:
+    ops, said = say(f"$ gnt-instance add -t plain --disk 0:size={text} -o debian -n node1 new")
+    assert ops == [], said
+
+
+@pytest.mark.req("D20-CLI-06")
+def test_what_has_no_disks_takes_no_size(say: Say) -> None:
+    ops, said = say("$ gnt-instance add -t diskless --disk 0:size=1g -o debian -n node1 new")
+    assert ops == [], said
+
+
+@pytest.mark.req("D20-CLI-14")
+def test_a_modification_names_no_hypervisor(say: Say) -> None:
+    ops, said = say("$ gnt-instance modify -f -H kvm:acpi=false web")
+    assert ops == [], said
 
 
 @pytest.mark.req("D21-UID-12", "D21-UID-07")

@@ -90,6 +90,40 @@ def test_an_instance_has_only_its_own_hypervisors_parameters(free: Master) -> No
     assert not made.hvparams
 
 
+@pytest.mark.req("D20-PAR-21")
+def test_a_node_gets_final_values(free: Master) -> None:
+    """Whatever is set nowhere but in the defaults of the cluster comes with the instance."""
+    free.Run(opcodes.OpClusterSetParams(hvparams={"kvm": {"boot_order": "network"}}, beparams={"vcpus": 3}))
+    _Create(free, hypervisor="kvm", beparams={"auto_balance": False})
+    free.Run(opcodes.OpInstanceStartup(instance_name=NEW))
+    started = objects.Instance.FromDict(free[0].arguments["instance_start"][0], runtime=True)
+    cluster = free.snapshot.cluster
+    assert started.hvparams == {**cluster.hvparams["kvm"], "boot_order": "network", "acpi": False}, "acpi is the OS's"
+    assert started.hvparams.keys() == hv.TABLES["kvm"].keys()
+    assert started.beparams == {**cluster.beparams["default"], "vcpus": 3, "auto_balance": False}
+    (nic,) = started.nics
+    assert nic.nicparams == cluster.nicparams["default"]
+    stored = free.Instance(NEW)
+    assert (dict(stored.hvparams), dict(stored.beparams)) == ({}, {"auto_balance": False})
+
+
+@pytest.mark.req("D21-PARAM-10")
+def test_each_component_is_given_the_parameters_that_it_knows(free: Master) -> None:
+    """The hypervisor of a node checks hypervisor parameters, the operating system its own, the master the others."""
+    values = {"hvparams": {"acpi": False}, "beparams": {"vcpus": 2}, "osparams": {"mirror": "x"}}
+    _Create(free, hypervisor="kvm", **values)
+    name, given = free[0].arguments["hypervisor_validate_params"][-2:]
+    assert (name, given.keys(), given["acpi"]) == ("kvm", hv.TABLES["kvm"].keys(), False)
+    assert free[0].arguments["os_validate"][3] == {"mirror": "x"}
+    for wrong, match in (
+        ({"hvparams": {"vcpus": 2}}, "Unknown kvm parameter 'vcpus'"),
+        ({"beparams": {"acpi": False}}, "'acpi'"),
+        ({"osparams": {"acpi": "no"}}, "acpi"),
+    ):
+        with pytest.raises(errors.OpPrereqError, match=match):
+            _Create(free, instance_name="wrong.example.org", hypervisor="kvm", **wrong)
+
+
 @pytest.mark.req("D21-GLOBHV-02")
 @pytest.mark.parametrize("name", sorted(hv.GLOBALS))
 def test_cluster_wide_parameters_are_rejected_for_an_instance(free: Master, name: str) -> None:
@@ -203,7 +237,7 @@ def test_an_offline_instance_is_more_than_a_stopped_one(free: Master) -> None:
 # --- policies -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("RM-ISPEC-04", "RM-ISPEC-05", "RM-ISPEC-06", "RM-ISPEC-02", "RM-ISPEC-13")
+@pytest.mark.req("RM-ISPEC-04", "RM-ISPEC-06", "RM-ISPEC-13")
 def test_requests_are_measured_by_the_policy(free: Master) -> None:
     """Minimum, maximum and standard are dictionaries; out of bounds is rejected, unless the policy is ignored."""
     policy = free.snapshot.cluster.ipolicy

@@ -226,6 +226,7 @@ def test_each_guest_gets_a_user_of_the_pool(node: Node) -> None:
         assert not Path(layout.UidFile("four")).exists()
 
 
+@pytest.mark.req("D21-UID-06")
 def test_pool_without_ids_and_other_models(node: Node) -> None:
     with node:
         layout.MakeDirs()

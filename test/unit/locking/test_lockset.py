@@ -157,7 +157,6 @@ def test_add_of_an_existing_name_adds_nothing() -> None:
     stage.locks.release()
 
 
-@pytest.mark.req("D20-LOCK-22")
 def test_opportunistic_takes_what_is_free() -> None:
     stage = _Stage("a", "b", "c", "d")
     locks = stage.locks

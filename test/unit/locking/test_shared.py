@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -426,7 +427,28 @@ def test_lock_agrees_with_its_model(steps: list[tuple[int, str, bool, int]]) -> 
     assert lock.Info() == ("lock", None, None, [])
 
 
-@pytest.mark.req("D20-LOCK-01", "D20-LOCK-02", "D21-LOCK-30", "D21-LOCK-31")
+def _Switches(native_id: int) -> int:
+    """How often a thread of this process gave up the processor."""
+    with open(f"/proc/self/task/{native_id}/status", encoding="ascii") as stream:
+        return sum(int(line.split()[1]) for line in stream if line.startswith("voluntary_ctxt_switches"))
+
+
+@pytest.mark.req("D21-LOCK-30")
+@pytest.mark.parametrize("timeout", [None, 600.0])
+def test_who_waits_sleeps_until_notified(timeout: float | None) -> None:
+    lock = SharedLock("lock")
+    with Cast("holder", "waiter") as (holder, waiter):
+        ident = waiter.Do(threading.get_native_id)
+        holder.Do(lock.acquire)
+        promise = _Queue(waiter, lock, EXCLUSIVE, timeout=timeout)
+        before = _Switches(ident)
+        time.sleep(1.0)  # whoever polled every 20 ms would have looked 50 times
+        assert _Switches(ident) - before <= 5
+        holder.Do(lock.release)
+        assert promise.Result() is True
+
+
+@pytest.mark.req("D20-LOCK-01", "D20-LOCK-02")
 def test_contention_of_many_threads(seed: int) -> None:
     """L1, L3, L12, L13 with real threads in each other's way."""
     lock = SharedLock("lock")

@@ -116,6 +116,9 @@ def test_the_envelopes_are_those_of_the_protocol():
     assert protocol.ReadRequest({"method": "A", "args": [], "version": 2090000}) == ("A", [])
     assert protocol.DecodeResponse(b'{"success": true, "result": [1]}') == [1]
     assert protocol.DecodeResponse(b'{"success": true, "result": null, "version": 3010000}\n') is None
+    with pytest.raises(errors.OpPrereqError) as caught:
+        protocol.DecodeResponse(b'{"success": false, "result": ["OpPrereqError", ["no such node", "unknown_entity"]]}')
+    assert caught.value.args == ("no such node", "unknown_entity")
 
 
 @pytest.mark.req("D20-LUXI-05")

@@ -77,7 +77,7 @@ def _Held(seen: list[tuple[str, Any]], what: str) -> Any:
     return next(held for name, held in seen if name == what)
 
 
-@pytest.mark.req("D20-LOCK-27", "D20-LOCK-28", "D20-LOCK-29", "D20-LOCK-30")
+@pytest.mark.req("D20-LOCK-27", "D20-LOCK-29", "D20-LOCK-30")
 def test_order_of_calls_and_locks_held(master: Master) -> None:
     node = master.nodes[1]
     unit = _Make(

@@ -11,7 +11,7 @@ from support.actors import Cast
 from support.master import Callbacks, Master
 
 from ganeti import constants, errors, locking, mcpu, opcodes, store
-from ganeti.cmdlib import LogicalUnit
+from ganeti.cmdlib import LU_MAPPING, LogicalUnit
 
 WEB = "web.example.org"
 OP = opcodes.OpTestDelay
@@ -77,6 +77,21 @@ def test_what_a_unit_declares_is_all_that_it_holds(master: Master) -> None:
         locking.LEVEL_INSTANCE: {WEB},
         locking.LEVEL_NODE_RES: {node},
     }
+
+
+@pytest.mark.req("D20-LOCK-28")
+def test_names_are_expanded_before_anything_is_locked(master: Master) -> None:
+    """Whatever part of its name an administrator types, the lock is that of the whole name."""
+    held: list[set[str]] = []
+
+    class Started(LU_MAPPING["OP_INSTANCE_STARTUP"]):  # type: ignore[misc, name-defined]
+        def CheckPrereq(self) -> None:
+            held.append(self.owned_locks(locking.LEVEL_INSTANCE))
+            super().CheckPrereq()
+
+    for typed in ("web", "WEB.example", WEB):
+        master.Run(opcodes.OpInstanceStartup(instance_name=typed), units={"OP_INSTANCE_STARTUP": Started})
+    assert held == [{WEB}] * 3
 
 
 @pytest.mark.req("D20-LOCK-31")

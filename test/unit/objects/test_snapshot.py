@@ -33,7 +33,6 @@ def test_lookups_by_name() -> None:
     assert root.Find("node", configs.WEB) is None
 
 
-@pytest.mark.req("D21-UUID-07")
 def test_names_expand_as_people_write_them() -> None:
     root = configs.Example()
     base = root.instances[configs.WEB]

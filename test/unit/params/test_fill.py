@@ -175,7 +175,7 @@ def test_policy_of_a_group() -> None:
 # --- disks --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("D21-PARAM-06", "D21-PARAM-08", "D21-PARAM-09", "RM-DISK-02")
+@pytest.mark.req("RM-DISK-02")
 def test_names_of_a_template_become_names_of_its_devices() -> None:
     values = disk.TEMPLATES["drbd"].defaults | {
         "data-stripes": 2,

@@ -50,7 +50,6 @@ def test_what_is_unique_has_no_common_default() -> None:
     assert set(nic.TABLE) == {"mode", "link", "vlan"}
 
 
-@pytest.mark.req("RM-SOR-02", "RM-SOR-04")
 def test_declared_state_of_nodes() -> None:
     assert set(nd.HV_STATE_DEFAULTS) == {"cpu_node", "cpu_total", "mem_hv", "mem_node", "mem_total"}
     assert nd.DISK_STATE_DEFAULTS == {"disk_overhead": 0, "disk_reserved": 0, "disk_total": 0}

@@ -154,7 +154,7 @@ def test_sizes_that_are_none(given_text: str) -> None:
         text.ParseUnit(given_text)
 
 
-@pytest.mark.req("D20-PAR-11", "D22-OSP-24")
+@pytest.mark.req("D20-PAR-11")
 def test_reset_and_set() -> None:
     """A value stays although it equals the default, until it is reset."""
     old = {"vcpus": 1, "minmem": 128}

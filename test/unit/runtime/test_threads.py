@@ -90,7 +90,6 @@ def test_a_reentrant_lock_belongs_to_its_thread(place: Place) -> None:
 
 
 @Everywhere
-@pytest.mark.req("D21-LOCK-30")
 def test_waiters_of_a_condition_are_woken_one_or_all(place: Place) -> None:
     condition = runtime.Condition()
     waiting: list[int] = []

@@ -147,8 +147,15 @@ def test_whatever_is_changed_is_refused() -> None:
     ):
         with pytest.raises(errors.SignatureError):
             x509.LoadSigned(text, SECRET)
-    with pytest.raises(errors.ProgrammerError):
-        x509.Sign(certificate, SECRET, salt="no salt!")
+    for salt in ("no salt!", "a-b", "a_b", "\u00e4", ""):
+        with pytest.raises(errors.ProgrammerError):
+            x509.Sign(certificate, SECRET, salt=salt)
+        # Even where the signature is right.
+        text = f"X-Ganeti-Signature: {salt}/{x509.Hmac(SECRET, certificate, salt)}\n\n{certificate}"
+        with pytest.raises(errors.SignatureError, match="signature is missing"):
+            x509.LoadSigned(text, SECRET)
+    fine = f"X-Ganeti-Signature: aZ9/{x509.Hmac(SECRET, certificate, 'aZ9')}\n\n{certificate}"
+    assert x509.LoadSigned(fine, SECRET) == (certificate, "aZ9")
 
 
 @pytest.mark.req("D22-X509-16")

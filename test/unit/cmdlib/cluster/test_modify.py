@@ -173,7 +173,7 @@ def test_hypervisor_parameters_of_a_system(master: Master) -> None:
     _Refused(master, "boot_order", os_hvp={"bsd": {"kvm": {"boot_order": "tape"}}})
 
 
-@pytest.mark.req("D22-OSP-21")
+@pytest.mark.req("D22-OSP-21", "D22-OSP-24")
 def test_parameters_of_systems(master: Master) -> None:
     _Set(master, osparams={"debian": {"a": "10g"}}, osparams_private_cluster={"debian": {"b": "x"}})
     assert _Cluster(master).osparams["debian"] == {"mirror": "http://deb.example.org", "a": "10g"}

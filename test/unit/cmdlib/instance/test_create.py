@@ -183,12 +183,29 @@ def test_what_cannot_be_is_refused(big: Master, match: str, code: str, values: d
     assert "blockdev_create" not in big[0].calls
 
 
+@pytest.mark.req("D20-CLI-06")
+@pytest.mark.parametrize("size", [0, -5, "0"])
+def test_a_size_is_above_zero(big: Master, size: int | str) -> None:
+    with pytest.raises(errors.OpPrereqError, match="Invalid size of disk"):
+        big.Run(_Create(disks=[{"size": size}]))
+
+
+@pytest.mark.req("D21-UUID-02")
+def test_a_new_instance_is_reported_with_its_uuid(big: Master) -> None:
+    big.Run(_Create())
+    [text] = [text for text in big.last.messages if "uuid" in text]
+    assert text.endswith(f"Instance {NEW} is in the configuration, its uuid is {big.Instance(NEW).uuid}")
+
+
 @pytest.mark.req("D20-CLI-04")
 def test_a_mac_is_made_unless_it_is_given(big: Master) -> None:
     given = "aa:00:00:11:22:33"
     big.Run(_Create(nics=[{}, {"mac": "auto"}, {"mac": given}]))
     first, second, third = (nic.mac for nic in big.Instance(NEW).nics)
     assert third == given and len({first, second, third}) == 3
+    for wrong in ("aa:00:00:11:22", "aa:00:00:11:22:3g", "ab:00:00:11:22:33", given):
+        with pytest.raises(errors.OpPrereqError):
+            big.Run(_Create(instance_name="wrong.example.org", nics=[{"mac": wrong}]))
     assert first.startswith("aa:00:00:") and second.startswith("aa:00:00:")
 
 

@@ -308,17 +308,19 @@ def test_arguments(trio: Master) -> None:
         trio.Run(opcodes.OpNodeSetParams(node_name="nobody", drained=True))
 
 
+@pytest.mark.req("RM-SOR-02", "RM-SOR-04")
 def test_parameters_and_states(trio: Master) -> None:
     changes = {
         "ndparams": {"oob_program": "/bin/oob", "spindle_count": 4},
-        "hv_state": {"kvm": {"cpu_total": 8}},
-        "disk_state": {"plain": {"xenvg": {"disk_total": 1000}}},
+        "hv_state": {"kvm": {"cpu_total": 8, "cpu_node": 2}},
+        "disk_state": {"plain": {"xenvg": {"disk_total": 1000, "disk_overhead": 20}}},
     }
     assert _Modify(trio, 2, **changes) == []
     node = _Node(trio, 2)
     assert dict(node.ndparams) == changes["ndparams"]
-    assert node.hv_state_static["kvm"]["cpu_total"] == 8
-    assert node.disk_state_static["plain"]["xenvg"]["disk_total"] == 1000
+    cpus, volumes = node.hv_state_static["kvm"], node.disk_state_static["plain"]["xenvg"]
+    assert (cpus["cpu_total"], cpus["cpu_node"]) == (8, 2)
+    assert (volumes["disk_total"], volumes["disk_overhead"]) == (1000, 20)
     _Modify(trio, 2, ndparams={"spindle_count": "default"}, hv_state={"kvm": {"mem_node": 5}})
     node = _Node(trio, 2)
     assert dict(node.ndparams) == {"oob_program": "/bin/oob"}
