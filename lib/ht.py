@@ -114,7 +114,7 @@ TDict = Type("dict", lambda v: isinstance(v, dict), {"type": "object"}, "names w
 
 
 def TMaybe(inner: Type) -> Type:
-    """``inner`` or null."""
+    """Accept ``inner`` or null."""
     return Type(
         f"?{inner}",
         lambda v: v is None or inner(v),
@@ -129,7 +129,7 @@ def TOr(*kinds: Type) -> Type:
     words = _Listed(kind.words for kind in kinds)
 
     def explain(value: Any) -> Explanation | None:
-        """The alternative that fits farthest; all of them when none fits at all."""
+        """Return the alternative that fits farthest; all of them when none fits at all."""
         deepest = max((kind.Explain(value) for kind in kinds), key=lambda found: len(found[0]))
         return deepest if deepest[0] else None
 
@@ -158,7 +158,7 @@ def TAnd(*kinds: Type) -> Type:
 
 
 def TElemOf(values: Iterable[Any]) -> Type:
-    """One of the given values (True is not 1)."""
+    """Accept one of the given values (True is not 1)."""
     allowed = tuple(values)
     return Type(
         "one of " + ", ".join(map(str, allowed)),
@@ -194,12 +194,12 @@ def TListOf(inner: Type) -> Type:
 
 
 def TSetOf(inner: Type) -> Type:
-    """A list whose duplicates do not count."""
+    """Accept a list whose duplicates do not count."""
     return Type(f"set[{inner}]", TListOf(inner), {"type": "array", "items": inner.Schema(), "uniqueItems": True})
 
 
 def TItems(*kinds: Type) -> Type:
-    """A list of exactly these items."""
+    """Accept a list of exactly these items."""
 
     def explain(value: Any) -> Explanation | None:
         if not _IsList(value) or len(value) != len(kinds):
@@ -235,7 +235,7 @@ def TDictOf(key: Type, value: Type) -> Type:
 
 
 def TStrictDict(required: Mapping[str, Type], optional: Mapping[str, Type], others: Type | None = None) -> Type:
-    """A dictionary with these keys; ``others`` is the type of any further value, None forbids further keys."""
+    """Accept a dictionary with these keys; ``others`` is the type of any further value, None forbids further keys."""
     known = {**required, **optional}
 
     def wrong(key: Any, item: Any) -> bool:
@@ -276,7 +276,7 @@ def TStrictDict(required: Mapping[str, Type], optional: Mapping[str, Type], othe
 
 
 def TRegex(pattern: str, words: str = "") -> Type:
-    """A string that matches from start to end."""
+    """Accept a string that matches from start to end."""
     compiled = re.compile(pattern)
     return Type(
         f"str({pattern})",

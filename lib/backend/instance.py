@@ -124,7 +124,7 @@ def Shutdown(instance: Dict, timeout: float, trail: reason.Trail) -> None:
     """instance_shutdown: ask the guest to stop, again and again; after ``timeout`` seconds end it."""
     guest = wire.Instance(instance)
     driver = hypervisor.GetHypervisor(guest.hypervisor)
-    # A sent copy says where the guest is: that is remembered until somebody has looked there.
+    # A sent copy shows where the guest went: keep the record until that node was asked.
     is_guest = driver.Look(guest.name).state in runstate.HOLDS
     _Shutdown(driver, guest, timeout)
     RemoveLinks(guest)
@@ -148,7 +148,7 @@ def _Shutdown(driver: Hypervisor, instance: objects.Instance, timeout: float) ->
 
 
 def _AskToStop(driver: Hypervisor, instance: objects.Instance, timeout: float) -> bool:
-    """Return whether the guest stopped within ``timeout``.  One that cannot be asked gets the time all the same."""
+    """Return whether the guest stopped within ``timeout``.  One that cannot be asked also gets that time."""
     deadline = runtime.Monotonic() + timeout
     retry = False
     while True:

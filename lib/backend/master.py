@@ -22,7 +22,7 @@ def MasterNodeName() -> str:
     except errors.ConfigurationError:
         name = ""
     if not name:
-        raise errors.RpcCallError("This node knows no master: it is not set up, or has left its cluster")
+        raise errors.RpcCallError("This node does not know a master: it is not set up, or has left its cluster")
     return name
 
 

@@ -44,7 +44,7 @@ def NodeInfo(storage_units: Sequence[Sequence[Any]] | None, hv_specs: Sequence[S
 
 
 def _StorageInfo(kind: str, key: str | None, params: Sequence[Any] | None) -> dict[str, Any]:
-    """Return what is known of a storage unit; null for what is not, so that nothing hides the rest."""
+    """Describe a storage unit; null for what is not known, so that it does not hide the rest."""
     exclusive = kind.startswith("lvm-") and bool(params and params[0])
     try:
         free, size = units.GetUnits(kind).Space(key or "", exclusive)
@@ -173,7 +173,7 @@ def LeaveCluster(modify_ssh_setup: bool) -> str:
 
 
 def _RemoveOwnKey() -> None:
-    """Nobody who has this cluster's key may log in here any more: its line in authorized_keys goes, and the key."""
+    """Remove the cluster's SSH key and its line in authorized_keys, so that its owners can no longer log in here."""
     for kind in ssh.KEY_KINDS:
         private, public = ssh.UserKeyFiles(kind)
         line = ssh.ReadIfThere(public).strip()

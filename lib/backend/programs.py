@@ -75,7 +75,7 @@ def _IsExecutableFile(path: str) -> bool:
 
 @contextmanager
 def LocalHooks(hpath: str, variables: Mapping[str, str]) -> Iterator[None]:
-    """Run this node's hooks around something this node does by itself; a pre hook may forbid it."""
+    """Run this node's hooks around an action of the node itself; a pre hook may forbid it."""
     _RunLocalPhase(hpath, constants.HOOKS_PHASE_PRE, variables)
     yield
     _RunLocalPhase(hpath, constants.HOOKS_PHASE_POST, variables)
@@ -158,7 +158,7 @@ def RunOob(oob_program: str, command: str, remote_node: str, timeout: float) -> 
 
 
 def _CheckProgram(path: str) -> None:
-    """Raise RpcCallError for a program that somebody else than root, or than this daemon, could have put there."""
+    """Raise RpcCallError for a program that a user other than root or this daemon's could have written."""
     try:
         info = runtime.Stat(path)
     except OSError as err:

@@ -23,7 +23,7 @@ def HostNameProblem(node: str, cluster_name: str) -> str | None:
     argv = ssh.BuildCommand(node, _TELL_NAME, cluster_name, SshPort(node))
     result = runtime.RunCmd(argv, timeout=_TIMEOUT)
     if result.failed:
-        # ssh -q says nothing of its own: the exit code is all there is.
+        # ssh -q prints nothing: the exit code is all there is.
         return f"ssh problem: {result.fail_reason}; try 'ssh {_autoconf.SSH_LOGIN_USER}@{node}' on this node"
     return JudgeHostName(node, result.stdout)
 

@@ -119,7 +119,7 @@ def RemoveNodeKeys(
 ) -> Failures:
     """Remove a node's keys from the nodes; ``clear_*``: and the others' from that node.
 
-    ``readd``: the node is about to come back with other keys; that none are known now is no failure.
+    ``readd``: the node is about to come back with other keys; it does not matter if none are known now.
     """
     others = Others()
     known = ssh.ReadNodeKeys()

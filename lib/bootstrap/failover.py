@@ -33,7 +33,7 @@ class Outcome:
 class Choices:
     """What the administrator said on the command line.
 
-    ``without``: nodes that are running and are given up all the same (see ``RunningNodes``); ``abort_jobs``: the old
+    ``without``: nodes to give up although they are running (see ``RunningNodes``); ``abort_jobs``: the old
     master is replaced although jobs run there, which become errors.
     """
 

@@ -73,7 +73,8 @@ def _OwnAddress(settings: Settings) -> hosts.Host:
         )
     if not hosts.IsOwnAddress(host.ip):
         raise _Prereq(
-            f"Host name {host.name} resolves to {host.ip}, which is no address of this machine", errors.ECODE_ENVIRON
+            f"Host name {host.name} resolves to {host.ip}, which is not an address of this machine",
+            errors.ECODE_ENVIRON,
         )
     return host
 
@@ -93,10 +94,10 @@ def _SecondaryIp(settings: Settings, own: hosts.Host) -> str:
             raise _Prereq("IPv6 primary addresses need an IPv4 secondary address: give one with --secondary-ip")
         return own.ip
     if not re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", settings.secondary_ip):
-        raise _Prereq(f"Secondary address {settings.secondary_ip} is no IPv4 address")
+        raise _Prereq(f"Secondary address {settings.secondary_ip} is not an IPv4 address")
     if settings.secondary_ip != own.ip and not hosts.IsOwnAddress(settings.secondary_ip):
         raise _Prereq(
-            f"Secondary address {settings.secondary_ip} is no address of this machine ({own.name})",
+            f"Secondary address {settings.secondary_ip} is not an address of this machine ({own.name})",
             errors.ECODE_ENVIRON,
         )
     return settings.secondary_ip

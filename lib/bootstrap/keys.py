@@ -11,7 +11,7 @@ _HOST_KEY_TYPES = {"rsa": "rsahostkeypub", "dsa": "dsahostkeypub"}
 
 
 def _ReadHostKey(kind: str) -> str | None:
-    """Second word of the public host key; None when there is no such key."""
+    """Return the second word of the public host key; None when there is no such key."""
     _, public = pathutils.SshHostKey(kind)
     try:
         words = runtime.ReadText(public, 65536).split()

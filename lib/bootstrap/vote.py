@@ -22,7 +22,7 @@ ROUND_WAIT = 10.0
 
 
 class VoteLost(errors.NotMasterError):
-    """So many nodes name others that this one can get no quorum any more."""
+    """So many nodes name others that this one can no longer get a quorum."""
 
 
 def GatherMasterVotes(runner: RpcRunner, nodes: Sequence[str]) -> tuple[Counter[str], list[Silent]]:
@@ -32,7 +32,7 @@ def GatherMasterVotes(runner: RpcRunner, nodes: Sequence[str]) -> tuple[Counter[
     for node, result in runner.call_master_node_name(list(nodes)).items():
         if result.fail_msg or not isinstance(result.payload, str) or not result.payload:
             logging.warning("Node %s gives no vote: %s", node, result.fail_msg or "no master known")
-            silent.append(silence.FromResult(result, result.fail_msg or "it knows no master"))
+            silent.append(silence.FromResult(result, result.fail_msg or "it does not know a master"))
         else:
             votes[result.payload] += 1
     return votes, silent

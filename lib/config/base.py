@@ -130,7 +130,7 @@ class ConfigBase:
                 return change.result
 
     def TransactAsync(self, function: Callable[[Draft], Any], done: Callable[[Exception | None], None]) -> None:
-        """Do the same for whoever is not a job: ``done(error or None)`` is called on the committer's thread.
+        """Do the same for callers that are not jobs: ``done(error or None)`` is called on the committer's thread.
 
         Without a quorum the error is NoQuorum (nothing was changed) or, after some seconds, NotKnown (it may still be
         done); with a full disk DiskRefused.
@@ -154,7 +154,7 @@ def _StoredRows(config_store: StoreLike) -> Iterator[tuple[str, str, str]]:
 
 
 def OutOfDate(obj: objects.ConfigObject, stored: Any) -> errors.ConfigurationError:
-    """Return the error for an object that was changed by somebody else meanwhile."""
+    """Return the error for an object that was changed by another job meanwhile."""
     return errors.ConfigurationError(
         f"{obj.label} is out of date: it was changed meanwhile (serial number {obj.__dict__['serial_no']}, stored is "
         f"{stored.serial_no}); nothing was changed, try again"

@@ -158,7 +158,7 @@ class Nodes(ConfigBase):
     ) -> list[objects.Node]:
         """Promote random nodes, one at a time, until there are as many candidates as there should be.
 
-        A node that cannot be given a copy is passed over and told to ``failed``.  Returns the promoted ones.
+        A node that cannot be given a copy is skipped and reported to ``failed``.  Returns the promoted ones.
         ``promote(uuid, timeout)`` is used in the place of PromoteNode.
         """
         promoted: list[objects.Node] = []

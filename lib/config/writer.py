@@ -62,7 +62,7 @@ class ConfigWriter(Nodes, Instances):
     def Update(self, target: T, ec_id: Any = None) -> T:
         """Store a changed object: ``cfg.Update(instance.Replace(...), ec_id)``.
 
-        Raise ConfigurationError when its serial number is not the stored one (somebody else changed it).  An
+        Raise ConfigurationError when its serial number is not the stored one (another job changed it).  An
         object that equals the stored one changes nothing.  With an instance, what ``ec_id`` noted of addresses is done.
         """
 

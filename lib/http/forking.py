@@ -42,7 +42,7 @@ _RESERVE = 8
 _GREETING_RIGHTS = 1.0
 # A connection that was made or used just now is likely to bring a request at once: it does not count as idle yet.
 _IDLE_RIGHTS = 0.5
-# Looks at the slots while somebody waits; a child that changes its state also says so by a signal.
+# Seconds between looks at the slots while somebody waits; a child also signals when its state changes.
 _FULL_CHECK = 0.25
 # How often a waiting call looks for its turn.
 _TURN_CHECK = 0.02
@@ -182,7 +182,7 @@ class ForkingServer:
         self._listening = False
 
     def Run(self) -> None:
-        """Serve until told to stop; busy children may outlive it."""
+        """Serve until the stop signal; busy children may outlive it."""
         self._InstallSignals()
         self._poller.Register(self._bell, runtime.IN)
         self._poller.Register(self._stop, runtime.IN)
@@ -312,7 +312,7 @@ class ForkingServer:
 
     def _MakeRoom(self) -> None:
         """End the longest idle connections when there are more than there should be."""
-        # One that was told just when its next call came may take long to end: another one goes instead.
+        # One that got the signal just as its next call came may take long to end: another one goes instead.
         states = {pid: self._State(self._children[pid]) for pid in self._told}
         self._told = {pid for pid, state in states.items() if state in (_GREETING, _IDLE)}
         going = sum(state == _IDLE for state in states.values())

@@ -142,7 +142,7 @@ class Hypervisor(abc.ABC):
         """Ask the guest to stop, or end it with ``force``.
 
         Without ``force`` it does not wait for the guest; the caller looks at ``Info`` and calls again with ``retry``.
-        ``timeout`` limits one call.  A guest that does not run is no error.
+        ``timeout`` limits one call.  A guest that does not run is not an error.
         """
 
     @abc.abstractmethod

@@ -1,4 +1,4 @@
-"""What scripts on a node are told of a NIC; the same for operating systems and for hypervisors."""
+"""What scripts on a node receive about a NIC: the same for operating systems and for hypervisors."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Entry:
 
     @property
     def shown(self) -> Job:
-        """The version readers see."""
+        """Return the version readers see."""
         assert self.published is not None
         return self.published
 
@@ -143,7 +143,7 @@ class Entry:
 
     @property
     def row_size(self) -> int:
-        """The approximate length of the job's row."""
+        """Return the approximate length of the job's row."""
         return self.size + self.result_size + self._log_size
 
     def LogAfter(self, serial: int | None) -> list[Any]:
@@ -204,7 +204,7 @@ class JobChange(store.Change):
 
     @property
     def job(self) -> Job:
-        """The version this change made."""
+        """Return the version this change made."""
         assert self._after is not None
         return self._after
 

@@ -212,7 +212,7 @@ class Job:
 
     @property
     def priority(self) -> int:
-        """The most urgent among the opcodes that are not final."""
+        """Return the most urgent among the opcodes that are not final."""
         return min((op.priority for op in self.ops if op.status not in FINAL), default=constants.OP_PRIO_NORMAL)
 
     def NextOp(self) -> int | None:

@@ -247,7 +247,7 @@ class JobQueue(Keeper):
 
     @property
     def last_id(self) -> int:
-        """The highest job id given out."""
+        """Return the highest job id given out."""
         return self._submitter.last_id
 
     def _IsLiving(self, job_id: int) -> bool:

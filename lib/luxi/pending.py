@@ -39,7 +39,7 @@ class Pending:
 
     @property
     def value(self) -> Any:
-        """The value; only meaningful once done without an error."""
+        """Return the value; only meaningful once done without an error."""
         return self._value
 
     def Complete(self, value: Any = None) -> bool:

@@ -84,7 +84,7 @@ class _Client:
 
     @property
     def buffered(self) -> int:
-        """Bytes of messages and answers; those of the message being handled stay in ``insize``."""
+        """Return bytes of messages and answers; those of the message being handled stay in ``insize``."""
         return self.framer.size + self.insize + self.outsize
 
     @property

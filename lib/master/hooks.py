@@ -68,18 +68,18 @@ class HooksMaster:
             self._nodes = {PRE: _Distinct(pre), POST: _Distinct(post)}
 
     def RunPre(self) -> dict[str, RpcResult]:
-        """Runs the pre hooks; HooksAbort with [[node, script, output]] when one says no.
+        """Run the pre hooks; HooksAbort with [[node, script, output]] when one says no.
 
         A node that cannot be reached is a warning; one marked offline is not even that.
         """
         return self._RunPhase(PRE, self._nodes[PRE])
 
     def RunPost(self, nodes: Iterable[str] | None = None) -> dict[str, RpcResult]:
-        """Runs the post hooks, on ``nodes`` instead of the unit's own if given; failures are warnings."""
+        """Run the post hooks, on ``nodes`` instead of the unit's own if given; failures are warnings."""
         return self._RunPhase(POST, self._nodes[POST] if nodes is None else _Distinct(nodes))
 
     def RunConfigUpdate(self) -> None:
-        """Tells the master's own scripts that the configuration was written; nobody looks at the results."""
+        """Run the master's own scripts after the configuration was written; ignore the results."""
         self._RunScripts(CONFIG_UPDATE, POST, [self._master.uuid], self._env)
 
     # --- how ----------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _Distinct(nodes: Iterable[str]) -> list[str]:
 
 
 def _Rows(result: RpcResult) -> list[tuple[str, int, str]]:
-    """The rows of one node's answer; what has another shape is logged and passed over."""
+    """Return the rows of one node's answer; what has another shape is logged and passed over."""
     rows = []
     payload = result.payload if isinstance(result.payload, list) else [result.payload]
     for row in payload:

@@ -77,7 +77,7 @@ class QueryData:
         return {"fields": self._Kind(kind).Definitions(list(fields) if fields else None)}
 
     def QueryNow(self, kind: str, fields: Sequence[str], qfilter: Any) -> dict[str, Any]:
-        """The same as Query for a job thread, which may wait."""
+        """Do the same as Query for a job thread, which may wait."""
         outcome: list[Any] = []
         ready = runtime.Event()
 
@@ -143,7 +143,7 @@ class QueryData:
         gathering: _Gathering,
         check: Callable[[Any], bool],
     ) -> None:
-        """Calls nodes and stores their payloads; an answer of the wrong shape counts as none."""
+        """Call nodes and store their payloads; an answer of the wrong shape counts as none."""
         snapshot = self._snapshot()
         targets = [uuid for uuid in dict.fromkeys(nodes) if uuid in snapshot.nodes and not snapshot.nodes[uuid].offline]
         gathering.Expect(len(targets))
@@ -177,7 +177,7 @@ class QueryData:
         self._Ask("all_instances_info", nodes, args, context.instance_info, gathering, _IsInstanceInfo)
 
     def _Console(self, plan: Plan, gathering: _Gathering) -> None:
-        """Consoles of instances; whether they run is asked too, as only a running one has a console."""
+        """Return the consoles of instances; whether they run is asked too, as only a running one has a console."""
         if live.LIVE_INSTANCE not in plan.parts:
             self._Instances(plan, gathering)
         context: live.Context = plan.context
@@ -247,7 +247,7 @@ def _StorageUnits(cluster: objects.Cluster) -> list[tuple[str, str]]:
 
 
 def _InstanceNodes(snapshot: objects.Snapshot, instances: Iterable[Any]) -> list[str]:
-    """Nodes on which the instances may run.
+    """Return the nodes on which the instances may run.
 
     A disk that every node reaches can be in use anywhere: then all nodes are asked, as starting such an instance twice
     destroys its data.

@@ -49,7 +49,7 @@ class Node(ConfigObject):
 
     @property
     def is_eligible(self) -> bool:
-        """Whether it could be a master candidate (doc/reference/drivers.md d.7)."""
+        """Return whether it could be a master candidate (doc/reference/drivers.md d.7)."""
         return self.master_capable and not self.offline and not self.drained
 
 

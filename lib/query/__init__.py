@@ -37,7 +37,7 @@ KIND_NAMES = tuple(_KINDS)
 
 
 def GetKind(name: str) -> Kind:
-    """The kind of this name; KeyError if there is none."""
+    """Return the kind of this name; KeyError if there is none."""
     module, attribute = _KINDS[name]
     kind: Kind = getattr(import_module(f"ganeti.query.{module}"), attribute)
     return kind

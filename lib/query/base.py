@@ -38,7 +38,7 @@ OFFLINE: Final = Absent(constants.RS_OFFLINE)
 
 
 def OrUnavail(value: Any) -> Any:
-    """``value``, or UNAVAIL when there is none."""
+    """Return ``value``, or UNAVAIL when there is none."""
     return UNAVAIL if value is None else value
 
 
@@ -117,7 +117,7 @@ class Kind:
             self.fields[alias] = Field(alias, f.title, f.kind, f.doc, f.getter, f.live, f.hostname, f.seconds)
 
     def Definitions(self, names: Iterable[str] | None) -> list[dict[str, str]]:
-        """Definitions of the named fields in that order, or of all in natural order."""
+        """Return the definitions of the named fields in that order, or of all in natural order."""
         if not names:
             names = NiceSort(self.fields)
         return [self.fields[n].Definition() if n in self.fields else UnknownDefinition(n) for n in names]

@@ -12,7 +12,7 @@ from ganeti.query.context import LIVE_WATCHER, Context
 
 
 def Architecture() -> list[str]:
-    """[bits, machine] of this machine, as 3.1 shows it."""
+    """Return [bits, machine] of this machine, as 3.1 shows it."""
     return [platform.architecture()[0].replace("bit", "bits"), platform.machine()]
 
 

@@ -47,7 +47,7 @@ _NODE_PARAMETERS = (
 
 
 def NodeParameterFields(fill: Callable[[Any, Any], Any]) -> list[Field]:
-    """``ndp/X`` fields; ``fill(context, item)`` gives the effective node parameters."""
+    """Return the ``ndp/X`` fields; ``fill(context, item)`` gives the effective node parameters."""
 
     def getter(name: str) -> Callable[[Any, Any], Any]:
         return lambda context, item: fill(context, item).get(name)

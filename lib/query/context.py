@@ -27,7 +27,7 @@ class JobView(Protocol):
     found: bool
 
     def FieldValue(self, name: str) -> Any:
-        """The value of a job field of doc/reference/queries.md 3.5; None when it is not set."""
+        """Return the value of a job field of doc/reference/queries.md 3.5; None when it is not set."""
 
 
 # Of one node: the payload of the call, or None when the call failed.
@@ -56,7 +56,7 @@ class Context:
     wants_archived: bool = False
 
     def Payload(self, source: Mapping[str, Any], node_uuid: str) -> Any:
-        """What a node answered: its payload, OFFLINE or NODATA."""
+        """Return what a node answered: its payload, OFFLINE or NODATA."""
         node = self.snapshot.nodes.get(node_uuid)
         if node is not None and node.offline:
             return OFFLINE
@@ -68,7 +68,7 @@ class Context:
         return uuid if node is None else node.name
 
     def NodeInstances(self, uuid: str) -> tuple[list[str], list[str]]:
-        """Names of the instances that have the node as primary and as secondary, each in natural order."""
+        """Return the names of the instances that have the node as primary and as secondary, each in natural order."""
         primary, secondary = self.snapshot.NodeInstances(uuid)
         instances = self.snapshot.instances
         return NiceSort(instances[i].name for i in primary), NiceSort(instances[i].name for i in secondary)
@@ -79,7 +79,7 @@ class Context:
 
 
 def StorageNumber(payload: Any, key: str, spindles: bool) -> Any:
-    """A number of the first storage unit of a node_info payload (noderpc 3.6)."""
+    """Return a number of the first storage unit of a node_info payload (noderpc 3.6)."""
     if isinstance(payload, Absent):
         return payload
     units = [u for u in payload[1] if (u.get("type") == "lvm-pv") == spindles]
@@ -89,7 +89,7 @@ def StorageNumber(payload: Any, key: str, spindles: bool) -> Any:
 
 
 def HypervisorNumber(payload: Any, key: str) -> Any:
-    """A number of the first hypervisor of a node_info payload."""
+    """Return a number of the first hypervisor of a node_info payload."""
     if isinstance(payload, Absent):
         return payload
     if len(payload[2]) == 0 or payload[2][0] is None or payload[2][0].get(key) is None:

@@ -44,7 +44,7 @@ class Plan:
         self.items: list[Any] = [] if kind.live_items else self._Pick()
 
     def _Pick(self) -> list[Any]:
-        """The items that may pass, as far as can be told without live data."""
+        """Return the items that may pass, as far as can be said without live data."""
         if self._names is not None:
             candidates = self._ByNameOrUuid(self._names)
         elif self._requested is not None:
@@ -86,7 +86,7 @@ class Plan:
         return found
 
     def _ByNameOrUuid(self, names: list[Any]) -> list[Any]:
-        """Items of the classic calls: unknown names give no row, the order is the natural one."""
+        """Return the items of the classic calls: unknown names give no row, the order is the natural one."""
         if self.kind.find is not None:
             return self.kind.find(self.context, [_JobId(n) for n in dict.fromkeys(names)])
         key = self.kind.fields[str(self.kind.key)]
@@ -108,7 +108,7 @@ class Plan:
         return read
 
     def Rows(self) -> list[list[Cell]]:
-        """The rows; the live data named by ``parts`` must be in the context by now."""
+        """Return the rows; the live data named by ``parts`` must be in the context by now."""
         rows = []
         if self.kind.live_items:
             self.items = self._Pick()

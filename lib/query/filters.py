@@ -27,7 +27,7 @@ _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.
 
 
 def IsNumber(value: Any) -> bool:
-    """Whether this is a number; true and false, and floats that are infinite or none, are not."""
+    """Return whether this is a number; true and false, and floats that are infinite or none, are not."""
     return (isinstance(value, int) and not isinstance(value, bool)) or (
         isinstance(value, float) and math.isfinite(value)
     )
@@ -38,7 +38,7 @@ def _Mismatch(field: Field, value: Any) -> errors.ParameterError:
 
 
 def _Compared(field: Field, found: Any) -> Any:
-    """What of the field's value is compared."""
+    """Return the part of the field's value that is compared."""
     if field.seconds and isinstance(found, (list, tuple)) and found:
         return found[0]
     return found
@@ -149,7 +149,7 @@ class Filter:
         self._test = self._Compile(qfilter, 0)
 
     def Evaluate(self, read: Reader) -> bool | None:
-        """Whether the item passes; None when that depends on live data not read yet."""
+        """Return whether the item passes; None when that depends on live data not read yet."""
         return self._test(read)
 
     def _Compile(self, part: Any, depth: int) -> Test:
@@ -215,7 +215,7 @@ def _Not(inner: Test) -> Test:
 
 
 def RequestedNames(qfilter: Any, key: str | None) -> list[Any] | None:
-    """The names a filter asks for, if it does nothing else: equalities on the key field joined by "or".
+    """Return the names a filter asks for, if it does nothing else: equalities on the key field joined by "or".
 
     None: all items have to be looked at.
     """

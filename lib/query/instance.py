@@ -17,7 +17,7 @@ from ganeti.query.context import LIVE_CONSOLE, LIVE_INSTANCE, Context, IsRunning
 
 
 def _Report(context: Context, inst: Any) -> Any:
-    """What the primary node says of the instance: a dictionary, None (not there), NODATA or OFFLINE."""
+    """Return what the primary node says of the instance: a dictionary, None (not there), NODATA or OFFLINE."""
     payload = context.Payload(context.instance_info, inst.primary_node)
     return payload if isinstance(payload, Absent) else payload.get(inst.name)
 
@@ -53,7 +53,7 @@ _STATUS = {
 
 
 def InstanceStatus(context: Context, inst: Any) -> str:
-    """One word for the state, the first rule that fits."""
+    """Return one word for the state, the first rule that fits."""
     report = _Report(context, inst)
     if report is OFFLINE:
         return "ERROR_nodeoffline"

@@ -19,7 +19,7 @@ def _Secondaries(context: Context, node: Any) -> list[str]:
 
 
 def NodeRole(context: Context, node: Any) -> str:
-    """One letter: master, candidate, drained, offline or regular."""
+    """Return one letter: master, candidate, drained, offline or regular."""
     if node.uuid == context.snapshot.cluster.master_node:
         return "M"
     if node.master_candidate:

@@ -89,12 +89,12 @@ def _Collect(context: Context, shape: Callable[..., Row]) -> list[DefinitionOnNo
 
 
 def Covers(listed: Any, name: str) -> bool:
-    """Whether a hidden or blacklisted entry covers an OS: a base name covers all its variants."""
+    """Return whether a hidden or blacklisted entry covers an OS: a base name covers all its variants."""
     return name in listed or name.split("+", 1)[0] in listed
 
 
 def _PerVariant(item: DefinitionOnNodes, settings: Any) -> dict[str, Any]:
-    """Settings of ``name+variant`` (or the bare name without variants), the base's filled in."""
+    """Return the settings of ``name+variant`` (or the bare name without variants), the base's filled in."""
     variants = item.Common("variants")
     names = [f"{item.name}+{v}" for v in variants] or [item.name]
     base = Thaw(settings.get(item.name, {}))

@@ -16,7 +16,7 @@ MAX_TEXT = 65536
 
 
 def GlobToRegex(glob: str) -> str:
-    """``web*`` matches web1 and web1.example.com, never across a dot."""
+    """Return a pattern: ``web*`` matches web1 and web1.example.com, never across a dot."""
     parts = []
     for char in glob:
         if char == "*":
@@ -29,7 +29,7 @@ def GlobToRegex(glob: str) -> str:
 
 
 def _Unwrap(part: Any) -> tuple[Any, ...]:
-    """The filter inside the groups that pyparsing puts around an operand."""
+    """Return the filter inside the groups that pyparsing puts around an operand."""
     while not isinstance(part, tuple):
         part = part[0]
     return part
@@ -58,7 +58,7 @@ def _RegexAction(tokens: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _Grammar() -> Any:
-    """The parser; built at first use, as pyparsing takes a while to load."""
+    """Return the parser; built at first use, as pyparsing takes a while to load."""
     import pyparsing as pp
 
     pp.ParserElement.enable_packrat()
@@ -102,7 +102,7 @@ def _Grammar() -> Any:
 
 
 def ParseFilter(text: str) -> list[Any]:
-    """The JSON form of a filter text.
+    """Return the JSON form of a filter text.
 
     Raises QueryFilterParseError(message, [line, marker, cause]).
     """
@@ -136,7 +136,7 @@ def _NameFilter(key: str, name: str, numeric: bool) -> list[Any]:
 
 
 def MakeFilter(args: Iterable[str], force_filter: bool, key: str, numeric: bool = False) -> list[Any] | None:
-    """The filter meant by the arguments of a list command; ``numeric``: the key field holds integers (jobs)."""
+    """Return the filter meant by the arguments of a list command; ``numeric``: the key field holds integers (jobs)."""
     names = list(args)
     if force_filter or (len(names) == 1 and IsFilterText(names[0])):
         if len(names) != 1:

@@ -59,7 +59,7 @@ class Failure(enum.Enum):
 
     @property
     def accepted(self) -> bool:
-        """Whether the node accepted a TCP connection: its machine and a daemon on it are running."""
+        """Return whether the node accepted a TCP connection: its machine and a daemon on it are running."""
         return self in (Failure.REJECTED, Failure.SILENT)
 
 
@@ -85,13 +85,13 @@ class Transport(Protocol):
     """Carries requests.  All methods may be called from any thread and do not block."""
 
     def Submit(self, request: Request, done: Callable[[Answer], None]) -> None:
-        """``done(answer)`` is called exactly once, on any thread, and must not block."""
+        """Send a request; ``done(answer)`` is called exactly once, on any thread, and must not block."""
 
     def Abort(self, request: Request) -> None:
-        """Ends a request under way: its ``done`` gets ``ABORTED``.  One that has ended already is left alone."""
+        """End a request under way: its ``done`` gets ``ABORTED``.  One that has ended is left alone."""
 
     def Close(self) -> None:
-        """Ends everything under way and refuses what comes later."""
+        """End everything under way and reject later requests."""
 
 
 class EpochRefused(errors.GenericError):
@@ -114,7 +114,7 @@ class Gate(Protocol):
     """What a node asks before a procedure that changes something."""
 
     def Enter(self, procedure: Procedure, headers: Mapping[str, str]) -> AbstractContextManager[object]:
-        """The call runs inside the returned context.
+        """Return the context in which the call runs.
 
         ``headers`` has lower-case names.  Raises EpochRefused, or another GenericError whose text becomes the answer
         (for instance: a call of an older epoch did not end in time).

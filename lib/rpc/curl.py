@@ -169,7 +169,7 @@ class _Certificates:
         self.own = b""
 
     def Refresh(self, now: float) -> None:
-        """Reads the files again if they changed, looking once a second; OSError when the first cannot be read."""
+        """Read the files again if they changed, looking once a second; OSError when the first cannot be read."""
         if now - self._checked < 1.0:
             return
         seen = tuple(_Identity(path) for path in self._paths)
@@ -289,7 +289,7 @@ class _Loop:
         self._Answer(job, Answer(ABORTED))
 
     def _StartWaiting(self) -> None:
-        """Starts what may start, in order."""
+        """Start the waiting requests that may start, in order."""
         now = runtime.Monotonic()
         for lane, queue in self._waiting.items():
             passed: list[_Job] = []
@@ -305,7 +305,7 @@ class _Loop:
             self._GiveUp(now)
 
     def _GiveUp(self, now: float) -> None:
-        """Ends what waited too long for its turn."""
+        """End the requests that waited too long for their turn."""
         for lane, queue in self._waiting.items():
             late = [job for job in queue if now >= job.give_up]
             if late:
@@ -329,7 +329,7 @@ class _Loop:
             self._Answer(job, Answer(f"node {job.request.node} cannot be called: {err}"))
 
     def _Collect(self) -> None:
-        """Answers what has ended."""
+        """Answer the requests that have ended."""
         while True:
             left, ended, failed = self._multi.info_read()
             for handle in ended:
@@ -345,7 +345,7 @@ class _Loop:
                 return
 
     def _Answer(self, job: _Job, answer: Answer) -> None:
-        """Takes the job off the books and tells its owner."""
+        """Remove the job from the books and answer its owner."""
         self._by_request.pop(job.request, None)
         handle, job.handle = job.handle, None
         if handle is not None:
@@ -418,7 +418,7 @@ def _SetOptions(handle: Any, job: _Job, certs: _Certificates) -> None:
 
 
 def _SetBody(set_option: Callable[[int, Any], None], request: Request) -> None:
-    """The body, in the way that makes curl repeat a request only if that does no harm.
+    """Set the body so that curl repeats a request only if that does no harm.
 
     When a connection used again turns out to be closed, curl sends the request once more on a new one, whatever the
     node did with the first.  It cannot if it would have to read the body a second time.
@@ -432,7 +432,7 @@ def _SetBody(set_option: Callable[[int, Any], None], request: Request) -> None:
 
 
 def _Failed(job: _Job, handle: pycurl.Curl, code: int, text: str) -> Answer:
-    """The answer of a call for which curl has only an error."""
+    """Return the answer of a call for which curl has only an error."""
     request = job.request
     if job.overflow:
         return Answer(f"node {request.node}: {job.overflow}", failure=Failure.SILENT)
@@ -450,7 +450,7 @@ def _Failed(job: _Job, handle: pycurl.Curl, code: int, text: str) -> Answer:
 
 
 def _Classify(code: int, number: int, text: str, connected: bool) -> Failure:
-    """How far a failed request got.  ``number``: the errno that curl saw; ``connected``: the TCP connection was made."""
+    """Return how far a failed request got.  ``number``: curl's errno; ``connected``: the TCP connection was made."""
     if code in _OWN_FAULTS:
         return Failure.NOT_SENT
     if code == pycurl.E_COULDNT_CONNECT or not connected:

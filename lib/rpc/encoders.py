@@ -101,7 +101,7 @@ def Blob(value: str | bytes) -> list[Any]:
 
 
 def ReadBlob(value: Sequence[Any], limit: int = MAX_FILE) -> bytes:
-    """The bytes of a BLOB; ParseError when they are damaged or more than ``limit``."""
+    """Decode a BLOB; raise ParseError when it is damaged or has more than ``limit`` bytes."""
     kind, text = value
     if kind == 0:
         data = text.encode("utf-8", "surrogatepass")
@@ -174,7 +174,7 @@ def _FilledNic(nic: objects.NIC, context: Context) -> objects.NIC:
 
 
 def _FilledDisk(disk: objects.Disk, instance: objects.Instance | None, context: Context) -> objects.Disk:
-    """The disk with its device parameters, and what holds for the target node, all the way down."""
+    """Return the disk with its device parameters, and what holds for the target node, all the way down."""
     from ganeti import params
 
     snapshot = context.Config()
@@ -201,7 +201,7 @@ def _Disk(value: Any, context: Context) -> Any:
 
 
 def _Disks(value: Any, context: Context) -> list[Any]:
-    """``(disks, instance)``, or a list of such pairs, or a list of what is written already."""
+    """Encode ``(disks, instance)``, a list of such pairs, or a list of what is encoded already."""
     if isinstance(value, tuple):
         disks, instance = value
         return [_Disk((disk, instance), context) for disk in disks]
@@ -216,7 +216,7 @@ def _DisksByNode(value: Any, context: Context) -> list[Any]:
 
 
 def _OwnPart(value: Any, context: Context) -> Any:
-    """A node's own entry of a dictionary by node."""
+    """Return a node's own entry of a dictionary by node."""
     if not isinstance(value, Mapping):
         return value
     for name in (context.node, context.node_uuid):
@@ -286,7 +286,7 @@ def _File(value: Any, context: Context) -> list[Any]:
 
 
 def ReadForUpload(path: str) -> tuple[str, bytes, int, str, str, float, float]:
-    """A file of this node with mode, owner and group by name, and its times."""
+    """Read a file of this node with mode, owner and group by name, and its times."""
     info = runtime.Stat(path)
     data = runtime.ReadFile(path, MAX_FILE)
     mode = info.st_mode & 0o7777

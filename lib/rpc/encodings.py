@@ -31,7 +31,7 @@ def _IsName(value: object) -> bool:
 
 
 def _Within(inner: ht.Type, limit: int) -> ht.Type:
-    """``inner``, a kind of number, no further from zero than ``limit``: what a system call takes."""
+    """Return the type of numbers of kind ``inner`` that a system call takes: within ``limit`` of zero."""
     return ht.Type(str(inner), lambda v: inner(v) and -limit <= v <= limit, inner.Schema())
 
 

@@ -61,7 +61,7 @@ class Procedure:
     body_object: bool = False
 
     def Seconds(self, args: Sequence[Any]) -> float:
-        """The call's time-out."""
+        """Return the call's time-out."""
         if self.timeout == DURATION_PLUS_5:
             return int(args[0] + 5)
         return TIMEOUTS[self.timeout]

@@ -19,7 +19,7 @@ Place = tuple[str, str, int, bool, str]
 
 
 def DaemonPort(daemon: str, default: int, protocol: str = "tcp") -> int:
-    """The port of a daemon: the services database under its name, else ours."""
+    """Return the port of a daemon: the services database under its name, else ours."""
     try:
         return socket.getservbyname(daemon, protocol)
     except OSError:

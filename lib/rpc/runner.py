@@ -116,7 +116,7 @@ class RpcResult:
 
     @property
     def fail_msg(self) -> str | None:
-        """None on success, else never empty."""
+        """Return None on success, else a text that is never empty."""
         self._Parse()
         return self._fail_msg
 
@@ -126,7 +126,7 @@ class RpcResult:
         return self._payload
 
     def Raise(self, msg: str = "", prereq: bool = False, ecode: str = errors.ECODE_ENVIRON) -> None:
-        """Raises OpExecError, or OpPrereqError if ``prereq``, when the call failed."""
+        """Raise OpExecError, or OpPrereqError if ``prereq``, when the call failed."""
         if self.fail_msg is None:
             return
         text = f"{msg}: {self.fail_msg}" if msg else self._DefaultText()
@@ -135,7 +135,7 @@ class RpcResult:
         raise errors.OpExecError(text)
 
     def Warn(self, msg: str, feedback: Callable[[str], object]) -> bool:
-        """Tells a failure to ``feedback``; whether there was one."""
+        """Report a failure to ``feedback``; return whether there was one."""
         if self.fail_msg is None:
             return False
         feedback(f"{msg}: {self.fail_msg}" if msg else self._DefaultText())
@@ -192,14 +192,14 @@ class RpcRunner(_Calls):
         self._by_thread: dict[int, _Call] = {}
 
     def Start(self, name: str, nodes: Iterable[str], args: Sequence[Any], done: Callable[[RpcResult], None]) -> None:
-        """Starts a call on each node; ``done(result)`` is called once per node, on any thread, and must not block.
+        """Start a call on each node; ``done(result)`` is called once per node, on any thread, and must not block.
 
         A node that cannot be called (unknown, offline) is answered for before this returns.
         """
         self._Submit(PROCEDURES[name], list(nodes), args, _Call(done))
 
     def Abort(self, thread_ident: int) -> int:
-        """Ends the calls a thread waits for; it gets failures.  The number of calls ended.
+        """End the calls that a thread waits for, which become failures; return their number.
 
         What the nodes did with them stays unknown: only the waiting ends.
         """
@@ -214,7 +214,7 @@ class RpcRunner(_Calls):
         return len(requests)
 
     def _CallMany(self, procedure: Procedure, nodes: Iterable[str], args: Sequence[Any]) -> dict[str, RpcResult]:
-        """Calls every node in parallel and waits for all."""
+        """Call every node in parallel and wait for all."""
         wanted = list(dict.fromkeys(nodes))
         results: dict[str, RpcResult] = {}
         ready = runtime.Event()
@@ -321,7 +321,7 @@ class RpcRunner(_Calls):
 
 
 def _MakeMethod(procedure: Procedure) -> Callable[..., Any]:
-    """``call_NAME(node, *args)`` for one row: positional or by the names of the table."""
+    """Make ``call_NAME(node, *args)`` for one row; arguments by position or by the names of the table."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     first = "nodes" if procedure.multi else "node"
     names = [first, *(arg.name for arg in procedure.args)]

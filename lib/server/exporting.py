@@ -1,4 +1,4 @@
-"""What the exporter of a daemon is told: who owns the exported files, and what stands in ssconf files."""
+"""What the exporter of a daemon needs: the owners of the exported files, and the contents of ssconf files."""
 
 from __future__ import annotations
 

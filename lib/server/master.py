@@ -216,7 +216,7 @@ class Service:
                 return constants.EXIT_SUCCESS
             logging.error(
                 "Not stopping: jobs %s still run; try again when they have ended, or send the signal a second time within"
-                " %d seconds to stop all the same",
+                " %d seconds to stop anyway",
                 ", ".join(map(str, running)),
                 STOP_WAIT,
             )

@@ -57,14 +57,14 @@ def CheckRole(take_over: bool) -> None:
     """Raise NotInCluster or NotMasterError where no master daemon may even try to start."""
     if not (runtime.Exists(pathutils.CLUSTER_CONF_FILE) or runtime.Exists(pathutils.STORE_FILE)):
         raise NotInCluster(
-            f"{constants.MASTERD}: this node holds no configuration: it is in no cluster, or no candidate"
+            f"{constants.MASTERD}: this node has no configuration: it is not in a cluster, or not a master candidate"
         )
     if take_over:
         return
     try:
         master = ssconf.SimpleStore().GetMasterNode()
     except (OSError, errors.GenericError) as err:
-        raise NotInCluster(f"{constants.MASTERD}: it is not known who the master is: {err}") from err
+        raise NotInCluster(f"{constants.MASTERD}: the master of the cluster is not known: {err}") from err
     own = hosts.OwnName()
     # The files may be a moment older than the copy of the store from which they are written.
     if own not in (master, ownnode.NamedMaster()):
@@ -78,13 +78,13 @@ def _Check(options: Any) -> int:
             raise errors.ParameterError(f"{option} makes sense with --no-voting only")
     CheckRole(options.take_over)
     if options.no_voting and not options.yes_do_it:
-        lines = ["The 'no voting' option has been selected: the nodes are not asked who the master is.", _NO_VOTING]
+        lines = ["--no-voting: the nodes are not asked who the master is.", _NO_VOTING]
         if not opening.AskTerminal(lines):
             return constants.EXIT_CONFIRMATION
     return constants.EXIT_SUCCESS
 
 
-_NO_VOTING = "Use it only where the nodes that do not answer are off; it can make two masters otherwise."
+_NO_VOTING = "Use it only where the nodes that do not answer are off; otherwise two masters may run at once."
 
 
 def _Prepare(options: Any) -> Service:

@@ -237,7 +237,7 @@ def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:
         # Its imports are not for the parent, which stays small.
         from ganeti.server.exporting import RunNodeExporter
 
-        # Killed, the parent cannot end its children: one without it ends by itself.
+        # A parent that is killed cannot end its children: one without a parent ends itself.
         RunNodeExporter(prepared.node_store, lambda: os.getppid() != parent)
 
     if options.mlock:

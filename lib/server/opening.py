@@ -28,7 +28,7 @@ _LAST_WORD = 10.0
 class Wishes(NamedTuple):
     """What the administrator said on the command line.  ``ask`` puts a question; None: nobody is there to answer.
 
-    ``without``: nodes that are running and are to be given up all the same, each by its name.
+    ``without``: the names of nodes to give up although they are running.
     """
 
     no_voting: bool = False
@@ -141,10 +141,10 @@ def _CheckQueueRows(stored: Iterable[tuple[str, str, str]], job_ids: Iterable[st
     """Raise ParseError for what no queue could have written; a single job that cannot be read stays the queue's."""
     for job_id in job_ids:
         if not (job_id.isascii() and job_id.isdigit()):
-            raise errors.ParseError(f"'{job_id[:40]}' is no job id")
+            raise errors.ParseError(f"'{job_id[:40]}' is not a job id")
     for kind, row_id, value in stored:
         if (kind, row_id) == (KIND_QUEUE, ID_SERIAL) and not (value.isascii() and value.isdigit()):
-            raise errors.ParseError("the last job id is no number")
+            raise errors.ParseError("the last job id is not a number")
 
 
 class Opener:
@@ -338,7 +338,7 @@ def AskGiveUp(names: str) -> str:
     return (
         f"{names} ARE RUNNING: they accept connections and do not answer this node. If one of them is the master, or follows"
         " one, there will be two masters that start the same instances twice and destroy their disks. Switch these machines"
-        " off first. Only somebody who knows why they cannot be the master's goes on"
+        " off first. Continue only if you know why they cannot follow a master"
     )
 
 

@@ -54,7 +54,7 @@ class SsconfPusher:
             try:
                 failed = not self.Push()
             except StoreError as err:
-                logging.info("ssconf files are sent to nobody any more: %s", err)
+                logging.info("ssconf files are no longer sent: %s", err)
                 return
 
     def Push(self) -> bool:

@@ -60,7 +60,7 @@ class BlockDev:
     ``disk`` is the disk object as the master sent it, with filled ``params`` and ``dynamic_params``.  ``children``
     has the devices below, in the order of the disk's children; None stands for one that is not there.
 
-    ``attached`` tells whether the device was found; ``dev_path``, ``major`` and ``minor`` are set while it is.
+    ``attached`` says whether the device was found; ``dev_path``, ``major`` and ``minor`` are set while it is.
     ``dev_path`` stays None for storage that only a hypervisor's own client can reach (see ``UserspaceUri``).
     """
 

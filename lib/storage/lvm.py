@@ -83,7 +83,7 @@ class Volume(BlockDev):
             raise errors.BlockDeviceError(f"{self}: is gone after its activation")
 
     def Shutdown(self) -> None:
-        """An active volume does no harm and stays active."""
+        """Do nothing: an active volume does no harm and stays active."""
 
     def Remove(self) -> None:
         group, name = self._Id()

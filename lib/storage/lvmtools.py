@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ganeti import errors, runtime
 from ganeti.storage import looks
 
-# LVM waits for its own locks; whoever waits for us does not wait for ever.
+# LVM waits for its own locks, but our callers do not wait without end.
 _SECONDS = 120.0
 
 _NAME = re.compile(r"[a-zA-Z0-9+_.][a-zA-Z0-9+_.-]*")
@@ -70,7 +70,7 @@ class Group:
 
     @property
     def partial(self) -> bool:
-        """Whether physical volumes are missing."""
+        """Return whether physical volumes are missing."""
         return self.attributes[3:4] == "p"
 
 
@@ -147,7 +147,7 @@ def BuildListLvs() -> list[str]:
 
 
 def BuildCreate(group: str, name: str, size: int, stripes: int, pvs: Sequence[str]) -> list[str]:
-    """Signatures of what was there before are not asked about: nobody is there to answer."""
+    """Return the command; it must not ask about signatures of former contents, as nobody is there to answer."""
     return ["lvcreate", "-Wn", f"-L{size}m", f"-n{name}", f"-i{stripes}", group, *pvs]
 
 

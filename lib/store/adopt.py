@@ -51,7 +51,7 @@ def FoundStore(
     ready_timeout: float = READY_TIMEOUT,
     election_class: type[Election] = Election,
 ) -> Store:
-    """Makes the cluster's first history out of ``rows``, with the candidates that answer as first voters.
+    """Make the cluster's first history out of ``rows``, with the candidates that answer as first voters.
 
     ``nodes``: all nodes of the configuration; ``candidates``: those of them that shall be voters, this one included.
     The other arguments are those of ``election.BecomeMaster`` (``candidates_now`` is its ``candidates``).

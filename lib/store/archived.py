@@ -24,7 +24,7 @@ class ArchivedRows:
         return bool(self._seqs)
 
     def Note(self, transaction: Transaction) -> None:
-        """A transaction is acknowledged."""
+        """Record the archived jobs of an acknowledged transaction."""
         for row in transaction.rows:
             if row.kind != KIND_ARCHIVED:
                 continue

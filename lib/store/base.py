@@ -104,7 +104,7 @@ class Line:
         return found
 
     def Holds(self, position: Position) -> bool:
-        """Whether this history holds all of one that ends at ``position``."""
+        """Return whether this history holds all of one that ends at ``position``."""
         if position.seq == 0:
             return True
         return self.EpochAt(position.seq) == position.epoch
@@ -122,7 +122,7 @@ class Line:
             yield self.entries[-1][0], self.last.seq
 
     def OlderThanKept(self, position: Position) -> bool:
-        """Whether ``position`` lies before the entries that are kept: nothing is known of it."""
+        """Return whether ``position`` lies before the entries that are kept, so that nothing is known of it."""
         return len(self.entries) == MAX_LINE and position.seq < self.entries[0][1]
 
     def With(self, position: Position) -> Line:
@@ -380,7 +380,7 @@ class TooLarge(StoreError):
 
 
 class MasterEnded(StoreError):
-    """This master acknowledges nothing further; whoever works for it must not act again."""
+    """This master acknowledges nothing further; nothing that works for it may act again."""
 
 
 class MasterLost(MasterEnded):

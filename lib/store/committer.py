@@ -142,7 +142,7 @@ class Committer:
     # How things are, for every thread
 
     def IsSettled(self) -> bool:
-        """Whether every voter holds and knows all there is, and nothing else can be done for any node.
+        """Return whether every voter holds and knows everything, and nothing else can be done for any node.
 
         A node that left and follows another master keeps its rows until a new epoch of this one is above that.
         """
@@ -243,7 +243,7 @@ class Committer:
     def _HandleAnswer(self, kind: str, peer: Peer, result: RpcResult) -> None:
         uuid = peer.member.uuid
         if self.peers.get(uuid) is not peer:
-            # It was asked as a voter, a learner or one that leaves, and is that no more: its answer may be an old one.
+            # It was asked in a role (voter, learner, leaving) that it no longer has: its answer may be an old one.
             return
         now = runtime.Monotonic()
         if result.fail_msg is not None:
@@ -361,7 +361,7 @@ class Committer:
             self._steps.GiveUp(step)
 
     def _MayBecome(self, after: VoterSet) -> bool:
-        """Whether the set may change (rule 4): the next change waits for the last one, unless it goes back to the set before."""
+        """Return whether the set may change (rule 4): a change waits for the last one, unless it undoes that one."""
         if self.tally.acked is NOWHERE:
             return False
         changing = [pending for pending in self._pending if pending.before is not None]
@@ -491,7 +491,7 @@ class Committer:
         self._End(StoreEnded("this master has stopped"))
 
     def _MustHear(self, peer: Peer) -> bool:
-        """Whether a node that is up to date does not know yet that all it holds is acknowledged."""
+        """Return whether a node that is up to date does not know yet that all it holds is acknowledged."""
         if peer.silent or peer.unfit or peer.learner or peer.leaving or peer.copy is not None:
             return False
         return peer.busy or (peer.confirmed == self.tally.line.last and peer.told < self.tally.acked)

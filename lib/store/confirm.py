@@ -54,7 +54,7 @@ class NodeConfirmer:
                 runtime.Sleep(min(_ASK_AGAIN, left))
 
     def Forget(self, node: str) -> None:
-        """The node has to confirm again (it was offline)."""
+        """Make the node confirm again, as it was offline."""
         with self._lock:
             self._confirmed.discard(node)
 
@@ -73,7 +73,7 @@ class NodeConfirmer:
             return f"node {result.node_name} does not answer ({result.fail_msg})"
         answer = result.payload
         if not isinstance(answer, dict):
-            return f"the answer of node {result.node_name} has no sense"
+            return f"node {result.node_name} sent an invalid answer"
         if "refused" in answer:
             refusal = Refusal.Parse(answer)
             if self._lost(refusal, joining):
@@ -83,7 +83,7 @@ class NodeConfirmer:
             running = [(str(epoch), str(name)) for epoch, name in answer["running"]]
             store, last = str(answer["store"]), Position.Parse(answer["last"])
         except (KeyError, TypeError, ValueError, errors.ParseError):
-            return f"the answer of node {result.node_name} has no sense"
+            return f"node {result.node_name} sent an invalid answer"
         if running:
             epoch, name = running[0]
             return f"on node {result.node_name} {name} of the former master (epoch {epoch}) still runs"

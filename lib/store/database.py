@@ -1,4 +1,4 @@
-"""One node's copy on disk: the tables, and reading and writing them.  It knows no rule: ``node`` does.
+"""One node's copy on disk: the tables, and reading and writing them.  The rules are in ``node``.
 
 All writing happens inside ``with database.Transaction():``, reading of more than one thing too.
 """
@@ -264,7 +264,7 @@ class Database:
             after = cursor(page[-1])
 
     def IsSmall(self, after_seq: int, rows: int, size: int) -> bool:
-        """Whether what was written after ``after_seq`` is at most so many rows and characters of values."""
+        """Return whether what was written after ``after_seq`` is at most so many rows and characters of values."""
         found = self._db.Query(
             "SELECT count(*), sum(length(value)) FROM (SELECT value FROM rows WHERE seq > ? LIMIT ?)",
             (after_seq, rows + 1),

@@ -38,7 +38,7 @@ class HandEdits:
         self._records: dict[str, FileRecord] = {}
 
     def Rows(self, adopted: Adopted) -> list[Row]:
-        """The changes that were made by hand, as rows on top of ``adopted``; raises ConfigurationError on a refusal."""
+        """Return the changes made by hand, as rows on top of ``adopted``; raise ConfigurationError to reject them."""
         database = self._own.database
         with database.Transaction():
             state = database.GetState()
@@ -51,7 +51,7 @@ class HandEdits:
         return rows
 
     def _Edited(self, path: str, limit: int) -> bytes | None:
-        """What somebody wrote into a file of the store; None if nobody did."""
+        """Return the content of a file of the store that was edited; None if it was not."""
         record = self._records.get(path)
         if record is None or (record.stamp and StampOf(path) == record.stamp):
             return None
@@ -64,7 +64,7 @@ class HandEdits:
         return None if Digest(data) in (record.digest, record.placed) else data
 
     def _CheckBase(self, path: str, adopted: Adopted, state: State, newest: int) -> None:
-        """Refuses an edit that was not made on the newest state."""
+        """Reject an edit that was not made on the newest state."""
         shows = self._records[path].shows
         if not adopted.line.Holds(shows) or newest > shows.seq or (state.exported and state.exported < shows.seq):
             raise _Refusal(path, "it was edited on an older state than the cluster's newest")
@@ -98,7 +98,7 @@ class HandEdits:
         return _Differences(adopted, snapshot)
 
     def _IsStored(self, adopted: Adopted, snapshot: objects.Snapshot) -> bool:
-        """Whether a start has taken the edit over already, and ended before the files were written."""
+        """Return whether a start adopted the edit already, and ended before the files were written."""
         return all(row.kind == KIND_CONFIG for row in _Differences(adopted, snapshot))
 
     # The queue
@@ -137,7 +137,7 @@ class HandEdits:
         return [*rows, *self._Drain(bool(stored.get(ID_DRAIN)), state)]
 
     def _Drain(self, drained: bool, state: State) -> list[Row]:
-        """The drain flag is a file that is there or not."""
+        """Return the change of the drain flag, which is a file that exists or not."""
         if pathutils.JOB_QUEUE_SERIAL_FILE not in self._records:
             return []
         record = self._records.get(pathutils.JOB_QUEUE_DRAIN_FILE)

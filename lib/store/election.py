@@ -188,7 +188,7 @@ class Election:
         return self._own.node_name
 
     def _Learn(self, member: Member) -> bool:
-        """Whether the node was not known."""
+        """Add a node; return whether it was new."""
         if member.uuid in self._known or member.uuid == self._me.uuid:
             return False
         self._known[member.uuid] = member
@@ -312,10 +312,10 @@ class Election:
         return max(overruling, key=lambda heard: heard.last, default=newest)
 
     def _Overrules(self, heard: Heard, newest: Heard) -> bool:
-        """Whether a history stands against a newer one that a forced start began without its acknowledged changes.
+        """Return whether a history overrules a newer one that a forced start began without its acknowledged changes.
 
         The forced start took its members for off; a quorum of their own set holds the history, so they were not (rule 8).
-        One node alone proves nothing: a dead master that had gone on by itself looks the same when it returns.
+        One node alone proves nothing: a dead master that had continued alone looks the same when it returns.
         """
         if heard.voters.quorum < _WITNESSES:
             return False
@@ -508,7 +508,7 @@ def CheckVoter(own: NodeStore) -> None:
     voters = own.GetVoters()
     if not state.last.seq:
         raise NotElected(
-            f"node {own.node_name} holds no copy of the cluster's state: it is no master candidate, or not copied yet",
+            f"node {own.node_name} holds no copy of the cluster's state: not a candidate, or no copy yet",
             hint="start the master daemon on a master candidate",
         )
     if state.store_id not in voters.ids:
@@ -635,7 +635,7 @@ def ParseForced(text: Any) -> list[tuple[Epoch, Position]]:
 
 
 def IsForkedByForce(heard: Heard, other: Heard) -> bool:
-    """Whether a forced start made the history of ``heard`` leave that of ``other``, which knows nothing of it."""
+    """Return whether a forced start made the history of ``heard`` leave that of ``other``, which lacks it."""
     return bool(heard.forced - other.forced) and not other.line.Holds(heard.last)
 
 

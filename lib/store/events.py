@@ -30,7 +30,7 @@ class StepAsked:
 
 @dataclass(frozen=True)
 class EmptyAsked:
-    """A node that is no voter holds rows."""
+    """A node that is not a voter holds rows."""
 
     member: Member
     store_id: str

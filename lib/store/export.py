@@ -50,7 +50,7 @@ ROUND_SECONDS = 0.5
 
 ASIDE_PREFIX = "aside-"
 LOOK_AGAIN_SECONDS = 10.0
-"""Between two looks whether somebody else changed or removed the files, jobs apart."""
+"""Seconds between two looks whether another program changed or removed files other than jobs'."""
 
 PORTION = 1000
 """Files that are written or read before anything else is looked at."""
@@ -86,7 +86,7 @@ def Digest(data: bytes) -> str:
 
 
 def StampOf(path: str) -> str:
-    """Return what tells without reading a file that nobody wrote to it; empty if it is missing."""
+    """Return a stamp that changes whenever a file is written, made without reading it; empty if it is missing."""
     try:
         return _Stamp(runtime.Stat(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -121,7 +121,7 @@ class View:
         self._config = {}
 
     def Take(self, rows: Iterable[StoredRow]) -> tuple[dict[str, Target | None], list[str]]:
-        """The files these changed rows change, None for those that go, and archive files that are no view any more."""
+        """Return the files that these rows change (None: remove it), and archive files that are no longer views."""
         targets: dict[str, Target | None] = {}
         forget: list[str] = []
         config_changed = False
@@ -130,7 +130,7 @@ class View:
                 self._TakeConfig(row)
                 config_changed = True
             elif row.kind in (KIND_JOB, KIND_ARCHIVED) and not _IsJobId(row.id):
-                logging.error("A row of kind %s has the id %r, which is no job id: it has no file", row.kind, row.id)
+                logging.error("A row of kind %s has the id %r, which is not a job id: it has no file", row.kind, row.id)
             elif row.kind == KIND_JOB:
                 targets[pathutils.JobFile(int(row.id))] = self._QueueFile(row.value)
             elif row.kind == KIND_ARCHIVED:
@@ -224,7 +224,7 @@ class Exporter:
         self._look_at = 0.0
 
     def Round(self, acknowledged: Position = NOWHERE) -> Position | None:
-        """Brings the files up to what is acknowledged; returns the position they show, None if that is not known.
+        """Bring the files up to what is acknowledged; return the position that they show, None if it is unknown.
 
         ``acknowledged``: what the caller knows beyond the database.  Raises OSError when a file could not be written:
         the next round tries again.
@@ -252,7 +252,7 @@ class Exporter:
             raise _GaveWay
 
     def _Disturbed(self) -> bool:
-        """Whether somebody else wrote or removed one of the files that are few; looked at now and then."""
+        """Return whether another program wrote or removed a file other than a job's; looks now and then."""
         now = runtime.Monotonic()
         if now < self._look_at:
             return False
@@ -298,7 +298,7 @@ class Exporter:
         return visible
 
     def _MustLoadAnew(self, state: State, line: Line, visible: Position) -> bool:
-        """Whether what changed since the last round cannot be told from the rows' seqs."""
+        """Return whether the rows' seqs do not show what changed since the last round."""
         at = self._shown.at
         return (
             self._shown.failed
@@ -311,11 +311,11 @@ class Exporter:
         )
 
     def _OthersWrote(self, state: State) -> bool:
-        """Whether another process put files in place since the last round."""
+        """Return whether another process wrote files since the last round."""
         return not self._only_ssconf and state.exported != self._shown.exported
 
     def _PlaceSsconf(self, targets: Mapping[str, Target | None], anew: bool) -> None:
-        """Writes ssconf files that hold something else; no more is to be done beside a master daemon."""
+        """Write ssconf files with other contents; a master daemon does the rest."""
         wanted = {path: target for path, target in targets.items() if target is not None and _IsSsconf(path)}
         if anew:
             found = {path: _Read(path) for path in wanted}
@@ -337,7 +337,7 @@ class Exporter:
     def _LookAtFiles(
         self, database: Database, records: Mapping[str, FileRecord], targets: Mapping[str, Target | None]
     ) -> bool:
-        """Learns what lies in place; files that nobody of ours wrote are put aside, or, if False, left to the master."""
+        """Look at the files in place; put foreign ones aside, or leave them to the master and return False."""
         shown = _Shown()
         foreign: list[str] = []
         for number, path in enumerate({*records, *targets, *_LiveJobFiles()}):
@@ -371,7 +371,7 @@ class Exporter:
         return value is not None and serializer.Load(value).get("name") == self._own.node_name
 
     def _Gone(self, targets: Mapping[str, Target | None]) -> dict[str, Target | None]:
-        """Files in place that the rows do not make: live jobs and the drain flag go, others are left."""
+        """Return the files to remove: live jobs and the drain flag that the rows do not make; others are left."""
         return {
             path: None
             for path, digest in self._shown.placed.items()
@@ -393,7 +393,7 @@ class Exporter:
         forget: Iterable[str],
         visible: Position,
     ) -> None:
-        """Records the digests, then puts the files in place; what fails is done again by the next round.
+        """Record the digests, then put the files in place; the next round repeats what fails.
 
         A file of release 3.1 may be just what is wanted: it is not written, and becomes one of ours by its record.
         """
@@ -496,7 +496,7 @@ def _IsArchived(path: str) -> bool:
 
 
 def _IsOfJob(path: str) -> bool:
-    """Whether it is one of the files that may be very many."""
+    """Return whether the file is a job's, of which there may be very many."""
     return path.rpartition("/")[2].startswith("job-")
 
 
@@ -505,7 +505,7 @@ def _IsSsconf(path: str) -> bool:
 
 
 _BEHIND = "The configuration and queue files could not be brought up to date"
-# The last three: a copy whose rows can be read and make no sense.  What ails it, the exporter goes on.
+# The last three: a copy with readable rows that make no sense.  Whatever the cause, the exporter continues.
 _FAILURES = (OSError, errors.GenericError, LookupError, TypeError, ValueError)
 
 
@@ -520,7 +520,7 @@ class ExporterThread:
         self._thread = runtime.Thread(self._Run, "exporter")
 
     def Start(self) -> None:
-        """Does the first round in the calling thread: after it the files are exact."""
+        """Do the first round in the calling thread: after it the files are exact."""
         self._Round()
         self._store.Listen(self._Changed)
         self._wake.set()
@@ -531,7 +531,7 @@ class ExporterThread:
         self._wake.set()
 
     def Stop(self) -> None:
-        """Ends the thread and does the last round, after the store has stopped: then the files are exact.
+        """End the thread and do the last round, after the store has stopped: then the files are exact.
 
         Raises OSError if they are not.
         """
@@ -564,7 +564,7 @@ def _FailureText(err: Exception) -> str:
 
 
 def RunExporter(exporter: Exporter, stop: Callable[[], bool]) -> None:
-    """The exporter of a node: rounds until ``stop()``; noded's parent starts it again should it end."""
+    """Run a node's exporter: rounds until ``stop()``; noded's parent restarts it if it ends."""
     trouble = Trouble(_BEHIND)
     while not stop():
         try:

@@ -1,4 +1,4 @@
-"""The rows of a history in memory: what a new master reads once and then goes on from."""
+"""The rows of a history in memory: a new master reads them once and continues from there."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ NO_OWNER: Owner = (-1, -1)
 
 
 def LockOwned(path: str, exclusive: bool, timeout: float, owner: Owner) -> protocols.FileLock:
-    """Locks a file that daemons of several users lock: whoever makes it gives it to ``owner``."""
+    """Lock a file that daemons of several users lock: the one that makes it gives it to ``owner``."""
     made = not runtime.Exists(path)
     lock = runtime.LockFile(path, exclusive, timeout, 0o660)
     if made and owner != NO_OWNER:
@@ -26,7 +26,7 @@ def LockOwned(path: str, exclusive: bool, timeout: float, owner: Owner) -> proto
 
 
 def MakeOwned(path: str, mode: int, owner: Owner) -> None:
-    """Makes a folder of ``owner``'s."""
+    """Make a folder that belongs to ``owner``."""
     if not runtime.IsDir(path):
         runtime.MakeDirs(path, mode)
         if owner != NO_OWNER:

@@ -84,11 +84,11 @@ class Store:
         return self._tally.acked
 
     def IsRunning(self) -> bool:
-        """Whether this master has neither stopped nor been refused."""
+        """Return whether this master has neither stopped nor been replaced."""
         return self._committer.ended is None
 
     def IsSettled(self) -> bool:
-        """Whether every voter holds and knows all there is, and nothing else can be done for any node."""
+        """Return whether every voter holds and knows everything, and nothing else can be done for any node."""
         return self._committer.IsSettled()
 
     def Rows(self, kind: str) -> dict[str, str]:
@@ -104,7 +104,7 @@ class Store:
         return sorted(self._tally.Reach(self._tally.voters)[1])
 
     def StandsStill(self) -> bool:
-        """Whether voters are silent so that nothing can be acknowledged (rule 7)."""
+        """Return whether so many voters are silent that nothing can be acknowledged (rule 7)."""
         return self._committer.ended is None and not self._tally.HasQuorum()
 
     def Listen(self, listener: Listener) -> None:
@@ -151,7 +151,7 @@ class Store:
         self._confirmer.Confirm(nodes, timeout, joining)
 
     def Refused(self, epoch: str, master: str, node: str) -> None:
-        """A node refused a call because it has promised a newer epoch: this master stops, unless a quorum still follows it
+        """Handle the refusal of a node that promised a newer epoch: this master stops, unless a quorum still follows it
         and the node was led astray by a forced start (rule 6)."""
         self._committer.judge.Ask(epoch, master, node)
 

@@ -154,7 +154,7 @@ class NodeStore:
         return runtime.LockFile(self._serve_path, exclusive=True, timeout=_SERVE_TIMEOUT)
 
     def IsServing(self) -> bool:
-        """Whether a master daemon of this node has the store open."""
+        """Return whether a master daemon of this node has the store open."""
         if not runtime.Exists(self._serve_path):
             return False
         try:
@@ -424,7 +424,7 @@ class NodeStore:
         return _Answer(state, True)
 
     def _Fits(self, database: Database, state: State, final: _Final) -> bool:
-        """Whether the pieces of a catch-up may be put on top of what is here; a full copy always may."""
+        """Return whether the pieces of a catch-up fit on top of what is here; a full copy always does."""
         if final.before is None:
             return not state.replaced
         if database.AsideSeqs()[1] > final.last.seq or 0 < database.AsideSeqs()[0] <= final.before.seq:
@@ -432,11 +432,11 @@ class NodeStore:
         return self._Follows(state, final.before) and final.line.Holds(final.before)
 
     def _Has(self, state: State, position: Position) -> bool:
-        """Whether this node holds all up to ``position``, which is of the calling master's own epoch."""
+        """Return whether this node holds all up to ``position``, which is of the calling master's own epoch."""
         return state.last.epoch == position.epoch and state.last.seq >= position.seq
 
     def _Follows(self, state: State, before: Position) -> bool:
-        """Whether what follows ``before`` may be put on top of what is here."""
+        """Return whether what follows ``before`` fits on top of what is here."""
         return state.last == before
 
     def _Replace(self, database: Database, state: State, line: Line | None) -> State:

@@ -133,7 +133,7 @@ class Peer:
         return now - self.silent_since if self.silent else 0.0
 
     def HasSaid(self, store: str, last: Position) -> bool:
-        """Whether an answer says only what was known when the call was made."""
+        """Return whether an answer says only what was known when the call was made."""
         return self.known and store == self.store_id and last == self.confirmed
 
     def Heard(self) -> None:
@@ -264,7 +264,7 @@ class Sender:
         peer.copy = copy
 
     def _MayCatchUp(self, last: Position, line: Line, pruned: int) -> bool:
-        """Whether the rows written after ``last`` say all that a node lacks (rule 3)."""
+        """Return whether the rows written after ``last`` are all that a node lacks (rule 3)."""
         return bool(last.seq) and line.Holds(last) and last.seq >= pruned
 
     def _SendPiece(self, peer: Peer, line: Line, acknowledged: Position) -> None:
@@ -299,7 +299,7 @@ class Sender:
         self._Send("store_copy" if copy.before is None else "store_catchup", [peer], message)
 
     def _Reaches(self, copy: Copy, pruned: int) -> bool:
-        """Whether all deletions that a copy needs are still there."""
+        """Return whether all deletions that a copy needs are still known."""
         return pruned <= copy.needs
 
     def _Send(self, kind: str, group: list[Peer], message: dict[str, Any] | None) -> None:

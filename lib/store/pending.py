@@ -83,13 +83,13 @@ class Batch:
         self._rows.update(((row.kind, row.id), row) for row in rows)
 
     def Publish(self) -> None:
-        """The changes are acknowledged; readers may see them."""
+        """Make acknowledged changes visible to readers."""
         for entry in self.entries:
             Publish(entry)
             entry.Tell(None)
 
     def TakeBack(self, error: StoreError) -> None:
-        """The changes were sent to nobody: undo them, the newest first, and answer."""
+        """Undo changes that were sent to nobody, the newest first, and answer."""
         _TakeBack(self.entries, error)
 
 

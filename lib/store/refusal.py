@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FollowsOther(StoreError):
-    """A node that this master needs, or is to take in, has promised a newer epoch to another; this master goes on."""
+    """A node that this master needs, or is to take in, has promised a newer epoch to another; this master continues."""
 
     def __init__(self, refusal: Refusal, node: str):
         super().__init__(f"{refusal.Reason(node)}; nothing was changed", hint=HintOvertake(node))
@@ -40,14 +40,14 @@ class Refusal:
         return Refusal(epoch, master, line)
 
     def IsLate(self, own: Epoch) -> bool:
-        """Whether the refusal names an epoch that is not above ``own``: it was given to an older call."""
+        """Return whether the refusal names an epoch that is not above ``own``: it answers an older call."""
         try:
             return Epoch.Parse(self.epoch) <= own
         except errors.ParseError:
             return False
 
     def FollowsForcedMaster(self, own: Line, acknowledged: Position) -> bool:
-        """Whether the newer master began without changes that this one has acknowledged.
+        """Return whether the newer master began without changes that this one has acknowledged.
 
         An election never does that, only a forced start whose administrator was wrong about this master being off.  A
         node that has only promised, and holds what another master before us did not get acknowledged, shows no such start.
@@ -82,7 +82,7 @@ class RefusalJudge:
         self._lost = lost
 
     def EndsUs(self, refusal: Refusal, joining: bool) -> bool:
-        """``joining``: the node is being taken in, or has left."""
+        """Return whether the refusal ends this master; ``joining``: the node is being taken in, or has left."""
         if joining or refusal.FollowsForcedMaster(*self._history()):
             return not self._has_quorum()
         return True
@@ -106,7 +106,7 @@ class RefusalJudge:
 
 
 def HintOvertake(node: str) -> str:
-    """How a master gets above an epoch that a node has promised to one that is none."""
+    """Return the hint for getting above an epoch that a node promised to a master that no longer is one."""
     return (
         f"stop the master daemon on {node}, if one runs there, then restart the one of this cluster on the master node:"
         f" '{pathutils.DAEMON_UTIL} stop-master', '{pathutils.DAEMON_UTIL} start-master'; its new epoch is above every"

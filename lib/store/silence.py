@@ -21,12 +21,12 @@ class Silent(NamedTuple):
 
     @property
     def accepted(self) -> bool:
-        """Whether the node is running: it accepted a connection."""
+        """Return whether the node is running: it accepted a connection."""
         return self.failure.accepted
 
 
 def FromResult(result: RpcResult, reason: str = "") -> Silent:
-    """The record of a call that brought nothing usable; a node that answered nonsense is running, too."""
+    """Make the record of a call without a usable answer; a node that answered nonsense is running, too."""
     return Silent(result.node_name, result.failure or Failure.SILENT, reason or result.fail_msg or "no answer")
 
 
@@ -35,7 +35,7 @@ def Names(silent: Iterable[Silent]) -> str:
 
 
 def Describe(silent: Iterable[Silent]) -> str:
-    """One clause for each way of not answering, the most telling first."""
+    """Return one clause for each way of not answering, the most informative first."""
     by_failure: dict[Failure, list[Silent]] = {}
     for node in silent:
         by_failure.setdefault(node.failure, []).append(node)
@@ -44,12 +44,12 @@ def Describe(silent: Iterable[Silent]) -> str:
 
 
 def Accepting(silent: Iterable[Silent]) -> list[str]:
-    """The names of those that are certainly running."""
+    """Return the names of the nodes that are certainly running."""
     return sorted(node.name for node in silent if node.accepted)
 
 
 def NextStep(silent: Iterable[Silent], own_name: str, forced: str) -> str:
-    """What to do about nodes that do not answer.  ``forced``: the command of a forced start.
+    """Return what to do about nodes that do not answer.  ``forced``: the command of a forced start.
 
     That command is named only where every silent node may be off.
     """
@@ -72,7 +72,7 @@ def NextStep(silent: Iterable[Silent], own_name: str, forced: str) -> str:
 
 
 def HintRejected(names: str, own_name: str) -> str:
-    """The way back of a node whose certificate was withdrawn."""
+    """Return the hint for a node whose certificate was withdrawn."""
     first = names.partition(",")[0]
     return (
         f"{names} accept no calls of this node: while it was away it was marked offline, demoted or removed, and another"

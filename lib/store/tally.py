@@ -34,7 +34,7 @@ class Tally:
         self._deletions = deletions
 
     def Began(self, position: Position, deletes: bool) -> None:
-        """The own copy has one more transaction."""
+        """Record one more transaction in the own copy."""
         self.line = self.line.With(position)
         if deletes:
             self._deletions.append(position.seq)
@@ -86,7 +86,7 @@ class Tally:
         return len(voters) - len(silent), silent
 
     def HasQuorum(self) -> bool:
-        """Whether enough voters answer."""
+        """Return whether enough voters answer."""
         return self.Reach(self.voters)[0] >= self.voters.quorum
 
     def NotKnown(self, position: Position) -> NotKnown:

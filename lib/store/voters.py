@@ -32,7 +32,7 @@ class VoterStep:
     """One node in (``add``) or out (``remove``), with the change of its flags.
 
     ``patient``: it waits while the set that it makes lacks a quorum, and is never answered NoQuorum or NotKnown (rule 7).
-    ``own_affair``: the master does it by itself; nobody waits, it is tried until it is done or no longer makes sense.
+    ``own_affair``: the master's own idea; nobody waits, it is tried until it is done or no longer makes sense.
     """
 
     change: Change
@@ -67,7 +67,7 @@ class VoterSteps:
 
     def Add(self, step: VoterStep) -> None:
         if not step.own_affair:
-            # What the configuration is told to become goes before what the master wanted by itself.
+            # A change of the configuration comes before the master's own ideas.
             for other in [other for other in self.waiting if other.own_affair and other.uuid == step.uuid]:
                 self.Drop(other)
         self.waiting.append(step)
@@ -93,7 +93,7 @@ class VoterSteps:
         if step.add is None or peer is None or not peer.learner:
             return
         if step.own_affair:
-            # It comes again by itself, and what it holds saves a copy then.
+            # It returns without help, and what it holds then saves a copy.
             del self._sender.peers[step.uuid]
         else:
             self.Empty(step.add, "")

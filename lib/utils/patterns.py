@@ -32,7 +32,7 @@ class Pattern:
             raise errors.ParameterError(f"Invalid regular expression '{text}': {err}") from err
 
     def Search(self, value: str) -> bool:
-        """Whether the expression is found anywhere in ``value``."""
+        """Return whether the expression is found anywhere in ``value``."""
         try:
             return self._compiled.search(value, timeout=TIME_LIMIT) is not None
         except TimeoutError as err:

@@ -52,7 +52,7 @@ def _Escaped(char: str) -> str:
 
 
 def ParseUnit(text: str) -> int:
-    """A size such as ``512``, ``1.5g`` or ``2 TiB`` in MiB, rounded up to a multiple of 4 (doc/reference/cli.md 3.1)."""
+    """Return the MiB in ``512``, ``1.5g`` or ``2 TiB``, rounded up to a multiple of 4 (doc/reference/cli.md 3.1)."""
     match = _UNIT.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     unit = match.group(2).lower() if match else ""
     unit = unit.removesuffix("ib") if len(unit) == 3 else unit.removesuffix("b") if len(unit) == 2 else unit

@@ -19,7 +19,7 @@ class Trouble:
         self._next = 0.0
 
     def Log(self, reason: object) -> None:
-        """It is here, or still here."""
+        """Log that the trouble began, or continues."""
         now = runtime.Monotonic()
         self._count += 1
         if self._count == 1:
@@ -31,7 +31,7 @@ class Trouble:
         self._next = now + EVERY
 
     def Over(self) -> None:
-        """It is over, if it ever was."""
+        """Log that the trouble is over, if there was any."""
         count, self._count = self._count, 0
         if count:
             logging.info("%s: that is over", self._what)

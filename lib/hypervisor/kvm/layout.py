@@ -16,7 +16,7 @@ from ganeti.hypervisor.names import CheckInstanceName
 
 # What fits into the address of a UNIX socket, without the final NUL.
 SOCKET_PATH_MAX = 107
-# LOOK is a second machine monitor: who only looks never waits for whoever talks to the guest.
+# LOOK is a second monitor of the machine: a look never waits for another conversation with the guest.
 QMP, SERIAL, AGENT, LOOK = "qmp", "serial", "qga", "look"
 
 _PID_LIMIT = 64

@@ -29,7 +29,7 @@ _STATES = {
 }
 _RUN_STATES = {
     "running": runstate.RUNNING,
-    "suspended": runstate.RUNNING,  # asleep by its own wish
+    "suspended": runstate.RUNNING,  # put itself to sleep
     "paused": runstate.PAUSED,
     "prelaunch": runstate.PAUSED,
     "preconfig": runstate.PAUSED,
@@ -78,8 +78,8 @@ def CapabilityArguments(names: list[str], state: bool) -> dict[str, Any]:
 def Parameters(hvp: Mapping[str, Any], live: bool = True) -> dict[str, Any]:
     """Return arguments of migrate-set-parameters: bandwidth in bytes per second (0: as QEMU likes), downtime in ms.
 
-    Not live: any downtime will do, so QEMU stops the guest at once.  It is not stopped by us, so that it runs by itself
-    wherever it ends up, and a pause always is somebody's wish.
+    Not live: any downtime will do, so QEMU stops the guest at once.  We do not stop it, so that it resumes
+    wherever it ends up, and a paused guest was always paused on purpose.
     """
     parameters: dict[str, Any] = {"downtime-limit": int(hvp["migration_downtime"]) if live else _ANY_DOWNTIME}
     bandwidth = int(hvp["migration_bandwidth"]) * 1024 * 1024

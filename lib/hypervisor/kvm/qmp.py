@@ -114,7 +114,7 @@ class Monitor:
         return f"/dev/fdset/{int(answer['fdset-id'])}"
 
     def RemoveFds(self, label: str) -> None:
-        """Take back the descriptors handed over under this label."""
+        """Take back the descriptors passed under this label."""
         for fdset in self.Execute("query-fdsets"):
             if any(each.get("opaque") == label for each in fdset["fds"]):
                 self.TryExecute("remove-fd", {"fdset-id": fdset["fdset-id"]})

@@ -68,7 +68,7 @@ def With(**wanted: Any) -> frozenset[str]:
 
 
 def Mirrored() -> frozenset[str]:
-    """Return the names of the templates whose disks exist twice, whoever keeps the second copy."""
+    """Return the names of the templates whose disks exist twice, whatever keeps the second copy."""
     return With(mirror=INTERNAL) | With(mirror=EXTERNAL)
 
 

@@ -173,7 +173,7 @@ class DiskTemplate:
     # --- disk objects -------------------------------------------------------------------------------------------------
 
     def MakeDisk(self, ids: Reservations, plan: DiskPlan, request: DiskRequest, index: int) -> objects.Disk:
-        """Return a new disk object with an identity of its own."""
+        """Return a new disk object with its own identity."""
         prefix = ids.UniqueId()
         own = dict(request.ext)
         if request.access is not None and self.access:
@@ -218,6 +218,6 @@ class DiskTemplate:
         return None
 
     def NodeParams(self, disk: objects.Disk, node_uuid: str, nodes: Mapping[str, objects.Node]) -> dict[str, Any]:
-        """Return what holds for one node alone, as that node is told (doc/reference/config.md 17.4)."""
+        """Return the parameters that are sent to one node alone (doc/reference/config.md 17.4)."""
         del disk, node_uuid, nodes
         return {}

@@ -131,7 +131,7 @@ def test_a_node_that_stops_being_a_candidate_keeps_a_copy_of_the_configuration(h
 
 
 def test_the_masters_name_is_known_or_not(here: Node) -> None:
-    with pytest.raises(errors.RpcCallError, match="knows no master"):
+    with pytest.raises(errors.RpcCallError, match="does not know a master"):
         master.MasterNodeName()
     write_ssconf(master_node="node0.example.com")
     assert master.MasterNodeName() == "node0.example.com"
