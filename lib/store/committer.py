@@ -100,7 +100,7 @@ class Committer:
             self._sender.Common(),
             lambda: (self.tally.line, self.tally.acked),
             self.tally.HasQuorum,
-            lambda refusal: self.Put(events.Overtaken(refusal.epoch, refusal.master)),
+            lambda refusal: self.Put(events.Overtaken(str(refusal.epoch), refusal.master)),
         )
         self.published = RowsByKind(image.values)
         self.archived = ArchivedRows(image)
@@ -286,7 +286,7 @@ class Committer:
         peer.follows_other = True
         asked = self._steps.AskedFor(peer.member.uuid)
         if self.judge.EndsUs(refusal, joining=peer.leaving or (peer.learner and bool(asked))):
-            self._End(MasterLost(refusal.epoch, refusal.master, sent=True))
+            self._End(MasterLost(str(refusal.epoch), refusal.master, sent=True))
             return
         # Whether a quorum still follows us is looked at again with the next refusal.
         self._sender.Ask(self.tally.acked, self.tally.pruned)

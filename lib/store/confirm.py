@@ -77,7 +77,7 @@ class NodeConfirmer:
         if "refused" in answer:
             refusal = Refusal.Parse(answer)
             if self._lost(refusal, joining):
-                raise MasterLost(refusal.epoch, refusal.master, sent=False)
+                raise MasterLost(str(refusal.epoch), refusal.master, sent=False)
             raise FollowsOther(refusal, result.node_name)
         try:
             running = [(str(epoch), str(name)) for epoch, name in answer["running"]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, pathutils
-from ganeti.store.base import NOWHERE, Epoch, Line, Position, StoreError
+from ganeti.store.base import NO_EPOCH, NOWHERE, Epoch, Line, Position, StoreError
 
 if TYPE_CHECKING:
     from ganeti.rpc.runner import RpcResult, RpcRunner
@@ -24,27 +24,30 @@ class FollowsOther(StoreError):
 class Refusal:
     """What a refusing node said: the epoch it has promised, to whom, and the history that it holds."""
 
-    epoch: str
+    epoch: Epoch
     master: str
     line: Line
 
     @staticmethod
     def Parse(answer: Mapping[str, Any]) -> Refusal:
-        """Read the answer of a store call; one that names no history is taken as one without rows."""
-        epoch, master = str(answer["refused"]), str(answer.get("master", ""))
+        """Read the answer of a store call.
+
+        One that names no history is taken as one without rows, one that names no epoch as one of an old call.
+        """
+        try:
+            epoch = Epoch.Parse(answer["refused"])
+        except errors.ParseError:
+            epoch = NO_EPOCH
         try:
             last = Position.Parse(answer["last"])
             line = Line.Parse(answer["line"], last)
         except (KeyError, errors.ParseError):
             line = Line((), NOWHERE)
-        return Refusal(epoch, master, line)
+        return Refusal(epoch, str(answer.get("master", "")), line)
 
     def IsLate(self, own: Epoch) -> bool:
-        """Return whether the refusal names an epoch that is not above ``own``: it answers an older call."""
-        try:
-            return Epoch.Parse(self.epoch) <= own
-        except errors.ParseError:
-            return False
+        """Return whether the epoch is not above ``own``, so that no master has to stop: it answers an older call."""
+        return self.epoch <= own
 
     def FollowsForcedMaster(self, own: Line, acknowledged: Position) -> bool:
         """Return whether the newer master began without changes that this one has acknowledged.
@@ -83,7 +86,10 @@ class RefusalJudge:
 
     def EndsUs(self, refusal: Refusal, joining: bool) -> bool:
         """Return whether the refusal ends this master; ``joining``: the node is being taken in, or has left."""
-        if joining or refusal.FollowsForcedMaster(*self._history()):
+        own, acknowledged = self._history()
+        if refusal.IsLate(own.last.epoch):
+            return False
+        if joining or refusal.FollowsForcedMaster(own, acknowledged):
             return not self._has_quorum()
         return True
 

@@ -8,9 +8,10 @@ import pytest
 from support.store_nodes import CLUSTER, Story, Until
 
 from ganeti import runtime, serializer
-from ganeti.store import Epoch, MasterLost, NoQuorum, NotKnown, Row, Rows
+from ganeti.store import Epoch, MasterLost, NoQuorum, NotKnown, Row, Rows, StoreError
 from ganeti.store.base import HintSilent
 from ganeti.store.committer import STUCK_AFTER
+from ganeti.store.election import NotElected
 from ganeti.store.peers import RETRY_SECONDS
 from ganeti.store.silence import Failure, Silent
 
@@ -50,6 +51,26 @@ def test_a_voter_that_answers_without_sense_counts_as_silent(answer: Any) -> Non
         cluster[2].fault = lambda path, body: None
         Until(store.IsSettled)
         assert len(store.Voters()) == 3
+
+    play()
+
+
+@pytest.mark.parametrize("answer", [7, [], {}, {"last": 1}, {"promised": "x"}, {"voters": "{"}, {"refused": 7}])
+def test_a_start_takes_an_answer_without_sense_for_none(answer: Any) -> None:
+    @Story
+    def play(make: Any) -> None:
+        cluster = make(3)
+        cluster.Found().Stop()
+        good = serializer.Load(serializer.Dump(cluster[2].store.Describe()))
+        changed = {**good, **answer} if isinstance(answer, dict) and answer else answer
+        cluster[2].fault = lambda path, body: serializer.DumpBytes([True, changed])
+        store = cluster.Become(0)
+        store.Commit(Job(1))
+        assert store.Silent() == ["node3.example.org"]
+        store.Stop()
+        cluster[1].up = False
+        with pytest.raises(NotElected, match="only 1 of 3"):
+            cluster.Become(0)
 
     play()
 
@@ -99,7 +120,130 @@ def test_a_voter_that_promised_another_ends_the_master_though_it_is_to_be_taken_
     assert cluster.lost
 
 
+@pytest.mark.parametrize("epoch", [7, "", "x", "99", "0.a", None, ["99.other"], "9" * 100 + ".a"])
+def test_a_refusal_that_names_no_newer_epoch_ends_no_master(epoch: Any) -> None:
+    """Whoever needs a node that answers so hears of it; the others follow this master as before."""
+
+    @Story
+    def play(make: Any) -> None:
+        cluster = make(4)
+        store = cluster.Found(candidates=3)
+        Until(store.IsSettled)
+        for node in cluster.nodes[2:]:
+            node.fault = lambda path, body: serializer.DumpBytes([True, {"refused": epoch, "master": "node9"}])
+        store.Commit(Job(1))
+        with pytest.raises(StoreError, match=r"node4.example.org follows another master, node9") as caught:
+            store.ConfirmNodes([cluster.members[3].uuid], 3.0)
+        assert not isinstance(caught.value, MasterLost)
+        store.Refused(str(epoch), "node9", cluster.members[3].uuid)
+        runtime.Sleep(10.0)
+        store.Commit(Job(2))
+        assert store.IsRunning() and not cluster.lost
+        assert store.Silent() == ["node3.example.org"]
+
+    play()
+
+
+@Story
+def test_a_forced_start_ends_when_a_node_refuses_its_promise(make: Any) -> None:
+    """It was asked once more, and has promised another epoch since."""
+    cluster = make(5)
+    cluster.Found().Stop()
+    for node in cluster.nodes[:3]:
+        node.up = False
+
+    def overtake(path: str, body: Any) -> None:
+        if path == "/store_promise":
+            cluster[4].store.Promise(CLUSTER, NEWER, "node9.example.org")
+
+    cluster[4].fault = overtake
+    before = cluster[3].store.GetState().last
+    with pytest.raises(NotElected, match=r"99.other of node9.example.org came in between"):
+        cluster.Become(3, vouch=lambda question: True)
+    assert cluster[3].store.GetState().last == before
+
+
+# Fetching
+
+
+def Behind(make: Any) -> Any:
+    """Four candidates; node2 lacks the deletion of a job, which node3 has pruned and node1 has not."""
+    cluster = make(4)
+    store = cluster.Found(0, Row("job", "gone", "{}"))
+    Until(store.IsSettled)
+    cluster[1].up = False
+    store.Commit(Rows(Row("job", "gone", None)))
+    store.Commit(Job(1))
+    Until(lambda: len({cluster[n].store.GetState().acknowledged for n in (0, 2, 3)}) == 1)
+    store.Stop()
+    cluster[1].up = True
+    last = cluster[2].store.GetState().last
+    with cluster[2].store.Writing(last.epoch) as (database, state):
+        database.PruneDeletions(last.seq)
+        database.PutState(state.With(pruned=last.seq))
+    cluster[3].up = False
+    return cluster
+
+
+@Story
+def test_only_what_is_missing_is_fetched_from_a_node_that_has_all_of_it(make: Any) -> None:
+    cluster = Behind(make)
+    cluster[2].fault = lambda path, body: "lost call" if path == "/store_fetch" else None
+    assert cluster.Become(1).Rows("job") == {"1": "{}"}
+
+
+@pytest.mark.parametrize("answer", ["lost call", b"[true, 7]", b'[true, {"store": "other", "last": ["0.", 0]}]'])
+def test_a_node_that_lacks_the_deletions_gives_no_rows(answer: Any) -> None:
+    @Story
+    def play(make: Any) -> None:
+        cluster = Behind(make)
+        cluster[0].fault = lambda path, body: answer if path == "/store_fetch" else None
+        with pytest.raises(NotElected, match="could not be fetched"):
+            cluster.Become(1)
+        assert cluster[1].store.database.GetValue("job", "gone") == "{}", "the own copy is as it was"
+        cluster[0].fault = lambda path, body: None
+        assert cluster.Become(1).Rows("job") == {"1": "{}"}
+
+    play()
+
+
+@Story
+def test_a_node_that_follows_another_since_gives_no_rows(make: Any) -> None:
+    cluster = Behind(make)
+
+    def overtake(path: str, body: Any) -> None:
+        if path == "/store_fetch":
+            cluster[0].store.Promise(CLUSTER, NEWER, "node9.example.org")
+
+    cluster[0].fault = overtake
+    with pytest.raises(NotElected, match=r"node1.example.org has promised a newer epoch meanwhile"):
+        cluster.Become(1)
+
+
 # Who waits, and for how long
+
+
+@Story
+def test_everybody_is_answered_before_an_overtaken_master_is_told_to_stop(make: Any) -> None:
+    """What is told may end the process."""
+    cluster = make(3)
+    story: list[str] = []
+
+    class Told(list[Exception]):
+        def append(self, error: Exception) -> None:
+            story.append("lost")
+            super().append(error)
+
+    cluster.lost = Told()
+    store = cluster.Found()
+    cluster[1].up = cluster[2].up = False
+    with pytest.raises(NotKnown):
+        store.Commit(Job(1))
+    store.Begin(Job(2), lambda error: story.append("answered"), patient=True)
+    cluster[1].store.Promise(CLUSTER, NEWER, "node9.example.org")
+    cluster[1].up = True
+    Until(lambda: cluster.lost)
+    assert story == ["answered", "lost"]
 
 
 @Story

@@ -654,6 +654,39 @@ def test_a_long_round_of_the_node_daemon_gives_way_to_a_master_that_starts() -> 
         assert 0 < done < count
 
 
+def test_a_look_that_finds_nothing_new_reads_nothing() -> None:
+    with World(3, trace=True) as world:
+
+        def story() -> None:
+            node = Node()
+            node.exporter.Round()
+            for _ in range(3):
+                runtime.Sleep(export.LOOK_AGAIN_SECONDS + 1)
+                before = len(world.trace)
+                node.exporter.Round()
+                steps = [str(step) for step in world.trace[before:]]
+                assert any("Stat" in step for step in steps)
+                assert not any("ReadFile" in step or "ListDir" in step for step in steps)
+
+        world.AddMachine("node1").Call(story)
+        assert not world.failures
+
+
+def test_an_edited_file_that_cannot_be_read_is_refused() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        for path in (pathutils.CLUSTER_CONF_FILE, pathutils.JobFile(7), pathutils.JOB_QUEUE_SERIAL_FILE):
+            runtime.RemoveFile(path)
+            runtime.MakeDirs(path)
+            with pytest.raises(errors.ConfigurationError, match="cannot be read") as caught:
+                node.Edits()
+            assert path in str(caught.value)
+            runtime.RemoveDir(path)
+
+    Play(story)
+
+
 def test_a_file_with_the_stamp_that_was_noted_is_not_read_again() -> None:
     with World(3, trace=True) as world:
 

@@ -328,8 +328,12 @@ def test_a_partial_fetch_leaves_how_far_the_own_copy_is_pruned(wire: Wire) -> No
 
 def test_a_full_fetch_is_pruned_as_far_as_its_source(wire: Wire) -> None:
     _Founded(wire, 5, 4)
+    with wire.store.database.Transaction() as database:
+        database.SetExported(5)
     state = _Adopt(wire, [StoredRow("job", "2", "{}", 6, E1)], At(E1, 6), 1, partial=False)
     assert state.pruned == 1
+    # And no file shows it yet, nor can anything be shown below it.
+    assert (state.exported, state.whole) == (0, 6)
 
 
 def test_a_history_of_the_own_is_pruned_as_before(wire: Wire) -> None:

@@ -29,4 +29,4 @@ ACKNOWLEDGED = Position(OURS, 19)
     ],
 )
 def test_only_a_history_that_began_without_ours_shows_a_forced_master(held: Line, forced: bool) -> None:
-    assert Refusal(str(NEWER), "node2", held).FollowsForcedMaster(OWN, ACKNOWLEDGED) is forced
+    assert Refusal(NEWER, "node2", held).FollowsForcedMaster(OWN, ACKNOWLEDGED) is forced

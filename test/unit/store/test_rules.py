@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -351,6 +352,40 @@ def test_the_file_is_made_once_by_whoever_comes_first(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["store.db"]
     assert stores[0].GetState().store_id == first
     stores[0].Close()
+
+
+def test_the_files_belong_to_whom_they_are_made_for() -> None:
+    with World(3) as world:
+
+        def play() -> list[tuple[int, int, int]]:
+            store = NodeStore("/srv/ext/store.db", "node1", "/srv/run/calls", uid=77, gid=78)
+            store.Promise(CLUSTER, E1, "m")
+            store.Adopt(E1, None, Line((), NOWHERE), 0, False, [Row("job", "1", "{}")])
+            store.Promise(CLUSTER, E2, "m")
+            row = StoredRow("job", "2", "{}", 1, E1)
+            store.Adopt(E2, [row], Line([(E1, 1)], At(E1, 1)), 0, False, [])
+            found = [f"/srv/ext/{name}" for name in runtime.ListDir("/srv/ext")]
+            kept = [path for path in found if path.startswith("/srv/ext/replaced-") and "-wal" not in path]
+            stats = [runtime.Stat(path) for path in ("/srv/ext", "/srv/ext/store.db", kept[0])]
+            return [(info.st_uid, info.st_gid, info.st_mode & 0o777) for info in stats]
+
+        assert world.AddMachine("one").Call(play) == [(77, 78, 0o750), (77, 78, 0o640), (77, 78, 0o640)]
+
+
+def test_a_database_of_another_format_is_left_alone(wire: Wire) -> None:
+    _History(wire, E1, 1)
+    connection = sqlite3.connect(wire.store.path)
+    connection.execute("UPDATE state SET version = 99")
+    connection.commit()
+    wire.store.Close()
+    with pytest.raises(errors.StorageError, match="has format 99, this release reads 1") as caught:
+        wire.store.GetState()
+    assert "move the file away" in str(caught.value.hint)
+    connection.execute("DELETE FROM state")
+    connection.commit()
+    connection.close()
+    with pytest.raises(errors.StorageError, match="has format none"):
+        wire.store.GetState()
 
 
 def test_a_store_nobody_serves_makes_no_file_by_being_looked_at(tmp_path: Path) -> None:
