@@ -116,12 +116,12 @@ class LogicalUnit(Generic[OpT]):
 
     @property
     def snapshot(self) -> objects.Snapshot:
-        """The configuration as it is acknowledged now."""
+        """Return the configuration as it is acknowledged now."""
         return self.cfg.Snapshot()
 
     @property
     def ec_id(self) -> Any:
-        """The job's id, under which reservations and changes are made."""
+        """Return the job's id, under which reservations and changes are made."""
         return self.proc.ec_id
 
     def owned_locks(self, level: int) -> set[str]:
@@ -139,10 +139,10 @@ class LogicalUnit(Generic[OpT]):
     # --- what units define --------------------------------------------------------------------------------------------
 
     def CheckArguments(self) -> None:
-        """Checks the opcode's parameters by themselves; raises OpPrereqError(ECODE_INVAL)."""
+        """Check the opcode's parameters by themselves; raise OpPrereqError(ECODE_INVAL)."""
 
     def ExpandNames(self) -> None:
-        """Turns names as typed into objects and sets ``needed_locks``; units that take the BGL alone need nothing else."""
+        """Turn names as typed into objects and set ``needed_locks``; a unit that takes the BGL alone needs none."""
         assert self.REQ_BGL, f"{type(self).__name__} shares the BGL and must say what it locks"
         self.needed_locks = {}
 
@@ -150,38 +150,38 @@ class LogicalUnit(Generic[OpT]):
         """Called before ``level`` is locked, the earlier levels being held; may change ``needed_locks[level]``."""
 
     def CheckPrereq(self) -> None:
-        """Fails with OpPrereqError if the operation cannot be done as things are."""
+        """Raise OpPrereqError if the operation is not possible now."""
         for tasklet in self.tasklets or ():
             tasklet.CheckPrereq()
 
     def Exec(self, feedback: Feedback) -> Any:
-        """Does it and returns the opcode's result; fails with OpExecError."""
+        """Do the work and return the opcode's result; raise OpExecError."""
         assert self.tasklets is not None, f"{type(self).__name__} neither defines Exec nor has tasklets"
         for tasklet in self.tasklets:
             tasklet.Exec(feedback)
 
     def BuildHooksEnv(self) -> dict[str, Any]:
-        """Variables of the hooks, without the prefix GANETI_; called before and after Exec."""
+        """Return the variables of the hooks, without the prefix GANETI_; called before and after Exec."""
         raise NotImplementedError
 
     def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
-        """Uuids of the nodes the pre hooks run on, and of those the post hooks run on."""
+        """Return the uuids of the nodes of the pre hooks, and of those of the post hooks."""
         raise NotImplementedError
 
     def HooksCallBack(
         self, phase: str, results: dict[str, RpcResult] | None, feedback: Feedback, lu_result: Any
     ) -> Any:
-        """Looks at the hooks' results; what it returns is the opcode's result."""
+        """Look at the hooks' results and return the opcode's result."""
         del phase, results, feedback
         return lu_result
 
     def PrepareRetry(self, feedback: Feedback) -> bool:
-        """Whether the unit can start anew when resources are short for the moment; it tidies up here."""
+        """Clean up and return whether the unit can start again when resources are short for the moment."""
         del feedback
         return False
 
     def NodesToConfirm(self) -> set[str]:
-        """Uuids of the nodes this unit may change things on, which must have confirmed this master (doc/design-store.rst, 6).
+        """Return the uuids of the nodes that this unit may change, which must confirm this master (doc/design-store.rst, 6).
 
         By default those it holds exclusively and the nodes of instances it holds exclusively.
         """
@@ -200,7 +200,7 @@ class LogicalUnit(Generic[OpT]):
         return self.OnlineNodes(nodes)
 
     def OnlineNodes(self, nodes: Iterable[str]) -> set[str]:
-        """Those of the nodes that are configured and not marked offline."""
+        """Return those of the nodes that are configured and not marked offline."""
         snapshot = self.snapshot
         return {uuid for uuid in nodes if uuid in snapshot.nodes and not snapshot.nodes[uuid].offline}
 

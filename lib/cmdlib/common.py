@@ -40,7 +40,7 @@ def Invalid(message: str, *, hint: str | None = None, ecode: str = errors.ECODE_
 
 
 def ExpandNode(snapshot: objects.Snapshot, name: str, uuid: str | None = None) -> objects.Node:
-    """The node meant by a name, a short name or a uuid; OpPrereqError if there is none or it is not the expected one."""
+    """Return the node of a name, short name or uuid; raise OpPrereqError unless it is the expected one."""
     node: objects.Node | None = snapshot.ExpandName("node", name)
     if node is None:
         raise errors.OpPrereqError(f"Node '{name}' not known", errors.ECODE_NOENT, hint="see 'gnt-node list'")
@@ -49,7 +49,7 @@ def ExpandNode(snapshot: objects.Snapshot, name: str, uuid: str | None = None) -
 
 
 def ExpandOtherNode(lu: LogicalUnit, slot: str) -> objects.Node | None:
-    """The node that the opcode's optional parameter ``slot`` names; puts full name and uuid into the opcode."""
+    """Return the node that the opcode's optional parameter ``slot`` names; put full name and uuid into the opcode."""
     name = getattr(lu.op, slot)
     if name is None:
         return None
@@ -60,7 +60,7 @@ def ExpandOtherNode(lu: LogicalUnit, slot: str) -> objects.Node | None:
 
 
 def ExpandInstance(snapshot: objects.Snapshot, name: str, uuid: str | None = None) -> objects.Instance:
-    """The instance meant; as ExpandNode."""
+    """Do the same as ExpandNode for an instance."""
     instance: objects.Instance | None = snapshot.ExpandName("instance", name)
     if instance is None:
         raise errors.OpPrereqError(f"Instance '{name}' not known", errors.ECODE_NOENT, hint="see 'gnt-instance list'")
@@ -69,7 +69,7 @@ def ExpandInstance(snapshot: objects.Snapshot, name: str, uuid: str | None = Non
 
 
 def ExpandGroup(snapshot: objects.Snapshot, name: str) -> objects.NodeGroup:
-    """The node group meant by a name or uuid."""
+    """Return the node group of a name or uuid."""
     group: objects.NodeGroup | None = snapshot.ExpandName("nodegroup", name)
     if group is None:
         raise errors.OpPrereqError(f"Group '{name}' not known", errors.ECODE_NOENT, hint="see 'gnt-group list'")
@@ -77,7 +77,7 @@ def ExpandGroup(snapshot: objects.Snapshot, name: str) -> objects.NodeGroup:
 
 
 def ExpandNetwork(snapshot: objects.Snapshot, name: str) -> objects.Network:
-    """The network meant by a name or uuid."""
+    """Return the network of a name or uuid."""
     network: objects.Network | None = snapshot.ExpandName("network", name)
     if network is None:
         raise errors.OpPrereqError(f"Network '{name}' not known", errors.ECODE_NOENT)
@@ -85,12 +85,12 @@ def ExpandNetwork(snapshot: objects.Snapshot, name: str) -> objects.Network:
 
 
 def NodeNames(snapshot: objects.Snapshot, uuids: Iterable[str]) -> list[str]:
-    """Names of nodes, in natural order, for people."""
+    """Return the names of nodes, in natural order, for people."""
     return NiceSort(map(snapshot.NodeName, uuids))
 
 
 def VolumesOf(snapshot: objects.Snapshot, instance: objects.Instance) -> Iterator[tuple[str, str]]:
-    """(node, ``vg/lv``) of every logical volume below an instance's disks."""
+    """Return (node, ``vg/lv``) of every logical volume below an instance's disks."""
     for disk in snapshot.InstanceDisks(instance):
         for volume in disk.VolumeNames():
             yield from ((uuid, volume) for uuid in disk.nodes)
@@ -100,7 +100,7 @@ def VolumesOf(snapshot: objects.Snapshot, instance: objects.Instance) -> Iterato
 
 
 def ShareAll() -> dict[int, int]:
-    """share_locks for a unit that takes everything shared."""
+    """Return the share_locks of a unit that takes everything shared."""
     return dict.fromkeys(locking.LEVELS, 1)
 
 
@@ -117,7 +117,7 @@ def CheckViolations(
 
 
 def ExpandAndLockInstance(lu: LogicalUnit) -> objects.Instance:
-    """Expands the opcode's instance, puts full name and uuid into the opcode, and asks for the instance's lock."""
+    """Find the opcode's instance, put its full name and uuid into the opcode, and declare its lock."""
     if lu.needed_locks is None:
         lu.needed_locks = {}
     assert locking.LEVEL_INSTANCE not in lu.needed_locks, "ExpandAndLockInstance called with instance locks declared"
@@ -147,7 +147,7 @@ def LockedInstance(lu: LogicalUnit) -> objects.Instance:
 
 
 def LockInstancesNodes(lu: LogicalUnit, primary_only: bool = False, level: int = locking.LEVEL_NODE) -> None:
-    """Declares locks of the nodes of all instances whose locks are owned; to be called from DeclareLocks.
+    """Declare the locks of the nodes of all locked instances; to be called from DeclareLocks.
 
     ``recalculate_locks[level]`` says whether they replace what is declared or are added to it.
     """
@@ -167,7 +167,7 @@ def LockInstancesNodes(lu: LogicalUnit, primary_only: bool = False, level: int =
 
 
 def LockInstancesNodesAnd(lu: LogicalUnit, node_uuid: str | None) -> None:
-    """The same, and one more node, if there is one."""
+    """Lock the nodes of the locked instances, and one more if it is given."""
     LockInstancesNodes(lu)
     declared = lu.needed_locks[locking.LEVEL_NODE] if lu.needed_locks is not None else []
     assert isinstance(declared, list)
@@ -176,7 +176,7 @@ def LockInstancesNodesAnd(lu: LogicalUnit, node_uuid: str | None) -> None:
 
 
 def CopyNodeLocks(lu: LogicalUnit) -> None:
-    """Declares for node-res what is declared for the nodes; to be called from DeclareLocks(LEVEL_NODE_RES)."""
+    """Declare for node-res what is declared for the nodes; to be called from DeclareLocks(LEVEL_NODE_RES)."""
     assert lu.needed_locks is not None
     declared = lu.needed_locks[locking.LEVEL_NODE]
     lu.needed_locks[locking.LEVEL_NODE_RES] = list(declared) if isinstance(declared, list) else declared
@@ -185,7 +185,7 @@ def CopyNodeLocks(lu: LogicalUnit) -> None:
 def ReleaseLocks(
     lu: LogicalUnit, level: int, names: Iterable[str] | None = None, keep: Collection[str] | None = None
 ) -> None:
-    """Gives locks of a level back: ``names``, or all but ``keep``, or all.
+    """Release locks of a level: ``names``, or all but ``keep``, or all.
 
     Giving back any of them also gives up the claim to the whole level.
     """
@@ -212,7 +212,7 @@ def StoreNew(lu: LogicalUnit, level: int, add: Callable[[], T]) -> T:
 
 
 def CheckNodeGroupsUnchanged(lu: LogicalUnit, instance: objects.Instance) -> None:
-    """The groups of the instance's nodes were worked out without locks: they must be locked now."""
+    """Check that the instance's nodes are still in the locked groups, which were found without locks."""
     snapshot = lu.snapshot
     groups = {snapshot.nodes[uuid].group for uuid in snapshot.AllNodes(instance)}
     if not groups <= lu.owned_locks(locking.LEVEL_NODEGROUP):
@@ -241,14 +241,14 @@ def CheckNodeVmCapable(node: objects.Node) -> None:
 
 
 def CheckTarget(node: objects.Node) -> None:
-    """A node that is to get an instance or a disk: online, not drained, able to run instances."""
+    """Check a node that is to get an instance or a disk: online, not drained, able to run instances."""
     CheckNodeOnline(node)
     CheckNodeNotDrained(node)
     CheckNodeVmCapable(node)
 
 
 def CheckInstanceState(lu: LogicalUnit, instance: objects.Instance, allowed: Sequence[str]) -> None:
-    """The instance's admin state is one of ``allowed``; where "up" is not, it must not run either."""
+    """Check that the instance's admin state is in ``allowed``; if "up" is not, also that it does not run."""
     if instance.admin_state not in allowed:
         raise errors.OpPrereqError(
             f"Instance '{instance.name}' is marked to be {instance.admin_state}, it must be {' or '.join(allowed)}",
@@ -289,7 +289,7 @@ def InstanceInfo(lu: LogicalUnit, instance: objects.Instance) -> dict[str, Any]:
 
 
 def CheckNodeFreeMemory(lu: LogicalUnit, node_uuid: str, reason: str, needed: int, hypervisor: str) -> int:
-    """The node's free memory in MiB, which must be at least ``needed``."""
+    """Return the node's free memory in MiB; raise OpPrereqError if it is less than ``needed``."""
     hvparams = lu.snapshot.cluster.hvparams.get(hypervisor, {})
     result = lu.rpc.call_node_info([node_uuid], None, [[hypervisor, hvparams]])[node_uuid]
     result.Raise(f"Can't get data from node {result.node_name}", prereq=True)
@@ -313,7 +313,7 @@ def _MemoryFree(payload: Any) -> int | None:
 
 
 def CheckNicBridges(lu: LogicalUnit, nics: Iterable[objects.NIC], node_uuid: str) -> None:
-    """The bridges of bridged NICs exist on the node."""
+    """Check that the bridges of bridged NICs exist on the node."""
     from ganeti import params
 
     snapshot = lu.snapshot
@@ -352,7 +352,7 @@ def CheckName(kind: str, name: str) -> None:
 def ForceTypes(
     values: dict[str, Any], table: types.Table, allowed: Collection[Any] = (), subject: str = "parameter"
 ) -> dict[str, Any]:
-    """``params.ForceDictType`` whose refusal is the request's fault."""
+    """Convert values as ``params.ForceDictType``; raise OpPrereqError for wrong ones."""
     try:
         return types.ForceDictType(values, table, allowed, subject)
     except errors.TypeEnforcementError as err:
@@ -407,7 +407,7 @@ def ForceNodeState(
 
 
 def MergeNodeState(old: Any, new: dict[str, Any] | None) -> dict[str, Any]:
-    """A declared state with changes on top, key by key all the way down."""
+    """Return a declared state with changes merged in, key by key at every level."""
     result = dict(old)
     for key, value in (new or {}).items():
         below = result.get(key)

@@ -18,7 +18,7 @@ class NodeConfirmer(Protocol):
     """The part of store.Store that the processor needs."""
 
     def ConfirmNodes(self, nodes: Sequence[str], timeout: float, joining: bool = False) -> None:
-        """Returns when each node has confirmed this master and ended what an older one began (doc/design-store.rst, 6)."""
+        """Wait until each node confirmed this master and ended what an older one began (doc/design-store.rst, 6)."""
 
 
 # (node names or uuids, hook path, phase, environment) -> result by node; rpc.call_hooks_runner.

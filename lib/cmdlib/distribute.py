@@ -16,7 +16,7 @@ _EXTRA_FILES_LIMIT = 65536
 
 
 def ExtraFiles() -> list[str]:
-    """The administrator's own list of further files, one path a line; it is distributed itself (design 2.1)."""
+    """Return the administrator's list of further files, one path a line, which is distributed too (design 2.1)."""
     try:
         text = runtime.ReadText(pathutils.EXTRA_FILES_LIST, _EXTRA_FILES_LIMIT)
     except FileNotFoundError:
@@ -26,7 +26,7 @@ def ExtraFiles() -> list[str]:
 
 
 def FilesOfAll(cluster: objects.Cluster) -> list[str]:
-    """Files for every node."""
+    """Return the files for every node."""
     files = [
         pathutils.SSH_KNOWN_HOSTS_FILE,
         pathutils.CONFD_HMAC_KEY,
@@ -42,12 +42,12 @@ def FilesOfAll(cluster: objects.Cluster) -> list[str]:
 
 
 def FilesOfRapi() -> list[str]:
-    """Files for nodes on which RAPI can run."""
+    """Return the files for nodes on which RAPI can run."""
     return [pathutils.RAPI_CERT_FILE, pathutils.RAPI_USERS_FILE]
 
 
 def RedistributeAncillaryFiles(lu: LogicalUnit, only: Iterable[str] | None = None) -> None:
-    """Uploads the files to all online nodes but the master, or to the nodes of ``only``; failures are warnings."""
+    """Upload the files to all online nodes but the master, or to the nodes of ``only``; failures are warnings."""
     snapshot = lu.snapshot
     cluster = snapshot.cluster
     chosen = set(snapshot.nodes if only is None else only)
@@ -66,7 +66,7 @@ def RedistributeAncillaryFiles(lu: LogicalUnit, only: Iterable[str] | None = Non
 
 
 def UploadFile(lu: LogicalUnit, path: str, nodes: list[str]) -> None:
-    """Copies a file of the master to nodes; one that is not there is passed over."""
+    """Copy a file of the master to nodes; do nothing if it does not exist."""
     if not nodes or not runtime.Exists(path):
         return
     for result in lu.rpc.call_upload_file(nodes, path).values():

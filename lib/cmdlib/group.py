@@ -54,7 +54,7 @@ class _ParameterLU(LogicalUnit[_ParameterOp]):
         return (master, master)
 
     def _NewValues(self, group: objects.NodeGroup) -> dict[str, Any]:
-        """The fields that the request names, with what they become."""
+        """Return the fields that the request names, with what they become."""
         values: dict[str, Any] = {}
         if self.op.alloc_policy is not None:
             values["alloc_policy"] = self.op.alloc_policy
@@ -148,13 +148,13 @@ def _PrimaryGroup(snapshot: objects.Snapshot, inst: objects.Instance) -> str | N
 
 
 def GroupInstances(snapshot: objects.Snapshot, group_uuid: str) -> set[str]:
-    """Names of the instances that have any node in a group."""
+    """Return the names of the instances that have any node in a group."""
     uuids = {uuid for node in snapshot.GroupNodes(group_uuid) for held in snapshot.NodeInstances(node) for uuid in held}
     return {snapshot.instances[uuid].name for uuid in uuids}
 
 
 def LockedGroup(lu: LogicalUnit, uuid: str) -> objects.NodeGroup:
-    """A group as it stands now that its lock is held."""
+    """Return a group as it is now, under its lock."""
     return StillThere(lu.snapshot.nodegroups.get(uuid), "Group", lu.op.group_name)
 
 
@@ -206,7 +206,7 @@ class LUGroupAssignNodes(NoHooksLU[opcodes.OpGroupAssignNodes]):
 
 
 def SplitInstances(snapshot: objects.Snapshot, moves: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Names of mirrored instances that these moves (node -> group) spread over groups; of those that they leave spread."""
+    """Return the names of mirrored instances that these moves (node -> group) split, and of those that stay split."""
     internal = disk.With(mirror=disk.INTERNAL)
     new: list[str] = []
     old: list[str] = []

@@ -69,7 +69,7 @@ class InstanceFacts:
 
 
 def InstanceEnv(snapshot: objects.Snapshot, instance: objects.Instance) -> dict[str, Any]:
-    """The variables of an instance as it is configured."""
+    """Return the variables of an instance as it is configured."""
     return InstanceFacts.Existing(snapshot, instance).Env()
 
 
@@ -110,7 +110,7 @@ def _DiskEnv(snapshot: objects.Snapshot, disk: Any) -> dict[str, Any]:
 
 
 def NetworkEnv(network: objects.Network) -> dict[str, Any]:
-    """The variables of a network; only those that are set."""
+    """Return the variables of a network that are set."""
     values = {
         "NETWORK_NAME": network.name,
         "NETWORK_SUBNET": network.network,

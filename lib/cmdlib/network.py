@@ -33,7 +33,7 @@ def _CheckIPv6(text: str, what: str, is_net: bool) -> None:
 
 
 def _CheckValues(op: Any, clears: bool) -> dict[str, Any]:
-    """The fields of a network that a request names, checked by themselves; with ``clears`` ``none`` empties one."""
+    """Return the fields of a network that a request names, each checked alone; with ``clears``, none empties one."""
     values: dict[str, Any] = {}
     for name in ("gateway", "gateway6", "network6", "mac_prefix"):
         given = getattr(op, name)
@@ -121,7 +121,7 @@ class LUNetworkAdd(LogicalUnit[opcodes.OpNetworkAdd]):
         StoreNew(self, locking.LEVEL_NETWORK, lambda: self.cfg.AddNetwork(pool.Network()))
 
     def _ReserveOwn(self, pool: network.AddressPool) -> None:
-        """Addresses of the nodes and of the cluster are not handed out to instances."""
+        """Reserve the addresses of the nodes and of the cluster."""
         snapshot = self.snapshot
         owners = [(snapshot.cluster.master_ip, f"cluster {snapshot.cluster.cluster_name}")]
         for node in snapshot.nodes.values():
@@ -163,12 +163,12 @@ class _NetworkLU(LogicalUnit[_NetworkOp]):
         self._network = _LockedNetwork(self)
 
     def _Groups(self) -> list[objects.NodeGroup]:
-        """The groups it is connected to."""
+        """Return the groups it is connected to."""
         return [group for group in self.snapshot.nodegroups.values() if self._uuid in group.networks]
 
 
 def _LockedNetwork(lu: Any) -> objects.Network:
-    """The network as it stands now that its lock, or that of a group it is connected to, is held."""
+    """Return the network as it is now, under its lock or that of a group it is connected to."""
     found: objects.Network | None = lu.snapshot.networks.get(lu._uuid)
     return StillThere(found, "Network", lu._name)
 

@@ -16,7 +16,7 @@ _UNSET = (constants.VALUE_DEFAULT, [constants.VALUE_DEFAULT])
 
 
 def UpdatedPolicy(old: Mapping[str, Any], changes: Mapping[str, Any], is_group: bool) -> dict[str, Any]:
-    """``old`` with what a request changes, checked.
+    """Return ``old`` with the checked changes of a request.
 
     Bounds, ratios and templates are replaced, ``std`` is merged.  In a group ``default`` takes a key away.
     """
@@ -51,7 +51,7 @@ def _TypedPart(key: str, value: Any, current: Mapping[str, Any], is_group: bool)
 
 
 def CheckTemplates(policy: Mapping[str, Any], enabled: Collection[str]) -> None:
-    """A policy allows enabled disk templates only; a group that names none inherits."""
+    """Check that a policy allows enabled disk templates only; a group that names none inherits them."""
     refused = [name for name in policy.get(ipolicy.DISK_TEMPLATES, ()) if name not in enabled]
     if refused:
         raise Invalid(
@@ -63,7 +63,7 @@ def CheckTemplates(policy: Mapping[str, Any], enabled: Collection[str]) -> None:
 def NewViolations(
     before: objects.Snapshot, after: objects.Snapshot, instances: Iterable[objects.Instance]
 ) -> list[str]:
-    """Names of the instances that fit the policy of their group before and not after."""
+    """Return the names of the instances that fit the policy of their group before and not after."""
     found = []
     for inst in instances:
         node = before.nodes.get(inst.primary_node) if inst.primary_node is not None else None

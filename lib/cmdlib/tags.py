@@ -47,7 +47,7 @@ class _TagsLU(NoHooksLU[_TagsOp]):
         return True
 
     def _Target(self) -> Any:
-        """The object as it is configured now."""
+        """Return the object as it is configured now."""
         if self.op.kind == constants.TAG_CLUSTER:
             return self.snapshot.cluster
         target = self.snapshot.Objects(self.op.kind).get(self._uuid)
@@ -123,7 +123,7 @@ class LUTagsSearch(NoHooksLU[opcodes.OpTagsSearch]):
 
 
 def _Paths(snapshot: objects.Snapshot) -> Iterator[tuple[str, Any]]:
-    """Every tagged object with its path."""
+    """Return every tagged object with its path."""
     yield "/cluster", snapshot.cluster
     for path, found in (
         ("instances", snapshot.instances),

@@ -55,7 +55,7 @@ class LUTestDelay(NoHooksLU[opcodes.OpTestDelay]):
                 result.Raise(f"Failure during rpc call to node {result.node_name}")
 
     def _SleepUntilInterrupted(self) -> None:
-        """Offers a socket and waits until somebody connects, or the time is over."""
+        """Offer a socket and wait until a client connects or the time is over."""
         path = _SocketPath("delay")
         listener = runtime.ListenUnix(path, 0o600, 1)
         try:
@@ -99,7 +99,7 @@ class LUTestJqueue(NoHooksLU[opcodes.OpTestJqueue]):
         return True
 
     def _Notify(self, test: str, argument: Any) -> None:
-        """Offers a socket; the client connects, does its checks, and writes one byte when it is done."""
+        """Offer a socket; the client connects, does its checks, and writes one byte when it is done."""
         path = _SocketPath("jqueue")
         listener = runtime.ListenUnix(path, 0o600, 1)
         try:

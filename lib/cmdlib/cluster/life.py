@@ -61,14 +61,14 @@ class LUClusterDestroy(_ClusterLU[opcodes.OpClusterDestroy]):
 
 
 def ActivateMasterIp(lu: LogicalUnit) -> Any:
-    """Brings the master address up on the master; the result of the call."""
+    """Bring the master address up on the master and return the result of the call."""
     cluster = lu.snapshot.cluster
     network = lu.cfg.GetMasterNetworkParameters()
     return lu.rpc.call_node_activate_master_ip(cluster.master_node, network._asdict(), cluster.use_external_mip_script)
 
 
 def DeactivateMasterIp(lu: LogicalUnit) -> Any:
-    """Takes the master address down."""
+    """Take the master address down."""
     cluster = lu.snapshot.cluster
     network = lu.cfg.GetMasterNetworkParameters()
     return lu.rpc.call_node_deactivate_master_ip(

@@ -100,7 +100,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
                 )
 
     def _Gets(self, template: str) -> bool:
-        """Whether a template becomes enabled."""
+        """Return whether a template becomes enabled."""
         return template in self._after.cluster.enabled_disk_templates and (
             template not in self._before.cluster.enabled_disk_templates
         )
@@ -134,7 +134,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
             )
 
     def _CheckDrbdHelper(self) -> None:
-        """Every node's DRBD module calls the same helper."""
+        """Check that every node's DRBD module calls the same helper."""
         helper = self._after.cluster.drbd_usermode_helper
         users = disk.With(helper=True).intersection(self._after.cluster.enabled_disk_templates)
         if not (helper and users and (self.op.drbd_helper or any(map(self._Gets, users)))):
@@ -148,7 +148,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
                 )
 
     def _CheckHypervisors(self) -> None:
-        """The nodes find what the parameters name; instances whose hypervisor is disabled are told."""
+        """Check that the nodes have what the parameters name; warn about instances whose hypervisor is disabled."""
         cluster = self._after.cluster
         touched = {*(self.op.hvparams or ()), *(self.op.enabled_hypervisors or ())}
         nodes = self._Online(vm_capable=True)
@@ -164,7 +164,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
             self.LogWarning(f"Instances use a hypervisor that is no longer enabled: {', '.join(left[:20])}")
 
     def _CheckSystems(self) -> None:
-        """Where the master has the operating system, it takes the parameters."""
+        """Check that the operating system accepts the parameters, if the master has it."""
         cluster = self._after.cluster
         for os_name in sorted({*(self.op.osparams or ()), *(self.op.osparams_private_cluster or ())}):
             values = params.FillOSAll(cluster, os_name)
@@ -197,7 +197,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
         return None
 
     def _Store(self, draft: Draft) -> None:
-        """Changes the fields asked for on the newest object; others may have changed the rest of it meanwhile."""
+        """Change the fields asked for on the newest object; others may have changed the rest of it meanwhile."""
         newest = draft.root.cluster
         for name in self._values:
             if getattr(newest, name) != getattr(self._before.cluster, name):
@@ -236,7 +236,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
             self.LogWarning(f"Could not change the master IP netmask: {result.fail_msg}")
 
     def _CommunicationJobs(self, name: str) -> list[list[opcodes.OpCode]]:
-        """One job that makes the network, if it is missing, and connects it to the groups that lack it."""
+        """Return one job that makes the network, if it is missing, and connects it to the groups that lack it."""
         snapshot = self.snapshot
         network = snapshot.NetworkByName(name)
         job: list[opcodes.OpCode] = []

@@ -47,7 +47,7 @@ _MAX_INTERVAL = 10**15  # microseconds
 
 
 def CheckSimple(op: Any, cluster: objects.Cluster) -> None:
-    """What can be judged by the request alone."""
+    """Check what the request alone shows."""
     for name, known in (
         ("enabled_hypervisors", constants.HYPER_TYPES),
         ("enabled_disk_templates", disk.TEMPLATES),
@@ -120,7 +120,7 @@ def _CheckCollectors(op: Any) -> None:
 
 
 def NewValues(snapshot: objects.Snapshot, op: Any) -> dict[str, Any]:
-    """The fields of the cluster object that a request changes, with what they become.
+    """Return the fields of the cluster object that a request changes, with what they become.
 
     OpPrereqError names what cannot be.
     """
@@ -142,7 +142,7 @@ def NewValues(snapshot: objects.Snapshot, op: Any) -> dict[str, Any]:
 
 
 def Same(stored: Any, value: Any) -> bool:
-    """Whether a value is what is stored, whatever it is kept in."""
+    """Return whether a value is what is stored, whatever it is kept in."""
     return bool(Freeze(value) == stored)
 
 
@@ -150,7 +150,7 @@ def Same(stored: Any, value: Any) -> bool:
 
 
 def _Hypervisors(cluster: objects.Cluster, op: Any) -> dict[str, Any]:
-    """hvparams: the known values under the new ones; a hypervisor that becomes enabled has all of its defaults."""
+    """Return hvparams: the known values under the new ones; one that becomes enabled gets all its defaults."""
     hvparams = {name: dict(values) for name, values in cluster.hvparams.items()}
     for name, given in (op.hvparams or {}).items():
         if name not in hv.TABLES:
@@ -187,7 +187,7 @@ def _OsHvp(
 
 
 def _Instances(cluster: objects.Cluster, op: Any) -> dict[str, Any]:
-    """Defaults of instances: backend, NICs, disks, operating systems."""
+    """Return the defaults of instances: backend, NICs, disks, operating systems."""
     values: dict[str, Any] = {}
     if op.beparams:
         typed = be.UpgradeMemory(ForceTypes(op.beparams, be.INPUT_TABLE, subject="backend parameter"))
@@ -244,7 +244,7 @@ def _OsParams(old: Mapping[str, Mapping[str, str]], changes: Mapping[str, Mappin
 
 
 def _OsList(old: tuple[str, ...], changes: list[list[str]]) -> list[str]:
-    """What is there already, or not, does not matter: the request says what shall be."""
+    """Return the new list; adding what is there, or removing what is not, does nothing."""
     result = list(old)
     for action, name in changes:
         if action == _ADD and name not in result:
@@ -271,7 +271,7 @@ def _Nodes(cluster: objects.Cluster, op: Any) -> dict[str, Any]:
 
 
 def _Uids(cluster: objects.Cluster, op: Any) -> dict[str, Any]:
-    """A new pool first, then what is added, then what is taken away."""
+    """Return the new pool: a whole new one first, then what is added, then what is removed."""
     pool: Any = cluster.uid_pool
     if op.uid_pool is not None:
         pool = uidpool.AddToUidPool([], op.uid_pool)
@@ -295,7 +295,7 @@ def _Collectors(cluster: objects.Cluster, op: Any) -> dict[str, Any]:
 
 
 def CheckNics(after: objects.Snapshot) -> None:
-    """Every instance's NICs fit the new defaults."""
+    """Check that every instance's NICs fit the new defaults."""
     problems = []
     for inst in after.instances.values():
         for index, item in enumerate(inst.nics):
@@ -309,7 +309,7 @@ def CheckNics(after: objects.Snapshot) -> None:
 
 
 def CheckTemplates(before: objects.Snapshot, after: objects.Snapshot, op: Any) -> None:
-    """No template in use is disabled; policies allow enabled ones only."""
+    """Check that no template in use is disabled, and that policies allow enabled ones only."""
     enabled = after.cluster.enabled_disk_templates
     gone = set(before.cluster.enabled_disk_templates) - set(enabled)
     for inst in before.instances.values():
@@ -328,7 +328,7 @@ def CheckTemplates(before: objects.Snapshot, after: objects.Snapshot, op: Any) -
 
 
 def CheckStorage(before: objects.Snapshot, after: objects.Snapshot, op: Any) -> None:
-    """Volume group and DRBD helper are there where they are needed."""
+    """Check that volume group and DRBD helper are set where they are needed."""
     enabled = set(after.cluster.enabled_disk_templates)
     lvm = disk.With(lvm=True)
     used = {dev.dev_type for dev in before.disks.values()}
@@ -354,7 +354,7 @@ def FileDirectories() -> dict[str, str]:
 
 
 def CheckDirectories(before: objects.Snapshot, after: objects.Snapshot) -> list[str]:
-    """A directory for each enabled template that needs one; warnings for those that nobody needs."""
+    """Check that each enabled template has the directory that it needs; return warnings for unused ones."""
     warnings = []
     for name, template in FileDirectories().items():
         path = getattr(after.cluster, name)

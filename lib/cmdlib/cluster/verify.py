@@ -104,7 +104,7 @@ class LUClusterVerifyConfig(NoHooksLU[opcodes.OpClusterVerifyConfig]):
         return not report.bad
 
     def _CheckCopies(self, report: Report, snapshot: objects.Snapshot) -> None:
-        """How many failures the configuration itself survives (doc/design-store.rst, 9)."""
+        """Report how many failures the configuration itself survives (doc/design-store.rst, 9)."""
         voters = [n.name for n in snapshot.nodes.values() if n.master_candidate and not n.offline]
         if len(voters) == 1 and len(snapshot.nodes) > 1:
             report.Notice(
@@ -141,7 +141,7 @@ class LUClusterVerifyConfig(NoHooksLU[opcodes.OpClusterVerifyConfig]):
 
 
 def HypervisorParameterSets(snapshot: objects.Snapshot) -> list[tuple[str, str, dict[str, Any]]]:
-    """(source, hypervisor, full parameters) of every set in use."""
+    """Return (source, hypervisor, full parameters) of every set in use."""
     cluster = snapshot.cluster
     sets: list[tuple[str, str, dict[str, Any]]] = []
     for name in cluster.enabled_hypervisors:
@@ -251,7 +251,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         return not report.bad
 
     def _NodesToAsk(self, snapshot: objects.Snapshot, members: list[objects.Node]) -> list[objects.Node]:
-        """The group, the master, and one more node of another group: their files must be the same."""
+        """Return the nodes of the group, the master, and one node of another group: their files must be the same."""
         asked = {node.uuid: node for node in members if not node.offline}
         master = snapshot.master
         if master is not None:
@@ -380,7 +380,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         return image
 
     def _CheckCertificate(self, snapshot: objects.Snapshot, node: objects.Node, answer: dict[str, Any]) -> None:
-        """The certificate with which a candidate would call the others."""
+        """Check the certificate with which a candidate would call the others."""
         told = answer.get("client-cert")
         if not (isinstance(told, list) and len(told) == 2):
             return
@@ -508,7 +508,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
                 self._report.Notice(f"{count} {text}")
 
     def HooksCallBack(self, phase: str, results: Any, feedback: Feedback, lu_result: Any) -> Any:
-        """A failing hook is a finding."""
+        """Report failing hooks as findings."""
         if phase != constants.HOOKS_PHASE_POST:
             return lu_result
         report = self._report

@@ -73,7 +73,7 @@ class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
             self.opportunistic_locks[locking.LEVEL_INSTANCE] = self.opportunistic_locks[locking.LEVEL_NODE] = True
 
     def _Instances(self) -> list[objects.Instance]:
-        """Those that have a node in the group."""
+        """Return those that have a node in the group."""
         snapshot = self.snapshot
         members = set(snapshot.GroupNodes(self._group_uuid))
         return [inst for inst in snapshot.instances.values() if members.intersection(snapshot.AllNodes(inst))]
@@ -191,7 +191,7 @@ class LUClusterRepairDiskSizes(NoHooksLU[opcodes.OpClusterRepairDiskSizes]):
             LockInstancesNodes(self, primary_only=True, level=level)
 
     def CheckPrereq(self) -> None:
-        """Takes the disks whose locks are held, by primary node."""
+        """Collect the disks whose instances are locked, by primary node."""
         snapshot = self.snapshot
         self._by_node: dict[str, list[tuple[objects.Instance, int, objects.Disk]]] = {}
         for name in NiceSort(self.owned_locks(locking.LEVEL_INSTANCE)):
@@ -224,7 +224,7 @@ class LUClusterRepairDiskSizes(NoHooksLU[opcodes.OpClusterRepairDiskSizes]):
     def _Correct(
         self, instance: objects.Instance, index: int, disk: objects.Disk, dimensions: Sequence[Any]
     ) -> list[list[Any]]:
-        """Saves what differs; the lines of the result."""
+        """Store the sizes that differ; return the lines of the result."""
         changed: list[list[Any]] = []
         size, spindles = int(dimensions[0]) // _MIB, dimensions[1]
         fresh = disk
@@ -251,7 +251,7 @@ class LUClusterRepairDiskSizes(NoHooksLU[opcodes.OpClusterRepairDiskSizes]):
 
 
 def _WithLargeChild(disk: objects.Disk) -> objects.Disk:
-    """A mirror's data is at least as large as the mirror."""
+    """Return the mirror with its data volume recorded at least as large as itself."""
     if not disk.children:
         return disk
     data, *rest = disk.children

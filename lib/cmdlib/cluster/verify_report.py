@@ -52,7 +52,7 @@ class Report:
         self._Line("WARNING", code, kind, item, text)
 
     def ErrorIf(self, failed: object, code: str, kind: str, item: str | None, text: str) -> bool:
-        """An error if the check failed; whether it did."""
+        """Report an error if the check failed; return whether it did."""
         found = bool(failed) or self._simulate
         if found:
             self.Error(code, kind, item, text)

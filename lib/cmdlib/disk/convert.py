@@ -99,7 +99,7 @@ class Conversion:
         ]
 
     def _CheckSpace(self, nodes: Sequence[str]) -> None:
-        """From plain to drbd only metadata is new on the primary node."""
+        """Check that there is room; from plain to drbd only the metadata is new on the primary node."""
         needed = diskgen.SpaceNeeded(self._lu.snapshot, self._new, self._requests)
         if self._loses_mirror:
             return
@@ -132,7 +132,7 @@ class Conversion:
         )
 
     def _Store(self, new_disks: Sequence[objects.Disk]) -> None:
-        """Puts the new disk objects in the place of the old ones, in one step."""
+        """Replace the old disk objects by the new ones in one step."""
         self._lu.cfg.ReplaceInstanceDisks(self._uuid, new_disks)
 
     def _GainMirror(self, feedback: Feedback, release: Callable[[], None]) -> None:

@@ -31,12 +31,12 @@ def Unit(caller: Caller) -> LogicalUnit:
 
 
 def InfoText(instance: objects.Instance) -> str:
-    """What is written to an instance's devices, so that people find the owner."""
+    """Return the note on an instance's devices that names their owner."""
     return f"originstname+{instance.name}"
 
 
 def DiskNodes(caller: Caller, instance: objects.Instance, disk: objects.Disk) -> list[str]:
-    """Uuids of the nodes on which a disk is set up: the primary one, then those that hold it."""
+    """Return the uuids of the nodes on which a disk is set up: the primary one, then those that hold it."""
     return list(dict.fromkeys([instance.primary_node, *disk.nodes]))
 
 
@@ -53,7 +53,7 @@ class _Made:
 def CreateDisks(
     caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk], template: str
 ) -> list[tuple[str, objects.Disk]]:
-    """Makes devices on all their nodes and returns (node uuid, device) of each; a failure removes what was made.
+    """Make devices on all their nodes and return (node uuid, device) of each; a failure removes those made.
 
     The disks need not be in the configuration yet.  Raises OpExecError.
     """
@@ -87,7 +87,7 @@ def _CreateTree(
     force_open: bool,
     made: _Made,
 ) -> None:
-    """Makes the children first, then the device itself where it is wanted."""
+    """Make the children first, then the device itself where it is wanted."""
     force_create = force_create or disk_params.TEMPLATES[disk.dev_type].on_secondaries
     for child in disk.children:
         _CreateTree(caller, node_uuid, instance, child, force_create, force_open, made)
@@ -100,7 +100,7 @@ def _CreateTree(
 def CreateSingle(
     caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk, force_open: bool
 ) -> None:
-    """Makes one device whose children are there."""
+    """Make one device whose children exist."""
     result = caller.rpc.call_blockdev_create(
         node_uuid,
         (disk, instance),
@@ -121,7 +121,7 @@ def ExclusiveStorage(caller: Caller, node_uuid: str) -> bool:
 
 
 def Undo(caller: Caller, made: Iterable[tuple[str, objects.Disk]], instance: objects.Instance) -> None:
-    """Removes devices that were made, the last one first; failures are only told."""
+    """Remove devices that were made, the last one first; failures are only reported."""
     for node_uuid, disk in reversed(list(made)):
         result = caller.rpc.call_blockdev_remove(node_uuid, (disk.Replace(children=[]), instance))
         if result.fail_msg:
@@ -133,7 +133,7 @@ def Undo(caller: Caller, made: Iterable[tuple[str, objects.Disk]], instance: obj
 
 
 def RemoveDisks(caller: Caller, instance: objects.Instance, target_node: str | None = None) -> bool:
-    """Removes the devices of all disks, on ``target_node`` alone if given; whether all are gone.
+    """Remove the devices of all disks, on ``target_node`` alone if given; return whether all are gone.
 
     What an offline secondary node still holds does not count.
     """
@@ -174,7 +174,7 @@ def AssembleDisks(
     ignore_secondaries: bool = False,
     ignore_size: bool = False,
 ) -> tuple[bool, list[list[Any]]]:
-    """Sets disks up on all their nodes: (all well, [[node name, iv_name, device path], ...] of the primary).
+    """Set disks up on all their nodes; return (all succeeded, [[node name, iv_name, path], ...] of the primary).
 
     All disks are marked active first, so that a watcher repairs what is interrupted; when it fails they are marked
     inactive again.
@@ -216,7 +216,7 @@ def _DevicePath(payload: Any) -> Any:
 
 
 def StartDisks(caller: Caller, instance: objects.Instance, force: bool) -> None:
-    """Sets all disks up or takes them down again and fails; ``force`` does without secondary nodes."""
+    """Set all disks up, or take them down again and fail; ``force`` ignores failing secondary nodes."""
     all_well, _ = AssembleDisks(caller, instance, ignore_secondaries=force)
     if not all_well:
         ShutdownDisks(caller, instance)
@@ -232,7 +232,7 @@ def ShutdownDisks(
     disks: Sequence[objects.Disk] | None = None,
     ignore_primary: bool = False,
 ) -> bool:
-    """Takes disks down on all their nodes; whether all are, but for offline secondary nodes.
+    """Take disks down on all their nodes; return whether all are, but for offline secondary nodes.
 
     ``ignore_primary``: what the primary node answers does not count.
     """
@@ -259,7 +259,7 @@ def ShutdownDisks(
 def WaitForSync(
     caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk] | None = None, oneshot: bool = False
 ) -> bool:
-    """Waits until the disks are in sync; whether they are (not degraded).  ``oneshot`` does not wait for a sync to end."""
+    """Wait until the disks are in sync (``oneshot``: not for a sync to end); return whether none is degraded."""
     unit = Unit(caller)
     chosen = list(caller.snapshot.InstanceDisks(instance) if disks is None else disks)
     if not chosen:
@@ -295,7 +295,7 @@ def WaitForSync(
 def _JudgeSync(
     unit: LogicalUnit, disks: Sequence[objects.Disk], payload: Any, node_name: str, quiet: bool
 ) -> tuple[bool, bool, float]:
-    """(no sync under way, some disk degraded without a sync, longest estimate in seconds)."""
+    """Return (no sync under way, some disk degraded without a sync, longest estimate in seconds)."""
     done, degraded, longest = True, False, 1.0
     for disk, status in zip(disks, payload, strict=False):
         if status is None:
@@ -316,7 +316,7 @@ def _JudgeSync(
 
 
 def WipeDisks(caller: Caller, instance: objects.Instance, disks: Iterable[tuple[objects.Disk, int]]) -> None:
-    """Overwrites each disk with zeros from an offset in MiB; synchronisation is paused meanwhile."""
+    """Overwrite each disk with zeros from an offset in MiB; pause synchronisation meanwhile."""
     unit = Unit(caller)
     wanted = list(disks)
     node_uuid = instance.primary_node
@@ -367,7 +367,7 @@ def WipeOrUndo(
 
 
 def IsDegraded(caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk) -> bool:
-    """Whether a disk is missing or degraded on a node, its children included; a silent node counts as such."""
+    """Return whether a disk is missing or degraded on a node, its children included; a silent node counts as such."""
     result = caller.rpc.call_blockdev_find(node_uuid, (disk, instance))
     if result.fail_msg:
         Unit(caller).LogWarning(f"Can't find disk {disk.iv_name} on node {result.node_name}: {result.fail_msg}")

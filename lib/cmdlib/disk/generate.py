@@ -19,7 +19,7 @@ _ADOPTABLE_DIRECTORY = "/dev/disk/"
 
 
 def ParseSize(value: Any, where: str) -> int:
-    """A size in MiB from a number or a text with a unit."""
+    """Return a size in MiB from a number or a text with a unit."""
     try:
         size = ParseUnit(value) if isinstance(value, str) else int(value)
     except (errors.UnitParseError, ValueError, TypeError) as err:
@@ -30,12 +30,12 @@ def ParseSize(value: Any, where: str) -> int:
 
 
 def DeviceName(value: str | None) -> str | None:
-    """A device's name; ``none`` is none."""
+    """Return a device's name; ``none`` means that it has none."""
     return None if value is None or value.lower() == constants.VALUE_NONE else value
 
 
 def CheckDeviceNames(names: Iterable[str | None], uuids: Collection[str], kind: str) -> None:
-    """Names of devices are unique and cannot be mistaken for an index or another device's uuid."""
+    """Check that names of devices are unique and cannot be mistaken for an index or another device's uuid."""
     seen: set[str] = set()
     for name in names:
         if name is None:
@@ -50,7 +50,7 @@ def CheckDeviceNames(names: Iterable[str | None], uuids: Collection[str], kind: 
 
 
 def ParseDisk(values: Mapping[str, Any], index: int, template: str) -> DiskRequest:
-    """One disk of a request, checked as far as it stands alone."""
+    """Return one disk of a request, after the checks that need no other disk."""
     where = f"disk {index}"
     adopt = values.get("adopt")
     if "size" not in values and not adopt:
@@ -84,7 +84,7 @@ def ParseDisk(values: Mapping[str, Any], index: int, template: str) -> DiskReque
 
 
 def ParseDisks(requests: Sequence[Mapping[str, Any]], template: str) -> list[DiskRequest]:
-    """All disks of a request: how many, their names, adoption of all or of none."""
+    """Return all disks of a request, after checking their number, their names, and that all or none are adopted."""
     if len(requests) > constants.MAX_DISKS:
         raise Invalid(f"Too many disks: {len(requests)}, at most {constants.MAX_DISKS}")
     has_disks = disk_params.TEMPLATES[template].has_disks
@@ -106,7 +106,7 @@ def ParseDisks(requests: Sequence[Mapping[str, Any]], template: str) -> list[Dis
 
 
 def FileDirectory(snapshot: objects.Snapshot, template: str, below: str | None, instance_name: str) -> str | None:
-    """Where the files of an instance's disks go: the cluster's directory, a directory below, the instance's name."""
+    """Return the directory of an instance's disks: the cluster's, a directory below, the instance's name."""
     cluster = snapshot.cluster
     known = disk_params.TEMPLATES[template]
     if not (known.name_in_path and known.directory):
@@ -195,7 +195,7 @@ def SpaceNeeded(snapshot: objects.Snapshot, template: str, requests: Iterable[Di
 
 
 def CheckFreeSpace(lu: LogicalUnit, nodes: Sequence[str], needed: Mapping[str, int]) -> None:
-    """Every node has room in every volume group; with exclusive storage it is counted in spindles instead."""
+    """Check that every node has room in every volume group; with exclusive storage spindles count instead."""
     if not needed:
         return
     units = [("lvm-vg", vg) for vg in needed]
@@ -218,7 +218,7 @@ def CheckFreeSpace(lu: LogicalUnit, nodes: Sequence[str], needed: Mapping[str, i
 def CheckSpindles(
     snapshot: objects.Snapshot, nodes: Iterable[str], template: str, requests: Iterable[DiskRequest]
 ) -> bool:
-    """Whether the nodes use exclusive storage; then the template must allow it, and each disk tell its spindles."""
+    """Return whether the nodes use exclusive storage; if so, check the template and the disks' spindles."""
     exclusive = any(params.FillND(snapshot, snapshot.nodes[uuid])[nd.ND_EXCLUSIVE_STORAGE] for uuid in nodes)
     if exclusive and not disk_params.TEMPLATES[template].exclusive_storage:
         raise errors.OpPrereqError(
@@ -236,7 +236,7 @@ def CheckSpindles(
 
 
 def PrepareAdoption(lu: LogicalUnit, template: str, requests: Sequence[DiskRequest], node_uuid: str) -> None:
-    """Finds what is to be adopted on the node, reserves it and fills in the sizes."""
+    """Find the storage to adopt on the node, reserve it and fill in the sizes."""
     if disk_params.TEMPLATES[template].adopts == disk_params.ADOPT_VOLUME:
         _PrepareVolumes(lu, requests, node_uuid)
     else:
@@ -287,7 +287,7 @@ def _PrepareDevices(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
 def AdoptVolumes(
     lu: LogicalUnit, instance: objects.Instance, disks: Sequence[objects.Disk], requests: Sequence[DiskRequest]
 ) -> None:
-    """Gives adopted volumes the names of the new disks."""
+    """Give adopted volumes the names of the new disks."""
     renames = [
         ((disk.Replace(logical_id=[disk.logical_id[0], request.adopt]), instance), disk.logical_id)
         for disk, request in zip(disks, requests, strict=True)
@@ -300,7 +300,7 @@ _INDEX = re.compile(r"-?\d+")
 
 
 def FindDevice(identifier: int | str, devices: Sequence[Any], kind: str) -> tuple[int, Any]:
-    """(index, device) that an index, -1 for the last one, a name or a uuid means."""
+    """Return (index, device) of an index (-1 for the last one), a name or a uuid."""
     text = str(identifier)
     if _INDEX.fullmatch(text):
         index = int(text)

@@ -60,7 +60,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
             )
 
     def _CheckSpace(self) -> None:
-        """What grows is the data volume; metadata stays as it is."""
+        """Check that the data volumes have room to grow; metadata does not grow."""
         data = self._disk.children[0] if self._disk.children else self._disk
         if disk_params.TEMPLATES[data.dev_type].space_checked:
             diskgen.CheckFreeSpace(self, self._nodes, {data.logical_id[0]: self._delta})
@@ -111,7 +111,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         self._Settle(disk)
 
     def _RealSize(self) -> int:
-        """The device may be a little larger than recorded: what is behind its end is to be wiped."""
+        """Return the device's real size, which may be larger than recorded: all behind its old end is to be wiped."""
         instance = self.instance
         result = self.rpc.call_blockdev_getdimensions(instance.primary_node, ([self._disk], instance))
         result.Raise(f"Failed to retrieve disk size from node '{result.node_name}'")

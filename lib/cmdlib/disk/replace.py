@@ -228,7 +228,7 @@ class _Replacement:
                     )
 
     def _Finish(self) -> None:
-        """Waits for the mirrors and removes what is not needed; early release does the second first."""
+        """Wait for the mirrors, then remove the old halves; with early release the other way round."""
         if self._early_release:
             self._Step(5, "Removing old storage")
             self._RemoveOld()
@@ -246,7 +246,7 @@ class _Replacement:
         self._RemoveOld()
 
     def _CheckResult(self) -> None:
-        """Every mirror is there and whole: only then the old half may go."""
+        """Check that every mirror exists and is complete: only then may the old half go."""
         for disk in self._worked_on:
             if IsDegraded(self._lu, self._lu.primary, self._instance, disk):
                 raise errors.OpExecError(
@@ -384,7 +384,7 @@ class _NewSecondary(_Replacement):
         self._Finish()
 
     def _CheckPrimaryDisks(self) -> None:
-        """The primary node has all the data itself."""
+        """Check that the primary node has all the data."""
         for disk in self._worked_on:
             result = self._lu.rpc.call_blockdev_find(self._primary, (disk, self._instance))
             status = None if result.fail_msg else result.payload
@@ -395,7 +395,7 @@ class _NewSecondary(_Replacement):
                 )
 
     def _MakeMirrors(self, made: list[tuple[str, objects.Disk]]) -> list[objects.Disk]:
-        """Makes the new halves, not connected yet; returns the disks as they will be."""
+        """Make the new halves, not connected yet; return the disks as they will be."""
         lu = self._lu
         changed = []
         for disk in self._worked_on:
@@ -415,7 +415,7 @@ class _NewSecondary(_Replacement):
         return changed
 
     def _Disconnect(self) -> None:
-        """The old half is cut off; what its node says about it does not matter, what the primary says does."""
+        """Disconnect the old half; a failure on its own node does not matter, one on the primary does."""
         lu, instance = self._lu, self._instance
         for disk in self._worked_on:
             lu.LogInfo(f"Shutting down drbd for {disk.iv_name} on old node")

@@ -60,11 +60,11 @@ class InstanceLU(LogicalUnit[OpT]):
 
     @property
     def current(self) -> objects.Instance:
-        """The instance as it is configured now; after its removal as it was."""
+        """Return the instance as it is configured now; after its removal as it was."""
         return self.snapshot.instances.get(self.instance.uuid, self.instance)
 
     def OwnEnv(self) -> dict[str, Any]:
-        """Variables of this opcode's hooks besides those of the instance."""
+        """Return the variables of this opcode's hooks besides those of the instance."""
         return {}
 
     def BuildHooksEnv(self) -> dict[str, Any]:
@@ -110,12 +110,12 @@ def ForceHvParams(
 
 
 def CheckHvSyntax(hypervisor: str, filled: Mapping[str, Any]) -> None:
-    """A full set fits the hypervisor, as far as the master can tell."""
+    """Check a full set of parameters as far as the master can."""
     CheckNoProblems(hv.SyntaxProblems(hypervisor, filled), f"Hypervisor {hypervisor}")
 
 
 def CheckHvOnNodes(lu: LogicalUnit, nodes: Iterable[str], hypervisor: str, filled: Mapping[str, Any]) -> None:
-    """The nodes find what the parameters name; offline ones are not asked."""
+    """Check that the nodes have what the parameters name; offline ones are not asked."""
     snapshot = lu.snapshot
     asked = [uuid for uuid in nodes if not snapshot.nodes[uuid].offline and snapshot.nodes[uuid].vm_capable]
     full = {**snapshot.cluster.hvparams.get(hypervisor, {}), **filled}
@@ -137,7 +137,7 @@ def CheckOs(
     force_variant: bool,
     required: bool,
 ) -> None:
-    """The nodes have the operating system and it takes the parameters.
+    """Check that the nodes have the operating system and that it accepts the parameters.
 
     ``required``: one that does not have it at all is an error, not only a message.
     """
@@ -157,7 +157,7 @@ def AllOsParams(
     private: Mapping[str, str] | None = None,
     secret: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Every parameter the instance's scripts get, in clear text."""
+    """Return every parameter the instance's scripts get, in clear text."""
     return params.FillOSAll(
         snapshot.cluster,
         os_name or instance.os,
@@ -168,7 +168,7 @@ def AllOsParams(
 
 
 def PolicyViolations(snapshot: objects.Snapshot, instance: objects.Instance, group: objects.NodeGroup) -> list[str]:
-    """Where an instance as it is configured breaks the policy of a node group."""
+    """Return where an instance as it is configured breaks the policy of a node group."""
     filled = params.FillBE(snapshot, instance)
     disks = snapshot.InstanceDisks(instance)
     return ipolicy.Violations(
@@ -183,7 +183,7 @@ def PolicyViolations(snapshot: objects.Snapshot, instance: objects.Instance, gro
 
 
 def CheckTargetPolicy(lu: LogicalUnit, instance: objects.Instance, node_uuid: str, ignore: bool) -> None:
-    """An instance that goes to another node group fits its policy; inside one group nothing is checked."""
+    """Check that an instance fits the policy of the node group it moves to; check nothing inside one group."""
     snapshot = lu.snapshot
     group = snapshot.nodegroups[snapshot.nodes[node_uuid].group]
     if snapshot.nodes[instance.primary_node].group == group.uuid:

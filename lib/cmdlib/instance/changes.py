@@ -22,7 +22,7 @@ class Change:
     values: dict[str, Any]
 
     def InsertIndex(self, count: int, kind: str) -> int:
-        """Where a new device goes in a list of ``count``."""
+        """Return where a new device goes in a list of ``count``."""
         if isinstance(self.where, str) and not self.where.lstrip("-").isdigit():
             raise errors.OpPrereqError(
                 f"A new {kind} needs a positive integer index or -1, not '{self.where}'", errors.ECODE_INVAL
@@ -36,7 +36,7 @@ class Change:
 
 
 def ParseChanges(changes: Sequence[Sequence[Any]], kind: str) -> list[Change]:
-    """The changes of a request; the old form ``[operation or index, values]`` too."""
+    """Return the changes of a request; the old form ``[operation or index, values]`` too."""
     parsed = [_ParseOld(item) if len(item) == 2 else Change(item[0], item[1], dict(item[2])) for item in changes]
     old_ends = sum(1 for item in changes if len(item) == 2 and item[0] in OPERATIONS)
     if old_ends > 1:

@@ -109,7 +109,7 @@ class TLCleanupMigration(Settler):
         feedback("* done")
 
     def _EndOthers(self, keep: str) -> None:
-        """The administrator has decided: end every other copy, then let the one that is kept run."""
+        """End every other copy, then let the one run that the administrator chose."""
         situation = self._Look(self._pair)
         self._CheckStillThere(situation, keep)
         for node, view in situation.views.items():

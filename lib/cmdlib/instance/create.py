@@ -45,7 +45,7 @@ _PROBE_TIMEOUT = 10.0
 
 
 def NormalizeName(name: str) -> str:
-    """A host name in lower case; OpPrereqError if it cannot be one."""
+    """Return a host name in lower case; OpPrereqError if it cannot be one."""
     lowered = name.lower()
     if len(lowered) > _MAX_NAME or not _NAME.fullmatch(lowered):
         raise errors.OpPrereqError(f"Invalid host name '{name[:80]}'", errors.ECODE_INVAL)
@@ -53,7 +53,7 @@ def NormalizeName(name: str) -> str:
 
 
 def ResolveName(lu: LogicalUnit, name: str) -> hosts.Host:
-    """The resolved instance name, which must be the given one or begin with it at a dot."""
+    """Return the resolved instance name, which must be the given one or begin with it at a dot."""
     family6 = lu.snapshot.cluster.primary_ip_family == constants.IP6_FAMILY
     host = hosts.Lookup(name, ipv6=family6)
     if host.name != name:
@@ -72,7 +72,7 @@ def CheckAddressIsFree(ip: str, name: str) -> None:
 
 
 def IsOsBlacklisted(cluster: objects.Cluster, os_name: str) -> bool:
-    """A base name on the list covers all its variants, a full name one variant."""
+    """Return whether the list covers an OS: a base name covers all its variants, a full name one."""
     return os_name in cluster.blacklisted_os or os_name.partition("+")[0] in cluster.blacklisted_os
 
 
@@ -199,7 +199,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self.share_locks[locking.LEVEL_NODEGROUP] = 1
 
     def _CheckWantedGroup(self, nodes: list[objects.Node]) -> None:
-        """The group to allocate in must be the one of the nodes that were named."""
+        """Check that the group to allocate in is that of the named nodes."""
         if self.op.group_name is None:
             return
         group = ExpandGroup(self.snapshot, self.op.group_name)
@@ -296,7 +296,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             self._DropDefaults()
 
     def _DropDefaults(self) -> None:
-        """What equals its default is not stored, so that it follows later changes of the default."""
+        """Drop values that equal their default, so that they follow later changes of the default."""
         cluster = self.snapshot.cluster
         for own, defaults in (
             (self._hvparams, params.HVDefaults(cluster, self._hypervisor, self._os)),
@@ -419,7 +419,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     def _CreateStorage(
         self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]
     ) -> list[tuple[str, objects.Disk]]:
-        """Returns what was made and would have to be removed again."""
+        """Make or adopt the disks; return those made, which a failure must remove again."""
         if self._adopts and self._traits.adopts == disk_params.ADOPT_VOLUME:
             feedback("* adopting instance volumes...")
             diskgen.AdoptVolumes(self, instance, disks, self._disk_requests)
@@ -444,7 +444,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         return instance
 
     def _Settle(self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]) -> None:
-        """Wipes and waits for mirrors; when that fails the whole instance goes again."""
+        """Wipe the disks and wait for mirrors; if that fails, remove the whole instance."""
         try:
             if disks and self.snapshot.cluster.prealloc_wipe_disks and not self._adopts:
                 feedback("* wiping instance disks...")

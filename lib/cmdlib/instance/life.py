@@ -71,7 +71,7 @@ class LUInstanceRemove(InstanceLU[opcodes.OpInstanceRemove]):
 
 
 def RemoveInstanceDisks(lu: InstanceLU, instance: objects.Instance, ignore_failures: bool) -> None:
-    """Removes the devices; OpExecError if some are left, unless that does not matter."""
+    """Remove the devices; raise OpExecError if some are left, unless that is to be ignored."""
     if RemoveDisks(lu, instance):
         return
     if not ignore_failures:
@@ -98,7 +98,7 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
         self.op.instance_name, self.op.instance_uuid = instance.name, instance.uuid
 
     def DeclareLocks(self, level: int) -> None:
-        """Nothing but the BGL is locked."""
+        """Do nothing: the BGL is all that is locked."""
 
     def OwnEnv(self) -> dict[str, Any]:
         return {"INSTANCE_NEW_NAME": self.op.new_name}
@@ -152,7 +152,7 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
         return new_name
 
     def _FileDirectory(self) -> str | None:
-        """The directory of the disks' files, where it has the instance's name."""
+        """Return the directory of the disks' files, where it has the instance's name."""
         for disk in self.snapshot.InstanceDisks(self.instance):
             if disk_params.TEMPLATES[disk.dev_type].name_in_path:
                 return posixpath.dirname(str(disk.logical_id[1]))
@@ -187,7 +187,7 @@ class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
         self._Plan(instance)
 
     def _Plan(self, instance: objects.Instance) -> None:
-        """What the instance will be: its OS and own parameters; checked on the primary node."""
+        """Return the instance as it will be: its OS and own parameters, checked on the primary node."""
         op = self.op
         os_name = op.os_type or instance.os
         if not os_name:

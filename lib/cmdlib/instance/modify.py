@@ -207,7 +207,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             CheckOs(self, self._nodes, self._os_name, AllOsParams(snapshot, planned), op.force_variant, required=False)
 
     def _CheckCpuMask(self, given_hv: Mapping[str, Any]) -> None:
-        """A mask for each virtual CPU names as many CPUs as there are, and none that a node does not have."""
+        """Check that a mask per virtual CPU has as many entries as the guest has CPUs, and that the node has them."""
         filled = params.FillHV(self.snapshot, self._planned)
         mask = filled.get(_CPU_MASK)
         if not mask or mask == checks.CPU_PINNING_ALL:
@@ -236,7 +236,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
                 )
 
     def _CheckGuest(self) -> None:
-        """What runs now: memory that is to be more or less, devices that can be changed meanwhile."""
+        """Check a running guest: memory that is to grow or shrink, devices that can be changed meanwhile."""
         op, instance = self.op, self.instance
         self._running = self._hot = False
         grows = self._filled_be["maxmem"] > params.FillBE(self.snapshot, instance)["maxmem"]
@@ -302,7 +302,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         )
 
     def _CheckPolicy(self, planned_disks: list[Any]) -> None:
-        """The changed instance fits the policy of its group, with the most and with the least memory."""
+        """Check that the changed instance fits the policy of its group, with the most and with the least memory."""
         snapshot = self.snapshot
         group = snapshot.nodegroups[self._pnode.group]
         policy = params.FillIPolicy(snapshot, group)
@@ -354,7 +354,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         return [list(entry) for entry in entries]  # type: ignore[misc]
 
     def _NicEntries(self) -> list[Entry]:
-        """Tells a running guest of changed NICs; what it says stands behind each change."""
+        """Change the NICs of a running guest; return each change with its outcome."""
         entries = list(self._nic_plan.entries)
         if not self._hot:
             return entries
@@ -379,7 +379,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         return (change.entry, "hotplug:failed" if failed else "hotplug:done")
 
     def _Store(self) -> list[Entry]:
-        """Writes parameters, NICs and state."""
+        """Write parameters, NICs and state."""
         op = self.op
         entries: list[Entry] = [(f"hv/{name}", value) for name, value in self._given_hv.items()]
         entries += [(f"be/{name}", value) for name, value in op.beparams.items()]

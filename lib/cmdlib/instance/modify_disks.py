@@ -51,7 +51,7 @@ class DiskChanges:
     # --- can it be done -----------------------------------------------------------------------------------------------
 
     def Check(self, running: bool, hot: bool) -> list[objects.Disk | diskgen.DiskRequest]:
-        """What the disks will be; raises OpPrereqError."""
+        """Return the disks as they will be; raise OpPrereqError."""
         planned: list[Any] = self._disks
         for number, change in enumerate(self._changes):
             if change.operation == ADD:
@@ -183,7 +183,7 @@ class DiskChanges:
         return entries + self._BringUp(disk, index, hot)
 
     def _BringUp(self, disk: objects.Disk, index: int, hot: Any) -> list[Entry]:
-        """A disk that is new to the instance is set up, shown to the guest, and taken down if the others are down."""
+        """Set a new disk up and plug it into the guest; take it down again if the others are down."""
         instance, lu = self._instance, self._lu
         entries: list[Entry] = []
         result = self._Assemble(disk, index)
@@ -196,7 +196,7 @@ class DiskChanges:
         return entries
 
     def _Assemble(self, disk: objects.Disk, index: int) -> list[Any] | None:
-        """[link, URI] of the disk on the primary node, None if it cannot be set up."""
+        """Return [link, URI] of the disk on the primary node, None if it cannot be set up."""
         instance, lu = self._instance, self._lu
         found = None
         for as_primary in (False, True):
@@ -232,7 +232,7 @@ class DiskChanges:
         return entries + self._BringUp(disk, index, hot)
 
     def _TakeAway(self, change: Change, hot: Any) -> list[Entry]:
-        """Removes or detaches a disk."""
+        """Remove or detach a disk."""
         lu, instance = self._lu, self._instance
         index, disk = diskgen.FindDevice(change.where, self._disks, "disk")
         hot_entries: list[Entry] = [] if hot is None else hot(HOT_REMOVE, disk, index, None)

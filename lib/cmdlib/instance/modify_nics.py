@@ -174,7 +174,7 @@ class _NicChange:
         return nicgen.CheckAddress(wanted)
 
     def _TakeIp(self, old: objects.NIC, ip: str | None) -> str | None:
-        """Gives the old address back and takes the new one, when either address or network has changed."""
+        """Give the old address back and take the new one, when either address or network has changed."""
         if ip == old.ip and self._network == self._old_network:
             return ip
         if old.ip and self._old_network is not None:

@@ -30,7 +30,7 @@ def OwnParams(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def CheckAddress(text: str) -> str:
-    """An IP address in its normal form."""
+    """Return an IP address in its normal form; raise OpPrereqError if it is not one."""
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
@@ -81,7 +81,7 @@ class NicRequest:
         return CheckAddress(ip)
 
     def Make(self, lu: LogicalUnit, node_uuid: str, conflicts_check: bool) -> objects.NIC:
-        """The object for an instance on this node; MAC and address are taken for the job."""
+        """Return the object for an instance on this node; reserve MAC and address for the job."""
         own = dict(self.own)
         network_uuid = None
         if self.network is not None:
@@ -100,7 +100,7 @@ class NicRequest:
 
 
 def ConnectedParams(lu: LogicalUnit, network: objects.Network, node_uuid: str) -> dict[str, Any]:
-    """The complete NIC parameters of a network for instances on a node."""
+    """Return the complete NIC parameters of a network for instances on a node."""
     found = lu.cfg.GetGroupNetParams(network.uuid, node_uuid)
     if found is None:
         snapshot = lu.snapshot
@@ -115,7 +115,7 @@ def ConnectedParams(lu: LogicalUnit, network: objects.Network, node_uuid: str) -
 def TakeAddress(
     lu: LogicalUnit, ip: str | None, network: objects.Network | None, node_uuid: str, conflicts_check: bool
 ) -> str | None:
-    """Reserves the address of a NIC for the job: a free one of the pool, or the one given."""
+    """Reserve the address of a NIC for the job: a free one of the pool, or the one given."""
     if ip is None:
         return None
     if network is None:
@@ -143,7 +143,7 @@ def TakeAddress(
 
 
 def ParseNics(lu: LogicalUnit, requests: Sequence[Mapping[str, Any]], resolved_ip: str | None) -> list[NicRequest]:
-    """All NICs of a request."""
+    """Return all NICs of a request."""
     if len(requests) > constants.MAX_NICS:
         raise Invalid(f"Too many NICs: {len(requests)}, at most {constants.MAX_NICS}")
     nics = [NicRequest(lu, values, index, resolved_ip) for index, values in enumerate(requests)]

@@ -71,7 +71,7 @@ class _RunLU(InstanceLU[_RunOp]):
 
 
 def IsUserDown(lu: InstanceLU, info: dict[str, Any]) -> bool:
-    """The guest was shut down from inside, and the cluster lets users do that."""
+    """Return whether the guest was shut down from inside, and the cluster lets users do that."""
     return lu.snapshot.cluster.enabled_user_shutdown and info.get("state") == constants.INST_USER_SHUTDOWN
 
 

@@ -105,7 +105,7 @@ def _JudgeOne(
 
 
 def _JudgeNone(views: Mapping[str, View], sent: tuple[str, ...], arriving: tuple[str, ...]) -> Verdict:
-    """No node holds the guest, and all that matter have answered."""
+    """Judge where no node holds the guest, and all that matter have answered."""
     for node in sent:
         target = views[node].sent_to or ""
         others = tuple(other for other in (*sent, *arriving) if other != node)

@@ -38,7 +38,7 @@ def CheckSecondaryIp(address: str) -> None:
 
 
 def CheckAddressesFree(snapshot: objects.Snapshot, addresses: set[str], own_uuid: str) -> None:
-    """No other node has any of the addresses."""
+    """Check that no other node has any of the addresses."""
     for other in snapshot.nodes.values():
         shared = addresses & {other.primary_ip, other.secondary_ip}
         if shared and other.uuid != own_uuid:
@@ -48,7 +48,7 @@ def CheckAddressesFree(snapshot: objects.Snapshot, addresses: set[str], own_uuid
 
 
 def CheckReachable(lu: LogicalUnit, node: objects.Node, called: str) -> None:
-    """Master and node have their addresses and reach each other's daemon over both networks.
+    """Check that master and node have their addresses and reach each other's daemon over both networks.
 
     ``called`` is what the node is called by, its address while it is not configured.
     """
@@ -66,7 +66,7 @@ def CheckReachable(lu: LogicalUnit, node: objects.Node, called: str) -> None:
 
 
 def CheckVersion(lu: LogicalUnit, name: str, called: str, ecode: str) -> None:
-    """The node's daemon answers and speaks our protocol."""
+    """Check that the node's daemon answers and speaks our protocol."""
     result = lu.rpc.call_version([called])[called]
     result.Raise(f"Can't get version information from node {name}", prereq=True, ecode=ecode)
     if result.payload != constants.PROTOCOL_VERSION:
@@ -185,7 +185,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
             )
 
     def _Planned(self, known: objects.Node | None, secondary_ip: str, capable: Mapping[str, bool]) -> objects.Node:
-        """The node as it enters: regular, online."""
+        """Return the node as it joins: regular, online."""
         hv_state = MergeNodeState(known.hv_state_static if known is not None else {}, self.op.hv_state)
         disk_state = MergeNodeState(known.disk_state_static if known is not None else {}, self.op.disk_state)
         values: dict[str, Any] = {
@@ -208,7 +208,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         )
 
     def _CheckHomes(self, secondary_ip: str) -> None:
-        """All nodes have one network, or all have two."""
+        """Check that all nodes have one network, or all have two."""
         master = self.snapshot.nodes[self.snapshot.cluster.master_node]
         master_single = master.primary_ip == master.secondary_ip
         if master_single == (secondary_ip == self.op.primary_ip):
@@ -276,7 +276,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
             ) from err
 
     def _Enter(self) -> objects.Node:
-        """Stores the new node.  Its locks come first: nobody finds a node that cannot be locked."""
+        """Store the new node.  Its locks come first, so that nobody finds a node without."""
         uuid = self._node.uuid
         for level in _NODE_LEVELS:
             self.glm.add(level, uuid)
@@ -288,11 +288,11 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
             raise
 
     def _Readd(self) -> objects.Node:
-        """Stores the node as a regular one, which it was perhaps not: what it holds of the store counts no more."""
+        """Store the node as a regular one, which it may not have been: its copy of the store no longer counts."""
         return self.cfg.Update(self._node, self.ec_id)
 
     def _CheckSsh(self) -> None:
-        """The master's root reaches the node by SSH, and it is who it should be."""
+        """Check that the master's root reaches the node by SSH, and that it has the right name."""
         cluster = self.snapshot.cluster
         master = self.snapshot.nodes[cluster.master_node]
         request = {_SSH_TEST: [[self._node.name], {}, [master.name]]}
@@ -345,7 +345,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
 
 
 def PvProblems(answer: Mapping[str, Any], exclusive: bool) -> list[str]:
-    """What is wrong with a node's physical volumes as node_verify told them (doc/reference/drivers.md c.3)."""
+    """Return what is wrong with a node's physical volumes, by its answer to node_verify (doc/reference/drivers.md c.3)."""
     volumes = answer.get(_PV_LIST)
     if not isinstance(volumes, list):
         return ["the node did not report its physical volumes"]

@@ -43,7 +43,7 @@ def RoleOf(node: objects.Node) -> str:
 
 
 def NewRole(old: str, wanted: dict[str, bool | None]) -> str:
-    """The role after the flags asked for (None: not asked for)."""
+    """Return the role after the flags asked for (None: not asked for)."""
     for flag in FLAGS:
         if wanted[flag]:
             return flag
@@ -94,7 +94,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
                 self.share_locks[locking.LEVEL_INSTANCE] = 1
 
     def _Mirrored(self, node_uuid: str) -> list[objects.Instance]:
-        """Instances whose mirrors run over the node's secondary address."""
+        """Return the instances whose mirrors use the node's secondary address."""
         snapshot = self.snapshot
         held = {inst.uuid: inst for inst in snapshot.PrimaryInstances(node_uuid)}
         held.update({inst.uuid: inst for inst in snapshot.SecondaryInstances(node_uuid)})
@@ -137,7 +137,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
             self._CheckSecondaryIp()
 
     def _CheckFollows(self, node: objects.Node) -> None:
-        """An offline node may follow another master; once it is online again that would end this one."""
+        """Check that the node does not follow another master, which would end this one once the node is online."""
         try:
             self.context.store.ConfirmNodes([node.uuid], 0.0, joining=True)
         except store.FollowsOther as err:
@@ -176,7 +176,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
         return ", ".join(names[:_LISTED]) + more
 
     def _CheckPool(self) -> None:
-        """Without the leave to promote others a candidate goes only if enough are left."""
+        """Check that enough candidates are left, unless others may be promoted."""
         if not (self._node.master_candidate and self._might_demote and not self._locks_all):
             return
         now, should, _ = self.cfg.GetMasterCandidateStats([self._node.uuid])
@@ -209,7 +209,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
             )
 
     def _FollowUp(self) -> None:
-        """Flags that follow from others: who comes back fills the pool, who loses the capability leaves it."""
+        """Set flags that follow from others: a node that returns fills the pool, one without the capability leaves it."""
         node = self._node
         capable = node.master_capable if self.op.master_capable is None else self.op.master_capable
         gains = self.op.master_capable and not node.master_capable
@@ -258,7 +258,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
             CheckReachable(self, node.Replace(secondary_ip=address), node.uuid)
 
     def _CheckHomes(self, master: objects.Node, address: str) -> None:
-        """All nodes have one network, or all have two; only the master, by force, begins another way."""
+        """Check that all nodes have one network, or all have two; only --force on the master begins a change."""
         single = master.primary_ip == master.secondary_ip
         if single == (address == self._node.primary_ip):
             return
@@ -298,7 +298,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
         return self._Result(before, node)
 
     def _Values(self) -> dict[str, Any]:
-        """What is to be stored besides the role."""
+        """Return the values to store besides the role."""
         node = self._node
         values = {
             name: getattr(self.op, name)
@@ -329,7 +329,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
             return self.snapshot.nodes[node.uuid]
 
     def _Welcome(self, node: objects.Node) -> None:
-        """A node that was away gets the files that changed meanwhile."""
+        """Send a node that was away the files that changed meanwhile."""
         try:
             self.context.store.ConfirmNodes([node.uuid], self.context.confirm_timeout)
         except store.MasterEnded:
@@ -368,7 +368,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
         return self.snapshot.DiskTemplate(self.snapshot.instances[uuid]) in disk.Mirrored()
 
     def _Result(self, before: objects.Node, after: objects.Node) -> list[list[Any]]:
-        """[what, new value as text] of everything that was asked for or follows, but parameters and states."""
+        """Return [field, new value as text] of every change, asked for or implied, except parameters and states."""
         asked = [name for name in ("powered", *CAPABILITIES) if getattr(self.op, name) is not None]
         changed = [flag for flag in FLAGS if getattr(before, flag) != getattr(after, flag)]
         result: list[list[Any]] = [[name, str(getattr(after, name))] for name in (*asked, *changed)]

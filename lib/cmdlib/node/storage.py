@@ -44,7 +44,7 @@ def CheckStorageType(cluster: objects.Cluster, storage_type: str) -> None:
 
 
 def StorageArguments(cluster: objects.Cluster, storage_type: str) -> list[Any]:
-    """What a node must be told beside the type: directories of file storage."""
+    """Return a node's arguments besides the type: directories of file storage."""
     fields = [disk.TEMPLATES[name].directory for name in _TemplatesIn(storage_type)]
     return [[getattr(cluster, field) for field in fields if field]] if any(fields) else []
 
@@ -76,7 +76,7 @@ class _NodesLU(NoHooksLU[_NodesOp]):
             self.needed_locks = dict.fromkeys((locking.LEVEL_NODE_ALLOC, locking.LEVEL_NODE), locking.ALL_SET)
 
     def _Answers(self, results: dict[str, Any]) -> Iterator[tuple[objects.Node, Any]]:
-        """(node, payload) of those that answered, by name; offline ones are left out, failures are told."""
+        """Return (node, payload) of those that answered, by name; skip offline ones and report failures."""
         nodes = self.snapshot.nodes
         for uuid in sorted(results, key=lambda uuid: NiceSortKey(nodes[uuid].name)):
             result = results[uuid]
@@ -115,7 +115,7 @@ class LUNodeQueryvols(_NodesLU[opcodes.OpNodeQueryvols]):
         return rows
 
     def _Owners(self) -> dict[tuple[str, str], str]:
-        """(node, vg/lv) -> name of the instance."""
+        """Return the names of instances by (node, vg/lv)."""
         snapshot = self.snapshot
         return {key: inst.name for inst in snapshot.instances.values() for key in VolumesOf(snapshot, inst)}
 
@@ -216,7 +216,7 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
         self.LogWarning(text)
 
     def _Instances(self) -> list[objects.Instance]:
-        """Instances with a volume on the node, by name."""
+        """Return the instances with a volume on the node, by name."""
         snapshot = self.snapshot
         node = snapshot.NodeInstances(Filled(self.op.node_uuid))
         found = {uuid: snapshot.instances[uuid] for uuids in node for uuid in uuids}
@@ -227,7 +227,7 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
         )
 
     def _Problems(self, inst: objects.Instance) -> Iterator[str]:
-        """Why the copies on the other nodes are not enough."""
+        """Return why the copies on the other nodes are not enough."""
         snapshot = self.snapshot
         internal = disk.With(mirror=disk.INTERNAL)
         disks = [dev for dev in snapshot.InstanceDisks(inst) if self.op.node_uuid in dev.nodes]
