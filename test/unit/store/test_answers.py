@@ -308,8 +308,12 @@ def test_a_stop_ends_with_the_last_answer(make: Any) -> None:
 @pytest.mark.parametrize(
     ("silent", "voters", "text"),
     [
-        (["n2"], 3, "bring n2 back, or, if it is off for good: gnt-node modify --offline yes n2"),
-        (["n2", "n3"], 5, "bring n2 back, or, if it is off for good: gnt-node modify --offline yes n2 (then one more)"),
+        (["n2"], 3, "bring n2 back; if n2 is switched off for good: 'gnt-node modify --offline yes n2'"),
+        (
+            ["n2", "n3"],
+            5,
+            "bring one of n2, n3 back; if n2 is switched off for good: 'gnt-node modify --offline yes n2'",
+        ),
         ([], 3, "wait, or look at the log of the master daemon"),
     ],
 )
@@ -320,7 +324,8 @@ def test_the_next_step_names_one_node_after_the_other(silent: list[str], voters:
 def test_the_next_step_depends_on_how_the_nodes_are_silent() -> None:
     away = Silent("n2", Failure.UNREACHABLE, "")
     both = HintSilent({"n2": away, "n3": Silent("n3", Failure.UNREACHABLE, "")}, 3)
-    assert both.startswith("bring one of them back; only if they are switched off") and "--no-voting" in both
+    assert both.startswith("bring one of n2, n3 back; only if all nodes that do not answer are switched off")
+    assert "--no-voting" in both
     stuck = HintSilent({"n2": away, "n3": Silent("n3", Failure.SILENT, "")}, 3)
     assert stuck == "look at the node daemon of n3: it accepts connections and does not answer"
     rejecting = HintSilent({"n2": away, "n3": Silent("n3", Failure.REJECTED, "")}, 3)
