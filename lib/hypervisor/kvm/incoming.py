@@ -95,6 +95,7 @@ def Build(
             f"Instance {instance.name} has machine type '{places.machine_type[:80]}', which the QEMU of this node does not"
             " know; migrate it to a node with the same QEMU, or fail it over"
         )
+    _CheckHardware(instance, places, known)
     command = BuildCommand(instance, known, places.machine_type, places.accel)
     own_nics = {nic.uuid: nic for nic in instance.nics}
     own_disks = {entry.disk.uuid: entry for entry in disks}
@@ -112,6 +113,36 @@ def BuildCommand(instance: objects.Instance, known: Capabilities, machine_type: 
     """Return the saved part of the command line for a guest that has a machine already."""
     _, comma, options = str(instance.hvparams["machine_version"]).partition(",")
     return cmdline.BuildSaved(instance, known, accel, machine_type + comma + options)
+
+
+def _CheckHardware(instance: objects.Instance, places: Places, known: Capabilities) -> None:
+    """Raise HypervisorError unless machine and devices are of the kinds that the configuration asks for.
+
+    Otherwise a source could plug a disk in as ``scsi-generic``, which lets its guest send commands to the target's disks
+    past the boundaries of its volume, or choose old machines for the holes in them.
+    """
+    hvp = instance.hvparams
+    kinds = [("machine_version", _Family(known.Machine(hvp["machine_version"])), _Family(places.machine_type))]
+    wanted = devices.DISK_DRIVERS.get(hvp["disk_type"])
+    kinds += [("disk_type", str(wanted), str(device.info["driver"])) for device in places.disks]
+    wanted = devices.NIC_DRIVERS.get(hvp["nic_type"], hvp["nic_type"])
+    kinds += [("nic_type", str(wanted), str(device.info["driver"])) for device in places.nics]
+    changes = [f"{name}: '{found}' -> '{expected}'" for name, expected, found in kinds if found != expected]
+    if changes:
+        raise _Changed(instance.name, list(dict.fromkeys(changes)))
+
+
+def _Family(machine_type: str) -> str:
+    """Return the kind of a machine type, whatever its version: ``q35`` for ``pc-q35-7.2``."""
+    name = machine_type.partition(",")[0]
+    return next((kind for kind in ("q35", "i440fx") if kind in name), name.partition("-")[0])
+
+
+def _Changed(name: str, changes: Sequence[str]) -> errors.HypervisorError:
+    return errors.HypervisorError(
+        f"Instance {name} was changed since it was started ({'; '.join(changes[:_SHOWN])}) and cannot be"
+        f" migrated before its next start; use 'gnt-instance reboot -t full {name}', or undo the change"
+    )
 
 
 def _CheckKnown(name: str, what: str, found: Sequence[_Device], own: Mapping[str, Any]) -> None:
@@ -136,10 +167,8 @@ def CheckUnchanged(instance: objects.Instance, content: runfile.RunFile, known: 
     running = list(content.command)
     changes = [f"'{old}' -> '{new}'" for old, new in _Differences(running[1:], expected[1:])]
     if changes:
-        raise errors.HypervisorError(
-            f"Instance {instance.name} was changed since it was started ({'; '.join(changes[:_SHOWN])}) and cannot be"
-            f" migrated before its next start; use 'gnt-instance reboot -t full {instance.name}', or undo the change"
-        )
+        raise _Changed(instance.name, changes)
+    _CheckHardware(instance, places, known)
 
 
 def _Differences(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, str]]:
