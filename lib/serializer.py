@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import simplejson
@@ -10,6 +11,10 @@ import simplejson
 from ganeti import errors
 
 MAX_MESSAGE = 64 * 1024 * 1024
+# Bytes of memory that a value may need, and what is reckoned for a list or object, and for each of its members.
+MAX_COST = 192 * 1024 * 1024
+_CONTAINER_COST = 400
+_MEMBER_COST = 100
 
 
 class TooLargeError(errors.ParseError):
@@ -44,6 +49,29 @@ def Decode(text: bytes | bytearray) -> str:
         return text.decode("utf-8")
     except UnicodeDecodeError as err:
         raise errors.ParseError(f"not UTF-8 at byte {err.start}") from err
+
+
+def Cost(chunks: Iterable[bytes | bytearray]) -> int:
+    """Estimate the bytes of memory that the value of a JSON text needs, generously, without parsing it."""
+    members = containers = size = 0
+    narrow = True
+    for chunk in chunks:
+        size += len(chunk)
+        members += chunk.count(b",")
+        containers += chunk.count(b"[") + chunk.count(b"{")
+        narrow = narrow and chunk.isascii() and b"\\u" not in chunk
+    # One rare character makes every other one of its string take four bytes.
+    return size * (1 if narrow else 4) + members * _MEMBER_COST + containers * _CONTAINER_COST
+
+
+def CheckCost(chunks: Iterable[bytes | bytearray]) -> int:
+    """Return the estimate; raise ParseError if it is too high."""
+    cost = Cost(chunks)
+    if cost > MAX_COST:
+        raise errors.ParseError(
+            f"The message would take about {cost >> 20} MiB of memory, {MAX_COST >> 20} are allowed: send it in parts"
+        )
+    return cost
 
 
 def Load(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:

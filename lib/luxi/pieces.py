@@ -2,9 +2,7 @@
 
 A C call holds the interpreter: parsing 60 MiB in one go would freeze every client for a second.  Writing is done piece
 by piece in the thread that needs it.  Parsing needs the places where to cut, and finding them costs as much as
-parsing; so a large text goes to a worker program, which sends it back as lines, one small piece each.  What a text may
-become in memory is estimated before it is parsed, by counting commas and brackets: 20 million empty lists fit into one
-message, and would need gigabytes.
+parsing; so a large text goes to a worker program, which sends it back as lines, one small piece each.
 ::
 
     v<value>  a value                          m<list>   several items of the list that is open
@@ -21,7 +19,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime, serializer
@@ -35,37 +33,8 @@ STRING_PART = 64 * 1024
 
 WORKER_TIMEOUT = 60
 
-# Bytes of memory a value may need, and what is reckoned for a list or object, and for each of its members.
-MAX_COST = 192 * 1024 * 1024
-_CONTAINER_COST = 400
-_MEMBER_COST = 100
 # Texts that may need more are parsed by the worker program.
 LARGE_COST = 16 * 1024 * 1024
-
-Chunks = Sequence[bytes | bytearray]
-
-
-def Cost(chunks: Chunks) -> int:
-    """Estimate the bytes of memory that the value of a JSON text needs, generously, without parsing it."""
-    members = containers = size = 0
-    narrow = True
-    for chunk in chunks:
-        size += len(chunk)
-        members += chunk.count(b",")
-        containers += chunk.count(b"[") + chunk.count(b"{")
-        narrow = narrow and chunk.isascii() and b"\\u" not in chunk
-    # One rare character makes every other one of its string take four bytes.
-    return size * (1 if narrow else 4) + members * _MEMBER_COST + containers * _CONTAINER_COST
-
-
-def CheckCost(chunks: Chunks) -> int:
-    """Return the estimate; raise ParseError if it is too high."""
-    cost = Cost(chunks)
-    if cost > MAX_COST:
-        raise errors.ParseError(
-            f"The message would take about {cost >> 20} MiB of memory, {MAX_COST >> 20} are allowed: send it in parts"
-        )
-    return cost
 
 
 def Weigh(value: Any, limit: int) -> int:

@@ -415,7 +415,7 @@ class Server:
         if ident not in self._by_ident:
             return
         try:
-            cost = pieces.CheckCost(client.handled)
+            cost = serializer.CheckCost(client.handled)
             if cost > pieces.LARGE_COST and not large:
                 self._large.put((client, True))
                 return

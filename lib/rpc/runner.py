@@ -39,6 +39,8 @@ NODE_IS_OFFLINE = "Node is marked offline"
 NO_INFORMATION = "No error information"
 _PARSED_AT_ONCE = 16 * 1024  # bytes; smaller answers cost the transport's thread next to nothing
 _SHOWN = 200
+# Rows of the store, which only master candidates are asked for, may be of any kind.
+_TAKEN_WHOLE = frozenset(["store_fetch"])
 _MAX_FAILURE = 64 * 1024  # characters of a text that a node sends
 
 
@@ -96,6 +98,9 @@ class RpcResult:
         if raw is None:
             return
         try:
+            if self.procedure.name not in _TAKEN_WHOLE:
+                # 20 million lists fit into one answer: a node in the wrong hands could fill the master's memory.
+                serializer.CheckCost([raw])
             value = serializer.Load(raw, MAX_BODY)
         except errors.ParseError as err:
             self._SetFailure(f"RPC layer error: {err}")

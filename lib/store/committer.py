@@ -99,7 +99,9 @@ class Committer:
             runner,
             self._sender.Common(),
             lambda: (self.tally.line, self.tally.acked),
+            self.tally.IsVoter,
             self.tally.HasQuorum,
+            lambda: self.Put(events.LookAsked()),
             lambda refusal: self.Put(events.Overtaken(str(refusal.epoch), refusal.master)),
         )
         self.published = RowsByKind(image.values)
@@ -233,6 +235,8 @@ class Committer:
             case events.EmptyAsked(member, store_id):
                 if member.uuid not in self.tally.voters and member.uuid not in self.peers:
                     self._steps.Empty(member, store_id)
+            case events.LookAsked():
+                self._sender.Ask(self.tally.acked, self.tally.pruned)
             case events.Overtaken(epoch, master):
                 self._End(MasterLost(epoch, master, sent=True))
             case events.StopAsked(done):
@@ -285,7 +289,7 @@ class Committer:
         peer.Failed(now, refusal.Reason(name))
         peer.follows_other = True
         asked = self._steps.AskedFor(peer.member.uuid)
-        if self.judge.EndsUs(refusal, joining=peer.leaving or (peer.learner and bool(asked))):
+        if self.judge.EndsUs(refusal, peer.member.uuid, joining=peer.leaving or (peer.learner and bool(asked))):
             self._End(MasterLost(str(refusal.epoch), refusal.master, sent=True))
             return
         # Whether a quorum still follows us is looked at again with the next refusal.

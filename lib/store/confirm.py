@@ -19,7 +19,7 @@ _ASK_AGAIN = 1.0
 class NodeConfirmer:
     """Asks nodes for a promise and remembers who gave it.  Any thread may call ``Confirm``.
 
-    ``promised(member, store id, last)`` is called for each node that gave it; ``lost(refusal, joining)`` says whether a
+    ``promised(member, store id, last)`` is called for each node that gave it; ``lost(refusal, node, joining)`` says whether a
     refusal ends this master, and sees to it.
     """
 
@@ -30,7 +30,7 @@ class NodeConfirmer:
         cluster: str,
         epoch: Epoch,
         promised: Callable[[Member, str, Position], None],
-        lost: Callable[[Refusal, bool], bool],
+        lost: Callable[[Refusal, str, bool], bool],
     ):
         self._runner = runner
         self._message = {"cluster": cluster, "epoch": str(epoch), "master": own.node_name}
@@ -76,7 +76,7 @@ class NodeConfirmer:
             return f"node {result.node_name} sent an invalid answer"
         if "refused" in answer:
             refusal = Refusal.Parse(answer)
-            if self._lost(refusal, joining):
+            if self._lost(refusal, node, joining):
                 raise MasterLost(str(refusal.epoch), refusal.master, sent=False)
             raise FollowsOther(refusal, result.node_name)
         try:

@@ -46,6 +46,11 @@ class Answered:
 
 
 @dataclass(frozen=True)
+class LookAsked:
+    """The voters are to be asked whom they follow."""
+
+
+@dataclass(frozen=True)
 class Overtaken:
     """A newer master exists."""
 
@@ -65,4 +70,4 @@ class EndAsked:
     """This master is to end at once."""
 
 
-Event = ChangeAsked | StepAsked | EmptyAsked | Answered | Overtaken | StopAsked | EndAsked
+Event = ChangeAsked | StepAsked | EmptyAsked | Answered | LookAsked | Overtaken | StopAsked | EndAsked

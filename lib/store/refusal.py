@@ -65,9 +65,11 @@ class Refusal:
 class RefusalJudge:
     """Decides whether a refusal means that this node is no longer the master.
 
-    A node that is being taken in, or has left, may follow anybody, and a forced start beside us has no right to our
-    nodes: both change nothing as long as a quorum follows us.  ``history()`` gives this master's line and what it has
-    acknowledged; ``has_quorum()`` looks at the voters that answer; ``lost(refusal)`` stops this master.
+    Voters alone decide who is master.  What a node says that is no voter, is being taken in or has left, and a forced
+    start beside us, which has no right to our nodes, change nothing as long as a quorum follows us.  ``history()`` gives
+    this master's line and what it has acknowledged; ``is_voter(node)`` takes a uuid or a name; ``has_quorum()`` looks at
+    the voters that answer; ``look()`` asks them again, so that a master which was replaced ends now; ``lost(refusal)``
+    stops this master.
     """
 
     def __init__(
@@ -75,29 +77,35 @@ class RefusalJudge:
         runner: RpcRunner,
         common: dict[str, Any],
         history: Callable[[], tuple[Line, Position]],
+        is_voter: Callable[[str], bool],
         has_quorum: Callable[[], bool],
+        look: Callable[[], None],
         lost: Callable[[Refusal], None],
     ):
         self._runner = runner
         self._common = common
         self._history = history
+        self._is_voter = is_voter
         self._has_quorum = has_quorum
+        self._look = look
         self._lost = lost
 
-    def EndsUs(self, refusal: Refusal, joining: bool) -> bool:
+    def EndsUs(self, refusal: Refusal, node: str, joining: bool) -> bool:
         """Return whether the refusal ends this master; ``joining``: the node is being taken in, or has left."""
         own, acknowledged = self._history()
         if refusal.IsLate(own.last.epoch):
             return False
-        if joining or refusal.FollowsForcedMaster(own, acknowledged):
+        if joining or not self._is_voter(node) or refusal.FollowsForcedMaster(own, acknowledged):
             return not self._has_quorum()
         return True
 
-    def Judge(self, refusal: Refusal, joining: bool) -> bool:
+    def Judge(self, refusal: Refusal, node: str, joining: bool) -> bool:
         """Stop this master if the refusal ends it; return whether it does.  Any thread may call it."""
-        ends = self.EndsUs(refusal, joining)
+        ends = self.EndsUs(refusal, node, joining)
         if ends:
             self._lost(refusal)
+        else:
+            self._look()
         return ends
 
     def Ask(self, epoch: str, master: str, node: str) -> None:
@@ -106,7 +114,7 @@ class RefusalJudge:
         def judge(result: RpcResult) -> None:
             answer = result.payload if result.fail_msg is None else None
             held = answer if isinstance(answer, dict) else {}
-            self.Judge(Refusal.Parse({**held, "refused": epoch, "master": master}), joining=False)
+            self.Judge(Refusal.Parse({**held, "refused": epoch, "master": master}), node, joining=False)
 
         self._runner.Start("store_status", [node], [self._common], judge)
 

@@ -85,6 +85,10 @@ class Tally:
                 silent[name] = Silent(name, peer.failure, peer.last_error)
         return len(voters) - len(silent), silent
 
+    def IsVoter(self, node: str) -> bool:
+        """Whether the node, a uuid or a name, is a voter."""
+        return node in self.voters or node in self.voters.Names()
+
     def HasQuorum(self) -> bool:
         """Return whether enough voters answer."""
         return self.Reach(self.voters)[0] >= self.voters.quorum

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +61,24 @@ def test_nothing_is_deep_enough_to_break_the_check() -> None:
     body = b"[true," + b"[" * 400 + b"]" * 400 + b"]"
     for name in ("version", "vg_list"):
         assert call(name, body).fail_msg
+
+
+@pytest.mark.parametrize("piece", [b"[],", b"{},", b"0,", b"[[[[[[[[]]]]]]]],", b'"",', b'"\\u0100",'])
+def test_an_answer_that_would_fill_the_memory_is_not_even_parsed(piece: bytes) -> None:
+    body = b"[true,[" + piece * (60 * 1024 * 1024 // len(piece)) + b"0]]"
+    gc.collect()
+    before = _Resident()
+    assert "MiB of memory, 192 are allowed" in (call("node_info", body).fail_msg or "")
+    assert _Resident() - before < 16
+    # Rows of the store come from master candidates only, and must come through whatever is in them.
+    rows = json.dumps([True, {"rows": ["[" * 1_000_000]}]).encode()
+    assert call("store_fetch", rows).fail_msg is None
+    assert call("store_status", rows).fail_msg
+
+
+def _Resident() -> int:
+    """Return the MiB of memory that this process has."""
+    return int(re.findall(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[0]) // 1024
 
 
 def test_words_of_a_failing_node_are_short_and_steer_nothing() -> None:

@@ -210,14 +210,66 @@ def test_a_forced_start_that_is_not_confirmed_leaves_no_promise_behind(make: Any
 
 
 @Story
-def test_a_node_in_service_that_promised_a_newer_epoch_ends_the_master_at_once(make: Any) -> None:
+def test_what_a_node_says_that_is_no_voter_ends_no_master(make: Any) -> None:
+    """A node in the wrong hands answers every call with a newer epoch; only the voters decide who is master."""
     cluster = make(4)
     store = cluster.Found(candidates=3)
+    cluster[3].store.Promise(CLUSTER, Epoch(999999, "evil"), "node4.example.org")
+    for _ in range(3):
+        with pytest.raises(StoreError) as caught:
+            store.ConfirmNodes([cluster.members[3].uuid], 3.0)
+        assert not isinstance(caught.value, MasterLost)
+        assert "node4.example.org follows another master, node4.example.org (epoch 999999.evil)" in str(caught.value)
+        for named in (cluster.members[3].uuid, "node4.example.org"):
+            store.Refused("999999.evil", "node4.example.org", named)
+    runtime.Sleep(100)
+    store.Commit(ROW)
+    assert store.IsRunning() and cluster.lost == []
+
+
+@Story
+def test_its_word_ends_one_that_no_quorum_follows(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    cluster[1].up = cluster[2].up = False
+    with pytest.raises(StoreError):
+        store.Commit(ROW)
     cluster[3].store.Promise(CLUSTER, Epoch(99, "other"), "node3.example.org")
     with pytest.raises(MasterLost):
         store.ConfirmNodes([cluster.members[3].uuid], 3.0)
     Until(lambda: cluster.lost)
     assert [type(error) for error in cluster.lost] == [MasterLost]
+
+
+@Story
+def test_its_word_makes_a_replaced_master_look_at_once(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    Until(store.IsSettled)
+    for number in (1, 2, 3):
+        cluster[number].store.Promise(CLUSTER, Epoch(99, "other"), "node3.example.org")
+    store.Refused("99.other", "node3.example.org", cluster.members[3].uuid)
+    Until(lambda: cluster.lost, 3.0)
+    assert [type(error) for error in cluster.lost] == [MasterLost]
+
+
+@Story
+def test_a_voter_that_promised_a_newer_epoch_ends_the_master_at_once(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    cluster[2].store.Promise(CLUSTER, Epoch(99, "other"), "node3.example.org")
+    with pytest.raises(MasterLost):
+        store.ConfirmNodes([cluster.members[2].uuid], 3.0)
+    Until(lambda: cluster.lost)
+    assert [type(error) for error in cluster.lost] == [MasterLost]
+
+
+@Story
+def test_a_voter_that_refuses_a_call_made_by_its_name_ends_the_master(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    store.Refused("99.other", "node3.example.org", "node3.example.org")
+    Until(lambda: cluster.lost, 3.0)
 
 
 @Story
