@@ -29,6 +29,7 @@ from ganeti.hypervisor.kvm import (
 from ganeti.params import hv, runstate
 
 _MIB = 1024 * 1024
+_MAX_MEMORY = 2**50
 # Preallocating much memory takes its time.
 _START_SECONDS = 600.0
 _REBOOT_SECONDS = 120.0
@@ -459,9 +460,11 @@ def _ReadInfo(name: str, process: layout.Process, answers: qmp.Answers | None) -
         return base.GuestInfo(name, process.pid, process.memory, process.vcpus, run_state=runstate.UNRESPONSIVE)
     run_state = migration.RunState(answers["query-status"])
     state = constants.INST_USER_SHUTDOWN if run_state == runstate.ENDED else constants.INST_RUNNING
-    balloon = answers["query-balloon"]
-    memory = int(balloon["actual"]) // _MIB if balloon else process.memory
-    vcpus = len(answers["query-cpus-fast"] or range(process.vcpus))
+    balloon, cpus = answers["query-balloon"], answers["query-cpus-fast"]
+    # A guest that took over its QEMU answers what it likes: that must not hide the others.
+    actual = balloon.get("actual") if isinstance(balloon, dict) else None
+    memory = actual // _MIB if isinstance(actual, int) and 0 <= actual < _MAX_MEMORY else process.memory
+    vcpus = len(cpus) if isinstance(cpus, list) and cpus else process.vcpus
     return base.GuestInfo(name, process.pid, memory, vcpus, state, run_state=run_state)
 
 

@@ -24,7 +24,8 @@ _PROC_LIMIT = 1024 * 1024
 _STAT_LIMIT = 4096
 _KILL_POLITE_SECONDS = 15.0
 _KILL_FORCED_SECONDS = 10.0
-_NUMBER = re.compile(r"\d+")
+# A process may have rewritten its command line: what is longer is not a number of MiB or processors.
+_NUMBER = re.compile(r"(?<!\d)\d{1,9}(?!\d)", re.ASCII)
 
 
 def _Dir(name: str) -> str:
@@ -170,7 +171,8 @@ def IsGuest(argv: Sequence[str], name: str, pid_file: str) -> bool:
 def _IdentityFile(name: str) -> str:
     """Return the file with the number and the start time of the guest's process.
 
-    A process can rewrite its command line, but not when it began: a guest that broke into its QEMU cannot look stopped.
+    A process can rewrite or hide its command line, but not when it began: a guest that broke into its QEMU cannot look
+    stopped, and no other process can look like the guest.
     """
     return posixpath.join(_Dir("identity"), CheckInstanceName(name))
 
@@ -196,21 +198,31 @@ def NoteProcess(name: str) -> Process | None:
 def FindProcess(name: str) -> Process | None:
     """Return the guest's living process.
 
-    The pid file says which; it must have begun when the guest was started, or, for guests of release 3.1, have the
-    guest's command line.
+    The pid file says which; it must have begun when the guest was started.  Guests that release 3.1 started have no such
+    note, or an older one: their process must have the guest's command line.
     """
     pid_file = PidFile(name)
     try:
         pid = int(runtime.ReadText(pid_file, limit=_PID_LIMIT).strip())
         if pid <= 1:
             return None
-        argv = ParseArgv(runtime.ReadFile(f"/proc/{pid}/cmdline", limit=_PROC_LIMIT))
-        known = f"{pid} {_Began(pid)}" == _Identity(name)
+        began = _Began(pid)
     except (OSError, ValueError, IndexError):
         return None
-    if not runtime.ProcessAlive(pid) or not (known or IsGuest(argv, name, pid_file)):
-        return None
-    return Process(pid, argv)
+    argv, noted = _Argv(pid), _Identity(name)
+    if noted.partition(" ")[0] == str(pid):
+        is_guest = noted == f"{pid} {began}"
+    else:
+        is_guest = IsGuest(argv, name, pid_file)
+    return Process(pid, argv) if is_guest and runtime.ProcessAlive(pid) else None
+
+
+def _Argv(pid: int) -> tuple[str, ...]:
+    """Return a process's command line; nothing if it cannot be read or is too long."""
+    try:
+        return ParseArgv(runtime.ReadFile(f"/proc/{pid}/cmdline", limit=_PROC_LIMIT))
+    except OSError:
+        return ()
 
 
 def _Identity(name: str) -> str:

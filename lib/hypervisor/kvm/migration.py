@@ -93,7 +93,7 @@ def Parameters(hvp: Mapping[str, Any], live: bool = True) -> dict[str, Any]:
 def ParseProgress(answer: Mapping[str, Any]) -> base.MigrationProgress:
     """Read the answer of query-migrate."""
     state = str(answer.get("status", "none"))
-    ram = answer.get("ram") or {}
+    ram = _Ram(answer)
     return base.MigrationProgress(
         _STATES.get(state, base.MIGRATION_ACTIVE),
         ram.get("transferred"),
@@ -102,9 +102,14 @@ def ParseProgress(answer: Mapping[str, Any]) -> base.MigrationProgress:
     )
 
 
+def _Ram(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    ram = answer.get("ram")
+    return ram if isinstance(ram, Mapping) else {}
+
+
 def WantsPostcopy(answer: Mapping[str, Any], hvp: Mapping[str, Any]) -> bool:
     """Return whether it is time to let the guest run on the target and fetch the rest of its memory on demand."""
-    syncs = (answer.get("ram") or {}).get("dirty-sync-count", 0)
+    syncs = _Ram(answer).get("dirty-sync-count", 0)
     return POSTCOPY in Capabilities(hvp) and answer.get("status") == "active" and syncs >= _POSTCOPY_AFTER_SYNCS
 
 

@@ -26,6 +26,13 @@ LOOK_TIMEOUT = 5.0
 _CLOSE_TIMEOUT = 5.0
 _GREETINGS = 3
 
+# What the library raises for a peer that goes away or sends nonsense: a guest may have taken over its QEMU.  It asserts
+# that a connection it just made is still there, and lets errors of decoding and of odd shapes pass.
+_FAILURES = (
+    *(QMPError, OSError, EOFError, AssertionError),
+    *(ValueError, TypeError, LookupError, AttributeError, RecursionError),
+)
+
 _T = TypeVar("_T")
 Event = dict[str, Any]
 
@@ -146,8 +153,7 @@ class Monitor:
             raise _NoAnswer(
                 f"QMP {self.path}: {what}: no answer within {timeout:g} s; the guest's QEMU process may hang"
             ) from err
-        except (QMPError, OSError, EOFError, AssertionError) as err:
-            # The library asserts that a connection it just made is still there.
+        except _FAILURES as err:
             raise errors.HypervisorError(f"QMP {self.path}: {what}: {err or type(err).__name__}") from err
 
 
@@ -202,14 +208,14 @@ async def _AskOne(path: str, questions: Sequence[str], timeout: float) -> Answer
         async with asyncio.timeout(timeout):
             await _Connect(client, path)
             return {question: await _Ask(client, question) for question in questions}
-    except (QMPError, OSError, EOFError, AssertionError, TimeoutError) as err:
+    except (*_FAILURES, TimeoutError) as err:
         logging.debug("QMP %s: %s", path, err or type(err).__name__)
         return None
     finally:
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await client.disconnect()
-        except (QMPError, OSError, EOFError, AssertionError, TimeoutError) as err:
+        except (*_FAILURES, TimeoutError) as err:
             logging.debug("QMP %s: %s", path, err or type(err).__name__)
 
 

@@ -31,7 +31,9 @@ def Pin(monitor: qmp.Monitor, name: str, pid: int, hvp: Mapping[str, Any]) -> No
     mask = hvp["cpu_mask"]
     if mask == checks.CPU_PINNING_ALL:
         return
-    threads = [cpu["thread-id"] for cpu in monitor.Execute("query-cpus-fast")]
+    threads = [int(cpu["thread-id"]) for cpu in monitor.Execute("query-cpus-fast")]
+    if not all(runtime.Exists(f"/proc/{pid}/task/{thread}") for thread in threads):
+        raise errors.HypervisorError(f"Instance {name}: QEMU names threads that are not its own; cpu_mask is not set")
     for argv in Plan(pid, threads, mask):
         result = runtime.RunCmd(argv, timeout=_SECONDS)
         if result.failed:
