@@ -248,7 +248,8 @@ FAKE_DIR = RUN_DIR + "/fake-hypervisor"
 # Ours (doc/extensions.rst); CALLS_DIR: one locked file per changing call under way.
 RUN_EXT_DIR = RUN_DIR + "/ext"
 CALLS_DIR = RUN_EXT_DIR + "/calls"
-# In 3.1 in LOCK_DIR, where every user of the machine can lock it.
+# In 3.1 in LOCK_DIR, where every user of the machine can make or lock them.
+RESTRICTED_COMMANDS_LOCK_FILE = RUN_EXT_DIR + "/restricted-commands.lock"
 SSCONF_LOCK_FILE = RUN_EXT_DIR + "/ssconf.lock"
 GUEST_LOCKS_DIR = RUN_EXT_DIR + "/guests"
 
@@ -318,7 +319,6 @@ LOG_MASTER_CLEANER_DIR = LOG_DIR + "/master-cleaner"
 CONSOLE_DEVICE = "/dev/console"
 
 WATCHER_LOCK_FILE = LOCK_DIR + "/ganeti-watcher.lock"
-RESTRICTED_COMMANDS_LOCK_FILE = LOCK_DIR + "/ganeti-restricted-commands.lock"
 
 
 def DaemonLog(name: str) -> str:

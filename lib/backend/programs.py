@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import posixpath
 import re
 import stat
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ganeti import _autoconf, constants, errors, pathutils, runtime, serializer
+from ganeti.utils import programs
 
 # What may be run from a directory of plug-ins: no dots, so no editor's or package manager's leftovers.
 _PLUGIN = re.compile(r"[a-zA-Z0-9_-]+")
@@ -142,7 +142,11 @@ def RunAllocator(name: str, idata: str, default_iallocator_params: Mapping[str, 
 
 def RunOob(oob_program: str, command: str, remote_node: str, timeout: float) -> Any:
     """Return the program's output as JSON, None when there is none."""
-    _CheckProgram(oob_program)
+    problem = programs.Problem(oob_program)
+    if problem:
+        raise errors.RpcCallError(
+            f"Program '{oob_program}' cannot be run: {problem}; it must belong to root and be writable by nobody else"
+        )
     result = runtime.RunCmd([oob_program, command, remote_node], timeout=timeout)
     if result.failed:
         raise errors.RpcCallError(
@@ -155,18 +159,6 @@ def RunOob(oob_program: str, command: str, remote_node: str, timeout: float) -> 
         return serializer.Load(result.stdout)
     except errors.ParseError as err:
         raise errors.RpcCallError(f"Output of '{oob_program} {command} {remote_node}': {err}") from err
-
-
-def _CheckProgram(path: str) -> None:
-    """Raise RpcCallError for a program that a user other than root or this daemon's could have written."""
-    try:
-        info = runtime.Stat(path)
-    except OSError as err:
-        raise errors.RpcCallError(f"Program '{path}' cannot be run: {err.strerror}") from err
-    if not stat.S_ISREG(info.st_mode) or not info.st_mode & 0o111:
-        raise errors.RpcCallError(f"Program '{path}' is not an executable file")
-    if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o022:
-        raise errors.RpcCallError(f"Program '{path}' must belong to root and be writable by nobody else")
 
 
 # Restricted commands
@@ -190,6 +182,7 @@ def RunRestrictedCommand(cmd: str) -> str:
 
 def PrepareRestrictedCommand(cmd: str, owner: tuple[int, int] = (0, 0)) -> str:
     """Return the path of a command that may run; raises with the reason why not."""
+    runtime.MakeDirs(pathutils.RUN_EXT_DIR, 0o770)
     with runtime.LockFile(pathutils.RESTRICTED_COMMANDS_LOCK_FILE, timeout=RESTRICTED_LOCK_TIMEOUT):
         directory = pathutils.RESTRICTED_COMMANDS_DIR
         info = runtime.Stat(directory, follow=False)

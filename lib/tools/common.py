@@ -10,6 +10,7 @@ from typing import Any
 
 from ganeti import constants, errors
 from ganeti.daemon.main import ErrorText
+from ganeti.utils.text import Printable
 
 
 def Parser(usage: str, version: bool = True) -> optparse.OptionParser:
@@ -22,10 +23,13 @@ def Parser(usage: str, version: bool = True) -> optparse.OptionParser:
 
 
 class _Lines(logging.Formatter):
-    """``YYYY-MM-DD HH:MM:SS,mmm: TEXT``."""
+    """``YYYY-MM-DD HH:MM:SS,mmm: TEXT``; names of files and words of others do not steer the terminal."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return Printable(super().format(record), "\n\t")
 
 
 def LogToStderr(debug: int, verbose: int) -> None:

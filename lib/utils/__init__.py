@@ -1,1 +1,1 @@
-"""Pure helpers without any I/O; each module holds one subject."""
+"""Helpers; each module holds one subject."""

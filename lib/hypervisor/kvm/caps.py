@@ -13,6 +13,7 @@ from typing import Any
 
 from ganeti import errors, pathutils, runtime, serializer
 from ganeti.hypervisor.kvm import qmp
+from ganeti.utils import programs
 
 # Older ones lack the block device and password options that are used here.
 MINIMUM_VERSION = (5, 0, 0)
@@ -133,13 +134,22 @@ def Ask(kvm_path: str) -> Capabilities:
 
 
 def Get(kvm_path: str) -> Capabilities:
-    """Return the binary's capabilities, from the cache if the binary is unchanged."""
+    """Return the binary's capabilities, from the cache if the binary is unchanged.
+
+    Whatever a caller names as emulator is started as root: it must be a program that only root could have put there.
+    """
     try:
         found = runtime.Stat(kvm_path)
     except OSError as err:
         raise errors.HypervisorError(
             f"{kvm_path} is not there ({err.strerror}); install QEMU or change the hypervisor parameter kvm_path"
         ) from err
+    problem = programs.Problem(kvm_path)
+    if problem:
+        raise errors.HypervisorError(
+            f"{kvm_path} cannot be used as emulator: {problem}; correct the hypervisor parameter kvm_path, or let the"
+            " program belong to root and be writable by nobody else"
+        )
     key = f"{kvm_path} {found.st_mtime_ns} {found.st_size}"
     cache_path = posixpath.join(pathutils.RUN_EXT_DIR, "qemu-capabilities.json")
     known = _ReadCache(cache_path)

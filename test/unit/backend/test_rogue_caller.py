@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 from support.nodes import MakeNodes, Node
+from support.virtual import MakeInstance
 
-from ganeti import backend, pathutils
+from ganeti import backend, errors, pathutils
+from ganeti.backend import programs
+from ganeti.params import hv
 from ganeti.rpc.server import Dispatcher, OpenGate
 
 
@@ -150,3 +153,37 @@ def test_a_helper_that_others_can_change_is_not_run(here: Node, tmp_path: Path) 
     os.chown(helper, 0, 0)
     assert ask("run_oob", str(helper), "health", "node2", 10) == (True, None)
     assert (tmp_path / "ran").exists()
+
+
+def test_an_emulator_that_others_can_change_is_not_run(here: Node, tmp_path: Path) -> None:
+    """Whoever may call a node names the emulator of a guest; it is started as root to be asked what it can do."""
+    emulator = tmp_path / "kvm"
+    emulator.write_text(f"#!/bin/sh\necho ran >> {tmp_path}/ran\n")
+    emulator.chmod(0o755)
+    hvp = {**hv.DEFAULTS["kvm"], "kvm_path": str(emulator), "kernel_path": ""}
+    instance = MakeInstance(hypervisor="kvm", hvparams=hvp).ToDict(runtime=True)
+    calls: list[tuple[str, list[Any]]] = [
+        ("node_info", [None, [["kvm", hvp]]]),
+        ("hypervisor_validate_params", ["kvm", hvp]),
+        ("instance_start", [instance, False, []]),
+        ("accept_instance", [instance, "[]", "127.0.0.1"]),
+    ]
+    os.chown(emulator, 65534, 65534)
+    for name, args in calls:
+        good, why = ask(name, *args)
+        assert not good and f"{emulator} belongs to user 65534" in why, (name, why)
+    problem = ask("node_verify", {"hypervisor": ["kvm"]}, "cluster", {"kvm": hvp})[1]["hypervisor"]["kvm"]
+    assert f"{emulator} belongs to user 65534" in problem
+    assert not (tmp_path / "ran").exists()
+    os.chown(emulator, 0, 0)
+    ask(*calls[0][:1], *calls[0][1])
+    assert (tmp_path / "ran").exists()
+
+
+def test_nobody_else_can_hold_the_lock_of_restricted_commands(here: Node) -> None:
+    """/var/lock is everybody's: who makes a file there first can lock it for good."""
+    path = Path(pathutils.RESTRICTED_COMMANDS_LOCK_FILE)
+    with pytest.raises((errors.RpcCallError, OSError)):
+        programs.PrepareRestrictedCommand("nothing", (os.geteuid(), os.getegid()))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not path.parent.stat().st_mode & 0o002 and not path.is_relative_to(pathutils.LOCK_DIR)

@@ -1,6 +1,7 @@
 """ensure-dirs corrects what is there, makes directories only, and cannot be led astray."""
 
 import grp
+import logging
 import os
 import pwd
 import stat
@@ -8,6 +9,8 @@ import stat
 import pytest
 from support import layout
 from support.virtualnode import VirtualNode
+
+from ganeti.tools import common
 
 MAIN = "import sys\nfrom ganeti.tools.ensure_dirs import Main\nsys.exit(Main())"
 
@@ -125,3 +128,14 @@ def test_one_problem_does_not_keep_the_rest_from_being_done(node):
 def test_usage(node):
     assert node.EnsureDirs("surplus").returncode == 1
     assert node.EnsureDirs("--nonsense").returncode == 2
+
+
+def test_names_that_a_daemon_s_user_gave_do_not_steer_root_s_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    before = logging.getLogger().handlers[:]
+    try:
+        common.LogToStderr(0, 0)
+        logging.error("%s is not a file", "job-\x1b]0;evil\x07\x9b2J\u202e")
+    finally:
+        logging.getLogger().handlers[:] = before
+    text = capsys.readouterr().err
+    assert text.endswith("job-\\x1b]0;evil\\x07\\x9b2J\\u202e is not a file\n")
