@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ganeti import constants, errors, locking
+from ganeti import constants, errors, locking, params
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.params import nd, types
 from ganeti.utils.text import NiceSort
@@ -314,8 +314,6 @@ def _MemoryFree(payload: Any) -> int | None:
 
 def CheckNicBridges(lu: LogicalUnit, nics: Iterable[objects.NIC], node_uuid: str) -> None:
     """Check that the bridges of bridged NICs exist on the node."""
-    from ganeti import params
-
     snapshot = lu.snapshot
     filled = [params.FillNIC(snapshot, nic) for nic in nics]
     bridges = sorted({nic["link"] for nic in filled if nic["mode"] == constants.NIC_MODE_BRIDGED})

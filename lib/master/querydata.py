@@ -14,6 +14,7 @@ from ganeti import constants, errors, objects, query, runtime
 from ganeti.master import console
 from ganeti.params import disk as disk_params
 from ganeti.query import context as live
+from ganeti.query.cluster import Architecture
 from ganeti.query.engine import Plan
 from ganeti.rpc import RpcResult, RpcRunner
 
@@ -277,8 +278,6 @@ def _IsInstanceInfo(payload: Any) -> bool:
 
 def ClusterInfo(snapshot: objects.Snapshot) -> dict[str, Any]:
     """Answer of QueryClusterInfo and OP_CLUSTER_QUERY (doc/reference/luxi.md 4.7)."""
-    from ganeti.query.cluster import Architecture
-
     cluster = snapshot.cluster
     stored = cluster.ToDict()
     result: dict[str, Any] = {

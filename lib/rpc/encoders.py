@@ -34,7 +34,8 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import errors, pathutils, runtime, serializer
+from ganeti import errors, params, pathutils, runtime, serializer
+from ganeti.params.disk import TEMPLATES
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -149,8 +150,6 @@ def _InstanceWithParams(value: Any, context: Context) -> Any:
 
 
 def _FilledInstance(instance: objects.Instance, context: Context) -> objects.Instance:
-    from ganeti import params
-
     snapshot = context.Config()
     return instance.Replace(
         hvparams=params.FillHV(snapshot, instance),
@@ -163,8 +162,6 @@ def _FilledInstance(instance: objects.Instance, context: Context) -> objects.Ins
 
 
 def _FilledNic(nic: objects.NIC, context: Context) -> objects.NIC:
-    from ganeti import params
-
     snapshot = context.Config()
     filled = nic.Replace(nicparams=params.FillNIC(snapshot, nic))
     if nic.network is None:
@@ -175,16 +172,12 @@ def _FilledNic(nic: objects.NIC, context: Context) -> objects.NIC:
 
 def _FilledDisk(disk: objects.Disk, instance: objects.Instance | None, context: Context) -> objects.Disk:
     """Return the disk with its device parameters, and what holds for the target node, all the way down."""
-    from ganeti import params
-
     snapshot = context.Config()
     node = instance.primary_node if instance is not None else context.node_uuid
     return _WithDynamicParams(params.AnnotateDisk(snapshot, disk, node), context)
 
 
 def _WithDynamicParams(disk: objects.Disk, context: Context) -> objects.Disk:
-    from ganeti.params.disk import TEMPLATES
-
     template = TEMPLATES.get(disk.dev_type)
     own = template.NodeParams(disk, context.node_uuid, context.Config().nodes) if template else {}
     return disk.Replace(
@@ -266,8 +259,6 @@ def _StorageUnits(value: Any, context: Context) -> list[Any] | None:
 
 
 def _StorageParams(unit: Sequence[Any], context: Context) -> list[Any]:
-    from ganeti import params
-
     if unit[0] not in _LVM_STORAGE:
         return list(unit[2]) if len(unit) > 2 and unit[2] else []
     snapshot = context.Config()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from ganeti import configfile, constants, errors, objects, pathutils, runtime, serializer, upgrade
 from ganeti.bootstrap import vote
 from ganeti.config import Draft, VotersOf
+from ganeti.jqueue import job as jobs
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import AddressResolver
 from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election, export
@@ -130,8 +131,6 @@ def _Me(snapshot: objects.Snapshot, own_name: str) -> Member:
 
 def _CheckJob(job_id: int, text: str) -> None:
     """Raise JobFileCorrupted unless the text is a job file of this job."""
-    from ganeti.jqueue import job as jobs
-
     job, _ = jobs.ReadJob(text)
     if job.id != job_id:
         raise errors.JobFileCorrupted(f"it says that it is job {job.id}")

@@ -13,6 +13,7 @@ from typing import Any
 from ganeti import errors, objects, runtime, serializer
 from ganeti.hypervisor.base import GuestDisk
 from ganeti.hypervisor.kvm import layout
+from ganeti.hypervisor.kvm.cmdline import FindOption
 
 _LIMIT = 4 * 1024 * 1024
 
@@ -46,8 +47,6 @@ class RunFile:
 
     @property
     def machine(self) -> str:
-        from ganeti.hypervisor.kvm.cmdline import FindOption
-
         return FindOption(self.command, "-machine") or FindOption(self.command, "-M") or ""
 
 
