@@ -9,14 +9,13 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, ssconf, ssh
+from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, ssconf, ssh, watcherpause
 from ganeti.daemon import pidfile
 from ganeti.daemon.memory import LockMemory
 from ganeti.storage import units
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 POWERCYCLE_DELAY = 5
-_PAUSE_LIMIT = 100
 _STOP_TIMEOUT = 120
 _OVS_TIMEOUT = 60
 # Daemons that must not keep running on a node that leaves; the node daemon ends itself.
@@ -89,21 +88,14 @@ def EtcHostsModify(mode: str, name: str, ip: str | None) -> bool:
 
 
 def GetWatcherPause() -> int | None:
-    try:
-        return int(runtime.ReadText(pathutils.WATCHER_PAUSE_FILE, _PAUSE_LIMIT).strip())
-    except FileNotFoundError:
-        return None
-    except ValueError as err:
-        raise errors.RpcCallError(f"{pathutils.WATCHER_PAUSE_FILE} holds no number; remove it") from err
+    until = watcherpause.Read()
+    return None if until is None else int(until)
 
 
 def SetWatcherPause(until: float | None) -> None:
-    if until is None:
-        runtime.RemoveFile(pathutils.WATCHER_PAUSE_FILE)
-        return
-    if until < 0:
+    if until is not None and until < 0:
         raise errors.RpcCallError(f"Watcher pause: {until} is not a valid time")
-    runtime.WriteFile(pathutils.WATCHER_PAUSE_FILE, f"{int(until)}\n", mode=0o644)
+    watcherpause.Write(until)
 
 
 def EnsureDaemon(daemon: str, run: bool) -> bool:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, ht, objects, pathutils, runtime
+from ganeti import constants, errors, ht, objects, runtime, watcherpause
 from ganeti.jqueue import filters
 from ganeti.luxi import methods
 from ganeti.luxi.pending import Begun, Pending
@@ -33,15 +33,6 @@ _TAG_KINDS = {
 }
 _FILTER_SOURCE = "luxid"
 _LATEST = 1 << 40
-
-
-def ReadWatcherPause() -> float | None:
-    """Return until when the watcher pauses on this node; None if it does not pause."""
-    try:
-        until = float(runtime.ReadText(pathutils.WATCHER_PAUSE_FILE, 100))
-    except (OSError, ValueError):
-        return None
-    return until if until > runtime.Time() else None
 
 
 class Handlers:
@@ -152,7 +143,7 @@ class Handlers:
         return [self._config_values[name]() if name in self._config_values else None for name in fields]
 
     def _WatcherPause(self) -> int | None:
-        until = ReadWatcherPause()
+        until = watcherpause.PausedUntil()
         return None if until is None else int(until)
 
     def _QueryTags(self, kind: str, name: str | None) -> list[str]:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ganeti import _autoconf, constants, daemon, errors, locking, mcpu, pathutils, runtime
+from ganeti import _autoconf, constants, daemon, errors, locking, mcpu, pathutils, runtime, watcherpause
 from ganeti.cmdlib.context import Context
 from ganeti.config import ConfigWriter, VotersOf
 from ganeti.daemon import users
@@ -28,7 +28,7 @@ from ganeti.rpc import RpcResult, RpcRunner
 from ganeti.rpc.curl import CurlTransport
 from ganeti.rpc.resolver import SnapshotResolver
 from ganeti.server import exporting, opening, ownnode
-from ganeti.server.handlers import Handlers, ReadWatcherPause
+from ganeti.server.handlers import Handlers
 from ganeti.server.ssconfpush import SsconfPusher
 from ganeti.store import Member, NodeStore, StoreError, export
 
@@ -77,7 +77,7 @@ class Master:
             lambda ids, archived: self._queue.Views(ids, archived),
             lambda: list(self._glm.QueryLocks()),
             lambda: self._queue.drained,
-            ReadWatcherPause,
+            watcherpause.PausedUntil,
         )
         context = Context(cfg, self._glm, self._rpc, self._store, self._rpc.call_hooks_runner, self._query)
         self._queue = self.queue_class(
