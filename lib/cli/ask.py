@@ -16,15 +16,18 @@ _WIDTH = 70
 _LINE_LIMIT = 4096
 
 
-def AskUser(text: str, choices: Sequence[Choice] = YES_NO) -> object:
+def AskUser(text: str, choices: Sequence[Choice] = YES_NO, option: str = "") -> object:
     """Ask until one of the choices is typed, and return its meaning; without a terminal assume the last one.
 
-    ``?`` explains the choices.  An answer must be the choice itself: ``yes`` is not ``y``.
+    ``?`` explains the choices.  An answer must be the choice itself: ``yes`` is not ``y``.  ``option`` is the one with
+    which a script is not asked.
     """
     try:
         terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)  # noqa: TID251 - nobody writes a file here
     except OSError:
-        output.ToStderr(f"No terminal to ask on; assuming '{choices[-1][0]}'.")
+        output.ToStderr(_Wrap(text))
+        advice = f" With {option} nothing is asked." if option else ""
+        output.ToStderr(f"No terminal to ask on; assuming '{choices[-1][0]}'.{advice}")
         return choices[-1][1]
     try:
         return _Converse(terminal, text, choices)
@@ -32,9 +35,9 @@ def AskUser(text: str, choices: Sequence[Choice] = YES_NO) -> object:
         os.close(terminal)
 
 
-def Confirmed(text: str) -> bool:
+def Confirmed(text: str, option: str = "") -> bool:
     """Ask for yes or no."""
-    return AskUser(text) is True
+    return AskUser(text, YES_NO, option) is True
 
 
 def _Converse(terminal: int, text: str, choices: Sequence[Choice]) -> object:
@@ -57,7 +60,7 @@ def _Converse(terminal: int, text: str, choices: Sequence[Choice]) -> object:
 def _Wrap(text: str) -> str:
     from textwrap import fill
 
-    return "\n".join(fill(line, _WIDTH, replace_whitespace=False) for line in text.splitlines())
+    return "\n".join(fill(line, _WIDTH, replace_whitespace=False, break_on_hyphens=False) for line in text.splitlines())
 
 
 def _Say(terminal: int, text: str) -> None:
@@ -77,15 +80,15 @@ def _ReadLine(terminal: int) -> str | None:
     return data.partition(b"\n")[0].decode("utf-8", "replace")
 
 
-def ConfirmOperation(names: Sequence[str], kind: str, verb: str, extra: str = "") -> bool:
+def ConfirmOperation(names: Sequence[str], kind: str, verb: str, option: str, extra: str = "") -> bool:
     """Ask whether an operation may be run on these objects; list more than 20 of them on demand only."""
     count = len(names)
     text = f"The {verb} will operate on {count} {kind}.\n{extra}Do you want to continue?"
     affected = f"\nAffected {kind}:\n" + "\n".join(f"  {name}" for name in names)
     if count <= 20:
-        return AskUser(text + affected) is True
+        return AskUser(text + affected, YES_NO, option) is True
     choices = (YES_NO[0], ("v", None, f"View the list of affected {kind}"), YES_NO[1])
-    answer = AskUser(text, choices)
+    answer = AskUser(text, choices, option)
     if answer is None:
         answer = AskUser(text + affected)
     return answer is True

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ganeti import constants, errors, runtime, ssconf
+from ganeti import constants, errors, pathutils, runtime, ssconf
 from ganeti.cli import output
 from ganeti.cli.options import PRIORITIES
 from ganeti.cli.parser import Options
@@ -60,7 +60,10 @@ class _MasterClient(luxi_client.Client):
             return super().Call(method, args)
         except protocol.NoMasterError as err:
             _ExplainNoMaster()
-            err.hint = "'daemon-util start ganeti-masterd' starts it; its log says why it ended"
+            err.hint = (
+                f"'{pathutils.DAEMON_UTIL} start {constants.MASTERD}' starts it, or says that another node has become the"
+                " master and how to take this one back"
+            )
             raise
 
 

@@ -34,6 +34,17 @@ def SocketPath() -> str:
     )
 
 
+def Listens() -> bool:
+    """Return whether a master daemon accepts connections here; true also where this user may not find out."""
+    try:
+        runtime.ConnectUnix(SocketPath(), 1.0).close()
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
 class Transport:
     """One connection: sends a message, waits for the answer."""
 

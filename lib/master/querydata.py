@@ -18,6 +18,9 @@ from ganeti.query.cluster import Architecture
 from ganeti.query.engine import Plan
 from ganeti.rpc import RpcResult, RpcRunner
 
+LIVE_SECONDS = 10.0
+"""What a list waits for live data of a node that hangs; a node that asks its guests needs up to 5 s."""
+
 # done(result, None) or done(None, error)
 Done = Callable[[Any, Exception | None], None]
 
@@ -143,6 +146,7 @@ class QueryData:
         into: dict[str, Any],
         gathering: _Gathering,
         check: Callable[[Any], bool],
+        limit: float | None = None,
     ) -> None:
         """Call nodes and store their payloads; an answer of the wrong shape counts as none."""
         snapshot = self._snapshot()
@@ -159,7 +163,7 @@ class QueryData:
             into[result.node] = payload
             gathering.Arrived()
 
-        self._rpc.Start(procedure, targets, args, arrived)
+        self._rpc.Start(procedure, targets, args, arrived, limit)
 
     def _Nodes(self, plan: Plan, gathering: _Gathering) -> None:
         snapshot: objects.Snapshot = plan.context.snapshot
@@ -167,7 +171,7 @@ class QueryData:
         hypervisor = cluster.enabled_hypervisors[0]
         nodes = [n.uuid for n in plan.items if n.vm_capable]
         args = [_StorageUnits(cluster), [[hypervisor, dict(cluster.hvparams.get(hypervisor, {}))]]]
-        self._Ask("node_info", nodes, args, plan.context.node_info, gathering, _IsNodeInfo)
+        self._Ask("node_info", nodes, args, plan.context.node_info, gathering, _IsNodeInfo, LIVE_SECONDS)
 
     def _Instances(self, plan: Plan, gathering: _Gathering) -> None:
         context: live.Context = plan.context
@@ -175,7 +179,7 @@ class QueryData:
         hypervisors = list(cluster.enabled_hypervisors)
         args = [hypervisors, {hv: dict(cluster.hvparams.get(hv, {})) for hv in hypervisors}]
         nodes = _InstanceNodes(context.snapshot, plan.items)
-        self._Ask("all_instances_info", nodes, args, context.instance_info, gathering, _IsInstanceInfo)
+        self._Ask("all_instances_info", nodes, args, context.instance_info, gathering, _IsInstanceInfo, LIVE_SECONDS)
 
     def _Console(self, plan: Plan, gathering: _Gathering) -> None:
         """Return the consoles of instances; whether they run is asked too, as only a running one has a console."""
@@ -200,7 +204,7 @@ class QueryData:
 
         for uuid, instances in by_node.items():
             request = {inst.name: console.Request(snapshot, inst) for inst in instances}
-            self._rpc.Start("instance_console_info", [uuid], [request], arrived)
+            self._rpc.Start("instance_console_info", [uuid], [request], arrived, LIVE_SECONDS)
 
     def _Exports(self, plan: Plan, gathering: _Gathering) -> None:
         nodes = list(plan.context.snapshot.nodes)

@@ -161,10 +161,11 @@ def _Reason(status: int, name: str) -> str:
 
 
 class _Call:
-    """Calls of one procedure to some nodes, and who waits for them."""
+    """Calls of one procedure to some nodes, and who waits for them.  ``limit``: at most so many seconds for each."""
 
-    def __init__(self, done: Callable[[RpcResult], None]):
+    def __init__(self, done: Callable[[RpcResult], None], limit: float | None = None):
         self.done = done
+        self.limit = limit
         self.requests: list[Request] = []
         self.aborted = False
 
@@ -196,12 +197,20 @@ class RpcRunner(_Calls):
         self._lock = runtime.Lock()
         self._by_thread: dict[int, _Call] = {}
 
-    def Start(self, name: str, nodes: Iterable[str], args: Sequence[Any], done: Callable[[RpcResult], None]) -> None:
+    def Start(
+        self,
+        name: str,
+        nodes: Iterable[str],
+        args: Sequence[Any],
+        done: Callable[[RpcResult], None],
+        limit: float | None = None,
+    ) -> None:
         """Start a call on each node; ``done(result)`` is called once per node, on any thread, and must not block.
 
-        A node that cannot be called (unknown, offline) is answered for before this returns.
+        A node that cannot be called (unknown, offline) is answered for before this returns.  ``limit`` shortens the
+        procedure's time-out.
         """
-        self._Submit(PROCEDURES[name], list(nodes), args, _Call(done))
+        self._Submit(PROCEDURES[name], list(nodes), args, _Call(done, limit))
 
     def Abort(self, thread_ident: int) -> int:
         """End the calls that a thread waits for, which become failures; return their number.
@@ -264,6 +273,7 @@ class RpcRunner(_Calls):
                 headers[HEADER_MASTER] = self._sender
         snapshot = self._snapshot() if self._snapshot is not None else None
         body = encoders.Body(procedure, args, snapshot)
+        seconds = procedure.Seconds(args) if call.limit is None else min(call.limit, procedure.Seconds(args))
         ready: list[tuple[Request, RpcResult]] = []
         failed: list[RpcResult] = []
         for node in nodes:
@@ -290,7 +300,7 @@ class RpcRunner(_Calls):
                 body.For(node, target.uuid),
                 headers,
                 constants.RPC_CONNECT_TIMEOUT,
-                procedure.Seconds(args),
+                seconds,
                 repeatable=not procedure.changes,
                 urgent=procedure.timeout == STORE_TIMEOUT,
             )

@@ -27,7 +27,8 @@ def _Options() -> list[daemon.Option]:
             dest="no_voting",
             action="store_true",
             default=False,
-            help="Do not ask the nodes who the master is; without a quorum of the candidates' stores this is a forced start",
+            help="Do not ask the nodes who the master is; without a quorum of the candidates' stores this is a forced start,"
+            " which marks the nodes that do not answer offline",
         ),
         daemon.Option(
             "--yes-do-it",

@@ -16,7 +16,7 @@ _QUESTION = (
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    if not options.yes and not ask.Confirmed(_QUESTION):
+    if not options.yes and not ask.Confirmed(_QUESTION, "--yes"):
         return constants.EXIT_FAILURE
     jobs.SubmitOpCode(OpClusterDeactivateMasterIp())
     return constants.EXIT_SUCCESS

@@ -20,7 +20,7 @@ _RUNNING = (
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    if options.no_voting and not options.yes_do_it and not ask.Confirmed(_NO_VOTING):
+    if options.no_voting and not options.yes_do_it and not ask.Confirmed(_NO_VOTING, "--yes-do-it"):
         return constants.EXIT_FAILURE
     from ganeti.bootstrap import calls, failover
 

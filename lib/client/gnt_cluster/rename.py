@@ -17,7 +17,7 @@ def Run(options: Options, arguments: list[str]) -> int:
             f"The cluster will be renamed from '{old}' to '{new}', and the master IP address will change. If you are"
             " connected to that address, the connection will break before the change is complete. Continue?"
         )
-        if not ask.Confirmed(question):
+        if not ask.Confirmed(question, "--force"):
             return constants.EXIT_FAILURE
     result = jobs.SubmitOpCode(OpClusterRename(name=new), options)
     if result:

@@ -21,7 +21,7 @@ def Run(options: Options, arguments: list[str]) -> int:
     if options.iallocator and options.target_node:
         raise errors.OpPrereqError("An iallocator (-I) and a target node (-n) exclude each other", errors.ECODE_INVAL)
     question = f"Instance {name} will be stopped and started again on another node. Continue?"
-    if not options.force and not ask.Confirmed(question):
+    if not options.force and not ask.Confirmed(question, "--force"):
         return constants.EXIT_FAILURE
     # Forced or not: this can lose data.
     if options.ignore_consistency and not ask.Confirmed(_DEGRADED):

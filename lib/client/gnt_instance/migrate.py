@@ -43,7 +43,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         raise errors.OpPrereqError("--keep can only be used with --cleanup", errors.ECODE_INVAL)
     text = _KEEP if options.keep_node else _CLEANUP if options.cleanup else _MIGRATE
     question = text.format(name=name, keep=options.keep_node)
-    if not options.force and not ask.Confirmed(question):
+    if not options.force and not ask.Confirmed(question, "--force"):
         return constants.EXIT_FAILURE
     mode = "non-live" if options.non_live else options.migration_mode
     jobs.SubmitOrSend(jobs.FromOptions(OpInstanceMigrate, options, instance_name=name, mode=mode), options)

@@ -53,6 +53,10 @@ _RELEVANT = (
     "online_inst", "runtime_mem", "pnode", "instance_communication",
 )  # fmt: skip
 
+_TEMPLATE_HELP = (
+    "Convert all disks of the stopped instance to this kind of storage; with '--disk add' the kind of the first disks of an"
+    " instance without any"
+)
 _NIC_QUESTION = "The NIC will be removed from the running instance and added again with the new settings. Continue?"
 
 
@@ -98,8 +102,8 @@ def _TakesEffectLater(changes: Sequence[Sequence[Any]]) -> bool:
 def _PrintAdvice(options: Options, changes: Sequence[Sequence[Any]]) -> None:
     if _TakesEffectLater(changes):
         output.ToStdout(
-            "Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot"
-            " from inside the guest is not enough."
+            "Changes that are not hot-plugged take effect at the instance's next start by the cluster; a reboot from inside"
+            " the guest is not enough."
         )
     if options.hvparams:
         output.ToStdout(
@@ -124,7 +128,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         return constants.EXIT_FAILURE
     nics = devices.NicChanges(options)
     for action, _, _ in nics:
-        if action == "modify" and options.hotplug and not options.force and not ask.Confirmed(_NIC_QUESTION):
+        if action == "modify" and options.hotplug and not options.force and not ask.Confirmed(_NIC_QUESTION, "--force"):
             return constants.EXIT_FAILURE
     changes = jobs.SubmitOrSend(_MakeOpCode(options, name, nics), options)
     if PrintChanges("instance", name, changes):
@@ -143,7 +147,7 @@ COMMAND = Command(
         ),
         NET.But(metavar="CHANGE[:KEY=VALUE,...]", grammar="net-change", help="Change of a NIC; repeat it for several NICs"),
         o.BACKEND, HVPARAMS, RUNTIME_MEMORY, NO_HOTPLUG,
-        DISK_TEMPLATE.But(help="Convert all disks of the stopped instance to this kind of storage"), REMOTE_NODE, EXT_PARAMS,
+        DISK_TEMPLATE.But(help=_TEMPLATE_HELP), REMOTE_NODE, EXT_PARAMS,
         FILE_DRIVER, FILE_STORAGE_DIR, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY, NO_CONFLICTS_CHECK,
         o.OS_TYPE.But(help="Record another operating system; nothing is installed"), FORCE_VARIANT, o.OS_PARAMETERS,
         o.OS_PARAMETERS_PRIVATE, OFFLINE, ONLINE, NEW_PRIMARY, o.IALLOCATOR, COMMUNICATION, *o.SET_JOB,

@@ -50,7 +50,7 @@ def Run(options: Options, arguments: list[str]) -> int:
             return constants.EXIT_FAILURE
     several = many.IsSeveral(options, names)
     confirmed = options.force_multi or (options.force and not several)
-    if not confirmed and not ask.Confirmed(_Question(names, os_name)):
+    if not confirmed and not ask.Confirmed(_Question(names, os_name), "--force-multiple" if several else "--force"):
         return constants.EXIT_FAILURE
     return many.RunJobs(
         names,

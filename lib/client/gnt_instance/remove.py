@@ -21,7 +21,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         f"Instance {name} will be stopped and removed, and its disks will be deleted. The data cannot be restored."
         " Continue?"
     )
-    if not options.force and not ask.Confirmed(question):
+    if not options.force and not ask.Confirmed(question, "--force"):
         return constants.EXIT_FAILURE
     jobs.SubmitOrSend(jobs.FromOptions(OpInstanceRemove, options, instance_name=name), options)
     return constants.EXIT_SUCCESS

@@ -40,7 +40,7 @@ def SelectJobs(options: Options, arguments: Sequence[str], question: str) -> lis
         columns = [tables.Column("ID", True), tables.Column("Status"), tables.Column("Summary")]
         for line in tables.Layout(columns, rows, True, None):
             output.ToStdout(line)
-        if not ask.Confirmed(question):
+        if not ask.Confirmed(question, "--force"):
             return None
     return ids
 

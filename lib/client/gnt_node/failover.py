@@ -19,7 +19,7 @@ def Run(options: Options, arguments: list[str]) -> int:
     if not names:
         output.ToStderr(f"No primary instances on node {row['name']}, exiting.")
         return constants.EXIT_SUCCESS
-    if not options.force and not ask.ConfirmOperation(names, "instances", "failover"):
+    if not options.force and not ask.ConfirmOperation(names, "instances", "failover", "--force"):
         return _DECLINED
     executor = jobs.JobExecutor(options)
     for name in names:

@@ -38,7 +38,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         return constants.EXIT_SUCCESS
     if options.target_node is None and options.iallocator is None:
         _CheckNeedsNoTarget(client, row["name"])
-    if not options.force and not ask.ConfirmOperation(names, "instances", "migration"):
+    if not options.force and not ask.ConfirmOperation(names, "instances", "migration", "--force"):
         return constants.EXIT_CONFIRMATION
     op = jobs.FromOptions(
         OpNodeMigrate,

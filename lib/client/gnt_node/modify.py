@@ -46,7 +46,11 @@ def Run(options: Options, arguments: list[str]) -> int:
     if not jobs.Changes(op, "node_name", "force", "auto_promote", "powered"):
         output.ToStderr("Please give at least one of the parameters.")
         return constants.EXIT_FAILURE
-    if options.offline is False and not options.force and not ask.Confirmed(_ONLINE_QUESTION.format(name, name)):
+    if (
+        options.offline is False
+        and not options.force
+        and not ask.Confirmed(_ONLINE_QUESTION.format(name, name), "--force")
+    ):
         return constants.EXIT_FAILURE
     changed = PrintChanges("node", name, jobs.SubmitOrSend(op, options))
     if not changed and not options.dry_run:

@@ -14,7 +14,7 @@ _DECLINED = 2  # as in 3.1
 def Run(options: Options, arguments: list[str]) -> int:
     node = arguments[0]
     if not options.yes and not ask.Confirmed(
-        f"Node {node} will be reset without a shutdown; everything that runs on it stops at once. Continue?"
+        f"Node {node} will be reset without a shutdown; everything that runs on it stops at once. Continue?", "--yes"
     ):
         return _DECLINED
     result = jobs.SubmitOrSend(jobs.FromOptions(OpNodePowercycle, options, node_name=node), options)

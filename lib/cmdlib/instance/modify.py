@@ -22,6 +22,7 @@ from ganeti.cmdlib.common import (
     ReleaseLocks,
 )
 from ganeti.cmdlib.disk.convert import Conversion
+from ganeti.cmdlib.disk.generate import CheckTemplateEnabled
 from ganeti.cmdlib.hookenv import InstanceFacts
 from ganeti.cmdlib.instance.base import (
     AllOsParams,
@@ -34,7 +35,7 @@ from ganeti.cmdlib.instance.base import (
     ForceHvParams,
     InstanceLU,
 )
-from ganeti.cmdlib.instance.changes import ParseChanges
+from ganeti.cmdlib.instance.changes import ADD, ParseChanges
 from ganeti.cmdlib.instance.modify_disks import DiskChanges, Entry
 from ganeti.cmdlib.instance.modify_nics import HOT_ADD, HOT_REMOVE, HotChange, NicPlan
 from ganeti.params import checks, ipolicy
@@ -43,6 +44,7 @@ from ganeti.params.types import GetUpdatedParams
 
 DEFAULT = constants.VALUE_DEFAULT
 _CPU_MASK = "cpu_mask"
+_TWO_STEPS = "Disk template conversion and other disk changes not supported at the same time"
 
 
 class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
@@ -75,10 +77,8 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         RefuseAllocator(op.iallocator)
         self._nic_changes = ParseChanges(op.nics, "NIC")
         self._disk_changes = ParseChanges(op.disks, "disk")
-        if self._disk_changes and op.disk_template is not None:
-            raise errors.OpPrereqError(
-                "Disk template conversion and other disk changes not supported at the same time", errors.ECODE_INVAL
-            )
+        if op.disk_template is not None and any(change.operation != ADD for change in self._disk_changes):
+            raise errors.OpPrereqError(_TWO_STEPS, errors.ECODE_INVAL)
         if op.disk_template in disk_params.With(mirror=disk_params.INTERNAL) and op.remote_node is None:
             raise errors.OpPrereqError(
                 "Changing the disk template to a mirrored one requires specifying a secondary node",
@@ -141,17 +141,32 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         self._CheckPrimaryNode()
         self._CheckState()
         self._PlanParameters()
-        self._conversion = None
+        self._conversion: Conversion | None = None
         if self.op.disk_template is not None:
-            CheckInstanceState(self, self.instance, (constants.ADMINST_DOWN,))
-            self._conversion = Conversion(self, self.instance)
-            self._conversion.Check()
+            self._CheckTemplate()
         self._CheckGuest()
         self._disks = DiskChanges(self, self.instance, self._disk_changes)
         planned_disks = self._disks.Check(self._running, self._hot)
         self._nic_plan = NicPlan(self, self.instance, self._pnode.uuid)
         self._nic_plan.Apply(self._nic_changes)
         self._CheckPolicy(planned_disks)
+
+    def _CheckTemplate(self) -> None:
+        """A template is that of the first disks of an instance without any, or the one to convert to."""
+        template = Filled(self.op.disk_template)
+        if not self._disk_changes:
+            CheckInstanceState(self, self.instance, (constants.ADMINST_DOWN,))
+            self._conversion = Conversion(self, self.instance)
+            self._conversion.Check()
+            return
+        if self.instance.disks:
+            raise errors.OpPrereqError(_TWO_STEPS, errors.ECODE_INVAL)
+        CheckTemplateEnabled(self.snapshot, template)
+        if template == constants.DT_DISKLESS or template in disk_params.With(mirror=disk_params.INTERNAL):
+            raise errors.OpPrereqError(
+                f"Instance {self.instance.name} has no disks, and its first one cannot have template {template}",
+                errors.ECODE_INVAL,
+            )
 
     def _CheckPrimaryNode(self) -> None:
         if self.op.pnode_uuid is None or self.op.pnode_uuid == self.instance.primary_node or self.op.force:
@@ -344,6 +359,11 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             result.Raise("Cannot modify instance runtime memory")
             entries.append(("runtime_memory", op.runtime_mem))
         entries += self._disks.Apply(self._HotDisk if self._hot else None)
+        if instance.disks and not self.current.disks:
+            self.LogInfo(
+                f"Instance {instance.name} has no disks left; to give it one again, use 'gnt-instance modify -t"
+                f" {self._disks.template} --disk add:size=SIZE {instance.name}'"
+            )
         if self._conversion is not None:
             self._conversion.Exec(feedback, lambda: ReleaseLocks(self, locking.LEVEL_NODE))
             entries.append(("disk_template", op.disk_template))
@@ -373,7 +393,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             current.primary_node, current, change.action, kind, (change.device, current), extra, change.position
         )
         failed = result.Warn(
-            f"Could not {what} {kind} {change.position} of the running instance, it will be so at the next start",
+            f"Could not {what} {kind} {change.position} of the running instance; the change takes effect at its next start",
             self.LogWarning,
         )
         return (change.entry, "hotplug:failed" if failed else "hotplug:done")

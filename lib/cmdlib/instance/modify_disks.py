@@ -30,13 +30,15 @@ class DiskChanges:
     """Checks all changes, then carries them out in their order; each is stored on its own.
 
     ``hot(action, device, index, extra)`` changes a running guest and returns entries about it; it is None
-    when no guest runs.
+    when no guest runs.  ``template`` is that of all disks; the first ones of a diskless instance get the opcode's.
     """
 
     def __init__(self, lu: LogicalUnit, instance: objects.Instance, changes: list[Change]):
         self._lu = lu
         self._uuid = instance.uuid
-        self._template = lu.snapshot.DiskTemplate(instance)
+        self.template: str = lu.snapshot.DiskTemplate(instance)
+        if self.template == constants.DT_DISKLESS and lu.op.disk_template is not None:
+            self.template = lu.op.disk_template
         self._changes = changes
         self._requests: dict[int, diskgen.DiskRequest] = {}
 
@@ -74,12 +76,15 @@ class DiskChanges:
         return planned
 
     def _CheckAdd(self, number: int, change: Change, planned: list[Any]) -> None:
-        if self._template == constants.DT_DISKLESS:
+        if self.template == constants.DT_DISKLESS:
+            name = self._instance.name
             raise errors.OpPrereqError(
-                f"Disk operations not supported for diskless instance {self._instance.name}", errors.ECODE_INVAL
+                f"Disk operations not supported for diskless instance {name} without a disk template",
+                errors.ECODE_INVAL,
+                hint=f"name the kind of storage: 'gnt-instance modify -t TEMPLATE --disk add:size=SIZE {name}'",
             )
         index = change.InsertIndex(len(planned), "disk")
-        request = diskgen.ParseDisk(change.values, index, self._template)
+        request = diskgen.ParseDisk(change.values, index, self.template)
         if request.adopt:
             raise errors.OpPrereqError("Disks of an existing instance cannot be adopted", errors.ECODE_INVAL)
         self._requests[number] = request
@@ -89,9 +94,9 @@ class DiskChanges:
         index = change.InsertIndex(len(planned), "disk")
         disk = self._FindDetached(change)
         snapshot, instance = self._lu.snapshot, self._instance
-        if planned and disk.dev_type != self._template:
+        if planned and disk.dev_type != self.template:
             raise errors.OpPrereqError(
-                f"Disk {disk.uuid} has template {disk.dev_type}, the instance {self._template}", errors.ECODE_INVAL
+                f"Disk {disk.uuid} has template {disk.dev_type}, the instance {self.template}", errors.ECODE_INVAL
             )
         foreign = set(disk.nodes) - set(snapshot.AllNodes(instance))
         if foreign or (disk.nodes and instance.primary_node not in disk.nodes):
@@ -123,7 +128,7 @@ class DiskChanges:
             raise errors.OpPrereqError("A disk cannot be added and modified in one request", errors.ECODE_INVAL)
         if "size" in change.values:
             raise errors.OpPrereqError("Disk size change not possible, use grow-disk", errors.ECODE_INVAL)
-        allowed_others = disk_params.TEMPLATES[self._template].provider
+        allowed_others = disk_params.TEMPLATES[self.template].provider
         others = sorted(set(change.values) - _PLAIN_KEYS)
         if others and (not allowed_others or "provider" in others):
             raise errors.OpPrereqError(
@@ -142,8 +147,8 @@ class DiskChanges:
             return
         nodes = self._lu.snapshot.AllNodes(self._instance)
         snapshot = self._lu.snapshot
-        if not diskgen.CheckSpindles(snapshot, nodes, self._template, added):
-            diskgen.CheckFreeSpace(self._lu, nodes, diskgen.SpaceNeeded(snapshot, self._template, added))
+        if not diskgen.CheckSpindles(snapshot, nodes, self.template, added):
+            diskgen.CheckFreeSpace(self._lu, nodes, diskgen.SpaceNeeded(snapshot, self.template, added))
 
     # --- doing it -----------------------------------------------------------------------------------------------------
 
@@ -166,7 +171,7 @@ class DiskChanges:
         secondaries = lu.snapshot.SecondaryNodes(instance)
         plan = diskgen.PlanDisks(
             lu.snapshot,
-            self._template,
+            self.template,
             instance.uuid,
             instance.primary_node,
             secondary=secondaries[0] if secondaries else None,
@@ -174,7 +179,7 @@ class DiskChanges:
             driver=self._Driver(),
         )
         (disk,) = diskgen.GenerateDisks(lu, plan, [request], index)
-        made = CreateDisks(lu, instance, [disk], self._template)
+        made = CreateDisks(lu, instance, [disk], self.template)
         if lu.snapshot.cluster.prealloc_wipe_disks:
             WipeOrUndo(lu, instance, [(disk, 0)], made)
         instance = lu.cfg.AddInstanceDisk(instance.uuid, disk, index)
@@ -214,13 +219,14 @@ class DiskChanges:
         for disk in self._disks:
             if disk_params.TEMPLATES[disk.dev_type].name_in_path:
                 return str(disk.logical_id[1]).rsplit("/", 1)[0]
-        return diskgen.FileDirectory(self._lu.snapshot, self._template, None, self._instance.name)
+        below = self._lu.op.file_storage_dir
+        return diskgen.FileDirectory(self._lu.snapshot, self.template, below, self._instance.name)
 
     def _Driver(self) -> str:
         for disk in self._disks:
             if disk_params.TEMPLATES[disk.dev_type].file_based:
                 return str(disk.logical_id[0])
-        return constants.FD_LOOP
+        return str(self._lu.op.file_driver or constants.FD_LOOP)
 
     def _Attach(self, change: Change, hot: Any) -> list[Entry]:
         disk = self._FindDetached(change)

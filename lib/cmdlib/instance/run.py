@@ -65,6 +65,16 @@ class _RunLU(InstanceLU[_RunOp]):
             raise situation.Refusal(doing)
         return situation
 
+    def _AnnounceWait(self, seconds: int, option: str) -> None:
+        """Say so when a guest that does not respond is given its whole time to stop."""
+        if self._situation is None or not seconds:
+            return
+        if self._situation.State(self.instance.primary_node) == runstate.UNRESPONSIVE:
+            self.LogWarning(
+                f"Instance {self.instance.name} does not respond; it is given {seconds} seconds to stop, then it is ended",
+                hint=f"with '{option} 0' it is ended at once",
+            )
+
     def _EndLeftovers(self, keep: str = "") -> None:
         if self._situation is not None:
             EndLeftovers(self, self.instance, self._situation, keep)
@@ -184,6 +194,7 @@ class LUInstanceShutdown(_RunLU[opcodes.OpInstanceShutdown]):
         if self._primary_offline:
             self.LogInfo(f"Primary node offline, marked instance {instance.name} as stopped")
             return
+        self._AnnounceWait(self.op.timeout, "--timeout")
         result = self.rpc.call_instance_shutdown(instance.primary_node, instance, self.op.timeout, self.op.reason)
         result.Raise(f"Could not shutdown instance '{instance.name}'")
         self._EndLeftovers(keep=instance.primary_node)
@@ -214,6 +225,8 @@ class LUInstanceReboot(_RunLU[opcodes.OpInstanceReboot]):
 
     def Exec(self, feedback: Feedback) -> None:
         instance = self.instance
+        if self.op.reboot_type != REBOOT_SOFT:
+            self._AnnounceWait(self.op.shutdown_timeout, "--shutdown-timeout")
         self._EndLeftovers()
         running = bool(InstanceInfo(self, instance))
         if running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD):

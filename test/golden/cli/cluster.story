@@ -306,14 +306,21 @@ $ gnt-cluster repair-disk-sizes web
 $ gnt-cluster activate-master-ip
 > OP_CLUSTER_ACTIVATE_MASTER_IP {}
 $ gnt-cluster deactivate-master-ip
-! No terminal to ask on; assuming 'n'.
+! The master IP address will be removed from the master node, and all
+! connections to it will be closed. The node's own address stays
+! reachable. Continue?
+! No terminal to ask on; assuming 'n'. With --yes nothing is asked.
 = 1
 $ gnt-cluster deactivate-master-ip --yes
 > OP_CLUSTER_DEACTIVATE_MASTER_IP {}
 
 # Without a terminal the answer is no.
 $ gnt-cluster rename new.example.org
-! No terminal to ask on; assuming 'n'.
+! The cluster will be renamed from 'cluster.example.org' to
+! 'new.example.org', and the master IP address will change. If you are
+! connected to that address, the connection will break before the change
+! is complete. Continue?
+! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 1
 % answers x ? yes y
 % result OP_CLUSTER_RENAME "new.example.org"

@@ -49,7 +49,11 @@ $ gnt-instance startup --all web
 ! --all takes no names
 = 1
 $ gnt-instance startup --all
-! No terminal to ask on; assuming 'n'.
+! The startup will operate on 1 instances.
+! Do you want to continue?
+! Affected instances:
+!   web.example.org
+! No terminal to ask on; assuming 'n'. With --force-multiple nothing is asked.
 = 1
 $ gnt-instance startup --force-multiple --all
 Submitted jobs 1003
@@ -169,14 +173,18 @@ $ gnt-instance add -t floppy -o debian new
 = 2
 
 $ gnt-instance remove web
-! No terminal to ask on; assuming 'n'.
+! Instance web will be stopped and removed, and its disks will be
+! deleted. The data cannot be restored. Continue?
+! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 1
 $ gnt-instance remove -f web
 > OP_INSTANCE_REMOVE {"instance_name":"web"}
 $ gnt-instance rename --name-check web other
 > OP_INSTANCE_RENAME {"instance_name":"web","name_check":true,"new_name":"other"}
 $ gnt-instance failover web
-! No terminal to ask on; assuming 'n'.
+! Instance web will be stopped and started again on another node.
+! Continue?
+! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 1
 $ gnt-instance failover -f web
 > OP_INSTANCE_FAILOVER {"instance_name":"web"}
@@ -210,14 +218,14 @@ $ gnt-instance modify -B maxmem=1g -H acpi=default web
 Modified instance web
  - be/maxmem -> 1024
  - hv/acpi -> default
-Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+Changes that are not hot-plugged take effect at the instance's next start by the cluster; a reboot from inside the guest is not enough.
 Do not migrate a running instance before that: the other node would use the new hypervisor parameters, and the guest may crash.
 > OP_INSTANCE_SET_PARAMS {"beparams":{"maxmem":1024},"hvparams":{"acpi":"default"},"instance_name":"web"}
 $ gnt-instance modify --disk add:size=1g --disk 0:remove --disk 1:mode=ro web
 Modified instance web
  - be/maxmem -> 1024
  - hv/acpi -> default
-Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+Changes that are not hot-plugged take effect at the instance's next start by the cluster; a reboot from inside the guest is not enough.
 > OP_INSTANCE_SET_PARAMS {"disks":[["add",-1,{"size":1024}],["remove",0,{}],["modify",1,{"mode":"ro"}]],"instance_name":"web"}
 $ gnt-instance modify --net 0:add,remove web
 ! Failure: prerequisites not met for this operation:
@@ -233,13 +241,13 @@ $ gnt-instance modify -f --net add:ip=192.0.2.9 web
 Modified instance web
  - be/maxmem -> 1024
  - hv/acpi -> default
-Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+Changes that are not hot-plugged take effect at the instance's next start by the cluster; a reboot from inside the guest is not enough.
 > OP_INSTANCE_SET_PARAMS {"force":true,"instance_name":"web","nics":[["add",-1,{"ip":"192.0.2.9"}]]}
 $ gnt-instance modify --net add:ip=192.0.2.9 web
 Modified instance web
  - be/maxmem -> 1024
  - hv/acpi -> default
-Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+Changes that are not hot-plugged take effect at the instance's next start by the cluster; a reboot from inside the guest is not enough.
 > OP_INSTANCE_SET_PARAMS {"instance_name":"web","nics":[["add",-1,{"ip":"192.0.2.9"}]]}
 % forget OP_INSTANCE_SET_PARAMS
 % result OP_INSTANCE_SET_PARAMS [["nic.1", "add:mac=aa:00:00:1:2:3,ip=None,mode=bridged,link=br0,network=None"], ["nic.1", "hotplug:done"]]
@@ -254,14 +262,14 @@ $ gnt-instance modify --disk add:size=1g web
 Modified instance web
  - disk/1 -> add:size=1024,mode=rw
  - disk/1 -> hotplug:failed
-Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+Changes that are not hot-plugged take effect at the instance's next start by the cluster; a reboot from inside the guest is not enough.
 > OP_INSTANCE_SET_PARAMS {"disks":[["add",-1,{"size":1024}]],"instance_name":"web"}
 % forget OP_INSTANCE_SET_PARAMS
 % result OP_INSTANCE_SET_PARAMS [["NIC/1", "remove"]]
 $ gnt-instance modify --no-hotplug --net -1:remove web
 Modified instance web
  - NIC/1 -> remove
-Changes that are not hot-plugged take effect when the instance is stopped and started by the cluster; a reboot from inside the guest is not enough.
+Changes that are not hot-plugged take effect at the instance's next start by the cluster; a reboot from inside the guest is not enough.
 > OP_INSTANCE_SET_PARAMS {"hotplug":false,"instance_name":"web","nics":[["remove",-1,{}]]}
 % forget OP_INSTANCE_SET_PARAMS
 $ gnt-instance modify -t ext web

@@ -141,7 +141,10 @@ Modified node node1
  - master_candidate -> False
 > OP_NODE_SET_PARAMS {"auto_promote":true,"drained":true,"node_name":"node1"}
 $ gnt-node modify -O no node2
-! No terminal to ask on; assuming 'n'.
+! Node node2 will be marked online as it is. Its disks may be out of
+! date, and instances that were failed over may still run on it;
+! 'gnt-node add --readd node2' is the safe way. Continue?
+! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 1
 $ gnt-node modify -f -O no node2
 Modified node node2
@@ -170,7 +173,9 @@ $ gnt-node modify --dry-run -O yes node2
 $ gnt-node remove node2
 > OP_NODE_REMOVE {"node_name":"node2"}
 $ gnt-node powercycle node2
-! No terminal to ask on; assuming 'n'.
+! Node node2 will be reset without a shutdown; everything that runs on
+! it stops at once. Continue?
+! No terminal to ask on; assuming 'n'. With --yes nothing is asked.
 = 2
 % result OP_NODE_POWERCYCLE "Reboot scheduled in 5 seconds"
 $ gnt-node powercycle --yes node2
@@ -181,7 +186,11 @@ $ gnt-node add-tags node1 rack7
 $ gnt-node list-tags node1.example.org
 
 $ gnt-node failover node1.example.org
-! No terminal to ask on; assuming 'n'.
+! The failover will operate on 1 instances.
+! Do you want to continue?
+! Affected instances:
+!   web.example.org
+! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 2
 % answers y
 $ gnt-node failover node1.example.org

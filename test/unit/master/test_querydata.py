@@ -20,10 +20,12 @@ class Nodes:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.asked: list[tuple[str, str]] = []
+        self.seconds: set[float] = set()
 
     def Submit(self, request: Request, done: Callable[[Answer], None]) -> None:
         procedure = request.path.lstrip("/")
         self.asked.append((procedure, request.node))
+        self.seconds.add(request.timeout)
         found = self.answers.get(procedure)
         if callable(found):
             found = found(request.node)
@@ -87,6 +89,12 @@ def test_a_node_that_answers_rubbish_has_no_data(desk: Desk, rubbish: Any) -> No
     assert {tuple(row[0]) for row in desk.Rows("node", "mfree")} == {(2, None)}
     desk.nodes.answers["all_instances_info"] = rubbish
     assert {tuple(row[0]) for row in desk.Rows("instance", "oper_ram")} <= {(2, None), (3, None)}
+
+
+def test_a_list_does_not_wait_long_for_a_node_that_hangs(desk: Desk) -> None:
+    desk.Rows("node", "mfree")
+    desk.Rows("instance", "status console")
+    assert desk.nodes.seconds == {10}
 
 
 def test_an_offline_node_is_not_called(desk: Desk) -> None:

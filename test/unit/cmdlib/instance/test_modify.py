@@ -293,6 +293,30 @@ def test_disks_that_cannot_be(filed: Master, match: str, code: str, disks: list[
     assert len(filed[0].devices) == 1
 
 
+def test_the_last_disk_goes_and_a_first_one_comes(filed: Master) -> None:
+    _Allow(filed, "file", "diskless", "drbd")
+    assert _Modify(filed, disks=[["remove", 0, {}]]) == [["disk/0", "remove"]]
+    assert _Disks(filed) == () and filed[0].devices == {}
+    (way_back,) = [text for text in filed.last.messages if "has no disks left" in text]
+    assert f"'gnt-instance modify -t file --disk add:size=SIZE {WEB}'" in way_back
+    add: list[Any] = ["add", -1, {"size": 1024}]
+    _Refused(filed, "without a disk template", errors.ECODE_INVAL, disks=[add])
+    _Refused(
+        filed, "not supported at the same time", errors.ECODE_INVAL, disks=[["remove", 0, {}]], disk_template="file"
+    )
+    _Refused(filed, "cannot have template diskless", errors.ECODE_INVAL, disks=[add], disk_template="diskless")
+    drbd: dict[str, Any] = {"disk_template": "drbd", "remote_node": "node2"}
+    _Refused(filed, "cannot have template drbd", errors.ECODE_INVAL, disks=[add], **drbd)
+    _Refused(filed, "not enabled", errors.ECODE_INVAL, disks=[add], disk_template="sharedfile")
+    assert _Modify(filed, disks=[add, add], disk_template="file") == [
+        ["disk/0", "add:size=1024,mode=rw"],
+        ["disk/1", "add:size=1024,mode=rw"],
+    ]
+    assert [disk.dev_type for disk in _Disks(filed)] == ["file", "file"]
+    assert set(filed[0].devices) == {NameOf(disk) for disk in _Disks(filed)}
+    _Refused(filed, "not supported at the same time", errors.ECODE_INVAL, disks=[add], disk_template="file")
+
+
 def test_a_disk_that_cannot_be_made_is_not_added(filed: Master) -> None:
     filed[0].faults["blockdev_create"] = "disk full"
     with pytest.raises(errors.OpExecError, match="disk full"):

@@ -6,6 +6,7 @@ import pytest
 from support.master import Master
 
 from ganeti import constants, errors, opcodes, runtime
+from ganeti.params import runstate
 
 WEB = "web.example.org"
 
@@ -232,3 +233,17 @@ def test_an_instance_of_the_same_name_is_another_one(master: Master) -> None:
     with pytest.raises(errors.OpPrereqError, match="the request expected 00000099") as caught:
         master.Run(opcodes.OpInstanceStartup(instance_name=WEB, instance_uuid=other))
     assert caught.value.args[1] == errors.ECODE_NOTUNIQUE
+
+
+def test_waiting_for_a_guest_that_hangs_is_announced(master: Master) -> None:
+    for timeout, announced in ((30, True), (0, False)):
+        master[0].StartGuest(WEB, state=runstate.UNRESPONSIVE)
+        master.Run(opcodes.OpInstanceReboot(instance_name=WEB, reboot_type="hard", shutdown_timeout=timeout))
+        assert any("does not respond" in text for text in master.last.messages) == announced
+    master.Run(opcodes.OpInstanceReboot(instance_name=WEB, reboot_type="hard"))
+    assert not any("does not respond" in text for text in master.last.messages)
+    master[0].StartGuest(WEB, state=runstate.UNRESPONSIVE)
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB, timeout=20))
+    told = f"Instance {WEB} does not respond; it is given 20 seconds to stop, then it is ended"
+    assert any(told in text for text in master.last.messages)
+    assert any("with '--timeout 0' it is ended at once" in text for text in master.last.messages)
