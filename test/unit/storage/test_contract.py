@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,10 @@ class Kind:
 
 
 ALL = ["file", "sharedfile", "fake plain", "fake drbd", "fake rbd"]
+# In a node of the laboratory, which has a volume group "vg" (lab.stories).
+REAL = ["plain"]
+if "GANETI_LAB_NODE" in os.environ:
+    ALL = REAL
 mirrors_only = pytest.mark.parametrize("kind", ["fake drbd"], indirect=True)
 
 

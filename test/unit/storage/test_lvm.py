@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -241,3 +242,26 @@ def test_a_program_that_fails_or_is_missing(node: Node) -> None:
     del node.machine.programs["lvs"]
     with pytest.raises(errors.BlockDeviceError, match="LVM cannot be asked: 'lvs' failed"):
         node.Do(tree.Find, Volume("one"))
+
+
+def _Recorded(name: str) -> str:
+    """What a program of LVM 2.03.16 printed in a node of the laboratory."""
+    return (Path(__file__).parents[2] / "data" / "lvm" / f"{name}-2.03.16.txt").read_text(encoding="utf-8")
+
+
+def test_recorded_output() -> None:
+    one, snap, two = lvmtools.ParseLvs(_Recorded("lvs"))
+    assert (one.name, one.size, one.pvs, one.active, one.open) == (
+        "one.disk0",
+        503808,
+        ("/dev/vda", "/dev/vdb"),
+        True,
+        False,
+    )
+    assert (two.stripes, two.tags, two.devices) == (2, ("originstname+x",), ("/dev/vda(25)", "/dev/vdb(0)"))
+    assert (snap.minor, snap.extent, snap.virtual) == (4, 4096, False)
+    full, other = lvmtools.ParsePvs(_Recorded("pvs"))
+    assert (full.free, full.size, full.volumes, full.allocatable) == (0, 508, ("one.disk0", "two"), True)
+    assert (other.free, other.volumes) == (380, ("two", "one.disk0", "one.snap"))
+    [group] = lvmtools.ParseVgs(_Recorded("vgs"))
+    assert (group.name, group.free, group.size, group.partial, group.writable) == ("vg", 380, 1016, False, True)

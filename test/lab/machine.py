@@ -1,0 +1,179 @@
+"""One node of the laboratory: a virtual machine in software emulation."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support.lab import QEMU, TREE
+
+from lab.files import NodeFiles
+
+_BOOT_SECONDS = 300.0
+_SHARE = "local,path={path},mount_tag={tag},security_model=none,multidevs=remap,readonly=on"
+
+
+class Done(NamedTuple):
+    status: int
+    stdout: str
+    stderr: str
+
+
+class Machine:
+    """A node NAME with the given disks (paths of files); ``network``: further arguments of QEMU for its NIC.
+
+    ``Start`` boots it, ``PowerOff`` takes its power away; what is on its disks stays.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        files: NodeFiles,
+        disks: Sequence[Path],
+        address: str = "",
+        network: Sequence[str] = ("-nic", "none"),
+        prefix: Sequence[str] = (),
+        memory: int = 512,
+    ):
+        self.name = name
+        self.address = address
+        self._folder = folder
+        self._files = files
+        self._disks = list(disks)
+        self._network = list(network)
+        self._prefix = list(prefix)
+        self._memory = memory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._changed = threading.Condition()
+        self._number = 0
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.PowerOff()
+
+    @property
+    def console(self) -> Path:
+        return self._folder / f"{self.name}.console"
+
+    # --- power --------------------------------------------------------------------------------------------------------
+
+    def Start(self) -> None:
+        """Switch it on; ``Wait`` until it can be asked."""
+        port = self._folder / f"{self.name}.agent"
+        with contextlib.suppress(FileNotFoundError):
+            port.unlink()
+        self._process = subprocess.Popen(
+            [*self._prefix, *self._Command(port)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=open(self._folder / f"{self.name}.qemu", "wb"),  # noqa: SIM115 - the process keeps it
+        )
+        end = time.monotonic() + 60
+        while not port.exists():
+            self._CheckAlive()
+            if time.monotonic() > end:
+                raise AssertionError(f"{self.name}: QEMU makes no socket for the agent")
+            time.sleep(0.05)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(port))
+        self._answers.clear()
+        threading.Thread(target=self._Read, args=(self._socket,), daemon=True).start()
+
+    def Wait(self) -> Machine:
+        self._Answer(0, _BOOT_SECONDS)
+        return self
+
+    def PowerOff(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(30)
+            self._process = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _Command(self, port: Path) -> list[str]:
+        kernel = f"console=ttyS0 panic=-1 quiet mitigations=off lab.name={self.name} lab.address={self.address}"
+        kernel += f" lab.agent={TREE}/test/lab/agent.py"
+        words = [QEMU, "-accel", "tcg,thread=single", "-cpu", "max", "-m", str(self._memory), "-smp", "1"]
+        words += ["-nodefaults", "-display", "none", "-no-reboot", "-kernel", str(self._files.kernel)]
+        words += ["-initrd", str(self._files.initrd), "-append", kernel, "-serial", f"file:{self.console}"]
+        words += ["-virtfs", _SHARE.format(path="/", tag="root")]
+        words += ["-virtfs", _SHARE.format(path=self._files.extra, tag="extra")]
+        words += ["-device", "virtio-serial", "-chardev", f"socket,id=agent,path={port},server=on,wait=off"]
+        words += ["-device", "virtserialport,chardev=agent,name=agent"]
+        for path in self._disks:
+            words += ["-drive", f"file={path},format=raw,if=virtio,cache=writeback"]
+        return [*words, *self._network]
+
+    def _CheckAlive(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            said = (self._folder / f"{self.name}.qemu").read_text(errors="replace")
+            raise AssertionError(f"{self.name} is off; QEMU said: {said[-1000:]}")
+
+    # --- asking it ----------------------------------------------------------------------------------------------------
+
+    def Run(self, *argv: str, stdin: str = "", seconds: float = 120.0, check: bool = True, **env: str) -> Done:
+        """Run a program in the node; with ``check`` a failure is an AssertionError."""
+        request = {"argv": list(argv), "stdin": stdin, "seconds": seconds, "env": env}
+        answer = self._Answer(self._Send(request), seconds + 60)
+        done = Done(answer["status"], answer["stdout"], answer["stderr"])
+        assert not check or done.status == 0, f"{self.name}: {' '.join(argv)}: {done}"
+        return done
+
+    def Spawn(self, *argv: str, log: str, **env: str) -> int:
+        """Start a program in the node that goes on by itself; return its process id."""
+        answer = self._Answer(self._Send({"start": list(argv), "log": log, "env": env}), 60)
+        assert "pid" in answer, f"{self.name}: {' '.join(argv)}: {answer}"
+        return int(answer["pid"])
+
+    def _Send(self, request: dict[str, Any]) -> int:
+        self._CheckAlive()
+        assert self._socket is not None
+        with self._changed:
+            self._number += 1
+            number = self._number
+            self._socket.sendall(json.dumps({"number": number, **request}).encode() + b"\n")
+        return number
+
+    def _Answer(self, number: int, seconds: float) -> dict[str, Any]:
+        end = time.monotonic() + seconds
+        with self._changed:
+            while number not in self._answers:
+                self._CheckAlive()
+                if time.monotonic() > end:
+                    said = self.console.read_text(errors="replace") if self.console.exists() else ""
+                    raise AssertionError(f"{self.name} does not answer; its console said: {said[-2000:]}")
+                self._changed.wait(0.5)
+            return self._answers.pop(number)
+
+    def _Read(self, sock: socket.socket) -> None:
+        rest = b""
+        with contextlib.suppress(OSError):
+            while data := sock.recv(65536):
+                *lines, rest = (rest + data).split(b"\n")
+                with self._changed:
+                    for line in lines:
+                        answer = json.loads(line)
+                        self._answers[answer["number"]] = answer
+                    self._changed.notify_all()
+
+
+def MakeDisk(path: Path, mib: int) -> Path:
+    """Make an empty disk."""
+    with open(path, "wb") as stream:
+        os.truncate(stream.fileno(), mib << 20)
+    return path
