@@ -190,6 +190,25 @@ def test_a_kill_ends_what_the_job_waits_for_and_says_what_it_could_not_stop(make
     bench.executor.Open("other")
 
 
+def test_a_kill_strikes_until_the_job_has_ended(make, monkeypatch):
+    """What it waits for next is ended too."""
+    monkeypatch.setattr(cancel, "KILL_EVERY", 0.01)
+    threads = []
+
+    def abort(thread):
+        threads.append(thread)
+        if len(threads) == 4:
+            bench.executor.Open("k")
+        return 1
+
+    bench = make(abort=abort)
+    job_id = bench.Submit("gate k")
+    bench.executor.WaitRunning(job_id)
+    ok, text = bench.queue.CancelJob(job_id, kill=True).Result(20)
+    assert ok and len(threads) >= 4 and "was killed" in text
+    assert len(set(threads)) == 1
+
+
 # --- locks ------------------------------------------------------------------------------------------------------------
 
 
@@ -551,7 +570,7 @@ def test_classic_queries(bench):
 
 
 @pytest.mark.req("D20-JOB-09", "D20-JOB-12")
-def test_after_a_crash_queued_and_waiting_jobs_go_on_and_running_ones_are_errors(make):
+def test_after_a_crash_queued_and_waiting_jobs_go_on_and_running_ones_are_errors(make, caplog):
     bench = make(settings=lambda: (4, {}))
     done = bench.Submit("x")
     bench.WaitEnd(done)
@@ -568,6 +587,8 @@ def test_after_a_crash_queued_and_waiting_jobs_go_on_and_running_ones_are_errors
     old = bench.executor
     rows = bench.store.Rows("job")
     bench.Crash()
+    cut_off = f"running end as errors: [{running}, {canceling}, {filler}]"
+    assert any(record.message.endswith(cut_off) for record in caplog.records)
     bench.executor.Open("b")
     assert bench.WaitEnd(waits) == "success"
     assert bench.WaitEnd(queued) == "success"

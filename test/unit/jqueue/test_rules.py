@@ -117,6 +117,25 @@ def test_a_filter_nested_for_ever_is_refused():
     assert filters._CompilePredicate(["jobid", deep], 5)(MakeJob()) is False
 
 
+@pytest.mark.parametrize("depth", [0, 2, 150])
+def test_the_watermark_counts_however_deep_it_stands(depth):
+    part: list = [">", "id", "watermark"]
+    for _ in range(depth):
+        part = ["!", part]
+    filters.CheckPredicates([["jobid", part]])
+    assert Action(MakeJob(101), Rule(1, "PAUSE", ["jobid", part])) == "PAUSE"
+    assert Action(MakeJob(100), Rule(1, "PAUSE", ["jobid", part])) == "ACCEPT"
+
+
+def test_reasons_of_another_shape_in_old_files_match_nothing():
+    odd = [7, "abc", None, [], ["gnt:user"], ["gnt:user", "because"], ["gnt:user", "because", 5, 6], {"source": 1}]
+    job = MakeJob(1, {**Op(), "reason": odd})
+    for part in (["==", "source", "gnt:user"], ["<", "timestamp", 6], ["!", ["==", "source", "x"]]):
+        assert Action(job, Rule(1, "PAUSE", ["reason", part])) == "ACCEPT"
+    right = MakeJob(1, {**Op(), "reason": [*odd, ["gnt:user", "because", 5]]})
+    assert Action(right, Rule(1, "PAUSE", ["reason", ["==", "source", "gnt:user"]])) == "PAUSE"
+
+
 @given(st.recursive(st.none() | st.integers() | st.text(max_size=5) | st.booleans(), lambda s: st.lists(s, max_size=4)))
 def test_no_predicate_whatever_breaks_the_queue(part):
     for kind in ("jobid", "opcode", "reason"):

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 from support.store_nodes import Story
 
-from ganeti import runtime
+from ganeti import errors, runtime
 from ganeti.store import Epoch, Member, NodeStore, Position, Row, Rows, StoreEnded, TooLarge, Voter, VoterSet
 from ganeti.store.archived import ArchivedRows
 from ganeti.store.base import KIND_ARCHIVED, MAX_TRANSACTION, NOWHERE, Line, StoredRow
 from ganeti.store.image import Image
-from ganeti.store.peers import MAX_APPEND, MAX_CATCHUP_ROWS, ConfirmedSeq, Copy, Peer, Sender, Transaction
+from ganeti.store.peers import MAX_APPEND, MAX_CATCHUP_ROWS, ConfirmedSeq, Copy, Directory, Peer, Sender, Transaction
 from ganeti.store.pending import Batch, Entry
 from ganeti.store.tally import Tally
 from ganeti.store.voters import VoterStep, VoterSteps
@@ -224,6 +224,20 @@ def test_not_known_counts_who_has_stored_it() -> None:
 
 
 # What a node lacks
+
+
+def test_a_node_the_store_does_not_know_is_where_others_say() -> None:
+    def others(node: str) -> tuple[Any, ...]:
+        return ("n8", "127.0.0.8", 4711, True, "u8") if node == "u8" else ("n9", "127.0.0.9", 4711, True)
+
+    directory = Directory(others)
+    directory.Add(_Voter(2).member)
+    name, host, _, offline, uuid = directory.Resolve("u2")
+    assert (name, host, offline, uuid) == ("n2", "127.0.0.2", False, "u2")
+    assert directory.Resolve("u8") == ("n8", "127.0.0.8", 4711, False, "u8")
+    assert directory.Resolve("n9") == ("n9", "127.0.0.9", 4711, False, "")
+    with pytest.raises(errors.GenericError, match="u7 is not known"):
+        Directory().Resolve("u7")
 
 
 def test_what_is_a_small_difference(tmp_path: Path) -> None:

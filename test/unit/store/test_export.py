@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from simulated import Machine, World
 from support import configs
+from support.store_nodes import Story as StoreStory
+from support.store_nodes import Until
 
 from ganeti import configfile, errors, objects, pathutils, runtime, serializer, ssconf
-from ganeti.store import Epoch, NodeStore, Position, Row, export
+from ganeti.store import Epoch, NodeStore, Position, Row, Rows, export
 from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE, Line
 from ganeti.store.edits import HandEdits
 from ganeti.store.election import Adopted
@@ -339,6 +341,59 @@ def test_beside_a_master_of_another_user_the_node_writes_ssconf_and_nothing_else
         assert not Asides()
 
     Play(story)
+
+
+def test_beside_a_master_only_ssconf_files_that_changed_are_written() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        paths = [pathutils.SsconfFile(name) for name in ("cluster_name", "node_list")]
+        serving = node.store.Serve()
+        export.Exporter(node.store, export.Owners(), SsconfTexts, beside=True).Round()
+        before = [runtime.Stat(path).st_ino for path in paths]
+        Edit(paths[0], lambda text: "another.example.org\n")
+        export.Exporter(node.store, export.Owners(), SsconfTexts, beside=True).Round()
+        assert Text(paths[0]) == f"{node.snapshot.cluster.cluster_name}\n"
+        after = [runtime.Stat(path).st_ino for path in paths]
+        assert after[0] != before[0] and after[1] == before[1]
+        serving.release()
+
+    Play(story)
+
+
+def test_a_file_of_an_older_release_that_holds_what_is_wanted_stays() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        runtime.MakeDirs(pathutils.QUEUE_DIR)
+        wanted = {pathutils.CLUSTER_CONF_FILE: objects.ConfigText(node.snapshot), pathutils.JobFile(7): JOB % 7}
+        for path, text in wanted.items():
+            runtime.WriteFile(path, text, 0o640)
+        before = {path: runtime.Stat(path).st_ino for path in wanted}
+        node.exporter.Round()
+        assert {path: runtime.Stat(path).st_ino for path in wanted} == before
+        assert not Asides()
+        # They are files of the store from now on: an edit is seen as one.
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+        assert ("instance", configs.WEB) in node.Edits()
+
+    Play(story)
+
+
+@StoreStory
+def test_the_files_follow_the_master_and_are_exact_after_its_stop(make: Any) -> None:
+    cluster = make(1)
+    store = cluster.Found(0, Row("job", "1", JOB % 1))
+    thread = export.ExporterThread(export.Exporter(cluster[0].store, export.Owners(), SsconfTexts, serving=True), store)
+    thread.Start()
+    assert Text(pathutils.JobFile(1)) == JOB % 1, "after a start the files are exact"
+    for number in (2, 3):
+        store.Commit(Rows(Row("job", str(number), JOB % number)))
+        Until(lambda number=number: Text(pathutils.JobFile(number)) == JOB % number, 1.0)
+    store.Commit(Rows(Row("job", "4", JOB % 4)))
+    assert store.Stop() is True
+    began = runtime.Monotonic()
+    thread.Stop()
+    assert runtime.Monotonic() - began < 2 * export.ROUND_SECONDS
+    assert Text(pathutils.JobFile(4)) == JOB % 4
 
 
 def test_missing_files_are_written_anew() -> None:

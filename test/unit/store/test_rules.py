@@ -146,6 +146,33 @@ def test_another_clusters_master_gets_no_rows(wire: Wire) -> None:
         wire.store.Promise(other, E1, "m")
 
 
+def test_a_promise_that_was_overtaken_while_it_was_answered_is_refused() -> None:
+    """Whoever asked would count a promise that was given to another master."""
+    for seed in range(60):
+        with World(seed, switch=1.0) as world:
+            machine = world.AddMachine("one")
+            machine.Call(lambda: Wire("/srv").Call("promise", E1))
+            answers: list[tuple[Epoch, Any]] = []
+
+            def promise(epoch: Epoch, answers: list[tuple[Epoch, Any]] = answers) -> None:
+                answers.append((epoch, Wire("/srv").Call("promise", epoch)))
+
+            for epoch in (E2, E3):
+                machine.StartProcess(lambda epoch=epoch: promise(epoch), "noded-child")
+            world.Run(until=lambda answers=answers: len(answers) == 2)
+            for epoch, answer in answers:
+                assert answer.get("promised", str(epoch)) == str(epoch)
+                assert "promised" in answer or answer["refused"] == str(E3)
+
+
+def test_two_that_look_at_once_do_not_take_each_other_for_the_master(tmp_path: Path) -> None:
+    store = NodeStore(str(tmp_path / "ext/store.db"), "node1", str(tmp_path / "run/calls"))
+    store.Serve().release()
+    look = runtime.LockFile(str(tmp_path / "run/master.lock"), exclusive=False, timeout=0)
+    assert store.IsServing() is False
+    look.release()
+
+
 # Late calls, and calls for another store
 
 
@@ -190,6 +217,41 @@ def test_pieces_of_two_copies_are_not_mixed(wire: Wire) -> None:
     final["pieces"] = 1
     assert wire.Copy(E1, rows[2:], last, line, copy="e", final=final)["stored"] is True
     assert wire.Live() == {"3": "{}"}
+
+
+def test_the_pieces_of_an_unfinished_copy_do_not_get_into_a_history_that_is_fetched(wire: Wire) -> None:
+    last = At(E1, 9)
+    wire.Copy(E1, [StoredRow("job", "9", '"left over"', 9, E1)], last, Line([(E1, 1)], last), final=None)
+    wire.Call("promise", E2)
+    fetched = [StoredRow("job", "1", "{}", 2, E1)]
+    wire.store.Adopt(E2, fetched, Line([(E1, 1)], At(E1, 2)), 0, False, [Row("master", "master", "{}")])
+    assert wire.Live() == {"1": "{}", "master": "{}"}
+
+
+@pytest.mark.parametrize("seq", [1, 3, 4])
+def test_a_transaction_follows_the_one_before(wire: Wire, seq: int) -> None:
+    _History(wire, E1, 1)
+    answer = wire.Append(E1, At(E1, 1), [["job", "2", "{}"]], seq=seq)
+    assert answer[0] is False and "must follow the last one" in answer[1]
+    assert wire.store.GetState().last == At(E1, 1)
+
+
+@pytest.mark.parametrize(
+    "after", [None, 7, [], [0, ""], [0, "", "", ""], ["0", "", ""], [0, 1, ""], [0, "", 1], [-1, "", ""]]
+)
+def test_rows_are_asked_for_with_a_place_to_begin_at(wire: Wire, after: Any) -> None:
+    _History(wire, E1, 1)
+    answer = wire.Call("fetch", E1, after=after)
+    assert answer[0] is False and "after must be" in answer[1]
+
+
+def test_a_copy_whose_voters_make_no_sense_is_called_damaged(wire: Wire) -> None:
+    wire.Append(E1, NOWHERE, [["job", "1", "{}"], ["voters", "voters", "{}"]])
+    assert [row.id for row in wire.store.ReadChecked(["job"])] == ["1"]
+    wire.Append(E1, At(E1, 1), [["voters", "voters", "[]"]])
+    with pytest.raises(errors.StorageError) as caught:
+        wire.store.ReadChecked(["job"])
+    assert wire.store.path in str(caught.value)
 
 
 def test_what_ends_in_another_epoch_is_not_taken(wire: Wire) -> None:
