@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ganeti import constants, errors, locking, params
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.params import nd, types
-from ganeti.utils.text import NiceSort
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -82,11 +81,6 @@ def ExpandNetwork(snapshot: objects.Snapshot, name: str) -> objects.Network:
     if network is None:
         raise errors.OpPrereqError(f"Network '{name}' not known", errors.ECODE_NOENT)
     return network
-
-
-def NodeNames(snapshot: objects.Snapshot, uuids: Iterable[str]) -> list[str]:
-    """Return the names of nodes, in natural order, for people."""
-    return NiceSort(map(snapshot.NodeName, uuids))
 
 
 def VolumesOf(snapshot: objects.Snapshot, instance: objects.Instance) -> Iterator[tuple[str, str]]:

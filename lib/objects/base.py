@@ -297,13 +297,6 @@ class ConfigObject:
         found: T = kept[1]
         return found
 
-    def WithoutExtra(self, *names: str) -> Self:
-        """Return a copy without these undeclared keys."""
-        kept = tuple(item for item in self.__dict__.get("_extra", ()) if item[1] not in names)
-        clone = self.Replace()
-        clone.__dict__["_extra"] = kept
-        return clone
-
     def SameContent(self, other: ConfigObject) -> bool:
         """Return whether both are equal but for serial number and modification time."""
         if type(other) is not type(self) or self.extra != other.extra:

@@ -68,7 +68,6 @@ def Param(kind: ht.Type, default: Any = REQUIRED, doc: str = "") -> Any:
 OP_MAPPING: dict[str, type[OpCode]] = {}
 
 _WORD_START = re.compile("([a-z])([A-Z])")
-_TINY = (("CLUSTER_", "C_"), ("GROUP_", "G_"), ("NODE_", "N_"), ("INSTANCE_", "I_"))
 
 
 def NameToId(class_name: str) -> str:
@@ -130,7 +129,7 @@ class OpCode:
     # --- wire ---------------------------------------------------------------------------------------------------------
 
     def ToDict(self, redact: bool = False) -> dict[str, Any]:
-        """The flat JSON object of this opcode; ``redact`` replaces the values that must not be stored."""
+        """Return the flat JSON object of this opcode; ``redact`` replaces the values that must not be stored."""
         result: dict[str, Any] = {"OP_ID": self.OP_ID}
         for name, spec in self.OP_PARAMS.items():
             if spec.required and name not in self.__dict__:
@@ -199,7 +198,7 @@ class OpCode:
     # --- for people ---------------------------------------------------------------------------------------------------
 
     def Summary(self) -> str:
-        """``INSTANCE_CREATE(web1.example.com)``: the text shown for a job."""
+        """Return the text shown for a job, such as ``INSTANCE_CREATE(web1.example.com)``."""
         text = self.OP_ID.removeprefix("OP_")
         if self.OP_DSC_FIELD is None:
             return text
@@ -211,16 +210,8 @@ class OpCode:
             return ",".join(str(v) for v in value)
         return str(value)
 
-    def TinySummary(self) -> str:
-        """A shorter summary without values, for the names of threads and lock owners."""
-        text = self.OP_ID.removeprefix("OP_")
-        for prefix, short in _TINY:
-            if text.startswith(prefix):
-                return short + text[len(prefix) :]
-        return text
-
     def Secrets(self) -> dict[str, dict[str, Any]]:
-        """The values that must not be stored, by parameter."""
+        """Return the values that must not be stored, by parameter."""
         return {
             n: getattr(self, n) for n, s in self.OP_PARAMS.items() if s.secret and getattr(self, n, None) is not None
         }

@@ -31,7 +31,6 @@ class JobView(Protocol):
 
 
 # Of one node: the payload of the call, or None when the call failed.
-NodePayloads = Mapping[str, Any]
 
 
 @dataclass

@@ -15,7 +15,6 @@ _FACTORS = {"": 1, "m": 1, "g": 1024, "t": 1024 * 1024}
 _MAX_LENGTH = 64
 SIZE_STEP = 4  # MiB
 # More digits than this do not fit a number of any sense; int() refuses thousands of them.
-_MAX_DIGITS = 64
 
 
 @functools.lru_cache(maxsize=16384)

@@ -167,7 +167,6 @@ def test_summaries() -> None:
     assert opcodes.OpTestDelay(duration=2.5).Summary() == "TEST_DELAY(2500000000 ns)"
     assert opcodes.OpClusterVerify().Summary() == "CLUSTER_VERIFY"
     assert opcodes.OpTagsGet(kind="cluster").Summary() == "TAGS_GET(None)"
-    assert opcodes.OpInstanceStartup(instance_name="web1").TinySummary() == "I_STARTUP"
 
 
 def test_a_generated_opcode_inherits_from_the_one_that_made_it() -> None:
