@@ -84,11 +84,13 @@ class Lobby:
         judge: Callable[[bytes], Greeting],
         capacity: int = CAPACITY,
         rights: float = RIGHTS,
+        patience: float = PATIENCE,
     ):
         self._poller = poller
         self._judge = judge
         self._capacity = capacity
         self._rights = rights
+        self._patience = patience
         # In the order in which they came.
         self._visitors: dict[Visitor, None] = {}
         self._by_address: Counter[str] = Counter()
@@ -137,7 +139,7 @@ class Lobby:
         """Close what has waited for too long."""
         now = runtime.Monotonic()
         for visitor in list(self._visitors):
-            if now - visitor.since < PATIENCE:
+            if now - visitor.since < self._patience:
                 return
             self._TurnAway(visitor)
 
@@ -148,7 +150,7 @@ class Lobby:
             return None
         if len(self._visitors) >= self._capacity:
             return self._rights
-        return max(0.0, first.since + PATIENCE - runtime.Monotonic())
+        return max(0.0, first.since + self._patience - runtime.Monotonic())
 
     def Next(self, under_way: Mapping[str, int], most: int) -> Visitor | None:
         """Hand out the next connection to serve.

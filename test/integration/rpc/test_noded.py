@@ -107,6 +107,20 @@ def test_a_certificate_that_is_no_candidates_is_refused(cluster: Cluster) -> Non
     assert version(cluster) == constants.PROTOCOL_VERSION
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_who_shows_no_certificate_is_refused_before_he_can_ask(cluster: Cluster, version: ssl.TLSVersion) -> None:
+    noded = cluster.StartNoded("node1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(cluster.server_file)
+    context.minimum_version = context.maximum_version = version
+    with socket.create_connection((noded.address, PORT), 20) as raw:
+        # With TLS 1.3 the client's side of the handshake ends first.
+        with pytest.raises(ssl.SSLError, match=r"(?i)alert"), context.wrap_socket(raw) as sock:
+            sock.recv(1)
+    assert noded.WaitLog("peer did not return a certificate")
+
+
 def test_another_cluster_is_refused_on_both_sides(cluster: Cluster) -> None:
     noded = cluster.StartNoded("node1")
     server_pem = x509.MakeServerPem()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ganeti import runtime
-from ganeti.http.lobby import RIGHTS, Greeting, Lobby, TlsGreeting
+from ganeti.http.lobby import PATIENCE, RIGHTS, Greeting, Lobby, TlsGreeting
 
 HELLO = b"\x16\x03\x01\x00\x05\x01abcd"
 
@@ -17,14 +17,15 @@ HELLO = b"\x16\x03\x01\x00\x05\x01abcd"
 class Door:
     """A lobby and the peers in front of it."""
 
-    def __init__(self, rights: float):
+    def __init__(self, rights: float, patience: float = PATIENCE):
         self.poller = runtime.Poller()
-        self.lobby = Lobby(self.poller, TlsGreeting, capacity=4, rights=rights)
+        self.lobby = Lobby(self.poller, TlsGreeting, capacity=4, rights=rights, patience=patience)
         self.ends: list[socket.socket] = []
 
     def Come(self, address: str, data: bytes = b"") -> socket.socket:
         """A peer connects and sends something; returns its end."""
         ours, theirs = socket.socketpair()
+        theirs.settimeout(20)
         self.ends.append(theirs)
         self.lobby.Add(ours, address)
         if data:
@@ -118,3 +119,17 @@ def test_newcomers_are_not_driven_out_at_once(door: Door) -> None:
         door.Come("many")
     assert not door.lobby.HasRoom()
     assert door.lobby.Timeout() is not None and door.lobby.turned_away == 0
+
+
+def test_who_says_nothing_must_go_in_time(door: Door) -> None:
+    for data in (b"", HELLO[:3]):
+        door.Come("a", data)
+    door.lobby.Expire()
+    assert len(door.lobby) == 2
+    assert 0 < (door.lobby.Timeout() or 0) <= PATIENCE
+    with contextlib.closing(Door(RIGHTS, patience=0.0)) as hasty:
+        ends = [hasty.Come("a", data) for data in (b"", HELLO[:3])]
+        assert hasty.lobby.Timeout() == 0.0
+        hasty.lobby.Expire()
+        assert len(hasty.lobby) == 0 and hasty.lobby.turned_away == 2
+        assert ends[0].recv(1) == b""
