@@ -28,7 +28,7 @@ Failures = list[list[str]]
 
 
 class Others:
-    """The other nodes that are online, and what went wrong with them."""
+    """The other nodes that are online, and the failures with them."""
 
     def __init__(self) -> None:
         store = ssconf.SimpleStore()
@@ -183,7 +183,7 @@ def RenewKeys(
 
 
 class _Spread:
-    """Who has to know whose keys."""
+    """Which nodes need which nodes' keys."""
 
     def __init__(self, others: Others, candidates: Sequence[str], potential: Sequence[str]):
         self._others = others

@@ -25,7 +25,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Context(NamedTuple):
-    """What a check may look at beside its own value."""
+    """The facts that a check may use besides its own value."""
 
     request: Mapping[str, Any]
     cluster_name: str

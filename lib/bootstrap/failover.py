@@ -18,7 +18,7 @@ TAKE_OVER = "--take-over"
 
 @dataclass
 class Outcome:
-    """What is worth telling; ``failed`` decides on the exit code."""
+    """The warnings to print; ``failed`` decides on the exit code."""
 
     warnings: list[str] = field(default_factory=list)
     failed: bool = False
@@ -31,7 +31,7 @@ class Outcome:
 
 @dataclass
 class Choices:
-    """What the administrator said on the command line.
+    """The administrator's choices on the command line.
 
     ``without``: nodes to give up although they are running (see ``RunningNodes``); ``abort_jobs``: the old
     master is replaced although jobs run there, which become errors.

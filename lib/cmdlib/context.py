@@ -40,7 +40,7 @@ class Context:
 
 
 class Processor(Protocol):
-    """What a unit may ask of the processor (mcpu.Processor)."""
+    """The part of the processor (mcpu.Processor) that a unit may use."""
 
     @property
     def ec_id(self) -> Any: ...

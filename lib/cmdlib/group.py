@@ -39,7 +39,7 @@ _ParameterOp = TypeVar("_ParameterOp", opcodes.OpGroupAdd, opcodes.OpGroupSetPar
 
 
 class _ParameterLU(LogicalUnit[_ParameterOp]):
-    """What adding and changing a group have in common."""
+    """The common part of adding and changing a group."""
 
     HTYPE = HTYPE_GROUP
     REQ_BGL = False
@@ -98,7 +98,7 @@ class LUGroupAdd(_ParameterLU[opcodes.OpGroupAdd]):
 
 
 class LUGroupSetParams(_ParameterLU[opcodes.OpGroupSetParams]):
-    """Changes what a group has of its own."""
+    """Change a group's own parameters."""
 
     def CheckArguments(self) -> None:
         names = ("ndparams", "diskparams", "alloc_policy", "hv_state", "disk_state", "ipolicy")

@@ -16,7 +16,7 @@ _BRIDGE_MODES = (constants.NIC_MODE_BRIDGED, constants.NIC_MODE_OVS)
 
 
 class InstanceFacts:
-    """What the hooks are told of an instance; made from the configuration, or from a request before there is one.
+    """The facts about an instance for hooks; made from the configuration, or from a request before the instance exists.
 
     ``disks``: disk objects, or what has their uuid, size, mode, name and an empty logical_id.
     """

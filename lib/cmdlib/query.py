@@ -102,7 +102,7 @@ class LUExtStorageDiagnose(_DiagnoseLU[opcodes.OpExtStorageDiagnose]):
 
 
 class LUClusterQuery(_QueryLU[opcodes.OpClusterQuery]):
-    """What there is to know of the cluster as a whole."""
+    """Return the facts about the cluster as a whole."""
 
     def Exec(self, feedback: Feedback) -> dict[str, Any]:
         return querydata.ClusterInfo(self.snapshot)

@@ -25,7 +25,7 @@ _TagsOp = TypeVar("_TagsOp", opcodes.OpTagsGet, opcodes.OpTagsSet, opcodes.OpTag
 
 
 class _TagsLU(NoHooksLU[_TagsOp]):
-    """What the units of one object's tags have in common."""
+    """The common part of the units for one object's tags."""
 
     REQ_BGL = False
     CHANGES_NODES = False

@@ -73,7 +73,7 @@ class LUTestDelay(NoHooksLU[opcodes.OpTestDelay]):
 
 
 class LUTestJqueue(NoHooksLU[opcodes.OpTestJqueue]):
-    """Tells a client at each stage where it is, through a socket, and waits for its answer."""
+    """Report each stage to a client through a socket, and wait for its answer."""
 
     REQ_BGL = False
     CHANGES_NODES = False

@@ -17,7 +17,7 @@ DISK_RETRY = 2.0
 
 
 class StoreLike(Protocol):
-    """What the configuration uses of ``store.Store``."""
+    """The part of ``store.Store`` that the configuration uses."""
 
     def Rows(self, kind: str) -> dict[str, str]: ...
 

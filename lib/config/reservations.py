@@ -23,7 +23,7 @@ RESERVE, RELEASE = "reserve", "release"
 
 
 class IpAction(NamedTuple):
-    """What is to be done to a network's bits when the instance is stored."""
+    """A change of a network's bits when the instance is stored."""
 
     action: str
     address: str

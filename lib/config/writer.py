@@ -22,7 +22,7 @@ _BUMPS_CLUSTER = frozenset(["node"])
 
 
 class MasterNetworkParameters(NamedTuple):
-    """What a node must know to take the cluster's address (doc/reference/noderpc.md 3.1)."""
+    """The parameters of the cluster's address for the node that takes it (doc/reference/noderpc.md 3.1)."""
 
     uuid: str
     ip: str

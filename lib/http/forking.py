@@ -56,7 +56,7 @@ _LINES_PER_MINUTE = 30
 
 
 class Slots:
-    """What each child does, in memory shared with the parent.  The first byte says whether somebody waits."""
+    """The states of the children, in memory shared with the parent.  The first byte: whether a connection waits."""
 
     def __init__(self, count: int):
         self.count = count
@@ -83,7 +83,7 @@ class Slots:
 
 
 class Child:
-    """What a child reports about itself while it serves.  ``quiet``: refusals are not worth a line in the log."""
+    """A child's reports about itself while it serves.  ``quiet``: do not log refusals."""
 
     def __init__(self, slots: Slots, slot: int, max_clients: int, quiet: bool = False):
         self._slots = slots

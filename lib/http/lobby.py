@@ -36,7 +36,7 @@ _CLIENT_HELLO = 1
 
 
 class Greeting(enum.Enum):
-    """What the first bytes of a connection are."""
+    """The verdict on the first bytes of a connection."""
 
     PARTIAL = 0
     COMPLETE = 1

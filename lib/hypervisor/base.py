@@ -50,7 +50,7 @@ class GuestInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """What the process of a guest is doing (doc/design-migration.rst).
+    """The state of a guest's process (doc/design-migration.rst).
 
     ``sending``: a transfer to another node is under way.  ``load_failed``: the process is gone, and it said that what
     it received could not be loaded.
@@ -109,7 +109,7 @@ class Console:
 
 
 class Hypervisor(abc.ABC):
-    """What one kind of hypervisor can do on this node."""
+    """One kind of hypervisor on this node."""
 
     NAME: ClassVar[str] = ""
     CAN_MIGRATE: ClassVar[bool] = False

@@ -122,7 +122,7 @@ def AfterRestart(job: Job) -> Job:
 
 
 class RestartChange(store.Change):
-    """The judgement over the jobs found at the start; nobody else is at work yet."""
+    """The judgement over the jobs found at the start, when nothing else runs yet."""
 
     def __init__(self, entries: Sequence[Entry]):
         self._entries = entries

@@ -181,7 +181,7 @@ def Cut(text: str) -> str:
 
 
 class Keeper:
-    """What changes of jobs need of the queue; all called on the committer's thread."""
+    """The part of the queue that changes of jobs need; all called on the committer's thread."""
 
     def OnPublished(self, entry: Entry, before: Job) -> None:
         """Show a version that was acknowledged."""

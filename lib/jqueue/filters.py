@@ -36,7 +36,7 @@ Limits = tuple[tuple[Any, int], ...]
 
 
 class Verdict(NamedTuple):
-    """What holds for a job: the action of its rule, and its rate limits."""
+    """The verdict on a job: the action of its rule, and its rate limits."""
 
     action: str
     rule: str | None

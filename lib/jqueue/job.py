@@ -51,7 +51,7 @@ def _PrivateParams(op_id: str) -> tuple[str, ...]:
 
 
 class OpInput:
-    """What was submitted: kept verbatim, parsed when it is needed.
+    """An opcode as submitted: kept verbatim, parsed when it is needed.
 
     ``data`` and ``json`` are what may be stored, without secrets.
     """

@@ -31,13 +31,13 @@ class Waitable(Protocol):
 
 
 class RowsSource(Protocol):
-    """Something with rows of its own: the queue shows what its jobs wait for."""
+    """A source of further rows: the queue shows what its jobs wait for."""
 
     def LockRows(self) -> list[LockRow]: ...
 
 
 class LockMonitor:
-    """Knows all locks by weak reference, and what their owners want to be called.
+    """All locks, by weak reference, and the names of their owners.
 
     Listing never holds more than one lock's mutex at a time.
     """

@@ -21,7 +21,7 @@ LIVE_OS = "os"  # os_diagnose of the nodes
 
 
 class JobView(Protocol):
-    """What the job queue shows of one job; only ``id`` is set when the job does not exist."""
+    """The job queue's view of one job; only ``id`` is set when the job does not exist."""
 
     id: int
     found: bool

@@ -65,7 +65,7 @@ class Failure(enum.Enum):
 
 @dataclass(slots=True)
 class Answer:
-    """What came back: ``error`` says why nothing did (then ``status`` is 0), header names are lower case.
+    """The answer to a request: ``error`` says why there is none (then ``status`` is 0); header names are lower case.
 
     ``failure``: how far the request got, where ``error`` is set.
     """
@@ -111,7 +111,7 @@ class EpochRefused(errors.GenericError):
 
 
 class Gate(Protocol):
-    """What a node asks before a procedure that changes something."""
+    """A node's check before a procedure that changes something."""
 
     def Enter(self, procedure: Procedure, headers: Mapping[str, str]) -> AbstractContextManager[object]:
         """Return the context in which the call runs.

@@ -190,7 +190,7 @@ def _Identity(path: str) -> tuple[int, int, int] | None:
 
 
 class _Loop:
-    """What the RPC thread owns; no other thread touches it."""
+    """The state of the RPC thread; no other thread touches it."""
 
     def __init__(self, transport: CurlTransport):
         self._transport = transport

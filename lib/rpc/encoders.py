@@ -48,7 +48,7 @@ _LVM_STORAGE = frozenset(["lvm-vg", "lvm-pv"])
 
 
 class Context(NamedTuple):
-    """What an encoder may know: the configuration (None during bootstrap), the target as the caller names it, its uuid."""
+    """An encoder's facts: the configuration (None during bootstrap), the target as the caller names it, its uuid."""
 
     snapshot: objects.Snapshot | None
     node: str

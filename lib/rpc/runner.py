@@ -55,7 +55,7 @@ class Target(NamedTuple):
 
 
 class RpcResult:
-    """What one node answered.  Looking at ``fail_msg`` or ``payload`` parses the answer, once.
+    """One node's answer.  Reading ``fail_msg`` or ``payload`` parses it, once.
 
     ``node`` is what the caller named the node by, ``node_name`` its name.
     """
@@ -161,7 +161,7 @@ def _Reason(status: int, name: str) -> str:
 
 
 class _Call:
-    """Calls of one procedure to some nodes, and who waits for them.  ``limit``: at most so many seconds for each."""
+    """Calls of one procedure to some nodes, and their waiters.  ``limit``: at most so many seconds for each."""
 
     def __init__(self, done: Callable[[RpcResult], None], limit: float | None = None):
         self.done = done

@@ -49,7 +49,7 @@ class FileTooLarge(OSError):
 
 
 class LockBusy(errors.LockError):
-    """Somebody else holds the file lock; ``holder`` is the number found in the file, or None."""
+    """Another process holds the file lock; ``holder`` is the number found in the file, or None."""
 
     def __init__(self, path: str, holder: int | None = None):
         text = f"file {path} is locked by " + (f"process {holder}" if holder else "another process")

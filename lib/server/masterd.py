@@ -15,7 +15,7 @@ SWITCH_INTERVAL = 0.0005
 
 
 class NotInCluster(errors.GenericError):
-    """This node knows of no cluster, or not who its master is."""
+    """This node is not in a cluster, or does not know its master."""
 
     exit_code = constants.EXIT_NOTCLUSTER
 

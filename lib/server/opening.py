@@ -27,7 +27,7 @@ _LAST_WORD = 10.0
 
 
 class Wishes(NamedTuple):
-    """What the administrator said on the command line.  ``ask`` puts a question; None: nobody is there to answer.
+    """The administrator's choices on the command line.  ``ask`` puts a question; None without a terminal.
 
     ``without``: the names of nodes to give up although they are running.
     """
@@ -40,7 +40,7 @@ class Wishes(NamedTuple):
 
 
 class Ears(NamedTuple):
-    """What the store needs to hear and to tell later: see store.Store."""
+    """The store's callbacks: see store.Store."""
 
     lost: Callable[[StoreError], None]
     resolve: Callable[[str], Any]

@@ -19,7 +19,7 @@ _KINDS = frozenset(objects.ROW_KINDS)
 
 
 class SsconfPusher:
-    """A thread that sends what has changed; a node that does not answer is tried again."""
+    """A thread that sends changed values; it tries again when a node does not answer."""
 
     def __init__(self, store: Store, snapshot: Callable[[], objects.Snapshot], rpc: RpcRunner):
         self._store = store

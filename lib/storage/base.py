@@ -28,7 +28,7 @@ BLOCK_BYTES = 1024 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class DeviceStatus:
-    """How a device and what lies below it is doing (doc/reference/noderpc.md 3.4)."""
+    """The state of a device and of those below it (doc/reference/noderpc.md 3.4)."""
 
     dev_path: str | None
     major: int | None = None

@@ -329,7 +329,7 @@ class Rows(Change):
 
 
 class StoreError(errors.GenericError):
-    """A change has not been acknowledged; the class says what is known of it."""
+    """A change was not acknowledged; the class says what is known of it."""
 
 
 class NoQuorum(StoreError):
@@ -360,7 +360,7 @@ class NotKnown(StoreError):
 
 
 class DiskRefused(StoreError):
-    """Failed: the master's own disk did not take it, and it was sent to nobody."""
+    """Failed: the master's own disk did not take it, and it was not sent."""
 
     def __init__(self, cause: object):
         super().__init__(

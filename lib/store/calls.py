@@ -22,7 +22,7 @@ _SEPARATOR = "-"
 
 
 class RunningCall(NamedTuple):
-    """An entry: who works here, for which master."""
+    """An entry: a call that runs here, and its master."""
 
     epoch: Epoch
     name: str

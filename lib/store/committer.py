@@ -62,7 +62,7 @@ Listener = Callable[[Position, Sequence[Row]], None]
 
 
 class Committer:
-    """What the acting master does, all of it on its own thread; ``Put`` is for every thread.
+    """The work of the acting master, all on one thread; ``Put`` is for every thread.
 
     Other threads may look at ``tally``, ``published``, ``ended`` and what says how things are, and change nothing.
     """

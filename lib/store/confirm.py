@@ -17,7 +17,7 @@ _ASK_AGAIN = 1.0
 
 
 class NodeConfirmer:
-    """Asks nodes for a promise and remembers who gave it.  Any thread may call ``Confirm``.
+    """Asks nodes for a promise and remembers those that gave it.  Any thread may call ``Confirm``.
 
     ``promised(member, store id, last)`` is called for each node that gave it; ``lost(refusal, node, joining)`` says whether a
     refusal ends this master, and sees to it.

@@ -108,7 +108,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """What a view file should be: digest, the position it shows, and the digest of what it replaces."""
+    """A view file as it should be: digest, the position it shows, and the digest of the file it replaces."""
 
     path: str
     shows: Position

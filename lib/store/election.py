@@ -56,7 +56,7 @@ READY_TIMEOUT = 60.0
 
 @dataclass(frozen=True)
 class Adopted:
-    """The history a new master takes over, for whoever adds to its first transaction; the store then continues from it.
+    """The history that a new master takes over, for those that add to its first transaction.
 
     ``values``: kind -> id -> JSON text; ``seqs``: kind -> id -> seq of the last write, deletions too; ``without``: uuids of
     the silent nodes of a forced start, else empty.
@@ -71,7 +71,7 @@ class Adopted:
 
 @dataclass(frozen=True)
 class Fetched:
-    """What a new master lacked: all rows of a history, or, if ``partial``, those written after its own last.
+    """The rows that a new master lacked: all of a history, or, if ``partial``, those written after its own last.
 
     ``rows`` is None if it lacked none; ``pruned`` is how far the node that gave them had pruned deletions.
     """
@@ -92,7 +92,7 @@ class NotElected(StoreError):
 
 @dataclass(frozen=True)
 class Heard:
-    """What one node said of its store."""
+    """One node's answer about its store."""
 
     member: Member
     cluster: str
@@ -134,7 +134,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class ForcedStart:
-    """What the administrator has to vouch for: the silent nodes are off and stay off.
+    """The question to the administrator: are the silent nodes off, and do they stay off?
 
     ``silence`` says how each of them is silent; those that are ``running`` accepted a connection, and are not off.
     """

@@ -47,7 +47,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class LookAsked:
-    """The voters are to be asked whom they follow."""
+    """A request to ask the voters which master they follow."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Overtaken:
 
 @dataclass(frozen=True)
 class StopAsked:
-    """This master is to end when what is under way is acknowledged; ``done`` is called then."""
+    """A request to end this master when the changes under way are acknowledged; ``done`` is called then."""
 
     done: Done
 

@@ -66,7 +66,7 @@ SsconfTexts = Callable[[ValuesByKind], Mapping[str, str]]
 
 
 class Owners(NamedTuple):
-    """Who owns the files, as (uid, gid); -1 leaves them to the writing process (doc/reference/files.md 2)."""
+    """The owners of the files as (uid, gid); -1 leaves them to the writing process (doc/reference/files.md 2)."""
 
     config: Owner = NO_OWNER
     queue: Owner = NO_OWNER
@@ -74,7 +74,7 @@ class Owners(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What a file is to be."""
+    """A file as it is to be."""
 
     data: bytes
     mode: int
@@ -180,7 +180,7 @@ class View:
 
 @dataclass
 class _Shown:
-    """What this process knows of the files of its node."""
+    """This process's knowledge of its node's files."""
 
     at: Position = NOWHERE
     # Digest of what lies in place, "" for nothing.

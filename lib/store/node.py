@@ -70,7 +70,7 @@ class _Message:
 
 
 class _Final:
-    """What comes with the last piece: how many there are, and what they lead to."""
+    """The end of a catch-up, sent with the last piece: the number of pieces, and the state they lead to."""
 
     def __init__(self, message: _Message, whole: bool):
         value = message["final"]

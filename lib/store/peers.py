@@ -29,7 +29,7 @@ MAX_CATCHUP = 2 * MAX_TRANSACTION
 
 
 class Directory:
-    """Where the nodes are: those the store deals with, by uuid; others by what was handed in."""
+    """The addresses of nodes: those the store deals with, by uuid; others by a function."""
 
     def __init__(self, others: Any = None):
         self._members: dict[str, Member] = {}
@@ -186,7 +186,7 @@ def LearnerNeeds(peer: Peer, line: Line, now: float) -> int | None:
 
 
 class Sender:
-    """Sends each peer what it lacks, on the committer's thread; answers come back through ``answered``.
+    """Sends each peer the rows that it lacks, on the committer's thread; answers return through ``answered``.
 
     ``answered(kind, peer, result)`` is called on any thread; the node may have become another peer meanwhile.
     """

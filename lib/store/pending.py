@@ -14,7 +14,7 @@ Done = Callable[[Exception | None], None]
 
 @dataclass
 class Entry:
-    """A change and who waits for it.  ``done`` is None once the client has got an answer."""
+    """A change and its waiter.  ``done`` is None once the client has an answer."""
 
     change: Change
     done: Done | None
@@ -43,7 +43,7 @@ class Pending:
 
 
 class Batch:
-    """The changes that go into one transaction, and its rows; ``rest``: what is too much for it."""
+    """The changes that go into one transaction, and its rows; ``rest``: those that do not fit."""
 
     def __init__(self, entries: Sequence[Entry], extra: Sequence[Row]):
         self.entries: list[Entry] = []

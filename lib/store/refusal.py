@@ -22,7 +22,7 @@ class FollowsOther(StoreError):
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a refusing node said: the epoch it has promised, to whom, and the history that it holds."""
+    """A node's refusal: the epoch it promised, to which master, and the history that it holds."""
 
     epoch: Epoch
     master: str

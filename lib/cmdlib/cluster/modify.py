@@ -35,7 +35,7 @@ _SHOWN_BY_FILES = frozenset(
 
 
 class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
-    """Changes settings of the whole cluster; what is not named stays."""
+    """Change settings of the whole cluster; those not named stay."""
 
     HTYPE = HTYPE_CLUSTER
     REQ_BGL = False

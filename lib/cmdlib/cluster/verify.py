@@ -65,7 +65,7 @@ class LUClusterVerify(NoHooksLU[opcodes.OpClusterVerify]):
 
 
 class LUClusterVerifyConfig(NoHooksLU[opcodes.OpClusterVerifyConfig]):
-    """What can be told without asking a node."""
+    """The checks that need no node."""
 
     REQ_BGL = False
     CHANGES_NODES = False
@@ -158,7 +158,7 @@ def HypervisorParameterSets(snapshot: objects.Snapshot) -> list[tuple[str, str, 
 
 
 class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
-    """Asks the nodes of a group and compares with what should be."""
+    """Query the nodes of a group and compare their answers with the configuration."""
 
     HTYPE = HTYPE_CLUSTER
     REQ_BGL = False

@@ -18,7 +18,7 @@ _SEEN_WHEN_UNUSED = disk_params.With(file_based=True)
 
 
 class DiskFinding(NamedTuple):
-    """What a node reports of one disk: ``problem`` is None when the disk is in order."""
+    """A node's report on one disk: ``problem`` is None when the disk is in order."""
 
     instance: objects.Instance
     number: int

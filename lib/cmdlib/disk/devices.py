@@ -44,7 +44,7 @@ def DiskNodes(caller: Caller, instance: objects.Instance, disk: objects.Disk) ->
 
 
 class _Made:
-    """What was made in one call, so that it can be unmade."""
+    """The devices made in one call, so that they can be removed again."""
 
     def __init__(self) -> None:
         self.devices: list[tuple[str, objects.Disk]] = []

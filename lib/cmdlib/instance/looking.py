@@ -23,7 +23,7 @@ _TRIES, _PAUSE = 2, 1.0
 
 @dataclass(frozen=True)
 class Situation:
-    """What all nodes see of one guest, and what that amounts to."""
+    """The views of all nodes on one guest, and the conclusion."""
 
     name: str
     primary: str

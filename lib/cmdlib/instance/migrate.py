@@ -22,7 +22,7 @@ _MovingOp = TypeVar("_MovingOp", opcodes.OpInstanceFailover, opcodes.OpInstanceM
 
 
 class _MovingLU(InstanceLU[_MovingOp]):
-    """What failing over and migrating have in common: which nodes are involved."""
+    """The common part of failing over and migrating: the nodes involved."""
 
     LOCKS_NODES = True
     LOCKS_RES = True

@@ -18,7 +18,7 @@ HOT_ADD, HOT_REMOVE, HOT_MODIFY = "hotadd", "hotremove", "hotmod"
 
 
 class HotChange(NamedTuple):
-    """What a running guest is told: action, device, its index, and the entry that tells how it went."""
+    """One change of a running guest: action, device, its index, and the entry that reports the outcome."""
 
     action: str
     device: Any

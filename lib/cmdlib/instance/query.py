@@ -41,7 +41,7 @@ _STATUS_KEYS = (
 
 
 class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
-    """Configuration of instances, and unless ``static`` what their nodes say of them."""
+    """Return the configuration of instances and, unless ``static``, their state on the nodes."""
 
     REQ_BGL = False
     CHANGES_NODES = False

@@ -42,7 +42,7 @@ _RunOp = TypeVar("_RunOp", opcodes.OpInstanceStartup, opcodes.OpInstanceShutdown
 
 
 class _RunLU(InstanceLU[_RunOp]):
-    """What starting, stopping and restarting have in common: where the instance is now."""
+    """The common part of starting, stopping and restarting: where the instance is now."""
 
     _situation: Situation | None = None
 

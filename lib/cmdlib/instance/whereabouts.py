@@ -17,7 +17,7 @@ from ganeti.params import runstate
 
 
 class Kind(enum.Enum):
-    """What the views amount to."""
+    """The conclusion from the views."""
 
     HERE = "here"
     UNDER_WAY = "under way"
@@ -30,7 +30,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class View:
-    """What one node sees.  ``sent_to`` is the node to which it sent the guest; ``never``: what was awaited never ran."""
+    """One node's view.  ``sent_to``: the node to which it sent the guest; ``never``: the guest it awaits never ran."""
 
     state: str
     ident: int = 0

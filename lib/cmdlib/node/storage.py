@@ -191,7 +191,7 @@ class LUNodeModifyStorage(_UnitLU[opcodes.OpNodeModifyStorage]):
 
 
 class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
-    """Removes from a volume group what lies on missing disks.
+    """Remove the parts of a volume group that lie on missing disks.
 
     Rejected unless every instance with a volume there has a good copy elsewhere (design 2.1).
     """

@@ -27,7 +27,7 @@ _AUDIO_OPTION = (7, 1, 0)
 
 @dataclasses.dataclass(frozen=True)
 class LocalFacts:
-    """What a start on this node needs besides the configuration."""
+    """The facts that a start on this node needs besides the configuration."""
 
     pid_file: str
     qmp_socket: str
