@@ -1,7 +1,7 @@
 """The pool of master candidates: what a node gets when it becomes one, and gives back afterwards.
 
 Flag, vote in the store and accepted certificate change in one transaction each (design-store, rule 4); files and SSH
-keys follow, and can be brought again by ``gnt-cluster redist-conf`` and ``renew-crypto``: failures there are warnings.
+keys follow: failures there are warnings, and ``gnt-cluster redist-conf`` brings the files again.
 """
 
 from __future__ import annotations
