@@ -22,7 +22,7 @@ INTERRUPTIBLE = Flag(
     dest="interruptible",
     text="End the delay when something connects to the socket in the job's log",
 )
-NO_LOCKS = Flag("-l", "--no-locks", dest="no_locks", text="Take no locks")
+NO_LOCKS = Flag("-l", "--no-locks", dest="no_locks", text="Accepted and without effect: the nodes are always locked")
 
 
 def Run(options: Options, arguments: list[str]) -> int:
