@@ -118,6 +118,11 @@ def test_what_has_no_disks_takes_no_size(say: Say) -> None:
     assert ops == [], said
 
 
+def test_the_check_of_spare_memory_can_be_left_out(say: Say) -> None:
+    ops, _ = say("$ gnt-cluster verify --no-nplus1-mem")
+    assert [op["skip_checks"] for op in ops] == [["nplusone_mem"]]
+
+
 @pytest.mark.req("D20-CLI-14")
 def test_a_modification_names_no_hypervisor(say: Say) -> None:
     ops, said = say("$ gnt-instance modify -f -H kvm:acpi=false web")

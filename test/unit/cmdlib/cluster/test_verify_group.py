@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.master import Master
@@ -21,8 +22,8 @@ def _Mark(master: Master) -> None:
         master.cfg.Update(master.snapshot.nodes[master.nodes[number]].Replace(**{flag: True}))
 
 
-def _Verify(master: Master) -> list[str]:
-    master.Run(opcodes.OpClusterVerifyGroup(group_name="default", verbose=True))
+def _Verify(master: Master, **values: Any) -> list[str]:
+    master.Run(opcodes.OpClusterVerifyGroup(group_name="default", verbose=True, **values))
     return [text.strip() for text in master.last.messages]
 
 
@@ -66,3 +67,4 @@ def test_the_secondary_node_must_have_room_for_its_instances(five: Master) -> No
     five[1].SetMemory(1024 + 500)
     [found] = [text for text in _Verify(five) if "memory" in text and "node2" in text]
     assert found.startswith("- ERROR: node node2.example.org: not enough memory")
+    assert not any("memory" in text for text in _Verify(five, skip_checks=["nplusone_mem"]))
