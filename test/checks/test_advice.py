@@ -31,6 +31,7 @@ def _Lines():
                 yield from advice.FromText(where, stream.read())
 
 
+@pytest.mark.slow
 def test_every_command_line_works():
     found = []
     count = 0

@@ -19,11 +19,11 @@ MAX_RUNNING_JOBS = Value(
 MAX_TRACKED_JOBS = Value(
     "--max-tracked-jobs", dest="max_tracked_jobs", type="int", metavar="NUMBER",
     text="Most jobs that the scheduler considers at a time",
-)  # fmt: skip
+).Hidden()  # fmt: skip
 RESERVED_LVS = Value(
     "--reserved-lvs", dest="reserved_lvs", type="list", metavar="NAME,...",
     text="Logical volumes that 'gnt-cluster verify' ignores: names or regular expressions",
-)  # fmt: skip
+).Hidden()  # fmt: skip
 ADD_UIDS = Value(
     "--add-uids", dest="add_uids", type="uidpool", metavar="LOW-HIGH,...", text="User IDs to add to the pool"
 )

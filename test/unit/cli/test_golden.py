@@ -10,6 +10,7 @@ DIRECTORY = os.path.join(GOLDEN, "cli")
 STORIES = sorted(name.removesuffix(".story") for name in os.listdir(DIRECTORY) if name.endswith(".story"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STORIES)
 def test_story(name, tmp_path, request):
     path = os.path.join(DIRECTORY, f"{name}.story")

@@ -11,6 +11,7 @@ from support.master import Master
 from ganeti import errors, objects, opcodes
 
 NEW = "new.example.org"
+OTHER = "00000000-aaaa-4bbb-8ccc-00000000ffff"
 
 
 @pytest.fixture
@@ -181,6 +182,22 @@ def test_without_disks_and_without_system(big: Master) -> None:
 def test_what_cannot_be_is_refused(big: Master, match: str, code: str, values: dict[str, Any]) -> None:
     _Refused(big, match, code, **values)
     assert "blockdev_create" not in big[0].calls
+
+
+def test_disks_go_again_if_the_instance_cannot_be_stored(big: Master) -> None:
+    """Somebody else has taken the name meanwhile."""
+
+    def before(name: str, args: tuple[Any, ...]) -> None:
+        if name == "blockdev_create" and big.snapshot.InstanceByName(NEW) is None:
+            other = big.Instance("web").Replace(uuid=OTHER, name=NEW, nics=(), disks=(), network_port=None)
+            big.cfg.AddInstance(other, "other", [])
+
+    big[0].before = before
+    devices = [dict(machine.devices) for machine in big.machines.values()]
+    with pytest.raises(errors.ConfigurationError):
+        big.Run(_Create())
+    assert [dict(machine.devices) for machine in big.machines.values()] == devices
+    assert big.Instance(NEW).uuid == OTHER
 
 
 @pytest.mark.req("D20-CLI-06")

@@ -61,7 +61,17 @@ def three(make: Callable[..., Master]) -> Master:
 # --- adding -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("D20-FLAG-01", "D21-REDIST-07", "D21-UUID-02")
+@pytest.mark.req("D21-REDIST-07")
+def test_a_new_node_gets_the_files_of_all_though_it_is_no_candidate(three: Master) -> None:
+    _Pool(three, 1)
+    machine = three.Spare()
+    three[0].Write(pathutils.EXTRA_FILES_LIST, "/etc/ours\n")
+    three[0].Write("/etc/ours", "ours\n")
+    assert _Add(three).master_candidate is False
+    assert machine.Read(pathutils.EXTRA_FILES_LIST) == b"/etc/ours\n" and machine.Read("/etc/ours") == b"ours\n"
+
+
+@pytest.mark.req("D20-FLAG-01", "D21-UUID-02")
 def test_a_new_node_enters_as_regular_and_is_promoted(three: Master) -> None:
     machine = three.Spare()
     address = machine.name
