@@ -14,15 +14,19 @@ from typing import NamedTuple
 from support.virtualnode import TOP
 
 DATA = os.path.join(TOP, "test", "data", "requirements")
-_ROW = re.compile(r"\| ((?:D2\d-[A-Z0-9]+|IAL|RM-[A-Z]+)-\d+) \| (.*?) \|")
+_ROW = re.compile(r"\| ((?:D2\d-[A-Z0-9]+|IAL|RM-[A-Z]+)-\d+) \| (.*?) \|(?:.*?\bdiffers: (.*?) \|)?")
 
 
 class Requirement(NamedTuple):
-    """One row of the requirement pages; ``page`` is the file's name without ending."""
+    """One row of the requirement pages; ``page`` is the file's name without ending.
+
+    ``difference``: what release 3.1 does in another way than the design says; mostly empty.
+    """
 
     id: str
     text: str
     page: str
+    difference: str = ""
 
     @property
     def group(self) -> str:
@@ -39,7 +43,7 @@ def Read() -> dict[str, Requirement]:
             for line in stream:
                 row = _ROW.match(line)
                 if row:
-                    found[row[1]] = Requirement(row[1], row[2].strip(), name.removesuffix(".md"))
+                    found[row[1]] = Requirement(row[1], row[2].strip(), name.removesuffix(".md"), row[3] or "")
     return found
 
 

@@ -52,7 +52,7 @@ def shelf(tmp_path: Path) -> Iterator[Shelf]:
         yield made
 
 
-@pytest.mark.req("D20-OS-01", "D20-OS-18", "D21-OS-01", "D21-OS-07", "D22-OSP-01", "D22-OSP-06")
+@pytest.mark.req("D20-OS-18", "D21-OS-01", "D21-OS-07", "D22-OSP-01", "D22-OSP-06")
 def test_valid_definition_tells_all(shelf: Shelf) -> None:
     path = shelf.Put("tiny")
     found = osdef.Load("tiny+large")

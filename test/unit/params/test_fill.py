@@ -87,7 +87,7 @@ def test_the_stronger_level_replaces_key_by_key(fill: Any, names: tuple[str, ...
     assert fill({}, {}, levels[2]) == levels[2]
 
 
-@pytest.mark.req("D20-PAR-21", "D20-PAR-10", "D20-PAR-07")
+@pytest.mark.req("D20-PAR-10", "D20-PAR-07")
 def test_a_filled_set_is_complete_and_the_stored_one_is_not() -> None:
     assert set(params.FillHV(ROOT, WEB)) == set(hv.TABLES["kvm"])
     assert set(params.FillBE(ROOT, WEB)) == {
