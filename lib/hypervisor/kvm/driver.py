@@ -208,6 +208,11 @@ class KvmHypervisor(base.Hypervisor):
         """Stop and start it with the virtual hardware it had: a reset would keep the old QEMU."""
         self._Process(instance.name)
         content = runfile.Load(instance.name)
+        if content.is_of_another_release:
+            raise errors.HypervisorError(
+                f"Instance {instance.name} was started by another release and cannot be started again in the same way;"
+                f" use 'gnt-instance reboot -t hard {instance.name}'"
+            )
         known = caps.Get(instance.hvparams["kvm_path"])
         self._StopAndWait(instance)
         self.Cleanup(instance.name)
@@ -301,6 +306,11 @@ class KvmHypervisor(base.Hypervisor):
     def MigrationInfo(self, instance: objects.Instance) -> str | None:
         self._Process(instance.name)
         content = runfile.Load(instance.name)
+        if content.is_of_another_release:
+            raise errors.HypervisorError(
+                f"Instance {instance.name} was started by another release and cannot be migrated before its next start;"
+                f" use 'gnt-instance reboot -t full {instance.name}', or fail it over"
+            )
         incoming.CheckUnchanged(instance, content, caps.Get(instance.hvparams["kvm_path"]))
         return content.Text()
 

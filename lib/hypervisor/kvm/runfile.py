@@ -46,6 +46,11 @@ class RunFile:
         return {**current, **kept}
 
     @property
+    def is_of_another_release(self) -> bool:
+        """Return whether another release started the guest: those save what belongs to the node as well."""
+        return "-daemonize" in self.command
+
+    @property
     def machine(self) -> str:
         return FindOption(self.command, "-machine") or FindOption(self.command, "-M") or ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pwd
 import subprocess
@@ -15,7 +16,7 @@ from support.virtual import MakeNic
 
 from ganeti import constants, errors, pathutils, runtime
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import layout, network, qmp
+from ganeti.hypervisor.kvm import layout, network, qmp, runfile
 
 pytestmark = pytest.mark.lab
 
@@ -71,6 +72,22 @@ def test_guest_powers_itself_off_when_asked(rig: KvmRig) -> None:
         rig.WaitStopped()
         assert rig.driver.Info(rig.instance.name) is None
         rig.driver.Cleanup(rig.instance.name)
+
+
+def test_guest_that_another_release_started_runs_on_until_its_next_start(rig: KvmRig) -> None:
+    """Its runtime file has the node's part of the command line too, which a second start would use twice."""
+    driver, instance = rig.driver, rig.instance
+    with rig.first:
+        rig.Start()
+        kept = runfile.Load(instance.name)
+        command = (*kept.command, "-pidfile", layout.PidFile(instance.name), "-daemonize", "-monitor", "none")
+        runfile.Save(instance.name, dataclasses.replace(kept, command=command))
+        with pytest.raises(errors.HypervisorError, match=r"another release.*use 'gnt-instance reboot -t hard"):
+            driver.Reboot(instance)
+        with pytest.raises(errors.HypervisorError, match=r"another release.*use 'gnt-instance reboot -t full"):
+            driver.MigrationInfo(instance)
+        with rig.Console() as console:
+            assert console.Ask().uptime > 0
 
 
 def test_paused_guest_waits(rig: KvmRig) -> None:
