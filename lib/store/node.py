@@ -511,12 +511,6 @@ class NodeStore:
         if epoch < state.promised:
             raise rpc_base.EpochRefused(str(state.promised), state.promised_master)
 
-    def HoldForTransfer(self, epoch: Epoch, name: str) -> protocols.FileLock:
-        """Return an entry for a transfer that outlives the call which starts it: take it before that call ends, in the
-        process that does the transfer; its end is the entry's end."""
-        with self._calls.Admit():
-            return self._calls.Book(epoch, name)
-
 
 def _CheckCluster(state: State, cluster: str, node_name: str) -> None:
     if state.cluster and cluster and state.cluster != cluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from simulated import Machine, World
 from support.store_nodes import CLUSTER, Cluster
 
 from ganeti import errors, runtime, serializer
+from ganeti.rpc.base import HEADER_EPOCH
+from ganeti.rpc.procedures import PROCEDURES
 from ganeti.rpc.server import Dispatcher
 from ganeti.store import Epoch, MasterLost, NodeStore, Row, Rows, StoreError
 
@@ -164,26 +167,6 @@ def test_the_entry_of_a_dead_process_counts_for_nothing(node: Node) -> None:
     assert node.world.elapsed - started < 1
 
 
-def test_a_transfer_holds_its_entry_longer_than_the_call_that_started_it(node: Node) -> None:
-    node.Promise(E1)
-
-    def transfer() -> None:
-        held = node.Store().HoldForTransfer(E1, "import-export")
-        runtime.Sleep(60.0)
-        held.release()
-
-    process = node.machine.StartProcess(transfer, "import-export")
-    node.world.RunFor(1.0)
-    assert node.Promise(E2)["running"] == [["1.aa", "import-export"]]
-    answers: list[Any] = []
-    node.Call(E2, done=answers.append)
-    node.world.RunFor(5.0)
-    assert not answers
-    process.Kill()
-    node.world.Run(until=lambda: answers)
-    assert node.story == ["begin 2.bb", "end 2.bb"]
-
-
 def test_check_and_entry_are_one_step_for_a_promise() -> None:
     """Whatever the order of steps: a call either is refused, or the promise tells of it or finds it ended."""
     for seed in range(60):
@@ -244,14 +227,16 @@ def test_a_node_where_an_older_call_runs_is_waited_for() -> None:
     def story() -> None:
         cluster = Cluster("/srv", 2)
         old = cluster.Found()
-        entry = cluster[1].store.HoldForTransfer(old.Epoch(), "impexp_start")
+        headers = {HEADER_EPOCH.lower(): str(old.Epoch())}
+        running = ExitStack()
+        running.enter_context(cluster[1].store.Enter(PROCEDURES["import_start"], headers))
         new = cluster.Become(0) if old.Stop() else None
         assert new is not None
         for _ in range(2):
             with pytest.raises(StoreError) as caught:
                 new.ConfirmNodes([cluster[1].member.uuid], 2.0)
-            assert "impexp_start of the former master" in str(caught.value)
-        entry.release()
+            assert "import_start of the former master" in str(caught.value)
+        running.close()
         new.ConfirmNodes([cluster[1].member.uuid], 2.0)
         cluster.Close()
 
