@@ -22,6 +22,7 @@ TIMEOUTS: dict[str, int] = {
     "4H": constants.RPC_TMO_4HRS,
     "1D": constants.RPC_TMO_1DAY,
     "T": 10,
+    "L": 20,
 }
 STORE_TIMEOUT = "T"  # calls of the store (its rule 13)
 DURATION_PLUS_5 = "d+5"
@@ -404,7 +405,7 @@ _ADDED = (
     ),
     _Reads(
         "instance_run_state",
-        "U m D",
+        "L m D",
         "Returns the state of the guest's process: {run_state, ident, sending, never, sent_to, attempt, arrival}.",
         instance="name",
         hname="name",

@@ -13,7 +13,7 @@ from simulation.migration import bugs
 from simulation.migration.master import Parts
 from simulation.migration.run import Run
 
-from ganeti.cmdlib.instance.whereabouts import Judge, Kind, View
+from ganeti.cmdlib.instance.whereabouts import Concerned, Judge, Kind, View
 from ganeti.params import runstate
 
 SEEDS = 1000
@@ -130,6 +130,14 @@ def test_every_pair_of_states_has_a_verdict_and_no_copy_is_forgotten() -> None:
         for node, view in ((A, one), (B, other)):
             if view.state not in (runstate.GONE, runstate.OFFLINE):
                 assert node in named, (one, other, verdict)
+
+
+def test_nobody_knows_where_a_node_that_is_off_sent_the_guest() -> None:
+    views = {A: OFF, B: GONE, "c": SILENT}
+    verdict = Judge(views, Concerned(views, {A, B}))
+    assert (verdict.kind, verdict.silent) == (Kind.UNKNOWN, ("c",))
+    views = {A: GONE, B: GONE, "c": SILENT}
+    assert Judge(views, Concerned(views, {A, B})).kind is Kind.NOWHERE, "its notes say that it sent nothing"
 
 
 def test_silence_of_nodes_that_do_not_matter() -> None:

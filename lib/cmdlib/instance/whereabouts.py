@@ -58,7 +58,12 @@ class Verdict:
 
 
 def Concerned(views: Mapping[str, View], named: Collection[str]) -> frozenset[str]:
-    """Return the nodes whose silence matters: those ``named``, and targets of transfers."""
+    """Return the nodes whose silence matters: those ``named``, and targets of transfers.
+
+    While one of the named nodes is offline nobody knows where it sent the guest, so every node matters.
+    """
+    if any(views[node].state == runstate.OFFLINE for node in named if node in views):
+        return frozenset(views)
     return frozenset(named) | {view.sent_to for view in views.values() if view.sent_to is not None}
 
 

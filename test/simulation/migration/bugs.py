@@ -271,6 +271,22 @@ class SilenceMeansNothing(_Bug):
     exchanged = _Judging(_NobodyIsSilent)
 
 
+def _OfflineSentNothing(views: Mapping[str, View], concerned: Collection[str]) -> Verdict:
+    noted = {view.sent_to for view in views.values()}
+    lost = any(view.state == runstate.OFFLINE for view in views.values())
+    seen = {
+        node: View(runstate.GONE) if lost and view.state == runstate.UNREACHABLE and node not in noted else view
+        for node, view in views.items()
+    }
+    return Judge(seen, concerned)
+
+
+class OfflineSourceHasSentNothing(_Bug):
+    """A node that is off may have sent the guest to one that does not answer; that is not thought of."""
+
+    exchanged = _Judging(_OfflineSentNothing)
+
+
 def _GoneNeverRan(views: Mapping[str, View], concerned: Collection[str]) -> Verdict:
     seen = {
         node: dataclasses.replace(view, never=view.state in (runstate.GONE, runstate.OFFLINE))

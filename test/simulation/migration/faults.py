@@ -46,6 +46,7 @@ class Faults:
         self._marked: set[str] = set()
         # The master died during a migration, and the target may be out of its sight.
         self.cut_off = False
+        self._source_lost = False
         kinds = (
             (8, self._Call), (4, self.KillMaster), (3, self._KillNoded), (2, self._KillQemu), (2, self._HangQemu),
             (2, self._PowerOff), (2, self._Reboot), (3, self._Cut), (2, self._Storm), (5, self.CutOff),
@@ -95,6 +96,16 @@ class Faults:
         if self.world.Chance(0.5):
             self._PowerOffHost(primary)
             self._PowerOnHost(primary)
+
+    def LoseSource(self) -> None:
+        """The master dies, its next one does not see the target, and the source is off for good."""
+        self.cut_off = self._source_lost = True
+        self.KillMaster()
+        primary = self.cluster.primary
+        for host in self.world.hosts.values():
+            if host.processes and host is not primary:
+                self.world.cut.add(frozenset(("m", host.name)))
+        self._PowerOffHost(primary)
 
     def _Reboot(self) -> None:
         """A machine loses its power for a moment."""
@@ -184,12 +195,13 @@ class Faults:
     def Repair(self, everything: bool) -> None:
         """People put some things right: daemons are started, machines that are off are marked so or switched on."""
         world = self.world
+        certain = everything or self._source_lost
         self.cluster.fate = ""
         for host in world.hosts.values():
             if host.on and not host.noded and (everything or world.Chance(0.6)):
                 host.noded = True
                 world.Note(f"the node daemon of {host} is started")
-            if not host.on and host.name not in self._marked and (everything or world.Chance(0.6)):
+            if not host.on and host.name not in self._marked and (certain or world.Chance(0.6)):
                 self._MarkOffline(host)
             for process in list(host.processes.values()):
                 if process.hung and world.Chance(0.3):

@@ -20,8 +20,14 @@ def CutOff(people: People, struck: Faults) -> Acts:
     struck.At(people.rng.choice(("commit", "commit", "commit", "committed", "end_sent on")), struck.CutOff)
     return [
         people.Migrate,
-        people.rng.choice((people.Start, people.Start, people.Reboot, people.Reboot, people.FailOver, people.Stop)),
+        people.rng.choice((people.Start, people.Start, *[people.Reboot] * 4, people.FailOver, people.Stop)),
     ]
+
+
+def SourceLost(people: People, struck: Faults) -> Acts:
+    """The only node that knows where the guest went is off for good, and that node is out of sight."""
+    struck.At("commit", struck.LoseSource)
+    return [people.Migrate, people.FailOverElsewhere]
 
 
 def TargetDies(people: People, struck: Faults) -> Acts:
@@ -80,20 +86,17 @@ def LastStatus(people: People, struck: Faults) -> Acts:
     return [people.Migrate, people.Cleanup]
 
 
-PLOTS = (
-    CutOff,
-    CutOff,
-    CutOff,
-    CutOff,
-    TargetDies,
-    LateEnd,
-    LateEndAtTarget,
-    LateEndAtTarget,
-    LateTarget,
-    LateStart,
-    LateResume,
-    LateResume,
-    Withdrawn,
-    Withdrawn,
-    LastStatus,
-)
+# Each with its weight.
+_WEIGHTS = {
+    CutOff: 8,
+    SourceLost: 6,
+    TargetDies: 1,
+    LateEnd: 1,
+    LateEndAtTarget: 2,
+    LateTarget: 2,
+    LateStart: 1,
+    LateResume: 4,
+    Withdrawn: 5,
+    LastStatus: 1,
+}
+PLOTS = tuple(plot for plot, weight in _WEIGHTS.items() for _ in range(weight))

@@ -146,7 +146,14 @@ class People:
         return self.cluster.Run(opcodes.OpInstanceMigrate(instance_name=NAME, cleanup=True))
 
     def FailOver(self) -> str:
-        choices = [name for name in HOSTS if name != self.cluster.primary.name]
+        return self._FailOverBut({self.cluster.primary.name})
+
+    def FailOverElsewhere(self) -> str:
+        """To neither end of the last migration."""
+        return self._FailOverBut({self.cluster.primary.name, self.source, self.target})
+
+    def _FailOverBut(self, taken: set[str]) -> str:
+        choices = [name for name in HOSTS if name not in taken]
         target = None if self.world.mirrored else self.world.rng.choice(choices)
         return self.cluster.Run(
             opcodes.OpInstanceFailover(instance_name=NAME, target_node=target, shutdown_timeout=self._Timeout())
