@@ -22,7 +22,6 @@ WAITING = {
     "EnterSide": "the simulator",
     "EsLog": "external storage",
     "ExecWithUnusedUid": "D21-UID-20",
-    "HoldForTransfer": "import and export",
     "IsFull": "address pools",
     "JoinEscaped": "the opposite of SplitEscaped",
     "LoadSigned": "import and export",
