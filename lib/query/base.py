@@ -85,7 +85,7 @@ class Kind:
 
     ``items(context)`` are all items; ``name(item)`` the value of the key field; ``uuid(item)`` another name that finds it;
     ``find`` is set when items named in a request need not be among ``items`` (jobs); ``live_items`` names the live data
-    the items themselves come from (locks, exports).
+    the items themselves come from (locks, exports), which their fields need not repeat.
     """
 
     def __init__(

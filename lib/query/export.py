@@ -25,8 +25,8 @@ KIND = Kind(
     "export",
     "node",
     [
-        Field("node", "Node", TEXT, "Node name", Column(0), hostname=True, live=LIVE_EXPORTS),
-        Field("export", "Export", TEXT, "Export name", Column(1), live=LIVE_EXPORTS),
+        Field("node", "Node", TEXT, "Node name", Column(0), hostname=True),
+        Field("export", "Export", TEXT, "Export name", Column(1)),
     ],
     items=_ExportRows,
     item_name=lambda row: row[0],
