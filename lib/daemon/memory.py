@@ -1,4 +1,4 @@
-"""Keeping a process's memory out of the swap (design 2.1, "Node daemon availability")."""
+"""A process's memory: keeping it out of the swap (design 2.1, "Node daemon availability"), giving back what is free."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import os
 MCL_CURRENT = 1
 MCL_FUTURE = 2
 MCL_ONFAULT = 4
+
+_M_ARENA_MAX = -8
 
 
 def LockMemory(on_fault: bool = False) -> bool:
@@ -29,3 +31,25 @@ def LockMemory(on_fault: bool = False) -> bool:
         return True
     logging.error("Cannot lock memory: %s; noded may not answer while the node swaps", os.strerror(ctypes.get_errno()))
     return False
+
+
+def ShareArenas() -> None:
+    """Let all threads allocate from one heap.
+
+    Each would otherwise fill one of its own, and what one frees is no use to the others.  Python's own lock lets one
+    thread at a time allocate anyway.  Does nothing where the C library is not glibc.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
+
+
+def GiveBack() -> None:
+    """Return free memory in the middle of the heap to the system; the C library by itself returns only its end."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

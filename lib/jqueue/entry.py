@@ -181,10 +181,14 @@ def Cut(text: str) -> str:
 
 
 class Keeper:
-    """The part of the queue that changes of jobs need; all called on the committer's thread."""
+    """The part of the queue that changes of jobs need; called on the committer's thread unless it says otherwise."""
 
     def OnPublished(self, entry: Entry, before: Job) -> None:
         """Show a version that was acknowledged."""
+        raise NotImplementedError
+
+    def SeveralRun(self) -> bool:
+        """Return whether more than one job is worked on; from any thread."""
         raise NotImplementedError
 
 
@@ -192,9 +196,12 @@ class JobChange(store.Change):
     """Changes one job by ``transform``, which runs on the newest draft, however long that took to come about.
 
     ``transform`` returns the job itself if there is nothing to do, or raises: then the change fails with that error.
+    The end of a job (``last``) waits a moment while other jobs are worked on: that of one which frees a lock is stored
+    together with the start of the one that got it.
     """
 
-    def __init__(self, keeper: Keeper, entry: Entry, transform: Transform, with_log: bool = False):
+    def __init__(self, keeper: Keeper, entry: Entry, transform: Transform, with_log: bool = False, last: bool = False):
+        self.leisurely = last and keeper.SeveralRun()
         self._keeper = keeper
         self._entry = entry
         self._transform = transform

@@ -209,6 +209,9 @@ class JobQueue(Keeper):
 
     # --- called by changes that were acknowledged ---------------------------------------------------------------------
 
+    def SeveralRun(self) -> bool:
+        return len(self._thread_of) > 1
+
     def OnPublished(self, entry: Entry, before: jobs.Job) -> None:
         self._watcher.Changed(entry)
         job = entry.shown

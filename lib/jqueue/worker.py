@@ -137,13 +137,13 @@ class Worker:
         if self.shutting_down:
             raise QueueShutdown
 
-    def Commit(self, entry: Entry, transform: Transform) -> Job:
+    def Commit(self, entry: Entry, transform: Transform, last: bool = False) -> Job:
         """Make a change durable and return the version it made.
 
         Without a quorum, or with a full disk, it waits: a job must not go on with what is not stored.
         """
         while True:
-            change = JobChange(self._keeper, entry, transform)
+            change = JobChange(self._keeper, entry, transform, last=last)
             try:
                 self._store.Commit(change, patient=True)
             except store.TooLarge:
@@ -247,7 +247,8 @@ class Worker:
             return False
         finally:
             show.Cancel()
-        ended = self.Commit(entry, lambda job: jobs.MarkSuccess(job, index, result))
+        last = index + 1 == len(entry.draft.ops)
+        ended = self.Commit(entry, lambda job: jobs.MarkSuccess(job, index, result), last)
         entry.attempts = LockAttempts()
         return not ended.final
 

@@ -6,12 +6,15 @@ import sys
 from typing import Any
 
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
+from ganeti.daemon import memory
 from ganeti.daemon.limits import RaiseDescriptorLimit
 from ganeti.server import opening, ownnode
 from ganeti.server.master import Service
 
 # Keeps the I/O thread quick beside busy job threads (doc/architecture.rst).
 SWITCH_INTERVAL = 0.0005
+# Seconds between two looks for memory that many jobs, since archived, have left free.
+TIDY_EVERY = 10.0
 
 
 class NotInCluster(errors.GenericError):
@@ -90,6 +93,7 @@ _NO_VOTING = "Use it only where the nodes that do not answer are off; otherwise 
 
 def _Prepare(options: Any) -> Service:
     sys.setswitchinterval(SWITCH_INTERVAL)
+    memory.ShareArenas()
     RaiseDescriptorLimit()
     ask = opening.AskTerminal if options.foreground and sys.stdin.isatty() else None
     without = frozenset(filter(None, options.without.split(",")))
@@ -102,7 +106,15 @@ def _Prepare(options: Any) -> Service:
 
 def _Execute(options: Any, service: Service, stop: daemon.StopSignal) -> int:
     del options
+    runtime.Thread(_Tidy, "tidy").start()
     return service.Run(stop)
+
+
+def _Tidy() -> None:
+    """Give free memory back for as long as the process lives."""
+    while True:
+        runtime.Sleep(TIDY_EVERY)
+        memory.GiveBack()
 
 
 def Main() -> int:

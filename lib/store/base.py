@@ -305,7 +305,12 @@ class VoterSet:
 
 
 class Change:
-    """One unit of work for the committer.  All three run on the committer's thread."""
+    """One unit of work for the committer.  All three run on the committer's thread.
+
+    One that is ``leisurely`` may wait a moment for others to share its transaction.
+    """
+
+    leisurely = False
 
     def Prepare(self) -> Sequence[Row]:
         """Return the rows to write; every earlier change is visible.  An exception makes this change alone fail."""

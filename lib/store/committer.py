@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 STUCK_AFTER = 5.0
 """Seconds after which the clients of a transaction without a quorum hear that its end is not known."""
 
+GATHER_SECONDS = 0.001
+"""For which changes that are in no hurry wait for others: a transaction costs the same with one change as with ten."""
+
 KEEPING_SECONDS = 5.0
 _MAX_BATCH = 500
 _MOST_RECENT = 4
@@ -119,6 +122,7 @@ class Committer:
         self._tell_from = 0.0
         self._own_told = NOWHERE
         self._keeping_at = 0.0
+        self._gather_until = 0.0
         self._disk = Trouble("The master's own disk takes no change")
         for voter in self.tally.voters.by_uuid.values():
             place(voter.member)
@@ -202,6 +206,8 @@ class Committer:
             times.append(self._tell_from)
         if not self._pending:
             times.append(self._keeping_at)
+            if self._waiting and self._gather_until > now:
+                times.append(self._gather_until)
         elif self._pending[0].began + STUCK_AFTER > now:
             times.append(self._pending[0].began + STUCK_AFTER)
         return max(0.0, min(times) - now)
@@ -227,6 +233,8 @@ class Committer:
                 self._HandleAnswer(kind, peer, result)
             case events.ChangeAsked(entry):
                 if self._stopping is None:
+                    if entry.change.leisurely and not self._waiting:
+                        self._gather_until = runtime.Monotonic() + GATHER_SECONDS
                     self._waiting.append(entry)
                 else:
                     entry.Tell(StoreEnded("this master is stopping: nothing was changed"))
@@ -307,7 +315,10 @@ class Committer:
             return
         while self._pending and self._pending[0].transaction.position.seq <= acked:
             self._Publish(self._pending.pop(0))
-        self._tell_from = runtime.Monotonic() + ACK_WITHIN
+        now = runtime.Monotonic()
+        self._tell_from = now + ACK_WITHIN
+        # Whoever was answered just now may come back with more.
+        self._gather_until = now + GATHER_SECONDS
 
     def _Publish(self, pending: Pending) -> None:
         transaction = pending.transaction
@@ -331,7 +342,7 @@ class Committer:
     def _Begin(self) -> None:
         """Begin what can begin; continue as long as the master alone is a quorum."""
         self._BeginStep()
-        while not self._pending and self.ended is None:
+        while not self._pending and self.ended is None and not self._Gathers():
             entries = self._waiting[:_MAX_BATCH]
             extra = self._Keeping()
             if not entries and not extra:
@@ -343,6 +354,12 @@ class Committer:
                 return
             del self._waiting[: len(entries)]
             self._Transact(entries, extra)
+
+    def _Gathers(self) -> bool:
+        """Whether nothing that waits is in a hurry, and others may still come to share its transaction."""
+        if not self._waiting or not all(entry.change.leisurely for entry in self._waiting):
+            return False
+        return self._stopping is None and runtime.Monotonic() < self._gather_until
 
     def _BeginStep(self) -> None:
         voters = self.tally.voters

@@ -276,6 +276,7 @@ class Exporter:
         if anew:
             self._view.Clear()
         targets, forget = self._view.Take(rows)
+        del rows  # their texts are in the targets now
         if anew:
             # The deletions of these rows may have been pruned before a round saw them.
             forget = [path for path in records if _IsArchived(path) and path not in targets]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from support.queues import Op
 
 from ganeti import errors, serializer
+from ganeti.jqueue import JobQueue, submit
 from ganeti.jqueue import entry as entry_module
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue import submit
 from ganeti.jqueue.changes import ArchiveChange, DrainChange, RestartChange, SubmitChange
 from ganeti.jqueue.entry import Entry, JobChange
+from ganeti.jqueue.worker import Worker
 from ganeti.store import Row, Rows
 
 
@@ -160,3 +161,36 @@ def test_a_judgement_that_the_disk_refused_is_taken_back():
     change.Prepare()
     change.Publish()
     assert [entry.shown.status for entry in entries] == ["error", "queued", "success"]
+
+
+def test_the_end_of_a_job_waits_for_company_only_while_other_jobs_are_worked_on(bench):
+    """Whoever runs one job at a time has its answer at once."""
+    entry = MakeEntry(900)
+    assert not JobChange(bench.queue, entry, lambda job: job, last=True).leisurely
+    first, second = bench.Submit("gate a"), bench.Submit("gate b")
+    bench.executor.WaitRunning(first, second)
+    assert JobChange(bench.queue, entry, lambda job: job, last=True).leisurely
+    assert not JobChange(bench.queue, entry, lambda job: job).leisurely
+    bench.executor.Open("a")
+    bench.executor.Open("b")
+
+
+class _Noting(Worker):
+    noted: ClassVar[list[bool]] = []
+
+    def Commit(self, entry: Entry, transform: Any, last: bool = False) -> jobs.Job:
+        self.noted.append(last)
+        return super().Commit(entry, transform, last)
+
+
+class _NotingQueue(JobQueue):
+    worker_class = _Noting
+
+
+def test_only_the_end_of_the_last_opcode_may_wait(bench):
+    queue = _NotingQueue(bench.store, bench.executor)
+    bench.queue.Stop()
+    bench.queue = queue
+    queue.Start()
+    bench.WaitEnd(bench.Submit("one", "two"))
+    assert _Noting.noted == [False, False, False, True]

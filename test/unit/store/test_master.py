@@ -80,6 +80,37 @@ def test_without_a_quorum_the_client_hears_not_known_then_refusals_then_it_is_do
     assert store.Rows("job") == {"1": "{}"}
 
 
+class Leisurely(Rows):
+    leisurely = True
+
+
+@Story
+def test_a_change_that_is_in_no_hurry_shares_the_transaction_of_the_next(make: Any) -> None:
+    store = make(3).Found()
+    seq = store.Acknowledged().seq
+    ends: list[Exception | None] = []
+    store.Begin(Leisurely(Row("job", "1", "{}")), ends.append)
+    runtime.Sleep(0.0005)
+    assert ends == []
+    store.Commit(Rows(Row("job", "2", "{}")))
+    assert store.Acknowledged().seq == seq + 1
+    assert ends == [None]
+    assert sorted(store.Rows("job")) == ["1", "2"]
+
+
+@Story
+def test_a_change_that_is_in_no_hurry_waits_a_moment_only(make: Any) -> None:
+    store = make(3).Found()
+    began = runtime.Monotonic()
+    store.Commit(Leisurely(Row("job", "1", "{}")))
+    assert 0.0005 < runtime.Monotonic() - began < 0.1
+    # Neither does it wait when the master stops.
+    ends: list[Exception | None] = []
+    store.Begin(Leisurely(Row("job", "2", "{}")), ends.append)
+    store.Stop()
+    assert ends == [None]
+
+
 @Story
 def test_a_patient_change_waits_for_the_quorum(make: Any) -> None:
     cluster = make(3)
