@@ -129,7 +129,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "ChangeJobPriority",
-            (_JOB, Arg("priority", ht.TInt, "-10, 0 or 10")),
+            (_JOB, Arg("priority", ht.TInt, "-20 (most urgent) to 19")),
             "[bool, str]",
             "Gives the opcodes that wait a new priority.",
             since="2.6",
