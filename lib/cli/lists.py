@@ -61,9 +61,21 @@ def RunList(
     if extra is not None:
         qfilter = extra if qfilter is None else ["&", qfilter, extra]
     answer = jobs.GetClient().Query(kind.kind, fields, qfilter)
-    if as_json:
-        return tables.PrintQueryJson(answer)
-    return tables.PrintQueryResult(answer, options, kind.formatters)
+    code = tables.PrintQueryJson(answer) if as_json else tables.PrintQueryResult(answer, options, kind.formatters)
+    if code == constants.EXIT_UNKNOWN_FIELD:
+        _SuggestFields(kind.kind, answer["fields"])
+    return code
+
+
+def _SuggestFields(kind: str, fields: Sequence[Mapping[str, Any]]) -> None:
+    """Print which fields unknown ones may stand for."""
+    from ganeti.utils.text import Suggestion
+
+    known = [field["name"] for field in jobs.GetClient().QueryFields(kind, None)["fields"]]
+    for field in fields:
+        suggestion = Suggestion(field["name"], known) if field["kind"] == "unknown" else ""
+        if suggestion:
+            output.ToStderr(f"{field['name']}: {suggestion}")
 
 
 def RunListFields(kind: str, options: Options, arguments: Sequence[str]) -> int:

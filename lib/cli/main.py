@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ganeti import constants, errors, runtime
 from ganeti.cli import jobs, output, secrets
-from ganeti.cli.command import Command, LoadProgram, Program
+from ganeti.cli.command import Command, LoadProgram, Program, UsageError
 from ganeti.cli.options import COMMON
 from ganeti.cli.parser import CommandParser, Options
 
@@ -40,18 +40,12 @@ def Usage(program: Program) -> str:
 
 def UnknownCommand(program: Program, word: str) -> str:
     """Return the answer to a command word that does not exist, with the names it may have meant."""
-    from difflib import get_close_matches
+    from ganeti.utils.text import Suggestion
 
     shown = output.WithoutControls(word[:80])
-    names = [*program.commands, *program.aliases]
-    # A word is often the beginning of a longer name, or a part of it, which difflib does not count as close.
-    near = [name for name in names if len(word) > 2 and word in name]
-    near += [name for name in get_close_matches(word, names, n=3) if name not in near]
-    lines = [f"{program.name}: unknown command '{shown}'"]
-    if near:
-        lines.append("Did you mean " + " or ".join(f"'{name}'" for name in near[:3]) + "?")
-    lines.append(f"'{program.name} --help' lists the commands.")
-    return "\n".join(lines)
+    suggestion = Suggestion(word, [*program.commands, *program.aliases])
+    lines = [f"{program.name}: unknown command '{shown}'", suggestion, f"'{program.name} --help' lists the commands."]
+    return "\n".join(line for line in lines if line)
 
 
 def Version(name: str) -> str:
@@ -108,6 +102,8 @@ def _RunCommand(program: Program, word: str, command: Command, words: Sequence[s
         return command.run(options, arguments)
     except errors.GenericError as err:
         err.hint = err.hint or parser.ExplainLateOption(words, arguments)
+        if isinstance(err, UsageError) and not err.hint:
+            err.hint = f"Usage: {called} {command.usage}"
         raise
 
 

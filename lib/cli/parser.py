@@ -45,7 +45,9 @@ def _Unit(text: str) -> int:
         unit = text.strip().lstrip("0123456789. ")
         is_number = text.strip()[:1].isdigit()
         raise errors.UnitParseError(
-            f"Unknown unit: {unit}" if is_number and unit.isalpha() else "Invalid format"
+            f"Unknown unit: {unit}; write m, g or t"
+            if is_number and unit.isalpha()
+            else f"Invalid format: '{text}' is not a size such as 512m or 20g"
         ) from None
 
 

@@ -58,7 +58,7 @@ def ParseBool(text: str) -> bool:
         return True
     if lowered in _FALSE:
         return False
-    raise errors.ParameterError(f"Invalid boolean value '{text}'")
+    raise errors.ParameterError(f"Invalid boolean value '{text}'", hint="write yes or no")
 
 
 def ParseKeyVal(option: str, text: str, prefixes: bool = True) -> dict[str, Any]:

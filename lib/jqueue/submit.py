@@ -118,7 +118,8 @@ def _ParseOps(ops: Sequence[Any], number: int) -> list[opcodes.OpCode]:
             else:
                 parsed.append(opcodes.OpCode.FromDict(op))
         except errors.ParseError as err:
-            text = f"Opcode {index} of job {number} of the request: {err}"
+            # A command line submits one opcode; its number would only confuse.
+            text = str(err) if number == index == 0 and len(ops) == 1 else f"Opcode {index} of job {number}: {err}"
             raise errors.OpPrereqError(text, errors.ECODE_INVAL) from err
     return parsed
 

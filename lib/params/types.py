@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ganeti import errors
+from ganeti.utils.text import Suggestion
 
 BOOL = "bool"
 INT = "int"
@@ -204,7 +205,8 @@ def ForceDictType(
         param = table.get(name)
         if param is None:
             raise errors.TypeEnforcementError(
-                f"Unknown {subject} '{str(name)[:80]}'", hint=f"known are: {', '.join(sorted(table)) or 'none'}"
+                f"Unknown {subject} '{str(name)[:80]}'",
+                hint=Suggestion(str(name), sorted(table)) or f"known are: {', '.join(sorted(table)) or 'none'}",
             )
         # "in" would take 1 for True.
         if any(type(value) is type(allowed) and value == allowed for allowed in allowed_values):

@@ -15,6 +15,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.query.base import Absent, Field
 from ganeti.utils.patterns import Pattern
+from ganeti.utils.text import Suggestion
 
 MAX_DEPTH: Final = 200
 PENDING: Final = Absent(-1)
@@ -185,7 +186,9 @@ class Filter:
     def _Field(self, name: Any) -> Field:
         field = self._known.get(name) if isinstance(name, str) else None
         if field is None:
-            raise errors.ParameterError(f"Unknown field {str(name)[:100]!r} in the filter")
+            raise errors.ParameterError(
+                f"Unknown field {str(name)[:100]!r} in the filter", hint=Suggestion(str(name), self._known) or None
+            )
         self.fields[field.name] = field
         return field
 

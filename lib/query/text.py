@@ -101,6 +101,12 @@ def _Grammar() -> Any:
     )
 
 
+_HOW_TO_WRITE = (
+    "write a condition as FIELD == VALUE, with two equals signs, a text in double quotes, and the whole filter in single"
+    """ quotes for the shell, such as 'status == "running"'; --help explains all of it"""
+)
+
+
 def ParseFilter(text: str) -> list[Any]:
     """Return the JSON form of a filter text.
 
@@ -115,7 +121,9 @@ def ParseFilter(text: str) -> list[Any]:
         return parsed
     except pp.ParseBaseException as err:
         details = [err.line, " " * (err.column - 1) + "^", str(err)]
-        raise errors.QueryFilterParseError(f"Failed to parse query filter '{text}': {err}", details) from err
+        raise errors.QueryFilterParseError(
+            f"Failed to parse query filter '{text}': {err}", details, hint=_HOW_TO_WRITE
+        ) from err
     except RecursionError as err:
         raise errors.QueryFilterParseError("filter is nested too deeply", []) from err
 

@@ -235,20 +235,21 @@ def Installed(names: Sequence[str]) -> list[str]:
     return [name for name in names if runtime.Exists(pathutils.DaemonProgram(name))]
 
 
-def _Each(names: Sequence[str], action: Callable[[str], int]) -> int:
-    """Handle all of them, so that one failing daemon does not keep the others from starting or ending."""
-    worst = constants.EXIT_SUCCESS
-    for name in Installed(names):
-        code = action(name)
-        if code not in (constants.EXIT_SUCCESS, constants.EXIT_NOTMASTER):
-            worst = constants.EXIT_FAILURE
-    return worst
+def _Each(names: Sequence[str], action: Callable[[str], int], not_master: int = constants.EXIT_SUCCESS) -> int:
+    """Handle all of them, so that one failing daemon does not keep the others from starting or ending.
+
+    ``not_master``: what it counts that a daemon does not start because this node is not the master.
+    """
+    codes = [action(name) for name in Installed(names)]
+    if set(codes) - {constants.EXIT_SUCCESS, constants.EXIT_NOTMASTER}:
+        return constants.EXIT_FAILURE
+    return not_master if constants.EXIT_NOTMASTER in codes else constants.EXIT_SUCCESS
 
 
 def StartMaster() -> int:
     if UseSystemctl():
         return _Systemctl("start", "ganeti-master.target")
-    return _Each(MASTER_ORDER, Start)
+    return _Each(MASTER_ORDER, Start, constants.EXIT_NOTMASTER)
 
 
 def StopMaster(abort_jobs: bool = False) -> int:

@@ -17,6 +17,17 @@ SIZE_STEP = 4  # MiB
 # More digits than this do not fit a number of any sense; int() refuses thousands of them.
 
 
+def Suggestion(word: str, names: Iterable[str]) -> str:
+    """Return ``Did you mean 'x'?`` for up to three names that ``word`` may stand for; empty if there is none."""
+    from difflib import get_close_matches  # needed after a mistake only; every command loads this module
+
+    word, known = word[:_MAX_LENGTH], list(names)
+    # A word is often the beginning of a longer name, or a part of it, which difflib does not count as close.
+    near = [name for name in known if len(word) > 2 and word in name]
+    near += [name for name in get_close_matches(word, known, n=3) if name not in near]
+    return "Did you mean " + " or ".join(f"'{name}'" for name in near[:3]) + "?" if near else ""
+
+
 @functools.lru_cache(maxsize=16384)
 def NiceSortKey(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a key under which ``node2`` comes before ``node10`` (doc/reference/queries.md 2).

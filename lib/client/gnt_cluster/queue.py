@@ -21,7 +21,9 @@ def Run(options: Options, arguments: list[str]) -> int:
         else:
             output.ToStdout(f"The drain flag is {'set' if drained else 'unset'}")
     else:
-        raise errors.OpPrereqError(f"Command '{command}' is not valid.", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            f"Command '{command}' is not valid.", errors.ECODE_INVAL, hint="write drain, undrain or info"
+        )
     return constants.EXIT_SUCCESS
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ganeti import constants, errors
 from ganeti.cli.parser import Options
+from ganeti.utils.text import ParseUnit, Suggestion
 
 ACTIONS = ("add", "attach", "modify", "remove", "detach")
 _REMOVALS = ("remove", "detach")
@@ -24,8 +25,6 @@ def _Index(text: str, what: str, limit: int) -> int:
 
 
 def _Unit(text: Any, what: str) -> int:
-    from ganeti.utils.text import ParseUnit
-
     try:
         return ParseUnit(str(text))
     except errors.UnitParseError as err:
@@ -74,7 +73,12 @@ def _NewDisk(index: int, disk: dict[str, Any]) -> dict[str, Any]:
             raise errors.OpPrereqError(f"An adopted disk has its spindles already (disk {index})", errors.ECODE_INVAL)
         disk["size"] = 0
     else:
-        raise errors.OpPrereqError(f"Missing size or adoption source for disk {index}", errors.ECODE_INVAL)
+        misspelled = [f"Unknown key '{key}'. {found}" for key in disk if (found := Suggestion(key, ("size", "adopt")))]
+        raise errors.OpPrereqError(
+            f"Missing size or adoption source for disk {index}",
+            errors.ECODE_INVAL,
+            hint=misspelled[0] if misspelled else f"give its size: --disk {index}:size=20g",
+        )
     return _Spindles(disk, index)
 
 

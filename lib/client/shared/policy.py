@@ -22,12 +22,18 @@ def ParseSpec(option: str, values: Mapping[str, Any]) -> dict[str, int]:
     result = {}
     for name, value in values.items():
         if name not in SPEC_NAMES:
-            raise errors.OpPrereqError(f"Invalid key '{name}' in option {option}", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"Invalid key '{name}' in option {option}",
+                errors.ECODE_INVAL,
+                hint=f"known are: {', '.join(SPEC_NAMES)}",
+            )
         try:
             result[name] = ParseUnit(str(value)) if name in _SIZES else int(value)
         except (errors.UnitParseError, ValueError):
             raise errors.OpPrereqError(
-                f"Invalid value '{value}' for '{name}' in option {option}", errors.ECODE_INVAL
+                f"Invalid value '{value}' for '{name}' in option {option}",
+                errors.ECODE_INVAL,
+                hint="write a size in MiB, or with m, g or t" if name in _SIZES else "write a whole number",
             ) from None
     return result
 

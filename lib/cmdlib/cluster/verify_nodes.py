@@ -224,7 +224,7 @@ def CheckGuests(report: Report, image: NodeImage, snapshot: objects.Snapshot) ->
                 "EINSTANCEWRONGNODE",
                 "instance",
                 guest,
-                f"it runs on node {image.node.name}, but its primary node is {primary};"
+                f"it has a process on node {image.node.name}, but its primary node is {primary};"
                 f" use 'gnt-instance migrate --cleanup {guest}'",
             )
 

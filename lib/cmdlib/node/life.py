@@ -272,7 +272,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         except store.StoreError as err:
             raise errors.OpExecError(
                 f"Node {self._node.name} is in the configuration now, but it is not set up: {err}",
-                hint=f"mend it and use 'gnt-node add --readd {self._node.name}'",
+                hint=f"repair it and use 'gnt-node add --readd {self._node.name}'",
             ) from err
 
     def _Enter(self) -> objects.Node:
@@ -304,7 +304,8 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         if problems:
             raise errors.OpExecError(
                 "ssh/hostname verification failed",
-                hint="SSH is needed only in clusters that manage SSH keys: see 'gnt-cluster init --no-ssh-init NAME'",
+                hint=f"as root on {master.name}, 'ssh {self._node.name}' must log in without a question, and 'hostname' there"
+                " must print the node's name",
             )
 
     def _BringFiles(self, manages_hosts: bool) -> None:

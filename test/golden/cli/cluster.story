@@ -275,6 +275,7 @@ $ gnt-cluster queue dance
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
 ! Command 'dance' is not valid.
+! write drain, undrain or info
 = 1
 $ gnt-cluster watcher info
 The watcher is not paused.
@@ -438,9 +439,11 @@ $ gnt-cluster modify --ipolicy-std-specs=colour=1
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
 ! Invalid key 'colour' in option --ipolicy-std-specs
+! known are: memory-size, cpu-count, disk-count, disk-size, nic-count, spindle-use
 = 1
 $ gnt-cluster modify --maintain-node-health=maybe
 ! Failure: unknown/wrong parameter name 'Invalid boolean value 'maybe''
+! write yes or no
 = 1
 $ gnt-cluster modify --maintain-node-health=yes --master-netmask=24 --hypervisor-state kvm:cpu_node=2
 > OP_CLUSTER_SET_PARAMS {"hv_state":{"kvm":{"cpu_node":2}},"maintain_node_health":true,"master_netmask":24}

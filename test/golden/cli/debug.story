@@ -28,6 +28,7 @@ $ gnt-debug delay soon
 = 1
 $ gnt-debug delay
 ! Error: Command delay expects 1 argument(s)
+! Usage: gnt-debug delay [options...] <duration>
 = 1
 
 # What the job says is shown with its time; control characters do not reach the terminal.

@@ -85,6 +85,7 @@ $ gnt-instance grow-disk web 0 huge
 = 1
 $ gnt-instance grow-disk web 0
 ! Error: Command grow-disk expects 3 argument(s)
+! Usage: gnt-instance grow-disk [options...] <instance> <disk> <size>
 = 1
 
 # Lost disks.

@@ -135,6 +135,7 @@ $ gnt-instance add -t plain --disk 0:mode=rw -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
 ! Missing size or adoption source for disk 0
+! give its size: --disk 0:size=20g
 = 1
 $ gnt-instance add -t plain --disk 0:size=1g,adopt=lv -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:
@@ -150,6 +151,16 @@ $ gnt-instance add -t plain --disk 0:size=huge -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
 ! Invalid size for disk 0: 'huge' is not a valid size: write a number with m, g or t, such as 512m
+= 1
+$ gnt-instance add -t file --disk 0:siz=1g -o debian -n node1 new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Missing size or adoption source for disk 0
+! Unknown key 'siz'. Did you mean 'size'?
+= 1
+$ gnt-instance modify -H kvm_flga=enabled web
+! Parameter Error: Unknown hypervisor parameter 'kvm_flga'
+! Did you mean 'kvm_flag' or 'kvm_path'?
 = 1
 $ gnt-instance add -t diskless --disk 0:size=1g -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:

@@ -52,6 +52,12 @@ $ gnt-job list --separator=, -o id,opresult
 ID,OpCode_result
 1001,[None]
 1002,[None, ['OpExecError', ['no way']]]
+$ gnt-job list -o id,stauts 1002
+  ID stauts
+1002 ??
+! Warning: Queried for unknown fields stauts
+! stauts: Did you mean 'status' or 'start_ts' or 'opstatus'?
+= 14
 $ gnt-job list -o id,nonsense
   ID nonsense
 1001 ??
@@ -74,6 +80,7 @@ $ gnt-job list 'status =='
 ! status ==
 !        ^
 ! Expected end of text, found '='  (at char 7), (line:1, col:8)
+! write a condition as FIELD == VALUE, with two equals signs, a text in double quotes, and the whole filter in single quotes for the shell, such as 'status == "running"'; --help explains all of it
 = 1
 $ gnt-job list -o json:id,status
 [

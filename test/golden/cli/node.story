@@ -162,6 +162,7 @@ $ gnt-node modify --node-parameters=colour=red node1
 = 1
 $ gnt-node modify -D perhaps node1
 ! Failure: unknown/wrong parameter name 'Invalid boolean value 'perhaps''
+! write yes or no
 = 1
 % forget OP_NODE_SET_PARAMS
 % result OP_NODE_SET_PARAMS []

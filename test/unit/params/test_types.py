@@ -104,6 +104,9 @@ def test_unknown_names_are_refused() -> None:
     with pytest.raises(errors.TypeEnforcementError, match="Unknown parameter 'colour'") as caught:
         ForceDictType({"colour": 1}, _TABLE)
     assert caught.value.hint == "known are: b, f, i, m, s, z"
+    with pytest.raises(errors.TypeEnforcementError, match="Unknown parameter 'kvm_flga'") as caught:
+        ForceDictType({"kvm_flga": "enabled"}, hv.Table("kvm"))
+    assert caught.value.hint == "Did you mean 'kvm_flag' or 'kvm_path'?"
     with pytest.raises(errors.TypeEnforcementError, match="Expected a dictionary"):
         ForceDictType([("b", True)], _TABLE)
 

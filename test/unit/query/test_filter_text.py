@@ -51,6 +51,7 @@ def test_a_wrong_filter_is_refused_with_the_place(typed: str) -> None:
     message, details = caught.value.args
     assert typed in message
     assert any("^" in line for line in details)
+    assert """'status == "running"'""" in str(caught.value.hint)
 
 
 @given(st.text(max_size=40))

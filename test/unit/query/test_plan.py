@@ -123,6 +123,12 @@ def test_a_wrong_filter_is_a_parameter_error(qfilter: Any) -> None:
     assert str(caught.value)
 
 
+def test_a_misspelled_field_of_a_filter_is_answered_with_the_nearest() -> None:
+    with pytest.raises(errors.ParameterError, match="Unknown field 'nmae'") as caught:
+        _Rows([_Item()], "name", ["==", "nmae", "x"])
+    assert caught.value.hint == "Did you mean 'name'?"
+
+
 def test_no_filter_can_stop_the_daemon() -> None:
     deep: list = ["?", "up"]
     for _ in range(100_000):

@@ -87,6 +87,7 @@ def test_not_being_the_master_is_no_failure_of_start_all(util):
     util.node.Write("/etc/default/ganeti", 'MASTERD_ARGS="--exit=11"\n')
     assert util("start", "ganeti-masterd").returncode == 11, "passed on to scripts"
     assert util("start-all").returncode == 0
+    assert util("start-master").returncode == 11, "here it is one"
     util.node.Write("/etc/default/ganeti", 'CONFD_ARGS="--exit=5"\n')
     util("stop-all")
     assert util("start-all").returncode == 1

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganeti import errors
-from ganeti.utils.text import NiceSort, ParseUnit
+from ganeti.utils.text import NiceSort, ParseUnit, Suggestion
 
 
 def test_numbers_in_names_count_as_numbers() -> None:
@@ -31,3 +31,12 @@ def test_any_text_is_a_size_or_refused(text: str) -> None:
         return
     assert size >= 0
     assert size % 4 == 0
+
+
+def test_a_misspelled_name_is_answered_with_the_nearest() -> None:
+    names = ["name", "status", "admin_state", "admin_up", "admin_state_source", "oper_state", "be/vcpus"]
+    assert Suggestion("nmae", names) == "Did you mean 'name'?"
+    assert Suggestion("vcpus", names) == "Did you mean 'be/vcpus'?"
+    assert Suggestion("state", names) == "Did you mean 'admin_state' or 'admin_state_source' or 'oper_state'?"
+    assert Suggestion("colour", names) == Suggestion("", names) == ""
+    assert Suggestion("x" * 10**7, names) == ""
