@@ -88,6 +88,43 @@ def test_as_many_run_as_may_and_the_next_begins_when_one_ends(make):
     assert bench.executor.most_running == 3
 
 
+def test_a_raised_limit_counts_for_jobs_that_wait(make):
+    limits = [2]
+    bench = make(settings=lambda: (limits[0], {}))
+    limits[0] = 1
+    bench.queue.Reconsider()
+    first, second = bench.Submit("gate a"), bench.Submit("gate b")
+    bench.executor.WaitRunning(first)
+    assert bench.Status(second) == "queued"
+    limits[0] = 2
+    bench.queue.ReconsiderSoon()
+    bench.executor.WaitRunning(first, second)
+    for name in "ab":
+        bench.executor.Open(name)
+    assert {bench.WaitEnd(job_id) for job_id in (first, second)} == {"success"}
+
+
+def test_the_priority_of_what_follows_can_be_changed_while_a_job_runs(make, caplog):
+    bench = make(settings=lambda: (1, {}))
+    running = bench.Submit("gate a", "second")
+    bench.executor.WaitRunning(running)
+    other = bench.Submit("other", priority=-10)
+    assert bench.queue.ChangePriority(running, -20).Result(5)[0] is True
+    assert bench.Field(running, "oppriority") == [0, -20] and bench.Field(running, "priority") == -20
+    bench.executor.Open("a")
+    bench.WaitEnd(other)
+    assert [comment for _, comment in bench.executor.executed] == ["gate a", "second", "other"]
+    assert "could not be shown" not in caplog.text
+
+
+def test_after_a_stop_nobody_waits_for_news(bench):
+    job_id = bench.Submit("gate a")
+    bench.executor.WaitRunning(job_id)
+    bench.queue.Stop()
+    assert bench.queue.Wait(job_id, ["status"], ["running"], 1 << 60, 80).Result(20) == [["running"], []]
+    bench.executor.Open("a")
+
+
 def test_urgent_jobs_go_first_and_a_changed_priority_counts(make):
     bench = make(settings=lambda: (1, {}))
     first = bench.Submit("gate a")

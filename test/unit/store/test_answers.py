@@ -163,6 +163,22 @@ def test_a_forced_start_ends_when_a_node_refuses_its_promise(make: Any) -> None:
     assert cluster[3].store.GetState().last == before
 
 
+@Story
+def test_a_node_that_was_not_taken_in_is_not_taken_in_later(make: Any) -> None:
+    """Its command has failed, and said that nothing was changed."""
+    cluster = make(3)
+    store = cluster.Found(candidates=2)
+    cluster[2].up = False
+    with pytest.raises(StoreError, match="nothing was changed"):
+        store.AddVoter(cluster.members[2], Rows(Row("node", "3", '"candidate"')), 5.0)
+    cluster[2].up = True
+    runtime.Sleep(120.0)
+    Until(store.IsSettled, 60.0)
+    assert store.Voters().Names() == ["node1.example.org", "node2.example.org"]
+    assert store.Value("node", "3") is None
+    assert cluster[2].store.GetState().last.seq == 0
+
+
 # Fetching
 
 
