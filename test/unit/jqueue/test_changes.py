@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 from support.queues import Op
 
-from ganeti import errors, serializer
+from ganeti import errors, runtime, serializer
 from ganeti.jqueue import JobQueue, submit
 from ganeti.jqueue import entry as entry_module
 from ganeti.jqueue import job as jobs
@@ -194,3 +194,15 @@ def test_only_the_end_of_the_last_opcode_may_wait(bench):
     queue.Start()
     bench.WaitEnd(bench.Submit("one", "two"))
     assert _Noting.noted == [False, False, False, True]
+
+
+def test_a_log_is_not_dropped_while_somebody_writes_to_it():
+    entry = MakeEntry(1, "running")
+    entry.AddLog(0, "message", "text")
+    dropping = runtime.Thread(entry.DropLogs, "drop")
+    with entry.lock:
+        dropping.start()
+        dropping.join(0.1)
+        assert len(entry.LogAfter(None)) == 1
+    dropping.join(20)
+    assert entry.LogAfter(None) == []

@@ -184,6 +184,20 @@ def test_each_job_is_judged_once_by_each_set_of_rules_and_not_by_who_adds_it(sta
     assert sorted(first.asked) == [1, 2, 3, 4]
 
 
+def test_a_job_that_was_paused_moves_with_its_priority_again(stage):
+    stage.scheduler.SetRules(CountingRules(j1=filters.PAUSE))
+    one, two = MakeEntry(1), MakeEntry(2)
+    stage.Add(one, two)
+    stage.scheduler.Judge()
+    assert stage.Started() == [2]
+    stage.scheduler.SetRules(CountingRules())
+    stage.Add(MakeEntry(3))
+    stage.scheduler.Judge()
+    one.draft = jobs.WithPriority(one.draft, 10)
+    stage.scheduler.Reprioritise(one)
+    assert stage.Started() == [3, 1]
+
+
 def test_new_jobs_are_judged_before_those_that_have_a_verdict(stage):
     stage.Add(*(MakeEntry(n) for n in range(300)))
     rules = CountingRules()
