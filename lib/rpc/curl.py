@@ -28,6 +28,7 @@ CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 MAX_IDLE = 10  # seconds
 IDLE_PER_NODE = 2
 MAX_HEADERS = 64 * 1024  # bytes of an answer's head
+MAX_HELD = 2 * MAX_BODY  # bytes of all answers of one node that are under way
 _SPARE_HANDLES = 64
 _CERT_LIMIT = 1024 * 1024
 _QUEUE_CHECK = 1.0  # seconds between looks at calls that wait for their turn
@@ -90,6 +91,8 @@ class _Job:
         self.headers: dict[str, str] = {}
         self.header_bytes = 0
         self.body = io.BytesIO()
+        # Bytes under way, by address; the loop's own from the start on.
+        self.held: Counter[Any] = Counter()
         self.overflow = ""
 
     def TakeHeader(self, line: bytes) -> int | None:
@@ -106,7 +109,10 @@ class _Job:
         if self.body.tell() + len(data) > MAX_BODY:
             self.overflow = f"its answer is over {MAX_BODY} bytes"
             return -1
-        self.body.write(data)
+        if self.held[self.address] + len(data) > MAX_HELD:
+            self.overflow = f"its answers that are under way are over {MAX_HELD} bytes together"
+            return -1
+        self.held[self.address] += self.body.write(data)
         return None
 
 
@@ -205,6 +211,7 @@ class _Loop:
         self._lanes: Counter[_Lane] = Counter()
         self._per_node: Counter[tuple[Any, _Lane]] = Counter()
         self._kept: Counter[Any] = Counter()
+        self._held: Counter[Any] = Counter()
         self._spare: list[Any] = []
         self._open = True
 
@@ -320,6 +327,7 @@ class _Loop:
         job.kept = self._kept[job.address] < IDLE_PER_NODE
         self._kept[job.address] += job.kept
         self._active[handle] = job
+        job.held = self._held
         certs = self._transport._certs
         try:
             certs.Refresh(now)
@@ -354,6 +362,7 @@ class _Loop:
             self._Uncount(self._per_node, (job.address, job.lane))
             if job.kept:
                 self._Uncount(self._kept, job.address)
+            self._Uncount(self._held, job.address, job.body.tell())
             self._Recycle(handle)
         try:
             job.done(answer)
@@ -361,8 +370,8 @@ class _Loop:
             logging.exception("Error while the answer of node %s was taken", job.request.node)
 
     @staticmethod
-    def _Uncount(counter: Counter[Any], key: Any) -> None:
-        counter[key] -= 1
+    def _Uncount(counter: Counter[Any], key: Any, count: int = 1) -> None:
+        counter[key] -= count
         if not counter[key]:
             del counter[key]
 

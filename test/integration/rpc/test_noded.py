@@ -420,6 +420,68 @@ def test_rubbish_for_an_answer_is_a_failure_with_words(cluster: Cluster, answer:
     assert server.requests == 1
 
 
+class Hoarder(threading.Thread):
+    """A node that answers much, and never all of it, until it is told to end."""
+
+    def __init__(self, cluster: Cluster, address: str, body: bytes):
+        super().__init__(daemon=True)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(cluster.server_file)
+        self.listener = socket.create_server((address, PORT))
+        self.head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(body) + 1)
+        self.body = body
+        self.sent = queue.Queue[int]()
+        self.end = threading.Event()
+
+    def run(self) -> None:
+        while True:
+            try:
+                raw, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.Serve, args=(raw,), daemon=True).start()
+
+    def Serve(self, raw: socket.socket) -> None:
+        try:
+            with self.context.wrap_socket(raw, server_side=True) as sock:
+                sock.recv(65536)
+                sock.sendall(self.head + self.body)
+                self.sent.put(1)
+                self.end.wait(60)
+        except OSError:
+            pass
+
+
+def test_one_node_cannot_fill_the_master_s_memory_with_many_answers(cluster: Cluster) -> None:
+    noded = cluster.MakeNode("node1")
+    server = Hoarder(cluster, noded.address, b"x" * 50_000_000)
+    server.start()
+    transport = cluster.Transport()
+    answers: queue.Queue[Answer] = queue.Queue()
+
+    def ask() -> None:
+        transport.Submit(Request("node1", noded.address, PORT, "/version", b"[]", {}, timeout=100), answers.put)
+
+    for _ in range(2):
+        ask()
+        server.sent.get(timeout=60)
+    assert answers.empty(), "two are below the limit"
+    ask()
+    assert "are over 134217728 bytes together" in (answers.get(timeout=60).error or "")
+    server.end.set()
+    for _ in range(2):
+        assert "before its answer was complete" in (answers.get(timeout=60).error or "")
+    # What has ended does not count.
+    server.end.clear()
+    for _ in range(2):
+        ask()
+        server.sent.get(timeout=60)
+    assert answers.empty()
+    server.end.set()
+    server.listener.shutdown(socket.SHUT_RDWR)
+    server.listener.close()
+
+
 def test_a_changing_request_is_not_repeated_when_a_kept_connection_breaks(cluster: Cluster) -> None:
     noded = cluster.MakeNode("node1")
     good = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n[true,null]"
