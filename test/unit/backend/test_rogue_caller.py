@@ -106,6 +106,26 @@ def test_the_links_of_an_instance_stay_in_their_directory(here: Node, name: str)
     assert prey.is_symlink()
 
 
+@pytest.mark.parametrize("name", ["../../x", "/etc/x", "a/b", "", "..", ".hidden", "-x", "a..b", "a\nb", "x" * 256])
+def test_files_of_an_instance_stay_in_their_directories(here: Node, name: str) -> None:
+    instance = MakeInstance("web", hypervisor="kvm", hvparams=hv.DEFAULTS["kvm"]).ToDict(runtime=True) | {"name": name}
+    before = sorted(map(str, here.root.rglob("*")))
+    for args in (
+        ("instance_info", name, "kvm", {}),
+        ("instance_run_state", name, "kvm", {}),
+        ("instance_start", instance, False, []),
+        ("instance_shutdown", instance, 0, []),
+        ("instance_reboot", instance, "soft", 0, []),
+        ("accept_instance", instance, "[]", "127.0.0.1"),
+        ("instance_end_copy", instance, 1),
+        ("instance_finalize_migration_dst", instance, "[]", False),
+    ):
+        good, why = ask(*args)
+        assert not good and ("cannot be used in file names" in why or "argument instance must be name" in why), why
+    made = set(map(str, here.root.rglob("*"))) - set(before)
+    assert all(path.endswith(("/run/ganeti/ext", "/run/ganeti/ext/guests")) for path in made), made
+
+
 def test_what_a_hook_leaves_behind_is_its_own(here: Node) -> None:
     folder = Path(pathutils.HOOKS_BASE_DIR, "test-pre.d")
     folder.mkdir(parents=True)
