@@ -15,6 +15,10 @@ MAX_MESSAGE = 64 * 1024 * 1024
 MAX_COST = 192 * 1024 * 1024
 _CONTAINER_COST = 400
 _MEMBER_COST = 100
+# While a string is read, each of its escapes ends a part of it.
+_ESCAPE_COST = 12
+# Of an outsider's number: reading one takes time with the square of its length.
+MAX_DIGITS = 400
 
 
 class TooLargeError(errors.ParseError):
@@ -28,8 +32,15 @@ def _Finite(text: str) -> float:
     return value
 
 
+def _Short(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise errors.ParseError(f"number of {len(text)} digits, {MAX_DIGITS} are allowed: {text[:40]}")
+    return int(text)
+
+
 # What cannot be written must not be read: 1e999 would become infinite.
 _DECODER = simplejson.JSONDecoder(parse_float=_Finite)
+_PROPER_DECODER = simplejson.JSONDecoder(parse_float=_Finite, parse_int=_Short)
 
 
 def Dump(value: Any, pretty: bool = False) -> str:
@@ -53,15 +64,18 @@ def Decode(text: bytes | bytearray) -> str:
 
 def Cost(chunks: Iterable[bytes | bytearray]) -> int:
     """Estimate the bytes of memory that the value of a JSON text needs, generously, without parsing it."""
-    members = containers = size = 0
+    members = containers = escapes = size = 0
     narrow = True
     for chunk in chunks:
         size += len(chunk)
         members += chunk.count(b",")
         containers += chunk.count(b"[") + chunk.count(b"{")
-        narrow = narrow and chunk.isascii() and b"\\u" not in chunk
+        here = chunk.count(b"\\")
+        escapes += here
+        narrow = narrow and chunk.isascii() and not (here and b"\\u" in chunk)
     # One rare character makes every other one of its string take four bytes.
-    return size * (1 if narrow else 4) + members * _MEMBER_COST + containers * _CONTAINER_COST
+    needed = members * _MEMBER_COST + containers * _CONTAINER_COST + escapes * _ESCAPE_COST
+    return size * (1 if narrow else 4) + needed
 
 
 def CheckCost(chunks: Iterable[bytes | bytearray]) -> int:
@@ -76,12 +90,16 @@ def CheckCost(chunks: Iterable[bytes | bytearray]) -> int:
 
 def Load(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
     """Return the value of a JSON text; every kind of bad input is a ParseError that says where."""
+    return _Load(text, limit, _DECODER)
+
+
+def _Load(text: str | bytes, limit: int, decoder: simplejson.JSONDecoder) -> Any:
     if len(text) > limit:
         raise TooLargeError(f"JSON text of {len(text)} bytes is over the limit of {limit}")
     if isinstance(text, bytes):
         text = Decode(text)
     try:
-        return _DECODER.decode(text)
+        return decoder.decode(text)
     except RecursionError as err:
         raise errors.ParseError("JSON text is nested too deeply") from err
     except ValueError as err:
@@ -89,14 +107,14 @@ def Load(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
 
 
 def LoadProper(text: str | bytes, limit: int = MAX_MESSAGE) -> Any:
-    """Load for what outsiders write: texts with half a character are rejected as well.
+    """Load for what outsiders write: texts with half a character and endless numbers are rejected as well.
 
     JSON can spell one (``\\udc80``), as Python does for bytes of a command line that are not UTF-8, but no file, header or
     environment could ever take it.
     """
     if isinstance(text, bytes):
         text = Decode(text)
-    value = Load(text, limit)
+    value = _Load(text, limit, _PROPER_DECODER)
     if "\\ud" in text or "\\uD" in text:
         _CheckTexts(value)
     return value

@@ -220,18 +220,28 @@ class Beside:
         return (self._peaks[self._pid] + max(children, default=0)) / 1024
 
 
+def Converse(node: RealNode, text: bytes) -> bytes:
+    with Connect(node) as sock:
+        sock.sendall(text)
+        parts = []
+        while (part := sock.recv(1 << 20)) and not part.endswith(protocol.EOM):
+            parts.append(part)
+        return b"".join([*parts, part])
+
+
 def Messages() -> Iterator[Line]:
     worst: dict[str, tuple[float, str]] = {}
     with Served() as cluster:
         for kind, make in KINDS.items():
             text = b'{"method":"SubmitManyJobs","args":[[' + make() + b"]]}" + protocol.EOM
-            with Connect(cluster[0]) as sock, Beside(cluster[0]) as beside:
-                began = time.perf_counter()
-                sock.sendall(text)
-                answer = b""
-                while not answer.endswith(protocol.EOM) and (part := sock.recv(1 << 20)):
-                    answer += part
-                took = time.perf_counter() - began
+            took = 0.0
+            with Beside(cluster[0]) as beside:
+                for _ in range(5):
+                    began = time.perf_counter()
+                    answer = Converse(cluster[0], text)
+                    took = max(took, time.perf_counter() - began)
+                    if len(beside.times) > 200:  # so that one of a hundred is not just the slowest
+                        break
             slow = Percent(beside.times, 0.99)
             print(
                 f"{kind:40} {took:6.2f} s  {beside.mib:5.0f} MiB  others p99 {slow:6.1f} ms  {answer[:90]!r}",

@@ -637,6 +637,7 @@ TOO_COSTLY = {
     "objects": b"[" + b"{}," * 500_000 + b"{}]",
     "numbers": b"[" + b"1," * 2_500_000 + b"1]",
     "a rare character in a long text": b'["' + "\U0001f600".encode() + b"x" * (52 << 20) + b'"]',
+    "escapes": b'["' + b"\\n" * (17 << 20) + b'"]',
     "the same as an escape": b'["\\ud83d\\ude00' + b"x" * (52 << 20) + b'"]',
 }
 
@@ -651,6 +652,20 @@ def test_what_would_take_much_memory_is_rejected_by_counting(serve, paths, kind)
         assert answer is not None and "send it in parts" in answer["result"]
         assert time.process_time() - used < 5
     AssertServed(paths[0])
+
+
+def test_long_numbers_are_rejected_in_no_time(serve, paths):
+    """Reading a number takes time with the square of its length: 60 MiB of them took half a minute."""
+    serve()
+    with Raw(paths[0]) as sock:
+        used = time.process_time()
+        sock.sendall(b'{"method": "SubmitManyJobs", "args": [[' + b"1" * 4000 + b"," + b"2" * 400 + b"]]}" + ETX)
+        answer = ReadAnswer(sock)
+        assert answer is not None and "number of 4000 digits, 400 are allowed" in answer["result"]
+        assert time.process_time() - used < 1
+    with Client(paths[0]) as client:
+        assert client.Call("QueryTags", ["n", "1"]) == ["n", "1"]
+    assert serializer.LoadProper("[" + "2" * serializer.MAX_DIGITS + "]") == [int("2" * 400)]
 
 
 def test_a_small_message_of_many_values_is_parsed_beside_the_others(serve, paths):
