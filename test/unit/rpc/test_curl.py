@@ -1,0 +1,223 @@
+"""The transport of calls against a server in this process: what travels, who waits, how calls end."""
+
+from __future__ import annotations
+
+import http.server
+import queue
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import allocator
+from support.realcluster import WaitUntil
+
+from ganeti import x509
+from ganeti.rpc.base import ABORTED, Answer, Failure, Request
+from ganeti.rpc.curl import MAX_HEADERS, CurlTransport
+
+_PATIENCE = 60.0
+CLOSED = "the RPC transport is closed"
+
+
+class Server:
+    """A node that answers when it is told to: each request that arrived is in ``arrived``."""
+
+    def __init__(self, base: Path):
+        self.lease = allocator.Lease()
+        self.address, self.port = self.lease.Address(), self.lease.Port()
+        self.arrived: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.go = threading.Event()
+        self.go.set()
+        self.header = "short"
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(base / "server.pem"))
+        context.load_cert_chain(base / "server.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                shown = dict(pair for (pair,) in self.connection.getpeercert()["subject"])
+                server.arrived.put(
+                    {
+                        "path": self.path,
+                        "headers": dict(self.headers),
+                        "body": body,
+                        "port": self.client_address[1],
+                        "shown": shown["commonName"],
+                    }
+                )
+                assert server.go.wait(_PATIENCE)
+                self.send_response(203)
+                self.send_header("X-Word", server.header)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self._http = http.server.ThreadingHTTPServer((self.address, self.port), Handler)
+        self._http.handle_error = lambda *args: None  # type: ignore[method-assign]
+        self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+
+    def Arrival(self) -> dict[str, Any]:
+        return self.arrived.get(timeout=_PATIENCE)
+
+    def Close(self) -> None:
+        self.go.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+        self.lease.Release()
+
+
+class Caller:
+    """Sends requests and collects the answers."""
+
+    def __init__(self, base: Path, server: Server):
+        self.server = server
+        self.transport = CurlTransport(str(base / "server.pem"), str(base / "client.pem"))
+
+    def Send(self, body: bytes = b"[]", **more: Any) -> tuple[Request, queue.Queue[Answer]]:
+        request = Request("node1", self.server.address, self.server.port, "/version", body, timeout=_PATIENCE)
+        for name, value in more.items():
+            setattr(request, name, value)
+        answers: queue.Queue[Answer] = queue.Queue()
+        self.transport.Submit(request, answers.put)
+        return request, answers
+
+    def Ask(self, body: bytes = b"[]", **more: Any) -> Answer:
+        return self.Send(body, **more)[1].get(timeout=_PATIENCE)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    pem = x509.MakeServerPem()
+    (tmp_path / "server.pem").write_text(pem)
+    (tmp_path / "client.pem").write_text(x509.MakeClientPem(pem, "master"))
+    made = Server(tmp_path)
+    yield made
+    made.Close()
+
+
+@pytest.fixture
+def caller(tmp_path: Path, server: Server) -> Iterator[Caller]:
+    made = Caller(tmp_path, server)
+    yield made
+    made.transport.Close()
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_a_request_and_its_answer_travel_whole(caller: Caller, server: Server, repeatable: bool) -> None:
+    body = bytes(range(256)) * 4000
+    answer = caller.Ask(body, headers={"X-Ganeti-Epoch": "7.aa"}, repeatable=repeatable)
+    assert (answer.error, answer.status, answer.headers["x-word"], answer.body) == (None, 203, "short", body)
+    seen = server.Arrival()
+    assert (seen["path"], seen["body"], seen["headers"]["X-Ganeti-Epoch"]) == ("/version", body, "7.aa")
+    assert "Expect" not in seen["headers"]
+
+
+def test_one_connection_serves_one_call_after_the_other(caller: Caller, server: Server) -> None:
+    ports = {(caller.Ask().status, server.Arrival()["port"]) for _ in range(4)}
+    assert len(ports) == 1
+
+
+def test_of_many_calls_to_a_node_five_run_and_the_store_s_never_wait(caller: Caller, server: Server) -> None:
+    server.go.clear()
+    sent = [caller.Send(str(number).encode())[1] for number in range(8)]
+    running = {server.Arrival()["body"] for _ in range(5)}
+    assert running == {b"0", b"1", b"2", b"3", b"4"}
+    urgent = caller.Send(b"urgent", urgent=True)[1]
+    slow = caller.Send(b"slow", timeout=3600)[1]
+    assert {server.Arrival()["body"] for _ in range(2)} == {b"urgent", b"slow"}
+    assert server.arrived.empty(), "the others wait for their turn"
+    server.go.set()
+    assert [answers.get(timeout=_PATIENCE).status for answers in (*sent, urgent, slow)] == [203] * 10
+    assert [server.Arrival()["body"] for _ in range(3)], "in the order in which they came"
+    # Only two connections to a node are kept.
+    ports = {server.Arrival()["port"] for _ in range(4) if caller.Ask().status}
+    assert len(ports) <= 2
+
+
+def test_a_call_that_never_gets_its_turn_is_given_up(caller: Caller, server: Server) -> None:
+    server.go.clear()
+    for _ in range(5):
+        caller.Send()
+        server.Arrival()
+    answer = caller.Ask(b"late", timeout=1)
+    assert answer.error == "too many calls to node node1 are under way" and answer.failure is Failure.NOT_SENT
+    server.go.set()
+    assert caller.Ask(b"again").status == 203
+
+
+def test_a_call_can_be_aborted_while_it_runs_and_while_it_waits(caller: Caller, server: Server) -> None:
+    server.go.clear()
+    held = [caller.Send() for _ in range(5)]
+    for _ in held:
+        server.Arrival()
+    waiting, never = caller.Send(b"never")
+    for request, answers in ((waiting, never), held[0]):
+        caller.transport.Abort(request)
+        assert answers.get(timeout=_PATIENCE).error == ABORTED
+    caller.transport.Abort(waiting)  # has ended already
+    assert caller.Send(b"next")[1].empty() and server.Arrival()["body"] == b"next", "its place is free"
+    server.go.set()
+    assert [answers.get(timeout=_PATIENCE).status for _, answers in held[1:]] == [203] * 4
+    assert never.empty()
+
+
+def test_closing_answers_what_is_under_way_what_waits_and_what_comes_later(caller: Caller, server: Server) -> None:
+    server.go.clear()
+    sent = [caller.Send()[1] for _ in range(7)]
+    for _ in range(5):
+        server.Arrival()
+    caller.transport.Close()
+    assert [answers.get(timeout=_PATIENCE).error for answers in sent] == [CLOSED] * 7
+    assert caller.Ask().error == CLOSED
+    caller.transport.Abort(Request("node1", server.address, server.port, "/", b""))
+    caller.transport.Close()
+
+
+def test_a_head_without_end_is_cut_off(caller: Caller, server: Server) -> None:
+    server.header = "x" * 60_000
+    assert caller.Ask().status == 203
+    server.header = "x" * MAX_HEADERS
+    # More than a header line may have is sent in several of them.
+    answer = caller.Ask()
+    assert answer.status == 0 and answer.failure is Failure.SILENT
+
+
+def test_an_owner_that_fails_to_take_its_answer_harms_nobody(caller: Caller, server: Server) -> None:
+    def fail(answer: Answer) -> None:
+        raise ZeroDivisionError
+
+    caller.transport.Submit(Request("node1", server.address, server.port, "/version", b"[]"), fail)
+    assert caller.Ask().status == 203
+
+
+def test_a_new_certificate_is_shown_as_soon_as_it_is_there(caller: Caller, server: Server, tmp_path: Path) -> None:
+    def shown() -> str:
+        assert caller.Ask().status == 203
+        return str(server.Arrival()["shown"])
+
+    first = shown()
+    (tmp_path / "client.pem").write_text(x509.MakeClientPem((tmp_path / "server.pem").read_text(), "other"))
+    WaitUntil(lambda: shown() != first, "the new certificate is shown", _PATIENCE)
+    second = shown()
+    (tmp_path / "client.pem").unlink()
+    WaitUntil(lambda: shown() not in (first, second), "without an own one the cluster's is shown", _PATIENCE)
+
+
+def test_without_the_cluster_s_certificate_nobody_is_called(caller: Caller, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "server.pem").unlink()
+    answer = caller.Ask()
+    assert answer.failure is Failure.NOT_SENT and "node node1 cannot be called" in str(answer.error)
+    assert server.arrived.empty()
