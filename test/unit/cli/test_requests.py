@@ -123,6 +123,12 @@ def test_the_check_of_spare_memory_can_be_left_out(say: Say) -> None:
     assert [op["skip_checks"] for op in ops] == [["nplusone_mem"]]
 
 
+@pytest.mark.req("D20-CLI-20")
+def test_defaults_of_one_hypervisor_are_a_setting_of_the_cluster(say: Say) -> None:
+    [op], _ = say("$ gnt-cluster modify -H kvm:acpi=false,boot_order=network")
+    assert (op["op"], op["hvparams"]) == ("OP_CLUSTER_SET_PARAMS", {"kvm": {"acpi": False, "boot_order": "network"}})
+
+
 @pytest.mark.req("D20-CLI-14")
 def test_a_modification_names_no_hypervisor(say: Say) -> None:
     ops, said = say("$ gnt-instance modify -f -H kvm:acpi=false web")

@@ -188,6 +188,19 @@ def test_the_cluster_keeps_the_defaults_of_instances(master: Master) -> None:
     assert _Shown(master, WEB, "hv/boot_order", "be/vcpus", "nic.link/0") == ["network", 3, "br7"]
 
 
+@pytest.mark.req("D20-CLI-17")
+def test_the_default_hypervisor_is_the_first_that_is_enabled(free: Master) -> None:
+    for enabled in (["kvm", "fake"], ["fake", "kvm"]):
+        free.Run(opcodes.OpClusterSetParams(enabled_hypervisors=enabled))
+        name = f"{enabled[0]}.example.org"
+        assert _Create(free, instance_name=name, hypervisor=None).hypervisor == enabled[0]
+    for wrong in ([], ["vmware"], ["kvm", "vmware"]):
+        with pytest.raises((errors.OpPrereqError, errors.ParseError)):
+            free.Run(opcodes.OpClusterSetParams(enabled_hypervisors=wrong))
+    with pytest.raises(errors.OpPrereqError, match="xen-pvm"):
+        _Create(free, hypervisor="xen-pvm")
+
+
 # --- memory and state ---------------------------------------------------------------------------------------------------
 
 
@@ -221,7 +234,7 @@ def test_the_memory_of_a_running_instance_moves_between_its_limits(master: Maste
     assert master[0].guests[WEB] == 512
 
 
-@pytest.mark.req("RM-INST-01")
+@pytest.mark.req("RM-INST-01", "RM-SOR-12")
 def test_an_offline_instance_is_more_than_a_stopped_one(free: Master) -> None:
     """It cannot be started, and its memory is not counted, until it is put online again."""
     _Create(free)
@@ -232,6 +245,8 @@ def test_an_offline_instance_is_more_than_a_stopped_one(free: Master) -> None:
     assert _Modify(free, offline=False).admin_state == "down"
     free.Run(opcodes.OpInstanceStartup(instance_name=NEW))
     assert NEW in free[0].guests
+    free.Run(opcodes.OpInstanceShutdown(instance_name=NEW))
+    assert free.Instance(NEW).admin_state == "down", "stopping is something else"
 
 
 # --- policies -----------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def test_an_instance_with_its_disks_in_one_step(setup: Setup) -> None:
     assert setup.Stored() == cfg.Snapshot()
 
 
-@pytest.mark.req("D20-DISK-02")
+@pytest.mark.req("D20-DISK-02", "D20-DISK-03")
 def test_minor_and_port_of_a_disk_are_kept_in_the_configuration(setup: Setup) -> None:
     cfg = setup.cfg
     pair = setup.nodes[:2]

@@ -2,9 +2,13 @@
 
 import logging
 import os
+import re
+import subprocess
+import sys
 import threading
 
 import pytest
+from support.virtualnode import TOP
 
 from ganeti.daemon import logs
 
@@ -57,6 +61,37 @@ def test_children_write_to_the_console_too(tmp_path, console):
     os.waitpid(pid, 0)
     assert "from a child" in console.read_text()
     handler.close()
+
+
+_ALL_LEVELS = """
+import logging
+from ganeti.daemon import logs
+logs.SetUp("ganeti-test", PATH, debug=True, console=False)
+for level in ("debug", "info", "warning", "error", "critical"):
+    getattr(logging, level)("of level %s", level)
+"""
+
+
+@pytest.mark.req("D20-LOG-02")
+def test_one_file_takes_all_levels(tmp_path):
+    path = tmp_path / "test.log"
+    subprocess.run([sys.executable, "-c", f"PATH = {str(path)!r}\n{_ALL_LEVELS}"], check=True, timeout=60, cwd=TOP)
+    assert os.listdir(tmp_path) == ["test.log"]
+    lines = path.read_text().splitlines()
+    assert [line.rpartition(" ")[2] for line in lines] == ["debug", "info", "warning", "error", "critical"]
+
+
+@pytest.mark.req("D20-LOG-01")
+def test_nobody_else_sets_up_logging():
+    """Other modules call functions of the logging module; only tools, which write to a terminal, set it up as well."""
+    own = re.compile(r"logging\.(?:\w*Handler|handlers|Formatter|basicConfig|FileHandler)\b|import syslog")
+    found = []
+    for folder, _, names in os.walk(os.path.join(TOP, "lib")):
+        for name in (name for name in names if name.endswith(".py")):
+            with open(os.path.join(folder, name), encoding="utf-8") as stream:
+                if own.search(stream.read()):
+                    found.append(os.path.relpath(os.path.join(folder, name), TOP))
+    assert sorted(found) == ["lib/daemon/logs.py", "lib/tools/common.py"]
 
 
 def test_neither_file_nor_console(tmp_path):
