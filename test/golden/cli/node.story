@@ -227,3 +227,53 @@ $ gnt-node migrate -f node1.example.org
 $ gnt-node migrate -f -n node2 node1.example.org
 All instances migrated successfully.
 > OP_NODE_MIGRATE {"node_name":"node1.example.org","target_node":"node2"}
+
+# What nodes keep disks in
+% result OP_NODE_QUERYVOLS [["node1.example.org", "/dev/sda", "xenvg", "x.disk0", "10240.00", "web.example.org"], ["node1.example.org", "/dev/sdb", "xenvg", "swap", "512.00", "-"]]
+$ gnt-node volumes node1
+Node              PhysDev  VG    Name     Size Instance       $
+node1.example.org /dev/sda xenvg x.disk0 10.0G web.example.org
+node1.example.org /dev/sdb xenvg swap     512M -              $
+> OP_NODE_QUERYVOLS {"nodes":["node1"],"output_fields":["node","phys","vg","name","size","instance"]}
+% forget OP_NODE_QUERYVOLS
+% result OP_NODE_QUERYVOLS [["node1.example.org", "10240.00"], ["node1.example.org", "512.00"]]
+$ gnt-node volumes --no-headers --separator=: -o node,size
+node1.example.org:10240
+node1.example.org:512
+> OP_NODE_QUERYVOLS {"output_fields":["node","size"]}
+% forget OP_NODE_QUERYVOLS
+% result OP_NODE_QUERYVOLS [["x.disk0", "10240.00"]]
+$ gnt-node volumes -o json:name,size
+[
+  {
+    "name": "x.disk0",
+    "size": "10240.00"
+  }
+]
+> OP_NODE_QUERYVOLS {"output_fields":["name","size"]}
+% forget OP_NODE_QUERYVOLS
+% fail OP_NODE_QUERYVOLS ["OpPrereqError", ["Unknown output fields selected: colour", "wrong_input"]]
+$ gnt-node volumes -o +colour
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Unknown output fields selected: colour
+= 1
+> OP_NODE_QUERYVOLS {"output_fields":["node","phys","vg","name","size","instance","colour"]}
+% result OP_NODE_QUERY_STORAGE [["node1.example.org", "lvm-vg", "xenvg", 102400.0, 51200.0, 51200.0, true]]
+$ gnt-node list-storage --storage-type lvm-vg
+Node              Type   Name    Size  Used  Free Allocatable
+node1.example.org lvm-vg xenvg 100.0G 50.0G 50.0G Y          $
+> OP_NODE_QUERY_STORAGE {"output_fields":["node","type","name","size","used","free","allocatable"],"storage_type":"lvm-vg"}
+$ gnt-node list-storage --storage-type tape
+! Usage
+! =====
+!   gnt-node list-storage [options...] [node...]
+!
+! gnt-node: error: option --storage-type: invalid choice: 'tape' (choose from 'file', 'lvm-pv', 'lvm-vg', 'sharedfile', 'gluster')
+= 2
+$ gnt-node modify-storage node1 lvm-pv /dev/sda
+! No changes to perform, exiting.
+$ gnt-node modify-storage --allocatable=no node1 lvm-pv /dev/sda
+> OP_NODE_MODIFY_STORAGE {"changes":{"allocatable":false},"name":"/dev/sda","node_name":"node1","storage_type":"lvm-pv"}
+$ gnt-node repair-storage --ignore-consistency node1 lvm-vg xenvg
+> OP_REPAIR_NODE_STORAGE {"ignore_consistency":true,"name":"xenvg","node_name":"node1","storage_type":"lvm-vg"}

@@ -1,0 +1,39 @@
+"""gnt-node list-storage: what nodes keep disks in."""
+
+from __future__ import annotations
+
+from ganeti.cli import jobs
+from ganeti.cli import options as o
+from ganeti.cli.command import AnyNumber, Command
+from ganeti.cli.parser import Options, Value
+from ganeti.client.gnt_node import storage
+from ganeti.opcodes import OpNodeQueryStorage
+
+_TITLES = {
+    "node": ("Node", False),
+    "type": ("Type", False),
+    "name": ("Name", False),
+    "size": ("Size", True),
+    "used": ("Used", True),
+    "free": ("Free", True),
+    "allocatable": ("Allocatable", False),
+}
+STORAGE_TYPE = Value(
+    "--storage-type", dest="user_storage_type", choices=["file", "lvm-pv", "lvm-vg", "sharedfile", "gluster"],
+    text="Type of the storage units; default: that of the cluster's first disk template",
+)  # fmt: skip
+
+
+def Run(options: Options, arguments: list[str]) -> int:
+    fields, as_json = storage.Split(options, list(_TITLES))
+    op = OpNodeQueryStorage(nodes=arguments, storage_type=options.user_storage_type, output_fields=fields)
+    return storage.PrintTable(_TITLES, fields, jobs.SubmitOpCode(op, options), options, as_json)
+
+
+COMMAND = Command(
+    Run,
+    "List the storage units of nodes: physical volumes, volume groups, directories",
+    (AnyNumber("node"),),
+    (*o.SET_HEADERS, *o.SET_PRIORITY, o.UNITS, o.OUTPUT, STORAGE_TYPE),
+    details=f"Fields are {', '.join(_TITLES)}.",
+)
