@@ -297,7 +297,7 @@ class Committer:
         peer.Failed(now, refusal.Reason(name))
         peer.follows_other = True
         asked = self._steps.AskedFor(peer.member.uuid)
-        if self.judge.EndsUs(refusal, peer.member.uuid, joining=peer.leaving or (peer.learner and bool(asked))):
+        if self.judge.EndsUs(refusal, peer.member.uuid, joining=False):
             self._End(MasterLost(str(refusal.epoch), refusal.master, sent=True))
             return
         # Whether a quorum still follows us is looked at again with the next refusal.
