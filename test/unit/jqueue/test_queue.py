@@ -729,6 +729,16 @@ def test_a_job_never_grows_too_large_for_its_row(bench, monkeypatch):
     assert [e[0] for e in log] == list(range(1, len(log) + 1))
 
 
+def test_a_job_may_be_as_large_as_the_limit(bench, monkeypatch):
+    [[accepted, job_id]] = bench.queue.SubmitManyJobs([[Op(comment="log 0")]]).Result(5)
+    assert accepted
+    size = entry_module.InputSize(bench.queue.Views([job_id], False)[0].job)
+    for limit, expected in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(submit, "MAX_INPUT", limit)
+        [[accepted, _]] = bench.queue.SubmitManyJobs([[Op(comment="log 0")]]).Result(5)
+        assert accepted is expected
+
+
 def test_many_jobs_are_stored_in_portions(bench, monkeypatch):
     monkeypatch.setattr(submit, "SUBMIT_GROUP", 7)
     answer = bench.queue.SubmitManyJobs(

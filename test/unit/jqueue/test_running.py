@@ -91,3 +91,17 @@ def test_a_job_that_waited_under_the_last_master_daemon_waits_anew(bench):
     bench.executor.Open("g")
     assert bench.WaitEnd(job_id) == "success"
     assert before < bench.Field(job_id, "opstart")[0] <= bench.Field(job_id, "opexec")[0]
+
+
+def test_an_opcode_that_fails_keeps_the_times_of_its_wait_and_its_work(bench):
+    late = bench.Submit("waits g", "never")
+    bench.WaitStatus(late, "waiting")
+    began = bench.Field(late, "opstart")[0]
+    failing = bench.Submit("fail no disk", "never")
+    assert bench.WaitEnd(failing) == "error"
+    start, execution, end = (bench.Field(failing, name) for name in ("opstart", "opexec", "opend"))
+    assert start[0] <= execution[0] <= end[0] == end[1]
+    assert start[1] is None and execution[1] is None, "it was never begun"
+    bench.executor.Open("g")
+    bench.WaitEnd(late)
+    assert bench.Field(late, "opstart")[0] == began
