@@ -421,7 +421,8 @@ def _WithReasons(silent: Mapping[str, silence.Silent]) -> str:
 
 def _Reason(node: silence.Silent) -> str:
     """Return why a node did not answer, without the name that stands before it."""
-    return node.reason.removeprefix(f"node {node.name} ")
+    text = node.reason.removeprefix(f"node {node.name} ")
+    return text.removeprefix("(").replace("): ", ": ", 1) if text.startswith("(") else text
 
 
 def HintSilent(silent: Mapping[str, silence.Silent], voters: int) -> str:

@@ -9,7 +9,7 @@ from support.store_nodes import CLUSTER, Cluster, Live, Story, Until
 
 from ganeti import runtime
 from ganeti.rpc.base import Failure
-from ganeti.store import Epoch, MasterLost, Row, Rows, StoreError
+from ganeti.store import Epoch, MasterLost, NoQuorum, Row, Rows, StoreError
 from ganeti.store.election import NotElected, ParseForced
 from ganeti.store.silence import Describe, NextStep, Silent
 
@@ -306,3 +306,9 @@ def test_words_for_silence() -> None:
     step = NextStep([away, refusing], "node9", "FORCE")
     assert step.index("start ganeti-noded") < step.index("FORCE") and "on node2 run" in step
     assert NextStep([away], "node9", "FORCE") == "only if node3 are switched off and stay off: 'FORCE'"
+
+
+def test_a_silent_node_is_named_once_with_address_and_reason() -> None:
+    reason = "node node3 (192.0.2.3:1811): cannot connect: Connection refused"
+    error = NoQuorum({"node3": Silent("node3", Failure.REFUSED, reason)}, 2)
+    assert "no answer from node3 (192.0.2.3:1811: cannot connect: Connection refused);" in str(error)
