@@ -69,6 +69,8 @@ class BlockDev:
     OPENED_ON_SECONDARY: ClassVar[bool] = False
     # How many children must be there to assemble this layer; None = all of them.
     CHILDREN_NEEDED: ClassVar[int | None] = None
+    # What to look at when the device is not there.
+    IF_MISSING: ClassVar[str] = "are the instance's disks active?"
 
     def __init__(self, disk: objects.Disk, children: Sequence[BlockDev | None] = ()):
         self.disk = disk

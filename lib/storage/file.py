@@ -18,6 +18,8 @@ class FileDevice(BlockDev):
     The driver name in the logical id only concerns hypervisors; the file is the same for all of them.
     """
 
+    IF_MISSING = "is its file system mounted? If the instance still runs, its data is lost when it stops: copy it from inside first"
+
     @property
     def path(self) -> str:
         if len(self.unique_id) != 2 or not isinstance(self.unique_id[1], str):

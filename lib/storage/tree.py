@@ -23,7 +23,8 @@ def Find(disk: objects.Disk) -> BlockDev | None:
 def FindOrFail(disk: objects.Disk) -> BlockDev:
     device = Find(disk)
     if device is None:
-        raise errors.BlockDeviceError(f"{Make(disk)}: not found on this node; are the instance's disks active?")
+        missing = Make(disk)
+        raise errors.BlockDeviceError(f"{missing}: not found on this node; {missing.IF_MISSING}")
     return device
 
 

@@ -114,6 +114,15 @@ def _Content(device: BlockDev) -> bytes:
     return subprocess.run(device.ExportCommand(), check=True, capture_output=True).stdout
 
 
+def test_a_missing_device_is_reported_with_what_to_look_at(kind: Kind) -> None:
+    """Nothing activates a file, and a guest may still have it open."""
+    with pytest.raises(errors.BlockDeviceError, match="not found on this node") as caught:
+        tree.FindOrFail(kind.Disk("gone"))
+    is_file = kind.template in ("file", "sharedfile")
+    assert ("are the instance's disks active?" in str(caught.value)) == (not is_file)
+    assert ("copy it from inside first" in str(caught.value)) == is_file
+
+
 def test_content_survives_everything_but_removal(kind: Kind) -> None:
     disk = kind.Disk("data")
     Build(disk)
