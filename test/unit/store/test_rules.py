@@ -16,7 +16,7 @@ from ganeti import errors, runtime
 from ganeti.rpc import base as rpc_base
 from ganeti.rpc.procedures import PROCEDURES
 from ganeti.store import Epoch, NodeStore, Position, Row
-from ganeti.store.base import NOWHERE, EpochTooOld, Line, StoredRow
+from ganeti.store.base import MAX_LINE, NOWHERE, EpochTooOld, Line, StoredRow
 from ganeti.store.export import VisiblePosition
 
 E1, E2, E3 = Epoch(1, "aa"), Epoch(2, "bb"), Epoch(3, "cc")
@@ -454,6 +454,32 @@ def test_a_store_nobody_serves_makes_no_file_by_being_looked_at(tmp_path: Path) 
     store = NodeStore(str(tmp_path / "ext/store.db"), "node1", str(tmp_path / "run/calls"))
     assert store.IsServing() is False
     assert not (tmp_path / "run").exists()
+
+
+def test_of_what_lies_before_the_kept_line_nothing_is_known() -> None:
+    entries = [(Epoch(number, "x"), 5 + number) for number in range(MAX_LINE)]
+    last = Position(entries[-1][0], entries[-1][1] + 3)
+    full, short = Line(entries, last), Line(entries[1:], last)
+    assert full.OlderThanKept(Position(E1, 4)) and not full.OlderThanKept(Position(entries[0][0], 5))
+    assert not short.OlderThanKept(Position(E1, 4))
+
+
+def test_the_database_keeps_no_more_of_the_line_than_the_newest(wire: Wire) -> None:
+    with wire.store.database.Transaction() as database:
+        for number in range(1, MAX_LINE + 4):
+            database.AddToLine(Epoch(number, "x"), number)
+    found = sqlite3.connect(wire.store.path).execute("SELECT count(*), min(first), max(first) FROM line").fetchall()
+    assert found == [(MAX_LINE, 4, MAX_LINE + 3)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [7, ["x"], [["job", "1"]], [["job", "1", "{}", 1]], [["", "1", "{}"]], [["job", 1, "{}"]], [["job", "1", 1]]],
+)
+def test_rows_without_sense_are_rejected_whole(wire: Wire, rows: Any) -> None:
+    answer = wire.Append(E1, NOWHERE, [["job", "9", "{}"], *rows] if isinstance(rows, list) else rows)
+    assert answer[0] is False and "must be" in answer[1]
+    assert wire.Live() == {}
 
 
 def test_a_position_of_nowhere_is_held_by_every_history() -> None:
