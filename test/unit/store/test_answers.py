@@ -180,6 +180,16 @@ def test_a_node_that_was_not_taken_in_is_not_taken_in_later(make: Any) -> None:
     assert cluster[2].store.GetState().last.seq == 0
 
 
+@Story
+def test_a_list_of_candidates_without_the_master_changes_nothing(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    cluster.wanted = cluster.members[1:2]
+    runtime.Sleep(30.0)
+    store.Commit(Job(1))
+    assert len(store.Voters()) == 3
+
+
 # Fetching
 
 

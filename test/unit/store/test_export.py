@@ -396,6 +396,20 @@ def test_the_files_follow_the_master_and_are_exact_after_its_stop(make: Any) -> 
     assert Text(pathutils.JobFile(4)) == JOB % 4
 
 
+def test_a_file_that_went_is_written_when_it_is_wanted_again() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        for _ in range(2):
+            node.Put(Row("queue", "drain", "true"))
+            node.exporter.Round()
+            assert Text(pathutils.JOB_QUEUE_DRAIN_FILE) == ""
+            node.Put(Row("queue", "drain", None))
+            node.exporter.Round()
+            assert Text(pathutils.JOB_QUEUE_DRAIN_FILE) is None
+
+    Play(story)
+
+
 def test_missing_files_are_written_anew() -> None:
     def story(node: Node, machine: Machine) -> None:
         del machine
