@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from support.virtual import MakeInstance, MakeNic, MakeUuid
 
 from ganeti import errors, pathutils
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import confine, hotplug, layout, migration, network, screen
+from ganeti.hypervisor.kvm import confine, driver, hotplug, layout, migration, network, screen
 from ganeti.params import hv
 
 
@@ -289,3 +291,48 @@ def test_example_rules_stop_what_is_not_named() -> None:
     assert output == [["-A", "OUTPUT", "-m", "owner", "--uid-owner", "61001-61999", "-j", "KVM-USERS"]]
     own = [rule for rule in rules if rule[:2] == ["-A", "KVM-USERS"]]
     assert own[-1][2:] == ["-j", "REJECT"] and len(output) + len(own) == len(rules) - 3
+
+
+# --- processes and what is said of them -------------------------------------------------------------------------------
+
+_WRITES_AT_THE_END = (
+    "import signal, sys\n"
+    "def end(*args):\n"
+    "    open(sys.argv[1], 'w').write('all')\n"
+    "    sys.exit()\n"
+    "signal.signal(signal.SIGTERM, end)\n"
+    "print('ready', flush=True)\n"
+    "signal.pause()\n"
+)
+
+
+@pytest.mark.parametrize(("state", "written"), [("runs", True), ("at once", False), ("stands still", False)])
+def test_a_process_that_can_may_write_what_it_holds_before_it_ends(tmp_path: Path, state: str, written: bool) -> None:
+    file = tmp_path / "held"
+    with subprocess.Popen([sys.executable, "-c", _WRITES_AT_THE_END, str(file)], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+        if state == "stands still":
+            os.kill(child.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        layout.Kill("web", layout.Process(child.pid, ("qemu",)), at_once=state == "at once")
+    assert file.exists() is written
+
+
+def test_memory_of_a_guest_is_what_its_balloon_leaves_it() -> None:
+    process = layout.Process(7, ("qemu", "-m", "512", "-smp", "3"))
+    answers = {
+        "query-status": {"status": "running"},
+        "query-cpus-fast": [{}, {}],
+        "query-balloon": {"actual": 384 << 20},
+    }
+    info = driver._ReadInfo("web", process, answers)
+    assert (info.memory, info.vcpus, info.run_state) == (384, 2, "running")
+    info = driver._ReadInfo("web", process, {**answers, "query-balloon": None, "query-cpus-fast": None})
+    assert (info.memory, info.vcpus) == (512, 3), "as it was started"
+
+
+def test_of_what_qemu_says_the_errors_count() -> None:
+    warning = "qemu-system-x86_64: warning: TCG doesn't support requested feature\n"
+    assert driver.StartTrouble(f"{warning}qemu-system-x86_64: no such disk\n") == "qemu-system-x86_64: no such disk"
+    assert driver.StartTrouble(warning) == warning.strip(), "better than nothing"
+    assert driver.StartTrouble("") == "QEMU gave no reason"
