@@ -18,6 +18,9 @@ from ganeti.storage import tree
 
 Dict = dict[str, Any]
 
+# A source notices within a moment that its target was ended.
+_NOTICE_SECONDS, _NOTICE_STEP = 15.0, 0.2
+
 
 def _Load(data: Dict) -> tuple[objects.Instance, Hypervisor]:
     instance = wire.Instance(data)
@@ -118,6 +121,8 @@ def EndSent(instance: Dict, ident: int, attempt: str | None) -> None:
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
         look = _CheckSame(driver, guest, ident, attempt)
+        if look.sending and look.state in runstate.HOLDS:
+            look = _WaitFailed(driver, guest, ident, attempt)
         if look.sending or look.state not in (runstate.SENT, runstate.GONE, *runstate.HOLDS):
             raise errors.RpcCallError(
                 f"Instance {guest.name}: its process here is not what this call is for (state {look.state}), it is left"
@@ -128,6 +133,23 @@ def EndSent(instance: Dict, ident: int, attempt: str | None) -> None:
         if look.state not in runstate.HOLDS:
             _Leave(driver, guest)
         transfers.Clear(guest.name)
+
+
+def _WaitFailed(driver: Hypervisor, guest: objects.Instance, ident: int, attempt: str | None) -> Look:
+    """Wait until a guest that runs here has noticed that nobody receives it any more; return the last look.
+
+    RpcCallError if it was sent after all.
+    """
+    deadline = runtime.Monotonic() + _NOTICE_SECONDS
+    while True:
+        look = _CheckSame(driver, guest, ident, attempt)
+        if look.state not in runstate.HOLDS:
+            raise errors.RpcCallError(
+                f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
+            )
+        if not look.sending or runtime.Monotonic() >= deadline:
+            return look
+        runtime.Sleep(_NOTICE_STEP)
 
 
 def _CheckSame(driver: Hypervisor, guest: objects.Instance, ident: int, attempt: str | None) -> Look:

@@ -357,7 +357,7 @@ def test_a_job_is_killed_by_ending_its_calls(cluster: RealCluster) -> None:
 def test_masterd_starts_on_the_master_only() -> None:
     with RealCluster(2) as cluster:
         refused = cluster[1].StartMaster(check=False)
-        assert refused.returncode == 5 and "no cluster, or no candidate" in refused.stderr
+        assert refused.returncode == 5 and "this node has no configuration" in refused.stderr
         cluster[1].Write("/var/lib/ganeti/config.data", cluster[0].Read("/var/lib/ganeti/config.data"), 0o640)
         refused = cluster[1].StartMaster(check=False)
         assert refused.returncode == 11 and f"{cluster[0].name} is" in refused.stderr

@@ -117,8 +117,7 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         faulty = {uuid: self._FaultyOn(uuid) for uuid in (self._primary, self._secondary)}
         if all(faulty.values()):
             raise errors.OpPrereqError(
-                f"Instance {instance.name} has faulty disks on more than one node and can not be repaired"
-                " automatically",
+                f"Instance {instance.name} has faulty disks on more than one node and cannot be repaired automatically",
                 errors.ECODE_STATE,
             )
         self._indexes = faulty[self._primary] or faulty[self._secondary]

@@ -172,12 +172,12 @@ class LUNodeModifyStorage(_UnitLU[opcodes.OpNodeModifyStorage]):
         super().CheckArguments()
         if self.op.storage_type != LVM_PV:
             raise errors.OpPrereqError(
-                f"Storage units of type '{self.op.storage_type}' can not be modified, only {LVM_PV}", errors.ECODE_INVAL
+                f"Storage units of type '{self.op.storage_type}' cannot be modified, only {LVM_PV}", errors.ECODE_INVAL
             )
         unknown = sorted(set(self.op.changes) - {_ALLOCATABLE})
         if unknown:
             raise errors.OpPrereqError(
-                f"The following fields can not be modified for storage units of type '{LVM_PV}': {', '.join(unknown)}",
+                f"The following fields cannot be modified for storage units of type '{LVM_PV}': {', '.join(unknown)}",
                 errors.ECODE_INVAL,
             )
         if not isinstance(self.op.changes.get(_ALLOCATABLE, True), bool):
@@ -200,7 +200,7 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
         super().CheckArguments()
         if self.op.storage_type != LVM_VG:
             raise errors.OpPrereqError(
-                f"Storage units of type '{self.op.storage_type}' can not be repaired, only {LVM_VG}", errors.ECODE_INVAL
+                f"Storage units of type '{self.op.storage_type}' cannot be repaired, only {LVM_VG}", errors.ECODE_INVAL
             )
 
     def CheckPrereq(self) -> None:

@@ -133,7 +133,15 @@ NAMES = {
 # Arguments that name an object: kind -> one that exists.
 OBJECTS = {"instance": INSTANCE, "node": NODE, "group": "default", "os": OS, "jobid": "1"}
 # Arguments that must have a form or a meaning: kind -> one that is right.
-VALUES = {"duration": "0", "disk": "0", "size": "1g", "age": "1w", "timespec": "1h", "file": "/etc/hostname"}
+VALUES = {
+    "duration": "0",
+    "disk": "0",
+    "size": "1g",
+    "age": "1w",
+    "timespec": "1h",
+    "file": "/etc/hostname",
+    "type": "lvm-pv",
+}
 # Arguments for which any text will do.
 TEXTS = {
     "tag": "tag",
@@ -153,6 +161,8 @@ COMPLETE = {
         ("--no-ssh-init", ""), ("--no-etc-hosts", ""),
     ],
     ("gnt-group", "modify"): [("--alloc-policy", "preferred")],
+    ("gnt-node", "list-storage"): [("--storage-type", "file")],
+    ("gnt-node", "modify-storage"): [("--allocatable", "yes")],
     ("gnt-instance", "add"): [("-t", "file"), ("-s", "1g"), ("-o", f"{OS}+default"), ("-n", NODE), ("--net", NIC)],
     ("gnt-instance", "modify"): [("-B", "vcpus=1"), ("--no-hotplug", "")],
     ("gnt-instance", "replace-disks"): [("-p", "")],
@@ -161,7 +171,7 @@ COMPLETE = {
     ("gnt-node", "modify"): [("--drained", "no")],
     ("gnt-os", "modify"): [("--hidden", "no")],
 }  # fmt: skip
-ARGUMENTS = {("gnt-group", "add"): ["new"]}
+ARGUMENTS = {("gnt-group", "add"): ["new"], ("gnt-node", "repair-storage"): [OBJECTS["node"], "lvm-vg", "thing"]}
 MORE = {"add-tags": ["tag"], "remove-tags": ["tag"]}
 # Destination of an option -> the option of the complete form that does not go with it.
 CLASHES = {"disks": "-s", "iallocator": "-n", "nics": "--net", "remote_node": "-p"}

@@ -15,6 +15,7 @@ from support.virtual import MakeDisk, MakeInstance
 from ganeti import errors, hypervisor, pathutils, runtime
 from ganeti.backend import blockdev, instance, migration, transfers, wire
 from ganeti.hypervisor import nodechecks
+from ganeti.hypervisor.base import Look
 from ganeti.hypervisor.fake import FakeHypervisor
 from ganeti.params import hv
 from ganeti.runtime import LockBusy
@@ -318,6 +319,38 @@ def test_a_copy_that_was_sent_is_ended_once_and_a_guest_never(migrated: Migrated
             migration.EndSent(rig.data, 0, migrated.attempt)
         migration.EndSent(rig.data, 0, None)
         assert _State(rig) == "running" and rig.Link().is_symlink()
+
+
+class Slow(FakeHypervisor):
+    """A guest that is being sent to somebody who is gone; each look takes one off ``looks``, then it ends as ``then``."""
+
+    looks: list[str] = []
+
+    def Look(self, instance_name: str) -> Look:
+        seen = super().Look(instance_name)
+        if not self.looks:
+            return seen
+        return dataclasses.replace(seen, state=self.looks.pop(0), sending=True)
+
+
+def test_a_guest_notices_a_moment_later_that_its_target_is_gone(migrated: Migrated, use: Any) -> None:
+    rig = migrated.rig
+    use(Slow)
+    with rig.first:
+        hypervisor.GetHypervisor("fake").Resume(rig.guest)
+        Slow.looks = ["running"] * 3
+        migration.EndSent(rig.data, 0, migrated.attempt)
+        assert _Seen(rig)["attempt"] is None and _State(rig) == "running" and rig.Link().is_symlink()
+
+
+def test_a_guest_that_was_sent_after_all_is_left_alone(migrated: Migrated, use: Any) -> None:
+    rig = migrated.rig
+    use(Slow)
+    with rig.first:
+        Slow.looks = ["running", "running", "postmigrate"]
+        with pytest.raises(errors.RpcCallError, match=r"has changed since it was looked at \(state postmigrate\)"):
+            migration.EndSent(rig.data, 0, migrated.attempt)
+        assert _Seen(rig)["attempt"] == migrated.attempt and _State(rig) == "postmigrate"
 
 
 def test_guest_that_only_waits_is_not_ended_as_one_that_was_sent(migrated: Migrated) -> None:

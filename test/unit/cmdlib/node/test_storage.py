@@ -19,13 +19,13 @@ from ganeti import errors, opcodes
             opcodes.OpNodeModifyStorage(
                 node_name="node2", storage_type="lvm-vg", name="x", changes={"allocatable": True}
             ),
-            "can not be modified",
+            "cannot be modified",
         ),
         (
             opcodes.OpNodeModifyStorage(
                 node_name="node2", storage_type="lvm-pv", name="/dev/sda5", changes={"size": 1}
             ),
-            "can not be modified.*size",
+            "cannot be modified.*size",
         ),
         (
             opcodes.OpNodeModifyStorage(
@@ -39,7 +39,7 @@ from ganeti import errors, opcodes
         ),
         (
             opcodes.OpRepairNodeStorage(node_name="node1", storage_type="lvm-pv", name="/dev/sda5"),
-            "can not be repaired",
+            "cannot be repaired",
         ),
     ],
 )
