@@ -40,6 +40,8 @@ def _Short(text: str) -> int:
 
 # What cannot be written must not be read: 1e999 would become infinite.
 _DECODER = simplejson.JSONDecoder(parse_float=_Finite)
+# Made once: it costs as much as the text of a small value.
+_ENCODER = simplejson.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _PROPER_DECODER = simplejson.JSONDecoder(parse_float=_Finite, parse_int=_Short)
 
 
@@ -47,7 +49,8 @@ def Dump(value: Any, pretty: bool = False) -> str:
     """Return JSON text of ``value``: compact, keys in the order given, ASCII only; ``pretty`` for people."""
     if pretty:
         return simplejson.dumps(value, indent=2, allow_nan=False) + "\n"
-    return simplejson.dumps(value, separators=(",", ":"), allow_nan=False)
+    text: str = _ENCODER.encode(value)
+    return text
 
 
 def DumpBytes(value: Any) -> bytes:

@@ -321,6 +321,8 @@ def _Live(
         stop = signals.StopSignal()
         stop.Install()
         logging.info("%s daemon startup", name)
+        # What is made now stays: looking at it again and again would take longer than to make it.
+        gc.disable()
         prepared = prepare(options)
     except errors.GenericError as err:
         if _pid_lock is not None:
@@ -332,9 +334,9 @@ def _Live(
         starter.Tell(constants.EXIT_FAILURE, f"{name} cannot start: {err}; see {log}")
         _RemovePidFile(name)
         raise
-    # What exists now lives as long as the daemon: later collections need not look at it again.
     gc.collect()
     gc.freeze()
+    gc.enable()
     starter.Tell(0, "")
     try:
         return execute(options, prepared, stop) or 0

@@ -84,7 +84,6 @@ class Entry:
         self.flush_timer: Timer | None = None
         self._log_size = sum(log.size for log in self.logs)
         self.result_size = sum(len(serializer.Dump(op.result)) for op in draft.ops if op.result is not None)
-        self.size = InputSize(draft)
         self._serial = max((e[0] for log in self.logs for e in log.entries), default=0)
 
     @property
@@ -144,7 +143,7 @@ class Entry:
     @property
     def row_size(self) -> int:
         """Return the approximate length of the job's row."""
-        return self.size + self.result_size + self._log_size
+        return InputSize(self.draft) + self.result_size + self._log_size
 
     def LogAfter(self, serial: int | None) -> list[Any]:
         """Return the log entries of all opcodes with a higher serial; all for None."""

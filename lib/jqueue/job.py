@@ -56,12 +56,19 @@ class OpInput:
     ``data`` and ``json`` are what may be stored, without secrets.
     """
 
-    __slots__ = ("_summary", "data", "json")
+    __slots__ = ("_json", "_summary", "data")
 
     def __init__(self, data: Any, summary: str | None = None):
         self.data = data
-        self.json = serializer.Dump(data)
+        # Of most jobs that a master daemon finds at its start nobody wants it.
+        self._json: str | None = None
         self._summary = summary
+
+    @property
+    def json(self) -> str:
+        if self._json is None:
+            self._json = serializer.Dump(self.data)
+        return self._json
 
     @property
     def op_id(self) -> str:
