@@ -22,6 +22,8 @@ CIPHERS = b"HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 _CHUNK = 64 * 1024
 # Nobody sends more than this by mistake after a request was rejected.
 _LINGER_BYTES = 64 * 1024 * 1024
+# In which a peer whose certificate was rejected may read the alert.
+_REJECTED_SECONDS = 2.0
 # What a peer of another kind or a scanner leaves behind; one line in the log is enough.
 CONNECTION_ERRORS = (OSError, SSL.Error)
 
@@ -205,6 +207,9 @@ class TlsStream(PlainStream):
             except SSL.WantWriteError:
                 self._Wait(runtime.OUT, deadline)
             except (SSL.Error, OSError) as err:
+                if self._digests:
+                    # For its side the handshake was over: it may be sending its request, and must still learn why not.
+                    self.Linger(_REJECTED_SECONDS)
                 raise StreamError(self._cause or f"TLS handshake failed: {_Text(err)}") from None
             else:
                 return

@@ -66,8 +66,9 @@ def LoseTheOldMaster(cluster: RealCluster) -> tuple[RealNode, RealNode, RealNode
 def test_an_old_master_that_was_marked_offline_is_not_led_into_a_second_one() -> None:
     with RealCluster(3) as cluster:
         new, old, third = LoseTheOldMaster(cluster)
-        # Its copy is emptied as soon as the new master reaches it; here it starts before that.
-        new.Signal(MASTERD, signal.SIGSTOP)
+        # Its copy is emptied as soon as the new master reaches it; here it starts before that.  (A master daemon that was
+        # only stopped might hold a lock that its node daemon needs.)
+        new.Kill(MASTERD)
         old.StartNoded()
         names = f"{new.name}, {third.name}"
         refused = old.StartMaster(check=False)
@@ -89,7 +90,7 @@ def test_an_old_master_that_was_marked_offline_is_not_led_into_a_second_one() ->
         asked = Command(old, "gnt-cluster", "master-failover", "--no-voting", "--yes-do-it")
         assert asked.returncode == 1 and "Nothing was changed" in asked.stderr
         assert old.Pid(MASTERD) == 0
-        new.Signal(MASTERD, signal.SIGCONT)
+        new.StartMaster()
         # What the message says leads back: where the master is, and there the command that takes the node back.
         assert Command(new, *Printed(refused.stderr, "gnt-cluster getmaster")).stdout.strip() == new.name
         back = Command(new, *Forced(Printed(refused.stderr, "gnt-node modify")))

@@ -109,6 +109,7 @@ def test_a_fail_over_that_was_cut_off_needs_nobody(count: int) -> None:
     assert [problem for seed in range(1, 31) if (problem := scenes.FailOverCutOff(seed, count))] == []
 
 
+@pytest.mark.slow
 def test_an_old_master_that_returns_makes_no_second_one_and_is_taken_back() -> None:
     assert [problem for seed in range(1, 31) if (problem := scenes.OldMasterReturns(seed))] == []
 
@@ -118,6 +119,7 @@ def test_it_would_be_seen_if_a_forced_start_overlooked_who_is_running() -> None:
     assert any("without promises" in problem for problem in broken), broken
 
 
+@pytest.mark.slow
 def test_files_are_edited_by_hand_in_some_runs() -> None:
     """That an edit is taken over whenever a start can do so is what every run needs to come to rest."""
     assert sum(Run(seed).edits for seed in range(1, 101)) >= 3

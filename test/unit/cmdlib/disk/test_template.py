@@ -16,7 +16,7 @@ _ALLOWED = (
     "storage/",
     "objects/",
     "configfile/load.py",
-    "bootstrap/init.py",
+    "bootstrap/settings.py",
     "cli/grammar.py",
 )
 
