@@ -323,7 +323,10 @@ def _Live(
         logging.info("%s daemon startup", name)
         # What is made now stays: looking at it again and again would take longer than to make it.
         gc.disable()
-        prepared = prepare(options)
+        try:
+            prepared = prepare(options)
+        finally:
+            gc.enable()
     except errors.GenericError as err:
         if _pid_lock is not None:
             logging.error("%s cannot start: %s", name, ErrorText(err))
@@ -336,7 +339,6 @@ def _Live(
         raise
     gc.collect()
     gc.freeze()
-    gc.enable()
     starter.Tell(0, "")
     try:
         return execute(options, prepared, stop) or 0
