@@ -26,9 +26,9 @@ def VgList() -> dict[str, float]:
 def NodeVolumes() -> list[dict[str, str]]:
     """node_volumes: one row for each device of each volume."""
     return [
-        {"name": lv.name, "size": f"{lv.size / 1024:.2f}", "dev": pv, "vg": lv.group}
+        {"name": lv.name, "size": f"{lv.size / 1024:.2f}", "dev": device.partition("(")[0], "vg": lv.group}
         for lv in lvmtools.Volumes().values()
-        for pv in [device.partition("(")[0] for device in lv.devices]
+        for device in lv.devices
     ]
 
 

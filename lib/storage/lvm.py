@@ -176,8 +176,6 @@ class Volume(BlockDev):
 
     def _Unshared(self, size: int, pvs: list[PhysicalVolume]) -> list[PhysicalVolume]:
         """Return the empty physical volumes that the disk gets for itself: as many as it has spindles."""
-        for problem in lvmtools.SizeProblems(pvs):
-            logging.warning("%s: %s", self, problem)
         needed = lvmtools.PvsNeeded(size, pvs)
         spindles = self.disk.spindles
         if spindles is None:

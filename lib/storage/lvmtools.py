@@ -22,6 +22,7 @@ _RESERVED_NAMES = frozenset([".", "..", "snapshot", "pvmove"])
 _RESERVED_PARTS = ("_mlog", "_mimage")
 
 _PLAIN = ("--noheadings", "--nosuffix", "--separator=|")
+_IN_MIB = (*_PLAIN, "--units=m", "--unbuffered")
 _PV_FIELDS = "pv_name,vg_name,pv_free,pv_attr,pv_size,lv_name"
 _VG_FIELDS = "vg_name,vg_free,vg_attr,vg_size"
 _LV_FIELDS = "vg_name,lv_name,lv_attr,lv_kernel_major,lv_kernel_minor,vg_extent_size,stripes,lv_size,lv_tags,devices"
@@ -135,11 +136,11 @@ def MakeTag(text: str) -> str:
 
 
 def BuildListPvs() -> list[str]:
-    return ["pvs", *_PLAIN[:2], "--units=m", "--unbuffered", _PLAIN[2], f"-o{_PV_FIELDS}"]
+    return ["pvs", *_IN_MIB, f"-o{_PV_FIELDS}"]
 
 
 def BuildListVgs() -> list[str]:
-    return ["vgs", *_PLAIN[:2], "--units=m", "--unbuffered", _PLAIN[2], f"-o{_VG_FIELDS}"]
+    return ["vgs", *_IN_MIB, f"-o{_VG_FIELDS}"]
 
 
 def BuildListLvs() -> list[str]:
@@ -295,16 +296,6 @@ def _Reason(result: runtime.RunResult) -> str:
 def StandardSize(pvs: Iterable[PhysicalVolume]) -> float:
     """Return the MiB for data that each physical volume surely has."""
     return min(pv.size for pv in pvs) / (1 + _PV_MARGIN + _PV_RESERVED)
-
-
-def SizeProblems(pvs: Sequence[PhysicalVolume]) -> list[str]:
-    """Return what is wrong with the sizes: exclusive storage wants equal disks."""
-    sizes = [pv.size for pv in pvs]
-    if sizes and min(sizes) * (1 + _PV_MARGIN) < max(sizes) * (1 - _PV_MARGIN):
-        return [
-            f"PVs have different sizes ({min(sizes):.0f} to {max(sizes):.0f} MiB): exclusive storage wants equal ones"
-        ]
-    return []
 
 
 def PvsNeeded(size: int, pvs: Sequence[PhysicalVolume]) -> int:

@@ -7,7 +7,7 @@ the unit, what happened and what to do.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ganeti import errors, runtime
@@ -135,21 +135,23 @@ class Directories(Units):
         return int(row[FREE]), int(row[SIZE])
 
 
-_UNITS: tuple[Callable[[], Units], ...] = (
-    PhysicalVolumes,
-    VolumeGroups,
-    lambda: Directories("file"),
-    lambda: Directories("sharedfile"),
-    lambda: Directories("gluster"),
-)
+_UNITS: dict[str, Units] = {
+    units.type: units
+    for units in (
+        PhysicalVolumes(),
+        VolumeGroups(),
+        Directories("file"),
+        Directories("sharedfile"),
+        Directories("gluster"),
+    )
+}
 
 
 def GetUnits(kind: str) -> Units:
     """Return the units of a type."""
-    known = {units.type: units for units in (make() for make in _UNITS)}
-    if kind not in known:
-        raise errors.StorageError(f"Storage type '{kind}' has no units; those that have: {', '.join(known)}")
-    return known[kind]
+    if kind not in _UNITS:
+        raise errors.StorageError(f"Storage type '{kind}' has no units; those that have: {', '.join(_UNITS)}")
+    return _UNITS[kind]
 
 
 def List(kind: str, arguments: Sequence[Any], name: str | None, fields: Collection[str]) -> list[list[Any]]:

@@ -8,6 +8,7 @@ from ganeti.cli.command import AnyNumber, Command
 from ganeti.cli.parser import Options, Value
 from ganeti.client.gnt_node import storage
 from ganeti.opcodes import OpNodeQueryStorage
+from ganeti.params.disk import UnitTypes
 
 _TITLES = {
     "node": ("Node", False),
@@ -19,7 +20,7 @@ _TITLES = {
     "allocatable": ("Allocatable", False),
 }
 STORAGE_TYPE = Value(
-    "--storage-type", dest="user_storage_type", choices=["file", "lvm-pv", "lvm-vg", "sharedfile", "gluster"],
+    "--storage-type", dest="user_storage_type", choices=list(UnitTypes()),
     text="Type of the storage units; default: that of the cluster's first disk template",
 )  # fmt: skip
 

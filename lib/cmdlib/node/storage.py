@@ -21,31 +21,25 @@ _FIX_CONSISTENCY = "fix-consistency"
 _NOBODY = "-"
 
 
-def _TemplatesIn(storage_type: str) -> set[str]:
-    """Return the templates whose disks lie in units of this type."""
-    return {name for name, template in disk.TEMPLATES.items() if storage_type in template.units}
-
-
 def CheckStorageType(cluster: objects.Cluster, storage_type: str) -> None:
     """Raise OpPrereqError unless units of this type can be reported, and the cluster uses them."""
-    templates = _TemplatesIn(storage_type)
-    if not templates:
-        known = sorted({unit for template in disk.TEMPLATES.values() for unit in template.units})
+    types = disk.UnitTypes()
+    if storage_type not in types:
         raise errors.OpPrereqError(
-            f"Storage type '{storage_type}' has no units to report; those that have: {', '.join(known)}",
+            f"Storage type '{storage_type}' has no units to report; those that have: {', '.join(types)}",
             errors.ECODE_INVAL,
         )
-    if not templates.intersection(cluster.enabled_disk_templates):
+    if not set(types[storage_type]).intersection(cluster.enabled_disk_templates):
         raise errors.OpPrereqError(
             f"Storage type '{storage_type}' is not used: none of its disk templates"
-            f" ({', '.join(sorted(templates))}) is enabled",
+            f" ({', '.join(sorted(types[storage_type]))}) is enabled",
             errors.ECODE_INVAL,
         )
 
 
 def StorageArguments(cluster: objects.Cluster, storage_type: str) -> list[Any]:
     """Return a node's arguments besides the type: directories of file storage."""
-    fields = [disk.TEMPLATES[name].directory for name in _TemplatesIn(storage_type)]
+    fields = [disk.TEMPLATES[name].directory for name in disk.UnitTypes().get(storage_type, ())]
     return [[getattr(cluster, field) for field in fields if field]] if any(fields) else []
 
 

@@ -49,6 +49,7 @@ __all__ = [
     "DiskTemplate",
     "Mirrored",
     "SyntaxProblems",
+    "UnitTypes",
     "With",
 ]
 
@@ -65,6 +66,12 @@ def With(**wanted: Any) -> frozenset[str]:
         for name, template in TEMPLATES.items()
         if all(getattr(template, trait) == value for trait, value in wanted.items())
     )
+
+
+def UnitTypes() -> dict[str, list[str]]:
+    """Return the types of storage units -> the templates whose disks lie in them."""
+    types = sorted({unit for template in TEMPLATES.values() for unit in template.units})
+    return {unit: [name for name, template in TEMPLATES.items() if unit in template.units] for unit in types}
 
 
 def Mirrored() -> frozenset[str]:

@@ -138,6 +138,8 @@ class DiskTemplate:
     looked_after: ClassVar[bool] = False
     """Whoever provides the storage also watches it."""
     id_items: ClassVar[int] = 2
+    hook_names: ClassVar[tuple[str, ...]] = ("DRIVER", "ID")
+    """What hooks call the parts of its identity."""
     overhead: ClassVar[int] = 0
     """MiB that a disk takes beside its size."""
 
@@ -204,8 +206,8 @@ class DiskTemplate:
 
     def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
         """Return the variables of hooks for its identity (doc/reference/interfaces.md c.4)."""
-        del disk, node_name
-        return {}
+        del node_name
+        return dict(zip(self.hook_names, disk.logical_id, strict=False))
 
     def ShownId(self, disk: objects.Disk, node_name: Callable[[str], str]) -> list[Any]:
         """Return the identity for people: no secret, nodes by name."""

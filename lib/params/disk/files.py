@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ganeti import constants, objects
+from ganeti import constants
 from ganeti.params.disk.base import (
     ACCESS,
     EXTERNAL,
@@ -22,10 +21,6 @@ class _Files(DiskTemplate):
     """``logical_id``: the file driver, and the path."""
 
     file_based = growable = True
-
-    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
-        del node_name
-        return {"DRIVER": disk.logical_id[0], "ID": disk.logical_id[1]}
 
 
 class _InDirectory(_Files):

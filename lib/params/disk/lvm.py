@@ -38,6 +38,7 @@ class Plain(DiskTemplate):
     storage_type = "lvm-vg"
     units = _UNITS
     lvm = volume = True
+    hook_names = ("VG", "ID")
     nodes = 1
     on_secondaries = True  # below a mirror
     copyable = growable = snapshots = space_checked = exclusive_storage = True
@@ -45,10 +46,6 @@ class Plain(DiskTemplate):
 
     def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
         return (request.vg or plan.vg, f"{prefix}.disk{index}")
-
-    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
-        del node_name
-        return {"VG": disk.logical_id[0], "ID": disk.logical_id[1]}
 
 
 class Drbd(DiskTemplate):

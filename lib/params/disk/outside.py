@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ganeti import constants, objects
+from ganeti import constants
 from ganeti.params.disk.base import (
     ACCESS,
     ADOPT_DEVICE,
@@ -44,10 +43,6 @@ class BlockDevice(DiskTemplate):
         del plan, prefix, index
         return ("manual", request.adopt)
 
-    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
-        del node_name
-        return {"DRIVER": disk.logical_id[0], "ID": disk.logical_id[1]}
-
 
 class Rbd(DiskTemplate):
     """``logical_id``: ``rbd``, and the name of the image."""
@@ -65,10 +60,6 @@ class Rbd(DiskTemplate):
         del plan, request
         return ("rbd", f"{prefix}.rbd.disk{index}")
 
-    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
-        del node_name
-        return {"DRIVER": disk.logical_id[0], "ID": disk.logical_id[1]}
-
 
 class Ext(DiskTemplate):
     """``logical_id``: the provider, and a name that the provider uses."""
@@ -79,6 +70,7 @@ class Ext(DiskTemplate):
     layers = ({key: key for key in params},)
     keys = frozenset([ACCESS, "provider"])
     provider = looked_after = mapped = True
+    hook_names = ("PROVIDER", "ID")
     storage_type = "ext"
     mirror = EXTERNAL
     cached = False
@@ -87,7 +79,3 @@ class Ext(DiskTemplate):
     def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
         del plan
         return (request.provider, f"{prefix}.ext.disk{index}")
-
-    def HookEnv(self, disk: objects.Disk, node_name: Callable[[str], str]) -> dict[str, Any]:
-        del node_name
-        return {"PROVIDER": disk.logical_id[0], "ID": disk.logical_id[1]}

@@ -269,7 +269,7 @@ $ gnt-node list-storage --storage-type tape
 ! =====
 !   gnt-node list-storage [options...] [node...]
 !
-! gnt-node: error: option --storage-type: invalid choice: 'tape' (choose from 'file', 'lvm-pv', 'lvm-vg', 'sharedfile', 'gluster')
+! gnt-node: error: option --storage-type: invalid choice: 'tape' (choose from 'file', 'gluster', 'lvm-pv', 'lvm-vg', 'sharedfile')
 = 2
 $ gnt-node modify-storage node1 lvm-pv /dev/sda
 ! No changes to perform, exiting.
