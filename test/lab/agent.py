@@ -1,7 +1,7 @@
 """The agent of a laboratory's node: reads requests from a serial port, a line of JSON each, and answers likewise.
 
-    {"argv": [...], "stdin": TEXT, "seconds": N, "env": {...}} -> {"status": N, "stdout": TEXT, "stderr": TEXT}
-    {"start": [...], "log": PATH, "env": {...}}                -> {"pid": N}
+    {"number": N, "argv": [...], "stdin": TEXT, "seconds": N, "env": {...}}
+        -> {"number": N, "status": N, "stdout": TEXT, "stderr": TEXT}
 
 It is the node's first process: it takes care of orphans, and never ends.
 """
@@ -18,18 +18,11 @@ import threading
 import traceback
 from typing import Any, BinaryIO
 
-PORT = "/dev/virtio-ports/agent"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def Serve(request: dict[str, Any]) -> dict[str, Any]:
     env = {"PATH": PATH, "LC_ALL": "C", "HOME": "/root", **request.get("env", {})}
-    if "start" in request:
-        with open(request["log"], "ab") as log:
-            child = subprocess.Popen(
-                request["start"], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        return {"pid": child.pid}
     try:
         done = subprocess.run(
             request["argv"],

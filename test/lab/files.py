@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.machinery
-import importlib.util
 import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from support.lab import CACHE, TREE
+from support.programs import Load
 
 KERNEL_PACKAGE = "linux-image-amd64"
 # Unpacked for the nodes; nothing of it is installed on this machine.
@@ -26,8 +25,6 @@ MODULES = (
     *("netfs", "fscache", "9pnet", "9pnet_virtio", "9p", "overlay"),
     *("crc32c_generic", "libcrc32c", "lru_cache", "dm_mod", "dm_bufio", "dm_snapshot", "drbd"),
 )
-# What a module is loaded with.
-MODULE_OPTIONS = {"drbd": "usermode_helper=/bin/true minor_count=32"}
 
 
 class NodeFiles(NamedTuple):
@@ -38,27 +35,13 @@ class NodeFiles(NamedTuple):
     extra: Path
 
 
-def _Maker() -> Any:
-    """Return the program that makes such files for the OS definition ``mini``, as a module."""
-    path = TREE / "os" / "mini" / "make-files"
-    loader = importlib.machinery.SourceFileLoader("make_files", str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("make_files", loader) or sys.exit(1))
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        sys.modules["make_files"] = module
-        loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = written
-    return module
-
-
 def Fetch() -> NodeFiles:
     """Return the files; the first call takes a minute and needs Debian's mirror."""
     directory = CACHE / "node"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = NodeFiles(directory / "vmlinuz", directory / "initrd.gz", directory / "extra")
     init = (Path(__file__).parent / "init").read_bytes()
-    parts = [init, repr((MODULES, MODULE_OPTIONS, PACKAGES)).encode()]
+    parts = [init, repr((MODULES, PACKAGES)).encode()]
     stamp, made_from = hashlib.sha256(b"\n".join(parts)).hexdigest(), directory / "made-from"
     with open(directory / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -71,13 +54,9 @@ def Fetch() -> NodeFiles:
 
 
 def _Make(work: Path, files: NodeFiles, init: bytes) -> None:
-    maker = _Maker()
-    maker.KERNEL_PACKAGE, maker.MODULES = KERNEL_PACKAGE, MODULES
-    kernel, modules = maker.FetchKernel(work / "kernel", _Report)
-    missing = sorted(set(MODULES) - {name.removesuffix(".ko") for name, _ in modules})
-    _Report(f"built into the kernel, or not there: {', '.join(missing) or 'nothing'}")
-    options = "".join(f"{name}.ko {text}\n" for name, text in MODULE_OPTIONS.items())
-    modules.append(("options", options.encode()))
+    # The program that makes such files for the OS definition "mini".
+    maker = Load(TREE / "os" / "mini" / "make-files")
+    kernel, modules = maker.FetchKernel(work / "kernel", KERNEL_PACKAGE, MODULES, _Report)
     maker.Write(files.kernel, kernel)
     busybox = maker.FetchBusybox(work / "busybox", _Report)
     maker.Write(files.initrd, maker.Initrd(busybox, init, modules))

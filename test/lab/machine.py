@@ -41,7 +41,6 @@ class Machine:
         disks: Sequence[Path],
         address: str = "",
         network: Sequence[str] = ("-nic", "none"),
-        prefix: Sequence[str] = (),
         memory: int = 512,
     ):
         self.name = name
@@ -50,7 +49,6 @@ class Machine:
         self._files = files
         self._disks = list(disks)
         self._network = list(network)
-        self._prefix = list(prefix)
         self._memory = memory
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -76,7 +74,7 @@ class Machine:
         with contextlib.suppress(FileNotFoundError):
             port.unlink()
         self._process = subprocess.Popen(
-            [*self._prefix, *self._Command(port)],
+            self._Command(port),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=open(self._folder / f"{self.name}.qemu", "wb"),  # noqa: SIM115 - the process keeps it
@@ -133,12 +131,6 @@ class Machine:
         done = Done(answer["status"], answer["stdout"], answer["stderr"])
         assert not check or done.status == 0, f"{self.name}: {' '.join(argv)}: {done}"
         return done
-
-    def Spawn(self, *argv: str, log: str, **env: str) -> int:
-        """Start a program in the node that goes on by itself; return its process id."""
-        answer = self._Answer(self._Send({"start": list(argv), "log": log, "env": env}), 60)
-        assert "pid" in answer, f"{self.name}: {' '.join(argv)}: {answer}"
-        return int(answer["pid"])
 
     def _Send(self, request: dict[str, Any]) -> int:
         self._CheckAlive()

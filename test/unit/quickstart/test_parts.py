@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import io
 import json
 import os
@@ -19,20 +17,9 @@ from hypothesis import strategies as st
 from quickstart import cluster, console, machine
 from quickstart.place import Networks, Place
 from quickstart.progress import QuickstartError
+from support.programs import Load
 
 TREE = Path(__file__).parents[3]
-
-
-def Load(path: Path) -> ModuleType:
-    """A program as a module."""
-    name = path.name.replace("-", "_") + "_program"
-    loader = importlib.machinery.SourceFileLoader(name, str(path))
-    spec = importlib.util.spec_from_loader(name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")

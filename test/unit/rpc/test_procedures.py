@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import importlib.machinery
-import importlib.util
 import inspect
 import os
 from pathlib import Path
 
 import pytest
+from support.programs import Load
 from support.virtualnode import TOP
 
 from ganeti import rpc
@@ -76,10 +75,6 @@ def test_each_row_is_a_documented_method(name: str) -> None:
 
 
 def test_stubs_and_page_are_made_from_the_table() -> None:
-    loader = importlib.machinery.SourceFileLoader("write_rpc", os.path.join(TOP, "tools", "write-rpc"))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    writer = importlib.util.module_from_spec(spec)
-    loader.exec_module(writer)
+    writer = Load(os.path.join(TOP, "tools", "write-rpc"))
     for path, text in ((writer.STUBS, writer.Stubs()), (writer.PAGE, writer.Page())):
         assert Path(path).read_text("utf-8") == text, "run .venv/bin/python tools/write-rpc"
