@@ -55,7 +55,7 @@ def RemoveCertificate(name: str) -> None:
 
 
 def CryptoTokens(token_request: Sequence[Sequence[Any]]) -> list[list[str]]:
-    """Return [[type, digest]]: for every type the digest of this node's client certificate."""
+    """Return [[type, digest]], where each digest is that of this node's client certificate."""
     return [[kind, ClientDigest(kind)] for kind, _action, _options in token_request]
 
 

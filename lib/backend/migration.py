@@ -136,7 +136,7 @@ def EndSent(instance: Dict, ident: int, attempt: str | None) -> None:
 
 
 def _WaitFailed(driver: Hypervisor, guest: objects.Instance, ident: int, attempt: str | None) -> Look:
-    """Wait until a guest that runs here has noticed that nobody receives it any more; return the last look.
+    """Wait until QEMU has noticed that the target of its transfer is gone; return the last look.
 
     RpcCallError if it was sent after all.
     """

@@ -11,7 +11,7 @@ _HOST_KEY_TYPES = {"rsa": "rsahostkeypub", "dsa": "dsahostkeypub"}
 
 
 def _ReadHostKey(kind: str) -> str | None:
-    """Return the second word of the public host key; None when there is no such key."""
+    """Return the base64 part of the public host key, or None if there is no key."""
     _, public = pathutils.SshHostKey(kind)
     try:
         words = runtime.ReadText(public, 65536).split()
@@ -49,7 +49,7 @@ def MakeRootKey(kind: str, bits: int) -> None:
 
 
 def KnownHosts(cluster: objects.Cluster) -> str:
-    """Return ``known_hosts``: the cluster's name stands for every node, as all share one host key."""
+    """Return ``known_hosts``: one line with the cluster's name, because all nodes share one host key."""
     lines = [f"{cluster.cluster_name} ssh-rsa {cluster.rsahostkeypub}\n"] if cluster.rsahostkeypub else []
     if cluster.dsahostkeypub:
         lines.append(f"{cluster.cluster_name} ssh-dss {cluster.dsahostkeypub}\n")

@@ -83,7 +83,7 @@ def MaintainPool(lu: LogicalUnit, exceptions: Iterable[str] = ()) -> None:
 
 
 def Demoted(lu: LogicalUnit, node: objects.Node) -> None:
-    """Take from a node that is no longer a candidate what only candidates have."""
+    """Remove from a former candidate what only candidates have."""
     result = lu.rpc.call_node_demote_from_mc(node.uuid)
     if result.fail_msg:
         lu.LogWarning(f"Node {node.name} failed to demote itself: {result.fail_msg}")

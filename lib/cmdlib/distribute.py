@@ -26,7 +26,7 @@ def ExtraFiles() -> list[str]:
 
 
 def FilesOfAll(cluster: objects.Cluster) -> list[str]:
-    """Return the files for every node."""
+    """Return the files that every node gets."""
     files = [
         pathutils.SSH_KNOWN_HOSTS_FILE,
         pathutils.CONFD_HMAC_KEY,

@@ -226,7 +226,7 @@ class Settler(Tasklet):
             runtime.Sleep(_SYNC_PAUSE)
 
     def _Unmap(self, node_uuid: str) -> None:
-        """Take mapped devices off a node; it is no harm if they stay."""
+        """Unmap the devices of disks on a node; leaving them mapped does no harm."""
         for disk in self._disks:
             if disk_params.TEMPLATES[disk.dev_type].mapped:
                 result = self.rpc.call_blockdev_shutdown(node_uuid, (disk, self._instance))
