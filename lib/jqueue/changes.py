@@ -28,11 +28,12 @@ def Portions(entries: Iterable[Entry], count: int, size: int = 4 * 1024 * 1024) 
     portion: list[Entry] = []
     total = 0
     for entry in entries:
-        if portion and (len(portion) >= count or total + entry.row_size > size):
+        row_size = entry.row_size
+        if portion and (len(portion) >= count or total + row_size > size):
             yield portion
             portion, total = [], 0
         portion.append(entry)
-        total += entry.row_size
+        total += row_size
     if portion:
         yield portion
 

@@ -11,7 +11,15 @@ from ganeti.jqueue import depends, filters, watch
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.archive import Archive, Archiver
 from ganeti.jqueue.cancel import Abort, Canceler, EndWaits
-from ganeti.jqueue.changes import ArchiveChange, DrainChange, Portions, QueueState, RestartChange, SubmitChange
+from ganeti.jqueue.changes import (
+    AfterRestart,
+    ArchiveChange,
+    DrainChange,
+    Portions,
+    QueueState,
+    RestartChange,
+    SubmitChange,
+)
 from ganeti.jqueue.entry import ChangePriority, CheckPriority, Entry, JobChange, Keeper
 from ganeti.jqueue.scheduler import DEFAULT_MAX_RUNNING, Scheduler
 from ganeti.jqueue.submit import MAX_LIVE_JOBS, Outcomes, Submitter
@@ -116,7 +124,7 @@ class JobQueue(Keeper):
 
     def _Restart(self) -> None:
         """Requeue jobs that waited, end those that ran as errors (doc/reference/jobs.md 8)."""
-        entries = list(self._live.values())
+        entries = [entry for entry in self._live.values() if AfterRestart(entry.draft) is not entry.draft]
         unclean = [e.id for e in entries if e.draft.status in (jobs.RUNNING, jobs.CANCELING)]
         if unclean:
             logging.warning("Jobs that the last master daemon left running end as errors: %s", unclean)

@@ -108,6 +108,21 @@ def test_a_job_whose_file_became_too_long_elsewhere_still_ends(loud):
     RunsOn(loud)
 
 
+def test_a_job_whose_opcodes_have_ended_gets_the_end_time_it_lacks(bench):
+    """A job process of release 3.1 was cut off between the last opcode and the end of its job."""
+    ended, cut_off = bench.Submit("one"), bench.Submit("two")
+    for job_id in (ended, cut_off):
+        bench.WaitEnd(job_id)
+    before = bench.Field(ended, "end_ts")
+    data = serializer.Load(bench.store.Rows("job")[str(cut_off)])
+    data["end_timestamp"] = None
+    bench.store.Commit(Rows(Row("job", str(cut_off), serializer.Dump(data))))
+    bench.Crash()
+    assert bench.Field(cut_off, "status") == "success" and bench.Field(cut_off, "end_ts") > before
+    assert bench.Field(ended, "end_ts") == before
+    assert serializer.Load(bench.store.Rows("job")[str(cut_off)])["end_timestamp"] is not None
+
+
 def test_opcodes_count_with_all_that_will_be_written_about_them(bench):
     """20,000 short opcodes are a short submission, and would become a row that no node takes."""
     with pytest.raises(errors.OpPrereqError, match="bytes"):
