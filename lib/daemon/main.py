@@ -337,6 +337,7 @@ def _Live(
         starter.Tell(constants.EXIT_FAILURE, f"{name} cannot start: {err}; see {log}")
         _RemovePidFile(name)
         raise
+    # It lives as long as the daemon: later collections need not look at it again.
     gc.collect()
     gc.freeze()
     starter.Tell(0, "")
