@@ -96,6 +96,13 @@ NIC_MODE_POOL = "pool"
 
 LDS_OKAY, LDS_SYNC, LDS_UNKNOWN, LDS_FAULTY = 1, 2, 3, 4
 
+# What the configuration says of the other side of a mirror (storage.base.Mirror): a key of ``dynamic_params``.
+PEER = "peer"
+PEER_COUNTS = "counts"
+PEER_BEHIND = "behind"
+PEER_AHEAD = "ahead"
+PEER_ALL = (PEER_COUNTS, PEER_BEHIND, PEER_AHEAD)
+
 VALUE_AUTO = "auto"
 VALUE_GENERATE = "generate"
 VALUE_DEFAULT = "default"

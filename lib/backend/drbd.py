@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
 
-from ganeti import errors, objects, runtime
+from ganeti import constants, errors, objects, runtime
 from ganeti.backend import wire
-from ganeti.storage import base, tree
+from ganeti.storage import GetDriver, base, tree
 
 Dict = dict[str, Any]
 
@@ -58,6 +59,27 @@ def _IsConnected(mirror: base.Mirror, multimaster: bool) -> bool:
     return state.connected or state.in_resync
 
 
+def Follow(disks: list[Dict]) -> None:
+    """drbd_follow: make active mirrors obey what the disks say of their other side; try all, pass over inactive ones."""
+    problems = []
+    for disk in wire.Disks(disks):
+        try:
+            device = tree.Find(disk)
+            if isinstance(device, base.Mirror):
+                device.Follow()
+        except errors.BlockDeviceError as err:
+            problems.append(str(err))
+    if problems:
+        raise errors.BlockDeviceError("; ".join(problems))
+
+
+def States() -> dict[str, Dict]:
+    """drbd_states: return the state of each mirror of this node, by minor."""
+    driver = GetDriver(constants.DT_DRBD8)
+    assert issubclass(driver, base.Mirror)
+    return {str(minor): dataclasses.asdict(state) for minor, state in driver.States().items()}
+
+
 def WaitSync(disks: list[Dict]) -> list[Any]:
     """drbd_wait_sync: return [all done, lowest percent]; give a lost connection a moment."""
     done, lowest = True, 100.0
@@ -103,6 +125,8 @@ def _Wait(fits: Callable[[], bool], seconds: float, step: float | None = None) -
 HANDLERS = {
     "drbd_attach_net": AttachNet,
     "drbd_disconnect_net": DisconnectNet,
+    "drbd_follow": Follow,
     "drbd_needs_activation": NeedsActivation,
+    "drbd_states": States,
     "drbd_wait_sync": WaitSync,
 }

@@ -64,6 +64,12 @@ class Disk(ConfigObject):
     name: str | None = Field(ht.TString, default=None, written=OPTIONAL, since="2.8")
     spindles: int | None = Field(ht.TNonNegativeInt, default=None, written=OPTIONAL, since="2.9")
     params: Mapping[str, Any] = Field(ht.TDict, default={}, since="2.6", doc="own disk parameters; ext: the provider's")
+    behind: Mapping[str, Any] | None = Field(
+        ht.TStrictDict({"node": ht.TNonEmptyString, "since": ht.TFloat}, {}, ht.TAny),
+        default=None,
+        written=OPTIONAL,
+        doc="mirror: {node: uuid of the side that does not count, since: when} (doc/design-drbd.rst)",
+    )
     uuid: str = UuidField()
     ctime: float = TimeField("when it was made")
     mtime: float = TimeField("last change")

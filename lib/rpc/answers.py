@@ -31,6 +31,19 @@ _Device = ht.TStrictDict(
     },
     ht.TAny,
 )
+_MirrorState = ht.TStrictDict(
+    {
+        "connected": ht.TBool,
+        "standalone": ht.TBool,
+        "in_resync": ht.TBool,
+        "local_uptodate": ht.TBool,
+        "peer_uptodate": ht.TBool,
+        "primary": ht.TBool,
+        "frozen": ht.TBool,
+    },
+    {},
+    ht.TAny,
+)
 _Migration = ht.TStrictDict(
     {"status": ht.TString}, {"transferred_ram": _MaybeNumber, "total_ram": _MaybeNumber}, ht.TAny
 )
@@ -128,8 +141,10 @@ ANSWERS: dict[str, ht.Type] = {
     "blockdev_wipe": ht.TAny,
     "drbd_attach_net": ht.TAny,
     "drbd_disconnect_net": ht.TAny,
+    "drbd_follow": ht.TAny,
     "drbd_helper": ht.TString,
     "drbd_needs_activation": _Strings,
+    "drbd_states": ht.TDictOf(ht.TString, _MirrorState),
     "drbd_wait_sync": ht.TItems(ht.TBool, _MaybeNumber),
     # storage
     "extstorage_diagnose": ht.TListOf(_Provider),

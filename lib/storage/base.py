@@ -204,10 +204,40 @@ class BlockDev:
 
 
 class Mirror(BlockDev):
-    """A device that keeps the same data on two nodes.  Only templates mirrored by us have such a driver."""
+    """A device that keeps the same data on two nodes.  Only templates mirrored by us have such a driver.
+
+    ``Peer()`` is what the configuration says of the other side (doc/design-drbd.rst):
+
+    * counts: no write is acknowledged by this side alone, a lost link freezes the device; ``Open`` waits for the
+      handshake and fails if there is none;
+    * behind: this side has the newest data and may be open alone; a device that was frozen continues; data that was
+      marked as outdated is accepted, data that is not complete never is;
+    * ahead: this side is not opened until it has been filled again and is connected;
+    * not said (a master of release 3.1): as 3.1, nothing freezes and ``Open`` waits for nobody.
+    """
 
     ASSEMBLED_ON_SECONDARY = True
     CHILDREN_NEEDED = 0
+
+    def __str__(self) -> str:
+        # The logical id contains the shared secret.
+        return f"{self.disk.dev_type} {self.disk.iv_name or self.disk.uuid} (minor {self.LocalMinor()})"
+
+    def Peer(self) -> str | None:
+        """Return one of ``constants.PEER_ALL``, or None from a master that does not know them."""
+        return (self.disk.dynamic_params or {}).get(constants.PEER)
+
+    def LocalMinor(self) -> int | None:
+        return (self.disk.dynamic_params or {}).get("local-minor")
+
+    def Follow(self) -> None:
+        """Make an active device obey ``Peer()`` now, without waiting: freeze on a lost link or not, continue or not."""
+        raise NotImplementedError
+
+    @classmethod
+    def States(cls) -> dict[int, MirrorState]:
+        """Return the state of every mirror that is configured on this node, by minor."""
+        raise NotImplementedError
 
     def DisconnectNet(self) -> None:
         """Disconnect from the other side; return when that is certain."""
@@ -217,7 +247,7 @@ class Mirror(BlockDev):
         """Begin to connect to the other side, without waiting; ``multimaster``: both sides may be open."""
         raise NotImplementedError
 
-    def Connection(self) -> Connection:
+    def Connection(self) -> MirrorState:
         """Return the state of the link and of both sides, without waiting."""
         raise NotImplementedError
 
@@ -227,7 +257,7 @@ class Mirror(BlockDev):
 
 
 @dataclasses.dataclass(frozen=True)
-class Connection:
+class MirrorState:
     """The network side of a mirror (doc/reference/drivers.md a.4)."""
 
     connected: bool
@@ -236,6 +266,9 @@ class Connection:
     local_uptodate: bool
     peer_uptodate: bool
     sync_percent: float | None = None
+    # Open here; its I/O is suspended because the other side counts and is not there.
+    primary: bool = False
+    frozen: bool = False
 
 
 def BuildExport(path: str, mib: int) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganeti import constants, errors, objects, pathutils, runtime, serializer
-from ganeti.storage.base import BLOCK_BYTES, BlockDev, Connection, DeviceStatus, Mirror
+from ganeti.storage.base import BLOCK_BYTES, BlockDev, DeviceStatus, Mirror, MirrorState
 from ganeti.storage.file import GrowFile
 
 DRIVERS = {
@@ -189,6 +189,8 @@ class FakeMirror(FakeDevice, Mirror):
     def Open(self, force: bool = False, exclusive: bool = True) -> None:
         if not self.attached:
             raise errors.BlockDeviceError(f"{self}: not active on this node")
+        if self.State().get("link") != "connected" and self.Peer() in (constants.PEER_COUNTS, constants.PEER_AHEAD):
+            raise errors.BlockDeviceError(f"{self}: is not connected, and the other side may have newer data")
         self._Note(open=True)
 
     def Status(self) -> DeviceStatus:
@@ -197,10 +199,22 @@ class FakeMirror(FakeDevice, Mirror):
         ldisk = constants.LDS_OKAY if state.get("disk") else constants.LDS_FAULTY
         return DeviceStatus(self.dev_path, self.major, self.minor, is_degraded=not whole, ldisk_status=ldisk)
 
-    def Connection(self) -> Connection:
-        state = self.State()
-        up = state.get("link") == "connected"
-        return Connection(up, not up, False, bool(state.get("disk")), up)
+    def Connection(self) -> MirrorState:
+        return _ConnectionOf(self.State())
+
+    def Follow(self) -> None:
+        if self.Peer() == constants.PEER_BEHIND:
+            self._Note(frozen=False)
+
+    @classmethod
+    def States(cls) -> dict[int, MirrorState]:
+        states = {}
+        for name in sorted(runtime.ListDir(_StateDir()) if runtime.Exists(_StateDir()) else ()):
+            if name.startswith("mirror%"):
+                state = serializer.Load(runtime.ReadFile(posixpath.join(_StateDir(), name), limit=_RECORD_LIMIT))
+                if state.get("assembled"):
+                    states[state["minor"]] = _ConnectionOf(state)
+        return states
 
     def DisconnectNet(self) -> None:
         self._Note(link="standalone")
@@ -253,3 +267,11 @@ class FakeMirror(FakeDevice, Mirror):
         if data is None:
             raise errors.BlockDeviceError(f"{self}: has no local data on this node")
         return data
+
+
+def _ConnectionOf(state: dict[str, Any]) -> MirrorState:
+    up = state.get("link") == "connected"
+    disk = bool(state.get("disk"))
+    return MirrorState(
+        up, not up, False, disk, up, primary=bool(state.get("open")), frozen=bool(state.get("frozen") and not up)
+    )

@@ -23,7 +23,11 @@ def _Lines():
     documents = [os.path.join(TOP, "README"), os.path.join(TOP, "NEWS"), os.path.join(TOP, "CONTRIBUTING.rst")]
     for top in ("man", "doc"):
         for folder, _, names in os.walk(os.path.join(TOP, top)):
-            documents += [os.path.join(folder, name) for name in sorted(names) if name.endswith((".rst", ".md"))]
+            documents += [
+                os.path.join(folder, name)
+                for name in sorted(names)
+                if name.endswith((".rst", ".md")) and name != "status.rst"
+            ]
     for path in documents:
         where = os.path.relpath(path, TOP)
         if not where.startswith(OTHER_RELEASES):

@@ -111,6 +111,7 @@ _BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "dict[str, {active: bool, interval: float>=0}]": st.dictionaries(
         _TEXT, st.fixed_dictionaries({"active": st.booleans(), "interval": _SMALL}), max_size=2
     ),
+    "{node: str+, since: float}": st.fixed_dictionaries({"node": UUIDS, "since": _FLOATS}),
     "float": _FLOATS | _SMALL,
     "int": st.integers(),
     "int>0": st.integers(1, 1 << 40),

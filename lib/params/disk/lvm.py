@@ -192,5 +192,12 @@ class Drbd(DiskTemplate):
                     "remote-ip": nodes[remote].secondary_ip,
                     "local-minor": local_minor,
                     "remote-minor": remote_minor,
+                    constants.PEER: _Standing(disk, local),
                 }
         return {}
+
+
+def _Standing(disk: objects.Disk, local: str) -> str:
+    if disk.behind is None:
+        return constants.PEER_COUNTS
+    return constants.PEER_AHEAD if disk.behind["node"] == local else constants.PEER_BEHIND

@@ -10,7 +10,7 @@ from simulation.migration.world import Host, Violation, World
 from ganeti import errors, objects, runtime
 from ganeti.hypervisor import base
 from ganeti.params import hv, runstate
-from ganeti.storage.base import BlockDev, Connection, DeviceStatus, Mirror
+from ganeti.storage.base import BlockDev, DeviceStatus, Mirror, MirrorState
 
 _RUNNING, _PAUSED, _ARRIVING = runstate.RUNNING, runstate.PAUSED, runstate.ARRIVING
 _LEAVING, _SENT, _ENDED = runstate.LEAVING, runstate.SENT, runstate.ENDED
@@ -417,8 +417,8 @@ class SimulatedMirror(SimulatedDisk, Mirror):
     def Status(self) -> DeviceStatus:
         return DeviceStatus(DEVICE)
 
-    def Connection(self) -> Connection:
-        return Connection(True, False, False, True, True)
+    def Connection(self) -> MirrorState:
+        return MirrorState(True, False, False, True, True)
 
     def DisconnectNet(self) -> None:
         HostOf().world.Step("disconnect", HostOf())

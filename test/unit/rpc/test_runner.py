@@ -220,10 +220,23 @@ def test_a_mirror_is_described_to_each_node_as_it_sees_it() -> None:
         "remote-ip": root.nodes[configs.NODE2].secondary_ip,
         "local-minor": disk.logical_id[3],
         "remote-minor": disk.logical_id[4],
+        "peer": "counts",
     }
     assert (second["local-ip"], second["remote-ip"]) == (first["remote-ip"], first["local-ip"])
     assert one[0][0]["params"]["protocol"] and one[0][0]["children"][0]["params"]["stripes"] >= 1
     assert one[0][0]["children"][0]["dynamic_params"] == {}
+
+
+def test_each_side_of_a_mirror_is_told_which_of_them_is_behind() -> None:
+    root = configs.Example()
+    web, disk = root.instances[configs.WEB], root.disks[configs.WEB_DISK]
+    late = disk.Replace(behind={"node": configs.NODE2, "since": 1.5})
+    one, two = (
+        sent(lambda runner: runner.call_drbd_follow(configs.NODE1, ([late], web)))[0],
+        sent(lambda runner: runner.call_drbd_follow(configs.NODE2, ([late], web)))[0],
+    )
+    assert one[0][0]["dynamic_params"]["peer"] == "behind"
+    assert two[0][0]["dynamic_params"]["peer"] == "ahead"
 
 
 def test_each_node_gets_its_own_disks() -> None:
