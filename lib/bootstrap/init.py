@@ -13,12 +13,12 @@ from typing import Any
 from ganeti import constants, errors, hosts, objects, params, pathutils, runtime
 from ganeti.bootstrap import daemons, keys, storagedirs
 from ganeti.bootstrap.settings import Settings
+from ganeti.cmdlib.lvmchecks import MIN_VG_SIZE
 from ganeti.params import be, checks, disk, hv, ipolicy, nd, nic
 from ganeti.rpc import resolver
 
 _MAC_PREFIX = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){2}")
 _TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
-MIN_VG_SIZE = 20480
 DEFAULT_VG = "xenvg"
 _SSH_BITS = {"rsa": 2048, "dsa": 1024, "ecdsa": 521}
 

@@ -85,6 +85,15 @@ _Verification = ht.TStrictDict(
         "bridges": _Strings,
         "allowed-file-storage-paths": _Strings,
         "oslist": ht.TMaybe(ht.TListOf(_System)),
+        "vglist": ht.TDictOf(ht.TString, _Number),
+        "lvlist": ht.TOr(ht.TDictOf(ht.TString, _Volume), ht.TString),
+        "pvlist": ht.TListOf(
+            ht.TStrictDict({"name": ht.TString, "vg_name": ht.TString, "size": _Number}, {}, ht.TAny),
+        ),
+        "exclusive-pvs": ht.TListOf(ht.TItems(ht.TString, _Strings)),
+        "drbd-version": _MaybeString,
+        "drbd-list": ht.TOr(ht.TListOf(ht.TInt), ht.TString),
+        "drbd-helper": ht.TItems(ht.TBool, ht.TString),
     },
     ht.TAny,
 )

@@ -16,6 +16,8 @@ STORAGE = {
     for template, driver in disks.DRIVERS.items()
     if template not in (constants.DT_FILE, constants.DT_SHARED_FILE)
 } | {constants.DT_DRBD8: "support.drivers:Mirror"}
+# Nor do volumes where there is LVM.
+ON_LVM = {template: driver for template, driver in STORAGE.items() if template != constants.DT_PLAIN}
 
 
 def _MirrorStates() -> str:

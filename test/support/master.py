@@ -56,7 +56,8 @@ class Callbacks(mcpu.OpExecCbBase):
 class Master:
     """``count`` nodes, the first one the master, and ``spare`` machines; ``Run`` executes an opcode as a job would.
 
-    ``change`` makes another configuration of the example.
+    ``change`` makes another configuration of the example.  With ``lvm`` volumes are made by the real driver, on each
+    machine's LVM (``SimNode.lvm``); mirrors above them stay fakes.
     """
 
     def __init__(
@@ -66,12 +67,15 @@ class Master:
         spare: int = 0,
         change: Callable[[objects.Snapshot], objects.Snapshot] = lambda root: root,
         seed: int = 1,
+        lvm: bool = False,
     ):
         self.world = World(seed, switch=0.1)
-        storage.UseDrivers(drivers.STORAGE)
+        storage.UseDrivers(drivers.ON_LVM if lvm else drivers.STORAGE)
         hypervisor.UseDrivers(dict.fromkeys(constants.HYPER_TYPES, drivers.Guests))
         self.network = Network(self.world)
         self.all = [SimNode(self.world, self.network, number) for number in range(1, count + spare + 1)]
+        for node in self.all if lvm else ():
+            node.InstallLvm()
         self.nodes = [node.member.uuid for node in self.all[:count]]
         self.lost: list[Exception] = []
         self._count = count

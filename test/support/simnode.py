@@ -24,6 +24,7 @@ from ganeti.server import noded, ownnode
 from ganeti.storage import fake
 from ganeti.store import Member, NodeStore
 from support import drivers
+from support.standinlvm import StandInLvm
 
 # script(environment) -> (status, output)
 Script = Callable[[dict[str, str]], tuple[int, str]]
@@ -102,6 +103,7 @@ class SimNode:
         self.renamed: list[str] = []
         self.copied: list[tuple[str, str]] = []
         self.ssh_names: dict[str, str] = {}
+        self.lvm: StandInLvm
         self._wiped: dict[str, int] = {}
         self._network = network
         self._noded: Any = None
@@ -195,6 +197,12 @@ class SimNode:
         else:
             self.machine.addresses.pop(address, None)
         return 0
+
+    def InstallLvm(self, *sizes: int, group: str = "xenvg") -> None:
+        """The machine has LVM and in it a volume group of disks of these MiB, by default two of 64 GiB."""
+        self.lvm = StandInLvm(self.machine)
+        for letter, size in zip("abcdef", sizes or (65536, 65536), strict=False):
+            self.lvm.AddPv(f"/dev/sd{letter}", group, size)
 
     # --- programs of the administrator --------------------------------------------------------------------------------
 

@@ -21,10 +21,10 @@ from ganeti.cmdlib.cluster.life import ActivateMasterIp, DeactivateMasterIp
 from ganeti.cmdlib.common import ShareAll
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles
 from ganeti.cmdlib.instance.base import CheckHvOnNodes, CheckOs
+from ganeti.cmdlib.lvmchecks import GroupProblem
 from ganeti.config.draft import Draft
 from ganeti.params import disk
 
-MIN_VG_SIZE = 20480
 # The network over which instances reach the metadata daemon (design-instance-communication of release 2.12).
 _COMMUNICATION_NET = {"network": "169.254.0.0/16", "network6": "fe80::/10", "mac_prefix": "52:54:00"}
 _COMMUNICATION_LINK = "communication_rt"
@@ -120,12 +120,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
                     f"Error while gathering data on node {result.node_name} (ignoring node): {result.fail_msg}"
                 )
                 continue
-            size = result.payload.get(name) if isinstance(result.payload, dict) else None
-            problem = None
-            if size is None:
-                problem = f"volume group '{name}' missing"
-            elif size < MIN_VG_SIZE:
-                problem = f"volume group '{name}' too small ({MIN_VG_SIZE} MiB required, {size:.0f} MiB found)"
+            problem = GroupProblem(name, result.payload)
             if problem:
                 raise errors.OpPrereqError(f"Error on node '{result.node_name}': {problem}", errors.ECODE_ENVIRON)
         if results and all(result.fail_msg for result in results):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime, x509
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
-from ganeti.cmdlib.cluster import verify_files, verify_storage
+from ganeti.cmdlib.cluster import verify_drbd, verify_files, verify_lvm, verify_storage
 from ganeti.cmdlib.cluster import verify_nodes as checks
 from ganeti.cmdlib.cluster.verify_report import CLUSTER, INSTANCE, NODE, Report
 from ganeti.cmdlib.common import ExpandGroup, ShareAll, StillThere
@@ -238,7 +238,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         verify_files.CheckFiles(report, names, self._rules, found)
         report.Heading("Verifying node status")
         images = {node.uuid: self._CheckNode(snapshot, node, answers.get(node.uuid), start, end) for node in members}
-        self._CheckOsOfAll(report, images)
+        self._CompareNodes(snapshot, images)
         report.Heading("Verifying instance status")
         self._CheckInstances(snapshot, images)
         self._CheckStates(snapshot, images)
@@ -293,6 +293,8 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         instances = [snapshot.instances[uuid] for uuid in self._PrimaryInstances()]
         findings, silent = verify_storage.AskForDisks(self.rpc, snapshot, instances, usable)
         verify_storage.CheckDisks(self._report, names, findings, silent)
+        self._report.Heading("Verifying logical volumes")
+        verify_lvm.CheckVolumes(self._report, images.values(), snapshot)
 
     def _Ask(
         self, snapshot: objects.Snapshot, members: list[objects.Node], asked: list[objects.Node]
@@ -318,6 +320,8 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
             "client-cert": None,
             "bridges": self._Bridges(snapshot),
         }
+        request.update(verify_lvm.Questions(snapshot, members))
+        request.update(verify_drbd.Questions(cluster))
         if cluster.modify_ssh_setup:
             request["nodelist"] = [[n.name for n in online], {}, candidates]
         templates = set(cluster.enabled_disk_templates)
@@ -377,6 +381,8 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
             checks.ReadGuests(report, image, answer)
             checks.ReadOs(report, image, answer)
             checks.CheckGuests(report, image, snapshot)
+            verify_lvm.CheckGroup(report, image, snapshot, answer)
+            verify_drbd.CheckNode(report, image, snapshot, answer)
         return image
 
     def _CheckCertificate(self, snapshot: objects.Snapshot, node: objects.Node, answer: dict[str, Any]) -> None:
@@ -408,10 +414,12 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
                 "the node is not a master candidate, but its certificate is accepted",
             )
 
-    def _CheckOsOfAll(self, report: Report, images: dict[str, checks.NodeImage]) -> None:
+    def _CompareNodes(self, snapshot: objects.Snapshot, images: Mapping[str, checks.NodeImage]) -> None:
         known = [image for image in images.values() if image.os_rows is not None]
         for image in known:
-            checks.CheckOs(report, image, known[0])
+            checks.CheckOs(self._report, image, known[0])
+        verify_drbd.CheckVersions(self._report, images.values())
+        verify_lvm.CheckSizes(self._report, self.op.group_name, images.values())
 
     def _CheckInstances(self, snapshot: objects.Snapshot, images: dict[str, checks.NodeImage]) -> None:
         group = snapshot.nodegroups[self._group_uuid]
@@ -421,6 +429,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
             self._report.Verbose(f"Verifying instance {inst.name}")
             self._CheckPolicy(snapshot, inst, policy)
             self._CheckPlaces(snapshot, inst, images)
+            verify_lvm.CheckExclusive(self._report, snapshot, inst)
 
     def _CheckPolicy(self, snapshot: objects.Snapshot, inst: objects.Instance, policy: dict[str, Any]) -> None:
         beparams = params.FillBE(snapshot, inst)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, params
+from ganeti import constants, params, pathutils
 from ganeti.cmdlib.cluster.verify_report import NODE, Report
 from ganeti.params import disk as disk_params
 from ganeti.params import runstate
@@ -20,13 +20,19 @@ MAX_CLOCK_SKEW = 150.0
 
 @dataclass
 class NodeImage:
-    """One node as it looks and as it should look.  ``running`` and ``free_memory`` are None if it did not report them."""
+    """One node as it looks and as it should look; None is what it did not report.
+
+    ``volumes``: ``vg/lv``.  ``pv_sizes``: MiB of the smallest and the biggest physical volume, with exclusive storage.
+    """
 
     node: objects.Node
     failed: bool = False
     running: list[str] | None = None
     free_memory: int | None = None
     os_rows: list[list[Any]] | None = None
+    volumes: frozenset[str] | None = None
+    pv_sizes: tuple[float, float] | None = None
+    drbd_version: str | None = None
 
 
 def CheckVersion(report: Report, name: str, answer: Mapping[str, Any]) -> bool:
@@ -106,10 +112,24 @@ def CheckPrograms(report: Report, name: str, answer: Mapping[str, Any]) -> None:
 
 
 def CheckStoragePaths(report: Report, name: str, answer: Mapping[str, Any], is_master: bool) -> None:
-    forbidden = answer.get("allowed-file-storage-paths")
-    if is_master and forbidden:
-        report.Error(
-            "ENODEFILESTORAGEPATHS", NODE, name, f"Found forbidden file storage paths: {', '.join(map(str, forbidden))}"
+    key = "allowed-file-storage-paths"
+    if is_master:
+        forbidden = answer.get(key) or []
+        report.ErrorIf(
+            forbidden,
+            "ENODEFILESTORAGEPATHS",
+            NODE,
+            name,
+            f"Found forbidden file storage paths: {', '.join(forbidden)}; remove them from"
+            f" {pathutils.FILE_STORAGE_PATHS_FILE}, then run 'gnt-cluster redist-conf'",
+        )
+    else:
+        report.ErrorIf(
+            key in answer,
+            "ENODEFILESTORAGEPATHS",
+            NODE,
+            name,
+            "a node that is not the master checked file storage paths",
         )
     for key, code, what in (
         ("file-storage-path", "ENODEFILESTORAGEPATHUNUSABLE", "file"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ganeti.opcodes.types import VERIFY_CODES
 
-CLUSTER, NODE, INSTANCE = "cluster", "node", "instance"
+CLUSTER, GROUP, NODE, INSTANCE = "cluster", "group", "node", "instance"
 
 
 class Report:

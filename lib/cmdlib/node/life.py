@@ -15,6 +15,7 @@ from ganeti.cmdlib import candidates
 from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit, NoHooksLU
 from ganeti.cmdlib.common import ExpandGroup, ExpandNode, ForceNdParams, ForceNodeState, MergeNodeState
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles, UploadFile
+from ganeti.cmdlib.lvmchecks import PV_LIST, SHARED_PVS, PvProblems
 from ganeti.params import nd
 from ganeti.params.checks import AddressFamily
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 _NET_TEST, _SSH_TEST = "node-net-test", "nodelist"
 _ADD, _REMOVE = "add", "remove"
-_PV_LIST, _SHARED_PVS = "pvlist", "exclusive-pvs"
-# Physical volumes of exclusive storage differ by at most this part of their size, up and down.
-_PV_MARGIN = 0.01
 _NODE_LEVELS = (locking.LEVEL_NODE, locking.LEVEL_NODE_RES)
 
 
@@ -226,9 +224,9 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         if not cluster.volume_group_name:
             return
         exclusive = bool(params.FillND(self.snapshot, self._node)[nd.ND_EXCLUSIVE_STORAGE])
-        request: dict[str, Any] = {_PV_LIST: [cluster.volume_group_name]}
+        request: dict[str, Any] = {PV_LIST: [cluster.volume_group_name]}
         if exclusive:
-            request[_SHARED_PVS] = True
+            request[SHARED_PVS] = True
         called = self._node.primary_ip
         result = self.rpc.call_node_verify_light([called], request, cluster.cluster_name, cluster.hvparams)[called]
         result.Raise(f"Can't check the physical volumes of node {self._node.name}", prereq=True)
@@ -343,30 +341,6 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
                 f"Node {self._node.name} could not be made a master candidate: {err}",
                 hint=f"'gnt-node modify --master-candidate yes {self._node.name}' tries again",
             )
-
-
-def PvProblems(answer: Mapping[str, Any], exclusive: bool) -> list[str]:
-    """Return what is wrong with a node's physical volumes, by its answer to node_verify (doc/reference/drivers.md c.3)."""
-    volumes = answer.get(_PV_LIST)
-    if not isinstance(volumes, list):
-        return ["the node did not report its physical volumes"]
-    problems = [
-        f"invalid character ':' in PV '{volume['name']}' of VG '{volume['vg_name']}'"
-        for volume in volumes
-        if ":" in volume["name"]
-    ]
-    if not exclusive:
-        return problems
-    sizes = [volume["size"] for volume in volumes]
-    if sizes and min(sizes) * (1 + _PV_MARGIN) < max(sizes) * (1 - _PV_MARGIN):
-        problems.append(
-            f"PVs have different sizes ({min(sizes):.0f} to {max(sizes):.0f} MiB): exclusive storage wants equal ones"
-        )
-    problems += [
-        f"PV {name} is shared by unrelated LVs ({', '.join(volumes_on)})"
-        for name, volumes_on in answer.get(_SHARED_PVS) or []
-    ]
-    return problems
 
 
 # --- removing and resetting -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from support.master import Master
 from support.writers import configs
 
 from ganeti import errors, locking, objects, opcodes, pathutils, ssconf
-from ganeti.cmdlib.node.life import PvProblems
+from ganeti.cmdlib.lvmchecks import PvProblems
 
 SECOND = "198.51.100.3"
 

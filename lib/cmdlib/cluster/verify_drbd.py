@@ -1,0 +1,99 @@
+"""Compare what nodes report of DRBD with what disks need (doc/reference/drivers.md c.3); pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ganeti import objects
+from ganeti.cmdlib.cluster.verify_nodes import NodeImage
+from ganeti.cmdlib.cluster.verify_report import NODE, Report
+from ganeti.params import disk as disk_params
+
+_VERSION, _MINORS, _HELPER = "drbd-version", "drbd-list", "drbd-helper"
+
+
+def _IsUsed(cluster: objects.Cluster) -> bool:
+    return bool(disk_params.With(helper=True).intersection(cluster.enabled_disk_templates))
+
+
+def Questions(cluster: objects.Cluster) -> dict[str, Any]:
+    """Return what nodes are asked about DRBD in ``node_verify``."""
+    if not _IsUsed(cluster):
+        return {}
+    asked: dict[str, Any] = {_VERSION: None, _MINORS: None}
+    if cluster.drbd_usermode_helper:
+        asked[_HELPER] = cluster.drbd_usermode_helper
+    return asked
+
+
+def CheckNode(report: Report, image: NodeImage, snapshot: objects.Snapshot, answer: Mapping[str, Any]) -> None:
+    """Check module, helper and minors of one node; keep its version in its image."""
+    if not _IsUsed(snapshot.cluster):
+        return
+    name = image.node.name
+    version = answer.get(_VERSION)
+    image.drbd_version = version if isinstance(version, str) else None
+    helper = snapshot.cluster.drbd_usermode_helper
+    if helper:
+        problem = _HelperProblem(answer.get(_HELPER), helper)
+        report.ErrorIf(problem, "ENODEDRBDHELPER", NODE, name, str(problem))
+    minors = answer.get(_MINORS)
+    if isinstance(minors, list):
+        _CheckMinors(report, image, snapshot, frozenset(minors))
+    else:
+        report.Error("ENODEDRBD", NODE, name, f"the DRBD minors in use cannot be read: {minors or 'no answer'}")
+
+
+def _HelperProblem(answer: Any, wanted: str) -> str | None:
+    if answer is None:
+        return "the node did not report its DRBD usermode helper"
+    fine, found = answer
+    if not fine:
+        return f"the DRBD usermode helper cannot be read: {found}; is the module loaded? 'modprobe drbd' loads it"
+    if found == wanted:
+        return None
+    return (
+        f"the DRBD usermode helper is {found}, not {wanted}: DRBD would call a wrong program; set it there with"
+        f" 'echo {wanted} > /sys/module/drbd/parameters/usermode_helper' and in the options of the module, or make it"
+        f" that of the cluster with 'gnt-cluster modify --drbd-usermode-helper={found}'"
+    )
+
+
+def _CheckMinors(report: Report, image: NodeImage, snapshot: objects.Snapshot, in_use: frozenset[int]) -> None:
+    node = image.node.name
+    wanted = snapshot.UsedMinors(image.node.uuid)
+    for minor, disk in sorted(wanted.items()):
+        owner = snapshot.DiskOwner(disk)
+        instance = snapshot.instances[owner] if owner is not None else None
+        if instance is not None and instance.disks_active and minor not in in_use:
+            report.Error(
+                "ENODEDRBD",
+                NODE,
+                node,
+                f"DRBD minor {minor} of instance {instance.name} is not active; 'gnt-instance activate-disks"
+                f" {instance.name}' activates it",
+            )
+    for minor in sorted(in_use - wanted.keys()):
+        report.Error(
+            "ENODEDRBD",
+            NODE,
+            node,
+            f"DRBD minor {minor} is in use, but belongs to no disk of the cluster; look at it there with"
+            f" 'drbdsetup show {minor}', and if nobody needs it, end it with 'drbdsetup down resource{minor}'",
+        )
+
+
+def CheckVersions(report: Report, images: Iterable[NodeImage]) -> None:
+    """Warn when the nodes of a group have different versions of DRBD."""
+    known = [image for image in images if image.drbd_version is not None]
+    versions = sorted({str(image.drbd_version) for image in known})
+    for image in known:
+        report.WarnIf(
+            len(versions) > 1,
+            "ENODEDRBDVERSION",
+            NODE,
+            image.node.name,
+            f"DRBD version mismatch: {image.drbd_version} here, the nodes of the group have {' and '.join(versions)};"
+            " install the same version everywhere",
+        )

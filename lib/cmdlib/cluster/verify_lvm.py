@@ -1,0 +1,147 @@
+"""Compare the volumes of nodes with those that disks should have (doc/reference/drivers.md c.3); pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ganeti import objects, params
+from ganeti.cmdlib import lvmchecks
+from ganeti.cmdlib.cluster.verify_nodes import NodeImage
+from ganeti.cmdlib.cluster.verify_report import GROUP, INSTANCE, NODE, Report
+from ganeti.params import disk as disk_params
+from ganeti.params import nd
+from ganeti.utils.text import NiceSort
+
+_VG_LIST, _LV_LIST = "vglist", "lvlist"
+
+
+def IsExclusive(snapshot: objects.Snapshot, node: objects.Node) -> bool:
+    """Return whether each physical volume of the node belongs to one disk only."""
+    return bool(params.FillND(snapshot, node)[nd.ND_EXCLUSIVE_STORAGE])
+
+
+def Questions(snapshot: objects.Snapshot, members: Iterable[objects.Node]) -> dict[str, Any]:
+    """Return what nodes are asked about LVM in ``node_verify``."""
+    group = snapshot.cluster.volume_group_name
+    if not group:
+        return {}
+    asked: dict[str, Any] = {_VG_LIST: None, _LV_LIST: group, lvmchecks.PV_LIST: [group]}
+    if any(IsExclusive(snapshot, node) for node in members):
+        asked[lvmchecks.SHARED_PVS] = True
+    return asked
+
+
+def CheckGroup(report: Report, image: NodeImage, snapshot: objects.Snapshot, answer: Mapping[str, Any]) -> None:
+    """Check the volume group of the cluster on one node; keep the node's volumes in its image."""
+    name, group = image.node.name, snapshot.cluster.volume_group_name
+    if not group:
+        return
+    groups = answer.get(_VG_LIST)
+    if groups is None:
+        problem: str | None = "its volume groups could not be listed; run 'vgs' there"
+    else:
+        problem = lvmchecks.GroupProblem(group, groups)
+        if problem:
+            problem += (
+                "; create or extend it there, or exclude the node from disks and instances with"
+                f" 'gnt-node modify --vm-capable=no {name}'"
+            )
+    report.ErrorIf(problem, "ENODELVM", NODE, name, str(problem))
+    exclusive = IsExclusive(snapshot, image.node)
+    for problem in lvmchecks.PvProblems(answer, exclusive):
+        report.Error("ENODELVM", NODE, name, problem)
+    sizes = [volume["size"] for volume in answer.get(lvmchecks.PV_LIST) or []]
+    if exclusive and sizes:
+        image.pv_sizes = (min(sizes), max(sizes))
+    volumes = answer.get(_LV_LIST)
+    if isinstance(volumes, dict):
+        image.volumes = frozenset(volumes)
+    else:
+        reason = f": {volumes}" if volumes else ""
+        report.Error("ENODELVM", NODE, name, f"its logical volumes could not be listed{reason}; run 'lvs' there")
+
+
+def CheckSizes(report: Report, group: str, images: Iterable[NodeImage]) -> None:
+    """Report physical volumes of a node group that are too different for exclusive storage."""
+    known = [(image.pv_sizes, image.node.name) for image in images if image.pv_sizes is not None]
+    if not known:
+        return
+    smallest, biggest = min((sizes[0], name) for sizes, name in known), max((sizes[1], name) for sizes, name in known)
+    report.ErrorIf(
+        lvmchecks.SizesDiffer(smallest[0], biggest[0]),
+        "EGROUPDIFFERENTPVSIZE",
+        GROUP,
+        group,
+        f"PV sizes differ too much in the group; smallest ({smallest[0]:.0f} MiB) is on {smallest[1]}, biggest"
+        f" ({biggest[0]:.0f} MiB) is on {biggest[1]}",
+    )
+
+
+def CheckVolumes(report: Report, images: Iterable[NodeImage], snapshot: objects.Snapshot) -> None:
+    """Report volumes that are missing on nodes, and volumes there that belong to nothing."""
+    reserved = [re.compile(pattern) for pattern in snapshot.cluster.reserved_lvs]
+    for image in images:
+        if image.volumes is None:
+            continue
+        wanted = _Wanted(snapshot, image.node.uuid)
+        for name in NiceSort(wanted.keys() - image.volumes):
+            _ReportMissing(report, snapshot, image.node.name, name, wanted[name])
+        for name in NiceSort(image.volumes - wanted.keys()):
+            report.ErrorIf(
+                not any(pattern.fullmatch(name) for pattern in reserved),
+                "ENODEORPHANLV",
+                NODE,
+                image.node.name,
+                f"volume {name} is unknown: it belongs to no disk of the cluster; if nobody needs it, run 'lvremove {name}'"
+                " there; if it is to stay, reserve it (--reserved-lvs of gnt-cluster modify)",
+            )
+
+
+def _Wanted(snapshot: objects.Snapshot, node_uuid: str) -> dict[str, objects.Disk]:
+    """Return the volumes that should be on a node, each with its disk."""
+    disks = [snapshot.disks[uuid] for uuid in snapshot.NodeDisks(node_uuid)]
+    return {name: disk for disk in disks if not disk.forthcoming for name in disk.VolumeNames()}
+
+
+def _ReportMissing(report: Report, snapshot: objects.Snapshot, node: str, name: str, disk: objects.Disk) -> None:
+    owner = snapshot.DiskOwner(disk.uuid)
+    if owner is None:
+        report.Error("EINSTANCEMISSINGDISK", NODE, node, f"volume {name} of the detached disk {disk.uuid} is missing")
+        return
+    instance = snapshot.instances[owner].name
+    if disk_params.TEMPLATES[disk.dev_type].mirror == disk_params.INTERNAL:
+        cure = f"'gnt-instance replace-disks -a {instance}' makes it again from the other node's copy"
+    else:
+        cure = (
+            f"run 'pvs' there: is a physical disk missing? A lost volume is made again, empty, by"
+            f" 'gnt-instance recreate-disks {instance}'"
+        )
+    report.Error("EINSTANCEMISSINGDISK", INSTANCE, instance, f"volume {name} is missing on node {node}; {cure}")
+
+
+def CheckExclusive(report: Report, snapshot: objects.Snapshot, instance: objects.Instance) -> None:
+    """Report an instance that does not fit nodes with exclusive storage."""
+    nodes = [snapshot.nodes[uuid] for uuid in snapshot.AllNodes(instance)]
+    exclusive = NiceSort(node.name for node in nodes if IsExclusive(snapshot, node))
+    if not exclusive:
+        return
+    for index, disk in enumerate(snapshot.InstanceDisks(instance)):
+        template = disk_params.TEMPLATES[disk.dev_type]
+        report.ErrorIf(
+            not template.exclusive_storage,
+            "EINSTANCEUNSUITABLENODE",
+            INSTANCE,
+            instance.name,
+            f"disk/{index} has template {disk.dev_type}, which is not supported on nodes with exclusive storage:"
+            f" {', '.join(exclusive)}",
+        )
+        report.ErrorIf(
+            template.exclusive_storage and disk.spindles is None,
+            "EINSTANCEMISSINGCFGPARAMETER",
+            INSTANCE,
+            instance.name,
+            f"the number of spindles of disk/{index} is not recorded, although node {exclusive[0]} has exclusive storage;"
+            f" 'gnt-cluster repair-disk-sizes {instance.name}' records it",
+        )
