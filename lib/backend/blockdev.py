@@ -118,7 +118,7 @@ def Dimensions(disks: list[Dict]) -> list[list[int | None] | None]:
 
 def Grow(cf_bdev: Dict, amount: int, dryrun: bool, backingstore: bool, es_flag: bool) -> None:
     """blockdev_grow: add ``amount`` MiB."""
-    tree.FindOrFail(wire.Disk(cf_bdev)).Grow(amount, dryrun, backingstore, es_flag)
+    tree.Grow(wire.Disk(cf_bdev), amount, dryrun, backingstore, es_flag)
 
 
 def Rename(devlist: list[list[Any]]) -> None:
@@ -141,7 +141,7 @@ def SetInfo(disk: Dict, info: str) -> None:
 
 def Snapshot(cf_bdev: Dict, snap_name: str | None, snap_size: int | None) -> list[Any]:
     """blockdev_snapshot: make a snapshot and return its id."""
-    return tree.FindOrFail(wire.Disk(cf_bdev)).Snapshot(snap_name, snap_size)
+    return tree.Snapshot(wire.Disk(cf_bdev), snap_name, snap_size)
 
 
 def AddChildren(bdev: Dict, ndevs: list[Dict]) -> None:

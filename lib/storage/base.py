@@ -69,6 +69,8 @@ class BlockDev:
     OPENED_ON_SECONDARY: ClassVar[bool] = False
     # How many children must be there to assemble this layer; None = all of them.
     CHILDREN_NEEDED: ClassVar[int | None] = None
+    # Which child holds the data of this layer; None = the layer itself does.
+    DATA_CHILD: ClassVar[int | None] = None
     # What to look at when the device is not there.
     IF_MISSING: ClassVar[str] = "are the instance's disks active?"
 
@@ -150,15 +152,19 @@ class BlockDev:
         self._Unsupported("renaming")
 
     def Grow(self, _amount: int, _dry_run: bool, _backing_store: bool, _exclusive: bool = False) -> None:
-        """Add ``amount`` MiB.
+        """Add ``amount`` MiB to this layer alone.
 
-        Called for every layer in two phases: ``backing_store`` True reaches layers that hold data, False those that
-        only pass it on (a mirror).  ``dry_run`` checks as far as possible and changes nothing.
+        ``tree.Grow`` calls it in two phases: with ``backing_store`` True for the layer that holds the data, with False
+        for those above it (a mirror), which by then have the room.  A layer does nothing in a phase that is not its own.
+        ``dry_run`` checks as far as possible and changes nothing.
         """
         self._Unsupported("growing")
 
     def Snapshot(self, _name: str | None = None, _size: int | None = None) -> list[Any]:
-        """Make a snapshot and return its logical id.  An older one of that name is replaced."""
+        """Make a snapshot and return its logical id.  An older one of that name is replaced.
+
+        ``tree.Snapshot`` calls it for the layer that holds the data.
+        """
         self._Unsupported("snapshots")
 
     def SetInfo(self, text: str) -> None:
@@ -218,6 +224,7 @@ class Mirror(BlockDev):
 
     ASSEMBLED_ON_SECONDARY = True
     CHILDREN_NEEDED = 0
+    DATA_CHILD = 0
 
     def __str__(self) -> str:
         # The logical id contains the shared secret.

@@ -249,11 +249,7 @@ class FakeMirror(FakeDevice, Mirror):
         self._Unsupported("renaming")
 
     def Grow(self, amount: int, dry_run: bool, backing_store: bool, exclusive: bool = False) -> None:
-        if backing_store:
-            self._Data().Grow(amount, dry_run, backing_store, exclusive)
-
-    def Snapshot(self, name: str | None = None, size: int | None = None) -> list[Any]:
-        return self._Data().Snapshot(name, size)
+        """Do nothing: the mirror is as large as its data."""
 
     def SetInfo(self, text: str) -> None:
         """Record the owner on the volumes below."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from ganeti import errors, objects
 from ganeti.storage import GetDriver, cache
@@ -128,6 +129,39 @@ def Remove(disk: objects.Disk) -> None:
         except errors.BlockDeviceError as err:
             problems.append(str(err))
     _RaiseAll(problems)
+
+
+def Grow(disk: objects.Disk, amount: int, dry_run: bool, backing_store: bool, exclusive: bool) -> None:
+    """Add ``amount`` MiB to the layer that holds the data, or (in a second call) to those above it, the lowest first."""
+    *above, below = _DataPath(FindOrFail(disk))
+    for device in [below] if backing_store else reversed(above):
+        device.Grow(amount, dry_run, backing_store, exclusive)
+
+
+def Snapshot(disk: objects.Disk, name: str | None, size: int | None) -> list[Any]:
+    """Make a snapshot of the layer that holds the data, whether those above it are set up or not; return its id."""
+    driver = GetDriver(disk.dev_type)
+    while driver.DATA_CHILD is not None:
+        if len(disk.children) <= driver.DATA_CHILD:
+            raise errors.BlockDeviceError(f"{Make(disk)}: has no data on this node")
+        disk = disk.children[driver.DATA_CHILD]
+        driver = GetDriver(disk.dev_type)
+    return FindOrFail(disk).Snapshot(name, size)
+
+
+def _DataPath(device: BlockDev) -> list[BlockDev]:
+    """Return the layers from the top one down to that which holds the data; all of them must be there."""
+    path = [device]
+    while device.DATA_CHILD is not None:
+        below = device.children[device.DATA_CHILD] if len(device.children) > device.DATA_CHILD else None
+        if below is None:
+            raise errors.BlockDeviceError(
+                f"{device}: its data is missing on this node; for a mirror 'gnt-instance replace-disks -a INSTANCE' makes"
+                " it again"
+            )
+        path.append(below)
+        device = below
+    return path
 
 
 def CombinedStatus(device: BlockDev) -> DeviceStatus:

@@ -131,11 +131,11 @@ def test_content_survives_everything_but_removal(kind: Kind) -> None:
     device.Close()
     tree.Shutdown(disk)
     tree.Assemble(disk, OWNER, as_primary=True)
-    device = tree.FindOrFail(disk)
-    device.Grow(4, dry_run=True, backing_store=True)
-    device.Grow(4, dry_run=False, backing_store=False)
-    assert device.Dimensions()[0] == 8 * MIB, "only the phase for backing storage grows what holds data"
-    device.Grow(4, dry_run=False, backing_store=True)
+    for dry_run, backing_store, size in ((True, True, 8), (False, True, 12), (False, False, 12)):
+        tree.Grow(disk, 4, dry_run, backing_store, exclusive=False)
+        device = tree.FindOrFail(disk)
+        data = device if device.DATA_CHILD is None else device.children[device.DATA_CHILD]
+        assert data is not None and data.Dimensions()[0] == size * MIB
     assert device.Dimensions()[0] == 12 * MIB
     assert _Content(device) == b"0123456789abcdef" * (MIB // 2) + bytes(4 * MIB)
 
@@ -143,9 +143,9 @@ def test_content_survives_everything_but_removal(kind: Kind) -> None:
 def test_nothing_shrinks(kind: Kind) -> None:
     disk = kind.Disk("big")
     Build(disk)
-    device = tree.FindOrFail(disk)
     with pytest.raises(errors.BlockDeviceError, match="shrink"):
-        device.Grow(-4, dry_run=False, backing_store=True)
+        tree.Grow(disk, -4, dry_run=False, backing_store=True, exclusive=False)
+    device = tree.FindOrFail(disk)
     assert device.Dimensions()[0] == 8 * MIB
 
 
