@@ -14,9 +14,7 @@ _HELPER_FILE = "/sys/module/drbd/parameters/usermode_helper"
 
 def CheckVolumeGroup(name: str, minimum: int) -> None:
     """Raise OpPrereqError unless the group is there and has ``minimum`` MiB."""
-    result = runtime.RunCmd(
-        ["vgs", "--noheadings", "--nosuffix", "--units=m", "-o", "vg_size", name], timeout=60, env={"LC_ALL": "C"}
-    )
+    result = runtime.RunCmd(["vgs", "--noheadings", "--nosuffix", "--units=m", "-o", "vg_size", name], timeout=60)
     if result.failed:
         raise errors.OpPrereqError(
             f"Volume group '{name}' is missing on this node ({result.stderr.strip() or result.fail_reason}); create it, name"

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import hashlib
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +24,7 @@ MODULES = (
     *("virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci"),
     *("virtio_blk", "virtio_console", "failover", "net_failover", "virtio_net"),
     *("netfs", "fscache", "9pnet", "9pnet_virtio", "9p", "overlay"),
+    *("crc16", "mbcache", "jbd2", "ext4"),
     *("crc32c_generic", "libcrc32c", "lru_cache", "dm_mod", "dm_bufio", "dm_snapshot", "drbd"),
 )
 
@@ -51,6 +53,16 @@ def Fetch() -> NodeFiles:
             _Make(Path(work), files, init)
         made_from.write_text(stamp, encoding="utf-8")
     return files
+
+
+def Install(folder: Path) -> Path:
+    """Install this tree, which is built already, as on a node of its own; return the directory that has it."""
+    done = subprocess.run(
+        ["make", "-s", "-C", str(TREE), "install", f"DESTDIR={folder}"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise AssertionError(f"{TREE} cannot be installed; is it built (tools/run-tests --only-setup)?\n{done.stderr}")
+    return folder
 
 
 def _Make(work: Path, files: NodeFiles, init: bytes) -> None:

@@ -30,7 +30,10 @@ class Done(NamedTuple):
 class Machine:
     """A node NAME with the given disks (paths of files); ``network``: further arguments of QEMU for its NIC.
 
-    ``Start`` boots it, ``PowerOff`` takes its power away; what is on its disks stays.
+    ``state``: a disk with a file system for what the node itself must remember; without one, nothing is remembered.
+    ``installed``: a directory that lies over the system of the machine, as ``files.Install`` makes it.
+    ``Start`` boots it, ``PowerOff`` takes its power away; what is on its disks stays.  What programs of the node write
+    to the port ``writes`` is in the file ``writes`` at once, whatever happens to the node afterwards.
     """
 
     def __init__(
@@ -42,6 +45,8 @@ class Machine:
         address: str = "",
         network: Sequence[str] = ("-nic", "none"),
         memory: int = 512,
+        state: Path | None = None,
+        installed: Path | None = None,
     ):
         self.name = name
         self.address = address
@@ -50,6 +55,8 @@ class Machine:
         self._disks = list(disks)
         self._network = list(network)
         self._memory = memory
+        self._state = state
+        self._installed = installed
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._answers: dict[int, dict[str, Any]] = {}
@@ -65,6 +72,14 @@ class Machine:
     @property
     def console(self) -> Path:
         return self._folder / f"{self.name}.console"
+
+    @property
+    def writes(self) -> Path:
+        return self._folder / f"{self.name}.writes"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     # --- power --------------------------------------------------------------------------------------------------------
 
@@ -106,6 +121,9 @@ class Machine:
     def _Command(self, port: Path) -> list[str]:
         kernel = f"console=ttyS0 panic=-1 quiet mitigations=off lab.name={self.name} lab.address={self.address}"
         kernel += f" lab.agent={TREE}/test/lab/agent.py"
+        disks = [*self._disks, *([self._state] if self._state else [])]
+        if self._state:
+            kernel += f" lab.state=/dev/vd{chr(ord('a') + len(self._disks))}"
         words = [QEMU, "-accel", "tcg,thread=single", "-cpu", "max", "-m", str(self._memory), "-smp", "1"]
         words += ["-nodefaults", "-display", "none", "-no-reboot", "-kernel", str(self._files.kernel)]
         words += ["-initrd", str(self._files.initrd), "-append", kernel, "-serial", f"file:{self.console}"]
@@ -113,7 +131,11 @@ class Machine:
         words += ["-virtfs", _SHARE.format(path=self._files.extra, tag="extra")]
         words += ["-device", "virtio-serial", "-chardev", f"socket,id=agent,path={port},server=on,wait=off"]
         words += ["-device", "virtserialport,chardev=agent,name=agent"]
-        for path in self._disks:
+        words += ["-chardev", f"file,id=writes,path={self.writes},append=on"]
+        words += ["-device", "virtserialport,chardev=writes,name=writes"]
+        if self._installed:
+            words += ["-virtfs", _SHARE.format(path=self._installed, tag="installed")]
+        for path in disks:
             words += ["-drive", f"file={path},format=raw,if=virtio,cache=writeback"]
         return [*words, *self._network]
 
@@ -162,6 +184,13 @@ class Machine:
                         answer = json.loads(line)
                         self._answers[answer["number"]] = answer
                     self._changed.notify_all()
+
+
+def MakeStateDisk(path: Path, mib: int = 256) -> Path:
+    """Make a disk with an empty file system."""
+    MakeDisk(path, mib)
+    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", str(path)], check=True, env={"PATH": "/usr/sbin:/sbin"})
+    return path
 
 
 def MakeDisk(path: Path, mib: int) -> Path:

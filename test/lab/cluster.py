@@ -1,0 +1,173 @@
+"""A cluster of laboratory nodes, formed by the commands an administrator types; nodes join without SSH."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from lab.files import Fetch, Install
+from lab.machine import Done, Machine, MakeDisk, MakeStateDisk
+from lab.switch import Switch
+
+NAME = "cluster"
+GROUP = "xenvg"
+OS = "tests"
+_NETWORK = "10.77.0"
+_MEMORY = 768
+_DISKS = 2
+# A volume group for a cluster has at least 20 GiB; the files are sparse.
+_DISK_MIB = 11264
+_OS_FILES = {"ganeti_api_version": "20\n", "variants.list": "default\n", "parameters.list": ""}
+_OS_SCRIPTS = ("create", "import", "export", "rename", "verify")
+_DAEMONS = "/usr/lib/ganeti"
+
+
+class Node:
+    """One node: its machine, and what it says of itself."""
+
+    def __init__(self, machine: Machine):
+        self.machine = machine
+        self.name = machine.name
+
+    def Run(self, *argv: str, **options: Any) -> Done:
+        return self.machine.Run(*argv, **options)
+
+    def Shell(self, script: str, **options: Any) -> str:
+        return self.machine.Run("sh", "-c", script, **options).stdout
+
+    def Volumes(self) -> list[str]:
+        """Return the names of all logical volumes."""
+        return sorted(self.Run("lvs", "--noheadings", "-o", "lv_name").stdout.split())
+
+    def Read(self, path: str) -> str:
+        return self.Run("cat", path).stdout
+
+    def Pid(self, daemon: str) -> str:
+        return self.Read(f"/run/ganeti/{daemon}.pid").strip()
+
+
+class LabCluster:
+    """``count`` nodes, the first of them the master; ``say`` hears what is being done."""
+
+    def __init__(self, folder: Path, count: int = 2, say: Callable[[str], None] = lambda _: None):
+        self.folder = folder
+        self.switch = Switch(folder)
+        self._say = say
+        self._stack = contextlib.ExitStack()
+        files, installed = Fetch(), _InstallAll(folder / "installed")
+        self.nodes = [self._MakeNode(number, files, installed) for number in range(1, count + 1)]
+
+    def _MakeNode(self, number: int, files: Any, installed: Path) -> Node:
+        name = f"node{number}"
+        disks = [MakeDisk(self.folder / f"{name}.disk{disk}", _DISK_MIB) for disk in range(_DISKS)]
+        state = MakeStateDisk(self.folder / f"{name}.state")
+        network = self.switch.AddPort(name, number)
+        address = f"{_NETWORK}.{number}"
+        return Node(Machine(name, self.folder, files, disks, address, network, _MEMORY, state, installed))
+
+    def __enter__(self) -> LabCluster:
+        self._stack.enter_context(self.switch)
+        for node in self.nodes:
+            self._stack.enter_context(node.machine)
+        try:
+            self._Form()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number]
+
+    @property
+    def master(self) -> Node:
+        return self.nodes[0]
+
+    def Gnt(self, *argv: str, **options: Any) -> Done:
+        """Run a command on the master; ``Gnt("instance", "list")`` is ``gnt-instance list``."""
+        return self.master.Run(f"gnt-{argv[0]}", *argv[1:], **{"seconds": 600.0, **options})
+
+    # --- making it ----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def Step(self, text: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self._say(f"{text}: {time.monotonic() - began:.1f} s")
+
+    def _Form(self) -> None:
+        with self.Step("booting"):
+            self.OnAll(lambda node: node.machine.Start())
+            self.OnAll(self._Settle)
+            self.OnAll(_MakeGroup)
+        with self.Step(f"gnt-cluster init on {self.master.name}"):
+            argv = ["--enabled-hypervisors", "fake", "--enabled-disk-templates", "plain,diskless"]
+            argv += ["--vg-name", GROUP, "--master-netdev", "eth0", "--no-etc-hosts", "--no-ssh-init"]
+            self.Gnt("cluster", "init", *argv, NAME)
+        for node in self.nodes[1:]:
+            with self.Step(f"gnt-node add {node.name}"):
+                data = self.Gnt("node", "show-join-data", node.name).stdout
+                node.Run(f"{_DAEMONS}/ensure-dirs")
+                node.Run(f"{_DAEMONS}/node-daemon-setup", stdin=data, seconds=300)
+                self.Gnt("node", "add", "--no-node-setup", node.name)
+
+    def OnAll(self, work: Callable[[Node], Any]) -> list[Any]:
+        """Do it on all nodes at once."""
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            return list(pool.map(work, self.nodes))
+
+    def _Settle(self, node: Node) -> None:
+        """What an installation leaves in files that do not survive here."""
+        node.machine.Wait()
+        hosts = ["127.0.0.1 localhost", f"{_NETWORK}.254 {NAME}"]
+        hosts += [f"{other.machine.address} {other.name}" for other in self.nodes]
+        script = "cat > /etc/hosts; echo 'NODED_ARGS=--no-mlock' > /etc/default/ganeti; vgchange -q -aay"
+        node.Run("sh", "-c", script, stdin="\n".join(hosts) + "\n")
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def PowerOff(self, node: Node) -> None:
+        node.machine.PowerOff()
+
+    def PowerOn(self, node: Node) -> None:
+        """Give a node its power back and start its daemons, as its init system would."""
+        node.machine.Start()
+        self._Settle(node)
+        node.Run(f"{_DAEMONS}/daemon-util", "start-all", seconds=300)
+
+    # --- what the cluster says ----------------------------------------------------------------------------------------
+
+    def Config(self) -> dict[str, Any]:
+        data = json.loads(self.master.Read("/var/lib/ganeti/config.data"))
+        assert isinstance(data, dict)
+        return data
+
+
+def _MakeGroup(node: Node) -> None:
+    disks = [f"/dev/vd{chr(ord('a') + number)}" for number in range(_DISKS)]
+    node.Run("vgcreate", "-q", "-y", GROUP, *disks)
+
+
+def _InstallAll(folder: Path) -> Path:
+    Install(folder)
+    where = folder / "srv" / "ganeti" / "os" / OS
+    where.mkdir(parents=True)
+    for name, text in {**_OS_FILES, **dict.fromkeys(_OS_SCRIPTS, "#!/bin/sh\nexit 0\n")}.items():
+        (where / name).write_text(text, encoding="ascii")
+        (where / name).chmod(0o755)
+    keys = folder / "etc" / "ssh"
+    keys.mkdir(parents=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "rsa", "-N", "", "-f", str(keys / "ssh_host_rsa_key")], check=True)
+    return folder
+
+
+__all__ = ["GROUP", "NAME", "OS", "LabCluster", "Node"]
