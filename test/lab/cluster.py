@@ -25,6 +25,9 @@ _DISKS = 2
 _DISK_MIB = 11264
 _OS_FILES = {"ganeti_api_version": "20\n", "variants.list": "default\n", "parameters.list": ""}
 _OS_SCRIPTS = ("create", "import", "export", "rename", "verify")
+# Instances may be as small as the nodes are.
+_SMALL = ["--specs-mem-size=min=16,max=1024,std=64", "--specs-disk-size=min=8,max=2048,std=64"]
+_SMALL += ["--specs-nic-count=min=0,max=1,std=0", "--specs-disk-count=min=0,max=4,std=1"]
 _DAEMONS = "/usr/lib/ganeti"
 
 
@@ -89,6 +92,11 @@ class LabCluster:
         return self.nodes[number]
 
     @property
+    def running(self) -> list[Node]:
+        """The nodes that have power."""
+        return [node for node in self.nodes if node.machine.running]
+
+    @property
     def master(self) -> Node:
         return self.nodes[0]
 
@@ -112,6 +120,7 @@ class LabCluster:
         with self.Step(f"gnt-cluster init on {self.master.name}"):
             argv = ["--enabled-hypervisors", "fake", "--enabled-disk-templates", "plain,diskless"]
             argv += ["--vg-name", GROUP, "--master-netdev", "eth0", "--no-etc-hosts", "--no-ssh-init"]
+            argv += _SMALL
             self.Gnt("cluster", "init", *argv, NAME)
         for node in self.nodes[1:]:
             with self.Step(f"gnt-node add {node.name}"):
