@@ -37,7 +37,6 @@ LATER = frozenset(
         "cfgupgrade",
         "cluster-merge",
         "move-instance",
-        "lvmstrap",
     ]
 )
 _COMMAND_WORD = re.compile(r"[a-z][a-z-]*")

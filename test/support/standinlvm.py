@@ -55,6 +55,7 @@ class StandInLvm:
         self.pvs: dict[str, Pv] = {}
         self.lvs: dict[tuple[str, str], Lv] = {}
         self.runs: list[list[str]] = []
+        self.sizes: dict[str, int] = {}
         self._machine = machine
         for name in (
             "pvs",
@@ -67,6 +68,8 @@ class StandInLvm:
             "lvextend",
             "vgreduce",
             "pvchange",
+            "pvcreate",
+            "vgcreate",
         ):
             machine.programs[name] = self._Run
 
@@ -245,6 +248,19 @@ class StandInLvm:
         if words[-1] not in self.pvs:
             raise _Refused(f'Failed to find physical volume "{words[-1]}".')
         self.pvs[words[-1]].allocatable = words[words.index("-x") + 1] == "y"
+
+    def _Pvcreate(self, words: list[str]) -> None:
+        """``sizes`` has the MiB of devices that are not the 1024 by default."""
+        if words[-1] in self.pvs and "-yff" not in words:
+            raise _Refused(f"Can't initialize physical volume {words[-1]!r} without -ff")
+        self.AddPv(words[-1], "", self.sizes.get(words[-1], 1024))
+
+    def _Vgcreate(self, words: list[str]) -> None:
+        group, *names = words[words.index("-s") + 2 :]
+        if any(pv.group == group for pv in self.pvs.values()):
+            raise _Refused(f"A volume group called {group} already exists.")
+        for name in names:
+            self.pvs[name].group = group
 
 
 def _RoundUp(mib: int) -> int:
