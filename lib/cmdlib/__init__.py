@@ -57,6 +57,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     "instance.modify": ("OpInstanceSetParams",),
     "disk.recreate": ("OpInstanceRecreateDisks",),
     "disk.replace": ("OpInstanceReplaceDisks",),
+    "disk.settle": ("OpInstanceSettleMirrors",),
     "instance.run": (
         "OpInstanceStartup",
         "OpInstanceShutdown",

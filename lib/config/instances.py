@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ganeti import constants, errors, objects
@@ -110,14 +110,21 @@ class Instances(Values):
     def MarkInstanceDisksInactive(self, inst_uuid: str) -> objects.Instance:
         return self._SetStatus(inst_uuid, None, False, None)
 
-    def SetInstancePrimaryNode(self, inst_uuid: str, node_uuid: str) -> objects.Instance:
-        """Set the primary node after a fail-over or migration; the serial number stays."""
+    def SetInstancePrimaryNode(self, inst_uuid: str, node_uuid: str, alone: bool = False) -> objects.Instance:
+        """Set the primary node after a fail-over or migration; the serial number stays.
+
+        The copies on the new primary node count from now on; ``alone``: they alone (doc/design-drbd.rst).
+        """
 
         def change(draft: Draft) -> objects.Instance:
             instance: objects.Instance = draft.Get("instance", inst_uuid)
             moved = instance.Replace(primary_node=node_uuid)
             if moved != instance:
                 draft.Put(moved)
+            for dev in draft.root.InstanceDisks(moved):
+                other = disk.OtherSide(dev, node_uuid)
+                if other is not None and (alone or (dev.behind is not None and dev.behind["node"] == node_uuid)):
+                    _PutBehind(draft, dev, other)
             return moved
 
         return self.Transact(change)
@@ -191,6 +198,17 @@ class Instances(Values):
 
         self.Transact(change)
 
+    def SetDisksBehind(self, disk_uuids: Iterable[str], node_uuid: str | None) -> list[objects.Disk]:
+        """Record that the sides of mirrors on a node do not count from now on; None: all sides count again.
+
+        A record that says so already keeps its time.
+        """
+
+        def change(draft: Draft) -> list[objects.Disk]:
+            return [_PutBehind(draft, draft.Get("disk", uuid), node_uuid) for uuid in disk_uuids]
+
+        return self.Transact(change)
+
     def SetDiskLogicalID(self, disk_uuid: str, logical_id: Sequence[Any]) -> objects.Disk:
         """Set what a disk is below its template; the serial number stays."""
 
@@ -203,6 +221,13 @@ class Instances(Values):
             return changed
 
         return self.Transact(change)
+
+
+def _PutBehind(draft: Draft, dev: objects.Disk, node_uuid: str | None) -> objects.Disk:
+    if (dev.behind["node"] if dev.behind is not None else None) == node_uuid:
+        return dev
+    record = None if node_uuid is None else {"node": node_uuid, "since": draft.now}
+    return draft.Touch(dev.Replace(behind=record))
 
 
 def _RenamedPath(dev: objects.Disk, old_name: str, new_name: str) -> tuple[Any, ...]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, runtime, serializer, store
+from ganeti import constants, errors, opcodes, runtime, serializer, store
 from ganeti.jqueue import filters
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.attempts import LockAttempts
 from ganeti.store.base import KIND_JOB
 
 if TYPE_CHECKING:
-    from ganeti import opcodes
-    from ganeti.jqueue.job import Job, OpLog
+    from ganeti.jqueue.job import Job, OpInput, OpLog
     from ganeti.jqueue.ticker import Timer
     from ganeti.jqueue.watch import Watch
 
@@ -54,6 +53,7 @@ class Entry:
         "published",
         "result_size",
         "size",
+        "urgent",
         "verdict",
         "watches",
     )
@@ -72,6 +72,7 @@ class Entry:
         # Opcodes as they were submitted, secrets included; only in memory.
         self.objects = objects or {}
         self.limits = filters.AdHocLimits(draft)
+        self.urgent = bool(draft.ops) and all(_IsUrgent(op.input) for op in draft.ops)
         self.verdict = filters.NO_VERDICT
         self.attempts = LockAttempts()
         self.lock = runtime.Lock()
@@ -325,3 +326,8 @@ def CheckPriority(priority: int) -> None:
             f"{priority} is not a valid priority: use a number from {constants.OP_PRIO_HIGHEST} (most urgent)"
             f" to {constants.OP_PRIO_LOWEST}"
         )
+
+
+def _IsUrgent(op: OpInput) -> bool:
+    known = opcodes.OP_MAPPING.get(op.op_id)
+    return known is not None and known.URGENT

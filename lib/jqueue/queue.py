@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 LOOK_EVERY = 307.0
 # Jobs in one change of the store.
 RESTART_GROUP = 500
+# Threads that take urgent jobs alone.
+URGENT_WORKERS = 8
 
 # (max_running_jobs, filter rules by UUID)
 Settings = Callable[[], "tuple[int, Mapping[str, FilterRule]]"]
@@ -90,6 +92,7 @@ class JobQueue(Keeper):
             self, the_store, self._ticker, execute, self._SubmitGenerated, self.StatusOf, self._watcher.Changed
         )
         self._threads: list[Any] = []
+        self._urgent_threads: list[Any] = []
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -182,9 +185,17 @@ class JobQueue(Keeper):
         if before is None or before[1] is not rules:
             self._scheduler.SetRules(filters.RuleSet(rules.values()))
         while len(self._threads) < max_running:
-            thread = runtime.Thread(self._RunWorker, f"Jq{len(self._threads) + 1}")
-            self._threads.append(thread)
-            thread.start()
+            self._threads.append(self._StartWorker(f"Jq{len(self._threads) + 1}", urgent=False))
+
+    def _StartUrgent(self) -> None:
+        """Make the workers of urgent jobs when there is a first one."""
+        while len(self._urgent_threads) < URGENT_WORKERS:
+            self._urgent_threads.append(self._StartWorker(f"JqUrgent{len(self._urgent_threads) + 1}", urgent=True))
+
+    def _StartWorker(self, name: str, urgent: bool) -> Any:
+        thread = runtime.Thread(lambda: self._RunWorker(urgent), name)
+        thread.start()
+        return thread
 
     def ReconsiderSoon(self) -> None:
         """Do the same on the queue's own thread."""
@@ -194,8 +205,8 @@ class JobQueue(Keeper):
         self.Reconsider()
         self._ticker.After(LOOK_EVERY, self._LookAgain)
 
-    def _RunWorker(self) -> None:
-        while (entry := self._scheduler.Next()) is not None:
+    def _RunWorker(self, urgent: bool) -> None:
+        while (entry := self._scheduler.Next(urgent)) is not None:
             again = False
             self._thread_of[entry.id] = runtime.ThreadIdent()
             try:
@@ -213,6 +224,8 @@ class JobQueue(Keeper):
 
     def _Schedule(self, entries: Iterable[Entry]) -> None:
         waiting = [e for e in entries if not e.draft.final]
+        if any(entry.urgent for entry in waiting):
+            self._ticker.Soon(self._StartUrgent)
         self._scheduler.Add([(e, depends.Unfinished(e.draft, self._IsLiving)) for e in waiting])
 
     # --- called by changes that were acknowledged ---------------------------------------------------------------------

@@ -13,6 +13,8 @@
 Everything happens in memory under one lock that is held for microseconds, however many jobs there are: the end of a job
 releases only as many waiting ones as there are slots, a worker looks at a few jobs before it gives the lock back, and
 filter rules are judged outside the lock, on a thread of the queue's.
+
+Urgent jobs (of opcodes that say so) have workers of their own: neither the limit of running jobs nor a rule holds them.
 """
 
 from __future__ import annotations
@@ -128,9 +130,11 @@ class Scheduler:
         self._judge_soon = judge_soon
         self._lock = runtime.Lock()
         self._work = runtime.Condition(self._lock)
+        self._urgent_work = runtime.Condition(self._lock)
         self._idle = runtime.Condition(self._lock)
         self._counter = itertools.count()
         self._ready = _Heap()
+        self._urgent = _Heap()
         self._limits = _RateLimits(self._IsValid)
         self._places: dict[int, _Place] = {}
         self._waiting: dict[int, filters.Limits] = {}
@@ -155,12 +159,14 @@ class Scheduler:
         with self._lock:
             self._active = active
             self._work.notify_all()
+            self._urgent_work.notify_all()
 
     def Stop(self) -> None:
         """End ``Next`` for all workers."""
         with self._lock:
             self._stopped = True
             self._work.notify_all()
+            self._urgent_work.notify_all()
 
     def Busy(self) -> list[int]:
         """Return the jobs that workers are at."""
@@ -189,7 +195,7 @@ class Scheduler:
         """Use these rules from now on; jobs that are here keep their verdict until they are judged again."""
         with self._lock:
             self._rules = rules
-            self._outdated = dict(self._entries)
+            self._outdated = {job_id: entry for job_id, entry in self._entries.items() if not entry.urgent}
         self._judge_soon()
 
     def Judge(self) -> None:
@@ -236,14 +242,15 @@ class Scheduler:
         with self._lock:
             judging = bool(self._rules)
             for entry, unfinished in entries:
-                entry.verdict = filters.NO_VERDICT._replace(limits=entry.limits)
+                entry.verdict = filters.NO_VERDICT._replace(limits=() if entry.urgent else entry.limits)
                 self._entries[entry.id] = entry
-                if judging:
+                unjudged = judging and not entry.urgent
+                if unjudged:
                     self._unjudged[entry.id] = entry
                 blockers = set(unfinished)
                 if blockers:
                     self._blocked[entry.id] = blockers
-                elif not judging:
+                elif not unjudged:
                     self._MakeReady(entry)
                 for job_id in blockers:
                     self._dependants.setdefault(job_id, set()).add(entry.id)
@@ -299,22 +306,26 @@ class Scheduler:
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
-    def Next(self) -> Entry | None:
-        """Wait for a job that may run now; None when the scheduler was stopped."""
+    def Next(self, urgent: bool = False) -> Entry | None:
+        """Wait for a job that may run now, for an ``urgent`` one; None when the scheduler was stopped."""
+        heap, work = (self._urgent, self._urgent_work) if urgent else (self._ready, self._work)
         while True:
             with self._lock:
-                while not (self._stopped or (self._active and self._ready and len(self._busy) < self._max_running)):
-                    self._work.wait()
+                while not (self._stopped or (self._active and heap and (urgent or self._HasRoom()))):
+                    work.wait()
                 if self._stopped:
                     return None
-                entry = self._Pick()
+                entry = self._Pick(heap)
             if entry is not None:
                 return entry
 
-    def _Pick(self) -> Entry | None:
-        """Return the most urgent job that may run; None if there is none among the next few."""
-        for _ in range(min(_SLICE, len(self._ready))):
-            place = self._ready.Pop()
+    def _HasRoom(self) -> bool:
+        return sum(not entry.urgent for entry in self._busy.values()) < self._max_running
+
+    def _Pick(self, heap: _Heap) -> Entry | None:
+        """Return the first job of a heap that may run; None if there is none among the next few."""
+        for _ in range(min(_SLICE, len(heap))):
+            place = heap.Pop()
             entry = place.entry
             if not self._IsValid(place):
                 continue
@@ -348,8 +359,9 @@ class Scheduler:
         self._paused.discard(entry.id)
         self._waiting.pop(entry.id, None)
         place = self._places[entry.id] = _Place(entry, order)
-        self._ready.Push(place)
-        self._work.notify()
+        heap, work = (self._urgent, self._urgent_work) if entry.urgent else (self._ready, self._work)
+        heap.Push(place)
+        work.notify()
 
     def _Wait(self, entry: Entry, order: int) -> None:
         limits = self._waiting[entry.id] = entry.verdict.limits

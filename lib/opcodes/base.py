@@ -86,7 +86,7 @@ class OpCode:
 
     Attributes are the parameters of the class and the common ones below.  ``OP_DSC_FIELD`` names the parameter shown in
     the summary, ``OP_RESULT`` is the type of the result (None: not checked), ``OP_HOOK`` the path of its hooks,
-    ``WITH_LU`` is false where no logical unit exists on purpose.
+    ``WITH_LU`` is false where no logical unit exists on purpose.  Jobs of ``URGENT`` opcodes alone start whatever else runs.
     """
 
     OP_ID: ClassVar[str] = ""
@@ -94,6 +94,7 @@ class OpCode:
     OP_RESULT: ClassVar[ht.Type | None] = None
     OP_HOOK: ClassVar[str | None] = None
     WITH_LU: ClassVar[bool] = True
+    URGENT: ClassVar[bool] = False
     OP_PARAMS: ClassVar[dict[str, ParamSpec]] = {}
 
     dry_run: bool | None = Param(ht.TMaybe(ht.TBool), None, "stop after the prerequisite checks and pre-hooks")

@@ -277,6 +277,20 @@ class OpInstanceActivateDisks(OpCode):
     instance_uuid: str | None = common.INSTANCE_UUID
     ignore_size: bool = Param(ht.TBool, False, doc="do not trust the recorded size")
     wait_for_sync: bool = Param(ht.TBool, False, doc="return only after disks are in sync")
+    behind: str | None = Param(
+        ht.TMaybe(ht.TNonEmptyString), None, doc="the secondary node whose copies do not count and are filled again"
+    )
+
+
+class OpInstanceSettleMirrors(OpCode):
+    """Decide which sides of an instance's mirrors count; the master submits it itself (doc/design-drbd.rst)."""
+
+    OP_DSC_FIELD = "instance_name"
+    OP_RESULT = ht.TNone
+    URGENT = True
+
+    instance_name: str = common.INSTANCE_NAME
+    instance_uuid: str | None = common.INSTANCE_UUID
 
 
 class OpInstanceDeactivateDisks(OpCode):

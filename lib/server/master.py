@@ -29,6 +29,7 @@ from ganeti.rpc.curl import CurlTransport
 from ganeti.rpc.resolver import SnapshotResolver
 from ganeti.server import exporting, opening, ownnode
 from ganeti.server.handlers import Handlers
+from ganeti.server.mirrorkeeper import MirrorKeeper
 from ganeti.server.ssconfpush import SsconfPusher
 from ganeti.store import Member, NodeStore, StoreError, export
 
@@ -100,6 +101,13 @@ class Master:
             self._store,
         )
         self._pusher = SsconfPusher(self._store, cfg.Snapshot, self._rpc)
+        self._keeper = MirrorKeeper(
+            self._store,
+            cfg.Snapshot,
+            self._rpc,
+            lambda ops: self._queue.SubmitJob(ops, to_drained=True),
+            self._queue.StatusOf,
+        )
 
     @staticmethod
     def _MakeLocks(cfg: ConfigWriter) -> locking.LockManager:
@@ -129,6 +137,7 @@ class Master:
         runtime.MakeDirs(pathutils.SOCKET_DIR, 0o770)
         self._server.Start()
         self._pusher.Start()
+        self._keeper.Start()
         self._ActivateAddress()
         logging.info("This node, %s, is the master in epoch %s", self._me.name, self._store.Epoch())
 
@@ -162,6 +171,7 @@ class Master:
 
     def Stop(self, clean: bool) -> None:
         """End everything in order; ``clean``: this node still owns the store."""
+        self._keeper.Stop()
         self._pusher.Stop()
         self._queue.Stop()
         self._server.Shutdown(LINGER)

@@ -200,7 +200,7 @@ class FakeMirror(FakeDevice, Mirror):
         return DeviceStatus(self.dev_path, self.major, self.minor, is_degraded=not whole, ldisk_status=ldisk)
 
     def Connection(self) -> MirrorState:
-        return _ConnectionOf(self.State())
+        return ConnectionOf(self.State())
 
     def Follow(self) -> None:
         if self.Peer() == constants.PEER_BEHIND:
@@ -208,13 +208,14 @@ class FakeMirror(FakeDevice, Mirror):
 
     @classmethod
     def States(cls) -> dict[int, MirrorState]:
-        states = {}
-        for name in sorted(runtime.ListDir(_StateDir()) if runtime.Exists(_StateDir()) else ()):
-            if name.startswith("mirror%"):
-                state = serializer.Load(runtime.ReadFile(posixpath.join(_StateDir(), name), limit=_RECORD_LIMIT))
-                if state.get("assembled"):
-                    states[state["minor"]] = _ConnectionOf(state)
-        return states
+        return {state["minor"]: ConnectionOf(state) for state in cls.Records() if state.get("assembled")}
+
+    @classmethod
+    def Records(cls) -> list[dict[str, Any]]:
+        """Return what is recorded of each mirror of this node."""
+        names = sorted(runtime.ListDir(_StateDir()) if runtime.Exists(_StateDir()) else ())
+        paths = [posixpath.join(_StateDir(), name) for name in names if name.startswith("mirror%")]
+        return [serializer.Load(runtime.ReadFile(path, limit=_RECORD_LIMIT)) for path in paths]
 
     def DisconnectNet(self) -> None:
         self._Note(link="standalone")
@@ -265,7 +266,8 @@ class FakeMirror(FakeDevice, Mirror):
         return data
 
 
-def _ConnectionOf(state: dict[str, Any]) -> MirrorState:
+def ConnectionOf(state: dict[str, Any]) -> MirrorState:
+    """Return what a mirror's record says."""
     up = state.get("link") == "connected"
     disk = bool(state.get("disk"))
     return MirrorState(

@@ -126,6 +126,7 @@ def _Jobs(master: Master, rogue: str) -> list[opcodes.OpCode]:
         opcodes.OpInstanceConsole(instance_name=WEB),
         opcodes.OpInstanceQueryData(instances=[WEB]),
         opcodes.OpInstanceActivateDisks(instance_name=WEB),
+        opcodes.OpInstanceSettleMirrors(instance_name=WEB),
         opcodes.OpInstanceDeactivateDisks(instance_name=WEB),
         opcodes.OpInstanceSetParams(instance_name=WEB, beparams={"minmem": 128, "maxmem": 256}),
         opcodes.OpInstanceMigrate(instance_name=WEB),

@@ -8,7 +8,7 @@ from typing import Any
 from ganeti import constants, objects, pathutils, runtime, serializer
 from ganeti.hypervisor import base, fake
 from ganeti.storage import fake as disks
-from ganeti.storage.base import DeviceStatus
+from ganeti.storage.base import DeviceStatus, MirrorState
 
 # Disks in files need no fake.
 STORAGE = {
@@ -56,8 +56,42 @@ def ShutDownByUser(name: str) -> None:
     runtime.WriteFile(_UserDown(name), b"", sync=False)
 
 
+def _LinkCut() -> str:
+    return f"{pathutils.RUN_EXT_DIR}/replication-cut"
+
+
+def CutLink(cut: bool) -> None:
+    """On the calling machine: what mirrors write does not reach other machines any more, or does again."""
+    if cut:
+        runtime.WriteFile(_LinkCut(), b"", sync=False)
+    else:
+        runtime.RemoveFile(_LinkCut())
+
+
 class Mirror(disks.FakeMirror):
-    """A mirror whose status the test decides."""
+    """A mirror whose status the test decides, with a link that may be cut.
+
+    What the master said of the other side last is ``fencing``: as long as it counts, a cut link freezes the open side.
+    """
+
+    def Assemble(self) -> None:
+        super().Assemble()
+        self.Follow()
+
+    def Open(self, force: bool = False, exclusive: bool = True) -> None:
+        if runtime.Exists(_LinkCut()):
+            self._Note(link="connecting")
+        super().Open(force, exclusive)
+
+    def Follow(self) -> None:
+        self._Note(fencing=self.Peer() == constants.PEER_COUNTS, outdated=self.Peer() == constants.PEER_AHEAD)
+
+    def Connection(self) -> MirrorState:
+        return _Frozen(self.State())
+
+    @classmethod
+    def States(cls) -> dict[int, MirrorState]:
+        return {state["minor"]: _Frozen(state) for state in cls.Records() if state.get("assembled")}
 
     def Status(self) -> DeviceStatus:
         status = super().Status()
@@ -67,6 +101,15 @@ class Mirror(disks.FakeMirror):
         if rest:
             SetMirrors(rest)
         return dataclasses.replace(status, **state)
+
+
+def _Frozen(state: dict[str, Any]) -> MirrorState:
+    """The state of a side whose link is cut, or is not."""
+    cut = runtime.Exists(_LinkCut()) and state.get("link") != "standalone"
+    seen = disks.ConnectionOf({**state, "link": "connecting"} if cut else state)
+    return dataclasses.replace(
+        seen, standalone=state.get("link") == "standalone", frozen=bool(cut and state.get("open") and state["fencing"])
+    )
 
 
 class Guests(fake.FakeHypervisor):

@@ -379,6 +379,16 @@ class SimNode:
             if self.Call(runtime.Exists, folder):
                 self.Call(runtime.RemoveTree, folder)
 
+    def CutLink(self, cut: bool = True) -> None:
+        """What mirrors of this machine write does not reach the others any more, or does again."""
+        self.Call(drivers.CutLink, cut)
+
+    def MirrorRecord(self, disk_uuid: str) -> dict[str, Any]:
+        """What the fake mirror noted of a disk here."""
+        path = f"{pathutils.RUN_EXT_DIR}/fake-storage/mirror%{disk_uuid}"
+        record: dict[str, Any] = self.Call(lambda: serializer.Load(runtime.ReadFile(path)))
+        return record
+
     def SetMirrors(self, *states: dict[str, Any]) -> None:
         """Mirrors of this machine show these states, one a look, the last one for good (``support.drivers``)."""
         self.Call(drivers.SetMirrors, list(states))

@@ -6,11 +6,18 @@ from ganeti import constants
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import Flag, Options
+from ganeti.cli.parser import COMPLETE_NODE, Flag, Options, Value
 from ganeti.opcodes import OpInstanceActivateDisks
 
 IGNORE_SIZE = Flag(
     "--ignore-size", dest="ignore_size", text="Continue even if the recorded size differs from the real one"
+)
+BEHIND = Value(
+    "--behind",
+    dest="behind",
+    metavar="NODE",
+    completion=COMPLETE_NODE,
+    text="Give up what only the copies on this secondary node have, and fill them again; ends a split brain",
 )
 WAIT_FOR_SYNC = Flag("--wait-for-sync", dest="wait_for_sync", text="Wait until mirrors are in sync")
 
@@ -26,5 +33,5 @@ COMMAND = Command(
     Run,
     "Open the disks of an instance on its nodes, and print their paths",
     (One("instance"),),
-    (IGNORE_SIZE, WAIT_FOR_SYNC, *o.SET_SUBMIT, o.PRIORITY),
+    (IGNORE_SIZE, WAIT_FOR_SYNC, BEHIND, *o.SET_SUBMIT, o.PRIORITY),
 )

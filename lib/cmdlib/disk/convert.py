@@ -8,6 +8,7 @@ from ganeti import constants, errors, objects
 from ganeti.cmdlib.base import Feedback, LogicalUnit
 from ganeti.cmdlib.common import CheckTarget
 from ganeti.cmdlib.disk import generate as diskgen
+from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import (
     CreateDisks,
     CreateSingle,
@@ -58,6 +59,13 @@ class Conversion:
             )
         if self._to.mirror_of:
             self._CheckSecondary()
+        mirrors.CheckCounts(
+            snapshot,
+            self._instance,
+            self._instance.primary_node,
+            "cannot be converted",
+            f"the other node has newer data: use 'gnt-instance failover {self._instance.name}' first",
+        )
         self._requests = self._Requests()
         nodes = [self._instance.primary_node, *([lu.op.remote_node_uuid] if self._to.mirror_of else [])]
         diskgen.CheckSpindles(snapshot, nodes, self._new, self._requests)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, params, runtime
 from ganeti.cmdlib.base import LogicalUnit, Tasklet
+from ganeti.cmdlib.disk import mirrors
 from ganeti.params import disk as disk_params
 from ganeti.params import nd
 
 if TYPE_CHECKING:
     from ganeti import objects
+    from ganeti.rpc import RpcResult
 
 # Both kinds of callers have rpc, cfg and snapshot; messages go through the unit.
 Caller = LogicalUnit | Tasklet
@@ -177,38 +179,90 @@ def AssembleDisks(
     """Set disks up on all their nodes; return (all succeeded, [[node name, iv_name, path], ...] of the primary).
 
     All disks are marked active first, so that a watcher repairs what is interrupted; when it fails they are marked
-    inactive again.
+    inactive again.  The side of a mirror on a node that is offline, or to be ignored, and cannot be set up does not count
+    from then on.
     """
     chosen = caller.snapshot.InstanceDisks(instance) if disks is None else disks
     if disks is None:
         instance = caller.cfg.MarkInstanceDisksActive(instance.uuid)
-    indexes = {uuid: index for index, uuid in enumerate(instance.disks)}
-    all_well = True
-    paths: list[list[Any]] = []
+    assembly = _Assembly(caller, instance, ignore_secondaries, ignore_size)
     # First everywhere as secondary: with the mirror connected before it becomes primary nothing is resynchronised
     # needlessly, and two primaries cannot meet unseen.
-    for as_primary in (False, True):
-        for disk in chosen:
-            sent = disk.Replace(size=0) if ignore_size else disk
-            for node_uuid in DiskNodes(caller, instance, disk):
-                on_primary = node_uuid == instance.primary_node
-                if as_primary and not on_primary:
-                    continue
-                result = caller.rpc.call_blockdev_assemble(
-                    node_uuid, (sent, instance), instance, as_primary, indexes.get(disk.uuid, 0)
-                )
-                if result.fail_msg:
-                    Unit(caller).LogWarning(
-                        f"Could not prepare block device {disk.iv_name} on node {result.node_name}"
-                        f" (as_primary={as_primary}): {result.fail_msg}"
-                    )
-                    excused = not on_primary and (ignore_secondaries or result.offline)
-                    all_well = all_well and excused
-                elif as_primary:
-                    paths.append([result.node_name, disk.iv_name, _DevicePath(result.payload)])
-    if not all_well and disks is None:
+    for disk in chosen:
+        assembly.SetUp(disk)
+    for disk in chosen:
+        assembly.Open(disk)
+    if not assembly.all_well and disks is None:
         caller.cfg.MarkInstanceDisksInactive(instance.uuid)
-    return all_well, paths
+    return assembly.all_well, assembly.paths
+
+
+class _Assembly:
+    """Setting the disks of one instance up."""
+
+    def __init__(self, caller: Caller, instance: objects.Instance, ignore_secondaries: bool, ignore_size: bool):
+        self.all_well = True
+        self.paths: list[list[Any]] = []
+        self._caller = caller
+        self._instance = instance
+        self._ignore_secondaries = ignore_secondaries
+        self._ignore_size = ignore_size
+        self._indexes = {uuid: index for index, uuid in enumerate(instance.disks)}
+
+    def _Call(self, node_uuid: str, disk: objects.Disk, as_primary: bool) -> RpcResult:
+        sent = disk.Replace(size=0) if self._ignore_size else disk
+        index = self._indexes.get(disk.uuid, 0)
+        result = self._caller.rpc.call_blockdev_assemble(
+            node_uuid, (sent, self._instance), self._instance, as_primary, index
+        )
+        if result.fail_msg:
+            Unit(self._caller).LogWarning(
+                f"Could not prepare block device {disk.iv_name} on node {result.node_name}"
+                f" (as_primary={as_primary}): {result.fail_msg}"
+            )
+        return result
+
+    def SetUp(self, disk: objects.Disk) -> None:
+        """Set a disk up on all its nodes, the primary one included, without opening it."""
+        primary = self._instance.primary_node
+        for node_uuid in DiskNodes(self._caller, self._instance, disk):
+            result = self._Call(node_uuid, disk, False)
+            if not result.fail_msg:
+                continue
+            if node_uuid == primary or not (self._ignore_secondaries or result.offline):
+                self.all_well = False
+            else:
+                self._SetBehind(disk, node_uuid)
+
+    def Open(self, disk: objects.Disk) -> None:
+        """Open a disk on the primary node."""
+        disk = self._Newest(disk)
+        result = self._Call(self._instance.primary_node, disk, True)
+        other = disk_params.OtherSide(disk, self._instance.primary_node)
+        if result.fail_msg and self._ignore_secondaries and other is not None and disk.behind is None:
+            # It waited in vain for a side that does not matter to whoever asked.
+            self._SetBehind(disk, other)
+            result = self._Call(self._instance.primary_node, self._Newest(disk), True)
+        if result.fail_msg:
+            self.all_well = False
+        else:
+            self.paths.append([result.node_name, disk.iv_name, _DevicePath(result.payload)])
+
+    def _Newest(self, disk: objects.Disk) -> objects.Disk:
+        """Return a disk with its record as it is now; one that is not in the configuration yet has none."""
+        stored = self._caller.snapshot.disks.get(disk.uuid)
+        return disk if stored is None else disk.Replace(behind=stored.behind)
+
+    def _SetBehind(self, disk: objects.Disk, node_uuid: str) -> None:
+        stored = self._caller.snapshot.disks.get(disk.uuid)
+        if stored is None or stored.behind is not None:
+            return
+        if disk_params.OtherSide(disk, self._instance.primary_node) == node_uuid:
+            changed = mirrors.RecordBehind(self._caller, self._instance, [disk], node_uuid)
+            Unit(self._caller).LogWarning(
+                f"From now on {mirrors.Describe(self._caller.snapshot, changed)}: it does not count before it has been"
+                " filled again"
+            )
 
 
 def _DevicePath(payload: Any) -> Any:
@@ -221,7 +275,9 @@ def StartDisks(caller: Caller, instance: objects.Instance, force: bool) -> None:
     if not all_well:
         ShutdownDisks(caller, instance)
         hint = None
-        if not force:
+        if mirrors.BehindOn(caller.snapshot.InstanceDisks(instance), instance.primary_node):
+            hint = f"the other node has newer data: use 'gnt-instance failover {instance.name}'"
+        elif not force:
             hint = f"if the secondary node is down, use 'gnt-instance startup --force {instance.name}'"
         raise errors.OpExecError(f"Disk consistency error: the disks of {instance.name} could not be set up", hint=hint)
 

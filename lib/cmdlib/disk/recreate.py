@@ -110,7 +110,9 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
 
     def _Changed(self, disk: objects.Disk, index: int) -> objects.Disk:
         values = self._wanted[index]
-        changes: dict[str, Any] = {key: values[key] for key in ("mode", "spindles") if key in values}
+        # Both sides are new.
+        changes: dict[str, Any] = {"behind": None}
+        changes |= {key: values[key] for key in ("mode", "spindles") if key in values}
         if "size" in values:
             changes["size"] = diskgen.ParseSize(values["size"], f"disk {index}")
             if disk.children:

@@ -15,6 +15,7 @@ from ganeti.cmdlib.common import (
     LockInstancesNodesAnd,
     ReleaseLocks,
 )
+from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import CreateSingle, IsDegraded, ShutdownDisks, StartDisks, Undo, WaitForSync
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy, InstanceLU
 from ganeti.params import disk as disk_params
@@ -93,6 +94,13 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         self._early_release = self.op.early_release
         self._ChooseWork()
         self._CheckNodes()
+        mirrors.CheckCounts(
+            snapshot,
+            instance,
+            self._other,
+            "cannot have these disks replaced: the others would be kept",
+            f"use 'gnt-instance activate-disks {instance.name}', wait until both sides are complete, and try again",
+        )
         self._KeepLocks()
 
     def _ChooseWork(self) -> None:
@@ -405,6 +413,7 @@ class _NewSecondary(_Replacement):
             new = disk.Replace(
                 logical_id=(*nodes, port, minor, new_minor, secret),
                 nodes=nodes,
+                behind=None,
                 children=[child.Replace(nodes=nodes) for child in disk.children],
             )
             alone = new.Replace(logical_id=(*nodes, None, minor, new_minor, secret))

@@ -13,6 +13,7 @@ from ganeti.cmdlib.common import (
     CheckNodeOnline,
     InstanceInfo,
 )
+from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import AssembleDisks, IsDegraded, ShutdownDisks
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy
 from ganeti.cmdlib.instance.looking import EndLeftovers, Situation
@@ -74,6 +75,7 @@ class TLMigrateInstance(Settler):
             self._FallBack(f"Instance {instance.name} is marked down or offline")
         self._FindTarget(instance)
         CheckTargetPolicy(self.lu, instance, self.target_uuid, self._ignore_ipolicy)
+        self._CheckCounts()
         target = snapshot.nodes[self.target_uuid]
         beparams = params.FillBE(snapshot, instance)
         CheckNodeOnline(target)
@@ -93,6 +95,30 @@ class TLMigrateInstance(Settler):
                 raise situation.Refusal("cannot be failed over")
         else:
             self._current_memory = InstanceInfo(self.lu, instance).get("memory")
+
+    def _CheckCounts(self) -> None:
+        """Check that the target has all the data as far as the configuration knows."""
+        instance, target = self._instance, self._Name(self.target_uuid)
+        if not self.failover:
+            settle = (
+                f"once 'gnt-instance info {instance.name}' shows both sides complete, wait some seconds and try again"
+            )
+            for node in self._pair:
+                mirrors.CheckCounts(self.snapshot, instance, node, "cannot be migrated", settle)
+            return
+        behind = mirrors.BehindOn(self._disks, self.target_uuid)
+        if behind and self._ignore_consistency:
+            text = mirrors.Describe(self.snapshot, behind)
+            self.lu.LogWarning(f"{text}: what was written after that is given up, as requested")
+            return
+        mirrors.CheckCounts(
+            self.snapshot,
+            instance,
+            self.target_uuid,
+            "cannot be failed over",
+            f"if node {self._Name(self.source_uuid)} comes back, wait until {target} is filled again; to give these writes up"
+            f" for ever, use 'gnt-instance failover --ignore-consistency {instance.name}'",
+        )
 
     def _MayMigrate(self, situation: Situation) -> bool:
         """Return whether the guest is on its primary node, as far as these views go; what runs nowhere is for later."""
@@ -202,7 +228,8 @@ class TLMigrateInstance(Settler):
         self._feedback("* deactivating the instance's disks on source node")
         if not ShutdownDisks(self, instance, ignore_primary=True):
             raise errors.OpExecError("Can't shut down the instance's disks")
-        instance = self.cfg.SetInstancePrimaryNode(instance.uuid, self.target_uuid)
+        # A guest that was not seen to end may write for as long as its node is not told otherwise.
+        instance = self.cfg.SetInstancePrimaryNode(instance.uuid, self.target_uuid, alone=bool(result.fail_msg))
         if instance.admin_state == constants.ADMINST_UP:
             self._StartOnTarget()
 
@@ -248,6 +275,7 @@ class TLMigrateInstance(Settler):
         self._CheckVersions(instance)
         self._feedback("* checking disk consistency between source and target")
         self._CheckConsistency(excused=False)
+        mirrors.CheckViews(self, instance, self._pair, "cannot be migrated")
         self._ShrinkMemory(instance)
         result = self.rpc.call_migration_info(self.source_uuid, instance)
         result.Raise(f"Failed fetching source migration information from {self._Name(self.source_uuid)}")

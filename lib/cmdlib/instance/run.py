@@ -13,8 +13,10 @@ from ganeti.cmdlib.common import (
     CheckNicBridges,
     CheckNodeFreeMemory,
     CheckNodeOnline,
+    ExpandNode,
     InstanceInfo,
 )
+from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks, StartDisks, WaitForSync
 from ganeti.cmdlib.instance.base import (
     DOWN,
@@ -293,9 +295,38 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
         super().CheckPrereq()
         CheckNotForthcoming(self.instance)
         CheckNodeOnline(self.snapshot.nodes[self.instance.primary_node])
+        self._behind: objects.Node | None = None
+        if self.op.behind is not None:
+            self._behind = ExpandNode(self.snapshot, self.op.behind)
+            self._CheckBehind(self._behind)
+
+    def _CheckBehind(self, node: objects.Node) -> None:
+        """Check that the copies on a node may be given up."""
+        instance, snapshot = self.instance, self.snapshot
+        if node.uuid == instance.primary_node:
+            raise errors.OpPrereqError(
+                f"Node {node.name} is the primary node of instance {instance.name}: its copies are in use",
+                errors.ECODE_INVAL,
+                hint=f"to use those of the other node, 'gnt-instance failover --ignore-consistency {instance.name}'",
+            )
+        disks = mirrors.Mirrors(snapshot.InstanceDisks(instance))
+        if not disks or node.uuid not in snapshot.SecondaryNodes(instance):
+            raise errors.OpPrereqError(
+                f"Instance {instance.name} has no mirrored disk on node {node.name}", errors.ECODE_INVAL
+            )
+        mirrors.CheckCounts(
+            snapshot,
+            instance,
+            instance.primary_node,
+            "cannot give up the newer copies",
+            f"use 'gnt-instance failover {instance.name}'",
+        )
 
     def Exec(self, feedback: Feedback) -> list[list[Any]]:
         instance = self.instance
+        if self._behind is not None:
+            disks = mirrors.Mirrors(self.snapshot.InstanceDisks(instance))
+            mirrors.RecordBehind(self, instance, disks, self._behind.uuid)
         all_well, paths = AssembleDisks(self, instance, ignore_size=self.op.ignore_size)
         if not all_well:
             raise errors.OpExecError(f"Cannot activate the block devices of instance {instance.name}")

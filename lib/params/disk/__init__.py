@@ -11,7 +11,7 @@ A new template is a name in ``constants``, a class with a line in ``TEMPLATES`` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ganeti.params.disk.base import (
     ACCESS,
@@ -31,6 +31,9 @@ from ganeti.params.disk.files import File, Gluster, SharedFile
 from ganeti.params.disk.lvm import DEFAULT_DRBD_HELPER, Drbd, Plain
 from ganeti.params.disk.outside import BlockDevice, Diskless, Ext, Rbd
 
+if TYPE_CHECKING:
+    from ganeti import objects
+
 __all__ = [
     "ACCESS",
     "ADOPT_DEVICE",
@@ -48,6 +51,7 @@ __all__ = [
     "DiskRequest",
     "DiskTemplate",
     "Mirrored",
+    "OtherSide",
     "SyntaxProblems",
     "UnitTypes",
     "With",
@@ -77,6 +81,13 @@ def UnitTypes() -> dict[str, list[str]]:
 def Mirrored() -> frozenset[str]:
     """Return the names of the templates whose disks exist twice, whatever keeps the second copy."""
     return With(mirror=INTERNAL) | With(mirror=EXTERNAL)
+
+
+def OtherSide(disk: objects.Disk, node_uuid: str) -> str | None:
+    """Return the node of a mirror's other side; None of a disk that we do not mirror."""
+    if TEMPLATES[disk.dev_type].mirror != INTERNAL or node_uuid not in disk.nodes:
+        return None
+    return next((uuid for uuid in disk.nodes if uuid != node_uuid), None)
 
 
 def AllDefaults() -> dict[str, dict[str, Any]]:

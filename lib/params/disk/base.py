@@ -219,6 +219,11 @@ class DiskTemplate:
         del disk, node_name
         return None
 
+    def Minor(self, disk: objects.Disk, node_uuid: str) -> int | None:
+        """Return the number of a mirror's device on a node; None where there is none."""
+        del disk, node_uuid
+        return None
+
     def NodeParams(self, disk: objects.Disk, node_uuid: str, nodes: Mapping[str, objects.Node]) -> dict[str, Any]:
         """Return the parameters that are sent to one node alone (doc/reference/config.md 17.4)."""
         del disk, node_uuid, nodes

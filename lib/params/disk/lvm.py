@@ -179,6 +179,11 @@ class Drbd(DiskTemplate):
             "port": port,
         }
 
+    def Minor(self, disk: objects.Disk, node_uuid: str) -> int | None:
+        node_a, node_b, _port, minor_a, minor_b = disk.logical_id[:5]
+        minors: dict[str, int] = {node_a: minor_a, node_b: minor_b}
+        return minors.get(node_uuid)
+
     def NodeParams(self, disk: objects.Disk, node_uuid: str, nodes: Mapping[str, objects.Node]) -> dict[str, Any]:
         """Return addresses and minors as the node sees them; nothing for a node that is not one of the two."""
         node_a, node_b, _port, minor_a, minor_b = disk.logical_id[:5]

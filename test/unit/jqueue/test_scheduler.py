@@ -61,7 +61,7 @@ class Stage:
         taken = []
         while self.scheduler._ready:  # ``Next`` would wait for ever where there is nothing
             with self.scheduler._lock:
-                entry = self.scheduler._Pick()
+                entry = self.scheduler._Pick(self.scheduler._ready)
             taken += [entry.id] if entry is not None else []
         return taken
 

@@ -1,0 +1,166 @@
+"""The two sides of mirrors: which of them count, and what each says of the other (doc/design-drbd.rst)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors, runtime
+from ganeti.cmdlib.base import LogicalUnit, Tasklet
+from ganeti.params import disk as disk_params
+
+if TYPE_CHECKING:
+    from ganeti import objects
+    from ganeti.rpc import RpcResult
+
+Caller = LogicalUnit | Tasklet
+
+# A node that is looked at and need not answer is not waited for longer.
+_GLANCE = 3.0
+
+# What a node says of the mirrors asked for: by the disk's uuid; None without an answer.
+View = dict[str, dict[str, Any]]
+
+
+def Mirrors(disks: Iterable[objects.Disk]) -> list[objects.Disk]:
+    """Return the disks that we mirror."""
+    return [disk for disk in disks if disk_params.TEMPLATES[disk.dev_type].mirror == disk_params.INTERNAL]
+
+
+def Pick(disks: Iterable[objects.Disk], node_uuid: str, payload: Any) -> View:
+    """Return the answer to ``drbd_states`` of a node by disk; mirrors that are not set up there are left out."""
+    found = {}
+    for disk in disks:
+        state = payload.get(str(disk_params.TEMPLATES[disk.dev_type].Minor(disk, node_uuid)))
+        if state is not None:
+            found[disk.uuid] = state
+    return found
+
+
+def Look(
+    caller: Caller, disks: Sequence[objects.Disk], nodes: Iterable[str], limit: float | None = None
+) -> dict[str, View | None]:
+    """Return what each node says of the mirrors."""
+    asked = list(dict.fromkeys(nodes))
+    results: dict[str, RpcResult] = {}
+    ready = runtime.Event()
+
+    def done(result: RpcResult) -> None:
+        results[result.node] = result
+        if len(results) == len(asked):
+            ready.set()
+
+    if not asked:
+        return {}
+    caller.rpc.Start("drbd_states", asked, [], done, limit)
+    ready.wait()
+    return {uuid: None if results[uuid].fail_msg else Pick(disks, uuid, results[uuid].payload) for uuid in asked}
+
+
+def Glance(caller: Caller, disks: Sequence[objects.Disk], node_uuid: str) -> View | None:
+    """Return what a node says of the mirrors if it answers within moments."""
+    return Look(caller, disks, [node_uuid], _GLANCE)[node_uuid]
+
+
+def IsComplete(state: dict[str, Any] | None) -> bool:
+    """Return whether a side is connected and both sides have all the data."""
+    return state is not None and bool(state["connected"] and state["local_uptodate"] and state["peer_uptodate"])
+
+
+# --- the record ---------------------------------------------------------------------------------------------------------
+
+
+def BehindOn(disks: Iterable[objects.Disk], node_uuid: str) -> list[objects.Disk]:
+    """Return the mirrors whose side on a node does not count."""
+    return [disk for disk in disks if disk.behind is not None and disk.behind["node"] == node_uuid]
+
+
+def Describe(snapshot: objects.Snapshot, disks: Iterable[objects.Disk]) -> str:
+    """Return, for people, which sides do not count and since when."""
+    texts = []
+    for disk in disks:
+        if disk.behind is not None:
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(disk.behind["since"]))
+            name = snapshot.NodeName(disk.behind["node"])
+            texts.append(f"the copy of {disk.iv_name} on node {name} has been behind since {since}")
+    return "; ".join(texts)
+
+
+def CheckCounts(snapshot: objects.Snapshot, instance: objects.Instance, node_uuid: str, what: str, hint: str) -> None:
+    """Raise OpPrereqError if a copy on a node does not count."""
+    behind = BehindOn(snapshot.InstanceDisks(instance), node_uuid)
+    if behind:
+        raise errors.OpPrereqError(
+            f"Instance {instance.name} {what}: {Describe(snapshot, behind)}; what was written after that is missing there",
+            errors.ECODE_STATE,
+            hint=hint,
+        )
+
+
+def CheckViews(caller: Caller, instance: objects.Instance, nodes: Sequence[str], what: str) -> None:
+    """Raise OpExecError unless both sides of every mirror say that they are connected and complete."""
+    disks = Mirrors(caller.snapshot.InstanceDisks(instance))
+    if not disks:
+        return
+    problems = []
+    for uuid, view in Look(caller, disks, nodes).items():
+        name = caller.snapshot.NodeName(uuid)
+        if view is None:
+            problems.append(f"node {name} does not answer")
+            continue
+        problems += [
+            f"{disk.iv_name} on node {name} is {DescribeState(view.get(disk.uuid))}"
+            for disk in disks
+            if not IsComplete(view.get(disk.uuid))
+        ]
+    if problems:
+        raise errors.OpExecError(
+            f"Instance {instance.name} {what}: {', '.join(problems)}",
+            hint=f"use 'gnt-instance activate-disks --wait-for-sync {instance.name}' and try again",
+        )
+
+
+def DescribeState(state: dict[str, Any] | None) -> str:
+    """Return the state of one side in a few words."""
+    if state is None:
+        return "not set up"
+    words = []
+    if state["frozen"]:
+        words.append("frozen")
+    if state["standalone"]:
+        words.append("standalone")
+    elif not (state["connected"] or state["in_resync"]):
+        words.append("not connected")
+    if state["in_resync"]:
+        words.append("being filled")
+    if not state["local_uptodate"]:
+        words.append("without complete data of its own")
+    if not state["peer_uptodate"]:
+        words.append("without a complete other side")
+    return ", ".join(words) or "complete"
+
+
+def Follow(caller: Caller, instance: objects.Instance, node_uuid: str, disks: Sequence[objects.Disk]) -> RpcResult:
+    """Tell a node what the records of these disks mean for it."""
+    return caller.rpc.call_drbd_follow(node_uuid, (disks, instance))
+
+
+def RecordBehind(
+    caller: Caller,
+    instance: objects.Instance,
+    disks: Iterable[objects.Disk],
+    node_uuid: str,
+    answers: bool | None = None,
+) -> list[objects.Disk]:
+    """Record that the sides on a node do not count, then mark their data if the node answers; return the changed disks."""
+    changed = caller.cfg.SetDisksBehind([disk.uuid for disk in disks], node_uuid)
+    if answers is None:
+        answers = Glance(caller, changed, node_uuid) is not None
+    if not answers:
+        return changed
+    result = Follow(caller, instance, node_uuid, changed)
+    if result.fail_msg:
+        unit = caller.lu if isinstance(caller, Tasklet) else caller
+        unit.LogWarning(f"Node {result.node_name} could not mark its copies as outdated: {result.fail_msg}")
+    return changed

@@ -1,0 +1,128 @@
+"""Deciding which sides of an instance's mirrors count (doc/design-drbd.rst).
+
+The master's keeper submits it; it looks itself, so that it may be repeated and may come late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors, objects, opcodes
+from ganeti.cmdlib.base import Feedback
+from ganeti.cmdlib.disk import mirrors
+from ganeti.cmdlib.instance.base import NoHooksInstanceLU
+from ganeti.params import disk as disk_params
+
+
+class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]):
+    """Lets a frozen primary continue without its other side; lets the other side count again once it is complete."""
+
+    def NodesToConfirm(self) -> set[str]:
+        # The other side's node is mostly dead; it is only told what it would find out by itself.
+        return self.OnlineNodes([self.instance.primary_node])
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        self._primary = self.instance.primary_node
+        self._disks = mirrors.Mirrors(self.snapshot.InstanceDisks(self.instance))
+
+    def Exec(self, feedback: Feedback) -> None:
+        if not self._disks:
+            return
+        self._stuck: list[str] = []
+        self._glances: dict[str, mirrors.View | None] = {}
+        view = self._View()
+        lone = [disk for disk in self._disks if self._IsLone(disk, view.get(disk.uuid))]
+        healed = [disk for disk in self._disks if disk.behind and mirrors.IsComplete(view.get(disk.uuid))]
+        if lone:
+            self._GoOnAlone(lone)
+        if healed:
+            self._CountAgain(healed)
+        if self._stuck:
+            raise errors.OpExecError(f"{', '.join(self._stuck)} of instance {self.instance.name} stay frozen")
+        if not lone and not healed:
+            feedback("Nothing is to be done for the mirrors of this instance")
+
+    def _View(self) -> mirrors.View:
+        """Return what the primary node says."""
+        view = mirrors.Look(self, self._disks, [self._primary])[self._primary]
+        if view is None:
+            raise errors.OpExecError(
+                f"Node {self._Name(self._primary)} does not say how the mirrors of instance {self.instance.name} are"
+            )
+        return view
+
+    def _Name(self, uuid: str) -> str:
+        return self.snapshot.NodeName(uuid)
+
+    def _Other(self, disk: objects.Disk) -> str:
+        other = disk_params.OtherSide(disk, self._primary)
+        assert other is not None, "a mirror has two sides"
+        return other
+
+    def _Glance(self, node_uuid: str) -> mirrors.View | None:
+        """Return what a secondary node says; it is asked once, because the guest waits."""
+        if node_uuid not in self._glances:
+            self._glances[node_uuid] = mirrors.Glance(self, self._disks, node_uuid)
+        return self._glances[node_uuid]
+
+    # --- a frozen primary ---------------------------------------------------------------------------------------------
+
+    def _IsLone(self, disk: objects.Disk, state: dict[str, Any] | None) -> bool:
+        """Return whether a frozen side may continue alone."""
+        if state is None or not (state["primary"] and state["frozen"]):
+            return False
+        primary, other = self._Name(self._primary), self._Name(self._Other(disk))
+        glance = self._Glance(self._Other(disk)) or {}
+        problem = hint = None
+        if not state["local_uptodate"]:
+            problem = f"the data on {primary} is not complete: it continues when it is connected to {other} again"
+        elif disk.behind is not None and disk.behind["node"] == self._primary:
+            problem = mirrors.Describe(self.snapshot, [disk])
+        elif glance.get(disk.uuid, {}).get("primary"):
+            problem = f"it is open on {other} too"
+            hint = f"use 'gnt-instance migrate --cleanup {self.instance.name}'"
+        if problem is None:
+            return True
+        self.LogWarning(f"{disk.iv_name} stays frozen on {primary}: {problem}", hint=hint)
+        self._stuck.append(str(disk.iv_name))
+        return False
+
+    def _GoOnAlone(self, disks: Sequence[objects.Disk]) -> None:
+        """Record that the other sides do not count, outdate them, and only then let the primary node continue."""
+        primary = self._Name(self._primary)
+        for other in dict.fromkeys(self._Other(disk) for disk in disks):
+            there = [disk for disk in disks if self._Other(disk) == other]
+            names = ", ".join(str(disk.iv_name) for disk in there)
+            self.LogInfo(
+                f"{names} on {primary} lost the connection to {self._Name(other)} and is frozen; the copy on"
+                f" {self._Name(other)} is recorded as behind from now on, and {primary} continues alone"
+            )
+            answers = self._Glance(other) is not None
+            changed = mirrors.RecordBehind(self, self.instance, there, other, answers)
+            result = mirrors.Follow(self, self.instance, self._primary, changed)
+            result.Raise(f"Node {primary} could not let {names} continue")
+
+    # --- a mirror that is whole again ---------------------------------------------------------------------------------
+
+    def _CountAgain(self, disks: Sequence[objects.Disk]) -> None:
+        """Have the primary freeze on a lost link again, and remove the record if the mirror is still complete then."""
+        counting = [disk.Replace(behind=None) for disk in disks]
+        result = mirrors.Follow(self, self.instance, self._primary, counting)
+        result.Raise(f"Node {self._Name(self._primary)} could not be told that both sides count again")
+        view = self._View()
+        whole = [disk for disk in disks if mirrors.IsComplete(view.get(disk.uuid))]
+        broken = [disk for disk in disks if disk not in whole]
+        if whole:
+            names = ", ".join(str(disk.iv_name) for disk in whole)
+            self.LogInfo(f"Both copies of {names} are complete again: both count from now on")
+            self.cfg.SetDisksBehind([disk.uuid for disk in whole], None)
+        for other in dict.fromkeys(self._Other(disk) for disk in whole):
+            there = [disk for disk in counting if self._Other(disk) == other]
+            mirrors.Follow(self, self.instance, other, there).Warn(
+                f"Node {self._Name(other)} does not know yet that its copies count again", self.LogInfo
+            )
+        if broken:
+            result = mirrors.Follow(self, self.instance, self._primary, broken)
+            result.Raise(f"Node {self._Name(self._primary)} could not let its mirrors continue")

@@ -1,0 +1,166 @@
+"""Sees mirrors that are frozen, or whole again, and has a job decide what counts (doc/design-drbd.rst).
+
+A guest whose primary node lost its other side stands still until this has happened: the job is urgent (it waits neither
+for other jobs nor for a queue that is drained), and a node that is silent delays nothing but itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, objects, opcodes, runtime
+from ganeti.cmdlib.disk import mirrors
+from ganeti.store import StoreError
+
+if TYPE_CHECKING:
+    from ganeti.luxi.pending import Pending
+    from ganeti.rpc import RpcResult, RpcRunner
+    from ganeti.store import Position, Row, Store
+
+# Seconds between two looks at a node.
+PERIOD = 2.0
+# A node that needs longer for its answer is looked at again later.
+PATIENCE = 10.0
+# Seconds before another job for the same instance if the last one failed.
+RETRY_AFTER = 15.0
+_KINDS = frozenset(["disk", "instance", "node"])
+
+Submit = Callable[[Sequence[opcodes.OpCode]], "Pending"]
+
+
+class MirrorKeeper:
+    """A thread that asks the primary nodes of mirrors, and submits jobs.
+
+    ``submit(opcodes)`` takes a job in, also while the queue is drained; ``status(job_id)`` is a job's state.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        snapshot: Callable[[], objects.Snapshot],
+        rpc: RpcRunner,
+        submit: Submit,
+        status: Callable[[int], str | None],
+    ):
+        self._store = store
+        self._snapshot = snapshot
+        self._rpc = rpc
+        self._submit = submit
+        self._status = status
+        self._lock = runtime.Lock()
+        self._wake = runtime.Event()
+        self._stopping = False
+        self._seen: tuple[Any, Any, Any] = (None, None, None)
+        self._watched: dict[str, list[tuple[objects.Instance, objects.Disk]]] = {}
+        # Nodes that have not answered yet; what they have answered; what needed a decision in the look before.
+        self._asked: set[str] = set()
+        self._answers: dict[str, Any] = {}
+        self._needing: dict[str, set[str]] = {}
+        # Instance -> its last job (None: not taken in) and when the next one may follow.
+        self._jobs: dict[str, tuple[int | None, float]] = {}
+        self._thread = runtime.Thread(self._Run, "MirrorKeeper")
+
+    def Start(self) -> None:
+        self._store.Listen(self._Changed)
+        self._thread.start()
+
+    def Stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    def _Changed(self, _position: Position, rows: Sequence[Row]) -> None:
+        if any(row.kind in _KINDS for row in rows):
+            self._wake.set()
+
+    def _Run(self) -> None:
+        while not self._stopping:
+            try:
+                watched = self.Look()
+            except StoreError as err:
+                logging.info("Mirrors are no longer looked after: %s", err)
+                return
+            if watched:
+                runtime.Sleep(PERIOD)
+            else:
+                self._wake.wait()
+                self._wake.clear()
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def Look(self) -> bool:
+        """Judge the answers since the last look and ask again; return whether there are mirrors to look at."""
+        watched = self._Watched()
+        with self._lock:
+            answers, self._answers = self._answers, {}
+            free = [uuid for uuid in watched if uuid not in self._asked]
+            self._asked.update(free)
+        for uuid, payload in answers.items():
+            self._Judge(uuid, watched.get(uuid, ()), payload)
+        if free:
+            self._rpc.Start("drbd_states", free, [], self._Answered, PATIENCE)
+        return bool(watched)
+
+    def _Answered(self, result: RpcResult) -> None:
+        with self._lock:
+            self._asked.discard(result.node)
+            if result.fail_msg:
+                self._needing.pop(result.node, None)
+            else:
+                self._answers[result.node] = result.payload
+
+    def _Watched(self) -> Mapping[str, Sequence[tuple[objects.Instance, objects.Disk]]]:
+        """Return the mirrors in use by primary node."""
+        root = self._snapshot()
+        seen = (root.instances, root.disks, root.nodes)
+        if any(new is not old for new, old in zip(seen, self._seen, strict=True)):
+            self._seen, self._watched = seen, {}
+            self._jobs = {uuid: job for uuid, job in self._jobs.items() if uuid in root.instances}
+            for instance in root.instances.values():
+                used = instance.disks_active or instance.admin_state == constants.ADMINST_UP
+                if used and not root.nodes[instance.primary_node].offline:
+                    found = [(instance, disk) for disk in mirrors.Mirrors(root.InstanceDisks(instance))]
+                    if found:
+                        self._watched.setdefault(instance.primary_node, []).extend(found)
+        return self._watched
+
+    def _Judge(self, node: str, watched: Sequence[tuple[objects.Instance, objects.Disk]], payload: Any) -> None:
+        """Have a job made for each instance that needed a decision in this look and in the one before."""
+        view = mirrors.Pick([disk for _, disk in watched], node, payload)
+        needing = {disk.uuid for _, disk in watched if NeedsDecision(disk, node, view.get(disk.uuid))}
+        confirmed = needing & self._needing.get(node, set())
+        self._needing[node] = needing
+        for instance in dict.fromkeys(instance for instance, disk in watched if disk.uuid in confirmed):
+            self._Settle(instance)
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def _Settle(self, instance: objects.Instance) -> None:
+        job_id, not_before = self._jobs.get(instance.uuid, (None, 0.0))
+        status = None if job_id is None else self._status(job_id)
+        if status not in (*constants.JOBS_FINALIZED, None):
+            return
+        if status != constants.JOB_STATUS_SUCCESS and runtime.Monotonic() < not_before:
+            return
+        assert instance.name is not None
+        self._jobs[instance.uuid] = (None, runtime.Monotonic() + RETRY_AFTER)
+        op = opcodes.OpInstanceSettleMirrors(
+            instance_name=instance.name, comment="The mirrors of the instance are frozen, or complete again"
+        )
+        try:
+            job_id = self._submit([op]).Result()
+        except errors.GenericError as err:
+            logging.error("No job could be made for the mirrors of instance %s: %s", instance.name, err)
+            return
+        self._jobs[instance.uuid] = (job_id, runtime.Monotonic() + RETRY_AFTER)
+        logging.info("Job %s decides which copies of instance %s count", job_id, instance.name)
+
+
+def NeedsDecision(disk: objects.Disk, node: str, state: Mapping[str, Any] | None) -> bool:
+    """Return whether a mirror is frozen on its primary node, or complete although one side does not count."""
+    if state is None:
+        return False
+    if state["primary"] and state["frozen"]:
+        return bool(state["local_uptodate"]) and not mirrors.BehindOn([disk], node)
+    return disk.behind is not None and mirrors.IsComplete(dict(state))

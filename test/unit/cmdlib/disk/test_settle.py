@@ -1,0 +1,185 @@
+"""Which side of a mirror counts: who records it, who takes that back, and what is refused meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.configs import WEB_DISK
+from support.master import Master
+
+from ganeti import errors, opcodes
+from ganeti.params import disk as disk_params
+
+WEB = "web.example.org"
+DRBD = disk_params.TEMPLATES["drbd"]
+
+
+def _Settle(master: Master) -> list[str]:
+    master.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    return master.last.messages
+
+
+def _Behind(master: Master) -> str | None:
+    """The number of the node whose copy does not count."""
+    behind = master.snapshot.disks[WEB_DISK].behind
+    return None if behind is None else behind["node"]
+
+
+def _State(master: Master, number: int) -> Any:
+    node = master.nodes[number]
+    minor = DRBD.Minor(master.snapshot.disks[WEB_DISK], node)
+    return master.rpc.call_drbd_states([node])[node].payload[str(minor)]
+
+
+def _Cut(master: Master, cut: bool = True) -> None:
+    for node in master.all[:2]:
+        node.CutLink(cut)
+
+
+def test_a_frozen_primary_continues_after_its_other_side_is_recorded(master: Master) -> None:
+    _Cut(master)
+    assert _State(master, 0)["frozen"]
+    seen: list[Any] = []
+    master[0].before = lambda name, args: seen.append((name, _Behind(master)))
+    messages = _Settle(master)
+    assert _Behind(master) == master.nodes[1]
+    assert ("drbd_follow", master.nodes[1]) in seen, "the record is there before the node is let go on"
+    assert not _State(master, 0)["frozen"] and master[1].MirrorRecord(WEB_DISK)["outdated"]
+    assert "lost the connection to node2.example.org" in messages[0] and "continues alone" in messages[0]
+    since = master.snapshot.disks[WEB_DISK].behind["since"]
+    _Settle(master)
+    assert master.snapshot.disks[WEB_DISK].behind["since"] == since
+
+
+def test_a_dead_secondary_does_not_hold_the_primary_up(master: Master) -> None:
+    _Cut(master)
+    master[1].Stop()
+    _Settle(master)
+    assert _Behind(master) == master.nodes[1] and not _State(master, 0)["frozen"]
+
+
+def test_the_record_goes_when_both_sides_are_complete_and_a_lost_link_freezes_again(master: Master) -> None:
+    _Cut(master)
+    _Settle(master)
+    _Cut(master, False)
+    seen: list[Any] = []
+    master[0].before = lambda name, args: seen.append((name, _Behind(master)))
+    assert "both count from now on" in _Settle(master)[0]
+    assert _Behind(master) is None
+    assert ("drbd_follow", master.nodes[1]) in seen, "fencing is on before the record goes"
+    _Cut(master)
+    assert _State(master, 0)["frozen"]
+
+
+def test_a_link_that_breaks_while_it_is_looked_at_keeps_the_record(master: Master) -> None:
+    _Cut(master)
+    _Settle(master)
+    _Cut(master, False)
+    master[0].before = lambda name, args: _Cut(master) if name == "drbd_follow" else None
+    _Settle(master)
+    assert _Behind(master) == master.nodes[1]
+    assert not _State(master, 0)["frozen"]
+
+
+def test_a_mirror_in_order_is_left_alone(master: Master) -> None:
+    before = master.snapshot
+    assert "Nothing is to be done" in _Settle(master)[0]
+    assert master.snapshot is before
+
+
+def test_a_side_that_is_open_on_both_nodes_stays_frozen(master: Master) -> None:
+    disk = master.snapshot.disks[WEB_DISK]
+    web = master.Instance(WEB)
+    master.rpc.call_blockdev_open(master.nodes[1], WEB, ([disk], web), False).Raise("no disk")
+    _Cut(master)
+    with pytest.raises(errors.OpExecError, match="stay frozen"):
+        _Settle(master)
+    assert _Behind(master) is None
+    assert any("it is open on node2.example.org too" in message for message in master.last.messages)
+
+
+# --- what is refused -----------------------------------------------------------------------------------------------------
+
+
+def test_nobody_moves_to_a_copy_that_is_behind_unless_the_loss_is_accepted(master: Master) -> None:
+    _Cut(master)
+    _Settle(master)
+    match = r"cannot be failed over: the copy of disk/0 on node node2\S* has been behind since \d{4}-"
+    with pytest.raises(errors.OpPrereqError, match=match) as caught:
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert f"gnt-instance failover --ignore-consistency {WEB}" in str(caught.value.hint)
+    with pytest.raises(errors.OpPrereqError, match="cannot be migrated: the copy of disk/0"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True))
+    assert master.Instance(WEB).primary_node == master.nodes[1]
+    assert _Behind(master) == master.nodes[0], "the record was turned round"
+    assert master[0].MirrorRecord(WEB_DISK)["outdated"]
+
+
+def test_an_offline_node_does_not_excuse_a_copy_that_is_behind(master: Master) -> None:
+    # The master itself is the first node, so the guest lives on the second one.
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    _Cut(master)
+    _Settle(master)
+    assert _Behind(master) == master.nodes[0]
+    master[1].Stop()
+    master.cfg.Update(master.snapshot.nodes[master.nodes[1]].Replace(offline=True))
+    with pytest.raises(errors.OpPrereqError, match="has been behind since"):
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+
+
+def test_an_orderly_failover_needs_no_record(master: Master) -> None:
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert _Behind(master) is None
+
+
+def test_a_failover_from_a_dead_node_records_it(master: Master) -> None:
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    _Cut(master)
+    master[1].Stop()
+    master.cfg.Update(master.snapshot.nodes[master.nodes[1]].Replace(offline=True))
+    opened: list[Any] = []
+    master[0].before = lambda name, args: opened.append(_Behind(master)) if name == "blockdev_assemble" else None
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert opened and set(opened) == {master.nodes[1]}, "recorded before any device is set up"
+    assert not _State(master, 0)["frozen"] and WEB in master[0].guests
+
+
+def test_a_start_without_the_secondary_records_it(master: Master) -> None:
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    _Cut(master)
+    with pytest.raises(errors.OpExecError, match="Disk consistency") as caught:
+        master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert "startup --force" in str(caught.value.hint) and _Behind(master) is None
+    master.Run(opcodes.OpInstanceStartup(instance_name=WEB, force=True))
+    assert _Behind(master) == master.nodes[1] and WEB in master[0].guests
+    assert master[1].MirrorRecord(WEB_DISK)["outdated"] and not _State(master, 0)["frozen"]
+
+
+def test_a_start_with_an_offline_secondary_records_it(master: Master) -> None:
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    master[1].Stop()
+    _Cut(master)
+    master.cfg.Update(master.snapshot.nodes[master.nodes[1]].Replace(offline=True))
+    master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert _Behind(master) == master.nodes[1] and WEB in master[0].guests
+
+
+# --- choosing a side -----------------------------------------------------------------------------------------------------
+
+
+def test_a_side_is_given_up_by_command(master: Master) -> None:
+    for match, node in (("is the primary node", "node1"), ("not known", "node9")):
+        with pytest.raises(errors.OpPrereqError, match=match):
+            master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind=node))
+    master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node2"))
+    assert _Behind(master) == master.nodes[1] and master[1].MirrorRecord(WEB_DISK)["outdated"]
+
+
+def test_a_migration_wants_both_sides_to_agree(master: Master) -> None:
+    disk = master.snapshot.disks[WEB_DISK]
+    master.rpc.call_drbd_disconnect_net([master.nodes[1]], ([disk], master.Instance(WEB)))
+    with pytest.raises(errors.OpExecError, match=r"degraded|standalone"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    assert "drbd_attach_net" not in master[0].calls
