@@ -10,6 +10,7 @@ from ganeti import errors, runtime
 from ganeti.backend import wire
 from ganeti.params import checks
 from ganeti.storage import base, links, tree
+from ganeti.storage.device import BuildSize
 
 Dict = dict[str, Any]
 
@@ -254,7 +255,7 @@ def Sizes(devices: list[str]) -> Dict:
             continue
         if not is_device or not path.startswith("/dev/"):
             continue
-        result = runtime.RunCmd(["blockdev", "--getsize64", path], timeout=30)
+        result = runtime.RunCmd(BuildSize(path), timeout=30)
         if not result.failed and result.stdout.strip().isdigit():
             sizes[path] = int(result.stdout) // base.BLOCK_BYTES
     return sizes

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import constants, errors, pathutils, runtime
+from ganeti.utils import definitions
 
 VARIANT_DELIMITER = "+"
 CREATE, CREATE_UNTRUSTED, IMPORT, EXPORT, RENAME, VERIFY = (
@@ -28,12 +29,10 @@ _SCRIPTS = (CREATE, CREATE_UNTRUSTED, IMPORT, EXPORT, RENAME, VERIFY)
 
 API_FILE = "ganeti_api_version"
 VARIANTS_FILE = "variants.list"
-PARAMETERS_FILE = "parameters.list"
 HYPERVISORS_FILE = "hypervisors"
 VERSION_FILE = "os_version"
 
 _LIST_LIMIT = 1024 * 1024
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 # After upper-casing and turning "-" into "_" it must be a variable's name.
 _PARAMETER = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -113,11 +112,6 @@ def ParseVariants(text: str) -> tuple[str, ...]:
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
-def ParseParameters(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return rows of (name, description); a line without description gives a row of one."""
-    return tuple(tuple(line.split(None, 1)) for line in (raw.strip() for raw in text.splitlines()) if line)
-
-
 def CheckParameterNames(names: Sequence[str]) -> str | None:
     """Return what is wrong with the names that a definition declares; None when nothing is."""
     seen: dict[str, str] = {}
@@ -133,13 +127,7 @@ def CheckParameterNames(names: Sequence[str]) -> str | None:
 
 def Find(name: str) -> str | None:
     """Return the directory of a definition: the first in the search path."""
-    if not _NAME.fullmatch(name):
-        return None
-    for directory in pathutils.OS_SEARCH_PATH:
-        path = posixpath.join(directory, name)
-        if runtime.IsDir(path):
-            return path
-    return None
+    return definitions.Find(name, pathutils.OS_SEARCH_PATH)
 
 
 def Load(full_name: str) -> OsDefinition:
@@ -158,20 +146,17 @@ def LoadFrom(name: str, path: str) -> OsDefinition:
     """Read and check one directory (doc/reference/interfaces.md a.2)."""
     declared = _ReadApiVersions(path)
     highest = max(declared)
-    scripts = {kind: posixpath.join(path, kind) for kind in _SCRIPTS if _CheckScript(path, kind)}
+    scripts = {kind: posixpath.join(path, kind) for kind in _SCRIPTS if definitions.HasScript(path, kind, OsError)}
     if CREATE not in scripts and CREATE_UNTRUSTED not in scripts:
         raise OsError(f"A create script (trusted or untrusted) under path '{path}' must exist")
     for one, other in ((IMPORT, EXPORT), (EXPORT, IMPORT)):
         if one in scripts and other not in scripts:
             raise OsError(f"File '{other}' under path '{path}' is missing (there is '{one}', they come as a pair)")
     variants = _ReadList(path, VARIANTS_FILE, "variants") if highest >= constants.OS_API_V15 else None
-    parameters = _ReadList(path, PARAMETERS_FILE, "parameters") if highest >= constants.OS_API_V20 else ""
-    if parameters is None:
-        raise OsError(f"File '{PARAMETERS_FILE}' under path '{path}' is missing (No such file or directory)")
-    rows = ParseParameters(parameters)
+    rows = definitions.ReadParameters(path, "OS", OsError) if highest >= constants.OS_API_V20 else ()
     trouble = CheckParameterNames([row[0] for row in rows])
     if trouble:
-        raise OsError(f"File '{PARAMETERS_FILE}' under path '{path}': {trouble}")
+        raise OsError(f"File '{definitions.PARAMETERS_FILE}' under path '{path}': {trouble}")
     hypervisors = _ReadList(path, HYPERVISORS_FILE, "hypervisors")
     version = _ReadList(path, VERSION_FILE, "version")
     return OsDefinition(
@@ -208,33 +193,9 @@ def _ReadApiVersions(path: str) -> tuple[int, ...]:
     return declared
 
 
-def _CheckScript(path: str, name: str) -> bool:
-    """Return whether the script exists; if so, it must be a regular file that its owner can run."""
-    file = posixpath.join(path, name)
-    try:
-        mode = runtime.Stat(file).st_mode
-    except FileNotFoundError:
-        return False
-    except OSError as err:
-        raise OsError(f"File '{name}' under path '{path}' is missing ({err.strerror})") from err
-    if not stat.S_ISREG(mode):
-        raise OsError(f"File '{name}' under path '{path}' is not a regular file")
-    if not mode & stat.S_IXUSR:
-        raise OsError(f"File '{name}' under path '{path}' is not executable")
-    return True
-
-
 def _ReadList(path: str, name: str, what: str) -> str | None:
     """Return the text of an optional file; None when it does not exist."""
-    file = posixpath.join(path, name)
-    try:
-        if not stat.S_ISREG(runtime.Stat(file).st_mode):
-            raise OsError(f"File '{name}' under path '{path}' is not a regular file")
-        return runtime.ReadText(file, limit=_LIST_LIMIT)
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as err:
-        raise OsError(f"Error while reading the OS {what} file at {file}: {err}") from err
+    return definitions.ReadList(path, name, f"OS {what}", OsError)
 
 
 # --- procedures -------------------------------------------------------------------------------------------------------
@@ -271,17 +232,7 @@ def ExtraInfo() -> dict[str, Any]:
 
 
 def _Entries() -> list[tuple[str, str]]:
-    """Return (name, path) of everything in the search path; a directory that cannot be listed ends the search."""
-    entries = []
-    for directory in pathutils.OS_SEARCH_PATH:
-        if not runtime.IsDir(directory):
-            continue
-        try:
-            names = sorted(runtime.ListDir(directory))
-        except OSError:
-            break
-        entries += [(name, posixpath.join(directory, name)) for name in names if not name.startswith(".")]
-    return entries
+    return definitions.Entries(pathutils.OS_SEARCH_PATH)
 
 
 HANDLERS = {

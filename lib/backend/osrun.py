@@ -7,13 +7,13 @@ import logging
 import posixpath
 import stat
 import tarfile
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from ganeti import constants, errors, objects, pathutils, runtime
 from ganeti.backend import osdef, osenv, wire
 from ganeti.backend.osdef import OsDefinition
+from ganeti.utils import definitions
 
 Dict = dict[str, Any]
 
@@ -22,8 +22,6 @@ CHECK_PARAMETERS = "parameters"
 _SCRIPT_SECONDS = 86400.0
 _VERIFY_SECONDS = 300.0
 _UMASK = 0o022
-_TAIL_LINES = 20
-_TAIL_BYTES = 64 * 1024 * 1024
 _PACKAGE_LIMIT = 256 * 1024 * 1024
 
 
@@ -62,24 +60,15 @@ def _RunScript(
     if result.failed:
         logging.error("OS %s script of %s failed: %s; log: %s", script, instance.name, result.fail_reason, log)
         raise errors.RpcCallError(
-            f"OS {script} script failed ({result.fail_reason}), last lines in the log file {log}:\n{_Tail(log)}"
+            f"OS {script} script failed ({result.fail_reason}), last lines in the log file {log}:\n{definitions.Tail(log)}"
         )
 
 
 def LogPath(kind: str, os_name: str, name: str, component: str | None = None) -> str:
     """Return a new log file's path; its directory is made."""
     runtime.MakeDirs(pathutils.LOG_OS_DIR, mode=0o750)
-    stamp = time.strftime("%Y-%m-%d_%H_%M_%S", time.localtime(runtime.Time()))
     safe = [part.replace("/", "_") for part in (os_name, name)]
-    return pathutils.OsLog(kind, safe[0], safe[1], component, stamp)
-
-
-def _Tail(path: str) -> str:
-    try:
-        text = runtime.ReadFile(path, limit=_TAIL_BYTES).decode("utf-8", "replace")
-    except OSError as err:
-        return f"(the log cannot be read: {err})"
-    return "\n".join(text.splitlines()[-_TAIL_LINES:])
+    return pathutils.OsLog(kind, safe[0], safe[1], component, definitions.LogStamp())
 
 
 def TransferCommand(

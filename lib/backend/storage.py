@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
-from ganeti.storage import lvmtools, units
+from ganeti.storage import extprovider, lvmtools, units
 
 
 def LvList(vg_name: Sequence[str]) -> dict[str, list[Any]]:
@@ -85,6 +85,7 @@ def _Disk(volume: str) -> str:
 
 
 HANDLERS = {
+    "extstorage_diagnose": extprovider.Diagnose,
     "lv_list": LvList,
     "vg_list": VgList,
     "node_volumes": NodeVolumes,

@@ -21,7 +21,16 @@ _FEW = 16
 
 # What has a driver on the nodes; nothing else is explained.
 HYPERVISORS = (constants.HT_FAKE, constants.HT_KVM)
-TEMPLATES = (constants.DT_DISKLESS, constants.DT_FILE, constants.DT_PLAIN, constants.DT_SHARED_FILE)
+TEMPLATES = (
+    constants.DT_BLOCK,
+    constants.DT_DISKLESS,
+    constants.DT_EXT,
+    constants.DT_FILE,
+    constants.DT_GLUSTER,
+    constants.DT_PLAIN,
+    constants.DT_RBD,
+    constants.DT_SHARED_FILE,
+)
 
 
 class Key(NamedTuple):

@@ -8,16 +8,21 @@
                           v
                         base      the contract: BlockDev, Mirror, DeviceStatus
                           ^
-              +-----------+-----------+
-             file   (lvm, drbd, ...)  fake     one module per family of templates
-              |
-             paths     which directories file-backed disks may use
+      +------------+------+-----+----------------+
+     file        lvm           device          fake     one module per family of templates
+      |    |      |          |    |    |
+    paths gluster lvmtools  rbd  ext  (blockdev)
+                                  |
+                             extprovider   directories of scripts
+
+    programs   runs external commands with a time limit; looks   each look at the node once per call
+    paths      which directories file-backed disks may use
 
 The template ``diskless`` has no disks, therefore no driver.
 
 Glossary
 
-* attach -- look for the device and remember where it is; changes nothing
+* attach -- look for the device and remember where it is; changes nothing (``ext``: its provider attaches it)
 * assemble -- make the device usable on this node; ``shutdown`` is the opposite
 * open -- make it writable here; ``close`` is the opposite
 * backing store -- the layers that hold the data, as opposed to a mirror above them
@@ -38,6 +43,10 @@ DRIVERS: dict[str, str] = {
     constants.DT_FILE: "file:FileDevice",
     constants.DT_SHARED_FILE: "file:FileDevice",
     constants.DT_PLAIN: "lvm:Volume",
+    constants.DT_BLOCK: "device:ExistingDevice",
+    constants.DT_RBD: "rbd:Image",
+    constants.DT_GLUSTER: "gluster:GlusterFile",
+    constants.DT_EXT: "ext:ProvidedVolume",
 }
 
 _replaced: dict[str, str | type[BlockDev]] = {}

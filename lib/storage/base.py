@@ -25,6 +25,8 @@ from ganeti import constants, errors, objects
 # Data flows in blocks of this size; a multiple of every sector size.
 BLOCK_BYTES = 1024 * 1024
 
+_ACCESS, _USERSPACE = "access", "userspace"
+
 
 @dataclasses.dataclass(frozen=True)
 class DeviceStatus:
@@ -91,6 +93,16 @@ class BlockDev:
     def unique_id(self) -> tuple[Any, ...]:
         return tuple(self.disk.logical_id or ())
 
+    @property
+    def if_missing(self) -> str:
+        """Return what to look at when this device was not found."""
+        return self.IF_MISSING
+
+    @property
+    def userspace(self) -> bool:
+        """Return whether hypervisors are to reach the data with a client of their own (parameter ``access``)."""
+        return self.disk.params.get(_ACCESS) == _USERSPACE
+
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def Attach(self) -> bool:
@@ -110,7 +122,10 @@ class BlockDev:
         raise NotImplementedError
 
     def UserspaceUri(self, _hypervisor: str) -> str | None:
-        """Return how a hypervisor reaches the data without a device of the node; None: through ``dev_path`` only."""
+        """Return how a hypervisor reaches the data without a device of the node; None: through ``dev_path`` only.
+
+        The device must be attached.  Drivers without the parameter ``access`` keep this default.
+        """
         return None
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -151,13 +166,14 @@ class BlockDev:
         """Give the storage another logical id; the object then stands for the new name."""
         self._Unsupported("renaming")
 
-    def Grow(self, _amount: int, _dry_run: bool, _backing_store: bool, _exclusive: bool = False) -> None:
+    def Grow(self, amount: int, dry_run: bool, backing_store: bool, exclusive: bool = False) -> None:
         """Add ``amount`` MiB to this layer alone.
 
         ``tree.Grow`` calls it in two phases: with ``backing_store`` True for the layer that holds the data, with False
         for those above it (a mirror), which by then have the room.  A layer does nothing in a phase that is not its own.
         ``dry_run`` checks as far as possible and changes nothing.
         """
+        del amount, dry_run, backing_store, exclusive
         self._Unsupported("growing")
 
     def Snapshot(self, _name: str | None = None, _size: int | None = None) -> list[Any]:
@@ -201,6 +217,15 @@ class BlockDev:
 
     def _SetFound(self, path: str | None, major: int | None = None, minor: int | None = None) -> None:
         self.attached, self.dev_path, self.major, self.minor = True, path, major, minor
+
+    def _CheckShared(self, exclusive: bool) -> None:
+        """Raise BlockDeviceError where each disk must have physical disks of its own."""
+        if exclusive:
+            self._Unsupported("exclusive storage")
+
+    def _CheckGrowth(self, amount: int) -> None:
+        if amount < 0:
+            raise errors.BlockDeviceError(f"{self}: cannot shrink (asked for {amount} MiB more)")
 
     def _SetGone(self) -> None:
         self.attached, self.dev_path, self.major, self.minor = False, None, None, None

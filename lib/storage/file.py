@@ -45,8 +45,7 @@ class FileDevice(BlockDev):
         return runtime.Stat(self._Path()).st_size, None
 
     def Create(self, size: int, exclusive: bool = False) -> None:
-        if exclusive:
-            raise errors.BlockDeviceError(f"{self}: file storage cannot be used with exclusive storage")
+        self._CheckShared(exclusive)
         path = self._CheckedPath()
         try:
             runtime.CreateFile(path, size * BLOCK_BYTES)

@@ -11,11 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ganeti import errors, runtime
-from ganeti.storage import looks
-
-# LVM waits for its own locks, but our callers do not wait without end.
-_SECONDS = 120.0
+from ganeti import errors
+from ganeti.storage import looks, programs
 
 _NAME = re.compile(r"[a-zA-Z0-9+_.][a-zA-Z0-9+_.-]*")
 _RESERVED_NAMES = frozenset([".", "..", "snapshot", "pvmove"])
@@ -268,26 +265,10 @@ def Groups() -> dict[str, Group]:
 
 
 def _Look(argv: list[str]) -> str:
-    result = runtime.RunCmd(argv, timeout=_SECONDS)
-    if result.failed:
-        raise errors.BlockDeviceError(f"LVM cannot be asked: '{argv[0]}' failed: {_Reason(result)}")
-    if result.truncated:
-        raise errors.BlockDeviceError(f"LVM cannot be asked: '{argv[0]}' printed more than can be read")
-    return result.stdout
+    return programs.Look(argv, f"LVM cannot be asked: '{argv[0]}' failed")
 
 
-def Act(argv: list[str], trouble: str) -> None:
-    """Run a program that changes something; what was looked at before no longer counts."""
-    result = runtime.RunCmd(argv, timeout=_SECONDS)
-    looks.Forget()
-    if result.failed:
-        raise errors.BlockDeviceError(f"{trouble}: {_Reason(result)}")
-
-
-def _Reason(result: runtime.RunResult) -> str:
-    """Return why a program failed, and what it said on one line."""
-    said = " ".join(result.stderr.split())[:500]
-    return f"{result.fail_reason}: {said}" if said else result.fail_reason
+Act = programs.Act
 
 
 # --- exclusive storage ------------------------------------------------------------------------------------------------

@@ -17,15 +17,20 @@ def Make(disk: objects.Disk) -> BlockDev:
 
 def Find(disk: objects.Disk) -> BlockDev | None:
     """Return the device if it exists, with those of its children that exist; change nothing."""
-    device = GetDriver(disk.dev_type)(disk, [Find(child) for child in disk.children or ()])
-    return device if device.Attach() else None
+    device = _Look(disk)
+    return device if device.attached else None
 
 
 def FindOrFail(disk: objects.Disk) -> BlockDev:
-    device = Find(disk)
-    if device is None:
-        missing = Make(disk)
-        raise errors.BlockDeviceError(f"{missing}: not found on this node; {missing.IF_MISSING}")
+    device = _Look(disk)
+    if not device.attached:
+        raise errors.BlockDeviceError(f"{device}: not found on this node; {device.if_missing}")
+    return device
+
+
+def _Look(disk: objects.Disk) -> BlockDev:
+    device = GetDriver(disk.dev_type)(disk, [Find(child) for child in disk.children or ()])
+    device.Attach()
     return device
 
 
@@ -43,13 +48,27 @@ def Create(
     device = driver(disk, children)
     device.note = info
     device.Create(size, exclusive)
-    if on_primary or driver.ASSEMBLED_ON_SECONDARY:
-        device.Assemble()
-        if on_primary or driver.OPENED_ON_SECONDARY:
-            device.Open(force=True)
-        cache.Update(device.dev_path, owner, on_primary, disk.iv_name)
-    device.SetInfo(info)
+    try:
+        if on_primary or driver.ASSEMBLED_ON_SECONDARY:
+            device.Assemble()
+            if on_primary or driver.OPENED_ON_SECONDARY:
+                device.Open(force=True)
+            cache.Update(device.dev_path, owner, on_primary, disk.iv_name)
+        device.SetInfo(info)
+    except errors.BlockDeviceError as err:
+        raise errors.BlockDeviceError(f"{err}; {_TakeBack(device)}") from err
     return device
+
+
+def _TakeBack(device: BlockDev) -> str:
+    """Remove a layer that was just made and cannot be used; return what became of it."""
+    path = device.dev_path
+    try:
+        device.Remove()
+    except errors.BlockDeviceError as err:
+        return f"what was made of it is left over, remove it by hand: {err}"
+    cache.Remove(path)
+    return "what was made of it was removed again"
 
 
 def SetInfo(device: BlockDev, info: str) -> None:

@@ -39,6 +39,7 @@ class Inode:
     """A file, folder, link or socket: what a name leads to."""
 
     kind = 0
+    rdev = 0
 
     def __init__(self, disk: Disk, mode: int, uid: int = 0, gid: int = 0):
         self.number = disk.NextNumber()
@@ -69,6 +70,7 @@ class Inode:
                 "st_ctime_ns": nanoseconds,
                 "st_blocks": (self.size + 511) // 512,
                 "st_blksize": BLOCK,
+                "st_rdev": self.rdev,
             },
         )
 
@@ -137,6 +139,19 @@ class File(Inode):
             elif fate == 1:
                 self.data = self.data[: world.RandomBelow(len(self.data) + 1)]
                 self.length = len(self.data)
+        self.Sync()
+
+
+class Device(File):
+    """A block device; what is written to it stays, whatever happens to the power."""
+
+    kind = stat.S_IFBLK
+
+    def __init__(self, disk: Disk, length: int, rdev: int):
+        super().__init__(disk, 0o660, length=length)
+        self.rdev = rdev
+
+    def LosePower(self, disk: Disk) -> None:
         self.Sync()
 
 

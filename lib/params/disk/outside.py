@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import constants
+from ganeti import constants, objects
 from ganeti.params.disk.base import (
     ACCESS,
     ADOPT_DEVICE,
@@ -14,6 +14,7 @@ from ganeti.params.disk.base import (
     DiskPlan,
     DiskRequest,
     DiskTemplate,
+    Reservations,
 )
 from ganeti.params.types import STRING, MakeTable, Param
 
@@ -75,6 +76,11 @@ class Ext(DiskTemplate):
     mirror = EXTERNAL
     cached = False
     growable = snapshots = True
+
+    def MakeDisk(self, ids: Reservations, plan: DiskPlan, request: DiskRequest, index: int) -> objects.Disk:
+        """Return a disk whose provider stands among its parameters too, as scripts get it from there."""
+        disk = super().MakeDisk(ids, plan, request, index)
+        return disk.Replace(params={"provider": request.provider, **disk.params})
 
     def _Identity(self, plan: DiskPlan, request: DiskRequest, prefix: str, index: int) -> tuple[Any, ...]:
         del plan

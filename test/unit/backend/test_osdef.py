@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.nodes import Node
 
 from ganeti.backend import osdef
+from ganeti.utils import definitions
 
 
 class Shelf:
@@ -167,7 +168,7 @@ def test_untrusted_script_makes_it_untrusted(shelf: Shelf) -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    for row in osdef.ParseParameters(text):
+    for row in definitions.ParseParameters(text):
         assert 1 <= len(row) <= 2 and all(row)
     assert all(line and not line.startswith("#") for line in osdef.ParseVariants(text))
     try:

@@ -1,17 +1,25 @@
-"""What every block device driver promises, told as one disk's life; all drivers that need no special machine."""
+"""What every block device driver promises, told as one disk's life; all drivers that need no special machine.
+
+Drivers whose storage cannot be here are told it on a simulated machine, where programs stand in for the real ones.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.nodes import MakeNodes, Node
+from simulated import Machine, World
+from simulated.disk import Device
+from support import standinstorage
+from support.nodes import MakeNodes
 from support.virtual import MakeDisk
 
-from ganeti import errors, objects, pathutils, storage
+from ganeti import errors, objects, pathutils, runtime, storage
 from ganeti.storage import BlockDev, fake, links, tree
 
 MIB = 1024 * 1024
@@ -21,11 +29,15 @@ OWNER = "guest.example.com"
 class Kind:
     """One driver and how to make a disk for it."""
 
-    def __init__(self, template: str, drivers: dict[str, str], node: Node, base: Path):
+    def __init__(self, template: str, drivers: dict[str, str], base: str):
         self.template = template
         self.drivers = drivers
-        self.node = node
         self.base = base
+
+    @property
+    def adopts(self) -> bool:
+        """Disks are only named: they are there before and stay."""
+        return self.template == "blockdev"
 
     def Disk(self, name: str, size: int = 8) -> objects.Disk:
         if self.template in ("file", "sharedfile"):
@@ -34,10 +46,66 @@ class Kind:
             data, meta = MakeDisk("plain", ["vg", f"{name}_data"], size), MakeDisk("plain", ["vg", f"{name}_meta"], 4)
             identity = ["uuid-a", "uuid-b", 11000, 0, 0, "secret"]
             return MakeDisk("drbd", identity, size, [data, meta], dynamic_params={"local-minor": 0})
-        return MakeDisk(self.template, ["vg", name], size)
+        identity = {
+            "blockdev": ["manual", f"/dev/disk/by-id/{name}"],
+            "rbd": ["rbd", name],
+            "gluster": ["loop", f"ganeti/{name}"],
+            "ext": ["san", name],
+        }
+        return MakeDisk(
+            self.template, ["vg", name] if self.drivers else identity.get(self.template, ["vg", name]), size
+        )
+
+    def Do(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a function where the storage is."""
+        return function(*args)
+
+    def Fill(self, device: BlockDev, data: bytes) -> None:
+        subprocess.run(device.ImportCommand(), input=data, check=True, capture_output=True)
+
+    def Content(self, device: BlockDev) -> bytes:
+        return subprocess.run(device.ExportCommand(), check=True, capture_output=True).stdout
 
 
-ALL = ["file", "sharedfile", "fake plain", "fake drbd", "fake rbd"]
+class Simulated(Kind):
+    """A driver on a simulated machine with the programs that it needs."""
+
+    def __init__(self, template: str):
+        super().__init__(template, {}, "")
+        self.machine: Machine = World(1).AddMachine("node1")
+        standinstorage.AddBlockTools(self.machine)
+        services = {
+            "rbd": standinstorage.Ceph,
+            "gluster": standinstorage.Gluster,
+            "ext": standinstorage.Provider,
+        }
+        if template in services:
+            services[template]().Join(self.machine)
+
+    def Disk(self, name: str, size: int = 8) -> objects.Disk:
+        disk = super().Disk(name, size)
+        if self.adopts and name != "gone":
+            path = disk.logical_id[1]
+            if self.machine.disk.Lookup(path) is None:
+                standinstorage.AddDevice(self.machine, path, size * MIB)
+        return disk
+
+    def Do(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self.machine.Call(function, *args)
+
+    def Fill(self, device: BlockDev, data: bytes) -> None:
+        assert not runtime.RunCmd(device.ImportCommand(), stdin=data).failed
+
+    def Content(self, device: BlockDev) -> bytes:
+        file = self.machine.disk.Find(str(device.dev_path))
+        assert isinstance(file, Device) == (self.template != "gluster")
+        words = dict(word.split("=") for word in device.ExportCommand()[1:])
+        assert words["if"] == device.dev_path
+        return bytes(file.Read()[: int(words["bs"]) * int(words["count"])])  # type: ignore[attr-defined]
+
+
+SIMULATED = ["simulated blockdev", "simulated rbd", "simulated gluster", "simulated ext"]
+ALL = ["file", "sharedfile", "fake plain", "fake drbd", "fake rbd", *SIMULATED]
 # In a node of the laboratory, which has a volume group "vg" (lab.stories).
 REAL = ["plain"]
 if "GANETI_LAB_NODE" in os.environ:
@@ -47,15 +115,29 @@ mirrors_only = pytest.mark.parametrize("kind", ["fake drbd"], indirect=True)
 
 @pytest.fixture(params=ALL)
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
-    faked, _, template = request.param.rpartition(" ")
+    where, _, template = request.param.rpartition(" ")
+    if where == "simulated":
+        yield Simulated(template)
+        return
+    drivers = fake.DRIVERS if where == "fake" else {}
     [node] = MakeNodes(tmp_path, "node1")
     base = tmp_path / "disks"
     base.mkdir()
     node.AllowFileStorage(base)
     with node:
-        storage.UseDrivers(fake.DRIVERS if faked else {})
-        yield Kind(template, fake.DRIVERS if faked else {}, node, base)
+        storage.UseDrivers(drivers)
+        yield Kind(template, drivers, str(base))
         storage.UseDrivers({})
+
+
+def inside(story: Callable[..., None]) -> Callable[..., None]:
+    """Tell a story where the storage of its kind is."""
+
+    @functools.wraps(story)
+    def test(kind: Kind, **fixtures: Any) -> None:
+        kind.Do(lambda: story(kind, **fixtures))
+
+    return test
 
 
 def Build(disk: objects.Disk, on_primary: bool = True) -> BlockDev:
@@ -65,9 +147,10 @@ def Build(disk: objects.Disk, on_primary: bool = True) -> BlockDev:
     return tree.Create(disk, disk.size, OWNER, on_primary, f"originstname+{OWNER}")
 
 
+@inside
 def test_life_from_creation_to_removal(kind: Kind) -> None:
     disk = kind.Disk("one")
-    assert tree.Find(disk) is None
+    assert (tree.Find(disk) is None) == (not kind.adopts)
 
     Build(disk)
     device = tree.FindOrFail(disk)
@@ -75,12 +158,12 @@ def test_life_from_creation_to_removal(kind: Kind) -> None:
     assert device.Dimensions()[0] == 8 * MIB
     assert tree.CombinedStatus(device).is_degraded is False
     assert device.dev_path is not None
-    assert Path(pathutils.BdevCacheFile(device.dev_path)).read_text() == f"{OWNER} primary disk/0\n"
+    assert runtime.ReadText(pathutils.BdevCacheFile(device.dev_path)) == f"{OWNER} primary disk/0\n"
 
     device.Close()
     tree.Shutdown(disk)
     tree.Shutdown(disk)  # done already is fine
-    assert not Path(pathutils.BdevCacheFile(device.dev_path)).exists()
+    assert not runtime.Exists(pathutils.BdevCacheFile(device.dev_path))
 
     again = tree.Assemble(disk, OWNER, as_primary=True)
     assert again is not None and again.dev_path == device.dev_path
@@ -88,7 +171,9 @@ def test_life_from_creation_to_removal(kind: Kind) -> None:
 
     tree.Remove(disk)
     tree.Remove(disk)
-    assert tree.Find(disk) is None
+    assert (tree.Find(disk) is None) == (not kind.adopts)
+    if kind.adopts:
+        return
     if kind.template == "drbd":  # comes up without local data, as a mirror may
         assert tree.Assemble(disk, OWNER, as_primary=True) is not None
     else:
@@ -96,59 +181,69 @@ def test_life_from_creation_to_removal(kind: Kind) -> None:
             tree.Assemble(disk, OWNER, as_primary=True)
 
 
+@inside
 def test_existing_storage_is_never_taken_over(kind: Kind) -> None:
     disk = kind.Disk("precious")
     Build(disk)
     device = tree.FindOrFail(disk)
-    _Fill(device, b"precious" * MIB)
-    with pytest.raises(errors.BlockDeviceError):
+    kind.Fill(device, b"precious" * MIB)
+    if kind.adopts:  # that is what it is for
         tree.Create(disk, 8, "somebody.else", True, "")
-    assert _Content(tree.FindOrFail(disk)) == b"precious" * MIB
+        tree.Remove(disk)
+    else:
+        with pytest.raises(errors.BlockDeviceError):
+            tree.Create(disk, 8, "somebody.else", True, "")
+    assert kind.Content(tree.FindOrFail(disk)) == b"precious" * MIB
 
 
-def _Fill(device: BlockDev, data: bytes) -> None:
-    subprocess.run(device.ImportCommand(), input=data, check=True, capture_output=True)
-
-
-def _Content(device: BlockDev) -> bytes:
-    return subprocess.run(device.ExportCommand(), check=True, capture_output=True).stdout
-
-
+@inside
 def test_a_missing_device_is_reported_with_what_to_look_at(kind: Kind) -> None:
     """Nothing activates a file, and a guest may still have it open."""
     with pytest.raises(errors.BlockDeviceError, match="not found on this node") as caught:
         tree.FindOrFail(kind.Disk("gone"))
-    is_file = kind.template in ("file", "sharedfile")
-    assert ("are the instance's disks active?" in str(caught.value)) == (not is_file)
-    assert ("copy it from inside first" in str(caught.value)) == is_file
+    hints = {
+        "file": "copy it from inside first",
+        "sharedfile": "copy it from inside first",
+        "blockdev": "is its storage connected?",
+        "ext": "attach script of storage provider san failed",
+    }
+    assert hints.get(kind.template, "are the instance's disks active?") in str(caught.value)
 
 
+@inside
 def test_content_survives_everything_but_removal(kind: Kind) -> None:
     disk = kind.Disk("data")
     Build(disk)
     device = tree.FindOrFail(disk)
-    _Fill(device, b"0123456789abcdef" * (MIB // 2))
+    kind.Fill(device, b"0123456789abcdef" * (MIB // 2))
     device.Close()
     tree.Shutdown(disk)
     tree.Assemble(disk, OWNER, as_primary=True)
+    if kind.adopts:
+        with pytest.raises(errors.BlockDeviceError, match="growing is not possible"):
+            tree.Grow(disk, 4, dry_run=True, backing_store=True, exclusive=False)
+        assert kind.Content(tree.FindOrFail(disk)) == b"0123456789abcdef" * (MIB // 2)
+        return
     for dry_run, backing_store, size in ((True, True, 8), (False, True, 12), (False, False, 12)):
         tree.Grow(disk, 4, dry_run, backing_store, exclusive=False)
         device = tree.FindOrFail(disk)
         data = device if device.DATA_CHILD is None else device.children[device.DATA_CHILD]
         assert data is not None and data.Dimensions()[0] == size * MIB
     assert device.Dimensions()[0] == 12 * MIB
-    assert _Content(device) == b"0123456789abcdef" * (MIB // 2) + bytes(4 * MIB)
+    assert kind.Content(device) == b"0123456789abcdef" * (MIB // 2) + bytes(4 * MIB)
 
 
+@inside
 def test_nothing_shrinks(kind: Kind) -> None:
     disk = kind.Disk("big")
     Build(disk)
-    with pytest.raises(errors.BlockDeviceError, match="shrink"):
+    with pytest.raises(errors.BlockDeviceError, match="growing" if kind.adopts else "shrink"):
         tree.Grow(disk, -4, dry_run=False, backing_store=True, exclusive=False)
     device = tree.FindOrFail(disk)
     assert device.Dimensions()[0] == 8 * MIB
 
 
+@inside
 def test_secondary_assembles_only_what_it_must(kind: Kind) -> None:
     disk = kind.Disk("other")
     Build(disk, on_primary=False)
@@ -157,24 +252,26 @@ def test_secondary_assembles_only_what_it_must(kind: Kind) -> None:
     assert (device is not None) == driver.ASSEMBLED_ON_SECONDARY
 
 
+@inside
 def test_renamed_storage_keeps_its_content(kind: Kind) -> None:
     disk, target = kind.Disk("old"), kind.Disk("new")
     Build(disk)
     device = tree.FindOrFail(disk)
-    if kind.template == "drbd":
-        with pytest.raises(errors.BlockDeviceError, match="not possible"):
+    if kind.template == "drbd" or isinstance(kind, Simulated):
+        with pytest.raises(errors.BlockDeviceError, match="renaming is not possible"):
             device.Rename(target.logical_id)
         return
-    _Fill(device, b"x" * MIB * 8)
+    kind.Fill(device, b"x" * MIB * 8)
     device.Rename(target.logical_id)
     assert tree.Find(disk) is None
-    assert _Content(tree.FindOrFail(target)) == b"x" * MIB * 8
+    assert kind.Content(tree.FindOrFail(target)) == b"x" * MIB * 8
     Build(disk)
     with pytest.raises(errors.BlockDeviceError, match="exists already"):
         tree.FindOrFail(disk).Rename(target.logical_id)
 
 
 @mirrors_only
+@inside
 def test_mirror_loses_and_regains_its_other_side(kind: Kind) -> None:
     disk = kind.Disk("mirror")
     Build(disk)
@@ -190,6 +287,7 @@ def test_mirror_loses_and_regains_its_other_side(kind: Kind) -> None:
 
 
 @mirrors_only
+@inside
 def test_mirror_bears_the_loss_of_its_own_storage(kind: Kind) -> None:
     disk = kind.Disk("mirror")
     Build(disk)
@@ -202,6 +300,7 @@ def test_mirror_bears_the_loss_of_its_own_storage(kind: Kind) -> None:
 
 
 @mirrors_only
+@inside
 def test_device_that_needs_its_children_fails_without_them(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = kind.Disk("strict")
     Build(disk)

@@ -1,0 +1,129 @@
+"""Files on a Gluster volume, on simulated machines (doc/reference/drivers.md a.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated import Machine, World
+from support import standinstorage
+from support.virtual import MakeDisk
+
+from ganeti import errors, objects, pathutils, runtime
+from ganeti.storage import gluster, tree
+
+OWNER = "guest.example.com"
+MOUNT_POINT = pathutils.DEFAULT_GLUSTER_STORAGE_DIR
+MOUNTS = (Path(__file__).parents[2] / "data" / "gluster" / "mounts.txt").read_text(encoding="utf-8")
+
+
+class Nodes:
+    """Two machines that mount one volume."""
+
+    def __init__(self) -> None:
+        world = World(1)
+        self.gluster = standinstorage.Gluster()
+        self.one, self.two = (world.AddMachine(name, f"192.0.2.{n}") for n, name in enumerate(("node1", "node2"), 1))
+        for machine in (self.one, self.two):
+            self.gluster.Join(machine)
+
+    def Do(self, function: Callable[..., Any], *args: Any, on: Machine | None = None) -> Any:
+        return (on or self.one).Call(function, *args)
+
+    def Create(self, disk: objects.Disk) -> objects.Disk:
+        self.Do(tree.Create, disk, 8, OWNER, True, "")
+        return disk
+
+
+def Disk(path: str = "ganeti/uuid.0", **params: Any) -> objects.Disk:
+    return MakeDisk("gluster", ["loop", path], 8, params=params)
+
+
+@pytest.fixture
+def nodes() -> Iterator[Nodes]:
+    yield Nodes()
+
+
+def test_mounted_when_it_is_needed_and_seen_from_every_node(nodes: Nodes) -> None:
+    disk = nodes.Create(Disk())
+    assert nodes.gluster.runs == [
+        ["mount", "-t", "glusterfs", "-o", "server-port=24007", "127.0.0.1:/gv0", MOUNT_POINT]
+    ]
+    device = nodes.Do(tree.FindOrFail, disk)
+    assert device.dev_path == f"{MOUNT_POINT}/ganeti/uuid.0"
+    assert nodes.Do(tree.Find, disk, on=nodes.two) is None, "looking mounts nothing"
+    assert len(nodes.gluster.runs) == 1
+    nodes.Do(tree.Assemble, disk, OWNER, True, on=nodes.two)
+    nodes.Do(tree.Remove, disk, on=nodes.two)
+    assert nodes.Do(tree.Find, disk) is None
+    assert len(nodes.gluster.runs) == 2
+
+
+def test_parameters(nodes: Nodes) -> None:
+    disk = Disk(host="node2", port=24010, volume="/gv0", access="userspace")
+    nodes.Create(disk)
+    assert nodes.gluster.runs[0][-3:] == ["server-port=24010", "192.0.2.2:/gv0", MOUNT_POINT]
+    device = nodes.Do(tree.FindOrFail, disk)
+    assert nodes.Do(device.UserspaceUri, "kvm") == "gluster://192.0.2.2:24010/gv0/ganeti/uuid.0"
+    assert nodes.Do(device.UserspaceUri, "xen-hvm") is None
+    assert nodes.Do(nodes.Do(tree.FindOrFail, Disk()).UserspaceUri, "kvm") is None, "access is kernelspace"
+    six = nodes.Do(tree.FindOrFail, Disk(host="2001:db8::7", access="userspace"))
+    assert nodes.Do(six.UserspaceUri, "kvm") == "gluster://[2001:db8::7]:24007/gv0/ganeti/uuid.0"
+
+
+def test_not_mounted_whatever_mount_returns(nodes: Nodes) -> None:
+    nodes.gluster.up = False
+    with pytest.raises(
+        errors.BlockDeviceError,
+        match=r"Gluster volume gv0 of 127.0.0.1: cannot be mounted at .*'mount' reported no error; .*gluster volume status gv0",
+    ):
+        nodes.Create(Disk())
+
+    def fail(invocation: Any) -> int:
+        invocation.Complain("Mount failed. Check the log file for more details.\n")
+        return 1
+
+    nodes.one.programs["mount"] = fail
+    with pytest.raises(errors.BlockDeviceError, match="Check the log file"):
+        nodes.Do(tree.Assemble, Disk(), OWNER, True)
+    nodes.one.programs["mount"] = lambda invocation: runtime.Sleep(1e6)
+    with pytest.raises(errors.BlockDeviceError, match="ended after 120 seconds"):
+        nodes.Do(tree.Assemble, Disk(), OWNER, True)
+    assert nodes.Do(runtime.ListDir, MOUNT_POINT) == [], "nothing was made below an empty mount point"
+
+
+def test_another_volume_in_its_place(nodes: Nodes) -> None:
+    nodes.Create(Disk())
+    with pytest.raises(
+        errors.BlockDeviceError,
+        match=rf"volume gv1 .*127.0.0.1:/gv0' \(fuse.glusterfs\) is mounted .*'umount {MOUNT_POINT}'",
+    ):
+        nodes.Do(tree.Find, Disk(volume="gv1"))
+
+
+def test_a_server_without_address(nodes: Nodes) -> None:
+    with pytest.raises(
+        errors.BlockDeviceError, match=r"server 'nowhere.example.com' has no address.*gnt-cluster modify -D"
+    ):
+        nodes.Create(Disk(host="nowhere.example.com"))
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "a//b", "a/./b"])
+def test_paths_that_lead_elsewhere(nodes: Nodes, path: str) -> None:
+    with pytest.raises(errors.BlockDeviceError, match="is not a plain path below the top of a volume"):
+        nodes.Do(tree.Create, Disk(path), 8, OWNER, True)
+
+
+def test_what_is_mounted_where() -> None:
+    assert gluster.FindMount(MOUNTS, "/run/ganeti/gluster") == ("192.0.2.7:/gv0", "fuse.glusterfs")
+    assert gluster.FindMount(MOUNTS, "/srv/with blank") == ("store.example.org:gv1", "fuse.glusterfs")
+    assert gluster.FindMount(MOUNTS, "/srv/covered") == ("2001:db8::7:/gv2", "fuse.glusterfs")
+    assert gluster.FindMount(MOUNTS, "/srv/nothing") is None
+    assert [gluster.VolumeName(source) for source in ("h:/gv0", "h:gv0", "2001:db8::7:/gv0", "h:/gv0/sub")] == [
+        "gv0",
+        "gv0",
+        "gv0",
+        "gv0/sub",
+    ]
