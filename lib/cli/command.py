@@ -126,6 +126,7 @@ PROGRAMS = (
     "gnt-job",
     "gnt-node",
     "gnt-os",
+    "gnt-storage",
 )
 
 

@@ -29,7 +29,6 @@ LATER = frozenset(
         "gnt-backup",
         "gnt-filter",
         "gnt-network",
-        "gnt-storage",
         "ganeti-cleaner",
         "ganeti-listrunner",
         "burnin",

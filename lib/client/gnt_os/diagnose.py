@@ -10,6 +10,7 @@ from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command
 from ganeti.cli.parser import Options
+from ganeti.client.shared.definitions import Listed, NodeLines
 from ganeti.client.shared.rows import QueryRows
 from ganeti.opcodes import OpOsDiagnose
 
@@ -29,39 +30,15 @@ class Found(NamedTuple):
     trusted: bool
 
 
-def _Listed(what: str, values: Sequence[Any]) -> str:
-    return f" [{what}: {', '.join(str(v) for v in values)}]" if values else f" [no {what}]"
-
-
-def _Details(found: Found) -> str:
-    text = f"{'valid' if found.valid else f'invalid - {found.message}'} (path: {found.path})"
-    if not found.valid:
-        return text
-    text += _Listed("API versions", found.versions) if found.versions else " [no API versions declared]"
+def _Details(copy: Sequence[Any]) -> str:
+    found = Found(*copy)
+    text = Listed("API versions", found.versions) if found.versions else " [no API versions declared]"
     highest = max(found.versions, default=0)
     if highest >= _API_VARIANTS:
-        text += _Listed("variants", found.variants)
+        text += Listed("variants", found.variants)
     if highest >= _API_PARAMETERS:
-        text += _Listed("parameters", [name for name, *_ in found.parameters])
+        text += Listed("parameters", [name for name, *_ in found.parameters])
     return text + (" [trusted]" if found.trusted else " [untrusted]")
-
-
-def _NodeLines(status: Mapping[str, Sequence[Any]], names: Mapping[str, str]) -> list[str]:
-    """Return one line for each node, the nodes with a valid copy first."""
-    lines: list[tuple[bool, str, list[str]]] = []
-    for key, copies in status.items():
-        node = names.get(key, key)
-        if not copies:
-            lines.append((False, node, [f"  Node: {node}, status: OS not found"]))
-            continue
-        first, *hidden = [Found(*copy) for copy in copies]
-        text = [f"  Node: {node}, status: {_Details(first)}"]
-        for copy in hidden:
-            word = "valid" if copy.valid else f"invalid - {copy.message}"
-            text.append(f"    [hidden] path: {copy.path}, status: {word}")
-        lines.append((first.valid, node, text))
-    lines.sort(key=lambda line: (not line[0], line[1]))
-    return [text for _, _, texts in lines for text in texts]
 
 
 def _GlobalStatus(valid: bool, status: Mapping[str, Sequence[Any]]) -> str:
@@ -85,7 +62,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         output.ToStdout(f"OS: {name} [global status: {summary}]{marks}")
         if variants:
             output.ToStdout(f"  Variants: [{', '.join(variants)}]")
-        for line in _NodeLines(status, nodes):
+        for line in NodeLines(status, nodes, "OS not found", _Details):
             output.ToStdout(output.WithoutControls(line))
         output.ToStdout()
     return code
