@@ -20,7 +20,6 @@ WAITING = {
     "CurrentSide": "the simulator",
     "Document": "doc/reference/luxi.md",
     "EnterSide": "the simulator",
-    "EsLog": "external storage",
     "ExecWithUnusedUid": "D21-UID-20",
     "IsFull": "address pools",
     "JoinEscaped": "the opposite of SplitEscaped",
