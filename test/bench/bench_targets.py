@@ -31,6 +31,7 @@ sys.path[:0] = [os.path.join(_TEST, ".."), _TEST, os.path.join(_TEST, "unit/jque
 import bench_cluster  # noqa: E402
 import bench_jobs  # noqa: E402
 import bench_store  # noqa: E402
+import bench_verify  # noqa: E402
 from simulation.migration.run import Run  # noqa: E402
 from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil  # noqa: E402
 from support.strangers import Strangers  # noqa: E402
@@ -359,6 +360,23 @@ def Start() -> Iterator[Line]:
     yield Line("start with 50,000 jobs until a client is served", "1 s", f"{took:.2f} s", took <= 1)
 
 
+# --- verification -----------------------------------------------------------------------------------------------------
+
+
+def Verification() -> Iterator[Line]:
+    found = bench_verify.Run(20, 500)
+    wrong = [
+        text for text in found.findings if ":ENODELVM:" in text or ":ENODEORPHANLV:" in text or ":EINSTANCE" in text
+    ]
+    print(f"CPU of the master {found.master:.2f} s, of the node daemons {found.nodes:.2f} s; findings: {wrong[:3]}")
+    yield Line(
+        "gnt-cluster verify, 20 nodes with 500 volumes each",
+        "3 s",
+        f"{found.wall:.2f} s",
+        found.wall <= 3 and not wrong,
+    )
+
+
 # --- simulation -------------------------------------------------------------------------------------------------------
 
 
@@ -380,6 +398,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "outsiders": Outsiders,
     "rows": Rows,
     "start": Start,
+    "verification": Verification,
     "seeds": Seeds,
     "memory": Memory,
 }
