@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from ganeti import _autoconf, constants, errors, pathutils, runtime, serializer
-from ganeti.daemon import logs, pidfile, signals, users
+from ganeti.daemon import logs, memory, pidfile, signals, users
 
 Option = optparse.Option
 Options = optparse.Values
@@ -321,12 +321,8 @@ def _Live(
         stop = signals.StopSignal()
         stop.Install()
         logging.info("%s daemon startup", name)
-        # What is made now stays: looking at it again and again would take longer than to make it.
-        gc.disable()
-        try:
+        with memory.MakingWhatStays():
             prepared = prepare(options)
-        finally:
-            gc.enable()
     except errors.GenericError as err:
         if _pid_lock is not None:
             logging.error("%s cannot start: %s", name, ErrorText(err))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 MCL_CURRENT = 1
 MCL_FUTURE = 2
@@ -44,6 +47,16 @@ def ShareArenas() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
+
+
+@contextmanager
+def MakingWhatStays() -> Iterator[None]:
+    """Put off collections of garbage: looking at what stays again and again would take longer than to make it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def GiveBack() -> None:

@@ -397,7 +397,10 @@ def ReadJob(text: str | bytes) -> tuple[Job, list[OpLog]]:
         raise errors.JobFileCorrupted(f"job {job_id} has no list of opcodes")
     read = [_ReadOp(op, f"opcode {n} of job {job_id}") for n, op in enumerate(data["ops"])]
     stamps = [_Stamp(data.get(f"{n}_timestamp"), f"{n}_timestamp") for n in ("received", "start", "end")]
-    return Job(job_id, [op for op, _ in read], *stamps), [log for _, log in read]
+    job = Job(job_id, [op for op, _ in read], *stamps)
+    if job.end is not None and not job.final:
+        raise errors.JobFileCorrupted(f"job {job_id} has an end_timestamp, and its status is {job.status}")
+    return job, [log for _, log in read]
 
 
 # --- query fields (doc/reference/queries.md 3.5) -------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from ganeti.jqueue.changes import (
     SubmitChange,
 )
 from ganeti.jqueue.entry import ChangePriority, CheckPriority, Entry, JobChange, Keeper
+from ganeti.jqueue.live import LiveJobs
 from ganeti.jqueue.scheduler import DEFAULT_MAX_RUNNING, Scheduler
 from ganeti.jqueue.submit import MAX_LIVE_JOBS, Outcomes, Submitter
 from ganeti.jqueue.ticker import Ticker
@@ -67,7 +68,7 @@ class JobQueue(Keeper):
         self._store = the_store
         self._settings = settings
         self._thread_of: dict[int, int] = {}
-        self._live: dict[int, Entry] = {}
+        self._live = LiveJobs()
         self._drained = False
         # What the committer's next transaction builds on.
         self.state = QueueState()
@@ -104,30 +105,21 @@ class JobQueue(Keeper):
         self._judge.Start()
         self.Reconsider()
         self._ticker.After(LOOK_EVERY, self._LookAgain)
-        self._Schedule(self._live.values())
+        self._Schedule(self._live.Read())
         self._closed = False
         self._scheduler.SetActive(True)
 
     def _Load(self) -> None:
-        for row_id, text in self._store.Rows(KIND_JOB).items():
-            try:
-                job, logs = jobs.ReadJob(text)
-                if str(job.id) != row_id:
-                    raise errors.JobFileCorrupted(f"it says that it is job {job.id}")
-            except errors.JobFileCorrupted as err:
-                logging.error("Job %s cannot be read and is left alone: %s", row_id, err)
-                continue
-            self._live[job.id] = Entry(job, logs, published=job)
-        self._live = dict(sorted(self._live.items()))
+        self._live.Load(self._store.Rows(KIND_JOB))
         rows = self._store.Rows(KIND_QUEUE)
         serial = serializer.Load(rows.get(ID_SERIAL, "0"))
-        self._submitter.last_id = max([serial, *self._live])
+        self._submitter.last_id = max(serial, self._live.LastId())
         self._drained = rows.get(ID_DRAIN) == "true"  # a file removed by hand has become "false"
         self.state.serial, self.state.drained = serial, self._drained
 
     def _Restart(self) -> None:
         """Requeue jobs that waited, end those that ran as errors (doc/reference/jobs.md 8)."""
-        entries = [entry for entry in self._live.values() if AfterRestart(entry.draft) is not entry.draft]
+        entries = [entry for entry in self._live.Read() if AfterRestart(entry.draft) is not entry.draft]
         unclean = [e.id for e in entries if e.draft.status in (jobs.RUNNING, jobs.CANCELING)]
         if unclean:
             logging.warning("Jobs that the last master daemon left running end as errors: %s", unclean)
@@ -161,7 +153,7 @@ class JobQueue(Keeper):
         self._scheduler.Stop()
         self._judge.Stop()
         self._ticker.Stop()
-        for entry in list(self._live.values()):
+        for entry in self._live.Read():
             self._watcher.EndAll(entry)
 
     def Shutdown(self, timeout: float = 20.0) -> bool:
@@ -255,12 +247,11 @@ class JobQueue(Keeper):
         """Schedule new jobs."""
         for entry in entries:
             entry.published = entry.draft
-            self._live[entry.id] = entry
+        self._live.Add(entries)
         self._Schedule(entries)
 
     def OnArchived(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            self._live.pop(entry.id, None)
+        self._live.Remove(entries)
 
     def OnDrained(self, flag: bool) -> None:
         self._drained = flag
@@ -275,7 +266,7 @@ class JobQueue(Keeper):
         return self._submitter.last_id
 
     def _IsLiving(self, job_id: int) -> bool:
-        entry = self._live.get(job_id)
+        entry = self._live.Get(job_id)
         return entry is not None and not entry.shown.final
 
     # --- submission ---------------------------------------------------------------------------------------------------
@@ -321,7 +312,7 @@ class JobQueue(Keeper):
         return view.FieldValue("status") if view.found else None
 
     def _View(self, job_id: int) -> jobs.View:
-        entry = self._live.get(job_id)
+        entry = self._live.Get(job_id)
         if entry is not None:
             return entry.View()
         return self._archive.Find(job_id) or jobs.View(job_id, None)
@@ -330,9 +321,9 @@ class JobQueue(Keeper):
         """Return jobs for queries: the live ones in ascending order (and all ``archived``), or those asked for by id."""
         if ids:
             return [self._View(job_id) for job_id in dict.fromkeys(ids)]
-        live = {job_id: entry.View() for job_id, entry in list(self._live.items())}
+        live = {entry.id: entry.View() for entry in self._live.All()}
         if not archived:
-            return [live[job_id] for job_id in sorted(live)]
+            return list(live.values())
         found = [live.get(job_id) or self._archive.Find(job_id) for job_id in sorted({*live, *self._archive.Ids()})]
         return [view for view in found if view is not None]
 
@@ -351,7 +342,7 @@ class JobQueue(Keeper):
 
         Raises JobLost for a job that is not live.
         """
-        entry = self._live.get(job_id)
+        entry = self._live.Get(job_id)
         if entry is None:
             raise watch.LostError(job_id)
         return self._watcher.Wait(entry, fields, prev_info, prev_serial, 0 if self._stopped else timeout)
@@ -364,7 +355,7 @@ class JobQueue(Keeper):
 
     def CancelManyJobs(self, job_ids: Sequence[int], kill: bool = False) -> Pending:
         """Cancel several jobs in one step; completes with the answer of ``CancelJob`` for each."""
-        entries = {n: entry for n in job_ids if (entry := self._live.get(n)) is not None}
+        entries = {n: entry for n in job_ids if (entry := self._live.Get(n)) is not None}
         answers = dict(zip(entries, self._canceler.Cancel(list(entries.values()), kill), strict=True))
         in_order = [answers.get(n) or Completed([False, f"Job {n} not found"]) for n in job_ids]
         return All(in_order).Map(lambda ended: [one.Result(0) for one in ended])
@@ -372,7 +363,7 @@ class JobQueue(Keeper):
     def ChangePriority(self, job_id: int, priority: int) -> Pending:
         """Complete with [whether something was changed, text]."""
         CheckPriority(priority)
-        entry = self._live.get(job_id)
+        entry = self._live.Get(job_id)
         if entry is None:
             return Completed([False, f"Job {job_id} not found"])
         wish = ChangePriority(priority)
@@ -380,11 +371,11 @@ class JobQueue(Keeper):
 
     def ArchiveJob(self, job_id: int) -> Pending:
         """Complete with whether the job was moved to the archive."""
-        return self._archiver.One(self._live.get(job_id))
+        return self._archiver.One(self._live.Get(job_id))
 
     def AutoArchive(self, age: float, timeout: float) -> Pending:
         """Archive what ended long ago (Archiver.Old)."""
-        return self._archiver.Old([self._live[n] for n in sorted(self._live)], age, timeout)
+        return self._archiver.Old(self._live.All(), age, timeout)
 
     def SetDrainFlag(self, flag: bool) -> Pending:
         """Complete with true; a drained queue takes no new jobs."""

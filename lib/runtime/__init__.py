@@ -226,6 +226,11 @@ def Stat(path: str, follow: bool = True) -> os.stat_result:
     return _here.side.Stat(path, follow)
 
 
+def ListStats(path: str) -> dict[str, os.stat_result]:
+    """Return the names in a folder with what Stat says of each; a dangling link is left out."""
+    return _here.side.ListStats(path)
+
+
 def Exists(path: str) -> bool:
     """Return whether the path exists; a dangling link does not."""
     return _here.side.Exists(path)

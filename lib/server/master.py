@@ -61,7 +61,8 @@ class Master:
         self._own = ownnode.OwnStore(self.node_store_class)
         self._queue_lock = queue_directory.Own(*_Ids(constants.MASTERD))
         ears = opening.Ears(ended, self._Resolve, self._Candidates)
-        self._store, self._me = self.opener_class(self._own, self._transport, wishes, ears).Open()
+        opener = self.opener_class(self._own, self._transport, wishes, ears)
+        self._store, self._me = opener.Open()
         self._cfg = cfg = self.config_class(self._store)
         self._glm = self._MakeLocks(cfg)
         self._rpc = RpcRunner(
@@ -97,6 +98,7 @@ class Master:
                 exporting.FileOwners(),
                 exporting.SsconfTexts() if exporting.MasterWritesSsconf() else None,
                 serving=True,
+                look=opener.look,
             ),
             self._store,
         )

@@ -13,9 +13,10 @@ from ganeti.config import Draft, VotersOf
 from ganeti.jqueue import job as jobs
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import AddressResolver
-from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election, export
+from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election
 from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE, StoredRow
 from ganeti.store.edits import HandEdits
+from ganeti.store.look import JobFiles, Look
 
 if TYPE_CHECKING:
     from ganeti.rpc import Transport
@@ -87,7 +88,7 @@ def FileRows(snapshot: objects.Snapshot) -> list[Row]:
     """
     rows = [Row(*row) for row in snapshot.ToRows()]
     highest = 0
-    for job_id, path in export.JobFiles().items():
+    for job_id, path in JobFiles().items():
         highest = max(highest, job_id)
         try:
             text = runtime.ReadText(path, _JOB_LIMIT)
@@ -157,6 +158,8 @@ class Opener:
         self._transport = transport
         self._wishes = wishes
         self._ears = ears
+        # At the files, while this node served its store already; for the exporter.
+        self.look: Look | None = None
 
     def Open(self) -> tuple[Store, Member]:
         """Open the store and return it with this node; raise GenericError with the exit code of masterd."""
@@ -223,7 +226,9 @@ class Opener:
                     hint=f"start the master daemon on {others[0]}, or run gnt-cluster master-failover here",
                 )
             return []
-        rows = self.edits_class(self._own, _CheckJob).Rows(adopted)
+        edits = self.edits_class(self._own, _CheckJob)
+        rows = edits.Rows(adopted)
+        self.look = edits.look
         values = {
             (kind, row_id): value
             for kind in objects.ROW_KINDS

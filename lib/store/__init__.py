@@ -15,7 +15,7 @@
       |
       +-- confirm: nodes that know this epoch
       +-- election: becoming master; silence: who does not answer
-      +-- adopt: the first history; edits: files changed by hand
+      +-- adopt: the first history; edits: files changed by hand; look: which files were touched
 
 Glossary
 

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors, runtime
 from ganeti.store import keep
@@ -106,8 +106,7 @@ class State:
         return replace(self, **changes)
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
+class FileRecord(NamedTuple):
     """A view file as it should be: digest, the position it shows, and the digest of the file it replaces."""
 
     path: str
@@ -296,18 +295,19 @@ class Database:
     def PruneDeletions(self, up_to: int) -> None:
         self._db.Execute("DELETE FROM rows WHERE value IS NULL AND seq <= ?", (up_to,))
 
-    def GetRowsAt(self, seq: int, after_seq: int = 0) -> list[StoredRow]:
+    def GetRowsAt(self, seq: int, after_seq: int = 0, kinds: Collection[str] = ()) -> list[StoredRow]:
         """Return the rows as they stood after transaction ``seq``, those written or taken back after ``after_seq``.
 
-        ``seq`` must not be below ``whole``.  A row that a later transaction made is not there.
+        ``seq`` must not be below ``whole``.  A row that a later transaction made is not there.  ``kinds``: only these.
         """
+        only = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
         return _Stored(
             self._db.Query(
                 _SELECT
-                + "FROM rows WHERE seq <= ? AND seq > ? UNION ALL "
+                + f"FROM rows WHERE seq <= ? AND seq > ?{only} UNION ALL "
                 + _SELECT
-                + "FROM undo WHERE seq <= ? AND over > ? AND seq > ?",
-                (seq, after_seq, seq, seq, after_seq),
+                + f"FROM undo WHERE seq <= ? AND over > ? AND seq > ?{only}",
+                (seq, after_seq, *kinds, seq, seq, after_seq, *kinds),
             )
         )
 
@@ -387,10 +387,8 @@ class Database:
 
     def GetFiles(self) -> dict[str, FileRecord]:
         found = self._db.Query("SELECT path, seq, number, run, digest, placed, stamp FROM files")
-        return {
-            path: FileRecord(path, Position(Epoch(number, run), seq), digest, placed, stamp)
-            for path, seq, number, run, digest, placed, stamp in found
-        }
+        shows = {key: Position(Epoch(*key[1:]), key[0]) for key in {row[1:4] for row in found}}
+        return {row[0]: FileRecord(row[0], shows[row[1:4]], *row[4:]) for row in found}
 
     def PutFiles(self, records: Iterable[FileRecord]) -> None:
         self._db.ExecuteMany(

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import configfile, errors, objects, pathutils, runtime, serializer
 from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE, Row
-from ganeti.store.export import Digest, StampOf
+from ganeti.store.export import LockFiles
+from ganeti.store.look import Digest, LiveJobOf, Look
 
 if TYPE_CHECKING:
-    from ganeti.store.database import FileRecord, State
     from ganeti.store.election import Adopted
     from ganeti.store.node import NodeStore
 
@@ -29,32 +29,30 @@ _HINT = "put the file back as it was, or remove it: it is then written anew from
 class HandEdits:
     """Looks for edits at the start of a master.
 
-    ``check_job(id, text)`` raises a GenericError if the text is no job file of that job.
+    ``check_job(id, text)`` raises a GenericError if the text is no job file of that job.  ``look`` is what the exporter of
+    the new master continues from.
     """
 
     def __init__(self, own: NodeStore, check_job: Callable[[int, str], None]):
-        self._own = own
         self._check_job = check_job
-        self._records: dict[str, FileRecord] = {}
+        with LockFiles(own, serving=True):
+            self._state = own.GetState()
+            self.look = Look(own.database.GetFiles())
 
     def Rows(self, adopted: Adopted) -> list[Row]:
         """Return the changes made by hand, as rows on top of ``adopted``; raise ConfigurationError to reject them."""
-        database = self._own.database
-        with database.Transaction():
-            state = database.GetState()
-            self._records = database.GetFiles()
-        rows = self._Config(adopted, state)
-        rows += self._Jobs(adopted, state)
-        rows += self._Queue(adopted, state)
+        rows = self._Config(adopted)
+        rows += self._Jobs(adopted)
+        rows += self._Queue(adopted)
         for row in rows:
             logging.warning("Taken over from a file edited by hand: %s %s", row.kind, row.id)
         return rows
 
     def _Edited(self, path: str, limit: int) -> bytes | None:
         """Return the content of a file of the store that was edited; None if it was not."""
-        record = self._records.get(path)
-        if record is None or (record.stamp and StampOf(path) == record.stamp):
+        if path not in self.look.changed:
             return None
+        record = self.look.records[path]
         try:
             data = runtime.ReadFile(path, limit)
         except FileNotFoundError:
@@ -63,15 +61,19 @@ class HandEdits:
             raise _Refusal(path, f"it cannot be read ({err.strerror or err})") from err
         return None if Digest(data) in (record.digest, record.placed) else data
 
-    def _CheckBase(self, path: str, adopted: Adopted, state: State, newest: int) -> None:
+    def _CheckBase(self, path: str, adopted: Adopted, newest: int) -> None:
         """Reject an edit that was not made on the newest state."""
-        shows = self._records[path].shows
-        if not adopted.line.Holds(shows) or newest > shows.seq or (state.exported and state.exported < shows.seq):
+        shows = self.look.records[path].shows
+        if (
+            not adopted.line.Holds(shows)
+            or newest > shows.seq
+            or (self._state.exported and self._state.exported < shows.seq)
+        ):
             raise _Refusal(path, "it was edited on an older state than the cluster's newest")
 
     # The configuration
 
-    def _Config(self, adopted: Adopted, state: State) -> list[Row]:
+    def _Config(self, adopted: Adopted) -> list[Row]:
         path = pathutils.CLUSTER_CONF_FILE
         data = self._Edited(path, _MAX_FILE)
         if data is None:
@@ -83,7 +85,7 @@ class HandEdits:
         if self._IsStored(adopted, snapshot):
             return []
         newest = max((seq for kind in objects.ROW_KINDS for seq in adopted.seqs.get(kind, {}).values()), default=0)
-        self._CheckBase(path, adopted, state, newest)
+        self._CheckBase(path, adopted, newest)
         problems = configfile.StructuralProblems(snapshot)
         if problems:
             raise _Refusal(path, "; ".join(problems))
@@ -103,25 +105,24 @@ class HandEdits:
 
     # The queue
 
-    def _Jobs(self, adopted: Adopted, state: State) -> list[Row]:
+    def _Jobs(self, adopted: Adopted) -> list[Row]:
         rows = []
-        for job_id, value in adopted.values.get(KIND_JOB, {}).items():
-            path = pathutils.JobFile(int(job_id))
-            data = self._Edited(path, _MAX_JOB)
-            if data is None:
+        for path in sorted(self.look.changed):
+            job_id = LiveJobOf(path)
+            value = adopted.values.get(KIND_JOB, {}).get(str(job_id))
+            data = self._Edited(path, _MAX_JOB) if job_id is not None and value is not None else None
+            if job_id is None or value is None or data is None or data == value.encode():
                 continue
-            if data == value.encode():
-                continue
-            self._CheckBase(path, adopted, state, adopted.seqs[KIND_JOB][job_id])
+            self._CheckBase(path, adopted, adopted.seqs[KIND_JOB][str(job_id)])
             try:
                 text = data.decode("utf-8")
-                self._check_job(int(job_id), text)
+                self._check_job(job_id, text)
             except (errors.GenericError, ValueError) as err:
                 raise _Refusal(path, str(err)) from err
-            rows.append(Row(KIND_JOB, job_id, text))
+            rows.append(Row(KIND_JOB, str(job_id), text))
         return rows
 
-    def _Queue(self, adopted: Adopted, state: State) -> list[Row]:
+    def _Queue(self, adopted: Adopted) -> list[Row]:
         stored = {key: serializer.Load(text) for key, text in adopted.values.get(KIND_QUEUE, {}).items()}
         rows = []
         path = pathutils.JOB_QUEUE_SERIAL_FILE
@@ -134,17 +135,17 @@ class HandEdits:
                 )
             if int(text) != int(stored.get(ID_SERIAL) or 0):
                 rows.append(Row(KIND_QUEUE, ID_SERIAL, text))
-        return [*rows, *self._Drain(bool(stored.get(ID_DRAIN)), state)]
+        return [*rows, *self._Drain(bool(stored.get(ID_DRAIN)))]
 
-    def _Drain(self, drained: bool, state: State) -> list[Row]:
+    def _Drain(self, drained: bool) -> list[Row]:
         """Return the change of the drain flag, which is a file that exists or not."""
-        if pathutils.JOB_QUEUE_SERIAL_FILE not in self._records:
+        if pathutils.JOB_QUEUE_SERIAL_FILE not in self.look.records:
             return []
-        record = self._records.get(pathutils.JOB_QUEUE_DRAIN_FILE)
+        record = self.look.records.get(pathutils.JOB_QUEUE_DRAIN_FILE)
         there = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
         if there == (record is not None) or drained == there:
             return []
-        if record is not None and record.shows.seq > state.exported:
+        if record is not None and record.shows.seq > self._state.exported:
             # It was recorded and never written: the exporter ended in between.
             return []
         return [Row(KIND_QUEUE, ID_DRAIN, serializer.Dump(True) if there else None)]

@@ -10,7 +10,6 @@ under a file lock, so both may run on one node: whoever comes later finds nothin
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,11 +31,11 @@ from ganeti.store.base import (
 )
 from ganeti.store.database import FileRecord, State
 from ganeti.store.keep import NO_OWNER, LockOwned, MakeOwned, Owner
+from ganeti.store.look import Digest, IsArchived, IsJobId, IsOfJob, IsSsconf, JobFiles, Look, Stamp, StampOf
 from ganeti.utils.trouble import Trouble
 
 if TYPE_CHECKING:
-    import os
-
+    from ganeti.runtime import protocols
     from ganeti.store.base import Row
     from ganeti.store.database import Database
     from ganeti.store.master import Store
@@ -58,6 +57,8 @@ PORTION = 1000
 _LOCK_TIMEOUT = 10.0
 # A master that starts waits for the round of noded's exporter, which gives way after its portion.
 _START_TIMEOUT = 120.0
+# Rows that every exporter reads when it begins, beside those that its files do not show yet.
+_ALWAYS_READ = (*objects.ROW_KINDS, KIND_QUEUE)
 _END_TIMEOUT = 600.0
 _MAX_FILE = 512 * 1024 * 1024
 
@@ -81,22 +82,6 @@ class Target(NamedTuple):
     owner: Owner
 
 
-def Digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def StampOf(path: str) -> str:
-    """Return a stamp that changes whenever a file is written, made without reading it; empty if it is missing."""
-    try:
-        return _Stamp(runtime.Stat(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-
-
-def _Stamp(info: os.stat_result) -> str:
-    return f"{info.st_ino}:{info.st_size}:{info.st_mtime_ns}"
-
-
 def VisiblePosition(state: State, line: Line) -> Position | None:
     """Up to where this copy may be shown: acknowledged, and known row by row; None if that is nowhere."""
     if not state.last.seq:
@@ -115,6 +100,7 @@ class View:
     def __init__(self, owners: Owners, ssconf: SsconfTexts | None):
         self._owners = owners
         self._ssconf = ssconf
+        self.makes_ssconf = ssconf is not None
         self._config: dict[str, dict[str, str]] = {}
 
     def Clear(self) -> None:
@@ -129,7 +115,7 @@ class View:
             if row.kind in objects.ROW_KINDS:
                 self._TakeConfig(row)
                 config_changed = True
-            elif row.kind in (KIND_JOB, KIND_ARCHIVED) and not _IsJobId(row.id):
+            elif row.kind in (KIND_JOB, KIND_ARCHIVED) and not IsJobId(row.id):
                 logging.error("A row of kind %s has the id %r, which is not a job id: it has no file", row.kind, row.id)
             elif row.kind == KIND_JOB:
                 targets[pathutils.JobFile(int(row.id))] = self._QueueFile(row.value)
@@ -191,6 +177,12 @@ class _Shown:
     failed: bool = False
 
 
+def LockFiles(own: NodeStore, serving: bool) -> protocols.FileLock:
+    """Lock the files of a node, which other exporters then leave alone."""
+    folder = own.path.rpartition("/")[0]
+    return LockOwned(f"{folder}/export.lock", True, _START_TIMEOUT if serving else _LOCK_TIMEOUT, own.owner)
+
+
 class _GaveWay(Exception):
     """A master daemon has begun to serve on this node: the rest of the round is its own."""
 
@@ -202,6 +194,8 @@ class Exporter:
     as master, for the next start of the master to look at, and puts it aside on others (rule 11).  While a master daemon
     serves on this node it leaves the files to that one, but for ssconf files if ``beside``: a master that runs as a user
     of its own may not write those.
+
+    ``look``: a look at the files since which nobody else has written any; without it the first round looks itself.
     """
 
     def __init__(
@@ -211,6 +205,7 @@ class Exporter:
         ssconf: SsconfTexts | None = None,
         serving: bool = False,
         beside: bool = False,
+        look: Look | None = None,
     ):
         self._own = own
         self._view = View(owners, ssconf)
@@ -220,6 +215,7 @@ class Exporter:
         self._only_ssconf = False
         self._folder = own.path.rpartition("/")[0]
         self._shown = _Shown()
+        self._look = look
         self._again_at = 0.0
         self._look_at = 0.0
 
@@ -238,9 +234,10 @@ class Exporter:
         if beside != self._only_ssconf:
             self._shown = _Shown()
             self._only_ssconf = beside
-        patience = _START_TIMEOUT if self._serving else _LOCK_TIMEOUT
-        with LockOwned(f"{self._folder}/export.lock", True, patience, self._own.owner):
+        with LockFiles(self._own, self._serving):
             try:
+                # Whoever looked at the files meanwhile relies on it that they stay as they are.
+                self._GiveWay()
                 return self._Round(database, acknowledged)
             except _GaveWay:
                 self._shown.failed = True
@@ -260,6 +257,8 @@ class Exporter:
         return any(StampOf(path) != stamp for path, stamp in self._shown.stamps.items())
 
     def _Round(self, database: Database, acknowledged: Position) -> Position | None:
+        begins = not self._shown.at.seq and not self._shown.failed and not self._only_ssconf
+        taken_up = self._TakeUp(database) if begins else None
         with database.Transaction():
             state = database.GetState()
             state = state.With(acknowledged=max(state.acknowledged, acknowledged))
@@ -268,10 +267,16 @@ class Exporter:
             if visible is None:
                 return None
             self._shown.failed = self._shown.failed or self._Disturbed()
-            if visible == self._shown.at and not self._OthersWrote(state) and not self._shown.failed:
+            if taken_up is not None:
+                self._shown = taken_up
+            elif visible == self._shown.at and not self._OthersWrote(state) and not self._shown.failed:
                 return visible
             anew = self._MustLoadAnew(state, line, visible)
+            # Unless this round comes to its end, the next one has to.
+            self._shown.failed = True
             rows = database.GetRowsAt(visible.seq, 0 if anew else self._shown.at.seq)
+            if taken_up is not None and not anew:
+                rows += database.GetRowsAt(visible.seq, 0, _ALWAYS_READ)
             records = database.GetFiles() if anew else {}
         if anew:
             self._view.Clear()
@@ -279,24 +284,43 @@ class Exporter:
         del rows  # their texts are in the targets now
         if anew:
             # The deletions of these rows may have been pruned before a round saw them.
-            forget = [path for path in records if _IsArchived(path) and path not in targets]
+            forget = [path for path in records if IsArchived(path) and path not in targets]
             for path in forget:
                 del records[path]
         if self._only_ssconf:
             self._PlaceSsconf(targets, anew)
             self._shown.at = visible
             return visible
-        unrecorded: set[str] = set()
+        unstamped: dict[str, str] = {}
         if anew:
-            if not self._LookAtFiles(database, records, targets):
+            found = self._LookAtFiles(database, records, targets)
+            if found is None:
                 self._again_at = runtime.Monotonic() + LOOK_AGAIN_SECONDS
                 return None
-            unrecorded = targets.keys() - records.keys()
+            unstamped = found
             targets = {**self._Gone(targets), **targets}
-        self._Place(database, targets, unrecorded, forget, visible)
+        self._Place(database, targets, unstamped, forget, visible)
         self._shown.at = visible
         self._shown.exported = visible.seq
         return visible
+
+    def _TakeUp(self, database: Database) -> _Shown | None:
+        """Return where another exporter of this node ended, if all files are in place as it left them.
+
+        Then only rows that came later have to be read, and those from which more than one file, or none, is made.
+        """
+        look, self._look = self._look or Look(database.GetFiles()), None
+        mine = self._view.makes_ssconf
+        if look.unknown or any(mine or not IsSsconf(path) for path in look.changed):
+            return None
+        with database.Transaction():
+            state = database.GetState()
+            epoch = database.GetLine(state.last).EpochAt(state.exported) if state.exported else None
+        if epoch is None:
+            return None
+        placed = {path: record.digest for path, record in look.records.items()}
+        stamps = {path: record.stamp for path, record in look.records.items() if not IsOfJob(path)}
+        return _Shown(Position(epoch, state.exported), placed, stamps, state.exported)
 
     def _MustLoadAnew(self, state: State, line: Line, visible: Position) -> bool:
         """Return whether the rows' seqs do not show what changed since the last round."""
@@ -317,7 +341,7 @@ class Exporter:
 
     def _PlaceSsconf(self, targets: Mapping[str, Target | None], anew: bool) -> None:
         """Write ssconf files with other contents; a master daemon does the rest."""
-        wanted = {path: target for path, target in targets.items() if target is not None and _IsSsconf(path)}
+        wanted = {path: target for path, target in targets.items() if target is not None and IsSsconf(path)}
         if anew:
             found = {path: _Read(path) for path in wanted}
             self._shown = _Shown(placed={path: "" if data is None else Digest(data) for path, data in found.items()})
@@ -337,35 +361,45 @@ class Exporter:
 
     def _LookAtFiles(
         self, database: Database, records: Mapping[str, FileRecord], targets: Mapping[str, Target | None]
-    ) -> bool:
-        """Look at the files in place; put foreign ones aside, or leave them to the master and return False."""
+    ) -> dict[str, str] | None:
+        """Look at the files in place; put foreign ones aside, or leave them to the master and return None.
+
+        Returns the stamps of those that were read, because none or another one was noted.
+        """
         shown = _Shown()
         foreign: list[str] = []
-        for number, path in enumerate({*records, *targets, *_LiveJobFiles()}):
+        unstamped: dict[str, str] = {}
+        for number, path in enumerate({*records, *targets, *JobFiles().values()}):
             if number % PORTION == 0:
                 self._GiveWay()
             record = records.get(path)
-            if not _IsOfJob(path):
-                shown.stamps[path] = StampOf(path)
-            digest = _DigestInPlace(path, record)
+            stamp = StampOf(path)
+            if not IsOfJob(path):
+                shown.stamps[path] = stamp
+            if record is not None and record.stamp and stamp == record.stamp:
+                digest = record.digest
+            else:
+                data = _Read(path) if stamp else None
+                digest = "" if data is None else Digest(data)
+                unstamped[path] = stamp
             shown.placed[path] = digest
             target = targets.get(path)
             known = [record.digest, record.placed] if record is not None else []
             if target is not None:
                 known.append(Digest(target.data))
-            if digest and digest not in known and not _IsSsconf(path):
+            if digest and digest not in known and not IsSsconf(path):
                 foreign.append(path)
         if foreign and not self._serving and self._IsMasterNode(database):
             logging.warning(
                 "Files were edited by hand: %s; they are left for the next start of the master daemon",
                 ", ".join(foreign),
             )
-            return False
+            return None
         for path in foreign:
             self._PutAside(path)
             shown.placed[path] = ""
         self._shown = shown
-        return True
+        return unstamped
 
     def _IsMasterNode(self, database: Database) -> bool:
         value = database.GetValue(KIND_MASTER, ID_MASTER)
@@ -376,7 +410,7 @@ class Exporter:
         return {
             path: None
             for path, digest in self._shown.placed.items()
-            if digest and path not in targets and path.startswith(pathutils.QUEUE_DIR + "/") and not _IsArchived(path)
+            if digest and path not in targets and path.startswith(pathutils.QUEUE_DIR + "/") and not IsArchived(path)
         }
 
     def _PutAside(self, path: str) -> None:
@@ -390,13 +424,14 @@ class Exporter:
         self,
         database: Database,
         targets: Mapping[str, Target | None],
-        unrecorded: set[str],
+        unstamped: Mapping[str, str],
         forget: Iterable[str],
         visible: Position,
     ) -> None:
         """Record the digests, then put the files in place; the next round repeats what fails.
 
-        A file of release 3.1 may be just what is wanted: it is not written, and becomes one of ours by its record.
+        A file of release 3.1 may be just what is wanted: it is not written, and becomes one of ours by its record and
+        its stamp.  So does one that somebody else wrote with just these contents.
         """
         write: dict[str, tuple[Target, str]] = {}
         remove: list[str] = []
@@ -408,7 +443,7 @@ class Exporter:
             digest, placed = Digest(target.data), self._shown.placed.get(path, "")
             if digest != placed:
                 write[path] = (target, digest)
-            if digest != placed or path in unrecorded:
+            if digest != placed or path in unstamped:
                 records.append(FileRecord(path, visible, digest, placed or digest))
         if records:
             with database.Transaction():
@@ -416,9 +451,9 @@ class Exporter:
         recorded = [record.path for record in records]
         self._shown.failed = True
         self._MakeQueue()
-        stamps = {path: stamp for path, stamp in self._shown.stamps.items() if path not in write}
-        stamps.update(self._Write({path: found for path, found in write.items() if not _IsSsconf(path)}))
-        stamps.update(self._WriteSsconf({path: found for path, found in write.items() if _IsSsconf(path)}))
+        stamps = {path: stamp for path, stamp in {**self._shown.stamps, **unstamped}.items() if path not in write}
+        stamps.update(self._Write({path: found for path, found in write.items() if not IsSsconf(path)}))
+        stamps.update(self._WriteSsconf({path: found for path, found in write.items() if IsSsconf(path)}))
         for begin in range(0, len(remove), PORTION):
             self._GiveWay()
             runtime.RemoveFiles(remove[begin : begin + PORTION])
@@ -439,16 +474,16 @@ class Exporter:
         """Put files in place, in portions; return their stamps."""
         stamps: dict[str, str] = {}
         paths = list(files)
-        for folder in {path.rpartition("/")[0] for path in paths if _IsArchived(path)}:
+        for folder in {path.rpartition("/")[0] for path in paths if IsArchived(path)}:
             MakeOwned(folder, 0o750, self._owners.queue)
         for begin in range(0, len(paths), PORTION):
             self._GiveWay()
             portion = paths[begin : begin + PORTION]
             targets = [(path, files[path][0]) for path in portion]
             made = runtime.WriteFiles([runtime.NewFile(path, t.data, t.mode, *t.owner) for path, t in targets])
-            stamps.update(zip(portion, map(_Stamp, made), strict=True))
+            stamps.update(zip(portion, map(Stamp, made), strict=True))
             self._shown.placed.update((path, files[path][1]) for path in portion)
-        self._shown.stamps.update((path, stamp) for path, stamp in stamps.items() if not _IsOfJob(path))
+        self._shown.stamps.update((path, stamp) for path, stamp in stamps.items() if not IsOfJob(path))
         return stamps
 
     def _MakeQueue(self) -> None:
@@ -459,50 +494,11 @@ class Exporter:
         runtime.WriteFile(pathutils.JOB_QUEUE_VERSION_FILE, QUEUE_VERSION, 0o640, *self._owners.queue)
 
 
-def _DigestInPlace(path: str, record: FileRecord | None) -> str:
-    """Return the digest of a file, empty if it is missing; one with the stamp that was noted is not read."""
-    if record is not None and record.stamp and StampOf(path) == record.stamp:
-        return record.digest
-    data = _Read(path)
-    return "" if data is None else Digest(data)
-
-
 def _Read(path: str) -> bytes | None:
     try:
         return runtime.ReadFile(path, _MAX_FILE)
     except FileNotFoundError:
         return None
-
-
-def JobFiles() -> dict[int, str]:
-    """Live job files that lie in the queue's folder, by job id."""
-    try:
-        names = runtime.ListDir(pathutils.QUEUE_DIR)
-    except FileNotFoundError:
-        return {}
-    ids = [name[4:] for name in names if name.startswith("job-")]
-    return {int(text): pathutils.JobFile(int(text)) for text in ids if _IsJobId(text)}
-
-
-def _IsJobId(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 20 and str(int(text)) == text
-
-
-def _LiveJobFiles() -> list[str]:
-    return list(JobFiles().values())
-
-
-def _IsArchived(path: str) -> bool:
-    return path.startswith(pathutils.JOB_QUEUE_ARCHIVE_DIR + "/")
-
-
-def _IsOfJob(path: str) -> bool:
-    """Return whether the file is a job's, of which there may be very many."""
-    return path.rpartition("/")[2].startswith("job-")
-
-
-def _IsSsconf(path: str) -> bool:
-    return path.startswith(pathutils.SsconfFile(""))
 
 
 _BEHIND = "The configuration and queue files could not be brought up to date"

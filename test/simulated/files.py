@@ -185,6 +185,16 @@ class Files:
         self.world.Reach("Stat", path)
         return self._disk.Find(path, follow).Stat()
 
+    def ListStats(self, path: str) -> dict[str, os.stat_result]:
+        self.world.Reach("ListStats", path)
+        found = {}
+        for name in self._disk.Names(path):
+            try:
+                found[name] = self._disk.Find(posixpath.join(path, name), True).Stat()
+            except FileNotFoundError:
+                pass
+        return found
+
     def Exists(self, path: str) -> bool:
         self.world.Reach("Exists", path)
         try:

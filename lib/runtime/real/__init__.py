@@ -27,6 +27,7 @@ _MODULES = {
         "Truncate",
         "ListDir",
         "Stat",
+        "ListStats",
         "Exists",
         "IsDir",
         "MakeDirs",

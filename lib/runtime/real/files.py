@@ -172,6 +172,17 @@ def Stat(path: str, follow: bool = True) -> os.stat_result:
     return os.stat(path, follow_symlinks=follow)
 
 
+def ListStats(path: str) -> dict[str, os.stat_result]:
+    found = {}
+    with os.scandir(path) as entries:
+        for entry in entries:
+            try:
+                found[entry.name] = entry.stat()
+            except FileNotFoundError:
+                pass  # it went meanwhile, or it is a link that leads nowhere
+    return found
+
+
 def MakeDirs(path: str, mode: int = 0o755) -> None:
     path = os.path.abspath(path)
     missing = []

@@ -25,7 +25,7 @@ class RunsAgain(JobQueue):
                         entry.draft = entry.draft.Map(lambda op: op.Replace(status=jobs.QUEUED))
                 return super().Prepare()
 
-        self._store.Commit(Again(list(self._live.values())))
+        self._store.Commit(Again(self._live.Read()))
 
 
 class Hasty(Worker):

@@ -68,7 +68,7 @@ def test_a_job_whose_end_is_not_acknowledged_stays(make):
     bench.executor.WaitRunning(job_id)
     bench.cluster[1].up = bench.cluster[2].up = False
     bench.executor.Open("a")
-    entry = bench.queue._live[job_id]
+    entry = bench.queue._live.Get(job_id)
     while not entry.draft.final:
         pass
     assert bench.queue.ArchiveJob(job_id).Result(5) is False

@@ -488,7 +488,7 @@ def test_old_jobs_are_archived_together(bench, archive):
         bench.WaitEnd(job_id)
     assert bench.queue.AutoArchive(3600, 10).Result(5) == [0, 0]
     assert bench.queue.AutoArchive(0, 0).Result(5) == [0, 251]
-    old = bench.queue._live[ids[0]]
+    old = bench.queue._live.Get(ids[0])
     old.published = old.draft = old.shown.Replace(old.shown.ops, end=(old.shown.end[0] - 7200, 0))
     assert bench.queue.AutoArchive(3600, 10).Result(5) == [1, 0]
     assert bench.store.Rows("archived").keys() == {str(ids[0])}
@@ -652,7 +652,7 @@ def test_whoever_only_reads_waits_for_no_lock_of_the_queue(bench):
         )
 
     readers = [runtime.Thread(read, f"read-{n}") for n in range(8)]
-    locks = [*(entry.lock for entry in queue._live.values()), queue._scheduler._lock, queue._submitter._id_lock]
+    locks = [*(entry.lock for entry in queue._live.Read()), queue._scheduler._lock, queue._submitter._id_lock]
     with contextlib.ExitStack() as held:
         for lock in locks:
             held.enter_context(lock)
@@ -669,7 +669,7 @@ def test_whoever_only_reads_waits_for_no_lock_of_the_queue(bench):
 def test_what_happens_to_one_job_holds_up_no_other(bench):
     stuck = bench.Submit("gate a")
     bench.executor.WaitRunning(stuck)
-    entry = bench.queue._live[stuck]
+    entry = bench.queue._live.Get(stuck)
     with entry.lock:
         other = bench.Submit("log 5")
         assert bench.WaitEnd(other) == "success"

@@ -139,7 +139,7 @@ def test_waiting_costs_no_thread_and_a_change_wakes_the_waiters_of_its_job_only(
 def test_who_is_gone_is_forgotten(bench):
     job_id = bench.Submit("gate a")
     bench.executor.WaitRunning(job_id)
-    entry = bench.queue._live[job_id]
+    entry = bench.queue._live.Get(job_id)
     pending = bench.queue.Wait(job_id, ["status"], ["running"], None, 60)
     assert len(entry.watches) == 1
     pending.Abandon()
@@ -178,7 +178,7 @@ def test_what_comes_too_fast_is_held_back(bench):
     """The second answer about a job leaves some time after the first, whenever there was something to say."""
     job_id = bench.Submit("gate a", "log 1", "gate b", "log 1", "gate c")
     bench.executor.WaitRunning(job_id)
-    entry = bench.queue._live[job_id]
+    entry = bench.queue._live.Get(job_id)
     answered = []
     for serial, gate in ((0, "a"), (1, "b")):
         pending = bench.queue.Wait(job_id, ["id"], [job_id], serial, 60)
@@ -248,7 +248,7 @@ def test_a_change_between_the_look_and_the_subscription_is_not_missed():
 def test_an_update_is_handed_over_without_the_jobs_lock_and_does_not_change_any_more(bench):
     job_id = bench.Submit("gate g", "log 3")
     bench.executor.WaitRunning(job_id)
-    entry = bench.queue._live[job_id]
+    entry = bench.queue._live.Get(job_id)
     seen = []
     done = threading.Event()
 
@@ -288,7 +288,7 @@ def test_a_message_alone_is_a_change(bench):
 def test_nothing_is_added_to_the_log_of_a_job_that_has_ended(bench):
     job_id = bench.Submit("log 2")
     bench.WaitEnd(job_id)
-    entry = bench.queue._live[job_id]
+    entry = bench.queue._live.Get(job_id)
     entry.AddLog(0, "message", "too late")
     assert [each[3] for each in entry.LogAfter(None)] == ["message 0", "message 1"]
     assert "too late" not in bench.store.Rows("job")[str(job_id)]

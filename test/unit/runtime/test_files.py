@@ -67,6 +67,7 @@ def test_errors_name_the_path_and_the_cause(place: Place) -> None:
         lambda: runtime.WriteFile(missing, b""),
         lambda: runtime.ListDir(missing),
         lambda: runtime.Stat(missing),
+        lambda: runtime.ListStats(missing),
         lambda: runtime.RemoveDir(missing),
         lambda: runtime.ReadLink(missing),
         lambda: runtime.Chmod(missing, 0o600),
@@ -123,6 +124,13 @@ def test_folders_are_made_with_their_mode_and_removed_with_all(place: Place) -> 
     runtime.WriteFile(place.Path("outside"), b"kept")
     runtime.Symlink(place.Path("outside"), place.Path("a/link"))
     assert runtime.ListDir(place.Path("a")) == ["b", "link"]
+    runtime.Symlink(place.Path("nowhere"), place.Path("a/dangling"))
+    listed = runtime.ListStats(place.Path("a"))
+    assert set(listed) == {"b", "link"}, "what a dangling link leads to has no stat"
+    assert stat.S_ISDIR(listed["b"].st_mode)
+    assert listed["link"].st_size == len(b"kept"), "links are followed"
+    outside = runtime.Stat(place.Path("outside"))
+    assert (listed["link"].st_ino, listed["link"].st_mtime_ns) == (outside.st_ino, outside.st_mtime_ns)
     runtime.RemoveTree(place.Path("a"))
     assert not runtime.Exists(place.Path("a"))
     assert runtime.ReadFile(place.Path("outside")) == b"kept"

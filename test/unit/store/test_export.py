@@ -2,110 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from simulated import Machine, World
 from support import configs
+from support.exports import CLUSTER, EPOCH, JOB, Asides, Edit, EditsOf, NewStore, Node, Play, SsconfTexts, Text
 from support.store_nodes import Story as StoreStory
 from support.store_nodes import Until
 
-from ganeti import configfile, errors, objects, pathutils, runtime, serializer, ssconf
+from ganeti import configfile, errors, objects, pathutils, runtime, serializer
 from ganeti.store import Epoch, NodeStore, Position, Row, Rows, export
-from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE, Line
-from ganeti.store.edits import HandEdits
-from ganeti.store.election import Adopted
-
-CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
-EPOCH = Epoch(1, "aa")
-JOB = '{"id":%d,"ops":[],"received_timestamp":null}'
-
-
-def SsconfTexts(rows: Mapping[str, Mapping[str, str]]) -> Any:
-    return ssconf.Values(
-        objects.Snapshot.FromRows((kind, row_id, value) for kind in rows for row_id, value in rows[kind].items())
-    )
-
-
-class Node:
-    """A node with a store that a master of one epoch writes to."""
-
-    def __init__(self, name: str = "node1"):
-        self.store = NodeStore(pathutils.STORE_FILE, name, pathutils.CALLS_DIR)
-        self.store.Promise(CLUSTER, EPOCH, "node1")
-        self.snapshot = configs.Example()
-        self.exporter = self.NewExporter()
-        rows = [Row(*row) for row in self.snapshot.ToRows()]
-        self.Adopt([*rows, Row("queue", "serial", "7"), Row("job", "7", JOB % 7)])
-
-    def NewExporter(self, serving: bool = True) -> export.Exporter:
-        return export.Exporter(self.store, export.Owners(), SsconfTexts, serving)
-
-    def Adopt(self, rows: list[Row]) -> None:
-        master = Row(KIND_MASTER, ID_MASTER, serializer.Dump({"name": "node1", "epoch": str(EPOCH)}))
-        self.store.Adopt(EPOCH, None, Line((), NOWHERE), 0, False, [*rows, master])
-        self.Acknowledge()
-
-    def Put(self, *rows: Row, acknowledge: bool = True) -> Position:
-        position = self.store.Store(EPOCH, rows, NOWHERE)
-        if acknowledge:
-            self.Acknowledge()
-        return position
-
-    def Acknowledge(self) -> None:
-        self.store.Acknowledge(EPOCH, self.store.GetState().last, 0)
-
-    def Change(self, obj: objects.ConfigObject) -> None:
-        """A configuration change as config makes it."""
-        self.snapshot = self.snapshot.WithObject(obj).Replace(serial_no=self.snapshot.serial_no + 1)
-        uuid = obj.__dict__["uuid"] if obj.KIND != "cluster" else "cluster"
-        self.Put(Row(obj.KIND, uuid, obj.Json()), Row("config", "config", self.snapshot.TopRow()))
-
-    def Edits(self) -> dict[tuple[str, str], str | None]:
-        return EditsOf(self.store)
-
-
-def NewStore(name: str = "node1") -> NodeStore:
-    """The store as another process of the node opens it."""
-    return NodeStore(pathutils.STORE_FILE, name, pathutils.CALLS_DIR)
-
-
-def EditsOf(store: NodeStore) -> dict[tuple[str, str], str | None]:
-    """What the next start would take over, with the own history as the adopted one."""
-    state, line, rows = store.ReadAll()
-    values: dict[str, dict[str, str]] = {}
-    seqs: dict[str, dict[str, int]] = {}
-    for row in rows:
-        seqs.setdefault(row.kind, {})[row.id] = row.seq
-        if row.value is not None:
-            values.setdefault(row.kind, {})[row.id] = row.value
-
-    def check(job_id: int, text: str) -> None:
-        if serializer.Load(text)["id"] != job_id:
-            raise errors.JobFileCorrupted("it is another job")
-
-    edits = HandEdits(store, check).Rows(Adopted(values, seqs, state.last, line))
-    return {(row.kind, row.id): row.value for row in edits}
-
-
-def Play(story: Callable[[Node, Machine], None]) -> None:
-    with World(3) as world:
-        machine = world.AddMachine("node1")
-        machine.Call(lambda: story(Node(), machine))
-        assert not world.failures
-
-
-def Text(path: str) -> str | None:
-    return runtime.ReadText(path) if runtime.Exists(path) else None
-
-
-def Edit(path: str, change: Callable[[str], str]) -> None:
-    runtime.WriteFile(path, change(runtime.ReadText(path)), 0o640)
-
-
-def Asides() -> list[str]:
-    return [name for name in runtime.ListDir(pathutils.DATA_EXT_DIR) if name.startswith(export.ASIDE_PREFIX)]
+from ganeti.store.base import KIND_ARCHIVED, NOWHERE
+from ganeti.store.look import JobFiles
 
 
 @pytest.mark.req("D20-JOB-13", "D20-JOB-17")
@@ -264,7 +174,7 @@ def test_a_round_that_a_full_copy_overtook_does_not_count_for_the_new_history() 
             export.Exporter(NewStore("node2"), export.Owners(), SsconfTexts).Round()
 
         def copy() -> int:
-            before = len(export.JobFiles())
+            before = len(JobFiles())
             store, epoch, last = NewStore("node2"), Epoch(2, "bb"), Position(Epoch(2, "bb"), 1)
             final = {"pieces": 1, "last": last.Wire(), "line": [["2.bb", 1]], "pruned": 0, "acknowledged": last.Wire()}
             rows = [[KIND_ARCHIVED, "7", JOB % 7, 1, "2.bb"]]
@@ -708,9 +618,9 @@ def test_a_long_round_of_the_node_daemon_gives_way_to_a_master_that_starts() -> 
         def start() -> int:
             store = NewStore()
             serving = store.Serve()
-            before = len(export.JobFiles())
+            before = len(JobFiles())
             export.Exporter(store, export.Owners(), SsconfTexts, serving=True).Round()
-            assert len(export.JobFiles()) == count + 1
+            assert len(JobFiles()) == count + 1
             serving.release()
             return before
 
@@ -754,23 +664,3 @@ def test_an_edited_file_that_cannot_be_read_is_refused() -> None:
             runtime.RemoveDir(path)
 
     Play(story)
-
-
-def test_a_file_with_the_stamp_that_was_noted_is_not_read_again() -> None:
-    with World(3, trace=True) as world:
-
-        def story() -> None:
-            node = Node()
-            node.exporter.Round()
-            node.Put(*(Row("job", str(number), JOB % number) for number in range(10, 20)))
-            node.exporter.Round()
-            before = len(world.trace)
-            node.NewExporter().Round()
-            assert node.Edits() == {}
-            read = [step for step in world.trace[before:] if "ReadFile" in str(step)]
-            assert [step for step in read if "/queue/job-" in str(step)] == []
-            Edit(pathutils.JobFile(12), lambda text: text.replace("null", "true"))
-            assert ("job", "12") in node.Edits()
-
-        world.AddMachine("node1").Call(story)
-        assert not world.failures
