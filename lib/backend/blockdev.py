@@ -61,7 +61,7 @@ def Remove(bdev: Dict) -> None:
 def Open(instance_name: str, disks: list[Dict], exclusive: bool) -> None:
     """blockdev_open: make the disks writable here, and link them if an instance is named."""
     for index, disk in enumerate(wire.Disks(disks)):
-        device = tree.FindOrFail(disk)
+        device = tree.Reach(disk) or tree.FindOrFail(disk)
         device.Open(exclusive=exclusive)
         if instance_name and device.dev_path:
             links.Make(instance_name, device.dev_path, index)

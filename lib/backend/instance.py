@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import errors, hypervisor, objects, pathutils, runtime
@@ -11,6 +11,7 @@ from ganeti.backend import reason, transfers, wire
 from ganeti.hypervisor.base import GuestDisk, GuestInfo, Hypervisor
 from ganeti.params import runstate
 from ganeti.storage import links, tree
+from ganeti.storage.base import BlockDev
 
 REBOOT_SOFT = "soft"
 REBOOT_HARD = "hard"
@@ -48,7 +49,7 @@ def OpenedDisks(instance: objects.Instance) -> list[GuestDisk]:
 
 def LinkedDisks(instance: objects.Instance) -> list[GuestDisk]:
     """Find every disk of the instance and link it: for a guest that arrives here."""
-    disks = _FoundDisks(instance)
+    disks = _FoundDisks(instance, tree.Reach)
     for index, (_, device_path, _) in enumerate(disks):
         if device_path:
             links.Make(instance.name, device_path, index)
@@ -62,10 +63,12 @@ def _GuestDisks(instance: objects.Instance, disks: Sequence[_FoundDisk]) -> list
     ]
 
 
-def _FoundDisks(instance: objects.Instance) -> list[_FoundDisk]:
+def _FoundDisks(
+    instance: objects.Instance, look: Callable[[objects.Disk], BlockDev | None] = tree.Find
+) -> list[_FoundDisk]:
     found = []
     for index, disk in enumerate(wire.InstanceDisks(instance)):
-        device = tree.Find(disk)
+        device = look(disk)
         uri = None
         if device is not None:
             uri = device.UserspaceUri(instance.hypervisor)

@@ -69,6 +69,8 @@ class BlockDev:
     # Assembled, and opened, on every node that holds the disk, not only where the instance runs.
     ASSEMBLED_ON_SECONDARY: ClassVar[bool] = False
     OPENED_ON_SECONDARY: ClassVar[bool] = False
+    # Any node reaches the storage, and masters open it for a migration without having assembled it there.
+    OPEN_ASSEMBLES: ClassVar[bool] = False
     # How many children must be there to assemble this layer; None = all of them.
     CHILDREN_NEEDED: ClassVar[int | None] = None
     # Which child holds the data of this layer; None = the layer itself does.

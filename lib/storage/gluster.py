@@ -68,6 +68,7 @@ class Volume:
 class GlusterFile(FileDevice):
     """A sparse file; it is found while its volume is mounted."""
 
+    OPEN_ASSEMBLES = True
     IF_MISSING = "are the instance's disks active? Activating them mounts their volume"
 
     @property

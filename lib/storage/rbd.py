@@ -29,6 +29,8 @@ class MappedImage:
 class Image(NodeDevice):
     """An image.  It is found while it is mapped, which makes it a device of the node."""
 
+    OPEN_ASSEMBLES = True
+
     def Attach(self) -> bool:
         self._SetGone()
         device = self._Mapped()

@@ -28,6 +28,14 @@ def FindOrFail(disk: objects.Disk) -> BlockDev:
     return device
 
 
+def Reach(disk: objects.Disk) -> BlockDev | None:
+    """Return the device if it exists, set up first if that is all it takes to reach the storage from here."""
+    device = _Look(disk)
+    if not device.attached and device.OPEN_ASSEMBLES:
+        device.Assemble()
+    return device if device.attached else None
+
+
 def _Look(disk: objects.Disk) -> BlockDev:
     device = GetDriver(disk.dev_type)(disk, [Find(child) for child in disk.children or ()])
     device.Attach()

@@ -340,7 +340,7 @@ class SimNode:
         }  # fmt: skip
         found = {name: self._Device(data, state, name) for name in sorted(names)}
         for kind, folder in (("file", FILE_FOLDER), ("sharedfile", SHARED_FOLDER)):
-            for path in _FilesBelow(folder):
+            for path in FilesBelow(folder):
                 name = "%".join([kind, "loop", path.replace("/", "%")])
                 wiped = self._wiped.get(path.rpartition("/")[2], 0)
                 size = runtime.Stat(path).st_size // _MIB
@@ -394,9 +394,10 @@ class SimNode:
         self.Call(drivers.SetMirrors, list(states))
 
 
-def _FilesBelow(folder: str) -> list[str]:
+def FilesBelow(folder: str) -> list[str]:
+    """The files below a directory of the calling machine."""
     paths = [f"{folder}/{name}" for name in runtime.ListDir(folder)]
-    return [file for path in paths for file in (_FilesBelow(path) if runtime.IsDir(path) else [path])]
+    return [file for path in paths for file in (FilesBelow(path) if runtime.IsDir(path) else [path])]
 
 
 def _AcceptAll(listener: Any) -> None:

@@ -74,9 +74,9 @@ def _FileAt(path: str) -> File:
 
 
 def Write(file: File, data: bytes, offset: int = 0) -> None:
-    content = file.Read()
+    """Write into a file or device; zeros at its end take no memory."""
     assert offset + len(data) <= file.length or not isinstance(file, Device), "No space left on device"
-    file.data = (content[:offset].ljust(offset, b"\0") + data + content[offset + len(data) :]).rstrip(b"\0")
+    file.data = (file.data[:offset].ljust(offset, b"\0") + data + file.data[offset + len(data) :]).rstrip(b"\0")
     file.length = max(file.length, offset + len(data))
 
 
