@@ -76,7 +76,7 @@ class Volume(BlockDev):
         if self._Find() is None:
             raise errors.BlockDeviceError(
                 f"{self}: there is no such logical volume on this node; are all disks of the node there? 'vgs' shows"
-                " it. A volume that is lost is made again, empty, by 'gnt-instance recreate-disks INSTANCE'"
+                " it. 'gnt-cluster verify' names the command that makes a lost volume again"
             )
         lvmtools.Act(lvmtools.BuildActivate(self._DevPath()), f"{self}: cannot be activated")
         if not self.Attach():

@@ -70,11 +70,11 @@ class PhysicalVolumes(Units):
         if unknown:
             raise errors.StorageError(f"Physical volume {name}: {', '.join(unknown)} cannot be changed")
         if name not in {pv.name for pv in lvmtools.PhysicalVolumes()}:
-            raise errors.StorageError(f"Physical volume {name}: is not on this node; 'pvs' shows those that are")
+            raise errors.StorageError(f"Physical volume {name} is not on this node; 'pvs' shows those that are")
         if ALLOCATABLE in changes:
             lvmtools.Act(
                 lvmtools.BuildAllocatable(name, bool(changes[ALLOCATABLE])),
-                f"Physical volume {name}: cannot be changed",
+                f"Physical volume {name} cannot be changed",
             )
 
 
@@ -100,16 +100,18 @@ class VolumeGroups(Units):
         """Take missing physical volumes out of the group, and what was on them if it must be."""
         if self._Group(name).partial:
             try:
-                lvmtools.Act(lvmtools.BuildRepair(name, force=False), f"Volume group {name}: cannot be repaired")
+                lvmtools.Act(lvmtools.BuildRepair(name, force=False), f"Volume group {name} cannot be repaired")
             except errors.BlockDeviceError:
-                lvmtools.Act(lvmtools.BuildRepair(name, force=True), f"Volume group {name}: cannot be repaired")
+                lvmtools.Act(lvmtools.BuildRepair(name, force=True), f"Volume group {name} cannot be repaired")
         if self._Group(name).partial:
-            raise errors.StorageError(f"Volume group {name}: physical volumes are still missing after its repair")
+            raise errors.StorageError(
+                f"Physical volumes of volume group {name} are still missing after its repair; 'pvs' shows them"
+            )
 
     def _Group(self, name: str) -> lvmtools.Group:
         group = lvmtools.Groups().get(name)
         if group is None:
-            raise errors.StorageError(f"Volume group {name}: is not on this node; 'vgs' shows those that are")
+            raise errors.StorageError(f"Volume group {name} is not on this node; 'vgs' shows those that are")
         return group
 
 

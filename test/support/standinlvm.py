@@ -240,7 +240,10 @@ class StandInLvm:
         if partial and "--force" not in words:
             raise _Refused("There are still partial LVs in VG; use --force to remove them")
         for lv in partial:
+            for name, taken in lv.segments:
+                self.pvs[name].free += taken
             del self.lvs[lv.group, lv.name]
+            runtime.RemoveFile(f"/dev/{lv.group}/{lv.name}")
         for name in gone:
             del self.pvs[name]
 

@@ -114,9 +114,10 @@ def _ReportMissing(report: Report, snapshot: objects.Snapshot, node: str, name: 
     if disk_params.TEMPLATES[disk.dev_type].mirror == disk_params.INTERNAL:
         cure = f"'gnt-instance replace-disks -a {instance}' makes it again from the other node's copy"
     else:
+        index = snapshot.instances[owner].disks.index(disk.uuid)
         cure = (
-            f"run 'pvs' there: is a physical disk missing? A lost volume is made again, empty, by"
-            f" 'gnt-instance recreate-disks {instance}'"
+            "run 'pvs' there: is a physical disk missing? If the volume is lost, stop the instance; then"
+            f" 'gnt-instance recreate-disks --disk={index} {instance}' makes it again, empty"
         )
     report.Error("EINSTANCEMISSINGDISK", INSTANCE, instance, f"volume {name} is missing on node {node}; {cure}")
 

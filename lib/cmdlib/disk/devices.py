@@ -277,7 +277,7 @@ def StartDisks(caller: Caller, instance: objects.Instance, force: bool) -> None:
         hint = None
         if mirrors.BehindOn(caller.snapshot.InstanceDisks(instance), instance.primary_node):
             hint = f"the other node has newer data: use 'gnt-instance failover {instance.name}'"
-        elif not force:
+        elif not force and caller.snapshot.SecondaryNodes(instance):
             hint = f"if the secondary node is down, use 'gnt-instance startup --force {instance.name}'"
         raise errors.OpExecError(f"Disk consistency error: the disks of {instance.name} could not be set up", hint=hint)
 

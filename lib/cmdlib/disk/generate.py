@@ -70,7 +70,7 @@ def ParseDisk(values: Mapping[str, Any], index: int, template: str) -> DiskReque
     if spindles is not None and spindles < 1:
         raise Invalid(f"The number of spindles of {where} must be positive")
     return DiskRequest(
-        size=ParseSize(values["size"], where) if "size" in values else 0,
+        size=0 if adopt and not values.get("size") else ParseSize(values["size"], where),
         mode=values.get("mode", constants.DISK_RDWR),
         name=DeviceName(values.get("name")),
         vg=values.get("vg"),
@@ -205,7 +205,9 @@ def CheckFreeSpace(lu: LogicalUnit, nodes: Sequence[str], needed: Mapping[str, i
         for vg, amount in needed.items():
             if not isinstance(free.get(vg), int):
                 raise errors.OpPrereqError(
-                    f"Can't compute free disk space on node {result.node_name} for vg {vg}", errors.ECODE_ENVIRON
+                    f"Node {result.node_name} did not report the free space of volume group '{vg}'; is it there?"
+                    f" 'gnt-node list-storage --storage-type=lvm-vg {result.node_name}' lists its volume groups",
+                    errors.ECODE_ENVIRON,
                 )
             if free[vg] < amount:
                 raise errors.OpPrereqError(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from ganeti import constants, errors, locking, objects, opcodes
 from ganeti.cmdlib.base import Feedback, Filled, NoHooksLU
 from ganeti.cmdlib.common import ExpandNode, VolumesOf
+from ganeti.cmdlib.disk import mirrors
 from ganeti.params import disk
 from ganeti.utils.text import NiceSortKey
 
@@ -199,53 +200,86 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
-        problems = [text for inst in self._Instances() for text in self._Problems(inst)]
+        problems = list(self._Problems())
         if not problems:
             return
-        text = f"Storage of node {self.op.node_name} may hold the only good copy of data: {'; '.join(problems[:20])}"
+        text = (
+            f"Volume group '{self.op.name}' of node {self.op.node_name} may hold the only good copy of data:"
+            f" {'; '.join(problems[:20])}"
+        )
         if not self.op.ignore_consistency:
             raise errors.OpPrereqError(
-                text, errors.ECODE_STATE, hint="mend the other copies first; --ignore-consistency accepts the loss"
+                text,
+                errors.ECODE_STATE,
+                hint="repair the copies on the other nodes first, or remove what is not mirrored; --ignore-consistency"
+                " accepts the loss",
             )
         self.LogWarning(text)
 
-    def _Instances(self) -> list[objects.Instance]:
-        """Return the instances with a volume on the node, by name."""
+    def _Problems(self) -> Iterator[str]:
+        """Return why losing what lies in the volume group would lose data."""
         snapshot = self.snapshot
-        node = snapshot.NodeInstances(Filled(self.op.node_uuid))
-        found = {uuid: snapshot.instances[uuid] for uuids in node for uuid in uuids}
-        lvm = disk.With(lvm=True)
-        return sorted(
-            (inst for inst in found.values() if any(dev.dev_type in lvm for dev in snapshot.InstanceDisks(inst))),
-            key=lambda inst: NiceSortKey(inst.name),
-        )
+        disks: dict[str | None, list[objects.Disk]] = {}
+        for uuid in snapshot.NodeDisks(Filled(self.op.node_uuid)):
+            found = snapshot.disks[uuid]
+            if any(name.startswith(f"{self.op.name}/") for name in found.VolumeNames()):
+                disks.setdefault(snapshot.DiskOwner(uuid), []).append(found)
+        for found in disks.pop(None, []):
+            yield f"disk {found.uuid} is attached to no instance, so that nobody can tell whether its copies are good"
+        for inst in sorted((snapshot.instances[str(uuid)] for uuid in disks), key=lambda inst: NiceSortKey(inst.name)):
+            yield from self._Lost(inst, disks[inst.uuid])
 
-    def _Problems(self, inst: objects.Instance) -> Iterator[str]:
-        """Return why the copies on the other nodes are not enough."""
-        snapshot = self.snapshot
-        internal = disk.With(mirror=disk.INTERNAL)
-        disks = [dev for dev in snapshot.InstanceDisks(inst) if self.op.node_uuid in dev.nodes]
-        if any(dev.dev_type not in internal for dev in disks):
+    def _Lost(self, inst: objects.Instance, disks: list[objects.Disk]) -> Iterator[str]:
+        """Return why the copies that an instance has on other nodes are not enough."""
+        if any(dev.dev_type not in disk.With(mirror=disk.INTERNAL) for dev in disks):
             yield f"{inst.name} has disks on this node only"
             return
         if not inst.disks_active:
-            yield f"{inst.name} is stopped: whether its other copy is good shows only with active disks"
+            yield (
+                f"{inst.name} does not use its disks: whether its other copy is good shows only when it does"
+                f" ('gnt-instance activate-disks {inst.name}')"
+            )
             return
-        for other in {uuid for dev in disks for uuid in dev.nodes} - {self.op.node_uuid}:
-            yield from self._Faults(inst, disks, other)
+        for other in sorted({uuid for dev in disks for uuid in dev.nodes} - {self.op.node_uuid}):
+            yield from self._Faults(inst, disks, Filled(other))
 
     def _Faults(self, inst: objects.Instance, disks: list[objects.Disk], node_uuid: str) -> Iterator[str]:
         result = self.rpc.call_blockdev_getmirrorstatus(node_uuid, (disks, inst))
-        if result.fail_msg:
-            yield f"node {result.node_name} did not report the state of {inst.name}: {result.fail_msg}"
+        if result.fail_msg or len(result.payload) != len(disks):
+            reason = result.fail_msg or "its answer does not fit"
+            yield f"node {result.node_name} did not report the state of {inst.name}: {reason}"
             return
-        for index, status in enumerate(result.payload):
-            if status["ldisk_status"] != constants.LDS_OKAY:
-                yield f"disk {index} of {inst.name} is not good on node {result.node_name}"
+        for dev, status in zip(disks, result.payload, strict=True):
+            if status["ldisk_status"] != constants.LDS_OKAY or mirrors.BehindOn([dev], node_uuid):
+                index = inst.disks.index(dev.uuid)
+                yield f"the copy of disk/{index} of {inst.name} on node {result.node_name} is not good"
 
     def Exec(self, feedback: Feedback) -> None:
         feedback(f"Repairing storage unit '{self.op.name}' on {self.op.node_name} ...")
         arguments = StorageArguments(self.snapshot.cluster, self.op.storage_type)
-        self.rpc.call_storage_execute(
-            Filled(self.op.node_uuid), self.op.storage_type, arguments, Filled(self.op.name), _FIX_CONSISTENCY
-        ).Raise(f"Failed to repair storage unit '{self.op.name}' on {self.op.node_name}")
+        node_uuid, name = Filled(self.op.node_uuid), Filled(self.op.name)
+        self.rpc.call_storage_execute(node_uuid, self.op.storage_type, arguments, name, _FIX_CONSISTENCY).Raise(
+            f"Failed to repair storage unit '{name}' on {self.op.node_name}"
+        )
+        self._SayWhatIsLost(node_uuid, name)
+
+    def _SayWhatIsLost(self, node_uuid: str, group: str) -> None:
+        """Name the instances that lost volumes, with the command that makes these again."""
+        result = self.rpc.call_lv_list([node_uuid], [group])[node_uuid]
+        if result.fail_msg:
+            self.LogWarning(f"Which volumes were lost is not known: {result.fail_msg}", hint="run 'gnt-cluster verify'")
+            return
+        snapshot = self.snapshot
+        for uuid in snapshot.NodeDisks(node_uuid):
+            found = snapshot.disks[uuid]
+            lost = [n for n in found.VolumeNames() if n.startswith(f"{group}/") and n not in result.payload]
+            owner = snapshot.DiskOwner(uuid)
+            if not lost or owner is None:
+                continue
+            inst = snapshot.instances[owner]
+            if found.dev_type in disk.With(mirror=disk.INTERNAL):
+                hint = f"'gnt-instance replace-disks -a {inst.name}' makes them again from the other copy"
+            else:
+                index = inst.disks.index(uuid)
+                hint = f"stop it; then 'gnt-instance recreate-disks --disk={index} {inst.name}' makes them again, empty"
+            self.LogWarning(f"Instance {inst.name} lost {', '.join(lost)}", hint=hint)

@@ -96,7 +96,7 @@ def test_a_volume_group_is_repaired(node: Node) -> None:
         ["vgreduce", "--removemissing", "vg"],
         ["vgreduce", "--removemissing", "--force", "vg"],
     ]
-    with pytest.raises(errors.StorageError, match="Volume group gone: is not on this node"):
+    with pytest.raises(errors.StorageError, match="Volume group gone is not on this node"):
         node.Serve("storage_execute", "lvm-vg", [], "gone", "fix-consistency")
     with pytest.raises(errors.StorageError, match="lvm-pv: repairing /dev/sdb is not possible"):
         node.Serve("storage_execute", "lvm-pv", [], "/dev/sdb", "fix-consistency")

@@ -1,11 +1,16 @@
-"""Storage units of nodes: what is rejected before a node is asked."""
+"""Storage units of nodes: what is rejected before a node is asked, what nodes report, and repairs."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.master import Master
 
-from ganeti import errors, opcodes
+from ganeti import constants, errors, objects, opcodes, runtime
+
+WEB = "web.example.org"
 
 
 @pytest.mark.parametrize(
@@ -48,3 +53,148 @@ def test_what_storage_units_cannot_do(master: Master, op: opcodes.OpCode, match:
         master.Run(op)
     assert caught.value.args[1] == errors.ECODE_INVAL
     assert not [name for name in master[0].calls + master[1].calls if name.startswith(("storage_", "node_volumes"))]
+
+
+# --- what nodes have ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(make: Callable[..., Master]) -> Master:
+    """Two nodes with LVM, their volumes those of the example's mirror."""
+    return make(2, lvm=True)
+
+
+@pytest.fixture
+def plain(make: Callable[..., Master]) -> Master:
+    """Two nodes with LVM; the instance's disk is on the first one only."""
+    return make(2, lvm=True, change=_Plain)
+
+
+def _Plain(root: objects.Snapshot) -> objects.Snapshot:
+    [disk] = root.disks.values()
+    first = disk.nodes[:1]
+    plain = disk.Replace(dev_type="plain", logical_id=disk.children[0].logical_id, children=[], nodes=first)
+    return root.Replace(disks={disk.uuid: plain})
+
+
+@pytest.mark.req("D21-STOR-03", "D21-STOR-04", "D21-REPAIR-05")
+def test_the_units_of_all_nodes_and_of_one(two: Master) -> None:
+    fields = ["node", "type", "name", "size", "used", "free", "allocatable"]
+    rows = two.Run(opcodes.OpNodeQueryStorage(output_fields=fields, storage_type="lvm-pv", nodes=["node2"]))
+    assert rows == [
+        ["node2.example.org", "lvm-pv", "/dev/sda", 65536, 10368, 55168, True],
+        ["node2.example.org", "lvm-pv", "/dev/sdb", 65536, 0, 65536, True],
+    ]
+    rows = two.Run(opcodes.OpNodeQueryStorage(output_fields=["node", "free"], storage_type="lvm-vg", name="xenvg"))
+    assert rows == [["node1.example.org", 120704], ["node2.example.org", 120704]]
+    two[1].faults["storage_list"] = "LVM is broken"
+    rows = two.Run(opcodes.OpNodeQueryStorage(output_fields=["node"], storage_type="lvm-vg"))
+    assert rows == [["node1.example.org"]]
+    assert any("node2.example.org: LVM is broken" in text for text in two.last.messages)
+
+
+def test_volumes_with_their_owners(two: Master) -> None:
+    two[1].Call(runtime.RunCmd, ["lvcreate", "-Wn", "-L100m", "-nmine", "-i1", "xenvg"])
+    fields = ["node", "phys", "vg", "name", "size", "instance"]
+    rows = two.Run(opcodes.OpNodeQueryvols(output_fields=fields, nodes=["node2"]))
+    name = "00000077-aaaa-4bbb-8ccc-000000000077.disk0_"
+    assert [row[3:] for row in rows] == [
+        [f"{name}data", "10240", WEB], [f"{name}meta", "128", WEB], ["mine", "100", "-"]
+    ]  # fmt: skip
+    assert {tuple(row[:3]) for row in rows} == {("node2.example.org", "/dev/sda", "xenvg")}
+
+
+@pytest.mark.req("D21-STOR-05", "D21-REPAIR-06")
+def test_no_new_volume_on_a_physical_volume_that_is_closed(two: Master) -> None:
+    def change(allocatable: bool) -> None:
+        changes = {"allocatable": allocatable}
+        two.Run(opcodes.OpNodeModifyStorage(node_name="node1", storage_type="lvm-pv", name="/dev/sda", changes=changes))
+
+    change(False)
+    rows = two.Run(
+        opcodes.OpNodeQueryStorage(output_fields=["name", "allocatable"], storage_type="lvm-pv", nodes=["node1"])
+    )
+    assert rows == [["/dev/sda", False], ["/dev/sdb", True]]
+    used = two[0].lvm.pvs["/dev/sda"].free
+    two.Run(opcodes.OpInstanceSetParams(instance_name=WEB, disks=[["add", -1, {"size": 2048}]]))
+    assert two[0].lvm.pvs["/dev/sda"].free == used and two[0].lvm.pvs["/dev/sdb"].free < 65536
+    change(True)
+    assert two[0].lvm.pvs["/dev/sda"].allocatable
+
+
+# --- repair ---------------------------------------------------------------------------------------------------------------
+
+
+def _Repair(master: Master, node: str = "node2", name: str = "xenvg", **values: Any) -> None:
+    master.Run(opcodes.OpRepairNodeStorage(node_name=node, storage_type="lvm-vg", name=name, **values))
+
+
+def _Rejects(master: Master, match: str, **values: Any) -> None:
+    with pytest.raises(errors.OpPrereqError, match=match) as caught:
+        _Repair(master, **values)
+    assert caught.value.args[1] == errors.ECODE_STATE and "--ignore-consistency" in str(caught.value.hint)
+    assert not {"storage_execute"} & {*master[0].calls, *master[1].calls}
+
+
+@pytest.mark.req("D21-REPAIR-01")
+def test_a_volume_group_is_repaired_if_the_other_copies_are_good(two: Master) -> None:
+    two[1].lvm.pvs["/dev/sda"].missing = True
+    _Repair(two)
+    assert list(two[1].lvm.pvs) == ["/dev/sdb"]
+    [lost] = [text for text in two.last.messages if "lost" in text]
+    assert lost.count("xenvg/") == 2 and f"Instance {WEB} lost" in lost
+    assert f"'gnt-instance replace-disks -a {WEB}'" in str(two.last.log)
+
+
+@pytest.mark.req("D21-REPAIR-02", "D21-REPAIR-03")
+def test_not_while_the_other_copy_is_not_good(two: Master) -> None:
+    two[1].lvm.pvs["/dev/sda"].missing = True
+    two[0].SetMirrors({"ldisk_status": constants.LDS_FAULTY, "is_degraded": True})
+    _Rejects(two, r"the copy of disk/0 of web.example.org on node node1.example.org is not good")
+    two[0].SetMirrors({})
+    two[0].faults["blockdev_getmirrorstatus"] = "no answer"
+    _Rejects(two, r"node node1.example.org did not report the state of web.example.org: no answer")
+    two[0].faults.clear()
+    two[0].answers["blockdev_getmirrorstatus"] = []
+    _Rejects(two, "its answer does not fit")
+    two[0].answers.clear()
+    # The configuration may know better than DRBD, which still calls old data good.
+    [disk] = two.snapshot.disks.values()
+    two.cfg.Update(disk.Replace(behind={"node": two.nodes[0], "since": 1.0}))
+    _Rejects(two, r"the copy of disk/0 of web.example.org on node node1.example.org is not good")
+    two.cfg.Update(two.snapshot.disks[disk.uuid].Replace(behind=None))
+    two.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    _Rejects(two, r"web.example.org does not use its disks.*'gnt-instance activate-disks web.example.org'")
+    _Repair(two, ignore_consistency=True)
+    assert any("may hold the only good copy" in text for text in two.last.messages)
+    assert list(two[1].lvm.pvs) == ["/dev/sdb"]
+
+
+@pytest.mark.req("D21-REPAIR-03")
+def test_not_while_there_is_no_other_copy(plain: Master) -> None:
+    _Rejects(
+        plain,
+        r"Volume group 'xenvg' of node node1.example.org.*: web.example.org has disks on this node only",
+        node="node1",
+    )
+    _Repair(plain, node="node2")
+    plain[0].InstallLvm(65536, group="other")
+    _Repair(plain, node="node1", name="other")
+    plain.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    plain.Run(opcodes.OpInstanceSetParams(instance_name=WEB, disks=[["detach", 0, {}]], ignore_ipolicy=True))
+    plain[0].calls.clear()
+    plain[1].calls.clear()
+    _Rejects(plain, "is attached to no instance", node="node1")
+
+
+def test_what_is_lost_is_named(plain: Master) -> None:
+    plain[0].lvm.pvs["/dev/sda"].missing = True
+    _Repair(plain, node="node1", ignore_consistency=True)
+    assert f"Instance {WEB} lost xenvg/" in str(plain.last.messages)
+    assert f"'gnt-instance recreate-disks --disk=0 {WEB}' makes them again, empty" in str(plain.last.log)
+    # The advice works.
+    plain.Run(opcodes.OpInstanceShutdown(instance_name=WEB, force=True))
+    plain.Run(opcodes.OpInstanceRecreateDisks(instance_name=WEB, disks=[[0, {}]]))
+    plain.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    with pytest.raises(errors.OpExecError, match="Volume group gone is not on this node"):
+        _Repair(plain, node="node1", name="gone", ignore_consistency=True)
