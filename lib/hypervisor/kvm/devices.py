@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import stat
 import urllib.parse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ganeti import constants, errors, objects, runtime
@@ -160,16 +160,74 @@ def BlockNode(guest_disk: GuestDisk, is_block: bool, hvp: Mapping[str, Any]) -> 
 
 
 def UriNode(uri: str) -> dict[str, Any]:
-    """Return what QEMU's own storage clients need: ``rbd:POOL/NAME``, ``gluster://HOST:PORT/VOLUME/PATH``."""
-    parsed = urllib.parse.urlsplit(uri)
-    if parsed.scheme == "rbd":
-        pool, _, image = parsed.path.partition("/")
-        return {"driver": "rbd", "pool": pool, "image": image}
-    if parsed.scheme == "gluster" and parsed.hostname and parsed.port:
-        volume, _, path = parsed.path.lstrip("/").partition("/")
-        server = {"type": "inet", "host": parsed.hostname, "port": str(parsed.port)}
-        return {"driver": "gluster", "volume": volume, "path": path, "server": [server]}
-    raise errors.HypervisorError(f"Disk URI {uri} is of a kind QEMU has no client for; use access=kernelspace")
+    """Return what QEMU's own storage clients need.
+
+    ``rbd:POOL/NAME[:OPTION=VALUE...]``, ``gluster://HOST:PORT/VOLUME/PATH``; of external providers also
+    ``nbd://HOST[:PORT]/EXPORT``, ``nbd+unix:///EXPORT?socket=PATH``, ``iscsi://HOST[:PORT]/TARGET/LUN``.
+    """
+    try:
+        parsed = urllib.parse.urlsplit(uri)
+        make = _URI_CLIENTS.get(parsed.scheme)
+        node = make(parsed) if make else None
+    except ValueError:
+        node = None
+    if node is None:
+        raise errors.HypervisorError(
+            f"Disk URI {uri[:200]} is of a kind QEMU has no client for; use access=kernelspace"
+        )
+    return node
+
+
+def _RbdNode(uri: urllib.parse.SplitResult) -> dict[str, Any] | None:
+    name, *options = uri.path.split(":")
+    pool, _, image = name.partition("/")
+    pairs = [option.partition("=") for option in options]
+    if not pool or not image or not all(key in _RBD_OPTIONS and value for key, _, value in pairs):
+        return None
+    return {"driver": "rbd", "pool": pool, "image": image, **{_RBD_OPTIONS[key]: value for key, _, value in pairs}}
+
+
+def _GlusterNode(uri: urllib.parse.SplitResult) -> dict[str, Any] | None:
+    volume, _, path = uri.path.lstrip("/").partition("/")
+    if not uri.hostname or not uri.port or not volume or not path:
+        return None
+    server = {"type": "inet", "host": uri.hostname, "port": str(uri.port)}
+    return {"driver": "gluster", "volume": volume, "path": path, "server": [server]}
+
+
+def _NbdNode(uri: urllib.parse.SplitResult) -> dict[str, Any] | None:
+    if not uri.hostname:
+        return None
+    server = {"type": "inet", "host": uri.hostname, "port": str(uri.port or _NBD_PORT)}
+    return {"driver": "nbd", "server": server, "export": uri.path.lstrip("/")}
+
+
+def _NbdUnixNode(uri: urllib.parse.SplitResult) -> dict[str, Any] | None:
+    paths = urllib.parse.parse_qs(uri.query).get("socket", [])
+    if len(paths) != 1:
+        return None
+    return {"driver": "nbd", "server": {"type": "unix", "path": paths[0]}, "export": uri.path.lstrip("/")}
+
+
+def _IscsiNode(uri: urllib.parse.SplitResult) -> dict[str, Any] | None:
+    target, _, lun = uri.path.lstrip("/").partition("/")
+    if not uri.hostname or not target or not lun.isdigit():
+        return None
+    host = f"[{uri.hostname}]" if ":" in uri.hostname else uri.hostname
+    portal = f"{host}:{uri.port or _ISCSI_PORT}"
+    return {"driver": "iscsi", "transport": "tcp", "portal": portal, "target": target, "lun": int(lun)}
+
+
+# What rbd's URIs call an option of the client -> what QEMU calls it.
+_RBD_OPTIONS = {"id": "user", "conf": "conf"}
+_NBD_PORT, _ISCSI_PORT = 10809, 3260
+_URI_CLIENTS: dict[str, Callable[[urllib.parse.SplitResult], dict[str, Any] | None]] = {
+    "rbd": _RbdNode,
+    "gluster": _GlusterNode,
+    "nbd": _NbdNode,
+    "nbd+unix": _NbdUnixNode,
+    "iscsi": _IscsiNode,
+}
 
 
 def DiskDevice(disk: objects.Disk, hvp: Mapping[str, Any], boot_index: int | None = None) -> dict[str, Any]:
