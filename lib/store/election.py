@@ -422,8 +422,10 @@ class Election:
                 raise NotElected(f"the copy of node {source.member.name} changed meanwhile")
             page = ParseStoredRows(answer.get("rows"))
             rows += page
-            if not answer.get("more") or not page:
+            if not answer.get("more"):
                 return rows
+            if not page:
+                raise NotElected(f"node {source.member.name} has more rows and sent none")
             cursor = CursorOf(page[-1])
 
 

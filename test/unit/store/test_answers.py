@@ -247,6 +247,35 @@ def test_a_node_that_follows_another_since_gives_no_rows(make: Any) -> None:
         cluster.Become(1)
 
 
+@pytest.mark.parametrize("mute", [0, 2])
+def test_rows_come_from_any_node_that_holds_the_newest_copy(mute: int) -> None:
+    @Story
+    def play(make: Any) -> None:
+        cluster = make(4)
+        store = cluster.Found()
+        Until(store.IsSettled)
+        cluster[1].up = False
+        store.Commit(Job(1))
+        Until(lambda: len({cluster[n].store.GetState().acknowledged for n in (0, 2, 3)}) == 1)
+        store.Stop()
+        cluster[1].up, cluster[3].up = True, False
+        cluster[mute].fault = lambda path, body: "lost call" if path == "/store_fetch" else None
+        assert cluster.Become(1).Rows("job") == {"1": "{}"}
+
+    play()
+
+
+@Story
+def test_a_copy_of_which_a_page_is_empty_is_not_adopted(make: Any) -> None:
+    cluster = Behind(make)
+    state = cluster[0].store.GetState()
+    page = {"store": state.store_id, "last": state.last.Wire(), "rows": [], "more": True}
+    cluster[0].fault = lambda path, body: serializer.DumpBytes([True, page]) if path == "/store_fetch" else None
+    with pytest.raises(NotElected, match=r"node1\.example\.org has more rows and sent none"):
+        cluster.Become(1)
+    assert cluster[1].store.database.GetValue("job", "gone") == "{}", "the own copy is as it was"
+
+
 # Who waits, and for how long
 
 

@@ -10,7 +10,7 @@ from simulated import Machine, World
 from support import configs
 from support.exports import EPOCH, JOB, Asides, Edit, Node, Play, SsconfTexts, Text
 
-from ganeti import objects, pathutils, runtime
+from ganeti import objects, pathutils, runtime, ssconf
 from ganeti.store import Position, Row, export
 from ganeti.store.base import NOWHERE
 from ganeti.store.edits import HandEdits
@@ -207,3 +207,37 @@ def test_a_first_round_that_was_too_early_leaves_nothing_out() -> None:
         assert Text(pathutils.CLUSTER_CONF_FILE) == objects.ConfigText(node.snapshot)
 
     Play(story)
+
+
+def test_what_another_exporter_wrote_meanwhile_is_replaced_by_what_is_wanted_again() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        other = node.NewExporter()
+        node.Put(Row("job", "7", JOB % 7 + " "))
+        other.Round()
+        assert Text(pathutils.JobFile(7)) == JOB % 7 + " "
+        node.Put(Row("job", "7", JOB % 7))
+        node.exporter.Round()
+        assert Text(pathutils.JobFile(7)) == JOB % 7
+
+    Play(story)
+
+
+def test_ssconf_files_are_written_by_one_at_a_time() -> None:
+    with World(3) as world:
+
+        def story() -> None:
+            node = Node()
+            path = pathutils.SsconfFile("cluster_name")
+            lock = ssconf.Lock()
+            writer = runtime.Thread(lambda: node.exporter.Round(), "exporter")
+            writer.start()
+            runtime.Sleep(1.0)
+            assert runtime.Exists(pathutils.CLUSTER_CONF_FILE) and not runtime.Exists(path)
+            lock.release()
+            writer.join()
+            assert Text(path) == f"{node.snapshot.cluster.cluster_name}\n"
+
+        world.AddMachine("node1").Call(story)
+        assert not world.failures

@@ -121,6 +121,17 @@ def test_a_promise_ends_no_call_and_tells_it(node: Node) -> None:
     assert node.Promise(E2)["running"] == []
 
 
+def test_a_call_of_the_promised_master_is_no_older_one(node: Node) -> None:
+    node.Call(E1, 30.0)
+    node.world.Run(until=lambda: node.story)
+    assert node.Promise(E1)["running"] == []
+    assert node.machine.Call(lambda: node.Store().Handlers()["store_status"]({}))["running"] == []
+    answers: list[Any] = []
+    node.Call(E1, 1.0, done=answers.append)
+    node.world.Run(until=lambda: answers)
+    assert node.story == ["begin 1.aa", "begin 1.aa", "end 1.aa"], "it does not wait for its own master's"
+
+
 def test_a_newer_call_waits_until_the_older_one_has_ended(node: Node) -> None:
     answers: list[Any] = []
     node.Call(E1, 30.0)

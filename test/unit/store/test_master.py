@@ -22,7 +22,7 @@ from ganeti.store import (
     base,
     peers,
 )
-from ganeti.store.committer import KEEPING_SECONDS
+from ganeti.store.committer import GATHER_SECONDS, KEEPING_SECONDS
 from ganeti.store.election import NotElected
 
 
@@ -96,6 +96,28 @@ def test_a_change_that_is_in_no_hurry_shares_the_transaction_of_the_next(make: A
     assert store.Acknowledged().seq == seq + 1
     assert ends == [None]
     assert sorted(store.Rows("job")) == ["1", "2"]
+
+
+@Story
+def test_an_ordinary_change_waits_for_no_other(make: Any) -> None:
+    store = make(3).Found()
+    times = []
+    for number, change in enumerate((Rows, Leisurely, Rows)):
+        runtime.Sleep(1.0)
+        began = runtime.Monotonic()
+        store.Commit(change(Row("job", str(number), "{}")))
+        times.append(runtime.Monotonic() - began)
+    assert max(times[0], times[2]) + GATHER_SECONDS / 2 < times[1], times
+
+
+@Story
+def test_a_row_that_was_deleted_is_not_shown_any_longer(make: Any) -> None:
+    store = make(3).Found(0, Row("job", "1", "{}"), Row("job", "2", "{}"))
+    store.Commit(Rows(Row("job", "1", None), Row("job", "3", None)))
+    assert store.Rows("job") == {"2": "{}"}
+    assert store.Value("job", "1") is None
+    store.Commit(Rows(Row("job", "1", '"again"')))
+    assert store.Rows("job") == {"1": '"again"', "2": "{}"}
 
 
 @Story
@@ -379,6 +401,18 @@ def test_a_stop_waits_for_a_slow_voter_to_know(make: Any) -> None:
 
 
 @Story
+def test_the_stop_of_a_master_that_has_ended_waits_for_nothing(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    cluster.Become(1)
+    Until(lambda: not store.IsRunning(), 30)
+    for _ in range(2):
+        began = runtime.Monotonic()
+        assert store.Stop() is False
+        assert runtime.Monotonic() - began < 1.0
+
+
+@Story
 def test_a_stop_without_a_quorum_is_not_clean(make: Any) -> None:
     cluster = make(3)
     store = cluster.Found()
@@ -461,6 +495,38 @@ def test_a_learner_on_a_slow_disk_comes_in_while_work_goes_on(make: Any) -> None
     store.AddVoter(cluster.members[3], Rows(Row("node", "n4", "{}")), 30.0)
     copying.clear()
     assert len(store.Voters()) == 4
+
+
+@Story
+def test_a_node_that_is_being_taken_in_is_not_emptied_because_it_holds_rows(make: Any) -> None:
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
+    calls: list[str] = []
+
+    def lose_second(path: str, body: Any) -> str | None:
+        """The first call shows where it stands, the second brings the rows: it has them before the master knows."""
+        del body
+        calls.append(path)
+        return "lost answer" if len(calls) == 2 else None
+
+    cluster[3].fault = lose_second
+    confirming, asked = [True], []
+
+    def confirm() -> None:
+        """Does what a job does that confirms the epoch there and finds rows at a node that is no voter."""
+        while confirming:
+            state = cluster[3].store.GetState()
+            if state.last.seq and cluster.members[3].uuid not in store.Voters():
+                asked.append(state.last)
+                store.EmptyNode(cluster.members[3], state.store_id)
+            runtime.Sleep(0.1)
+
+    runtime.Thread(confirm, "confirm").start()
+    store.AddVoter(cluster.members[3], Rows(Row("node", "n4", "{}")), 30.0)
+    confirming.clear()
+    assert len(store.Voters()) == 4
+    Until(lambda: Live(cluster[3]) == Live(cluster[0]))
+    assert asked and "store_empty" not in cluster[3].served
 
 
 def test_deletions_are_kept_for_a_learner_but_not_for_one_that_is_silent_for_long() -> None:
