@@ -233,6 +233,7 @@ def test_a_damaged_database_is_refused_and_left_alone() -> None:
             assert [row[0] for row in client.QueryJobs(ids, ["status"])] == ["success"] * 3
 
 
+@pytest.mark.limit(150)
 def test_a_database_that_can_be_read_and_makes_no_sense_is_refused() -> None:
     with RealCluster(1) as cluster:
         node = cluster[0]

@@ -241,3 +241,57 @@ def test_ssconf_files_are_written_by_one_at_a_time() -> None:
 
         world.AddMachine("node1").Call(story)
         assert not world.failures
+
+
+def test_the_end_of_a_job_makes_no_text_of_the_configuration() -> None:
+    made: list[int] = []
+
+    def texts(rows: Mapping[str, Mapping[str, str]]) -> Any:
+        made.append(len(rows))
+        return SsconfTexts(rows)
+
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        exporter = export.Exporter(node.store, export.Owners(), texts, serving=True)
+        exporter.Round()
+        assert len(made) == 1
+        node.Put(Row("job", "8", JOB % 8))
+        exporter.Round()
+        assert Text(pathutils.JobFile(8)) == JOB % 8 and len(made) == 1
+        node.Change(node.snapshot.instances[configs.WEB].Replace(serial_no=77))
+        exporter.Round()
+        assert len(made) == 2
+
+    Play(story)
+
+
+def test_files_show_one_moment_however_much_is_written_meanwhile() -> None:
+    for seed in range(1, 16):
+        with World(seed) as world:
+
+            def story() -> list[tuple[str | None, str | None]]:
+                node = Node()
+                node.Put(Row("job", "8", "[0]"), Row("job", "9", "[0]"))
+                node.exporter.Round()
+                writing = [True]
+
+                def write() -> None:
+                    for number in range(40):
+                        node.Put(Row("job", "8", f"[{number}]"), Row("job", "9", f"[{number}]"))
+                    writing.clear()
+
+                runtime.Thread(write, "master").start()
+                seen = []
+                while writing:
+                    # A file that is missing has the next exporter read everything.
+                    runtime.RemoveFile(pathutils.JobFile(7))
+                    exporter = node.NewExporter()
+                    exporter.Round()
+                    exporter.Round()
+                    seen.append((Text(pathutils.JobFile(8)), Text(pathutils.JobFile(9))))
+                return seen
+
+            seen = world.AddMachine("node1").Call(story)
+            assert len(set(seen)) > 1
+            assert [pair for pair in seen if pair[0] != pair[1] or pair[0] is None] == [], seed
+            assert not world.failures

@@ -103,6 +103,30 @@ def test_of_two_promises_that_race_the_higher_one_stands() -> None:
             assert E3 in ends
 
 
+def test_of_two_clusters_that_take_a_new_node_at_once_one_gets_it() -> None:
+    """Both have looked to which cluster it belongs, to none, before either writes."""
+    clusters = (CLUSTER, CLUSTER.replace("1", "2"))
+    for seed in range(40):
+        with World(seed, switch=1.0) as world:
+            machine = world.AddMachine("one")
+            ends: list[str | None] = []
+
+            def promise(cluster: str, epoch: Epoch, ends: list[str | None] = ends) -> None:
+                try:
+                    NodeStore("/srv/ext/store.db", "node1", "/srv/run/calls").Promise(cluster, epoch, "m")
+                    ends.append(cluster)
+                except errors.StorageError:
+                    ends.append(None)
+                except EpochTooOld:
+                    ends.append("refused")
+
+            for cluster, epoch in zip(clusters, (E2, E3), strict=True):
+                machine.StartProcess(lambda cluster=cluster, epoch=epoch: promise(cluster, epoch), "noded-child")
+            world.Run(until=lambda ends=ends: len(ends) == 2)
+            found = machine.Call(lambda: NodeStore("/srv/ext/store.db", "node1", "/srv/run/calls").GetState().cluster)
+            assert sorted(ends, key=str) == sorted([None, found], key=str), seed
+
+
 def test_a_promise_waits_while_calls_enter() -> None:
     with World(3) as world:
         machine = world.AddMachine("one")
