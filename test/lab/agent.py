@@ -52,6 +52,16 @@ def Work(port: BinaryIO, lock: threading.Lock, line: bytes) -> None:
         port.flush()
 
 
+def KeepShell() -> None:
+    """Keep a shell on the second serial port, for people."""
+    env = {"PATH": PATH, "HOME": "/root", "TERM": "linux", "LC_ALL": "C.UTF-8"}
+    while True:
+        with open("/dev/ttyS1", "r+b", buffering=0) as tty:
+            subprocess.run(
+                ["setsid", "-c", "bash", "-i"], stdin=tty, stdout=tty, stderr=tty, env=env, cwd="/", check=False
+            )
+
+
 def FindPort() -> str:
     """Return the device of the port; nobody makes links here."""
     folder = "/sys/class/virtio-ports"
@@ -65,6 +75,7 @@ def FindPort() -> str:
 def Main() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     lock = threading.Lock()
+    threading.Thread(target=KeepShell, daemon=True).start()
     with open(FindPort(), "r+b", buffering=0) as port:
         port.write(b'{"number": 0, "status": 0, "stdout": "ready", "stderr": ""}\n')
         rest = b""

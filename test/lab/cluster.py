@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import subprocess
 import time
@@ -17,8 +18,9 @@ from lab.switch import Switch
 
 NAME = "cluster"
 GROUP = "xenvg"
-OS = "tests"
+OS = "tests+default"
 _NETWORK = "10.77.0"
+_MIRROR_NETWORK = "10.78.0"
 _MEMORY = 768
 _DISKS = 2
 # A volume group for a cluster has at least 20 GiB; the files are sparse.
@@ -37,6 +39,7 @@ class Node:
     def __init__(self, machine: Machine):
         self.machine = machine
         self.name = machine.name
+        self.mirror_address = f"{_MIRROR_NETWORK}.{machine.address.rpartition('.')[2]}"
 
     def Run(self, *argv: str, **options: Any) -> Done:
         return self.machine.Run(*argv, **options)
@@ -56,11 +59,17 @@ class Node:
 
 
 class LabCluster:
-    """``count`` nodes, the first of them the master; ``say`` hears what is being done."""
+    """``count`` nodes, the first of them the master; ``say`` gets a line for each step.
+
+    ``switch`` is the network of the nodes, ``links`` the secondary one, which mirrors use.
+    """
 
     def __init__(self, folder: Path, count: int = 2, say: Callable[[str], None] = lambda _: None):
         self.folder = folder
         self.switch = Switch(folder)
+        (folder / "links").mkdir()
+        self.links = Switch(folder / "links")
+        self.numbers = itertools.count(1)
         self._say = say
         self._stack = contextlib.ExitStack()
         files, installed = Fetch(), _InstallAll(folder / "installed")
@@ -70,12 +79,13 @@ class LabCluster:
         name = f"node{number}"
         disks = [MakeDisk(self.folder / f"{name}.disk{disk}", _DISK_MIB) for disk in range(_DISKS)]
         state = MakeStateDisk(self.folder / f"{name}.state")
-        network = self.switch.AddPort(name, number)
+        network = [*self.switch.AddPort(name, number), *self.links.AddPort(name, number, 1)]
         address = f"{_NETWORK}.{number}"
         return Node(Machine(name, self.folder, files, disks, address, network, _MEMORY, state, installed))
 
     def __enter__(self) -> LabCluster:
-        self._stack.enter_context(self.switch)
+        for switch in (self.switch, self.links):
+            self._stack.enter_context(switch)
         for node in self.nodes:
             self._stack.enter_context(node.machine)
         try:
@@ -119,15 +129,25 @@ class LabCluster:
             self.OnAll(_MakeGroup)
         with self.Step(f"gnt-cluster init on {self.master.name}"):
             argv = ["--enabled-hypervisors", "fake", "--enabled-disk-templates", "plain,diskless"]
-            argv += ["--vg-name", GROUP, "--master-netdev", "eth0", "--no-etc-hosts", "--no-ssh-init"]
-            argv += _SMALL
+            argv += [
+                "--vg-name",
+                GROUP,
+                "--secondary-ip",
+                self.master.mirror_address,
+                "--master-netdev",
+                "eth0",
+                "--no-etc-hosts",
+                "--no-ssh-init",
+            ]
+            # One voter: the stories are about disks, and the master must decide while the other node is gone.
+            argv += ["--candidate-pool-size", "1", *_SMALL, "--nic-parameters", "mode=routed,link=100"]
             self.Gnt("cluster", "init", *argv, NAME)
         for node in self.nodes[1:]:
             with self.Step(f"gnt-node add {node.name}"):
                 data = self.Gnt("node", "show-join-data", node.name).stdout
                 node.Run(f"{_DAEMONS}/ensure-dirs")
                 node.Run(f"{_DAEMONS}/node-daemon-setup", stdin=data, seconds=300)
-                self.Gnt("node", "add", "--no-node-setup", node.name)
+                self.Gnt("node", "add", "--no-node-setup", "--secondary-ip", node.mirror_address, node.name)
 
     def OnAll(self, work: Callable[[Node], Any]) -> list[Any]:
         """Do it on all nodes at once."""
@@ -140,6 +160,7 @@ class LabCluster:
         hosts = ["127.0.0.1 localhost", f"{_NETWORK}.254 {NAME}"]
         hosts += [f"{other.machine.address} {other.name}" for other in self.nodes]
         script = "cat > /etc/hosts; echo 'NODED_ARGS=--no-mlock' > /etc/default/ganeti; vgchange -q -aay"
+        script += f"; ip link set eth1 mtu 9000 up; ip addr add {node.mirror_address}/24 dev eth1"
         node.Run("sh", "-c", script, stdin="\n".join(hosts) + "\n")
 
     # --- faults -------------------------------------------------------------------------------------------------------
@@ -168,7 +189,7 @@ def _MakeGroup(node: Node) -> None:
 
 def _InstallAll(folder: Path) -> Path:
     Install(folder)
-    where = folder / "srv" / "ganeti" / "os" / OS
+    where = folder / "srv" / "ganeti" / "os" / OS.partition("+")[0]
     where.mkdir(parents=True)
     for name, text in {**_OS_FILES, **dict.fromkeys(_OS_SCRIPTS, "#!/bin/sh\nexit 0\n")}.items():
         (where / name).write_text(text, encoding="ascii")

@@ -5,19 +5,24 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from support.lab import CACHE, TREE
+from support.lab import CACHE, QEMU, TREE
 from support.programs import Load
 
 KERNEL_PACKAGE = "linux-image-amd64"
 # Unpacked for the nodes; nothing of it is installed on this machine.
 PACKAGES = ("drbd-utils",)
+
+# What a node takes of the machine's memory, QEMU's own needs included.
+NODE_MIB = 1280
 
 # In the order in which they must be loaded: disks and network, the shared system, then storage.
 MODULES = (
@@ -37,6 +42,24 @@ class NodeFiles(NamedTuple):
     extra: Path
 
 
+def Lack(nodes: int) -> str:
+    """Return why so many nodes cannot run on this machine, an empty text if they can."""
+    if os.geteuid() != 0:
+        return "it must be run as root, because the nodes share the system of this machine"
+    for program in (QEMU, "mke2fs", "ssh-keygen"):
+        if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
+            return f"{program} is missing; tools/run-tests installs it"
+    found = re.search(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    needed = nodes * NODE_MIB
+    if found is None or int(found[1]) // 1024 < needed:
+        return f"{nodes} nodes need {needed} MiB of memory that is free"
+    try:
+        Fetch()
+    except (OSError, RuntimeError, subprocess.SubprocessError) as err:
+        return f"Debian's packages cannot be fetched: {err}"
+    return ""
+
+
 def Fetch() -> NodeFiles:
     """Return the files; the first call takes a minute and needs Debian's mirror."""
     directory = CACHE / "node"
@@ -49,8 +72,13 @@ def Fetch() -> NodeFiles:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if made_from.exists() and made_from.read_text(encoding="utf-8") == stamp:
             return files
+        # The program that makes such files for the OS definition "mini".
+        maker = Load(TREE / "os" / "mini" / "make-files")
         with tempfile.TemporaryDirectory(dir=directory, prefix="work-") as work:
-            _Make(Path(work), files, init)
+            try:
+                _Make(maker, Path(work), files, init)
+            except maker.Trouble as err:
+                raise RuntimeError(str(err)) from err
         made_from.write_text(stamp, encoding="utf-8")
     return files
 
@@ -65,9 +93,7 @@ def Install(folder: Path) -> Path:
     return folder
 
 
-def _Make(work: Path, files: NodeFiles, init: bytes) -> None:
-    # The program that makes such files for the OS definition "mini".
-    maker = Load(TREE / "os" / "mini" / "make-files")
+def _Make(maker: Any, work: Path, files: NodeFiles, init: bytes) -> None:
     kernel, modules = maker.FetchKernel(work / "kernel", KERNEL_PACKAGE, MODULES, _Report)
     maker.Write(files.kernel, kernel)
     busybox = maker.FetchBusybox(work / "busybox", _Report)

@@ -78,6 +78,11 @@ class Machine:
         return self._folder / f"{self.name}.writes"
 
     @property
+    def shell(self) -> str:
+        """Where a shell of root answers, as socat wants it."""
+        return f"unix-connect:{self._folder}/{self.name}.shell"
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -124,9 +129,10 @@ class Machine:
         disks = [*self._disks, *([self._state] if self._state else [])]
         if self._state:
             kernel += f" lab.state=/dev/vd{chr(ord('a') + len(self._disks))}"
-        words = [QEMU, "-accel", "tcg,thread=single", "-cpu", "max", "-m", str(self._memory), "-smp", "1"]
+        words = [QEMU, "-accel", "tcg,thread=single,tb-size=384", "-cpu", "max", "-m", str(self._memory), "-smp", "1"]
         words += ["-nodefaults", "-display", "none", "-no-reboot", "-kernel", str(self._files.kernel)]
         words += ["-initrd", str(self._files.initrd), "-append", kernel, "-serial", f"file:{self.console}"]
+        words += ["-serial", f"unix:{self._folder}/{self.name}.shell,server=on,wait=off"]
         words += ["-virtfs", _SHARE.format(path="/", tag="root")]
         words += ["-virtfs", _SHARE.format(path=self._files.extra, tag="extra")]
         words += ["-device", "virtio-serial", "-chardev", f"socket,id=agent,path={port},server=on,wait=off"]

@@ -42,7 +42,6 @@ class Stage:
         self.cluster = cluster
         self.random = random.Random(seed)
         self.say = say
-        self._count = 0
 
     def Gnt(self, *argv: str, **options: Any) -> str:
         """Run a command on the master and return what it printed."""
@@ -54,8 +53,7 @@ class Stage:
     @contextlib.contextmanager
     def Instance(self, template: str, *nodes: Node, size: int = 64, disks: int = 1) -> Iterator[str]:
         """Make a running instance; remove it afterwards, and check that nothing is left of it."""
-        self._count += 1
-        name = f"inst{self._count}"
+        name = f"inst{next(self.cluster.numbers)}"
         options = [word for number in range(disks) for word in ("--disk", f"{number}:size={size}m")]
         options += ["-n", ":".join(node.name for node in nodes), "-t", template, "-o", OS, "--no-nics"]
         self.Gnt("instance", "add", *options, "-B", "memory=64", name)

@@ -62,8 +62,8 @@ class Switch:
 
     # --- for tests ----------------------------------------------------------------------------------------------------
 
-    def AddPort(self, name: str, number: int) -> list[str]:
-        """Return the arguments of QEMU for machine NAME."""
+    def AddPort(self, name: str, number: int, network: int = 0) -> list[str]:
+        """Return the arguments of QEMU for machine NAME; ``network``: the number of its interface."""
         path = self._folder / f"{name}.net"
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
@@ -73,12 +73,12 @@ class Switch:
             self._ports[name] = _Port(name, listener)
         self._selector.register(listener, selectors.EVENT_READ, name)
         self._wake.send(b"x")
-        mac = f"52:54:00:00:00:{number:02x}"
+        mac = f"52:54:00:00:{network:02x}:{number:02x}"
         return [
             "-netdev",
-            f"stream,id=n,addr.type=unix,addr.path={path},server=off",
+            f"stream,id=n{network},addr.type=unix,addr.path={path},server=off",
             "-device",
-            f"virtio-net-pci,netdev=n,mac={mac}",
+            f"virtio-net-pci,netdev=n{network},mac={mac}",
         ]
 
     def Cut(self, source: str, target: str) -> None:

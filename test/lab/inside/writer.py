@@ -48,10 +48,10 @@ def Place(number: int, node: int, count: int, size: int) -> int:
     return (number * step % groups * count + node) * BLOCK
 
 
-def Runs(instance: str) -> bool:
+def Runs(instance: str, records: str = RECORDS) -> bool:
     """Whether the guest runs here: neither on its way here nor gone elsewhere."""
     try:
-        with open(f"{RECORDS}/{instance}", encoding="ascii") as stream:
+        with open(f"{records}/{instance}", encoding="ascii") as stream:
             return len(stream.read().split()) == 3
     except OSError:
         return False

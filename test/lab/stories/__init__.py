@@ -15,6 +15,21 @@ Story = Callable[[Stage], None]
 _MODULES = ("plain",)
 
 
+def NodesFor(story: Story) -> int:
+    """Return how many nodes the story needs: 2, or what ``@Needs`` says."""
+    return int(getattr(story, "nodes", 2))
+
+
+def Needs(nodes: int) -> Callable[[Story], Story]:
+    """Mark a story that needs more than two nodes."""
+
+    def mark(story: Story) -> Story:
+        vars(story)["nodes"] = nodes
+        return story
+
+    return mark
+
+
 def All() -> dict[str, Story]:
     """Return every story by its name, in the order in which they stand in their modules."""
     found: dict[str, Story] = {}

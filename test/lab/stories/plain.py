@@ -38,7 +38,7 @@ def plain_power_cut(stage: Stage) -> None:
     with stage.Instance("plain", node) as name:
         with stage.Writing(name, node) as writer:
             stage.PowerOff(node)
-            assert any("node2" in line for line in stage.Verify())
+            assert any(node.name in line for line in stage.Verify())
             stage.PowerOn(node, writer)
             stage.Gnt("instance", "startup", name)
             writer.WaitFor()

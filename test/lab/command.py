@@ -1,0 +1,152 @@
+"""test/lab/run: stories by name, or a cluster to look around in."""
+
+from __future__ import annotations
+
+import argparse
+import cmd
+import random
+import shlex
+import signal
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from lab import stories
+from lab.cluster import LabCluster
+from lab.files import Lack
+from lab.stage import Stage
+
+_DESCRIPTION = """Start virtual machines as nodes with real LVM and DRBD, form a cluster of them, and run stories or wait.
+Everything is taken down at the end and at Ctrl-C."""
+
+
+def Main(argv: list[str]) -> int:
+    known = stories.All()
+    parser = argparse.ArgumentParser(prog="test/lab/run", description=_DESCRIPTION)
+    parser.add_argument("--list", action="store_true", help="list the stories, start nothing")
+    parser.add_argument("--story", action="append", default=[], metavar="NAME", help="run this story; may be repeated")
+    parser.add_argument("--all", action="store_true", help="run all stories that this number of nodes suffices for")
+    parser.add_argument("--times", type=int, default=1, help="how many times (default: %(default)s)")
+    parser.add_argument(
+        "--nodes", type=int, default=2, choices=range(2, 6), help="how many nodes (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 24), help="repeats a run")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster running, and take commands")
+    options = parser.parse_args(argv)
+    if options.list:
+        for name, story in known.items():
+            print(f"{name:32} {stories.NodesFor(story)} nodes  {(story.__doc__ or '').splitlines()[0]}")
+        return 0
+    wanted = (
+        [name for name in known if stories.NodesFor(known[name]) <= options.nodes] if options.all else options.story
+    )
+    for name in wanted:
+        if name not in known:
+            parser.error(f"there is no story {name}; --list lists them")
+        if stories.NodesFor(known[name]) > options.nodes:
+            parser.error(f"story {name} needs --nodes {stories.NodesFor(known[name])}")
+    if lack := Lack(options.nodes):
+        print(f"test/lab/run: the laboratory cannot run here: {lack}")
+        return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _Run(options, wanted)
+    except KeyboardInterrupt:
+        print("\ninterrupted")
+        return 130
+
+
+def _Run(options: argparse.Namespace, wanted: list[str]) -> int:
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:7.1f}  {text}", flush=True)
+
+    say(f"seed {options.seed}")
+    with tempfile.TemporaryDirectory(prefix="lab-", dir="/var/tmp") as folder:
+        with LabCluster(Path(folder), options.nodes, say) as cluster:
+            stage = Stage(cluster, options.seed, say)
+            failed = 0
+            for name in wanted * options.times:
+                failed += not _Tell(stage, name)
+                if failed and not options.keep:
+                    break
+            if options.keep:
+                Prompt(stage).cmdloop()
+    say("everything is taken down")
+    return 1 if failed else 0
+
+
+def _Tell(stage: Stage, name: str) -> bool:
+    """Run a story and return whether it ended well."""
+    stage.say(name)
+    try:
+        stories.All()[name](stage)
+    except Exception:  # noqa: BLE001 - the cluster stays for whoever wants to look
+        traceback.print_exc()
+        return False
+    return True
+
+
+class Prompt(cmd.Cmd):
+    """Commands for a cluster that is kept."""
+
+    prompt = "lab> "
+
+    def __init__(self, stage: Stage):
+        super().__init__()
+        self._stage = stage
+        self._nodes = {node.name: node for node in stage.cluster.nodes}
+        lines = ["", "To log in (Ctrl-] ends it):"]
+        lines += [f"  {node.name}: socat -,raw,echo=0,escape=0x1d {node.machine.shell}" for node in stage.cluster.nodes]
+        self.intro = "\n".join(
+            [*lines, "Commands: on NODE COMMAND..., off, power, cut, heal, story; 'help' explains them."]
+        )
+
+    def onecmd(self, line: str) -> bool:
+        try:
+            return bool(super().onecmd(line))
+        except Exception as err:  # noqa: BLE001 - shown to the person at the prompt
+            print(f"{type(err).__name__}: {err}")
+            return False
+
+    def emptyline(self) -> bool:
+        return False
+
+    def do_on(self, line: str) -> None:
+        """on NODE COMMAND...: run a command on a node"""
+        name, _, script = line.partition(" ")
+        done = self._nodes[name].Run("sh", "-c", script, check=False, seconds=3600)
+        print(done.stdout + done.stderr, end="")
+
+    def do_off(self, line: str) -> None:
+        """off NODE: take its power away"""
+        self._stage.PowerOff(self._nodes[line])
+
+    def do_power(self, line: str) -> None:
+        """power NODE: give it its power back"""
+        self._stage.PowerOn(self._nodes[line])
+
+    def do_cut(self, line: str) -> None:
+        """cut NODE [NODE]: cut all links of a node; with two: what the first sends to the second"""
+        names = [self._nodes[word].name for word in shlex.split(line)]
+        switch = self._stage.cluster.switch
+        if len(names) == 1:
+            switch.CutOff(*names)
+        else:
+            switch.Cut(*names)
+
+    def do_heal(self, _line: str) -> None:
+        """heal: mend all links"""
+        self._stage.cluster.switch.Heal()
+
+    def do_story(self, line: str) -> None:
+        """story NAME: run a story"""
+        print("ended well" if _Tell(self._stage, line.strip()) else "failed")
+
+    def do_quit(self, _line: str) -> bool:
+        """quit: take everything down (Ctrl-D and Ctrl-C do, too)"""
+        return True
+
+    do_EOF = do_quit
