@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime
@@ -24,6 +25,7 @@ from ganeti.cmdlib.instance.base import CheckHvOnNodes, CheckOs
 from ganeti.cmdlib.lvmchecks import GroupProblem
 from ganeti.config.draft import Draft
 from ganeti.params import disk
+from ganeti.utils.text import NiceSort
 
 # The network over which instances reach the metadata daemon (design-instance-communication of release 2.12).
 _COMMUNICATION_NET = {"network": "169.254.0.0/16", "network6": "fe80::/10", "mac_prefix": "52:54:00"}
@@ -32,6 +34,13 @@ _COMMUNICATION_LINK = "communication_rt"
 _SHOWN_BY_FILES = frozenset(
     ["modify_etc_hosts", "use_external_mip_script", "enabled_hypervisors", "hvparams", "os_hvp"]
 )
+
+
+def _RejectProblems(problems: Mapping[str, str], hint: str) -> None:
+    """Raise OpPrereqError with what is wrong on each node by its name, if anything is."""
+    if problems:
+        told = "; ".join(f"Error on node '{name}': {problems[name]}" for name in NiceSort(problems))
+        raise errors.OpPrereqError(told, errors.ECODE_ENVIRON, hint=hint)
 
 
 class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
@@ -114,18 +123,23 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
         if not name or not (self.op.vg_name or any(self._Gets(template) for template in disk.With(lvm=True))):
             return
         results = self.rpc.call_vg_list(self._Online(vm_capable=True)).values()
+        problems = {}
         for result in results:
             if result.fail_msg:
                 self.LogWarning(
                     f"Error while gathering data on node {result.node_name} (ignoring node): {result.fail_msg}"
                 )
-                continue
-            problem = GroupProblem(name, result.payload)
-            if problem:
-                raise errors.OpPrereqError(f"Error on node '{result.node_name}': {problem}", errors.ECODE_ENVIRON)
+            elif problem := GroupProblem(name, result.payload):
+                problems[result.node_name] = problem
+        _RejectProblems(
+            problems,
+            f"make the volume group there with '{pathutils.TOOLS_DIR}/lvmstrap --vg-name={name} --alldisks create', extend"
+            " it with 'vgextend', or exclude the node with 'gnt-node modify --vm-capable=no NODE'",
+        )
         if results and all(result.fail_msg for result in results):
             raise errors.OpPrereqError(
-                f"No node reports its volume groups: '{name}' cannot be used", errors.ECODE_ENVIRON
+                f"No node reports its volume groups: '{name}' cannot be used; run 'vgs' on the nodes",
+                errors.ECODE_ENVIRON,
             )
 
     def _CheckDrbdHelper(self) -> None:
@@ -134,13 +148,17 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
         users = disk.With(helper=True).intersection(self._after.cluster.enabled_disk_templates)
         if not (helper and users and (self.op.drbd_helper or any(map(self._Gets, users)))):
             return
+        problems = {}
         for result in self.rpc.call_drbd_helper(self._Online(vm_capable=True)).values():
-            result.Raise(f"Error checking drbd helper on node '{result.node_name}'", prereq=True)
-            if result.payload != helper:
-                raise errors.OpPrereqError(
-                    f"Error on node '{result.node_name}': drbd helper is {result.payload}, not {helper}",
-                    errors.ECODE_ENVIRON,
-                )
+            if result.fail_msg:
+                problems[result.node_name] = f"the drbd helper could not be read: {result.fail_msg}"
+            elif result.payload != helper:
+                problems[result.node_name] = f"drbd helper is {result.payload}, not {helper}"
+        _RejectProblems(
+            problems,
+            "load the module with the same option on every node ('modprobe drbd usermode_helper="
+            f"{helper}'), or exclude a node with 'gnt-node modify --vm-capable=no NODE'",
+        )
 
     def _CheckHypervisors(self) -> None:
         """Check that the nodes have what the parameters name; warn about instances whose hypervisor is disabled."""

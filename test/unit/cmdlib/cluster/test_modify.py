@@ -218,6 +218,35 @@ def test_a_volume_group_that_no_node_reports_is_not_taken(master: Master) -> Non
     assert _Cluster(master) == before
 
 
+@pytest.fixture
+def volumes(make: Callable[..., Master]) -> Master:
+    """Three nodes with LVM: ``data`` is on the first, too small on the second and missing on the third."""
+    return make(3, candidates=1, lvm=True, prepare=_MakeGroups)
+
+
+def _MakeGroups(master: Master) -> None:
+    master[0].lvm.AddPv("/dev/sdx", "data", 30000)
+    master[1].lvm.AddPv("/dev/sdx", "data", 20000)
+
+
+def test_a_volume_group_that_some_nodes_lack_is_not_taken(volumes: Master) -> None:
+    """All of them are named at once, with what to do."""
+    found = _Refused(volumes, "volume group 'data'", errors.ECODE_ENVIRON, vg_name="data")
+    first, second = str(found.args[0]).split("; Error on")
+    assert (
+        first
+        == "Error on node 'node2.example.org': volume group 'data' too small (20480 MiB required, 20000 MiB found)"
+    )
+    assert second == " node 'node3.example.org': volume group 'data' missing; this node has xenvg"
+    assert "lvmstrap --vg-name=data --alldisks create" in str(found.hint)
+    # Nodes that cannot have instances need none; one that does not answer is passed over.
+    volumes.cfg.Update(volumes.snapshot.nodes[volumes.nodes[1]].Replace(vm_capable=False))
+    volumes[2].faults["vg_list"] = "LVM is broken"
+    _Set(volumes, vg_name="data")
+    assert _Cluster(volumes).volume_group_name == "data"
+    assert "node3.example.org (ignoring node): LVM is broken" in _Messages(volumes)
+
+
 def test_lvm_in_use_stays(master: Master) -> None:
     _Refused(master, "lvm-based instances exist", vg_name="")
     _Refused(master, "drbd-based instances exist", drbd_helper="")
