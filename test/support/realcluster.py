@@ -29,7 +29,7 @@ from support import allocator, configs
 from support.virtualnode import VirtualNode
 
 START_TIMEOUT = 60
-OS_DIR = "os"
+OS_DIR, ES_DIR = "os", "extstorage"
 _FOLDERS = ("var/lib/ganeti/queue/archive", "var/run/ganeti/ext", "var/run/ganeti/instance-disks", "srv/ganeti/export")
 _OS_SCRIPTS = ("create", "import", "export", "rename", "verify")
 _MAINS = {"ganeti-noded": "ganeti.server.noded", "ganeti-masterd": "ganeti.server.masterd"}
@@ -95,10 +95,12 @@ class RealNode(VirtualNode):
         return done
 
     def Program(self, daemon: str) -> str:
-        """The daemon as a Python program, built for operating systems in the cluster's own directory."""
+        """The daemon as a Python program, built for operating systems and providers in the cluster's own directory."""
+        base = os.path.dirname(self.root)
         return (
             "import sys; from ganeti import pathutils\n"
-            f"pathutils.OS_SEARCH_PATH = ({os.path.join(os.path.dirname(self.root), OS_DIR)!r},)\n"
+            f"pathutils.OS_SEARCH_PATH = ({os.path.join(base, OS_DIR)!r},)\n"
+            f"pathutils.ES_SEARCH_PATH = ({os.path.join(base, ES_DIR)!r},)\n"
             f"from {_MAINS[daemon]} import Main; sys.exit(Main())"
         )
 
@@ -216,6 +218,16 @@ class RealCluster:
         for file_name, text in {**files, **dict.fromkeys(_OS_SCRIPTS, "#!/bin/sh\nexit 0\n")}.items():
             with open(os.path.join(folder, file_name), "w", encoding="utf-8") as stream:
                 stream.write(text)
+            os.chmod(os.path.join(folder, file_name), 0o755)
+        return folder
+
+    def MakeProvider(self, name: str, parameters: str, scripts: dict[str, str]) -> str:
+        """A provider of external storage with these shell scripts, on every node; its directory."""
+        folder = os.path.join(self.base, ES_DIR, name)
+        os.makedirs(folder)
+        for file_name, text in {"parameters.list": parameters, **scripts}.items():
+            with open(os.path.join(folder, file_name), "w", encoding="utf-8") as stream:
+                stream.write(text if file_name == "parameters.list" else f"#!/bin/sh\nset -e\n{text}\n")
             os.chmod(os.path.join(folder, file_name), 0o755)
         return folder
 
