@@ -91,7 +91,9 @@ def test_life_of_an_instance_on_external_storage(cluster: RealCluster) -> None:
 
     (folder / "remove").chmod(0o644)
     status, result = Run(cluster, "INSTANCE_REMOVE", instance_name=NAME, ignore_failures=False)
-    assert status == "error" and "File 'remove' under path" in str(result) and "is not executable" in str(result), result
+    assert status == "error" and "File 'remove' under path" in str(result) and "is not executable" in str(result), (
+        result
+    )
     (folder / "remove").chmod(0o755)
     Succeed(cluster, "INSTANCE_REMOVE", instance_name=NAME, ignore_failures=False)
     assert Files(store) == []

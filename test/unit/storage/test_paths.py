@@ -81,6 +81,7 @@ def test_driver_touches_nothing_outside(node: Node, tmp_path: Path) -> None:
     assert victim.read_text() == "keep"
 
 
+@pytest.mark.req("D21-STOR-06")
 def test_directories_of_instances(node: Node, tmp_path: Path) -> None:
     old, new = f"{tmp_path}/good/deep/old", f"{tmp_path}/good/deep/new"
     paths.CreateDir(old)

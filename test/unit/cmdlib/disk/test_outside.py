@@ -151,6 +151,20 @@ def test_requests_reach_the_programs_as_they_are(site: Site) -> None:
     assert notes == [(f"originstname+{OTHER}", "fast")]
 
 
+@pytest.mark.req("RM-DISK-01", "RM-DISK-03", "RM-DISK-04")
+def test_parameters_of_the_template_reach_the_programs(site: Site) -> None:
+    site.ceph.pools.add("fast")
+    master = site.master
+    master.Run(opcodes.OpClusterSetParams(diskparams={"rbd": {"pool": "fast"}, "ext": {"access": "userspace"}}))
+    kept = master.snapshot.cluster.ToDict()["diskparams"]
+    assert kept["rbd"]["pool"] == "fast" and kept["ext"] == {"access": "userspace"}
+    site.Create("rbd", start=False)
+    assert [pool for pool, _ in site.ceph.images] == ["fast"]
+    master.Run(opcodes.OpGroupSetParams(group_name="default", diskparams={"rbd": {"pool": "rbd"}}))
+    site.Create("rbd", OTHER, start=False)
+    assert sorted(pool for pool, _ in site.ceph.images) == ["fast", "rbd"]
+
+
 def test_a_migration_opens_the_volume_on_both_nodes(site: Site) -> None:
     site.Create("ext")
     site.san.runs.clear()
