@@ -21,9 +21,9 @@ MAX_TRACKED_JOBS = Value(
     text="Most jobs that the scheduler considers at a time",
 ).Hidden()  # fmt: skip
 RESERVED_LVS = Value(
-    "--reserved-lvs", dest="reserved_lvs", type="list", metavar="NAME,...",
-    text="Logical volumes that 'gnt-cluster verify' ignores: names or regular expressions",
-).Hidden()  # fmt: skip
+    "--reserved-lvs", dest="reserved_lvs", type="list", metavar="VG/NAME,...",
+    text="Logical volumes that 'gnt-cluster verify' ignores: names or regular expressions; replaces the list",
+)  # fmt: skip
 ADD_UIDS = Value(
     "--add-uids", dest="add_uids", type="uidpool", metavar="LOW-HIGH,...", text="User IDs to add to the pool"
 )
