@@ -9,7 +9,7 @@ from typing import Any
 
 from ganeti import constants, errors, objects, runtime
 from ganeti.backend import wire
-from ganeti.storage import GetDriver, base, tree
+from ganeti.storage import GetDriver, base, drbdtools, tree
 
 Dict = dict[str, Any]
 
@@ -80,6 +80,24 @@ def States() -> dict[str, Dict]:
     return {str(minor): dataclasses.asdict(state) for minor, state in driver.States().items()}
 
 
+def Helper() -> str:
+    """drbd_helper: return the program that the module calls."""
+    return drbdtools.Helper()
+
+
+def Version() -> str:
+    """For node_verify: return the module's version if the node's programs can drive it."""
+    version = drbdtools.LoadedVersion()
+    drbdtools.Configs()
+    return str(version)
+
+
+def MinorsInUse() -> list[int]:
+    """For node_verify: return the numbers of the mirrors that are configured."""
+    drbdtools.LoadedVersion()
+    return sorted(number for number, minor in drbdtools.Minors().items() if minor.in_use)
+
+
 def WaitSync(disks: list[Dict]) -> list[Any]:
     """drbd_wait_sync: return [all done, lowest percent]; give a lost connection a moment."""
     done, lowest = True, 100.0
@@ -126,6 +144,7 @@ HANDLERS = {
     "drbd_attach_net": AttachNet,
     "drbd_disconnect_net": DisconnectNet,
     "drbd_follow": Follow,
+    "drbd_helper": Helper,
     "drbd_needs_activation": NeedsActivation,
     "drbd_states": States,
     "drbd_wait_sync": WaitSync,

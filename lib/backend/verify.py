@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, x509
-from ganeti.backend import node, osdef, sshcheck, sshkeys, storage
+from ganeti.backend import drbd, node, osdef, sshcheck, sshkeys, storage
 from ganeti.rpc.resolver import NodedPort
 from ganeti.storage import paths
 
@@ -98,6 +98,25 @@ def _SharedPvs(value: Any, context: Context) -> list[list[Any]]:
     if not value or not groups:
         raise NoAnswer
     return storage.SharedPvs(groups)
+
+
+def _DrbdVersion(value: Any, context: Context) -> str:
+    del value, context
+    return drbd.Version()
+
+
+def _DrbdMinors(value: Any, context: Context) -> list[int]:
+    del value, context
+    return drbd.MinorsInUse()
+
+
+def _DrbdHelper(value: Any, context: Context) -> list[Any]:
+    """Return the helper that is set, whatever the master expects: it compares them."""
+    del value, context
+    try:
+        return [True, drbd.Helper()]
+    except errors.BlockDeviceError as err:
+        return [False, str(err)]
 
 
 # Files and programs
@@ -333,6 +352,9 @@ CHECKS: dict[str, Check] = {
     "vglist": Check(_VgList, vm=True),
     "pvlist": Check(_PvList, vm=True),
     "exclusive-pvs": Check(_SharedPvs, vm=True),
+    "drbd-version": Check(_DrbdVersion, vm=True, as_text=True),
+    "drbd-list": Check(_DrbdMinors, vm=True, as_text=True),
+    "drbd-helper": Check(_DrbdHelper, vm=True),
     "version": Check(_Version),
     "nodesetup": Check(_NodeSetup),
     "time": Check(_Time),

@@ -21,16 +21,6 @@ _FEW = 16
 
 # What has a driver on the nodes; nothing else is explained.
 HYPERVISORS = (constants.HT_FAKE, constants.HT_KVM)
-TEMPLATES = (
-    constants.DT_BLOCK,
-    constants.DT_DISKLESS,
-    constants.DT_EXT,
-    constants.DT_FILE,
-    constants.DT_GLUSTER,
-    constants.DT_PLAIN,
-    constants.DT_RBD,
-    constants.DT_SHARED_FILE,
-)
 
 
 class Key(NamedTuple):
@@ -271,7 +261,7 @@ def _DiskKeys(*names: str) -> Keys:
         users = sorted(known.name for known in disk.TEMPLATES.values() if name in known.keys)
         if name in disk.COMMON_KEYS:
             texts[name] = _DISK_KEYS[name]
-        elif set(users).intersection(TEMPLATES):
+        else:
             texts[name] = f"{_DISK_KEYS[name]} (template {', '.join(users)})"
     return _OpcodeKeys("TDisk", texts)
 
@@ -353,7 +343,7 @@ def _DiskTemplate() -> Topic:
     return Topic(
         "Disk templates (-t)",
         "The template must be enabled in the cluster: 'gnt-cluster info' lists the enabled ones.",
-        forms=[Key(name, disk.TEMPLATES[name].text) for name in TEMPLATES],
+        forms=[Key(name, disk.TEMPLATES[name].text) for name in sorted(disk.TEMPLATES)],
     )
 
 

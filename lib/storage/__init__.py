@@ -47,6 +47,7 @@ DRIVERS: dict[str, str] = {
     constants.DT_RBD: "rbd:Image",
     constants.DT_GLUSTER: "gluster:GlusterFile",
     constants.DT_EXT: "ext:ProvidedVolume",
+    constants.DT_DRBD8: "drbd:Drbd",
 }
 
 _replaced: dict[str, str | type[BlockDev]] = {}

@@ -36,8 +36,9 @@ def Once(name: str, look: Callable[[], _Seen]) -> _Seen:
     return found
 
 
-def Forget() -> None:
-    """Have the next look be a new one."""
+def Forget(*names: str) -> None:
+    """Have the next look be a new one: these, or all of them."""
     seen = _shared.get()
     if seen is not None:
-        seen.clear()
+        for name in names or list(seen):
+            seen.pop(name, None)

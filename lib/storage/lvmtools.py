@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ganeti import errors
+from ganeti import errors, runtime
 from ganeti.storage import looks, programs
 
 _NAME = re.compile(r"[a-zA-Z0-9+_.][a-zA-Z0-9+_.-]*")
@@ -23,6 +23,13 @@ _IN_MIB = (*_PLAIN, "--units=m", "--unbuffered")
 _PV_FIELDS = "pv_name,vg_name,pv_free,pv_attr,pv_size,lv_name"
 _VG_FIELDS = "vg_name,vg_free,vg_attr,vg_size"
 _LV_FIELDS = "vg_name,lv_name,lv_attr,lv_kernel_major,lv_kernel_minor,vg_extent_size,stripes,lv_size,lv_tags,devices"
+
+# Where the module for mirrors is loaded, and how LVM is kept off them.
+_MIRRORS = "/proc/drbd"
+_CONFIGS = ("/etc/lvm/lvm.conf", "/etc/lvm/lvmlocal.conf")
+_CONFIG_LIMIT = 1 << 20
+_FILTER = re.compile(r"(?m)^\s*(devices\s*[/{]\s*)?global_filter\s*=")
+_NO_MIRRORS = 'devices/global_filter=["r|^/dev/drbd|"]'
 
 _TAG_CHARACTERS = re.compile(r"[^-A-Za-z0-9_+.]")
 _MAX_TAG = 128
@@ -265,10 +272,28 @@ def Groups() -> dict[str, Group]:
 
 
 def _Look(argv: list[str]) -> str:
-    return programs.Look(argv, f"LVM cannot be asked: '{argv[0]}' failed")
+    return programs.Look(_KeptOff(argv), f"LVM cannot be asked: '{argv[0]}' failed")
 
 
-Act = programs.Act
+def Act(argv: list[str], trouble: str) -> None:
+    """Run a program that changes something; what was looked at before no longer counts."""
+    programs.Act(_KeptOff(argv), trouble)
+
+
+def _KeptOff(argv: list[str]) -> list[str]:
+    """Have a program of LVM look for physical volumes anywhere but on mirrors, unless the node's own filter decides.
+
+    LVM reads the start of every device.  One that is frozen answers nobody, and the program could not even be killed.
+    """
+    if not runtime.Exists(_MIRRORS):
+        return argv
+    for path in _CONFIGS:
+        try:
+            if _FILTER.search(runtime.ReadText(path, _CONFIG_LIMIT)):
+                return argv
+        except (OSError, ValueError):
+            continue
+    return [argv[0], "--config", _NO_MIRRORS, *argv[1:]]
 
 
 # --- exclusive storage ------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from ganeti import hypervisor, storage
 from ganeti.cli import grammar
 from ganeti.cli.command import PROGRAMS, LoadProgram
 from ganeti.opcodes import types
-from ganeti.params import be, hv, nd
+from ganeti.params import be, disk, hv, nd
 
 SHOWN = {
     option.grammar
@@ -39,7 +39,7 @@ def test_topic(name):
 def test_what_has_no_driver_is_not_explained():
     """Whoever adds a driver adds its name to ``grammar`` as well."""
     assert set(grammar.HYPERVISORS) == set(hypervisor.DRIVERS)
-    assert set(grammar.TEMPLATES) == set(storage.DRIVERS) | {"diskless"}
+    assert set(disk.TEMPLATES) == set(storage.DRIVERS) | {"diskless"}
 
 
 def test_disks_and_nics_have_the_keys_of_the_opcodes():
