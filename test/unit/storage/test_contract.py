@@ -104,10 +104,42 @@ class Simulated(Kind):
         return bytes(file.Read()[: int(words["bs"]) * int(words["count"])])  # type: ignore[attr-defined]
 
 
+class InVolumes(Kind):
+    """A driver in a node of the laboratory, whose devices are logical volumes that others made: a provider, or nobody."""
+
+    def __init__(self, template: str, base: Path):
+        super().__init__(template, {}, "")
+        provider = base / "san"
+        provider.mkdir()
+        for name, text in _VOLUME_SCRIPTS.items():
+            (provider / name).write_text(f"#!/bin/sh -e\nexec 9>&1 >&2\nvolume=vg/$VOL_NAME\n{text}\n")
+            (provider / name).chmod(0o755)
+        (provider / "parameters.list").write_text("")
+        pathutils.ES_SEARCH_PATH = (str(base),)
+
+    def Disk(self, name: str, size: int = 8) -> objects.Disk:
+        if not self.adopts:
+            return super().Disk(name, size)
+        path = f"/dev/vg/{name}"
+        if name != "gone" and not os.path.exists(path):
+            subprocess.run(["lvcreate", "-q", "-Wn", "-n", name, f"-L{size}m", "vg"], check=True, capture_output=True)
+        return MakeDisk("blockdev", ["manual", path], size)
+
+
+_VOLUME_SCRIPTS = {
+    "create": 'lvcreate -Wn -n "$VOL_NAME" -L "${VOL_SIZE}m" vg',
+    "attach": 'lvs "$volume"; lvchange -ay "$volume"; echo "/dev/$volume" >&9',
+    "detach": 'lvs "$volume" || exit 0; lvchange -an "$volume"',
+    "remove": 'lvs "$volume" || exit 0; lvremove -f "$volume"',
+    "grow": 'lvextend -L "${VOL_NEW_SIZE}m" "$volume"',
+    "setinfo": 'lvchange --addtag "$VOL_METADATA" "$volume"',
+    "verify": "exit 1",
+}
+
 SIMULATED = ["simulated blockdev", "simulated rbd", "simulated gluster", "simulated ext"]
 ALL = ["file", "sharedfile", "fake plain", "fake drbd", "fake rbd", *SIMULATED]
 # In a node of the laboratory, which has a volume group "vg" (lab.stories).
-REAL = ["plain"]
+REAL = ["plain", "volumes blockdev", "volumes ext"]
 if "GANETI_LAB_NODE" in os.environ:
     ALL = REAL
 mirrors_only = pytest.mark.parametrize("kind", ["fake drbd"], indirect=True)
@@ -126,8 +158,10 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     node.AllowFileStorage(base)
     with node:
         storage.UseDrivers(drivers)
-        yield Kind(template, drivers, str(base))
+        yield InVolumes(template, base) if where == "volumes" else Kind(template, drivers, str(base))
         storage.UseDrivers({})
+    if request.param in REAL:
+        subprocess.run(["lvremove", "-q", "-f", "vg"], check=True, capture_output=True)
 
 
 def inside(story: Callable[..., None]) -> Callable[..., None]:
@@ -257,7 +291,7 @@ def test_renamed_storage_keeps_its_content(kind: Kind) -> None:
     disk, target = kind.Disk("old"), kind.Disk("new")
     Build(disk)
     device = tree.FindOrFail(disk)
-    if kind.template == "drbd" or isinstance(kind, Simulated):
+    if kind.template == "drbd" or isinstance(kind, Simulated | InVolumes):
         with pytest.raises(errors.BlockDeviceError, match="renaming is not possible"):
             device.Rename(target.logical_id)
         return
