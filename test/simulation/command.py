@@ -22,6 +22,9 @@ from simulation.master.run import Run as RunMaster
 from simulation.migration import bugs as migration_bugs
 from simulation.migration import master as migration_master
 from simulation.migration.run import Run as RunMigration
+from simulation.mirrors import bugs as mirror_bugs
+from simulation.mirrors.run import MirrorParts
+from simulation.mirrors.run import Run as RunMirrors
 
 from ganeti.jqueue import JobQueue
 
@@ -41,6 +44,7 @@ PLAYS = {
     "migration": Play(
         RunMigration, migration_master.Parts, migration_bugs.BUGS, "migrations between hosts that die and hang"
     ),
+    "mirrors": Play(RunMirrors, MirrorParts, mirror_bugs.BUGS, "mirrors whose link, machines and master fail"),
     "jobs": Play(RunJobs, JobQueue, jobbugs.BUGS, "the job queue on the store, with jobs that do nothing"),
 }
 

@@ -226,8 +226,13 @@ class TLMigrateInstance(Settler):
             self.lu.LogWarning,
         )
         self._feedback("* deactivating the instance's disks on source node")
-        if not ShutdownDisks(self, instance, ignore_primary=True):
-            raise errors.OpExecError("Can't shut down the instance's disks")
+        # A device that stays open there would be open on two nodes.
+        if not ShutdownDisks(self, instance, ignore_primary=source.offline or self._ignore_consistency):
+            raise errors.OpExecError(
+                f"Can't shut down the disks of instance {instance.name}, which is stopped",
+                hint=f"try again; if node {source.name} is off for sure, use 'gnt-node modify --offline yes {source.name}'"
+                " first",
+            )
         # A guest that was not seen to end may write for as long as its node is not told otherwise.
         instance = self.cfg.SetInstancePrimaryNode(instance.uuid, self.target_uuid, alone=bool(result.fail_msg))
         if instance.admin_state == constants.ADMINST_UP:

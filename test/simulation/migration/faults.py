@@ -34,6 +34,8 @@ class _Moment:
 class Faults:
     """Strikes at planned steps and moments.  ``lost``: something that may have held the guest was killed."""
 
+    moments: tuple[str, ...] = _MOMENTS
+
     def __init__(self, world: World, cluster: Cluster, count: int):
         self.world = world
         self.cluster = cluster
@@ -42,7 +44,7 @@ class Faults:
         rng = world.rng
         steps = [rng.random() < 0.4 for _ in range(count)]
         self._steps = sorted(world.steps + rng.randrange(1, _STEPS) for step in steps if step)
-        self._moments = [_Moment(rng.choice(_MOMENTS), rng.choice((0, 0, 0, 1, 2))) for step in steps if not step]
+        self._moments = [_Moment(rng.choice(self.moments), rng.choice((0, 0, 0, 1, 2))) for step in steps if not step]
         self._marked: set[str] = set()
         # The master died during a migration, and the target may be out of its sight.
         self.cut_off = False
@@ -94,7 +96,7 @@ class Faults:
             self.world.Note(f"nothing passes between m and {others[0]}")
             self.world.cut.add(frozenset(("m", others[0].name)))
         if self.world.Chance(0.5):
-            self._PowerOffHost(primary)
+            self.PowerOffHost(primary)
             self._PowerOnHost(primary)
 
     def LoseSource(self) -> None:
@@ -105,12 +107,12 @@ class Faults:
         for host in self.world.hosts.values():
             if host.processes and host is not primary:
                 self.world.cut.add(frozenset(("m", host.name)))
-        self._PowerOffHost(primary)
+        self.PowerOffHost(primary)
 
     def _Reboot(self) -> None:
         """A machine loses its power for a moment."""
         host = self._Host()
-        self._PowerOffHost(host)
+        self.PowerOffHost(host)
         if not host.on:
             self._PowerOnHost(host)
 
@@ -172,9 +174,9 @@ class Faults:
             process.hung = True
 
     def _PowerOff(self) -> None:
-        self._PowerOffHost(self._Host())
+        self.PowerOffHost(self._Host())
 
-    def _PowerOffHost(self, host: Host) -> None:
+    def PowerOffHost(self, host: Host) -> None:
         if host.on:
             for process in host.processes.values():
                 self._Lose(process)

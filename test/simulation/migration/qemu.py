@@ -18,6 +18,7 @@ _NO_ANSWER_SECONDS = 5.0
 _ARRIVAL_SECONDS = 30.0
 _STALLED_SECONDS = 60.0
 DEVICE = "/dev/shared"
+_MINORS = 1
 
 
 def HostOf() -> Host:
@@ -68,13 +69,7 @@ class Qemu:
             return
         if world.mirrored and DEVICE not in self.host.open:
             raise Violation(f"{self} writes to a disk that is not open there")
-        if self.memory != world.disk.writes:
-            raise Violation(
-                f"{self} writes with a memory of {self.memory} writes to a disk of {world.disk.writes}: another copy has run"
-            )
-        if world.Chance(0.5):
-            world.disk.writes += 1
-            self.memory = world.disk.writes
+        world.disk.Write(self)
 
     def Die(self) -> None:
         if self.alive:
@@ -213,7 +208,7 @@ class SimulatedDriver(base.Hypervisor):
             raise errors.HypervisorError(f"Instance {instance.name}: already running")
         host = HostOf()
         process = Qemu(host, instance.name, _PAUSED)
-        process.memory = host.world.disk.writes
+        process.memory = host.world.disk.Known(host)
         host.world.Note(f"{process} is started")
         process.Run()
         host.world.Step("started", host)
@@ -417,8 +412,21 @@ class SimulatedMirror(SimulatedDisk, Mirror):
     def Status(self) -> DeviceStatus:
         return DeviceStatus(DEVICE)
 
-    def Connection(self) -> MirrorState:
+    def Follow(self) -> None:
+        HostOf().world.Step("follow", HostOf())
+
+    @classmethod
+    def States(cls) -> dict[int, MirrorState]:
+        """Return the state under the number that the disk has on either host."""
+        host = HostOf()
+        return dict.fromkeys(range(_MINORS), cls._State()) if host.assembled else {}
+
+    @staticmethod
+    def _State() -> MirrorState:
         return MirrorState(True, False, False, True, True)
+
+    def Connection(self) -> MirrorState:
+        return self._State()
 
     def DisconnectNet(self) -> None:
         HostOf().world.Step("disconnect", HostOf())

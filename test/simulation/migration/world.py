@@ -34,6 +34,21 @@ class GuestDisk:
     def __init__(self) -> None:
         self.writes = 0
 
+    def Known(self, host: Host) -> int:
+        """How many writes a guest finds that starts on a host."""
+        del host
+        return self.writes
+
+    def Write(self, process: Qemu) -> None:
+        """A guest that runs writes, or does not."""
+        if process.memory != self.writes:
+            raise Violation(
+                f"{process} writes with a memory of {process.memory} writes to a disk of {self.writes}: another copy has run"
+            )
+        if process.world.Chance(0.5):
+            self.writes += 1
+            process.memory = self.writes
+
 
 class World:
     """Time, hosts, and what is going on between them."""
@@ -53,6 +68,8 @@ class World:
         self.late: list[tuple[float, Host, Callable[[], None]]] = []
         # Looked at in every step; may raise Killed for the process that runs.
         self.strike: Callable[[str, Host | None], None] = lambda what, host: None
+        # What else goes on by itself.
+        self.live: Callable[[], None] = lambda: None
         # A copy was ended by a node procedure: (process, procedure).
         self.ended: Callable[[Qemu, str], None] = lambda process, procedure: None
         # Pairs of hosts between which nothing passes.
@@ -102,6 +119,7 @@ class World:
                     self._inside = False
 
     def _Live(self) -> None:
+        self.live()
         for transfer in list(self.transfers):
             transfer.Advance()
         running = [process for host in self.hosts.values() for process in host.processes.values() if process.runs]
@@ -137,6 +155,8 @@ class Host:
         self.locked: set[str] = set()
         self.side = Side(world, self)
         self.procedure = ""
+        # What else is lost with the power.
+        self.on_power_off: list[Callable[[], None]] = []
         world.hosts[name] = self
 
     def __repr__(self) -> str:
@@ -149,6 +169,8 @@ class Host:
         self.incarnation += 1
         for process in list(self.processes.values()):
             process.Die()
+        for lose in self.on_power_off:
+            lose()
         for path, before in self.unsynced.items():
             if self.world.Chance(0.5):
                 if before is None:

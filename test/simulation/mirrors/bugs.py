@@ -1,0 +1,288 @@
+"""Bugs planted on purpose: each is found by some seed, or the play sees less than it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from simulation.mirrors.driver import HalfHere, MirrorHalf
+from simulation.mirrors.kernel import CONNECTED, OUTDATED, STANDALONE
+from simulation.mirrors.run import MirrorParts
+
+from ganeti import objects
+from ganeti.cmdlib import LU_MAPPING
+from ganeti.cmdlib.disk import mirrors
+from ganeti.cmdlib.disk.settle import LUInstanceSettleMirrors
+from ganeti.cmdlib.instance.migrate import LUInstanceFailover, LUInstanceMigrate
+from ganeti.cmdlib.instance.migration import TLMigrateInstance
+from ganeti.config import ConfigWriter
+from ganeti.server.mirrorkeeper import MirrorKeeper
+from ganeti.storage.base import BlockDev
+
+
+class _Bug(MirrorParts):
+    """``exchanged``: logical units that are replaced."""
+
+    exchanged: Mapping[str, Any] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls.units = {**LU_MAPPING, **cls.exchanged}
+
+
+def _Settling(unit: type[LUInstanceSettleMirrors]) -> Mapping[str, Any]:
+    return {"OP_INSTANCE_SETTLE_MIRRORS": unit}
+
+
+def _Moving(tasklet: type[TLMigrateInstance]) -> Mapping[str, Any]:
+    """Return the units of fail-over and migration with another tasklet in them."""
+
+    class Failover(LUInstanceFailover):
+        def _MakeTasklet(self) -> Any:
+            made = super()._MakeTasklet()
+            if isinstance(made, TLMigrateInstance):
+                made.__class__ = tasklet
+            return made
+
+    class Migrate(LUInstanceMigrate):
+        def _MakeTasklet(self) -> Any:
+            made = super()._MakeTasklet()
+            if isinstance(made, TLMigrateInstance):
+                made.__class__ = tasklet
+            return made
+
+    return {"OP_INSTANCE_FAILOVER": Failover, "OP_INSTANCE_MIGRATE": Migrate}
+
+
+# --- the job ------------------------------------------------------------------------------------------------------------
+
+
+class _FollowFirst(LUInstanceSettleMirrors):
+    def _GoOnAlone(self, disks: Sequence[objects.Disk]) -> None:
+        for disk in disks:
+            other = self._Other(disk)
+            behind = disk.Replace(behind={"node": other, "since": 0.0})
+            mirrors.Follow(self, self.instance, self._primary, [behind]).Raise("cannot continue")
+            self.cfg.SetDisksBehind([disk.uuid], other)
+
+
+class PrimaryGoesOnBeforeTheRecord(_Bug):
+    exchanged = _Settling(_FollowFirst)
+
+
+class _RemovedFirst(LUInstanceSettleMirrors):
+    def _CountAgain(self, disks: Sequence[objects.Disk]) -> None:
+        self.cfg.SetDisksBehind([disk.uuid for disk in disks], None)
+        super()._CountAgain(disks)
+
+
+class RecordGoesBeforeFencingIsOn(_Bug):
+    exchanged = _Settling(_RemovedFirst)
+
+
+class _NoSecondLook(LUInstanceSettleMirrors):
+    def _CountAgain(self, disks: Sequence[objects.Disk]) -> None:
+        counting = [disk.Replace(behind=None) for disk in disks]
+        mirrors.Follow(self, self.instance, self._primary, counting).Warn("", self.LogInfo)
+        self.cfg.SetDisksBehind([disk.uuid for disk in disks], None)
+
+
+class FencingIsNotChecked(_Bug):
+    """Whether the primary has heard that its other side counts again does not matter."""
+
+    exchanged = _Settling(_NoSecondLook)
+
+
+class _WaitsForAll(LUInstanceSettleMirrors):
+    def NodesToConfirm(self) -> set[str]:
+        return self.OnlineNodes(self.snapshot.AllNodes(self.instance))
+
+
+class DeadSecondaryHoldsTheJobUp(_Bug):
+    exchanged = _Settling(_WaitsForAll)
+
+
+class _NeverCounts(LUInstanceSettleMirrors):
+    def _CountAgain(self, disks: Sequence[objects.Disk]) -> None:
+        self.LogInfo("The record stays")
+
+
+class RecordStays(_Bug):
+    exchanged = _Settling(_NeverCounts)
+
+
+class _Incomplete(LUInstanceSettleMirrors):
+    def Exec(self, feedback: Any) -> None:
+        for disk in self._disks:
+            if disk.behind is not None:
+                self._CountAgain([disk])
+
+    def _CountAgain(self, disks: Sequence[objects.Disk]) -> None:
+        self.cfg.SetDisksBehind([disk.uuid for disk in disks], None)
+
+
+class _EagerKeeper(MirrorKeeper):
+    def _Judge(self, node: str, watched: Any, payload: Any) -> None:
+        super()._Judge(node, watched, payload)
+        for instance, disk in watched:
+            if disk.behind is not None:
+                self._Settle(instance)
+
+
+class RecordGoesBeforeTheSideIsFilled(_Bug):
+    exchanged = _Settling(_Incomplete)
+    keeper = _EagerKeeper
+
+
+# --- the keeper ---------------------------------------------------------------------------------------------------------
+
+
+class _Blind(MirrorKeeper):
+    def Look(self) -> bool:
+        return True
+
+
+class NobodyLooks(_Bug):
+    keeper = _Blind
+
+
+class _OneTry(MirrorKeeper):
+    def _Settle(self, instance: objects.Instance) -> None:
+        if instance.uuid not in self._jobs:
+            super()._Settle(instance)
+
+
+class KeeperTriesOnce(_Bug):
+    keeper = _OneTry
+
+
+class _Forgetful(MirrorKeeper):
+    def _Answered(self, result: Any) -> None:
+        if not result.fail_msg:
+            super()._Answered(result)
+
+
+class SilentNodeIsNeverAskedAgain(_Bug):
+    keeper = _Forgetful
+
+
+# --- fail-over and migration --------------------------------------------------------------------------------------------
+
+
+class _Careless(TLMigrateInstance):
+    def _CheckCounts(self) -> None:
+        pass
+
+
+class FailoverIgnoresTheRecord(_Bug):
+    exchanged = _Moving(_Careless)
+
+
+class _Excusing(TLMigrateInstance):
+    def _CheckCounts(self) -> None:
+        if not self.snapshot.nodes[self.source_uuid].offline:
+            super()._CheckCounts()
+
+
+class OfflineNodeExcuses(_Bug):
+    """As in 3.1: a primary that is marked offline makes the secondary good enough."""
+
+    exchanged = _Moving(_Excusing)
+
+
+class _NotTurned(ConfigWriter):
+    def SetInstancePrimaryNode(self, inst_uuid: str, node_uuid: str, alone: bool = False) -> objects.Instance:
+        instance = self.Snapshot().instances[inst_uuid]
+        return self.Update(instance.Replace(primary_node=node_uuid))
+
+
+class RecordIsNotTurnedRound(_Bug):
+    config = _NotTurned
+
+
+class _Forgetting(ConfigWriter):
+    def SetDisksBehind(self, disk_uuids: Iterable[str], node_uuid: str | None) -> list[objects.Disk]:
+        changed = super().SetDisksBehind(disk_uuids, node_uuid)
+        if node_uuid is not None:
+            super().SetDisksBehind([disk.uuid for disk in changed], None)
+        return changed
+
+
+class NothingIsRecorded(_Bug):
+    config = _Forgetting
+
+
+# --- the node's side ----------------------------------------------------------------------------------------------------
+
+
+class _Unfenced(MirrorHalf):
+    def Follow(self) -> None:
+        super().Follow()
+        HalfHere().fencing = False
+
+
+class NoFencing(_Bug):
+    """As in 3.1: a primary goes on alone as soon as the link is lost."""
+
+    driver = _Unfenced
+
+
+class _Hasty(MirrorHalf):
+    def _WaitForHandshake(self) -> None:
+        pass
+
+
+class OpensBeforeTheHandshake(_Bug):
+    driver = _Hasty
+
+
+class _Blithe(MirrorHalf):
+    def Open(self, force: bool = False, exclusive: bool = True) -> None:
+        half = HalfHere()
+        if half.disk == OUTDATED or half.link != CONNECTED:
+            half.disk = "UpToDate"
+            half.Promote()
+            half.host.open.add("/dev/shared")
+            BlockDev.Open(self)
+            return
+        super().Open(force, exclusive)
+
+
+class OpensWhateverThereIs(_Bug):
+    driver = _Blithe
+
+
+class _Graceful(MirrorHalf):
+    def DisconnectNet(self) -> None:
+        half = self._Command("disconnect")
+        if half.link == CONNECTED:
+            other = half.other
+            secondary = other if half.primary else half
+            secondary.disk = OUTDATED
+            half.peer_disk, other.peer_disk = other.disk, half.disk
+            half.Leave()
+        half.link = STANDALONE
+
+
+class DisconnectingLetsThePrimaryGoOn(_Bug):
+    """Without force the kernel outdates the secondary, and the primary acknowledges alone what nobody recorded."""
+
+    driver = _Graceful
+
+
+class _Keeping(MirrorHalf):
+    def Assemble(self) -> None:
+        super().Assemble()
+        HalfHere().discard = False
+
+    def AttachNet(self, multimaster: bool) -> None:
+        super().AttachNet(multimaster)
+        HalfHere().discard = False
+
+
+class AheadSideKeepsItsChanges(_Bug):
+    driver = _Keeping
+
+
+BUGS: Sequence[type[MirrorParts]] = [
+    bug for bug in list(globals().values()) if isinstance(bug, type) and issubclass(bug, _Bug) and bug is not _Bug
+]

@@ -1,0 +1,99 @@
+"""Faults of a run: calls, daemons, machines, and the link in both directions or in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from simulation.migration.faults import Faults
+from simulation.migration.master import Cluster
+from simulation.migration.world import Host, World
+from simulation.mirrors.kernel import Kernel
+
+PAIR = ("a", "b")
+_MOMENTS = (
+    "commit", "committed", "commit", "committed", "drbd_follow on", "answer of drbd_follow", "drbd_states on",
+    "answer of drbd_states", "blockdev_assemble on", "answer of blockdev_assemble", "drbdsetup primary",
+    "drbdsetup resume-io", "drbdsetup outdate", "drbdsetup connect", "drbdsetup secondary", "drbdsetup disconnect",
+    "instance_start on", "instance_shutdown on", "instance_migrate on", "drbd_attach_net on", "blockdev_shutdown on",
+)  # fmt: skip
+
+
+class MirrorFaults(Faults):
+    """Strikes at planned steps; ``kinds`` are those of this play."""
+
+    moments = _MOMENTS
+
+    def __init__(self, world: World, cluster: Cluster, kernel: Kernel, count: int):
+        super().__init__(world, cluster, count)
+        self._kernel = kernel
+        kinds = (
+            (6, self._Call), (5, self.KillMaster), (3, self._KillNoded), (4, self.CutLink), (2, self.CutOneWay),
+            (2, self._PowerOff), (3, self._Reboot), (2, self._CutControl), (2, self._Storm),
+        )  # fmt: skip
+        self._kinds: list[Callable[[], None]] = [kind for weight, kind in kinds for _ in range(weight)]
+
+    def _Host(self) -> Host:
+        return self.world.hosts[self.world.rng.choice(PAIR)]
+
+    def CutLink(self) -> None:
+        self.world.Note("the link is cut")
+        self.world.cut.add(frozenset(PAIR))
+
+    def CutOneWay(self) -> None:
+        self._kernel.unheard = self._Host()
+        self.world.Note(f"what {self._kernel.unheard} sends over the link is lost")
+
+    def _CutControl(self) -> None:
+        host = self._Host()
+        self.world.Note(f"nothing passes between m and {host}")
+        self.world.cut.add(frozenset(("m", host.name)))
+
+    def _Storm(self) -> None:
+        for kind in self.world.rng.sample(
+            (self._Call, self.KillMaster, self._Reboot, self.CutLink, self._KillNoded), 3
+        ):
+            kind()
+
+    def HealLink(self) -> None:
+        self.world.Note("the link works")
+        self.world.cut.discard(frozenset(PAIR))
+        self._kernel.unheard = None
+
+    def Return(self, host: Host) -> None:
+        """A machine that was off is a node again."""
+        if not host.on:
+            self._PowerOnHost(host)
+        host.noded = True
+        if host.name in self._marked:
+            self._marked.discard(host.name)
+            self.world.Note(f"{host} is marked online")
+            self._AsMaster(lambda: self.cluster.Set(host.name, offline=False))
+
+    def TakeOff(self, host: Host) -> None:
+        """An administrator switches a machine off and says so."""
+        self.PowerOffHost(host)
+        if host.name not in self._marked:
+            self._MarkOffline(host)
+
+    def Repair(self, everything: bool) -> None:
+        """People start daemons; only what is switched off for sure is marked so."""
+        self.cluster.fate = ""
+        for host in self.world.hosts.values():
+            if host.on and not host.noded and (everything or self.world.Chance(0.6)):
+                host.noded = True
+                self.world.Note(f"the node daemon of {host} is started")
+        if everything or self.world.Chance(0.3):
+            for host in self.world.hosts.values():
+                self.world.cut.discard(frozenset(("m", host.name)))
+        if everything:
+            self.HealLink()
+
+    def Heal(self) -> None:
+        self._steps.clear()
+        self._moments.clear()
+        self.Repair(True)
+        self.world.late.clear()
+        if self.world.master_dead:
+            self.cluster.StartMaster()
+        for host in self.world.hosts.values():
+            self.Return(host)

@@ -1,0 +1,412 @@
+"""One run: a mirrored guest writes while faults strike and administrators do what they may do; in the end all is whole."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from simulation.harness.play import SHOWN, Result
+from simulation.migration.master import NAME, Cluster, Parts
+from simulation.migration.qemu import DEVICE, Qemu, SimulatedDisk, SimulatedDriver
+from simulation.migration.world import Host, Killed, Violation, World
+from simulation.mirrors.driver import HalfHere, MirrorHalf
+from simulation.mirrors.faults import PAIR, MirrorFaults
+from simulation.mirrors.kernel import CONNECTED, INCONSISTENT, STANDALONE, UPTODATE, Half, Kernel
+
+from ganeti import hypervisor, objects, opcodes, pathutils, runtime, storage
+from ganeti.backend import drbd, wire
+from ganeti.config import ConfigWriter
+from ganeti.luxi.pending import Completed, Pending
+from ganeti.params import disk as disk_params
+from ganeti.params import runstate
+from ganeti.server.mirrorkeeper import PERIOD, RETRY_AFTER, MirrorKeeper
+from ganeti.storage import tree
+
+# A frozen guest continues within so many seconds while a master and the primary's node live: the link's end is noticed
+# (10), a job that failed is followed by another one, and nodes that are silent are waited for.
+FROZEN_SECONDS = 60.0
+_ROUNDS = 12
+_DECIDING = (
+    "commit", "committed", "drbd_follow on", "answer of drbd_follow", "drbd_states on", "answer of drbd_states",
+    "drbdsetup resume-io", "drbdsetup disk-options", "drbdsetup outdate",
+)  # fmt: skip
+_MOVING = (
+    "drbd_disconnect_net on", "answer of drbd_disconnect_net", "drbd_attach_net on", "answer of drbd_attach_net",
+    "drbd_wait_sync on", "accept_instance on", "blockdev_close on", "instance_migrate on",
+)  # fmt: skip
+
+
+class MirrorParts(Parts):
+    """What is played; planted bugs exchange parts of it."""
+
+    keeper: type[MirrorKeeper] = MirrorKeeper
+    driver: type[MirrorHalf] = MirrorHalf
+    config: type[ConfigWriter] = ConfigWriter
+
+    @classmethod
+    def Handlers(cls) -> dict[str, Callable[..., Any]]:
+        return {**super().Handlers(), "drbd_attach_net": _AttachNet}
+
+
+def _AttachNet(disks: list[dict[str, Any]], multimaster: bool) -> None:
+    """As on the node; but of two calls that are made at once, and here one after the other, only the last one can wait."""
+    half = HalfHere()
+    if half.other.link == STANDALONE and half.link == STANDALONE:
+        for disk in wire.Disks(disks):
+            tree.FindOrFail(disk).AttachNet(multimaster)  # type: ignore[attr-defined]
+        return
+    drbd.AttachNet(disks, multimaster)
+
+
+def Run(seed: int, parts: type[MirrorParts] = MirrorParts, faults: int | None = None) -> Result:
+    """Run one seed; never raise for what goes wrong inside."""
+    result = Result(seed)
+    before = runtime.CurrentSide()
+    world = World(seed + (1 << 32))
+    try:
+        storage.UseDrivers({"drbd": parts.driver, "plain": SimulatedDisk})
+        hypervisor.UseDrivers({"fake": SimulatedDriver})
+        _Play(world, KeptCluster(world, True, parts), faults, result)
+    except Violation as err:
+        result.problem = f"Violation: {str(err)[:SHOWN]}"
+    except Exception:  # noqa: BLE001 - whatever it was, it is this seed's result
+        result.problem = traceback.format_exc()
+    finally:
+        runtime.EnterSide(before)
+        storage.UseDrivers({})
+        hypervisor.UseDrivers({})
+    result.steps = world.steps
+    result.events = world.events
+    return result
+
+
+def _Play(world: World, cluster: KeptCluster, faults: int | None, result: Result) -> None:
+    runtime.EnterSide(cluster.side)
+    people = People(world, cluster)
+    people.Begin()
+    count = world.rng.choice((0, 1, 1, 2, 2, 3, 4)) if faults is None else faults
+    people.struck = struck = MirrorFaults(world, cluster, people.kernel, count)
+    world.strike = struck.Strike
+    acts = [world.rng.choice(people.acts) for _ in range(world.rng.choice((2, 3, 4, 5)))]
+    if world.Chance(0.7):
+        acts = world.rng.choice(people.plots)()
+    for act in acts:
+        result.Count(people.Do(act) or "done")
+        struck.Repair(False)
+    struck.Heal()
+    people.Lead()
+    people.CheckEnd()
+    result.faults = struck.told
+
+
+class KeptCluster(Cluster):
+    """A master with its keeper of mirrors, whose jobs are carried out at once."""
+
+    def StartMaster(self) -> None:
+        super().StartMaster()
+        assert issubclass(self.parts, MirrorParts)
+        self.cfg.__class__ = self.parts.config
+        self._done: dict[int, str] = {}
+        self.keeper = self.parts.keeper(
+            self.context.store,  # type: ignore[arg-type]
+            self.cfg.Snapshot,
+            self.context.rpc,
+            self._Submit,
+            self._done.get,
+        )
+
+    def _Submit(self, ops: Sequence[opcodes.OpCode]) -> Pending:
+        done, number = self._done, len(self._done) + 1
+        done[number] = "running"
+        error = self.Run(ops[0])
+        done[number] = "error" if error else "success"
+        return Completed(number)
+
+    def Keep(self, seconds: float) -> None:
+        """Let time go by while the keeper looks."""
+        end = self.world.now + seconds
+        while self.world.now < end:
+            try:
+                if self.world.master_dead:
+                    self.StartMaster()
+                self.keeper.Look()
+            except Killed:
+                self.StartMaster()
+            self.world.Pass(PERIOD)
+
+
+class People:
+    """Administrators, and what they must never see."""
+
+    def __init__(self, world: World, cluster: KeptCluster):
+        self.world = world
+        self.cluster = cluster
+        self.kernel = Kernel(world, [world.hosts[name] for name in PAIR])
+        self.struck = MirrorFaults(world, cluster, self.kernel, 0)
+        # Somebody accepted a loss; a migration was begun and not finished.
+        self.accepted = self.moving = False
+        wait = self.Wait
+        self.acts: tuple[Callable[[], str], ...] = (
+            wait, wait, wait, self.Cut, self.Cut, self.HealLink, self.HealLink, self.FailOver, self.FailOver, self.Migrate,
+            self.Stop, self.Start, self.Activate, self.LosePrimary, self.LosePrimary, self.LoseSecondary, self.Return,
+            self.Return, self.Accept, self.GiveUp,
+        )  # fmt: skip
+        self.plots: tuple[Callable[[], list[Callable[[], str]]], ...] = (
+            self.DecideAndDie, self.DecideAndDie, self.HealAndBreak, self.HealAndBreak, self.MoveAndLose, self.StartApart,
+            self.AcceptAndReturn,
+        )  # fmt: skip
+
+    @property
+    def disk(self) -> objects.Disk:
+        (disk,) = self.cluster.cfg.Snapshot().InstanceDisks(self.cluster.instance)
+        return disk
+
+    @property
+    def secondary(self) -> Host:
+        return next(half.host for half in self.kernel.halves if half.host is not self.cluster.primary)
+
+    def _Half(self, host: Host) -> Half:
+        return self.kernel.HalfOf(host)
+
+    def Begin(self) -> None:
+        """The guest runs on its primary node, and both halves are complete."""
+        world, kernel = self.world, self.kernel
+        world.mirrored, world.disk = True, kernel
+        world.live = self._Live
+        for host in world.hosts.values():
+            host.files["/proc/sys/kernel/random/boot_id"] = b"boot\n"
+            minor = disk_params.TEMPLATES["drbd"].Minor(self.disk, self.cluster.Uuid(host.name))
+            if minor is not None:
+                kernel.minors[host.name] = minor
+        for half in kernel.halves:
+            half.assembled = half.host.assembled = half.fencing = True
+            half.link, half.peer_disk = CONNECTED, UPTODATE
+        primary = self.cluster.primary
+        self._Half(primary).primary = True
+        primary.open.add(DEVICE)
+        primary.links[pathutils.InstanceDiskLink(NAME, 0)] = DEVICE
+        guest = Qemu(primary, NAME, runstate.PAUSED)
+        guest.memory = 0
+        guest.Run()
+
+    def _Live(self) -> None:
+        self.kernel.Advance()
+        self._CheckOnePrimary()
+
+    def _CheckOnePrimary(self) -> None:
+        if not self.moving and all(half.primary for half in self.kernel.halves):
+            raise Violation(f"both halves are open, and nobody migrates: {self.kernel.halves}")
+
+    # --- what they do -------------------------------------------------------------------------------------------------
+
+    def Do(self, act: Callable[[], str]) -> str:
+        try:
+            return act()
+        except Killed:
+            self.cluster.StartMaster()
+            return "killed"
+
+    def _Run(self, op: opcodes.OpCode) -> str:
+        if self.world.master_dead:
+            self.cluster.StartMaster()
+        error = self.cluster.Run(op)
+        self.cluster.Keep(2 * PERIOD)
+        return error
+
+    def Wait(self) -> str:
+        """Nothing happens but what happens; a frozen guest whose node can be reached must continue."""
+        struck = len(self.struck.told)
+        self.cluster.Keep(FROZEN_SECONDS)
+        if len(self.struck.told) == struck:
+            self._CheckContinues()
+        return "done"
+
+    def _CheckContinues(self) -> None:
+        host = self.cluster.primary
+        half = self._Half(host)
+        reachable = host.on and host.noded and self.world.Reaches("m", host.name)
+        whole = half.disk == UPTODATE and not half.other.primary
+        if reachable and whole and half.frozen and NAME in host.processes:
+            raise Violation(f"the guest stands still after {FROZEN_SECONDS:g} s: {half}")
+
+    def Cut(self) -> str:
+        self.world.rng.choice((self.struck.CutLink, self.struck.CutLink, self.struck.CutOneWay))()
+        self.cluster.Keep(self.world.rng.choice((0.0, 4.0, 20.0)))
+        return "cut"
+
+    def HealLink(self) -> str:
+        self.struck.HealLink()
+        self.cluster.Keep(self.world.rng.choice((0.0, 4.0, 20.0)))
+        return "healed"
+
+    def FailOver(self, accept: bool = False) -> str:
+        if accept:
+            self._GiveUpBut(self._Half(self.secondary))
+        return self._Run(opcodes.OpInstanceFailover(instance_name=NAME, ignore_consistency=accept, shutdown_timeout=0))
+
+    def _GiveUpBut(self, kept: Half) -> None:
+        """An administrator accepts to lose what one half does not have, and sees to it that the other one is off."""
+        self.accepted = True
+        self.kernel.given_up |= self.kernel.acknowledged - kept.data
+
+    def Accept(self) -> str:
+        """The primary's machine is off for good, and what only it has is given up."""
+        self.struck.TakeOff(self.cluster.primary)
+        return self._FailOverSurely(accept=True)
+
+    def _FailOverSurely(self, accept: bool) -> str:
+        """Fail over; where nothing is in the way this must start the guest."""
+        target, struck = self._Half(self.secondary), len(self.struck.told)
+        behind = self.disk.behind is not None and self.disk.behind["node"] == self.cluster.Uuid(target.host.name)
+        host = target.host
+        wanted = target.disk != INCONSISTENT and not self.moving and (accept or not behind)
+        node = self.cluster.cfg.Snapshot().nodes[self.cluster.Uuid(host.name)]
+        wanted = wanted and self.cluster.instance.admin_state == "up" and not node.offline
+        error = self.FailOver(accept)
+        able = host.on and host.noded and self.world.Reaches("m", host.name) and len(self.struck.told) == struck
+        if error and error != "killed" and wanted and able:
+            raise Violation(f"the guest could have been started on {target}: {error}")
+        return error
+
+    def GiveUp(self) -> str:
+        """What only the secondary has is given up, while the guest does not run there."""
+        if self.moving or NAME in self.secondary.processes:
+            return "busy"
+        self._GiveUpBut(self._Half(self.cluster.primary))
+        return self._Run(opcodes.OpInstanceActivateDisks(instance_name=NAME, behind=self.secondary.name))
+
+    def Migrate(self) -> str:
+        self.moving = True
+        error = self._Run(opcodes.OpInstanceMigrate(instance_name=NAME))
+        self.moving = bool(error)
+        return error
+
+    def Stop(self) -> str:
+        return self._Run(opcodes.OpInstanceShutdown(instance_name=NAME, timeout=0))
+
+    def Start(self) -> str:
+        return self._Run(opcodes.OpInstanceStartup(instance_name=NAME, force=self.world.Chance(0.5)))
+
+    def Activate(self) -> str:
+        return self._Run(opcodes.OpInstanceActivateDisks(instance_name=NAME))
+
+    def LosePrimary(self) -> str:
+        """The primary's machine dies; it is marked offline and the guest is failed over."""
+        self.struck.TakeOff(self.cluster.primary)
+        self.cluster.Keep(self.world.rng.choice((0.0, 20.0)))
+        return self._FailOverSurely(accept=False)
+
+    def LoseSecondary(self) -> str:
+        host = self.secondary
+        self.struck.PowerOffHost(host)
+        self.cluster.Keep(self.world.rng.choice((0.0, 4.0, 30.0)))
+        return "lost"
+
+    def Return(self) -> str:
+        for half in self.kernel.halves:
+            if not half.host.on:
+                self.struck.Return(half.host)
+        return self.Activate()
+
+    # --- plots: faults where they hurt ---------------------------------------------------------------------------------
+
+    def _Strike(self, moments: Sequence[str], *kinds: Callable[[], None]) -> None:
+        rng = self.world.rng
+        self.struck.At(rng.choice(moments), rng.choice(kinds), rng.choice((0, 0, 1, 2)))
+
+    def DecideAndDie(self) -> list[Callable[[], str]]:
+        """The link breaks, something fails while that is decided, then the primary's machine dies."""
+        struck = self.struck
+        calls = [struck.Fate(fate) for fate in ("lost", "unanswered", "late")]
+        self._Strike(_DECIDING, struck.KillMaster, struck.KillMaster, struck.KillMaster, *calls)
+        after = self.world.rng.choice((self.Wait, self.HealLink, self.Cut))
+        return [self.Cut, self.world.rng.choice((self.Wait, self.Cut, after)), self.LosePrimary, self.Return]
+
+    def HealAndBreak(self) -> list[Callable[[], str]]:
+        """The link works again, and breaks while the record is to be removed."""
+        struck = self.struck
+
+        def heal() -> str:
+            if self.world.Chance(0.5):
+                struck.At("drbd_follow on", struck.Fate("lost"))
+            else:
+                self._Strike(_DECIDING, struck.KillMaster, struck.CutLink, struck.CutLink, struck.Fate("unanswered"))
+            struck.HealLink()
+            self.cluster.Keep(40.0)
+            return "healed"
+
+        def cut() -> str:
+            struck.CutLink()
+            self.cluster.Keep(self.world.rng.choice((0.0, 20.0)))
+            return "cut"
+
+        return [self.Cut, self.Wait, heal, self.world.rng.choice((cut, cut, self.HealLink)), self.LosePrimary]
+
+    def MoveAndLose(self) -> list[Callable[[], str]]:
+        """The primary's machine dies while the mirror is taken apart for a migration."""
+        struck = self.struck
+        self._Strike(_MOVING, self._LoseNow, self._LoseNow, struck.KillMaster, struck.CutLink)
+        return [self.Migrate, self.LosePrimary, self.Return]
+
+    def StartApart(self) -> list[Callable[[], str]]:
+        """The link breaks while the guest is down; it is started, and then its machine dies."""
+        return [self.Stop, self.Cut, self.Start, self.Wait, self.LosePrimary, self.Return]
+
+    def AcceptAndReturn(self) -> list[Callable[[], str]]:
+        """Both halves go ways of their own, one after the other."""
+        return [self.Cut, self.Wait, self.Accept, self.Wait, self.HealLink, self.Return]
+
+    def _LoseNow(self) -> None:
+        """Some time passes, and the primary's machine dies."""
+        strike, self.world.strike = self.world.strike, lambda what, host: None
+        self.world.Pass(self.world.rng.choice((0.1, 2.0)))
+        self.world.strike = strike
+        self.struck.PowerOffHost(self.cluster.primary)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _IsWell(self) -> bool:
+        host = self.cluster.primary
+        process = host.processes.get(NAME)
+        whole = all(half.whole for half in self.kernel.halves)
+        return process is not None and process.runs and whole and self.disk.behind is None and not self.moving
+
+    def Lead(self) -> None:
+        """Everything works again: the usual commands lead to a guest that runs on a mirror that is whole."""
+        error = ""
+        for _ in range(_ROUNDS):
+            self.cluster.Keep(FROZEN_SECONDS)
+            self._CheckContinues()
+            if self._IsWell():
+                return
+            error = self._Step()
+        raise Violation(
+            f"nothing leads to a guest that runs on a whole mirror: {error}; {self.kernel.halves}, {self.disk.behind}"
+        )
+
+    def _Step(self) -> str:
+        if self.moving:
+            error = self._Run(opcodes.OpInstanceMigrate(instance_name=NAME, cleanup=True))
+            self.moving = bool(error) and "it does not run on any node" not in error
+            if "activate-disks" in error:
+                self._Run(opcodes.OpInstanceActivateDisks(instance_name=NAME))
+            return error
+        primary, secondary = self._Half(self.cluster.primary), self._Half(self.secondary)
+        process = self.cluster.primary.processes.get(NAME)
+        if process is None:
+            return self._Run(opcodes.OpInstanceStartup(instance_name=NAME))
+        error = self._Run(opcodes.OpInstanceActivateDisks(instance_name=NAME))
+        self.cluster.Keep(FROZEN_SECONDS)
+        if primary.link == secondary.link == STANDALONE:
+            if not self.accepted:
+                raise Violation(f"the halves parted although nobody accepted a loss: {self.kernel.halves}")
+            return self.GiveUp()
+        return error
+
+    def CheckEnd(self) -> None:
+        kept = self.kernel.acknowledged - self.kernel.given_up
+        for half in self.kernel.halves:
+            if kept - half.data:
+                raise Violation(f"{len(kept - half.data)} acknowledged writes are lost on {half}")
+        assert RETRY_AFTER < FROZEN_SECONDS

@@ -1,0 +1,55 @@
+"""Mirrors under faults: what is acknowledged stays, and nobody stands still; and that it would be seen otherwise."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from simulation.harness.play import Describe
+from simulation.mirrors import bugs
+from simulation.mirrors.run import MirrorParts, Run
+
+SEEDS = 300
+_CHUNK = 50
+# Within so many seeds each planted bug shows.
+SEEDS_FOR_A_BUG = 200
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Daemons in trouble log a lot."""
+    before = logging.root.handlers[:]
+    logging.root.handlers[:] = [logging.NullHandler()]
+    yield
+    logging.root.handlers[:] = before
+
+
+@pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))
+def test_no_promise_is_broken_under_faults(start: int) -> None:
+    broken = [result for seed in range(start, start + _CHUNK) if (result := Run(seed)).problem]
+    assert not broken, "\n".join(Describe("mirrors", result, events=True) for result in broken)
+
+
+def test_there_is_something_to_see() -> None:
+    results = [Run(seed) for seed in range(1, 101)]
+    ends = Counter(end for result in results for end in Counter(result.outcomes).elements())
+    assert ends["done"] > 50 and ends["killed"] > 10, "jobs succeed, and masters die"
+    text = "\n".join(event for result in results for event in result.events)
+    for words in (
+        "frozen:", "continues alone", "both count from now on", "loses power", "filled:",
+        "has been behind since", "given up, as requested", "comes late", "over the link is lost",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_a_seed_gives_the_same_run_again() -> None:
+    for seed in (3, 8):
+        first, second = Run(seed), Run(seed)
+        assert (first.steps, first.events, first.faults) == (second.steps, second.events, second.faults)
+
+
+@pytest.mark.parametrize("bug", bugs.BUGS, ids=lambda bug: bug.__name__)
+def test_each_planted_bug_is_found(bug: type[MirrorParts]) -> None:
+    assert any(Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
