@@ -13,6 +13,7 @@ from ganeti.cmdlib.disk.devices import (
     CreateDisks,
     CreateSingle,
     DiskNodes,
+    Parts,
     ShutdownDisks,
     Undo,
     WaitForSync,
@@ -153,7 +154,7 @@ class Conversion:
         renamed = False
         try:
             for disk in new_disks:
-                data, meta = disk.children
+                data, meta = Parts(lu, instance, disk)
                 CreateSingle(lu, instance.primary_node, instance, meta, True)
                 made.append((instance.primary_node, meta))
                 for child in (data, meta):

@@ -91,12 +91,17 @@ def _CreateTree(
 ) -> None:
     """Make the children first, then the device itself where it is wanted."""
     force_create = force_create or disk_params.TEMPLATES[disk.dev_type].on_secondaries
-    for child in disk.children:
+    for child in Parts(caller, instance, disk):
         _CreateTree(caller, node_uuid, instance, child, force_create, force_open, made)
     if not force_create:
         return
     CreateSingle(caller, node_uuid, instance, disk, force_open)
     made.devices.append((node_uuid, disk))
+
+
+def Parts(caller: Caller, instance: objects.Instance, disk: objects.Disk) -> tuple[objects.Disk, ...]:
+    """Return the children of a disk with the parameters that its template has for them; made alone they would get their own."""
+    return params.AnnotateDisk(caller.snapshot, disk, instance.primary_node).children
 
 
 def CreateSingle(

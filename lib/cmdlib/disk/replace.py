@@ -16,7 +16,7 @@ from ganeti.cmdlib.common import (
     ReleaseLocks,
 )
 from ganeti.cmdlib.disk import mirrors
-from ganeti.cmdlib.disk.devices import CreateSingle, IsDegraded, ShutdownDisks, StartDisks, Undo, WaitForSync
+from ganeti.cmdlib.disk.devices import CreateSingle, IsDegraded, Parts, ShutdownDisks, StartDisks, Undo, WaitForSync
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy, InstanceLU
 from ganeti.params import disk as disk_params
 
@@ -318,8 +318,8 @@ class _NewStorage(_Replacement):
                     child.Replace(logical_id=(child.logical_id[0], f"{prefix}.disk{index}_{part}"))
                     for child, part in zip(disk.children, ("data", "meta"), strict=True)
                 ]
-                for volume in volumes:
-                    CreateSingle(lu, self._target, self._instance, volume, True)
+                for volume, part in zip(volumes, Parts(lu, self._instance, disk), strict=True):
+                    CreateSingle(lu, self._target, self._instance, volume.Replace(params=part.params), True)
                     made.append((self._target, volume))
                 pairs.append((disk, volumes))
         except errors.GenericError:
@@ -376,7 +376,7 @@ class _NewSecondary(_Replacement):
         try:
             for disk in self._worked_on:
                 lu.LogInfo(f"Adding new local storage on {self._Name(self._new)} for {disk.iv_name}")
-                for child in disk.children:
+                for child in Parts(lu, self._instance, disk):
                     CreateSingle(lu, self._new, self._instance, child, False)
                     made.append((self._new, child))
             self._Step(4, "Changing drbd configuration")

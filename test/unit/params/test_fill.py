@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import configs
+from support.virtualnode import TOP
 
 from ganeti import constants, errors, objects, params
 from ganeti.params import disk, hv, ipolicy, nd
@@ -361,3 +364,12 @@ def test_a_group_has_no_std() -> None:
     (problem,) = ipolicy.SyntaxProblems({"std": ipolicy.DEFAULTS["std"]}, is_group=True)
     assert "unknown instance policy key 'std'" in problem
     assert any("is missing" in text for text in ipolicy.SyntaxProblems({"vcpu-ratio": 2.0}, is_group=False))
+
+
+@pytest.mark.req("RM-DISK-25")
+def test_of_every_disk_parameter_it_is_documented_when_a_change_takes_effect() -> None:
+    with open(os.path.join(TOP, "doc", "storage.rst"), encoding="utf-8") as stream:
+        table = stream.read().partition("A change takes effect")[2].partition("Exclusive storage")[0]
+    for name, template in disk.TEMPLATES.items():
+        for param in template.params:
+            assert re.search(rf"(?<![\w-]){param}(?![\w-])", table), f"{name}: {param}"

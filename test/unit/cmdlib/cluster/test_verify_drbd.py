@@ -73,7 +73,6 @@ def test_helpers(two: Master, answer: Any, text: str) -> None:
     assert found.startswith(f"ERROR:ENODEDRBDHELPER:node:node2:{text}")
 
 
-@pytest.mark.req("D20-DISK-08")
 def test_a_minor_that_belongs_to_nobody(two: Master) -> None:
     _Answers(two, drbd_list=[0, 7])
     [found] = _Verify(two)

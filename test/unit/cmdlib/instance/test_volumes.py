@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from support.master import Master
 
-from ganeti import errors, objects, opcodes, runtime
+from ganeti import constants, errors, objects, opcodes, pathutils, runtime
+from ganeti.params.disk import TEMPLATES
 
 WEB = "web.example.org"
 VG = "xenvg"
@@ -233,3 +234,91 @@ def test_spindles_of_volumes_from_before_are_recorded(two: Master) -> None:
 def test_it_is_a_parameter_of_groups_not_of_nodes(two: Master) -> None:
     with pytest.raises(errors.OpPrereqError, match="exclusive_storage"):
         two.Run(opcodes.OpNodeSetParams(node_name="node1", ndparams={"exclusive_storage": True}))
+
+
+# --- disk parameters and the state of copies --------------------------------------------------------------------------------
+
+
+def _Lvs(master: Master, number: int, part: str) -> list[Any]:
+    return [lv for (_, name), lv in master[number].lvm.lvs.items() if name.endswith(part)]
+
+
+@pytest.mark.req("RM-DISK-03", "RM-DISK-06", "RM-DISK-07", "RM-DISK-08", "RM-DISK-09", "D21-PARAM-06")
+def test_stripes_and_volume_groups_of_new_disks(two: Master) -> None:
+    for node in two.all:
+        for letter in "xyz":
+            node.lvm.AddPv(f"/dev/sd{letter}", "meta", 8192)
+    parameters = {
+        "plain": {"stripes": 2},
+        "drbd": {"data-stripes": 2, "meta-stripes": 3, "metavg": "meta"},
+    }
+    two.Run(opcodes.OpClusterSetParams(diskparams=parameters))
+    stored = two.Stored().cluster.ToDict()["diskparams"]
+    assert (stored["plain"]["stripes"], stored["drbd"]["data-stripes"]) == (2, 2)
+    _Add(two, {"size": 1024}, {"size": 1024, "metavg": VG}, disk_template="drbd", snode="node2")
+    print([a for a in two[0].lvm.runs if a[0] == "lvcreate"])
+    for number in (0, 1):
+        assert [(lv.group, lv.stripes) for lv in _Lvs(two, number, "_data")] == [(VG, 2), (VG, 2)]
+        # A disk may name its own group for metadata; there, fewer stripes are better than no volume.
+        assert [(lv.group, lv.stripes) for lv in _Lvs(two, number, "_meta")] == [("meta", 3), (VG, 2)]
+    # Volumes that are made later get the same: in place of others, and for a mirror of a plain disk.
+    two.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary", disks=[0]))
+    assert {(lv.group, lv.stripes) for lv in _Lvs(two, 1, "disk0_meta")} == {("meta", 3)}
+    two.Run(opcodes.OpInstanceRemove(instance_name=WEB))
+    _Add(two, {"size": 1024})
+    two.Run(
+        opcodes.OpInstanceSetParams(instance_name=WEB, disk_template="drbd", remote_node="node2", ignore_ipolicy=True)
+    )
+    assert [[(lv.group, lv.stripes) for lv in _Lvs(two, n, "_meta")] for n in (0, 1)] == [[("meta", 3)]] * 2
+    two.Run(opcodes.OpInstanceRemove(instance_name=WEB))
+    # Other values of a group count for its nodes.
+    two.Run(opcodes.OpGroupSetParams(group_name="default", diskparams={"plain": {"stripes": 1}}))
+    _Add(two, {"size": 1024})
+    assert [lv.stripes for lv in _Lvs(two, 0, "disk0")] == [1]
+
+
+@pytest.mark.req("D21-REPAIR-04", "D21-REPAIR-07")
+def test_the_state_of_every_copy_is_shown(two: Master) -> None:
+    """One that is good, one that is degraded, one whose device is missing: the node says which, and the query too."""
+    _Add(two, {"size": 1024}, disk_template="drbd", snode="node2")
+    two.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    instance = two.Instance(WEB)
+    [disk] = two.snapshot.InstanceDisks(instance)
+
+    def states() -> list[tuple[bool, int]]:
+        nodes = list(two.nodes[:2])
+        found = two.rpc.call_blockdev_getmirrorstatus_multi(nodes, {uuid: [((disk,), instance)] for uuid in nodes})
+        rows = [found[uuid].payload[0] for uuid in nodes]
+        return [(row[1]["is_degraded"], row[1]["ldisk_status"]) if row[0] else row[1] for row in rows]
+
+    def shown() -> tuple[Any, Any]:
+        result = two.Run(opcodes.OpInstanceQueryData(instances=[WEB], use_locking=True))
+        [found] = result[WEB]["disks"]
+        return found["pstatus"], found["sstatus"]
+
+    assert states() == [(False, constants.LDS_OKAY)] * 2
+    first, second = shown()
+    assert first[5] is False and second[5] is False
+    two[1].SetMirrors({"is_degraded": True, "ldisk_status": constants.LDS_FAULTY})
+    assert states() == [(False, constants.LDS_OKAY), (True, constants.LDS_FAULTY)]
+    first, second = shown()
+    assert (first[5], first[6]) == (False, constants.LDS_OKAY) and (second[5], second[6]) == (
+        True,
+        constants.LDS_FAULTY,
+    )
+    two[1].SetMirrors({})
+    two[1].Call(_Forget)
+    assert "not found on this node" in str(states()[1])
+    assert shown()[1] is None
+
+
+def _Forget() -> None:
+    runtime.RemoveTree(f"{pathutils.RUN_EXT_DIR}/fake-storage")
+
+
+@pytest.mark.req("D20-DISK-01")
+def test_templates_of_former_releases_are_unknown(two: Master) -> None:
+    with pytest.raises(errors.ParseError, match=r"'disk_template': expected diskless, .*, got 'remote_raid1'"):
+        _Add(two, {"size": 1024}, disk_template="remote_raid1", snode="node2")
+    assert [name for name in constants.DISK_TEMPLATES if "raid" in name or "md" in name] == []
+    assert [name for name, template in TEMPLATES.items() if template.mirror == "internal"] == ["drbd"]
