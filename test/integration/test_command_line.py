@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from support.realcluster import RealCluster, WaitUntil
+from support.realcluster import FollowJob, RealCluster, WaitUntil
 from support.virtualnode import TOP
+
+from ganeti import constants
 
 _STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
 
@@ -153,3 +157,31 @@ def test_locks_are_shown_while_they_are_held(cluster: RealCluster) -> None:
 
     WaitUntil(held, "the job's locks")
     assert _Run(cluster, f"gnt-job wait {job_id}").returncode == 0
+
+
+@pytest.mark.req("D21-GEN-02")
+def test_what_the_core_is_at_can_be_read_while_it_runs(cluster: RealCluster) -> None:
+    holder, waiter = (
+        int(_Run(cluster, f"gnt-debug delay {options} --submit --print-jobid 60").stdout) for options in ("-i", "-r 1")
+    )
+
+    def waits() -> Any:
+        rows = json.loads(_Run(cluster, "gnt-debug locks -o json").stdout)
+        return next((row for row in rows if str(waiter) in str(row["pending"])), None)
+
+    row = WaitUntil(waits, "the job that waits")
+    assert row["name"] == f"node/{cluster[0].uuid}" and row["mode"] == "exclusive"
+    assert str(holder) in str(row["owner"]) and str(waiter) not in str(row["owner"])
+    with cluster[0].Client() as client:
+        fields = ["status", "opstatus", "opexec", "oplog"]
+        running, waiting = client.QueryJobs([holder, waiter], fields)
+        assert running[:2] == ["running", ["running"]] and running[2] != [None]
+        assert waiting[:3] == ["waiting", ["waiting"], [None]]
+        assert client.CancelJob(waiter)[0] is True
+        [[[_, _, kind, [path]]]] = running[3]
+        assert kind == constants.ELOG_DELAY_TEST
+        with socket.socket(socket.AF_UNIX) as interrupt:
+            interrupt.connect(path)
+        assert [FollowJob(client, job_id)[0] for job_id in (holder, waiter)] == ["success", "canceled"]
+    rows = json.loads(_Run(cluster, "gnt-debug locks -o json").stdout)
+    assert not [row for row in rows if row["owner"] or row["pending"]], "the core is at nothing"

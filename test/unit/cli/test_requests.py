@@ -98,6 +98,17 @@ def test_the_hypervisor_is_named_at_creation_only(say: Say) -> None:
     assert changed["disks"] == [["modify", 0, {"mode": "ro"}]] and changed["nics"] == [["modify", 0, {"mac": "auto"}]]
 
 
+@pytest.mark.req("D20-CLI-08")
+def test_a_disk_has_a_mode_or_the_default(say: Say) -> None:
+    disks = "--disk 0:size=1g,mode=ro --disk 1:size=1g,mode=rw --disk 2:size=1g"
+    ops, _ = say(f"$ gnt-instance add -t plain {disks} -o debian -n node1 new")
+    assert [disk.get("mode") for disk in ops[0]["disks"]] == ["ro", "rw", None]
+    ops, _ = say(
+        "$ gnt-instance modify -f --disk add:size=1g,mode=ro web", "$ gnt-instance modify -f --disk 0:mode=rw web"
+    )
+    assert [op["disks"][0][2]["mode"] for op in ops] == ["ro", "rw"]
+
+
 @pytest.mark.req("D20-CLI-06")
 @pytest.mark.parametrize(("text", "size"), [("512", 512), ("512m", 512), ("2g", 2048), ("1.5g", 1536)])
 def test_sizes_have_units(say: Say, text: str, size: int) -> None:

@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from simulated import World
 from support.virtualnode import VirtualNode
 
-from ganeti import errors, pathutils
+from ganeti import errors, pathutils, runtime
 from ganeti.jqueue import directory
 
 HOLD = "from ganeti.jqueue import directory; lock = directory.Own(); print('held', flush=True); input()"
@@ -54,3 +55,15 @@ def test_files_of_another_version_are_left_alone(queue_dir, text):
     (queue_dir / "version").write_text("1\n")
     with directory.Own():
         assert (queue_dir / "lock").exists()
+
+
+def test_a_new_folder_belongs_to_the_owner_of_the_queue() -> None:
+    with World(1) as world:
+
+        def story() -> None:
+            with directory.Own(123, 456):
+                info = runtime.Stat(pathutils.QUEUE_DIR)
+                assert (info.st_uid, info.st_gid, info.st_mode & 0o777) == (123, 456, 0o750)
+
+        world.AddMachine("node1").Call(story)
+        assert not world.failures

@@ -242,8 +242,10 @@ def test_room_must_be_there(big: Master) -> None:
     big.Run(_Create(beparams={"memory": 512}, start=False))
 
 
-@pytest.mark.req("D20-VAR-02")
+@pytest.mark.req("D20-VAR-02", "D20-CLI-08")
 def test_a_disk_that_cannot_be_written_beside_one_that_can(big: Master) -> None:
+    with pytest.raises(errors.ParseError, match="'mode': expected ro or rw, got 'w'"):
+        big.Run(_Create(disks=[{"size": 1024, "mode": "w"}]))
     big.Run(_Create(disks=[{"size": 1024}, {"size": 1024, "mode": "ro"}]))
     assert [disk.mode for disk in _Disks(big)] == ["rw", "ro"]
     started = big[0].arguments["instance_start"][0]

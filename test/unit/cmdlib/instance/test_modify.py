@@ -10,7 +10,7 @@ from support.master import Master
 from support.simnode import NameOf
 from support.writers import InFiles
 
-from ganeti import errors, objects, opcodes, pathutils
+from ganeti import errors, objects, opcodes, pathutils, runtime
 
 WEB = "web.example.org"
 
@@ -61,6 +61,23 @@ def running(make: Callable[..., Master]) -> Master:
 
 
 # --- parameters ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D20-CLI-15")
+def test_an_instance_boots_from_an_image_of_a_cd_that_was_set_for_it(stopped: Master) -> None:
+    image = "/srv/iso/setup.iso"
+    with pytest.raises(errors.OpPrereqError, match="cannot boot from cdrom"):
+        _Modify(stopped, hvparams={"boot_order": "cdrom"})
+    runtime.MakeDirs("/srv/iso")
+    runtime.WriteFile(image, b"iso")
+    _Modify(stopped, hvparams={"boot_order": "cdrom", "cdrom_image_path": image})
+    stopped.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    started = stopped[0].arguments["instance_start"][0]
+    assert (started["hvparams"]["boot_order"], started["hvparams"]["cdrom_image_path"]) == ("cdrom", image)
+    _Modify(stopped, hvparams={"boot_order": "network"})
+    stopped.Run(opcodes.OpInstanceReboot(instance_name=WEB, reboot_type="full"))
+    assert stopped[0].arguments["instance_start"][0]["hvparams"]["boot_order"] == "network"
+    assert dict(stopped.snapshot.cluster.hvparams["kvm"]).get("cdrom_image_path", "") == "", "that one instance's alone"
 
 
 def test_parameters_are_set_and_reset(master: Master) -> None:
