@@ -50,10 +50,19 @@ class Method(NamedTuple):
         bound = []
         for arg, value in zip(self.args, args, strict=False):
             if not arg.kind(value):
-                raise ArgumentError(f"{self.name}: argument '{arg.name}' must be {arg.kind.words}, got {_Shown(value)}")
+                raise ArgumentError(f"{self.name}: argument {_Problem(arg, value)}")
             bound.append(arg.read(value) if arg.read else value)
         bound.extend(arg.default for arg in self.args[len(args) :])
         return bound
+
+
+def _Problem(arg: Arg, value: Any) -> str:
+    """Say which part of an argument does not fit, without the part itself, which may be a secret."""
+    path, text = arg.kind.Explain(value)
+    expected, found, _ = text.partition(", got ")
+    if path and found:
+        return f"'{arg.name}', {', '.join(path)[:100]}: {expected}"
+    return f"'{arg.name}' must be {arg.kind.words}, got {_Shown(value)}"
 
 
 def _Shown(value: Any) -> str:

@@ -5,7 +5,7 @@
     master                                              each node
     master.Store: what other rooms use                  node.NodeStore --- acceptance rules, gate
       |                                                    |   calls: running calls of masters
-    committer --- one thread, its events                   |   database: the tables
+    committer --- one thread, its events                   |   database: the tables; messages: what calls carry
       |   pending: changes on their way                    |   replaced: what a copy replaced
       |   tally: who holds what                            v
       |   peers: who lacks what                         DATA/ext/store.db

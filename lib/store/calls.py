@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ganeti import errors, runtime
 from ganeti.store.base import Epoch
-from ganeti.store.keep import NO_OWNER, LockOwned, MakeOwned, Owner
+from ganeti.store.owned import NO_OWNER, LockOwned, MakeOwned, Owner
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols

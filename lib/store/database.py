@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors, runtime
-from ganeti.store import keep
+from ganeti.store import owned
 from ganeti.store.base import (
     ID_VOTERS,
     KIND_MASTER,
@@ -116,7 +116,7 @@ class FileRecord(NamedTuple):
     stamp: str = ""
 
 
-def MakeFile(path: str, owner: keep.Owner) -> None:
+def MakeFile(path: str, owner: owned.Owner) -> None:
     """Make an empty file of ``owner``'s, so that SQLite's side files become that owner's, too."""
     runtime.WriteFile(path, b"", 0o640, *owner)
 

@@ -30,8 +30,8 @@ from ganeti.store.base import (
     StoredRow,
 )
 from ganeti.store.database import FileRecord, State
-from ganeti.store.keep import NO_OWNER, LockOwned, MakeOwned, Owner
 from ganeti.store.look import Digest, IsArchived, IsJobId, IsOfJob, IsSsconf, JobFiles, Look, Stamp, StampOf
+from ganeti.store.owned import NO_OWNER, LockOwned, MakeOwned, Owner
 from ganeti.utils.trouble import Trouble
 
 if TYPE_CHECKING:

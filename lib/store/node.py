@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, pathutils, runtime
 from ganeti.rpc import base as rpc_base
-from ganeti.store import keep
+from ganeti.store import owned
 from ganeti.store.base import (
     ID_FORCED,
     KIND_MASTER,
@@ -20,7 +20,6 @@ from ganeti.store.base import (
     PIECE_BYTES,
     Epoch,
     EpochTooOld,
-    IsSeq,
     Line,
     ParseRows,
     ParseStoredRows,
@@ -31,6 +30,7 @@ from ganeti.store.base import (
 )
 from ganeti.store.calls import RunningCalls
 from ganeti.store.database import Cursor, Database, MakeFile, State
+from ganeti.store.messages import Final, Message, ParseCursor
 from ganeti.store.replaced import Replaced
 
 if TYPE_CHECKING:
@@ -39,52 +39,6 @@ if TYPE_CHECKING:
 
 _SERVE_TIMEOUT = 5.0
 """Seconds to wait for those who only look: each look takes the lock for some microseconds."""
-
-
-class _Message:
-    """The argument of a store call; whatever is read from it is checked."""
-
-    def __init__(self, value: Mapping[str, Any]):
-        self._value = value
-        self.cluster = self.Text("cluster")
-        self.epoch = Epoch.Parse(value.get("epoch"))
-        self.master = self.Text("master")
-
-    def Text(self, key: str) -> str:
-        value = self._value.get(key)
-        if not isinstance(value, str) or len(value) > 300:
-            raise errors.ParseError(f"{key} must be a text")
-        return value
-
-    def Number(self, key: str) -> int:
-        value = self._value.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
-            raise errors.ParseError(f"{key} must be a number")
-        return value
-
-    def Place(self, key: str) -> Position:
-        return Position.Parse(self._value.get(key))
-
-    def __getitem__(self, key: str) -> Any:
-        return self._value.get(key)
-
-
-class _Final:
-    """The end of a catch-up, sent with the last piece: the number of pieces, and the state they lead to."""
-
-    def __init__(self, message: _Message, whole: bool):
-        value = message["final"]
-        if not isinstance(value, dict):
-            raise errors.ParseError("final must be an object")
-        self.last = Position.Parse(value.get("last"))
-        if self.last.epoch != message.epoch:
-            raise errors.ParseError("what a master sends must end in a transaction of its own epoch")
-        self.line = Line.Parse(value.get("line"), self.last)
-        self.acknowledged = Position.Parse(value.get("acknowledged"))
-        self.before = None if whole else Position.Parse(value.get("before"))
-        self.pieces, self.pruned = value.get("pieces"), value.get("pruned")
-        if not IsSeq(self.pieces) or (whole and not IsSeq(self.pruned)):
-            raise errors.ParseError("pieces and pruned must be numbers")
 
 
 class NodeStore:
@@ -126,8 +80,8 @@ class NodeStore:
         """Make an empty database file, unless there is one."""
         if runtime.Exists(self.path):
             return
-        keep.MakeOwned(self._folder, 0o750, self.owner)
-        with keep.LockOwned(self.path + ".make", True, 10.0, self.owner) as making:
+        owned.MakeOwned(self._folder, 0o750, self.owner)
+        with owned.LockOwned(self.path + ".make", True, 10.0, self.owner) as making:
             if not runtime.Exists(self.path):
                 MakeFile(self.path, self.owner)
             runtime.RemoveFile(making.path)
@@ -150,7 +104,7 @@ class NodeStore:
 
     def Serve(self) -> protocols.FileLock:
         """Mark this node as serving the store to clients until released; raise LockBusy if it does already."""
-        keep.MakeOwned(self._serve_path.rpartition("/")[0], 0o770, self.owner)
+        owned.MakeOwned(self._serve_path.rpartition("/")[0], 0o770, self.owner)
         return runtime.LockFile(self._serve_path, exclusive=True, timeout=_SERVE_TIMEOUT)
 
     def IsServing(self) -> bool:
@@ -185,7 +139,7 @@ class NodeStore:
         return state
 
     @contextmanager
-    def _Writing(self, message: _Message) -> Iterator[tuple[Database, State]]:
+    def _Writing(self, message: Message) -> Iterator[tuple[Database, State]]:
         """Open a transaction for a caller, whose epoch is promised by that."""
         self.Promise(message.cluster, message.epoch, message.master)
         with self.Writing(message.epoch) as (database, state):
@@ -297,11 +251,11 @@ class NodeStore:
         }
 
     def _Guarded(
-        self, handler: Callable[[_Message], dict[str, Any]], tidy: bool = False
+        self, handler: Callable[[Message], dict[str, Any]], tidy: bool = False
     ) -> Callable[[dict[str, Any]], dict[str, Any]]:
         def run(value: dict[str, Any]) -> dict[str, Any]:
             try:
-                answer = handler(_Message(value))
+                answer = handler(Message(value))
                 if tidy:
                     self._replaced.Step(self.database)
                 return answer
@@ -319,7 +273,7 @@ class NodeStore:
         line = self.GetLine()
         return {"last": line.last.Wire(), "line": line.Wire()}
 
-    def _OnPromise(self, message: _Message) -> dict[str, Any]:
+    def _OnPromise(self, message: Message) -> dict[str, Any]:
         self.Promise(message.cluster, message.epoch, message.master)
         answer = self.Describe()
         if answer["promised"] != str(message.epoch):
@@ -357,7 +311,7 @@ class NodeStore:
             "serving": self.IsServing(),
         }
 
-    def _OnAppend(self, message: _Message) -> dict[str, Any]:
+    def _OnAppend(self, message: Message) -> dict[str, Any]:
         acknowledged = message.Place("acknowledged")
         prune = message.Number("prune")
         if message["seq"] is None:
@@ -382,18 +336,18 @@ class NodeStore:
             state = _PutTransaction(database, state, position, rows, acknowledged, prune)
         return _Answer(state, True)
 
-    def _OnCatchup(self, message: _Message) -> dict[str, Any]:
+    def _OnCatchup(self, message: Message) -> dict[str, Any]:
         return self._OnPiece(message, whole=False)
 
-    def _OnCopy(self, message: _Message) -> dict[str, Any]:
+    def _OnCopy(self, message: Message) -> dict[str, Any]:
         return self._OnPiece(message, whole=True)
 
-    def _OnPiece(self, message: _Message, whole: bool) -> dict[str, Any]:
+    def _OnPiece(self, message: Message, whole: bool) -> dict[str, Any]:
         """Gather a piece of a full copy or of a catch-up; with the last one put all of them in place."""
         copy = message.Text("copy")
         piece = message.Number("piece")
         rows = ParseStoredRows(message["rows"])
-        final = None if message["final"] is None else _Final(message, whole)
+        final = None if message["final"] is None else Final(message, whole)
         if final is not None and whole:
             self._replaced.Finish(self.database)
         with self._Writing(message) as (database, state):
@@ -423,7 +377,7 @@ class NodeStore:
             logging.info("Took a full copy of the store, up to %s, from master %s", final.last, message.master)
         return _Answer(state, True)
 
-    def _Fits(self, database: Database, state: State, final: _Final) -> bool:
+    def _Fits(self, database: Database, state: State, final: Final) -> bool:
         """Return whether the pieces of a catch-up fit on top of what is here; a full copy always does."""
         if final.before is None:
             return not state.replaced
@@ -443,7 +397,7 @@ class NodeStore:
         """Put the gathered rows in the place of all that is here; ``line`` is theirs."""
         return self._replaced.Retire(database, state, line)
 
-    def _OnEmpty(self, message: _Message) -> dict[str, Any]:
+    def _OnEmpty(self, message: Message) -> dict[str, Any]:
         """Take all rows from this node; "stored" once they are in a file, so that the caller asks until they are."""
         with self._Writing(message) as (database, state):
             if message.Text("store") == state.store_id and not state.replaced:
@@ -459,8 +413,8 @@ class NodeStore:
         tidy = self._replaced.Step(self.database)
         return _Answer(state, tidy and message.Text("store") != state.store_id)
 
-    def _OnFetch(self, message: _Message) -> dict[str, Any]:
-        after = _ParseCursor(message["after"])
+    def _OnFetch(self, message: Message) -> dict[str, Any]:
+        after = ParseCursor(message["after"])
         state = self.GetState()
         _CheckCluster(state, message.cluster, self.node_name)
         if message.epoch > state.promised:
@@ -518,14 +472,6 @@ def _CheckCluster(state: State, cluster: str, node_name: str) -> None:
             f"the store of node {node_name} belongs to another cluster ({state.cluster}), not to {cluster}",
             hint="if that node left its former cluster, delete the folder ext of its data directory",
         )
-
-
-def _ParseCursor(value: object) -> Cursor:
-    if isinstance(value, (list, tuple)) and len(value) == 3:
-        seq, kind, row_id = value
-        if IsSeq(seq) and isinstance(kind, str) and isinstance(row_id, str):
-            return seq, kind, row_id
-    raise errors.ParseError("after must be [seq, kind, id]")
 
 
 def _PutTransaction(

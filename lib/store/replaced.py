@@ -11,7 +11,7 @@ import logging
 from ganeti import runtime
 from ganeti.store.base import PIECE_BYTES, Line
 from ganeti.store.database import Database, MakeFile, State
-from ganeti.store.keep import Owner
+from ganeti.store.owned import Owner
 
 PREFIX = "replaced-"
 KEPT = 3

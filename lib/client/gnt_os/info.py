@@ -47,6 +47,9 @@ def Run(options: Options, arguments: list[str]) -> int:
     answer = jobs.SubmitOpCode(OpOsDiagnose(output_fields=_FIELDS, names=[]), options)
     rows = [dict(zip(_FIELDS, values, strict=True)) for values in answer]
     known = {row["name"]: row for row in rows}
+    for name in arguments:
+        if name not in known:
+            output.ToStderr(f"Warning: no node has an operating system '{name}'")
     if options.output:
         output.PrintJson([known[name] for name in arguments or known if name in known])
         return constants.EXIT_SUCCESS

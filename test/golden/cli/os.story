@@ -85,6 +85,8 @@ debian: $
   OS parameters: $
     mirror: http://deb.example.org
 .
+! Warning: no node has an operating system 'nothing'
+! Warning: no node has an operating system 'debian'
 > OP_OS_DIAGNOSE {"output_fields":["name","valid","variants","parameters","api_versions","blacklisted","hidden","os_hvp","osparams","trusted"]}
 $ gnt-os modify noop
 ! At least one of OS parameters or hypervisor parameters must be passed

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.queues import Op
 
 from ganeti import errors
-from ganeti.jqueue import live
+from ganeti.jqueue import JobQueue, live
 from ganeti.store import Row, Rows
 
 
@@ -87,3 +88,12 @@ def test_ended_jobs_count_before_anybody_has_asked_for_them(make):
 )
 def test_whether_a_job_has_ended_is_told_by_the_end_of_its_text_alone(text, ended):
     assert live.SaysEnded(text) is ended
+
+
+def test_a_queue_that_has_not_started_takes_no_jobs(bench):
+    queue = JobQueue(bench.store, bench.executor)
+    with pytest.raises(errors.JobQueueError, match="shutting down"):
+        queue.SubmitJob([Op()])
+    queue.Start()
+    assert queue.SubmitJob([Op()]).Result(20) > 0
+    queue.Stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -218,3 +219,17 @@ def test_the_client_has_a_call_for_every_method():
 def test_a_waiting_call_is_answered_before_its_client_gives_up():
     assert watch.MAX_TIMEOUT < protocol.IO_TIMEOUT / 2
     assert protocol.WAIT_TIMEOUT <= watch.MAX_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([7], "argument 'jobs' must be a list, got 7"),
+        ([[7]], "argument 'jobs', item 0: expected a list"),
+        ([[[], [{}, "secret"]]], "argument 'jobs', item 1, item 1: expected names with values"),
+    ],
+)
+def test_a_wrong_part_of_an_argument_is_named_and_not_shown(args: list[Any], words: str) -> None:
+    with pytest.raises(methods.ArgumentError) as caught:
+        methods.METHODS["SubmitManyJobs"].Bind(args)
+    assert str(caught.value) == f"SubmitManyJobs: {words}"
