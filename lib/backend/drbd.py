@@ -7,8 +7,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ganeti import constants, errors, objects, runtime
+from ganeti import errors, objects, runtime
 from ganeti.backend import wire
+from ganeti.params import disk as disk_params
 from ganeti.storage import GetDriver, base, drbdtools, tree
 
 Dict = dict[str, Any]
@@ -75,9 +76,13 @@ def Follow(disks: list[Dict]) -> None:
 
 def States() -> dict[str, Dict]:
     """drbd_states: return the state of each mirror of this node, by minor."""
-    driver = GetDriver(constants.DT_DRBD8)
-    assert issubclass(driver, base.Mirror)
-    return {str(minor): dataclasses.asdict(state) for minor, state in driver.States().items()}
+    drivers = [GetDriver(template) for template in sorted(disk_params.With(mirror=disk_params.INTERNAL))]
+    return {
+        str(minor): dataclasses.asdict(state)
+        for driver in drivers
+        if issubclass(driver, base.Mirror)
+        for minor, state in driver.States().items()
+    }
 
 
 def Helper() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from ganeti.cmdlib.cluster.verify_nodes import NodeImage
 from ganeti.cmdlib.cluster.verify_report import NODE, Report
 from ganeti.params import disk as disk_params
 
+# The node puts the reason in place of the version if it cannot use DRBD.
+_IS_VERSION = re.compile(r"\d+\.\d+")
 _VERSION, _MINORS, _HELPER = "drbd-version", "drbd-list", "drbd-helper"
 
 
@@ -32,8 +35,6 @@ def CheckNode(report: Report, image: NodeImage, snapshot: objects.Snapshot, answ
     if not _IsUsed(snapshot.cluster):
         return
     name = image.node.name
-    version = answer.get(_VERSION)
-    image.drbd_version = version if isinstance(version, str) else None
     helper = snapshot.cluster.drbd_usermode_helper
     if helper:
         problem = _HelperProblem(answer.get(_HELPER), helper)
@@ -43,6 +44,11 @@ def CheckNode(report: Report, image: NodeImage, snapshot: objects.Snapshot, answ
         _CheckMinors(report, image, snapshot, frozenset(minors))
     else:
         report.Error("ENODEDRBD", NODE, name, f"the DRBD minors in use cannot be read: {minors or 'no answer'}")
+    version = str(answer.get(_VERSION) or "")
+    if _IS_VERSION.match(version):
+        image.drbd_version = version
+    elif version and version != minors:
+        report.Error("ENODEDRBDVERSION", NODE, name, f"DRBD cannot be used: {version}")
 
 
 def _HelperProblem(answer: Any, wanted: str) -> str | None:

@@ -247,6 +247,24 @@ def test_a_volume_group_that_some_nodes_lack_is_not_taken(volumes: Master) -> No
     assert "node3.example.org (ignoring node): LVM is broken" in _Messages(volumes)
 
 
+def test_a_drbd_helper_that_some_nodes_do_not_have(three: Master) -> None:
+    for node, answer in zip(three.all, ("/bin/one", "/bin/two", None), strict=True):
+        if answer is None:
+            node.faults["drbd_helper"] = "no module"
+        else:
+            node.answers["drbd_helper"] = answer
+    found = _Refused(three, "drbd helper", errors.ECODE_ENVIRON, drbd_helper="/bin/one")
+    assert str(found.args[0]) == (
+        "Error on node 'node2.example.org': drbd helper is /bin/two, not /bin/one; Error on node 'node3.example.org': the"
+        " drbd helper could not be read: no module"
+    )
+    assert "modprobe drbd usermode_helper=/bin/one" in str(found.hint)
+    three[1].answers["drbd_helper"] = "/bin/one"
+    three.cfg.Update(three.snapshot.nodes[three.nodes[2]].Replace(offline=True))
+    _Set(three, drbd_helper="/bin/one")
+    assert _Cluster(three).drbd_usermode_helper == "/bin/one"
+
+
 def test_lvm_in_use_stays(master: Master) -> None:
     _Refused(master, "lvm-based instances exist", vg_name="")
     _Refused(master, "drbd-based instances exist", drbd_helper="")

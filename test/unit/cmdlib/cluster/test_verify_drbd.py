@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.master import Master
 
-from ganeti import constants, opcodes
+from ganeti import constants, opcodes, runtime
 
 HELPER = "/bin/true"
 CODES = ("ENODEDRBD", "ENODEDRBDHELPER", "ENODEDRBDVERSION", "ENODERPC")
@@ -102,6 +102,37 @@ def test_different_versions(two: Master) -> None:
     assert second.startswith("WARNING:ENODEDRBDVERSION:node:node2:DRBD version mismatch: 9.1.2 here, ")
     _Answers(two, drbd_version=None)
     assert _Verify(two) == []
+
+
+def test_a_node_that_cannot_use_drbd(two: Master) -> None:
+    """Its reason is reported once, and is not taken for a version."""
+    _Answers(two, drbd_version="Release 7 is too old")
+    assert _Verify(two) == ["ERROR:ENODEDRBDVERSION:node:node2:DRBD cannot be used: Release 7 is too old"]
+    _Answers(two, drbd_version="The module is not loaded", drbd_list="The module is not loaded")
+    [found] = _Verify(two)
+    assert found.startswith("ERROR:ENODEDRBD:node:node2:") and "not loaded" in found
+
+
+def test_what_a_node_itself_reports(two: Master) -> None:
+    """One without DRBD, and one with another release, another helper and minors."""
+    two[1].Call(runtime.MakeDirs, "/sys/module/drbd/parameters")
+    two[1].Write("/sys/module/drbd/parameters/usermode_helper", "/bin/false\n")
+    two[1].Write(
+        "/proc/drbd",
+        "version: 8.4.11 (api:1/proto:86-101)\n"
+        " 5: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----\n"
+        "    ns:0 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0\n",
+    )
+    two[1].machine.programs["drbdsetup"] = lambda invocation: 0
+    first = [text for text in _Verify(two) if ":node1:" in text]
+    assert [text.split(":")[1] for text in first] == ["ENODEDRBDHELPER", "ENODEDRBD"]
+    assert all("module" in text for text in first)
+    second = [text for text in _Verify(two) if ":node2:" in text]
+    assert [text.split(":", 4)[4][:50] for text in second] == [
+        "the DRBD usermode helper is /bin/false, not /bin/true: DRBD"[:50],
+        "DRBD minor 0 of instance web is not active; 'gnt-instance"[:50],
+        "DRBD minor 5 is in use, but belongs to no disk of the cluster"[:50],
+    ]
 
 
 @pytest.mark.parametrize("wrong", [{"drbd_list": [None]}, {"drbd_helper": True}, {"drbd_version": 8}])
