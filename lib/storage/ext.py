@@ -74,7 +74,9 @@ class ProvidedVolume(NodeDevice):
 
     def Assemble(self) -> None:
         if not self.Attach():
-            raise errors.BlockDeviceError(self._trouble or f"{self}: cannot be attached")
+            raise errors.BlockDeviceError(
+                f"{self.if_missing}\nA volume that is lost is made again, empty, by 'gnt-instance recreate-disks INSTANCE'"
+            )
 
     def Open(self, force: bool = False, exclusive: bool = True) -> None:
         self._Run(extprovider.OPEN, VOL_OPEN_EXCLUSIVE=exclusive)

@@ -196,6 +196,38 @@ def test_only_devices_below_dev_disk_are_adopted(site: Site, path: str) -> None:
         site.Create("blockdev", disks=[{"adopt": path}])
 
 
+def test_a_disk_that_only_a_uri_leads_to(site: Site) -> None:
+    """The node makes no device and no link of it; the hypervisor gets the URI, also of a disk that is plugged in."""
+    site.san.output, site.san.uri = "", "kvm:rbd:pool/one\n"
+    site.master.Run(opcodes.OpClusterSetParams(diskparams={"ext": {"access": "userspace"}}))
+    site.Create("ext", no_install=True, os_type=None, start=False)
+    site.Do("Startup")
+    node = site.master[0]
+    assert NEW in node.guests and not any(NEW in name for name in node.Names(pathutils.DISK_LINKS_DIR))
+    site.Do("SetParams", disks=[["add", -1, _REQUEST["ext"]]])
+    assert node.arguments["hotplug_device"][4] == [None, "rbd:pool/one"]
+    site.Do("Remove")
+    assert site.Stored() == []
+
+
+@pytest.mark.parametrize("template", ["rbd", "gluster", "ext"])
+def test_lost_storage_is_made_again(site: Site, template: str) -> None:
+    site.Create(template)
+    site.Do("Shutdown")
+    if template == "gluster":
+        site.master[0].Call(runtime.RemoveTree, f"{pathutils.DEFAULT_GLUSTER_STORAGE_DIR}/ganeti")
+    site.ceph.images.clear()
+    site.san.sizes.clear()
+    with pytest.raises(errors.OpExecError, match=f"disks of {NEW} could not be set up"):
+        site.Do("Startup")
+    said = "\n".join(site.master.last.messages)
+    assert "does not exist" in said and "recreate-disks" in said, said
+    site.Do("Shutdown")
+    site.Do("RecreateDisks")
+    site.Do("Startup")
+    assert len(site.Stored()) == 1 and NEW in site.master[0].guests
+
+
 # --- from one template to another -----------------------------------------------------------------------------------------
 
 
