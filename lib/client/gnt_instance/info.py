@@ -91,6 +91,9 @@ def _Disk(index: int, disk: Mapping[str, Any], top: bool, roman: bool) -> Pairs:
     for key, title in (("pstatus", "on primary"), ("sstatus", "on secondary")):
         if disk.get(key):
             pairs.append((title, _Status(disk[key], disk["dev_type"])))
+    if disk.get("behind"):
+        node, since = disk["behind"]
+        pairs.append(("behind", f"the copy on {node} does not count since {tables.FormatTimestamp(since)}"))
     pairs += [("name", disk["name"]), ("UUID", disk["uuid"])]
     if disk.get("children"):
         children = [_Disk(number, child, False, roman) for number, child in enumerate(disk["children"])]

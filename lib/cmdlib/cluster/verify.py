@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime, x509
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
-from ganeti.cmdlib.cluster import verify_drbd, verify_files, verify_lvm, verify_storage
+from ganeti.cmdlib.cluster import verify_drbd, verify_files, verify_lvm, verify_mirrors, verify_storage
 from ganeti.cmdlib.cluster import verify_nodes as checks
 from ganeti.cmdlib.cluster.verify_report import CLUSTER, INSTANCE, NODE, Report
 from ganeti.cmdlib.common import ExpandGroup, ShareAll, StillThere
@@ -293,6 +293,8 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         instances = [snapshot.instances[uuid] for uuid in self._PrimaryInstances()]
         findings, silent = verify_storage.AskForDisks(self.rpc, snapshot, instances, usable)
         verify_storage.CheckDisks(self._report, names, findings, silent)
+        answers = verify_mirrors.Ask(self.rpc, snapshot, instances, usable)
+        verify_mirrors.Check(self._report, snapshot, instances, answers)
         self._report.Heading("Verifying logical volumes")
         verify_lvm.CheckVolumes(self._report, images.values(), snapshot)
 

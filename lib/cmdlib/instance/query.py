@@ -167,7 +167,15 @@ class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
             "spindles": disk.spindles,
             "name": disk.name,
             "uuid": disk.uuid,
+            **self._Behind(snapshot, disk),
         }
+
+    @staticmethod
+    def _Behind(snapshot: objects.Snapshot, disk: objects.Disk) -> dict[str, Any]:
+        """Return which side of a mirror does not count; nothing while both do, as in 3.1."""
+        if disk.behind is None:
+            return {}
+        return {"behind": [snapshot.NodeName(disk.behind["node"]), disk.behind["since"]]}
 
     def _DiskStatus(self, snapshot: objects.Snapshot, inst: objects.Instance, disk: objects.Disk, node: str) -> Status:
         if self.op.static or snapshot.nodes[node].offline:

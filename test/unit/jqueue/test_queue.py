@@ -749,3 +749,41 @@ def test_many_jobs_are_stored_in_portions(bench, monkeypatch):
     assert ids == list(range(ids[0], ids[0] + 50))
     assert bench.WaitEnd(ids[-1]) == "success"
     assert [int(comment) for _, comment in bench.executor.executed] == list(range(50))
+
+
+# --- urgent jobs ---------------------------------------------------------------------------------------------------------
+
+
+def _Urgent(comment: str) -> dict[str, object]:
+    return {"OP_ID": "OP_INSTANCE_SETTLE_MIRRORS", "instance_name": "web", "comment": comment}
+
+
+def test_an_urgent_job_waits_neither_for_other_jobs_nor_for_a_drained_queue(make):
+    bench = make(settings=lambda: (1, {}))
+    busy = bench.Submit("gate end")
+    bench.executor.WaitRunning(busy)
+    waiting = bench.Submit("x")
+    bench.queue.SetDrainFlag(True).Result(10)
+    urgent = bench.queue.SubmitJob([_Urgent("y")], to_drained=True).Result(10)
+    assert bench.WaitEnd(urgent) == "success"
+    assert (bench.Status(busy), bench.Status(waiting)) == ("running", "queued")
+    bench.executor.Open("end")
+    assert bench.WaitEnd(waiting) == "success"
+
+
+def test_urgent_jobs_take_no_place_of_others(make):
+    bench = make(settings=lambda: (1, {}))
+    urgent = bench.queue.SubmitJob([_Urgent("gate end")]).Result(10)
+    bench.executor.WaitRunning(urgent)
+    assert bench.WaitEnd(bench.Submit("x")) == "success"
+    bench.executor.Open("end")
+    assert bench.WaitEnd(urgent) == "success"
+
+
+def test_an_urgent_job_goes_on_after_a_crash(make):
+    bench = make()
+    urgent = bench.queue.SubmitJob([_Urgent("waits go")]).Result(10)
+    bench.WaitStatus(urgent, "waiting")
+    bench.Crash()
+    bench.executor.Open("go")
+    assert bench.WaitEnd(urgent) == "success"

@@ -258,3 +258,15 @@ def test_a_job_whose_dependency_ended_waits_for_its_verdict(stage):
     stage.scheduler.SetRules(filters.RuleSet())
     stage.scheduler.Judge()
     assert stage.Started() == [2]
+
+
+def test_no_rule_holds_an_urgent_job(stage: Stage) -> None:
+    op = {"OP_ID": "OP_INSTANCE_SETTLE_MIRRORS", "reason": [["me", "rate-limit:1:x", 1]]}
+    urgent = Entry(jobs.Job(7, [jobs.OpState(jobs.OpInput(op, "x"))], (1, 0)), [jobs.OpLog()])
+    rules = CountingRules(j7="REJECT", j8="PAUSE")
+    stage.scheduler.SetRules(rules)
+    stage.Add(urgent, MakeEntry(8))
+    stage.scheduler.SetMaxRunning(0)
+    stage.scheduler.Judge()
+    assert rules.asked == [8] and stage.rejected == []
+    assert stage.scheduler.Next(urgent=True) is urgent

@@ -9,6 +9,7 @@ from support.configs import WEB_DISK
 from support.master import Master
 
 from ganeti import errors, opcodes
+from ganeti.client.gnt_instance import info
 from ganeti.params import disk as disk_params
 
 WEB = "web.example.org"
@@ -183,3 +184,42 @@ def test_a_migration_wants_both_sides_to_agree(master: Master) -> None:
     with pytest.raises(errors.OpExecError, match=r"degraded|standalone"):
         master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
     assert "drbd_attach_net" not in master[0].calls
+
+
+# --- what people see -----------------------------------------------------------------------------------------------------
+
+
+def _Findings(master: Master) -> list[str]:
+    master.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
+    return [message for message in master.last.messages if f"instance {WEB}: " in message]
+
+
+def test_verify_names_what_is_frozen_and_what_is_behind_and_the_next_command(master: Master) -> None:
+    assert not any("behind" in finding or "frozen" in finding for finding in _Findings(master))
+    _Cut(master)
+    assert any("disk/0 is frozen on node node1.example.org" in finding for finding in _Findings(master))
+    _Settle(master)
+    (finding,) = [finding for finding in _Findings(master) if "has been behind since" in finding]
+    assert "ERROR" in finding and f"gnt-instance activate-disks {WEB}" in finding and "replace-disks -n" in finding
+
+
+def test_verify_names_the_commands_that_end_a_split_brain(master: Master) -> None:
+    disk = master.snapshot.disks[WEB_DISK]
+    master.rpc.call_drbd_disconnect_net(master.nodes[:2], ([disk], master.Instance(WEB)))
+    (finding,) = [finding for finding in _Findings(master) if "do not connect" in finding]
+    assert f"activate-disks --behind node2.example.org {WEB}" in finding
+    assert f"failover --ignore-consistency {WEB}" in finding
+
+
+def test_info_shows_which_side_is_behind(master: Master) -> None:
+    def seen() -> Any:
+        return master.Run(opcodes.OpInstanceQueryData(instances=[WEB]))[WEB]["disks"][0]
+
+    assert "behind" not in seen()
+    _Cut(master)
+    _Settle(master)
+    node, since = seen()["behind"]
+    assert node == "node2.example.org" and since == master.snapshot.disks[WEB_DISK].behind["since"]
+    assert f"the copy on {node} does not count" in str(
+        info.Tree(master.Run(opcodes.OpInstanceQueryData(instances=[WEB]))[WEB])
+    )

@@ -1,0 +1,106 @@
+"""What both sides of mirrors say of each other, and which side does not count (doc/design-drbd.rst)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ganeti import objects
+from ganeti.cmdlib.cluster.verify_report import INSTANCE, Report
+from ganeti.cmdlib.disk import mirrors
+from ganeti.params import disk as disk_params
+
+if TYPE_CHECKING:
+    from ganeti.rpc import RpcRunner
+
+_CODE = "EINSTANCEFAULTYDISK"
+
+# Node uuid -> what ``drbd_states`` answered; without the nodes that gave no answer.
+Answers = dict[str, Any]
+
+
+def Ask(
+    rpc: RpcRunner, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], usable: Iterable[str]
+) -> Answers:
+    """Ask the usable nodes that hold mirrors in use."""
+    holding = {uuid for _, disk in _InUse(snapshot, instances) for uuid in disk.nodes}
+    results = rpc.call_drbd_states(sorted(holding.intersection(usable)))
+    return {uuid: result.payload for uuid, result in results.items() if not result.fail_msg}
+
+
+def _InUse(
+    snapshot: objects.Snapshot, instances: Iterable[objects.Instance]
+) -> list[tuple[objects.Instance, objects.Disk]]:
+    return [
+        (instance, disk)
+        for instance in instances
+        if instance.disks_active
+        for disk in mirrors.Mirrors(snapshot.InstanceDisks(instance))
+    ]
+
+
+def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], answers: Answers) -> None:
+    """Report mirrors with a side that does not count, is frozen, parted from the other one, or without its data."""
+    for instance, disk in _InUse(snapshot, instances):
+        name = instance.name
+        primary, other = instance.primary_node, disk_params.OtherSide(disk, instance.primary_node)
+        if other is None:
+            continue
+        here, there = (_StateOn(disk, uuid, answers) for uuid in (primary, other))
+        names = snapshot.NodeName(primary), snapshot.NodeName(other)
+        filled = here is not None and here["in_resync"]
+        for text in _Problems(str(name), str(disk.iv_name), names, here, there):
+            report.Error(_CODE, INSTANCE, name, text)
+        if disk.behind is not None:
+            text = mirrors.Describe(snapshot, [disk])
+            if filled:
+                report.Warning(_CODE, INSTANCE, name, f"{text} and is being filled again")
+            else:
+                report.Error(
+                    _CODE,
+                    INSTANCE,
+                    name,
+                    f"{text}: there is no second copy; bring the node back and use 'gnt-instance activate-disks {name}',"
+                    f" or 'gnt-instance replace-disks -n NODE {name}' to have the copy on another node",
+                )
+
+
+def _StateOn(disk: objects.Disk, node_uuid: str, answers: Answers) -> dict[str, Any] | None:
+    if node_uuid not in answers:
+        return None
+    return mirrors.Pick([disk], node_uuid, answers[node_uuid]).get(disk.uuid)
+
+
+def _Problems(
+    name: str,
+    disk: str,
+    nodes: tuple[str, str],
+    here: dict[str, Any] | None,
+    there: dict[str, Any] | None,
+) -> list[str]:
+    primary, other = nodes
+    activate = f"use 'gnt-instance activate-disks {name}'"
+    problems = []
+    if here is not None and here["primary"] and here["frozen"]:
+        problems.append(
+            f"{disk} is frozen on node {primary}, the guest waits for the connection to node {other}; the master decides"
+            " within a minute, its job 'INSTANCE_SETTLE_MIRRORS' in 'gnt-job list' says what it did"
+        )
+    if here is not None and there is not None and here["standalone"] and there["standalone"]:
+        problems.append(
+            f"the sides of {disk} do not connect, each may have writes of its own: 'gnt-instance activate-disks --behind"
+            f" {other} {name}' keeps those on node {primary}, 'gnt-instance failover --ignore-consistency {name}' those on"
+            f" node {other}"
+        )
+        return problems
+    for node, state in ((primary, here), (other, there)):
+        if state is None:
+            continue
+        if state["standalone"]:
+            problems.append(f"{disk} is standalone on node {node}: {activate}")
+        elif not state["local_uptodate"] and not state["in_resync"] and state["connected"]:
+            problems.append(
+                f"{disk} has no complete data of its own on node {node}: 'gnt-instance replace-disks -a {name}' makes it"
+                " again from the other side"
+            )
+    return problems
