@@ -82,6 +82,11 @@ def ShowMigration(cluster: Cluster) -> None:
         raise QuickstartError(f"{name} should be on {target} now, but the cluster reports {found or 'no node'}")
 
 
+# The devices of DRBD belong to the kernel, and every node numbers its own from 0.
+ABOUT_MIRRORS = """Mirrored disks (DRBD) are not shown here: they need a kernel for each node, and these nodes share one.
+'test/lab/run --keep' makes virtual machines as nodes, with real volume groups and mirrors."""
+
+
 def NextCommands(cluster: Cluster, instances: int) -> list[str]:
     options = "" if cluster.place.base == DEFAULT_BASE else f" --base {cluster.place.base}"
     commands = [f'eval "$(tools/quickstart --env{options})"']
@@ -111,6 +116,7 @@ def MakeAll(base: str, nodes: int, instances: int, hypervisor: str) -> None:
     Say("Next:")
     for command in NextCommands(cluster, instances):
         Say(f"  {command}")
+    Say(f"\n{ABOUT_MIRRORS}")
 
 
 def Main(argv: list[str]) -> int:
