@@ -26,6 +26,7 @@ from ganeti.rpc.base import ABORTED, MAX_BODY, Answer, Failure, Request
 
 CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 MAX_IDLE = 10  # seconds
+SILENCE = 30  # seconds after which a machine that confirms nothing is taken for dead, however long a call may take
 IDLE_PER_NODE = 2
 MAX_HEADERS = 64 * 1024  # bytes of an answer's head
 MAX_HELD = 2 * MAX_BODY  # bytes of all answers of one node that are under way
@@ -407,6 +408,7 @@ def _SetOptions(handle: Any, job: _Job, certs: _Certificates) -> None:
     set_option(pycurl.NOSIGNAL, 1)
     set_option(pycurl.NOPROXY, "*")
     set_option(pycurl.TCP_NODELAY, 1)
+    set_option(pycurl.SOCKOPTFUNCTION, _LimitSilence)
     set_option(pycurl.CONNECTTIMEOUT_MS, int(request.connect_timeout * 1000))
     set_option(pycurl.TIMEOUT_MS, int(request.timeout * 1000))
     # Not 100-continue: it costs a round trip.
@@ -424,6 +426,11 @@ def _SetOptions(handle: Any, job: _Job, certs: _Certificates) -> None:
     set_option(pycurl.SSL_ENABLE_ALPN, 0)
     set_option(pycurl.MAXAGE_CONN, MAX_IDLE)
     set_option(pycurl.FORBID_REUSE, int(not job.kept))
+
+
+def _LimitSilence(descriptor: int, _purpose: int) -> int:
+    runtime.LimitSilence(descriptor, SILENCE)
+    return int(pycurl.SOCKOPT_OK)
 
 
 def _SetBody(set_option: Callable[[int, Any], None], request: Request) -> None:

@@ -459,6 +459,11 @@ def ConnectTcp(host: str, port: int, timeout: float | None = None, source: str |
     return _here.side.ConnectTcp(host, port, timeout, source)
 
 
+def LimitSilence(descriptor: int, seconds: float) -> None:
+    """End a TCP connection whose other machine confirms nothing for so long; how long an answer takes does not matter."""
+    _here.side.LimitSilence(descriptor, seconds)
+
+
 def OpenUdp(host: str = "", port: int = 0) -> protocols.Datagrams:
     """Open a datagram socket at this address; port 0 chooses a free one."""
     return _here.side.OpenUdp(host, port)

@@ -539,6 +539,10 @@ class Sockets:
         self.machine.datagrams[(host, port)] = sock
         return sock
 
+    def LimitSilence(self, descriptor: int, seconds: float) -> None:
+        """Do nothing: simulated sockets have no descriptors, and notice a machine that is gone."""
+        self.world.Reach("LimitSilence")
+
     def SocketPair(self) -> tuple[Stream, Stream]:
         self.world.Reach("SocketPair")
         near, far = Stream(self.process, "", ""), Stream(self.process, "", "")

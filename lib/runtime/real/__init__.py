@@ -66,6 +66,7 @@ _MODULES = {
         "ConnectUnix",
         "ListenTcp",
         "ConnectTcp",
+        "LimitSilence",
         "OpenUdp",
         "SocketPair",
         "Poller",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
+import os
 import queue
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from support.realcluster import WaitUntil
 
 from ganeti import x509
 from ganeti.rpc.base import ABORTED, Answer, Failure, Request
-from ganeti.rpc.curl import MAX_HEADERS, CurlTransport
+from ganeti.rpc.curl import MAX_HEADERS, SILENCE, CurlTransport
 
 _PATIENCE = 60.0
 CLOSED = "the RPC transport is closed"
@@ -128,6 +131,36 @@ def test_a_request_and_its_answer_travel_whole(caller: Caller, server: Server, r
 def test_one_connection_serves_one_call_after_the_other(caller: Caller, server: Server) -> None:
     ports = {(caller.Ask().status, server.Arrival()["port"]) for _ in range(4)}
     assert len(ports) == 1
+
+
+def test_a_machine_without_power_is_not_waited_for_until_the_call_times_out(caller: Caller, server: Server) -> None:
+    """No machine here can lose its power; the laboratory's stories do it.  Here: the limits of the open connection."""
+    server.go.clear()
+    _, answers = caller.Send(timeout=14400)
+    server.Arrival()
+    [sock] = _ConnectionsTo(server.address, server.port)
+    with sock:
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == SILENCE * 1000
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, pause, probes = (
+            sock.getsockopt(socket.IPPROTO_TCP, name)
+            for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert SILENCE / 2 < idle + pause * probes <= SILENCE
+    server.go.set()
+    assert answers.get(timeout=_PATIENCE).status == 203
+
+
+def _ConnectionsTo(address: str, port: int) -> list[socket.socket]:
+    """Return this process's connections to a server."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                sock = stack.enter_context(socket.socket(fileno=os.dup(int(name))))
+                if sock.family == socket.AF_INET and sock.getpeername() == (address, port):
+                    found.append(sock.dup())
+    return found
 
 
 def test_of_many_calls_to_a_node_five_run_and_the_store_s_never_wait(caller: Caller, server: Server) -> None:
