@@ -41,13 +41,17 @@ class ProvidedVolume(NodeDevice):
             return False
         try:
             found = extprovider.ParseAttach(output)
+            if found.path is None:
+                self._SetFound(None)
+            else:
+                self._Take(found.path)
         except ValueError as err:
-            raise errors.BlockDeviceError(f"{self}: {self._Script(extprovider.ATTACH)} printed {err}") from err
+            raise errors.BlockDeviceError(
+                f"{self}: {self._Script(extprovider.ATTACH)} printed {err}; correct it"
+            ) from err
+        except errors.BlockDeviceError as err:
+            raise errors.BlockDeviceError(f"{err}; it is what the {self._Script(extprovider.ATTACH)} printed") from err
         self._uris = found.uris
-        if found.path is None:
-            self._SetFound(None)
-        else:
-            self._Take(found.path)
         return True
 
     def UserspaceUri(self, hypervisor: str) -> str | None:

@@ -71,7 +71,12 @@ def Load(name: str) -> Provider:
             f"Storage provider {name}: there is no such directory in {', '.join(pathutils.ES_SEARCH_PATH)} of this node;"
             " install it there ('gnt-storage diagnose' shows which nodes have it)"
         )
-    return LoadFrom(name, path)
+    try:
+        return LoadFrom(name, path)
+    except ProviderError as err:
+        raise ProviderError(
+            f"Storage provider {name} cannot be used: {err}; correct it on this node ('gnt-storage diagnose' shows all nodes)"
+        ) from err
 
 
 def LoadFrom(name: str, path: str) -> Provider:

@@ -222,7 +222,8 @@ def test_a_script_that_cannot_be_run(node: Node) -> None:
         node.Do(tree.Find, Disk())
     node.Do(runtime.Chmod, f"{node.san.path}/grow", 0o644)
     with pytest.raises(
-        errors.BlockDeviceError, match=r"ext san/one.ext.disk0: File 'grow' under path '.*/san' is not executable"
+        errors.BlockDeviceError,
+        match=r"ext san/one.ext.disk0: Storage provider san cannot be used: File 'grow' under path '.*/san' is not executable; correct it",
     ):
         node.Do(tree.Find, Disk())
 
@@ -238,9 +239,12 @@ def test_a_provider_that_is_missing(node: Node) -> None:
 @pytest.mark.parametrize(
     "output, match",
     [
-        ("rubbish", "printed 'rubbish' where the path of a block device was expected"),
+        ("rubbish", "printed 'rubbish' where the path of a block device was expected; correct it"),
         ("", "printed neither the path of a block device nor a URI"),
-        ("/dev/nothing", "'/dev/nothing' does not exist"),
+        (
+            "/dev/nothing",
+            "'/dev/nothing' does not exist.* it is what the attach script of storage provider san printed",
+        ),
         ("/etc/passwd", "'/etc/passwd' is not a block device"),
         ("/dev/san/one.ext.disk0\nkvm\n", "printed 'kvm' where HYPERVISOR:URI was expected"),
         ("\n: x\n", "where HYPERVISOR:URI was expected"),
