@@ -564,7 +564,8 @@ def Act(argv: Argv, trouble: str, bears: str = "") -> None:
 
 def _Failure(argv: Argv, result: runtime.RunResult) -> str:
     """Return why a program failed, and what it said, on one line without its arguments, which may hold a secret."""
-    name = f"'{argv[0]} {argv[2] if argv[1].startswith('/dev/') else argv[1]}'"
+    verb = argv[-1] if argv[0] == "drbdmeta" else argv[2] if argv[1].startswith("/dev/") else argv[1]
+    name = f"'{argv[0]} {verb}'"
     if result.timeout is not None:
         return f"{name} did not end within {result.timeout:g} s"
     said = " ".join((result.stderr or result.stdout).split())

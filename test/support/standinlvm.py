@@ -87,6 +87,8 @@ class StandInLvm:
     def _Run(self, invocation: Invocation) -> int:
         self.runs.append(list(invocation.argv))
         program, *words = invocation.argv
+        if words[:1] == ["--config"]:
+            words = words[2:]
         try:
             output = getattr(self, f"_{program.capitalize()}")(words)
         except _Refused as err:

@@ -1,0 +1,319 @@
+"""Mirrors between two nodes with a real DRBD: what doc/design-drbd.rst promises, from the backend's procedures downwards."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from support.lab import TREE
+from support.mirrors import SECRET, MakeMirror
+from support.virtual import MakeInstance
+
+from ganeti.storage import drbdtools
+from lab.files import Fetch, Lack
+from lab.machine import Machine, MakeDisk
+from lab.switch import Switch
+
+_MIB = 1 << 20
+_NOTES, _BLOCKS = "/run/notes", 1000
+_PYTHON = f"{TREE}/.venv/bin/python"
+_INSIDE = f"{TREE}/test/lab/inside"
+
+
+class Side:
+    """One node and its end of the mirror."""
+
+    def __init__(self, machine: Machine, number: int):
+        self.machine = machine
+        self._ends = f"10.79.0.{number}", f"10.79.0.{3 - number}"
+
+    def Disk(self, peer: str | None = "counts", size: int = 64, port: int | None = 11000) -> Any:
+        return MakeMirror(*self._ends, peer=peer, size=size, port=port).ToDict(runtime=True)
+
+    def Ask(self, *calls: tuple[str, Any]) -> list[list[Any]]:
+        words = ["sh", "-c", f"cd {TREE} && exec {_PYTHON} {_INSIDE}/procedure.py"]
+        done = self.machine.Run(*words, stdin=json.dumps(calls), seconds=300, PYTHONPATH=str(TREE))
+        assert SECRET not in done.stderr
+        return list(json.loads(done.stdout))
+
+    def Do(self, *calls: tuple[str, Any]) -> Any:
+        """Run procedures, all of which succeed; return the last one's result."""
+        answers = self.Ask(*calls)
+        assert [answer for answer in answers if not answer[0]] == []
+        return answers[-1][1]
+
+    def Fail(self, name: str, arguments: Any) -> str:
+        [[fine, text]] = self.Ask((name, arguments))
+        assert not fine
+        assert SECRET not in text
+        return str(text)
+
+    def Create(self, primary: bool) -> None:
+        disk = self.Disk()
+        layers = [*disk["children"], disk]
+        self.Do(*(("blockdev_create", [layer, layer["size"], "guest", primary, "note", False]) for layer in layers))
+
+    def Assemble(self, peer: str, primary: bool = False) -> tuple[str, Any]:
+        return "blockdev_assemble", [self.Disk(peer), MakeInstance().ToDict(runtime=True), primary, 0]
+
+    @property
+    def state(self) -> drbdtools.Minor | None:
+        return drbdtools.ParseMinors(self.machine.Run("cat", "/proc/drbd").stdout).get(0)
+
+    def Wait(self, seconds: float = 120.0, **wanted: Any) -> drbdtools.Minor:
+        """Wait until the state has these properties."""
+        end = time.monotonic() + seconds
+        while True:
+            state = self.state
+            if state is not None and all(getattr(state, name) == value for name, value in wanted.items()):
+                return state
+            assert time.monotonic() < end, f"{self.machine.name} is {state}, not {wanted}"
+            time.sleep(0.3)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def StartWriter(self) -> None:
+        self.machine.Run("rm", "-f", _NOTES)
+        command = f"nohup {_PYTHON} {_INSIDE}/numbered.py /dev/drbd0 {_NOTES} {_BLOCKS} >/dev/null 2>&1 & echo $!"
+        self._writer = self.machine.Run("sh", "-c", command).stdout.strip()
+        self.WaitForWrites(0)
+
+    def StopWriter(self) -> None:
+        self.machine.Run("kill", self._writer)
+        self.machine.Run("sh", "-c", f"while [ -e /proc/{self._writer} ]; do sleep 0.1; done")
+
+    def Acknowledged(self) -> list[str]:
+        return self.machine.Run("cat", _NOTES, check=False).stdout.split()
+
+    def WaitForWrites(self, more_than: int) -> None:
+        end = time.monotonic() + 120
+        while len(self.Acknowledged()) <= more_than:
+            assert time.monotonic() < end, "nothing is written"
+            time.sleep(0.2)
+
+    def CheckWrites(self, acknowledged: list[str]) -> None:
+        """Every write that was acknowledged is on this side's open device."""
+        text = "".join(f"{number}\n" for number in acknowledged)
+        self.machine.Run("sh", "-c", "cat > /run/given", stdin=text)
+        words = ["check", "/dev/drbd0", "/run/given", str(_BLOCKS)]
+        assert self.machine.Run(_PYTHON, f"{_INSIDE}/numbered.py", *words).stdout.split("\n")[0] == (
+            f"checked {len(acknowledged)}"
+        )
+
+
+def Together(*asked: tuple[Side, tuple[str, Any]]) -> None:
+    """Run a procedure on each side at once, as the master does."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda pair: pair[0].Do(pair[1]), asked))
+
+
+class Pair:
+    def __init__(self, one: Side, two: Side, switch: Switch):
+        self.one, self.two, self.switch = one, two, switch
+
+    def Cut(self) -> None:
+        self.switch.CutOff("node1")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    if lack := Lack(2):
+        pytest.skip(f"the laboratory cannot run here: {lack}")
+    folder, files = tmp_path_factory.mktemp("drbd"), Fetch()
+    with Switch(folder) as switch:
+        sides = []
+        for number in (1, 2):
+            network = switch.AddPort(f"node{number}", number)
+            disk = MakeDisk(folder / f"disk{number}", 1024)
+            machine = Machine(f"node{number}", folder, files, [disk], f"10.79.0.{number}", network)
+            sides.append(Side(machine, number))
+        try:
+            for side in sides:
+                side.machine.Start()
+            for side in sides:
+                side.machine.Wait()
+                side.machine.Run("vgcreate", "-q", "-y", "vg", "/dev/vda")
+            yield Pair(sides[0], sides[1], switch)
+        finally:
+            for side in sides:
+                side.machine.PowerOff()
+
+
+@pytest.mark.lab
+@pytest.mark.limit(1800)
+def test_life_of_a_mirror(pair: Pair) -> None:
+    one, two, switch = pair.one, pair.two, pair.switch
+    _Creation(one, two)
+    _Migration(one, two)
+    _Growth(one, two)
+    _LocalStorage(one, two)
+    _CutAndHealed(one, two, pair, switch)
+    _LeftBehind(one, two, pair, switch)
+    _PowerLost(one, two)
+    for side in (one, two):
+        side.Do(("blockdev_remove", [side.Disk()]))
+        assert side.machine.Run("lvs", "--noheadings").stdout.strip() == ""
+        assert side.state is None or not side.state.in_use
+
+
+def _Creation(one: Side, two: Side) -> None:
+    one.Create(primary=True)
+    two.Create(primary=False)
+    assert "in use already by minor 0 (resource0)" in one.Fail(
+        "blockdev_create", [one.Disk(), 64, "x", True, "", False]
+    )
+    one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate", primary=True)
+    assert one.Do(("drbd_wait_sync", [[one.Disk()]])) == [True, 100.0]
+    status = one.Do(("blockdev_find", [one.Disk()]))
+    assert (status["dev_path"], status["minor"], status["is_degraded"], status["ldisk_status"]) == (
+        "/dev/drbd0",
+        0,
+        False,
+        1,
+    )
+    for side in (one, two):
+        assert side.Do(("blockdev_getdimensions", [[side.Disk()]])) == [[64 * _MIB, None]]
+        shown = side.machine.Run("drbdsetup", "show", "all").stdout
+        assert "resource-and-stonith" in shown and "after-sb" not in shown
+    assert "is open on the other node" in two.Fail("blockdev_open", ["", [two.Disk()], True])
+    strange = two.Disk(port=11009)
+    strange["children"][0]["logical_id"] = ["vg", "other"]
+    assert re.search("another device has this number.*/dev/vg/one_data.*left as it is",
+                     two.Fail("blockdev_assemble", [strange, MakeInstance().ToDict(runtime=True), False, 0]))  # fmt: skip
+    assert two.Do(("blockdev_shutdown", [strange])) is None
+    assert two.Wait(connected=True).disk == "UpToDate", "what is not ours was left alone"
+
+
+def _Migration(one: Side, two: Side) -> None:
+    """Both are primary for a while; nothing is acknowledged while they are not connected."""
+    one.StartWriter()
+    Together(*((side, ("drbd_disconnect_net", [[side.Disk()]])) for side in (one, two)))
+    assert one.Wait(standalone=True).frozen
+    frozen_at = one.Acknowledged()
+    assert two.Wait(standalone=True).disk == "UpToDate", "it has not been told to be outdated"
+    assert one.Acknowledged() == frozen_at
+    Together(*((side, ("drbd_attach_net", [[side.Disk()], True])) for side in (one, two)))
+    assert two.Wait(connected=True, primary=True).peer_role == "Primary"
+    one.WaitForWrites(len(frozen_at))
+    one.StopWriter()
+    acknowledged = one.Acknowledged()
+    one.Do(("blockdev_close", ["", [one.Disk()]]))
+    Together(*((side, ("drbd_disconnect_net", [[side.Disk()]])) for side in (one, two)))
+    Together(*((side, ("drbd_attach_net", [[side.Disk()], False])) for side in (one, two)))
+    two.CheckWrites(acknowledged)
+    two.Do(("blockdev_close", ["", [two.Disk()]]))
+    one.Do(("blockdev_open", ["", [one.Disk()], True]))
+    assert one.Wait(connected=True).primary
+
+
+def _Growth(one: Side, two: Side) -> None:
+    one.StartWriter()
+    for side in (one, two):
+        side.Do(*(("blockdev_grow", [side.Disk(), 16, dry_run, True, False]) for dry_run in (True, False)))
+    one.Do(("blockdev_grow", [one.Disk(), 16, False, False, False]))
+    for side in (one, two):
+        assert side.Do(("blockdev_getdimensions", [[side.Disk(size=80)]])) == [[80 * _MIB, None]]
+    one.Wait(connected=True, peer_disk="UpToDate")
+    one.StopWriter()
+    one.CheckWrites(one.Acknowledged())
+
+
+def _LocalStorage(one: Side, two: Side) -> None:
+    """The disk of the side in use is replaced while it is written to."""
+    one.StartWriter()
+    one.Do(("blockdev_removechildren", [one.Disk(size=80), one.Disk(size=80)["children"]]))
+    assert one.Wait(diskless=True).primary and one.Do(("drbd_needs_activation", [[one.Disk()]])) != []
+    before = len(one.Acknowledged())
+    one.WaitForWrites(before)
+    one.Do(("blockdev_addchildren", [one.Disk(size=80), one.Disk(size=80)["children"]]))
+    one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+    one.StopWriter()
+    one.CheckWrites(one.Acknowledged())
+    assert "cannot shrink" in two.Fail("blockdev_grow", [two.Disk(), -8, False, False, False])
+
+
+def _CutAndHealed(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
+    one.StartWriter()
+    pair.Cut()
+    one.Wait(frozen=True)
+    frozen_at = one.Acknowledged()
+    assert one.Do(("drbd_states", []))["0"]["frozen"]
+    assert "did not answer" in two.Fail("blockdev_open", ["", [two.Disk()], True])
+    assert one.Acknowledged() == frozen_at, "nothing was acknowledged by one side alone"
+    switch.Heal()
+    one.Wait(connected=True, frozen=False, peer_disk="UpToDate")
+    one.WaitForWrites(len(frozen_at))
+
+    # The other node is given up: the record says that it is behind.
+    pair.Cut()
+    one.Wait(frozen=True)
+    frozen_at = one.Acknowledged()
+    two.Do(("drbd_follow", [[two.Disk("ahead")]]))
+    assert two.Wait(disk="Outdated").role == "Secondary"
+    one.Do(("drbd_follow", [[one.Disk("behind")]]))
+    one.WaitForWrites(len(frozen_at))
+    assert "is behind (Outdated" in re.sub("did not answer", "is behind (Outdated", two.Fail(
+        "blockdev_open", ["", [two.Disk("ahead")], True]))  # fmt: skip
+    switch.Heal()
+    one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+    for side in (one, two):
+        side.Do(("drbd_follow", [[side.Disk("counts")]]))
+        assert "resource-and-stonith" in side.machine.Run("drbdsetup", "show", "all").stdout
+    one.StopWriter()
+    one.CheckWrites(one.Acknowledged())
+
+
+def _LeftBehind(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
+    """The primary is cut off, its instance starts on the other node, and it comes back."""
+    one.StartWriter()
+    pair.Cut()
+    one.Wait(frozen=True)
+    acknowledged = one.Acknowledged()
+    two.Do(two.Assemble("behind"), two.Assemble("behind", primary=True))
+    assert two.Wait(primary=True).disk == "UpToDate"
+    two.CheckWrites(acknowledged)
+    two.StartWriter()
+    switch.Heal()
+    # Both see that both are in use, and neither gives way by itself.
+    for side in (one, two):
+        side.Wait(standalone=True, primary=True)
+    assert one.Acknowledged() == acknowledged, "what was left behind never went on"
+    one.Do(("drbd_follow", [[one.Disk("ahead")]]))
+    one.machine.Run("sh", "-c", f"while [ -e /proc/{one._writer} ]; do sleep 0.1; done")
+    assert one.Acknowledged() == acknowledged, "its last write failed"
+    one.Do(("blockdev_shutdown", [one.Disk("ahead")]), one.Assemble("ahead"))
+    two.Do(two.Assemble("behind"))
+    two.Wait(connected=True, peer_disk="UpToDate")
+    two.StopWriter()
+    two.CheckWrites(two.Acknowledged())
+    for side in (one, two):
+        side.Do(("drbd_follow", [[side.Disk("counts")]]))
+
+
+def _PowerLost(one: Side, two: Side) -> None:
+    """The node of the primary loses its power; afterwards it comes back and is filled again."""
+    two.StartWriter()
+    one.Wait(connected=True)
+    acknowledged = two.Acknowledged()
+    two.machine.PowerOff()
+    one.Wait(connection="WFConnection")
+    assert "did not answer" in one.Fail(*one.Assemble("counts", primary=True))
+    one.Do(one.Assemble("behind"), one.Assemble("behind", primary=True))
+    one.CheckWrites(acknowledged)
+    two.machine.Start()
+    two.machine.Wait()
+    two.machine.Run("vgchange", "-q", "-ay", "vg")
+    two.Do(two.Assemble("ahead"))
+    two.Wait(connected=True, disk="UpToDate")
+    one.Do(("drbd_follow", [[one.Disk("counts")]]))
+    two.Do(("drbd_follow", [[two.Disk("counts")]]))
+    for side in (one, two):
+        side.Do(("blockdev_shutdown", [side.Disk()]))
+    Together((one, one.Assemble("counts")), (two, two.Assemble("counts")))
+    one.Do(one.Assemble("counts", primary=True))
+    one.CheckWrites(acknowledged)

@@ -1,0 +1,478 @@
+"""Mirrors of two simulated machines with the programs of DRBD and LVM (doc/design-drbd.rst, doc/reference/drivers.md a.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from simulated import Machine, World
+from support.mirrors import SECRET, MakeMirror
+from support.standindrbd import Device, Links, StandInDrbd
+from support.standinlvm import StandInLvm
+from support.virtual import MakeInstance
+
+from ganeti import backend, errors, objects, pathutils, runtime
+from ganeti.storage import lvmtools
+
+MIB = 1 << 20
+
+
+class Side:
+    """One machine and its end of the mirrors; ``Do`` serves a procedure as the node daemon would."""
+
+    def __init__(self, world: World, number: int, links: Links):
+        self.machine: Machine = world.AddMachine(f"node{number}")
+        self.lvm = StandInLvm(self.machine)
+        self.lvm.AddPv("/dev/sda", "vg", 65536)
+        self.drbd = StandInDrbd(self.machine, links)
+        self.ends = f"192.0.2.{number}", f"192.0.2.{3 - number}"
+        self.machine.Call(self._Furnish)
+
+    def _Furnish(self) -> None:
+        for path in ("/proc/sys/kernel/random", pathutils.RUN_DIR, pathutils.DISK_LINKS_DIR):
+            runtime.MakeDirs(path)
+
+    def Disk(self, peer: str | None = "counts", **values: Any) -> objects.Disk:
+        return MakeMirror(*self.ends, peer=peer, **values)
+
+    def Do(self, name: str, *args: Any) -> Any:
+        words = [arg.ToDict(runtime=True) if isinstance(arg, objects.Disk) else arg for arg in args]
+        words = [
+            [disk.ToDict(runtime=True) if isinstance(disk, objects.Disk) else disk for disk in word]
+            if isinstance(word, list)
+            else word
+            for word in words
+        ]
+        return self.machine.Call(backend.Handlers()[name], *words)
+
+    def Fail(self, match: str, name: str, *args: Any) -> None:
+        with pytest.raises(errors.GenericError, match=match) as caught:
+            self.Do(name, *args)
+        assert SECRET not in str(caught.value)
+
+    def Create(self, primary: bool, disk: objects.Disk | None = None) -> None:
+        disk = disk or self.Disk()
+        for layer in (*disk.children, disk):
+            self.Do("blockdev_create", layer, layer.size, "guest", primary, "note", False)
+
+    def Assemble(self, disk: objects.Disk, primary: bool = False) -> None:
+        self.Do("blockdev_assemble", disk, MakeInstance().ToDict(runtime=True), primary, 0)
+
+    @property
+    def device(self) -> Device:
+        return self.drbd.devices[0]
+
+    def State(self) -> tuple[str, str, str, bool]:
+        return self.device.link, self.device.role, self.device.disk, self.device.frozen
+
+
+class Pair:
+    def __init__(self) -> None:
+        world = World(1)
+        self.links = Links()
+        self.one, self.two = Side(world, 1, self.links), Side(world, 2, self.links)
+
+    def Create(self) -> Pair:
+        self.one.Create(True)
+        self.two.Create(False)
+        return self
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    yield Pair()
+
+
+@pytest.fixture
+def mirror(pair: Pair) -> Pair:
+    return pair.Create()
+
+
+def test_a_new_mirror_fills_its_other_side(pair: Pair) -> None:
+    one, two = pair.one, pair.two
+    pair.links.hold = True
+    pair.Create()
+    assert (one.State(), two.State()) == (
+        ("SyncSource", "Primary", "UpToDate", False),
+        ("SyncTarget", "Secondary", "Inconsistent", False),
+    )
+    status = two.Do("blockdev_find", two.Disk())
+    assert (status["dev_path"], status["major"], status["minor"]) == ("/dev/drbd0", 147, 0)
+    assert (status["sync_percent"], status["estimated_time"], status["is_degraded"], status["ldisk_status"]) == (
+        11.8, 163.0, True, 2)  # fmt: skip
+    assert two.Do("drbd_wait_sync", [two.Disk()]) == [False, 11.8]
+    pair.links.Finish()
+    assert one.Do("drbd_wait_sync", [one.Disk()]) == [True, 100.0]
+    assert one.Do("blockdev_find", one.Disk())["is_degraded"] is False
+    assert one.Do("blockdev_getdimensions", [one.Disk()]) == [[64 * MIB, None]]
+    assert one.Do("drbd_states")["0"] == {
+        "connected": True, "standalone": False, "in_resync": False, "local_uptodate": True, "peer_uptodate": True,
+        "sync_percent": None, "primary": True, "frozen": False,
+    }  # fmt: skip
+    assert "after-sb" not in str(one.drbd.runs)
+    assert one.device.options["fencing"] == two.device.options["fencing"] == "resource-and-stonith"
+
+
+def test_creation_that_fails_leaves_nothing(pair: Pair) -> None:
+    one = pair.one
+    one.Create(True, one.Disk(name="other"))
+    runs = len(one.drbd.runs)
+    problem = r"in use already by minor 0 \(resource0\).*left as it is"
+    one.Fail(problem, "blockdev_create", *_Layers(one, one.Disk()), 64, "x", True, "", False)
+    for number, (size, problem) in enumerate(((64, "must have 128 to 1024"), (1028, "must have 128 to 1024"))):
+        disk = one.Disk(name=f"n{number}", minor=3, port=11003)
+        data, meta = disk.children
+        one.Do("blockdev_create", data, 64, "x", True, "", False)
+        one.Do("blockdev_create", meta, size, "x", True, "", False)
+        one.Fail(problem, "blockdev_create", disk, 64, "x", True, "", False)
+    small = one.Disk(name="small", minor=3, port=11003)
+    for child, size in zip(small.children, (32, 128), strict=True):
+        one.Do("blockdev_create", child, size, "x", True, "", False)
+    one.Fail("data volume is smaller than 64 MiB", "blockdev_create", small, 64, "x", True, "", False)
+    one.Fail("exclusive storage", "blockdev_create", small, 64, "x", True, "", True)
+    taken = one.Disk(name="taken", minor=4, port=11004)
+    one.Do("blockdev_create", taken.children[0], 64, "x", True, "", False)
+    taken = taken.Replace(children=(taken.children[0], one.Disk(name="other").children[1]))
+    one.Fail("metadata volume .* is in use by minor 0", "blockdev_create", taken, 64, "x", True, "", False)
+    assert list(one.drbd.devices) == [0]
+    assert {argv[0] for argv in one.drbd.runs[runs:]} <= {"drbdsetup", "dd"}
+    one.machine.programs["drbdsetup"] = _FailingOn(one.machine.programs["drbdsetup"], "connect", SECRET)
+    fine = one.Disk(name="fine", minor=5, port=11005)
+    one.Fail(r"cannot be connected: 'drbdsetup connect' failed with exit code 10: .*\*\*\*", "blockdev_create",
+             *_Layers(one, fine), 64, "x", True, "", False)  # fmt: skip
+    assert list(one.drbd.devices) == [0], "what was brought up in vain is taken down again"
+
+
+def _Layers(side: Side, disk: objects.Disk) -> list[objects.Disk]:
+    for child in disk.children:
+        side.Do("blockdev_create", child, child.size, "x", True, "", False)
+    return [disk]
+
+
+def _FailingOn(program: Any, command: str, text: str) -> Any:
+    def run(invocation: Any) -> int:
+        if invocation.argv[1] == command:
+            invocation.Complain(f"command line was {text}\n")
+            return 10
+        return int(program(invocation) or 0)
+
+    return run
+
+
+def test_a_number_that_is_not_ours_is_left_alone(mirror: Pair) -> None:
+    two = mirror.two
+    before = two.State()
+    strange = two.Disk(name="other")
+    problem = (
+        r"another device has this number on this node, minor 0 \(resource0\): volume /dev/vg/one_data.*left as it is"
+    )
+    two.Fail(problem, "blockdev_assemble", strange, MakeInstance().ToDict(runtime=True), False, 0)
+    two.Fail("in use already", "blockdev_create", *_Layers(two, strange), 64, "x", False, "", False)
+    for name, args in (
+        ("blockdev_shutdown", [strange]),
+        ("blockdev_remove", [strange]),
+        ("blockdev_close", ["", [strange]]),
+        ("drbd_follow", [[two.Disk("ahead", name="other")]]),
+    ):
+        two.Do(name, *args)
+    assert two.Do("blockdev_find", strange) is None
+    assert two.State() == before
+    two.device.resource = "r0"
+    two.device.data, two.device.disk = None, "Diskless"
+    mirror.links.Publish()
+    two.Fail("minor 0 .r0.", "blockdev_assemble", two.Disk(), MakeInstance().ToDict(runtime=True), False, 0)
+
+
+def test_nothing_is_written_while_a_migration_connects_anew(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+    one.Do("drbd_disconnect_net", [one.Disk()])
+    assert one.State() == ("StandAlone", "Primary", "UpToDate", True)
+    assert two.State() == ("WFConnection", "Secondary", "UpToDate", False)
+    assert one.Do("drbd_needs_activation", [one.Disk()]) == [one.Disk().uuid]
+    two.Do("drbd_disconnect_net", [two.Disk()])
+    two.Do("drbd_disconnect_net", [two.Disk()])
+    # The other side comes a moment later.
+    mirror.one.machine.StartProcess(lambda: backend.Handlers()["drbd_attach_net"](
+        [one.Disk().ToDict(runtime=True)], True), "attach")  # fmt: skip
+    two.Do("drbd_attach_net", [two.Disk()], True)
+    assert (one.State(), two.State()) == (("Connected", "Primary", "UpToDate", False),) * 2
+    one.Fail(r"is connected \(Connected\); disconnect it first", "drbd_attach_net", [one.Disk()], False)
+
+
+def test_opening_needs_the_other_side(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+    two.Fail("is open on the other node", "blockdev_open", "", [two.Disk()], True)
+    for side in (one, two):
+        side.Do("blockdev_shutdown", side.Disk())
+    one.Assemble(one.Disk())
+    assert one.State() == ("WFConnection", "Secondary", "Consistent", False)
+    one.Fail(r"did not answer within 30 s \(WFConnection\)", "blockdev_open", "", [one.Disk()], True)
+    two.Assemble(two.Disk())
+    one.Assemble(one.Disk(), primary=True)
+    assert one.State() == ("Connected", "Primary", "UpToDate", False)
+
+
+def test_a_lost_link_and_the_record(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+    mirror.links.Cut()
+    assert one.State() == ("WFConnection", "Primary", "UpToDate", True)
+    assert one.Do("drbd_states")["0"]["frozen"] is True
+    one.Do("drbd_follow", [one.Disk("counts")])
+    assert one.device.frozen, "it still has to wait"
+    two.Do("drbd_follow", [two.Disk("ahead")])
+    assert two.device.disk == "Outdated"
+    one.Do("drbd_follow", [one.Disk("behind")])
+    assert not one.device.frozen and one.device.options["fencing"] == "dont-care"
+    two.Fail("did not answer", "blockdev_open", "", [two.Disk("ahead")], True)
+    mirror.links.Heal()
+    assert two.State() == ("Connected", "Secondary", "UpToDate", False)
+    for side in (one, two):
+        side.Do("drbd_follow", [side.Disk("counts")])
+        assert side.device.options["fencing"] == "resource-and-stonith"
+
+
+def test_a_side_that_is_behind_is_not_opened(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+    mirror.links.Cut()
+    one.Do("drbd_follow", [one.Disk("behind")])
+    mirror.links.hold = True
+    two.Assemble(two.Disk("ahead"))
+    mirror.links.Heal()
+    one.Do("blockdev_close", "", [one.Disk()])
+    two.Fail(
+        r"is behind \(Inconsistent, SyncTarget\).*failover --ignore-consistency",
+        "blockdev_open",
+        "",
+        [two.Disk("ahead")],
+        True,
+    )
+    mirror.links.Finish()
+    two.Do("blockdev_open", "", [two.Disk("ahead")], True)
+    assert two.device.role == "Primary"
+
+
+@pytest.mark.parametrize(
+    ("state", "opens"), [("UpToDate", True), ("Consistent", True), ("Outdated", True), ("Inconsistent", False)]
+)
+def test_opened_alone_when_the_other_side_is_behind(mirror: Pair, state: str, opens: bool) -> None:
+    two = mirror.two
+    mirror.links.Cut()
+    two.device.disk = state
+    mirror.links.Publish()
+    if opens:
+        two.Assemble(two.Disk("behind"), primary=True)
+        assert two.device.role == "Primary"
+    else:
+        two.Assemble(two.Disk("behind"))
+        two.Fail(r"is not complete \(Inconsistent\)", "blockdev_open", "", [two.Disk("behind")], True)
+        assert two.device.role == "Secondary"
+
+
+def test_a_primary_that_was_left_behind_is_released_and_filled_again(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+    mirror.links.Cut()
+    two.Assemble(two.Disk("behind"), primary=True)
+    mirror.links.Heal()
+    assert one.device.link == two.device.link == "StandAlone"
+    assert one.device.frozen and one.Do("drbd_needs_activation", [one.Disk()])
+    one.device.held_open = True
+    one.Fail("held open", "blockdev_shutdown", one.Disk("counts"))
+    one.Do("drbd_follow", [one.Disk("ahead")])
+    assert one.State() == ("StandAlone", "Primary", "Diskless", False)
+    one.device.held_open = False
+    one.Do("blockdev_shutdown", one.Disk("ahead"))
+    one.Assemble(one.Disk("ahead"))
+    assert one.State() == ("WFConnection", "Secondary", "Outdated", False)
+    two.Assemble(two.Disk("behind"))
+    assert (one.State(), two.State()) == (
+        ("Connected", "Secondary", "UpToDate", False),
+        ("Connected", "Primary", "UpToDate", False),
+    )
+
+
+def test_a_split_brain_is_solved_by_the_record_only(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+    mirror.links.Cut()
+    one.Do("drbd_follow", [one.Disk("behind")])
+    two.Assemble(two.Disk("behind"), primary=True)
+    mirror.links.Heal()
+    assert one.device.link == two.device.link == "StandAlone"
+    one.Do("blockdev_close", "", [one.Disk()])
+    one.Fail("StandAlone.*gnt-cluster verify", "blockdev_open", "", [one.Disk()], True)
+    two.Assemble(two.Disk("counts"))
+    one.Assemble(one.Disk("counts"))
+    assert one.device.link == "StandAlone"
+    one.Assemble(one.Disk("ahead"))
+    two.Assemble(two.Disk("behind"))
+    assert one.State() == ("Connected", "Secondary", "UpToDate", False)
+    assert one.device.known.now == two.device.known.now
+
+
+def test_local_storage_is_exchanged(mirror: Pair) -> None:
+    one = mirror.one
+    disk = one.Disk()
+    one.Fail("has local storage already", "blockdev_addchildren", disk, list(disk.children))
+    one.Fail("are not those it has", "blockdev_removechildren", disk, list(reversed(disk.children)))
+    one.Do("blockdev_removechildren", disk, list(disk.children))
+    one.Do("blockdev_removechildren", disk, list(disk.children))
+    assert one.device.disk == "Diskless" and one.Do("blockdev_find", disk)["ldisk_status"] == 4
+    one.Do("blockdev_addchildren", disk, list(disk.children))
+    assert one.State() == ("Connected", "Primary", "UpToDate", False)
+    [tool] = [argv for argv in one.drbd.runs[-12:] if argv[:2] == ["drbdmeta", "create-md"]]
+    assert tool[2] == "/dev/drbd255", "its own number is in use"
+
+
+def test_growing(mirror: Pair) -> None:
+    for side in (mirror.one, mirror.two):
+        side.Do("blockdev_grow", side.Disk(), 8, True, True, False)
+        side.Do("blockdev_grow", side.Disk(), 8, False, True, False)
+    one = mirror.one
+    one.Fail("cannot shrink", "blockdev_grow", one.Disk(), -8, False, False, False)
+    assert one.Do("blockdev_getdimensions", [one.Disk()]) == [[64 * MIB, None]]
+    one.Do("blockdev_grow", one.Disk(), 8, False, False, False)
+    assert one.Do("blockdev_getdimensions", [one.Disk()]) == [[72 * MIB, None]]
+    mirror.links.Cut()
+    one.Fail("cannot be grown to 80 MiB.*both nodes", "blockdev_grow", one.Disk(size=72), 8, False, False, False)
+
+
+def test_unreadable_metadata_means_no_local_data(mirror: Pair) -> None:
+    two = mirror.two
+    two.Do("blockdev_shutdown", two.Disk())
+    two.drbd.broken.add("/dev/vg/one_meta")
+    two.Assemble(two.Disk())
+    assert two.State() == ("Connected", "Secondary", "Diskless", False)
+    two.drbd.broken.clear()
+    two.Assemble(two.Disk())
+    assert two.State() == ("Connected", "Secondary", "UpToDate", False)
+
+
+def test_parameters_of_disk_and_link(pair: Pair) -> None:
+    one = pair.one
+    params = {
+        "disabled-barriers": "bd",
+        "disable-meta-flush": True,
+        "disk-custom": "--al-extents=257 --fencing=dont-care",
+        "net-custom": "--max-buffers=4000 --verify-alg 'md5'",
+        "protocol": "A",
+    }
+    one.Create(True, one.Disk(**params))
+    [attach] = [argv for argv in one.drbd.runs if argv[1] == "attach"]
+    assert {"--disk-barrier=no", "--disk-drain=no", "--md-flushes=no", "--al-extents=257", "--size=64m"} <= set(attach)
+    assert [word for word in attach if word.startswith("--fencing")] == ["--fencing=dont-care"]
+    [connect] = [argv for argv in one.drbd.runs if argv[1] == "connect"]
+    assert connect[-3:] == ["--max-buffers=4000", "--verify-alg", "md5"] and "--protocol=A" in connect
+    one.Do("drbd_follow", [one.Disk("ahead", **params)])
+    assert one.device.options["fencing"] == "dont-care", "whoever chose it is obeyed"
+    one.Fail("cannot be split into words", "blockdev_assemble", one.Disk(**{"disk-custom": "'"}),
+             MakeInstance().ToDict(runtime=True), False, 0)  # fmt: skip
+    mixed = MakeMirror("192.0.2.1", "fd00::2", minor=7, name="mixed")
+    one.Fail(
+        "one of 192.0.2.1 and fd00::2 is an IPv4", "blockdev_create", *_Layers(one, mixed), 64, "x", True, "", False
+    )
+
+
+def test_a_master_of_3_1_gets_what_it_had(pair: Pair) -> None:
+    one, two = pair.one, pair.two
+    one.Create(True, one.Disk(None))
+    two.Create(False, two.Disk(None))
+    assert "fencing" not in one.device.options
+    pair.links.Cut()
+    assert not one.device.frozen
+    two.Do("blockdev_open", "", [two.Disk(None)], True)
+    assert two.device.role == "Primary"
+
+
+def test_pausing_may_be_repeated(mirror: Pair) -> None:
+    one = mirror.one
+    for pause in (True, True, False, False):
+        assert one.Do("blockdev_pause_resume_sync", [one.Disk()], pause) == [[True, None]]
+    assert one.Do("blockdev_pause_resume_sync", [one.Disk(minor=9)], True)[0][0] is False
+
+
+def test_snapshots_and_renames(mirror: Pair) -> None:
+    two = mirror.two
+    assert two.Do("blockdev_snapshot", two.Disk(), None, None) == ["vg", "one_data.snap"]
+    with pytest.raises(errors.BlockDeviceError, match="renaming is not possible"):
+        two.Do("blockdev_rename", [[two.Disk().ToDict(runtime=True), ["x"]]])
+
+
+@pytest.mark.req("D20-DISK-03")
+def test_as_many_commands_for_each_disk_whatever_is_active() -> None:
+    """Activating 50 disks: on the node of the primary, both passes of it."""
+    pair = Pair()
+    disks = {
+        side: [side.Disk(name=f"d{number}", minor=number, port=11000 + number) for number in range(50)]
+        for side in (pair.one, pair.two)
+    }
+    for side, primary in ((pair.one, True), (pair.two, False)):
+        for disk in disks[side]:
+            side.Create(primary, disk)
+            side.Do("blockdev_shutdown", disk)
+    one, two = pair.one, pair.two
+    counts = []
+    for own, other in zip(disks[one], disks[two], strict=True):
+        before = len(one.drbd.runs) + len(one.lvm.runs)
+        one.Assemble(own)
+        two.Assemble(other)
+        one.Assemble(own, primary=True)
+        counts.append(len(one.drbd.runs) + len(one.lvm.runs) - before)
+    assert len(one.drbd.devices) == 50 and all(device.role == "Primary" for device in one.drbd.devices.values())
+    assert len(set(counts)) == 1, counts
+    assert counts[0] <= 27
+    one.drbd.runs.clear()
+    assert len(one.Do("drbd_states")) == 50
+    assert one.drbd.runs == []
+    assert len(one.Do("blockdev_getmirrorstatus", disks[one])) == 50
+    assert [argv[1] for argv in one.drbd.runs] == ["show"], "one look for all"
+
+
+def test_lvm_is_kept_off_mirrors(mirror: Pair) -> None:
+    one = mirror.one
+    words = ["--config", 'devices/global_filter=["r|^/dev/drbd|"]']
+    one.lvm.runs.clear()
+    one.Do("lv_list", [])
+    assert one.lvm.runs[0][1:3] == words
+    for text, filtered in (("# global_filter = []\n", True), ('devices {\n\tglobal_filter = [ "a|.*|" ]\n}\n', False)):
+        one.machine.Call(_WriteConfig, text)
+        one.lvm.runs.clear()
+        one.Do("lv_list", [])
+        assert (one.lvm.runs[0][1:3] == words) == filtered
+    one.machine.Call(runtime.RemoveFile, "/proc/drbd")
+    assert one.machine.Call(lvmtools._KeptOff, ["lvs"]) == ["lvs"]
+
+
+def _WriteConfig(text: str) -> None:
+    runtime.MakeDirs("/etc/lvm")
+    runtime.WriteFile("/etc/lvm/lvm.conf", text)
+
+
+def test_what_a_node_reports_of_drbd(mirror: Pair) -> None:
+    one = mirror.one
+    keys: dict[str, Any] = {"drbd-version": None, "drbd-list": None, "drbd-helper": "/bin/false"}
+    assert one.Do("drbd_helper") == "/bin/true"
+    assert one.Do("node_verify", keys, "cluster", {}) == {
+        "drbd-version": "8.4.11",
+        "drbd-list": [0],
+        "drbd-helper": [True, "/bin/true"],
+    }
+    one.drbd._Write("/proc/drbd", "version: 9.1.4 (api:2/proto:86-121)\n")
+    assert "has version 9.1.4; it must be 8.4" in one.Do("node_verify", keys, "cluster", {})["drbd-version"]
+    one.machine.Call(runtime.RemoveFile, "/proc/drbd")
+    one.machine.Call(runtime.RemoveFile, "/sys/module/drbd/parameters/usermode_helper")
+    answer = one.Do("node_verify", keys, "cluster", {})
+    assert "The DRBD module is not loaded" in answer["drbd-version"] and "not loaded" in answer["drbd-list"]
+    assert answer["drbd-helper"][0] is False
+    assert one.Do("drbd_states") == {}
+    one.Fail("is missing; is the module loaded", "drbd_helper")
+    assert one.Do("blockdev_find", one.Disk()) is None
+    one.Fail("modprobe drbd", "blockdev_assemble", one.Disk(), MakeInstance().ToDict(runtime=True), False, 0)
+
+
+def test_utilities_that_cannot_drive_the_module(mirror: Pair) -> None:
+    one = mirror.one
+    one.machine.programs["drbdsetup"] = _FailingOn(one.machine.programs["drbdsetup"], "show", "no support for this API")
+    one.Fail(r"'drbdsetup show' failed.*no support.*drive the module 8.4.11", "blockdev_assemble", one.Disk(),
+             MakeInstance().ToDict(runtime=True), False, 0)  # fmt: skip
+    keys: dict[str, Any] = {"drbd-version": None}
+    assert "no support for this API" in one.Do("node_verify", keys, "cluster", {})["drbd-version"]
