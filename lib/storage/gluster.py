@@ -37,7 +37,7 @@ class Volume:
 
     def IsMounted(self) -> bool:
         """Return whether the volume is mounted; another one in its place is an error."""
-        found = FindMount(runtime.ReadText(_MOUNTS, limit=_MOUNTS_LIMIT), _WithoutLinks(self.mount_point))
+        found = MountedAt(self.mount_point)
         if found is None:
             return False
         source, fs_type = found
@@ -124,6 +124,11 @@ class GlusterFile(FileDevice):
 def MountPoint() -> str:
     """Return where this node has the cluster's Gluster volume."""
     return ssconf.SimpleStore().GetGlusterStorageDir() or pathutils.DEFAULT_GLUSTER_STORAGE_DIR
+
+
+def MountedAt(path: str) -> tuple[str, str] | None:
+    """Return (source, type) of what is mounted at a path on this node."""
+    return FindMount(runtime.ReadText(_MOUNTS, limit=_MOUNTS_LIMIT), _WithoutLinks(path))
 
 
 def _Address(host: str, what: str) -> str:

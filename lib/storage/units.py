@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ganeti import errors, runtime
-from ganeti.storage import lvmtools
+from ganeti.storage import gluster, lvmtools
 
 NAME, SIZE, FREE, USED, ALLOCATABLE = "name", "size", "free", "used", "allocatable"
 FIELDS = (NAME, SIZE, FREE, USED, ALLOCATABLE)
@@ -137,6 +137,21 @@ class Directories(Units):
         return int(row[FREE]), int(row[SIZE])
 
 
+class GlusterMounts(Directories):
+    """Gluster volumes, named by the directories where this node mounts them."""
+
+    def __init__(self) -> None:
+        super().__init__("gluster")
+
+    def _Row(self, path: str) -> Row:
+        """Return the space of a volume that is mounted; below it lies the node's own file system."""
+        if gluster.MountedAt(path) is None:
+            raise errors.StorageError(
+                f"Directory {path}: no Gluster volume is mounted there; it is mounted when a disk on it is activated"
+            )
+        return super()._Row(path)
+
+
 _UNITS: dict[str, Units] = {
     units.type: units
     for units in (
@@ -144,7 +159,7 @@ _UNITS: dict[str, Units] = {
         VolumeGroups(),
         Directories("file"),
         Directories("sharedfile"),
-        Directories("gluster"),
+        GlusterMounts(),
     )
 }
 

@@ -12,7 +12,7 @@ from support import standinstorage
 from support.virtual import MakeDisk
 
 from ganeti import errors, objects, pathutils, runtime
-from ganeti.storage import gluster, tree
+from ganeti.storage import gluster, tree, units
 
 OWNER = "guest.example.com"
 MOUNT_POINT = pathutils.DEFAULT_GLUSTER_STORAGE_DIR
@@ -114,6 +114,18 @@ def test_a_server_without_address(nodes: Nodes) -> None:
 def test_paths_that_lead_elsewhere(nodes: Nodes, path: str) -> None:
     with pytest.raises(errors.BlockDeviceError, match="is not a plain path below the top of a volume"):
         nodes.Do(tree.Create, Disk(path), 8, OWNER, True)
+
+
+def test_space_is_that_of_the_volume(nodes: Nodes) -> None:
+    def rows() -> list[list[Any]]:
+        return units.List("gluster", [[MOUNT_POINT]], None, ["name", "size"])
+
+    nodes.Do(runtime.MakeDirs, MOUNT_POINT)
+    with pytest.raises(errors.StorageError, match=f"Directory {MOUNT_POINT}: no Gluster volume is mounted there"):
+        nodes.Do(rows)
+    nodes.Create(Disk())
+    [[name, size]] = nodes.Do(rows)
+    assert name == MOUNT_POINT and size > 0
 
 
 def test_what_is_mounted_where() -> None:
