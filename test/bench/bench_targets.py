@@ -29,6 +29,7 @@ _TEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(_TEST, ".."), _TEST, os.path.join(_TEST, "unit/jqueue")]
 
 import bench_cluster  # noqa: E402
+import bench_failover  # noqa: E402
 import bench_jobs  # noqa: E402
 import bench_store  # noqa: E402
 import bench_verify  # noqa: E402
@@ -377,6 +378,12 @@ def Verification() -> Iterator[Line]:
     )
 
 
+def Failover() -> Iterator[Line]:
+    seconds = bench_failover.Run(20)
+    what = "dead primary node: 20 instances run on their secondary"
+    yield Line(what, "10 s", f"{seconds:.2f} s", seconds <= 10)
+
+
 # --- simulation -------------------------------------------------------------------------------------------------------
 
 
@@ -399,6 +406,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "rows": Rows,
     "start": Start,
     "verification": Verification,
+    "failover": Failover,
     "seeds": Seeds,
     "memory": Memory,
 }

@@ -163,6 +163,8 @@ def WaitGone(pid: int, timeout: float = 20) -> None:
 class RealCluster:
     """Some nodes; by default all of them are master candidates."""
 
+    node_class = RealNode
+
     def __init__(self, count: int, candidates: int | None = None):
         self._lease = allocator.Lease()
         # Paths of UNIX sockets are short.
@@ -173,7 +175,9 @@ class RealCluster:
         self.files = os.path.join(self.base, "files")
         os.mkdir(self.files)
         self.config = MakeConfig(names, addresses, self._lease.Address(), voters, self.files)
-        self.nodes = [RealNode(self.base, node.name, node.primary_ip, node.uuid) for node in self.config.nodes.values()]
+        self.nodes = [
+            self.node_class(self.base, node.name, node.primary_ip, node.uuid) for node in self.config.nodes.values()
+        ]
         self._WriteFiles()
 
     def __getitem__(self, number: int) -> RealNode:

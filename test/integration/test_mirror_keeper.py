@@ -1,0 +1,60 @@
+"""The master daemon by itself lets a frozen guest continue, and the other side count again once it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.mirrored import MirrorCluster
+from support.realcluster import WaitUntil
+
+SETTLE = "INSTANCE_SETTLE_MIRRORS"
+
+
+@pytest.fixture
+def cluster() -> Iterator[MirrorCluster]:
+    with MirrorCluster(2) as made:
+        made.StartAll()
+        yield made
+
+
+def _Behind(cluster: MirrorCluster) -> list[Any]:
+    with cluster[0].Client() as client:
+        job = client.SubmitJobToDrainedQueue([{"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": [], "reason": []}])
+        WaitUntil(lambda: client.QueryJobs([job], ["status"])[0][0] in ("success", "error"), "an answer", 60)
+        [[[result]]] = client.QueryJobs([job], ["opresult"])
+    return [found["disks"][0].get("behind") for found in result.values()]
+
+
+def _Settled(cluster: MirrorCluster) -> list[str]:
+    """The log of each job of the keeper that has succeeded."""
+    with cluster[0].Client() as client:
+        rows = client.QueryJobs(None, ["summary", "status", "oplog"])
+    return [
+        " ".join(str(line[3]) for line in logs[0])
+        for summary, status, logs in rows
+        if summary[0].startswith(SETTLE) and status == "success"
+    ]
+
+
+@pytest.mark.parametrize("drained", [False, True], ids=["accepting", "drained"])
+def test_a_lost_link_and_its_return(cluster: MirrorCluster, drained: bool) -> None:
+    if drained:
+        with cluster[0].Client() as client:
+            client.SetDrainFlag(True)
+    for node in cluster.nodes[1:]:
+        node.CutLink(True)
+    WaitUntil(lambda: len(_Settled(cluster)) == 2, "both instances continue", 60)
+    assert all("continues alone" in log for log in _Settled(cluster))
+    assert [behind and behind[0] for behind in _Behind(cluster)] == [cluster[2].name] * 2
+    for node in cluster.nodes[1:]:
+        node.CutLink(False)
+    WaitUntil(lambda: len(_Settled(cluster)) == 4, "both sides count again", 60)
+    assert _Behind(cluster) == [None, None]
+
+
+def test_a_dead_secondary_node(cluster: MirrorCluster) -> None:
+    cluster.CutPower(cluster[2])
+    cluster[1].CutLink(True)
+    WaitUntil(lambda: len(_Settled(cluster)) == 2, "both instances continue", 60)
