@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -265,9 +267,13 @@ def test_names_that_cannot_be(node: Node, names: list[str], match: str) -> None:
 
 
 def test_without_the_means_to_look_nothing_is_done(node: Node) -> None:
-    for program in ("wipefs", "cmp", "fuser"):
+    for program, unknown in (
+        ("wipefs", "its content is not known"),
+        ("cmp", "it cannot be read"),
+        ("fuser", "nobody can tell who uses it"),
+    ):
         kept = node.machine.programs.pop(program)
-        with pytest.raises(errors.OpExecError, match=f"'{program}' failed"):
+        with pytest.raises(errors.OpExecError, match=f"Disk sda: {unknown}: '{program}' failed"):
             node.Create("sda")
         node.machine.programs[program] = kept
     del node.machine.programs["pvs"]
@@ -341,6 +347,44 @@ def test_wrong_command_lines(
     with pytest.raises(SystemExit) as caught:
         lvmstrap.Main()
     assert caught.value.code == 2 and text in said()
+
+
+@pytest.fixture
+def kept_logging() -> Iterator[None]:
+    """Tools send what is logged to the terminal."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("kept_logging")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may use it")
+def test_from_the_command_line(node: Node, monkeypatch: pytest.MonkeyPatch, said: Callable[[], str]) -> None:
+    node.AddDisk("sdc", removable=1)
+    node.on["/dev/sdb"] = "ext4"
+
+    def run(*words: str) -> int:
+        monkeypatch.setattr("sys.argv", ["lvmstrap", *words])
+        return int(node.Call(lvmstrap.Main))
+
+    assert run("--alldisks", "create") == constants.EXIT_SUCCESS
+    assert node.writes[-1] == "vgcreate -s 64MB xenvg /dev/sda1", (
+        "not the removable one, nor the one with something on it"
+    )
+    node.writes.clear()
+    assert run("-g", "data", "-d", "/dev/sdc,, sdb", "create") == constants.EXIT_FAILURE and node.writes == []
+    assert run("-g", "data", "-r", "--force", "-d", "/dev/sdc,, sdb", "create") == constants.EXIT_SUCCESS
+    assert node.writes[-1] == "vgcreate -s 64MB data /dev/sdc1 /dev/sdb1" and "parted" in node.writes[1]
+    assert run("diskinfo") == constants.EXIT_SUCCESS and "sdc" in said()
+    node.Call(runtime.RemoveFile, "/proc/self/mountinfo")
+    assert run("diskinfo") == constants.EXIT_FAILURE and "procfs is not mounted" in said()
+
+
+def test_lines_of_the_kernel_that_are_cut_off_are_passed_over() -> None:
+    lines = ["30 1 8:1 / /a rw - ext4 /dev/sda1", "30 1 8:2 / /b rw - ext4", "30 1 8:3 /", ""]
+    assert diskscan.ParseMounts("\n".join(lines)) == {"8:1": "/a", "/dev/sda1": "/a"}
 
 
 def test_signatures_as_wipefs_prints_them() -> None:
