@@ -466,19 +466,22 @@ class Drbd(Mirror):
     def _Stranger(self) -> Config | None:
         """Return what has this device's number or name but is not this device.
 
-        It is ours if it has our data volume; without one, if it has our link; with neither, if it has our name.
+        It is ours if it has our data volume.  Where it has none, or the master did not say which is ours, it is if it
+        has our link; with neither volume nor link it is if it has our name.
         """
-        minor, configs = self._Minor(), drbdtools.Configs()
+        minor, configs, data = self._Minor(), drbdtools.Configs(), self._DataPath()
         name = f"resource{minor}"
         for config in configs.values():
             if config.resource == name and config.minor != minor:
                 return config
         own = configs.get(minor)
-        if own is None or own.data == self._DataPath():
+        if own is None or (data is not None and own.data == data):
             return None
-        if own.data is not None or own.resource != name:
+        if own.resource != name or (own.data is not None and data is not None):
             return own
-        return own if own.remote is not None and (own.local, own.remote) != self._Ends() else None
+        if own.remote is None:
+            return None if own.data is None else own
+        return None if (own.local, own.remote) == self._Ends() else own
 
     def _DataPath(self) -> str | None:
         return _PathOf(self.disk.children[0]) if self.disk.children else None

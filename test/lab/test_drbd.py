@@ -85,7 +85,12 @@ class Side:
 
     def StopWriter(self) -> None:
         self.machine.Run("kill", self._writer)
-        self.machine.Run("sh", "-c", f"while [ -e /proc/{self._writer} ]; do sleep 0.1; done")
+        self.WaitForEnd()
+
+    def WaitForEnd(self) -> None:
+        """Wait until the writer has ended; nobody may have asked for its result."""
+        ended = f"! [ -e /proc/{self._writer} ] || grep -q '^State:.Z' /proc/{self._writer}/status"
+        self.machine.Run("sh", "-c", f"until {ended}; do sleep 0.1; done")
 
     def Acknowledged(self) -> list[str]:
         return self.machine.Run("cat", _NOTES, check=False).stdout.split()
@@ -284,7 +289,7 @@ def _LeftBehind(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
         side.Wait(standalone=True, primary=True)
     assert one.Acknowledged() == acknowledged, "what was left behind never went on"
     one.Do(("drbd_follow", [[one.Disk("ahead")]]))
-    one.machine.Run("sh", "-c", f"while [ -e /proc/{one._writer} ]; do sleep 0.1; done")
+    one.WaitForEnd()
     assert one.Acknowledged() == acknowledged, "its last write failed"
     one.Do(("blockdev_shutdown", [one.Disk("ahead")]), one.Assemble("ahead"))
     two.Do(two.Assemble("behind"))

@@ -235,6 +235,7 @@ class StandInDrbd:
                 lines.append("\t[=>..................] sync'ed: 11.8% (65376/65536)K\n")
                 lines.append("\tfinish: 0:02:43 speed: 160 (160) want: 480 K/sec\n")
             self._Write(f"/sys/block/drbd{minor}/size", f"{device.size * MIB // _SECTOR}\n")
+            self._Write(f"/dev/drbd{minor}", "")
         self._Write("/proc/drbd", "".join(lines))
 
     def _Line(self, device: Device) -> str:

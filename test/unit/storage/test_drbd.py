@@ -184,6 +184,15 @@ def test_a_number_that_is_not_ours_is_left_alone(mirror: Pair) -> None:
     two.Fail("minor 0 .r0.", "blockdev_assemble", two.Disk(), MakeInstance().ToDict(runtime=True), False, 0)
 
 
+def test_removed_without_its_children(mirror: Pair) -> None:
+    """As the master removes layer by layer what it made in vain."""
+    one, bare = mirror.one, mirror.one.Disk().Replace(children=())
+    one.Do("blockdev_remove", one.Disk(port=11009).Replace(children=()))
+    assert one.State() == ("Connected", "Primary", "UpToDate", False), "another link is not ours"
+    one.Do("blockdev_remove", bare)
+    assert one.drbd.devices == {}
+
+
 def test_nothing_is_written_while_a_migration_connects_anew(mirror: Pair) -> None:
     one, two = mirror.one, mirror.two
     one.Do("drbd_disconnect_net", [one.Disk()])
