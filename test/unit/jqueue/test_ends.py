@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from support.queues import Executor, Op
 
-from ganeti import constants, errors, serializer
+from ganeti import constants, errors, objects, serializer
+from ganeti.jqueue.queue import URGENT_WORKERS
 from ganeti.store import Row, Rows
 from ganeti.store.base import MAX_TRANSACTION
 
@@ -183,3 +184,69 @@ def test_as_many_workers_as_jobs_may_run_and_none_after_the_end(make):
     for thread in ours:
         thread.join(30)
     assert not any(thread.is_alive() for thread in ours)
+
+
+class _Late(Executor):
+    """Gets its locks, and begins only when a gate opens."""
+
+    def __call__(self, op: Any, ec_id: int, cbs: Any, *args: Any) -> Any:
+        cbs.CurrentPriority()
+        with self.changed:
+            self.seen.append(op)
+            self.changed.notify_all()
+        self._Gate("late")
+        cbs.NotifyStart()
+        with self.changed:
+            self.executed.append((ec_id, op.comment))
+
+
+def test_a_job_that_got_its_locks_as_the_queue_closed_does_not_begin(make):
+    bench = make(executor=_Late)
+    job_id = bench.Submit("x")
+    with bench.executor.changed:
+        assert bench.executor.changed.wait_for(lambda: bench.executor.seen, 20)
+    bench.queue.Close()
+    bench.executor.Open("late")
+    assert bench.queue.WaitIdle(20)
+    assert bench.Status(job_id) == "queued" and bench.executor.executed == []
+    bench.queue.Reopen()
+    assert bench.WaitEnd(job_id) == "success"
+
+
+def test_an_urgent_job_starts_whatever_else_runs_and_whatever_a_rule_says(make):
+    rule = objects.FilterRule.FromDict(
+        {
+            "uuid": "00000001-aaaa-4bbb-8ccc-000000000000",
+            "watermark": 0,
+            "priority": 0,
+            "predicates": [["jobid", [">", "id", 2]]],
+            "action": "PAUSE",
+            "reason_trail": [],
+        }
+    )
+    rules = {rule.uuid: rule}
+    bench = make(settings=lambda: (2, rules))
+    full = [bench.Submit("gate a"), bench.Submit("gate a")]
+    bench.executor.WaitRunning(*full)
+    ordinary = bench.Submit("x")
+    op = {"OP_ID": "OP_INSTANCE_SETTLE_MIRRORS", "instance_name": "web", "comment": "gate b"}
+    urgent = [bench.queue.SubmitJob([op]).Result(20) for _ in range(URGENT_WORKERS + 1)]
+    bench.executor.WaitRunning(*urgent[:URGENT_WORKERS])
+    assert bench.Status(ordinary) == "queued"
+    assert bench.queue.CancelJob(ordinary).Result(20)[0] is True
+    assert bench.executor.running == {*full, *urgent[:URGENT_WORKERS]}, "the last one waits for a worker"
+    bench.executor.Open("b")
+    assert [bench.WaitEnd(job_id) for job_id in urgent] == ["success"] * len(urgent)
+    bench.executor.Open("a")
+    assert [bench.WaitEnd(job_id) for job_id in full] == ["success"] * 2
+
+
+def test_an_urgent_job_takes_the_place_of_no_other(make):
+    bench = make(settings=lambda: (1, {}))
+    op = {"OP_ID": "OP_INSTANCE_SETTLE_MIRRORS", "instance_name": "web", "comment": "gate b"}
+    urgent = bench.queue.SubmitJob([op]).Result(20)
+    bench.executor.WaitRunning(urgent)
+    assert bench.WaitEnd(bench.Submit("x")) == "success"
+    assert bench.Status(urgent) == "running"
+    bench.executor.Open("b")
+    assert bench.WaitEnd(urgent) == "success"
