@@ -9,6 +9,7 @@ import queue
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -254,3 +255,51 @@ def test_without_the_cluster_s_certificate_nobody_is_called(caller: Caller, serv
     answer = caller.Ask()
     assert answer.failure is Failure.NOT_SENT and "node node1 cannot be called" in str(answer.error)
     assert server.arrived.empty()
+
+
+def test_connections_to_many_nodes_are_kept(caller: Caller, server: Server, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as others:
+        servers = [server]
+        for _ in range(11):
+            servers.append(Server(tmp_path))
+            others.callback(servers[-1].Close)
+        ports: list[list[int]] = []
+        for _ in range(2):
+            for each in servers:
+                assert caller.Ask(host=each.address, port=each.port).status == 203
+            ports.append([each.Arrival()["port"] for each in servers])
+        assert ports[0] == ports[1], "the second time nobody is connected to anew"
+
+
+def test_a_node_that_does_not_answer_is_given_up_in_time(caller: Caller, server: Server) -> None:
+    server.go.clear()
+    began = time.monotonic()
+    answer = caller.Ask(b"slow", timeout=1)
+    assert 0.9 < time.monotonic() - began < _PATIENCE / 2
+    assert answer.error is not None and "timed out" in answer.error and answer.failure is Failure.SILENT
+    assert server.Arrival()["body"] == b"slow"
+    server.go.set()
+    assert caller.Ask(b"next").status == 203
+
+
+def test_who_has_no_certificate_of_the_cluster_is_told_nothing(tmp_path: Path, server: Server) -> None:
+    """The address of a node may belong to anybody by now."""
+    (tmp_path / "cluster").mkdir()
+    pem = x509.MakeServerPem()
+    (tmp_path / "cluster" / "server.pem").write_text(pem)
+    (tmp_path / "cluster" / "client.pem").write_text(x509.MakeClientPem(pem, "master"))
+    caller = Caller(tmp_path / "cluster", server)
+    try:
+        answer = caller.Ask(b"secret")
+        assert answer.error is not None and "certificate" in answer.error
+    finally:
+        caller.transport.Close()
+    assert server.arrived.empty()
+
+
+def test_no_proxy_stands_between_the_nodes(caller: Caller, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://{server.address}:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert caller.Ask().status == 203
