@@ -26,3 +26,15 @@ def test_the_driver_fits_a_real_lvm(tmp_path: Path) -> None:
         assert done.status == 0, done.stdout[-8000:] + done.stderr[-2000:]
         assert "passed" in done.stdout and "skipped" not in done.stdout
         assert node.Run("lvs", "--noheadings").stdout.strip() == ""
+
+
+@pytest.mark.lab
+def test_lvmstrap_on_real_disks(tmp_path: Path) -> None:
+    disks = [MakeDisk(tmp_path / f"disk{number}", 2048) for number in range(2)]
+    with Machine("node1", tmp_path, Fetch(), disks) as node:
+        node.Start()
+        node.Wait()
+        words = f"{TREE}/.venv/bin/python -m pytest -q -p no:cacheprovider test/lab/inside/lvmstrap_story.py"
+        done = node.Run("sh", "-c", f"cd {TREE} && {words}", seconds=600, check=False, GANETI_LAB_NODE="1")
+        assert done.status == 0, done.stdout[-8000:] + done.stderr[-2000:]
+        assert "4 passed" in done.stdout
