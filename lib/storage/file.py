@@ -22,6 +22,10 @@ class FileDevice(BlockDev):
 
     @property
     def path(self) -> str:
+        return self._NamedPath()
+
+    def _NamedPath(self) -> str:
+        """Return the path as the logical id has it."""
         if len(self.unique_id) != 2 or not isinstance(self.unique_id[1], str):
             raise errors.BlockDeviceError(f"{self}: logical id must be [driver, path]")
         path: str = self.unique_id[1]

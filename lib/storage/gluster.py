@@ -73,7 +73,7 @@ class GlusterFile(FileDevice):
 
     @property
     def path(self) -> str:
-        relative = FileDevice.path.fget(self)  # type: ignore[attr-defined]
+        relative = self._NamedPath()
         if posixpath.isabs(relative) or posixpath.normpath(relative) != relative or relative.startswith(".."):
             raise errors.BlockDeviceError(f"{self}: '{relative}' is not a plain path below the top of a volume")
         return posixpath.join(MountPoint(), relative)
