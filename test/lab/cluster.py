@@ -112,7 +112,7 @@ class LabCluster:
 
     def Gnt(self, *argv: str, **options: Any) -> Done:
         """Run a command on the master; ``Gnt("instance", "list")`` is ``gnt-instance list``."""
-        return self.master.Run(f"gnt-{argv[0]}", *argv[1:], **{"seconds": 600.0, **options})
+        return self.master.Run(f"gnt-{argv[0]}", *argv[1:], **{"seconds": 300.0, **options})
 
     # --- making it ----------------------------------------------------------------------------------------------------
 
@@ -128,7 +128,8 @@ class LabCluster:
             self.OnAll(self._Settle)
             self.OnAll(_MakeGroup)
         with self.Step(f"gnt-cluster init on {self.master.name}"):
-            argv = ["--enabled-hypervisors", "fake", "--enabled-disk-templates", "plain,diskless"]
+            argv = ["--enabled-hypervisors", "fake", "--enabled-disk-templates", "plain,drbd,diskless"]
+            argv += ["--drbd-usermode-helper", "/bin/true"]
             argv += [
                 "--vg-name",
                 GROUP,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from pathlib import Path
 
@@ -13,16 +14,22 @@ from lab.cluster import LabCluster
 from lab.files import Lack
 from lab.stage import Stage
 
-# Told in every run: without these the rest says little.
-ALWAYS = ("plain_grow",)
-SAMPLE = 4
+# Played in every run: the two promises that people choose mirrors for.
+ALWAYS = ("mirror_primary_dies", "mirror_migrate")
+SAMPLE = 3
+# Too long, or not yet played often enough on a loaded machine to be judged by a run of all tests.
+BY_HAND = (
+    *("mirror_migrate_often", "mirror_primary_alone", "mirror_secondary_dies", "mirror_both_die", "mirror_convert"),
+    *("mirror_replace_on_secondary", "mirror_replace_faulty", "mirror_link_one_way", "mirror_link_slow"),
+    *("mirror_replace_without_master", "mirror_replace_without_noded", "mirror_replace_without_power"),
+)
 
 
 @pytest.mark.lab
 @pytest.mark.limit(2400)
 def test_stories(tmp_path: Path, seed: int) -> None:
     known = {name: story for name, story in stories.All().items() if stories.NodesFor(story) == 2}
-    others = random.Random(seed).sample(sorted(set(known) - set(ALWAYS)), SAMPLE)
+    others = random.Random(seed).sample(sorted(set(known) - {*ALWAYS, *BY_HAND}), SAMPLE)
     if lack := Lack(2):
         pytest.skip(f"the laboratory cannot run here: {lack}")
     with LabCluster(tmp_path, 2, _Say) as cluster:
@@ -30,6 +37,10 @@ def test_stories(tmp_path: Path, seed: int) -> None:
         for name in (*ALWAYS, *others):
             _Say(name)
             known[name](stage)
+
+
+def test_what_is_lacking_is_named() -> None:
+    assert re.search("memory|root|missing", Lack(100000))
 
 
 def _Say(text: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from lab.stage import Stage
 
 Story = Callable[[Stage], None]
-_MODULES = ("plain",)
+_MODULES = ("plain", "mirror")
 
 
 def NodesFor(story: Story) -> int:
