@@ -183,23 +183,21 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
             StartDisks(self, instance, force=True)
         try:
             if self.op.mode == NEW_SECONDARY:
-                _NewSecondary(self, self._early_release, self._primary, self._secondary).Run()
+                new = Filled(self.op.remote_node_uuid)
+                NewSecondary(self, self._early_release, self._primary, self._secondary, new).Run()
             else:
                 _NewStorage(self, self._early_release, self._target, self._other, self._indexes).Run()
         finally:
             if activated:
                 ShutdownDisks(self, self.current)
 
-    @property
-    def primary(self) -> str:
-        return self._primary
-
 
 class _Replacement:
     """The steps that both ways have in common; ``_old`` are the volumes that go at the end, on ``_old_node``."""
 
-    def __init__(self, lu: LUInstanceReplaceDisks, early_release: bool, old_node: str):
+    def __init__(self, lu: InstanceLU[Any], early_release: bool, primary: str, old_node: str):
         self._lu = lu
+        self._primary = primary
         self._early_release = early_release
         self._old_node = old_node
         self._old: list[objects.Disk] = []
@@ -254,14 +252,13 @@ class _Replacement:
 
     def _CheckResult(self) -> None:
         """Check that every mirror exists and is complete: only then may the old half go."""
+        primary = self._instance.primary_node
         for disk in self._worked_on:
-            if IsDegraded(self._lu, self._lu.primary, self._instance, disk):
-                raise errors.OpExecError(
-                    f"DRBD device {disk.iv_name} is degraded on node {self._Name(self._lu.primary)};"
-                    f" the old volumes on {self._Name(self._old_node)} were not removed"
-                    if not self._early_release
-                    else f"DRBD device {disk.iv_name} is degraded on node {self._Name(self._lu.primary)}"
-                )
+            if IsDegraded(self._lu, primary, self._instance, disk):
+                text = f"DRBD device {disk.iv_name} is degraded on node {self._Name(primary)}"
+                if not self._early_release:
+                    text += f"; the old volumes on {self._Name(self._old_node)} were not removed"
+                raise errors.OpExecError(text)
 
     def _RemoveOld(self) -> None:
         for volume in self._old:
@@ -277,10 +274,8 @@ class _Replacement:
 class _NewStorage(_Replacement):
     """New volumes on one node of the mirror, under the names of the old ones."""
 
-    def __init__(
-        self, lu: LUInstanceReplaceDisks, early_release: bool, target: str, other: str, indexes: Sequence[int]
-    ):
-        super().__init__(lu, early_release, target)
+    def __init__(self, lu: InstanceLU[Any], early_release: bool, target: str, other: str, indexes: Sequence[int]):
+        super().__init__(lu, early_release, lu.current.primary_node, target)
         self._target = target
         self._other = other
         disks = lu.snapshot.InstanceDisks(lu.current)
@@ -355,16 +350,28 @@ class _NewStorage(_Replacement):
         result.Raise(f"Can't rename LVs on node {self._Name(self._target)}")
 
 
-class _NewSecondary(_Replacement):
-    """The second half of the mirror goes to another node."""
+class NewSecondary(_Replacement):
+    """The second half of the mirror goes to another node; ``lu`` holds the locks of all three."""
 
-    def __init__(self, lu: LUInstanceReplaceDisks, early_release: bool, primary: str, old_secondary: str):
-        super().__init__(lu, early_release, old_secondary)
-        self._primary = primary
-        self._new = Filled(lu.op.remote_node_uuid)
+    def __init__(self, lu: InstanceLU[Any], early_release: bool, primary: str, old_secondary: str, new: str):
+        super().__init__(lu, early_release, primary, old_secondary)
+        self._new = new
         self._worked_on = list(lu.snapshot.InstanceDisks(lu.current))
 
     def Run(self) -> None:
+        self.Move()
+        self._Finish()
+
+    def Complete(self) -> None:
+        """Wait until the new half is complete, then remove the old one; all locks are kept."""
+        self._Step(5, "Sync devices")
+        WaitForSync(self._lu, self._instance)
+        self._CheckResult()
+        self._Step(6, "Removing old storage")
+        self._RemoveOld()
+
+    def Move(self) -> None:
+        """Make the new half and connect it, so that it is being filled."""
         lu = self._lu
         self._Step(1, "Check device existence")
         self._CheckExists([self._primary], self._worked_on)
@@ -388,7 +395,6 @@ class _NewSecondary(_Replacement):
         self._old = [child for disk in self._worked_on for child in disk.children]
         self._worked_on = lu.cfg.UpdateMany(changed, lu.ec_id)
         self._Connect()
-        self._Finish()
 
     def _CheckPrimaryDisks(self) -> None:
         """Check that the primary node has all the data."""

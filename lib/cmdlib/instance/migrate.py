@@ -9,6 +9,7 @@ from ganeti import errors, locking, opcodes, params
 from ganeti.cmdlib.allocation import CheckAllocatorOrNode, RefuseAllocator
 from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import ExpandOtherNode, LockInstancesNodesAnd
+from ganeti.cmdlib.instance.anywhere import TLMoveAnywhere
 from ganeti.cmdlib.instance.base import InstanceLU
 from ganeti.cmdlib.instance.cleanup import TLCleanupMigration
 from ganeti.cmdlib.instance.migration import TLMigrateInstance
@@ -28,12 +29,14 @@ class _MovingLU(InstanceLU[_MovingOp]):
     LOCKS_RES = True
 
     _tasklet: TLMigrateInstance | TLCleanupMigration
+    _mover: type[TLMigrateInstance]
 
     def ExpandNames(self) -> None:
         super().ExpandNames()
         ExpandOtherNode(self, "target_node")
         instance = self.snapshot.instances[Filled(self.op.instance_uuid)]
         template = self.snapshot.DiskTemplate(instance)
+        others: tuple[str, ...] = self.snapshot.SecondaryNodes(instance)
         if template in disk_params.With(mirror=disk_params.EXTERNAL):
             if self.op.cleanup:
                 # The instance may be on any of them.
@@ -42,6 +45,9 @@ class _MovingLU(InstanceLU[_MovingOp]):
             else:
                 CheckAllocatorOrNode(self, "iallocator", "target_node")
                 RefuseAllocator(self.op.iallocator)
+        third = self.op.target_node_uuid not in (None, *others)
+        mirrored = template in disk_params.With(mirror=disk_params.INTERNAL)
+        self._mover = TLMoveAnywhere if mirrored and third else TLMigrateInstance
         self._tasklet = self._MakeTasklet()
         self.tasklets = [self._tasklet]
 
@@ -76,11 +82,14 @@ class _MovingLU(InstanceLU[_MovingOp]):
     def MovedEnv(self) -> dict[str, Any]:
         source, target = self._Ends()
         internal = self._tasklet.mirror == disk_params.INTERNAL
+        old, new = target, source
+        if isinstance(self._tasklet, TLMigrateInstance):
+            old, new = (self.snapshot.nodes[uuid].name for uuid in self._tasklet.secondaries)
         return {
             "OLD_PRIMARY": source,
             "NEW_PRIMARY": target,
-            "OLD_SECONDARY": target if internal else "",
-            "NEW_SECONDARY": source if internal else "",
+            "OLD_SECONDARY": old if internal else "",
+            "NEW_SECONDARY": new if internal else "",
         }
 
 
@@ -90,7 +99,7 @@ class LUInstanceFailover(_MovingLU[opcodes.OpInstanceFailover]):
     def _MakeTasklet(self) -> TLMigrateInstance | TLCleanupMigration:
         if self.op.cleanup:
             return TLCleanupMigration(self, Filled(self.op.instance_uuid))
-        return TLMigrateInstance(
+        return self._mover(
             self,
             Filled(self.op.instance_uuid),
             failover=True,
@@ -133,7 +142,7 @@ class LUInstanceMigrate(_MovingLU[opcodes.OpInstanceMigrate]):
     def _MakeTasklet(self) -> TLMigrateInstance | TLCleanupMigration:
         if self.op.cleanup:
             return TLCleanupMigration(self, Filled(self.op.instance_uuid), self.op.keep_node_uuid)
-        return TLMigrateInstance(
+        return self._mover(
             self,
             Filled(self.op.instance_uuid),
             fallback=self.op.allow_failover,

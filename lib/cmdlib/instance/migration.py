@@ -160,13 +160,26 @@ class TLMigrateInstance(Settler):
         (self.target_uuid, *more) = snapshot.SecondaryNodes(instance) or ("",)
         if not self.target_uuid or more:
             raise errors.ConfigurationError(f"Instance {instance.name} has not exactly one secondary node")
-        if op.iallocator or op.target_node_uuid not in (None, self.target_uuid):
+        self._ChooseMirrored(instance)
+
+    def _ChooseMirrored(self, instance: objects.Instance) -> None:
+        """Check the node that was asked for; the mirror's other side is ``target_uuid`` already."""
+        if self.lu.op.iallocator:
             raise errors.OpPrereqError(
-                f"Instances with disk template {template} cannot be {what} to arbitrary nodes, only to"
-                f" {self._Name(self.target_uuid)}",
+                f"Instance {instance.name} is mirrored on two nodes: no allocator chooses another one",
                 errors.ECODE_INVAL,
-                hint=f"change the secondary node first: 'gnt-instance replace-disks -n NODE {instance.name}'",
+                hint="name the node with --target-node",
             )
+        if self.lu.op.target_node_uuid not in (None, self.target_uuid):
+            raise errors.OpPrereqError(
+                f"The secondary node of instance {instance.name} was changed while this job waited; try again",
+                errors.ECODE_STATE,
+            )
+
+    @property
+    def secondaries(self) -> tuple[str, str]:
+        """Return the secondary nodes of a mirror before and after."""
+        return self.target_uuid, self.source_uuid
 
     def _CheckMemory(self, instance: objects.Instance, minmem: int) -> None:
         if self.failover and instance.admin_state != constants.ADMINST_UP:
@@ -213,6 +226,22 @@ class TLMigrateInstance(Settler):
             self._CheckConsistency(excused=source.offline or self._ignore_consistency)
         else:
             self._feedback("* not checking disk consistency as instance is not running")
+        silent = self._StopGuest(instance, source)
+        self._feedback("* deactivating the instance's disks on source node")
+        # A device that stays open there would be open on two nodes.
+        if not ShutdownDisks(self, instance, ignore_primary=source.offline or self._ignore_consistency):
+            raise errors.OpExecError(
+                f"Can't shut down the disks of instance {instance.name}, which is stopped",
+                hint=f"try again; if node {source.name} is off for sure, use 'gnt-node modify --offline yes {source.name}'"
+                " first",
+            )
+        # A guest that was not seen to end may write for as long as its node is not told otherwise.
+        instance = self.cfg.SetInstancePrimaryNode(instance.uuid, self.target_uuid, alone=silent)
+        if instance.admin_state == constants.ADMINST_UP:
+            self._StartOnTarget()
+
+    def _StopGuest(self, instance: objects.Instance, source: objects.Node) -> bool:
+        """Shut the guest down; return whether its node did not say that it has ended."""
         self._feedback("* shutting down instance on source node")
         result = self.rpc.call_instance_shutdown(source.uuid, instance, self._shutdown_timeout, self.lu.op.reason)
         if result.fail_msg and not (self._ignore_consistency or source.offline):
@@ -225,18 +254,7 @@ class TLMigrateInstance(Settler):
             f" please make sure node {source.name} is down",
             self.lu.LogWarning,
         )
-        self._feedback("* deactivating the instance's disks on source node")
-        # A device that stays open there would be open on two nodes.
-        if not ShutdownDisks(self, instance, ignore_primary=source.offline or self._ignore_consistency):
-            raise errors.OpExecError(
-                f"Can't shut down the disks of instance {instance.name}, which is stopped",
-                hint=f"try again; if node {source.name} is off for sure, use 'gnt-node modify --offline yes {source.name}'"
-                " first",
-            )
-        # A guest that was not seen to end may write for as long as its node is not told otherwise.
-        instance = self.cfg.SetInstancePrimaryNode(instance.uuid, self.target_uuid, alone=bool(result.fail_msg))
-        if instance.admin_state == constants.ADMINST_UP:
-            self._StartOnTarget()
+        return bool(result.fail_msg)
 
     def _CheckConsistency(self, excused: bool) -> None:
         instance = self._instance
@@ -253,11 +271,11 @@ class TLMigrateInstance(Settler):
                 )
             self._feedback(f"Ignoring degraded disk {disk.iv_name} on target node {target}")
 
-    def _StartOnTarget(self) -> None:
+    def _StartOnTarget(self, ignore_secondaries: bool = True) -> None:
         target = self._Name(self.target_uuid)
         self._feedback(f"* activating the instance's disks on target node {target}")
         instance = self._instance
-        all_well, _ = AssembleDisks(self, instance, ignore_secondaries=True)
+        all_well, _ = AssembleDisks(self, instance, ignore_secondaries=ignore_secondaries)
         if not all_well:
             ShutdownDisks(self, instance)
             raise errors.OpExecError("Can't activate the instance's disks")

@@ -144,7 +144,7 @@ def test_the_target_must_be_fit(master: Master, kind: Any) -> None:
     _SetNode(master, 1, drained=True)
     with pytest.raises(errors.OpPrereqError, match="drained node node2"):
         master.Run(kind(instance_name=WEB))
-    with pytest.raises(errors.OpPrereqError, match=r"to arbitrary nodes, only to node2"):
+    with pytest.raises(errors.OpPrereqError, match=r"Node node1\S* has a copy of instance \S* already"):
         master.Run(kind(instance_name=WEB, target_node="node1"))
     assert _Primary(master) == 0 and WEB in master[0].guests
 
@@ -382,3 +382,86 @@ def test_cleanup_of_a_disk_that_all_reach_needs_no_target(shared: Master) -> Non
     shared[2].StartGuest(name)
     shared.Run(opcodes.OpInstanceMigrate(instance_name="far", cleanup=True))
     assert _Primary(shared, "far") == 2
+
+
+# --- to any node ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trio(make: Any) -> Master:
+    master: Master = make(3)
+    for node in master.all:
+        node.answers["vg_list"] = {"xenvg": 100_000.0}
+    return master
+
+
+def _Volumes(master: Master, number: int) -> list[str]:
+    return [name for name in master[number].devices if name.startswith("plain%") and "disk0" in name]
+
+
+@pytest.mark.req("D20-FOA-01", "D20-FOA-03", "D20-FOA-04", "D20-FOA-06")
+def test_a_failover_to_a_third_node_starts_while_the_new_copy_is_filled(trio: Master) -> None:
+    started: list[tuple[str, list[str]]] = []
+    trio[2].before = lambda name, args: started.append((name, _Volumes(trio, 1))) if name == "instance_start" else None
+    trio.Run(opcodes.OpInstanceFailover(instance_name=WEB, target_node="node3"))
+    web = trio.Instance(WEB)
+    assert (web.primary_node, trio.snapshot.SecondaryNodes(web)) == (trio.nodes[2], (trio.nodes[0],))
+    assert WEB in trio[2].guests and WEB not in trio[0].guests
+    assert trio[2].devices[DRBD].open and not trio[0].devices[DRBD].open
+    [(_, left)] = started
+    assert len(left) == 2, "the copy that is given up is there until the new one is complete"
+    assert _Volumes(trio, 1) == [] and DRBD not in trio[1].devices
+    assert trio.snapshot.disks[WEB_DISK].behind is None
+    env = next(env for path, phase, env in trio[0].hook_runs if (path, phase) == ("instance-failover", "post"))
+    assert (env["GANETI_OLD_SECONDARY"], env["GANETI_NEW_SECONDARY"]) == ("node2.example.org", "node1.example.org")
+
+
+@pytest.mark.req("D20-FOA-02")
+def test_a_failover_from_a_dead_node_to_a_third_one_keeps_the_old_secondary(trio: Master) -> None:
+    trio.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    trio[1].Stop()
+    _SetNode(trio, 1, offline=True)
+    with pytest.raises(errors.OpPrereqError, match="offline"):
+        trio.Run(opcodes.OpInstanceMigrate(instance_name=WEB, target_node="node3"))
+    trio.Run(opcodes.OpInstanceFailover(instance_name=WEB, target_node="node3"))
+    web = trio.Instance(WEB)
+    assert (web.primary_node, trio.snapshot.SecondaryNodes(web)) == (trio.nodes[2], (trio.nodes[0],))
+    assert WEB in trio[2].guests and trio.snapshot.disks[WEB_DISK].behind is None
+
+
+@pytest.mark.req("D20-FOA-08")
+def test_a_migration_to_a_third_node_keeps_the_old_primary(trio: Master) -> None:
+    trio.Run(opcodes.OpInstanceMigrate(instance_name=WEB, target_node="node3"))
+    web = trio.Instance(WEB)
+    assert (web.primary_node, trio.snapshot.SecondaryNodes(web)) == (trio.nodes[2], (trio.nodes[0],))
+    assert WEB in trio[2].guests and _Volumes(trio, 1) == []
+
+
+def test_a_failover_to_a_third_node_that_fails_leaves_the_complete_copy_primary(trio: Master) -> None:
+    trio[2].faults["instance_start"] = "no memory"
+    with pytest.raises(errors.OpExecError, match="its complete copy is on node1") as caught:
+        trio.Run(opcodes.OpInstanceFailover(instance_name=WEB, target_node="node3"))
+    assert f"gnt-instance startup {WEB}" in str(caught.value.hint)
+    web = trio.Instance(WEB)
+    assert (web.primary_node, trio.snapshot.SecondaryNodes(web)) == (trio.nodes[0], (trio.nodes[2],))
+    trio.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert WEB in trio[0].guests
+
+
+def test_a_copy_that_is_behind_is_not_kept(trio: Master) -> None:
+    trio.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    trio.cfg.SetDisksBehind([WEB_DISK], trio.nodes[0])
+    _SetNode(trio, 1, offline=True)
+    with pytest.raises(
+        errors.OpPrereqError, match=r"cannot be moved: the copy of disk/0 on node node1\S* has been behind"
+    ):
+        trio.Run(opcodes.OpInstanceFailover(instance_name=WEB, target_node="node3", ignore_consistency=True))
+
+
+@pytest.mark.req("D20-FOA-05")
+def test_the_start_on_a_third_node_can_be_put_off_until_the_copy_is_complete(trio: Master) -> None:
+    replace = opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_new_secondary", remote_node="node3")
+    trio.Run(replace)
+    assert any("disks are in sync" in message for message in trio.last.messages) and WEB in trio[0].guests
+    trio.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert WEB in trio[2].guests and _Primary(trio) == 2
