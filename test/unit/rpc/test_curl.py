@@ -36,6 +36,10 @@ class Server:
         self.go = threading.Event()
         self.go.set()
         self.header = "short"
+        # The next request is read, and its connection closed without an answer.
+        self.drop = threading.Event()
+        # Connections that are open.
+        self.open: set[int] = set()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(base / "server.pem"))
         context.load_cert_chain(base / "server.pem")
         context.verify_mode = ssl.CERT_REQUIRED
@@ -43,6 +47,23 @@ class Server:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                try:
+                    self.request.do_handshake()
+                except ssl.SSLError:
+                    # What is not read would make the system end the connection before the reason arrives.
+                    with socket.socket(fileno=self.request.detach()) as raw:
+                        raw.settimeout(_PATIENCE)
+                        while raw.recv(65536):
+                            pass
+                    raise
+                super().setup()
+                server.open.add(self.client_address[1])
+
+            def finish(self) -> None:
+                super().finish()
+                server.open.discard(self.client_address[1])
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -57,6 +78,10 @@ class Server:
                     }
                 )
                 assert server.go.wait(_PATIENCE)
+                if server.drop.is_set():
+                    server.drop.clear()
+                    self.close_connection = True
+                    return
                 self.send_response(203)
                 self.send_header("X-Word", server.header)
                 self.send_header("Content-Length", str(len(body)))
@@ -177,6 +202,7 @@ def test_of_many_calls_to_a_node_five_run_and_the_store_s_never_wait(caller: Cal
     assert [answers.get(timeout=_PATIENCE).status for answers in (*sent, urgent, slow)] == [203] * 10
     assert [server.Arrival()["body"] for _ in range(3)], "in the order in which they came"
     # Only two connections to a node are kept.
+    WaitUntil(lambda: len(server.open) <= 2, "the other connections to end", _PATIENCE)
     ports = {server.Arrival()["port"] for _ in range(4) if caller.Ask().status}
     assert len(ports) <= 2
 
@@ -303,3 +329,33 @@ def test_no_proxy_stands_between_the_nodes(caller: Caller, server: Server, monke
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     assert caller.Ask().status == 203
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_a_call_that_may_have_been_carried_out_is_repeated_only_if_that_does_no_harm(
+    caller: Caller, server: Server, repeatable: bool
+) -> None:
+    assert caller.Ask(b"first").status == 203
+    first = server.Arrival()
+    server.drop.set()
+    answer = caller.Ask(b"change", repeatable=repeatable)
+    arrived = [server.Arrival()]
+    while not server.arrived.empty():
+        arrived.append(server.Arrival())
+    assert arrived[0]["port"] == first["port"], "it came over the connection that was kept"
+    assert {seen["body"] for seen in arrived} == {b"change"}
+    if repeatable:
+        assert (answer.status, len(arrived)) == (203, 2)
+    else:
+        assert len(arrived) == 1 and answer.error is not None and answer.failure is Failure.SILENT
+
+
+def test_a_node_that_rejects_our_certificate_is_said_to(tmp_path: Path, server: Server) -> None:
+    (tmp_path / "client.pem").write_text(x509.MakeClientPem(x509.MakeServerPem(), "stranger"))
+    caller = Caller(tmp_path, server)
+    try:
+        answer = caller.Ask(b"secret")
+        assert answer.failure is Failure.REJECTED and answer.error is not None and "certificate" in answer.error
+    finally:
+        caller.transport.Close()
+    assert server.arrived.empty()
