@@ -334,6 +334,14 @@ def _StoragePath(value: str, context: Context) -> str:
     return problem
 
 
+def _MountPoint(value: str, context: Context) -> str:
+    del context
+    problem = paths.CheckMountPoint(value or pathutils.DEFAULT_GLUSTER_STORAGE_DIR)
+    if problem is None:
+        raise NoAnswer
+    return problem
+
+
 CHECKS: dict[str, Check] = {
     "filelist": Check(_FileList),
     "client-cert": Check(_ClientCertificate),
@@ -363,6 +371,7 @@ CHECKS: dict[str, Check] = {
     "allowed-file-storage-paths": Check(_AllowedPaths),
     "file-storage-path": Check(_StoragePath),
     "shared-file-storage-path": Check(_StoragePath),
+    "gluster-storage-path": Check(_MountPoint),
 }
 
 

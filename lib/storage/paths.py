@@ -91,6 +91,17 @@ def CheckUsable(directory: str) -> str | None:
     return None
 
 
+def CheckMountPoint(directory: str) -> str | None:
+    """Return why nothing can be mounted on a directory, which need not exist yet; None when it can."""
+    if not posixpath.isabs(directory) or posixpath.normpath(directory) != directory:
+        return f"Mount point '{directory}' is not an absolute path without '.', '..' and double '/'"
+    if IsForbidden(directory):
+        return f"Mount point '{directory}' belongs to the system itself"
+    if runtime.Exists(directory) and not runtime.IsDir(directory):
+        return f"Mount point '{directory}' is not a directory; move it away"
+    return None
+
+
 def CreateDir(directory: str) -> None:
     """Make a directory for an instance's files, with parents, mode 0750, unless it exists."""
     CheckAllowed(directory)

@@ -69,6 +69,7 @@ class Gluster(_Files):
     storage_type = "gluster"
     units = ("gluster",)
     directory = "gluster_storage_dir"
+    verify_key = "gluster-storage-path"
     mirror = EXTERNAL
     cached = False
 

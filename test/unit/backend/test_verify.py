@@ -145,6 +145,17 @@ def test_node_set_up_and_bridges(here: Node) -> None:
     assert result["nodesetup"] == [], "a virtual node has no machine of its own to reset"
 
 
+def test_where_a_gluster_volume_is_mounted(here: Node) -> None:
+    for path in ("", f"{here.root}/not-there-yet", here.root):
+        assert check(gluster_storage_path=str(path)) == {}, path
+    here.AllowFileStorage("/srv/good")
+    file = f"{here.root}/file"
+    with open(file, "wb"):
+        pass
+    for path, problem in ((file, "is not a directory"), ("/etc/gluster", "belongs to the system"), ("a/b", "absolute")):
+        assert problem in check(gluster_storage_path=path)["gluster-storage-path"]
+
+
 def test_file_storage_paths(here: Node) -> None:
     here.AllowFileStorage("/srv/good", "/etc/ganeti")
     allowed = "allowed-file-storage-paths"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.master import Master
 
-from ganeti import opcodes, pathutils
+from ganeti import constants, opcodes, pathutils, runtime
 
 
 @pytest.fixture
@@ -56,8 +56,6 @@ def test_candidates_have_the_configuration_and_the_others_have_not(five: Master)
 
 
 def _Remove(path: str) -> None:
-    from ganeti import runtime
-
     runtime.RemoveFile(path)
 
 
@@ -68,3 +66,39 @@ def test_the_secondary_node_must_have_room_for_its_instances(five: Master) -> No
     [found] = [text for text in _Verify(five) if "memory" in text and "node2" in text]
     assert found.startswith("- ERROR: node node2.example.org: not enough memory")
     assert not any("memory" in text for text in _Verify(five, skip_checks=["nplusone_mem"]))
+
+
+@pytest.mark.parametrize(
+    ("template", "field", "code"),
+    [
+        ("file", "file_storage_dir", "ENODEFILESTORAGEPATHUNUSABLE"),
+        ("sharedfile", "shared_file_storage_dir", "ENODESHAREDFILESTORAGEPATHUNUSABLE"),
+        ("gluster", "gluster_storage_dir", "ENODEGLUSTERSTORAGEPATHUNUSABLE"),
+    ],
+)
+def test_directories_of_files(master: Master, template: str, field: str, code: str) -> None:
+    master[1].Write("/srv/odd", "")
+    cluster = master.snapshot.cluster
+    changed = {"enabled_disk_templates": [*cluster.enabled_disk_templates, template], field: "/srv/odd"}
+    master.cfg.Update(cluster.Replace(**changed))
+    for node in master.all:
+        node.Write(pathutils.FILE_STORAGE_PATHS_FILE, "/srv\n")
+    master[0].Call(runtime.MakeDirs, "/srv/odd")
+    [found] = [text for text in _Verify(master, error_codes=True) if f":{code}:" in text]
+    assert found.startswith(f"- ERROR:{code}:node:node2.example.org:") and "/srv/odd' is not a directory" in found
+
+
+def test_forbidden_directories_are_found_on_the_master_only(master: Master) -> None:
+    cluster = master.snapshot.cluster
+    changed = {"enabled_disk_templates": [*cluster.enabled_disk_templates, "file"], "file_storage_dir": "/srv/ganeti"}
+    master.cfg.Update(cluster.Replace(**changed))
+    for node in master.all:
+        node.Write(pathutils.FILE_STORAGE_PATHS_FILE, "/srv\n/etc/passwd.d\n")
+    [found] = [text for text in _Verify(master, error_codes=True) if ":ENODEFILESTORAGEPATHS:" in text]
+    assert "node1.example.org:Found forbidden file storage paths: /etc/passwd.d; remove them" in found
+    master[1].answers["node_verify"] = {
+        "version": [constants.PROTOCOL_VERSION, constants.RELEASE_VERSION],
+        "allowed-file-storage-paths": [],
+    }
+    found = [text for text in _Verify(master, error_codes=True) if ":ENODEFILESTORAGEPATHS:node:node2" in text]
+    assert len(found) == 1 and "is not the master" in found[0]
