@@ -158,9 +158,14 @@ class MirrorKeeper:
 
 
 def NeedsDecision(disk: objects.Disk, node: str, state: Mapping[str, Any] | None) -> bool:
-    """Return whether a mirror is frozen on its primary node, or complete although one side does not count."""
+    """Return whether what is recorded does not fit what the primary node says.
+
+    Its side is frozen, or writes alone without a record, or both sides are complete although there is one.
+    """
     if state is None:
         return False
     if state["primary"] and state["frozen"]:
         return bool(state["local_uptodate"]) and not mirrors.BehindOn([disk], node)
-    return disk.behind is not None and mirrors.IsComplete(dict(state))
+    if disk.behind is None:
+        return mirrors.IsOneLegged(dict(state))
+    return mirrors.IsComplete(dict(state))

@@ -68,6 +68,18 @@ def CutLink(cut: bool) -> None:
         runtime.RemoveFile(_LinkCut())
 
 
+def _OtherDiskFailed() -> str:
+    return f"{pathutils.RUN_EXT_DIR}/other-disk-failed"
+
+
+def FailOtherDisk(failed: bool) -> None:
+    """On the calling machine: the other sides of its mirrors are connected, but have no disk any more, or have one again."""
+    if failed:
+        runtime.WriteFile(_OtherDiskFailed(), b"", sync=False)
+    else:
+        runtime.RemoveFile(_OtherDiskFailed())
+
+
 class Mirror(disks.FakeMirror):
     """A mirror whose status the test decides, with a link that may be cut.
 
@@ -108,7 +120,10 @@ def _Frozen(state: dict[str, Any]) -> MirrorState:
     cut = runtime.Exists(_LinkCut()) and state.get("link") != "standalone"
     seen = disks.ConnectionOf({**state, "link": "connecting"} if cut else state)
     return dataclasses.replace(
-        seen, standalone=state.get("link") == "standalone", frozen=bool(cut and state.get("open") and state["fencing"])
+        seen,
+        standalone=state.get("link") == "standalone",
+        peer_uptodate=seen.peer_uptodate and not runtime.Exists(_OtherDiskFailed()),
+        frozen=bool(cut and state.get("open") and state["fencing"]),
     )
 
 

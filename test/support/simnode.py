@@ -383,6 +383,10 @@ class SimNode:
         """What mirrors of this machine write does not reach the others any more, or does again."""
         self.Call(drivers.CutLink, cut)
 
+    def FailOtherDisk(self, failed: bool = True) -> None:
+        """The other sides of this machine's mirrors have no disk any more, or have one again."""
+        self.Call(drivers.FailOtherDisk, failed)
+
     def MirrorRecord(self, disk_uuid: str) -> dict[str, Any]:
         """What the fake mirror noted of a disk here."""
         path = f"{pathutils.RUN_EXT_DIR}/fake-storage/mirror%{disk_uuid}"

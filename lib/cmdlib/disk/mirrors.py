@@ -68,6 +68,15 @@ def IsComplete(state: dict[str, Any] | None) -> bool:
     return state is not None and bool(state["connected"] and state["local_uptodate"] and state["peer_uptodate"])
 
 
+def IsOneLegged(state: dict[str, Any] | None) -> bool:
+    """Return whether a side in use writes alone although the other one is connected: that one has no usable disk."""
+    return (
+        state is not None
+        and bool(state["primary"] and state["connected"] and state["local_uptodate"])
+        and not (state["peer_uptodate"] or state["in_resync"])
+    )
+
+
 # --- the record ---------------------------------------------------------------------------------------------------------
 
 

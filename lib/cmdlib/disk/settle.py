@@ -34,14 +34,17 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         self._glances: dict[str, mirrors.View | None] = {}
         view = self._View()
         lone = [disk for disk in self._disks if self._IsLone(disk, view.get(disk.uuid))]
+        short = [disk for disk in self._disks if not disk.behind and mirrors.IsOneLegged(view.get(disk.uuid))]
         healed = [disk for disk in self._disks if disk.behind and mirrors.IsComplete(view.get(disk.uuid))]
         if lone:
-            self._GoOnAlone(lone)
+            self._GoOnAlone(lone, "lost the connection to {other} and is frozen")
+        if short:
+            self._GoOnAlone(short, "is written alone, because the disk of {other} failed")
         if healed:
             self._CountAgain(healed)
         if self._stuck:
             raise errors.OpExecError(f"{', '.join(self._stuck)} of instance {self.instance.name} stay frozen")
-        if not lone and not healed:
+        if not (lone or short or healed):
             feedback("Nothing is to be done for the mirrors of this instance")
 
     def _View(self) -> mirrors.View:
@@ -89,14 +92,14 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         self._stuck.append(str(disk.iv_name))
         return False
 
-    def _GoOnAlone(self, disks: Sequence[objects.Disk]) -> None:
+    def _GoOnAlone(self, disks: Sequence[objects.Disk], why: str) -> None:
         """Record that the other sides do not count, outdate them, and only then let the primary node continue."""
         primary = self._Name(self._primary)
         for other in dict.fromkeys(self._Other(disk) for disk in disks):
             there = [disk for disk in disks if self._Other(disk) == other]
             names = ", ".join(str(disk.iv_name) for disk in there)
             self.LogInfo(
-                f"{names} on {primary} lost the connection to {self._Name(other)} and is frozen; the copy on"
+                f"{names} on {primary} {why.format(other=self._Name(other))}; the copy on"
                 f" {self._Name(other)} is recorded as behind from now on, and {primary} continues alone"
             )
             answers = self._Glance(other) is not None

@@ -83,6 +83,20 @@ def test_a_link_that_breaks_while_it_is_looked_at_keeps_the_record(master: Maste
     assert not _State(master, 0)["frozen"]
 
 
+def test_a_copy_whose_disk_failed_is_recorded_although_its_node_is_connected(master: Master) -> None:
+    master[0].FailOtherDisk()
+    messages = _Settle(master)
+    assert _Behind(master) == master.nodes[1]
+    assert "because the disk of node2.example.org failed" in messages[0]
+    with pytest.raises(errors.OpPrereqError, match="cannot be failed over"):
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    _Cut(master)
+    assert not _State(master, 0)["frozen"], "it was alone already"
+    _Cut(master, False)
+    master[0].FailOtherDisk(False)
+    assert "both count from now on" in _Settle(master)[0] and _Behind(master) is None
+
+
 def test_a_mirror_in_order_is_left_alone(master: Master) -> None:
     before = master.snapshot
     assert "Nothing is to be done" in _Settle(master)[0]
