@@ -29,6 +29,7 @@ _TEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(_TEST, ".."), _TEST, os.path.join(_TEST, "unit/jqueue")]
 
 import bench_cluster  # noqa: E402
+import bench_drbd  # noqa: E402
 import bench_failover  # noqa: E402
 import bench_jobs  # noqa: E402
 import bench_store  # noqa: E402
@@ -384,6 +385,13 @@ def Failover() -> Iterator[Line]:
     yield Line(what, "10 s", f"{seconds:.2f} s", seconds <= 10)
 
 
+def Mirrors() -> Iterator[Line]:
+    bench_drbd.Run()
+    cost = bench_drbd.Run()
+    text = f"{cost.ours:.2f} s of CPU for {cost.calls} calls and {cost.runs} programs"
+    yield Line("a 1 GiB drbd instance, not waiting for its resync", "1 s", text, cost.ours <= 1)
+
+
 # --- simulation -------------------------------------------------------------------------------------------------------
 
 
@@ -407,6 +415,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "start": Start,
     "verification": Verification,
     "failover": Failover,
+    "mirrors": Mirrors,
     "seeds": Seeds,
     "memory": Memory,
 }
