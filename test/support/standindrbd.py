@@ -205,7 +205,7 @@ class StandInDrbd:
         links.machines.append(self)
         machine.programs["drbdsetup"] = self._Setup
         machine.programs["drbdmeta"] = self._Meta
-        self._writes_zeros = machine.programs.get("dd")
+        self._dd = machine.programs.get("dd")
         machine.programs["dd"] = self._Dd
         self._Write("/sys/module/drbd/parameters/usermode_helper", helper + "\n")
         self.Publish()
@@ -235,7 +235,12 @@ class StandInDrbd:
                 lines.append("\t[=>..................] sync'ed: 11.8% (65376/65536)K\n")
                 lines.append("\tfinish: 0:02:43 speed: 160 (160) want: 480 K/sec\n")
             self._Write(f"/sys/block/drbd{minor}/size", f"{device.size * MIB // _SECTOR}\n")
-            self._Write(f"/dev/drbd{minor}", "")
+            # What is written to a mirror is in its volume; the other side's content is not played.
+            inode = self._machine.disk.Lookup(device.data) if device.data else None
+            if inode is None:
+                self._Write(f"/dev/drbd{minor}", "")
+            else:
+                self._machine.disk.Insert(f"/dev/drbd{minor}", inode, replace=True)
         self._Write("/proc/drbd", "".join(lines))
 
     def _Line(self, device: Device) -> str:
@@ -271,13 +276,11 @@ class StandInDrbd:
 
     def _Dd(self, invocation: Invocation) -> int:
         self.runs.append(list(invocation.argv))
-        source = next(word[3:] for word in invocation.argv if word.startswith("if="))
+        source = next((word[3:] for word in invocation.argv if word.startswith("if=")), "")
         if source in self.broken:
             invocation.Complain(f"dd: error reading '{source}': Input/output error\n")
             return 1
-        if source == "/dev/zero" and self._writes_zeros is not None:
-            return self._writes_zeros(invocation) or 0
-        return 0
+        return (self._dd(invocation) or 0) if self._dd is not None and "of=/dev/null" not in invocation.argv else 0
 
     # --- drbdmeta -----------------------------------------------------------------------------------------------------
 
@@ -400,7 +403,8 @@ class StandInDrbd:
             )
         if not linked or (device.disk == "Inconsistent" and device.peer_disk != "UpToDate"):
             device.disk = "UpToDate"
-            device.peer_disk = "Outdated" if device.freezes else "DUnknown"
+            if not linked:
+                device.peer_disk = "Outdated" if device.freezes else "DUnknown"
             self._GoAlone(device)
         device.role = "Primary"
         _Remember(device)

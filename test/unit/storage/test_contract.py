@@ -16,7 +16,10 @@ import pytest
 from simulated import Machine, World
 from simulated.disk import Device
 from support import standinstorage
+from support.mirrors import MakeMirror
 from support.nodes import MakeNodes
+from support.standindrbd import Links, StandInDrbd
+from support.standinlvm import StandInLvm
 from support.virtual import MakeDisk
 
 from ganeti import errors, objects, pathutils, runtime, storage
@@ -59,6 +62,13 @@ class Kind:
     def Do(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run a function where the storage is."""
         return function(*args)
+
+    def Settle(self, device: BlockDev) -> None:
+        """Wait until a new disk is as it will stay."""
+
+    def AttachNet(self, device: storage.base.Mirror, multimaster: bool) -> None:
+        """Connect both sides of a mirror, of which this one is not connected."""
+        device.AttachNet(multimaster)
 
     def Fill(self, device: BlockDev, data: bytes) -> None:
         subprocess.run(device.ImportCommand(), input=data, check=True, capture_output=True)
@@ -126,6 +136,65 @@ class InVolumes(Kind):
         return MakeDisk("blockdev", ["manual", path], size)
 
 
+class MirrorPair:
+    """Both sides of each mirror on one node, linked over its loopback interface; the other side is made with the disk.
+
+    Goes before a ``Kind``, which says where that node is.
+    """
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self._made: dict[str, tuple[objects.Disk, objects.Disk]] = {}
+
+    def Disk(self, name: str, size: int = 8) -> objects.Disk:
+        if name not in self._made:
+            number = len(self._made)
+            ends, minors, port = ("127.0.0.1", "127.0.0.2"), (2 * number, 2 * number + 1), 11000 + number
+            own = MakeMirror(*ends, *minors, name, size=size, port=port)
+            other = MakeMirror(*reversed(ends), *reversed(minors), f"{name}_other", size=size, port=port)
+            self._made[name] = own, other
+            if name != "gone":
+                # Its volume is larger, so that the mirror can grow.
+                Build(other.Replace(children=[other.children[0].Replace(size=16), other.children[1]]), on_primary=False)
+        return self._made[name][0]
+
+    def Other(self, disk: objects.Disk) -> storage.base.Mirror:
+        [other] = [other for own, other in self._made.values() if own.uuid == disk.uuid]
+        found = tree.FindOrFail(other)
+        assert isinstance(found, storage.base.Mirror)
+        return found
+
+    def Settle(self, device: BlockDev) -> None:
+        assert isinstance(device, storage.base.Mirror)
+        end = runtime.Monotonic() + 60
+        while not device.Connection().connected:
+            assert runtime.Monotonic() < end, device.Connection()
+            runtime.Sleep(0.1)
+
+    def AttachNet(self, device: storage.base.Mirror, multimaster: bool) -> None:
+        other = self.Other(device.disk)
+        other.DisconnectNet()
+        other.AttachNet(multimaster)
+        device.AttachNet(multimaster)
+        self.Settle(device)
+
+
+class RealPair(MirrorPair, Kind):
+    """In a node of the laboratory."""
+
+
+class SimulatedPair(MirrorPair, Simulated):
+    def __init__(self, template: str):
+        super().__init__(template)
+        StandInLvm(self.machine).AddPv("/dev/sda", "vg", 4096)
+        StandInDrbd(self.machine, Links())
+
+    def Content(self, device: BlockDev) -> bytes:
+        words = dict(word.split("=") for word in device.ExportCommand()[1:])
+        assert words["if"] == device.dev_path
+        return bytes(runtime.ReadFile(str(device.dev_path))[: int(words["bs"]) * int(words["count"])])
+
+
 _VOLUME_SCRIPTS = {
     "create": 'lvcreate -Wn -n "$VOL_NAME" -L "${VOL_SIZE}m" vg',
     "attach": 'lvs "$volume"; lvchange -ay "$volume"; echo "/dev/$volume" >&9',
@@ -136,20 +205,20 @@ _VOLUME_SCRIPTS = {
     "verify": "exit 1",
 }
 
-SIMULATED = ["simulated blockdev", "simulated rbd", "simulated gluster", "simulated ext"]
+SIMULATED = ["simulated blockdev", "simulated rbd", "simulated gluster", "simulated ext", "simulated drbd"]
 ALL = ["file", "sharedfile", "fake plain", "fake drbd", "fake rbd", *SIMULATED]
 # In a node of the laboratory, which has a volume group "vg" (lab.stories).
-REAL = ["plain", "volumes blockdev", "volumes ext"]
+REAL = ["plain", "volumes blockdev", "volumes ext", "real drbd"]
 if "GANETI_LAB_NODE" in os.environ:
     ALL = REAL
-mirrors_only = pytest.mark.parametrize("kind", ["fake drbd"], indirect=True)
+mirrors_only = pytest.mark.parametrize("kind", [name for name in ALL if name.endswith(" drbd")], indirect=True)
 
 
 @pytest.fixture(params=ALL)
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     where, _, template = request.param.rpartition(" ")
     if where == "simulated":
-        yield Simulated(template)
+        yield SimulatedPair(template) if template == "drbd" else Simulated(template)
         return
     drivers = fake.DRIVERS if where == "fake" else {}
     [node] = MakeNodes(tmp_path, "node1")
@@ -158,8 +227,14 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     node.AllowFileStorage(base)
     with node:
         storage.UseDrivers(drivers)
-        yield InVolumes(template, base) if where == "volumes" else Kind(template, drivers, str(base))
+        if where == "volumes":
+            yield InVolumes(template, base)
+        else:
+            yield (RealPair if where == "real" else Kind)(template, drivers, str(base))
         storage.UseDrivers({})
+    if where == "real":
+        for number in range(4):
+            subprocess.run(["drbdsetup", "down", f"resource{number}"], check=True, capture_output=True)
     if request.param in REAL:
         subprocess.run(["lvremove", "-q", "-f", "vg"], check=True, capture_output=True)
 
@@ -190,6 +265,7 @@ def test_life_from_creation_to_removal(kind: Kind) -> None:
     device = tree.FindOrFail(disk)
     assert device.attached
     assert device.Dimensions()[0] == 8 * MIB
+    kind.Settle(device)
     assert tree.CombinedStatus(device).is_degraded is False
     assert device.dev_path is not None
     assert runtime.ReadText(pathutils.BdevCacheFile(device.dev_path)) == f"{OWNER} primary disk/0\n"
@@ -314,7 +390,7 @@ def test_mirror_loses_and_regains_its_other_side(kind: Kind) -> None:
     device.DisconnectNet()
     assert device.Connection().standalone and device.NeedsActivation()
     assert tree.CombinedStatus(device).is_degraded
-    device.AttachNet(multimaster=True)
+    kind.AttachNet(device, multimaster=True)
     assert device.Connection().connected and not device.NeedsActivation()
     with pytest.raises(errors.BlockDeviceError, match="connected"):
         device.AttachNet(multimaster=False)
@@ -333,7 +409,7 @@ def test_mirror_bears_the_loss_of_its_own_storage(kind: Kind) -> None:
     assert tree.CombinedStatus(device).ldisk_status == 4
 
 
-@mirrors_only
+@pytest.mark.parametrize("kind", ["fake drbd"], indirect=True)
 @inside
 def test_device_that_needs_its_children_fails_without_them(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = kind.Disk("strict")
