@@ -21,6 +21,8 @@ _CLEAR_SECONDS = 600.0
 
 _HANDSHAKE_SECONDS = 30.0
 _DISCONNECT_SECONDS = 60.0
+# For processes that were killed while they waited.
+_END_SECONDS = 10.0
 _FIRST_DELAY, _DELAY_FACTOR, _LAST_DELAY = 0.1, 1.5, 2.0
 
 _FENCING = {
@@ -143,7 +145,8 @@ class Drbd(Mirror):
             return
         if state.frozen and self.Peer() == constants.PEER_AHEAD:
             self._Release()
-        elif state.frozen and state.pending:
+            return
+        if state.frozen and state.pending:
             raise errors.BlockDeviceError(
                 f"{self}: cannot be closed, {state.pending} requests wait for the other node, which is not connected."
                 " Let the link come back, or have the master decide which side counts: 'gnt-cluster verify' says how"
@@ -287,17 +290,31 @@ class Drbd(Mirror):
 
     def _StepBack(self, state: Minor) -> None:
         """Keep this side, which does not count, from being used before it has been filled again."""
-        if state.primary:
-            if state.frozen:
-                self._Release()
-        elif not state.agreed and state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE):
+        # A primary cannot be marked: it stays frozen until it is closed.
+        if not state.primary and not state.agreed and state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE):
             self._Do("outdate", "its data cannot be marked as outdated")
 
     def _Release(self) -> None:
-        """Let requests that wait for a decision fail: this side was left behind, nobody may see them acknowledged."""
+        """Close a device that was left behind while it was open: what waits fails.
+
+        Requests whose data is on the local disk already are reported as done: whoever has the device open must have been
+        killed before, and ends now.
+        """
         logging.warning("%s: was left behind while it was open; requests that wait are failed", self)
         self._Do("detach", "its local storage cannot be detached", "--force")
         self._Do("resume-io", "its requests cannot be ended")
+        problems = []
+
+        def closed() -> bool:
+            try:
+                self._Do("secondary", "cannot be closed")
+            except errors.BlockDeviceError as err:
+                problems.append(err)
+                return False
+            return True
+
+        if not _Wait(closed, _END_SECONDS):
+            raise problems[-1]
 
     def _AttachDisk(self) -> None:
         data, meta = self._Children()

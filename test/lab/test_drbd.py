@@ -30,6 +30,7 @@ class Side:
 
     def __init__(self, machine: Machine, number: int):
         self.machine = machine
+        self.writer = ""
         self._ends = f"10.79.0.{number}", f"10.79.0.{3 - number}"
 
     def Disk(self, peer: str | None = "counts", size: int = 64, port: int | None = 11000) -> Any:
@@ -80,16 +81,16 @@ class Side:
     def StartWriter(self) -> None:
         self.machine.Run("rm", "-f", _NOTES)
         command = f"nohup {_PYTHON} {_INSIDE}/numbered.py /dev/drbd0 {_NOTES} {_BLOCKS} >/dev/null 2>&1 & echo $!"
-        self._writer = self.machine.Run("sh", "-c", command).stdout.strip()
+        self.writer = self.machine.Run("sh", "-c", command).stdout.strip()
         self.WaitForWrites(0)
 
     def StopWriter(self) -> None:
-        self.machine.Run("kill", self._writer)
+        self.machine.Run("kill", self.writer)
         self.WaitForEnd()
 
     def WaitForEnd(self) -> None:
         """Wait until the writer has ended; nobody may have asked for its result."""
-        ended = f"! [ -e /proc/{self._writer} ] || grep -q '^State:.Z' /proc/{self._writer}/status"
+        ended = f"! [ -e /proc/{self.writer} ] || grep -q '^State:.Z' /proc/{self.writer}/status"
         self.machine.Run("sh", "-c", f"until {ended}; do sleep 0.1; done")
 
     def Acknowledged(self) -> list[str]:
@@ -288,10 +289,13 @@ def _LeftBehind(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
     for side in (one, two):
         side.Wait(standalone=True, primary=True)
     assert one.Acknowledged() == acknowledged, "what was left behind never went on"
+    one.machine.Run("kill", "-9", one.writer)
     one.Do(("drbd_follow", [[one.Disk("ahead")]]))
+    assert one.Wait(standalone=True).frozen
+    one.Do(("blockdev_shutdown", [one.Disk("ahead")]))
     one.WaitForEnd()
-    assert one.Acknowledged() == acknowledged, "its last write failed"
-    one.Do(("blockdev_shutdown", [one.Disk("ahead")]), one.Assemble("ahead"))
+    assert one.Acknowledged() == acknowledged, "its last write was acknowledged to nobody"
+    one.Do(one.Assemble("ahead"))
     two.Do(two.Assemble("behind"))
     two.Wait(connected=True, peer_disk="UpToDate")
     two.StopWriter()

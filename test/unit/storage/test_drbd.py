@@ -142,6 +142,9 @@ def test_creation_that_fails_leaves_nothing(pair: Pair) -> None:
     one.Fail(r"cannot be connected: 'drbdsetup connect' failed with exit code 10: .*\*\*\*", "blockdev_create",
              *_Layers(one, fine), 64, "x", True, "", False)  # fmt: skip
     assert list(one.drbd.devices) == [0], "what was brought up in vain is taken down again"
+    instance = MakeInstance().ToDict(runtime=True)
+    one.Fail("cannot be connected", "blockdev_assemble", one.Disk(name="fine", minor=5, port=11005), instance, False, 0)
+    assert list(one.drbd.devices) == [0]
 
 
 def _Layers(side: Side, disk: objects.Disk) -> list[objects.Disk]:
@@ -288,7 +291,9 @@ def test_a_primary_that_was_left_behind_is_released_and_filled_again(mirror: Pai
     one.device.held_open = True
     one.Fail("held open", "blockdev_shutdown", one.Disk("counts"))
     one.Do("drbd_follow", [one.Disk("ahead")])
-    assert one.State() == ("StandAlone", "Primary", "Diskless", False)
+    assert one.State() == ("StandAlone", "Primary", "UpToDate", True), "it waits until it is closed"
+    one.Fail("held open", "blockdev_shutdown", one.Disk("ahead"))
+    assert one.device.disk == "Diskless"
     one.device.held_open = False
     one.Do("blockdev_shutdown", one.Disk("ahead"))
     one.Assemble(one.Disk("ahead"))
