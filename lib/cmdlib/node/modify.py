@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ganeti import errors, locking, objects, opcodes, params, store
@@ -25,6 +26,7 @@ from ganeti.cmdlib.common import (
     MergeNodeState,
     StillThere,
 )
+from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles
 from ganeti.cmdlib.node.life import CheckAddressesFree, CheckReachable, CheckSecondaryIp, CheckVersion
 from ganeti.params import disk, nd
@@ -348,8 +350,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
         if primary:
             mirrored = [uuid for uuid in primary if self._IsMirrored(uuid)]
             hint = (
-                f"when the node is surely off, 'gnt-node failover --ignore-consistency {node.name}' starts those with"
-                " mirrored disks elsewhere"
+                f"when the node is surely off, 'gnt-node failover {node.name}' starts those with mirrored disks elsewhere"
                 if mirrored
                 else "their disks are on this node only: they wait for it, or are made anew from a backup"
             )
@@ -357,12 +358,26 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
                 f"Node {node.name} is the primary node of {len(primary)} instance(s): {self._Names(list(primary))}",
                 hint=hint,
             )
+        self._TellBehind(node, primary)
         if secondary:
             self.LogWarning(
                 f"Node {node.name} holds the second copy of {len(secondary)} instance(s):"
                 f" {self._Names(list(secondary))}",
                 hint="'gnt-instance replace-disks -n NODE INSTANCE' makes a new copy on another node",
             )
+
+    def _TellBehind(self, node: objects.Node, primary: Iterable[str]) -> None:
+        """Report the instances of which the node alone has the newest data."""
+        for uuid in primary:
+            instance = self.snapshot.instances[uuid]
+            behind = [dev for dev in self.snapshot.InstanceDisks(instance) if dev.behind is not None]
+            if behind:
+                self.LogWarning(
+                    f"Instance {instance.name}: {mirrors.Describe(self.snapshot, behind)}; what was written after that is on"
+                    f" {node.name} alone, and a failover is refused",
+                    hint=f"if the node is lost for good, 'gnt-instance failover --ignore-consistency {instance.name}'"
+                    " continues without these writes",
+                )
 
     def _IsMirrored(self, uuid: str) -> bool:
         return self.snapshot.DiskTemplate(self.snapshot.instances[uuid]) in disk.Mirrored()

@@ -231,8 +231,17 @@ def test_the_answer_names_the_instances_and_the_next_command(trio: Master) -> No
     _Modify(trio, 1, offline=True, auto_promote=True)
     messages = "\n".join(trio.last.messages)
     assert f"is the primary node of 1 instance(s): {web.name}" in messages
-    assert f"gnt-node failover --ignore-consistency {_Node(trio, 1).name}" in messages
+    assert f"gnt-node failover {_Node(trio, 1).name}" in messages and "has been behind" not in messages
     assert _Node(trio, 1).offline
+
+
+def test_the_answer_names_what_only_the_node_has(trio: Master) -> None:
+    trio.cfg.SetInstancePrimaryNode(WEB, trio.nodes[1])
+    trio.cfg.SetDisksBehind(trio.snapshot.instances[WEB].disks, trio.nodes[0])
+    _Modify(trio, 1, offline=True, auto_promote=True)
+    messages = "\n".join(trio.last.messages)
+    assert f"the copy of disk/0 on node {_Node(trio, 0).name} has been behind since" in messages
+    assert f"gnt-instance failover --ignore-consistency {trio.snapshot.instances[WEB].name}" in messages
 
 
 def test_secondaries_are_named_too(trio: Master) -> None:
