@@ -221,6 +221,29 @@ def test_a_node_that_could_not_be_taken_in_keeps_nothing(make: Any) -> None:
 
 
 @Story
+def test_a_node_that_leaves_is_emptied_once_however_long_that_takes(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    for number in range(5):
+        store.Commit(Rows(Row("job", str(number), f'"{"x" * 400_000}"')))
+    Until(store.IsSettled)
+    before = cluster[2].store.GetState().store_id
+    ids: list[str] = []
+
+    def note(path: str, body: Any) -> None:
+        del body
+        state = cluster[2].store.GetState()
+        if path == "/store_empty" and state.store_id not in (before, *ids):
+            ids.append(state.store_id)
+
+    cluster[2].fault = note
+    store.RemoveVoter(cluster.members[2].uuid, Rows())
+    Until(store.IsSettled, 60)
+    assert cluster[2].served.count("store_empty") > 2, "it takes several calls"
+    assert ids == [cluster[2].store.GetState().store_id]
+
+
+@Story
 def test_a_node_that_does_not_answer_is_not_taken_in(make: Any) -> None:
     cluster = make(3)
     store = cluster.Found(candidates=2)

@@ -16,7 +16,7 @@ from support.store_wire import At, Wire
 
 from ganeti import errors, runtime, serializer
 from ganeti.store import Epoch, Member, NodeStore, Position, Row, Voter, VoterSet
-from ganeti.store.base import NOWHERE, Line, StoredRow
+from ganeti.store.base import MAX_LINE, NOWHERE, Line, StoredRow
 from ganeti.store.database import Database, State
 from ganeti.store.export import VisiblePosition
 
@@ -478,8 +478,25 @@ def test_lines_tell_which_histories_hold_which() -> None:
     assert not line.Holds(At(E2, 3))
     assert not line.Holds(At(E3, 7))
     assert line.With(At(E3, 7)).entries == line.entries
+    newer = line.With(At(Epoch(9, "zz"), 7))
+    assert (
+        newer.entries == (*line.entries, (Epoch(9, "zz"), 7)) and newer.Holds(At(E3, 6)) and not newer.Holds(At(E3, 7))
+    )
+    assert Line((), NOWHERE).With(At(E1, 1)).entries == ((E1, 1),)
     twice = [["1.aa", 1], ["1.aa", 2]]
-    for bad in ([["1.aa", 4], ["2.bb", 2]], [["2.bb", 1], ["1.aa", 2]], twice, "x", [[1, 2]], [["1.aa", 9]]):
+    too_long = [[f"{number}.aa", number] for number in range(1, MAX_LINE + 2)]
+    for bad in (
+        [["1.aa", 4], ["2.bb", 2]],
+        [["2.bb", 1], ["1.aa", 2]],
+        twice,
+        "x",
+        None,
+        7,
+        {},
+        [[1, 2]],
+        [["1.aa", 9]],
+        too_long,
+    ):
         with pytest.raises(errors.ParseError):
             Line.Parse(bad, At(E1, 6))
 
