@@ -8,12 +8,12 @@
                           v
                         base      the contract: BlockDev, Mirror, DeviceStatus
                           ^
-      +------------+------+-----+----------------+
-     file        lvm           device          fake     one module per family of templates
-      |    |      |          |    |    |
-    paths gluster lvmtools  rbd  ext  (blockdev)
-                                  |
-                             extprovider   directories of scripts
+      +------------+------+-----+--------------+----------------+
+     file        lvm           drbd          device          fake     one module per family of templates
+      |    |      |             |          |    |    |
+    paths gluster lvmtools   drbdtools    rbd  ext  (blockdev)
+                                               |
+                                          extprovider   directories of scripts
 
     programs   runs external commands with a time limit; looks   each look at the node once per call
     paths      which directories file-backed disks may use
