@@ -306,6 +306,31 @@ def test_the_files_follow_the_master_and_are_exact_after_its_stop(make: Any) -> 
     assert Text(pathutils.JobFile(4)) == JOB % 4
 
 
+def test_files_that_cannot_be_written_are_in_the_log_until_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    @StoreStory
+    def play(make: Any) -> None:
+        cluster = make(1)
+        store = cluster.Found(0, Row("job", "1", JOB % 1))
+        exporter = export.Exporter(cluster[0].store, export.Owners(), SsconfTexts, serving=True)
+        thread = export.ExporterThread(exporter, store)
+        thread.Start()
+        for number in (2, 3):
+            caplog.clear()
+            runtime.MakeDirs(pathutils.JobFile(number))
+            store.Commit(Rows(Row("job", str(number), JOB % number)))
+            runtime.Sleep(20.0)
+            assert [r.levelname for r in caplog.records if "could not be brought up to date" in r.message] == ["ERROR"]
+            runtime.RemoveDir(pathutils.JobFile(number))
+            Until(lambda number=number: Text(pathutils.JobFile(number)) == JOB % number, 20.0)
+            runtime.Sleep(1.0)
+            assert "that is over" in caplog.text
+        store.Stop()
+        thread.Stop()
+
+    with caplog.at_level("INFO"):
+        play()
+
+
 def test_a_file_that_went_is_written_when_it_is_wanted_again() -> None:
     def story(node: Node, machine: Machine) -> None:
         del machine

@@ -509,3 +509,23 @@ def test_rows_without_sense_are_rejected_whole(wire: Wire, rows: Any) -> None:
 def test_a_position_of_nowhere_is_held_by_every_history() -> None:
     assert Line((), NOWHERE).Holds(NOWHERE)
     assert not Line((), NOWHERE).Holds(Position(E1, 1))
+
+
+def test_the_threads_of_a_process_share_one_connection() -> None:
+    for seed in range(20):
+        with World(seed, switch=1.0) as world:
+            machine = world.AddMachine("one")
+
+            def story() -> None:
+                store = NodeStore("/srv/ext/store.db", "node1", "/srv/run/calls")
+                found: list[Any] = []
+                threads = [runtime.Thread(lambda: found.append(store.database), f"t{number}") for number in range(3)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                assert found[0] is found[1] is found[2]
+                store.Close()
+
+            machine.Call(story)
+            assert not world.failures
