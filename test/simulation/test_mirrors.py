@@ -52,4 +52,6 @@ def test_a_seed_gives_the_same_run_again() -> None:
 
 @pytest.mark.parametrize("bug", bugs.BUGS, ids=lambda bug: bug.__name__)
 def test_each_planted_bug_is_found(bug: type[MirrorParts]) -> None:
-    assert any(Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
+    problems = (Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
+    # A broken promise, not a bug that cannot even run.
+    assert next(filter(None, problems), "").startswith("Violation")

@@ -57,7 +57,8 @@ def _Moving(tasklet: type[TLMigrateInstance]) -> Mapping[str, Any]:
 
 
 class _FollowFirst(LUInstanceSettleMirrors):
-    def _GoOnAlone(self, disks: Sequence[objects.Disk]) -> None:
+    def _GoOnAlone(self, disks: Sequence[objects.Disk], why: str) -> None:
+        self.LogInfo(why)
         for disk in disks:
             other = self._Other(disk)
             behind = disk.Replace(behind={"node": other, "since": 0.0})
