@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -336,6 +337,16 @@ def _Settle(stage: Stage, name: str) -> None:
         stage.Gnt("instance", "startup", name)
 
 
+def _RemoveUnknown(stage: Stage) -> None:
+    """Remove the volumes that an interrupted replacement left, with the commands that gnt-cluster verify prints."""
+    nodes = {node.name: node for node in stage.cluster.nodes}
+    for line in stage.Verify():
+        if found := re.search(r"node (\S+): volume \S+ is unknown: .*run '(lvremove) (\S+)' there", line):
+            node, command, volume = found.groups()
+            nodes[node].Run(command, "-q", "-f", volume)
+            stage.say(f"         {volume} was left on {node}; gnt-cluster verify said how to remove it")
+
+
 def _InterruptedReplace(stage: Stage, where: str, strike_at: Callable[[Node, Node], Callable[[], None]]) -> None:
     primary, secondary = stage.cluster.nodes[:2]
     with stage.Instance("drbd", primary, secondary) as name:
@@ -347,6 +358,7 @@ def _InterruptedReplace(stage: Stage, where: str, strike_at: Callable[[Node, Nod
             _Settle(stage, name)
             writer.WaitFor()
             stage.Gnt("instance", "replace-disks", where, name)
+            _RemoveUnknown(stage)
             _MoveAndCheck(stage, name, secondary)
 
 
