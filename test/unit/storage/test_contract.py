@@ -179,10 +179,6 @@ class MirrorPair:
         self.Settle(device)
 
 
-class RealPair(MirrorPair, Kind):
-    """In a node of the laboratory."""
-
-
 class SimulatedPair(MirrorPair, Simulated):
     def __init__(self, template: str):
         super().__init__(template)
@@ -208,10 +204,10 @@ _VOLUME_SCRIPTS = {
 SIMULATED = ["simulated blockdev", "simulated rbd", "simulated gluster", "simulated ext", "simulated drbd"]
 ALL = ["file", "sharedfile", "fake plain", "fake drbd", "fake rbd", *SIMULATED]
 # In a node of the laboratory, which has a volume group "vg" (lab.stories).
-REAL = ["plain", "volumes blockdev", "volumes ext", "real drbd"]
+REAL = ["plain", "volumes blockdev", "volumes ext"]
 if "GANETI_LAB_NODE" in os.environ:
     ALL = REAL
-mirrors_only = pytest.mark.parametrize("kind", [name for name in ALL if name.endswith(" drbd")], indirect=True)
+mirrors_only = pytest.mark.parametrize("kind", ["fake drbd", "simulated drbd"], indirect=True)
 
 
 @pytest.fixture(params=ALL)
@@ -230,11 +226,8 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
         if where == "volumes":
             yield InVolumes(template, base)
         else:
-            yield (RealPair if where == "real" else Kind)(template, drivers, str(base))
+            yield Kind(template, drivers, str(base))
         storage.UseDrivers({})
-    if where == "real":
-        for number in range(4):
-            subprocess.run(["drbdsetup", "down", f"resource{number}"], check=True, capture_output=True)
     if request.param in REAL:
         subprocess.run(["lvremove", "-q", "-f", "vg"], check=True, capture_output=True)
 
