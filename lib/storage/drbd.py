@@ -118,6 +118,9 @@ class Drbd(Mirror):
 
     def Open(self, force: bool = False, exclusive: bool = True) -> None:
         self._Path()
+        if exclusive and self.Peer() == constants.PEER_BEHIND:
+            # A node that died a moment ago still looks alive until the link's own time limit is over.
+            _Wait(lambda: self._Fresh().peer_role != drbdtools.PRIMARY, _HANDSHAKE_SECONDS)
         drbdtools.Refresh()
         state = self._Known()
         if exclusive and state.peer_role == drbdtools.PRIMARY:

@@ -259,6 +259,8 @@ def _CutAndHealed(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
     pair.Cut()
     one.Wait(frozen=True)
     frozen_at = one.Acknowledged()
+    # Each side notices by itself, at its own time.
+    two.Wait(connection="WFConnection")
     two.Do(("drbd_follow", [[two.Disk("ahead")]]))
     assert two.Wait(disk="Outdated").role == "Secondary"
     one.Do(("drbd_follow", [[one.Disk("behind")]]))

@@ -281,6 +281,19 @@ def test_opened_alone_when_the_other_side_is_behind(mirror: Pair, state: str, op
         assert two.device.role == "Secondary"
 
 
+def test_a_node_that_has_just_died_still_looks_alive(mirror: Pair) -> None:
+    two = mirror.two
+    two.Fail("is open on the other node", "blockdev_open", "", [two.Disk("behind")], True)
+
+    def die() -> None:
+        runtime.Sleep(10)
+        mirror.links.Cut()
+
+    two.machine.StartProcess(die, "die")
+    two.Assemble(two.Disk("behind"), primary=True)
+    assert two.State() == ("WFConnection", "Primary", "UpToDate", False)
+
+
 def test_a_primary_that_was_left_behind_is_released_and_filled_again(mirror: Pair) -> None:
     one, two = mirror.one, mirror.two
     mirror.links.Cut()
