@@ -19,7 +19,7 @@ ALWAYS = ("mirror_primary_dies", "mirror_migrate")
 SAMPLE = 3
 # Too long, or not yet played often enough on a loaded machine to be judged by a run of all tests.
 BY_HAND = (
-    *("mirror_migrate_often", "mirror_secondary_dies", "mirror_both_die", "mirror_convert"),
+    *("mirror_migrate_often", "mirror_secondary_dies", "mirror_both_die"),
     *("mirror_replace_on_secondary", "mirror_replace_faulty", "mirror_link_one_way", "mirror_link_slow"),
     *("mirror_replace_without_master", "mirror_replace_without_noded", "mirror_replace_without_power"),
 )
