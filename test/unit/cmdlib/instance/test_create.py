@@ -118,7 +118,7 @@ def test_other_templates(big: Master, template: str, values: dict[str, Any], log
     big.Run(_Create(disk_template=template, disks=[values]))
     (disk,) = _Disks(big)
     assert disk.logical_id[0] == logical_id[0] and disk.logical_id[1].endswith(logical_id[1])
-    assert dict(disk.params) == ({"color": "red"} if template == "ext" else {})
+    assert dict(disk.params) == ({"provider": "p1", "color": "red"} if template == "ext" else {})
     assert disk.nodes == ()
 
 
