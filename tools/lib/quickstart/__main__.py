@@ -113,10 +113,9 @@ def MakeAll(base: str, nodes: int, instances: int, hypervisor: str) -> None:
     NoteState(base, ready=True)
     Say(f"\nReady after {runtime.Monotonic() - started:.0f} s.\n")
     Say(cluster.Tables())
-    Say("Next:")
+    Say(f"{ABOUT_MIRRORS}\n\nNext:")
     for command in NextCommands(cluster, instances):
         Say(f"  {command}")
-    Say(f"\n{ABOUT_MIRRORS}")
 
 
 def Main(argv: list[str]) -> int:
