@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 from simulation.harness import jobbugs
 from simulation.harness.jobs import RunJobs
@@ -15,14 +12,6 @@ from ganeti.jqueue import JobQueue
 SEEDS = 250
 _CHUNK = 50
 SEEDS_FOR_A_BUG = 300
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(before)
 
 
 @pytest.mark.req("D20-JOB-03", "D20-JOB-09", "D20-CALL-01", "D22-JQ-08", "D20-STAT-01", "D20-STAT-03")

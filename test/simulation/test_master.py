@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 from simulation.harness.play import Describe
@@ -24,15 +22,6 @@ SEEN = {
     "DivergentRowsKept": 73,
     "ConfigAnswersEarly": 56,
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Daemons in trouble log a lot; a logged traceback is found by the run itself."""
-    before = logging.root.handlers[:]
-    logging.root.handlers[:] = [logging.NullHandler()]
-    yield
-    logging.root.handlers[:] = before
 
 
 @pytest.mark.req("D20-JOB-03", "D20-JOB-09", "D20-JOB-14", "D20-VOTE-07", "D20-VOTE-08", "D20-VOTE-10", "D20-CALL-01")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 from simulation.harness.play import Describe
@@ -15,15 +13,6 @@ SEEDS = 300
 _CHUNK = 50
 # Within so many seeds each planted bug shows.
 SEEDS_FOR_A_BUG = 200
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Daemons in trouble log a lot."""
-    before = logging.root.handlers[:]
-    logging.root.handlers[:] = [logging.NullHandler()]
-    yield
-    logging.root.handlers[:] = before
 
 
 @pytest.mark.parametrize("start", range(1, SEEDS + 1, _CHUNK))

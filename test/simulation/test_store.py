@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import random
-from collections.abc import Iterator
 
 import pytest
 from simulated import World
@@ -21,15 +19,6 @@ SEEDS = 500
 _CHUNK = 50
 # Within so many seeds each planted bug shows.
 SEEDS_FOR_A_BUG = 300
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """The daemons of thousands of runs log a lot."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(before)
 
 
 @pytest.mark.req("D20-JOB-03", "D20-JOB-09", "D20-VOTE-03", "D20-VOTE-07", "D20-VOTE-11")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Callable
 
-from simulation.harness.play import SHOWN, Result
+from simulation.harness.play import Result
 from simulation.migration.faults import Faults
+from simulation.migration.judged import Judged
 from simulation.migration.master import HOSTS, NAME, UUID, Cluster, Parts
 from simulation.migration.plots import PLOTS
-from simulation.migration.qemu import DEVICE, Qemu, SimulatedDisk, SimulatedDriver, SimulatedMirror
+from simulation.migration.qemu import DEVICE, Qemu, SimulatedDisk, SimulatedMirror
 from simulation.migration.world import Host, Violation, World
 
-from ganeti import hypervisor, opcodes, pathutils, runtime, storage
+from ganeti import opcodes, pathutils, runtime
 from ganeti.params import runstate
 from ganeti.query.context import Context
 from ganeti.query.instance import InstanceStatus
@@ -28,24 +28,11 @@ _QUIET_SECONDS = 900.0
 def Run(seed: int, parts: type[Parts] = Parts, faults: int | None = None) -> Result:
     """Run one seed; never raise for what goes wrong inside."""
     result = Result(seed)
-    before = runtime.CurrentSide()
     world = World(seed)
-    try:
-        mirrored = world.Chance(0.5)
-        template = "drbd" if mirrored else "sharedfile"
-        storage.UseDrivers({template: SimulatedMirror if mirrored else SimulatedDisk, "plain": SimulatedDisk})
-        hypervisor.UseDrivers({"fake": SimulatedDriver})
+    mirrored = world.Chance(0.5)
+    disk = {"drbd": SimulatedMirror} if mirrored else {"sharedfile": SimulatedDisk}
+    with Judged(world, result, {**disk, "plain": SimulatedDisk}):
         _Play(world, Cluster(world, mirrored, parts), faults, result)
-    except Violation as err:
-        result.problem = f"Violation: {str(err)[:SHOWN]}"
-    except Exception:  # noqa: BLE001 - whatever it was, it is this seed's result
-        result.problem = traceback.format_exc()
-    finally:
-        runtime.EnterSide(before)
-        storage.UseDrivers({})
-        hypervisor.UseDrivers({})
-    result.steps = world.steps
-    result.events = world.events
     return result
 
 

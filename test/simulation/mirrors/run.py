@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from simulation.harness.play import SHOWN, Result
+from simulation.harness.play import Result
+from simulation.migration.judged import Judged
 from simulation.migration.master import NAME, Cluster, Parts
-from simulation.migration.qemu import DEVICE, Qemu, SimulatedDisk, SimulatedDriver
+from simulation.migration.qemu import DEVICE, Qemu, SimulatedDisk
 from simulation.migration.world import Host, Killed, Violation, World
 from simulation.mirrors.driver import HalfHere, MirrorHalf
 from simulation.mirrors.faults import PAIR, MirrorFaults
 from simulation.mirrors.kernel import CONNECTED, INCONSISTENT, STANDALONE, UPTODATE, Half, Kernel
 
-from ganeti import hypervisor, objects, opcodes, pathutils, runtime, storage
+from ganeti import objects, opcodes, pathutils, runtime
 from ganeti.backend import drbd, wire
 from ganeti.config import ConfigWriter
 from ganeti.luxi.pending import Completed, Pending
@@ -62,22 +62,9 @@ def _AttachNet(disks: list[dict[str, Any]], multimaster: bool) -> None:
 def Run(seed: int, parts: type[MirrorParts] = MirrorParts, faults: int | None = None) -> Result:
     """Run one seed; never raise for what goes wrong inside."""
     result = Result(seed)
-    before = runtime.CurrentSide()
     world = World(seed + (1 << 32))
-    try:
-        storage.UseDrivers({"drbd": parts.driver, "plain": SimulatedDisk})
-        hypervisor.UseDrivers({"fake": SimulatedDriver})
+    with Judged(world, result, {"drbd": parts.driver, "plain": SimulatedDisk}):
         _Play(world, KeptCluster(world, True, parts), faults, result)
-    except Violation as err:
-        result.problem = f"Violation: {str(err)[:SHOWN]}"
-    except Exception:  # noqa: BLE001 - whatever it was, it is this seed's result
-        result.problem = traceback.format_exc()
-    finally:
-        runtime.EnterSide(before)
-        storage.UseDrivers({})
-        hypervisor.UseDrivers({})
-    result.steps = world.steps
-    result.events = world.events
     return result
 
 
