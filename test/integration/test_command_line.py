@@ -174,6 +174,7 @@ def test_what_the_core_is_at_can_be_read_while_it_runs(cluster: RealCluster) -> 
     assert str(holder) in str(row["owner"]) and str(waiter) not in str(row["owner"])
     with cluster[0].Client() as client:
         fields = ["status", "opstatus", "opexec", "oplog"]
+        WaitUntil(lambda: client.QueryJobs([waiter], ["status"]) == [["waiting"]], "its status")
         running, waiting = client.QueryJobs([holder, waiter], fields)
         assert running[:2] == ["running", ["running"]] and running[2] != [None]
         assert waiting[:3] == ["waiting", ["waiting"], [None]]
