@@ -46,7 +46,7 @@ def test_there_is_something_to_see() -> None:
     for result in results:
         ends.update(result.outcomes)
     assert set(ends) == {"success", "error", "canceled"}
-    assert min(ends.values()) >= 10, ends
+    assert min(ends.values()) >= 5, ends
     assert sum(result.masters for result in results) > 50
     assert sum(result.changing for result in results) > 500
 
