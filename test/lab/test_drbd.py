@@ -31,10 +31,11 @@ class Side:
     def __init__(self, machine: Machine, number: int):
         self.machine = machine
         self.writer = ""
+        self.size = 64
         self._ends = f"10.79.0.{number}", f"10.79.0.{3 - number}"
 
-    def Disk(self, peer: str | None = "counts", size: int = 64, port: int | None = 11000) -> Any:
-        return MakeMirror(*self._ends, peer=peer, size=size, port=port).ToDict(runtime=True)
+    def Disk(self, peer: str | None = "counts", port: int | None = 11000) -> Any:
+        return MakeMirror(*self._ends, peer=peer, size=self.size, port=port).ToDict(runtime=True)
 
     def Ask(self, *calls: tuple[str, Any]) -> list[list[Any]]:
         words = ["sh", "-c", f"cd {TREE} && exec {_PYTHON} {_INSIDE}/procedure.py"]
@@ -223,7 +224,8 @@ def _Growth(one: Side, two: Side) -> None:
         side.Do(*(("blockdev_grow", [side.Disk(), 16, dry_run, True, False]) for dry_run in (True, False)))
     one.Do(("blockdev_grow", [one.Disk(), 16, False, False, False]))
     for side in (one, two):
-        assert side.Do(("blockdev_getdimensions", [[side.Disk(size=80)]])) == [[80 * _MIB, None]]
+        side.size = 80
+        assert side.Do(("blockdev_getdimensions", [[side.Disk()]])) == [[80 * _MIB, None]]
     one.Wait(connected=True, peer_disk="UpToDate")
     one.StopWriter()
     one.CheckWrites(one.Acknowledged())
@@ -232,11 +234,11 @@ def _Growth(one: Side, two: Side) -> None:
 def _LocalStorage(one: Side, two: Side) -> None:
     """The disk of the side in use is replaced while it is written to."""
     one.StartWriter()
-    one.Do(("blockdev_removechildren", [one.Disk(size=80), one.Disk(size=80)["children"]]))
+    one.Do(("blockdev_removechildren", [one.Disk(), one.Disk()["children"]]))
     assert one.Wait(diskless=True).primary and one.Do(("drbd_needs_activation", [[one.Disk()]])) != []
     before = len(one.Acknowledged())
     one.WaitForWrites(before)
-    one.Do(("blockdev_addchildren", [one.Disk(size=80), one.Disk(size=80)["children"]]))
+    one.Do(("blockdev_addchildren", [one.Disk(), one.Disk()["children"]]))
     one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
     one.StopWriter()
     one.CheckWrites(one.Acknowledged())
