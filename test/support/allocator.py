@@ -1,6 +1,7 @@
 """Addresses and ports for tests: every run on this machine gets its own, so that runs do not disturb each other.
 
 A lease is one network 127.X.Y.0/24, held by a locked file; it ends with the process that took it, however that ends.
+What a run that was killed left behind may still listen there: such a network is passed over.
 X is derived from the user, so that users cannot block each other by files of another owner::
 
     lease = allocator.Lease()
@@ -19,6 +20,17 @@ import stat
 _FIRST_PORT = 20000
 # Ephemeral ports of the kernel begin above.
 _LAST_PORT = 32000
+# TCP_LISTEN in /proc/net/tcp.
+_LISTEN = "0A"
+
+
+def _Listens(*network: int) -> bool:
+    """Return whether somebody listens on an address of these three bytes."""
+    # The kernel writes addresses with their last byte first.
+    ending = "".join(f"{byte:02X}" for byte in reversed(network))
+    with open("/proc/net/tcp", encoding="ascii") as stream:
+        rows = [line.split() for line in stream][1:]
+    return any(row[3] == _LISTEN and row[1].partition(":")[0].endswith(ending) for row in rows)
 
 
 class Lease:
@@ -37,6 +49,9 @@ class Lease:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                os.close(descriptor)
+                continue
+            if _Listens(127, second, third):
                 os.close(descriptor)
                 continue
             self._descriptor = descriptor

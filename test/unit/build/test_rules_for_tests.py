@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -124,3 +125,16 @@ def test_leases_do_not_meet(addresses):
             addresses.Address()
     finally:
         other.Release()
+
+
+def test_a_network_on_which_a_killed_run_still_listens_is_passed_over(addresses):
+    from support import allocator
+
+    left = allocator.Lease()
+    with socket.create_server((left.Address(), left.Port())):
+        left.Release()
+        other = allocator.Lease()
+        try:
+            assert other.prefix != left.prefix
+        finally:
+            other.Release()
