@@ -105,7 +105,11 @@ def test_interrupted_command_says_that_its_job_goes_on(cluster: RealCluster) -> 
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1
     assert stderr.startswith("Aborted. Note that if the operation created any jobs")
-    assert _Run(cluster, f"gnt-job list --no-headers -o status {job_id}").stdout.strip() in ("queued", "waiting", "running")
+    assert _Run(cluster, f"gnt-job list --no-headers -o status {job_id}").stdout.strip() in (
+        "queued",
+        "waiting",
+        "running",
+    )
     assert _Run(cluster, f"gnt-job cancel --kill --yes-do-it {job_id}").returncode == 0
     assert _Run(cluster, f"gnt-job wait {job_id}").returncode == 1
 
