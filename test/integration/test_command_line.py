@@ -101,15 +101,16 @@ def test_interrupted_command_says_that_its_job_goes_on(cluster: RealCluster) -> 
     process = _Start(cluster, f"gnt-debug delay --print-jobid --no-master -n {cluster[1].name} 600")
     assert process.stdout is not None
     job_id = process.stdout.readline().strip()
+
+    def status() -> str:
+        return _Run(cluster, f"gnt-job list --no-headers -o status {job_id}").stdout.strip()
+
+    WaitUntil(lambda: status() == "running", "the job's start")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1
     assert stderr.startswith("Aborted. Note that if the operation created any jobs")
-    assert _Run(cluster, f"gnt-job list --no-headers -o status {job_id}").stdout.strip() in (
-        "queued",
-        "waiting",
-        "running",
-    )
+    assert status() == "running"
     assert _Run(cluster, f"gnt-job cancel --kill --yes-do-it {job_id}").returncode == 0
     assert _Run(cluster, f"gnt-job wait {job_id}").returncode == 1
 
