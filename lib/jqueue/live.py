@@ -46,20 +46,18 @@ class LiveJobs:
         return len(self._entries) + len(self._unread)
 
     def Get(self, job_id: int) -> Entry | None:
-        entry = self._entries.get(job_id)
-        if entry is None and job_id in self._unread:
+        if job_id in self._unread:
             with self._lock:
                 text = self._unread.get(job_id)
-                if text is None:
-                    return self._entries.get(job_id)
-                entry = _Read(job_id, text)
+                entry = None if text is None else _Read(job_id, text)
                 if entry is not None:
                     self._entries[job_id] = entry
-                del self._unread[job_id]
-        return entry
+                self._unread.pop(job_id, None)
+        # Whoever does not see it among the unread sees it here: it is here before it leaves them.
+        return self._entries.get(job_id)
 
     def LastId(self) -> int:
-        """Return the highest id, 0 if there is no job."""
+        """Return the highest id; 0 if the queue is empty."""
         return max([0, *self._entries, *self._unread])
 
     def Read(self) -> list[Entry]:

@@ -320,6 +320,8 @@ class Scheduler:
                 return entry
 
     def _HasRoom(self) -> bool:
+        if len(self._busy) < self._max_running:
+            return True
         return sum(not entry.urgent for entry in self._busy.values()) < self._max_running
 
     def _Pick(self, heap: _Heap) -> Entry | None:
