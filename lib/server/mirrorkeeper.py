@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, objects, opcodes, runtime
 from ganeti.cmdlib.disk import mirrors
-from ganeti.store import StoreError
+from ganeti.server.woken import WokenThread
 
 if TYPE_CHECKING:
     from ganeti.luxi.pending import Pending
     from ganeti.rpc import RpcResult, RpcRunner
-    from ganeti.store import Position, Row, Store
+    from ganeti.store import Store
 
 # Seconds between two looks at a node.
 PERIOD = 2.0
@@ -25,13 +25,12 @@ PERIOD = 2.0
 PATIENCE = 10.0
 # Seconds before another job for the same instance if the last one failed.
 RETRY_AFTER = 15.0
-_KINDS = frozenset(["disk", "instance", "node"])
 
 Submit = Callable[[Sequence[opcodes.OpCode]], "Pending"]
 
 
-class MirrorKeeper:
-    """A thread that asks the primary nodes of mirrors, and submits jobs.
+class MirrorKeeper(WokenThread):
+    """Asks the primary nodes of mirrors, and submits jobs.
 
     ``submit(opcodes)`` takes a job in, also while the queue is drained; ``status(job_id)`` is a job's state.
     """
@@ -44,14 +43,12 @@ class MirrorKeeper:
         submit: Submit,
         status: Callable[[int], str | None],
     ):
-        self._store = store
+        super().__init__(store, "MirrorKeeper", ["disk", "instance", "node"])
         self._snapshot = snapshot
         self._rpc = rpc
         self._submit = submit
         self._status = status
         self._lock = runtime.Lock()
-        self._wake = runtime.Event()
-        self._stopping = False
         self._seen: tuple[Any, Any, Any] = (None, None, None)
         self._watched: dict[str, list[tuple[objects.Instance, objects.Disk]]] = {}
         # Nodes that have not answered yet; what they have answered; what needed a decision in the look before.
@@ -60,32 +57,13 @@ class MirrorKeeper:
         self._needing: dict[str, set[str]] = {}
         # Instance -> its last job (None: not taken in) and when the next one may follow.
         self._jobs: dict[str, tuple[int | None, float]] = {}
-        self._thread = runtime.Thread(self._Run, "MirrorKeeper")
 
-    def Start(self) -> None:
-        self._store.Listen(self._Changed)
-        self._thread.start()
-
-    def Stop(self) -> None:
-        self._stopping = True
-        self._wake.set()
-
-    def _Changed(self, _position: Position, rows: Sequence[Row]) -> None:
-        if any(row.kind in _KINDS for row in rows):
-            self._wake.set()
-
-    def _Run(self) -> None:
-        while not self._stopping:
-            try:
-                watched = self.Look()
-            except StoreError as err:
-                logging.info("Mirrors are no longer looked after: %s", err)
-                return
-            if watched:
-                runtime.Sleep(PERIOD)
-            else:
-                self._wake.wait()
-                self._wake.clear()
+    def Turn(self) -> float | None:
+        if not self.Look():
+            return None
+        # Changes do not hasten it: what two looks in a row show must have lasted.
+        runtime.Sleep(PERIOD)
+        return 0.0
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

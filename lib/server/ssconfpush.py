@@ -3,59 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ganeti import objects, runtime, ssconf
-from ganeti.store import StoreError
+from ganeti import objects, ssconf
+from ganeti.server.woken import WokenThread
 
 if TYPE_CHECKING:
     from ganeti.rpc import RpcResult, RpcRunner
-    from ganeti.store import Position, Row, Store
+    from ganeti.store import Store
 
 # Seconds before a node that failed is tried again.
 RETRY_AFTER = 30.0
-_KINDS = frozenset(objects.ROW_KINDS)
 
 
-class SsconfPusher:
-    """A thread that sends changed values; it tries again when a node does not answer."""
+class SsconfPusher(WokenThread):
+    """Sends changed values; tries again when a node does not answer."""
 
     def __init__(self, store: Store, snapshot: Callable[[], objects.Snapshot], rpc: RpcRunner):
-        self._store = store
+        super().__init__(store, "SsconfPusher", objects.ROW_KINDS)
         self._snapshot = snapshot
         self._rpc = rpc
-        self._wake = runtime.Event()
-        self._stopping = False
         # What each node holds for sure.
         self._sent: dict[str, dict[str, str]] = {}
-        self._thread = runtime.Thread(self._Run, "SsconfPusher")
 
-    def Start(self) -> None:
-        self._store.Listen(self._Changed)
-        self._wake.set()
-        self._thread.start()
-
-    def Stop(self) -> None:
-        self._stopping = True
-        self._wake.set()
-
-    def _Changed(self, _position: Position, rows: Sequence[Row]) -> None:
-        if any(row.kind in _KINDS for row in rows):
-            self._wake.set()
-
-    def _Run(self) -> None:
-        failed = False
-        while True:
-            self._wake.wait(RETRY_AFTER if failed else None)
-            self._wake.clear()
-            if self._stopping:
-                return
-            try:
-                failed = not self.Push()
-            except StoreError as err:
-                logging.info("ssconf files are no longer sent: %s", err)
-                return
+    def Turn(self) -> float | None:
+        return None if self.Push() else RETRY_AFTER
 
     def Push(self) -> bool:
         """Send the values to every node that lacks them; return whether all have them now."""
