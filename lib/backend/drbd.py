@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
-from ganeti import errors, objects, runtime
+from ganeti import errors, objects
 from ganeti.backend import wire
 from ganeti.params import disk as disk_params
-from ganeti.storage import GetDriver, base, drbdtools, tree
+from ganeti.storage import GetDriver, base, drbdtools, tree, waiting
 
 Dict = dict[str, Any]
 
 _ATTACH_SECONDS = 120.0
 _CONNECT_SECONDS = 15.0
-_FIRST_DELAY, _DELAY_FACTOR, _LAST_DELAY = 0.1, 1.5, 5.0
+# Seconds between two looks at many mirrors.
+_LONGEST_PAUSE = 5.0
 
 
 def _Mirror(disk: objects.Disk) -> base.Mirror:
@@ -42,7 +42,7 @@ def AttachNet(disks: list[Dict], multimaster: bool) -> None:
         states = [_IsConnected(mirror, multimaster) for mirror in mirrors]  # all are looked at, each may need a push
         return all(states)
 
-    if not _Wait(connected, _ATTACH_SECONDS):
+    if not waiting.Until(connected, _ATTACH_SECONDS, _LONGEST_PAUSE):
         states = "; ".join(f"{mirror}: {mirror.Connection()}" for mirror in mirrors)
         raise errors.RpcCallError(f"Mirrors did not connect within {_ATTACH_SECONDS:g} s: {states}")
     if multimaster:
@@ -108,7 +108,7 @@ def WaitSync(disks: list[Dict]) -> list[Any]:
     done, lowest = True, 100.0
     for disk in wire.Disks(disks):
         mirror = _Mirror(disk)
-        if not _Wait(functools.partial(_IsTalking, mirror), _CONNECT_SECONDS, step=1.0):
+        if not waiting.Until(functools.partial(_IsTalking, mirror), _CONNECT_SECONDS):
             raise errors.RpcCallError(f"{mirror}: is not connected and does not sync; look at the other node")
         state = mirror.Connection()
         done = done and state.connected
@@ -130,19 +130,6 @@ def NeedsActivation(disks: list[Dict]) -> list[str]:
         if device is None or (isinstance(device, base.Mirror) and device.NeedsActivation()):
             needing.append(disk.uuid)
     return needing
-
-
-def _Wait(fits: Callable[[], bool], seconds: float, step: float | None = None) -> bool:
-    """Poll, more slowly each time unless ``step`` is given."""
-    deadline = runtime.Monotonic() + seconds
-    delay = step or _FIRST_DELAY
-    while not fits():
-        if runtime.Monotonic() + delay > deadline:
-            return False
-        runtime.Sleep(delay)
-        if step is None:
-            delay = min(delay * _DELAY_FACTOR, _LAST_DELAY)
-    return True
 
 
 HANDLERS = {

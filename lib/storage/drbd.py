@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ganeti import constants, errors, objects, runtime
-from ganeti.storage import drbdtools
+from ganeti.storage import drbdtools, waiting
 from ganeti.storage.base import BLOCK_BYTES, BlockDev, BuildWipe, DeviceStatus, Mirror, MirrorState
 from ganeti.storage.drbdtools import Address, Config, Minor
 
@@ -23,7 +23,6 @@ _HANDSHAKE_SECONDS = 30.0
 _DISCONNECT_SECONDS = 60.0
 # For processes that were killed while they waited.
 _END_SECONDS = 10.0
-_FIRST_DELAY, _DELAY_FACTOR, _LAST_DELAY = 0.1, 1.5, 2.0
 
 _FENCING = {
     constants.PEER_COUNTS: drbdtools.FREEZE,
@@ -80,8 +79,7 @@ class Drbd(Mirror):
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def Create(self, size: int, exclusive: bool = False) -> None:
-        if exclusive:
-            raise errors.BlockDeviceError(f"{self}: mirrors cannot be used with exclusive storage")
+        self._CheckShared(exclusive)
         drbdtools.LoadedVersion()
         state = self._State()
         if state is not None and state.in_use:
@@ -120,7 +118,7 @@ class Drbd(Mirror):
         self._Path()
         if exclusive and self.Peer() == constants.PEER_BEHIND:
             # A node that died a moment ago still looks alive until the link's own time limit is over.
-            _Wait(lambda: self._Fresh().peer_role != drbdtools.PRIMARY, _HANDSHAKE_SECONDS)
+            waiting.Until(lambda: self._Fresh().peer_role != drbdtools.PRIMARY, _HANDSHAKE_SECONDS)
         drbdtools.Refresh()
         state = self._Known()
         if exclusive and state.peer_role == drbdtools.PRIMARY:
@@ -172,8 +170,7 @@ class Drbd(Mirror):
 
     def Grow(self, amount: int, dry_run: bool, backing_store: bool, exclusive: bool = False) -> None:
         del exclusive
-        if amount < 0:
-            raise errors.BlockDeviceError(f"{self}: cannot shrink (asked for {amount} MiB more)")
+        self._CheckGrowth(amount)
         if backing_store or dry_run:
             return
         size = self.disk.size + amount
@@ -316,7 +313,7 @@ class Drbd(Mirror):
                 return False
             return True
 
-        if not _Wait(closed, _END_SECONDS):
+        if not waiting.Until(closed, _END_SECONDS):
             raise problems[-1]
 
     def _AttachDisk(self) -> None:
@@ -364,7 +361,7 @@ class Drbd(Mirror):
                     logging.warning("%s", err)
             return self._Fresh().standalone
 
-        return _Wait(gone, _DISCONNECT_SECONDS)
+        return waiting.Until(gone, _DISCONNECT_SECONDS)
 
     def _WaitForHandshake(self) -> Minor:
         """Return the state once both sides have compared their data."""
@@ -373,7 +370,7 @@ class Drbd(Mirror):
             state = self._Fresh()
             return state.agreed or state.standalone
 
-        _Wait(over, _HANDSHAKE_SECONDS)
+        waiting.Until(over, _HANDSHAKE_SECONDS)
         state = self._Known()
         if state.agreed:
             return state
@@ -550,14 +547,3 @@ def _StateOf(minor: Minor) -> MirrorState:
         primary=minor.primary,
         frozen=minor.frozen,
     )
-
-
-def _Wait(fits: Callable[[], bool], seconds: float) -> bool:
-    """Look again and again, more slowly each time."""
-    deadline, delay = runtime.Monotonic() + seconds, _FIRST_DELAY
-    while not fits():
-        if runtime.Monotonic() + delay > deadline:
-            return False
-        runtime.Sleep(delay)
-        delay = min(delay * _DELAY_FACTOR, _LAST_DELAY)
-    return True

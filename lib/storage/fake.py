@@ -173,8 +173,7 @@ class FakeMirror(FakeDevice, Mirror):
         return self._Data().Dimensions()
 
     def Create(self, size: int, exclusive: bool = False) -> None:
-        if exclusive:
-            raise errors.BlockDeviceError(f"{self}: mirrors cannot be used with exclusive storage")
+        self._CheckShared(exclusive)
         if self.State():
             raise errors.BlockDeviceError(f"{self}: is in use already")
         if self._Data().Dimensions()[0] < size * BLOCK_BYTES:

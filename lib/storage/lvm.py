@@ -108,8 +108,7 @@ class Volume(BlockDev):
         self.Attach()
 
     def Grow(self, amount: int, dry_run: bool, backing_store: bool, exclusive: bool = False) -> None:
-        if amount < 0:
-            raise errors.BlockDeviceError(f"{self}: cannot shrink (asked for {amount} MiB more)")
+        self._CheckGrowth(amount)
         if not backing_store:
             return
         volume = self._Known()

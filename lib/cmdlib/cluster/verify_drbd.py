@@ -101,5 +101,5 @@ def CheckVersions(report: Report, images: Iterable[NodeImage]) -> None:
             NODE,
             image.node.name,
             f"DRBD version mismatch: {image.drbd_version} here, the nodes of the group have {' and '.join(versions)};"
-            " install the same version everywhere",
+            " install the same version on all of them",
         )

@@ -60,7 +60,7 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
                     _CODE,
                     INSTANCE,
                     name,
-                    f"{text}: there is no second copy; bring the node back and use 'gnt-instance activate-disks {name}',"
+                    f"{text}: only one copy is good; bring the node back and use 'gnt-instance activate-disks {name}',"
                     f" or 'gnt-instance replace-disks -n NODE {name}' to have the copy on another node",
                 )
 

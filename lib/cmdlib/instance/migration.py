@@ -117,7 +117,7 @@ class TLMigrateInstance(Settler):
             self.target_uuid,
             "cannot be failed over",
             f"if node {self._Name(self.source_uuid)} comes back, wait until {target} is filled again; to give these writes up"
-            f" for ever, use 'gnt-instance failover --ignore-consistency {instance.name}'",
+            f" for good, use 'gnt-instance failover --ignore-consistency {instance.name}'",
         )
 
     def _MayMigrate(self, situation: Situation) -> bool:

@@ -2,7 +2,7 @@
 
 A node enters the configuration as a regular one and is promoted by a transaction of its own afterwards, once it has a
 copy of the store: at no time counts a voter that holds nothing.  It is called by its address until it is configured,
-and again when it is not any more.
+and again when it no longer is.
 """
 
 from __future__ import annotations

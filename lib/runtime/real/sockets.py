@@ -150,7 +150,7 @@ class Poller:
 
     def Unregister(self, sock: Any) -> None:
         """To be called before the socket is closed; an unknown or closed one is fine."""
-        # A socket that was closed has no number any more; a bare number is not the same object each time.
+        # A socket that was closed no longer has a number; a bare number is not the same object each time.
         number = (
             sock if isinstance(sock, int) else next((n for n, known in self._objects.items() if known is sock), None)
         )
