@@ -18,10 +18,11 @@ _TEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(_TEST, ".."), _TEST]
 
 from support import drivers  # noqa: E402
+from support.creation import OnDisks  # noqa: E402
 from support.master import Master  # noqa: E402
 from support.standindrbd import Links, StandInDrbd  # noqa: E402
 
-from ganeti import constants, hypervisor, objects, opcodes, storage  # noqa: E402
+from ganeti import constants, hypervisor, objects, storage  # noqa: E402
 
 
 class Cost(NamedTuple):
@@ -66,21 +67,11 @@ def Run(disks: int = 1) -> Cost:
     for node in master.all:
         StandInDrbd(node.machine, links)
     clock = _Clock(master)
-    op = opcodes.OpInstanceCreate(
-        instance_name="web.example.org",
-        mode="create",
+    op = OnDisks(
+        "web.example.org",
+        *[{"size": 1024}] * disks,
         disk_template=constants.DT_DRBD8,
-        disks=[{"size": 1024}] * disks,
-        nics=[],
-        os_type="debian+minimal",
-        pnode="node1",
         snode="node2",
-        hypervisor="kvm",
-        hvparams={"kernel_path": ""},
-        name_check=False,
-        ip_check=False,
-        conflicts_check=False,
-        ignore_ipolicy=True,
         wait_for_sync=False,
         start=True,
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support import drivers
+from support.creation import OnDisks
 from support.master import Master
 from support.standindrbd import Links, StandInDrbd
 
@@ -47,25 +48,7 @@ def three(make: Callable[..., Master]) -> Master:
 
 
 def _Add(master: Master, **values: Any) -> None:
-    master.Run(
-        opcodes.OpInstanceCreate(
-            instance_name=WEB,
-            mode="create",
-            disk_template="drbd",
-            disks=[{"size": 1024}, {"size": 512}],
-            nics=[],
-            os_type="debian+minimal",
-            pnode="node1",
-            snode="node2",
-            hypervisor="kvm",
-            hvparams={"kernel_path": ""},
-            name_check=False,
-            ip_check=False,
-            conflicts_check=False,
-            ignore_ipolicy=True,
-            **values,
-        )
-    )
+    master.Run(OnDisks(WEB, {"size": 1024}, {"size": 512}, disk_template="drbd", snode="node2", **values))
 
 
 @pytest.mark.req("D20-DISK-03")

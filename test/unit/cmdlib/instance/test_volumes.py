@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.creation import OnDisks
 from support.master import Master
 
 from ganeti import constants, errors, objects, opcodes, pathutils, runtime
@@ -38,24 +39,7 @@ def _Exclusive(master: Master) -> None:
 
 
 def _Add(master: Master, *disks: dict[str, Any], **values: Any) -> None:
-    values = {"disk_template": "plain", **values}
-    op = opcodes.OpInstanceCreate(
-        instance_name=WEB,
-        mode="create",
-        disks=list(disks),
-        nics=[],
-        os_type="debian+minimal",
-        pnode="node1",
-        hypervisor="kvm",
-        hvparams={"kernel_path": ""},
-        name_check=False,
-        ip_check=False,
-        conflicts_check=False,
-        start=False,
-        ignore_ipolicy=True,
-        **values,
-    )
-    master.Run(op)
+    master.Run(OnDisks(WEB, *disks, **{"disk_template": "plain", **values}))
 
 
 def _Volumes(master: Master, number: int = 0) -> list[str]:
