@@ -46,6 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that starts us in the background has us, and every program under test, ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run_id = f"{os.getpid():x}-{SEED:x}"
     os.environ[leftovers.RUN_VARIABLE] = run_id
     config.stash[_watch] = leftovers.Watch(run_id, alone=CI)

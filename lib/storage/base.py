@@ -278,7 +278,7 @@ class Mirror(BlockDev):
         raise NotImplementedError
 
     def AttachNet(self, multimaster: bool) -> None:
-        """Begin to connect to the other side, without waiting; ``multimaster``: both sides may be open."""
+        """Obey ``Peer()`` and begin to connect to the other side, without waiting; ``multimaster``: both may be open."""
         raise NotImplementedError
 
     def Connection(self) -> MirrorState:

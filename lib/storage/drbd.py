@@ -244,6 +244,8 @@ class Drbd(Mirror):
             raise errors.BlockDeviceError(f"{self}: is connected ({state.connection}); disconnect it first")
         if self._Ends() is None:
             raise errors.BlockDeviceError(f"{self}: the addresses of its link are not known")
+        # With a new other side the record of the old one is gone.
+        self.Follow()
         self._Connect(multimaster)
 
     # --- steps --------------------------------------------------------------------------------------------------------

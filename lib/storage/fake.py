@@ -222,6 +222,7 @@ class FakeMirror(FakeDevice, Mirror):
     def AttachNet(self, multimaster: bool) -> None:
         if self.State().get("link") == "connected":
             raise errors.BlockDeviceError(f"{self}: is connected; disconnect it first")
+        self.Follow()
         self._Note(link="connected")
 
     def NeedsActivation(self) -> bool:

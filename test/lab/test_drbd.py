@@ -55,8 +55,9 @@ class Side:
         assert SECRET not in text
         return str(text)
 
-    def Create(self, primary: bool) -> None:
-        disk = self.Disk()
+    def Create(self, primary: bool, port: int | None = 11000) -> None:
+        """Make the side; without a port it does not connect yet."""
+        disk = self.Disk(port=port)
         layers = [*disk["children"], disk]
         self.Do(*(("blockdev_create", [layer, layer["size"], "guest", primary, "note", False]) for layer in layers))
 
@@ -162,6 +163,7 @@ def test_life_of_a_mirror(pair: Pair) -> None:
     _CutAndHealed(one, two, pair, switch)
     _LeftBehind(one, two, pair, switch)
     _PowerLost(one, two)
+    _NewSecondary(one, two, pair, switch)
     for side in (one, two):
         side.Do(("blockdev_remove", [side.Disk()]))
         assert side.machine.Run("lvs", "--noheadings").stdout.strip() == ""
@@ -330,3 +332,28 @@ def _PowerLost(one: Side, two: Side) -> None:
     Together((one, one.Assemble("counts")), (two, two.Assemble("counts")))
     one.Do(one.Assemble("counts", primary=True))
     one.CheckWrites(acknowledged)
+
+
+def _NewSecondary(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
+    """The other side is lost and given up; a new and empty one takes its place, and counts."""
+    one.StartWriter()
+    pair.Cut()
+    one.Wait(frozen=True)
+    one.Do(("drbd_follow", [[one.Disk("behind")]]))
+    one.WaitForWrites(len(one.Acknowledged()))
+    two.Do(("blockdev_remove", [two.Disk("ahead")]))
+    switch.Heal()
+    one.Do(("drbd_disconnect_net", [[one.Disk("behind")]]))
+    two.Create(primary=False, port=None)
+    Together(*((side, ("drbd_attach_net", [[side.Disk()], False])) for side in (one, two)))
+    assert "resource-and-stonith" in one.machine.Run("drbdsetup", "show", "all").stdout
+    one.WaitForWrites(len(one.Acknowledged()))
+    one.Wait(connected=True, disk="UpToDate", peer_disk="UpToDate")
+    pair.Cut()
+    one.Wait(frozen=True)
+    frozen_at = one.Acknowledged()
+    switch.Heal()
+    one.Wait(connected=True, frozen=False, peer_disk="UpToDate")
+    one.WaitForWrites(len(frozen_at))
+    one.StopWriter()
+    one.CheckWrites(one.Acknowledged())

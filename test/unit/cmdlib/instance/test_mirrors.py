@@ -83,6 +83,23 @@ def test_life_of_an_instance(three: Master) -> None:
     assert (mirrors.States(), mirrors.Volumes()) == ([[], [], []], [0, 0, 0])
 
 
+def test_with_a_new_secondary_no_write_is_acknowledged_alone_again(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.machines[1].LosePower()
+    three[1].Stop()
+    devices = mirrors.machines[0].devices
+    assert all(device.frozen for device in devices.values())
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert not any(device.frozen for device in devices.values()), "it was let go on alone"
+    three.cfg.Update(three.snapshot.nodes[three.nodes[1]].Replace(offline=True))
+
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_new_secondary", remote_node="node3"))
+    assert mirrors.States() == [[PRIMARY] * 2, [], [SECONDARY] * 2]
+    mirrors.links.Cut()
+    assert all(device.frozen for device in devices.values())
+
+
 @pytest.mark.parametrize("command", ["attach", "connect", "create-md"])
 def test_a_secondary_that_fails_leaves_nothing(three: Master, command: str) -> None:
     mirrors = Mirrors(three)
