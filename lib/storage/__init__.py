@@ -16,7 +16,7 @@
                                           extprovider   directories of scripts
 
     programs   runs external commands with a time limit; looks   each look at the node once per call
-    paths      which directories file-backed disks may use
+    waiting    polls until a mirror is where it should be; paths  which directories file-backed disks may use
 
 The template ``diskless`` has no disks, therefore no driver.
 
