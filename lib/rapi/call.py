@@ -1,0 +1,90 @@
+"""One request as actions see it, what they may return, and the errors that clients get."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ganeti import errors
+from ganeti.rapi.declared import Role
+
+if TYPE_CHECKING:
+    from ganeti.rapi.declared import Method, Resource
+
+ABSENT: Final = object()
+"""The body of a request that has none."""
+
+
+class HttpError(errors.GenericError):
+    """A request that is answered with an error of HTTP."""
+
+    def __init__(self, code: int, message: str = "", headers: Mapping[str, str] | None = None):
+        super().__init__(message or http.HTTPStatus(code).phrase)
+        self.code = code
+        self.headers = dict(headers or {})
+
+    @property
+    def explain(self) -> str:
+        return http.HTTPStatus(self.code).description
+
+
+class Master(Protocol):
+    """The master daemon, over LUXI."""
+
+    async def Call(self, method: str, *args: Any) -> Any:
+        """Call a LUXI method.
+
+        Raises the method's own error, or HttpError: 502 where no master daemon answers (it names the master if this node
+        is not it), 504 at a time-out.
+        """
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who sends a request: a user of the users file, a token, or nobody by name.
+
+    ``options``: of the users file.  ``role``: of a token, else None.  ``tags``: a token's instances have one of these;
+    empty: any.
+    """
+
+    name: str | None
+    address: str
+    options: frozenset[str] = frozenset()
+    role: Role | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass
+class Call:
+    """A request whose sender may do what it asks.
+
+    ``names``: what stands in the path for each segment.  ``arguments``: each declared argument's value.  ``body``: the JSON
+    value, or ABSENT.  ``headers`` have names in lower case.  ``query_given``: the query string held any argument at all.
+    """
+
+    resource: Resource
+    method: Method
+    verb: str
+    caller: Caller
+    master: Master
+    names: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = ABSENT
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query_given: bool = False
+
+
+@dataclass
+class Answer:
+    """A value with more to say about it.
+
+    ``version``: what its ETag is made of, such as a UUID and a serial number.  ``live``: it also shows what changes without
+    a new version, so that it is never answered with 304.
+    """
+
+    value: Any
+    version: Sequence[Any] = ()
+    live: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,7 @@
+"""All resources, in the order of documents; one module for each area."""
+
+from __future__ import annotations
+
+from ganeti.rapi.declared import Resource
+
+RESOURCES: tuple[Resource, ...] = ()
