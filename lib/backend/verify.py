@@ -312,6 +312,11 @@ def _OsList(value: Any, context: Context) -> list[list[Any]]:
     return osdef.Diagnose()
 
 
+def _OsFacts(value: Any, context: Context) -> dict[str, Any]:
+    del value, context
+    return osdef.ExtraInfo()
+
+
 def _Bridges(value: Sequence[str], context: Context) -> list[str]:
     del context
     return node.MissingBridges(value)
@@ -367,6 +372,7 @@ CHECKS: dict[str, Check] = {
     "nodesetup": Check(_NodeSetup),
     "time": Check(_Time),
     "oslist": Check(_OsList, vm=True),
+    "os-facts": Check(_OsFacts, vm=True),
     "bridges": Check(_Bridges, vm=True),
     "allowed-file-storage-paths": Check(_AllowedPaths),
     "file-storage-path": Check(_StoragePath),

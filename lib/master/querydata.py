@@ -219,6 +219,10 @@ class QueryData:
 
         self._Ask(procedure, nodes, [], plan.context.os_info, gathering, fits)
 
+    def _OsFacts(self, plan: Plan, gathering: _Gathering) -> None:
+        nodes = [n.uuid for n in plan.context.snapshot.nodes.values() if n.vm_capable]
+        self._Ask("os_extra_info", nodes, [], plan.context.os_facts, gathering, lambda p: isinstance(p, dict))
+
     def _LockRows(self, plan: Plan, _gathering: _Gathering) -> None:
         # As 3.1: one row per lock that is held or waited for.
         plan.context.locks = [row for row in self._locks() if row[1] is not None or row[3]]
@@ -232,6 +236,7 @@ class QueryData:
         live.LIVE_CONSOLE: _Console,
         live.LIVE_EXPORTS: _Exports,
         live.LIVE_OS: _Os,
+        live.LIVE_OS_FACTS: _OsFacts,
         live.LIVE_LOCKS: _LockRows,
         live.LIVE_WATCHER: _Watcher,
     }

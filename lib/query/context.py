@@ -18,6 +18,7 @@ LIVE_LOCKS = "locks"  # the lock monitor
 LIVE_EXPORTS = "exports"  # export_list of the nodes
 LIVE_WATCHER = "watcher"  # the watcher's pause file
 LIVE_OS = "os"  # os_diagnose of the nodes
+LIVE_OS_FACTS = "os-facts"  # os_extra_info of the nodes
 
 
 class JobView(Protocol):
@@ -37,8 +38,8 @@ class JobView(Protocol):
 class Context:
     """Everything one query reads; the live parts are filled in between planning and reading.
 
-    ``jobs(ids or None, archived)`` gives job views.  ``node_info``, ``instance_info``, ``exports`` and ``os_info`` map
-    node uuids to payloads (None: the call failed); ``console`` maps instance names to console data; ``locks`` are rows of
+    ``jobs(ids or None, archived)`` gives job views.  ``node_info``, ``instance_info``, ``exports``, ``os_info`` and
+    ``os_facts`` map node uuids to payloads (None: the call failed); ``console`` maps instance names to console data; ``locks`` are rows of
     the lock monitor: (name, mode, owners, pending).
     """
 
@@ -50,6 +51,7 @@ class Context:
     locks: list[tuple[Any, ...]] = field(default_factory=list)
     exports: dict[str, Any] = field(default_factory=dict)
     os_info: dict[str, Any] = field(default_factory=dict)
+    os_facts: dict[str, Any] = field(default_factory=dict)
     watcher_pause: float | None = None
     drained: bool = False
     wants_archived: bool = False

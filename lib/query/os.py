@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ganeti.objects.base import Thaw
 from ganeti.query.base import BOOL, OTHER, TEXT, Absent, Field, Kind
 from ganeti.query.common import Attribute
-from ganeti.query.context import LIVE_OS, Context
+from ganeti.query.context import LIVE_OS, LIVE_OS_FACTS, Context
 
 
 class OsRow(NamedTuple):
@@ -105,6 +105,12 @@ def _OsHypervisor(context: Context, item: DefinitionOnNodes) -> dict[str, Any]:
     return _PerVariant(item, context.snapshot.cluster.os_hvp)
 
 
+def _Versions(context: Context, item: DefinitionOnNodes) -> dict[str, str | None]:
+    """Return the content of ``os_version`` on each node that has the definition; nodes that do not answer are left out."""
+    answers = {uuid: context.os_facts.get(uuid) for uuid, rows in item.found.items() if rows}
+    return {uuid: facts[item.name]["version"] for uuid, facts in answers.items() if facts and item.name in facts}
+
+
 def _GroupStatus(context: Context, item: DefinitionOnNodes) -> dict[str, bool]:
     result = {}
     for group in context.snapshot.nodegroups.values():
@@ -155,6 +161,7 @@ OS = Kind(
             "Whether it is trusted on all nodes",
             lambda _, o: all(row.trusted for row in o.First()),
         ),
+        Field("os_version", "OsVersion", OTHER, "Version that each node has", _Versions, live=LIVE_OS_FACTS),
     ],
     items=lambda context: _Collect(context, OsRow),
     item_name=lambda item: item.name,

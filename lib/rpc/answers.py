@@ -64,6 +64,9 @@ _System = ht.TItems(
     ht.TListOf(ht.TInt),
     ht.TBool,
 )
+_OsFacts = ht.TDictOf(
+    ht.TString, ht.TStrictDict({"version": _MaybeString, "hypervisors": ht.TMaybe(_Strings)}, {}, ht.TAny)
+)
 _Provider = ht.TItems(ht.TString, ht.TString, ht.TBool, ht.TString, ht.TListOf(_Pair))
 _NodeErrors = ht.TListOf(_Pair)
 _Volume = ht.TItems(ht.TOr(ht.TString, _Number), ht.TBool, ht.TBool)
@@ -85,6 +88,7 @@ _Verification = ht.TStrictDict(
         "bridges": _Strings,
         "allowed-file-storage-paths": _Strings,
         "oslist": ht.TMaybe(ht.TListOf(_System)),
+        "os-facts": _OsFacts,
         "vglist": ht.TDictOf(ht.TString, _Number),
         "lvlist": ht.TOr(ht.TDictOf(ht.TString, _Volume), ht.TString),
         "pvlist": ht.TListOf(
@@ -169,7 +173,7 @@ ANSWERS: dict[str, ht.Type] = {
     # operating systems
     "os_diagnose": ht.TListOf(_System),
     "os_export": ht.TString,
-    "os_extra_info": ht.TDictOf(ht.TString, ht.TDict),
+    "os_extra_info": _OsFacts,
     "os_validate": ht.TBool,
     # transfers
     "export_info": ht.TString,

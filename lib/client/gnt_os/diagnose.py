@@ -14,7 +14,7 @@ from ganeti.client.shared.definitions import Listed, NodeLines
 from ganeti.client.shared.rows import QueryRows
 from ganeti.opcodes import OpOsDiagnose
 
-_FIELDS = ["name", "valid", "variants", "node_status", "hidden", "blacklisted"]
+_FIELDS = ["name", "valid", "variants", "node_status", "hidden", "blacklisted", "os_version"]
 _API_VARIANTS, _API_PARAMETERS = 15, 20
 
 
@@ -28,6 +28,7 @@ class Found(NamedTuple):
     parameters: Sequence[Any]
     versions: Sequence[int]
     trusted: bool
+    os_version: str | None = None
 
 
 def _Details(copy: Sequence[Any]) -> str:
@@ -38,7 +39,14 @@ def _Details(copy: Sequence[Any]) -> str:
         text += Listed("variants", found.variants)
     if highest >= _API_PARAMETERS:
         text += Listed("parameters", [name for name, *_ in found.parameters])
+    if found.os_version is not None:
+        text += f" [version: {found.os_version}]"
     return text + (" [trusted]" if found.trusted else " [untrusted]")
+
+
+def _WithVersions(status: Mapping[str, Sequence[Any]], versions: Mapping[str, str | None]) -> dict[str, list[Any]]:
+    """Return the copies on each node; the first one, which is used, also says its version."""
+    return {uuid: [[*copies[0], versions.get(uuid)], *copies[1:]] if copies else [] for uuid, copies in status.items()}
 
 
 def _GlobalStatus(valid: bool, status: Mapping[str, Sequence[Any]]) -> str:
@@ -54,7 +62,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         return constants.EXIT_SUCCESS if all(row[1] for row in answer) else constants.EXIT_FAILURE
     nodes = {row["uuid"]: row["name"] for row in QueryRows(jobs.GetClient(), "node", ["uuid", "name"])}
     code = constants.EXIT_SUCCESS
-    for name, valid, variants, status, hidden, blacklisted in answer:
+    for name, valid, variants, status, hidden, blacklisted, versions in answer:
         summary = _GlobalStatus(valid, status)
         if not valid:
             code = constants.EXIT_FAILURE
@@ -62,7 +70,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         output.ToStdout(f"OS: {name} [global status: {summary}]{marks}")
         if variants:
             output.ToStdout(f"  Variants: [{', '.join(variants)}]")
-        for line in NodeLines(status, nodes, "OS not found", _Details):
+        for line in NodeLines(_WithVersions(status, versions), nodes, "OS not found", _Details):
             output.ToStdout(output.WithoutControls(line))
         output.ToStdout()
     return code

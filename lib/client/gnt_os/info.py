@@ -13,6 +13,7 @@ from ganeti.opcodes import OpOsDiagnose
 
 _FIELDS = [
     "name", "valid", "variants", "parameters", "api_versions", "blacklisted", "hidden", "os_hvp", "osparams", "trusted",
+    "os_version",
 ]  # fmt: skip
 
 
@@ -23,6 +24,10 @@ def _Listed(title: str, items: list[str]) -> list[str]:
 def _Lines(row: dict[str, Any]) -> list[str]:
     lines = [f"{row['name']}:"]
     lines += [f"  - {key}: {row[key]}" for key in ("valid", "hidden", "blacklisted")]
+    versions = sorted({version or "none" for version in row["os_version"].values()})
+    if versions not in ([], ["none"]):
+        differ = len(versions) > 1
+        lines.append(f"  - version: {', '.join(versions)}" + (" (differs between nodes)" if differ else ""))
     if row["valid"]:
         lines += _Listed("API versions", [str(version) for version in sorted(row["api_versions"])])
         lines += _Listed("variants", list(row["variants"]))

@@ -317,6 +317,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
             "time": None,
             "master-ip": [master.name, cluster.master_ip, candidates],
             "oslist": None,
+            "os-facts": None,
             "nonvmnodes": [n.name for n in snapshot.nodes.values() if not n.vm_capable],
             "user-scripts": [pathutils.EXTERNAL_MASTER_SETUP_SCRIPT] if cluster.use_external_mip_script else [],
             "client-cert": None,

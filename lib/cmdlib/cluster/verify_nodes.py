@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, params, pathutils
@@ -30,6 +30,7 @@ class NodeImage:
     running: list[str] | None = None
     free_memory: int | None = None
     os_rows: list[list[Any]] | None = None
+    os_versions: dict[str, str | None] = field(default_factory=dict)
     volumes: frozenset[str] | None = None
     pv_sizes: tuple[float, float] | None = None
     drbd_version: str | None = None
@@ -167,6 +168,8 @@ def ReadOs(report: Report, image: NodeImage, answer: Mapping[str, Any]) -> None:
     fits = isinstance(rows, list) and all(isinstance(row, list) and len(row) == 8 for row in rows)
     if fits:
         image.os_rows = rows
+        facts = answer.get("os-facts")
+        image.os_versions = {name: row["version"] for name, row in facts.items()} if isinstance(facts, dict) else {}
     else:
         report.Error("ENODEOS", NODE, image.node.name, "the node sent an invalid list of operating systems")
 
@@ -192,6 +195,14 @@ def CheckOs(report: Report, image: NodeImage, reference: NodeImage) -> None:
             report.Error("ENODEOS", NODE, name, f"OS {os_name} exists here, but not on node {reference.node.name}")
         elif other[os_name][0][2]:
             _CompareOs(report, name, os_name, rows[0], other[os_name][0], reference.node.name)
+            ours, theirs = image.os_versions.get(os_name), reference.os_versions.get(os_name)
+            report.ErrorIf(
+                ours != theirs,
+                "ENODEOS",
+                NODE,
+                name,
+                f"OS {os_name}: os_version differs from node {reference.node.name}: {ours or 'none'} vs. {theirs or 'none'}",
+            )
     for os_name in sorted(other.keys() - own.keys()):
         report.Error(
             "ENODEOS",

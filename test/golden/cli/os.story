@@ -26,11 +26,11 @@ $ gnt-os list --output=json
 ]
 > OP_OS_DIAGNOSE {"output_fields":["name","variants"]}
 % forget OP_OS_DIAGNOSE
-% result OP_OS_DIAGNOSE [["debian", true, ["minimal"], {"00000003-aaaa-4bbb-8ccc-000000000003": [["/srv/ganeti/os/debian", true, "", ["minimal"], [["mirror", "where from"]], [15, 20], true], ["/usr/share/ganeti/os/debian", false, "no create script", [], [], [], false]], "00000004-aaaa-4bbb-8ccc-000000000004": []}, false, true], ["broken", false, [], {"00000004-aaaa-4bbb-8ccc-000000000004": [["/srv/ganeti/os/broken", false, "API version file not found", [], [], [], false]]}, true, false]]
+% result OP_OS_DIAGNOSE [["debian", true, ["minimal"], {"00000003-aaaa-4bbb-8ccc-000000000003": [["/srv/ganeti/os/debian", true, "", ["minimal"], [["mirror", "where from"]], [15, 20], true], ["/usr/share/ganeti/os/debian", false, "no create script", [], [], [], false]], "00000004-aaaa-4bbb-8ccc-000000000004": []}, false, true, {"00000003-aaaa-4bbb-8ccc-000000000003": "12.1"}], ["broken", false, [], {"00000004-aaaa-4bbb-8ccc-000000000004": [["/srv/ganeti/os/broken", false, "API version file not found", [], [], [], false]]}, true, false, {}]]
 $ gnt-os diagnose
 OS: debian [global status: valid] [blacklisted]
   Variants: [minimal]
-  Node: node1.example.org, status: valid (path: /srv/ganeti/os/debian) [API versions: 15, 20] [variants: minimal] [parameters: mirror] [trusted]
+  Node: node1.example.org, status: valid (path: /srv/ganeti/os/debian) [API versions: 15, 20] [variants: minimal] [parameters: mirror] [version: 12.1] [trusted]
     [hidden] path: /usr/share/ganeti/os/debian, status: invalid - no create script
   Node: node2.example.org, status: OS not found
 .
@@ -38,14 +38,15 @@ OS: broken [global status: invalid] [hidden]
   Node: node2.example.org, status: invalid - API version file not found (path: /srv/ganeti/os/broken)
 .
 = 1
-> OP_OS_DIAGNOSE {"output_fields":["name","valid","variants","node_status","hidden","blacklisted"]}
+> OP_OS_DIAGNOSE {"output_fields":["name","valid","variants","node_status","hidden","blacklisted","os_version"]}
 % forget OP_OS_DIAGNOSE
-% result OP_OS_DIAGNOSE [["noop", true, ["a", "b"], [["p", "what it is"]], [20, 15], false, false, {}, {}, true], ["bad", false, [], [], [], false, true, {}, {}, false]]
+% result OP_OS_DIAGNOSE [["noop", true, ["a", "b"], [["p", "what it is"]], [20, 15], false, false, {}, {}, true, {"00000003-aaaa-4bbb-8ccc-000000000003": "1.0", "00000004-aaaa-4bbb-8ccc-000000000004": "1.1"}], ["bad", false, [], [], [], false, true, {}, {}, false, {}]]
 $ gnt-os info
 noop:
   - valid: True
   - hidden: False
   - blacklisted: False
+  - version: 1.0, 1.1 (differs between nodes)
   - API versions:
     - 15
     - 20
@@ -62,12 +63,13 @@ bad:
   - blacklisted: False
   - trusted: False
 .
-> OP_OS_DIAGNOSE {"output_fields":["name","valid","variants","parameters","api_versions","blacklisted","hidden","os_hvp","osparams","trusted"]}
+> OP_OS_DIAGNOSE {"output_fields":["name","valid","variants","parameters","api_versions","blacklisted","hidden","os_hvp","osparams","trusted","os_version"]}
 $ gnt-os info noop nothing debian
 noop:
   - valid: True
   - hidden: False
   - blacklisted: False
+  - version: 1.0, 1.1 (differs between nodes)
   - API versions:
     - 15
     - 20
@@ -87,7 +89,7 @@ debian: $
 .
 ! Warning: no node has an operating system 'nothing'
 ! Warning: no node has an operating system 'debian'
-> OP_OS_DIAGNOSE {"output_fields":["name","valid","variants","parameters","api_versions","blacklisted","hidden","os_hvp","osparams","trusted"]}
+> OP_OS_DIAGNOSE {"output_fields":["name","valid","variants","parameters","api_versions","blacklisted","hidden","os_hvp","osparams","trusted","os_version"]}
 $ gnt-os modify noop
 ! At least one of OS parameters or hypervisor parameters must be passed
 = 1

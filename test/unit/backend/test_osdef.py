@@ -128,7 +128,7 @@ def test_list_of_hypervisors_limits_use(shelf: Shelf) -> None:
         found.CheckHypervisor("fake")
 
 
-@pytest.mark.req("D22-OSP-02", "D22-OSP-04")
+@pytest.mark.req("D22-OSP-02")
 def test_version_is_the_first_line(shelf: Shelf) -> None:
     shelf.Put("versioned", os_version="1.2-3\nchanged: all\n", hypervisors="kvm\n")
     shelf.Put("plain")

@@ -146,6 +146,19 @@ def test_systems_are_what_all_nodes_have(desk: Desk) -> None:
     assert desk.Rows("os", "name valid variants api_versions") == [[(0, "debian"), (0, True), (0, ["b"]), (0, [20])]]
 
 
+@pytest.mark.req("D22-OSP-04")
+def test_the_version_of_a_system_is_known_for_each_node(desk: Desk) -> None:
+    def facts(node: str) -> Any:
+        return [True, {"debian": {"version": f"of {node}", "hypervisors": None}}]
+
+    desk.nodes.answers["os_diagnose"] = lambda node: [True, [["debian", "/os", True, "", [], [], [20], True]]]
+    desk.nodes.answers["os_extra_info"] = facts
+    [[(_, name), (status, versions)]] = desk.Rows("os", "name os_version")
+    names = {uuid: node.name for uuid, node in desk.root.nodes.items() if node.vm_capable and not node.offline}
+    assert (name, status) == ("debian", 0)
+    assert versions == {uuid: f"of {node}" for uuid, node in names.items()} != {}
+
+
 def test_an_unknown_kind_is_refused_in_words(desk: Desk) -> None:
     with pytest.raises(errors.OpPrereqError, match="Unknown query kind 'colour'"):
         desk.data.QueryNow("colour", ["name"], None)

@@ -102,3 +102,27 @@ def test_a_guest_that_does_not_run_is_a_finding_with_its_cure(state: str, cure: 
             line.startswith(f"  - ERROR:EINSTANCEDOWN:instance:{name}:")
             and cure.replace("web.example.org", name) in line
         )
+
+
+@pytest.mark.req("D22-OSP-03")
+def test_a_definition_has_the_same_version_on_all_nodes() -> None:
+    debian = ["debian", "/os/debian", True, "", [], [], [20], True]
+
+    def image(node: str, version: str | None) -> checks.NodeImage:
+        read = _Image(node)
+        report, _ = _Report()
+        checks.ReadOs(
+            report, read, {"oslist": [debian], "os-facts": {"debian": {"version": version, "hypervisors": None}}}
+        )
+        return read
+
+    report, lines = _Report()
+    reference = image("node1", "12.1")
+    checks.CheckOs(report, image("node2", "12.1"), reference)
+    assert lines == []
+    checks.CheckOs(report, image("node3", "12.0"), reference)
+    checks.CheckOs(report, image("node4", None), reference)
+    assert lines == [
+        "  - ERROR: node node3: OS debian: os_version differs from node node1: 12.0 vs. 12.1",
+        "  - ERROR: node node4: OS debian: os_version differs from node node1: none vs. 12.1",
+    ]
