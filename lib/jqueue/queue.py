@@ -42,6 +42,9 @@ URGENT_WORKERS = 8
 # (max_running_jobs, filter rules by UUID)
 Settings = Callable[[], "tuple[int, Mapping[str, FilterRule]]"]
 
+# (job id, version before, version after), on the committer's thread; None stands for a job that is not live.
+Announce = Callable[[int, "jobs.Job | None", "jobs.Job | None"], None]
+
 
 def _NoSettings() -> tuple[int, Mapping[str, FilterRule]]:
     return DEFAULT_MAX_RUNNING, {}
@@ -51,7 +54,8 @@ class JobQueue(Keeper):
     """All live jobs of the cluster.
 
     Methods that change something return a Pending at once, which is completed when the change is acknowledged.  No
-    lock is held while anything is waited for.  ``abort`` and ``end_waits`` are described in ``cancel``.
+    lock is held while anything is waited for.  ``abort`` and ``end_waits`` are described in ``cancel``.  ``announce`` is
+    called for each version of a job that is acknowledged after the start.
     """
 
     worker_class = Worker
@@ -64,8 +68,10 @@ class JobQueue(Keeper):
         abort: Abort = lambda thread: 0,
         end_waits: EndWaits = lambda job_id: None,
         max_live_jobs: int = MAX_LIVE_JOBS,
+        announce: Announce = lambda job_id, before, after: None,
     ):
         self._store = the_store
+        self._announce = announce
         self._settings = settings
         self._thread_of: dict[int, int] = {}
         self._live = LiveJobs()
@@ -228,6 +234,7 @@ class JobQueue(Keeper):
     def OnPublished(self, entry: Entry, before: jobs.Job) -> None:
         self._watcher.Changed(entry)
         job = entry.shown
+        self._announce(entry.id, before, job)
         if job.final:
             entry.objects = {}
             with entry.lock:
@@ -248,10 +255,14 @@ class JobQueue(Keeper):
         for entry in entries:
             entry.published = entry.draft
         self._live.Add(entries)
+        for entry in entries:
+            self._announce(entry.id, None, entry.shown)
         self._Schedule(entries)
 
-    def OnArchived(self, entries: Iterable[Entry]) -> None:
+    def OnArchived(self, entries: Sequence[Entry]) -> None:
         self._live.Remove(entries)
+        for entry in entries:
+            self._announce(entry.id, entry.shown, None)
 
     def OnDrained(self, flag: bool) -> None:
         self._drained = flag

@@ -256,6 +256,15 @@ class Client:
             if log or values != prev_info or runtime.Monotonic() - start < self._WaitTimeout():
                 return values, log
 
+    def WaitForEvents(
+        self, last_id: str | None, kinds: Sequence[str] | None = None, timeout: float | None = None
+    ) -> Any:
+        """Return ``{"last", "missed", "events"}`` (luxi.events): what follows an event, or nothing after ``timeout`` seconds."""
+        if timeout is None:
+            timeout = self._WaitTimeout()
+        wanted = None if kinds is None else list(kinds)
+        return self.Call("WaitForEvents", [last_id, wanted, max(0, min(timeout, self._WaitTimeout()))])
+
     # --- queries ------------------------------------------------------------------------------------------------------
 
     def Query(self, what: str, fields: Sequence[str], qfilter: list[Any] | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import errors, ht
+from ganeti.luxi import events
 
 
 class ArgumentError(errors.LuxiError):
@@ -87,6 +88,10 @@ _NAMES = Arg("names", ht.TListOf(ht.TString), "names or UUIDs; empty = all")
 _FIELDS = Arg("fields", _FieldNames, "field names")
 _LOCKING = Arg("use_locking", ht.TBool, "must be false: queries take no locks")
 _JOB = Arg("job_id", ht.TJobId, "the job", read=int)
+_EventId = ht.TAnd(
+    ht.TString,
+    ht.Type(f"at most {events.MAX_ID} characters", lambda v: len(v) <= events.MAX_ID, {"maxLength": events.MAX_ID}),
+)
 _OPS = Arg("ops", ht.TListOf(ht.TDict), "opcodes in order of execution")
 _KIND = Arg("what", ht.TString, "kind of resource")
 _FILTER_UUID = Arg("uuid", ht.TString, "the filter rule")
@@ -219,6 +224,17 @@ METHODS: dict[str, Method] = {
             (Arg("until", ht.TMaybe(ht.TFloat), "Unix time; null = no pause"),),
             "the argument",
             "Pauses the watcher.",
+        ),
+        Method(
+            "WaitForEvents",
+            (
+                Arg("last_id", ht.TMaybe(_EventId), "the newest event seen, an answer's last; null = begin now"),
+                Arg("kinds", ht.TMaybe(ht.TListOf(ht.TElemOf(events.KINDS))), "null = all"),
+                Arg("timeout", ht.TNonNegativeFloat, "seconds; the server caps it"),
+            ),
+            '{"last": id, "missed": bool, "events": list[event]}',
+            "Answers with the events after the one seen as soon as there are any, with none at the time-out.",
+            since="3.1",
         ),
     )
 }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ganeti.jqueue import JobQueue
     from ganeti.master.querydata import QueryData
     from ganeti.rpc import RpcRunner
+    from ganeti.server.eventring import EventRing
     from ganeti.store import Store
 
 _TAG_KINDS = {
@@ -38,11 +39,14 @@ _LATEST = 1 << 40
 class Handlers:
     """The methods of the table, by their names: ``Handle(method, args)``."""
 
-    def __init__(self, cfg: ConfigWriter, queue: JobQueue, query: QueryData, rpc: RpcRunner, store: Store):
+    def __init__(
+        self, cfg: ConfigWriter, queue: JobQueue, query: QueryData, rpc: RpcRunner, store: Store, events: EventRing
+    ):
         self._cfg = cfg
         self._standstill = Standstill(cfg, store, queue.SubmitJob)
         self._queue = queue
         self._query = query
+        self._events = events
         self._rpc = rpc
         self._cluster_info: tuple[Any, Any, Encoded | None] = (None, None, None)
         self._config_values: dict[str, Callable[[], Any]] = {
@@ -156,6 +160,9 @@ class Handlers:
         if found is None:
             raise errors.OpPrereqError(f"The {kind} '{(name or '')[:80]}' does not exist", errors.ECODE_NOENT)
         return sorted(found.tags)
+
+    def _WaitForEvents(self, last_id: str | None, kinds: list[str] | None, timeout: float) -> Pending:
+        return self._events.Wait(last_id, kinds, timeout)
 
     # --- filter rules -------------------------------------------------------------------------------------------------
 

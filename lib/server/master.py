@@ -28,6 +28,7 @@ from ganeti.rpc import RpcResult, RpcRunner
 from ganeti.rpc.curl import CurlTransport
 from ganeti.rpc.resolver import SnapshotResolver
 from ganeti.server import exporting, opening, ownnode
+from ganeti.server.eventring import EventRing
 from ganeti.server.handlers import Handlers
 from ganeti.server.mirrorkeeper import MirrorKeeper
 from ganeti.server.ssconfpush import SsconfPusher
@@ -52,6 +53,7 @@ class Master:
     opener_class = opening.Opener
     config_class = ConfigWriter
     queue_class = JobQueue
+    events_class = EventRing
     exporter_class = export.Exporter
 
     def __init__(self, wishes: opening.Wishes, ended: Any):
@@ -82,14 +84,16 @@ class Master:
             watcherpause.PausedUntil,
         )
         context = Context(cfg, self._glm, self._rpc, self._store, self._rpc.call_hooks_runner, self._query)
+        self._events = self.events_class(self._store.Epoch(), cfg.Snapshot)
         self._queue = self.queue_class(
             self._store,
             mcpu.Execute(context),
             self._QueueSettings,
             self._rpc.Abort,
             lambda job_id: self._glm.EndWaits(str(job_id)),
+            announce=self._events.JobChanged,
         )
-        handlers = Handlers(cfg, self._queue, self._query, self._rpc, self._store)
+        handlers = Handlers(cfg, self._queue, self._query, self._rpc, self._store, self._events)
         owner = (_Ids(constants.MASTERD)[0], users.GroupId(_autoconf.DAEMONS_GROUP))
         self._server = Server((pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET), handlers.Handle, owner=owner)
         self._exporter = export.ExporterThread(
@@ -135,6 +139,7 @@ class Master:
     def Start(self) -> None:
         """Begin to serve; what fails here ends the daemon's start."""
         self._exporter.Start()
+        self._events.Start(self._store)
         self._queue.Start()
         runtime.MakeDirs(pathutils.SOCKET_DIR, 0o770)
         self._server.Start()
@@ -176,6 +181,7 @@ class Master:
         self._keeper.Stop()
         self._pusher.Stop()
         self._queue.Stop()
+        self._events.Stop()
         self._server.Shutdown(LINGER)
         self._store.Stop(10.0)
         if clean:

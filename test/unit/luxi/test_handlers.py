@@ -17,6 +17,7 @@ from ganeti.luxi.pending import Pending
 from ganeti.luxi.pieces import Encoded
 from ganeti.master.querydata import ClusterInfo
 from ganeti.rpc import RpcRunner
+from ganeti.server.eventring import EventRing
 from ganeti.server.handlers import Handlers
 
 
@@ -26,10 +27,14 @@ class Door:
     def __init__(self, folder: str):
         self.setup = Setup(folder)
         settings = lambda: (5, self.setup.cfg.Snapshot().filters)  # noqa: E731
-        self.queue = JobQueue(self.setup.store, Executor(), settings)
+        self.events = EventRing(self.setup.store.Epoch(), self.setup.cfg.Snapshot)
+        self.queue = JobQueue(self.setup.store, Executor(), settings, announce=self.events.JobChanged)
+        self.events.Start(self.setup.store)
         self.queue.Start()
         # No query and no node is asked here.
-        self.handlers = Handlers(self.setup.cfg, self.queue, cast(Any, None), cast(RpcRunner, None), self.setup.store)
+        self.handlers = Handlers(
+            self.setup.cfg, self.queue, cast(Any, None), cast(RpcRunner, None), self.setup.store, self.events
+        )
 
     def Call(self, method: str, *args: Any) -> Any:
         answer = self.handlers.Handle(method, methods.Find(method).Bind(list(args)))
@@ -39,6 +44,7 @@ class Door:
 
     def Close(self) -> None:
         self.queue.Stop()
+        self.events.Stop()
         self.setup.cluster.Close()
 
 
@@ -107,3 +113,29 @@ def test_the_watchers_pause_must_end_some_time(door: Door) -> None:
     for until in (runtime.Time() - 5, 1e300):
         with pytest.raises(errors.GenericError, match="pause must end"):
             door.Call("SetWatcherPause", until)
+
+
+def test_events_follow_jobs_and_configuration(door: Door) -> None:
+    begin = door.Call("WaitForEvents", None, None, 20.0)
+    assert (begin["events"], begin["missed"]) == ([], False)
+    job = door.Call("SubmitJob", [Op(comment="ok")])
+    assert End(door, job) == "success"
+    answer = door.Call("WaitForEvents", begin["last"], ["job"], 20.0)
+    while answer["events"][-1]["status"] != "success":
+        more = door.Call("WaitForEvents", answer["last"], ["job"], 20.0)
+        answer = {**more, "events": answer["events"] + more["events"]}
+    first, last = answer["events"][0], answer["events"][-1]
+    assert (first["kind"], first["change"], first["job"], first["status"]) == ("job", "added", job, "queued")
+    assert (last["change"], last["opstatus"], last["summary"]) == ("changed", ["success"], ["TEST_DELAY(0 ns)"])
+    door.setup.cfg.AddTags("node", door.setup.nodes[0], ["rack1"])
+    [node] = door.Call("WaitForEvents", answer["last"], ["node"], 20.0)["events"]
+    stored = door.setup.cfg.Snapshot().nodes[door.setup.nodes[0]]
+    assert (node["uuid"], node["name"], node["serial_no"]) == (stored.uuid, stored.name, stored.serial_no)
+
+
+@pytest.mark.parametrize("wrong", [5, "x" * 81, ["a"]])
+def test_an_id_that_cannot_be_one_is_rejected(door: Door, wrong: Any) -> None:
+    with pytest.raises(methods.ArgumentError, match="last_id"):
+        door.Call("WaitForEvents", wrong, None, 0.0)
+    with pytest.raises(methods.ArgumentError, match="kinds"):
+        door.Call("WaitForEvents", None, ["weather"], 0.0)

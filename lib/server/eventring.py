@@ -1,0 +1,334 @@
+"""The numbered events of this master, and those who wait for them (LUXI's ``WaitForEvents``, doc/design-rapi.rst).
+
+::
+
+    committer's thread: a transaction was acknowledged
+        --JobChanged, _Transaction--> backlog of (before, after): references only
+                                        |  soon, on the events' own thread
+                                        v
+                                  ring of events --> waiters: each gets what follows the last id it saw
+
+The number of an event belongs to this master's epoch, so an id of an older master is never taken for one of this.  Whoever
+asks for what follows an id that is not in the ring hears that events are missing, and reads everything again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ganeti import objects, runtime, serializer
+from ganeti.jqueue.ticker import Ticker, Timer
+from ganeti.luxi import events
+from ganeti.luxi.pending import Completed, Pending
+from ganeti.store.base import Epoch
+
+if TYPE_CHECKING:
+    from ganeti.jqueue.job import Job
+    from ganeti.store import Position, Row, Store
+
+MAX_EVENTS = 10_000
+MAX_CHARACTERS = 8 * 1024 * 1024
+"""Characters of JSON of all events that are kept."""
+
+MAX_BACKLOG = 20_000
+"""Changes that may wait to become events; what comes beyond that is missing in the ring, and clients hear so."""
+
+MAX_ANSWER = 1000
+MAX_TIMEOUT = 89.0
+HOLD_BACK = 0.005
+"""Seconds between two deliveries: what happens meanwhile is delivered together."""
+
+IDLE = 0.25
+"""Seconds that changes may wait while nobody waits for them."""
+
+# Kind of row -> kind of event; the row of the top level changes with every other one.
+_ROW_KINDS = {
+    "instance": "instance",
+    "node": "node",
+    "nodegroup": "group",
+    "network": "network",
+    "cluster": "cluster",
+    "filter": "filter",
+    "disk": "disk",
+}
+
+
+class _Kept(NamedTuple):
+    """An event in the ring."""
+
+    number: int
+    kind: str
+    event: events.Event
+    size: int
+
+
+class _Change(NamedTuple):
+    """A change in the backlog: ``key`` is the job's number, or kind and uuid of an object."""
+
+    time: float
+    key: Any
+    before: Any
+    after: Any
+
+
+class _Waiter:
+    """Somebody who has seen everything up to the event ``seen``."""
+
+    __slots__ = ("kinds", "pending", "seen", "timer")
+
+    def __init__(self, seen: int, kinds: Collection[str] | None, pending: Pending):
+        self.seen = seen
+        self.kinds = kinds
+        self.pending = pending
+        self.timer: Timer | None = None
+
+
+class EventRing:
+    """The newest events of one master.
+
+    ``JobChanged`` and the store's transactions come on the committer's thread and cost the same however many jobs or
+    waiters there are.
+    """
+
+    def __init__(self, epoch: Epoch, snapshot: Callable[[], objects.Snapshot]):
+        self._epoch = str(epoch)
+        self._snapshot = snapshot
+        self._shown = snapshot()
+        self._ticker = Ticker("Events")
+        # Guards everything below; held for moments.
+        self._lock = runtime.Lock()
+        self._backlog: list[_Change] = []
+        self._overflow = False
+        self._ring: deque[_Kept] = deque()
+        self._size = 0
+        self._last = 0
+        self._missing_to = 0
+        """The newest event that is not in the ring any more, or never was."""
+        self._waiters: list[_Waiter] = []
+        self._delivery: Timer | None = None
+        self._hurried = False
+        self._delivered_at = 0.0
+        self._stopped = False
+
+    def Start(self, store: Store) -> None:
+        self._shown = self._snapshot()
+        store.Listen(self._Transaction)
+        self._ticker.Start()
+
+    def Stop(self) -> None:
+        """Answer everybody with what there is."""
+        with self._lock:
+            self._stopped = True
+        self._ticker.Stop()
+        self._Deliver()
+        with self._lock:
+            waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.pending.Complete(self._Answer(waiter.seen, []))
+
+    # --- on the committer's thread ------------------------------------------------------------------------------------
+
+    def JobChanged(self, job_id: int, before: Job | None, after: Job | None) -> None:
+        """Take note of a version of a job that was acknowledged; None stands for a job that is not live."""
+        self._Note([_Change(runtime.Time(), job_id, before, after)])
+
+    def _Transaction(self, _position: Position, rows: Sequence[Row]) -> None:
+        keys = {_Key(row) for row in rows if row.kind in _ROW_KINDS}
+        if not keys:
+            return
+        before, after = self._shown, self._snapshot()
+        self._shown = after
+        now = runtime.Time()
+        changes = {}
+        for kind, uuid in sorted(keys):
+            change = _Belonging(kind, uuid, before, after)
+            changes[change] = _Change(now, change, before.Find(*change), after.Find(*change))
+        self._Note(list(changes.values()))
+
+    def _Note(self, changes: list[_Change]) -> None:
+        with self._lock:
+            if len(self._backlog) + len(changes) > MAX_BACKLOG:
+                self._overflow = True
+                return
+            self._backlog.extend(changes)
+            self._DeliverSoon()
+
+    def _DeliverSoon(self) -> None:
+        """Have changes delivered: at once if somebody waits, unless that was done just now."""
+        hurry = bool(self._waiters)
+        if self._stopped or (self._delivery is not None and (self._hurried or not hurry)):
+            return
+        if self._delivery is not None:
+            self._delivery.Cancel()
+        self._hurried = hurry
+        delay = self._delivered_at + HOLD_BACK - runtime.Monotonic() if hurry else IDLE
+        self._delivery = self._ticker.After(max(delay, 0.0), self._Deliver)
+
+    # --- from changes to events ---------------------------------------------------------------------------------------
+
+    def _Deliver(self) -> None:
+        """Number what has changed, and answer those who have something new."""
+        answers = []
+        with self._lock:
+            if self._delivery is not None:
+                self._delivery.Cancel()
+                self._delivery = None
+            if self._waiters:
+                self._delivered_at = runtime.Monotonic()
+            self._Number()
+            for waiter in list(self._waiters):
+                found = self._After(waiter.seen, waiter.kinds)
+                if found is not None and not found:
+                    waiter.seen = self._last
+                    continue
+                self._waiters.remove(waiter)
+                answers.append((waiter, self._Answer(waiter.seen, found)))
+        for waiter, answer in answers:
+            if waiter.timer is not None:
+                waiter.timer.Cancel()
+            waiter.pending.Complete(answer)
+
+    def _Number(self) -> None:
+        """Make events of the backlog."""
+        backlog, self._backlog = self._backlog, []
+        for change in backlog:
+            made = _Describe(change)
+            if made is None:
+                continue
+            self._last += 1
+            event = {"id": f"{self._epoch}-{self._last}", "time": change.time, **made}
+            kept = _Kept(self._last, event["kind"], event, len(serializer.Dump(event)))
+            self._ring.append(kept)
+            self._size += kept.size
+        if self._overflow:
+            self._overflow = False
+            self._last += 1
+            self._missing_to = self._last
+            self._ring.clear()
+            self._size = 0
+        while len(self._ring) > MAX_EVENTS or self._size > MAX_CHARACTERS:
+            gone = self._ring.popleft()
+            self._size -= gone.size
+            self._missing_to = gone.number
+
+    def _After(self, seen: int, kinds: Collection[str] | None) -> list[_Kept] | None:
+        """Return the events after the one seen; None if some of them are missing."""
+        if not self._missing_to <= seen <= self._last:
+            return None
+        found: list[_Kept] = []
+        for kept in reversed(self._ring):
+            if kept.number <= seen:
+                break
+            if kinds is None or kept.kind in kinds:
+                found.append(kept)
+        found.reverse()
+        return found[:MAX_ANSWER]
+
+    def _Answer(self, seen: int, found: list[_Kept] | None) -> dict[str, Any]:
+        """Return the answer with events ``found`` after the one seen; None: some are missing."""
+        last = self._last
+        if found and len(found) == MAX_ANSWER:
+            last = found[-1].number
+        return {
+            "last": f"{self._epoch}-{last}",
+            "missed": found is None,
+            "events": [kept.event for kept in found or ()],
+        }
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def Wait(self, last_id: str | None, kinds: Sequence[str] | None, timeout: float) -> Pending:
+        """Return the answer of ``WaitForEvents``, given at once or later."""
+        with self._lock:
+            self._Number()
+            seen = self._last if last_id is None else self._Seen(last_id)
+            chosen = None if kinds is None else frozenset(kinds)
+            found = self._After(seen, chosen)
+            if found is None or found or last_id is None or timeout <= 0 or self._stopped:
+                return Completed(self._Answer(seen, found))
+            pending = Pending()
+            waiter = _Waiter(self._last, chosen, pending)
+            self._waiters.append(waiter)
+            waiter.timer = self._ticker.After(min(timeout, MAX_TIMEOUT), lambda: self._Expire(waiter))
+        pending.OnAbandon(lambda: self._Forget(waiter))
+        return pending
+
+    def _Seen(self, last_id: str) -> int:
+        """Return the number in an id; -1 for one that is not of this master."""
+        epoch, _, number = last_id.rpartition("-")
+        if epoch != self._epoch or not (number.isascii() and number.isdigit() and len(number) < 20):
+            return -1
+        return int(number)
+
+    def _Expire(self, waiter: _Waiter) -> None:
+        """Answer with what there is: the time is over."""
+        self._Deliver()
+        if self._Remove(waiter):
+            with self._lock:
+                answer = self._Answer(waiter.seen, [])
+            waiter.pending.Complete(answer)
+
+    def _Forget(self, waiter: _Waiter) -> None:
+        if self._Remove(waiter) and waiter.timer is not None:
+            waiter.timer.Cancel()
+
+    def _Remove(self, waiter: _Waiter) -> bool:
+        with self._lock:
+            if waiter not in self._waiters:
+                return False
+            self._waiters.remove(waiter)
+            return True
+
+
+def _Key(row: Row) -> tuple[str, str]:
+    return row.kind, row.id
+
+
+def _Belonging(kind: str, uuid: str, before: objects.Snapshot, after: objects.Snapshot) -> tuple[str, str]:
+    """Return kind and uuid of what has changed for people: a disk is part of its instance."""
+    if kind == "disk":
+        owner = after.DiskOwner(uuid) or before.DiskOwner(uuid)
+        if owner is not None:
+            return "instance", owner
+    return kind, uuid
+
+
+def _Describe(change: _Change) -> events.Event | None:
+    """Return what an event says of a change; None if nobody sees a difference."""
+    if change.before is None and change.after is None:
+        return None
+    what = events.ADDED if change.before is None else events.REMOVED if change.after is None else events.CHANGED
+    if isinstance(change.key, int):
+        return _DescribeJob(what, change)
+    kind = change.key[0]
+    shown = (change.after or change.before).__dict__
+    name = shown.get("cluster_name") if kind == "cluster" else shown.get("name")
+    return {
+        "kind": _ROW_KINDS[kind],
+        "change": what,
+        "uuid": shown["uuid"],
+        "name": name,
+        "serial_no": shown.get("serial_no"),
+    }
+
+
+def _DescribeJob(what: str, change: _Change) -> events.Event | None:
+    job: Job = change.after or change.before
+    if what == events.CHANGED and _States(change.before) == _States(job):
+        return None
+    shown = job.ops[: events.MAX_SHOWN_OPCODES]
+    return {
+        "kind": events.JOB,
+        "change": what,
+        "job": job.id,
+        "status": job.status,
+        "opstatus": [op.status for op in shown],
+        "summary": [op.input.summary for op in shown],
+        "opcodes": len(job.ops),
+    }
+
+
+def _States(job: Job) -> tuple[Any, ...]:
+    return (job.status, *(op.status for op in job.ops))

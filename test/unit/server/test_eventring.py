@@ -1,0 +1,202 @@
+"""The numbered events of a master."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+from support import configs
+
+from ganeti import objects
+from ganeti.jqueue import job as jobs
+from ganeti.server import eventring
+from ganeti.server.eventring import EventRing
+from ganeti.store import Position, Row, Store
+from ganeti.store.base import Epoch
+
+_AT = cast(Position, None)
+_WAIT = 30.0
+
+
+class _World:
+    """A ring, with what it follows in the test's hands."""
+
+    def __init__(self) -> None:
+        self.root = configs.Example()
+        self.ring = EventRing(Epoch(3, "abc"), lambda: self.root)
+        self.ring.Start(cast(Store, self))
+
+    def Listen(self, listener: Callable[[Position, Sequence[Row]], None]) -> None:
+        self._tell = listener
+
+    def Change(self, *changed: objects.ConfigObject) -> None:
+        """Acknowledge a transaction that stores these objects."""
+        for obj in changed:
+            self.root = self.root.WithObject(obj)
+        rows = [Row(obj.KIND, obj.__dict__["uuid"], obj.Json()) for obj in changed]
+        self._tell(_AT, [*rows, Row("config", "config", "{}")])
+
+    def Remove(self, *gone: objects.ConfigObject) -> None:
+        for obj in gone:
+            self.root = self.root.WithoutObject(obj.KIND, obj.__dict__["uuid"])
+        self._tell(_AT, [Row(obj.KIND, obj.__dict__["uuid"], None) for obj in gone])
+
+    def Ask(self, last: str | None, kinds: list[str] | None = None, timeout: float = 0.0) -> dict[str, Any]:
+        answer: dict[str, Any] = self.ring.Wait(last, kinds, timeout).Result(_WAIT)
+        return answer
+
+    @property
+    def web(self) -> objects.Instance:
+        return self.root.instances[configs.WEB]
+
+
+@pytest.fixture
+def world() -> Iterator[_World]:
+    made = _World()
+    yield made
+    made.ring.Stop()
+
+
+def _Job(number: int, *statuses: str) -> jobs.Job:
+    data = {"OP_ID": "OP_TEST_DELAY", "duration": 1.0}
+    ops = [jobs.OpState(jobs.OpInput(data), status=status) for status in statuses]
+    return jobs.Job(number, ops, None)
+
+
+def _Shown(answer: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return [(event["kind"], event["change"], event.get("name", event.get("job"))) for event in answer["events"]]
+
+
+def test_an_event_says_what_changed_and_has_the_next_number(world: _World) -> None:
+    begin = world.Ask(None)
+    assert begin == {"last": "3.abc-0", "missed": False, "events": []}
+    world.Change(world.web.Replace(serial_no=9))
+    node = world.root.nodes[configs.NODE1]
+    world.Change(node, world.root.cluster)
+    answer = world.Ask(begin["last"])
+    assert answer["last"] == "3.abc-3" and [event["id"] for event in answer["events"]] == [
+        "3.abc-1",
+        "3.abc-2",
+        "3.abc-3",
+    ]
+    assert {k: v for k, v in answer["events"][0].items() if k not in ("id", "time")} == {
+        "kind": "instance",
+        "change": "changed",
+        "uuid": configs.WEB,
+        "name": world.web.name,
+        "serial_no": 9,
+    }
+    assert {event["name"] for event in answer["events"][1:]} == {node.name, world.root.cluster.cluster_name}
+    assert world.Ask("3.abc-1")["events"] == answer["events"][1:]
+
+
+def test_a_disk_is_part_of_its_instance_and_one_transaction_says_everything_once(world: _World) -> None:
+    disk = world.root.disks[configs.WEB_DISK]
+    world.Change(world.web.Replace(serial_no=9), disk.Replace(size=2048))
+    world.Change(disk.Replace(size=4096))
+    assert _Shown(world.Ask("3.abc-0")) == [("instance", "changed", world.web.name)] * 2
+    name = world.web.name
+    world.Remove(world.web, disk)
+    assert _Shown(world.Ask("3.abc-2")) == [("instance", "removed", name)]
+
+
+def test_jobs_are_announced_when_their_states_change_and_only_then(world: _World) -> None:
+    queued, running = _Job(7, "queued", "queued"), _Job(7, "running", "queued")
+    world.ring.JobChanged(7, None, queued)
+    world.ring.JobChanged(7, queued, running)
+    world.ring.JobChanged(7, running, _Job(7, "running", "queued"))  # its log or priority changed
+    world.ring.JobChanged(7, running, _Job(7, "success", "running"))
+    world.ring.JobChanged(7, _Job(7, "success", "success"), None)
+    found = world.Ask("3.abc-0", ["job"])["events"]
+    assert [(e["change"], e["status"], e["opstatus"]) for e in found] == [
+        ("added", "queued", ["queued", "queued"]),
+        ("changed", "running", ["running", "queued"]),
+        ("changed", "running", ["success", "running"]),
+        ("removed", "success", ["success", "success"]),
+    ]
+    assert found[0]["summary"] == ["TEST_DELAY(1000000000 ns)"] * 2
+
+
+def test_a_job_of_many_opcodes_makes_no_large_event(world: _World) -> None:
+    world.ring.JobChanged(8, None, _Job(8, *["queued"] * 5000))
+    [event] = world.Ask("3.abc-0")["events"]
+    assert (len(event["opstatus"]), len(event["summary"]), event["opcodes"]) == (100, 100, 5000)
+
+
+def test_who_waits_is_answered_by_the_next_event_of_a_kind_that_is_wanted(world: _World) -> None:
+    pending = world.ring.Wait("3.abc-0", ["node"], 60.0)
+    world.Change(world.web)
+    assert world.Ask("3.abc-0", None, 60.0)["last"] == "3.abc-1"
+    assert not pending.done
+    world.Change(world.root.nodes[configs.NODE1])
+    answer = pending.Result(_WAIT)
+    assert [event["kind"] for event in answer["events"]] == ["node"] and answer["last"] == "3.abc-2"
+
+
+def test_at_the_time_out_the_answer_is_empty_and_names_the_newest_event(world: _World) -> None:
+    pending = world.ring.Wait("3.abc-0", ["node"], 0.05)
+    world.Change(world.web)
+    assert pending.Result(_WAIT) in (
+        {"last": "3.abc-1", "missed": False, "events": []},
+        {"last": "3.abc-0", "missed": False, "events": []},
+    )
+
+
+def test_a_waiter_that_left_is_forgotten(world: _World) -> None:
+    pending = world.ring.Wait("3.abc-0", None, 60.0)
+    pending.Abandon()
+    world.Change(world.web)
+    assert len(world.Ask("3.abc-0")["events"]) == 1
+    assert not pending.done
+
+
+@pytest.mark.parametrize(
+    "strange", ["", "x", "2.abc-0", "3.abd-0", "3.abc-1", "3.abc--1", "3.abc-\u0661", "3.abc-" + "9" * 40]
+)
+def test_whoever_comes_with_another_id_is_told_that_events_are_missing(world: _World, strange: str) -> None:
+    assert world.Ask(strange, None, 60.0) == {"last": "3.abc-0", "missed": True, "events": []}
+
+
+def test_old_events_go_and_whoever_needs_them_hears_it(world: _World) -> None:
+    count = eventring.MAX_EVENTS + 5
+    for number in range(count):
+        world.ring.JobChanged(number, None, _Job(number, "queued"))
+        if number % 1000 == 0:
+            world.Ask(None)  # makes events of them
+    assert world.Ask("3.abc-4")["missed"]
+    answer = world.Ask("3.abc-5")
+    assert not answer["missed"] and [event["job"] for event in answer["events"]] == list(
+        range(5, 5 + eventring.MAX_ANSWER)
+    )
+    seen = answer
+    while seen["events"]:
+        last, seen = seen["events"][-1]["job"], world.Ask(seen["last"])
+    assert last == count - 1
+
+
+def test_large_events_do_not_fill_the_memory(world: _World) -> None:
+    group = world.root.nodegroups[configs.GROUP]
+    long = group.Replace(name="g" * (eventring.MAX_CHARACTERS // 3))
+    for _ in range(4):
+        world.Change(long)
+    assert world.Ask("3.abc-1")["missed"]
+    assert len(world.Ask("3.abc-2")["events"]) == 2
+
+
+def test_more_changes_than_can_wait_are_missing_and_not_lost_unseen(world: _World) -> None:
+    full = _Job(1, "queued")
+    seen = world.Ask(None)["last"]
+    with world.ring._lock:  # nobody takes the backlog meanwhile
+        world.ring._backlog = [eventring._Change(0.0, 1, None, full)] * eventring.MAX_BACKLOG
+    world.ring.JobChanged(2, None, _Job(2, "queued"))
+    answer = world.Ask(seen)
+    assert answer["missed"]
+    world.ring.JobChanged(3, None, _Job(3, "queued"))
+    assert _Shown(world.Ask(answer["last"])) == [("job", "added", 3)]
+
+
+def test_a_stop_answers_everybody(world: _World) -> None:
+    pending = world.ring.Wait("3.abc-0", None, 60.0)
+    world.ring.Stop()
+    assert pending.Result(_WAIT)["events"] == []
