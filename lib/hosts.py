@@ -6,6 +6,7 @@ In a virtual cluster the hosts file lies beside the node directories and is the 
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -119,6 +120,14 @@ def OwnName() -> str:
         return OwnHost().name
     except errors.OpPrereqError:
         return pathutils.HostName()
+
+
+def DaemonPort(daemon: str, default: int, protocol: str = "tcp") -> int:
+    """Return the port of a daemon: the services database under its name, else ours."""
+    try:
+        return socket.getservbyname(daemon, protocol)
+    except OSError:
+        return default
 
 
 def IsOwnAddress(ip: str) -> bool:

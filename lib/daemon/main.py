@@ -7,12 +7,11 @@ import gc
 import logging
 import optparse
 import os
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from ganeti import _autoconf, constants, errors, pathutils, runtime, serializer
+from ganeti import _autoconf, constants, errors, hosts, pathutils, runtime, serializer
 from ganeti.daemon import logs, memory, pidfile, signals, users
 
 Option = optparse.Option
@@ -33,10 +32,7 @@ def NetworkOptions(
 
     ``default_address``: what the daemon binds to by itself, for the help.
     """
-    try:
-        port = socket.getservbyname(daemon, protocol)
-    except OSError:
-        port = default_port
+    port = hosts.DaemonPort(daemon, default_port, protocol)
     return [
         Option(
             "-p",

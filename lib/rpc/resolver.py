@@ -6,7 +6,6 @@ a node the configuration does not know.  Host names are resolved by the transpor
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,16 +17,8 @@ if TYPE_CHECKING:
 Place = tuple[str, str, int, bool, str]
 
 
-def DaemonPort(daemon: str, default: int, protocol: str = "tcp") -> int:
-    """Return the port of a daemon: the services database under its name, else ours."""
-    try:
-        return socket.getservbyname(daemon, protocol)
-    except OSError:
-        return default
-
-
 def NodedPort() -> int:
-    return DaemonPort(constants.NODED, constants.DEFAULT_NODED_PORT)
+    return hosts.DaemonPort(constants.NODED, constants.DEFAULT_NODED_PORT)
 
 
 def ResolveByDns(node: str) -> Place:

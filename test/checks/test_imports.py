@@ -10,8 +10,8 @@ import pytest
 from support.virtualnode import TOP
 
 ONLY_LUXI = ("client", "rapi", "watcher")
-# What the programs that reach the cluster by LUXI may use of the floors below them.
-BY_LUXI = {"luxi", "http", "cli", "client", "daemon", "query"}
+# What the programs that reach the cluster by LUXI, or ask confd, may use of the floors below them.
+BY_LUXI = {"luxi", "confd", "http", "cli", "client", "daemon", "query"}
 
 
 def _Section():

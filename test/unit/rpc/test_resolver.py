@@ -9,7 +9,7 @@ import pytest
 from support import configs
 from support.nodes import Node
 
-from ganeti import errors, pathutils, ssconf
+from ganeti import errors, hosts, pathutils, ssconf
 from ganeti.rpc import resolver
 
 
@@ -42,5 +42,5 @@ def test_without_a_configuration_offline_nodes_are_called_too(tmp_path: Path) ->
 
 
 def test_ports_come_from_the_services_database_if_it_knows_them() -> None:
-    assert resolver.DaemonPort("no-such-service", 4711) == 4711
-    assert resolver.DaemonPort("http", 4711) == 80
+    assert hosts.DaemonPort("no-such-service", 4711) == 4711
+    assert hosts.DaemonPort("http", 4711) == 80

@@ -1,0 +1,57 @@
+"""confd: signed questions about the configuration, sent to master candidates by UDP and answered without the master.
+
+::
+
+    Ask --> Client --> wire.PackRequest --> datagram --> wire.OpenRequest --> answers.Answers --> View   (ganeti-confd)
+             |  coverage, expiry, replies                 size, magic, HMAC,    what each query    the configuration,
+             '- filter, counter, store                    clock, replays        means              without secrets
+
+A program that wants one answer needs this only; it works while the master is down::
+
+    result = confd.Ask(queries.NODE_ROLE, "node2.example.com", confd.Peers(), coverage=confd.EVERY_PEER)
+    if result.reply is None or result.timed_out or result.inconsistent:
+        ...                                  # nothing is known for sure
+    elif result.reply.status == queries.OK and result.reply.answer == queries.ROLE_OFFLINE:
+        ...
+
+* ``Peers()`` -- addresses of the master candidates, from ssconf
+* ``Ask(kind, query, peers, coverage, timeout)`` -- send, wait for enough replies, return a ``Result``; raises
+  ConfdClientError for wrong use and ConfigurationError where ``hmac.key`` cannot be read
+* ``Link`` -- the same step by step, for several questions at once: ``Send``, ``WaitForReply``
+* ``Client`` -- the algorithm without any I/O: its caller sends, receives and has the clock
+* ``queries`` -- every query type, status, error, role and field, each with its number
+
+Rooms: ``wire`` and ``queries`` (both sides), ``client``, ``callbacks``, ``link`` (clients), ``view``, ``answers`` (daemon).
+The pages: doc/confd.rst for users, doc/reference/interfaces.md (e) for release 3.1.
+
+Glossary
+
+* salt -- of a request: the client's clock; of a reply: the request's rsalt, by which a client recognises it
+* peer -- a master candidate's address
+* coverage -- how many peers get a question
+* serial -- grows when the answer may have changed: of two answers the one with the higher serial is newer
+"""
+
+from ganeti.confd.callbacks import CountingCallback, FilterCallback, StoreCallback
+from ganeti.confd.client import AUTOMATIC, EVERY_PEER, Client, Event, Waiting
+from ganeti.confd.link import Ask, Link, Peers, ReadKey, Result
+from ganeti.confd.wire import BadDatagram, Reply, Request
+
+__all__ = [
+    "AUTOMATIC",
+    "EVERY_PEER",
+    "Ask",
+    "BadDatagram",
+    "Client",
+    "CountingCallback",
+    "Event",
+    "FilterCallback",
+    "Link",
+    "Peers",
+    "ReadKey",
+    "Reply",
+    "Request",
+    "Result",
+    "StoreCallback",
+    "Waiting",
+]

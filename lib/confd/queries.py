@@ -1,0 +1,92 @@
+"""What can be asked and answered, with the numbers of the wire: declared here, used by daemon, clients and documents.
+
+Numbers below 100 are those of release 3.1.  Those from 100 are ours: questions that the design of 2.1 names and 3.1 lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+PROTOCOL = 1
+
+# Types of queries.
+PING = 0
+NODE_ROLE = 1
+NODE_IP_BY_INSTANCE_IP = 2
+CLUSTER_MASTER = 3
+NODE_IPS = 4
+CANDIDATE_IPS = 5
+INSTANCE_IPS = 6
+NODE_DRBD = 7
+NODE_INSTANCES = 8
+INSTANCE_DISKS = 9
+CONFIG = 10
+DATA_COLLECTORS = 11
+OFFLINE_NODES = 100
+INSTANCES = 101
+INSTANCE_NODE = 102
+
+# Statuses of replies.
+OK = 0
+ERROR = 1
+NOT_IMPLEMENTED = 2
+
+# Answers of status ERROR that are no text.
+UNKNOWN_ENTRY = 0
+INTERNAL = 1
+ARGUMENT = 2
+ERROR_WORDS = {UNKNOWN_ENTRY: "unknown entry", INTERNAL: "internal error", ARGUMENT: "wrong argument"}
+
+# Roles of nodes.
+ROLE_MASTER = 0
+ROLE_CANDIDATE = 1
+ROLE_OFFLINE = 2
+ROLE_DRAINED = 3
+ROLE_REGULAR = 4
+
+# Keys of a dictionary that is asked with.
+KEY_LINK = "0"
+KEY_IP = "1"
+KEY_IPS = "2"
+KEY_FIELDS = "3"
+
+# Fields of CLUSTER_MASTER, under KEY_FIELDS.
+FIELD_NAME = 0
+FIELD_CLUSTER_IP = 1
+FIELD_MASTER_IP = 2
+
+
+class QueryType(NamedTuple):
+    """A type of query, for people."""
+
+    name: str
+    query: str
+    answer: str
+
+
+QUERY_TYPES: Mapping[int, QueryType] = {
+    PING: QueryType("ping", "null", "version of the configuration's format"),
+    NODE_ROLE: QueryType("role of a node", "node name", "number of the role"),
+    NODE_IP_BY_INSTANCE_IP: QueryType(
+        "primary address of an instance's node",
+        'object with "1" (an address) or "2" (a list of addresses), and "0" (link)',
+        "an address, or a list of [status, answer, serial]",
+    ),
+    CLUSTER_MASTER: QueryType(
+        "master", 'null, or object with "3" (list of fields)', "name of the master node, or the values of the fields"
+    ),
+    NODE_IPS: QueryType("primary addresses of nodes", "null", "list of addresses"),
+    CANDIDATE_IPS: QueryType("primary addresses of master candidates", "null", "list of addresses"),
+    INSTANCE_IPS: QueryType("addresses of instances", "null or link", "list of addresses on that link"),
+    NODE_DRBD: QueryType(
+        "DRBD minors of a node", "node name", "list of [node, minor, instance, disk/N, primary or secondary, peer node]"
+    ),
+    NODE_INSTANCES: QueryType("instances of a node", "node name", "[primary instances, secondary instances]"),
+    INSTANCE_DISKS: QueryType("disks of an instance", "instance name or uuid", "list of disks"),
+    CONFIG: QueryType("part of the configuration", "path such as /cluster/cluster_name", "the value"),
+    DATA_COLLECTORS: QueryType("data collectors", "null", "object: name to {active, interval}"),
+    OFFLINE_NODES: QueryType("offline nodes", "null", "list of node names"),
+    INSTANCES: QueryType("instances", "null", "list of instance names"),
+    INSTANCE_NODE: QueryType("primary node of an instance", "instance name or uuid", "node name"),
+}

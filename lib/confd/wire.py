@@ -1,0 +1,176 @@
+"""Datagrams: four bytes, then a JSON object with a text, a salt and the signature of both.  No I/O.
+
+``Open...`` raises BadDatagram for everything that is not exactly what the holder of the key has sent; nothing is answered
+to it.  Only what is signed is accepted: an envelope with further keys is rejected, too.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, NamedTuple, TypeGuard
+
+from ganeti import errors, serializer
+from ganeti.confd import queries
+
+MAGIC = b"plj0"
+MAX_DATAGRAM = 61440
+# A client's clock may differ by so many seconds.
+MAX_SKEW = 300
+# Requests that are remembered, so that a copy gets no second answer; the last half of them at least.
+MAX_REMEMBERED = 65536
+
+# Why a datagram is dropped: the keys of the daemon's counters.
+SIZE = "size"
+BAD_MAGIC = "magic"
+ENVELOPE = "envelope"
+SIGNATURE = "signature"
+CLOCK = "clock"
+REPLAY = "replay"
+MESSAGE = "message"
+REASONS = (SIZE, BAD_MAGIC, ENVELOPE, SIGNATURE, CLOCK, REPLAY, MESSAGE)
+
+_ENVELOPE_KEYS = {"msg", "salt", "hmac"}
+_MAX_CLOCK_DIGITS = 20
+
+
+class BadDatagram(errors.GenericError):
+    """A datagram is not what the holder of the key would send; ``reason``: one of REASONS."""
+
+    def __init__(self, reason: str, text: str):
+        super().__init__(text)
+        self.reason = reason
+
+
+class Request(NamedTuple):
+    """A question; ``rsalt`` must be new each time."""
+
+    kind: int
+    query: Any
+    rsalt: str
+
+
+class Reply(NamedTuple):
+    """An answer."""
+
+    status: int
+    answer: Any
+    serial: int
+
+
+def Signature(key: bytes, salt: str, message: str) -> str:
+    """Return the signature of salt and message; ``key`` is the key file's whole content."""
+    return hmac.digest(key, (salt + message).encode("utf-8"), "sha1").hex()
+
+
+def _Pack(key: bytes, salt: str, message: dict[str, Any]) -> bytes:
+    text = serializer.Dump(message) + "\n"
+    return MAGIC + serializer.DumpBytes({"msg": text, "salt": salt, "hmac": Signature(key, salt, text)})
+
+
+def PackRequest(key: bytes, request: Request, now: float) -> bytes:
+    """Return the datagram of a request made at ``now``; raises UdpDataSizeError if it is too large."""
+    message = {"protocol": queries.PROTOCOL, "type": request.kind, "query": request.query, "rsalt": request.rsalt}
+    data = _Pack(key, str(int(now)), message)
+    if len(data) > MAX_DATAGRAM:
+        raise errors.UdpDataSizeError(f"The question has {len(data)} bytes, a datagram holds {MAX_DATAGRAM}")
+    return data
+
+
+def PackReply(key: bytes, reply: Reply, rsalt: str) -> bytes:
+    """Return the datagram of a reply; one that would be too large says so instead."""
+    data = _PackReply(key, reply, rsalt)
+    if len(data) > MAX_DATAGRAM:
+        text = f"The answer has {len(data)} bytes, a datagram holds {MAX_DATAGRAM}: ask for a part of it"
+        data = _PackReply(key, Reply(queries.ERROR, text, 0), rsalt)
+    return data
+
+
+def _PackReply(key: bytes, reply: Reply, rsalt: str) -> bytes:
+    message = {
+        "protocol": queries.PROTOCOL,
+        "status": reply.status,
+        "answer": reply.answer,
+        "serial": reply.serial,
+    }
+    return _Pack(key, rsalt, message)
+
+
+def _Open(key: bytes, data: bytes) -> tuple[str, str, str]:
+    """Return (message, salt, signature) of a datagram whose signature is right."""
+    if len(data) > MAX_DATAGRAM:
+        raise BadDatagram(SIZE, f"more than {MAX_DATAGRAM} bytes")
+    if data[: len(MAGIC)] != MAGIC:
+        raise BadDatagram(BAD_MAGIC, f"does not begin with {MAGIC.decode()}")
+    try:
+        envelope = serializer.LoadProper(data[len(MAGIC) :])
+    except errors.ParseError as err:
+        raise BadDatagram(ENVELOPE, str(err)) from err
+    if not isinstance(envelope, dict) or envelope.keys() != _ENVELOPE_KEYS:
+        raise BadDatagram(ENVELOPE, "not an object with exactly msg, salt and hmac")
+    message, salt, signature = envelope["msg"], envelope["salt"], envelope["hmac"]
+    if not (isinstance(message, str) and isinstance(salt, str) and isinstance(signature, str)):
+        raise BadDatagram(ENVELOPE, "msg, salt and hmac must be texts")
+    # Compared as bytes: other text than ASCII is an error of the function instead of a difference.
+    if not hmac.compare_digest(Signature(key, salt, message).encode(), signature.encode()):
+        raise BadDatagram(SIGNATURE, "wrong signature: it was made with another key, or changed on the way")
+    return message, salt, signature
+
+
+def _Message(text: str) -> dict[str, Any]:
+    try:
+        message = serializer.LoadProper(text)
+    except errors.ParseError as err:
+        raise BadDatagram(MESSAGE, str(err)) from err
+    if not isinstance(message, dict):
+        raise BadDatagram(MESSAGE, "the message must be an object")
+    if not _IsInt(message.get("protocol")) or message["protocol"] != queries.PROTOCOL:
+        raise BadDatagram(MESSAGE, "another protocol")
+    return message
+
+
+def _IsInt(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+class Gate:
+    """Lets each request through once, if its clock is right; ``remembered``: how many it can recognise."""
+
+    def __init__(self, remembered: int = MAX_REMEMBERED) -> None:
+        self._half = remembered // 2
+        # Signatures; when the newer half is full, the older one is forgotten.
+        self._seen: set[str] = set()
+        self._seen_before: set[str] = set()
+
+    def Open(self, key: bytes, data: bytes, now: float) -> Request:
+        """Return the request in a datagram; raises BadDatagram."""
+        text, salt, signature = _Open(key, data)
+        # An honest client writes digits only; what int() takes besides is not worth a thought.
+        if not (salt.isascii() and salt.isdigit() and len(salt) <= _MAX_CLOCK_DIGITS):
+            raise BadDatagram(CLOCK, "the salt of a request must be the time")
+        if abs(now - int(salt)) > MAX_SKEW:
+            raise BadDatagram(CLOCK, f"its clock differs by {int(salt) - now:+.0f} s, {MAX_SKEW} are allowed")
+        message = _Message(text)
+        kind, rsalt = message.get("type"), message.get("rsalt")
+        if not _IsInt(kind) or kind not in queries.QUERY_TYPES:
+            raise BadDatagram(MESSAGE, "unknown type of query")
+        if not isinstance(rsalt, str):
+            raise BadDatagram(MESSAGE, "rsalt must be a text")
+        self._Remember(signature)
+        return Request(kind, message.get("query"), rsalt)
+
+    def _Remember(self, signature: str) -> None:
+        if signature in self._seen or signature in self._seen_before:
+            raise BadDatagram(REPLAY, "a copy of a request that was answered")
+        if len(self._seen) >= self._half:
+            self._seen_before, self._seen = self._seen, set()
+        self._seen.add(signature)
+
+
+def OpenReply(key: bytes, data: bytes) -> tuple[Reply, str]:
+    """Return (reply, salt) of a datagram; raises BadDatagram."""
+    text, salt, _ = _Open(key, data)
+    message = _Message(text)
+    status, serial = message.get("status"), message.get("serial")
+    if not _IsInt(status) or not _IsInt(serial) or "answer" not in message:
+        raise BadDatagram(MESSAGE, "a reply must have status, answer and serial")
+    return Reply(status, message["answer"], serial), salt
