@@ -50,7 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     run_id = f"{os.getpid():x}-{SEED:x}"
     os.environ[leftovers.RUN_VARIABLE] = run_id
-    config.stash[_watch] = leftovers.Watch(run_id, alone=CI)
+    # Two halves run side by side; tools/run-tests itself looks for what both left behind.
+    alone = CI and "GANETI_TEST_HALF" not in os.environ
+    config.stash[_watch] = leftovers.Watch(run_id, alone)
     if not config.option.collectonly:
         config.pluginmanager.register(results.Recorder(os.path.dirname(HERE)))
 

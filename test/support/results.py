@@ -6,6 +6,7 @@ the first run after a change begins anew.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -94,10 +95,12 @@ class Recorder:
             if cases & self._passed or function in self._spoiled
         }
         path = os.path.join(self._top, NAME)
-        content: dict[str, Any] = {"tree": self._tree, "tests": {**self._Earlier(), **found}}
-        with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as stream:
-            json.dump(content, stream, indent=0)
-        os.rename(stream.name, path)
+        with open(f"{path}.lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two halves of a run may end at the same time
+            content: dict[str, Any] = {"tree": self._tree, "tests": {**self._Earlier(), **found}}
+            with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as stream:
+                json.dump(content, stream, indent=0)
+            os.rename(stream.name, path)
 
     def _Earlier(self) -> dict[str, Outcome]:
         try:
