@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ganeti import constants, errors, serializer
@@ -107,10 +108,10 @@ def ReadRequest(request: Any) -> tuple[Any, Any]:
     return request["method"], request["args"]
 
 
-def DecodeResponse(data: bytes) -> Any:
+def DecodeResponse(data: bytes, load: Callable[[bytes], Any] = serializer.Load) -> Any:
     """Return the result of a call, or raise the error that it was answered with (doc/reference/luxi.md 2.1)."""
     try:
-        response = serializer.Load(data)
+        response = load(data)
     except errors.ParseError as err:
         raise ProtocolError(f"The master daemon's answer is not valid: {err}") from err
     if not (isinstance(response, dict) and "success" in response and "result" in response):

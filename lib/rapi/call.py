@@ -74,11 +74,13 @@ class Call:
     body: Any = ABSENT
     headers: Mapping[str, str] = field(default_factory=dict)
     query_given: bool = False
+    conditions: tuple[str, ...] = ()
+    """The tags of If-Match that a job must compare again under its locks: parameter ``if_match`` of its opcodes."""
 
 
 @dataclass
 class Answer:
-    """A value with more to say about it.
+    """A value with more to say about it.  (A stream or another type than JSON is returned as a response of Starlette.)
 
     ``version``: what its ETag is made of, such as a UUID and a serial number.  ``live``: it also shows what changes without
     a new version, so that it is never answered with 304.

@@ -32,7 +32,13 @@ START_TIMEOUT = 60
 OS_DIR, ES_DIR = "os", "extstorage"
 _FOLDERS = ("var/lib/ganeti/queue/archive", "var/run/ganeti/ext", "var/run/ganeti/instance-disks", "srv/ganeti/export")
 _OS_SCRIPTS = ("create", "import", "export", "rename", "verify")
-_MAINS = {"ganeti-noded": "ganeti.server.noded", "ganeti-masterd": "ganeti.server.masterd"}
+_MAINS = {
+    "ganeti-noded": "ganeti.server.noded",
+    "ganeti-masterd": "ganeti.server.masterd",
+    "ganeti-rapi": "ganeti.rapi.main",
+}
+_LOGS = {"ganeti-noded": "node-daemon", "ganeti-masterd": "master-daemon", "ganeti-rapi": "rapi-daemon"}
+RAPI_USERS = "reader secret-of-reader read\nwriter secret-of-writer write\nplain secret-of-plain\n"
 
 
 def MakeConfig(
@@ -110,6 +116,15 @@ class RealNode(VirtualNode):
     def StartMaster(self, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return self.Start("ganeti-masterd", *options, check=check)
 
+    def StartRapi(self, *options: str, users: str | None = RAPI_USERS) -> None:
+        """Starts the REST daemon on this node's own address, at its usual port; ``users``: None leaves the file alone."""
+        if not os.path.exists(self.Path("/var/lib/ganeti/rapi.pem")):
+            self.Write("/var/lib/ganeti/rapi.pem", x509.MakeRapiPem(), 0o440)
+        os.makedirs(self.Path("/var/lib/ganeti/rapi"), exist_ok=True)
+        if users is not None:
+            self.Write("/var/lib/ganeti/rapi/users", users, 0o640)
+        self.Start("ganeti-rapi", "-b", self.address, *options)
+
     def Pid(self, daemon: str) -> int:
         """The daemon's pid, 0 if it does not run."""
         try:
@@ -134,7 +149,7 @@ class RealNode(VirtualNode):
         WaitGone(self.Signal(daemon, signal.SIGTERM), timeout)
 
     def Log(self, daemon: str) -> str:
-        name = {"ganeti-noded": "node-daemon", "ganeti-masterd": "master-daemon"}[daemon]
+        name = _LOGS[daemon]
         try:
             return self.Read(f"/var/log/ganeti/{name}.log")[-20000:]
         except OSError:

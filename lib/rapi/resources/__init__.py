@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ganeti.rapi.declared import Resource
+from ganeti.rapi.resources import root
 
-RESOURCES: tuple[Resource, ...] = ()
+RESOURCES: tuple[Resource, ...] = (*root.RESOURCES,)

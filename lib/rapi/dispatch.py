@@ -1,0 +1,259 @@
+"""From a request to its answer, in the same order for every resource (doc/reference/rapi.md 2.3, 3).
+
+Path (404), method (501), credentials (401), access (403), Accept (406), query string (400), body (413, 415, 400),
+precondition (412), action, answer.  Where everybody must log in, a request without credentials gets its 401 first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from ganeti import errors, serializer
+from ganeti.rapi import access, arguments, etag, failures
+from ganeti.rapi.call import ABSENT, Answer, Call, Caller, HttpError, Master
+from ganeti.rapi.declared import BodyUse, Method, Resource
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
+JSON = "application/json"
+MAX_BODY = 8 * 1024 * 1024
+# Of somebody who has not logged in; nothing of theirs is large.
+MAX_STRANGERS_BODY = 64 * 1024
+# In the state of a request: the task to be ended if its client leaves.
+ENDED_BY_CLIENT = "ended_by_client"
+
+
+class Table:
+    """Finds resources by undecoded paths."""
+
+    def __init__(self, resources: Iterable[Resource]):
+        resources = tuple(resources)
+        self._by_path = {resource.path: resource for resource in resources}
+        self._plain: dict[str, Resource] = {}
+        self._patterns: dict[int, list[tuple[Any, Resource]]] = {}
+        for resource in resources:
+            if "{" in resource.path:
+                segments = resource.path.count("/")
+                self._patterns.setdefault(segments, []).append((resource.pattern, resource))
+            else:
+                self._plain[resource.path] = resource
+
+    def ByPath(self, declared: str) -> Resource | None:
+        return self._by_path.get(declared)
+
+    def Find(self, path: str) -> tuple[Resource, dict[str, str]]:
+        """Return the resource and what stands in the path for its names; HttpError (404)."""
+        plain = self._plain.get(path)
+        if plain is not None:
+            return plain, {}
+        for pattern, resource in self._patterns.get(path.count("/"), ()):
+            match = pattern.fullmatch(path)
+            if match:
+                return resource, match.groupdict()
+        raise HttpError(404)
+
+
+class Application:
+    """The ASGI application: one table of resources, the same steps for each request."""
+
+    def __init__(self, resources: Iterable[Resource], master: Master, gate: access.Access):
+        self._table = Table(resources)
+        self._master = master
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            response = await self._Respond(scope, receive)
+        except HttpError as err:
+            response = ErrorResponse(err)
+        except errors.GenericError as err:
+            response = ErrorResponse(failures.FromError(err))
+        except _Gone:
+            return
+        except asyncio.CancelledError:
+            return  # the client has left; nobody waits for this answer
+        except Exception:
+            logging.exception("%s %s failed", scope["method"], scope["path"])
+            response = ErrorResponse(HttpError(500, "Internal error; the log of ganeti-rapi says more"))
+        finally:
+            scope["state"].pop(ENDED_BY_CLIENT, None)
+        _LogAccess(scope, response.status_code)
+        await response(scope, receive, send)
+
+    async def _Respond(self, scope: Scope, receive: Receive) -> Response:
+        headers = _Headers(scope["headers"])
+        credentials = headers.get("authorization")
+        if credentials is None and self._gate.required:
+            raise access.Unauthorized()
+        verb = scope["method"].upper()
+        resource, names = self._table.Find(scope["raw_path"].decode("ascii", "replace"))
+        method = resource.methods.get(verb)
+        if method is None:
+            raise HttpError(501)
+        caller = await self._gate.Identify(credentials, _Address(scope))
+        self._gate.Check(caller, resource, verb)
+        CheckAccept(headers.get("accept"), method.media)
+        given = arguments.Split(scope["query_string"].decode("ascii", "replace"))
+        values = arguments.Read(method.arguments, given)
+        body = await _Body(method, headers, receive, caller)
+        call = Call(resource, method, verb, caller, self._master, names, values, body, headers, bool(given))
+        if verb == "GET":
+            scope["state"][ENDED_BY_CLIENT] = asyncio.current_task()
+        elif "if-match" in headers:
+            call.conditions = await self._Compare(call)
+        return _Success(call, await method.action(call))
+
+    async def _Compare(self, call: Call) -> tuple[str, ...]:
+        """Check If-Match of a changing request; return the tags that the job compares again."""
+        tags = etag.Parse(call.headers["if-match"], weak=False)
+        if not etag.Fits(tags, await self._Current(call)):
+            raise HttpError(412, "What this request changes is not, or no longer, what If-Match says")
+        return () if tags == (etag.ANY,) else tags
+
+    async def _Current(self, call: Call) -> str | None:
+        """Return the tag of what a changing request is about: its own path's, or that of the object in its path."""
+        parts = call.resource.path.split("/")
+        own = "/".join(parts[: parts.index("{name}") + 1]) if "{name}" in parts else call.resource.path
+        for path in dict.fromkeys([call.resource.path, own]):
+            resource = self._table.ByPath(path)
+            shown = resource.methods.get("GET") if resource is not None else None
+            if resource is None or shown is None:
+                continue
+            values = arguments.Read(shown.arguments, {})
+            look = replace(
+                call, resource=resource, method=shown, verb="GET", arguments=values, body=ABSENT, query_given=False
+            )
+            answer = await shown.action(look)
+            if isinstance(answer, Answer) and answer.version:
+                return etag.Make(answer.version)
+        return None
+
+
+class _Gone(Exception):
+    """The client left while it sent its request."""
+
+
+def _Headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the headers by name; lists may be spread over several lines, credentials may not."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in pairs:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        if name in headers and name in ("authorization", "content-type"):
+            raise HttpError(400, f"The request has several {name} headers")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _Address(scope: Scope) -> str:
+    host, port = scope.get("client") or ("unknown", 0)
+    return f"{host}:{port}"
+
+
+def _LogAccess(scope: Scope, status: int) -> None:
+    """Write 3.1's line, with the request also where the answer is an error."""
+    query = scope["query_string"].decode("latin-1")
+    path = scope["raw_path"].decode("latin-1") + (f"?{query}" if query else "")
+    logging.info("%s %s %s HTTP/%s %d", _Address(scope), scope["method"], path, scope["http_version"], status)
+
+
+def CheckAccept(accept: str | None, media: str) -> None:
+    """Raise HttpError (406) if the client wants nothing of what there is; who names no type takes every one."""
+    if not accept or not accept.strip():
+        return
+    kind = media.partition("/")[0]
+    for part in accept.split(","):
+        name, *parameters = (word.strip().lower() for word in part.split(";"))
+        if name in (media, f"{kind}/*", "*/*", "*") and not _Refused(parameters):
+            return
+    raise HttpError(406, f"This resource is shown as {media} only")
+
+
+def _Refused(parameters: list[str]) -> bool:
+    return any(text.replace(" ", "") in ("q=0", "q=0.0", "q=0.00", "q=0.000") for text in parameters)
+
+
+async def _Body(method: Method, headers: Mapping[str, str], receive: Receive, caller: Caller) -> Any:
+    data = await _ReadBody(headers, receive, MAX_BODY if caller.name is not None else MAX_STRANGERS_BODY)
+    body: Any = ABSENT
+    if data:
+        if headers.get("content-type", "").strip().lower() != JSON:
+            raise HttpError(415, f"A body has the content type {JSON}, without parameters")
+        try:
+            serializer.CheckCost([data])
+            body = serializer.LoadProper(bytes(data))
+        except errors.ParseError:
+            raise HttpError(400, "Unable to parse JSON data") from None
+    _CheckBody(method, body)
+    return body
+
+
+async def _ReadBody(headers: Mapping[str, str], receive: Receive, limit: int) -> bytearray:
+    length = headers.get("content-length", "0")
+    if length.isdecimal() and int(length[:20]) > limit:
+        raise HttpError(413, f"The body is over the limit of {limit} bytes")
+    data = bytearray()
+    if length == "0" and "transfer-encoding" not in headers:
+        return data
+    while True:
+        message: Message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        data += message.get("body", b"")
+        if len(data) > limit:
+            raise HttpError(413, f"The body is over the limit of {limit} bytes")
+        if not message.get("more_body", False):
+            return data
+
+
+def _CheckBody(method: Method, body: Any) -> None:
+    if method.body in (BodyUse.OPTIONAL, BodyUse.REQUIRED):
+        missing = body is ABSENT or body is None
+        if missing and method.body is BodyUse.OPTIONAL:
+            return
+        if not isinstance(body, dict):
+            kind = "NoneType" if missing else type(body).__name__
+            raise HttpError(400, f"Body contents: Type is '{kind}', but 'dict' is expected")
+    if method.body_type is not None and body is not ABSENT and not method.body_type(body):
+        path, text = method.body_type.Explain(body)
+        where = f"{', '.join(path)}: " if path else ""
+        # Without the value, which may be a secret.
+        raise HttpError(400, f"Invalid body parameters: {where}{text.partition(', got ')[0]}")
+
+
+def _Success(call: Call, answer: Any) -> Response:
+    """Return the response; a stream or another type than JSON is made by the action."""
+    if isinstance(answer, Response):
+        return answer
+    if not isinstance(answer, Answer):
+        answer = Answer(answer)
+    headers = dict(answer.headers)
+    if answer.version:
+        tag = etag.Make(answer.version)
+        headers["ETag"] = etag.Header(tag)
+        if call.verb == "GET":
+            if "if-match" in call.headers and not etag.Fits(etag.Parse(call.headers["if-match"], weak=False), tag):
+                raise HttpError(412, "What is shown here is not, or no longer, what If-Match says")
+            wanted = call.headers.get("if-none-match")
+            if wanted is not None and not answer.live and etag.Fits(etag.Parse(wanted, weak=True), tag):
+                return Response(status_code=304, headers=headers)
+    return JsonResponse(answer.value, headers=headers)
+
+
+def JsonResponse(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return one JSON value and one newline, ASCII only."""
+    text = serializer.Dump(value) + "\n"
+    return Response(text.encode("ascii"), status, dict(headers or {}), media_type=JSON)
+
+
+def ErrorResponse(err: HttpError) -> Response:
+    """Return the three keys that every client of 3.1 knows."""
+    value = {"code": err.code, "message": html.escape(str(err)), "explain": err.explain}
+    return JsonResponse(value, err.code, err.headers)

@@ -1,0 +1,107 @@
+"""ganeti-rapi: the cluster's REST interface, on the master node."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import sys
+from typing import Any, NamedTuple, cast
+
+from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
+from ganeti.daemon.limits import RaiseDescriptorLimit
+from ganeti.rapi import access, dispatch, resources, serving
+from ganeti.rapi.master import MasterPool
+from ganeti.runtime import protocols
+
+_BACKLOG = 1024
+
+
+def _Options() -> list[daemon.Option]:
+    return [
+        *daemon.NetworkOptions(constants.RAPI, constants.DEFAULT_RAPI_PORT),
+        *daemon.SslOptions(pathutils.RAPI_CERT_FILE),
+        daemon.Option(
+            "--ssl-chain",
+            dest="ssl_chain",
+            default=None,
+            metavar="FILE",
+            help="Certificates between that of this daemon and that of the root",
+        ),
+        daemon.Option(
+            "--require-authentication",
+            dest="require_authentication",
+            action="store_true",
+            default=False,
+            help="Let nobody read without logging in",
+        ),
+        daemon.Option(
+            "--max-clients",
+            dest="max_clients",
+            type="int",
+            default=20,
+            metavar="N",
+            help="Calls to the master daemon at the same time, apart from those that wait for changes [%default]",
+        ),
+    ]
+
+
+def _Check(options: Any) -> int:
+    if not 1 <= options.max_clients <= 1000:
+        raise errors.ParameterError(f"--max-clients must be from 1 to 1000, not {options.max_clients}")
+    try:
+        master = ssconf.SimpleStore().GetMasterNode()
+    except (OSError, errors.GenericError) as err:
+        sys.stderr.write(f"{constants.RAPI}: this node is not in a cluster: {err}\n")
+        return constants.EXIT_NOTCLUSTER
+    own = hosts.OwnName()
+    if own != master:
+        sys.stderr.write(f"{constants.RAPI}: this node, {own}, is not the master: {master} is\n")
+        return constants.EXIT_NOTMASTER
+    return constants.EXIT_SUCCESS
+
+
+class _Prepared(NamedTuple):
+    listener: protocols.Socket
+    context: ssl.SSLContext | None
+    users: access.Users
+
+
+def _Prepare(options: Any) -> _Prepared:
+    RaiseDescriptorLimit()
+    context = serving.TlsContext(options.ssl_cert, options.ssl_key, options.ssl_chain) if options.ssl else None
+    users = access.Users(pathutils.RAPI_USERS_FILE)
+    users.Load()
+    try:
+        listener = runtime.ListenTcp(_Address(options), options.port, _BACKLOG)
+    except OSError as err:
+        raise errors.GenericError(f"{constants.RAPI}: {err.strerror or err}") from err
+    return _Prepared(listener, context, users)
+
+
+def _Address(options: Any) -> str:
+    if options.bind_address is not None:
+        return str(options.bind_address)
+    return "::" if ssconf.SimpleStore().GetPrimaryIPFamily() == constants.IP6_FAMILY else ""
+
+
+def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:
+    asyncio.run(_Serve(options, prepared, stop))
+    return constants.EXIT_SUCCESS
+
+
+async def _Serve(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> None:
+    master = MasterPool(options.max_clients)
+    gate = access.Access(prepared.users, options.require_authentication)
+    application = dispatch.Application(resources.RESOURCES, master, gate)
+    server = serving.Serve(application, [prepared.listener], prepared.context, stop)
+    host, port, *_ = prepared.listener.getsockname()
+    logging.info("Listening on %s, port %d", host, port)
+    try:
+        await server.serve([cast(Any, prepared.listener)])
+    finally:
+        master.Close()
+
+
+def Main() -> int:
+    return daemon.GenericMain(constants.RAPI, "Ganeti Remote API", _Options(), _Check, _Prepare, _Execute)
