@@ -15,7 +15,6 @@ from ganeti.luxi.methods import METHODS
 
 # What waits for the floor that will call it, or is for tests by its nature.
 WAITING = {
-    "Access": "the dispatch of rapi",
     "AddDisk": "the whole of a reservation's life",
     "AddToLockMonitor": "doc/reference/locking.md",
     "AllAnswered": "confd-client",
