@@ -102,6 +102,8 @@ PEER_COUNTS = "counts"
 PEER_BEHIND = "behind"
 PEER_AHEAD = "ahead"
 PEER_ALL = (PEER_COUNTS, PEER_BEHIND, PEER_AHEAD)
+# How often that was decided anew: a call with a lower number comes late.
+DECISION = "decision"
 
 VALUE_AUTO = "auto"
 VALUE_GENERATE = "generate"

@@ -252,6 +252,7 @@ CALLS_DIR = RUN_EXT_DIR + "/calls"
 RESTRICTED_COMMANDS_LOCK_FILE = RUN_EXT_DIR + "/restricted-commands.lock"
 SSCONF_LOCK_FILE = RUN_EXT_DIR + "/ssconf.lock"
 GUEST_LOCKS_DIR = RUN_EXT_DIR + "/guests"
+MIRRORS_DIR = RUN_EXT_DIR + "/mirrors"
 
 
 def DaemonPidFile(name: str) -> str:

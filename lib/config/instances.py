@@ -209,6 +209,15 @@ class Instances(Values):
 
         return self.Transact(change)
 
+    def RenewDisksBehind(self, disk_uuids: Iterable[str]) -> list[objects.Disk]:
+        """Record anew what is recorded: calls that carry the record as it was come late from now on."""
+
+        def change(draft: Draft) -> list[objects.Disk]:
+            disks = [draft.Get("disk", uuid) for uuid in disk_uuids]
+            return [draft.Touch(dev.Decide(dev.behind)) for dev in disks]
+
+        return self.Transact(change)
+
     def SetDiskLogicalID(self, disk_uuid: str, logical_id: Sequence[Any]) -> objects.Disk:
         """Set what a disk is below its template; the serial number stays."""
 
@@ -227,7 +236,7 @@ def _PutBehind(draft: Draft, dev: objects.Disk, node_uuid: str | None) -> object
     if (dev.behind["node"] if dev.behind is not None else None) == node_uuid:
         return dev
     record = None if node_uuid is None else {"node": node_uuid, "since": draft.now}
-    return draft.Touch(dev.Replace(behind=record))
+    return draft.Touch(dev.Decide(record))
 
 
 def _RenamedPath(dev: objects.Disk, old_name: str, new_name: str) -> tuple[Any, ...]:

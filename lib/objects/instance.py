@@ -70,6 +70,9 @@ class Disk(ConfigObject):
         written=OPTIONAL,
         doc="mirror: {node: uuid of the side that does not count, since: when} (doc/design-drbd.rst)",
     )
+    decision: int | None = Field(
+        ht.TNonNegativeInt, default=None, written=OPTIONAL, doc="mirror: how often it was decided which sides count"
+    )
     uuid: str = UuidField()
     ctime: float = TimeField("when it was made")
     mtime: float = TimeField("last change")
@@ -85,6 +88,10 @@ class Disk(ConfigObject):
         yield self
         for child in self.children:
             yield from child.Walk()
+
+    def Decide(self, behind: Mapping[str, Any] | None) -> Disk:
+        """Return the disk with another record, or the same one anew: nodes refuse calls that carry an older one."""
+        return self.Replace(behind=behind, decision=(self.decision or 0) + 1)
 
     def Minors(self) -> Iterator[tuple[str, int]]:
         """Yield (node uuid, minor) of each DRBD device of this disk."""

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NoReturn
 
 from ganeti import constants, errors, objects
+from ganeti.storage import decisions
 
 # Data flows in blocks of this size; a multiple of every sector size.
 BLOCK_BYTES = 1024 * 1024
@@ -263,6 +265,16 @@ class Mirror(BlockDev):
 
     def LocalMinor(self) -> int | None:
         return (self.disk.dynamic_params or {}).get("local-minor")
+
+    def Obeying(self) -> AbstractContextManager[None]:
+        """Lock the device for the block, in which it is made to obey ``Peer()``; raise BlockDeviceError in a late call.
+
+        Whoever opens or connects the device, changes what it does on a lost link, or gives up its data, does so within.
+        """
+        minor, number = self.LocalMinor(), (self.disk.dynamic_params or {}).get(constants.DECISION)
+        if not (isinstance(minor, int) and isinstance(number, int | None)):
+            raise errors.BlockDeviceError(f"{self}: the call does not say which device of this node it is")
+        return decisions.Obeying(str(self), minor, self.disk.uuid, number)
 
     def Follow(self) -> None:
         """Make an active device obey ``Peer()`` now, without waiting: freeze on a lost link or not, continue or not."""

@@ -102,15 +102,16 @@ class Drbd(Mirror):
                 f"{self}: another device has this number on this node, {stranger}; it is left as it is. If it is not"
                 f" needed, take it down with 'drbdsetup down {stranger.resource}' and activate the disks again"
             )
-        state = self._State()
-        if state is None or not state.in_use:
-            try:
-                self._Bring()
-            except errors.BlockDeviceError:
-                self._Undo(syntax)
-                raise
-        else:
-            self._Complete(state)
+        with self.Obeying():
+            state = self._State()
+            if state is None or not state.in_use:
+                try:
+                    self._Bring()
+                except errors.BlockDeviceError:
+                    self._Undo(syntax)
+                    raise
+            else:
+                self._Complete(state)
         if not self.Attach():
             raise errors.BlockDeviceError(f"{self}: is gone after its activation")
 
@@ -120,19 +121,27 @@ class Drbd(Mirror):
             # A node that died a moment ago still looks alive until the link's own time limit is over.
             waiting.Until(lambda: self._Fresh().peer_role != drbdtools.PRIMARY, _HANDSHAKE_SECONDS)
         drbdtools.Refresh()
-        state = self._Known()
-        if exclusive and state.peer_role == drbdtools.PRIMARY:
+        self._CheckClosedThere(exclusive)
+        waits = not (force or self._Known().primary)
+        if waits and self.Peer() in (constants.PEER_COUNTS, constants.PEER_AHEAD):
+            self._WaitForHandshake()
+        with self.Obeying():
+            self._CheckClosedThere(exclusive)
+            self._OpenNow(force)
+
+    def _CheckClosedThere(self, exclusive: bool) -> None:
+        if exclusive and self._Known().peer_role == drbdtools.PRIMARY:
             raise errors.BlockDeviceError(f"{self}: is open on the other node; stop its use there first")
+
+    def _OpenNow(self, force: bool) -> None:
+        state = self._Known()
         if state.primary:
-            self.Follow()
+            self._FollowNow()
             return
-        peer = self.Peer()
         if force:
             self._Do("primary", "cannot be opened", "--force")
             return
-        if peer in (constants.PEER_COUNTS, constants.PEER_AHEAD):
-            state = self._WaitForHandshake()
-        if peer == constants.PEER_AHEAD and not state.whole:
+        if self.Peer() == constants.PEER_AHEAD and not state.whole:
             raise errors.BlockDeviceError(
                 f"{self}: its data on this node is behind ({state.disk}, {state.connection}) and must be filled again by"
                 " the other node before it can be used here; start the instance there, or accept the loss with"
@@ -145,7 +154,8 @@ class Drbd(Mirror):
         if state is None or not state.in_use or not state.primary:
             return
         if state.frozen and self.Peer() == constants.PEER_AHEAD:
-            self._Release()
+            with self.Obeying():
+                self._Release()
             return
         if state.frozen and state.pending:
             raise errors.BlockDeviceError(
@@ -192,9 +202,10 @@ class Drbd(Mirror):
         for child in children:
             child.Open()
         self.children = list(children)
-        # The program does not touch the metadata of a number that is configured.
-        self._MakeMeta(children[1], self._UnusedMinor())
-        self._AttachDisk()
+        with self.Obeying():
+            # The program does not touch the metadata of a number that is configured.
+            self._MakeMeta(children[1], self._UnusedMinor())
+            self._AttachDisk()
         self.Attach()
 
     def RemoveChildren(self, children: Sequence[objects.Disk]) -> None:
@@ -222,8 +233,11 @@ class Drbd(Mirror):
 
     def Follow(self) -> None:
         drbdtools.Refresh()
-        if not self.Attach():
-            return
+        if self.Attach():
+            with self.Obeying():
+                self._FollowNow()
+
+    def _FollowNow(self) -> None:
         config, policy = self._Config(), self._Policy()
         now = (config.fencing if config is not None else None) or drbdtools.GO_ALONE
         if policy is not None and policy != now and not self._Known().diskless:
@@ -244,9 +258,10 @@ class Drbd(Mirror):
             raise errors.BlockDeviceError(f"{self}: is connected ({state.connection}); disconnect it first")
         if self._Ends() is None:
             raise errors.BlockDeviceError(f"{self}: the addresses of its link are not known")
-        # With a new other side the record of the old one is gone.
-        self.Follow()
-        self._Connect(multimaster)
+        with self.Obeying():
+            # With a new other side the record of the old one is gone.
+            self._FollowNow()
+            self._Connect(multimaster)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -365,8 +380,8 @@ class Drbd(Mirror):
 
         return waiting.Until(gone, _DISCONNECT_SECONDS)
 
-    def _WaitForHandshake(self) -> Minor:
-        """Return the state once both sides have compared their data."""
+    def _WaitForHandshake(self) -> None:
+        """Return once both sides have compared their data."""
 
         def over() -> bool:
             state = self._Fresh()
@@ -375,7 +390,7 @@ class Drbd(Mirror):
         waiting.Until(over, _HANDSHAKE_SECONDS)
         state = self._Known()
         if state.agreed:
-            return state
+            return
         if state.standalone:
             raise errors.BlockDeviceError(
                 f"{self}: the two sides are not connected (StandAlone): they may both have data that the other one lacks."

@@ -180,9 +180,10 @@ class FakeMirror(FakeDevice, Mirror):
             raise errors.BlockDeviceError(f"{self}: its data volume is smaller than {size} MiB")
 
     def Assemble(self) -> None:
-        if not self.State().get("assembled"):
-            minor = (self.disk.dynamic_params or {}).get("local-minor")
-            self._Note(assembled=True, minor=minor, link="connected", disk=bool(self.children and self.children[0]))
+        with self.Obeying():
+            if not self.State().get("assembled"):
+                disk = bool(self.children and self.children[0])
+                self._Note(assembled=True, minor=self.LocalMinor(), link="connected", disk=disk)
         self.Attach()
 
     def Open(self, force: bool = False, exclusive: bool = True) -> None:
@@ -190,7 +191,8 @@ class FakeMirror(FakeDevice, Mirror):
             raise errors.BlockDeviceError(f"{self}: not active on this node")
         if self.State().get("link") != "connected" and self.Peer() in (constants.PEER_COUNTS, constants.PEER_AHEAD):
             raise errors.BlockDeviceError(f"{self}: is not connected, and the other side may have newer data")
-        self._Note(open=True)
+        with self.Obeying():
+            self._Note(open=True)
 
     def Status(self) -> DeviceStatus:
         state = self.State()
@@ -202,8 +204,9 @@ class FakeMirror(FakeDevice, Mirror):
         return ConnectionOf(self.State())
 
     def Follow(self) -> None:
-        if self.Peer() == constants.PEER_BEHIND:
-            self._Note(frozen=False)
+        with self.Obeying():
+            if self.Peer() == constants.PEER_BEHIND:
+                self._Note(frozen=False)
 
     @classmethod
     def States(cls) -> dict[int, MirrorState]:

@@ -22,6 +22,7 @@ def MakeMirror(
     peer: str | None = constants.PEER_COUNTS,
     size: int = 64,
     port: int | None = PORT,
+    decision: int | None = None,
     **params: Any,
 ) -> objects.Disk:
     """Return the disk for the node with the address ``local``; ``params``: of the device, beside the defaults."""
@@ -34,6 +35,8 @@ def MakeMirror(
     dynamic = {"local-ip": local, "remote-ip": remote, "local-minor": minor, "remote-minor": remote_minor}
     if peer is not None:
         dynamic[constants.PEER] = peer
+    if decision is not None:
+        dynamic[constants.DECISION] = decision
     identity = ["node a", "node b", port, minor, remote_minor, SECRET]
     return MakeDisk(
         constants.DT_DRBD8, identity, size, children, params={**values, **params}, dynamic_params=dynamic

@@ -256,7 +256,7 @@ class _Assembly:
     def _Newest(self, disk: objects.Disk) -> objects.Disk:
         """Return a disk with its record as it is now; one that is not in the configuration yet has none."""
         stored = self._caller.snapshot.disks.get(disk.uuid)
-        return disk if stored is None else disk.Replace(behind=stored.behind)
+        return disk if stored is None else disk.Replace(behind=stored.behind, decision=stored.decision)
 
     def _SetBehind(self, disk: objects.Disk, node_uuid: str) -> None:
         stored = self._caller.snapshot.disks.get(disk.uuid)

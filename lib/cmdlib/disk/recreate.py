@@ -110,15 +110,14 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
 
     def _Changed(self, disk: objects.Disk, index: int) -> objects.Disk:
         values = self._wanted[index]
-        # Both sides are new.
-        changes: dict[str, Any] = {"behind": None}
-        changes |= {key: values[key] for key in ("mode", "spindles") if key in values}
+        changes: dict[str, Any] = {key: values[key] for key in ("mode", "spindles") if key in values}
         if "size" in values:
             changes["size"] = diskgen.ParseSize(values["size"], f"disk {index}")
             if disk.children:
                 data, *rest = disk.children
                 changes["children"] = (data.Replace(size=changes["size"]), *rest)
-        return disk.Replace(**changes)
+        # Both sides are new.
+        return (disk if disk.behind is None else disk.Decide(None)).Replace(**changes)
 
     # --- doing it -----------------------------------------------------------------------------------------------------
 

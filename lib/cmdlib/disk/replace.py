@@ -416,10 +416,9 @@ class NewSecondary(_Replacement):
             minor = minor_a if node_a == self._primary else minor_b
             (new_minor,) = lu.cfg.AllocateDRBDMinor([self._new], disk.uuid, lu.ec_id)
             nodes = (self._primary, self._new)
-            new = disk.Replace(
+            new = disk.Decide(None).Replace(
                 logical_id=(*nodes, port, minor, new_minor, secret),
                 nodes=nodes,
-                behind=None,
                 children=[child.Replace(nodes=nodes) for child in disk.children],
             )
             alone = new.Replace(logical_id=(*nodes, None, minor, new_minor, secret))

@@ -111,6 +111,8 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
 
     def _CountAgain(self, disks: Sequence[objects.Disk]) -> None:
         """Have the primary freeze on a lost link again, and remove the record if the mirror is still complete then."""
+        # A call that let the primary continue alone, and hangs there, must not come after this.
+        disks = self.cfg.RenewDisksBehind([disk.uuid for disk in disks])
         counting = [disk.Replace(behind=None) for disk in disks]
         result = mirrors.Follow(self, self.instance, self._primary, counting)
         result.Raise(f"Node {self._Name(self._primary)} could not be told that both sides count again")

@@ -198,6 +198,7 @@ class Drbd(DiskTemplate):
                     "local-minor": local_minor,
                     "remote-minor": remote_minor,
                     constants.PEER: _Standing(disk, local),
+                    constants.DECISION: disk.decision or 0,
                 }
         return {}
 

@@ -148,10 +148,11 @@ class Wires:
             world.Pass(world.rng.choice((0.0, request.timeout)))
             done(Answer(_TIMED_OUT))
             return
-        if fate == "late":
+        if fate in ("late", "hangs"):
             # The connection breaks, or the time is over; the request is still on its way.
             waits = world.rng.choice((0.0, 0.0, 0.0, request.timeout))
-            when = world.now + waits + world.rng.choice((0.01, 0.3, 3.0, 10.0, 60.0, 300.0))
+            delays = (0.01, 0.3, 3.0, 10.0, 60.0, 300.0) if fate == "late" else (120.0, 200.0, 300.0)
+            when = world.now + waits + world.rng.choice(delays)
             world.late.append((when, host, lambda: self._CarryOutLate(host, request)))
             world.Pass(waits)
             done(Answer(_TIMED_OUT))

@@ -181,6 +181,8 @@ class Host:
         for files in (self.files, self.links):
             for path in [path for path in files if path.startswith(_IN_MEMORY)]:
                 del files[path]
+        # Whoever sent it must find out that the connection is gone.
+        self.world.late = [entry for entry in self.world.late if entry[1] is not self]
         self.open.clear()
         self.assembled = False
         self.load_failed.clear()
@@ -202,6 +204,10 @@ class _Lock:
         self.path = path
         self._host = host
         host.locked.add(path)
+        host.files.setdefault(path, b"")
+
+    def Write(self, data: bytes) -> None:
+        self._host.files[self.path] = data
 
     def release(self) -> None:
         self._host.locked.discard(self.path)

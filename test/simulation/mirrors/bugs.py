@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from simulation.mirrors.driver import HalfHere, MirrorHalf
@@ -216,8 +217,8 @@ class NothingIsRecorded(_Bug):
 
 
 class _Unfenced(MirrorHalf):
-    def Follow(self) -> None:
-        super().Follow()
+    def _FollowNow(self) -> None:
+        super()._FollowNow()
         HalfHere().fencing = False
 
 
@@ -271,8 +272,8 @@ class DisconnectingLetsThePrimaryGoOn(_Bug):
 
 
 class _Keeping(MirrorHalf):
-    def Assemble(self) -> None:
-        super().Assemble()
+    def _AssembleNow(self) -> None:
+        super()._AssembleNow()
         HalfHere().discard = False
 
     def AttachNet(self, multimaster: bool) -> None:
@@ -282,6 +283,29 @@ class _Keeping(MirrorHalf):
 
 class AheadSideKeepsItsChanges(_Bug):
     driver = _Keeping
+
+
+class _Oblivious(MirrorHalf):
+    def Obeying(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class NodesForgetDecisions(_Bug):
+    """A call that comes minutes late is obeyed, whatever was decided since."""
+
+    driver = _Oblivious
+
+
+class _NotRenewed(ConfigWriter):
+    def RenewDisksBehind(self, disk_uuids: Iterable[str]) -> list[objects.Disk]:
+        disks = self.Snapshot().disks
+        return [disks[uuid] for uuid in disk_uuids]
+
+
+class EndOfTheRecordIsNoDecision(_Bug):
+    """What tells the primary that both sides count has the number of what told it that they do not."""
+
+    config = _NotRenewed
 
 
 BUGS: Sequence[type[MirrorParts]] = [

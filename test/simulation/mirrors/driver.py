@@ -58,27 +58,35 @@ class MirrorHalf(SimulatedDisk, Mirror):
         return True
 
     def Assemble(self) -> None:
+        with self.Obeying():
+            self._AssembleNow()
+
+    def _AssembleNow(self) -> None:
         half = HalfHere()
         if not half.assembled:
             half = self._Command("attach")
             half.BringUp()
             HostOf().assembled = True
         self._SetFound(DEVICE)
-        self.Follow()
+        self._FollowNow()
         if half.link == STANDALONE:
             half = self._Command("connect")
             half.link = CONNECTING
             half.discard = self.Peer() == constants.PEER_AHEAD and not half.primary
 
     def Open(self, force: bool = False, exclusive: bool = True) -> None:
-        half = HalfHere()
         if self.Peer() != constants.PEER_BEHIND:
             self._WaitForHandshake()
+        with self.Obeying():
+            self._OpenNow(exclusive)
+
+    def _OpenNow(self, exclusive: bool) -> None:
+        half = HalfHere()
         if self.Peer() == constants.PEER_AHEAD and not half.whole:
             raise errors.BlockDeviceError(f"{half} is behind")
         if exclusive and half.link == CONNECTED and half.other.primary:
             raise errors.BlockDeviceError(f"{half} is open on the other side")
-        self.Follow()
+        self._FollowNow()
         half = self._Command("primary")
         if half.disk == INCONSISTENT and not half.sync:
             raise errors.BlockDeviceError(f"{half} is not complete")
@@ -114,6 +122,10 @@ class MirrorHalf(SimulatedDisk, Mirror):
         HostOf().assembled = False
 
     def Follow(self) -> None:
+        with self.Obeying():
+            self._FollowNow()
+
+    def _FollowNow(self) -> None:
         half = self._Command("disk-options")
         half.fencing = self.Peer() != constants.PEER_BEHIND
         if self.Peer() == constants.PEER_BEHIND and half.frozen and half.disk == UPTODATE:
@@ -142,11 +154,13 @@ class MirrorHalf(SimulatedDisk, Mirror):
         self._Command("disconnect").Leave()
 
     def AttachNet(self, multimaster: bool) -> None:
-        half = self._Command("connect")
-        if half.link != STANDALONE:
-            raise errors.BlockDeviceError(f"{half} is connected")
-        half.link, half.dual = CONNECTING, multimaster
-        half.discard = self.Peer() == constants.PEER_AHEAD and not half.primary
+        with self.Obeying():
+            half = self._Command("connect")
+            if half.link != STANDALONE:
+                raise errors.BlockDeviceError(f"{half} is connected")
+            self._FollowNow()
+            half.link, half.dual = CONNECTING, multimaster
+            half.discard = self.Peer() == constants.PEER_AHEAD and not half.primary
 
     def NeedsActivation(self) -> bool:
         half = HalfHere()

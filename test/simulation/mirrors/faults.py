@@ -92,7 +92,6 @@ class MirrorFaults(Faults):
         self._steps.clear()
         self._moments.clear()
         self.Repair(True)
-        self.world.late.clear()
         if self.world.master_dead:
             self.cluster.StartMaster()
         for host in self.world.hosts.values():

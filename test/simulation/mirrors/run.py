@@ -141,7 +141,7 @@ class People:
         )  # fmt: skip
         self.plots: tuple[Callable[[], list[Callable[[], str]]], ...] = (
             self.DecideAndDie, self.DecideAndDie, self.HealAndBreak, self.HealAndBreak, self.MoveAndLose, self.StartApart,
-            self.AcceptAndReturn,
+            self.AcceptAndReturn, self.DecideAndHang,
         )  # fmt: skip
 
     @property
@@ -343,6 +343,14 @@ class People:
     def AcceptAndReturn(self) -> list[Callable[[], str]]:
         """Both halves go ways of their own, one after the other."""
         return [self.Cut, self.Wait, self.Accept, self.Wait, self.HealLink, self.Return]
+
+    def DecideAndHang(self) -> list[Callable[[], str]]:
+        """What lets the primary continue alone hangs on its node until both halves count again; then the link breaks."""
+        kind = self.world.rng.choice(("drbd_follow", "drbd_follow", "blockdev_assemble"))
+        first = self.Cut if kind == "drbd_follow" else self.Activate
+        self.struck.At(f"{kind} on {self.cluster.primary}", self.struck.Fate("hangs"), self.world.rng.choice((0, 0, 1)))
+        waits = [self.Wait] * self.world.rng.choice((3, 5, 6))
+        return [self.Cut, first, self.Wait, self.HealLink, *waits, self.Cut, self.LosePrimary, self.Return]
 
     def _LoseNow(self) -> None:
         """Some time passes, and the primary's machine dies."""

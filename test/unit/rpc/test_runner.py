@@ -221,6 +221,7 @@ def test_a_mirror_is_described_to_each_node_as_it_sees_it() -> None:
         "local-minor": disk.logical_id[3],
         "remote-minor": disk.logical_id[4],
         "peer": "counts",
+        "decision": 0,
     }
     assert (second["local-ip"], second["remote-ip"]) == (first["remote-ip"], first["local-ip"])
     assert one[0][0]["params"]["protocol"] and one[0][0]["children"][0]["params"]["stripes"] >= 1

@@ -22,7 +22,7 @@ from support.standindrbd import Links, StandInDrbd
 from support.standinlvm import StandInLvm
 from support.virtual import MakeDisk
 
-from ganeti import errors, objects, pathutils, runtime, storage
+from ganeti import constants, errors, objects, pathutils, runtime, storage
 from ganeti.storage import BlockDev, fake, links, tree
 
 MIB = 1024 * 1024
@@ -387,6 +387,35 @@ def test_mirror_loses_and_regains_its_other_side(kind: Kind) -> None:
     assert device.Connection().connected and not device.NeedsActivation()
     with pytest.raises(errors.BlockDeviceError, match="connected"):
         device.AttachNet(multimaster=False)
+
+
+@mirrors_only
+@inside
+def test_a_call_that_comes_late_changes_nothing(kind: Kind) -> None:
+    disk = kind.Disk("mirror")
+    Build(disk)
+
+    def decided(number: int, peer: str = constants.PEER_COUNTS) -> storage.base.Mirror:
+        values = {**(disk.dynamic_params or {}), constants.PEER: peer, constants.DECISION: number}
+        device = tree.FindOrFail(disk.Replace(dynamic_params=values))
+        assert isinstance(device, storage.base.Mirror)
+        return device
+
+    for number in (3, 3, 7):
+        decided(number).Follow()
+    late = decided(6, constants.PEER_BEHIND)
+    for act in (late.Follow, late.Assemble, late.Open):
+        with pytest.raises(errors.BlockDeviceError, match=r"decision 6 .* has obeyed decision 7 since: it came late"):
+            act()
+    decided(7).DisconnectNet()
+    with pytest.raises(errors.BlockDeviceError, match="came late"):
+        late.AttachNet(multimaster=False)
+    assert decided(7).Connection().standalone
+    kind.AttachNet(decided(8), multimaster=False)
+    # What a mirror obeyed that had the number before does not matter.
+    values = {**(disk.dynamic_params or {}), constants.DECISION: 1}
+    with storage.GetDriver("drbd")(disk.Replace(uuid=disk.children[0].uuid, dynamic_params=values)).Obeying():
+        pass
 
 
 @mirrors_only

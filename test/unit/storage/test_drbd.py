@@ -244,6 +244,47 @@ def test_a_lost_link_and_the_record(mirror: Pair) -> None:
         assert side.device.options["fencing"] == "resource-and-stonith"
 
 
+def test_a_late_call_does_not_turn_fencing_off(mirror: Pair) -> None:
+    one = mirror.one
+    mirror.links.Cut()
+    one.Do("drbd_follow", [one.Disk("behind", decision=1)])
+    mirror.links.Heal()
+    one.Do("drbd_follow", [one.Disk("counts", decision=2)])
+    late = one.Disk("behind", decision=1)
+    for name, args in (
+        ("drbd_follow", [[late]]),
+        ("blockdev_open", ["", [late], True]),
+        ("blockdev_assemble", [late, MakeInstance().ToDict(runtime=True), True, 0]),
+    ):
+        one.Fail("this call carries decision 1 .* obeyed decision 2 since", name, *args)
+    assert one.device.options["fencing"] == "resource-and-stonith"
+    mirror.links.Cut()
+    assert one.device.frozen
+    one.Fail("came late", "drbd_follow", [late])
+    assert one.device.frozen, "nobody decided that it continues alone"
+    one.Do("drbd_follow", [one.Disk("behind", decision=3)])
+    assert not one.device.frozen
+
+
+def test_a_call_that_hangs_lets_no_other_one_pass(mirror: Pair) -> None:
+    one = mirror.one
+    program = one.machine.programs["drbdsetup"]
+
+    def hang(invocation: Any) -> int:
+        if invocation.argv[1] == "disk-options":
+            one.machine.programs["drbdsetup"] = program
+            runtime.Sleep(50.0)
+        return int(program(invocation) or 0)
+
+    one.machine.programs["drbdsetup"] = hang
+    one.machine.StartProcess(
+        lambda: backend.Handlers()["drbd_follow"]([one.Disk("behind", decision=1).ToDict(runtime=True)]), "hangs"
+    )
+    one.Fail("another call has been working on it for more than 30 s", "drbd_follow", [one.Disk("counts", decision=2)])
+    one.Do("drbd_follow", [one.Disk("counts", decision=2)])
+    assert one.device.options["fencing"] == "resource-and-stonith"
+
+
 def test_a_side_that_is_behind_is_not_opened(mirror: Pair) -> None:
     one, two = mirror.one, mirror.two
     mirror.links.Cut()

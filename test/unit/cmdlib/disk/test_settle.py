@@ -73,6 +73,36 @@ def test_the_record_goes_when_both_sides_are_complete_and_a_lost_link_freezes_ag
     assert _State(master, 0)["frozen"]
 
 
+def test_what_says_that_a_record_ended_is_newer_than_the_record(master: Master) -> None:
+    """Or a call that hung on the node could undo it."""
+    told: list[tuple[str, int]] = []
+
+    def note(name: str, args: Any) -> None:
+        if name == "drbd_follow":
+            (disk,) = args[0]
+            told.append((disk["dynamic_params"]["peer"], disk["dynamic_params"]["decision"]))
+
+    _Cut(master)
+    master[0].before = note
+    _Settle(master)
+    since = master.snapshot.disks[WEB_DISK].behind["since"]
+    _Cut(master, False)
+
+    def break_off(name: str, args: Any) -> None:
+        note(name, args)
+        if name == "drbd_follow":
+            _Cut(master)
+
+    master[0].before = break_off
+    _Settle(master)
+    assert master.snapshot.disks[WEB_DISK].behind["since"] == since, "the link broke meanwhile"
+    master[0].before = note
+    _Cut(master, False)
+    _Settle(master)
+    assert told == [("behind", 1), ("counts", 2), ("behind", 2), ("counts", 3)]
+    assert _Behind(master) is None and master.snapshot.disks[WEB_DISK].decision == 4
+
+
 def test_a_link_that_breaks_while_it_is_looked_at_keeps_the_record(master: Master) -> None:
     _Cut(master)
     _Settle(master)
