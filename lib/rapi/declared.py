@@ -78,7 +78,7 @@ class Job:
     reads: Callable[[Call, dict[str, Any]], dict[str, Any]] | None = None
 
     async def __call__(self, call: Call) -> Any:
-        from ganeti.rapi import bodies  # type: ignore[attr-defined]
+        from ganeti.rapi import bodies
 
         return await bodies.Submit(call, [bodies.Fill(self, call)])
 

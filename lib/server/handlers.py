@@ -52,6 +52,8 @@ class Handlers:
         self._config_values: dict[str, Callable[[], Any]] = {
             "cluster_name": lambda: cfg.Snapshot().cluster.cluster_name,
             "master_node": lambda: self._cfg.Snapshot().master_name,
+            "cluster_uuid": lambda: cfg.Snapshot().cluster.uuid,
+            "config_serial": lambda: cfg.Snapshot().serial_no,
             "drain_flag": lambda: queue.drained,
             "watcher_pause": self._WatcherPause,
             "modify_ssh_setup": lambda: cfg.Snapshot().cluster.modify_ssh_setup,

@@ -3,6 +3,30 @@
 from __future__ import annotations
 
 from ganeti.rapi.declared import Resource
-from ganeti.rapi.resources import root
+from ganeti.rapi.resources import (
+    cluster,
+    filters,
+    groups,
+    instances,
+    jobs,
+    networks,
+    nodes,
+    operations,
+    query,
+    root,
+    tags,
+)
 
-RESOURCES: tuple[Resource, ...] = (*root.RESOURCES,)
+RESOURCES: tuple[Resource, ...] = (
+    *root.RESOURCES,
+    *cluster.RESOURCES,
+    tags.CLUSTER,
+    *nodes.RESOURCES,
+    *instances.RESOURCES,
+    *operations.RESOURCES,
+    *groups.RESOURCES,
+    *networks.RESOURCES,
+    *jobs.RESOURCES,
+    *query.RESOURCES,
+    *filters.RESOURCES,
+)

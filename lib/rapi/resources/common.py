@@ -1,0 +1,187 @@
+"""What the declarations share: arguments, builders of methods, types of answers, reading objects from the master."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import ht
+from ganeti.opcodes import OpCode
+from ganeti.rapi.call import Answer, Call, HttpError, Master
+from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Job, Method, Role, Static
+
+BAD_REQUEST = 400
+NOT_FOUND = 404
+
+BULK = Argument("bulk", ArgumentKind.FLAG, "show all fields of every object", default=False)
+LOCK = Argument("lock", ArgumentKind.FLAG, "must be 0: queries take no locks", default=False)
+DRY_RUN = Argument("dry-run", ArgumentKind.FLAG, "only check whether the job could be done", default=False)
+FORCE = Argument("force", ArgumentKind.FLAG, "continue although a safety check fails", default=False)
+REASON = Argument("reason", ArgumentKind.TEXT, "why, for the job's reason trail")
+
+
+def Flag(name: str, doc: str) -> Argument:
+    return Argument(name, ArgumentKind.FLAG, doc, default=False)
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+# A job resource's answer; a client puts it into /2/jobs/N.
+TJob = ht.TPositiveInt
+
+
+def JobMethod(
+    opcode: type[OpCode],
+    doc: str,
+    role: Role = Role.ADMIN,
+    static: Static = lambda call: {},
+    arguments: Sequence[Argument] = (),
+    body: BodyUse = BodyUse.IGNORED,
+    body_type: ht.Type | None = None,
+    example: Any = None,
+    access: tuple[str, ...] | None = None,
+    dry_run_fixed: bool = False,
+    **job: Any,
+) -> Method:
+    """Declare a method that submits one opcode.
+
+    ``dry_run_fixed``: the body must not hold ``dry_run``.  ``job``: further attributes of the Job.
+    """
+
+    def parameters(call: Call) -> dict[str, Any]:
+        fixed = {"dry_run": call.arguments[DRY_RUN.name]} if dry_run_fixed else {}
+        return {**static(call), **fixed}
+
+    return Method(
+        action=Job(opcode, static=parameters, **job),
+        doc=doc,
+        role=role,
+        answer=TJob,
+        access=access,
+        arguments=(*arguments, DRY_RUN, REASON),
+        body=body,
+        body_type=body_type,
+        example=example,
+    )
+
+
+# --- types of answers -------------------------------------------------------------------------------------------------
+
+TNames = ht.TListOf(ht.TString)
+TMaybeInt = ht.TMaybe(ht.TInt)
+TMaybeText = ht.TMaybe(ht.TString)
+TMaybeTexts = ht.TListOf(TMaybeText)
+OBJECT_TYPES: Final[dict[str, ht.Type]] = {
+    "ctime": ht.TFloat,
+    "mtime": ht.TFloat,
+    "uuid": ht.TNonEmptyString,
+    "serial_no": ht.TInt,
+    "tags": TNames,
+}
+
+
+def ListOrBulk(key: str, bulk: ht.Type, key_type: ht.Type = ht.TString) -> ht.Type:
+    """Return the type of a list: of links, or with ``bulk=1`` of objects."""
+    link = ht.TStrictDict({key: key_type, "uri": ht.TString}, {})
+    return ht.TOr(ht.TListOf(link), ht.TListOf(bulk))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def Unchanged(shown: dict[str, Any]) -> dict[str, Any]:
+    return shown
+
+
+def CheckLock(call: Call) -> None:
+    if call.arguments.get(LOCK.name):
+        raise HttpError(BAD_REQUEST, "Sync queries are not allowed: queries take no locks; leave out 'lock'")
+
+
+async def One(call: Call, kind: str, fields: Sequence[str], name: str) -> dict[str, Any]:
+    """Return an object's fields, null for those without a value; 404 for an unknown one.
+
+    A node and an instance are also found by the first part of their names, everything by its UUID.
+    """
+    found = await call.master.Call("Query", kind, list(fields), ["=", "name", name])
+    rows = found["data"]
+    if not rows:
+        raise HttpError(NOT_FOUND, f"{kind.capitalize()} '{name}' does not exist")
+    return {field: value for field, (_, value) in zip(fields, rows[0], strict=True)}
+
+
+def Single(kind: str, fields: Sequence[str], change: Change = Unchanged) -> Callable[[Call], Awaitable[Answer]]:
+    """Return the action that shows one object.
+
+    Its version is the object's own, so that it can be demanded when the object is changed; other objects' values and
+    live ones show too, so that it says nothing about the answer as a whole.
+    """
+
+    async def action(call: Call) -> Answer:
+        CheckLock(call)
+        shown = await One(call, kind, fields, call.names["name"])
+        return Answer(change(shown), version=(shown["uuid"], shown["serial_no"]), live=True)
+
+    return action
+
+
+class Listed:
+    """The action that lists the objects of a kind: links, or all fields with ``bulk=1``.
+
+    The links depend on the configuration alone: its serial number is their version, and while that stays as it is they
+    are not read again.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        fields: Sequence[str],
+        key: str = "name",
+        shown_as: str = "",
+        change: Change = Unchanged,
+    ):
+        """``method``: the classic query of LUXI.  ``key``: the field that a link names, ``shown_as`` in the answer."""
+        self._method = method
+        self._path = path
+        self._fields = list(fields)
+        self._key = key
+        self._shown_as = shown_as or key
+        self._change = change
+        self._known: weakref.WeakKeyDictionary[Master, tuple[Any, list[Any]]] = weakref.WeakKeyDictionary()
+
+    async def __call__(self, call: Call) -> Answer:
+        CheckLock(call)
+        if call.arguments[BULK.name]:
+            rows = await self._Rows(call.master, self._fields)
+            return Answer([self._change(dict(zip(self._fields, row, strict=True))) for row in rows])
+        version = await ConfigVersion(call)
+        known, links = self._known.get(call.master, (None, []))
+        if known != version:
+            names = [row[0] for row in await self._Rows(call.master, [self._key])]
+            links = [{self._shown_as: name, "uri": f"{self._path}/{name}"} for name in sorted(names)]
+            self._known[call.master] = (version, links)
+        return Answer(links, version=(self._path, *version))
+
+    async def _Rows(self, master: Master, fields: list[str]) -> list[list[Any]]:
+        args: list[Any] = [[], fields]
+        if self._method != "QueryFilters":
+            args.append(False)  # without locks
+        rows: list[list[Any]] = await master.Call(self._method, *args)
+        return rows
+
+
+async def ConfigVersion(call: Call) -> tuple[Any, ...]:
+    """Return what changes with every change of the configuration."""
+    return tuple(await call.master.Call("QueryConfigValues", ["cluster_uuid", "config_serial"]))
+
+
+def StrictAnswer(types: Mapping[str, ht.Type], **more: ht.Type) -> ht.Type:
+    """Return the type of an object with exactly these keys."""
+    return ht.TStrictDict({**types, **more}, {})
+
+
+READ_OR_WRITE: Final = ("read", "write")

@@ -1,0 +1,101 @@
+"""Rules that filter the job queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import ht
+from ganeti.opcodes import types
+from ganeti.rapi.call import Answer, Call, HttpError
+from ganeti.rapi.declared import BodyUse, Method, Resource, Role
+from ganeti.rapi.resources.common import BAD_REQUEST, BULK, NOT_FOUND, Listed, ListOrBulk, StrictAnswer
+
+_ACTIONS = ("ACCEPT", "CONTINUE", "PAUSE", "REJECT")
+_TAction = ht.TOr(ht.TElemOf(_ACTIONS), ht.TItems(ht.TValue("RATE_LIMIT"), ht.TPositiveInt))
+_TPredicates = ht.TListOf(ht.TItems(ht.TString, ht.TList))
+_TYPES: dict[str, ht.Type] = {
+    "uuid": ht.TNonEmptyString,
+    "watermark": ht.TNonNegativeInt,
+    "priority": ht.TNonNegativeInt,
+    "predicates": _TPredicates,
+    "action": _TAction,
+    "reason_trail": types.TReason,
+}
+FIELDS = tuple(_TYPES)
+TFilter = StrictAnswer(_TYPES)
+_TBody = ht.TStrictDict(
+    {},
+    {"priority": ht.TNonNegativeInt, "predicates": _TPredicates, "action": _TAction, "reason": types.TReason},
+)
+_EXAMPLE = {"priority": 0, "predicates": [["jobid", [">", "id", "watermark"]]], "action": "PAUSE"}
+_DEFAULTS: dict[str, Any] = {"priority": 0, "predicates": [], "action": "CONTINUE", "reason": []}
+
+
+async def _Find(call: Call) -> dict[str, Any]:
+    uuid = call.names["uuid"]
+    rows = await call.master.Call("QueryFilters", [uuid], list(FIELDS))
+    if not rows:
+        raise HttpError(NOT_FOUND, f"Filter '{uuid[:80]}' does not exist")
+    return dict(zip(FIELDS, rows[0], strict=True))
+
+
+async def _Show(call: Call) -> Answer:
+    shown = await _Find(call)
+    return Answer(shown, version=tuple(shown.values()))
+
+
+async def _Write(call: Call) -> Any:
+    """Store a rule: a new one, or one with the UUID in the path."""
+    uuid = call.names.get("uuid")
+    if uuid is not None and not ht.TUuid(uuid):
+        raise HttpError(BAD_REQUEST, f"'{uuid[:80]}' is not a valid UUID of a filter: expected {ht.TUuid.words}")
+    values = [call.body.get(name, default) for name, default in _DEFAULTS.items()]
+    return await call.master.Call("ReplaceFilter", uuid, *values)
+
+
+async def _Remove(call: Call) -> None:
+    await _Find(call)
+    await call.master.Call("DeleteFilter", call.names["uuid"])
+
+
+RESOURCES = (
+    Resource(
+        "/2/filters",
+        "All filter rules of the job queue.",
+        {
+            "GET": Method(
+                Listed("QueryFilters", "/2/filters", FIELDS, key="uuid"),
+                "List the rules.",
+                Role.READ,
+                answer=ListOrBulk("uuid", TFilter),
+                arguments=(BULK,),
+            ),
+            "POST": Method(
+                _Write,
+                "Create a rule; the answer is its UUID.  Rules with lower `priority` come first.",
+                Role.ADMIN,
+                answer=ht.TUuid,
+                body=BodyUse.REQUIRED,
+                body_type=_TBody,
+                example=_EXAMPLE,
+            ),
+        },
+    ),
+    Resource(
+        "/2/filters/{uuid}",
+        "One filter rule of the job queue.",
+        {
+            "GET": Method(_Show, "Show a rule.", Role.READ, answer=TFilter),
+            "PUT": Method(
+                _Write,
+                "Replace a rule, or create it with this UUID; the answer is the UUID.",
+                Role.ADMIN,
+                answer=ht.TUuid,
+                body=BodyUse.REQUIRED,
+                body_type=_TBody,
+                example=_EXAMPLE,
+            ),
+            "DELETE": Method(_Remove, "Remove a rule.", Role.ADMIN, answer=ht.TNone),
+        },
+    ),
+)

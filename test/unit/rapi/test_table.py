@@ -1,0 +1,127 @@
+"""The declarations against the table of resources of release 3.1 (doc/reference/rapi.md 5)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+from support.rapicalls import Methods
+from support.virtualnode import TOP
+
+from ganeti import ht
+from ganeti.rapi.declared import BodyUse
+from ganeti.rapi.resources import RESOURCES
+from ganeti.rapi.resources.common import TJob
+
+# Arguments that we read where 3.1 ignores them, or reads them without saying so.
+OURS = {"dry-run", "reason", "lock"}
+
+
+def _Table() -> Iterator[tuple[str, str, list[str], set[str], str, str]]:
+    """Yield path, verb, access, arguments, body and result of every row of the page."""
+    with open(os.path.join(TOP, "doc", "reference", "rapi.md"), encoding="utf-8") as stream:
+        section = stream.read().partition("\n## 5.")[2].partition("\n## 6.")[0]
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("| `/"):
+            continue
+        path, verbs, access, arguments, body, result = cells
+        path = path.strip("`").replace("[name]/disk/[index]", "{name}/disk/{index}")
+        path = re.sub(r"\[(\w+)\]", r"{\1}", path)
+        for verb in verbs.split(", "):
+            if access == "as `/2/tags`":
+                changes = verb != "GET"
+                rules: tuple[list[str], set[str], str, str]
+                rules = (["write"], {"tag", "dry-run"}, "ignored", "job") if changes else ([], set(), "", "")
+            else:
+                words = [] if access == "-" else access.split(" or ")
+                rules = (words, set(re.findall(r"`([\w-]+)`", arguments)), body, result)
+            yield path, verb, *rules
+
+
+TABLE = {(row[0], row[1]): row for row in _Table()}
+# These come from other modules than the declarations of single areas.
+ROOT = {"/", "/2", "/version", "/2/features"}
+
+
+def test_page_was_read() -> None:
+    assert len(TABLE) == 83
+
+
+def test_every_resource_of_the_page_is_declared_and_nothing_else_without_saying_so() -> None:
+    declared = {(r.path, verb) for r, verb, method in Methods() if not method.addition and r.path not in ROOT}
+    assert declared == {key for key in TABLE if key[0] not in ROOT}
+
+
+@pytest.mark.parametrize("key", [k for k in sorted(TABLE) if k[0] not in ROOT], ids=" ".join)
+def test_method_is_as_the_page_says(key: tuple[str, str]) -> None:
+    path, verb, access, arguments, _body, result = TABLE[key]
+    [resource] = [r for r in RESOURCES if r.path == path]
+    method = resource.methods[verb]
+    assert list(resource.Access(verb)) == access
+    names = {a.name for a in method.arguments}
+    assert arguments - {"dry-run"} <= names, "an argument of 3.1 is not read"
+    assert names - arguments <= OURS
+    assert (method.answer is TJob) == bool(re.search(r"\bjob(\*\*|$| \(3\.1 only)", result))
+    assert method.doc.endswith(".") and resource.doc.endswith(".")
+
+
+def test_paths_differ_and_match_what_they_should() -> None:
+    assert len({r.path for r in RESOURCES}) == len(RESOURCES)
+    for resource in RESOURCES:
+        path = re.sub(r"\{(job|index)\}", "12", resource.path)
+        path = re.sub(r"\{\w+\}", "a_1.b-c", path)
+        assert [r.path for r in RESOURCES if r.pattern.fullmatch(path)] == [resource.path]
+
+
+WORDS = {
+    "/2/instances": "instances",
+    "/2/instances/{name}": "instances_name",
+    "/2/instances/{name}/modify": "instances_name_modify",
+    "/2/instances/{name}/disk/{index}/grow": "instances_name_disk_grow",
+    "/2/instances-multi-alloc": "instances_multi_alloc",
+    "/2/nodes/{name}/role": "nodes_name_role",
+    "/2/nodes/{name}/storage/repair": "nodes_name_storage_repair",
+    "/2/tags": "tags",
+    "/2/instances/{name}/tags": "instances_name_tags",
+    "/2/networks/{name}/connect": "networks_name_connect",
+    "/2/modify": "cluster_modify",
+    "/2/redistribute-config": "redist_config",
+}
+
+
+def test_words_of_reason_trails() -> None:
+    assert {r.path: r.word for r in RESOURCES if r.path in WORDS} == WORDS
+
+
+def test_what_a_token_needs() -> None:
+    """Nothing that changes the cluster is for readers, and operators can only change what runs where."""
+    roles = {(r.path, verb): method.role.name for r, verb, method in Methods()}
+    assert {verb for (_, verb), role in roles.items() if role == "READ"} == {"GET", "PUT"}
+    assert [key for key, role in roles.items() if role == "READ" and key[1] != "GET"] == [
+        ("/2/query/{resource}", "PUT")
+    ]
+    operate = {(path.rpartition("/")[2], verb) for (path, verb), role in roles.items() if role == "OPERATE"}
+    assert operate == {
+        ("console", "GET"),
+        ("reboot", "POST"),
+        ("startup", "PUT"),
+        ("shutdown", "PUT"),
+        ("activate-disks", "PUT"),
+        ("deactivate-disks", "PUT"),
+        ("migrate", "PUT"),
+        ("failover", "PUT"),
+        ("{job}", "DELETE"),
+    }
+
+
+def test_every_answer_has_a_type_and_every_body_an_example() -> None:
+    for resource, verb, method in Methods():
+        where = f"{verb} {resource.path}"
+        assert method.answer is not ht.TAny, where
+        if method.body in (BodyUse.REQUIRED, BodyUse.ANY):
+            assert method.example is not None, where
+        if method.body_type is not None:
+            assert method.body_type(method.example), where
