@@ -26,6 +26,10 @@ __all__ = [
 ]
 
 
+# Objects that an opcode's ``if_match`` may speak of, beside the cluster.
+_VERSIONED = ("instance", "node", "nodegroup", "network", "disk")
+
+
 class OpExecCbBase:
     """How an opcode's execution talks to whoever runs it.  Methods may raise to stop the opcode."""
 
@@ -221,6 +225,7 @@ class Processor:
 
     def _Exec(self, lu: LogicalUnit) -> Any:
         serial = lu.snapshot.serial_no
+        _CheckVersion(lu)
         lu.CheckPrereq()
         self._hooks = hooks.HooksMaster(self.context.hooks, lu)
         # Whatever follows may change nodes, hooks included.
@@ -294,6 +299,25 @@ def _BugsAsErrors() -> Iterator[None]:
         raise errors.OpExecError(
             f"Internal assertion error, please report this as a bug: '{err}' ({where.filename}:{where.lineno})"
         ) from err
+
+
+def _CheckVersion(lu: LogicalUnit) -> None:
+    """Reject what somebody asked for with another state of the object in mind; its lock is held."""
+    if lu.op.if_match is None:
+        return
+    uuid, _, serial = lu.op.if_match.rpartition("-")
+    root = lu.snapshot
+    found: Any = root.cluster if root.cluster.uuid == uuid else None
+    for kind in _VERSIONED:
+        found = found or root.Find(kind, uuid)
+    if found is None:
+        raise errors.OpPrereqError(f"The object {uuid} that was looked at no longer exists", errors.ECODE_STATE)
+    if found.serial_no != int(serial):
+        raise errors.OpPrereqError(
+            f"The {found.KIND} was changed since it was looked at: its serial number is {found.serial_no}, not {serial};"
+            " look at it again and repeat the request",
+            errors.ECODE_STATE,
+        )
 
 
 def _CheckSecrets(op: opcodes.OpCode) -> None:

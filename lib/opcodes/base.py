@@ -103,6 +103,9 @@ class OpCode:
     depends: list[Any] | None = Param(ht.TMaybe(types.TDepends), None, "jobs that must end first, and how")
     comment: str | None = Param(ht.TMaybe(ht.TString), None, "free text")
     reason: list[Any] = Param(types.TReason, [], "reason trail: who asked for it and why")
+    if_match: str | None = Param(
+        ht.TMaybe(types.TVersion), None, "do it only while the object with this UUID has this serial number"
+    )
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ganeti import constants, ht
 from ganeti.ht import (
     TAny,
@@ -96,6 +98,14 @@ TPriority = TElemOf(constants.OP_PRIO_SUBMIT_VALID)
 TJobStatusFinal = TElemOf(sorted(constants.JOBS_FINALIZED))
 TDepends = TListOf(TItems(ht.TRelativeJobId, TListOf(TJobStatusFinal)))
 TReason = TListOf(TItems(TString, TString, TInt))
+
+_VERSION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,18}")
+TVersion = Type(
+    "UUID-SERIAL",
+    lambda v: isinstance(v, str) and _VERSION.fullmatch(v) is not None,
+    {"type": "string", "pattern": f"^{_VERSION.pattern}$"},
+    "a UUID and a serial number, joined by '-'",
+)
 
 # Values of these are hidden from logs; those of TSecret are never stored either.
 TPrivate = Type("private", ht.TDict, {"type": "object"}, privacy=ht.PRIVATE)

@@ -74,8 +74,8 @@ class Call:
     body: Any = ABSENT
     headers: Mapping[str, str] = field(default_factory=dict)
     query_given: bool = False
-    conditions: tuple[str, ...] = ()
-    """The tags of If-Match that a job must compare again under its locks: parameter ``if_match`` of its opcodes."""
+    if_match: str | None = None
+    """What a job compares again under its locks: the parameter ``if_match`` of its first opcode."""
 
 
 @dataclass

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from ganeti import errors, serializer
+from ganeti.opcodes import types
 from ganeti.rapi import access, arguments, etag, failures
 from ganeti.rapi.call import ABSENT, Answer, Call, Caller, HttpError, Master
 from ganeti.rapi.declared import BodyUse, Method, Resource
@@ -108,15 +109,16 @@ class Application:
         if verb == "GET":
             scope["state"][ENDED_BY_CLIENT] = asyncio.current_task()
         elif "if-match" in headers:
-            call.conditions = await self._Compare(call)
+            call.if_match = await self._Compare(call)
         return _Success(call, await method.action(call))
 
-    async def _Compare(self, call: Call) -> tuple[str, ...]:
-        """Check If-Match of a changing request; return the tags that the job compares again."""
+    async def _Compare(self, call: Call) -> str | None:
+        """Check If-Match of a changing request; return what the job compares again."""
         tags = etag.Parse(call.headers["if-match"], weak=False)
-        if not etag.Fits(tags, await self._Current(call)):
+        current = await self._Current(call)
+        if current is None or not etag.Fits(tags, current):
             raise HttpError(412, "What this request changes is not, or no longer, what If-Match says")
-        return () if tags == (etag.ANY,) else tags
+        return current if tags != (etag.ANY,) and types.TVersion(current) else None
 
     async def _Current(self, call: Call) -> str | None:
         """Return the tag of what a changing request is about: its own path's, or that of the object in its path."""

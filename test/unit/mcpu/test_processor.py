@@ -486,3 +486,27 @@ def test_the_hint_of_an_error_is_in_the_log(master: Master) -> None:
     with pytest.raises(errors.OpExecError, match="it failed"):
         _Run(master, _Make(Work=work))
     assert master.last.messages[-1].endswith("Hint: do this")
+
+
+@pytest.mark.req("D20-RAPI-06")
+def test_what_was_changed_meanwhile_is_left_alone(master: Master) -> None:
+    """The serial number is compared when the locks are held, not when the job was made."""
+    unit = _Make(NEEDED={locking.LEVEL_INSTANCE: WEB})
+    instance = next(inst for inst in master.snapshot.instances.values() if inst.name == WEB)
+
+    def run(text: str) -> list[str]:
+        unit.seen.clear()
+        _Run(master, unit, values={"if_match": text})
+        return [name for name, _ in unit.seen]
+
+    assert "Exec" in run(f"{instance.uuid}-{instance.serial_no}")
+    for text, words in (
+        (f"{instance.uuid}-{instance.serial_no + 1}", f"its serial number is {instance.serial_no}, not"),
+        ("00000000-0000-4000-8000-000000000000-1", "no longer exists"),
+    ):
+        with pytest.raises(errors.OpPrereqError, match=words) as caught:
+            run(text)
+        assert caught.value.args[1] == errors.ECODE_STATE
+        assert "CheckPrereq" not in [name for name, _ in unit.seen]
+    cluster = master.snapshot.cluster
+    assert "Exec" in run(f"{cluster.uuid}-{cluster.serial_no}")
