@@ -132,7 +132,11 @@ def _Start(runner: RpcRunner, own: str, choices: Choices, outcome: Outcome) -> N
         options += ["--without", ",".join(choices.without)]
     daemons.DaemonUtil("start", constants.MASTERD, *options)
     daemons.WaitForMaster()
-    daemons.DaemonUtil("start-master")
+    try:
+        daemons.DaemonUtil("start-master")
+    except errors.OpExecError as err:
+        # The cluster has its master; what else serves there must not take the address from it.
+        outcome.Warn(str(err), failed=True)
     master_ip = ssconf.SimpleStore().GetMasterIP()
     result = runner.call_node_activate_master_ip(own, destroy.MasterNetworkParameters(), destroy.UsesExternalScript())
     if result.fail_msg:

@@ -30,7 +30,13 @@ from support.virtualnode import VirtualNode
 
 START_TIMEOUT = 60
 OS_DIR, ES_DIR = "os", "extstorage"
-_FOLDERS = ("var/lib/ganeti/queue/archive", "var/run/ganeti/ext", "var/run/ganeti/instance-disks", "srv/ganeti/export")
+_FOLDERS = (
+    "var/lib/ganeti/queue/archive",
+    "var/lib/ganeti/rapi",
+    "var/run/ganeti/ext",
+    "var/run/ganeti/instance-disks",
+    "srv/ganeti/export",
+)
 _OS_SCRIPTS = ("create", "import", "export", "rename", "verify")
 _MAINS = {
     "ganeti-noded": "ganeti.server.noded",
@@ -90,6 +96,8 @@ class RealNode(VirtualNode):
         self.uuid = uuid
         for folder in _FOLDERS:
             os.makedirs(os.path.join(self.root, folder), exist_ok=True)
+        # For daemon-util; nodes of other clusters on this machine listen at the same ports of other addresses.
+        self.Write("/etc/default/ganeti", f'NODED_ARGS="-b {address} --no-mlock"\nRAPI_ARGS="-b {address}"\n')
 
     def Start(self, daemon: str, *options: str, check: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
         """Starts a daemon in the background; returns when it serves, or has said why not."""
@@ -118,9 +126,6 @@ class RealNode(VirtualNode):
 
     def StartRapi(self, *options: str, users: str | None = RAPI_USERS) -> None:
         """Starts the REST daemon on this node's own address, at its usual port; ``users``: None leaves the file alone."""
-        if not os.path.exists(self.Path("/var/lib/ganeti/rapi.pem")):
-            self.Write("/var/lib/ganeti/rapi.pem", x509.MakeRapiPem(), 0o440)
-        os.makedirs(self.Path("/var/lib/ganeti/rapi"), exist_ok=True)
         if users is not None:
             self.Write("/var/lib/ganeti/rapi/users", users, 0o640)
         self.Start("ganeti-rapi", "-b", self.address, *options)
@@ -221,6 +226,7 @@ class RealCluster:
             data = "/var/lib/ganeti/"
             node.Write(data + "server.pem", server_pem, 0o440)
             node.Write(data + "client.pem", clients[node.uuid], 0o440)
+            node.Write(data + "rapi.pem", server_pem, 0o440)
             node.Write(data + "hmac.key", secret, 0o440)
             node.Write(data + "cluster-domain-secret", secret, 0o640)
             node.Write(data + "known_hosts", "", 0o644)

@@ -78,6 +78,10 @@ def test_two_clusters_side_by_side(bases: list[str]) -> None:
     assert names == "node1 node2\n", "completion knows this cluster's names"
     assert os.path.exists(f"{first}/inst/share/man/man8/gnt-node.8")
     assert Shell(first, 'echo "$MANPATH"').startswith(f"{first}/inst/share/man:")
+    printed = next(line for line in done.stdout.splitlines() if line.lstrip().startswith("curl "))
+    assert "see doc/rapi.rst" in printed
+    features = subprocess.run(["bash", "-c", printed], capture_output=True, text=True, timeout=60)
+    assert "instance-create-reqv1" in features.stdout, features.stderr
     rows = Shell(first, "gnt-instance list --no-headers --separator=: -o name,pnode,status")
     assert rows == "inst1:node2:running\ninst2:node2:running\n"
 

@@ -25,6 +25,7 @@ def Prepare(base: str, count: int, hypervisor: str) -> tuple[Place, str]:
     with Step("choosing addresses and making directories"):
         place = machine.FindPlace(base, count)
         machine.MakeDirectories(place)
+        machine.MakeRapiUser(place)
         NoteState(base, nodes=place.nodes)
     with Step(f"making bridge {place.bridge}, without an address"):
         machine.MakeBridge(place.bridge)
@@ -94,6 +95,10 @@ def NextCommands(cluster: Cluster, instances: int) -> list[str]:
         commands.append(f"gnt-instance console {cluster.place.Instance(1)}    # Ctrl-] ends it")
     else:
         commands.append("gnt-cluster info")
+    # The certificate is the cluster's own and knows no address.
+    commands.append(
+        f"curl -k -K {machine.RapiLogin(cluster.place)} {cluster.place.RapiUrl('/2/features')}    # see doc/rapi.rst"
+    )
     return [*commands, f"tools/quickstart --stop{options}"]
 
 

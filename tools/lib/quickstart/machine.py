@@ -7,7 +7,7 @@ import signal
 
 from ganeti import runtime
 from ganeti.hypervisor.kvm import probe
-from quickstart.place import NODED_PORT, Networks, Place
+from quickstart.place import NODED_PORT, RAPI_PORT, RAPI_USER, Networks, Place
 from quickstart.progress import QuickstartError
 
 QEMU = "/usr/bin/qemu-system-x86_64"
@@ -21,7 +21,7 @@ _SERIAL_LIMIT = 16 * 1024 * 1024
 
 
 def FindPlace(base: str, count: int) -> Place:
-    """Return a place on a network of 127.0.0.0/8 where nothing listens at the port of the nodes."""
+    """Return a place on a network of 127.0.0.0/8 where nothing listens at the ports of the daemons."""
     for network in Networks(base):
         place = Place(base, count, network)
         if all(_IsFree(place.Address(node)) for node in place.nodes):
@@ -31,7 +31,8 @@ def FindPlace(base: str, count: int) -> Place:
 
 def _IsFree(address: str) -> bool:
     try:
-        runtime.ListenTcp(address, NODED_PORT).close()
+        for port in (NODED_PORT, RAPI_PORT):
+            runtime.ListenTcp(address, port).close()
     except OSError:
         return False
     return True
@@ -47,6 +48,21 @@ def MakeDirectories(place: Place) -> None:
             runtime.MakeDirs(posixpath.join(root, name))
         runtime.WriteFile(f"{root}/etc/default/ganeti", place.Defaults(node), mode=0o644)
         runtime.WriteFile(f"{root}/etc/ganeti/file-storage-paths", place.shared + "\n", mode=0o644)
+
+
+def MakeRapiUser(place: Place) -> None:
+    """Give every node the same user of the REST interface; its password is for root of this machine alone."""
+    password = runtime.RandomBytes(12).hex()
+    runtime.WriteFile(RapiLogin(place), f'user = "{RAPI_USER}:{password}"\n', mode=0o600)
+    for node in place.nodes:
+        folder = f"{place.Root(node)}/var/lib/ganeti/rapi"
+        runtime.MakeDirs(folder, mode=0o750)
+        runtime.WriteFile(f"{folder}/users", f"{RAPI_USER} {password} write\n", mode=0o640)
+
+
+def RapiLogin(place: Place) -> str:
+    """The file from which curl takes name and password."""
+    return f"{place.base}/curl-login"
 
 
 def MakeBridge(name: str) -> None:

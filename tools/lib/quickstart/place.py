@@ -9,6 +9,9 @@ import hashlib
 DEFAULT_BASE = "/tmp/gq"  # noqa: S108
 CLUSTER = "cluster"
 NODED_PORT = 1811
+RAPI_PORT = 5080
+# A user of the REST interface, who may do everything.
+RAPI_USER = "quickstart"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +68,10 @@ class Place:
         """The node's etc/default/ganeti: daemons listen on its own address only."""
         address = self.Address(node)
         return f'NODED_ARGS="-b {address} --no-mlock"\nCONFD_ARGS="-b {address}"\nRAPI_ARGS="-b {address}"\n'
+
+    def RapiUrl(self, path: str) -> str:
+        """An address of the REST interface; it is served on the master, the first node."""
+        return f"https://{self.Address(self.nodes[0])}:{RAPI_PORT}{path}"
 
     def Instance(self, number: int) -> str:
         return f"inst{number}"
