@@ -14,6 +14,8 @@ from ganeti.luxi.pending import All, Pending
 
 # Live jobs; more are rejected.
 MAX_LIVE_JOBS = 50_000
+# Room for the master's own urgent jobs in a queue that clients have filled: a guest stands still until they have run.
+URGENT_ROOM = 10_000
 # Jobs in one change of the store.
 SUBMIT_GROUP = 500
 
@@ -45,9 +47,10 @@ class Submitter:
     def Submit(self, submitted: Sequence[Sequence[Any]], to_drained: bool) -> Pending:
         """Complete with ``Outcomes``; fails only if that is true of all jobs."""
         live = self._count_live()
-        if live + len(submitted) > self._max_live_jobs:
+        most = self._max_live_jobs + (URGENT_ROOM if _AreUrgent(submitted) else 0)
+        if live + len(submitted) > most:
             raise errors.JobQueueFull(
-                f"The queue has {live} jobs, {self._max_live_jobs} are allowed: {len(submitted)} more are rejected",
+                f"The queue has {live} jobs, {most} are allowed: {len(submitted)} more are rejected",
                 hint="archive finished jobs: gnt-job autoarchive all",
             )
         parsed = [_ParseOps(ops, number) for number, ops in enumerate(submitted)]
@@ -105,6 +108,11 @@ def _SubmitError(entries: Sequence[Entry], error: Exception) -> Exception:
         subject, look = f"Jobs {ids}", "compare what 'gnt-job info JOB' shows"
     reuse = f"if this master is lost first, another job may get the number: {look}"
     return errors.JobQueueError(f"{subject}: {error}; {reuse}", hint=error.hint)
+
+
+def _AreUrgent(submitted: Sequence[Sequence[Any]]) -> bool:
+    """Return whether the master itself submits these, and all of them are urgent; clients send no opcode objects."""
+    return all(isinstance(op, opcodes.OpCode) and op.URGENT for ops in submitted for op in ops)
 
 
 def _ParseOps(ops: Sequence[Any], number: int) -> list[opcodes.OpCode]:

@@ -663,5 +663,7 @@ PROCEDURES: dict[str, Procedure] = {
 }
 
 STORE_PROCEDURES: frozenset[str] = frozenset(row.name for row in _STORE)
+# Nodes are asked again and again; whoever does so says when one falls silent and when it is back.
+WATCHING_PROCEDURES: frozenset[str] = STORE_PROCEDURES | {"drbd_states"}
 OUR_PROCEDURES: frozenset[str] = STORE_PROCEDURES | frozenset(row.name for row in _ADDED)
 """What release 3.1 does not know."""

@@ -24,7 +24,7 @@ from ganeti.rpc.base import (
     Request,
     Transport,
 )
-from ganeti.rpc.procedures import BOOTSTRAP, DNS_ONLY, PROCEDURES, STORE_PROCEDURES, STORE_TIMEOUT, Procedure
+from ganeti.rpc.procedures import BOOTSTRAP, DNS_ONLY, PROCEDURES, STORE_TIMEOUT, WATCHING_PROCEDURES, Procedure
 from ganeti.rpc.resolver import ResolveByDns
 from ganeti.utils.text import Printable
 
@@ -89,8 +89,7 @@ class RpcResult:
 
     def _SetFailure(self, text: str) -> None:
         self._fail_msg = text or NO_INFORMATION
-        # The store asks a silent node again and again, and says itself when it falls silent and when it is back.
-        if not self.offline and self.procedure.name not in STORE_PROCEDURES:
+        if not self.offline and self.procedure.name not in WATCHING_PROCEDURES:
             logging.warning("Call of %s on node %s failed: %s", self.procedure.name, self.node_name, self._fail_msg)
 
     def _Parse(self) -> None:

@@ -23,7 +23,7 @@ from ganeti.rpc.base import (
     Gate,
 )
 from ganeti.rpc.encodings import OBJECTS
-from ganeti.rpc.procedures import PROCEDURES, STORE_PROCEDURES, Procedure
+from ganeti.rpc.procedures import PROCEDURES, WATCHING_PROCEDURES, Procedure
 
 Handler = Callable[..., Any]
 
@@ -89,7 +89,7 @@ class Dispatcher:
             logging.exception("Error in call of %s", procedure.name)
             return _Failure(f"Error while executing backend function: {str(err) or type(err).__name__}")
         # The store calls at every change: its own lines would hide all others.
-        level = logging.DEBUG if procedure.name in STORE_PROCEDURES else logging.INFO
+        level = logging.DEBUG if procedure.name in WATCHING_PROCEDURES else logging.INFO
         logging.log(level, "Call of %s took %.3f s", procedure.name, runtime.Monotonic() - started)
         return reply
 

@@ -55,6 +55,8 @@ class MirrorKeeper(WokenThread):
         self._asked: set[str] = set()
         self._answers: dict[str, Any] = {}
         self._needing: dict[str, set[str]] = {}
+        # Nodes that did not answer the last time, and why.
+        self._silent: dict[str, str] = {}
         # Instance -> its last job (None: not taken in) and when the next one may follow.
         self._jobs: dict[str, tuple[int | None, float]] = {}
 
@@ -83,10 +85,16 @@ class MirrorKeeper(WokenThread):
     def _Answered(self, result: RpcResult) -> None:
         with self._lock:
             self._asked.discard(result.node)
+            before = self._silent.pop(result.node, "")
             if result.fail_msg:
+                self._silent[result.node] = result.fail_msg
                 self._needing.pop(result.node, None)
             else:
                 self._answers[result.node] = result.payload
+        if result.fail_msg and result.fail_msg != before and not result.offline:
+            logging.warning("Node %s does not say how its mirrors are: %s", result.node_name, result.fail_msg)
+        elif before and not result.fail_msg:
+            logging.info("Node %s says again how its mirrors are", result.node_name)
 
     def _Watched(self) -> Mapping[str, Sequence[tuple[objects.Instance, objects.Disk]]]:
         """Return the mirrors in use by primary node."""

@@ -23,6 +23,7 @@ _MIB = 1 << 20
 _NOTES, _BLOCKS = "/run/notes", 1000
 _PYTHON = f"{TREE}/.venv/bin/python"
 _INSIDE = f"{TREE}/test/lab/inside"
+_PROCEDURES, _LOG = "/run/procedures", "/run/procedures.log"
 
 
 class Side:
@@ -34,14 +35,21 @@ class Side:
         self.size = 64
         self._ends = f"10.79.0.{number}", f"10.79.0.{3 - number}"
 
+    def Boot(self) -> None:
+        """Wait until it has started, and serve procedures."""
+        self.machine.Wait()
+        self.machine.Run("sh", "-c", f"cd {TREE} && exec {_PYTHON} {_INSIDE}/procedure.py {_PROCEDURES} "
+                         f">{_LOG} 2>&1 & until [ -S {_PROCEDURES} ]; do sleep 0.1; done", PYTHONPATH=str(TREE))  # fmt: skip
+
+    def CheckLog(self) -> None:
+        assert SECRET not in self.machine.Run("cat", _LOG).stdout
+
     def Disk(self, peer: str | None = "counts", port: int | None = 11000) -> Any:
         return MakeMirror(*self._ends, peer=peer, size=self.size, port=port).ToDict(runtime=True)
 
     def Ask(self, *calls: tuple[str, Any]) -> list[list[Any]]:
-        words = ["sh", "-c", f"cd {TREE} && exec {_PYTHON} {_INSIDE}/procedure.py"]
-        done = self.machine.Run(*words, stdin=json.dumps(calls), seconds=300, PYTHONPATH=str(TREE))
-        assert SECRET not in done.stderr
-        return list(json.loads(done.stdout))
+        words = ["socat", "-t", "300", "-", f"unix-connect:{_PROCEDURES}"]
+        return list(json.loads(self.machine.Run(*words, stdin=json.dumps(calls), seconds=300).stdout))
 
     def Do(self, *calls: tuple[str, Any]) -> Any:
         """Run procedures, all of which succeed; return the last one's result."""
@@ -144,7 +152,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             for side in sides:
                 side.machine.Start()
             for side in sides:
-                side.machine.Wait()
+                side.Boot()
                 side.machine.Run("vgcreate", "-q", "-y", "vg", "/dev/vda")
             yield Pair(sides[0], sides[1], switch)
         finally:
@@ -168,6 +176,7 @@ def test_life_of_a_mirror(pair: Pair) -> None:
         side.Do(("blockdev_remove", [side.Disk()]))
         assert side.machine.Run("lvs", "--noheadings").stdout.strip() == ""
         assert side.state is None or not side.state.in_use
+        side.CheckLog()
 
 
 def _Creation(one: Side, two: Side) -> None:
@@ -315,13 +324,14 @@ def _PowerLost(one: Side, two: Side) -> None:
     two.StartWriter()
     one.Wait(connected=True)
     acknowledged = two.Acknowledged()
+    two.CheckLog()
     two.machine.PowerOff()
     one.Wait(connection="WFConnection")
     assert "did not answer" in one.Fail(*one.Assemble("counts", primary=True))
     one.Do(one.Assemble("behind"), one.Assemble("behind", primary=True))
     one.CheckWrites(acknowledged)
     two.machine.Start()
-    two.machine.Wait()
+    two.Boot()
     two.machine.Run("vgchange", "-q", "-ay", "vg")
     two.Do(two.Assemble("ahead"))
     two.Wait(connected=True, disk="UpToDate")
@@ -344,6 +354,11 @@ def _NewSecondary(one: Side, two: Side, pair: Pair, switch: Switch) -> None:
     two.Do(("blockdev_remove", [two.Disk("ahead")]))
     switch.Heal()
     one.Do(("drbd_disconnect_net", [[one.Disk("behind")]]))
+    # Should the new side never come, the record lets the primary continue again.
+    one.Do(("drbd_follow", [[one.Disk("counts")]]))
+    print("alone with fencing:", one.state)
+    one.Do(("drbd_follow", [[one.Disk("behind")]]))
+    one.WaitForWrites(len(one.Acknowledged()))
     two.Create(primary=False, port=None)
     Together(*((side, ("drbd_attach_net", [[side.Disk()], False])) for side in (one, two)))
     assert "resource-and-stonith" in one.machine.Run("drbdsetup", "show", "all").stdout

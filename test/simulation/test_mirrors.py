@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 import pytest
-from simulation.harness.play import Describe
+from simulation.harness.play import Describe, Result
+from simulation.migration.judged import Judged
+from simulation.migration.qemu import SimulatedDisk
+from simulation.migration.world import World
 from simulation.mirrors import bugs
-from simulation.mirrors.run import MirrorParts, Run
+from simulation.mirrors.driver import MirrorHalf
+from simulation.mirrors.run import KeptCluster, MirrorParts, People, Run
+
+from ganeti import runtime
 
 SEEDS = 300
 _CHUNK = 50
@@ -31,6 +38,30 @@ def test_there_is_something_to_see() -> None:
         "has been behind since", "given up, as requested", "comes late", "over the link is lost",
     ):  # fmt: skip
         assert words in text, words
+
+
+def test_a_silent_node_is_reported_once_until_something_changes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    world = World(1)
+    with Judged(world, Result(1), {"drbd": MirrorHalf, "plain": SimulatedDisk}):
+        cluster = KeptCluster(world, True, MirrorParts)
+        runtime.EnterSide(cluster.side)
+        people = People(world, cluster)
+        people.Begin()
+        host = cluster.primary
+        host.PowerOff()
+        cluster.Keep(120.0)
+        host.PowerOn()
+        host.KillNoded()
+        cluster.Keep(120.0)
+        host.noded = True
+        cluster.Keep(20.0)
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.partition(": ")[2] for text in told if "does not say how its mirrors are" in text] == [
+        "connection timed out", "connection refused",
+    ]  # fmt: skip
+    assert len([text for text in told if "says again" in text]) == 1
+    assert not [text for text in told if "drbd_states" in text], "neither daemon repeats itself"
 
 
 def test_a_seed_gives_the_same_run_again() -> None:

@@ -11,6 +11,10 @@ from ganeti.client.shared.rows import QueryRows
 from ganeti.opcodes import OpInstanceFailover
 
 _DECLINED = 2  # as in 3.1
+_DEGRADED = (
+    "The disks on the other nodes may be out of date or incomplete; with --ignore-consistency they will be used anyway,"
+    " and what they lack is lost. Continue?"
+)
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -20,6 +24,8 @@ def Run(options: Options, arguments: list[str]) -> int:
         output.ToStderr(f"No primary instances on node {row['name']}, exiting.")
         return constants.EXIT_SUCCESS
     if not options.force and not ask.ConfirmOperation(names, "instances", "failover", "--force"):
+        return _DECLINED
+    if options.ignore_consistency and not options.force and not ask.Confirmed(_DEGRADED, "--force"):
         return _DECLINED
     executor = jobs.JobExecutor(options)
     for name in names:

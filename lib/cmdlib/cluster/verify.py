@@ -292,7 +292,8 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         usable = [n.uuid for n in nodes if n.vm_capable and not n.offline]
         instances = [snapshot.instances[uuid] for uuid in self._PrimaryInstances()]
         findings, silent = verify_storage.AskForDisks(self.rpc, snapshot, instances, usable)
-        verify_storage.CheckDisks(self._report, names, findings, silent)
+        lost = verify_lvm.FindLost(images.values(), snapshot)
+        verify_storage.CheckDisks(self._report, names, findings, silent, lost)
         answers = verify_mirrors.Ask(self.rpc, snapshot, instances, usable)
         verify_mirrors.Check(self._report, snapshot, instances, answers)
         self._report.Heading("Verifying logical volumes")

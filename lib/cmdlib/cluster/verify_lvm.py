@@ -99,6 +99,17 @@ def CheckVolumes(report: Report, images: Iterable[NodeImage], snapshot: objects.
             )
 
 
+def FindLost(images: Iterable[NodeImage], snapshot: objects.Snapshot) -> set[tuple[str, str]]:
+    """Return (node uuid, disk uuid) of the disks that are a volume themselves, which is missing."""
+    return {
+        (image.node.uuid, disk.uuid)
+        for image in images
+        if image.volumes is not None
+        for name, disk in _Wanted(snapshot, image.node.uuid).items()
+        if name not in image.volumes and not disk.children
+    }
+
+
 def _Wanted(snapshot: objects.Snapshot, node_uuid: str) -> dict[str, objects.Disk]:
     """Return the volumes that should be on a node, each with its disk."""
     disks = [snapshot.disks[uuid] for uuid in snapshot.NodeDisks(node_uuid)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, objects
@@ -79,12 +79,18 @@ def _Problem(row: list[Any]) -> str | None:
 
 
 def CheckDisks(
-    report: Report, names: Mapping[str, str], findings: Iterable[DiskFinding], failed: Mapping[str, str]
+    report: Report,
+    names: Mapping[str, str],
+    findings: Iterable[DiskFinding],
+    failed: Mapping[str, str],
+    lost: Container[tuple[str, str]],
 ) -> None:
-    """Report what ``AskForDisks`` found; ``names``: node uuid -> name."""
+    """Report what ``AskForDisks`` found; ``names``: node uuid -> name; ``lost``: (node, disk) that others report."""
     for uuid, reason in sorted(failed.items()):
         report.Error("ENODERPC", "node", names[uuid], f"the state of its disks could not be read: {reason}")
     for finding in findings:
+        if (finding.node, finding.instance.disks[finding.number]) in lost:
+            continue
         code = "EINSTANCEFAULTYDISK" if finding.instance.disks_active else "EINSTANCEMISSINGDISK"
         text = f"disk/{finding.number} on node {names[finding.node]}: {finding.problem}"
         report.ErrorIf(finding.problem, code, INSTANCE, finding.instance.name, text)

@@ -204,6 +204,22 @@ Submitted jobs 1009
 Waiting for job 1009 for web.example.org ...
 All 1 instance(s) failed over successfully.
 > OP_INSTANCE_FAILOVER {"instance_name":"web.example.org"}
+% answers y n
+$ gnt-node failover --ignore-consistency node1.example.org
+| The failover will operate on 1 instances.
+| Do you want to continue?
+| Affected instances:
+|   web.example.org
+| y/[n]/?: The disks on the other nodes may be out of date or incomplete; with
+| --ignore-consistency they will be used anyway, and what they lack is
+| lost. Continue?
+| y/[n]/?:
+= 2
+$ gnt-node failover -f --ignore-consistency node1.example.org
+Submitted jobs 1010
+Waiting for job 1010 for web.example.org ...
+All 1 instance(s) failed over successfully.
+> OP_INSTANCE_FAILOVER {"ignore_consistency":true,"instance_name":"web.example.org"}
 $ gnt-node migrate -f --non-live --migration-mode=live node1.example.org
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.queues import Executor, Op
 
-from ganeti import constants, errors, objects, serializer
+from ganeti import constants, errors, objects, opcodes, serializer
 from ganeti.jqueue.queue import URGENT_WORKERS
 from ganeti.store import Row, Rows
 from ganeti.store.base import MAX_TRANSACTION
@@ -237,6 +237,22 @@ def test_an_urgent_job_starts_whatever_else_runs_and_whatever_a_rule_says(make):
     assert bench.executor.running == {*full, *urgent[:URGENT_WORKERS]}, "the last one waits for a worker"
     bench.executor.Open("b")
     assert [bench.WaitEnd(job_id) for job_id in urgent] == ["success"] * len(urgent)
+    bench.executor.Open("a")
+    assert [bench.WaitEnd(job_id) for job_id in full] == ["success"] * 2
+
+
+def test_a_queue_that_clients_filled_takes_the_masters_urgent_jobs(make):
+    bench = make(max_live_jobs=2)
+    full = [bench.Submit("gate a"), bench.Submit("gate a")]
+    bench.executor.WaitRunning(*full)
+    op = opcodes.OpInstanceSettleMirrors(instance_name="web")
+    # A client's is not the master's own.
+    for refused in (op.ToDict(), opcodes.OpTestDelay(duration=0.0)):
+        with pytest.raises(errors.JobQueueFull, match="2 are allowed"):
+            bench.queue.SubmitJob([refused]).Result(20)
+    with pytest.raises(errors.JobQueueFull):
+        bench.queue.SubmitJob([op, opcodes.OpTestDelay(duration=0.0)]).Result(20)
+    assert bench.WaitEnd(bench.queue.SubmitJob([op], to_drained=True).Result(20)) == "success"
     bench.executor.Open("a")
     assert [bench.WaitEnd(job_id) for job_id in full] == ["success"] * 2
 
