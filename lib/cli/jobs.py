@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ganeti import constants, errors, pathutils, runtime, ssconf
 from ganeti.cli import output
@@ -166,14 +166,26 @@ class Feedback:
         sys.stdout.flush()
 
 
-def PollJob(job_id: int, client: luxi_client.Client | None = None, feedback: Feedback | None = None) -> list[Any]:
+class Source(Protocol):
+    """Where jobs are asked for: LUXI, or the REST interface."""
+
+    def WaitForJobChangeOnce(
+        self, job_id: int, fields: Sequence[str], prev_job_info: Any, prev_log_serial: Any, timeout: float
+    ) -> Any:
+        """Return None if there is no such job, "nochange", or its fields and the new entries of its log."""
+
+    def QueryJobs(self, job_ids: Sequence[int], fields: Sequence[str]) -> list[Any]:
+        """Return each job's fields, None for a job that is not there."""
+
+
+def PollJob(job_id: int, client: Source | None = None, feedback: Feedback | None = None) -> list[Any]:
     """Wait for the end of a job; return the results of its opcodes or raise its error."""
     client = client or GetClient()
     _FollowJob(job_id, client, feedback or Feedback())
     return _JobResults(job_id, client)
 
 
-def _FollowJob(job_id: int, client: luxi_client.Client, feedback: Feedback) -> None:
+def _FollowJob(job_id: int, client: Source, feedback: Feedback) -> None:
     info: list[Any] | None = None
     serial = None
     told: set[str] = set()
@@ -199,7 +211,7 @@ def _FollowJob(job_id: int, client: luxi_client.Client, feedback: Feedback) -> N
             return
 
 
-def _JobResults(job_id: int, client: luxi_client.Client) -> list[Any]:
+def _JobResults(job_id: int, client: Source) -> list[Any]:
     rows = client.QueryJobs([job_id], ["status", "opstatus", "opresult"])
     if not rows or rows[0] is None or rows[0][0] is None:
         raise errors.JobLost(f"Job with id {job_id} lost")

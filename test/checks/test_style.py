@@ -13,6 +13,8 @@ from support.virtualnode import TOP
 
 BIN = os.path.dirname(sys.executable)
 FILE_LINES = 800
+# One file that programs may copy.
+LONG_FILES = {"lib/rapi/client.py"}
 FUNCTION_LINES = 60
 
 # Methods that stand for those of the standard library's objects keep their names (doc/architecture.rst), and so do
@@ -143,7 +145,7 @@ def test_files_are_small():
     for path in _Sources("lib", "test", "autotools", "tools", "os"):
         with open(os.path.join(TOP, path), encoding="utf-8") as stream:
             count = sum(1 for _ in stream)
-        if count > FILE_LINES:
+        if count > FILE_LINES and path not in LONG_FILES:
             large.append(f"{path}: {count} lines")
     assert large == []
 

@@ -41,6 +41,10 @@ def _Sources() -> Iterator[Path]:
                 yield path
 
 
+# A library for other programs.
+OFFERED = "lib/rapi/client.py"
+
+
 def _Words() -> Counter[str]:
     counted: Counter[str] = Counter()
     for path in _Sources():
@@ -65,7 +69,7 @@ def test_every_function_is_used_by_the_product() -> None:
     unused = {
         name: place
         for name, place in found
-        if words[name] <= defined[name] and name not in by_name and not place.startswith("lib/ssconf.py")
+        if words[name] <= defined[name] and name not in by_name and not place.startswith(("lib/ssconf.py", OFFERED))
     }
     wrong = sorted(f"{place}: {name}" for name, place in unused.items() if name not in WAITING)
     assert wrong == [], "call these, remove them, or say in WAITING what they wait for"
