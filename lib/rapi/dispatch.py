@@ -28,6 +28,8 @@ JSON = "application/json"
 MAX_BODY = 8 * 1024 * 1024
 # Of somebody who has not logged in; nothing of theirs is large.
 MAX_STRANGERS_BODY = 64 * 1024
+# A large answer goes out in parts of this size, each when there is room, so that a slow reader costs it once.
+_SLICE = 64 * 1024
 # In the state of a request: the task to be ended if its client leaves.
 ENDED_BY_CLIENT = "ended_by_client"
 
@@ -87,7 +89,10 @@ class Application:
         finally:
             scope["state"].pop(ENDED_BY_CLIENT, None)
         _LogAccess(scope, response.status_code)
-        await response(scope, receive, send)
+        if len(getattr(response, "body", b"")) > _SLICE:
+            await _SendSlices(response, send)
+        else:
+            await response(scope, receive, send)
 
     async def _Respond(self, scope: Scope, receive: Receive) -> Response:
         headers = _Headers(scope["headers"])
@@ -253,6 +258,14 @@ def JsonResponse(value: Any, status: int = 200, headers: Mapping[str, str] | Non
     """Return one JSON value and one newline, ASCII only."""
     text = serializer.Dump(value) + "\n"
     return Response(text.encode("ascii"), status, dict(headers or {}), media_type=JSON)
+
+
+async def _SendSlices(response: Response, send: Send) -> None:
+    body = bytes(response.body)
+    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    for start in range(0, len(body), _SLICE):
+        part = body[start : start + _SLICE]
+        await send({"type": "http.response.body", "body": part, "more_body": start + _SLICE < len(body)})
 
 
 def ErrorResponse(err: HttpError) -> Response:

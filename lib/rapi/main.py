@@ -6,12 +6,14 @@ import asyncio
 import logging
 import ssl
 import sys
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.daemon.limits import RaiseDescriptorLimit
 from ganeti.rapi import access, dispatch, resources, serving
 from ganeti.rapi.master import MasterPool
+from ganeti.rapi.watching import FollowedFiles
 from ganeti.runtime import protocols
 
 _BACKLOG = 1024
@@ -69,9 +71,8 @@ class _Prepared(NamedTuple):
 
 def _Prepare(options: Any) -> _Prepared:
     RaiseDescriptorLimit()
-    context = serving.TlsContext(options.ssl_cert, options.ssl_key, options.ssl_chain) if options.ssl else None
+    context = serving.TlsContext(*_TlsFiles(options)) if options.ssl else None
     users = access.Users(pathutils.RAPI_USERS_FILE)
-    users.Load()
     try:
         listener = runtime.ListenTcp(_Address(options), options.port, _BACKLOG)
     except OSError as err:
@@ -94,13 +95,37 @@ async def _Serve(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> 
     master = MasterPool(options.max_clients)
     gate = access.Access(prepared.users, options.require_authentication)
     application = dispatch.Application(resources.RESOURCES, master, gate)
-    server = serving.Serve(application, [prepared.listener], prepared.context, stop)
+    server = serving.MakeServer(application, prepared.context, stop)
+    followed = [FollowedFiles([pathutils.RAPI_USERS_FILE], prepared.users.Load)]
+    if prepared.context is not None:
+        files = _TlsFiles(options)
+        followed.append(FollowedFiles([name for name in files if name], partial(_Renew, prepared.context, files)))
     host, port, *_ = prepared.listener.getsockname()
     logging.info("Listening on %s, port %d", host, port)
     try:
+        for files_followed in followed:
+            files_followed.Start()
+        prepared.users.Load()
         await server.serve([cast(Any, prepared.listener)])
     finally:
+        for files_followed in followed:
+            files_followed.Stop()
         master.Close()
+
+
+def _TlsFiles(options: Any) -> tuple[str, str, str | None]:
+    return options.ssl_cert, options.ssl_key, options.ssl_chain
+
+
+def _Renew(context: ssl.SSLContext, files: tuple[str, str, str | None]) -> None:
+    """Use the certificate as it is now, unless it cannot be used: then the one of before stays."""
+    try:
+        serving.TlsContext(*files)
+        serving.LoadCertificate(context, *files)
+    except errors.X509CertError as err:
+        logging.error("The certificate is not read again: %s", ": ".join(map(str, err.args)))
+    else:
+        logging.info("New connections get the certificate of %s as it is now", files[0])
 
 
 def Main() -> int:

@@ -1,24 +1,37 @@
-"""uvicorn with our limits: TLS, sizes, times, connections."""
+"""uvicorn with our limits: TLS, places for connections, a graceful end.
+
+A connection has its place from the moment it is accepted.  When all places are taken, the one that has waited longest
+without a request makes room, so that neither silent nor slow strangers keep others out.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from asyncio import sslproto
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from ganeti import constants, errors
 from ganeti.daemon import StopSignal
+from ganeti.rapi.wire import Protocol, Times
 
 if TYPE_CHECKING:
     from ganeti.rapi.dispatch import Application
 
+# Those of noded: 3.1's without static RSA.
 CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
-HANDSHAKE_TIMEOUT = 10.0
-IDLE_TIMEOUT = 60
+MAX_CONNECTIONS = 2000
+# Seconds for requests under way when the daemon ends.
+GRACE = 5
+# asyncio sets aside this much for each connection, 256 KiB by default.
+_TLS_BUFFER = 16 * 1024
+_ACCEPT_PAUSE = 0.1
 
 
 def TlsContext(cert_file: str, key_file: str, chain_file: str | None = None) -> ssl.SSLContext:
@@ -26,16 +39,17 @@ def TlsContext(cert_file: str, key_file: str, chain_file: str | None = None) -> 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     LoadCertificate(context, cert_file, key_file, chain_file)
     return context
 
 
 def LoadCertificate(context: ssl.SSLContext, cert_file: str, key_file: str, chain_file: str | None) -> None:
-    """Let new connections get this certificate."""
+    """Let new connections get this certificate; raises X509CertError."""
     try:
         context.load_cert_chain(cert_file, key_file, password=_NoPassword)
         if chain_file is not None:
-            # OpenSSL sends the certificates between ours and the root as it finds them here.
+            # From here OpenSSL takes the certificates between ours and the root.
             context.load_verify_locations(chain_file)
     except (ssl.SSLError, ValueError) as err:
         raise errors.X509CertError(cert_file, f"cannot be used: {getattr(err, 'reason', None) or err}") from None
@@ -48,26 +62,110 @@ def _NoPassword() -> str:
     raise ValueError("the key has a password")
 
 
+class Places:
+    """The connections there are, in the order in which they began to wait for a request."""
+
+    def __init__(self, limit: int):
+        self._limit = limit
+        self._waiting: dict[object, Callable[[], None]] = {}
+        self._busy: set[object] = set()
+
+    def Enter(self, key: object, leave: Callable[[], None]) -> bool:
+        """Give a new connection a place, if need be that of another one; ``leave`` ends this one."""
+        if len(self._waiting) + len(self._busy) >= self._limit:
+            if not self._waiting:
+                return False
+            oldest = next(iter(self._waiting))
+            self._waiting.pop(oldest)()
+        self._waiting[key] = leave
+        return True
+
+    def Secured(self, key: object, leave: Callable[[], None]) -> None:
+        """Note how this connection is ended from now on."""
+        if key in self._waiting:
+            self._waiting[key] = leave
+
+    def Busy(self, key: object) -> None:
+        """Note that a connection has a request under way and must not be ended for another."""
+        if self._waiting.pop(key, None) is not None:
+            self._busy.add(key)
+
+    def Waits(self, key: object, leave: Callable[[], None]) -> None:
+        if key in self._busy:
+            self._busy.discard(key)
+            self._waiting[key] = leave
+
+    def Leave(self, key: object) -> None:
+        self._waiting.pop(key, None)
+        self._busy.discard(key)
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._busy)
+
+
 class Server(uvicorn.Server):
     """uvicorn on sockets that are open already, ended by a signal that the daemon keeps."""
 
-    def __init__(self, config: uvicorn.Config, stop: StopSignal):
+    def __init__(self, config: uvicorn.Config, stop: StopSignal, limit: int, times: Times):
         super().__init__(config)
+        self.places = Places(limit)
+        self._times = times
         self._stop = stop
+        self._acceptors: list[asyncio.Task[None]] = []
+        self._openings: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
-        loop = asyncio.get_running_loop()
-        secured: dict[str, Any] = {"ssl_handshake_timeout": HANDSHAKE_TIMEOUT} if self.config.ssl else {}
-
-        def protocol() -> asyncio.Protocol:
-            return self.config.http_protocol_class(  # type: ignore[call-arg]
-                config=self.config, server_state=self.server_state, app_state={}, _loop=loop
-            )
-
-        self.servers = [
-            await loop.create_server(protocol, sock=sock, ssl=self.config.ssl, **secured) for sock in sockets or ()
-        ]
+        sslproto.SSLProtocol.max_size = _TLS_BUFFER
+        self.servers = []
+        for listener in sockets or ():
+            listener.setblocking(False)
+            self._acceptors.append(asyncio.create_task(self._Accept(listener)))
         self.started = True
+
+    async def _Accept(self, listener: Any) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(listener)
+            except OSError as err:
+                logging.error("A connection could not be accepted: %s", err.strerror or err)
+                await asyncio.sleep(_ACCEPT_PAUSE)
+                continue
+            # The loop must not start this one's work before it has a place.
+            key = object()
+            task = loop.create_task(self._Open(key, sock))
+            if self.places.Enter(key, _Cancel(task)):
+                self._openings.add(task)
+                task.add_done_callback(self._openings.discard)
+            else:
+                task.cancel()
+                sock.close()
+
+    async def _Open(self, key: object, sock: Any) -> None:
+        """Do the handshake; then the protocol looks after the connection."""
+        loop = asyncio.get_running_loop()
+        peer = _PeerName(sock)
+        handed_over = False
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            limits: dict[str, Any] = {}
+            if self.config.ssl is not None:
+                limits = {"ssl_handshake_timeout": self._times.headers, "ssl_shutdown_timeout": self._times.farewell}
+            await loop.connect_accepted_socket(
+                lambda: Protocol(self.config, self.server_state, self.places, key, loop, self._times),
+                sock,
+                ssl=self.config.ssl,
+                **limits,
+            )
+            handed_over = True
+        except (OSError, ssl.SSLError) as err:
+            logging.info(
+                "Connection from %s ended before it was secured: %s", peer, getattr(err, "reason", None) or err
+            )
+        finally:
+            if not handed_over:
+                self.places.Leave(key)
+                sock.close()
 
     async def main_loop(self) -> None:
         stopped = asyncio.Event()
@@ -80,19 +178,46 @@ class Server(uvicorn.Server):
                     await stopped.wait()
         loop.remove_reader(self._stop.fileno())
 
+    async def shutdown(self, sockets: list[Any] | None = None) -> None:
+        for task in [*self._acceptors, *self._openings]:
+            task.cancel()
+        await super().shutdown(sockets)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the daemon."""
         yield
 
 
-def Serve(
-    application: Application, listeners: Sequence[Any], context: ssl.SSLContext | None, stop: StopSignal
+def _Cancel(task: asyncio.Task[None]) -> Callable[[], None]:
+    def cancel() -> None:
+        task.cancel()
+
+    return cancel
+
+
+def _PeerName(sock: Any) -> str:
+    try:
+        host, port, *_ = sock.getpeername()
+    except (OSError, ValueError):
+        return "unknown"
+    return f"{host}:{port}"
+
+
+def MakeServer(
+    application: Application,
+    context: ssl.SSLContext | None,
+    stop: StopSignal,
+    limit: int = MAX_CONNECTIONS,
+    times: Times | None = None,
 ) -> Server:
     """Return the server; ``serve(listeners)`` runs until ``stop`` is set and what was under way is answered."""
+    # What uvicorn reports about bad requests is in our own log line for them.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         application,
         loop="asyncio",
-        http="h11",
+        http=Protocol,
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -101,8 +226,7 @@ def Serve(
         proxy_headers=False,
         server_header=False,
         headers=[("Server", f"Ganeti {constants.RELEASE_VERSION}")],
-        timeout_keep_alive=IDLE_TIMEOUT,
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=GRACE,
         ssl_context_factory=None if context is None else lambda _config, _default: context,
     )
-    return Server(config, stop)
+    return Server(config, stop, limit, times or Times())

@@ -1,0 +1,391 @@
+"""Connections: what is not HTTP, sizes, times, places, TLS; against the server on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import ssl
+import struct
+import time
+
+import pytest
+from support import allocator
+from support.rapi import WRITER, Site
+from support.rapiserver import Ask, RapiServer, ReadAll, ReadAnswer
+from support.realcluster import WaitUntil
+
+from ganeti import constants, serializer
+from ganeti.rapi.call import ABSENT
+from ganeti.rapi.declared import BodyUse, Method, Resource, Role
+from ganeti.rapi.serving import Places
+from ganeti.rapi.wire import Times
+
+GET = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
+CLOSE = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+QUICK = Times(idle=3, headers=0.4, silence=0.4, body=1.2, write=0.5, farewell=0.5)
+EVENTS: list[str] = []
+
+
+async def _Version(call):
+    return 2
+
+
+async def _Large(call):
+    return "x" * (6 << 20)
+
+
+async def _Endless(call):
+    EVENTS.append("begins")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        EVENTS.append("cancelled")
+        raise
+
+
+async def _Slow(call):
+    EVENTS.append("begins")
+    await asyncio.sleep(0.5)
+    EVENTS.append("ends")
+    return "done"
+
+
+async def _Echo(call):
+    return None if call.body is ABSENT else call.body
+
+
+TABLE = (
+    Resource("/version", "", {"GET": Method(_Version, "", Role.READ)}),
+    Resource("/2/large", "", {"GET": Method(_Large, "", Role.READ)}),
+    Resource("/2/endless", "", {"GET": Method(_Endless, "", Role.READ)}),
+    Resource("/2/slow", "", {"GET": Method(_Slow, "", Role.READ), "PUT": Method(_Slow, "", Role.READ)}),
+    Resource("/2/echo", "", {"PUT": Method(_Echo, "", Role.READ, body=BodyUse.ANY)}),
+)
+LOGIN = f"Authorization: {WRITER['Authorization']}\r\n".encode()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    lease = allocator.Lease()
+    folder = tmp_path_factory.mktemp("rapi")
+    yield Site(str(folder / "users"), table=TABLE).application, lease.Address(), str(folder)
+    lease.Release()
+
+
+@pytest.fixture
+def serve(place):
+    """Servers of one test, ended after it."""
+    EVENTS.clear()
+    servers = []
+
+    def start(times=None, **options):
+        application, address, folder = place
+        server = RapiServer(application, address, folder, times, **options)
+        server.__enter__()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+def _Parse(answer: bytes) -> tuple[int, dict[str, str], bytes]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    return int(status.split()[1]), {k.lower(): v.strip() for k, _, v in (i.partition(":") for i in lines)}, body
+
+
+def test_an_answer(serve):
+    server = serve()
+    with server.Connect() as sock:
+        for _ in range(3):
+            sock.sendall(GET)
+            status, headers, body = ReadAnswer(sock)
+            assert (status, body) == (200, b"2\n")
+            assert headers["server"] == f"Ganeti {constants.RELEASE_VERSION}"
+            assert re.fullmatch(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", headers["date"])
+            assert "connection" not in headers
+        status, headers, body = _Parse(Ask(sock, CLOSE))
+        assert (status, headers["connection"].lower(), body) == (200, "close", b"2\n")
+
+
+def test_http_1_0_ends_after_its_answer(serve):
+    with serve().Connect() as sock:
+        status, headers, body = _Parse(Ask(sock, b"GET /version HTTP/1.0\r\n\r\n"))
+        assert (status, headers["connection"].lower(), body) == (200, "close", b"2\n")
+
+
+def test_requests_one_after_the_other_without_waiting(serve):
+    with serve().Connect() as sock:
+        answers = Ask(sock, GET * 5 + CLOSE)
+        assert answers.count(b"HTTP/1.1 200") == 6
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET /version\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"GET /version HTTP/1.1\r\n\r\n", 400),
+        (b"GET /version HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (b"GET /version HTTP/1.1\r\nHost : x\r\n\r\n", 400),
+        (b"GET /version HTTP/1.1\r\n Host: x\r\n\r\n", 400),
+        (b"GET /version HTTP/1.1\r\nHost: x\r\nA: \x00\r\n\r\n", 400),
+        (b"GET /ver\xc3\xa4 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /version HTTP/2.0\r\nHost: x\r\n\r\n", 505),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        (b"GET /" + b"a" * 8200 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (b"GET /version HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 17000 + b"\r\n\r\n", 431),
+        (b"GET /version HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 101 + b"\r\n", 431),
+        (b"GET /version HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 70000, 431),
+        # Two ends of one body: what stands in front of us may see the other one.
+        (b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nnull", 400),
+        (b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4, 5\r\n\r\nnull", 400),
+        (b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Length: -4\r\n\r\nnull", 400),
+        (b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Length: +4\r\n\r\nnull", 400),
+        (b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (
+            b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n",
+            501,
+        ),
+        (b"PUT /2/echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"PUT /2/echo HTTP/1.1\r\nHost: x\r\n" + LOGIN + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", 400),
+    ],
+)
+def test_what_is_not_a_request(serve, request_, status):
+    """Answered with the three keys, and the connection ends: nothing that follows is taken for a request."""
+    with serve().Connect() as sock:
+        found, headers, body = _Parse(Ask(sock, request_ + GET))
+        assert found == status
+        assert headers["connection"].lower() == "close"
+        assert serializer.Load(body).keys() == {"code", "message", "explain"}
+        assert serializer.Load(body)["code"] == status
+        assert b"HTTP/1.1 200" not in body and b"/version" not in body
+
+
+def test_bodies_in_any_form(serve):
+    server = serve()
+    put = b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + LOGIN
+    with server.Connect() as sock:
+        sock.sendall(put + b'Content-Length: 7\r\n\r\n{"a"')
+        sock.sendall(b":1}")
+        assert ReadAnswer(sock)[2] == b'{"a":1}\n'
+        sock.sendall(put + b'Transfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n4;x=y\r\n":2}\r\n0\r\nTrailer: x\r\n\r\n')
+        assert ReadAnswer(sock)[2] == b'{"a":2}\n'
+        sock.sendall(put + b"Expect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        assert sock.recv(100).startswith(b"HTTP/1.1 100 ")
+        sock.sendall(b"null")
+        assert ReadAnswer(sock)[2] == b"null\n"
+
+
+def test_a_body_that_nobody_wants_does_not_end_the_connection(serve):
+    with serve().Connect() as sock:
+        sock.sendall(b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 50000)
+        assert ReadAnswer(sock)[0] == 401
+        sock.sendall(b"x" * 50000 + GET)
+        assert ReadAnswer(sock)[0] == 200
+
+
+def test_a_large_body_is_declined_before_it_is_sent(serve):
+    with serve().Connect() as sock:
+        head = b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + LOGIN
+        sock.sendall(head + b"Expect: 100-continue\r\nContent-Length: 99999999\r\n\r\n")
+        assert ReadAnswer(sock)[0] == 413
+
+
+# Time
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b"G",
+        b"GET /version HTTP/1.1\r\nHost: x\r\n",
+        b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        + LOGIN
+        + b"Content-Length: 9\r\n\r\n{",
+    ],
+)
+def test_a_request_that_stops_is_ended(serve, part):
+    with serve(QUICK).Connect() as sock:
+        started = time.monotonic()
+        assert _Parse(Ask(sock, part))[0] == 408
+        assert time.monotonic() - started >= 0.35
+
+
+def test_a_request_that_drips_is_ended(serve):
+    """The limit is for all headers together, and for the whole body, not for the next byte."""
+    server = serve(QUICK)
+    long_body = b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + LOGIN
+    for head, drip in (
+        (b"GET /version HTTP/1.1\r\n", b"A: b\r\n"),
+        (long_body + b"Content-Length: 9999\r\n\r\n", b"x"),
+    ):
+        with server.Connect() as sock:
+            sock.settimeout(0.1)
+            sock.sendall(head)
+            answer = b""
+            while not answer:
+                try:
+                    answer = sock.recv(100)
+                except TimeoutError:
+                    sock.sendall(drip)
+            assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_silent_connections_end(serve):
+    server = serve(Times(idle=0.3, headers=0.3, farewell=0.3))
+    with server.Connect() as sock:
+        assert ReadAll(sock) == b"", "secured, and nothing asked"
+    with server.Tcp() as sock:
+        assert ReadAll(sock) == b"", "not even a greeting"
+    with server.Connect() as sock:
+        sock.sendall(GET)
+        assert ReadAnswer(sock)[0] == 200
+        assert ReadAll(sock) == b"", "kept alive, and nothing more asked"
+    WaitUntil(lambda: len(server.server.places) == 0, "all places are free")
+
+
+def test_a_reader_that_takes_nothing_is_cut_off(serve):
+    server = serve(QUICK)
+    with server.Connect() as sock:
+        sock.sendall(b"GET /2/large HTTP/1.1\r\nHost: x\r\n\r\n")
+        WaitUntil(lambda: len(server.server.places) == 0, "its place is free")
+    with server.Connect() as sock:
+        sock.sendall(b"GET /2/large HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert len(ReadAnswer(sock)[2]) == (6 << 20) + 3, "one that reads gets all"
+
+
+def test_work_has_no_limit_of_the_connection(serve):
+    server = serve(Times(idle=0.2, headers=0.2, silence=0.2, body=0.2, write=0.2, farewell=0.2))
+    with server.Connect() as sock:
+        sock.sendall(b"GET /2/slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert ReadAnswer(sock)[2] == b'"done"\n'
+
+
+def test_a_client_that_leaves_ends_its_reading_and_not_its_change(serve):
+    server = serve()
+    with server.Connect() as sock:
+        sock.sendall(b"GET /2/endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        WaitUntil(lambda: EVENTS == ["begins"], "the request is under way")
+    WaitUntil(lambda: EVENTS == ["begins", "cancelled"], "nobody waits for it")
+    EVENTS.clear()
+    with server.Connect() as sock:
+        sock.sendall(b"PUT /2/slow HTTP/1.1\r\nHost: x\r\n" + LOGIN + b"\r\n")
+        WaitUntil(lambda: EVENTS == ["begins"], "the request is under way")
+    WaitUntil(lambda: EVENTS == ["begins", "ends"], "the change is made")
+
+
+def test_a_client_that_has_said_all_is_answered(serve):
+    """Half-closed, as programs do that read to the end."""
+    with serve(tls=False).Connect() as sock:
+        sock.sendall(b"GET /2/slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        sock.shutdown(socket.SHUT_WR)
+        assert _Parse(ReadAll(sock))[2] == b'"done"\n'
+
+
+def test_a_request_that_ends_too_early(serve):
+    with serve(tls=False).Connect() as sock:
+        sock.sendall(b"PUT /2/echo HTTP/1.1\r\nHost: x\r\n" + LOGIN + b"Content-Length: 9\r\n\r\n{")
+        sock.shutdown(socket.SHUT_WR)
+        assert ReadAll(sock) == b""
+
+
+def test_broken_connections_leave_no_trace(serve):
+    server = serve()
+    for part in (b"", b"GET", GET, b"PUT /2/echo HTTP/1.1\r\nHost: x\r\n" + LOGIN + b"Content-Length: 9\r\n\r\n{"):
+        sock = server.Connect()
+        sock.sendall(part)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.close()
+    WaitUntil(lambda: len(server.server.places) == 0, "all places are free")
+    with server.Connect() as sock:
+        sock.sendall(GET)
+        assert ReadAnswer(sock)[0] == 200
+
+
+# Places
+
+
+def test_who_has_waited_longest_makes_room():
+    left = []
+    places = Places(3)
+    for name in "abc":
+        assert places.Enter(name, lambda name=name: left.append(name))
+    places.Busy("a")
+    assert places.Enter("d", lambda: left.append("d"))
+    assert left == ["b"]
+    places.Waits("a", lambda: left.append("a"))
+    assert places.Enter("e", lambda: None)
+    assert left == ["b", "c"]
+    for name in "ade":
+        places.Busy(name)
+    assert not places.Enter("f", lambda: None), "nobody who is served is sent away"
+    places.Leave("a")
+    assert places.Enter("f", lambda: None)
+    assert len(places) == 3
+
+
+def test_strangers_do_not_keep_others_out(serve):
+    """All places are taken by connections that say nothing, half a greeting, half a request."""
+    server = serve(limit=30)
+    held = []
+    try:
+        for number in range(60):
+            sock = server.Tcp() if number % 2 else server.Connect()
+            sock.sendall(b"GET / HTT")
+            held.append(sock)
+            if number % 10 == 0:
+                with server.Connect() as good:
+                    good.sendall(GET)
+                    assert ReadAnswer(good)[0] == 200
+        assert len(server.server.places) <= 30
+    finally:
+        for sock in held:
+            sock.close()
+
+
+# TLS
+
+
+def test_only_current_tls(serve):
+    server = serve()
+    with server.Connect() as sock:
+        assert sock.version() in ("TLSv1.2", "TLSv1.3")
+    with server.Connect(maximum_version=ssl.TLSVersion.TLSv1_2) as sock:
+        assert sock.version() == "TLSv1.2"
+        assert "DHE" in sock.cipher()[0], "what is recorded today stays secret when the key is lost"
+    with pytest.warns(DeprecationWarning), pytest.raises((ssl.SSLError, ConnectionError)):
+        server.Connect(minimum_version=ssl.TLSVersion.TLSv1, maximum_version=ssl.TLSVersion.TLSv1_1)
+
+
+@pytest.mark.parametrize("data", [GET, b"\x16\x03\x01\xff\xff" + b"a" * 100, b"\x00" * 1000, os.urandom(3000)])
+def test_what_is_not_tls(serve, data):
+    server = serve(QUICK)
+    with server.Tcp() as sock:
+        sock.sendall(data)
+        assert b"HTTP" not in ReadAll(sock)
+    with server.Connect() as sock:
+        sock.sendall(GET)
+        assert ReadAnswer(sock)[0] == 200
+
+
+def test_requests_under_way_are_answered_at_the_end(serve, place):
+    application, address, folder = place
+    server = RapiServer(application, address, folder)
+    with server, server.Connect() as idle, server.Connect() as sock:
+        idle.sendall(GET)
+        assert ReadAnswer(idle)[0] == 200
+        sock.sendall(b"GET /2/slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        WaitUntil(lambda: EVENTS == ["begins"], "the request is under way")
+        server._stop.set()
+        assert ReadAnswer(sock)[2] == b'"done"\n'
+        assert ReadAll(idle) == b""
+    with pytest.raises(ConnectionRefusedError):
+        server.Tcp()
