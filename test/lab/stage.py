@@ -56,6 +56,8 @@ class Stage:
         name = f"inst{next(self.cluster.numbers)}"
         options = [word for number in range(disks) for word in ("--disk", f"{number}:size={size}m")]
         options += ["-n", ":".join(node.name for node in nodes), "-t", template, "-o", OS, "--no-nics"]
+        # Stories wait themselves, and need not sleep for as long as the node expects a sync to take.
+        options += ["--no-wait-for-sync"] if template == "drbd" else []
         self.Gnt("instance", "add", *options, "-B", "memory=64", name)
         yield name
         self.Gnt("instance", "remove", "-f", name)

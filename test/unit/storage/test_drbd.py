@@ -163,6 +163,41 @@ def _FailingOn(program: Any, command: str, text: str) -> Any:
     return run
 
 
+@pytest.mark.req("D20-DISK-05")
+def test_a_device_that_is_ours_is_taken_as_it_is(mirror: Pair) -> None:
+    one = mirror.one
+    before = one.State(), one.device
+    one.drbd.runs.clear()
+    one.Assemble(one.Disk(), primary=True)
+    assert (one.State(), one.device) == before
+    changing = {
+        "new-resource",
+        "new-minor",
+        "attach",
+        "connect",
+        "disconnect",
+        "down",
+        "detach",
+        "create-md",
+        "primary",
+    }
+    assert not changing.intersection(word for argv in one.drbd.runs for word in argv[1:2])
+
+
+@pytest.mark.req("D20-DISK-13")
+def test_sides_with_different_secrets_do_not_connect(pair: Pair) -> None:
+    one, two = pair.one, pair.two
+    one.Create(True)
+    strange = two.Disk()
+    strange = strange.Replace(logical_id=(*strange.logical_id[:5], "f" * 20))
+    for layer in (*strange.children, strange):
+        two.Do("blockdev_create", layer, layer.size, "guest", False, "note", False)
+    [connect] = [argv for argv in one.drbd.runs if argv[1] == "connect"]
+    assert {"--cram-hmac-alg=md5", f"--shared-secret={SECRET}"} <= set(connect)
+    assert two.State()[2] == "Inconsistent" and not {one.device.link, two.device.link} & {"Connected", "SyncTarget"}
+
+
+@pytest.mark.req("D20-DISK-06", "D20-DISK-07", "D20-DISK-08")
 def test_a_number_that_is_not_ours_is_left_alone(mirror: Pair) -> None:
     two = mirror.two
     before = two.State()
@@ -465,7 +500,7 @@ def test_snapshots_and_renames(mirror: Pair) -> None:
         two.Do("blockdev_rename", [[two.Disk().ToDict(runtime=True), ["x"]]])
 
 
-@pytest.mark.req("D20-DISK-03")
+@pytest.mark.req("D20-DISK-04")
 def test_as_many_commands_for_each_disk_whatever_is_active() -> None:
     """Activating 50 disks: on the node of the primary, both passes of it."""
     pair = Pair()

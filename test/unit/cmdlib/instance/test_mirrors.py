@@ -47,6 +47,19 @@ def three(make: Callable[..., Master]) -> Master:
     return make(3, lvm=True, change=_Empty)
 
 
+@pytest.mark.req("D20-VAR-01")
+def test_any_number_of_disks(three: Master) -> None:
+    mirrors = Mirrors(three)
+    disks = [{"size": 128}] * constants.MAX_DISKS
+    three.Run(OnDisks(WEB, *disks, disk_template="drbd", snode="node2", start=True))
+    assert mirrors.States() == [[PRIMARY] * constants.MAX_DISKS, [SECONDARY] * constants.MAX_DISKS, []]
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_new_secondary", remote_node="node3"))
+    assert mirrors.States() == [[], [PRIMARY] * constants.MAX_DISKS, [SECONDARY] * constants.MAX_DISKS]
+    three.Run(opcodes.OpInstanceRemove(instance_name=WEB))
+    assert mirrors.States() == [[], [], []] and mirrors.Volumes() == [0, 0, 0]
+
+
 def _Add(master: Master, **values: Any) -> None:
     master.Run(OnDisks(WEB, {"size": 1024}, {"size": 512}, disk_template="drbd", snode="node2", **values))
 
