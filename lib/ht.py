@@ -44,7 +44,7 @@ class Type:
         self.words: str = words or (inner.words if inner is not None else text)
         self.privacy: int = max(privacy, inner.privacy if inner is not None else PUBLIC)
         self._test = test
-        self._schema = dict(schema or {})
+        self._schema = dict(inner.Schema() if schema is None and inner is not None else schema or {})
         self._explain = explain or (inner.Explain if inner is not None else None)
 
     def __call__(self, value: Any) -> bool:
@@ -281,7 +281,7 @@ def TRegex(pattern: str, words: str = "") -> Type:
     return Type(
         f"str({pattern})",
         lambda v: isinstance(v, str) and compiled.fullmatch(v) is not None,
-        {"type": "string", "pattern": pattern},
+        {"type": "string", "pattern": f"^(?:{pattern})$"},
         words or f"a text of the form {pattern}",
     )
 

@@ -156,12 +156,10 @@ def TModifications(inner: Type) -> Type:
     """Changes of a device list: all ``[op, index, X]``, or all in the deprecated form ``[op or index, X]``."""
     new = TListOf(TItems(TDdmOpModify, TOr(TInt, TNonEmptyString), inner))
     old = TListOf(TItems(TOr(TInt, TDdmOp), inner))
-    return Type(f"changes of {inner}", TOr(new, old), new.Schema())
+    return Type(f"changes of {inner}", TOr(new, old))
 
 
-TRecreateDisks = Type(
-    "disks to recreate", TOr(TListOf(TDiskIndex), TListOf(TItems(TDiskIndex, TDisk))), {"type": "array"}
-)
+TRecreateDisks = Type("disks to recreate", TOr(TListOf(TDiskIndex), TListOf(TItems(TDiskIndex, TDisk))))
 TExportTarget = Type(
     "node name or remote target", TOr(TNonEmptyString, TList), words="the name of a node, or a remote target"
 )

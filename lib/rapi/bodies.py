@@ -32,6 +32,8 @@ def Parameters(call: Call) -> dict[str, Any]:
 def Fill(job: Job, call: Call) -> opcodes.OpCode:
     """Return the opcode that a request asks for, with its reason trail."""
     static = {**job.static(call), "reason": Reason(call)}
+    if call.if_match is not None:
+        static["if_match"] = call.if_match
     given = Parameters(call)
     if job.reads is not None:
         given = job.reads(call, given)

@@ -103,7 +103,7 @@ class Method:
     arguments: tuple[Argument, ...] = ()
     body: BodyUse = BodyUse.IGNORED
     body_type: ht.Type | None = None
-    """The body's type where the action is not a Job, whose opcode has it."""
+    """The type of a body that is no object of an opcode's parameters; for a Job, of what it has beside these."""
     example: Any = None
     """A body that could be sent, for documents and tests."""
     addition: bool = False

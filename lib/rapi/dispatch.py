@@ -198,7 +198,7 @@ async def _Body(method: Method, headers: Mapping[str, str], receive: Receive, ca
             body = serializer.LoadProper(bytes(data))
         except errors.ParseError:
             raise HttpError(400, "Unable to parse JSON data") from None
-    _CheckBody(method, body)
+    CheckBody(method, body)
     return body
 
 
@@ -220,7 +220,8 @@ async def _ReadBody(headers: Mapping[str, str], receive: Receive, limit: int) ->
             return data
 
 
-def _CheckBody(method: Method, body: Any) -> None:
+def CheckBody(method: Method, body: Any) -> None:
+    """Raise HttpError (400) if the method cannot take a body like this."""
     if method.body in (BodyUse.OPTIONAL, BodyUse.REQUIRED):
         missing = body is ABSENT or body is None
         if missing and method.body is BodyUse.OPTIONAL:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from ganeti.rapi import dispatch
 from ganeti.rapi.call import ABSENT, Call, Caller
 from ganeti.rapi.declared import ArgumentKind, Job, Method, Resource
 from ganeti.rapi.resources import RESOURCES
@@ -93,6 +94,7 @@ def MakeCall(
 def Act(path: str, verb: str, body: Any = ABSENT, **more: Any) -> tuple[Any, NotingMaster]:
     """Runs a method's action: what it returns, and the master daemon it asked."""
     call = MakeCall(path, verb, body, **more)
+    dispatch.CheckBody(call.method, call.body)
     result = asyncio.run(call.method.action(call))
     assert isinstance(call.master, NotingMaster)
     return result, call.master

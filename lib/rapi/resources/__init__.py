@@ -5,6 +5,7 @@ from __future__ import annotations
 from ganeti.rapi.declared import Resource
 from ganeti.rapi.resources import (
     cluster,
+    description,
     filters,
     groups,
     instances,
@@ -29,4 +30,5 @@ RESOURCES: tuple[Resource, ...] = (
     *jobs.RESOURCES,
     *query.RESOURCES,
     *filters.RESOURCES,
+    *description.RESOURCES,
 )

@@ -27,8 +27,7 @@ def Flag(name: str, doc: str) -> Argument:
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
-# A job resource's answer; a client puts it into /2/jobs/N.
-TJob = ht.TPositiveInt
+TJob: Final = ht.Type("job id", ht.TPositiveInt, ht.TPositiveInt.Schema(), "the number of a job")
 
 
 def JobMethod(

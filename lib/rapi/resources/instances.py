@@ -10,7 +10,6 @@ from ganeti.rapi import bodies
 from ganeti.rapi.call import Call, HttpError
 from ganeti.rapi.declared import BodyUse, Job, Method, Resource, Role
 from ganeti.rapi.resources.common import (
-    BAD_REQUEST,
     BULK,
     LOCK,
     NOT_FOUND,
@@ -98,10 +97,7 @@ def FixUsbDevices(_call: Call, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ReadCreation(call: Call, given: dict[str, Any]) -> dict[str, Any]:
-    version = given.pop(_VERSION, 0)
-    if not (isinstance(version, int) and not isinstance(version, bool) and version == 1):
-        raise HttpError(BAD_REQUEST, f"'{_VERSION}' must be 1: this server knows no other version of this request")
-    return FixUsbDevices(call, given)
+    return FixUsbDevices(call, {name: value for name, value in given.items() if name != _VERSION})
 
 
 _ONE_OF_MANY = Job(
@@ -115,16 +111,12 @@ _ONE_OF_MANY = Job(
 
 def _ReadAllocation(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     """Turn each instance of the body into the opcode that creates it."""
-    instances = given.get("instances")
-    if not isinstance(instances, list):
-        raise HttpError(BAD_REQUEST, "Invalid body parameters: parameter 'instances': expected a list")
-    return {**given, "instances": [_OneOfMany(call, number, item) for number, item in enumerate(instances)]}
+    instances = [_OneOfMany(call, number, item) for number, item in enumerate(given["instances"])]
+    return {**given, "instances": instances}
 
 
-def _OneOfMany(call: Call, number: int, item: Any) -> Mapping[str, Any]:
+def _OneOfMany(call: Call, number: int, item: dict[str, Any]) -> Mapping[str, Any]:
     try:
-        if not isinstance(item, dict):
-            raise HttpError(BAD_REQUEST, "expected an object")
         return bodies.Opcode(_ONE_OF_MANY, FixUsbDevices(call, item), {}).ToDict()
     except HttpError as err:
         raise HttpError(err.code, f"parameter 'instances', item {number}: {err}") from err
@@ -175,6 +167,7 @@ RESOURCES = (
                 opcodes.OpInstanceCreate,
                 "Create an instance.  The job returns the names of its nodes.",
                 body=BodyUse.REQUIRED,
+                body_type=ht.TStrictDict({_VERSION: ht.TValue(1)}, {}, others=ht.TAny),
                 example={_VERSION: 1, **_EXAMPLE},
                 dry_run_fixed=True,
                 aliases=_CREATE_ALIASES,
@@ -191,6 +184,7 @@ RESOURCES = (
                 "Find nodes for several instances, and create them.  Each item of `instances` is a request to create one,"
                 f" without `{_VERSION}`.  The job returns the numbers of the jobs that create them.",
                 body=BodyUse.REQUIRED,
+                body_type=ht.TStrictDict({"instances": ht.TListOf(ht.TDict)}, {}, others=ht.TAny),
                 example=_MULTI_EXAMPLE,
                 dry_run_fixed=True,
                 reads=_ReadAllocation,

@@ -36,6 +36,9 @@ FIELDS = tuple(_TYPES)
 TNetwork = StrictAnswer(_TYPES)
 
 
+_TTags = opcodes.OpNetworkAdd.OP_PARAMS["tags"].type
+
+
 def _Name(call: Call) -> dict[str, Any]:
     return {"network_name": call.names["name"]}
 
@@ -66,6 +69,7 @@ RESOURCES = (
                 "Create a network.",
                 body=BodyUse.OPTIONAL,
                 dry_run_fixed=True,
+                body_type=ht.TStrictDict({}, {"tags": ht.TMaybe(_TTags)}, others=ht.TAny),
                 aliases={"name": "network_name"},
                 reads=_WithoutNullTags,
                 example={"network_name": "lan", "network": "192.0.2.0/24", "gateway": "192.0.2.1"},

@@ -43,6 +43,10 @@ _REPLACE = tuple(
 )
 
 
+_TDisks = opcodes.OpInstanceReplaceDisks.OP_PARAMS["disks"].type
+_TReplacement = ht.TStrictDict({}, {"disks": ht.TOr(_TDisks, ht.TString)}, others=ht.TAny)
+
+
 def _ReadReplacement(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     """Take the query string's old form if there is no body; disks may be a text such as ``0, 1``."""
     if not given:
@@ -164,6 +168,7 @@ RESOURCES = (
                 static=Name,
                 arguments=_REPLACE,
                 body=BodyUse.OPTIONAL,
+                body_type=_TReplacement,
                 reads=_ReadReplacement,
                 example={"mode": "replace_new_secondary", "remote_node": "node3.example.com"},
             )

@@ -16,6 +16,7 @@ FEATURES: tuple[str, ...] = (
     "node-evac-res1",
     "etag",
     "keep-alive",
+    "openapi",
 )
 
 

@@ -173,6 +173,12 @@ def test_wrong_type_is_rejected_and_names_the_parameter(data: st.DataObject):
         assert fits
 
 
+@pytest.mark.parametrize("body", [[], "x", 1, True, 1.5])
+def test_body_must_be_an_object(body: Any):
+    for path, verb in _WithBodies():
+        assert "'dict' is expected" in _Refused(path, verb, body)
+
+
 def test_null_is_no_parameters():
     for path in ("/2/instances/{name}/startup", "/2/instances/{name}/shutdown", "/2/instances/{name}/migrate"):
         assert _Op(path, "PUT", None) == _Op(path, "PUT")
@@ -361,6 +367,8 @@ def test_reinstallation():
     assert [op["OP_ID"] for op in ops] == ids
     assert ops[1]["os_type"] == "debian"
     path = "/2/instances/{name}/reinstall"
+    for wrong in ({"start": 1}, {"os": ""}, {"osparams": []}, []):
+        _Refused(path, "POST", wrong)
     assert "Can't combine" in _Refused(path, "POST", {"os": "x"}, os="y")
 
 

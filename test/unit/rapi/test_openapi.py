@@ -1,0 +1,86 @@
+"""The OpenAPI document of the interface: valid, complete, and as strict as the interface itself."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonschema
+import openapi_spec_validator
+import pytest
+from support.rapicalls import JobMethods, Methods
+
+from ganeti.rapi import openapi
+from ganeti.rapi.declared import BodyUse
+from ganeti.rapi.resources import RESOURCES
+
+DOCUMENT = openapi.Describe(RESOURCES)
+
+
+def _Operation(path: str, verb: str) -> dict[str, Any]:
+    operation: dict[str, Any] = DOCUMENT["paths"][path][verb.lower()]
+    return operation
+
+
+def test_valid_by_the_schema_of_openapi():
+    openapi_spec_validator.OpenAPIV31SpecValidator(DOCUMENT).validate()
+
+
+def test_every_method_is_described():
+    described = {
+        (path, verb.upper())
+        for path, item in DOCUMENT["paths"].items()
+        for verb in item
+        if verb not in ("parameters", "description")
+    }
+    assert described == {(r.path, verb) for r, verb, _ in Methods()}
+
+
+def test_operations_have_names_of_their_own():
+    names = [_Operation(r.path, verb)["operationId"] for r, verb, _ in Methods()]
+    assert sorted(set(names)) == sorted(names)
+    assert all(re.fullmatch(r"[a-z0-9_.]+", name) for name in names), names
+
+
+@pytest.mark.parametrize(("path", "verb"), [(r.path, v) for r, v, m in Methods() if m.example is not None])
+def test_examples_fit_their_schemas(path: str, verb: str):
+    content = _Operation(path, verb)["requestBody"]["content"]["application/json"]
+    jsonschema.Draft202012Validator(content["schema"]).validate(content["example"])
+
+
+@pytest.mark.parametrize(("path", "verb"), JobMethods())
+def test_body_of_a_job_has_no_parameter_that_would_be_rejected(path: str, verb: str):
+    [resource] = [r for r in RESOURCES if r.path == path]
+    fixed = openapi.FixedNames(resource, verb)
+    assert "reason" in fixed
+    body = _Operation(path, verb).get("requestBody")
+    if body is not None and resource.methods[verb].body is not BodyUse.ANY:
+        properties = body["content"]["application/json"]["schema"]["properties"]
+        assert not fixed & properties.keys()
+        assert "depends" in properties
+        assert all(
+            "description" in schema
+            for name, schema in properties.items()
+            if name not in ("__version__", "instances", "tags", "disks")
+        )
+
+
+def test_creation_says_what_it_needs():
+    schema = _Operation("/2/instances", "POST")["requestBody"]["content"]["application/json"]["schema"]
+    validator = jsonschema.Draft202012Validator(schema)
+    body = {"__version__": 1, "name": "web1", "mode": "create", "disks": [], "nics": []}
+    validator.validate(body)
+    for wrong in (
+        {**body, "__version__": 2},
+        {**body, "instance_name": "web1"},
+        {**body, "dry_run": True},
+        {**body, "nics": [{"colour": "red"}]},
+        {k: v for k, v in body.items() if k != "name"},
+        {k: v for k, v in body.items() if k != "mode"},
+    ):
+        assert not validator.is_valid(wrong), wrong
+
+
+def test_who_may_do_what():
+    assert {} in _Operation("/2/info", "GET")["security"]
+    assert {} not in _Operation("/2/modify", "PUT")["security"]
