@@ -46,6 +46,7 @@ def Work(data: Mapping[str, Any], dry_run: bool) -> None:
     if data.get(_START):
         _RunDaemonUtil("stop-all")
         _RunDaemonUtil("start", constants.NODED)
+        _StartConfd()
 
 
 def CheckSsconf(data: Mapping[str, Any]) -> dict[str, str]:
@@ -92,6 +93,14 @@ def _RunDaemonUtil(*words: str) -> None:
     result = runtime.RunCmd(argv, env=dict(runtime.Environment()), timeout=_PROGRAM_TIMEOUT)
     if result.failed:
         raise SetupError(f"{result.fail_reason}", hint="see the log of the daemon; the files of the node are in place")
+
+
+def _StartConfd() -> None:
+    """Start the daemon that answers questions once this node is a master candidate; a node can join without it."""
+    try:
+        _RunDaemonUtil("start", constants.CONFD)
+    except SetupError as err:
+        logging.warning("%s is not running: %s", constants.CONFD, err)
 
 
 def Main() -> int:

@@ -24,7 +24,6 @@ WAITING = {
     "IsFull": "address pools",
     "JoinEscaped": "the opposite of SplitEscaped",
     "LoadSigned": "import and export",
-    "PackReply": "the daemon of confd",
     "RemoveDisk": "the whole of a reservation's life",
     "Sign": "import and export",
     "Statistics": "benchmarks",

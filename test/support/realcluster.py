@@ -42,8 +42,14 @@ _MAINS = {
     "ganeti-noded": "ganeti.server.noded",
     "ganeti-masterd": "ganeti.server.masterd",
     "ganeti-rapi": "ganeti.rapi.main",
+    "ganeti-confd": "ganeti.server.confd",
 }
-_LOGS = {"ganeti-noded": "node-daemon", "ganeti-masterd": "master-daemon", "ganeti-rapi": "rapi-daemon"}
+_LOGS = {
+    "ganeti-noded": "node-daemon",
+    "ganeti-masterd": "master-daemon",
+    "ganeti-rapi": "rapi-daemon",
+    "ganeti-confd": "conf-daemon",
+}
 RAPI_USERS = "reader secret-of-reader read\nwriter secret-of-writer write\nplain secret-of-plain\n"
 
 
@@ -120,6 +126,9 @@ class RealNode(VirtualNode):
 
     def StartNoded(self) -> None:
         self.Start("ganeti-noded", "-b", self.address, "--no-mlock")
+
+    def StartConfd(self, *options: str) -> None:
+        self.Start("ganeti-confd", "-b", self.address, *options)
 
     def StartMaster(self, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return self.Start("ganeti-masterd", *options, check=check)

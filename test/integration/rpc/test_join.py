@@ -27,7 +27,7 @@ def empty_machine(cluster: Cluster) -> Noded:
     """Nothing but the programs, and an address."""
     noded = Noded(str(cluster.base / "nodes"), "node1", cluster.lease.Address())
     (cluster.base / "nodes" / "hosts").write_text(f"{noded.address} node1\n")
-    noded.Write("/etc/default/ganeti", f'NODED_ARGS="-b {noded.address}"\n')
+    noded.Write("/etc/default/ganeti", f'NODED_ARGS="-b {noded.address}"\nCONFD_ARGS="-b {noded.address}"\n')
     cluster.nodes["node1"] = noded
     return noded
 
@@ -54,7 +54,10 @@ def test_an_empty_machine_becomes_a_node_that_answers(cluster: Cluster) -> None:
     assert runner.call_master_node_name(["node1"])["node1"].payload == "node0"
     ((kind, digest),) = runner.call_node_crypto_tokens("node1", [["ssl", "get", None]]).payload
     assert kind == "ssl" and digest == x509.Digest(noded.Read("/var/lib/ganeti/client.pem"))
-    # It stops as any daemon does.
-    result = noded.Python(_UTIL, "stop", constants.NODED)
+    # The daemon that will answer questions once this is a master candidate waits for that.
+    assert noded.Python(_UTIL, "check", constants.CONFD).returncode == 0
+    # Both stop as any daemon does.
+    result = noded.Python(_UTIL, "stop-all")
     assert result.returncode == 0, result.stderr
     assert noded.WaitEnd()
+    assert noded.Python(_UTIL, "check", constants.CONFD).returncode == 1

@@ -84,6 +84,7 @@ def test_every_request_comes_through(request: wire.Request, skew: int) -> None:
     assert wire.Gate().Open(KEY, datagram, float(int(NOW))) == request
 
 
+@pytest.mark.req("D21-CONFD-23")
 @given(REPLIES, TEXTS)
 def test_every_reply_comes_through(reply: wire.Reply, rsalt: str) -> None:
     assert wire.OpenReply(KEY, wire.PackReply(KEY, reply, rsalt)) == (reply, rsalt)

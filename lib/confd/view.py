@@ -1,0 +1,169 @@
+"""What ganeti-confd knows: one configuration, indexed once, without its secrets.
+
+DRBD secrets and private OS parameters are left out of everything that is handed on: the datagrams are signed, not encrypted,
+and every node and whoever else has the key may ask (doc/security.rst).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ganeti import constants, objects
+from ganeti.confd import queries
+from ganeti.params import nic
+
+HIDDEN = "<redacted>"
+_DRBD_SECRET = 5  # its place in a logical_id
+
+# Values of each kind of objects that are hidden, however deep they lie below the key.
+_HIDDEN_KEYS = {"instance": "osparams_private", "cluster": "osparams_private_cluster"}
+
+
+def _Hide(value: Any) -> Any:
+    """Return ``value`` with all but its keys hidden."""
+    return {key: _Hide(item) for key, item in value.items()} if isinstance(value, dict) else HIDDEN
+
+
+def PublicDict(obj: objects.ConfigObject) -> dict[str, Any]:
+    """Return the stored form of an object without secrets."""
+    data = obj.ToDict()
+    hidden = _HIDDEN_KEYS.get(obj.KIND)
+    if hidden in data:
+        data[hidden] = _Hide(data[hidden])
+    if obj.KIND == "disk":
+        _HideDiskSecrets(data)
+    return data
+
+
+def _HideDiskSecrets(disk: dict[str, Any]) -> None:
+    if disk.get("dev_type") == constants.DT_DRBD8 and len(disk.get("logical_id") or ()) > _DRBD_SECRET:
+        disk["logical_id"][_DRBD_SECRET] = HIDDEN
+    for child in disk.get("children", ()):
+        _HideDiskSecrets(child)
+
+
+class View:
+    """A configuration with what questions need; frozen, made by ``Of``."""
+
+    def __init__(self, root: objects.Snapshot):
+        self.root = root
+        self.default_link = str(root.cluster.nicparams.get(constants.PP_DEFAULT, {}).get(nic.NIC_LINK, ""))
+        # link -> address -> uuid of the instance
+        self._addresses: dict[str, dict[str, str]] = {}
+        for instance in root.instances.values():
+            for interface in instance.nics:
+                if interface.ip is not None:
+                    link = str(interface.nicparams.get(nic.NIC_LINK, self.default_link))
+                    self._addresses.setdefault(link, {})[interface.ip] = instance.uuid
+        self._BuildIndexes()
+
+    def _BuildIndexes(self) -> None:
+        """Have the root make the indexes now that the first questions would have to wait for."""
+        self.FindNode("?")
+        self.FindInstance("?")
+        self.root.NodeInstances("?")
+        self.root.UsedMinors("?")
+
+    def FindNode(self, name: str) -> objects.Node | None:
+        """Return the node with this name, uuid, or only name that begins so."""
+        found: objects.Node | None = self.root.ExpandName("node", name)
+        return found
+
+    def FindInstance(self, name: str) -> objects.Instance | None:
+        """Return the instance with this name, uuid, or only name that begins so."""
+        found: objects.Instance | None = self.root.ExpandName("instance", name)
+        return found
+
+    def Role(self, node: objects.Node) -> int:
+        """Return the number of a node's role."""
+        if node.uuid == self.root.cluster.master_node:
+            return queries.ROLE_MASTER
+        if node.drained:
+            return queries.ROLE_DRAINED
+        if node.offline:
+            return queries.ROLE_OFFLINE
+        return queries.ROLE_CANDIDATE if node.master_candidate else queries.ROLE_REGULAR
+
+    def MayAnswer(self, name: str) -> bool:
+        """Return whether the node of this name answers questions: the master and its candidates do."""
+        node = self.FindNode(name)
+        return node is not None and (node.master_candidate or node.uuid == self.root.cluster.master_node)
+
+    def Addresses(self, link: str) -> Mapping[str, str]:
+        """Return the instances' addresses on a link, each with the instance's uuid."""
+        return self._addresses.get(link, {})
+
+    def Minors(self, node: objects.Node) -> Iterator[list[Any]]:
+        """Yield [node, minor, instance, disk/N, role, peer node] of each DRBD device of a node."""
+        for minor, disk_uuid in sorted(self.root.UsedMinors(node.uuid).items()):
+            owner = self.root.DiskOwner(disk_uuid)
+            if owner is None:
+                continue
+            instance, disk = self.root.instances[owner], self.root.disks[disk_uuid]
+            role = "primary" if instance.primary_node == node.uuid else "secondary"
+            peers = [self.root.NodeName(uuid) for uuid, _ in disk.Minors() if uuid != node.uuid]
+            number = instance.disks.index(disk_uuid)
+            yield [node.name, minor, instance.name, f"disk/{number}", role, peers[0] if peers else ""]
+
+    def Lookup(self, path: str) -> Any:
+        """Return the part of the configuration that ``path`` leads to; raises KeyError if it leads nowhere.
+
+        Only what is on the path is built: the whole configuration would take longer than a question may.
+        """
+        words = [word for word in path.split("/") if word]
+        value: Any = self._Top()
+        for word in words:
+            if isinstance(value, list):
+                value = _Item(value, word)
+            elif isinstance(value, Mapping):
+                value = value[word]
+            else:
+                raise KeyError(word)
+            if isinstance(value, objects.ConfigObject):
+                value = PublicDict(value)
+        return _Plain(value)
+
+    def _Top(self) -> dict[str, Any]:
+        root = self.root
+        return {
+            "version": root.version,
+            "cluster": root.cluster,
+            **{attribute: getattr(root, attribute) for _, attribute, _ in objects.KIND_MAPS},
+            "ctime": root.ctime,
+            "mtime": root.mtime,
+            "serial_no": root.serial_no,
+            **root.extra,
+        }
+
+
+def _Item(values: list[Any], word: str) -> Any:
+    if not (word.isascii() and word.isdigit() and len(word) < 9 and int(word) < len(values)):
+        raise KeyError(word)
+    return values[int(word)]
+
+
+# Fewer bytes than any object of the configuration has as text.
+_SMALLEST_OBJECT = 80
+_MOST_OBJECTS = 65536 // _SMALLEST_OBJECT
+
+
+class TooMuch(Exception):
+    """What was asked for cannot fit into a datagram."""
+
+
+def CheckNumber(count: int) -> None:
+    """Raise TooMuch if so many objects cannot fit into a datagram: building them would only take time."""
+    if count > _MOST_OBJECTS:
+        raise TooMuch(f"{count} objects do not fit into a datagram: ask for a part of them")
+
+
+def _Plain(value: Any) -> Any:
+    """Return what a path leads to, with objects in their stored form."""
+    if isinstance(value, objects.ConfigObject):
+        return PublicDict(value)
+    if isinstance(value, Mapping):
+        if isinstance(next(iter(value.values()), None), objects.ConfigObject):
+            CheckNumber(len(value))
+        return {key: _Plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,130 @@
+"""What ganeti-confd answers from: the key and the configuration, read anew when their files change."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from ganeti import configfile, errors, hosts, pathutils, runtime
+from ganeti.confd import link
+from ganeti.confd.view import View
+from ganeti.configfile.load import MAX_CONFIG
+
+if TYPE_CHECKING:
+    from ganeti.runtime import protocols
+
+# Seconds between two looks at the files, whatever was noticed or not; the second where changes cannot be noticed.
+CHECK_EVERY = 17.0
+CHECK_WITHOUT_WATCH = 1.0
+# After a change the files are left alone for this time, and so many times the time that reading them took.
+PAUSE = 0.25
+PAUSE_FACTOR = 4.0
+
+
+Identity = tuple[float, int, int] | None
+
+
+class State(NamedTuple):
+    """What a question is answered from; without a key, or without a view and a failure, there is no answer."""
+
+    key: bytes | None = None
+    view: View | None = None
+    failure: str = ""
+
+
+def _Files() -> list[str]:
+    return [pathutils.CLUSTER_CONF_FILE, pathutils.CONFD_HMAC_KEY]
+
+
+def _Identity(path: str) -> Identity:
+    """Return what changes whenever the file does; None if it is not there."""
+    try:
+        info = runtime.Stat(path)
+    except OSError:
+        return None
+    return info.st_mtime, info.st_ino, info.st_size
+
+
+class Loader:
+    """Keeps ``state`` up to date.  ``Run`` is a thread's life; others only read ``state``, which is replaced as a whole."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self._known: list[Identity] = []
+        self._silence = ""
+
+    def Look(self) -> bool:
+        """Read the files if they changed since the last look; return whether they did."""
+        # Taken before reading: a file that changes meanwhile differs at the next look.
+        found = [_Identity(path) for path in _Files()]
+        if found == self._known:
+            return False
+        self._known = found
+        self.state = self._Read()
+        return True
+
+    def _Read(self) -> State:
+        try:
+            key = link.ReadKey()
+        except errors.ConfigurationError as err:
+            self._NoteSilence(str(err))
+            return State()
+        try:
+            text = runtime.ReadFile(pathutils.CLUSTER_CONF_FILE, MAX_CONFIG)
+        except FileNotFoundError:
+            self._NoteSilence("this node has no copy of the configuration: it is not a master candidate")
+            return State()
+        except (OSError, runtime.FileTooLarge) as err:
+            return self._Broken(key, f"The configuration cannot be read: {err}")
+        try:
+            view = View(configfile.LoadConfig(text))
+        except errors.GenericError as err:
+            return self._Broken(key, f"The configuration cannot be read: {err}")
+        if not (view.MayAnswer(pathutils.HostName()) or view.MayAnswer(hosts.OwnName())):
+            self._NoteSilence("this node is not a master candidate")
+            return State()
+        if self._silence:
+            logging.info("This node is a master candidate now: questions are answered")
+            self._silence = ""
+        logging.info("Read the configuration with serial number %d", view.root.serial_no)
+        return State(key, view)
+
+    def _Broken(self, key: bytes, text: str) -> State:
+        logging.error("%s: every question is answered with this error", text)
+        return State(key, failure=text)
+
+    def _NoteSilence(self, reason: str) -> None:
+        if reason != self._silence:
+            logging.info("No question is answered: %s", reason)
+            self._silence = reason
+
+    def Run(self) -> None:
+        """Follow the files for as long as the process lives."""
+        watch = _Watch()
+        while True:
+            # First of all for what changed before the watch began.
+            self.LookPatiently()
+            if watch is None:
+                runtime.Sleep(CHECK_WITHOUT_WATCH)
+            else:
+                watch.wait(CHECK_EVERY)
+
+    def LookPatiently(self) -> None:
+        """Look, and after a change leave the files alone for a while: they may change twice a second."""
+        begin = runtime.Monotonic()
+        try:
+            changed = self.Look()
+        except Exception:
+            # Whatever is wrong with this file, the next one may be fine.
+            logging.exception("The configuration could not be read")
+            changed = True
+        if changed:
+            runtime.Sleep(max(PAUSE, PAUSE_FACTOR * (runtime.Monotonic() - begin)))
+
+
+def _Watch() -> protocols.Watch | None:
+    try:
+        return runtime.WatchFiles(_Files())
+    except errors.InotifyError as err:
+        logging.warning("Changes of the configuration are noticed later: %s", err)
+        return None

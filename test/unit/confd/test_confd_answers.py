@@ -1,0 +1,251 @@
+"""What confd answers to each query, from the example of two nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import configs
+
+from ganeti import objects, serializer
+from ganeti.confd import queries, wire
+from ganeti.confd.answers import Answer
+from ganeti.confd.view import HIDDEN, View
+
+IP = "192.0.2.77"
+SECRET = "drbd-secret-of-web"
+PASSWORD = "private-password"
+
+
+def _Root() -> objects.Snapshot:
+    """The example, with an address, secrets, a drained and an offline node, and different serials."""
+    root = configs.Example()
+    node = root.nodes[configs.NODE2]
+    for number, flags in enumerate(({"drained": True}, {"offline": True}, {})):
+        root = root.WithObject(
+            node.Replace(
+                uuid=configs.Uuid(50 + number),
+                name=f"extra{number}.example.com",
+                primary_ip=f"192.0.2.{50 + number}",
+                **{"master_candidate": False, "drained": False, "offline": False, **flags},
+                serial_no=900 + number,
+            )
+        )
+    web, disk = root.instances[configs.WEB], root.disks[configs.WEB_DISK]
+    nics = [web.nics[0].Replace(ip=IP, network=None, nicparams={"link": "br7"}), *web.nics[1:]]
+    root = root.WithObject(web.Replace(nics=nics, osparams_private={"password": PASSWORD}, serial_no=31))
+    root = root.WithObject(disk.Replace(logical_id=[*disk.logical_id[:5], SECRET]))
+    private = {"debian": {"root": PASSWORD}}
+    cluster = root.cluster.Replace(osparams_private_cluster=private, serial_no=77, master_node=configs.NODE1)
+    return root.WithObject(cluster).Replace(serial_no=1234)
+
+
+ROOT = _Root()
+VIEW = View(ROOT)
+NODE1, NODE2 = ROOT.nodes[configs.NODE1], ROOT.nodes[configs.NODE2]
+WEB, DISK = ROOT.instances[configs.WEB], ROOT.disks[configs.WEB_DISK]
+
+
+def _Ask(kind: int, query: Any = None, view: View = VIEW) -> wire.Reply:
+    return Answer(view, wire.Request(kind, query, "r"))
+
+
+def _Good(kind: int, query: Any = None) -> tuple[Any, int]:
+    reply = _Ask(kind, query)
+    assert reply.status == queries.OK, reply
+    return reply.answer, reply.serial
+
+
+def test_ping() -> None:
+    assert _Good(queries.PING) == (ROOT.version, 0)
+
+
+@pytest.mark.req("D21-CONFD-24")
+def test_roles() -> None:
+    names = [NODE1.name, NODE2.name, "extra0.example.com", "extra1.example.com", "extra2.example.com"]
+    found = [_Good(queries.NODE_ROLE, name) for name in names]
+    expected = [
+        queries.ROLE_MASTER,
+        queries.ROLE_CANDIDATE,
+        queries.ROLE_DRAINED,
+        queries.ROLE_OFFLINE,
+        queries.ROLE_REGULAR,
+    ]
+    assert [role for role, _ in found] == expected
+    assert [serial for _, serial in found] == [NODE1.serial_no, NODE2.serial_no, 900, 901, 902]
+    assert _Good(queries.NODE_ROLE, "extra1")[0] == queries.ROLE_OFFLINE
+
+
+@pytest.mark.req("D21-CONFD-22")
+def test_errors() -> None:
+    for kind in (queries.NODE_ROLE, queries.NODE_DRBD, queries.NODE_INSTANCES):
+        assert _Ask(kind, "nobody") == wire.Reply(queries.ERROR, "Unknown node 'nobody'", 0)
+    for kind in (queries.INSTANCE_DISKS, queries.INSTANCE_NODE):
+        assert _Ask(kind, "nobody") == wire.Reply(queries.ERROR, "Unknown instance 'nobody'", 0)
+    assert len(_Ask(queries.NODE_ROLE, "x" * 9999).answer) < 120
+    wrong = wire.Reply(queries.ERROR, queries.ARGUMENT, 0)
+    for kind, query in (
+        (queries.NODE_ROLE, None),
+        (queries.NODE_ROLE, ["node1"]),
+        (queries.INSTANCE_DISKS, 5),
+        (queries.NODE_IP_BY_INSTANCE_IP, IP),
+        (queries.NODE_IP_BY_INSTANCE_IP, {}),
+        (queries.NODE_IP_BY_INSTANCE_IP, {"1": 5}),
+        (queries.NODE_IP_BY_INSTANCE_IP, {"1": IP, "0": 5}),
+        (queries.NODE_IP_BY_INSTANCE_IP, {"2": [IP, 5]}),
+        (queries.NODE_IP_BY_INSTANCE_IP, {"2": IP}),
+        (queries.CLUSTER_MASTER, "name"),
+        (queries.CLUSTER_MASTER, {}),
+        (queries.CLUSTER_MASTER, {"3": "0"}),
+        (queries.INSTANCE_IPS, 5),
+        (queries.CONFIG, None),
+        (queries.CONFIG, "/cluster/no_such_key"),
+        (queries.CONFIG, "/cluster/cluster_name/deeper"),
+        (queries.CONFIG, "/cluster/enabled_hypervisors/99"),
+        (queries.CONFIG, "/cluster/enabled_hypervisors/-1"),
+    ):
+        assert _Ask(kind, query) == wrong, (kind, query)
+
+
+@pytest.mark.req("D21-CONFD-20")
+@pytest.mark.req("D21-CONFD-24")
+def test_node_by_the_address_of_an_instance() -> None:
+    unknown = wire.Reply(queries.ERROR, queries.UNKNOWN_ENTRY, 0)
+    node_ip = ROOT.nodes[WEB.primary_node].primary_ip
+    assert _Good(queries.NODE_IP_BY_INSTANCE_IP, {"1": IP, "0": "br7"}) == (node_ip, 31)
+    # The same address on the default link is another one.
+    assert _Ask(queries.NODE_IP_BY_INSTANCE_IP, {"1": IP}) == unknown
+    answer, serial = _Good(queries.NODE_IP_BY_INSTANCE_IP, {"2": [IP, "192.0.2.1"], "0": "br7"})
+    assert (answer, serial) == ([[0, node_ip, 31], [1, 0, 0]], 77)
+
+
+def test_an_interface_without_a_link_has_the_clusters() -> None:
+    nics = [WEB.nics[0].Replace(ip=IP, network=None, nicparams={})]
+    view = View(ROOT.WithObject(WEB.Replace(nics=nics)))
+    assert _Ask(queries.INSTANCE_IPS, None, view).answer == [IP]
+    assert _Ask(queries.NODE_IP_BY_INSTANCE_IP, {"1": IP}, view).status == queries.OK
+
+
+@pytest.mark.req("D21-CONFD-11")
+def test_master() -> None:
+    assert _Good(queries.CLUSTER_MASTER) == (NODE1.name, 77)
+    everything = [NODE1.name, ROOT.cluster.master_ip, NODE1.primary_ip]
+    assert _Good(queries.CLUSTER_MASTER, {"3": [0, 1, 2]})[0] == everything
+    assert _Good(queries.CLUSTER_MASTER, {"3": ["2", "0", 9, None, [0]]})[0] == [NODE1.primary_ip, NODE1.name]
+
+
+@pytest.mark.req("D21-CONFD-10")
+def test_lists_of_addresses() -> None:
+    assert sorted(_Good(queries.CANDIDATE_IPS)[0]) == sorted([NODE1.primary_ip, NODE2.primary_ip])
+    everybody = [node.primary_ip for node in ROOT.nodes.values()]
+    assert sorted(_Good(queries.NODE_IPS)[0]) == sorted(everybody) and len(everybody) == 5
+    assert _Good(queries.INSTANCE_IPS, "br7") == ([IP], 77)
+    assert _Good(queries.INSTANCE_IPS, "br8") == ([], 77)
+
+
+@pytest.mark.req("D21-CONFD-12")
+@pytest.mark.req("D21-CONFD-13")
+@pytest.mark.req("D21-CONFD-14")
+def test_what_only_the_design_names() -> None:
+    assert (queries.OFFLINE_NODES, queries.INSTANCES, queries.INSTANCE_NODE) == (100, 101, 102)
+    assert _Good(queries.OFFLINE_NODES) == (["extra1.example.com"], 1234)
+    assert _Good(queries.INSTANCES) == ([WEB.name], 1234)
+    assert _Good(queries.INSTANCE_NODE, WEB.name) == (ROOT.NodeName(WEB.primary_node), 1234)
+
+
+def test_drbd_minors() -> None:
+    a, b, _, minor_a, minor_b, _ = DISK.logical_id
+    for own, peer, minor in ((a, b, minor_a), (b, a, minor_b)):
+        role = "primary" if WEB.primary_node == own else "secondary"
+        expected = [ROOT.NodeName(own), minor, WEB.name, "disk/0", role, ROOT.NodeName(peer)]
+        assert _Good(queries.NODE_DRBD, ROOT.NodeName(own)) == ([expected], ROOT.nodes[own].serial_no)
+    detached = View(ROOT.WithObject(WEB.Replace(disks=[])))
+    assert _Ask(queries.NODE_DRBD, NODE1.name, detached).answer == []
+
+
+def test_instances_and_disks() -> None:
+    primary, secondary = _Good(queries.NODE_INSTANCES, ROOT.NodeName(WEB.primary_node))[0]
+    assert [instance["name"] for instance in primary] == [WEB.name] and secondary == []
+    others = [uuid for uuid in DISK.nodes if uuid != WEB.primary_node]
+    assert [len(part) for part in _Good(queries.NODE_INSTANCES, ROOT.NodeName(others[0]))[0]] == [0, 1]
+    for name in (WEB.name, WEB.uuid):
+        disks, serial = _Good(queries.INSTANCE_DISKS, name)
+        assert [disk["uuid"] for disk in disks] == [DISK.uuid] and serial == 31
+        assert disks[0]["logical_id"] == [*DISK.logical_id[:5], HIDDEN]
+        assert disks[0]["children"] == [child.ToDict() for child in DISK.children]
+
+
+def test_parts_of_the_configuration() -> None:
+    assert _Good(queries.CONFIG, "/cluster/cluster_name") == (ROOT.cluster.cluster_name, 77)
+    assert _Good(queries.CONFIG, "cluster//enabled_hypervisors/0")[0] == ROOT.cluster.enabled_hypervisors[0]
+    assert _Good(queries.CONFIG, f"/nodes/{NODE1.uuid}/name")[0] == NODE1.name
+    assert _Good(queries.CONFIG, f"/nodes/{NODE1.uuid}")[0] == NODE1.ToDict()
+    assert _Good(queries.CONFIG, "/nodes")[0] == {uuid: node.ToDict() for uuid, node in ROOT.nodes.items()}
+    assert _Good(queries.CONFIG, "/serial_no")[0] == 1234
+    assert _Good(queries.CONFIG, "/")[0].keys() >= {"cluster", "nodes", "instances", "disks", "version"}
+    assert _Good(queries.DATA_COLLECTORS)[0] == serializer.Load(serializer.Dump(ROOT.cluster.data_collectors))
+
+
+def test_what_is_much_too_large_is_not_even_built() -> None:
+    view = View(configs.Large(2000))
+    for kind, query in ((queries.CONFIG, "/instances"), (queries.CONFIG, "/")):
+        reply = _Ask(kind, query, view)
+        assert reply.status == queries.ERROR and "do not fit into a datagram" in reply.answer
+    assert _Ask(queries.CONFIG, f"/instances/{configs.Uuid(100000)}/name", view).status == queries.OK
+
+
+def test_no_secret_leaves() -> None:
+    """Through any query, along every path of the configuration."""
+    questions: list[tuple[int, Any]] = [(queries.NODE_INSTANCES, node.name) for node in ROOT.nodes.values()]
+    questions += [(queries.INSTANCE_DISKS, WEB.name), (queries.CONFIG, "/")]
+    paths = []
+
+    def walk(path: str, value: Any) -> None:
+        paths.append(path)
+        for key, item in value.items() if isinstance(value, dict) else ():
+            walk(f"{path}/{key}", item)
+        for index, item in enumerate(value) if isinstance(value, list) else ():
+            walk(f"{path}/{index}", item)
+
+    text = objects.ConfigText(ROOT)
+    assert SECRET in text and PASSWORD in text
+    walk("", serializer.Load(text))
+    assert f"/disks/{DISK.uuid}/logical_id/5" in paths
+    assert "/cluster/osparams_private_cluster/debian/root" in paths
+    for kind, query in questions + [(queries.CONFIG, path) for path in paths]:
+        answer = serializer.Dump(_Ask(kind, query).answer)
+        assert SECRET not in answer and PASSWORD not in answer, (kind, query)
+    assert _Good(queries.CONFIG, f"/instances/{WEB.uuid}/osparams_private")[0] == {"password": HIDDEN}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8"), max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("0123") | st.text(max_size=3), inner),
+    max_leaves=6,
+)
+
+
+@pytest.mark.req("D21-CONFD-22")
+@given(st.sampled_from(list(queries.QUERY_TYPES)), JSON | st.text("/abcdefnorstuv_0", max_size=30))
+def test_whatever_is_asked_gets_an_answer_that_can_be_sent(kind: int, query: Any) -> None:
+    reply = _Ask(kind, query)
+    assert reply.status in (queries.OK, queries.ERROR)
+    if reply.status == queries.ERROR:
+        assert reply.serial == 0 and isinstance(reply.answer, (int, str))
+    assert wire.OpenReply(b"k", wire.PackReply(b"k", reply, "r"))[1] == "r"
+
+
+@pytest.mark.req("D21-CONFD-07")
+def test_serials_grow_with_the_object() -> None:
+    changed = View(ROOT.WithObject(NODE2.Replace(serial_no=NODE2.serial_no + 1, offline=True, master_candidate=False)))
+    before, after = (_Ask(queries.NODE_ROLE, NODE2.name, view) for view in (VIEW, changed))
+    assert after.answer != before.answer and after.serial > before.serial
+
+
+@pytest.mark.req("D21-CONFD-01")
+def test_who_answers() -> None:
+    assert [VIEW.MayAnswer(node.name) for node in ROOT.nodes.values()] == [True, True, False, False, False]
+    assert not VIEW.MayAnswer("stranger.example.com")
+    assert VIEW.MayAnswer(NODE2.name.partition(".")[0])
