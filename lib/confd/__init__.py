@@ -14,7 +14,7 @@ A program that wants one answer needs this only; it works while the master is do
     elif result.reply.status == queries.OK and result.reply.answer == queries.ROLE_OFFLINE:
         ...
 
-* ``Peers()`` -- addresses of the master candidates, from ssconf
+* ``Peers()`` -- addresses of the master candidates, from ssconf; ``OwnAddress()`` -- that of this node's daemon
 * ``Ask(kind, query, peers, coverage, timeout)`` -- send, wait for enough replies, return a ``Result``; raises
   ConfdClientError for wrong use and ConfigurationError where ``hmac.key`` cannot be read
 * ``Link`` -- the same step by step, for several questions at once: ``Send``, ``WaitForReply``
@@ -34,7 +34,7 @@ Glossary
 
 from ganeti.confd.callbacks import CountingCallback, FilterCallback, StoreCallback
 from ganeti.confd.client import AUTOMATIC, EVERY_PEER, Client, Event, Waiting
-from ganeti.confd.link import Ask, Link, Peers, ReadKey, Result
+from ganeti.confd.link import Ask, Link, OwnAddress, Peers, ReadKey, Result
 from ganeti.confd.wire import BadDatagram, Reply, Request
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Event",
     "FilterCallback",
     "Link",
+    "OwnAddress",
     "Peers",
     "ReadKey",
     "Reply",

@@ -38,6 +38,11 @@ def Peers() -> list[str]:
     return ssconf.SimpleStore().GetMasterCandidatesIPList()
 
 
+def OwnAddress() -> str:
+    """Return where the daemon of this node answers: in a virtual cluster, whose nodes share a machine, its own address."""
+    return hosts.OwnHost().ip if pathutils.IsVirtual() else "127.0.0.1"
+
+
 def ReadKey() -> bytes:
     """Return the cluster's key; raises ConfigurationError if it cannot be read."""
     path = pathutils.CONFD_HMAC_KEY

@@ -6,7 +6,7 @@ Numbers below 100 are those of release 3.1.  Those from 100 are ours: questions 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PROTOCOL = 1
 
@@ -37,6 +37,14 @@ UNKNOWN_ENTRY = 0
 INTERNAL = 1
 ARGUMENT = 2
 ERROR_WORDS = {UNKNOWN_ENTRY: "unknown entry", INTERNAL: "internal error", ARGUMENT: "wrong argument"}
+
+
+def ErrorText(answer: Any) -> str:
+    """Return the answer of a reply with status ERROR for people."""
+    if isinstance(answer, int) and answer in ERROR_WORDS:
+        return f"{answer} ({ERROR_WORDS[answer]})"
+    return str(answer)
+
 
 # Roles of nodes.
 ROLE_MASTER = 0

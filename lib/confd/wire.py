@@ -68,8 +68,13 @@ def _Pack(key: bytes, salt: str, message: dict[str, Any]) -> bytes:
 
 
 def PackRequest(key: bytes, request: Request, now: float) -> bytes:
-    """Return the datagram of a request made at ``now``; raises UdpDataSizeError if it is too large."""
+    """Return the datagram of a request made at ``now``.
+
+    Raises UdpDataSizeError if it is too large, ParseError for a text that nobody could read.
+    """
     message = {"protocol": queries.PROTOCOL, "type": request.kind, "query": request.query, "rsalt": request.rsalt}
+    # Half a character of a command line would be dropped there, and the client wait for nothing.
+    serializer.LoadProper(serializer.Dump(message))
     data = _Pack(key, str(int(now)), message)
     if len(data) > MAX_DATAGRAM:
         raise errors.UdpDataSizeError(f"The question has {len(data)} bytes, a datagram holds {MAX_DATAGRAM}")

@@ -17,7 +17,6 @@ from ganeti.luxi.methods import METHODS
 WAITING = {
     "AddDisk": "the whole of a reservation's life",
     "AddToLockMonitor": "doc/reference/locking.md",
-    "AllAnswered": "confd-client",
     "CurrentSide": "the simulator",
     "EnterSide": "the simulator",
     "ExecWithUnusedUid": "D21-UID-20",

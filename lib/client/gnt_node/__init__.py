@@ -11,6 +11,7 @@ PROGRAM = Program(
         "failover",
         "info",
         "list",
+        "list-drbd",
         "list-fields",
         "list-storage",
         "list-tags",

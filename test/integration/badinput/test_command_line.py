@@ -351,6 +351,8 @@ def scene() -> Iterator[Scene]:
     with RealCluster(2) as cluster:
         cluster.StartNodeDaemons()
         cluster[0].StartMaster()
+        # gnt-node list-drbd asks it.
+        cluster[0].StartConfd()
         made = Scene(cluster)
         yield made
         made.line.Close()

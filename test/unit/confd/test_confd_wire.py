@@ -201,9 +201,11 @@ def test_a_client_does_not_take_a_reply_with_a_wrong_signature() -> None:
         wire.OpenReply(KEY, wire.PackRequest(KEY, QUESTION, NOW))
 
 
-def test_what_does_not_fit_into_a_datagram() -> None:
+def test_what_cannot_be_sent() -> None:
     with pytest.raises(errors.UdpDataSizeError, match="a datagram holds 61440"):
         wire.PackRequest(KEY, wire.Request(queries.CONFIG, "/" * 70000, "r"), NOW)
+    with pytest.raises(errors.ParseError, match="half a character after 'caf'"):
+        wire.PackRequest(KEY, wire.Request(queries.NODE_ROLE, "caf\udce9", "r"), NOW)
     datagram = wire.PackReply(KEY, wire.Reply(queries.OK, "x" * 61440, 7), "r")
     reply, _ = wire.OpenReply(KEY, datagram)
     assert len(datagram) < 1000
