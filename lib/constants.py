@@ -133,6 +133,14 @@ VALID_TAG_TYPES = (TAG_CLUSTER, TAG_NODE, TAG_INSTANCE, TAG_NODEGROUP, TAG_NETWO
 MAX_TAG_LEN = 128
 MAX_TAGS_PER_OBJ = 4096
 
+# --- tokens of the remote interface (doc/design-rapi.rst) -------------------------------------------------------------
+
+RAPI_ROLE_READ = "read"
+RAPI_ROLE_OPERATE = "operate"
+RAPI_ROLE_ADMIN = "admin"
+RAPI_ROLES = (RAPI_ROLE_READ, RAPI_ROLE_OPERATE, RAPI_ROLE_ADMIN)
+MAX_RAPI_TOKENS = 500
+
 # --- jobs (doc/reference/jobs.md) ----------------------------------------------------------------------------------------------
 
 JOB_STATUS_QUEUED = "queued"

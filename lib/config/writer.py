@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from ganeti import constants, errors, network, objects
@@ -150,6 +150,45 @@ class ConfigWriter(Nodes, Instances):
             cluster.master_netdev,
             cluster.primary_ip_family,
         )
+
+    # --- tokens of the remote interface -------------------------------------------------------------------------------
+
+    def AddRapiToken(self, name: str, token: Mapping[str, Any]) -> None:
+        """Store a token; OpPrereqError if its name is in use."""
+
+        def change(draft: Draft) -> None:
+            cluster = draft.root.cluster
+            if name in cluster.rapi_tokens:
+                raise errors.OpPrereqError(
+                    f"A token with the name {name} exists",
+                    errors.ECODE_EXISTS,
+                    hint=f"choose another name, or revoke that one: gnt-cluster rapi-token remove {name}",
+                )
+            if len(cluster.rapi_tokens) >= constants.MAX_RAPI_TOKENS:
+                raise errors.OpPrereqError(
+                    f"There are {len(cluster.rapi_tokens)} tokens, at most {constants.MAX_RAPI_TOKENS} can be stored",
+                    errors.ECODE_NORES,
+                    hint="remove those that have expired; list them with: gnt-cluster rapi-token list",
+                )
+            draft.Touch(cluster.Replace(rapi_tokens={**cluster.rapi_tokens, name: dict(token)}))
+
+        self.Transact(change)
+
+    def RemoveRapiToken(self, name: str) -> None:
+        """Forget a token; OpPrereqError if there is none of this name."""
+
+        def change(draft: Draft) -> None:
+            cluster = draft.root.cluster
+            if name not in cluster.rapi_tokens:
+                raise errors.OpPrereqError(
+                    f"There is no token with the name {name}",
+                    errors.ECODE_NOENT,
+                    hint="list the tokens with: gnt-cluster rapi-token list",
+                )
+            left = {other: token for other, token in cluster.rapi_tokens.items() if other != name}
+            draft.Touch(cluster.Replace(rapi_tokens=left))
+
+        self.Transact(change)
 
     # --- networks -----------------------------------------------------------------------------------------------------
 

@@ -265,6 +265,13 @@ class Client:
         wanted = None if kinds is None else list(kinds)
         return self.Call("WaitForEvents", [last_id, wanted, max(0, min(timeout, self._WaitTimeout()))])
 
+    # --- the remote interface -----------------------------------------------------------------------------------------
+
+    def QueryRapiTokens(self, names: Sequence[str] | None) -> list[dict[str, Any]]:
+        """Return the tokens of these names that exist, or all; ``expires`` is null for one that does not."""
+        found: list[dict[str, Any]] = self.Call("QueryRapiTokens", [None if names is None else list(names)])
+        return found
+
     # --- queries ------------------------------------------------------------------------------------------------------
 
     def Query(self, what: str, fields: Sequence[str], qfilter: list[Any] | None = None) -> dict[str, Any]:

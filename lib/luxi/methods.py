@@ -226,6 +226,13 @@ METHODS: dict[str, Method] = {
             "Pauses the watcher.",
         ),
         Method(
+            "QueryRapiTokens",
+            (Arg("names", ht.TMaybe(ht.TListOf(ht.TString)), "null = all; names that do not exist are left out"),),
+            'list[{"name", "sha256", "role", "tags", "created", "expires"}]',
+            "The tokens of the remote interface; the tokens themselves are known to nobody but their owners.",
+            since="3.1",
+        ),
+        Method(
             "WaitForEvents",
             (
                 Arg("last_id", ht.TMaybe(_EventId), "the newest event seen, an answer's last; null = begin now"),

@@ -8,6 +8,7 @@ from typing import Any
 from ganeti import constants, ht
 from ganeti.objects.base import (
     DEFAULTED,
+    NON_DEFAULT,
     OPTIONAL,
     ConfigObject,
     Field,
@@ -16,6 +17,7 @@ from ganeti.objects.base import (
     TimeField,
     UuidField,
 )
+from ganeti.utils import tokens
 
 DEFAULT_COMPRESSION_TOOLS = ("gzip", "gzip-fast", "gzip-slow")
 DATA_COLLECTORS = ("cpu-avg-load", "diskstats", "drbd", "inst-status-xen", "lv", "xen-cpu-avg-load")
@@ -27,6 +29,14 @@ _SETS = ht.TDictOf(ht.TString, ht.TDict)
 _RANGES = ht.TListOf(ht.TItems(ht.TNonNegativeInt, ht.TNonNegativeInt))
 _COLLECTORS = ht.TDictOf(
     ht.TString, ht.TStrictDict({"active": ht.TBool, "interval": ht.TNonNegativeFloat}, {}, others=ht.TAny)
+)
+_TOKENS = ht.TDictOf(
+    tokens.TName,
+    ht.TStrictDict(
+        {"sha256": tokens.TDigest, "role": ht.TElemOf(constants.RAPI_ROLES), "tags": _LIST, "created": ht.TFloat},
+        {"expires": ht.TFloat},
+        others=ht.TAny,
+    ),
 )
 
 
@@ -116,6 +126,13 @@ class Cluster(ConfigObject):
     )
     ssh_key_type: str = Field(ht.TString, default="rsa", since="2.16")
     ssh_key_bits: int = Field(ht.TPositiveInt, default=2048, since="2.16")
+    rapi_tokens: Mapping[str, Mapping[str, Any]] = Field(
+        _TOKENS,
+        default={},
+        written=NON_DEFAULT,
+        doc="tokens of the remote interface by name: SHA-256, role, tags, created, expires (doc/design-rapi.rst)",
+        secret=True,
+    )
     uuid: str = UuidField()
     tags: tuple[str, ...] = TagsField()
     ctime: float = TimeField("creation of the cluster")

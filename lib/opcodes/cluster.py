@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import ht
+from ganeti import constants, ht
 from ganeti.opcodes import common, types
 from ganeti.opcodes.base import OpCode, Param
+from ganeti.utils import tokens
 
 
 class OpClusterPostInit(OpCode):
@@ -219,6 +220,28 @@ class OpClusterDeactivateMasterIp(OpCode):
     """Take the master IP down."""
 
     OP_RESULT = ht.TNone
+
+
+class OpClusterRapiTokenAdd(OpCode):
+    """Let a token use the remote interface; its secret is never part of a job."""
+
+    OP_DSC_FIELD = "name"
+    OP_RESULT = ht.TNone
+
+    name: str = Param(tokens.TName, doc="name of the token")
+    sha256: str = Param(tokens.TDigest, doc="SHA-256 of the token")
+    role: str = Param(ht.TElemOf(constants.RAPI_ROLES), doc="what it may do")
+    tags: list[str] = Param(ht.TListOf(ht.TString), [], doc="only instances with one of these tags; empty: all")
+    expires: float | None = Param(ht.TMaybe(ht.TFloat), None, doc="Unix time from which on it is not accepted")
+
+
+class OpClusterRapiTokenRemove(OpCode):
+    """Revoke a token of the remote interface."""
+
+    OP_DSC_FIELD = "name"
+    OP_RESULT = ht.TNone
+
+    name: str = Param(tokens.TName, doc="name of the token")
 
 
 class OpClusterRenewCrypto(OpCode):

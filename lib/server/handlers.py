@@ -163,6 +163,11 @@ class Handlers:
             raise errors.OpPrereqError(f"The {kind} '{(name or '')[:80]}' does not exist", errors.ECODE_NOENT)
         return sorted(found.tags)
 
+    def _QueryRapiTokens(self, names: list[str] | None) -> list[dict[str, Any]]:
+        stored = self._cfg.Snapshot().cluster.rapi_tokens
+        wanted = sorted(stored) if names is None else [name for name in dict.fromkeys(names) if name in stored]
+        return [{"expires": None, **stored[name], "name": name} for name in wanted]
+
     def _WaitForEvents(self, last_id: str | None, kinds: list[str] | None, timeout: float) -> Pending:
         return self._events.Wait(last_id, kinds, timeout)
 

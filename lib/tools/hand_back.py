@@ -84,6 +84,8 @@ def _Convert(version: int) -> None:
     path = pathutils.CLUSTER_CONF_FILE
     info = runtime.Stat(path)
     data: dict[str, Any] = serializer.LoadProper(runtime.ReadFile(path, _LIMIT), _LIMIT)
+    # These releases know no tokens, and must not bring them back to life later.
+    data["cluster"].pop("rapi_tokens", None)
     if version != upgrade.V3_1:
         data = {**upgrade.DowngradeConfig(data), "version": version}
     runtime.WriteFile(path, serializer.Dump(data), stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)

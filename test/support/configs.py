@@ -102,6 +102,10 @@ _SMALL = st.integers(0, 1 << 40)
 _FLOATS = st.floats(0, 1e12)
 
 # By the name of a field's type; types that are one of several values are read from their schema.
+_TOKEN = {"sha256": "0123456789abcdef" * 4, "role": "read", "tags": [], "created": 1700000000.5}
+_TOKENS = st.sampled_from(
+    [{}, {"backup": _TOKEN}, {"web-1": {**_TOKEN, "role": "operate", "tags": ["a", "b"], "expires": 1800000000}}]
+)
 _BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "dict": _SET,
@@ -140,7 +144,7 @@ def _Values(field: objects.FieldInfo, depth: int) -> st.SearchStrategy[Any]:
     name = str(field.type)
     if name.startswith("str([0-9a-f]"):
         return UUIDS
-    found = _BY_TYPE.get(name)
+    found = _TOKENS if field.name == "rapi_tokens" else _BY_TYPE.get(name)
     return found if found is not None else st.sampled_from(field.type.Schema()["enum"])
 
 

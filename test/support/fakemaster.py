@@ -204,6 +204,14 @@ class FakeMaster:
         self.calls.append(list(args))
         return args[-1]
 
+    def _QueryRapiTokens(self, names: list[str] | None) -> list[dict[str, Any]]:
+        assert names is None
+        hashed = {"sha256": "0123456789abcdef" * 4}
+        return [
+            {**hashed, "name": "backup", "role": "read", "tags": [], "created": 1700000000.0, "expires": 1700003600.0},
+            {**hashed, "name": "web", "role": "operate", "tags": ["a", "b"], "created": 1700000000.0, "expires": None},
+        ]
+
     def _SetDrainFlag(self, flag: bool) -> Any:
         return self._Flag("SetDrainFlag", flag) or True
 

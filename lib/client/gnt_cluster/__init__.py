@@ -20,6 +20,7 @@ PROGRAM = Program(
         "master-ping",
         "modify",
         "queue",
+        "rapi-token",
         "redist-conf",
         "remove-tags",
         "rename",

@@ -277,6 +277,72 @@ $ gnt-cluster queue dance
 ! Command 'dance' is not valid.
 ! write drain, undrain or info
 = 1
+$ gnt-cluster rapi-token list
+Name   Role    Tags Created             Expires
+backup read    -    2023-11-14 22:13:20 2023-11-14 23:13:20 (expired)
+web    operate a,b  2023-11-14 22:13:20 never
+$ gnt-cluster rapi-token --no-headers --separator=: list
+backup:read:-:2023-11-14 22:13:20:2023-11-14 23:13:20 (expired)
+web:operate:a,b:2023-11-14 22:13:20:never
+$ gnt-cluster rapi-token --output=json list
+[
+  {
+    "name": "backup",
+    "role": "read",
+    "tags": [],
+    "created": 1700000000.0,
+    "expires": 1700003600.0
+  },
+  {
+    "name": "web",
+    "role": "operate",
+    "tags": [
+      "a",
+      "b"
+    ],
+    "created": 1700000000.0,
+    "expires": null
+  }
+]
+$ gnt-cluster rapi-token remove backup
+> OP_CLUSTER_RAPI_TOKEN_REMOVE {"name":"backup"}
+$ gnt-cluster rapi-token remove
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! The name of the token is missing
+! write: gnt-cluster rapi-token remove NAME
+= 1
+$ gnt-cluster rapi-token add backup
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! The role of the token is missing
+! add --role read, operate or admin before backup
+= 1
+$ gnt-cluster rapi-token --role root add backup
+! Usage
+! =====
+!   gnt-cluster rapi-token [options...] <add|list|remove> [name]
+!
+! gnt-cluster: error: option --role: invalid choice: 'root' (choose from 'read', 'operate', 'admin')
+= 2
+$ gnt-cluster rapi-token --role read add a.b
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! 'a.b' is not a valid name of a token
+! use a name of up to 64 letters, digits, _ and -
+= 1
+$ gnt-cluster rapi-token --role read --expires 0 add backup
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! A token must expire in the future
+! choose a time such as 12h or 30d
+= 1
+$ gnt-cluster rapi-token revoke backup
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Command 'revoke' is not valid.
+! write add, list or remove
+= 1
 $ gnt-cluster watcher info
 The watcher is not paused.
 $ gnt-cluster watcher pause
@@ -517,6 +583,8 @@ Commands:
  modify               - Change settings of the cluster
  queue                - Drain the job queue, so that it accepts no new jobs,
                         undo that, or show the state
+ rapi-token           - Add, list or remove tokens with which programs use the
+                        remote interface
  redist-conf          - Copy the cluster's files to all nodes again
  remove-tags          - Remove tags from the cluster
  rename               - Rename the cluster and change the master IP address to

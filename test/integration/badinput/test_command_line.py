@@ -99,7 +99,9 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("primary_ip_version", "string"): [("5", "5")],
     ("reserved_lvs", "list"): [("(", "(")],
     ("secondary_ip", "string"): [("300.1.1.1", "300.1.1.1"), (NOBODY, NOBODY)],
+    ("expires", "string"): [("soon", "soon"), ("0", "in the future")],
     ("tags", "names"): [("not a tag", "not a tag")],
+    ("tags", "string"): [("not a tag", "not a tag")],
     ("vg_name", "string"): [("a\nb", "not a valid name of a volume group")],
 }  # fmt: skip
 # Options that any text is right for: its meaning is the site's.
@@ -160,6 +162,7 @@ COMPLETE = {
         ("--enabled-disk-templates", "diskless"), ("--enabled-hypervisors", "fake"), ("--master-netdev", "lo"),
         ("--no-ssh-init", ""), ("--no-etc-hosts", ""),
     ],
+    ("gnt-cluster", "rapi-token"): [("--role", "read")],
     ("gnt-group", "modify"): [("--alloc-policy", "preferred")],
     ("gnt-node", "list-storage"): [("--storage-type", "file")],
     ("gnt-node", "modify-storage"): [("--allocatable", "yes")],
@@ -171,7 +174,11 @@ COMPLETE = {
     ("gnt-node", "modify"): [("--drained", "no")],
     ("gnt-os", "modify"): [("--hidden", "no")],
 }  # fmt: skip
-ARGUMENTS = {("gnt-group", "add"): ["new"], ("gnt-node", "repair-storage"): [OBJECTS["node"], "lvm-vg", "thing"]}
+ARGUMENTS = {
+    ("gnt-cluster", "rapi-token"): ["add", "new"],
+    ("gnt-group", "add"): ["new"],
+    ("gnt-node", "repair-storage"): [OBJECTS["node"], "lvm-vg", "thing"],
+}
 MORE = {"add-tags": ["tag"], "remove-tags": ["tag"]}
 # Destination of an option -> the option of the complete form that does not go with it.
 CLASHES = {"disks": "-s", "iallocator": "-n", "nics": "--net", "remote_node": "-p"}

@@ -15,7 +15,7 @@ FACTS = json.loads((pathlib.Path(__file__).parents[2] / "data" / "opcodes.json")
 
 # What doc/extensions.rst adds to the release.
 ADDED = {"OP_INSTANCE_ACTIVATE_DISKS": {"behind"}, "OP_INSTANCE_MIGRATE": {"keep_node", "keep_node_uuid"}}
-ADDED_OPCODES = {"OP_INSTANCE_SETTLE_MIRRORS"}
+ADDED_OPCODES = {"OP_CLUSTER_RAPI_TOKEN_ADD", "OP_CLUSTER_RAPI_TOKEN_REMOVE", "OP_INSTANCE_SETTLE_MIRRORS"}
 
 VALUES = {
     "bool": st.booleans(),
