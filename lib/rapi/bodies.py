@@ -16,6 +16,9 @@ from ganeti.rapi.declared import BodyUse, Job
 BAD_REQUEST = 400
 FORBIDDEN = 403
 DRY_RUN = "dry-run"
+USER_SOURCE = "gnt:rapi:user"
+"""Of the entry in a reason trail that says who sent the request."""
+
 _SHOWN = 100
 
 
@@ -96,7 +99,7 @@ def Reason(call: Call) -> list[list[Any]]:
     trail = [["gnt:user", given, now]] if given else []
     trail.append([f"gnt:library:rlib2:{call.resource.word}", "", now])
     if call.caller.name:
-        trail.append(["gnt:rapi:user", call.caller.name, now])
+        trail.append([USER_SOURCE, call.caller.name, now])
     return trail
 
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from ganeti import errors, serializer
 from ganeti.opcodes import types
-from ganeti.rapi import access, arguments, etag, failures
+from ganeti.rapi import access, arguments, audit, etag, failures, tokens
 from ganeti.rapi.call import ABSENT, Answer, Call, Caller, HttpError, Master
 from ganeti.rapi.declared import BodyUse, Method, Resource
 
@@ -32,6 +32,8 @@ MAX_STRANGERS_BODY = 64 * 1024
 _SLICE = 64 * 1024
 # In the state of a request: the task to be ended if its client leaves.
 ENDED_BY_CLIENT = "ended_by_client"
+# There too: who sent it, once that is known.
+CALLER = "caller"
 
 
 class Table:
@@ -89,6 +91,14 @@ class Application:
         finally:
             scope["state"].pop(ENDED_BY_CLIENT, None)
         _LogAccess(scope, response.status_code)
+        audit.Note(
+            scope["method"].upper(),
+            scope["raw_path"].decode("latin-1"),
+            _Address(scope),
+            scope["state"].pop(CALLER, None),
+            response.status_code,
+            bytes(getattr(response, "body", b"")),
+        )
         if len(getattr(response, "body", b"")) > _SLICE:
             await _SendSlices(response, send)
         else:
@@ -105,12 +115,14 @@ class Application:
         if method is None:
             raise HttpError(501)
         caller = await self._gate.Identify(credentials, _Address(scope))
+        scope["state"][CALLER] = caller
         self._gate.Check(caller, resource, verb)
         CheckAccept(headers.get("accept"), method.media)
         given = arguments.Split(scope["query_string"].decode("ascii", "replace"))
         values = arguments.Read(method.arguments, given)
         body = await _Body(method, headers, receive, caller)
         call = Call(resource, method, verb, caller, self._master, names, values, body, headers, bool(given))
+        await tokens.CheckScope(call)
         if verb == "GET":
             scope["state"][ENDED_BY_CLIENT] = asyncio.current_task()
         elif "if-match" in headers:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.daemon.limits import RaiseDescriptorLimit
-from ganeti.rapi import access, dispatch, resources, serving
+from ganeti.rapi import access, dispatch, resources, serving, tokens
 from ganeti.rapi.master import MasterPool
 from ganeti.rapi.watching import FollowedFiles
 from ganeti.runtime import protocols
@@ -93,7 +93,7 @@ def _Execute(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> int:
 
 async def _Serve(options: Any, prepared: _Prepared, stop: daemon.StopSignal) -> None:
     master = MasterPool(options.max_clients)
-    gate = access.Access(prepared.users, options.require_authentication)
+    gate = access.Access(prepared.users, options.require_authentication, tokens.Finder(master))
     application = dispatch.Application(resources.RESOURCES, master, gate)
     server = serving.MakeServer(application, prepared.context, stop)
     followed = [FollowedFiles([pathutils.RAPI_USERS_FILE], prepared.users.Load)]

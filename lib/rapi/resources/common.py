@@ -10,6 +10,7 @@ from ganeti import ht
 from ganeti.opcodes import OpCode
 from ganeti.rapi.call import Answer, Call, HttpError, Master
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Job, Method, Role, Static
+from ganeti.rapi.tokens import IsAllowed
 
 BAD_REQUEST = 400
 NOT_FOUND = 404
@@ -154,6 +155,8 @@ class Listed:
 
     async def __call__(self, call: Call) -> Answer:
         CheckLock(call)
+        if call.caller.tags:
+            return Answer(await self._Allowed(call))
         if call.arguments[BULK.name]:
             rows = await self._Rows(call.master, self._fields)
             return Answer([self._change(dict(zip(self._fields, row, strict=True))) for row in rows])
@@ -164,6 +167,15 @@ class Listed:
             links = [{self._shown_as: name, "uri": f"{self._path}/{name}"} for name in sorted(names)]
             self._known[call.master] = (version, links)
         return Answer(links, version=(self._path, *version))
+
+    async def _Allowed(self, call: Call) -> list[Any]:
+        """Return what a token may see that is for some objects only (``rapi.tokens``)."""
+        bulk = call.arguments[BULK.name]
+        fields = self._fields if bulk else [self._key]
+        rows = [row for *row, tags in await self._Rows(call.master, [*fields, "tags"]) if IsAllowed(call.caller, tags)]
+        if bulk:
+            return [self._change(dict(zip(self._fields, row, strict=True))) for row in rows]
+        return [{self._shown_as: name, "uri": f"{self._path}/{name}"} for name in sorted(row[0] for row in rows)]
 
     async def _Rows(self, master: Master, fields: list[str]) -> list[list[Any]]:
         args: list[Any] = [[], fields]

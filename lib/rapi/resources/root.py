@@ -17,6 +17,8 @@ FEATURES: tuple[str, ...] = (
     "etag",
     "keep-alive",
     "openapi",
+    "tokens",
+    "audit",
 )
 
 

@@ -1,0 +1,179 @@
+"""Tokens: who is let in, what a role allows, and what a token for some instances reaches."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rapi import WRITER, Reply, Site
+from support.rapicalls import NotingMaster
+
+from ganeti import constants, runtime
+from ganeti.rapi import resources
+from ganeti.rapi import tokens as rapi_tokens
+from ganeti.rapi.declared import Role
+from ganeti.utils import tokens
+
+WEB, DB = "web1.example.com", "db1.example.com"
+INSTANCES = {WEB: ["web", "prod"], DB: ["prod"]}
+
+
+class Master(NotingMaster):
+    """Knows tokens, two instances, and which jobs were submitted by whom."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            QueryRapiTokens=lambda names: [{"name": n, **self.stored[n]} for n in names if n in self.stored],
+            Query=self._Query,
+            QueryInstances=lambda names, fields, lock: [
+                [{"name": name, "tags": tags}[field] for field in fields] for name, tags in INSTANCES.items()
+            ],
+            QueryJobs=self._QueryJobs,
+            CancelJob=[True, "canceled"],
+        )
+        self.stored: dict[str, dict[str, Any]] = {}
+        self.jobs: dict[int, list[Any]] = {}
+
+    def _Query(self, kind: str, fields: list[str], qfilter: Any) -> dict[str, Any]:
+        assert kind == "instance"
+        found = [name for name in INSTANCES if name.startswith(qfilter[2])]
+        return {"data": [[[0, {"name": name, "tags": INSTANCES[name]}[field]] for field in fields] for name in found]}
+
+    def _QueryJobs(self, ids: list[int], fields: list[str]) -> list[list[Any]]:
+        return [[self.jobs.get(ids[0]) and [{"reason": self.jobs[ids[0]]}]]]
+
+    def Add(
+        self, name: str, role: str = "admin", tags: tuple[str, ...] = (), expires: float | None = None
+    ) -> dict[str, str]:
+        token = tokens.Make(name, os.urandom(32))
+        self.stored[name] = {
+            "sha256": tokens.Digest(token), "role": role, "tags": list(tags), "created": 1.0, "expires": expires,
+        }  # fmt: skip
+        return {"Authorization": f"Bearer {token}"}
+
+
+class _Place:
+    def __init__(self, folder: Path):
+        self.master = Master()
+        self.site = Site(str(folder / "users"), self.master, tokens=rapi_tokens.Finder(self.master))
+
+    def Ask(self, verb: str, target: str, headers: dict[str, str], **more: Any) -> Reply:
+        return self.site.Ask(verb, target, headers=headers, **more)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> _Place:
+    return _Place(tmp_path)
+
+
+def test_a_token_is_let_in_until_it_is_revoked(place: _Place) -> None:
+    header = place.master.Add("robot")
+    assert place.Ask("PUT", f"/2/instances/{WEB}/startup", header).status == 200
+    del place.master.stored["robot"]
+    reply = place.Ask("PUT", f"/2/instances/{WEB}/startup", header)
+    assert (reply.status, reply.headers["www-authenticate"][:5]) == (401, "Basic")
+
+
+def test_an_expired_or_forged_token_is_nobody(place: _Place) -> None:
+    now = runtime.Time()
+    assert place.Ask("GET", "/2", place.master.Add("late", expires=now - 1)).status == 401
+    assert place.Ask("GET", "/2", place.master.Add("soon", expires=now + 3600)).status == 200
+    good = place.master.Add("robot")["Authorization"]
+    for wrong in (
+        good[:-1] + ("A" if good[-1] != "A" else "B"),
+        good.replace("robot", "soon"),
+        good.replace("robot", "nobody"),
+        "Bearer x",
+    ):
+        assert place.Ask("GET", "/2", {"Authorization": wrong}).status == 401, wrong
+
+
+@pytest.mark.parametrize("role", constants.RAPI_ROLES)
+def test_a_role_allows_what_is_declared_for_it_and_nothing_above(place: _Place, role: str) -> None:
+    header = place.master.Add("robot", role)
+    granted = {"read": Role.READ, "operate": Role.OPERATE, "admin": Role.ADMIN}[role]
+    counted = 0
+    for resource in resources.RESOURCES:
+        path = resource.path.replace("{name}", "x").replace("{job}", "1").replace("{uuid}", "u").replace("{index}", "0")
+        for verb, method in resource.methods.items():
+            if method.role > granted:
+                counted += 1
+                reply = place.Ask(verb, path.replace("{resource}", "node"), header)
+                assert reply.status == 403, (verb, path)
+                assert f"role {method.role.name.lower()}" in reply.value["message"]
+    assert counted or role == "admin"
+    assert not [call for call in place.master.calls if call[0] != "QueryRapiTokens"]
+
+
+def test_a_token_for_tags_sees_and_uses_its_instances_only(place: _Place) -> None:
+    header = place.master.Add("robot", "operate", ("web", "test"))
+    assert [row["id"] for row in place.Ask("GET", "/2/instances", header).value] == [WEB]
+    assert place.Ask("PUT", f"/2/instances/{WEB}/startup", header).status == 200
+    for target in (DB, "nobody", "x" * 200):
+        reply = place.Ask("PUT", f"/2/instances/{target}/startup", header)
+        assert reply.status == 403 and "web, test" in reply.value["message"]
+    assert len([call for call in place.master.calls if call[0] == "SubmitJob"]) == 1
+
+
+def test_the_job_is_about_the_instance_whose_tags_were_looked_at(place: _Place) -> None:
+    header = place.master.Add("robot", "operate", ("web",))
+    assert place.Ask("PUT", "/2/instances/web1/startup", header).status == 200
+    [[op]] = [call[1] for call in place.master.calls if call[0] == "SubmitJob"]
+    assert op["instance_name"] == WEB
+    assert [entry[:2] for entry in op["reason"]][-1] == ["gnt:rapi:user", "token:robot"]
+
+
+def test_a_token_for_tags_sees_its_own_jobs_only(place: _Place) -> None:
+    header = place.master.Add("robot", "operate", ("web",))
+    place.master.jobs = {
+        7: [["gnt:rapi:user", "token:robot", 1]],
+        8: [["gnt:rapi:user", "robot", 1]],
+        9: [["gnt:user", "token:robot", 1], ["gnt:rapi:user", "jack", 1]],
+    }
+    assert place.Ask("DELETE", "/2/jobs/7", header).status == 200
+    for other in ("8", "9", "10", "9" * 30):
+        assert place.Ask("DELETE", f"/2/jobs/{other}", header).status == 403, other
+
+
+def test_a_token_for_tags_reaches_nothing_that_is_not_named(place: _Place) -> None:
+    """What a later declaration adds is closed until somebody decides otherwise."""
+    header = place.master.Add("robot", "operate", ("web",))
+    open_paths = {"/", "/2", "/version", "/2/features", "/2/openapi.json"}
+    for resource in resources.RESOURCES:
+        named = resource.path.startswith(("/2/instances/{name}", "/2/jobs/{job}"))
+        for verb, method in resource.methods.items():
+            if method.role > Role.OPERATE or named or (resource.path, verb) == ("/2/instances", "GET"):
+                continue
+            path = resource.path.replace("{name}", "x").replace("{uuid}", "u").replace("{resource}", "node")
+            needed = "&".join(f"{a.name}=x" for a in method.arguments if a.required)
+            body = method.example if method.example is not None else b""
+            status = place.Ask(verb, f"{path}?{needed}" if needed else path, header, body=body).status
+            assert (status != 403) == (resource.path in open_paths), (verb, path, status)
+
+
+def test_each_changing_request_leaves_one_line_and_no_secret(place: _Place, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    header = place.master.Add("robot", "operate")
+    place.Ask("PUT", f"/2/instances/{WEB}/startup?reason=hunter2", header)
+    place.Ask("GET", "/2/features", header)
+    place.Ask("PUT", f"/2/instances/{WEB}/rename", header, body={"new_name": "x"})
+    place.Ask("PUT", f"/2/instances/{WEB}/startup", {"Authorization": "Bearer forged"})
+    place.Ask("PUT", f"/2/instances/{WEB}/shutdown", WRITER)
+    lines = [json.loads(r.getMessage()[len("audit ") :]) for r in caplog.records if r.getMessage().startswith("audit ")]
+    start = f"/2/instances/{WEB}/startup"
+    assert lines[0] == {
+        "who": "token:robot", "from": "192.0.2.7:4711", "verb": "PUT", "path": start, "status": 200, "job": 4711,
+    }  # fmt: skip
+    assert [(line["who"], line["status"], line.get("job")) for line in lines[1:]] == [
+        ("token:robot", 403, None),
+        (None, 401, None),
+        ("writer", 200, 4711),
+    ]
+    assert "role admin" in lines[1]["error"]
+    assert "hunter2" not in str(lines)
+    secret = header["Authorization"].partition(".")[2]
+    assert secret not in caplog.text
