@@ -126,7 +126,7 @@ class Processor:
     def _LuClass(self, op: opcodes.OpCode) -> type[LogicalUnit]:
         if not op.WITH_LU or op.OP_ID not in self._units:
             raise errors.OpCodeUnknown(
-                f"Unknown opcode {op.OP_ID}: this release has no logical unit for it",
+                f"Opcode {op.OP_ID} is not supported in this release",
                 hint="see 'gnt-cluster version'; the opcode is declared for compatibility and not carried out here",
             )
         return self._units[op.OP_ID]

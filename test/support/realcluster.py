@@ -25,7 +25,7 @@ from typing import Any
 
 from ganeti import objects, ssconf, x509
 from ganeti.luxi import client as luxi_client
-from support import allocator, configs
+from support import allocator, configs, secrets
 from support.virtualnode import VirtualNode
 
 START_TIMEOUT = 60
@@ -215,8 +215,11 @@ class RealCluster:
     def __enter__(self) -> RealCluster:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.Close()
+    def __exit__(self, kind: object, *more: object) -> None:
+        if kind is None:
+            self.Close()
+        else:
+            self._End()  # what went wrong is known already
 
     def _WriteFiles(self) -> None:
         """What gnt-cluster init and gnt-node add would have written."""
@@ -305,8 +308,18 @@ class RealCluster:
             if mine:
                 WaitGone(pid)
 
+    def Leaks(self) -> list[str]:
+        """Where secrets of this cluster can be read by whoever should not."""
+        processes = self.Processes()
+        return [line for node in self.nodes for line in secrets.Leaks(node, processes)]
+
     def Close(self) -> None:
-        """Ends everything, at once."""
+        """Ends everything, at once; an assertion if a secret of this cluster has leaked."""
+        leaks = self.Leaks()
+        self._End()
+        assert not leaks, "secrets have leaked:\n" + "\n".join(leaks)
+
+    def _End(self) -> None:
         while pids := self.Processes():
             for pid in pids:
                 try:

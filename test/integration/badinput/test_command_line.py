@@ -27,7 +27,7 @@ INSTANCE = "inst1.example.com"
 NODE = "node2.example.com"
 NIC = "0:mode=routed,ip=192.0.2.7,link=x"
 OS = "noop"
-UNBUILT = "this release has no logical unit for it"
+UNBUILT = "is not supported in this release"
 
 FAILURE, SYNTAX = 1, 2
 
