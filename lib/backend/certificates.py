@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ganeti import errors, hosts, pathutils, runtime, x509
+from ganeti.transferkeys import CERT_FILE, KEY_FILE, PEM_LIMIT
 
 _NAME = re.compile(r"x509-[a-zA-Z0-9_-]+")
-KEY_FILE, CERT_FILE = "key", "cert"
-_PEM_LIMIT = 1024 * 1024
 
 
 def CertificateFiles(name: str) -> tuple[str, str, str]:
@@ -64,7 +63,7 @@ def ClientDigest(kind: str = "ssl") -> str:
         raise errors.RpcCallError(f"Token type '{kind}' is not supported, only 'ssl' is")
     path = pathutils.NODED_CLIENT_CERT_FILE
     try:
-        return x509.Digest(runtime.ReadFile(path, _PEM_LIMIT), path)
+        return x509.Digest(runtime.ReadFile(path, PEM_LIMIT), path)
     except FileNotFoundError as err:
         raise errors.RpcCallError(
             f"This node has no client certificate ({path}): set it up again with 'gnt-node add --readd NODE'"

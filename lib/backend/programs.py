@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import posixpath
-import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +12,6 @@ from typing import Any
 from ganeti import _autoconf, constants, errors, pathutils, runtime, serializer
 from ganeti.utils import programs
 
-# What may be run from a directory of plug-ins: no dots, so no editor's or package manager's leftovers.
-_PLUGIN = re.compile(r"[a-zA-Z0-9_-]+")
 # Less than the master waits for the answer.
 _CALL_TIME = constants.RPC_TMO_NORMAL - 30
 _SLOW_CALL_TIME = constants.RPC_TMO_SLOW - 30
@@ -22,8 +19,6 @@ HOOKS_VERSION = 2
 RESTRICTED_LOCK_TIMEOUT = 8
 RESTRICTED_FAILURE_DELAY = 10
 _MAX_MODE = 0o755
-# Of hooks: what they leave behind is theirs, unless they say otherwise.
-_UMASK = 0o077
 
 
 # Hooks
@@ -33,44 +28,12 @@ def RunHooks(hpath: str, phase: str, env: Mapping[str, str]) -> list[list[Any]]:
     """Return [[script, status, output]] of a hook directory's scripts in byte order; no directory, no scripts."""
     subdir = f"{hpath}-{phase}.d"
     directory = posixpath.join(pathutils.HOOKS_BASE_DIR, subdir)
-    if not _PLUGIN.fullmatch(hpath):
+    if not programs.IsPluginName(hpath):
         raise errors.RpcCallError(f"'{hpath}' is not a valid hook path")
-    deadline = runtime.Monotonic() + _CALL_TIME
     return [
-        [posixpath.join(subdir, name), *_RunHook(posixpath.join(directory, name), env, deadline)]
-        for name in _Plugins(directory)
+        [posixpath.join(subdir, name), status, output]
+        for name, status, output in programs.RunPlugins(directory, env, _CALL_TIME)
     ]
-
-
-def _Plugins(directory: str) -> list[str]:
-    try:
-        names = runtime.ListDir(directory)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted((name for name in names if not name.startswith(".")), key=lambda name: name.encode())
-
-
-def _RunHook(path: str, env: Mapping[str, str], deadline: float) -> tuple[int, str]:
-    if not _PLUGIN.fullmatch(posixpath.basename(path)) or not _IsExecutableFile(path):
-        return constants.HKR_SKIP, ""
-    left = max(1.0, deadline - runtime.Monotonic())
-    result = runtime.RunCmd([path], env=env, timeout=left, cwd="/", umask=_UMASK)
-    if result.exit_code in (126, 127) and not result.output:
-        return constants.HKR_FAIL, f"Hook script execution error: {result.fail_reason}"
-    output = result.output.strip()
-    if result.failed:
-        if result.exit_code is None or result.timeout is not None:
-            output = "\n".join(filter(None, [output, result.fail_reason]))
-        return constants.HKR_FAIL, output
-    return constants.HKR_SUCCESS, output
-
-
-def _IsExecutableFile(path: str) -> bool:
-    try:
-        mode = runtime.Stat(path).st_mode
-    except OSError:
-        return False
-    return stat.S_ISREG(mode) and bool(mode & 0o111)
 
 
 @contextmanager
@@ -191,7 +154,7 @@ def PrepareRestrictedCommand(cmd: str, owner: tuple[int, int] = (0, 0)) -> str:
         _CheckOwnership(directory, info, owner)
         if not cmd.strip():
             raise errors.RpcCallError("no command named")
-        if posixpath.basename(cmd) != cmd or not _PLUGIN.fullmatch(cmd):
+        if posixpath.basename(cmd) != cmd or not programs.IsPluginName(cmd):
             raise errors.RpcCallError("the command is not a plain name")
         path = posixpath.join(directory, cmd)
         info = runtime.Stat(path, follow=False)

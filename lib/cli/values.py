@@ -15,7 +15,6 @@ UNSET_PREFIX = "-"
 
 _TRUE = frozenset(["true", "yes"])
 _FALSE = frozenset(["false", "no"])
-_TIMESPEC_FACTORS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _BACKSLASHES = re.compile(r"\\+$")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
@@ -116,23 +115,6 @@ def ParseMultiListIdentKeyVal(option: str, text: str) -> list[dict[str, dict[str
             sections[ident] = ParseKeyVal(option, rest, prefixes=False)
         result.append(sections)
     return result
-
-
-def ParseTimespec(text: str) -> int:
-    """Return the seconds of ``90``, ``15m``, ``6h``, ``2d``; raise OpPrereqError for anything else."""
-    if not text:
-        raise errors.OpPrereqError("Empty time specification passed", errors.ECODE_INVAL)
-    number, factor = text, 1
-    if text[-1] in _TIMESPEC_FACTORS:
-        number, factor = text[:-1], _TIMESPEC_FACTORS[text[-1]]
-        if not number:
-            raise errors.OpPrereqError(
-                f"Invalid time specification '{text}': only a suffix was passed", errors.ECODE_INVAL
-            )
-    try:
-        return int(number) * factor
-    except ValueError:
-        raise errors.OpPrereqError(f"Invalid time specification '{text}'", errors.ECODE_INVAL) from None
 
 
 def ParseUidPool(text: str) -> list[tuple[int, int]]:

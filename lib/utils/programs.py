@@ -1,15 +1,62 @@
-"""Who could have put a program where it is: what runs as root must not be somebody else's."""
+"""Programs of others that we run: directories of an administrator's plug-ins, and who could have put a program there."""
 
 from __future__ import annotations
 
 import os
 import posixpath
+import re
 import stat
 from collections import deque
+from collections.abc import Iterator, Mapping
 
-from ganeti import runtime
+from ganeti import constants, runtime
 
+# What may be run from a directory of plug-ins: no dots, so no editor's or package manager's leftovers.
+_PLUGIN = re.compile(r"[a-zA-Z0-9_-]+")
+# What plug-ins leave behind is theirs, unless they say otherwise.
+_UMASK = 0o077
 _MAX_LINKS = 40
+
+
+def IsPluginName(name: str) -> bool:
+    return _PLUGIN.fullmatch(name) is not None
+
+
+def RunPlugins(directory: str, env: Mapping[str, str] | None, seconds: float) -> Iterator[tuple[str, int, str]]:
+    """Run the plug-ins of a directory in byte order and yield (name, HKR_*, output) of each; none if it is missing.
+
+    ``env``: None is our own environment; ``seconds``: for all of them together.
+    """
+    deadline = runtime.Monotonic() + seconds
+    try:
+        names = runtime.ListDir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in sorted((name for name in names if not name.startswith(".")), key=lambda name: name.encode()):
+        left = max(1.0, deadline - runtime.Monotonic())
+        yield (name, *_RunPlugin(posixpath.join(directory, name), env, left))
+
+
+def _RunPlugin(path: str, env: Mapping[str, str] | None, seconds: float) -> tuple[int, str]:
+    if not IsPluginName(posixpath.basename(path)) or not _IsExecutableFile(path):
+        return constants.HKR_SKIP, ""
+    result = runtime.RunCmd([path], env=env, timeout=seconds, cwd="/", umask=_UMASK)
+    if result.exit_code in (126, 127) and not result.output:
+        return constants.HKR_FAIL, f"Hook script execution error: {result.fail_reason}"
+    output = result.output.strip()
+    if result.failed:
+        if result.exit_code is None or result.timeout is not None:
+            output = "\n".join(filter(None, [output, result.fail_reason]))
+        return constants.HKR_FAIL, output
+    return constants.HKR_SUCCESS, output
+
+
+def _IsExecutableFile(path: str) -> bool:
+    try:
+        mode = runtime.Stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) and bool(mode & 0o111)
 
 
 def Problem(path: str) -> str | None:

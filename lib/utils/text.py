@@ -12,6 +12,7 @@ from ganeti import errors
 _RUNS = re.compile(r"(\d{1,4000})")
 _UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
 _FACTORS = {"": 1, "m": 1, "g": 1024, "t": 1024 * 1024}
+_TIMESPEC_FACTORS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _MAX_LENGTH = 64
 SIZE_STEP = 4  # MiB
 # More digits than this do not fit a number of any sense; int() refuses thousands of them.
@@ -72,3 +73,20 @@ def ParseUnit(text: str) -> int:
         )
     size = math.ceil(float(match.group(1)) * _FACTORS[unit])
     return -(-size // SIZE_STEP) * SIZE_STEP
+
+
+def ParseTimespec(text: str) -> int:
+    """Return the seconds of ``90``, ``15m``, ``6h``, ``2d``; raise OpPrereqError for anything else."""
+    if not text:
+        raise errors.OpPrereqError("Empty time specification passed", errors.ECODE_INVAL)
+    number, factor = text, 1
+    if text[-1] in _TIMESPEC_FACTORS:
+        number, factor = text[:-1], _TIMESPEC_FACTORS[text[-1]]
+        if not number:
+            raise errors.OpPrereqError(
+                f"Invalid time specification '{text}': only a suffix was passed", errors.ECODE_INVAL
+            )
+    try:
+        return int(number) * factor
+    except ValueError:
+        raise errors.OpPrereqError(f"Invalid time specification '{text}'", errors.ECODE_INVAL) from None

@@ -27,8 +27,6 @@ WAITING = {
     "Sign": "import and export",
     "Statistics": "benchmarks",
     "TransferCommand": "import and export",
-    "WatcherInstanceStatusFile": "the watcher",
-    "WatcherStateFile": "the watcher",
 }
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 from ganeti import constants, errors, runtime
-from ganeti.cli import jobs, output, values
+from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, Maybe, One
 from ganeti.cli.parser import Options
+from ganeti.utils.text import ParseTimespec
 
 
 def _Invalid(text: str) -> errors.OpPrereqError:
@@ -24,7 +25,7 @@ def Run(options: Options, arguments: list[str]) -> int:
     elif command == "pause":
         if len(arguments) < 2:
             raise _Invalid("Missing pause duration")
-        until = client.SetWatcherPause(runtime.Time() + values.ParseTimespec(arguments[1]))
+        until = client.SetWatcherPause(runtime.Time() + ParseTimespec(arguments[1]))
         output.ToStdout(f"The watcher is paused until {time.ctime(until)}.")
     elif command == "info":
         until = client.QueryConfigValues(["watcher_pause"])[0]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ganeti import errors
 from ganeti.cli import values
+from ganeti.utils import text
 
 
 @given(st.lists(st.text(alphabet="a,\\=x ", min_size=1), min_size=1))
@@ -14,18 +15,18 @@ def test_joined_lists_come_apart_again(pieces):
 
 
 @given(st.text(alphabet="a,\\=:/-no_1"))
-def test_no_text_breaks_the_parsers(text):
+def test_no_text_breaks_the_parsers(value):
     for parse in (
         values.ParseList,
         values.ParseBool,
         lambda t: values.ParseKeyVal("-x", t),
         lambda t: values.ParseIdentKeyVal("-x", t),
         lambda t: values.ParseMultiListIdentKeyVal("-x", t),
-        values.ParseTimespec,
+        text.ParseTimespec,
         values.ParseUidPool,
     ):
         try:
-            parse(text)
+            parse(value)
         except (errors.ParameterError, errors.OpPrereqError) as err:
             assert str(err)
 
@@ -75,10 +76,10 @@ def test_multilistidentkeyval():
 
 
 def test_timespec():
-    assert [values.ParseTimespec(t) for t in ("7", "7s", "2m", "6h", "1d", "1w")] == [7, 7, 120, 21600, 86400, 604800]
+    assert [text.ParseTimespec(t) for t in ("7", "7s", "2m", "6h", "1d", "1w")] == [7, 7, 120, 21600, 86400, 604800]
     for wrong in ("", "h", "5x", "1.5h", "h5"):
         with pytest.raises(errors.OpPrereqError):
-            values.ParseTimespec(wrong)
+            text.ParseTimespec(wrong)
 
 
 def test_uid_pool():

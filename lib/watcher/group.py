@@ -1,0 +1,139 @@
+"""One node group: what should run there is started, and its disks are looked after."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, runtime, ssconf
+from ganeti.watcher import decisions, master, state, status
+from ganeti.watcher.decisions import Action, Decision
+from ganeti.watcher.rows import Instance, Node
+
+if TYPE_CHECKING:
+    import optparse
+
+    from ganeti.luxi.client import Client
+    from ganeti.opcodes import OpCode
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_NAMES_SHOWN = 10
+
+
+def Run(options: optparse.Values, uuid: str) -> int:
+    """Look after a group; raises errors of ours and of the master."""
+    groups = ssconf.SimpleStore().GetNodegroupList()
+    if not _UUID.fullmatch(uuid):
+        raise errors.OpPrereqError(f"'{uuid[:100]}' is not the UUID of a node group", errors.ECODE_INVAL)
+    if uuid not in groups:
+        raise errors.OpPrereqError(f"Node group '{uuid}' is not known on this node", errors.ECODE_NOENT)
+    try:
+        file = state.File(uuid)
+    except runtime.LockBusy:
+        logging.error("Group %s: nothing is done, another watcher is at work", groups[uuid])
+        return constants.EXIT_FAILURE
+    with master.Connect() as client:
+        try:
+            visit = Visit(client, uuid, groups[uuid])
+            visit.Act(file)
+            status.Write(uuid, visit.instances)
+            status.Merge(groups)
+        finally:
+            # Verification may take long: meanwhile other runs can start what fails.
+            file.Close()
+        if options.verify_disks:
+            from ganeti.watcher import verifydisks
+
+            verifydisks.Run(client, visit, options.strict)
+    return constants.EXIT_SUCCESS
+
+
+class Visit:
+    """One look at a group, and what is done about it."""
+
+    def __init__(self, client: Client, uuid: str, name: str):
+        master.CheckMaster(client)
+        self.uuid = uuid
+        self.name = name
+        self.began = runtime.Time()
+        self._client = client
+        self.instances: list[Instance] = master.QueryInstances(client, uuid)
+        self.nodes: list[Node] = master.QueryNodes(client, uuid)
+        self.busy = master.QueryBusy(client, self.instances, self.began)
+
+    def Act(self, file: state.File) -> None:
+        """Submit what is needed; nothing is remembered of a run that ends with an error."""
+        before = file.Read()
+        tries, started = self._ActOnInstances(dict(before.tries))
+        disks = decisions.DecideDisks(self.instances, self.nodes, self.busy, started, before.boot_ids)
+        rejected = self._Activate(disks.activate, "its secondary node was booted")
+        for node, why in disks.postponed.items():
+            logging.info("Group %s: disks on node %s, which was booted, have to wait: %s", self.name, node, why)
+        boot_ids = dict(before.boot_ids) if rejected else disks.boot_ids
+        names = {instance.name for instance in self.instances}
+        file.Save(state.State(tries, boot_ids).Maintained(names, runtime.Time()))
+
+    def _ActOnInstances(self, tries: dict[str, state.Tries]) -> tuple[dict[str, state.Tries], set[str]]:
+        """Return the tries, and the instances for whose start a job was submitted."""
+        found = decisions.Decide(self.instances, self.busy, tries)
+        known = {instance.name: instance for instance in self.instances}
+        for decision in found:
+            _Log(decision)
+        chosen = [decision for decision in found if decision.action in (Action.START, Action.CLEAN_UP)]
+        ids = master.Submit(self._client, [[_Opcode(decision)] for decision in chosen])
+        submitted = {decision.instance for decision, job_id in zip(chosen, ids, strict=True) if job_id is not None}
+        now = runtime.Time()
+        for decision in found:
+            name = decision.instance
+            if decision.action is Action.FORGET:
+                tries.pop(name, None)
+            elif decision.action is Action.GIVE_UP or name in submitted:
+                tries[name] = decisions.WithTry(tries.get(name, state.NONE), known[name], now)
+        _Summarize(self.name, len(self.instances), found)
+        starts = {decision.instance for decision in chosen if decision.action is Action.START}
+        return tries, submitted & starts
+
+    def _Activate(self, names: Sequence[str], why: str) -> bool:
+        """Submit a job for the disks of each instance; return whether one was rejected."""
+        for name in names:
+            logging.info("Activating the disks of instance %s: %s", name, why)
+        return None in master.Submit(self._client, [[master.Activation(name, why)] for name in names])
+
+
+def _Opcode(decision: Decision) -> OpCode:
+    from ganeti.opcodes import OpInstanceShutdown, OpInstanceStartup
+
+    if decision.action is Action.START:
+        return OpInstanceStartup(
+            instance_name=decision.instance, reason=master.Reason("Restarting: it should run and does not")
+        )
+    return OpInstanceShutdown(
+        instance_name=decision.instance,
+        admin_state_source=constants.USER_SOURCE,
+        reason=master.Reason("Cleaning up: its user shut it down"),
+    )
+
+
+_TEXTS: dict[Action, tuple[Callable[..., Any], str]] = {
+    Action.START: (logging.info, "Starting instance %s: %s"),
+    Action.CLEAN_UP: (logging.info, "Cleaning up instance %s: %s"),
+    Action.GIVE_UP: (logging.error, "Giving up on instance %s: %s; look at its jobs with 'gnt-job list'"),
+    Action.LEAVE: (logging.info, "Leaving instance %s alone: %s"),
+    Action.FORGET: (logging.info, "Forgetting the attempts at instance %s: %s"),
+}
+
+
+def _Log(decision: Decision) -> None:
+    log, text = _TEXTS[decision.action]
+    log(text, decision.instance, decision.why)
+
+
+def _Summarize(group: str, count: int, found: Sequence[Decision]) -> None:
+    acted = [f"{d.action.value} {d.instance}" for d in found if d.action in (Action.START, Action.CLEAN_UP)]
+    if not acted:
+        logging.info("Group %s: %d instances, nothing to start", group, count)
+        return
+    more = f" and {len(acted) - _NAMES_SHOWN} more" if len(acted) > _NAMES_SHOWN else ""
+    logging.info("Group %s: %d instances; %s%s", group, count, ", ".join(acted[:_NAMES_SHOWN]), more)

@@ -1,0 +1,95 @@
+"""What the watcher asks the master for, and the jobs that it submits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, hosts, pathutils, runtime
+from ganeti.luxi.client import Client
+from ganeti.watcher import busy
+from ganeti.watcher.rows import INSTANCE_FIELDS, NODE_FIELDS, Instance, Instances, Node, Nodes
+
+if TYPE_CHECKING:
+    from ganeti.opcodes import OpCode
+
+REASON_SOURCE = "gnt:watcher"
+# Seconds until a master daemon that is coming up must accept a connection, and until an answer: nodes may be slow.
+_CONNECT_TIMEOUT = 20.0
+_ANSWER_TIMEOUT = 200.0
+
+
+def Connect() -> Client:
+    return Client(connect_timeout=_CONNECT_TIMEOUT, io_timeout=_ANSWER_TIMEOUT, retry_delays=(1.0,))
+
+
+def CheckMaster(client: Client) -> None:
+    """Raise NotMasterError unless the configuration names this host as the master."""
+    [master] = client.QueryConfigValues(["master_node"])
+    own = pathutils.HostName()
+    if master in (own, None) or master.partition(".")[0] == own or master == hosts.OwnHost().name:
+        return
+    raise errors.NotMasterError(f"This node, {own}, is not the master: the configuration names {master}")
+
+
+def QueryInstances(client: Client, group_uuid: str) -> list[Instance]:
+    data = client.Query("instance", INSTANCE_FIELDS, ["=", "pnode.group.uuid", group_uuid])["data"]
+    return sorted(Instances(data), key=lambda instance: instance.name)
+
+
+def QueryNodes(client: Client, group_uuid: str) -> list[Node]:
+    return Nodes(client.Query("node", NODE_FIELDS, ["=", "group.uuid", group_uuid])["data"])
+
+
+def QueryBusy(client: Client, instances: Sequence[Instance], since: float) -> dict[str, str]:
+    """Return why instances are busy.  Call it after the look at the instances, which began at ``since``.
+
+    Locks are asked for first: a job that is seen with a lock may have released it and ended by the time jobs are listed.
+    """
+    locks = client.Query("lock", busy.LOCK_FIELDS)["data"]
+    jobs = client.Query("job", busy.JOB_FIELDS, busy.JobFilter(since))["data"]
+    return busy.Find(instances, _Plain(locks), _Plain(jobs))
+
+
+def _Plain(data: Iterable[Sequence[Sequence[Any]]]) -> list[list[Any]]:
+    return [[value if status == 0 else None for status, value in row] for row in data]
+
+
+def Reason(text: str) -> list[list[Any]]:
+    return [[REASON_SOURCE, text, int(runtime.Time() * 1e9)]]
+
+
+def Activation(name: str, why: str) -> OpCode:
+    """Return the opcode that activates an instance's disks."""
+    from ganeti.opcodes import OpInstanceActivateDisks
+
+    return OpInstanceActivateDisks(instance_name=name, reason=Reason(f"Activating disks: {why}"))
+
+
+def Submit(client: Client, jobs: Sequence[Sequence[OpCode]]) -> list[int | None]:
+    """Submit jobs in one step; return the id of each, None for one that was rejected, which is logged."""
+    if not jobs:
+        return []
+    results = client.SubmitManyJobs(jobs)
+    found: list[int | None] = []
+    for ops, (accepted, answer) in zip(jobs, results, strict=True):
+        if not accepted:
+            logging.error("Job %s was rejected: %s", ", ".join(op.Summary() for op in ops), answer)
+        found.append(int(answer) if accepted else None)
+    return found
+
+
+def Wait(client: Client, job_id: int, seconds: float) -> str | None:
+    """Wait until a job has ended and return its status; None if it has not within the time."""
+    deadline = runtime.Monotonic() + seconds
+    status: list[Any] | None = None
+    while (left := deadline - runtime.Monotonic()) > 0:
+        answer = client.WaitForJobChangeOnce(job_id, ["status"], status, None, left)
+        if answer is None:
+            raise errors.JobLost(f"Job {job_id} lost")
+        if answer != "nochange":
+            status = answer[0]
+            if status[0] in constants.JOBS_FINALIZED:
+                return str(status[0])
+    return None

@@ -1,0 +1,107 @@
+"""Daemons of this node: start what does not run, restart a REST daemon that does not answer."""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+
+from ganeti import constants, pathutils, runtime
+from ganeti.daemon import pidfile
+
+# A daemon may take a while to start, and systemd to say so.
+_START_TIMEOUT = 720.0
+_STOP_TIMEOUT = 60.0
+_CONNECT_SECONDS, _ANSWER_SECONDS = 5, 15
+_ANSWER_LIMIT = 4096
+_OK, _UNAUTHORIZED = 200, 401
+
+
+def Installed(name: str) -> bool:
+    """Return whether the daemon's program is there: a package may leave out what a node does not need."""
+    return runtime.Exists(pathutils.DaemonProgram(name))
+
+
+def EnsureRunning(name: str) -> bool:
+    """Start a daemon that does not run; return whether it runs now."""
+    if pidfile.Running(name) is not None:
+        return True
+    logging.warning("%s does not run: starting it", name)
+    return _DaemonUtil("check-and-start", name, _START_TIMEOUT)
+
+
+def _DaemonUtil(verb: str, name: str, timeout: float) -> bool:
+    result = runtime.RunCmd([pathutils.DAEMON_UTIL, verb, name], timeout=timeout)
+    if result.failed:
+        said = " ".join((result.stderr or result.stdout).split())[:1000]
+        logging.error("%s: '%s %s' failed: %s", name, pathutils.DAEMON_UTIL, verb, said or result.fail_reason)
+    return not result.failed
+
+
+def EnsureRapi(ip: str) -> None:
+    """Start the REST daemon; restart it once if it does not answer."""
+    name = constants.RAPI
+    if not Installed(name) or not EnsureRunning(name):
+        return
+    port = _RapiPort()
+    why = ProbeRapi(ip, port)
+    if why is None:
+        return
+    logging.warning("%s does not answer at %s port %d (%s): restarting it", name, ip, port, why)
+    if not (_DaemonUtil("stop", name, _STOP_TIMEOUT) and _DaemonUtil("start", name, _START_TIMEOUT)):
+        return
+    why = ProbeRapi(ip, port)
+    if why is None:
+        logging.info("%s answers again", name)
+    else:
+        logging.error(
+            "%s does not answer at %s port %d after a restart either (%s); see %s. If it listens at another address,"
+            " give that address to the watcher with --rapi-ip", name, ip, port, why, pathutils.DaemonLog(name)
+        )  # fmt: skip
+
+
+def _RapiPort() -> int:
+    try:
+        return socket.getservbyname(constants.RAPI, "tcp")
+    except OSError:
+        return constants.DEFAULT_RAPI_PORT
+
+
+def ProbeRapi(ip: str, port: int) -> str | None:
+    """Ask for the protocol's version; return why the answer shows no living daemon, None for one that lives.
+
+    Whoever needs a password to ask has met a living one too.  The certificate is the administrator's and says nothing
+    about an address of this machine, so it is not verified: nothing secret is sent.
+    """
+    import pycurl
+
+    body = io.BytesIO()
+
+    def take(data: bytes) -> int:
+        body.write(data)
+        return len(data) if body.tell() <= _ANSWER_LIMIT else 0  # 0 ends the transfer
+
+    curl = pycurl.Curl()
+    try:
+        host = f"[{ip}]" if ":" in ip else ip
+        curl.setopt(pycurl.URL, f"https://{host}:{port}/version")
+        curl.setopt(pycurl.SSL_VERIFYPEER, 0)
+        curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+        curl.setopt(pycurl.PROXY, "")
+        curl.setopt(pycurl.NOSIGNAL, 1)
+        curl.setopt(pycurl.CONNECTTIMEOUT, _CONNECT_SECONDS)
+        curl.setopt(pycurl.TIMEOUT, _ANSWER_SECONDS)
+        curl.setopt(pycurl.WRITEFUNCTION, take)
+        curl.perform()
+        code = curl.getinfo(pycurl.RESPONSE_CODE)
+    except pycurl.error as err:
+        return str(err.args[-1])
+    finally:
+        curl.close()
+    if code == _UNAUTHORIZED:
+        return None
+    if code != _OK:
+        return f"its answer has the status {code}"
+    if body.getvalue().strip() != b"%d" % constants.RAPI_VERSION:
+        return "its answer is not the version that was expected"
+    return None

@@ -1,0 +1,128 @@
+"""What the watcher of a group remembers from run to run: tries, and the nodes' boot ids (doc/reference/files.md 13)."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ganeti import errors, pathutils, runtime, serializer
+
+# Seconds after which tries to start an instance are forgotten.
+EXPIRES = 8 * 3600.0
+_LIMIT = 16 * 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Tries:
+    """How often jobs were submitted to start an instance, and to clean up after its user; when the last time was."""
+
+    restart_count: int = 0
+    restart_when: float = 0.0
+    cleanup_count: int = 0
+    cleanup_when: float = 0.0
+
+    def Restarted(self, now: float) -> Tries:
+        return dataclasses.replace(self, restart_count=self.restart_count + 1, restart_when=now)
+
+    def CleanedUp(self, now: float) -> Tries:
+        return dataclasses.replace(self, cleanup_count=self.cleanup_count + 1, cleanup_when=now)
+
+    def IsFresh(self, now: float) -> bool:
+        """Return whether the last try still counts; one in the future was made before the clock was set back."""
+        return abs(now - max(self.restart_when, self.cleanup_when)) <= EXPIRES
+
+    def ToDict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.restart_count:
+            found |= {"restart_count": self.restart_count, "restart_when": self.restart_when}
+        if self.cleanup_count:
+            found |= {"cleanup_count": self.cleanup_count, "cleanup_when": self.cleanup_when}
+        return found
+
+
+NONE = Tries()
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """The content of the file."""
+
+    tries: Mapping[str, Tries]
+    boot_ids: Mapping[str, str]
+
+    def Dump(self) -> bytes:
+        instances = {name: self.tries[name].ToDict() for name in sorted(self.tries)}
+        nodes = {name: {"bootid": self.boot_ids[name]} for name in sorted(self.boot_ids)}
+        return serializer.DumpBytes({"instance": instances, "node": nodes})
+
+    def Maintained(self, names: Collection[str], now: float) -> State:
+        """Return the state without instances that do not exist, or whose last try is too old to count."""
+        kept = {
+            name: tries for name, tries in self.tries.items() if name in names and tries != NONE and tries.IsFresh(now)
+        }
+        return dataclasses.replace(self, tries=kept)
+
+
+EMPTY = State({}, {})
+
+
+def _Number(value: Any) -> float:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
+    return value if good else 0
+
+
+def _ReadTries(record: Any) -> Tries:
+    if not isinstance(record, dict):
+        return NONE
+    return Tries(
+        int(_Number(record.get("restart_count"))),
+        _Number(record.get("restart_when")),
+        int(_Number(record.get("cleanup_count"))),
+        _Number(record.get("cleanup_when")),
+    )
+
+
+def Parse(text: bytes) -> State:
+    """Return the state in a file; raise ParseError for one that is not a JSON object.  Wrong records are left out."""
+    data = serializer.Load(text)
+    if not isinstance(data, dict):
+        raise errors.ParseError("it does not hold an object")
+    instances, nodes = data.get("instance"), data.get("node")
+    tries = {name: _ReadTries(record) for name, record in instances.items()} if isinstance(instances, dict) else {}
+    boot_ids = {
+        name: record["bootid"]
+        for name, record in (nodes.items() if isinstance(nodes, dict) else ())
+        if isinstance(record, dict) and isinstance(record.get("bootid"), str)
+    }
+    return State({name: value for name, value in tries.items() if value != NONE}, boot_ids)
+
+
+class File:
+    """The file of one group, locked until ``Close``; raises LockBusy while another run has it."""
+
+    def __init__(self, group_uuid: str):
+        self._path = pathutils.WatcherStateFile(group_uuid)
+        self._lock = runtime.LockFile(self._path, timeout=0)
+
+    def Read(self) -> State:
+        """Return the state; an empty one if the file is new or damaged."""
+        try:
+            data = runtime.ReadFile(self._path, _LIMIT)
+            return Parse(data) if data else EMPTY
+        except (OSError, errors.ParseError) as err:
+            logging.warning("%s is damaged and treated as empty: %s", self._path, err)
+            return EMPTY
+
+    def Save(self, state: State) -> None:
+        """Replace the content; an unchanged file gets a new time only, so that the cleaner does not remove it."""
+        data = state.Dump()
+        if runtime.ReadFile(self._path) == data:
+            now = runtime.Time()
+            runtime.SetTimes(self._path, now, now)
+        else:
+            runtime.WriteFile(self._path, data)
+
+    def Close(self) -> None:
+        self._lock.release()

@@ -1,0 +1,77 @@
+"""Have the master verify a group's disks, and activate those that it reports as inactive."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ganeti import constants, runtime
+from ganeti.watcher import busy, decisions, master
+
+if TYPE_CHECKING:
+    from ganeti.luxi.client import Client
+    from ganeti.watcher.group import Visit
+
+_WHY = "verification found them inactive"
+# The job waits for locks of long operations.  If it has not ended by then, it is left to end by itself.
+_PATIENCE = 3600.0
+
+
+def Run(client: Client, visit: Visit, strict: bool) -> None:
+    """Submit the verification, wait for it, act on its result."""
+    from ganeti.opcodes import OpGroupVerifyDisks
+    from ganeti.params import disk
+
+    if {instance.template for instance in visit.instances} <= disk.With(looked_after=True):
+        logging.debug("Group %s: no instance has disks that could be verified", visit.name)
+        return
+    pending = _Pending(client, visit)
+    if pending is not None:
+        logging.info("Group %s: disks are not verified, as job %d does so already", visit.name, pending)
+        return
+    op = OpGroupVerifyDisks(
+        group_name=visit.uuid,
+        is_strict=strict,
+        priority=constants.OP_PRIO_LOW,
+        reason=master.Reason("Verifying disks"),
+    )
+    job_id = client.SubmitJob([op])
+    status = master.Wait(client, job_id, _PATIENCE)
+    if status is None:
+        logging.warning("Group %s: job %d, which verifies disks, has not ended within an hour", visit.name, job_id)
+        return
+    [[results]] = client.QueryJobs([job_id], ["opresult"])
+    client.ArchiveJob(job_id)
+    if status != constants.JOB_STATUS_SUCCESS:
+        logging.error("Group %s: the verification of disks failed: %s", visit.name, _Words(results))
+        return
+    bad_nodes, inactive, _missing = results[0]
+    for node, text in sorted(bad_nodes.items()):
+        logging.warning("Group %s: node %s could not be asked about disks: %s", visit.name, node, text)
+    if inactive:
+        _Activate(client, visit, inactive)
+
+
+def _Pending(client: Client, visit: Visit) -> int | None:
+    """Return a job that verifies this group's disks and has not ended."""
+    summaries = {f"GROUP_VERIFY_DISKS({word})" for word in (visit.uuid, visit.name)}
+    rows = client.Query("job", ("id", "summary"), busy.PENDING)["data"]
+    return next((job_id for (_, job_id), (_, found) in rows if summaries.intersection(found or ())), None)
+
+
+def _Activate(client: Client, visit: Visit, reported: list[str]) -> None:
+    """Activate disks, as far as a new look at instances and jobs allows it: the verification may have taken long."""
+    began = runtime.Time()
+    instances = master.QueryInstances(client, visit.uuid)
+    nodes = master.QueryNodes(client, visit.uuid)
+    names, left = decisions.DecideRepair(instances, nodes, master.QueryBusy(client, instances, began), reported)
+    for name, why in left.items():
+        logging.info("The disks of instance %s are inactive and left so: %s", name, why)
+    for name in names:
+        logging.info("Activating the disks of instance %s: %s", name, _WHY)
+    if names:
+        master.Submit(client, [[master.Activation(name, _WHY) for name in names]])
+
+
+def _Words(results: object) -> str:
+    return str(results)[:500]
