@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
-import socket
 
-from ganeti import constants, pathutils, runtime
+from ganeti import constants, hosts, pathutils, runtime
 from ganeti.daemon import pidfile
 
 # A daemon may take a while to start, and systemd to say so.
@@ -43,7 +42,7 @@ def EnsureRapi(ip: str) -> None:
     name = constants.RAPI
     if not Installed(name) or not EnsureRunning(name):
         return
-    port = _RapiPort()
+    port = hosts.DaemonPort(name, constants.DEFAULT_RAPI_PORT)
     why = ProbeRapi(ip, port)
     if why is None:
         return
@@ -58,13 +57,6 @@ def EnsureRapi(ip: str) -> None:
             "%s does not answer at %s port %d after a restart either (%s); see %s. If it listens at another address,"
             " give that address to the watcher with --rapi-ip", name, ip, port, why, pathutils.DaemonLog(name)
         )  # fmt: skip
-
-
-def _RapiPort() -> int:
-    try:
-        return socket.getservbyname(constants.RAPI, "tcp")
-    except OSError:
-        return constants.DEFAULT_RAPI_PORT
 
 
 def ProbeRapi(ip: str, port: int) -> str | None:

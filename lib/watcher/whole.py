@@ -28,6 +28,10 @@ def Run(options: optparse.Values, guarded: Guarded) -> int:
     StartNodeDaemons()
     RunHooks()
     guarded(RemoveOldKeys)
+    if store.GetMaintainNodeHealth():
+        from ganeti.watcher import nodehealth
+
+        guarded(nodehealth.Maintain)
     if not store.IsMaster():
         logging.info("This node is not the master: nothing else to do")
         return constants.EXIT_SUCCESS
