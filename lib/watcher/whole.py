@@ -40,11 +40,8 @@ def Run(options: optparse.Values, guarded: Guarded) -> int:
 
 
 def StartNodeDaemons() -> None:
-    """Start the daemons that every node has, each where it can work: confd needs a configuration."""
-    wanted = [constants.NODED]
-    if runtime.Exists(pathutils.CLUSTER_CONF_FILE):
-        wanted.append(constants.CONFD)
-    for name in filter(services.Installed, wanted):
+    """Start the daemons that every node has; where there is no configuration, confd waits for one."""
+    for name in filter(services.Installed, (constants.NODED, constants.CONFD)):
         services.EnsureRunning(name)
 
 

@@ -29,7 +29,6 @@ LATER = frozenset(
         "gnt-backup",
         "gnt-filter",
         "gnt-network",
-        "ganeti-cleaner",
         "ganeti-listrunner",
         "burnin",
         "cfgshell",

@@ -58,11 +58,12 @@ USER_SHUTDOWN = Value(
     "--user-shutdown", dest="enabled_user_shutdown", type="bool",
     text="Do not restart instances that were shut down from inside",
 )  # fmt: skip
+MAINTAIN_NODE_HEALTH = Value(
+    "--maintain-node-health", dest="maintain_node_health", type="bool",
+    text="Have the watcher end guests and DRBD devices on nodes that are marked offline",
+)  # fmt: skip
 
 # Settings that a cluster of 3.1 may have and that this release keeps without using them.
-MAINTAIN_NODE_HEALTH = Value(
-    "--maintain-node-health", dest="maintain_node_health", type="bool", text="Stop instances on offline nodes"
-).Hidden()
 DEFAULT_IALLOCATOR = Value(
     "-I", "--default-iallocator", dest="default_iallocator", metavar="NAME", completion=COMPLETE_IALLOCATOR,
     text="Default allocator",
@@ -77,13 +78,12 @@ COMPRESSION_TOOLS = Value(
     "--compression-tools", dest="compression_tools", type="names", metavar="TOOL,...", text="Compression programs"
 ).Hidden()
 SET_KEPT = (
-    MAINTAIN_NODE_HEALTH, DEFAULT_IALLOCATOR, DEFAULT_IALLOCATOR_PARAMS, INSTALL_IMAGE, ZEROING_IMAGE,
-    COMPRESSION_TOOLS,
+    DEFAULT_IALLOCATOR, DEFAULT_IALLOCATOR_PARAMS, INSTALL_IMAGE, ZEROING_IMAGE, COMPRESSION_TOOLS,
 )  # fmt: skip
 
 # What init and modify have in common, but for the common sets of parameters.
 SET_SETTINGS = (
     CANDIDATE_POOL_SIZE, ENABLED_HYPERVISORS, ENABLED_DISK_TEMPLATES, MAC_PREFIX, MASTER_NETDEV, MASTER_NETMASK,
     EXTERNAL_MIP_SCRIPT, VG_NAME, DRBD_HELPER, PREALLOC_WIPE, UID_POOL, FILE_STORAGE_DIR, SHARED_FILE_STORAGE_DIR,
-    USER_SHUTDOWN, *SET_KEPT,
+    USER_SHUTDOWN, MAINTAIN_NODE_HEALTH, *SET_KEPT,
 )  # fmt: skip
