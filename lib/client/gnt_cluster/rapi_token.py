@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import constants, errors, runtime
-from ganeti.cli import jobs, output, tables, values
+from ganeti.cli import jobs, output, tables
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, Maybe, One
 from ganeti.cli.parser import Options, Value, Values
 from ganeti.opcodes import OpClusterRapiTokenAdd, OpClusterRapiTokenRemove
 from ganeti.utils import tokens
+from ganeti.utils.text import ParseTimespec
 
 ROLE = Value(
     "--role", dest="role", choices=constants.RAPI_ROLES,
@@ -53,7 +54,7 @@ def _Add(options: Options, name: str) -> None:
         raise _Invalid("The role of the token is missing", f"add --role read, operate or admin before {name}")
     expires = None
     if options.expires is not None:
-        seconds = values.ParseTimespec(options.expires)
+        seconds = ParseTimespec(options.expires)
         if seconds <= 0:
             raise _Invalid("A token must expire in the future", "choose a time such as 12h or 30d")
         expires = runtime.Time() + seconds
