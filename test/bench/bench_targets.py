@@ -32,6 +32,7 @@ import bench_cluster  # noqa: E402
 import bench_drbd  # noqa: E402
 import bench_failover  # noqa: E402
 import bench_jobs  # noqa: E402
+import bench_rapi  # noqa: E402
 import bench_store  # noqa: E402
 import bench_verify  # noqa: E402
 from simulation.migration.run import Run  # noqa: E402
@@ -392,6 +393,21 @@ def Mirrors() -> Iterator[Line]:
     yield Line("a 1 GiB drbd instance, not waiting for its resync", "1 s", text, cost.ours <= 1)
 
 
+def Rest() -> Iterator[Line]:
+    for node in bench_rapi.Served():
+        idle = bench_rapi.Memory(node)
+        yield Line("ganeti-rapi, idle, PSS", "60 MiB", f"{idle:.1f} MiB", idle <= 60)
+        one = bench_rapi.Requests(node, "/2/info", 1)
+        text = f"{one.rate:.0f}/s, p99 {one.p99:.1f} ms"
+        yield Line("GET /2/info, one connection", "600/s, 6 ms", text, one.rate >= 600 and one.p99 <= 6)
+        eight = bench_rapi.Requests(node, "/2/info", 8)
+        yield Line("GET /2/info, 8 connections", "1000/s", f"{eight.rate:.0f}/s", eight.rate >= 1000)
+        crowd = bench_rapi.BesideOthers(node)
+        what = f"a good client beside {bench_rapi.IDLE} idle and {bench_rapi.SLOW} slow ones, p99"
+        yield Line(what, "20 ms", f"{crowd.p99:.1f} ms", crowd.p99 <= 20)
+        yield Line("ganeti-rapi with these connections, PSS", "250 MiB", f"{crowd.memory:.1f} MiB", crowd.memory <= 250)
+
+
 # --- simulation -------------------------------------------------------------------------------------------------------
 
 
@@ -416,6 +432,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "verification": Verification,
     "failover": Failover,
     "mirrors": Mirrors,
+    "rapi": Rest,
     "seeds": Seeds,
     "memory": Memory,
 }
