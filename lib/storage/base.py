@@ -315,6 +315,8 @@ class MirrorState:
     # Open here; its I/O is suspended because the other side counts and is not there.
     primary: bool = False
     frozen: bool = False
+    # Bytes; None where it cannot be told.
+    size: int | None = None
 
 
 def BuildExport(path: str, mib: int) -> list[str]:

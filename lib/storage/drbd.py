@@ -279,6 +279,11 @@ class Drbd(Mirror):
 
     def _Complete(self, state: Minor) -> None:
         """Add what is missing to a device that is configured, and have it obey its parameters."""
+        if self._IsShort(state):
+            # It was attached before its growth was recorded; its peer refuses it, and it does not grow alone.
+            drbdtools.Act(drbdtools.Syntax().Down(self._Minor()), f"{self}: cannot be taken down to be made larger")
+            self._Bring()
+            return
         if not state.diskless:
             self._SetOptions(self._ResyncOptions() + self._FencingOptions())
         elif self._UsableChildren() is not None:
@@ -289,6 +294,11 @@ class Drbd(Mirror):
             self._DropLink()
         if ends is not None and self._Fresh().standalone:
             self._Connect(False)
+
+    def _IsShort(self, state: Minor) -> bool:
+        """Return whether it is smaller than recorded, and may be taken down."""
+        idle = not (state.primary or state.agreed or state.diskless)
+        return idle and (_SizeOf(self._Minor()) or 0) < self.disk.size * BLOCK_BYTES
 
     def _Undo(self, syntax: type[drbdtools.Syntax84]) -> None:
         """Take down what was just brought up in vain."""
@@ -563,4 +573,12 @@ def _StateOf(minor: Minor) -> MirrorState:
         sync_percent=minor.percent,
         primary=minor.primary,
         frozen=minor.frozen,
+        size=_SizeOf(minor.minor),
     )
+
+
+def _SizeOf(number: int) -> int | None:
+    try:
+        return drbdtools.DeviceBytes(number)
+    except errors.BlockDeviceError:
+        return None

@@ -24,11 +24,15 @@ _HEAD = "version: 8.4.11 (api:1/proto:86-101)\nsrcversion: F73C670A7EC572DB9CF3E
 
 @dataclass
 class Meta:
-    """What metadata on a volume remembers.  ``now``: the generation of the data (0: none); ``base``: of the other side."""
+    """What metadata on a volume remembers.
+
+    ``now``: the generation of the data (0: none); ``base``: of the other side; ``size``: MiB, agreed with the other side.
+    """
 
     state: str = "Inconsistent"
     now: int = 0
     base: int = 0
+    size: int = 0
 
 
 @dataclass
@@ -49,6 +53,9 @@ class Device:
     discard: bool = False
     options: dict[str, str] = field(default_factory=dict)
     size: int = 0
+    # Of the volume, and what the administrator wants of it (0: all).
+    room: int = 0
+    wanted: int = 0
     frozen: bool = False
     peer_disk: str = "DUnknown"
     paused: bool = False
@@ -129,6 +136,8 @@ class Links:
         if refused or direction is None:
             for device in (one, two):
                 device.link = "StandAlone"
+            return
+        if not _AgreeOnSize(one, two):
             return
         for device in (one, two):
             device.link, device.frozen, device.discard = "Connected", False, False
@@ -349,7 +358,9 @@ class StandInDrbd:
             raise _Refused(f"{names[0]}: Failure: (119) No valid meta-data signature found.")
         device.data, device.meta, device.known = names[1], names[2], self._metas[id(inode)][1]
         device.options.update(options)
-        device.size = int(options.get("size", f"{data.size // MIB}m").removesuffix("m"))
+        device.room, device.wanted = data.size // MIB, int(options.get("size", "0m").removesuffix("m"))
+        # More than was agreed on cannot be had alone.
+        device.size = device.known.size = min(device.known.size or device.room, device.wanted or device.room)
         state = device.known.state
         device.disk = "Consistent" if device.freezes and state in _GOOD else state
         if device.link not in ("StandAlone", "WFConnection"):
@@ -460,7 +471,9 @@ class StandInDrbd:
             raise _Refused(f"{names[0]}: Failure: (130) Resize not allowed while the peer is not connected")
         size = int(options["size"].removesuffix("m"))
         peer = self._links.PeerOf(device)
-        device.size = peer.size = size
+        for side in (device, peer):
+            side.room = max(side.room, size)
+            side.size = side.wanted = side.known.size = size
 
     def _DoDown(self, names: list[str], _options: dict[str, str]) -> None:
         device = next((found for found in self.devices.values() if found.resource == names[0]), None)
@@ -477,6 +490,20 @@ class StandInDrbd:
             self._links.Drop(device)
         self.devices.clear()
         self._links.Publish()
+
+
+def _AgreeOnSize(one: Device, two: Device) -> bool:
+    """Give both sides the same size; a side with good data that would become smaller leaves."""
+    sides = [device for device in (one, two) if device.disk != "Diskless"]
+    sizes = [size for device in sides for size in (device.room, device.wanted) if size]
+    for device in sides:
+        if device.disk in _GOOD and device.size > min(sizes):
+            device.link = "StandAlone"
+    if "StandAlone" in (one.link, two.link):
+        return False
+    for device in sides:
+        device.size = device.known.size = min(sizes)
+    return True
 
 
 def _Shown(device: Device) -> str:

@@ -49,8 +49,17 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
         here, there = (_StateOn(disk, uuid, answers) for uuid in (primary, other))
         names = snapshot.NodeName(primary), snapshot.NodeName(other)
         filled = here is not None and here["in_resync"]
-        for text in _Problems(str(name), str(disk.iv_name), names, here, there):
+        problems = _Problems(str(name), str(disk.iv_name), names, here, there)
+        for text in problems:
             report.Error(_CODE, INSTANCE, name, text)
+        if _Mib(here) not in (0, disk.size) and not problems:
+            report.Warning(
+                _CODE,
+                INSTANCE,
+                name,
+                f"{disk.iv_name} has {_Mib(here)} MiB, {disk.size} MiB are recorded: its growth was cut off;"
+                f" 'gnt-cluster repair-disk-sizes {name}' records its size",
+            )
         if disk.behind is not None:
             text = mirrors.Describe(snapshot, [disk])
             if filled:
@@ -71,6 +80,11 @@ def _StateOn(disk: objects.Disk, node_uuid: str, answers: Answers) -> dict[str, 
     return mirrors.Pick([disk], node_uuid, answers[node_uuid]).get(disk.uuid)
 
 
+def _Mib(state: dict[str, Any] | None) -> int:
+    """Return the size of a side; 0 if it is not known, or the side has no data of any kind."""
+    return 0 if state is None else int(state.get("size") or 0) >> 20
+
+
 def _Problems(
     name: str,
     disk: str,
@@ -86,6 +100,14 @@ def _Problems(
             f"{disk} is frozen on node {primary}, the guest waits for the connection to node {other}; the master decides"
             " within a minute, its job 'INSTANCE_SETTLE_MIRRORS' in 'gnt-job list' says what it did"
         )
+    sizes = [_Mib(state) for state in (here, there)]
+    if all(sizes) and sizes[0] != sizes[1] and any(state and state["standalone"] for state in (here, there)):
+        problems.append(
+            f"the sides of {disk} do not connect, because they have {sizes[0]} MiB on node {primary} and {sizes[1]} MiB on"
+            f" node {other}: its growth was cut off. 'gnt-cluster repair-disk-sizes {name}' records what node {primary}"
+            f" has; then {activate}"
+        )
+        return problems
     if here is not None and there is not None and here["standalone"] and there["standalone"]:
         problems.append(
             f"the sides of {disk} do not connect, each may have writes of its own: 'gnt-instance activate-disks --behind"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, locking, objects, opcodes, params
 from ganeti.cmdlib.base import Feedback
@@ -19,6 +19,9 @@ from ganeti.cmdlib.disk.devices import (
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
 from ganeti.params import disk as disk_params
 from ganeti.params import ipolicy
+
+if TYPE_CHECKING:
+    from ganeti.rpc import RpcResult
 
 _MIB = 1 << 20
 
@@ -100,8 +103,11 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         feedback(f"Growing disk {self.op.disk} of instance '{instance.name}' by {self._delta} MiB to"
                  f" {disk.size + self._delta} MiB")  # fmt: skip
         old_size = self._RealSize() if wipe else disk.size
-        self._GrowDevices()
-        disk = self._Record()
+        self._GrowVolumes()
+        # Sides of a mirror are attached with the recorded size: one that comes back after a power cut from now on must
+        # not be smaller than its peer, which would refuse it.
+        disk = self._Record(disk.size + self._delta)
+        self._GrowDevice()
         # Others may look at the instance and use its nodes from now on, while heavy work on the disks stays ours.
         ReleaseLocks(self, locking.LEVEL_NODE)
         self.glm.downgrade(locking.LEVEL_INSTANCE)
@@ -120,28 +126,44 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
             raise errors.OpExecError(f"Failed to retrieve disk size from primary node '{result.node_name}'")
         return -(-int(dimensions[0]) // _MIB)
 
-    def _GrowDevices(self) -> None:
-        """First asked everywhere, then done below on every node, at last the device itself on the primary."""
+    def _GrowVolumes(self) -> None:
+        """Grow what holds the data on every node, after all were asked whether they can."""
         nodes = DiskNodes(self, self.instance, self._disk)
         for dry_run in (True, False):
             for uuid in nodes:
-                self._Grow(uuid, dry_run, backing=True)
-        self._Grow(self.instance.primary_node, dry_run=False, backing=False)
+                what = "Dry-run grow" if dry_run else "Grow"
+                self._Grow(uuid, dry_run, backing=True).Raise(f"{what} request failed to node {self._Name(uuid)}")
 
-    def _Grow(self, node_uuid: str, dry_run: bool, backing: bool) -> None:
-        result = self.rpc.call_blockdev_grow(
+    def _GrowDevice(self) -> None:
+        """Grow the device itself, on the primary; if that fails, record the size that it has."""
+        primary = self.instance.primary_node
+        result = self._Grow(primary, dry_run=False, backing=False)
+        if not result.fail_msg:
+            return
+        try:
+            self._Record(self._RealSize())
+        except errors.OpExecError as err:
+            self.LogWarning(
+                str(err), hint=f"use 'gnt-cluster repair-disk-sizes {self.instance.name}' once that node answers"
+            )
+        result.Raise(f"Grow request failed to node {self._Name(primary)}")
+
+    def _Name(self, node_uuid: str) -> str:
+        return self.snapshot.NodeName(node_uuid)
+
+    def _Grow(self, node_uuid: str, dry_run: bool, backing: bool) -> RpcResult:
+        return self.rpc.call_blockdev_grow(
             node_uuid, (self._disk, self.instance), self._delta, dry_run, backing, ExclusiveStorage(self, node_uuid)
         )
-        what = "Dry-run grow" if dry_run else "Grow"
-        result.Raise(f"{what} request failed to node {result.node_name}")
 
-    def _Record(self) -> objects.Disk:
+    def _Record(self, size: int) -> objects.Disk:
+        """Record a size; the volume of a mirror's data keeps what it has beyond."""
         disk = self.snapshot.disks[self._disk.uuid]
         children = disk.children
         if children:
             data, *rest = children
-            children = (data.Replace(size=data.size + self._delta), *rest)
-        return self.cfg.Update(disk.Replace(size=disk.size + self._delta, children=children), self.ec_id)
+            children = (data.Replace(size=data.size + size - disk.size), *rest)
+        return self.cfg.Update(disk.Replace(size=size, children=children), self.ec_id)
 
     def _TellGuest(self, disk: objects.Disk) -> None:
         instance = self.current

@@ -108,7 +108,7 @@ def test_a_new_mirror_fills_its_other_side(pair: Pair) -> None:
     assert one.Do("blockdev_getdimensions", [one.Disk()]) == [[64 * MIB, None]]
     assert one.Do("drbd_states")["0"] == {
         "connected": True, "standalone": False, "in_resync": False, "local_uptodate": True, "peer_uptodate": True,
-        "sync_percent": None, "primary": True, "frozen": False,
+        "sync_percent": None, "primary": True, "frozen": False, "size": 64 * MIB,
     }  # fmt: skip
     assert "after-sb" not in str(one.drbd.runs)
     assert one.device.options["fencing"] == two.device.options["fencing"] == "resource-and-stonith"
@@ -437,6 +437,26 @@ def test_growing(mirror: Pair) -> None:
     assert one.Do("blockdev_getdimensions", [one.Disk()]) == [[72 * MIB, None]]
     mirror.links.Cut()
     one.Fail("cannot be grown to 80 MiB.*both nodes", "blockdev_grow", one.Disk(size=72), 8, False, False, False)
+
+
+def test_a_growth_that_was_cut_off(mirror: Pair) -> None:
+    """As the kernel does it: the side that comes back with the size recorded is refused, and does not grow alone."""
+    one, two = mirror.one, mirror.two
+    for side in (one, two):
+        side.Do("blockdev_grow", side.Disk(), 8, False, True, False)
+    one.Do("blockdev_grow", one.Disk(), 8, False, False, False)
+    two.drbd.LosePower()
+    two.Assemble(two.Disk())
+    assert (one.device.link, two.device.link) == ("StandAlone", "WFConnection")
+    assert [side.Do("drbd_states")["0"]["size"] // MIB for side in (one, two)] == [72, 64]
+    two.Assemble(two.Disk(size=72))
+    one.Assemble(one.Disk(size=72))
+    assert one.State() == ("Connected", "Primary", "UpToDate", False)
+    assert two.Do("blockdev_getdimensions", [two.Disk()]) == [[72 * MIB, None]]
+    runs = len(one.drbd.runs)
+    mirror.links.Cut()
+    one.Assemble(one.Disk(size=80))
+    assert "down" not in [argv[1] for argv in one.drbd.runs[runs:]], "a device in use is not taken down"
 
 
 def test_unreadable_metadata_means_no_local_data(mirror: Pair) -> None:

@@ -60,6 +60,71 @@ def test_any_number_of_disks(three: Master) -> None:
     assert mirrors.States() == [[], [], []] and mirrors.Volumes() == [0, 0, 0]
 
 
+def test_the_size_is_recorded_before_the_mirror_has_it(three: Master) -> None:
+    """A side that comes back after a power cut is attached with the recorded size, and must not be smaller than its peer."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+
+    def size() -> tuple[int, int]:
+        disk = three.snapshot.InstanceDisks(three.Instance(WEB))[0]
+        return disk.size, disk.children[0].size
+
+    seen: list[Any] = []
+
+    def before(name: str, args: Any) -> None:
+        if name == "blockdev_grow":
+            seen.append((args[2:4], size()))
+
+    three[0].before = before
+    grow = opcodes.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=512)
+    three.Run(grow)
+    old, new = (1024, 1024), (1536, 1536)
+    assert seen == [((True, True), old), ((False, True), old), ((False, False), new)] and size() == new
+    for machine in mirrors.machines[:2]:
+        assert machine.devices[min(machine.devices)].size == 1536
+
+    def fail(name: str, args: Any) -> None:
+        if name == "blockdev_grow" and not args[3]:
+            raise errors.RpcCallError("the other side is gone")
+
+    three[0].before = fail
+    with pytest.raises(errors.OpExecError, match=r"Grow request failed to node node1.*the other side is gone"):
+        three.Run(grow)
+    assert size() == new, "what the device has"
+
+
+def _Findings(master: Master) -> list[str]:
+    master.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
+    return [text for text in master.last.messages if "disk/" in text]
+
+
+def test_a_growth_that_was_cut_off_before_it_was_recorded(three: Master) -> None:
+    """As a master of release 3.1 leaves it: what verify says leads back."""
+    mirrors = Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=True))
+    instance = three.Instance(WEB)
+    (disk,) = three.snapshot.InstanceDisks(instance)
+    for node in three.nodes[:2]:
+        three.rpc.call_blockdev_grow(node, (disk, instance), 512, False, True, False).Raise("")
+    three.rpc.call_blockdev_grow(three.nodes[0], (disk, instance), 512, False, False, False).Raise("")
+    (finding,) = _Findings(three)
+    assert (
+        "disk/0 has 1536 MiB, 1024 MiB are recorded" in finding and f"'gnt-cluster repair-disk-sizes {WEB}'" in finding
+    )
+    mirrors.machines[1].LosePower()
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert [machine.devices[0].link for machine in mirrors.machines[:2]] == ["StandAlone", "WFConnection"]
+    (finding,) = [text for text in _Findings(three) if "do not connect" in text]
+    assert "because they have 1536 MiB on node node1.example.org and 1024 MiB on node node2.example.org" in finding
+    assert f"'gnt-cluster repair-disk-sizes {WEB}'" in finding and f"'gnt-instance activate-disks {WEB}'" in finding
+    three.Run(opcodes.OpClusterRepairDiskSizes(instances=[WEB]))
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert mirrors.States()[:2] == [[PRIMARY], [SECONDARY]] and _Findings(three) == []
+    assert {machine.devices[0].size for machine in mirrors.machines[:2]} == {1536}
+
+
 def _Add(master: Master, **values: Any) -> None:
     master.Run(OnDisks(WEB, {"size": 1024}, {"size": 512}, disk_template="drbd", snode="node2", **values))
 
