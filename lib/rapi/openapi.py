@@ -21,7 +21,7 @@ _SEGMENT_DOCS: Final = {
     "job": "The number of the job.",
     "index": "The number of the disk, from 0.",
 }
-_ERRORS: Final = {
+ERRORS: Final = {
     400: "The request is malformed: an argument, the body, or one of its parameters; the message names it.",
     401: "Wrong or missing credentials.",
     403: "This user or token may not do this.",
@@ -95,7 +95,7 @@ def Describe(resources: Iterable[Resource]) -> dict[str, Any]:
         "paths": {resource.path: _Path(resource) for resource in resources},
         "components": {
             "schemas": {"Error": _TError.Schema()},
-            "responses": {str(code): _Error(code, text) for code, text in _ERRORS.items()},
+            "responses": {str(code): _Error(code, text) for code, text in ERRORS.items()},
             "securitySchemes": {
                 "password": {"type": "http", "scheme": "basic", "description": "A user of the users file."},
                 "token": {
@@ -142,7 +142,7 @@ def _Operation(resource: Resource, verb: str) -> dict[str, Any]:
         "tags": [_Area(resource.path)],
         "responses": {
             "200": _Answer(method),
-            **{str(code): {"$ref": f"#/components/responses/{code}"} for code in _ERRORS},
+            **{str(code): {"$ref": f"#/components/responses/{code}"} for code in ERRORS},
         },
     }
     if resource.Access(verb):

@@ -9,7 +9,6 @@ from ganeti import configfile, errors, hosts, pathutils, runtime
 from ganeti.confd import link
 from ganeti.confd.view import View
 from ganeti.configfile.load import MAX_CONFIG
-from ganeti.daemon import memory
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -61,10 +60,7 @@ class Loader:
         if found == self._known:
             return False
         self._known = found
-        with memory.MakingWhatStays():
-            self.state = self._Read()
-        # The former configuration is garbage by now.
-        memory.GiveBack()
+        self.state = self._Read()
         return True
 
     def _Read(self) -> State:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fuzz.calls import NodeCalls
-from fuzz.confd import Datagrams
 from fuzz.doors import Luxi, NodeDoor
 from fuzz.files import Configuration, JobFile, NodeFiles, RuntimeFiles, StoreDatabase
 from fuzz.replies import Replies
@@ -19,5 +18,4 @@ TARGETS: dict[str, type[Target]] = {
     "replies": Replies,
     "luxi": Luxi,
     "tls": NodeDoor,
-    "confd": Datagrams,
 }

@@ -6,7 +6,6 @@ from ganeti.rapi.declared import Resource
 from ganeti.rapi.resources import (
     cluster,
     description,
-    events,
     filters,
     groups,
     instances,
@@ -32,5 +31,4 @@ RESOURCES: tuple[Resource, ...] = (
     *query.RESOURCES,
     *filters.RESOURCES,
     *description.RESOURCES,
-    *events.RESOURCES,
 )

@@ -17,7 +17,6 @@ FEATURES: tuple[str, ...] = (
     "etag",
     "keep-alive",
     "openapi",
-    "events",
     "tokens",
     "audit",
 )

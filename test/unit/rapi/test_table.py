@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import docutils.core
 import pytest
 from support.rapicalls import Methods
 from support.virtualnode import TOP
@@ -125,3 +129,44 @@ def test_every_answer_has_a_type_and_every_body_an_example() -> None:
             assert method.example is not None, where
         if method.body_type is not None:
             assert method.body_type(method.example), where
+
+
+def test_page_for_people_is_current_and_well_formed() -> None:
+    loader = importlib.machinery.SourceFileLoader("write_rapi", os.path.join(TOP, "tools", "write-rapi"))
+    spec = importlib.util.spec_from_loader("write_rapi", loader)
+    assert spec is not None
+    writer = importlib.util.module_from_spec(spec)
+    loader.exec_module(writer)
+    page = writer.Page()
+    assert Path(writer.PAGE).read_text("utf-8") == page, "run .venv/bin/python tools/write-rapi"
+    docutils.core.publish_string(page, writer_name="null", settings_overrides={"report_level": 2, "halt_level": 2})
+
+
+# Values that 3.1 has in a table of page 7, by the section's heading.
+SHOWN = {
+    "### 7.1": ("/2/info", "GET"),
+    "### 7.2": ("/2/nodes/{name}", "GET"),
+    "### 7.3": ("/2/instances/{name}", "GET"),
+    "### 7.4": ("/2/groups/{name}", "GET"),
+    "### 7.5": ("/2/networks/{name}", "GET"),
+    "### 7.7": ("/2/jobs/{job}", "GET"),
+    "### 7.9": ("/2/filters/{uuid}", "GET"),
+}
+
+
+@pytest.mark.parametrize("section", SHOWN)
+def test_objects_have_the_keys_of_the_page(section: str) -> None:
+    with open(os.path.join(TOP, "doc", "reference", "rapi.md"), encoding="utf-8") as stream:
+        text = stream.read().partition(f"\n{section} ")[2].partition("\n### ")[0]
+    table = re.search(r"^\| (?:key|field)s? \|.*\n(?:\|.*\n)+", text, re.MULTILINE)
+    assert table is not None
+    cells = [re.sub(r"\(.*?\)", "", row.split("|")[1]) for row in table[0].splitlines()[2:]]
+    keys = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
+    path, verb = SHOWN[section]
+    [resource] = [r for r in RESOURCES if r.path == path]
+    declared = set(resource.methods[verb].answer.Schema()["required"])
+    repeated = {"vg_name", "drbd_helper", "secondary_ip"}
+    assert declared - repeated == keys
+    assert (declared & repeated) == {"### 7.1": {"vg_name", "drbd_helper"}, "### 7.2": {"secondary_ip"}}.get(
+        section, set()
+    )
