@@ -11,12 +11,15 @@ from typing import Any, NamedTuple, cast
 
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.daemon.limits import RaiseDescriptorLimit
+from ganeti.luxi import client as luxi_client
 from ganeti.rapi import access, dispatch, resources, serving, tokens
 from ganeti.rapi.master import MasterPool
 from ganeti.rapi.watching import FollowedFiles
 from ganeti.runtime import protocols
 
 _BACKLOG = 1024
+# Seconds that a start waits for the master daemon's word.
+_ASK_TIMEOUT = 10.0
 
 
 def _Options() -> list[daemon.Option]:
@@ -57,10 +60,19 @@ def _Check(options: Any) -> int:
         sys.stderr.write(f"{constants.RAPI}: this node is not in a cluster: {err}\n")
         return constants.EXIT_NOTCLUSTER
     own = hosts.OwnName()
-    if own != master:
+    if own != master and own != _NameOfMaster():
         sys.stderr.write(f"{constants.RAPI}: this node, {own}, is not the master: {master} is\n")
         return constants.EXIT_NOTMASTER
     return constants.EXIT_SUCCESS
+
+
+def _NameOfMaster() -> str:
+    """Return what the master daemon here says, if there is one: after a fail-over the files may be a moment older."""
+    try:
+        with luxi_client.Client(connect_timeout=0, io_timeout=_ASK_TIMEOUT, retry_delays=()) as client:
+            return str(client.QueryConfigValues(["master_node"])[0])
+    except (errors.GenericError, OSError):
+        return ""
 
 
 class _Prepared(NamedTuple):

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti import errors, hosts, serializer, ssconf
+from ganeti import errors, hosts, pathutils, serializer, ssconf
 from ganeti.luxi import protocol
 from ganeti.luxi.client import SocketPath
 from ganeti.rapi.call import HttpError
@@ -166,7 +166,7 @@ class MasterPool:
                     _transport, link = await loop.create_unix_connection(_Link, self._path)
                 return link
             except PermissionError:
-                text = "This daemon's user may not use the master daemon's socket: run 'ensure-dirs' and see its group"
+                text = f"This daemon's user may not open the master daemon's socket; '{pathutils.ENSURE_DIRS}' repairs that"
                 raise HttpError(502, text) from None
             except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
                 _CheckMaster()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
 
-MASTERD = "ganeti-masterd"
+MASTERD, RAPI = "ganeti-masterd", "ganeti-rapi"
 _STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
 _DAEMON_UTIL = "import sys; from ganeti.tools.daemon_util import Main; sys.exit(Main())"
 
@@ -62,9 +62,11 @@ def test_a_planned_fail_over_is_refused_while_jobs_run_and_says_how_to_go_on(clu
     with new.Client() as client:
         assert client.QueryJobs([job_id], ["status"]) == [["error"]]
     WaitUntil(lambda: not old.Pid(MASTERD), "the old master ends")
+    assert new.Pid(RAPI), "the remote interface is where the master is"
     # Back again, with nothing running: no question, no option.
     back = FailOver(old)
     assert back.returncode == 0, back.stderr
+    assert old.Pid(RAPI) and not new.Pid(RAPI)
 
 
 @pytest.mark.slow

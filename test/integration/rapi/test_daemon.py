@@ -156,10 +156,10 @@ def test_the_users_file_is_followed(node):
         WaitUntil(lambda: Status(node, *login) == status, f"the login of {login[0]} becomes {status}")
 
     assert Status(node, "writer", "secret-of-writer") == 200
-    node.Write(users, f"other {MARK} write\n")
+    node.Write(users, f"other {MARK} write\n", 0o640)
     becomes(200, "other", MARK)
     assert Status(node, "writer", "secret-of-writer") == 401
-    node.Write(users + ".new", RAPI_USERS)
+    node.Write(users + ".new", RAPI_USERS, 0o640)
     os.rename(node.Path(users + ".new"), node.Path(users))
     becomes(200, "writer", "secret-of-writer")
     os.unlink(node.Path(users))
@@ -170,25 +170,24 @@ def test_the_users_file_is_followed(node):
     WaitUntil(lambda: "it is not UTF-8 at byte 30; nobody can log in" in node.Log(RAPI), "the reason is logged")
     assert Status(node, "writer", "secret-of-writer") == 401
     assert Status(node) == 200, "reading is open, as before"
-    node.Write(users, RAPI_USERS)
+    node.Write(users, RAPI_USERS, 0o640)
     becomes(200, "writer", "secret-of-writer")
 
 
 def test_the_certificate_is_followed(node):
     path = "/var/lib/ganeti/rapi.pem"
     before, old = node.Read(path), Certificate(node)
-    os.chmod(node.Path(path), 0o600)
     new = x509.MakeRapiPem()
     with Connect(node) as kept:
-        node.Write(path, new)
+        node.Write(path, new, 0o440)
         WaitUntil(lambda: Certificate(node) != old, "new connections get the new certificate")
         renewed = Certificate(node)
-        node.Write(path, "this is not a certificate\n")
+        node.Write(path, "this is not a certificate\n", 0o440)
         WaitUntil(lambda: "certificate is not read again" in node.Log(RAPI), "the reason is logged")
         assert Certificate(node) == renewed, "one that can be used is kept"
         kept.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
         assert ReadAnswer(kept)[0] == 200, "connections stay as they are"
-    node.Write(path, before)
+    node.Write(path, before, 0o440)
     WaitUntil(lambda: Certificate(node) == old, "the old one is back")
 
 
@@ -263,7 +262,7 @@ def test_lines_of_the_log(node):
 
 def test_secrets_stay_where_they_are(node):
     """Passwords are neither in the log nor in process lists nor in answers."""
-    node.Write("/var/lib/ganeti/rapi/users", f"{RAPI_USERS}marked {MARK} write\n")
+    node.Write("/var/lib/ganeti/rapi/users", f"{RAPI_USERS}marked {MARK} write\n", 0o640)
     WaitUntil(lambda: Status(node, "marked", MARK) == 200, "the user is known")
     answers = [
         Ask(node, "GET", "/version", headers=Basic("marked", MARK + "x")),
