@@ -7,9 +7,10 @@ precondition (412), action, answer.  Where everybody must log in, a request with
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import html
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,10 @@ MAX_BODY = 8 * 1024 * 1024
 MAX_STRANGERS_BODY = 64 * 1024
 # A large answer goes out in parts of this size, each when there is room, so that a slow reader costs it once.
 _SLICE = 64 * 1024
+# Bytes of large answers that clients are reading at the same time.
+MAX_OUTGOING = 64 * 1024 * 1024
+# In the state of a request: what ends its connection.
+HANG_UP = "hang_up"
 # In the state of a request: the task to be ended if its client leaves.
 ENDED_BY_CLIENT = "ended_by_client"
 # There too: who sent it, once that is known.
@@ -66,13 +71,45 @@ class Table:
         raise HttpError(404)
 
 
+class Outgoing:
+    """The large answers that clients are reading; when they take too much memory, the oldest one is given up."""
+
+    def __init__(self, limit: int):
+        self._limit = limit
+        self._size = 0
+        self._answers: dict[object, tuple[int, Callable[[], None]]] = {}
+
+    @contextlib.contextmanager
+    def Place(self, size: int, hang_up: Callable[[], None]) -> Iterator[None]:
+        """Count an answer for as long as it is read; ``hang_up`` ends its connection."""
+        while self._answers and self._size + size > self._limit:
+            key = next(iter(self._answers))
+            self._Forget(key)()
+        key = object()
+        self._answers[key] = (size, hang_up)
+        self._size += size
+        try:
+            yield
+        finally:
+            if key in self._answers:
+                self._Forget(key)
+
+    def _Forget(self, key: object) -> Callable[[], None]:
+        size, hang_up = self._answers.pop(key)
+        self._size -= size
+        return hang_up
+
+
 class Application:
     """The ASGI application: one table of resources, the same steps for each request."""
 
-    def __init__(self, resources: Iterable[Resource], master: Master, gate: access.Access):
+    def __init__(
+        self, resources: Iterable[Resource], master: Master, gate: access.Access, outgoing: int = MAX_OUTGOING
+    ):
         self._table = Table(resources)
         self._master = master
         self._gate = gate
+        self._outgoing = Outgoing(outgoing)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -84,7 +121,9 @@ class Application:
         except _Gone:
             return
         except asyncio.CancelledError:
-            return  # the client has left; nobody waits for this answer
+            if scope["method"] == "GET" and ENDED_BY_CLIENT not in scope["state"]:
+                return  # the client has left; nobody waits for this answer
+            response = ErrorResponse(HttpError(503, "ganeti-rapi ends; what was asked for may have been accepted"))
         except Exception:
             logging.exception("%s %s failed", scope["method"], scope["path"])
             response = ErrorResponse(HttpError(500, "Internal error; the log of ganeti-rapi says more"))
@@ -99,10 +138,13 @@ class Application:
             response.status_code,
             bytes(getattr(response, "body", b"")),
         )
-        if len(getattr(response, "body", b"")) > _SLICE:
-            await _SendSlices(response, send)
-        else:
-            await response(scope, receive, send)
+        size = len(getattr(response, "body", b""))
+        with contextlib.suppress(asyncio.CancelledError):  # a stream, at the end of the daemon
+            if size <= _SLICE:
+                await response(scope, receive, send)
+                return
+            with self._outgoing.Place(size, scope["state"][HANG_UP]):
+                await _SendSlices(response, send)
 
     async def _Respond(self, scope: Scope, receive: Receive) -> Response:
         headers = _Headers(scope["headers"])

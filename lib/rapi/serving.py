@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 # Those of noded: 3.1's without static RSA.
 CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 MAX_CONNECTIONS = 2000
-# Seconds for requests under way when the daemon ends.
-GRACE = 5
 # asyncio sets aside this much for each connection, 256 KiB by default.
 _TLS_BUFFER = 16 * 1024
 _ACCEPT_PAUSE = 0.1
@@ -110,6 +108,8 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.places = Places(limit)
         self._times = times
+        # Its type says whole seconds, and any number will do.
+        self.config.timeout_graceful_shutdown = times.grace  # type: ignore[assignment]
         self._stop = stop
         self._acceptors: list[asyncio.Task[None]] = []
         self._openings: set[asyncio.Task[None]] = set()
@@ -226,7 +226,6 @@ def MakeServer(
         proxy_headers=False,
         server_header=False,
         headers=[("Server", f"Ganeti {constants.RELEASE_VERSION}")],
-        timeout_graceful_shutdown=GRACE,
         ssl_context_factory=None if context is None else lambda _config, _default: context,
     )
     return Server(config, stop, limit, times or Times())

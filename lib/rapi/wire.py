@@ -20,7 +20,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ganeti.rapi.call import HttpError
-from ganeti.rapi.dispatch import ENDED_BY_CLIENT, ErrorResponse
+from ganeti.rapi.dispatch import ENDED_BY_CLIENT, HANG_UP, ErrorResponse
 
 if TYPE_CHECKING:
     import uvicorn
@@ -42,7 +42,7 @@ class Times:
 
     ``idle``: without a request; ``headers``: from its first byte to the end of its headers; ``silence``: between two parts
     of a body; ``body``: for all of it; ``write``: until it has taken something of what waits for it; ``farewell``: after
-    our last word.
+    our last word; ``grace``: for requests under way when the daemon ends.
     """
 
     idle: float = 60.0
@@ -51,6 +51,7 @@ class Times:
     body: float = 120.0
     write: float = 10.0
     farewell: float = 5.0
+    grace: float = 3.0
 
 
 class _Refused(h11.RemoteProtocolError):
@@ -99,7 +100,7 @@ class Protocol(H11Protocol):
         loop: asyncio.AbstractEventLoop,
         times: Times,
     ):
-        super().__init__(config, server_state, {}, loop)
+        super().__init__(config, server_state, {HANG_UP: self.HangUp}, loop)
         self._times = times
         self.conn = _Reader(h11.SERVER, _INCOMPLETE)
         self._places = places
@@ -128,7 +129,8 @@ class Protocol(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if not self._Between():
+        # Whoever is slow with a request's body can still be sent away for others.
+        if self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete:
             self._places.Busy(self._key)
 
     def eof_received(self) -> bool:  # type: ignore[override]
@@ -162,6 +164,10 @@ class Protocol(H11Protocol):
             self.conn.start_next_cycle()
             self.handle_events()
             self._Watch(before)
+
+    def HangUp(self) -> None:
+        """End the connection at once, whatever is under way."""
+        self.transport.abort()
 
     def shutdown(self) -> None:
         """End the connection, or let its request be the last one; for the end of the daemon."""

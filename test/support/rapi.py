@@ -87,7 +87,7 @@ class Site:
             "query_string": query.encode("latin-1"),
             "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in pairs],
             "client": ("192.0.2.7", 4711),
-            "state": {},
+            "state": {dispatch.HANG_UP: lambda: None},
         }
         messages = [{"type": "http.request", "body": data, "more_body": False}, {"type": "http.disconnect"}]
         sent: list[dict[str, Any]] = []

@@ -262,6 +262,40 @@ def test_a_reader_that_takes_nothing_is_cut_off(serve):
         assert len(ReadAnswer(sock)[2]) == (6 << 20) + 3, "one that reads gets all"
 
 
+def test_large_answers_have_a_limit_together(serve):
+    """Whoever reads slowly loses to whoever comes later; 64 MiB are ten answers of this size."""
+    server = serve(Times(write=60))
+    large = b"GET /2/large HTTP/1.1\r\nHost: x\r\n\r\n"
+    slow = [server.Connect() for _ in range(14)]
+    try:
+        for sock in slow:
+            sock.sendall(large)
+            assert sock.recv(1000).startswith(b"HTTP/1.1 200")
+        with server.Connect() as good:
+            good.sendall(large)
+            assert len(ReadAnswer(good)[2]) == (6 << 20) + 3
+        WaitUntil(lambda: len(server.server.places) == 9, "the oldest five have lost their connections")
+        assert len(ReadAll(slow[0])) < 6 << 20
+    finally:
+        for sock in slow:
+            sock.close()
+
+
+def test_whoever_sends_a_body_slowly_can_be_sent_away(serve):
+    server = serve(limit=10)
+    slow = [server.Connect() for _ in range(10)]
+    try:
+        for sock in slow:
+            sock.sendall(b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + LOGIN)
+            sock.sendall(b"Content-Length: 99\r\n\r\n{")
+        with server.Connect() as good:
+            good.sendall(GET)
+            assert ReadAnswer(good)[0] == 200
+    finally:
+        for sock in slow:
+            sock.close()
+
+
 def test_work_has_no_limit_of_the_connection(serve):
     server = serve(Times(idle=0.2, headers=0.2, silence=0.2, body=0.2, write=0.2, farewell=0.2))
     with server.Connect() as sock:
@@ -389,3 +423,16 @@ def test_requests_under_way_are_answered_at_the_end(serve, place):
         assert ReadAll(idle) == b""
     with pytest.raises(ConnectionRefusedError):
         server.Tcp()
+
+
+def test_what_does_not_end_by_itself_is_answered_in_the_end(place, caplog):
+    application, address, folder = place
+    EVENTS.clear()
+    server = RapiServer(application, address, folder, Times(grace=0.3))
+    with server, server.Connect() as sock:
+        sock.sendall(b"GET /2/endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        WaitUntil(lambda: EVENTS == ["begins"], "the request is under way")
+        server._stop.set()
+        status, _, body = ReadAnswer(sock)
+        assert (status, serializer.Load(body)["code"]) == (503, 503)
+    assert "Traceback" not in caplog.text
