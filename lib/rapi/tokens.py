@@ -6,6 +6,7 @@ The master daemon is asked for each request, so that a token that is revoked, or
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ganeti import constants, runtime
@@ -51,6 +52,21 @@ class Finder:
             logging.warning("The token %s, sent from %s, has expired", name, address)
             return None
         return Caller(PREFIX + name, address, role=_ROLES[stored["role"]], tags=tuple(stored["tags"]))
+
+
+def StillValid(call: Call) -> Callable[[], Awaitable[bool]] | None:
+    """Return what says whether the token of a long request is still accepted; None for a request without one."""
+    if call.caller.role is None:
+        return None
+    token = call.headers["authorization"].split()[1]
+
+    async def valid() -> bool:
+        try:
+            return await Finder(call.master)(token, call.caller.address) is not None
+        except HttpError:
+            return True  # the master daemon is away; it is asked again
+
+    return valid
 
 
 async def CheckScope(call: Call) -> None:

@@ -464,9 +464,12 @@ def LimitSilence(descriptor: int, seconds: float) -> None:
     _here.side.LimitSilence(descriptor, seconds)
 
 
-def OpenUdp(host: str = "", port: int = 0) -> protocols.Datagrams:
-    """Open a datagram socket at this address; port 0 chooses a free one."""
-    return _here.side.OpenUdp(host, port)
+def OpenUdp(host: str = "", port: int = 0, room: int = 0) -> protocols.Datagrams:
+    """Open a datagram socket at this address; port 0 chooses a free one.
+
+    ``room``: bytes of datagrams that may wait to be received, as far as the system allows; 0 leaves that to it.
+    """
+    return _here.side.OpenUdp(host, port, room)
 
 
 def SocketPair() -> tuple[protocols.Socket, protocols.Socket]:

@@ -19,6 +19,7 @@ from typing import Any
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.confd import link, wire
 from ganeti.confd.answers import Answer, Failure
+from ganeti.daemon import memory
 from ganeti.server.confdload import Loader
 from ganeti.utils.text import Printable
 
@@ -26,6 +27,8 @@ from ganeti.utils.text import Printable
 _SWITCH_INTERVAL = 0.0005
 # Datagrams that are taken before the poller is asked whether to stop.
 _BATCH = 64
+# Bytes of questions that may wait while the processor is busy with something else.
+_ROOM = 4 << 20
 # Seconds between two log lines about dropped datagrams.
 _LOG_EVERY = 60.0
 
@@ -140,8 +143,9 @@ def _Address(given: str | None) -> str:
 
 def _Prepare(options: Any) -> tuple[Server, Loader]:
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    memory.ShareArenas()
     try:
-        sock = runtime.OpenUdp(_Address(options.bind_address), options.port)
+        sock = runtime.OpenUdp(_Address(options.bind_address), options.port, _ROOM)
     except OSError as err:
         raise errors.GenericError(f"{constants.CONFD}: {err.strerror or err}") from err
     loader = Loader()

@@ -9,6 +9,7 @@ from ganeti import configfile, errors, hosts, pathutils, runtime
 from ganeti.confd import link
 from ganeti.confd.view import View
 from ganeti.configfile.load import MAX_CONFIG
+from ganeti.daemon import memory
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -60,7 +61,10 @@ class Loader:
         if found == self._known:
             return False
         self._known = found
-        self.state = self._Read()
+        with memory.MakingWhatStays():
+            self.state = self._Read()
+        # The former configuration is garbage by now.
+        memory.GiveBack()
         return True
 
     def _Read(self) -> State:

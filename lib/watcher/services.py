@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import signal
 
 from ganeti import constants, hosts, pathutils, runtime
 from ganeti.daemon import pidfile
@@ -11,6 +12,7 @@ from ganeti.daemon import pidfile
 # A daemon may take a while to start, and systemd to say so.
 _START_TIMEOUT = 720.0
 _STOP_TIMEOUT = 60.0
+_KILL_SECONDS = 10.0
 _CONNECT_SECONDS, _ANSWER_SECONDS = 5, 15
 _ANSWER_LIMIT = 4096
 _OK, _UNAUTHORIZED = 200, 401
@@ -47,7 +49,9 @@ def EnsureRapi(ip: str) -> None:
     if why is None:
         return
     logging.warning("%s does not answer at %s port %d (%s): restarting it", name, ip, port, why)
-    if not (_DaemonUtil("stop", name, _STOP_TIMEOUT) and _DaemonUtil("start", name, _START_TIMEOUT)):
+    if not _DaemonUtil("stop", name, _STOP_TIMEOUT):
+        _Kill(name)
+    if not _DaemonUtil("start", name, _START_TIMEOUT):
         return
     why = ProbeRapi(ip, port)
     if why is None:
@@ -57,6 +61,15 @@ def EnsureRapi(ip: str) -> None:
             "%s does not answer at %s port %d after a restart either (%s); see %s. If it listens at another address,"
             " give that address to the watcher with --rapi-ip", name, ip, port, why, pathutils.DaemonLog(name)
         )  # fmt: skip
+
+
+def _Kill(name: str) -> None:
+    """End a daemon that does not even react to a signal; the REST daemon has nothing to lose."""
+    pid = pidfile.Running(name)
+    if pid is not None:
+        logging.warning("%s (process %d) does not end when asked to: killing it", name, pid)
+        runtime.KillProcess(pid, signal.SIGKILL)
+        runtime.WaitProcess(pid, _KILL_SECONDS)
 
 
 def ProbeRapi(ip: str, port: int) -> str | None:

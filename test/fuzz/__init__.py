@@ -1,7 +1,7 @@
 """Seeded fuzzers: damaged input for every door, with the same result for the same seed.
 
 * damage -- how bytes and JSON values are damaged
-* targets -- the doors: files (``files``), node RPC (``calls``), answers of nodes (``replies``), LUXI and TLS (``doors``)
+* targets -- the doors: files (``files``), node RPC (``calls``), answers of nodes (``replies``), LUXI and TLS (``doors``), ``confd``
 * ``test_fuzz.py`` runs each target for a moment; ``PYTHONPATH=.:test .venv/bin/python -m fuzz TARGET ROUNDS SEED`` for as
   long as you like
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fuzz.calls import NodeCalls
+from fuzz.confd import Datagrams
 from fuzz.doors import Luxi, NodeDoor
 from fuzz.files import Configuration, JobFile, NodeFiles, RuntimeFiles, StoreDatabase
 from fuzz.replies import Replies
@@ -18,4 +19,5 @@ TARGETS: dict[str, type[Target]] = {
     "replies": Replies,
     "luxi": Luxi,
     "tls": NodeDoor,
+    "confd": Datagrams,
 }

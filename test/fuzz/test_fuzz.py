@@ -21,7 +21,9 @@ def test_damaged_input_is_answered_or_rejected(name: str) -> None:
         target.Run(target.ROUNDS, SEED)
 
 
-@pytest.mark.parametrize("name", ["config", "job-files", "runtime-files", "databases", "node-rpc", "replies", "luxi"])
+@pytest.mark.parametrize(
+    "name", ["config", "job-files", "runtime-files", "databases", "node-rpc", "replies", "luxi", "confd"]
+)
 def test_undamaged_input_is_accepted(name: str) -> None:
     """Otherwise the damaged would be rejected for another reason, and nothing behind the first check be reached."""
     accepted = 0

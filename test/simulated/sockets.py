@@ -532,7 +532,8 @@ class Sockets:
         own = (source or _OwnAddress(self.machine, host), _EPHEMERAL + self.world.NextSerial() % 28000)
         return listener.Connect(self.process, own, timeout)
 
-    def OpenUdp(self, host: str = "", port: int = 0) -> Datagrams:
+    def OpenUdp(self, host: str = "", port: int = 0, room: int = 0) -> Datagrams:
+        del room  # nothing is lost here
         self.world.Reach("OpenUdp", f"{host} {port}")
         port = self._Port(self.machine.datagrams, host, port)
         sock = Datagrams(self.process, (host, port))

@@ -6,6 +6,7 @@ from ganeti.rapi.declared import Resource
 from ganeti.rapi.resources import (
     cluster,
     description,
+    events,
     filters,
     groups,
     instances,
@@ -31,4 +32,5 @@ RESOURCES: tuple[Resource, ...] = (
     *query.RESOURCES,
     *filters.RESOURCES,
     *description.RESOURCES,
+    *events.RESOURCES,
 )

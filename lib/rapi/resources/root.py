@@ -17,6 +17,7 @@ FEATURES: tuple[str, ...] = (
     "etag",
     "keep-alive",
     "openapi",
+    "events",
     "tokens",
     "audit",
 )

@@ -123,9 +123,11 @@ def ConnectTcp(host: str, port: int, timeout: float | None = None, source: str |
     return sock
 
 
-def OpenUdp(host: str = "", port: int = 0) -> socket.socket:
+def OpenUdp(host: str = "", port: int = 0, room: int = 0) -> socket.socket:
     sock = socket.socket(_Family(host), socket.SOCK_DGRAM)
     try:
+        if room:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         sock.bind((host, port))
     except OSError as err:
         sock.close()

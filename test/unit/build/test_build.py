@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -9,6 +11,8 @@ import sys
 import pytest
 from support import layout
 from support.virtualnode import TOP
+
+from ganeti.tools import daemon_util
 
 BUILD = os.environ.get("GANETI_BUILD_DIR", TOP)
 AUTOTOOLS = os.path.join(TOP, "autotools")
@@ -161,20 +165,113 @@ def test_every_program_is_installed(installed):
     assert os.path.exists(f"{root}{dirs['sysconfdir']}/bash_completion.d/ganeti")
 
 
+def _Examples(installed):
+    root, dirs = installed
+    return f"{root}{dirs['docdir']}/examples"
+
+
+def _Units(installed):
+    """Name -> (section, key, value) rows of every unit."""
+    found = {}
+    for name in os.listdir(_Examples(installed)):
+        if name.endswith((".service", ".target", ".timer")):
+            with open(f"{_Examples(installed)}/{name}", encoding="utf-8") as stream:
+                lines = [line.strip() for line in stream if line.strip() and not line.startswith("#")]
+            section, rows = "", []
+            for line in lines:
+                if line.startswith("["):
+                    section = line.strip("[]")
+                else:
+                    key, equals, value = line.partition("=")
+                    assert equals and section, (name, line)
+                    rows.append((section, key, value))
+            found[name] = rows
+    return found
+
+
+DAEMONS = ("ganeti-noded", "ganeti-confd", "ganeti-masterd", "ganeti-rapi")
+BY_TIMER = ("ganeti-watcher", "ganeti-watcher-strict", "ganeti-cleaner-node", "ganeti-cleaner-master")
+
+
 def test_units_fit_the_daemons(installed):
     """systemd looks after the same daemons as daemon-util, under the names that daemon-util uses."""
-    root, dirs = installed
-    examples = f"{root}{dirs['docdir']}/examples"
-    found = {name for name in os.listdir(examples) if name.endswith((".service", ".target"))}
-    daemons = ["ganeti-noded", "ganeti-confd", "ganeti-masterd", "ganeti-rapi"]
-    assert found == {f"{name}.service" for name in [*daemons, "ganeti-common"]} | {
+    _, dirs = installed
+    units = _Units(installed)
+    assert set(units) == {
+        *(f"{name}.service" for name in (*DAEMONS, *BY_TIMER, "ganeti-common")),
+        *(f"{name}.timer" for name in BY_TIMER),
         "ganeti.target",
         "ganeti-node.target",
         "ganeti-master.target",
     }
-    for name in daemons:
-        with open(f"{examples}/{name}.service", encoding="utf-8") as stream:
+    for name in DAEMONS:
+        rows = units[f"{name}.service"]
+        values = {key: value for section, key, value in rows if section == "Service"}
+        assert values["ExecStart"].startswith(f"{dirs['sbindir']}/{name} -f ")
+        for variable in (*daemon_util.ARGUMENT_VARIABLES[name], "ONETIME_ARGS"):
+            assert f" ${variable}" in values["ExecStart"]
+        files = [value for section, key, value in rows if key == "EnvironmentFile"]
+        data = f"{dirs['localstatedir']}/lib/ganeti"
+        assert files == [f"-{dirs['sysconfdir']}/default/ganeti", f"-{data}/{name}.onetime.conf"]
+        assert int(values["TimeoutStopSec"].removesuffix("s")) >= daemon_util.STOP_TIMEOUT
+        assert ("SuccessExitStatus" in values) == (name in daemon_util.MASTER_ORDER)
+        # Guests live in the node daemon's group of processes.
+        assert (values.get("KillMode"), values.get("TasksMax")) == (
+            ("process", "infinity") if name == "ganeti-noded" else (None, None)
+        )
+
+
+def test_what_units_and_cron_run_is_installed(installed):
+    root, dirs = installed
+    named = [value for rows in _Units(installed).values() for _, key, value in rows if key == "ExecStart"]
+    for file in ("ganeti.cron", "ganeti.logrotate"):
+        with open(f"{_Examples(installed)}/{file}", encoding="utf-8") as stream:
             text = stream.read()
-        assert f"ExecStart={dirs['sbindir']}/{name} -f " in text
-        assert f"{name}.onetime.conf" in text
         assert "@" not in text
+        found = re.findall(rf"(?:{re.escape(dirs['sbindir'])}|{re.escape(dirs['pkglibdir'])})/[a-z-]+", text)
+        assert found
+        named += found
+    paths = {value.split()[0] for value in named}
+    assert {os.path.basename(path) for path in paths} == {
+        *DAEMONS, "ganeti-watcher", "ganeti-cleaner", "daemon-util", "ensure-dirs",
+    }  # fmt: skip
+    assert [path for path in sorted(paths) if not os.access(root + path, os.X_OK)] == []
+
+
+def test_timers_and_cron_agree_on_the_time(installed):
+    when = {name: value for name, rows in _Units(installed).items() for _, key, value in rows if key == "OnCalendar"}
+    tolerant = [str(minute) for minute in range(0, 60, 5) if minute % 30]
+    assert when == {
+        "ganeti-watcher.timer": f"*:{','.join(tolerant)}",
+        "ganeti-watcher-strict.timer": "*:0,30",
+        "ganeti-cleaner-node.timer": "02:45",
+        "ganeti-cleaner-master.timer": "01:45",
+    }
+    with open(f"{_Examples(installed)}/ganeti.cron", encoding="utf-8") as stream:
+        lines = [line.split() for line in stream if line[0] in "*0123456789"]
+    assert [(" ".join(line[:5]), line[5], line[-2:]) for line in lines] == [
+        ("5-25/5,35-55/5 * * * *", "root", [f"{installed[1]['sbindir']}/ganeti-watcher", "--no-strict"]),
+        ("*/30 * * * *", "root", ["&&", f"{installed[1]['sbindir']}/ganeti-watcher"]),
+        ("45 1 * * *", "root", [f"{installed[1]['sbindir']}/ganeti-cleaner", "master"]),
+        ("45 2 * * *", "root", [f"{installed[1]['sbindir']}/ganeti-cleaner", "node"]),
+    ]
+
+
+@pytest.mark.slow
+def test_systemd_takes_the_units(installed, tmp_path):
+    """Where systemd is there to judge; what they say is looked at by the tests above in any case."""
+    if shutil.which("systemd-analyze") is None:
+        return
+    root, _ = installed
+    shutil.copytree(root, tmp_path / "root", symlinks=True)
+    folder = tmp_path / "root" / "usr/lib/systemd/system"
+    folder.mkdir(parents=True)
+    for name in ("sysinit", "basic", "shutdown", "timers", "network-online", "multi-user", "time-set", "time-sync"):
+        (folder / f"{name}.target").write_text("[Unit]\nDescription=of the system\n")
+    for name in _Units(installed):
+        shutil.copy(f"{_Examples(installed)}/{name}", folder)
+    argv = ["systemd-analyze", "verify", "--man=no", f"--root={tmp_path}/root"]
+    done = subprocess.run(
+        [*argv, *sorted(map(str, folder.glob("ganeti*")))], capture_output=True, text=True, timeout=50
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,58 @@
+"""The stream of changes."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Final
+
+from ganeti import ht
+from ganeti.luxi import events as luxi_events
+from ganeti.rapi import events, tokens
+from ganeti.rapi.call import Call, HttpError, Master
+from ganeti.rapi.declared import Argument, ArgumentKind, Method, Resource, Role
+
+KIND = Argument("kind", ArgumentKind.FIELDS, f"only events of these kinds: {', '.join(luxi_events.KINDS)}")
+NAME = Argument("name", ArgumentKind.TEXT, "only events of the object with this name, or of the job with this number")
+LAST_EVENT_ID: Final = "last-event-id"
+
+
+class _Follow:
+    """The action; it keeps one hub for each master that it was asked about."""
+
+    def __init__(self) -> None:
+        self._hubs: weakref.WeakKeyDictionary[Master, events.Hub] = weakref.WeakKeyDictionary()
+
+    async def __call__(self, call: Call) -> events.Stream:
+        kinds = call.arguments[KIND.name]
+        unknown = sorted(set(kinds or ()) - set(luxi_events.KINDS))
+        if unknown:
+            shown = ", ".join(f"'{kind[:40]}'" for kind in unknown[:5])
+            raise HttpError(400, f"There are no events of the kind {shown}; known are {', '.join(luxi_events.KINDS)}")
+        hub = self._hubs.get(call.master)
+        if hub is None:
+            hub = self._hubs[call.master] = events.Hub(call.master)
+        wants = events.Filter(kinds, call.arguments[NAME.name])
+        listener = await hub.Join(wants, call.headers.get(LAST_EVENT_ID), tokens.StillValid(call))
+        return events.Stream(hub, listener)
+
+
+RESOURCES = (
+    Resource(
+        "/2/events",
+        "What changes.",
+        {
+            "GET": Method(
+                _Follow(),
+                "Follow what changes, as server-sent events.  Each has an `id`, a kind as its `event` (`job`, `instance`,"
+                " `node`, `group`, `network`, `cluster`, `filter` or `disk`) and JSON as its `data`.  The request header"
+                " `Last-Event-ID` resumes after an event.  The event `missed` says that some are not known any more: read"
+                " everything again.  After `dropped` the stream ends, because its client does not read.",
+                Role.READ,
+                answer=ht.TString,
+                arguments=(KIND, NAME),
+                addition=True,
+                media=events.MEDIA,
+            )
+        },
+    ),
+)

@@ -1,0 +1,289 @@
+"""The stream of changes: one wait at the master daemon, and what each listener gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from support.rapi import READER, Site
+
+from ganeti.rapi import events
+from ganeti.rapi.call import HttpError
+
+_LIMIT = 30.0
+
+
+class Master:
+    """A master daemon with events; ``Restart`` makes it another one, which knows none of the ids."""
+
+    def __init__(self) -> None:
+        self._epoch = 1
+        self._events: list[dict[str, Any]] = []
+        self._changed = asyncio.Event()
+        self.waits = 0
+        self.away = False
+        self.before_answer: Callable[[], None] = lambda: None
+
+    def Happen(self, kind: str, name: str = "web") -> str:
+        number = len(self._events) + 1
+        event = {"id": f"{self._epoch}.run-{number}", "kind": kind, "change": "changed", "name": name}
+        self._events.append(event)
+        self._changed.set()
+        return str(event["id"])
+
+    def Restart(self) -> None:
+        self._epoch += 1
+        self._events = []
+        self._changed.set()
+
+    async def Call(self, method: str, last: str | None, kinds: None, timeout: float) -> Any:
+        assert (method, kinds) == ("WaitForEvents", None)
+        if self.away:
+            raise HttpError(502, "nobody there")
+        self.waits += timeout > 0
+        while True:
+            answer = self._Answer(last)
+            if timeout:
+                self._changed.clear()
+            if answer["missed"] or answer["events"] or not timeout:
+                self.before_answer()
+                return answer
+            await self._changed.wait()
+
+    def _Answer(self, last: str | None) -> dict[str, Any]:
+        newest = f"{self._epoch}.run-{len(self._events)}"
+        epoch, _, number = (newest if last is None else last).rpartition("-")
+        if epoch != f"{self._epoch}.run":
+            return {"last": newest, "missed": True, "events": []}
+        return {"last": newest, "missed": False, "events": self._events[int(number) :]}
+
+
+class Sent(NamedTuple):
+    """One event as a client reads it."""
+
+    name: str
+    event_id: str | None
+    data: Any
+
+
+class Client:
+    """Reads a stream, or leaves it unread."""
+
+    def __init__(self, hub: events.Hub, listener: events.Listener):
+        self.text = b""
+        self.ids: list[str] = []
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self._came = asyncio.Event()
+        self._left = asyncio.Event()
+        self.task = asyncio.create_task(events.Stream(hub, listener)({}, self._Receive, self._Send))
+
+    async def _Receive(self) -> dict[str, Any]:
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _Send(self, message: Any) -> None:
+        await self.reading.wait()
+        self.text += message.get("body", b"")
+        self._came.set()
+
+    def Leave(self) -> None:
+        self._left.set()
+
+    @property
+    def events(self) -> list[Sent]:
+        found = []
+        for block in self.text.decode("ascii").split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in block.splitlines() if line and not line.startswith(":"))
+            if "data" in fields:
+                found.append(Sent(fields["event"], fields.get("id"), json.loads(fields["data"])))
+        return found
+
+    async def Until(self, count: int) -> list[Sent]:
+        async with asyncio.timeout(_LIMIT):
+            while self.text.count(b"\ndata: ") < count and not self.task.done():
+                self._came.clear()
+                await self._came.wait()
+        return self.events
+
+
+def Play(story: Callable[[Master, events.Hub], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        master = Master()
+        async with asyncio.timeout(_LIMIT):
+            await story(master, events.Hub(master))
+
+    asyncio.run(run())
+
+
+async def _Join(hub: events.Hub, last: str | None = None, wants: events.Filter | None = None, **more: Any) -> Client:
+    return Client(hub, await hub.Join(wants or events.Filter(), last, **more))
+
+
+def test_all_listeners_get_an_event_from_one_wait() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        clients = [await _Join(hub) for _ in range(50)]
+        wanted = [master.Happen("job", "7")]
+        for client in clients:
+            assert [sent.event_id for sent in await client.Until(1)] == wanted
+        wanted.append(master.Happen("node", "node1"))
+        for client in clients:
+            got = await client.Until(2)
+            assert [sent.event_id for sent in got] == wanted
+            assert (got[1].name, got[1].data["name"]) == ("node", "node1")
+        assert master.waits <= 3
+
+    Play(story)
+
+
+def test_a_new_listener_hears_where_it_begins() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        last = master.Happen("job")
+        client = await _Join(hub)
+        master.Happen("job")
+        await client.Until(1)
+        assert client.text.startswith(f"retry: 2000\nid: {last}\n\n".encode())
+        assert len(client.events) == 1
+
+    Play(story)
+
+
+def test_filters() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        of_kind = await _Join(hub, wants=events.Filter(["job", "node"]))
+        of_name = await _Join(hub, wants=events.Filter(None, "web"))
+        for kind, name in (("instance", "web"), ("job", "7"), ("node", "web"), ("instance", "db")):
+            master.Happen(kind, name)
+        assert [sent.name for sent in await of_kind.Until(2)] == ["job", "node"]
+        assert [sent.name for sent in await of_name.Until(2)] == ["instance", "node"]
+
+    Play(story)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_who_comes_back_gets_everything_once_also_what_happens_meanwhile(others: int) -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        for _ in range(others):
+            await _Join(hub)
+        ids = [master.Happen("job") for _ in range(5)]
+        left = 6
+
+        def more() -> None:
+            nonlocal left
+            if left:
+                left -= 1
+                ids.append(master.Happen("instance"))
+
+        master.before_answer = more
+        client = await _Join(hub, ids[1])
+        ids.append(master.Happen("node"))
+        await client.Until(len(ids) - 2)
+        ids.append(master.Happen("node"))
+        await client.Until(len(ids) - 2)
+        assert [sent.event_id for sent in client.events] == ids[2:]
+
+    Play(story)
+
+
+@pytest.mark.parametrize("strange", ["", "x", "0.old-3", "z" * 500])
+def test_an_id_that_is_not_known_means_that_events_are_missing(strange: str) -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        last = master.Happen("job")
+        client = await _Join(hub, strange)
+        [missed] = await client.Until(1)
+        assert (missed.name, missed.event_id) == ("missed", last)
+
+    Play(story)
+
+
+def test_another_master_is_announced_to_everybody() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        clients = [await _Join(hub, wants=events.Filter(["node"])) for _ in range(3)]
+        master.Happen("node")
+        for client in clients:
+            await client.Until(1)
+        master.Restart()
+        for client in clients:
+            assert (await client.Until(2))[1].name == "missed"
+        wanted = master.Happen("node")
+        for client in clients:
+            assert (await client.Until(3))[2].event_id == wanted
+
+    Play(story)
+
+
+def test_who_does_not_read_is_dropped_with_a_word_and_delays_nobody() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        slow, quick = await _Join(hub), await _Join(hub)
+        slow.reading.clear()
+        count = events.MAX_PENDING // 60
+        for number in range(count):
+            master.Happen("job", str(number))
+            if number % 100 == 0:
+                await quick.Until(number + 1)
+        assert len(await quick.Until(count)) == count
+        slow.reading.set()
+        await slow.task
+        assert slow.events[-1].name == "dropped"
+        assert slow.events[-1].event_id is None
+        # What it got has no gap: it can come back with the last id.
+        assert [sent.data["name"] for sent in slow.events[:-1]] == [str(n) for n in range(len(slow.events) - 1)]
+
+    Play(story)
+
+
+def test_nobody_waits_at_the_master_for_nobody() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        client = await _Join(hub)
+        client.Leave()
+        await client.task
+        assert hub._task is None
+        again = await _Join(hub)
+        wanted = master.Happen("job")
+        assert [sent.event_id for sent in await again.Until(1)] == [wanted]
+
+    Play(story)
+
+
+def test_without_a_master_there_is_no_stream() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        master.away = True
+        with pytest.raises(HttpError):
+            await hub.Join(events.Filter(), None)
+        master.away = False
+        await hub.Join(events.Filter(), None)
+        master.away = True
+        with pytest.raises(HttpError):
+            await hub.Join(events.Filter(), "1.run-0")
+        assert len(hub._listeners) == 1
+
+    Play(story)
+
+
+def test_a_stream_ends_when_its_token_is_revoked() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        accepted = True
+
+        async def valid() -> bool:
+            return accepted
+
+        client = await _Join(hub, valid=valid)
+        master.Happen("cluster")
+        await client.Until(1)
+        accepted = False
+        master.Happen("cluster")
+        await client.task
+        assert len(client.events) == 1
+
+    Play(story)
+
+
+def test_an_unknown_kind_is_rejected(tmp_path: Path) -> None:
+    reply = Site(str(tmp_path / "users")).Ask("GET", "/2/events?kind=job,weather", headers=READER)
+    assert reply.status == 400 and "weather" in reply.value["message"]
+    reply = Site(str(tmp_path / "users")).Ask("GET", "/2/events", headers={"Accept": "application/json"})
+    assert reply.status == 406

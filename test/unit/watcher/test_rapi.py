@@ -1,0 +1,156 @@
+"""A REST daemon that does not answer is restarted once; one that needs a password lives."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import ssl
+import tempfile
+import threading
+from collections.abc import Iterator
+
+import pytest
+from support.allocator import Lease
+from support.watched import MakeInstance, WatchedNode
+
+from ganeti import x509
+from ganeti.watcher import services
+
+PORT = 5080
+
+
+class StandIn:
+    """An HTTPS server in place of the daemon, at its usual port of an address of its own."""
+
+    def __init__(self, address: str, folder: str):
+        self.status, self.body = 200, b"2"
+        self.asked: list[str] = []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.asked.append(self.path)
+                self.send_response(outer.status)
+                self.send_header("Content-Length", str(len(outer.body)))
+                self.end_headers()
+                self.wfile.write(outer.body)
+
+            def log_message(self, *args: object) -> None:
+                """Say nothing."""
+
+        self._server = http.server.ThreadingHTTPServer((address, PORT), Handler)
+        path = os.path.join(folder, "pem")
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(x509.MakeRapiPem())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+
+    def Close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="gnt-", dir="/tmp") as made:
+        yield made
+
+
+@pytest.fixture
+def address(addresses: Lease) -> str:
+    return addresses.Address()
+
+
+@pytest.fixture
+def rapi(address: str, folder: str) -> Iterator[StandIn]:
+    made = StandIn(address, folder)
+    yield made
+    made.Close()
+
+
+def test_who_answers_or_wants_a_password_lives(rapi: StandIn, address: str) -> None:
+    assert services.ProbeRapi(address, PORT) is None
+    assert rapi.asked == ["/version"]
+    rapi.status, rapi.body = 401, b"{}"
+    assert services.ProbeRapi(address, PORT) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "why"),
+    [
+        (200, b"3", "its answer is not the version that was expected"),
+        (200, b"", "its answer is not the version that was expected"),
+        (502, b"2", "its answer has the status 502"),
+        (302, b"2", "its answer has the status 302"),
+    ],
+)
+def test_other_answers_show_no_living_daemon(rapi: StandIn, address: str, status: int, body: bytes, why: str) -> None:
+    rapi.status, rapi.body = status, body
+    assert services.ProbeRapi(address, PORT) == why
+
+
+def test_an_answer_without_end_is_cut_off(rapi: StandIn, address: str) -> None:
+    rapi.body = b"2" * 100_000
+    assert services.ProbeRapi(address, PORT) not in (None, "its answer is not the version that was expected")
+
+
+def test_nobody_there_is_no_living_daemon(address: str) -> None:
+    why = services.ProbeRapi(address, PORT)
+    assert why is not None and "onnect" in why
+
+
+@pytest.fixture
+def node(folder: str) -> Iterator[WatchedNode]:
+    made = WatchedNode(folder, [MakeInstance(1)])
+    made.Install("ganeti-rapi")
+    yield made
+    made.Close()
+
+
+def _OfRapi(node: WatchedNode, address: str) -> list[str]:
+    return [line for line in node.LogOfRun("--rapi-ip", address) if "ganeti-rapi" in line]
+
+
+START, STOP = "start ganeti-rapi", "stop ganeti-rapi"
+
+
+def test_a_living_daemon_is_left_alone(node: WatchedNode, rapi: StandIn, address: str) -> None:
+    node.WatchInstances("--rapi-ip", address)
+    assert START not in node.Asked() and rapi.asked == ["/version"]
+
+
+def test_a_dead_daemon_is_restarted_once_and_then_only_reported(node: WatchedNode, address: str) -> None:
+    lines = _OfRapi(node, address)
+    assert [word for word in node.Asked() if word in (START, STOP)] == [STOP, START]
+    assert "does not answer" in lines[-2] and lines[-2].startswith("WARNING")
+    assert lines[-1].startswith("ERROR") and "after a restart either" in lines[-1] and "--rapi-ip" in lines[-1]
+
+
+def test_a_daemon_that_answers_after_its_restart(node: WatchedNode, rapi: StandIn, address: str, folder: str) -> None:
+    """It answers wrongly until it is restarted: the start is seen by a file that daemon-util makes."""
+    rapi.status = 500
+    sign = os.path.join(folder, "started")
+    node.OnDaemonUtil("start", "ganeti-rapi", f"touch {sign}; while [ -e {sign} ]; do sleep 0.05; done")
+
+    def recover() -> None:
+        while not os.path.exists(sign):
+            pause.wait(0.02)
+        rapi.status = 200
+        os.unlink(sign)
+
+    pause = threading.Event()
+    helper = threading.Thread(target=recover)
+    helper.start()
+    lines = _OfRapi(node, address)
+    helper.join()
+    assert lines[-1] == "INFO ganeti-rapi answers again"
+
+
+def test_one_that_could_not_be_started_is_not_asked(node: WatchedNode, rapi: StandIn, address: str) -> None:
+    node.OnDaemonUtil("check-and-start", "ganeti-rapi", "echo 'supervised by systemd' >&2; exit 1")
+    lines = _OfRapi(node, address)
+    assert rapi.asked == [] and "supervised by systemd" in lines[-1] and START not in node.Asked()
