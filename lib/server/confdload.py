@@ -90,7 +90,10 @@ class Loader:
         if self._silence:
             logging.info("This node is a master candidate now: questions are answered")
             self._silence = ""
-        logging.info("Read the configuration with serial number %d", view.root.serial_no)
+        # It changes twice a second on a busy cluster.
+        again = self.state.view is not None
+        level = logging.DEBUG if again else logging.INFO
+        logging.log(level, "Read the configuration with serial number %d", view.root.serial_no)
         return State(key, view)
 
     def _Broken(self, key: bytes, text: str) -> State:

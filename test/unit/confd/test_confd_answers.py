@@ -177,6 +177,12 @@ def test_instances_and_disks() -> None:
         assert disks[0]["children"] == [child.ToDict() for child in DISK.children]
 
 
+def test_the_secret_of_a_mirror_below_another_disk_is_hidden() -> None:
+    lower = DISK.Replace(uuid=configs.Uuid(70))
+    view = View(ROOT.WithObject(DISK.Replace(children=[lower])))
+    assert SECRET not in serializer.Dump(_Ask(queries.INSTANCE_DISKS, WEB.name, view).answer)
+
+
 def test_parts_of_the_configuration() -> None:
     assert _Good(queries.CONFIG, "/cluster/cluster_name") == (ROOT.cluster.cluster_name, 77)
     assert _Good(queries.CONFIG, "cluster//enabled_hypervisors/0")[0] == ROOT.cluster.enabled_hypervisors[0]
