@@ -53,7 +53,7 @@ class Rapi:
 
     def Follow(self, job: int) -> dict[str, Any]:
         """Wait for a job as scripts do; return what is known of it then."""
-        deadline = time.monotonic() + 50
+        deadline = time.monotonic() + 30
         seen: list[Any] | None = None
         while time.monotonic() < deadline:
             body = {"fields": ["status"], "previous_job_info": seen, "previous_log_serial": None}
@@ -63,7 +63,7 @@ class Rapi:
             if seen and seen[0] in FINAL:
                 shown: dict[str, Any] = self.Get(f"/2/jobs/{job}")
                 return shown
-        raise AssertionError(f"job {job} did not end")
+        raise AssertionError(f"job {job} did not end: {self.Get(f'/2/jobs/{job}')}")
 
     def Do(self, verb: str, target: str, body: Any = b"") -> dict[str, Any]:
         """Send a request for a job; return the job, which succeeded."""

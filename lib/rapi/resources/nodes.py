@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import ht, opcodes
-from ganeti.rapi.call import ABSENT, Answer, Call, HttpError
+from ganeti.rapi.call import Answer, Call, HttpError
 from ganeti.rapi.declared import WRITE, Argument, ArgumentKind, BodyUse, Method, Resource, Role
 from ganeti.rapi.resources import tags
 from ganeti.rapi.resources.common import (
@@ -56,6 +56,12 @@ _FLAGS: dict[str, dict[str, bool]] = {
     "drained": {"drained": True},
     "offline": {"offline": True},
 }
+_TRole = ht.Type(
+    "role",
+    lambda value: isinstance(value, str) and value in _FLAGS,
+    {"enum": list(_FLAGS)},
+    f"a role that can be set: {', '.join(_FLAGS)}",
+)
 _AUTO_PROMOTE = Flag("auto-promote", "make other nodes master candidates so that enough remain")
 
 
@@ -66,15 +72,12 @@ async def _Role(call: Call) -> Answer:
 
 
 def _SetRole(call: Call) -> dict[str, Any]:
-    role = None if call.body is ABSENT else call.body
-    if not isinstance(role, str):
-        raise HttpError(BAD_REQUEST, f"The body must be a role, one of the JSON strings {', '.join(_FLAGS)}")
-    if role not in _FLAGS:
-        raise HttpError(BAD_REQUEST, f"Can't set '{role[:40]}' role; roles that can be set are {', '.join(_FLAGS)}")
+    if not _TRole(call.body):
+        raise HttpError(BAD_REQUEST, f"The body must be {_TRole.words}")
     arguments = call.arguments
     return {
         **_Name(call),
-        **_FLAGS[role],
+        **_FLAGS[call.body],
         "force": arguments[FORCE.name],
         "auto_promote": arguments[_AUTO_PROMOTE.name],
     }
@@ -174,7 +177,7 @@ RESOURCES = (
                 static_names=("master_candidate", "offline", "drained"),
                 arguments=(FORCE, _AUTO_PROMOTE),
                 body=BodyUse.ANY,
-                body_type=ht.TElemOf(list(_FLAGS)),
+                body_type=_TRole,
                 example="drained",
             ),
         },
