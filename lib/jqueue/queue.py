@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, runtime, serializer, store
@@ -321,6 +321,12 @@ class JobQueue(Keeper):
         """Return the status of a job, archived ones too; None if it does not exist."""
         view = self._View(job_id)
         return view.FieldValue("status") if view.found else None
+
+    def Statuses(self) -> Iterator[tuple[str, float | None]]:
+        """Yield the status of each live job and the time when it was submitted."""
+        for entry in self._live.All():
+            received = entry.shown.received
+            yield entry.shown.status, None if received is None else received[0] + received[1] / 1e6
 
     def _View(self, job_id: int) -> jobs.View:
         entry = self._live.Get(job_id)

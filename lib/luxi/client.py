@@ -265,6 +265,9 @@ class Client:
         wanted = None if kinds is None else list(kinds)
         return self.Call("WaitForEvents", [last_id, wanted, max(0, min(timeout, self._WaitTimeout()))])
 
+    def QueryMetrics(self) -> dict[str, Any]:
+        return self.Call("QueryMetrics", [])
+
     # --- the remote interface -----------------------------------------------------------------------------------------
 
     def QueryRapiTokens(self, names: Sequence[str] | None) -> list[dict[str, Any]]:

@@ -226,6 +226,13 @@ METHODS: dict[str, Method] = {
             "Pauses the watcher.",
         ),
         Method(
+            "QueryMetrics",
+            (),
+            "{metric: list[[list values of labels, value]]}",
+            "The numbers of doc/metrics.rst; a histogram's value is {counts, sum}.",
+            since="3.1",
+        ),
+        Method(
             "QueryRapiTokens",
             (Arg("names", ht.TMaybe(ht.TListOf(ht.TString)), "null = all; names that do not exist are left out"),),
             'list[{"name", "sha256", "role", "tags", "created", "expires"}]',

@@ -75,6 +75,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     failure: Failure | None = None
+    seconds: float | None = None
+    """How long it took, where the transport measures that."""
 
     def __post_init__(self) -> None:
         if self.error is not None and self.failure is None:

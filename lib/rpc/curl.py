@@ -86,6 +86,7 @@ class _Job:
         self.done = done
         self.lane = _LaneOf(request)
         self.address = (request.host, request.port)
+        self.began = now
         self.give_up = now + request.timeout
         self.handle: Any = None
         self.kept = False
@@ -365,6 +366,7 @@ class _Loop:
                 self._Uncount(self._kept, job.address)
             self._Uncount(self._held, job.address, job.body.tell())
             self._Recycle(handle)
+        answer.seconds = runtime.Monotonic() - job.began
         try:
             job.done(answer)
         except Exception:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors, runtime, serializer
+from ganeti.metrics import CallTimes
 from ganeti.rpc import answers, encoders
 from ganeti.rpc.base import (
     HEADER_EPOCH,
@@ -195,6 +196,7 @@ class RpcRunner(_Calls):
         self._sender = sender
         self._lock = runtime.Lock()
         self._by_thread: dict[int, _Call] = {}
+        self.times = CallTimes()
 
     def Start(
         self,
@@ -325,6 +327,8 @@ class RpcRunner(_Calls):
 
     def _Completion(self, result: RpcResult, call: _Call) -> Callable[[Answer], None]:
         def complete(answer: Answer) -> None:
+            failed = answer.error is not None or answer.status != STATUS_OK
+            self.times.Observe(result.node_name, result.procedure.name, answer.seconds, failed)
             result._SetAnswer(answer)
             # Without a newer epoch the call itself was wrong, not the master.
             if result.epoch_refused is not None and result.epoch_refused[0] and self._refused is not None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ganeti.master.querydata import QueryData
     from ganeti.rpc import RpcRunner
     from ganeti.server.eventring import EventRing
+    from ganeti.server.metering import Meter
     from ganeti.store import Store
 
 _TAG_KINDS = {
@@ -40,13 +41,21 @@ class Handlers:
     """The methods of the table, by their names: ``Handle(method, args)``."""
 
     def __init__(
-        self, cfg: ConfigWriter, queue: JobQueue, query: QueryData, rpc: RpcRunner, store: Store, events: EventRing
+        self,
+        cfg: ConfigWriter,
+        queue: JobQueue,
+        query: QueryData,
+        rpc: RpcRunner,
+        store: Store,
+        events: EventRing,
+        meter: Meter,
     ):
         self._cfg = cfg
         self._standstill = Standstill(cfg, store, queue.SubmitJob)
         self._queue = queue
         self._query = query
         self._events = events
+        self._meter = meter
         self._rpc = rpc
         self._cluster_info: tuple[Any, Any, Encoded | None] = (None, None, None)
         self._config_values: dict[str, Callable[[], Any]] = {
@@ -167,6 +176,9 @@ class Handlers:
         stored = self._cfg.Snapshot().cluster.rapi_tokens
         wanted = sorted(stored) if names is None else [name for name in dict.fromkeys(names) if name in stored]
         return [{"expires": None, **stored[name], "name": name} for name in wanted]
+
+    def _QueryMetrics(self) -> dict[str, Any]:
+        return self._meter.Read()
 
     def _WaitForEvents(self, last_id: str | None, kinds: list[str] | None, timeout: float) -> Pending:
         return self._events.Wait(last_id, kinds, timeout)

@@ -30,6 +30,7 @@ from ganeti.rpc.resolver import SnapshotResolver
 from ganeti.server import exporting, opening, ownnode
 from ganeti.server.eventring import EventRing
 from ganeti.server.handlers import Handlers
+from ganeti.server.metering import Meter
 from ganeti.server.mirrorkeeper import MirrorKeeper
 from ganeti.server.ssconfpush import SsconfPusher
 from ganeti.store import Member, NodeStore, StoreError, export
@@ -93,9 +94,10 @@ class Master:
             lambda job_id: self._glm.EndWaits(str(job_id)),
             announce=self._events.JobChanged,
         )
-        handlers = Handlers(cfg, self._queue, self._query, self._rpc, self._store, self._events)
         owner = (_Ids(constants.MASTERD)[0], users.GroupId(_autoconf.DAEMONS_GROUP))
-        self._server = Server((pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET), handlers.Handle, owner=owner)
+        self._server = Server(
+            (pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET), self._MakeHandlers(cfg).Handle, owner=owner
+        )
         self._exporter = export.ExporterThread(
             self.exporter_class(
                 self._own,
@@ -114,6 +116,12 @@ class Master:
             lambda ops: self._queue.SubmitJob(ops, to_drained=True),
             self._queue.StatusOf,
         )
+
+    def _MakeHandlers(self, cfg: ConfigWriter) -> Handlers:
+        meter = Meter(
+            cfg.Snapshot, self._queue, self._store, self._store.durations, [self._rpc.times, self._store.calls]
+        )
+        return Handlers(cfg, self._queue, self._query, self._rpc, self._store, self._events, meter)
 
     @staticmethod
     def _MakeLocks(cfg: ConfigWriter) -> locking.LockManager:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime
+from ganeti.metrics import Histogram
 from ganeti.store import events
 from ganeti.store.archived import ArchivedRows
 from ganeti.store.base import (
@@ -110,6 +111,7 @@ class Committer:
         self.published = RowsByKind(image.values)
         self.archived = ArchivedRows(image)
         self.listeners: list[Listener] = []
+        self.durations = Histogram()
         self.ready = runtime.Event()
         self.ended: StoreError | None = None
         self.serving: protocols.FileLock | None = None
@@ -122,6 +124,7 @@ class Committer:
         self._tell_from = 0.0
         self._own_told = NOWHERE
         self._keeping_at = 0.0
+        self._looked_at: float | None = None
         self._gather_until = 0.0
         self._disk = Trouble("The master's own disk takes no change")
         for voter in self.tally.voters.by_uuid.values():
@@ -313,9 +316,14 @@ class Committer:
         acked = self.tally.QuorumSeq()
         if not self._pending or acked < self._pending[0].transaction.position.seq:
             return
+        started = []
         while self._pending and self._pending[0].transaction.position.seq <= acked:
+            started.append(self._pending[0].started)
             self._Publish(self._pending.pop(0))
         now = runtime.Monotonic()
+        for moment in started:
+            if moment is not None:
+                self.durations.Observe(now - moment)
         self._tell_from = now + ACK_WITHIN
         # Whoever was answered just now may come back with more.
         self._gather_until = now + GATHER_SECONDS
@@ -413,7 +421,7 @@ class Committer:
         self._sender.recent[last] = transaction
         while len(self._sender.recent) > _MOST_RECENT:
             del self._sender.recent[next(iter(self._sender.recent))]
-        pending = Pending(transaction, batch.entries, runtime.Monotonic())
+        pending = Pending(transaction, batch.entries, runtime.Monotonic(), started=self._looked_at)
         if after is not None and after != before:
             pending.before, pending.after = before, after
             tally.voters = after
@@ -486,7 +494,7 @@ class Committer:
 
         Also looks whether this is still the master as far as its own node knows.
         """
-        now = runtime.Monotonic()
+        now = self._looked_at = runtime.Monotonic()
         if now < self._keeping_at:
             return []
         self._keeping_at = now + KEEPING_SECONDS

@@ -50,6 +50,8 @@ class Store:
         runner = RpcRunner(transport, directory.Resolve, lambda: str(epoch))
         self._committer = self.committer_class(own, me, epoch, image, runner, directory.Add, lost, candidates)
         self._tally = self._committer.tally
+        self.calls = runner.times
+        self.durations = self._committer.durations
         self._confirmer = NodeConfirmer(runner, own, cluster, epoch, self._OnPromise, self._committer.judge.Judge)
 
     def Start(self) -> None:

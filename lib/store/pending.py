@@ -40,6 +40,8 @@ class Pending:
     before: VoterSet | None = None
     after: VoterSet | None = None
     first: bool = False
+    started: float | None = None
+    """When its changes were taken up, before they went to the own disk."""
 
 
 class Batch:

@@ -11,6 +11,7 @@ from ganeti.rapi.resources import (
     groups,
     instances,
     jobs,
+    metrics,
     networks,
     nodes,
     operations,
@@ -33,4 +34,5 @@ RESOURCES: tuple[Resource, ...] = (
     *filters.RESOURCES,
     *description.RESOURCES,
     *events.RESOURCES,
+    *metrics.RESOURCES,
 )

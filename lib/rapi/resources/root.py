@@ -18,6 +18,7 @@ FEATURES: tuple[str, ...] = (
     "keep-alive",
     "openapi",
     "events",
+    "metrics",
     "tokens",
     "audit",
 )

@@ -152,7 +152,7 @@ def test_another_version_is_told():
 
 
 def test_the_table_has_the_25_methods_of_3_1_and_those_of_ours_and_reads_arguments():
-    ours = {"CancelManyJobs", "QueryRapiTokens", "WaitForEvents"}
+    ours = {"CancelManyJobs", "QueryMetrics", "QueryRapiTokens", "WaitForEvents"}
     assert len(methods.METHODS.keys() - ours) == 25 and ours <= methods.METHODS.keys()
     assert methods.Find("CancelManyJobs").Bind([["12", 13]]) == [[12, 13], False]
     assert methods.Find("CancelJob").Bind(["12"]) == [12, False]

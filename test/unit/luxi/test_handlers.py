@@ -16,9 +16,11 @@ from ganeti.luxi import methods
 from ganeti.luxi.pending import Pending
 from ganeti.luxi.pieces import Encoded
 from ganeti.master.querydata import ClusterInfo
+from ganeti.metrics import METRICS, CallTimes
 from ganeti.rpc import RpcRunner
 from ganeti.server.eventring import EventRing
 from ganeti.server.handlers import Handlers
+from ganeti.server.metering import Meter
 
 
 class Door:
@@ -31,9 +33,20 @@ class Door:
         self.queue = JobQueue(self.setup.store, Executor(), settings, announce=self.events.JobChanged)
         self.events.Start(self.setup.store)
         self.queue.Start()
+        times = CallTimes()
+        times.Observe("node2", "version", 0.02, False)
+        times.Observe("node2", "version", None, True)
+        store = self.setup.store
+        self.meter = Meter(self.setup.cfg.Snapshot, self.queue, store, store.durations, [times, store.calls])
         # No query and no node is asked here.
         self.handlers = Handlers(
-            self.setup.cfg, self.queue, cast(Any, None), cast(RpcRunner, None), self.setup.store, self.events
+            self.setup.cfg,
+            self.queue,
+            cast(Any, None),
+            cast(RpcRunner, None),
+            self.setup.store,
+            self.events,
+            self.meter,
         )
 
     def Call(self, method: str, *args: Any) -> Any:
@@ -139,3 +152,33 @@ def test_an_id_that_cannot_be_one_is_rejected(door: Door, wrong: Any) -> None:
         door.Call("WaitForEvents", wrong, None, 0.0)
     with pytest.raises(methods.ArgumentError, match="kinds"):
         door.Call("WaitForEvents", None, ["weather"], 0.0)
+
+
+def test_metrics_count_what_there_is(door: Door) -> None:
+    def read() -> dict[str, dict[tuple[str, ...], Any]]:
+        found = door.Call("QueryMetrics")
+        assert found.keys() == {name for name in METRICS if not name.startswith("node_")}
+        return {name: {tuple(labels): value for labels, value in rows} for name, rows in found.items()}
+
+    before = read()
+    assert before["jobs"][("queued",)] == before["jobs_pending"][()] == before["jobs_pending_oldest_age"][()] == 0
+    blocker = door.Call("SubmitJob", [Op(comment="gate g")])
+    door.queue._worker._execute.WaitRunning(blocker)  # type: ignore[attr-defined]
+    waiting = [door.Call("SubmitJob", [Op(depends=[[blocker, []]])]) for _ in range(3)]
+    now = read()
+    assert (now["jobs"][("running",)], now["jobs"][("queued",)], now["jobs_pending"][()]) == (1, 3, 3)
+    assert 0 < now["jobs_pending_oldest_age"][()] < 600
+    door.queue._worker._execute.Open("g")  # type: ignore[attr-defined]
+    assert [End(door, job) for job in (blocker, *waiting)] == ["success"] * 4
+    after = read()
+    assert after["jobs"][("success",)] == 4 and after["jobs_pending"][()] == 0
+    commits = [sum(each["commit_duration"][()]["counts"]) for each in (before, now, after)]
+    assert commits == sorted(set(commits))
+    assert after["commit_duration"][()]["sum"] > 0
+    assert sum(after["rpc_duration"][("node2", "version")]["counts"]) == 1
+    assert after["rpc_failures"][("node2", "version")] == 1
+    assert (after["nodes"][("master",)], after["candidates"][()], after["candidates_silent"][()]) == (1, 1, 0)
+    [web] = door.setup.cfg.Snapshot().instances.values()
+    assert after["instances"][(web.admin_state,)] == 1
+    assert after["instances_memory"][(web.admin_state,)] > 0
+    assert sum(after["disks_size"].values()) > 0

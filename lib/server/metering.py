@@ -1,0 +1,107 @@
+"""The values of all metrics that the master daemon knows by itself (``ganeti.metrics``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, objects, params, runtime
+
+if TYPE_CHECKING:
+    from ganeti.jqueue import JobQueue
+    from ganeti.metrics import CallTimes, Histogram
+    from ganeti.store import Store
+
+_MIB = 1024 * 1024
+_PENDING = frozenset([constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_WAITING])
+
+# Values of labels -> value.
+Series = Mapping[tuple[str, ...], Any]
+
+
+class Meter:
+    """Answers ``QueryMetrics``; nothing is computed until somebody asks.
+
+    ``calls``: of each runner; no two call the same procedure of a node.
+
+    """
+
+    def __init__(
+        self,
+        snapshot: Callable[[], objects.Snapshot],
+        queue: JobQueue,
+        store: Store,
+        commits: Histogram,
+        calls: Sequence[CallTimes],
+    ):
+        self._snapshot = snapshot
+        self._queue = queue
+        self._store = store
+        self._commits = commits
+        self._calls = calls
+
+    def Read(self) -> dict[str, list[list[Any]]]:
+        """Return ``{metric: [[values of labels, value], ...]}``; a histogram's value is that of ``Histogram.Value``."""
+        root = self._snapshot()
+        found: dict[str, Series] = {
+            **self._Jobs(),
+            "commit_duration": {(): self._commits.Value()},
+            "candidates": {(): len(self._store.Voters())},
+            "candidates_silent": {(): len(self._store.Silent())},
+            "rpc_duration": {key: value for calls in self._calls for key, value in calls.Durations().items()},
+            "rpc_failures": {key: value for calls in self._calls for key, value in calls.Failures().items()},
+            "nodes": _Roles(root),
+            **_Instances(root),
+        }
+        return {name: [[list(labels), value] for labels, value in sorted(found[name].items())] for name in found}
+
+    def _Jobs(self) -> dict[str, Series]:
+        statuses = Counter(dict.fromkeys(sorted(constants.JOB_STATUS_ALL), 0))
+        oldest: float | None = None
+        for status, received in self._queue.Statuses():
+            statuses[status] += 1
+            if status in _PENDING and received is not None and (oldest is None or received < oldest):
+                oldest = received
+        waiting = statuses[constants.JOB_STATUS_WAITING]
+        return {
+            "jobs": {(status,): count for status, count in statuses.items()},
+            "jobs_pending": {(): sum(statuses[status] for status in _PENDING)},
+            "jobs_pending_oldest_age": {(): 0.0 if oldest is None else max(0.0, runtime.Time() - oldest)},
+            "jobs_waiting_for_locks": {(): waiting},
+            "queue_drained": {(): int(self._queue.drained)},
+        }
+
+
+def _Roles(root: objects.Snapshot) -> Series:
+    roles = Counter(dict.fromkeys(("master", "candidate", "regular", "drained", "offline"), 0))
+    for node in root.nodes.values():
+        if node.uuid == root.cluster.master_node:
+            roles["master"] += 1
+        elif node.offline:
+            roles["offline"] += 1
+        elif node.drained:
+            roles["drained"] += 1
+        else:
+            roles["candidate" if node.master_candidate else "regular"] += 1
+    return {(role,): count for role, count in roles.items()}
+
+
+def _Instances(root: objects.Snapshot) -> dict[str, Series]:
+    states = sorted(constants.ADMINST_ALL)
+    counts, memory, cpus = (Counter(dict.fromkeys(states, 0)) for _ in range(3))
+    sizes: Counter[str] = Counter()
+    for instance in root.instances.values():
+        state = instance.admin_state
+        filled = params.FillBE(root, instance)
+        counts[state] += 1
+        memory[state] += filled["maxmem"] * _MIB
+        cpus[state] += filled["vcpus"]
+    for disk in root.disks.values():
+        sizes[disk.dev_type] += disk.size * _MIB
+    return {
+        "instances": {(state,): count for state, count in counts.items()},
+        "instances_memory": {(state,): value for state, value in memory.items()},
+        "instances_cpus": {(state,): value for state, value in cpus.items()},
+        "disks_size": {(template,): value for template, value in sizes.items()},
+    }

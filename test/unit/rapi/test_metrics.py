@@ -1,0 +1,103 @@
+"""The numbers in the OpenMetrics format, read by the parser of the library that monitoring uses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from support.rapi import READER, Site
+from support.rapicalls import NotingMaster
+from support.virtualnode import TOP
+
+from ganeti import metrics
+from ganeti.rapi.call import HttpError
+
+
+def _Values() -> dict[str, list[list[Any]]]:
+    """One or two values of every declared metric that the master daemon gives."""
+    found: dict[str, list[list[Any]]] = {}
+    for metric in metrics.METRICS.values():
+        if metric.name.startswith("node_"):
+            continue
+        rows = [[f'{label} "{n}"\n\\' for label in metric.labels] for n in range(2 if metric.labels else 1)]
+        histogram = metrics.Histogram()
+        for seconds in (0.0005, 0.02, 0.02, 5000.0):
+            histogram.Observe(seconds)
+        value = histogram.Value() if metric.kind == metrics.HISTOGRAM else 7
+        found[metric.name] = [[labels, value] for labels in rows]
+    return found
+
+
+NODES = {
+    "data": [
+        [[0, "node1"], [0, 4096], [0, 1024], [0, 1000], [0, 400], [0, 8]],
+        [[0, "node2"], [2, None], [2, None], [2, None], [2, None], [2, None]],
+    ]
+}
+
+
+def _Show(folder: Path, **answers: Any) -> tuple[Any, NotingMaster]:
+    master = NotingMaster(**{"QueryMetrics": _Values(), "Query": lambda *args: NODES, **answers})
+    return Site(str(folder / "users"), master).Ask("GET", "/metrics", headers=READER), master
+
+
+def test_every_declared_metric_is_shown_and_can_be_parsed(tmp_path: Path) -> None:
+    reply, _ = _Show(tmp_path)
+    assert reply.status == 200
+    assert reply.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    families = {family.name: family for family in text_string_to_metric_families(reply.body.decode())}
+    assert set(families) == {metric.full_name for metric in metrics.METRICS.values()}
+    for metric in metrics.METRICS.values():
+        family = families[metric.full_name]
+        assert (family.type, family.unit, family.documentation) == (metric.kind, metric.unit, metric.doc)
+        assert family.samples
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(metric.labels)
+
+
+def test_values(tmp_path: Path) -> None:
+    reply, _ = _Show(tmp_path)
+    families = {family.name: family for family in text_string_to_metric_families(reply.body.decode())}
+    [pending] = families["ganeti_jobs_pending"].samples
+    assert pending.value == 7
+    memory = {sample.labels["kind"]: sample.value for sample in families["ganeti_node_memory_bytes"].samples}
+    assert memory == {"total": 4096 * 2**20, "free": 1024 * 2**20}
+    assert {s.labels["node"] for s in families["ganeti_node_cpus"].samples} == {"node1"}
+    commits = families["ganeti_commit_duration_seconds"].samples
+    buckets = {s.labels["le"]: s.value for s in commits if s.name.endswith("_bucket")}
+    assert (buckets["0.001"], buckets["0.01"], buckets["0.03"], buckets["600.0"], buckets["+Inf"]) == (1, 1, 3, 3, 4)
+    [count] = [s.value for s in commits if s.name.endswith("_count")]
+    assert count == 4
+
+
+def test_nodes_are_not_asked_for_each_request_and_their_silence_hides_nothing_else(tmp_path: Path) -> None:
+    reply, master = _Show(tmp_path, Query=lambda *args: (_ for _ in ()).throw(HttpError(504)))
+    assert reply.status == 200 and b"ganeti_jobs_pending 7" in reply.body
+    assert b"ganeti_node_memory" not in reply.body
+    master = NotingMaster(QueryMetrics=_Values(), Query=lambda *args: NODES)
+    site = Site(str(tmp_path / "users"), master)
+
+    async def twice() -> None:
+        for _ in range(2):
+            assert b"ganeti_node_memory" in (await site.Send("GET", "/metrics", headers=READER)).body
+
+    import asyncio
+
+    asyncio.run(twice())
+    assert [call[0] for call in master.calls].count("Query") == 1
+
+
+def test_the_page_has_every_metric() -> None:
+    """The list of metrics is ``metrics.Document()``: put it there again when the declarations change."""
+    with open(os.path.join(TOP, "doc", "metrics.rst"), encoding="utf-8") as stream:
+        assert stream.read().endswith(metrics.Document())
+
+
+@pytest.mark.parametrize("metric", metrics.METRICS.values(), ids=lambda metric: metric.name)
+def test_names_follow_the_rules(metric: metrics.Metric) -> None:
+    assert metric.name.replace("_", "").isalnum() and metric.name == metric.name.lower()
+    assert not metric.name.endswith(("_total", "_seconds", "_bytes"))
+    assert metric.doc and not metric.doc.endswith(".")
