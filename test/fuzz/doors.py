@@ -27,6 +27,8 @@ _GROWTH = 60 * 1024  # KiB that a daemon may gain over a run
 class Daemons(Target):
     """A cluster of one node whose daemons are asked nonsense; they live, do not grow and log no traceback."""
 
+    DAEMONS: tuple[str, ...] = ("ganeti-noded", "ganeti-masterd")
+
     def __enter__(self) -> Self:
         self._stack = contextlib.ExitStack()
         self.cluster = self._stack.enter_context(RealCluster(1))
@@ -43,7 +45,7 @@ class Daemons(Target):
 
     def Warm(self) -> None:
         """Remember the daemons as they are once they have seen a little."""
-        self._before = {name: self._Look(name) for name in ("ganeti-noded", "ganeti-masterd")}
+        self._before = {name: self._Look(name) for name in self.DAEMONS}
 
     def _Look(self, name: str) -> tuple[int, int]:
         pid = self.node.Pid(name)
@@ -123,7 +125,7 @@ class NodeDoor(Daemons):
         with contextlib.closing(socket.create_connection((self.node.address, constants.DEFAULT_NODED_PORT), 15)) as raw:
             with contextlib.suppress(OSError):
                 if rng.random() < 0.4:
-                    raw.sendall(damage.Bytes(rng, _Hello()))
+                    raw.sendall(damage.Bytes(rng, Hello()))
                     raw.shutdown(socket.SHUT_WR)
                     while raw.recv(65536):
                         pass
@@ -136,7 +138,7 @@ class NodeDoor(Daemons):
                         pass
 
 
-def _Hello() -> bytes:
+def Hello() -> bytes:
     out = ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with contextlib.suppress(ssl.SSLWantReadError):

@@ -7,6 +7,7 @@ from fuzz.confd import Datagrams
 from fuzz.doors import Luxi, NodeDoor
 from fuzz.files import Configuration, JobFile, NodeFiles, RuntimeFiles, StoreDatabase
 from fuzz.replies import Replies
+from fuzz.rest import RestDoor
 from fuzz.target import Target
 
 TARGETS: dict[str, type[Target]] = {
@@ -20,4 +21,5 @@ TARGETS: dict[str, type[Target]] = {
     "luxi": Luxi,
     "tls": NodeDoor,
     "confd": Datagrams,
+    "rest": RestDoor,
 }
