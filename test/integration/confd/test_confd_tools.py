@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support import configs
 from support.realcluster import RealCluster
 from support.stories import STARTER
+from support.virtualnode import TOP
 
 from ganeti import objects
+from ganeti.confd import queries
 
 MAIN = "import sys\nfrom ganeti.tools.{} import Main\nsys.argv[0] = '{}'\nsys.exit(Main())"
 CLIENT = MAIN.format("confd_client", "confd-client")
@@ -96,6 +99,27 @@ def test_confd_client(cluster: RealCluster) -> None:
         assert cluster[0].Python(CLIENT, "-r0", *words).returncode == 1
     assert cluster[0].Python(CLIENT, "word").returncode == 2
     assert cluster[0].Python(CLIENT, "--version").stdout.startswith("confd-client (ganeti) ")
+
+
+def test_the_shell_example_of_the_page(cluster: RealCluster) -> None:
+    text = Path(TOP, "doc", "confd.rst").read_text("utf-8")
+    script = text[text.index("The same with a shell") :].split("::\n\n", 1)[1].split("\n\n", 1)[0]
+    for place, here in (
+        ("/var/lib/ganeti", cluster[0].Path("/var/lib/ganeti")),
+        ("127.0.0.1", cluster[0].address),
+    ):
+        assert place in script
+        script = script.replace(place, here)
+    cluster[0].StartConfd()
+    done = cluster[0].Run(["sh", "-c", script])
+    assert '\\"answer\\":\\"node1.example.com\\"' in done.stdout, done
+
+
+def test_the_page_knows_every_question() -> None:
+    text = Path(TOP, "doc", "confd.rst").read_text("utf-8")
+    table = text[text.index("type    query") : text.index("Types from 100 are additions")]
+    numbers = [int(found) for found in re.findall(r"^(\d+) ", table, re.MULTILINE)]
+    assert numbers == list(queries.QUERY_TYPES)
 
 
 def test_query_config(cluster: RealCluster) -> None:
