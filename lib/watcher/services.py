@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import signal
 
 from ganeti import constants, hosts, pathutils, runtime
 from ganeti.daemon import pidfile
+from ganeti.http import fetch
 
 # A daemon may take a while to start, and systemd to say so.
 _START_TIMEOUT = 720.0
 _STOP_TIMEOUT = 60.0
 _KILL_SECONDS = 10.0
-_CONNECT_SECONDS, _ANSWER_SECONDS = 5, 15
-_ANSWER_LIMIT = 4096
+_LIMITS = fetch.Limits(connect=5, total=15, size=4096)
 _OK, _UNAUTHORIZED = 200, 401
 
 
@@ -78,35 +77,15 @@ def ProbeRapi(ip: str, port: int) -> str | None:
     Whoever needs a password to ask has met a living one too.  The certificate is the administrator's and says nothing
     about an address of this machine, so it is not verified: nothing secret is sent.
     """
-    import pycurl
-
-    body = io.BytesIO()
-
-    def take(data: bytes) -> int:
-        body.write(data)
-        return len(data) if body.tell() <= _ANSWER_LIMIT else 0  # 0 ends the transfer
-
-    curl = pycurl.Curl()
+    host = f"[{ip}]" if ":" in ip else ip
     try:
-        host = f"[{ip}]" if ":" in ip else ip
-        curl.setopt(pycurl.URL, f"https://{host}:{port}/version")
-        curl.setopt(pycurl.SSL_VERIFYPEER, 0)
-        curl.setopt(pycurl.SSL_VERIFYHOST, 0)
-        curl.setopt(pycurl.PROXY, "")
-        curl.setopt(pycurl.NOSIGNAL, 1)
-        curl.setopt(pycurl.CONNECTTIMEOUT, _CONNECT_SECONDS)
-        curl.setopt(pycurl.TIMEOUT, _ANSWER_SECONDS)
-        curl.setopt(pycurl.WRITEFUNCTION, take)
-        curl.perform()
-        code = curl.getinfo(pycurl.RESPONSE_CODE)
-    except pycurl.error as err:
-        return str(err.args[-1])
-    finally:
-        curl.close()
+        code, body = fetch.Fetch(f"https://{host}:{port}/version", _LIMITS)
+    except fetch.FetchError as err:
+        return str(err)
     if code == _UNAUTHORIZED:
         return None
     if code != _OK:
         return f"its answer has the status {code}"
-    if body.getvalue().strip() != b"%d" % constants.RAPI_VERSION:
+    if body.strip() != b"%d" % constants.RAPI_VERSION:
         return "its answer is not the version that was expected"
     return None

@@ -25,7 +25,6 @@ WAITING = {
     "LoadSigned": "import and export",
     "RemoveDisk": "the whole of a reservation's life",
     "Sign": "import and export",
-    "Statistics": "benchmarks",
     "TransferCommand": "import and export",
 }
 

@@ -1,0 +1,379 @@
+"""Allocating a new instance (doc/reference/htools.md 10, 12)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+from ganeti import constants
+from ganeti.htools.entities import NO_NODE, AllocPolicy, Failure, Group, Instance, Status
+from ganeti.htools.loading import SharedLocations
+from ganeti.htools.numbers import Fixed
+from ganeti.htools.redundancy import Redundant
+from ganeti.htools.resources import AddPrimary, AddSecondary, CheckPolicy, Node
+from ganeti.htools.score import Statistics
+from ganeti.htools.state import Cluster, State
+
+
+class NoCandidates(Exception):
+    """There are no nodes to try."""
+
+
+class Placement(NamedTuple):
+    """An instance with its place, the state then, and how good that is; a smaller metric is better."""
+
+    state: State
+    instance: Instance
+    metric: Any
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What counts when an instance is placed.
+
+    ``restrict``: names of the only nodes to use.  ``unallocable``: groups that get nothing (hspace).  ``ignored``: groups
+    that need not be redundant.  ``accept_offline``: offline nodes need not be redundant.
+    """
+
+    force: bool = False
+    capacity_checks: bool = True
+    restrict: Collection[str] | None = None
+    unallocable: Collection[int] = ()
+    ignored: Collection[int] = ()
+    accept_offline: bool = False
+
+
+@dataclass
+class Outcome:
+    """What came of all candidates together."""
+
+    solution: Placement | None = None
+    successes: int = 0
+    failures: Counter[Failure] = field(default_factory=Counter)
+
+    def Add(self, other: Outcome) -> None:
+        """Take the results of further candidates; their solution wins unless ours is strictly better."""
+        self.successes += other.successes
+        self.failures.update(other.failures)
+        if other.solution is not None and (self.solution is None or not self.solution.metric < other.solution.metric):
+            self.solution = other.solution
+
+    def Describe(self, show: Callable[[Any], str]) -> str:
+        """Return the description that messages use; ``show``: a metric as text."""
+        modes = ", ".join(f"{mode.value}: {self.failures[mode]}" for mode in Failure if self.failures[mode])
+        if self.solution is None:
+            reasons = modes or "unknown reasons"
+            return f"No valid allocation solutions, failure reasons: {reasons}"
+        placed = self.solution
+        names = "/".join(placed.state.nodes[index].facts.name for index in placed.instance.nodes)
+        return (
+            f"score: {show(placed.metric)}, successes {self.successes}, failures {self.failures.total()}"
+            f" ({modes}) for node(s) {names}"
+        )
+
+
+# --- candidates -----------------------------------------------------------------------------------------------------------
+
+# A primary with the secondaries to try; None where an instance has one node.
+Candidate = tuple[int, Sequence[int] | None]
+
+
+def Candidates(nodes: Iterable[Node], required: int, rules: Rules) -> list[Candidate]:
+    """Return the places to try, in order; raises NoCandidates."""
+    usable = [
+        node
+        for node in nodes
+        if not node.offline
+        and node.facts.group not in rules.unallocable
+        and (rules.restrict is None or node.facts.name in rules.restrict)
+    ]
+    if required == 1:
+        if not usable:
+            raise NoCandidates("No online nodes")
+        return [(node.index, None) for node in usable]
+    if required != 2:
+        raise NoCandidates("Unsupported number of nodes, only one or two  supported")
+    pairs = []
+    for node in usable:
+        others = [o.index for o in usable if o.index != node.index and o.facts.group == node.facts.group]
+        if others:
+            pairs.append((node.index, others))
+    if not pairs:
+        raise NoCandidates("Not enough online nodes")
+    return list(pairs)
+
+
+# --- placing ----------------------------------------------------------------------------------------------------------------
+
+
+class Judge(Protocol):
+    """Places an instance on one candidate and says how good that is."""
+
+    def Single(self, primary: int) -> Placement | Failure: ...
+
+    def Pair(self, primary: int, secondary: int) -> Placement | Failure: ...
+
+    def Show(self, metric: Any) -> str: ...
+
+
+def _OnPrimary(state: State, inst: Instance, primary: int, force: bool) -> Node | Failure:
+    """Return the primary node with the instance, if the policy of its group and its room allow it."""
+    node = state.nodes[primary]
+    failure = CheckPolicy(node.facts.policy, inst, node.facts.exclusive_storage)
+    return failure if failure is not None else AddPrimary(node, inst, force)
+
+
+def _Pair(
+    state: State, inst: Instance, primary: int, secondary: int, force: bool
+) -> tuple[Instance, Node, Node] | Failure:
+    """Return the instance and both nodes with it."""
+    shared = SharedLocations(state.nodes[primary].facts, state.nodes[secondary].facts)
+    placed = replace(inst, primary=primary, secondary=secondary, location_score=shared)
+    first = _OnPrimary(state, placed, primary, force)
+    if isinstance(first, Failure):
+        return first
+    second = AddSecondary(state.nodes[secondary], placed, primary)
+    return second if isinstance(second, Failure) else (placed, first, second)
+
+
+class ByScore:
+    """Judges by the score of all nodes of a state."""
+
+    def __init__(self, state: State, inst: Instance, force: bool = False):
+        self._state = state
+        self._inst = inst
+        self._force = force
+        self._statistics: Statistics | None = None
+
+    def Single(self, primary: int) -> Placement | Failure:
+        placed = replace(self._inst, primary=primary, secondary=NO_NODE, location_score=0)
+        node = _OnPrimary(self._state, placed, primary, self._force)
+        if isinstance(node, Failure):
+            return node
+        after = self._state.With((node,), (placed,))
+        return Placement(after, placed, after.Score())
+
+    def Pair(self, primary: int, secondary: int) -> Placement | Failure:
+        found = _Pair(self._state, self._inst, primary, secondary, self._force)
+        if isinstance(found, Failure):
+            return found
+        if self._statistics is None:
+            self._statistics = Statistics(self._state.Ordered())
+        placed, first, second = found
+        before = self._state.nodes
+        score = self._statistics.Score(((before[primary], first), (before[secondary], second)))
+        return Placement(self._state.With((first, second), (placed,)), placed, score)
+
+    def Show(self, metric: Any) -> str:
+        return Fixed(metric, 8)
+
+
+class ByLostRoom:
+    """Judges by what no longer fits, for nodes whose instances share no spindle (12)."""
+
+    def __init__(self, state: State, inst: Instance, force: bool = False):
+        self._state = state
+        self._inst = inst
+        self._force = force
+
+    def Single(self, primary: int) -> Placement | Failure:
+        placed = replace(self._inst, primary=primary, secondary=NO_NODE, location_score=0)
+        node = _OnPrimary(self._state, placed, primary, self._force)
+        if isinstance(node, Failure):
+            return node
+        lost = _Lost(self._state.nodes[primary], node)
+        return Placement(self._state.With((node,), (placed,)), placed, (lost, node.free_disk))
+
+    def Pair(self, primary: int, secondary: int) -> Placement | Failure:
+        found = _Pair(self._state, self._inst, primary, secondary, self._force)
+        if isinstance(found, Failure):
+            return found
+        placed, first, second = found
+        lost = [
+            a + b
+            for a, b in zip(
+                _Lost(self._state.nodes[primary], first),
+                _Lost(self._state.nodes[secondary], second),
+                strict=False,
+            )
+        ]
+        return Placement(
+            self._state.With((first, second), (placed,)), placed, (lost, first.free_disk + second.free_disk)
+        )
+
+    def Show(self, metric: Any) -> str:
+        lost, disk = metric
+        return f"([{','.join(map(str, lost))}],{disk})"
+
+
+def _TestInstances(node: Node) -> list[Instance]:
+    specs = [least for least, _ in node.facts.policy.minmax]
+    return [
+        Instance(
+            NO_NODE,
+            "",
+            memory=spec.memory,
+            disk=spec.disk_size,
+            vcpus=spec.cpus,
+            status=Status.RUNNING,
+            template=constants.DT_PLAIN,
+            primary=node.index,
+            auto_balance=False,
+            spindle_use=spec.spindle_use,
+        )
+        for spec in sorted(specs, key=lambda spec: -spec.disk_size)
+    ]
+
+
+def _Room(node: Node, inst: Instance) -> int:
+    """Return how often an instance can be added."""
+    count = 0
+    after = AddPrimary(node, inst)
+    while isinstance(after, Node):
+        count += 1
+        after = AddPrimary(after, inst)
+    return count
+
+
+def _Lost(before: Node, after: Node) -> list[int]:
+    return [_Room(before, inst) - _Room(after, inst) for inst in _TestInstances(before)]
+
+
+# --- choosing -------------------------------------------------------------------------------------------------------------
+
+
+def _Best(results: Iterable[Placement | Failure], rules: Rules) -> Outcome:
+    """Return the outcome of candidates that are sorted together."""
+    outcome = Outcome()
+    placements = []
+    for result in results:
+        if isinstance(result, Failure):
+            outcome.failures[result] += 1
+        else:
+            placements.append(result)
+    # Of equals the later one is first.
+    placements.reverse()
+    placements.sort(key=lambda placement: placement.metric)
+    while placements and rules.capacity_checks:
+        if Redundant(placements[0].state, rules.ignored, rules.accept_offline):
+            break
+        del placements[0]
+        outcome.failures[Failure.N1] += 1
+    outcome.successes = len(placements)
+    outcome.solution = placements[0] if placements else None
+    return outcome
+
+
+def Choose(judge: Judge, candidates: Sequence[Candidate], rules: Rules) -> Outcome:
+    """Try all candidates (10.3)."""
+    if all(secondaries is None for _, secondaries in candidates):
+        return _Best((judge.Single(primary) for primary, _ in candidates), rules)
+    total = Outcome()
+    for primary, secondaries in candidates:
+        total.Add(_Best((judge.Pair(primary, secondary) for secondary in secondaries or ()), rules))
+    return total
+
+
+def JudgeFor(cluster: Cluster, group: int | None = None) -> Callable[..., Judge]:
+    """Return how to judge placements: by lost room where all groups that count have exclusive storage only (12)."""
+    if group is not None:
+        counting = {group}
+    else:
+        counting = {g.index for g in cluster.groups if g.alloc_policy is not AllocPolicy.UNALLOCABLE}
+    nodes = [node for node in cluster.state.nodes.values() if node.facts.group in counting]
+    return ByLostRoom if all(node.facts.exclusive_storage for node in nodes) else ByScore
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------------
+
+
+class GroupChoice(NamedTuple):
+    """What came of groups: the chosen one with its placement, and a message for each."""
+
+    group: Group | None
+    placement: Placement | None
+    messages: list[str]
+
+
+def Unconnected(group: Group, inst: Instance) -> bool:
+    """Return whether the instance needs a network that the group does not have."""
+    return any(network not in group.networks for network in inst.networks)
+
+
+def _NoNetwork(group: Group, inst: Instance) -> str:
+    return f"group {group.name} is not connected to a network required by instance {inst.name}"
+
+
+def AllocateInGroups(
+    cluster: Cluster,
+    inst: Instance,
+    required: int,
+    rules: Rules,
+    make_judge: Callable[..., Judge] = ByScore,
+    allowed: Collection[int] | None = None,
+) -> GroupChoice:
+    """Choose the group, too (10.5).  ``allowed``: indices of the only groups to try."""
+    used = [group for group in cluster.UsedGroups() if allowed is None or group.index in allowed]
+    messages = []
+    connected = []
+    dedicated = make_judge is ByLostRoom
+    for group in used:
+        if not Unconnected(group, inst):
+            connected.append(group)
+        elif dedicated:
+            messages.append(f"Group {group.name}: error The {_NoNetwork(group, inst)}")
+        else:
+            messages.append(_NoNetwork(group, inst))
+    judge = make_judge(cluster.state, inst, rules.force)
+    found = []
+    for group in connected:
+        try:
+            candidates = Candidates(cluster.state.Of(group.index), required, rules)
+        except NoCandidates as err:
+            messages.append(f"Group {group.name}: error {err}")
+            continue
+        outcome = Choose(judge, candidates, _JudgesRedundancy(rules, dedicated))
+        messages.append(f"Group {group.name} ({group.alloc_policy.word}): {outcome.Describe(judge.Show)}")
+        if outcome.solution is not None and group.alloc_policy is not AllocPolicy.UNALLOCABLE:
+            found.append((group, outcome.solution))
+    if not used:
+        return GroupChoice(None, None, ["no groups for evacuation: allowed groups was none that has nodes"])
+    if not found:
+        return GroupChoice(None, None, messages)
+    # Of equals the later group is first.
+    found.reverse()
+    found.sort(key=lambda item: (item[0].alloc_policy, item[1].metric))
+    group, placement = found[0]
+    return GroupChoice(group, placement, messages)
+
+
+def _JudgesRedundancy(rules: Rules, dedicated: bool) -> Rules:
+    return replace(rules, capacity_checks=False) if dedicated else rules
+
+
+def AllocateInGroup(
+    cluster: Cluster,
+    inst: Instance,
+    required: int,
+    rules: Rules,
+    group: Group,
+    make_judge: Callable[..., Judge] = ByScore,
+) -> GroupChoice:
+    """Allocate in a named group, on the part of the cluster that it is; its policy of allocation does not count."""
+    if Unconnected(group, inst):
+        return GroupChoice(group, None, [f"The {_NoNetwork(group, inst)}"])
+    part = cluster.GroupState(group.index)
+    judge = make_judge(part, inst, rules.force)
+    try:
+        candidates = Candidates(part.Ordered(), required, rules)
+    except NoCandidates as err:
+        return GroupChoice(group, None, [f"Group {group.name}: error {err}"])
+    outcome = Choose(judge, candidates, _JudgesRedundancy(rules, make_judge is ByLostRoom))
+    message = f"Group {group.name} ({group.alloc_policy.word}): {outcome.Describe(judge.Show)}"
+    placement = outcome.solution
+    if placement is not None:
+        whole = cluster.state.With(placement.state.nodes.values(), (placement.instance,))
+        placement = Placement(whole, placement.instance, placement.metric)
+    return GroupChoice(group, placement, [message])

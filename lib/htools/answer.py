@@ -1,0 +1,228 @@
+"""Answers an allocator's request on a model (doc/reference/htools.md 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ganeti import constants, serializer
+from ganeti.htools import allocate, evacuate, solution
+from ganeti.htools.allocate import GroupChoice, Placement, Rules
+from ganeti.htools.entities import NO_NODE, Failure, Group, Instance, Mirroring
+from ganeti.htools.evacuate import Mode
+from ganeti.htools.loading import NewInstanceTags
+from ganeti.htools.request import New, Request, Type
+from ganeti.htools.resources import RemovePrimary
+from ganeti.htools.state import Cluster, State
+
+
+class Impossible(Exception):
+    """The request cannot be fulfilled; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What comes back: the result as JSON, the text beside it, and the cluster then."""
+
+    result: Any
+    text: str
+    cluster: Cluster
+
+
+def Dump(answer: Answer | Impossible) -> str:
+    """Return the line of JSON that an allocator prints."""
+    if isinstance(answer, Impossible):
+        message = {"success": False, "info": f"Request failed: {answer}", "result": []}
+    else:
+        message = {"success": True, "info": f"Request successful: {answer.text}", "result": answer.result}
+    return serializer.Dump(message).rstrip("\n")
+
+
+def Reply(cluster: Cluster, request: Request, rules: Rules) -> Answer:
+    """Fulfil a request; raises Impossible."""
+    return _REPLIES[request.type](cluster, request, rules)
+
+
+# --- new instances --------------------------------------------------------------------------------------------------------
+
+
+def _FindGroup(cluster: Cluster, word: str) -> Group:
+    group = cluster.FindGroup(word)
+    if group is None:
+        raise Impossible(f"Wrong number of elems found with name {word}")
+    return group
+
+
+def _RulesFor(new: New, rules: Rules) -> Rules:
+    return rules if rules.restrict is not None else replace(rules, restrict=new.restrict)
+
+
+def _Place(cluster: Cluster, new: New, group: Group | None, rules: Rules, index: int) -> GroupChoice:
+    inst = replace(NewInstanceTags(new.instance, cluster.tags), index=index, alias=new.instance.name)
+    chosen = _RulesFor(new, rules)
+    judge = allocate.JudgeFor(cluster, None if group is None else group.index)
+    if group is not None:
+        return allocate.AllocateInGroup(cluster, inst, new.required, chosen, group, judge)
+    return allocate.AllocateInGroups(cluster, inst, new.required, chosen, judge)
+
+
+def _Index(state: State) -> int:
+    return max(state.instances, default=-1) + 1
+
+
+def _Text(choice: GroupChoice, named: bool) -> str:
+    messages = (
+        choice.messages if named or choice.group is None else [f"Selected group: {choice.group.name}", *choice.messages]
+    )
+    return ", ".join(messages)
+
+
+def _Names(state: State, inst: Instance) -> list[str]:
+    return [state.nodes[index].facts.name for index in inst.nodes]
+
+
+def _Allocate(cluster: Cluster, request: Request, rules: Rules) -> Answer:
+    group = None if request.group is None else _FindGroup(cluster, request.group)
+    (new,) = request.new
+    choice = _Place(cluster, new, group, rules, _Index(cluster.state))
+    if choice.placement is None:
+        raise Impossible(", ".join(choice.messages))
+    state = choice.placement.state
+    return Answer(_Names(state, choice.placement.instance), _Text(choice, group is not None), cluster.WithState(state))
+
+
+def _MultiAllocate(cluster: Cluster, request: Request, rules: Rules) -> Answer:
+    """Place one after the other; without a group, one that fits nowhere fails the request."""
+    group = None if request.group is None else _FindGroup(cluster, request.group)
+    placed: list[Any] = []
+    failed: list[Any] = []
+    for new in request.new:
+        choice = _Place(cluster, new, group, rules, _Index(cluster.state))
+        if choice.placement is not None:
+            cluster = cluster.WithState(choice.placement.state)
+            placed.append([new.instance.name, _Names(cluster.state, choice.placement.instance)])
+        elif group is None:
+            raise Impossible(", ".join(choice.messages))
+        else:
+            failed.append([new.instance.name, ", ".join(choice.messages)])
+    text = f"{len(failed)} instances failed to allocate and {len(placed)} were allocated successfully"
+    return Answer([placed, failed], text, cluster)
+
+
+def _AllocateSecondary(cluster: Cluster, request: Request, rules: Rules) -> Answer:
+    inst = _Existing(cluster, request.instances[0])
+    if inst.secondary != NO_NODE:
+        raise Impossible("Instance already has a secondary")
+    primary = cluster.state.nodes[inst.primary]
+    without = cluster.state.With((RemovePrimary(primary, inst),))
+    mirrored = replace(inst, template=constants.DT_DRBD8)
+    judge = allocate.ByScore(without, mirrored, rules.force)
+    others = [n.index for n in without.Of(primary.facts.group) if n.index != inst.primary]
+    # Whether nodes can be emptied is looked at as if the instance stayed what it was.
+    outcome = allocate.Choose(_AsItWas(judge, inst), [(inst.primary, others)], rules)
+    if outcome.solution is None:
+        raise Impossible(outcome.Describe(judge.Show))
+    solved = outcome.solution
+    final = replace(solved.instance, template=constants.DT_DRBD8)
+    state = solved.state.With((), (final,))
+    described = replace(outcome, solution=Placement(state, final, solved.metric))
+    return Answer(state.nodes[final.secondary].facts.name, described.Describe(judge.Show), cluster.WithState(state))
+
+
+class _AsItWas:
+    """Shows the states of another judge with the instance as it was: plain, on its primary alone."""
+
+    def __init__(self, judge: allocate.Judge, inst: Instance):
+        self._judge = judge
+        self._inst = inst
+
+    def Single(self, primary: int) -> Placement | Failure:
+        return self._judge.Single(primary)
+
+    def Pair(self, primary: int, secondary: int) -> Placement | Failure:
+        found = self._judge.Pair(primary, secondary)
+        if isinstance(found, Failure):
+            return found
+        shown = replace(self._inst, secondary=NO_NODE)
+        placed = replace(found.instance, template=self._inst.template)
+        return Placement(found.state.With((), (shown,)), placed, found.metric)
+
+    def Show(self, metric: Any) -> str:
+        return self._judge.Show(metric)
+
+
+# --- existing instances -----------------------------------------------------------------------------------------------------
+
+
+def _Existing(cluster: Cluster, name: str) -> Instance:
+    return next(inst for inst in cluster.state.instances.values() if inst.name == name)
+
+
+def _Relocate(cluster: Cluster, request: Request, rules: Rules) -> Answer:
+    inst = _Existing(cluster, request.instances[0])
+    if inst.mirroring is Mirroring.NONE:
+        raise Impossible("Can't relocate non-mirrored instances")
+    if request.required != 1:
+        raise Impossible(f"Exchange {request.required} nodes mode is not implemented")
+    internal = inst.mirroring is Mirroring.INTERNAL
+    leaving = inst.secondary if internal else inst.primary
+    indices = {node.facts.name: node.index for node in cluster.state.nodes.values()}
+    unknown = [name for name in request.relocate_from if name not in indices]
+    if unknown:
+        raise Impossible(f"Unknown node '{unknown[0]}'")
+    given = [indices[name] for name in request.relocate_from]
+    if given != [leaving]:
+        what = "secondary" if internal else "primary"
+        listed = ",".join(map(str, given))
+        raise Impossible(
+            f"Unsupported request: excluded nodes not equal to instance's {what}({leaving} versus [{listed}])"
+        )
+    mode = Mode.SECONDARY if internal else Mode.PRIMARY
+    result = evacuate.NodeEvacuate(cluster.state, [inst], mode, rules.force)
+    if result.failed:
+        raise Impossible(result.failed[0][1])
+    moved = result.moved[0].instance
+    target = moved.secondary if internal else moved.primary
+    return Answer([result.state.nodes[target].facts.name], "success", cluster.WithState(result.state))
+
+
+def _NodeEvacuate(cluster: Cluster, request: Request, rules: Rules) -> Answer:
+    instances = [_Existing(cluster, name) for name in request.instances]
+    return _Evacuated(cluster, evacuate.NodeEvacuate(cluster.state, instances, request.mode, rules.force))
+
+
+def _ChangeGroup(cluster: Cluster, request: Request, rules: Rules) -> Answer:
+    instances = [_Existing(cluster, name) for name in request.instances]
+    wanted = [_FindGroup(cluster, word).index for word in request.target_groups]
+    return _Evacuated(cluster, evacuate.ChangeGroup(cluster, instances, wanted, rules))
+
+
+def _Evacuated(cluster: Cluster, result: evacuate.Result) -> Answer:
+    nodes = result.state.nodes
+    groups = {group.index: group for group in cluster.groups}
+    moved = []
+    jobs: list[Sequence[Any]] = []
+    for item in result.moved:
+        group = groups[nodes[item.instance.primary].facts.group]
+        moved.append([item.instance.name, group.name, _Names(result.state, item.instance)])
+        jobs.append(
+            [
+                opcode
+                for inst, move in item.steps
+                for opcode in solution.Opcodes(inst, move, cluster.NodeName(move.target))
+            ]
+        )
+    failed = [[inst.name, reason] for inst, reason in result.failed]
+    text = f"{len(failed)} instances failed to move and {len(moved)} were moved successfully"
+    return Answer([moved, failed, jobs], text, cluster.WithState(result.state))
+
+
+_REPLIES: dict[Type, Callable[[Cluster, Request, Rules], Answer]] = {
+    Type.ALLOCATE: _Allocate,
+    Type.ALLOCATE_SECONDARY: _AllocateSecondary,
+    Type.RELOCATE: _Relocate,
+    Type.NODE_EVACUATE: _NodeEvacuate,
+    Type.CHANGE_GROUP: _ChangeGroup,
+    Type.MULTI_ALLOCATE: _MultiAllocate,
+}

@@ -1,0 +1,263 @@
+"""Groups, nodes, instances and policies as a source describes them (doc/reference/htools.md 2, 5.6)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Final
+
+from ganeti import constants
+
+NO_NODE: Final = -1
+"""The index of a node that is none."""
+
+# In the order of the enumeration, which decides between templates.
+TEMPLATES: Final = constants.DISK_TEMPLATES
+
+
+class Mirroring(enum.Enum):
+    NONE = "none"
+    INTERNAL = "internal"
+    EXTERNAL = "external"
+
+
+_MIRRORING: Final = {
+    constants.DT_DRBD8: Mirroring.INTERNAL,
+    constants.DT_SHARED_FILE: Mirroring.EXTERNAL,
+    constants.DT_GLUSTER: Mirroring.EXTERNAL,
+    constants.DT_RBD: Mirroring.EXTERNAL,
+    constants.DT_EXT: Mirroring.EXTERNAL,
+    constants.DT_BLOCK: Mirroring.EXTERNAL,
+    constants.DT_DISKLESS: Mirroring.EXTERNAL,
+}
+# On the node's own disks, whose space is counted.
+_LOCAL: Final = frozenset([constants.DT_PLAIN, constants.DT_DRBD8])
+_FREELY_MOVABLE: Final = frozenset(
+    [constants.DT_SHARED_FILE, constants.DT_GLUSTER, constants.DT_RBD, constants.DT_EXT, constants.DT_DISKLESS]
+)
+
+
+class Status(enum.Enum):
+    """What runs, as queries say it."""
+
+    RUNNING = "running"
+    ADMIN_DOWN = "ADMIN_down"
+    ADMIN_OFFLINE = "ADMIN_offline"
+    ERROR_DOWN = "ERROR_down"
+    ERROR_UP = "ERROR_up"
+    ERROR_NODEDOWN = "ERROR_nodedown"
+    ERROR_NODEOFFLINE = "ERROR_nodeoffline"
+    ERROR_WRONGNODE = "ERROR_wrongnode"
+    USER_DOWN = "USER_down"
+
+
+_RUNNING: Final = frozenset([Status.RUNNING, Status.ERROR_UP])
+_USES_MEMORY: Final = _RUNNING | {Status.ERROR_NODEDOWN, Status.ERROR_NODEOFFLINE, Status.ERROR_WRONGNODE}
+
+
+class AllocPolicy(enum.IntEnum):
+    """Whether new instances may go to a group; in the order of preference."""
+
+    PREFERRED = 0
+    LAST_RESORT = 1
+    UNALLOCABLE = 2
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The size of an instance, MiB for memory and disk."""
+
+    memory: int
+    cpus: int
+    disk_size: int
+    disk_count: int
+    nic_count: int
+    spindle_use: int
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What instances may look like; ``minmax``: pairs of the least and the largest."""
+
+    standard: Spec = Spec(128, 1, 1024, 1, 1, 1)
+    minmax: tuple[tuple[Spec, Spec], ...] = ((Spec(128, 1, 1024, 1, 1, 1), Spec(32768, 8, 1048576, 16, 8, 12)),)
+    templates: tuple[str, ...] = TEMPLATES
+    vcpu_ratio: float = 4.0
+    spindle_ratio: float = 32.0
+
+
+DEFAULT_POLICY: Final = Policy()
+
+
+@dataclass(frozen=True)
+class Group:
+    index: int
+    name: str
+    uuid: str
+    alloc_policy: AllocPolicy = AllocPolicy.PREFERRED
+    networks: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    policy: Policy = DEFAULT_POLICY
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A node as its source describes it, and what loading adds; simulated moves change none of it.
+
+    Memory and disk in MiB; ``free_memory`` and ``free_disk`` as reported.
+    """
+
+    index: int
+    name: str
+    group: int
+    total_memory: float = 0.0
+    node_memory: int = 0
+    free_memory: int = 0
+    total_disk: float = 0.0
+    free_disk: int = 0
+    total_cpus: float = 0.0
+    node_cpus: int = 0
+    speed: float = 1.0
+    total_spindles: int = 0
+    free_spindles: int = 0
+    exclusive_storage: bool = False
+    offline: bool = False
+    master: bool = False
+    tags: tuple[str, ...] = ()
+    hypervisor: str | None = None
+    # Added while loading (section 4).
+    alias: str = ""
+    policy: Policy = DEFAULT_POLICY
+    vcpu_ratio: float = 4.0
+    least_disk: int = 0
+    """Free disk that is not given away (``--min-disk``)."""
+    location_tags: frozenset[str] = frozenset()
+    migration_tags: frozenset[str] = frozenset()
+    receivable_tags: frozenset[str] = frozenset()
+    missing_memory: int = 0
+    """What records say is free and the node does not report; constant from loading on."""
+
+    @property
+    def max_cpus(self) -> int:
+        """Virtual CPUs that the policy allows."""
+        return int(self.vcpu_ratio * self.total_cpus // 1)
+
+    @property
+    def max_spindles(self) -> float:
+        return self.policy.spindle_ratio * self.total_spindles
+
+
+@dataclass(frozen=True)
+class Disk:
+    size: int
+    spindles: int | None = None
+
+
+@dataclass(frozen=True)
+class Load:
+    """Utilisation by one instance, or of one node."""
+
+    cpu: float = 1.0
+    memory: float = 1.0
+    disk: float = 1.0
+    network: float = 1.0
+
+
+NO_LOAD: Final = Load(0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance; ``primary`` and ``secondary`` are indices of nodes, NO_NODE for none."""
+
+    index: int
+    name: str
+    memory: int
+    disk: int
+    vcpus: int
+    status: Status
+    template: str
+    primary: int
+    secondary: int = NO_NODE
+    disks: tuple[Disk, ...] = ()
+    auto_balance: bool = True
+    spindle_use: int = 1
+    tags: tuple[str, ...] = ()
+    forthcoming: bool = False
+    networks: tuple[str, ...] = ()
+    load: Load = Load()
+    # Added while loading (section 4).
+    alias: str = ""
+    movable: bool = True
+    exclusion_tags: tuple[str, ...] = ()
+    desired_locations: frozenset[str] = field(default=frozenset())
+    location_score: int = 0
+
+    @property
+    def running(self) -> bool:
+        return self.status in _RUNNING
+
+    @property
+    def online(self) -> bool:
+        return self.status is not Status.ADMIN_OFFLINE
+
+    @property
+    def uses_memory(self) -> bool:
+        return not self.forthcoming and self.status in _USES_MEMORY
+
+    @property
+    def needs_secondary_memory(self) -> bool:
+        return self.online and self.auto_balance
+
+    @property
+    def local(self) -> bool:
+        return self.template in _LOCAL
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether it has a secondary by its template."""
+        return self.template == constants.DT_DRBD8
+
+    @property
+    def mirroring(self) -> Mirroring:
+        return _MIRRORING.get(self.template, Mirroring.NONE)
+
+    @property
+    def freely_movable(self) -> bool:
+        return self.template in _FREELY_MOVABLE
+
+    @property
+    def initially_movable(self) -> bool:
+        return self.mirroring is not Mirroring.NONE and self.template != constants.DT_DISKLESS
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return (self.primary, self.secondary) if self.mirrored else (self.primary,)
+
+    @property
+    def spindles(self) -> int | None:
+        """The spindles of all disks; None if those of one are not known."""
+        total = 0
+        for disk in self.disks:
+            if disk.spindles is None:
+                return None
+            total += disk.spindles
+        return total
+
+
+class Failure(enum.Enum):
+    """Why something does not fit, in the order of lists."""
+
+    MEM = "FailMem"
+    DISK = "FailDisk"
+    CPU = "FailCPU"
+    N1 = "FailN1"
+    TAGS = "FailTags"
+    MIG = "FailMig"
+    DISK_COUNT = "FailDiskCount"
+    SPINDLES = "FailSpindles"
+    INTERNAL = "FailInternal"

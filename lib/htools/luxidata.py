@@ -1,0 +1,54 @@
+"""Clusters as the master daemon describes them over LUXI (doc/reference/htools.md 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ganeti.htools import rapidata
+from ganeti.htools.loading import LoadError, Raw
+
+NODE_FIELDS: Final = [
+    "name", "mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "offline", "drained", "vm_capable",
+    "ndp/spindle_count", "group.uuid", "tags", "ndp/exclusive_storage", "sptotal", "spfree", "ndp/cpu_speed",
+]  # fmt: skip
+INSTANCE_FIELDS: Final = [
+    "name", "disk_usage", "be/memory", "be/vcpus", "status", "pnode", "snodes", "tags", "be/auto_balance",
+    "disk_template", "be/spindle_use", "disk.sizes", "disk.spindles", "forthcoming",
+]  # fmt: skip
+GROUP_FIELDS: Final = ["uuid", "name", "alloc_policy", "ipolicy", "tags"]
+
+_NORMAL = 0
+
+
+def Parse(nodes: Any, instances: Any, info: Mapping[str, Any], groups: Any) -> Raw:
+    """Return the cluster of four answers: of three queries with the fields above, and of QueryClusterInfo."""
+    return rapidata.Parse(
+        rapidata.Answers(
+            groups=_Rows(groups, GROUP_FIELDS, "group"),
+            nodes=[_Node(row) for row in _Rows(nodes, NODE_FIELDS, "node")],
+            instances=[_Instance(row) for row in _Rows(instances, INSTANCE_FIELDS, "instance")],
+            info=dict(info),
+        )
+    )
+
+
+def _Rows(answer: Any, names: Sequence[str], what: str) -> list[dict[str, Any]]:
+    """Return the rows of a query as dictionaries; a value that is not there is null."""
+    try:
+        return [
+            {name: value if status == _NORMAL else None for name, (status, value) in zip(names, row, strict=True)}
+            for row in answer["data"]
+        ]
+    except (KeyError, TypeError, ValueError) as err:
+        raise LoadError(f"Invalid query result for {what}s") from err
+
+
+def _Node(row: Mapping[str, Any]) -> dict[str, Any]:
+    storage = {name: row[f"ndp/{name}"] for name in ("spindle_count", "exclusive_storage")}
+    return {**row, "ndparams": storage, "cpu_speed": row["ndp/cpu_speed"]}
+
+
+def _Instance(row: Mapping[str, Any]) -> dict[str, Any]:
+    beparams = {name: row[f"be/{name}"] for name in ("memory", "vcpus", "auto_balance", "spindle_use")}
+    return {**row, "beparams": beparams}

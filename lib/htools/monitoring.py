@@ -1,0 +1,85 @@
+"""Utilisation as monitoring daemons report it (doc/reference/htools.md 3.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from ganeti.htools import fields
+from ganeti.htools.fields import BadValue, Fields
+from ganeti.htools.loading import LoadError
+from ganeti.htools.resources import Node
+from ganeti.htools.state import Cluster, State
+
+CPU: Final = "cpu-avg-load"
+XEN_CPU: Final = "xen-cpu-avg-load"
+
+
+def ParseFile(text: str) -> dict[str, list[Any]]:
+    """Return node name -> reports of a file; raises LoadError."""
+    context = "Parsing MonD data"
+    found = {}
+    try:
+        items = fields.List(fields.Object)(fields.ParseJson(text, context))
+    except BadValue as err:
+        raise LoadError(f"{context}: {err}") from None
+    for item in items:
+        node = Fields(item, context)
+        found[node.Get("node", fields.Text)] = list(node.Get("reports", fields.List(lambda value: value)))
+    return found
+
+
+def FindData(reports: Iterable[Any], collector: str) -> Any:
+    """Return the data of a collector among a node's reports; None if it is not there."""
+    for report in reports:
+        if isinstance(report, dict) and report.get("name") == collector:
+            return report.get("data")
+    return None
+
+
+def Missing(collector: str) -> str:
+    return f"Didn't receive an answer by all MonDs, {collector}'s data will be ignored."
+
+
+def Use(cluster: Cluster, collector: str, data: Mapping[str, Any]) -> Cluster | None:
+    """Return the cluster with the loads of all nodes; None if a node's report, or an instance, is missing.
+
+    ``data``: node name -> the collector's data.
+    """
+    state: State | None = cluster.state
+    for node in cluster.state.Ordered():
+        try:
+            state = None if state is None else _USES[collector](state, node, data.get(node.facts.name))
+        except BadValue:
+            state = None
+    return None if state is None else cluster.WithState(state)
+
+
+def _UseCpu(state: State, node: Node, data: Any) -> State:
+    values = fields.Object(data)
+    fields.List(fields.Real)(values.get("cpus"))
+    fields.Int(values.get("cpu_number"))
+    total = fields.Real(values.get("cpu_total"))
+    other = node.Copy()
+    other.load = replace(node.load, cpu=total)
+    primaries = [inst for inst in state.instances.values() if inst.primary == node.index]
+    return state.With(
+        (other,),
+        (replace(i, load=replace(i.load, cpu=total / node.used_cpus * i.vcpus)) for i in primaries),
+    )
+
+
+def _UseXen(state: State, node: Node, data: Any) -> State:
+    loads = fields.Object(data)
+    primaries = [inst for inst in state.instances.values() if inst.primary == node.index]
+    changed = [replace(i, load=replace(i.load, cpu=fields.Real(loads.get(i.name)))) for i in primaries]
+    other = node.Copy()
+    total = 0.0
+    for inst in changed:
+        total += inst.load.cpu
+    other.load = replace(node.load, cpu=total)
+    return state.With((other,), changed)
+
+
+_USES: Final[dict[str, Callable[[State, Node, Any], State]]] = {CPU: _UseCpu, XEN_CPU: _UseXen}

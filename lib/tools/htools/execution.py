@@ -1,0 +1,136 @@
+"""Carrying out a solution: jobs over LUXI, set by set (doc/reference/htools.md 9)."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ganeti import constants, errors, runtime
+from ganeti.htools import solution
+from ganeti.htools.balance import Step
+from ganeti.luxi.client import Client
+from ganeti.tools.htools.options import Values
+from ganeti.tools.htools.output import Failed, Streams
+
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 15.0
+_BUSY: Final = frozenset(
+    [
+        constants.JOB_STATUS_QUEUED,
+        constants.JOB_STATUS_WAITING,
+        constants.JOB_STATUS_CANCELING,
+        constants.JOB_STATUS_RUNNING,
+    ]
+)
+
+Opcode = dict[str, Any]
+
+
+class Interrupted(Exception):
+    """Somebody asked for an end at once."""
+
+
+class Stopper:
+    """Takes SIGINT as "after this set" and SIGTERM as "now", as long as a solution is carried out."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> Stopper:
+        self._previous = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+        signal.signal(signal.SIGINT, self._Later)
+        signal.signal(signal.SIGTERM, self._Now)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for number, handler in self._previous:
+            signal.signal(number, handler)
+
+    def _Later(self, _number: int, _frame: object) -> None:
+        self.asked = True
+
+    def _Now(self, _number: int, _frame: object) -> None:
+        raise Interrupted
+
+
+def Annotated(opcodes: Sequence[Opcode], comment: str, source: str, options: Values) -> list[Opcode]:
+    """Return opcodes with what every job of ours says: comment, reason, priority."""
+    version = constants.RELEASE_VERSION
+    text = options.values.get("reason") or f"{source} {version} called"
+    priority = options.values.get("priority")
+    reason = [[source, text, int(runtime.Time() * 1e9)]]
+    return [
+        {
+            **opcode,
+            "comment": comment,
+            "reason": reason,
+            "priority": 0 if priority is None else priority,
+            "depends": None,
+        }
+        for opcode in opcodes
+    ]
+
+
+def RequireLuxi(program: str, options: Values) -> None:
+    """Raise Failed unless the cluster was read over LUXI."""
+    if options.luxi is None:
+        raise Failed(f"{program}: Execution of commands possible only on LUXI")
+
+
+class Executor:
+    """Submits jobs and waits for them."""
+
+    def __init__(self, client: Client, streams: Streams):
+        self._client = client
+        self._streams = streams
+
+    def Run(self, jobs: Sequence[Sequence[Opcode]]) -> None:
+        """Submit jobs together and wait for their ends; raises Failed unless all succeed."""
+        if not jobs:
+            return
+        answers = self._client.SubmitManyJobs(jobs)
+        refused = [str(text) for accepted, text in answers if not accepted]
+        ids = [int(number) for accepted, number in answers if accepted]
+        if ids:
+            self._streams.Out(f"Got job IDs {','.join(map(str, ids))}")
+        states = self._Wait(ids)
+        bad = [f"job {number}: {state}" for number, state in states if state != constants.JOB_STATUS_SUCCESS]
+        if bad or refused:
+            self._streams.Err(f"Not all jobs completed successfully: {', '.join([*bad, *refused])}")
+            raise Failed("Aborting.")
+
+    def _Wait(self, ids: Sequence[int]) -> list[tuple[int, str]]:
+        delay = _FIRST_DELAY
+        while ids:
+            runtime.Sleep(delay)
+            delay = min(2 * delay, _LONGEST_DELAY)
+            states = [(int(number), str(state)) for number, state in self._client.QueryJobs(ids, ["id", "status"])]
+            if not any(state in _BUSY for _, state in states):
+                return states
+        return []
+
+
+def RunSets(
+    executor: Executor, sets: Sequence[Sequence[Step]], opcodes: Callable[[Step], list[Opcode]], streams: Streams
+) -> int:
+    """Carry out the sets of a solution, one after the other; return the exit status."""
+    with Stopper() as stopper:
+        try:
+            for number, jobs in enumerate(sets, 1):
+                if stopper.asked:
+                    streams.Out(
+                        f"Stopped as asked: {number - 1} job sets were submitted, {len(sets) - number + 1} were not"
+                    )
+                    return 0
+                executor.Run([opcodes(step) for step in jobs])
+        except Interrupted:
+            streams.Err("Ended at once; jobs that were submitted go on, see 'gnt-job list'")
+            return 2
+        except errors.GenericError as err:
+            raise Failed(str(err)) from err
+    return 0
+
+
+def StepOpcodes(step: Step, names: Callable[[int], str]) -> list[Opcode]:
+    """Return the opcodes of a step; ``names``: index of a node -> its full name, "" for none."""
+    return solution.Opcodes(step.instance, step.move, names(step.move.target))

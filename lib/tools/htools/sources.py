@@ -1,0 +1,203 @@
+"""Where a program's cluster comes from (doc/reference/htools.md 3)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ganeti import constants, errors, runtime
+from ganeti.htools import fields, loading, luxidata, monitoring, rapidata, request, simulation, text, utilisation
+from ganeti.htools.entities import Load as Utilisation
+from ganeti.htools.loading import LoadError, Raw
+from ganeti.htools.resources import Node
+from ganeti.htools.state import Cluster
+from ganeti.http import fetch
+from ganeti.tools.htools.options import Values
+from ganeti.tools.htools.output import Failed, Streams
+
+_FILE = "file://"
+MAX_FILE = 256 * 1024 * 1024
+_LIMITS = fetch.Limits(connect=15, total=60, size=MAX_FILE)
+_OK = 200
+
+
+def ReadFile(path: str) -> str:
+    """Return the content of a file; raises LoadError."""
+    try:
+        return runtime.ReadFile(path, MAX_FILE).decode("utf-8")
+    except (OSError, runtime.FileTooLarge) as err:
+        raise LoadError(f"{path}: {getattr(err, 'strerror', None) or err}") from err
+    except UnicodeDecodeError as err:
+        raise LoadError(f"{path}: not a text in UTF-8") from err
+
+
+def _Given(options: Values, name: str) -> Any:
+    """Return the value of an option that a program may not have."""
+    return options.values.get(name)
+
+
+def ReadRaw(options: Values) -> Raw:
+    """Return the data of the source that the options name; raises LoadError."""
+    if sum(_Given(options, name) is not None for name in ("master", "luxi", "text_data")) > 1:
+        raise TooManySources("Only one of the rapi, luxi, and data files options should be given.")
+    for name, read in _SOURCES:
+        value = _Given(options, name)
+        if value is not None and value != []:
+            return read(value)
+    raise LoadError("No backend selected! Exiting.")
+
+
+class TooManySources(Exception):
+    """The command line names several sources."""
+
+
+def _FromText(path: str) -> Raw:
+    return text.Parse(ReadFile(path))
+
+
+def FromRapi(address: str) -> Raw:
+    """Return the cluster that RAPI, or a directory of its answers, describes; raises LoadError."""
+    parts = {
+        "groups": "/2/groups?bulk=1",
+        "nodes": "/2/nodes?bulk=1",
+        "instances": "/2/instances?bulk=1",
+        "info": "/2/info",
+    }
+    read = _ReadAnswer if address.startswith(_FILE) else _FetchAnswer
+    answers = {name: fields.ParseJson(read(address, name, path), f"Parsing {name}") for name, path in parts.items()}
+    return rapidata.Parse(rapidata.Answers(**answers))
+
+
+def _ReadAnswer(address: str, name: str, _path: str) -> str:
+    return ReadFile(os.path.join(address.removeprefix(_FILE), f"{name}.json"))
+
+
+def _FetchAnswer(address: str, name: str, path: str) -> str:
+    base = address if ":" in address else f"https://{address}:{constants.DEFAULT_RAPI_PORT}"
+    try:
+        status, body = fetch.Fetch(base + path, _LIMITS)
+        text = body.decode("utf-8")
+    except fetch.FetchError as err:
+        raise LoadError(f"Cannot read {name}: {err}") from err
+    except UnicodeDecodeError as err:
+        raise LoadError(f"Cannot read {name}: the answer is not a text in UTF-8") from err
+    if status != _OK:
+        raise LoadError(f"Cannot read {name}: the answer has the status {status}")
+    return text
+
+
+def FromLuxi(path: str) -> Raw:
+    """Return the cluster that the master daemon describes; raises LoadError.  ``path``: of its socket, "" for the usual."""
+    from ganeti.luxi.client import Client
+
+    try:
+        with Client(path or None) as client:
+            nodes = client.Query("node", luxidata.NODE_FIELDS)
+            instances = client.Query("instance", luxidata.INSTANCE_FIELDS)
+            info = client.QueryClusterInfo()
+            groups = client.Query("group", luxidata.GROUP_FIELDS)
+    except errors.GenericError as err:
+        raise LoadError(str(err)) from err
+    return luxidata.Parse(nodes, instances, info, groups)
+
+
+def _FromRequest(path: str) -> Raw:
+    try:
+        return request.Parse(ReadFile(path)).raw
+    except request.BadMessage as err:
+        raise LoadError(str(err)) from err
+
+
+_SOURCES: tuple[tuple[str, Callable[[Any], Raw]], ...] = (
+    ("master", FromRapi),
+    ("luxi", FromLuxi),
+    ("simulate", simulation.Parse),
+    ("text_data", _FromText),
+    ("ialloc_src", _FromRequest),
+)
+
+
+def _Loads(path: str) -> Mapping[str, Utilisation]:
+    try:
+        return utilisation.Parse(ReadFile(path))
+    except LoadError as err:
+        raise Failed(f"can't parse utilisation data: {err}") from err
+
+
+def Wishes(options: Values) -> loading.Wishes:
+    """Return what the options say about loading."""
+    path = _Given(options, "dynu_file")
+    memory = _Given(options, "static_kvm_node_memory")
+    return loading.Wishes(
+        loads={} if path is None else _Loads(path),
+        ignore_loads=bool(_Given(options, "ignore_dynu")),
+        exclusion_tags=_Given(options, "exclusion_tags") or (),
+        selected=_Given(options, "select_instances"),
+        excluded=_Given(options, "exclude_instances") or (),
+        static_kvm_memory=loading.STATIC_KVM_NODE_MEMORY if memory is None else memory,
+    )
+
+
+def Load(options: Values, streams: Streams) -> Cluster:
+    """Return the cluster as its source describes it, and print warnings.
+
+    Raises LoadError, TooManySources, and Failed for files beside the source that cannot be used.
+    """
+    return Complete(loading.Build(ReadRaw(options), Wishes(options)), options, streams)
+
+
+def Complete(cluster: Cluster, options: Values, streams: Streams) -> Cluster:
+    """Return a cluster with what monitoring daemons say of it, and print warnings."""
+    cluster = _Monitored(cluster, options, streams)
+    if cluster.warnings and options.verbosity != 0:
+        streams.Err("Warning: cluster has inconsistent data:", *cluster.warnings, "")
+    return cluster
+
+
+def _Monitored(cluster: Cluster, options: Values, streams: Streams) -> Cluster:
+    """Return the cluster with what monitoring daemons say of its load, if the options ask for it."""
+    if not _Given(options, "mond") or _Given(options, "ignore_dynu"):
+        return cluster
+    collector = monitoring.XEN_CPU if _Given(options, "mond_xen") else monitoring.CPU
+    path = _Given(options, "mond_data")
+    if path is None:
+        raise Failed("Monitoring daemons are not asked by this release; pass their answers with --mond-data")
+    reports = monitoring.ParseFile(ReadFile(path))
+    data = {name: monitoring.FindData(found, collector) for name, found in reports.items()}
+    found = monitoring.Use(cluster, collector, data)
+    if found is None:
+        streams.Err(monitoring.Missing(collector))
+        if _Given(options, "exit_on_missing_mond_data"):
+            raise Failed("Not all required data available")
+    return found or cluster
+
+
+class UnknownNodes(Exception):
+    """Names of nodes on the command line that are none."""
+
+
+def Adjust(cluster: Cluster, options: Values) -> Cluster:
+    """Apply the options that change nodes after loading: ``-O``, ``--max-cpu``, ``--min-disk`` (section 4, 17)."""
+    nodes = cluster.state.Ordered()
+    names = [node.facts.name for node in nodes]
+    words = _Given(options, "offline") or []
+    wrong = [word for word in reversed(words) if loading.FindName(word, names) is None]
+    if wrong:
+        raise UnknownNodes(",".join(wrong))
+    offline = {loading.FindName(word, names) for word in words}
+    ratio, part = _Given(options, "max_cpu"), _Given(options, "min_disk") or 0.0
+
+    def adjusted(node: Node) -> Node:
+        facts = node.facts
+        return node.WithFacts(
+            replace(
+                facts,
+                offline=facts.offline or facts.name in offline,
+                vcpu_ratio=facts.vcpu_ratio if ratio is None else ratio,
+                least_disk=int(part * facts.total_disk // 1),
+            )
+        )
+
+    return cluster.WithState(cluster.state.With(adjusted(node) for node in nodes))

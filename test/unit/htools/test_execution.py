@@ -1,0 +1,119 @@
+"""hbal and hsqueeze carry out what they print, as jobs of a master daemon."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support import htoolscases
+from support.fakemaster import FakeMaster
+
+from ganeti.htools import luxidata
+from ganeti.tools.htools import main
+from ganeti.tools.htools.output import Streams
+
+
+class Master(FakeMaster):
+    """A master whose cluster has instances on its first node only."""
+
+    def __init__(self, path: str, instances: int):
+        super().__init__(path)
+        self._cluster = _Cluster(instances)
+        self.answers["QueryClusterInfo"] = self._cluster["info"]
+
+    def _Query(self, what: str, fields: list[str], qfilter: Any) -> Any:
+        return self._cluster[what]
+
+
+@pytest.fixture
+def master(tmp_path: pathlib.Path) -> Iterator[Master]:
+    fake = Master(str(tmp_path / "socket"), 4)
+    yield fake
+    fake.Shutdown()
+
+
+def _Run(master: FakeMaster, tmp_path: pathlib.Path, *words: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = main.Run(words[0], [f"-L{tmp_path}/socket", *words[1:]], Streams(out, err, lambda path, text: None))
+    return code, out.getvalue(), err.getvalue()
+
+
+def _Rows(names: list[str], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"data": [[[0, row.get(name)] for name in names] for row in rows]}
+
+
+def _Cluster(instances: int) -> dict[str, Any]:
+    """Answers of a master with two nodes and all instances on the first."""
+    node = {
+        "mtotal": 32768, "mnode": 1024, "dtotal": 500000, "dfree": 500000, "ctotal": 8, "cnos": 1, "offline": False,
+        "drained": False, "vm_capable": True, "ndp/spindle_count": 4, "group.uuid": "g", "tags": [],
+        "ndp/exclusive_storage": False, "sptotal": 0, "spfree": 0, "ndp/cpu_speed": 1.0,
+    }  # fmt: skip
+    nodes = [
+        {**node, "name": "node1", "mfree": 32768 - 1024 - 1024 * instances},
+        {**node, "name": "node2", "mfree": 32768 - 1024},
+    ]
+    guests = [
+        {
+            "name": f"inst{i}", "disk_usage": 1024, "be/memory": 1024, "be/vcpus": 1, "status": "running", "pnode": "node1",
+            "snodes": [], "tags": [], "be/auto_balance": True, "disk_template": "ext", "be/spindle_use": 1,
+            "disk.sizes": [1024], "disk.spindles": [None], "forthcoming": False,
+        }
+        for i in range(instances)
+    ]  # fmt: skip
+    policy = {
+        "std": dict.fromkeys(("memory-size", "cpu-count", "disk-size", "disk-count", "nic-count", "spindle-use"), 1),
+        "minmax": [], "disk-templates": ["ext"], "vcpu-ratio": 4.0, "spindle-ratio": 32.0,
+    }  # fmt: skip
+    group = {"uuid": "g", "name": "default", "alloc_policy": "preferred", "ipolicy": policy, "tags": []}
+    return {
+        "node": _Rows(luxidata.NODE_FIELDS, nodes),
+        "instance": _Rows(luxidata.INSTANCE_FIELDS, guests),
+        "group": _Rows(luxidata.GROUP_FIELDS, [group]),
+        "info": {"tags": [], "ipolicy": policy, "master": "node1", "default_hypervisor": "fake"},
+    }
+
+
+def test_a_solution_is_submitted_in_sets_and_waited_for(master: Master, tmp_path: pathlib.Path) -> None:
+    code, out, err = _Run(master, tmp_path, "hbal", "-X", "--reason", "Friday", "--priority=low")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-2:] == ["Got job IDs 1001", "Got job IDs 1002"]
+    [[first], [second]] = master.submitted
+    assert (first["instance_name"], second["instance_name"]) == ("inst0", "inst1")
+    assert {op["target_node"] for op in (first, second)} == {"node2"}
+    assert (first["OP_ID"], first["priority"]) == ("OP_INSTANCE_MIGRATE", 10)
+    [[source, text, _]] = first["reason"]
+    assert (source, text) == ("hbal", "Friday")
+    assert first["comment"].startswith("rebalancing via hbal ")
+
+
+def test_a_job_that_fails_ends_the_run(master: Master, tmp_path: pathlib.Path) -> None:
+    master.failures["OP_INSTANCE_MIGRATE"] = ["OpExecError", ["no"]]
+    code, out, err = _Run(master, tmp_path, "hbal", "-X")
+    assert code == 1
+    assert err == "Not all jobs completed successfully: job 1001: error\nError: Aborting.\n"
+    assert len(master.submitted) == 1
+    assert "Got job IDs 1001" in out
+
+
+def test_nothing_is_submitted_without_the_wish(master: Master, tmp_path: pathlib.Path) -> None:
+    code, out, _ = _Run(master, tmp_path, "hbal")
+    assert (code, master.submitted) == (0, [])
+    assert "Solution length=2" in out
+
+
+def test_jobs_need_the_master_daemon(tmp_path: pathlib.Path) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    path = htoolscases.CASES / "10-hbal-basic" / "cluster.data"
+    code = main.Run("hbal", ["-t", str(path), "-X"], Streams(out, err, lambda path, text: None))
+    assert (code, err.getvalue()) == (1, "Error: hbal: Execution of commands possible only on LUXI\n")
+
+
+def test_a_master_that_is_not_there_is_an_error_in_words(tmp_path: pathlib.Path) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    code = main.Run("hinfo", [f"-L{tmp_path}/none"], Streams(out, err, lambda path, text: None))
+    assert code == 1
+    assert err.getvalue().startswith("Error: failed to load data, aborting: ")
