@@ -92,6 +92,10 @@ ECODE_ALL = frozenset(
     ]
 )  # fmt: skip
 
+# Kinds of events that are not changes.
+EVENT_OPEN = "open"
+EVENT_MISSED = "missed"
+
 # Of a stream of events: seconds before a new connection; what one event may have.
 _RETRY_SECONDS, _RETRY_LEAST, _RETRY_MOST = 1.0, 0.1, 30.0
 _EVENT_BYTES = 16 * 1024 * 1024
@@ -504,6 +508,9 @@ class GanetiRapiClient:
     ) -> Iterator[Event]:
         """Yield the changes of the cluster as they happen, without end.
 
+        The first event is of the kind ``EVENT_OPEN``: from then on nothing is missed, so read then what you follow.  Later, one
+        of the kind ``EVENT_MISSED`` says that changes were missed: read it again.
+
         * ``last_event_id``: the ``id`` of the last event that the caller has seen, to resume after it
         * ``arguments``: those of ``/2/events``
 
@@ -550,7 +557,11 @@ class GanetiRapiClient:
                         self._CheckMedia(answer)
                         data = bytes(answer.body)
                         answer.body.clear()
-                        yield from parser.Feed(data)
+                        begins = parser.heard is None
+                        events = list(parser.Feed(data))
+                        if begins:
+                            yield Event(parser.last_id, EVENT_OPEN, None)
+                        yield from events
                     if running and multi.select(1.0) == -1:
                         time.sleep(0.02)
                 failures = multi.info_read()[2]

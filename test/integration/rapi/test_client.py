@@ -15,7 +15,7 @@ from support.virtualnode import TOP
 from ganeti import errors
 from ganeti.cli.jobs import Feedback
 from ganeti.rapi import client_utils
-from ganeti.rapi.client import NODE_ROLE_OFFLINE, GanetiApiError, GanetiRapiClient, GenericCurlConfig
+from ganeti.rapi.client import NODE_ROLE_OFFLINE, Event, GanetiApiError, GanetiRapiClient, GenericCurlConfig
 
 COVERED: dict[str, str] = {}
 """Method -> the story that must call it."""
@@ -358,3 +358,32 @@ def test_a_change_of_something_that_has_changed_is_refused(client: Noting) -> No
     assert caught.value.code == 412
     assert client.GetGroup(group)["alloc_policy"] == "last_resort"
     client.Done(client.ModifyGroup(group, alloc_policy="preferred"))
+
+
+def test_events_are_followed_while_things_change(client: Noting) -> None:
+    """The stream is open before the change is asked for; another one resumes after an event of the first."""
+    [group] = client.GetGroups()
+    events = client.Events(kind="job,group", patience=20)
+    opened = next(events)
+    assert opened.kind == "open" and opened.id
+    job = client.AddGroupTags(group, ["seen"])
+    seen = list(_Until(events, job))
+    assert [e.data["name"] for e in seen if e.kind == "group"] == [group]
+    assert {e.kind for e in seen} == {"group", "job"}
+    again = client.Events(opened.id, name=str(job), patience=20)
+    assert next(again).kind == "open"
+    assert [e.data["job"] for e in _Until(again, job)][-1] == job
+
+
+def _Until(events: Iterator[Event], job: int) -> Iterator[Event]:
+    """The events up to the success of a job."""
+    for event in events:
+        yield event
+        if event.kind == "job" and (event.data["job"], event.data["status"]) == (job, "success"):
+            return
+
+
+def test_metrics_are_in_the_openmetrics_format(client: Noting) -> None:
+    text = client.GetMetrics()
+    assert text.startswith("# ") and text.endswith("# EOF\n")
+    assert "ganeti_" in text

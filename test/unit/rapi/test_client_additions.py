@@ -36,6 +36,14 @@ def _Text(*events: tuple[str, str, Any]) -> bytes:
     return b"".join(f"id: {i}\nevent: {kind}\ndata: {json.dumps(data)}\n\n".encode() for i, kind, data in events)
 
 
+def _Follow(client: GanetiRapiClient, *args: Any, **options: Any) -> Iterator[Event]:
+    """The events after the one that says that the stream is open."""
+    events = client.Events(*args, **options)
+    opened = next(events)
+    assert (opened.kind, opened.data) == ("open", None)
+    return events
+
+
 def _Stream(text: bytes, cut: bool = False) -> Reply:
     return Reply(data=b"retry: 100\n\n" + text, headers=STREAM, cut=cut)
 
@@ -94,17 +102,17 @@ def test_events_go_on_after_a_lost_connection(recorder: Recorder, client: Ganeti
         Reply({"code": 502, "message": "m", "explain": "e"}, 502),
         _Stream(_Text(("e-3", "job", {"id": 3}))),
     ]
-    events = list(itertools.islice(client.Events(kinds="job"), 3))
+    events = list(itertools.islice(_Follow(client, kind="job"), 3))
     assert events == [Event(f"e-{n}", "job", {"id": n}) for n in (1, 2, 3)]
     requests = recorder.Take()
     assert [r.headers.get("last-event-id") for r in requests] == [None, "e-2", "e-2"]
     assert {r.headers["accept"] for r in requests} == {"text/event-stream"}
-    assert {tuple(r.query) for r in requests} == {(("kinds", "job"),)}
+    assert {tuple(r.query) for r in requests} == {(("kind", "job"),)}
 
 
 def test_events_resume_where_the_caller_says(recorder: Recorder, client: GanetiRapiClient) -> None:
     recorder.replies["/2/events"] = [_Stream(_Text(("e-8", "node", None)))]
-    assert next(client.Events("e-7")).id == "e-8"
+    assert next(_Follow(client, "e-7")).id == "e-8"
     assert recorder.Take()[0].headers["last-event-id"] == "e-7"
 
 
@@ -116,7 +124,7 @@ def test_a_silent_stream_is_replaced(recorder: Recorder, client: GanetiRapiClien
         ),
         _Stream(_Text(("e-2", "job", 2))),
     ]
-    assert [event.id for event in itertools.islice(client.Events(silence=1), 2)] == ["e-1", "e-2"]
+    assert [event.id for event in itertools.islice(_Follow(client, silence=1), 2)] == ["e-1", "e-2"]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 500, 502])
@@ -133,7 +141,7 @@ def test_a_later_rejection_is_an_error(recorder: Recorder, client: GanetiRapiCli
         _Stream(_Text(("e-1", "job", 1))),
         Reply({"code": 401, "message": "m", "explain": "e"}, 401),
     ]
-    events = client.Events()
+    events = _Follow(client)
     next(events)
     with pytest.raises(GanetiApiError, match="401"):
         next(events)
@@ -144,10 +152,21 @@ def test_patience_ends(recorder: Recorder, client: GanetiRapiClient) -> None:
         _Stream(_Text(("e-1", "job", 1))),
         *(Reply({"code": 503, "message": "m", "explain": "e"}, 503) for _ in range(100)),
     ]
-    events = client.Events(patience=0.5)
+    events = _Follow(client, patience=0.5)
     next(events)
     with pytest.raises(GanetiApiError, match="503"):
         next(events)
+
+
+def test_the_stream_says_that_it_is_open_and_where_it_begins(recorder: Recorder, client: GanetiRapiClient) -> None:
+    recorder.replies["/2/events"] = [
+        Reply(data=b"retry: 100\nid: e-4\n\n", headers=STREAM, cut=True),
+        _Stream(_Text(("e-5", "job", 1))),
+    ]
+    events = client.Events()
+    assert next(events) == Event("e-4", "open", None)
+    assert next(events) == Event("e-5", "job", 1)
+    assert recorder.Take()[1].headers["last-event-id"] == "e-4"
 
 
 def test_another_kind_of_answer_is_an_error(recorder: Recorder, client: GanetiRapiClient) -> None:
