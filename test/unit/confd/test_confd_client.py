@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from simulated.world import World
 
 from ganeti import confd, errors, runtime
@@ -195,6 +197,23 @@ def test_different_answers_of_one_serial_are_inconsistent() -> None:
     assert not news.IsInconsistent("r")
     news(_Event("b", 6, status=queries.ERROR))
     assert news.IsInconsistent("r")
+
+
+@pytest.mark.req("D21-CONFD-06")
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), min_size=1, max_size=12))
+def test_whatever_the_order_the_newest_reply_wins(replies: list[tuple[int, str]]) -> None:
+    store = confd.StoreCallback()
+    news = confd.FilterCallback(store)
+    for serial, answer in replies:
+        news(_Event(answer, serial))
+    newest = [answer for serial, answer in replies if serial == max(replies)[0]]
+    found = store.Newest("r")
+    assert found is not None and found.reply is not None and found.reply.answer == newest[0]
+    assert news.IsInconsistent("r") == (len(set(newest)) > 1)
+    # Nothing is left of a request that has expired.
+    news(_EXPIRY)
+    news(_Event("z", 0))
+    assert not news.IsInconsistent("r")
 
 
 def test_counting() -> None:
