@@ -18,10 +18,12 @@ REASON_SOURCE = "gnt:watcher"
 # Seconds until a master daemon that is coming up must accept a connection, and until an answer: nodes may be slow.
 _CONNECT_TIMEOUT = 20.0
 _ANSWER_TIMEOUT = 200.0
+# Before each try, when a connection breaks; a master daemon that restarts is back by then.
+_RETRY_DELAYS = (0.0, 5.0)
 
 
 def Connect() -> Client:
-    return Client(connect_timeout=_CONNECT_TIMEOUT, io_timeout=_ANSWER_TIMEOUT, retry_delays=(1.0,))
+    return Client(connect_timeout=_CONNECT_TIMEOUT, io_timeout=_ANSWER_TIMEOUT, retry_delays=_RETRY_DELAYS)
 
 
 def CheckMaster(client: Client) -> None:

@@ -35,6 +35,7 @@ import bench_jobs  # noqa: E402
 import bench_rapi  # noqa: E402
 import bench_store  # noqa: E402
 import bench_verify  # noqa: E402
+import bench_watcher  # noqa: E402
 from simulation.migration.run import Run  # noqa: E402
 from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil  # noqa: E402
 from support.strangers import Strangers  # noqa: E402
@@ -380,6 +381,13 @@ def Verification() -> Iterator[Line]:
     )
 
 
+def Watch() -> Iterator[Line]:
+    found = bench_watcher.Measure()
+    what = "a run of the watcher with 500 instances, nothing to do"
+    yield Line(what, "1 s", f"{found.wall:.2f} s", found.wall <= 1)
+    yield Line("  its CPU", "0.5 s", f"{found.cpu:.2f} s", found.cpu <= 0.5)
+
+
 def Failover() -> Iterator[Line]:
     seconds = bench_failover.Run(20)
     what = "dead primary node: 20 instances run on their secondary"
@@ -430,6 +438,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "rows": Rows,
     "start": Start,
     "verification": Verification,
+    "watcher": Watch,
     "failover": Failover,
     "mirrors": Mirrors,
     "rapi": Rest,

@@ -38,7 +38,11 @@ class StandIn:
             def log_message(self, *args: object) -> None:
                 """Say nothing."""
 
-        self._server = http.server.ThreadingHTTPServer((address, PORT), Handler)
+        class Server(http.server.ThreadingHTTPServer):
+            def handle_error(self, *args: object) -> None:
+                """Say nothing of a client that has seen enough."""
+
+        self._server = Server((address, PORT), Handler)
         path = os.path.join(folder, "pem")
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(x509.MakeRapiPem())
