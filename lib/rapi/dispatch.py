@@ -172,30 +172,32 @@ class Application:
         return _Success(call, await method.action(call))
 
     async def _Compare(self, call: Call) -> str | None:
-        """Check If-Match of a changing request; return what the job compares again."""
-        tags = etag.Parse(call.headers["if-match"], weak=False)
-        current = await self._Current(call)
-        if current is None or not etag.Fits(tags, current):
-            raise HttpError(412, "What this request changes is not, or no longer, what If-Match says")
-        return current if tags != (etag.ANY,) and types.TVersion(current) else None
+        """Check If-Match of a changing request; return what the job compares again.
 
-    async def _Current(self, call: Call) -> str | None:
-        """Return the tag of what a changing request is about: its own path's, or that of the object in its path."""
+        The tag may be that of what the path shows, or of the object in the path.  The job is bound to the object, which
+        is looked at first: what the path shows cannot be newer than that without the job noticing.
+        """
+        tags = etag.Parse(call.headers["if-match"], weak=False)
         parts = call.resource.path.split("/")
-        own = "/".join(parts[: parts.index("{name}") + 1]) if "{name}" in parts else call.resource.path
-        for path in dict.fromkeys([call.resource.path, own]):
-            resource = self._table.ByPath(path)
-            shown = resource.methods.get("GET") if resource is not None else None
-            if resource is None or shown is None:
-                continue
-            values = arguments.Read(shown.arguments, {})
-            look = replace(
-                call, resource=resource, method=shown, verb="GET", arguments=values, body=ABSENT, query_given=False
-            )
-            answer = await shown.action(look)
-            if isinstance(answer, Answer) and answer.version:
-                return etag.Make(answer.version)
-        return None
+        known = "/".join(parts[: parts.index("{name}") + 1]) if "{name}" in parts else call.resource.path
+        paths = dict.fromkeys([known, call.resource.path])
+        current = [tag for tag in [await self._Tag(call, path) for path in paths] if tag is not None]
+        if not any(etag.Fits(tags, tag) for tag in current):
+            raise HttpError(412, "What this request changes is not, or no longer, what If-Match says")
+        return current[0] if tags != (etag.ANY,) and types.TVersion(current[0]) else None
+
+    async def _Tag(self, call: Call, path: str) -> str | None:
+        """Return the tag of what GET shows at a declared path, for the names of this request."""
+        resource = self._table.ByPath(path)
+        shown = resource.methods.get("GET") if resource is not None else None
+        if resource is None or shown is None:
+            return None
+        values = arguments.Read(shown.arguments, {})
+        look = replace(
+            call, resource=resource, method=shown, verb="GET", arguments=values, body=ABSENT, query_given=False
+        )
+        answer = await shown.action(look)
+        return etag.Make(answer.version) if isinstance(answer, Answer) and answer.version else None
 
 
 class _Gone(Exception):

@@ -119,6 +119,7 @@ def test_every_room_has_a_floor(graph):
     assert sorted({_Room(m) for m in graph.modules} - {""} - FLOORS.keys()) == []
 
 
+@pytest.mark.req("D20-RAPI-03")
 def test_nobody_looks_up(graph):
     wrong = [f"{user} imports {used}" for user, used in _Edges(graph) if not _Allowed(user, used)]
     assert wrong == [], "\n".join(["doc/architecture.rst does not allow:", *wrong])

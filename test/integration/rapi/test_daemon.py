@@ -15,7 +15,7 @@ import pytest
 from support import allocator
 from support.rapi import WRITER, Basic
 from support.rapiserver import ReadAnswer
-from support.realcluster import RAPI_USERS, RealCluster, RealNode, WaitUntil
+from support.realcluster import RAPI_USERS, FollowJob, RealCluster, RealNode, WaitUntil
 
 from ganeti import constants, x509
 
@@ -191,6 +191,42 @@ def test_the_certificate_is_followed(node):
     WaitUntil(lambda: Certificate(node) == old, "the old one is back")
 
 
+@pytest.mark.req("D21-REDIST-02")
+def test_users_and_certificate_are_where_the_next_master_may_be(node, cluster):
+    status, job = Ask(node, "PUT", "/2/redistribute-config", headers=WRITER)
+    assert status == 200
+    with node.Client() as client:
+        assert FollowJob(client, job)[0] == "success"
+    for path in ("/var/lib/ganeti/rapi/users", "/var/lib/ganeti/rapi.pem"):
+        assert cluster[1].Read(path) == node.Read(path)
+        assert not os.stat(cluster[1].Path(path)).st_mode & 0o007
+
+
+def test_a_job_is_bound_to_what_was_looked_at(node):
+    """Two jobs with the same ETag wait for a third: the first one changes the group, the other finds that out."""
+    with node.Client() as client:
+        name, uuid, serial = client.QueryGroups([], ["name", "uuid", "serial_no"])[0]
+        blocker = client.SubmitJob(
+            [{"OP_ID": "OP_TEST_DELAY", "duration": 600.0, "on_nodes": [node.name], "on_master": False, "reason": []}]
+        )
+        WaitUntil(lambda: client.QueryJobs([blocker], ["status"]) == [["running"]], "the others wait for it")
+        tag = f'"{uuid}-{serial}"'
+        later = {"depends": [[blocker, ["success", "error", "canceled"]]]}
+        path, headers = f"/2/groups/{name}/modify", {**WRITER, "If-Match": tag}
+        sent = [
+            Ask(node, "PUT", path, {"alloc_policy": policy, **later}, headers)
+            for policy in ("last_resort", "unallocable")
+        ]
+        assert [status for status, _ in sent] == [200, 200], "nothing has changed yet"
+        client.CancelJob(blocker, True)
+        ends = [FollowJob(client, job)[0] for _, job in sent]
+        assert sorted(ends) == ["error", "success"]
+        failed = sent[ends.index("error")][1]
+        (result,) = client.QueryJobs([failed], ["opresult"])[0][0]
+        assert result[0] == "OpPrereqError" and "was changed since it was looked at" in result[1][0]
+    assert Ask(node, "PUT", path, {}, headers)[0] == 412
+
+
 # The master
 
 
@@ -248,6 +284,7 @@ def test_the_old_master_names_the_new_one(cluster):
 # What is written
 
 
+@pytest.mark.req("D20-LOG-03")
 def test_lines_of_the_log(node):
     Ask(node, "GET", "/2/info?x=%0Aforged&y=1")
     Ask(node, "GET", "/nothing")

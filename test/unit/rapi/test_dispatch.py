@@ -27,6 +27,10 @@ async def _Versioned(call):
     return Answer({"serial_no": 7}, (THING, 7))
 
 
+async def _Tags(call):
+    return Answer(["a"], ("tags", "a"))
+
+
 async def _Live(call):
     return Answer({"serial_no": 7, "memory": 1}, (THING, 7), live=True)
 
@@ -65,6 +69,11 @@ TABLE = (
     ),
     Resource("/2/things/{name}/disk/{index}", "", {"GET": Method(_Show, "", Role.READ)}),
     Resource("/2/things/{name}/modify", "", {"PUT": Method(_Echo, "", Role.OPERATE, body=BodyUse.REQUIRED)}),
+    Resource(
+        "/2/things/{name}/tags",
+        "",
+        {"GET": Method(_Tags, "", Role.READ), "PUT": Method(_Echo, "", Role.OPERATE, body=BodyUse.OPTIONAL)},
+    ),
     Resource("/2/things/{name}/console", "", {"GET": Method(_Show, "", Role.OPERATE, access=("read", "write"))}),
     Resource("/2/live", "", {"GET": Method(_Live, "", Role.READ)}),
     Resource("/2/any", "", {"PUT": Method(_Echo, "", Role.ADMIN, body=BodyUse.ANY, body_type=ht.TString)}),
@@ -168,6 +177,7 @@ def test_errors_of_ours_have_their_status(site, how, status):
         assert answer.value["message"] == "something; do this"
 
 
+@pytest.mark.req("D20-RAPI-09")
 def test_answers_are_ascii(tmp_path):
     async def show(call):
         return "Käse\u2028"
@@ -350,6 +360,18 @@ def test_changes_are_compared_with_what_they_change(site):
         assert SEEN[0].if_match is None
     assert send("PUT", "/2/any", "x", tag) == 412, "nothing with a version is there"
     assert send("PUT", "/2/things/a/modify", {}, "no quotes") == 400
+
+
+@pytest.mark.req("D20-RAPI-06")
+def test_a_part_of_an_object_has_two_tags_and_the_job_is_bound_to_the_object(site):
+    part = site.Ask("GET", "/2/things/a/tags").headers["etag"]
+    whole = f'"{THING}-7"'
+    assert part != whole
+    for tag in (part, whole, f'"other", {part}'):
+        SEEN.clear()
+        assert _Status(site, "PUT", "/2/things/a/tags", {}, headers={**WRITER, "If-Match": tag}) == 200
+        assert SEEN[0].if_match == f"{THING}-7"
+    assert _Status(site, "PUT", "/2/things/a/tags", {}, headers={**WRITER, "If-Match": '"other"'}) == 412
 
 
 def test_a_token_brings_its_role(tmp_path):

@@ -112,6 +112,16 @@ def test_an_answer(serve):
         assert (status, headers["connection"].lower(), body) == (200, "close", b"2\n")
 
 
+@pytest.mark.req("D20-RAPI-12")
+def test_each_request_is_complete_in_itself(serve):
+    """Nothing of a request counts for the next one on the same connection."""
+    with serve().Connect() as sock:
+        put = b"PUT /2/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        for login, status in ((LOGIN, 200), (b"", 401), (LOGIN, 200)):
+            sock.sendall(put + login + b"Content-Length: 2\r\n\r\n{}")
+            assert ReadAnswer(sock)[0] == status
+
+
 def test_http_1_0_ends_after_its_answer(serve):
     with serve().Connect() as sock:
         status, headers, body = _Parse(Ask(sock, b"GET /version HTTP/1.0\r\n\r\n"))
@@ -388,6 +398,7 @@ def test_strangers_do_not_keep_others_out(serve):
 # TLS
 
 
+@pytest.mark.req("D20-RAPI-13")
 def test_only_current_tls(serve):
     server = serve()
     with server.Connect() as sock:
