@@ -9,7 +9,7 @@ A query goes in two halves, because a request thread never waits::
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ganeti import constants, errors
@@ -109,14 +109,17 @@ class Plan:
 
     def Rows(self) -> list[list[Cell]]:
         """Return the rows; the live data named by ``parts`` must be in the context by now."""
-        rows = []
+        return [[_ToCell(value) for value in row] for row in self._Values()]
+
+    def _Values(self) -> Iterator[list[Any]]:
+        """Yield the values of each row: an Absent where there is none."""
         if self.kind.live_items:
             self.items = self._Pick()
+        getters = [_Unknown if field is None else field.getter for field in self._wanted]
+        context = self.context
         for item in self.items:
-            read = self._Reader(item, live=True)
-            if self._filter.Evaluate(read):
-                rows.append([_ToCell(f, read) for f in self._wanted])
-        return rows
+            if self._filter.Evaluate(self._Reader(item, live=True)):
+                yield [get(context, item) for get in getters]
 
     def Result(self) -> dict[str, Any]:
         """Answer of LUXI Query and OP_QUERY."""
@@ -132,16 +135,18 @@ class Plan:
         if unknown:
             text = ", ".join(f"'{n}'" for n in unknown)
             raise errors.OpPrereqError(f"Unknown output field(s) {text} for {self.kind.name}", errors.ECODE_INVAL)
-        return [[value for _, value in row] for row in self.Rows()]
+        return [[None if isinstance(value, Absent) else value for value in row] for row in self._Values()]
 
 
-def _ToCell(field: Field | None, read: Any) -> Cell:
-    if field is None:
-        return (constants.RS_UNKNOWN, None)
-    value = read(field)
-    if isinstance(value, Absent):
-        return (value.status, None)
-    return (constants.RS_NORMAL, value)
+_UNKNOWN = Absent(constants.RS_UNKNOWN)
+
+
+def _Unknown(_context: Any, _item: Any) -> Absent:
+    return _UNKNOWN
+
+
+def _ToCell(value: Any) -> Cell:
+    return (value.status, None) if isinstance(value, Absent) else (constants.RS_NORMAL, value)
 
 
 def _JobId(value: Any) -> int:
