@@ -101,16 +101,23 @@ def CheckLock(call: Call) -> None:
         raise HttpError(BAD_REQUEST, "Sync queries are not allowed: queries take no locks; leave out 'lock'")
 
 
-async def One(call: Call, kind: str, fields: Sequence[str], name: str) -> dict[str, Any]:
-    """Return an object's fields, null for those without a value; 404 for an unknown one.
+async def Cells(call: Call, kind: str, fields: Sequence[str], name: str) -> list[list[Any]]:
+    """Return status and value of an object's fields; 404 for an unknown one.
 
     A node and an instance are also found by the first part of their names, everything by its UUID.
     """
-    found = await call.master.Call("Query", kind, list(fields), ["=", "name", name])
-    rows = found["data"]
-    if not rows:
+    key = "uuid" if ht.TUuid(name) else "name"
+    found = await call.master.Call("Query", kind, list(fields), ["=", key, name])
+    if not found["data"]:
         raise HttpError(NOT_FOUND, f"{kind.capitalize()} '{name}' does not exist")
-    return {field: value for field, (_, value) in zip(fields, rows[0], strict=True)}
+    cells: list[list[Any]] = found["data"][0]
+    return cells
+
+
+async def One(call: Call, kind: str, fields: Sequence[str], name: str) -> dict[str, Any]:
+    """Return an object's fields, null for those without a value; 404 for an unknown one."""
+    cells = await Cells(call, kind, fields, name)
+    return {field: value for field, (_, value) in zip(fields, cells, strict=True)}
 
 
 def Single(kind: str, fields: Sequence[str], change: Change = Unchanged) -> Callable[[Call], Awaitable[Answer]]:

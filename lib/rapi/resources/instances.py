@@ -12,9 +12,9 @@ from ganeti.rapi.declared import BodyUse, Job, Method, Resource, Role
 from ganeti.rapi.resources.common import (
     BULK,
     LOCK,
-    NOT_FOUND,
     OBJECT_TYPES,
     READ_OR_WRITE,
+    Cells,
     Flag,
     JobMethod,
     Listed,
@@ -139,10 +139,7 @@ _TConsole = ht.TStrictDict(
 
 async def _Console(call: Call) -> Any:
     name = call.names["name"]
-    found = await call.master.Call("Query", "instance", ["console", "oper_state"], ["=", "name", name])
-    if not found["data"]:
-        raise HttpError(NOT_FOUND, f"Instance '{name}' does not exist")
-    (status, console), (_, running) = found["data"][0]
+    (status, console), (_, running) = await Cells(call, "instance", ["console", "oper_state"], name)
     if status != constants.RS_NORMAL:
         why = "its node does not answer" if running or running is None else "it is not running"
         raise HttpError(UNAVAILABLE, f"Instance '{name}' has no console at the moment: {why}")
