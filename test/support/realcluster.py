@@ -196,6 +196,8 @@ class RealCluster:
 
     def __init__(self, count: int, candidates: int | None = None):
         self._lease = allocator.Lease()
+        self.more_secrets: list[str] = []
+        """What must not leak either, such as a token that was made."""
         # Paths of UNIX sockets are short.
         self.base = tempfile.mkdtemp(prefix="gnt-", dir="/tmp")
         names = [f"node{n + 1}.example.com" for n in range(count)]
@@ -311,7 +313,7 @@ class RealCluster:
     def Leaks(self) -> list[str]:
         """Where secrets of this cluster can be read by whoever should not."""
         processes = self.Processes()
-        return [line for node in self.nodes for line in secrets.Leaks(node, processes)]
+        return [line for node in self.nodes for line in secrets.Leaks(node, processes, self.more_secrets)]
 
     def Close(self) -> None:
         """Ends everything, at once; an assertion if a secret of this cluster has leaked."""

@@ -96,9 +96,12 @@ def _Files(node: RealNode) -> Iterator[str]:
                     yield path
 
 
-def Leaks(node: RealNode, processes: Iterable[int]) -> list[str]:
-    """One line for each place of a node where a secret was found; ``processes`` are those whose arguments are read."""
-    known = Known(node)
+def Leaks(node: RealNode, processes: Iterable[int], more: Iterable[str] = ()) -> list[str]:
+    """One line for each place of a node where a secret was found.
+
+    ``processes`` are those whose arguments are read, ``more`` are secrets that stand nowhere, such as tokens.
+    """
+    known = {**Known(node), **{text.encode(): "a secret that was made" for text in more}}
     pattern = re.compile(b"|".join(map(re.escape, known)))
     found = []
     for path in [*_Files(node), *(f"/proc/{pid}/cmdline" for pid in processes)]:
