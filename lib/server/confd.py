@@ -17,11 +17,13 @@ from collections import Counter
 from typing import Any
 
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
-from ganeti.confd import link, wire
+from ganeti.confd import link, queries, wire
 from ganeti.confd.answers import Answer, Failure
+from ganeti.confd.view import View
 from ganeti.daemon import memory
 from ganeti.server.confdload import Loader
 from ganeti.utils.text import Printable
+from ganeti.utils.trouble import Trouble
 
 # Lets the main thread answer while the configuration is read.
 _SWITCH_INTERVAL = 0.0005
@@ -67,6 +69,7 @@ class Server:
         self._socket = sock
         self._loader = loader
         self._gate = wire.Gate()
+        self._trouble = Trouble("Questions could not be answered")
         self.tally = Tally()
         self.answered = 0
         sock.setblocking(False)
@@ -114,8 +117,19 @@ class Server:
         except wire.BadDatagram as err:
             self.tally.Drop(err.reason, sender, str(err))
             return None
-        reply = Failure(state.failure) if state.view is None else Answer(state.view, request)
+        reply = Failure(state.failure) if state.view is None else self._Answer(state.view, request)
         return wire.PackReply(state.key, reply, request.rsalt)
+
+    def _Answer(self, view: View, request: wire.Request) -> wire.Reply:
+        """Return the answer; an error of ours or of the configuration ends this question only."""
+        try:
+            return Answer(view, request)
+        except errors.GenericError as err:
+            return Failure(str(err))
+        except Exception as err:
+            logging.debug("While a question was answered", exc_info=True)
+            self._trouble.Log(f"query of type {request.kind}: {type(err).__name__}: {err}")
+            return wire.Reply(queries.ERROR, queries.INTERNAL, 0)
 
 
 def _Check(options: Any) -> int:

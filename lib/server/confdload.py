@@ -84,6 +84,10 @@ class Loader:
             view = View(configfile.LoadConfig(text))
         except errors.GenericError as err:
             return self._Broken(key, f"The configuration cannot be read: {err}")
+        except Exception as err:
+            # Whatever is wrong with this file, the next one may be fine.
+            logging.debug("While the configuration was read", exc_info=True)
+            return self._Broken(key, f"The configuration cannot be read: {type(err).__name__}: {err}")
         if not (view.MayAnswer(pathutils.HostName()) or view.MayAnswer(hosts.OwnName())):
             self._NoteSilence("this node is not a master candidate")
             return State()
@@ -119,13 +123,7 @@ class Loader:
     def LookPatiently(self) -> None:
         """Look, and after a change leave the files alone for a while: they may change twice a second."""
         begin = runtime.Monotonic()
-        try:
-            changed = self.Look()
-        except Exception:
-            # Whatever is wrong with this file, the next one may be fine.
-            logging.exception("The configuration could not be read")
-            changed = True
-        if changed:
+        if self.Look():
             runtime.Sleep(max(PAUSE, PAUSE_FACTOR * (runtime.Monotonic() - begin)))
 
 

@@ -11,7 +11,7 @@ from support import configs
 
 from fuzz import damage
 from fuzz.target import Broken, Target
-from ganeti import errors, runtime
+from ganeti import configfile, errors, runtime
 from ganeti.confd import queries, wire
 from ganeti.confd.view import View
 from ganeti.server import confd, confdload
@@ -20,19 +20,26 @@ _KEY = b"0123456789abcdef0123456789abcdef01234567\n"
 
 
 class Datagrams(Target):
-    """Whoever has not signed a datagram gets no answer, and whoever has gets one that fits or none."""
+    """Whoever has not signed a datagram gets no answer, and whoever has gets one that fits or none.
+
+    Some of the questions are about a configuration that somebody edited.
+    """
 
     ROUNDS = 1500
 
     def __init__(self) -> None:
         self._root = configs.Example()
-        loader = confdload.Loader()
-        loader.state = confdload.State(_KEY, View(self._root))
+        self._loader = confdload.Loader()
+        self._loader.state = confdload.State(_KEY, View(self._root))
         sock = runtime.OpenUdp("127.0.0.1")
-        self._server = confd.Server(sock, loader)
+        self._server = confd.Server(sock, self._loader)
         sock.close()  # only what would be answered is looked at
 
     def Round(self, rng: random.Random) -> Any:
+        if rng.random() < 0.1:
+            text = damage.Text(rng, configs.ExampleDict())
+            root = configfile.LoadConfig(text.decode("utf-8", "surrogateescape"))
+            self._loader.state = confdload.State(_KEY, View(root))
         request = {"protocol": 1, "type": rng.choice(list(queries.QUERY_TYPES)), "query": self._Query(rng)}
         request["rsalt"] = f"{rng.random()}"
         message = damage.Text(rng, request).decode("utf-8", "surrogateescape")

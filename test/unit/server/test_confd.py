@@ -169,3 +169,34 @@ def test_a_broken_configuration_is_the_answer() -> None:
         assert rsalt == "r" and reply.status == queries.ERROR and "cannot be read" in reply.answer
 
     _On(OWN, story)
+
+
+def test_a_configuration_that_contradicts_itself_does_not_end_the_daemon() -> None:
+    """A disk that is not there, and a minor that is no number: the questions about them fail, the others do not."""
+    disk = ROOT.disks[configs.WEB_DISK]
+    logical_id = [*disk.logical_id]
+    second = disk.Replace(uuid=configs.Uuid(71), logical_id=[*logical_id[:3], None, None, "x"])
+    missing = ROOT.instances[configs.WEB].Replace(disks=[configs.Uuid(70), second.uuid, disk.uuid])
+    root = ROOT.WithObject(second).WithObject(missing)
+
+    def story() -> list[Any]:
+        _Files()
+        _Write(root)
+        loader = confdload.Loader()
+        loader.Look()
+        server = confd.Server(runtime.OpenUdp("127.0.0.1"), loader)
+        replies = []
+        for kind, query in (
+            (queries.INSTANCE_DISKS, missing.name),
+            (queries.NODE_DRBD, NODE.name),
+            (queries.PING, None),
+        ):
+            datagram = server.Handle(wire.PackRequest(KEY, wire.Request(kind, query, "r"), runtime.Time()), "192.0.2.1")
+            assert datagram is not None
+            replies.append(wire.OpenReply(KEY, datagram)[0])
+        return replies
+
+    disks, minors, ping = _On(OWN, story)
+    assert disks.status == queries.ERROR and f"disk {configs.Uuid(70)} is not in the configuration" in disks.answer
+    assert minors == wire.Reply(queries.ERROR, queries.INTERNAL, 0)
+    assert ping.status == queries.OK
