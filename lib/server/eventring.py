@@ -96,6 +96,8 @@ class EventRing:
         self._epoch = str(epoch)
         self._snapshot = snapshot
         self._shown = snapshot()
+        # Versions before and after the transaction that is being published, by the job's number.
+        self._jobs: dict[int, tuple[Job | None, Job | None]] = {}
         self._ticker = Ticker("Events")
         # Guards everything below; held for moments.
         self._lock = runtime.Lock()
@@ -131,20 +133,27 @@ class EventRing:
     # --- on the committer's thread ------------------------------------------------------------------------------------
 
     def JobChanged(self, job_id: int, before: Job | None, after: Job | None) -> None:
-        """Take note of a version of a job that was acknowledged; None stands for a job that is not live."""
-        self._Note([_Change(runtime.Time(), job_id, before, after)])
+        """Take note of a version of a job; None stands for a job that is not live.  Its transaction is noted next.
+
+        One transaction may hold several changes of a job, of which only the last one was ever stored.
+        """
+        first = self._jobs.get(job_id)
+        self._jobs[job_id] = (before if first is None else first[0], after)
 
     def _Transaction(self, _position: Position, rows: Sequence[Row]) -> None:
-        keys = {_Key(row) for row in rows if row.kind in _ROW_KINDS}
-        if not keys:
+        keys = {(row.kind, row.id) for row in rows if row.kind in _ROW_KINDS}
+        if not keys and not self._jobs:
             return
+        now = runtime.Time()
+        changes: dict[Any, _Change] = {}
+        for job_id, (old, new) in self._jobs.items():
+            changes[job_id] = _Change(now, job_id, old, new)
+        self._jobs = {}
         before, after = self._shown, self._snapshot()
         self._shown = after
-        now = runtime.Time()
-        changes = {}
         for kind, uuid in sorted(keys):
-            change = _Belonging(kind, uuid, before, after)
-            changes[change] = _Change(now, change, before.Find(*change), after.Find(*change))
+            key = _Belonging(kind, uuid, before, after)
+            changes[key] = _Change(now, key, before.Find(*key), after.Find(*key))
         self._Note(list(changes.values()))
 
     def _Note(self, changes: list[_Change]) -> None:
@@ -280,10 +289,6 @@ class EventRing:
                 return False
             self._waiters.remove(waiter)
             return True
-
-
-def _Key(row: Row) -> tuple[str, str]:
-    return row.kind, row.id
 
 
 def _Belonging(kind: str, uuid: str, before: objects.Snapshot, after: objects.Snapshot) -> tuple[str, str]:

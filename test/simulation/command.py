@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from simulation.harness import bugs as store_bugs
-from simulation.harness import jobbugs
+from simulation.harness import followers, jobbugs
 from simulation.harness.cluster import Parts
+from simulation.harness.followers import RunEvents
 from simulation.harness.jobs import RunJobs
 from simulation.harness.play import Describe, Result
 from simulation.harness.run import Run as RunStore
@@ -27,6 +28,7 @@ from simulation.mirrors.run import MirrorParts
 from simulation.mirrors.run import Run as RunMirrors
 
 from ganeti.jqueue import JobQueue
+from ganeti.server.eventring import EventRing
 
 
 class Play(NamedTuple):
@@ -46,6 +48,7 @@ PLAYS = {
     ),
     "mirrors": Play(RunMirrors, MirrorParts, mirror_bugs.BUGS, "mirrors whose link, machines and master fail"),
     "jobs": Play(RunJobs, JobQueue, jobbugs.BUGS, "the job queue on the store, with jobs that do nothing"),
+    "events": Play(RunEvents, EventRing, followers.BUGS, "clients that follow the events of masters that come and go"),
 }
 
 

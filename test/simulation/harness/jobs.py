@@ -225,7 +225,7 @@ class JobClients(Workload):
         ledger: JobLedger = self.ledger
         ledger.Adopted(store.Epoch(), store.Acknowledged().seq, store.Rows("job"))
         store.Listen(lambda position, rows: ledger.Acknowledged(position.seq, rows))
-        queue = self._queue_class(store, Executor(ledger, self._rng, node.masterd), lambda: (WORKERS, {}))
+        queue = self._MakeQueue(store, Executor(ledger, self._rng, node.masterd))
         try:
             queue.Start()
         except StoreError as err:
@@ -241,6 +241,13 @@ class JobClients(Workload):
         runtime.Thread(stop, "stop").start()
         for number in range(self._clients):
             runtime.Thread(self._Client, f"client-{number}", (node, queue, ended)).start()
+        self._AlsoServe(queue, ended)
+
+    def _AlsoServe(self, queue: JobQueue, ended: Any) -> None:
+        """Begin what else a master does once its queue works."""
+
+    def _MakeQueue(self, store: Store, executor: Executor) -> JobQueue:
+        return self._queue_class(store, executor, lambda: (WORKERS, {}))
 
     def _Client(self, node: Node, queue: JobQueue, ended: Any) -> None:
         rng = self._rng

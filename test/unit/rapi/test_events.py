@@ -44,6 +44,7 @@ class Master:
         assert (method, kinds) == ("WaitForEvents", None)
         if self.away:
             raise HttpError(502, "nobody there")
+        await asyncio.sleep(0)  # others go on while an answer is under way
         self.waits += timeout > 0
         while True:
             answer = self._Answer(last)

@@ -46,6 +46,11 @@ class _World:
         answer: dict[str, Any] = self.ring.Wait(last, kinds, timeout).Result(_WAIT)
         return answer
 
+    def Job(self, job_id: int, before: jobs.Job | None, after: jobs.Job | None) -> None:
+        """Acknowledge a transaction with a new version of a job."""
+        self.ring.JobChanged(job_id, before, after)
+        self._tell(_AT, [Row("job", str(job_id), None)])
+
     @property
     def web(self) -> objects.Instance:
         return self.root.instances[configs.WEB]
@@ -103,11 +108,11 @@ def test_a_disk_is_part_of_its_instance_and_one_transaction_says_everything_once
 
 def test_jobs_are_announced_when_their_states_change_and_only_then(world: _World) -> None:
     queued, running = _Job(7, "queued", "queued"), _Job(7, "running", "queued")
-    world.ring.JobChanged(7, None, queued)
-    world.ring.JobChanged(7, queued, running)
-    world.ring.JobChanged(7, running, _Job(7, "running", "queued"))  # its log or priority changed
-    world.ring.JobChanged(7, running, _Job(7, "success", "running"))
-    world.ring.JobChanged(7, _Job(7, "success", "success"), None)
+    world.Job(7, None, queued)
+    world.Job(7, queued, running)
+    world.Job(7, running, _Job(7, "running", "queued"))  # its log or priority changed
+    world.Job(7, running, _Job(7, "success", "running"))
+    world.Job(7, _Job(7, "success", "success"), None)
     found = world.Ask("3.abc-0", ["job"])["events"]
     assert [(e["change"], e["status"], e["opstatus"]) for e in found] == [
         ("added", "queued", ["queued", "queued"]),
@@ -118,8 +123,16 @@ def test_jobs_are_announced_when_their_states_change_and_only_then(world: _World
     assert found[0]["summary"] == ["TEST_DELAY(1000000000 ns)"] * 2
 
 
+def test_of_several_versions_in_one_transaction_only_the_last_was_ever_stored(world: _World) -> None:
+    queued = _Job(7, "queued")
+    world.ring.JobChanged(7, queued, _Job(7, "waiting"))
+    world.Job(7, _Job(7, "waiting"), _Job(7, "canceled"))
+    [event] = world.Ask("3.abc-0")["events"]
+    assert (event["change"], event["status"]) == ("changed", "canceled")
+
+
 def test_a_job_of_many_opcodes_makes_no_large_event(world: _World) -> None:
-    world.ring.JobChanged(8, None, _Job(8, *["queued"] * 5000))
+    world.Job(8, None, _Job(8, *["queued"] * 5000))
     [event] = world.Ask("3.abc-0")["events"]
     assert (len(event["opstatus"]), len(event["summary"]), event["opcodes"]) == (100, 100, 5000)
 
@@ -161,7 +174,7 @@ def test_whoever_comes_with_another_id_is_told_that_events_are_missing(world: _W
 def test_old_events_go_and_whoever_needs_them_hears_it(world: _World) -> None:
     count = eventring.MAX_EVENTS + 5
     for number in range(count):
-        world.ring.JobChanged(number, None, _Job(number, "queued"))
+        world.Job(number, None, _Job(number, "queued"))
         if number % 1000 == 0:
             world.Ask(None)  # makes events of them
     assert world.Ask("3.abc-4")["missed"]
@@ -189,10 +202,10 @@ def test_more_changes_than_can_wait_are_missing_and_not_lost_unseen(world: _Worl
     seen = world.Ask(None)["last"]
     with world.ring._lock:  # nobody takes the backlog meanwhile
         world.ring._backlog = [eventring._Change(0.0, 1, None, full)] * eventring.MAX_BACKLOG
-    world.ring.JobChanged(2, None, _Job(2, "queued"))
+    world.Job(2, None, _Job(2, "queued"))
     answer = world.Ask(seen)
     assert answer["missed"]
-    world.ring.JobChanged(3, None, _Job(3, "queued"))
+    world.Job(3, None, _Job(3, "queued"))
     assert _Shown(world.Ask(answer["last"])) == [("job", "added", 3)]
 
 
