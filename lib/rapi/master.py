@@ -110,16 +110,22 @@ class MasterPool:
         if len(message) > protocol.MAX_MESSAGE:
             raise HttpError(413, f"{method}: the request is over the limit of {protocol.MAX_MESSAGE} bytes")
         places = self._waiting if method in WAITING else self._working
-        try:
-            async with asyncio.timeout(self._times.place):
-                await places.acquire()
-        except TimeoutError:
-            raise HttpError(503, "The daemon is busy: all calls that --max-clients allows are under way") from None
+        if places.locked():
+            await self._AwaitPlace(places)
+        else:
+            await places.acquire()
         try:
             answer = await self._Ask(message, method.startswith(_READING) or method in WAITING)
         finally:
             places.release()
         return protocol.DecodeResponse(answer, serializer.LoadWhole)
+
+    async def _AwaitPlace(self, places: asyncio.Semaphore) -> None:
+        try:
+            async with asyncio.timeout(self._times.place):
+                await places.acquire()
+        except TimeoutError:
+            raise HttpError(503, "The daemon is busy: all calls that --max-clients allows are under way") from None
 
     def Close(self) -> None:
         while self._free:

@@ -34,6 +34,7 @@ MAX_HEADERS = 16 * 1024
 MAX_HEADER_COUNT = 100
 _INCOMPLETE = MAX_REQUEST_LINE + MAX_HEADERS + 1024
 _WRITE_HIGH = 64 * 1024
+_JOINED = 16 * 1024
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,42 @@ def _Check(request: h11.Request) -> None:
         raise _Refused("The length of the body is given twice", 400)
 
 
+class _Joining:
+    """A transport that sends together what is written together: the head of an answer costs no packet of its own."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._Flush)
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > _JOINED:
+            self._Flush()
+
+    def _Flush(self) -> None:
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts.clear()
+            self._size = 0
+            self._transport.write(data)
+
+    def write_eof(self) -> None:
+        self._Flush()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        self._Flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class Protocol(H11Protocol):
     """A connection from its handshake to its end."""
 
@@ -113,7 +150,7 @@ class Protocol(H11Protocol):
     # --- the life of a connection -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(cast(asyncio.Transport, transport))
+        super().connection_made(cast(asyncio.Transport, _Joining(cast(asyncio.Transport, transport), self.loop)))
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH)
         self._places.Secured(self._key, self.transport.abort)
         self._Arm(self._times.idle, self._Hang)
