@@ -35,6 +35,8 @@ _SLICE = 64 * 1024
 MAX_OUTGOING = 64 * 1024 * 1024
 # In the state of a request: what ends its connection.
 HANG_UP = "hang_up"
+# In the state of a request whose answer has no end of its own.
+STREAM = "stream"
 # In the state of a request: the task to be ended if its client leaves.
 ENDED_BY_CLIENT = "ended_by_client"
 # There too: who sent it, once that is known.
@@ -138,6 +140,8 @@ class Application:
             response.status_code,
             bytes(getattr(response, "body", b"")),
         )
+        if "content-length" not in response.headers:
+            scope["state"][STREAM] = True
         size = len(getattr(response, "body", b""))
         with contextlib.suppress(asyncio.CancelledError):  # a stream, at the end of the daemon
             if size <= _SLICE:

@@ -20,7 +20,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ganeti.rapi.call import HttpError
-from ganeti.rapi.dispatch import ENDED_BY_CLIENT, HANG_UP, ErrorResponse
+from ganeti.rapi.dispatch import ENDED_BY_CLIENT, HANG_UP, STREAM, ErrorResponse
 
 if TYPE_CHECKING:
     import uvicorn
@@ -100,25 +100,21 @@ class _Joining:
 
     def write(self, data: bytes) -> None:
         if not self._parts:
-            self._loop.call_soon(self._Flush)
+            self._loop.call_soon(self.Flush)
         self._parts.append(data)
         self._size += len(data)
         if self._size > _JOINED:
-            self._Flush()
+            self.Flush()
 
-    def _Flush(self) -> None:
+    def Flush(self) -> None:
         if self._parts:
             data = b"".join(self._parts)
             self._parts.clear()
             self._size = 0
             self._transport.write(data)
 
-    def write_eof(self) -> None:
-        self._Flush()
-        self._transport.write_eof()
-
     def close(self) -> None:
-        self._Flush()
+        self.Flush()
         self._transport.close()
 
     def __getattr__(self, name: str) -> Any:
@@ -150,7 +146,8 @@ class Protocol(H11Protocol):
     # --- the life of a connection -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(cast(asyncio.Transport, _Joining(cast(asyncio.Transport, transport), self.loop)))
+        self._joining = _Joining(cast(asyncio.Transport, transport), self.loop)
+        super().connection_made(cast(asyncio.Transport, self._joining))
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH)
         self._places.Secured(self._key, self.transport.abort)
         self._Arm(self._times.idle, self._Hang)
@@ -208,7 +205,7 @@ class Protocol(H11Protocol):
 
     def shutdown(self) -> None:
         """End the connection, or let its request be the last one; for the end of the daemon."""
-        if self._Between():
+        if self._Between() or cast(dict[str, Any], self.cycle.scope)["state"].get(STREAM):
             self.transport.abort()  # nothing is lost, and nobody's goodbye is worth waiting for
         else:
             self.cycle.keep_alive = False
@@ -290,6 +287,7 @@ class Protocol(H11Protocol):
             self.transport.abort()  # in the middle of an answer
             return
         if self.transport.can_write_eof():
+            self._joining.Flush()
             self.transport.write_eof()
         else:
             self.transport.close()

@@ -11,6 +11,7 @@ import struct
 import time
 
 import pytest
+from starlette.responses import StreamingResponse
 from support import allocator
 from support.rapi import WRITER, Site
 from support.rapiserver import Ask, RapiServer, ReadAll, ReadAnswer
@@ -56,7 +57,17 @@ async def _Echo(call):
     return None if call.body is ABSENT else call.body
 
 
+async def _Stream(call):
+    async def lines():
+        while True:
+            yield b"line\n"
+            await asyncio.sleep(0.01)
+
+    return StreamingResponse(lines())
+
+
 TABLE = (
+    Resource("/2/stream", "", {"GET": Method(_Stream, "", Role.READ)}),
     Resource("/version", "", {"GET": Method(_Version, "", Role.READ)}),
     Resource("/2/large", "", {"GET": Method(_Large, "", Role.READ)}),
     Resource("/2/endless", "", {"GET": Method(_Endless, "", Role.READ)}),
@@ -434,6 +445,20 @@ def test_requests_under_way_are_answered_at_the_end(serve, place):
         assert ReadAll(idle) == b""
     with pytest.raises(ConnectionRefusedError):
         server.Tcp()
+
+
+def test_streams_do_not_delay_the_end(place, caplog):
+    application, address, folder = place
+    server = RapiServer(application, address, folder, Times(grace=60))
+    with server, server.Connect() as sock:
+        sock.sendall(b"GET /2/stream HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"line" in sock.recv(1000) + sock.recv(1000)
+        began = time.monotonic()
+        server._stop.set()
+        ReadAll(sock)
+        server._thread.join(50)
+        assert time.monotonic() - began < 50
+    assert caplog.text == ""
 
 
 def test_what_does_not_end_by_itself_is_answered_in_the_end(place, caplog):
