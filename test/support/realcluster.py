@@ -86,6 +86,7 @@ def MakeConfig(
         tcpudp_port_pool=[],
         volume_group_name=None,
         drbd_usermode_helper=None,
+        osparams_private_cluster={"private-os": {"password": secrets.MARK + "of-every-cluster"}},
         candidate_pool_size=10,
     )
     root = example.Replace(cluster=cluster, nodes=nodes, instances={}, disks={}, networks={}, filters={}, serial_no=1)
