@@ -16,6 +16,8 @@ MAGIC = b"plj0"
 MAX_DATAGRAM = 61440
 # A client's clock may differ by so many seconds.
 MAX_SKEW = 300
+# Characters of an rsalt, which the reply repeats; a uuid has 36.
+MAX_RSALT = 256
 # Requests that are remembered, so that a copy gets no second answer; the last half of them at least.
 MAX_REMEMBERED = 65536
 
@@ -158,8 +160,8 @@ class Gate:
         kind, rsalt = message.get("type"), message.get("rsalt")
         if not _IsInt(kind) or kind not in queries.QUERY_TYPES:
             raise BadDatagram(MESSAGE, "unknown type of query")
-        if not isinstance(rsalt, str):
-            raise BadDatagram(MESSAGE, "rsalt must be a text")
+        if not isinstance(rsalt, str) or len(rsalt) > MAX_RSALT:
+            raise BadDatagram(MESSAGE, f"rsalt must be a text of at most {MAX_RSALT} characters")
         self._Remember(signature)
         return Request(kind, message.get("query"), rsalt)
 

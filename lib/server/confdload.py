@@ -87,7 +87,9 @@ class Loader:
         except Exception as err:
             # Whatever is wrong with this file, the next one may be fine.
             logging.debug("While the configuration was read", exc_info=True)
-            return self._Broken(key, f"The configuration cannot be read: {type(err).__name__}: {err}")
+            # What such an error quotes is for the log only.
+            logging.error("The configuration cannot be read: %s: %s", type(err).__name__, err)
+            return self._Broken(key, "The configuration cannot be read; the log of this daemon says more")
         if not (view.MayAnswer(pathutils.HostName()) or view.MayAnswer(hosts.OwnName())):
             self._NoteSilence("this node is not a master candidate")
             return State()

@@ -41,7 +41,7 @@ class Datagrams(Target):
             root = configfile.LoadConfig(text.decode("utf-8", "surrogateescape"))
             self._loader.state = confdload.State(_KEY, View(root))
         request = {"protocol": 1, "type": rng.choice(list(queries.QUERY_TYPES)), "query": self._Query(rng)}
-        request["rsalt"] = f"{rng.random()}"
+        request["rsalt"] = f"{rng.random()}" * (1 if rng.random() < 0.95 else 3000)
         message = damage.Text(rng, request).decode("utf-8", "surrogateescape")
         salt = str(int(time.time()))
         try:

@@ -173,6 +173,7 @@ BAD = {
     "protocol true": (_Envelope(message={"type": 1, "rsalt": "r", "protocol": True}), wire.MESSAGE),
     "no rsalt": (_Envelope(message={"type": 1, "protocol": 1}), wire.MESSAGE),
     "rsalt is a number": (_Envelope(message={"type": 1, "protocol": 1, "rsalt": 5}), wire.MESSAGE),
+    "rsalt is long": (_Envelope(message={"type": 1, "protocol": 1, "rsalt": "r" * 257}), wire.MESSAGE),
     "unknown type": (_Envelope(message={"type": 99, "protocol": 1, "rsalt": "r"}), wire.MESSAGE),
     "type is text": (_Envelope(message={"type": "1", "protocol": 1, "rsalt": "r"}), wire.MESSAGE),
     "type is a list": (_Envelope(message={"type": [1], "protocol": 1, "rsalt": "r"}), wire.MESSAGE),
@@ -210,6 +211,9 @@ def test_what_cannot_be_sent() -> None:
     reply, _ = wire.OpenReply(KEY, datagram)
     assert len(datagram) < 1000
     assert reply.status == queries.ERROR and "ask for a part of it" in reply.answer
+    # The largest answer that fits, and the longest salt of a request.
+    longest = wire.PackReply(KEY, wire.Reply(queries.OK, "x" * 70000, 7), "\u20ac" * wire.MAX_RSALT)
+    assert len(longest) < 5000
     # Quotes are escaped twice on the wire: what counts is the datagram's size.
     assert wire.OpenReply(KEY, wire.PackReply(KEY, wire.Reply(queries.OK, '"' * 20000, 7), "r"))[0].status == 1
 
