@@ -21,6 +21,8 @@ KERNEL_PACKAGE = "linux-image-amd64"
 # Unpacked for the nodes; nothing of it is installed on this machine.
 PACKAGES = ("drbd-utils",)
 
+COMPILED = {"PYTHONPYCACHEPREFIX": "/srv/compiled"}
+
 # What a node takes of the machine's memory, QEMU's own needs included.
 NODE_MIB = 1280
 
@@ -90,6 +92,17 @@ def Install(folder: Path) -> Path:
     )
     if done.returncode:
         raise AssertionError(f"{TREE} cannot be installed; is it built (tools/run-tests --only-setup)?\n{done.stderr}")
+    return folder
+
+
+def Compile(folder: Path) -> Path:
+    """Compile the modules of this tree, which would take a node a quarter of a minute after each start.
+
+    Return a directory for ``Machine``; with ``COMPILED`` in their environment programs find the modules.
+    """
+    prefix = f"{folder}{COMPILED['PYTHONPYCACHEPREFIX']}"
+    argv = [sys.executable, "-m", "compileall", "-q", "-j", "0", f"{TREE}/ganeti", f"{TREE}/test/support"]
+    subprocess.run(argv, env={**os.environ, "PYTHONPYCACHEPREFIX": prefix}, check=True)
     return folder
 
 
