@@ -306,7 +306,7 @@ def ClusterInfo(snapshot: objects.Snapshot) -> dict[str, Any]:
         "beparams": stored["beparams"],
         "nicparams": stored["nicparams"],
         "osparams": stored["osparams"],
-        "hvparams": {hv: stored["hvparams"].get(hv, {}) for hv in cluster.enabled_hypervisors},
+        "hvparams": {**{name: {} for name in cluster.enabled_hypervisors}, **stored["hvparams"]},
         "enabled_data_collectors": {n: c["active"] for n, c in cluster.data_collectors.items()},
         "data_collector_interval": {n: c["interval"] for n, c in cluster.data_collectors.items()},
     }

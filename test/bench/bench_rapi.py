@@ -11,13 +11,14 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 _TEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(_TEST, ".."), _TEST]
 
 import bench_cluster  # noqa: E402
+from support.rapihttp import Rapi  # noqa: E402
 from support.rapiserver import ReadAnswer  # noqa: E402
 from support.realcluster import RealCluster, RealNode  # noqa: E402
 
@@ -26,6 +27,7 @@ from ganeti import constants, runtime  # noqa: E402
 RAPI = "ganeti-rapi"
 SECONDS = 5.0
 IDLE, SLOW = 1000, 100
+INSTANCES = 2000
 
 # Holds connections: idle ones have had one answer, slow ones send a header's byte now and then; "ready" when all are up.
 _HOLDERS = r"""
@@ -161,8 +163,38 @@ def Memory(node: RealNode) -> float:
     return bench_cluster.Pss(node.Pid(RAPI))
 
 
-def Served() -> Iterator[RealNode]:
+class Lists(NamedTuple):
+    """Milliseconds for lists of many instances: all fields, and links that the client has already; CPU of all daemons."""
+
+    bulk: float
+    known: float
+    bulk_cpu: float
+
+
+def ListInstances(node: RealNode) -> Lists:
+    """Ask for instances one request after the other; the median of some."""
+    with Rapi(node) as rapi:
+        pids = [node.Pid(name) for name in (RAPI, "ganeti-masterd", "ganeti-noded")]
+        tag = {"If-None-Match": rapi.Ask("GET", "/2/instances").headers["etag"]}
+        cpu = sum(map(_CpuSeconds, pids))
+        bulk = _Median(lambda: rapi.Ask("GET", "/2/instances?bulk=1"), 10)
+        cpu = (sum(map(_CpuSeconds, pids)) - cpu) / 10
+        return Lists(bulk, _Median(lambda: rapi.Ask("GET", "/2/instances", headers=tag), 100), 1000 * cpu)
+
+
+def _Median(act: Callable[[], object], count: int) -> float:
+    times = []
+    for _ in range(count):
+        began = time.perf_counter()
+        act()
+        times.append(time.perf_counter() - began)
+    return 1000 * sorted(times)[count // 2]
+
+
+def Served(instances: int = 0) -> Iterator[RealNode]:
     with RealCluster(1) as cluster:
+        if instances:
+            bench_cluster.WithInstances(cluster, instances)
         cluster.StartNodeDaemons()
         cluster[0].StartMaster()
         cluster[0].StartRapi()
@@ -175,3 +207,5 @@ if __name__ == "__main__":
         for count in (1, 8):
             print(f"/2/info, {count} connections: {Requests(one, '/2/info', count)}")
         print(f"beside {IDLE} idle and {SLOW} slow connections: {BesideOthers(one)}")
+    for one in Served(INSTANCES):
+        print(f"lists of {INSTANCES} instances: {ListInstances(one)}")

@@ -414,6 +414,11 @@ def Rest() -> Iterator[Line]:
         what = f"a good client beside {bench_rapi.IDLE} idle and {bench_rapi.SLOW} slow ones, p99"
         yield Line(what, "20 ms", f"{crowd.p99:.1f} ms", crowd.p99 <= 20)
         yield Line("ganeti-rapi with these connections, PSS", "250 MiB", f"{crowd.memory:.1f} MiB", crowd.memory <= 250)
+    for node in bench_rapi.Served(bench_rapi.INSTANCES):
+        lists = bench_rapi.ListInstances(node)
+        text = f"{lists.bulk:.0f} ms, CPU {lists.bulk_cpu:.0f} ms"
+        yield Line(f"GET /2/instances?bulk=1, {bench_rapi.INSTANCES} instances", "250 ms", text, lists.bulk <= 250)
+        yield Line("GET /2/instances with a matching ETag", "5 ms", f"{lists.known:.1f} ms", lists.known <= 5)
 
 
 # --- simulation -------------------------------------------------------------------------------------------------------

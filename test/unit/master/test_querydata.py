@@ -168,6 +168,7 @@ def test_the_cluster_tells_about_itself(desk: Desk) -> None:
     info = ClusterInfo(desk.root)
     assert info["name"] == desk.root.cluster.cluster_name
     assert info["master"] == desk.root.nodes[desk.root.cluster.master_node].name
+    assert info["hvparams"].keys() >= {*desk.root.cluster.hvparams, *desk.root.cluster.enabled_hypervisors}
     assert (info["config_version"], info["os_api_version"], info["export_version"]) == (3010000, 20, 0)
     assert desk.Rows("cluster", "name drain_flag watcher_pause") == [
         [(0, desk.root.cluster.cluster_name), (0, True), (3, None)]
