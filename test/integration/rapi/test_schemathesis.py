@@ -38,7 +38,7 @@ OPERATIONS = [
     (path, verb)
     for path, item in DOCUMENT["paths"].items()
     for verb in item
-    if verb in ("get", "put", "post", "delete")
+    if path not in OTHER_TESTS and verb in ("get", "put", "post", "delete")
 ]
 
 
@@ -83,6 +83,8 @@ def _CheckAnswer(path: str, verb: str, answer: Any) -> None:
     responses = DOCUMENT["paths"][path][verb]["responses"]
     described = responses[str(answer.status_code)]
     described = described if "content" in described else DOCUMENT["components"]["responses"][str(answer.status_code)]
+    if "application/json" not in described["content"]:
+        return
     schema = described["content"]["application/json"]["schema"]
     if "$ref" in schema:
         schema = DOCUMENT["components"]["schemas"]["Error"]

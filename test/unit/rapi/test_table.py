@@ -139,7 +139,7 @@ def test_page_for_people_is_current_and_well_formed() -> None:
     loader.exec_module(writer)
     page = writer.Page()
     assert Path(writer.PAGE).read_text("utf-8") == page, "run .venv/bin/python tools/write-rapi"
-    docutils.core.publish_string(page, writer_name="null", settings_overrides={"report_level": 2, "halt_level": 2})
+    docutils.core.publish_string(page, writer="null", settings_overrides={"report_level": 2, "halt_level": 2})
 
 
 # Values that 3.1 has in a table of page 7, by the section's heading.
