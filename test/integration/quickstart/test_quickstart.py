@@ -79,7 +79,7 @@ def test_two_clusters_side_by_side(bases: list[str]) -> None:
     assert os.path.exists(f"{first}/inst/share/man/man8/gnt-node.8")
     assert Shell(first, 'echo "$MANPATH"').startswith(f"{first}/inst/share/man:")
     printed = next(line for line in done.stdout.splitlines() if line.lstrip().startswith("curl "))
-    assert "see doc/rapi.rst" in printed
+    assert "see doc/rapi.rst" in printed and (TREE / "doc" / "rapi.rst").exists()
     features = subprocess.run(["bash", "-c", printed], capture_output=True, text=True, timeout=60)
     assert "instance-create-reqv1" in features.stdout, features.stderr
     rows = Shell(first, "gnt-instance list --no-headers --separator=: -o name,pnode,status")
