@@ -78,6 +78,7 @@ class Listener:
         self._wake = asyncio.Event()
         self.ended = False
         self._doubted = False
+        self._quiet = False
 
     def Push(self, data: bytes, event_id: str | None = None) -> None:
         """Have something sent; drop a listener for which too much waits already.  An event of the hub has its id."""
@@ -122,15 +123,19 @@ class Listener:
         self.ended = True
         self._wake.set()
 
+    def KeepAlive(self) -> None:
+        """Have a comment sent if there was nothing since the last time."""
+        if self._quiet:
+            self.Doubt()
+            self.Push(_COMMENT)
+        self._quiet = True
+
     async def Take(self) -> bytes:
-        """Return what is to be sent next, a comment if there is nothing for a while; nothing at the end."""
+        """Return what is to be sent next; nothing at the end."""
         if not self._parts and not self.ended:
-            try:
-                async with asyncio.timeout(KEEP_ALIVE):
-                    await self._wake.wait()
-            except TimeoutError:
-                self._doubted = True
+            await self._wake.wait()
         self._wake.clear()
+        self._quiet = False
         if self._doubted and self._valid is not None:
             self._doubted = False
             if not await self._valid():
@@ -147,6 +152,8 @@ class Hub:
         self._listeners: set[Listener] = set()
         self._last: str | None = None
         self._task: asyncio.Task[None] | None = None
+        # One clock for all: a timer for each wait of each listener costs more than the events.
+        self._clock: asyncio.TimerHandle | None = None
         self._beginning = asyncio.Lock()
 
     async def Join(self, wants: Filter, last_id: str | None, valid: Valid | None = None) -> Listener:
@@ -172,12 +179,20 @@ class Hub:
         if not self._listeners and self._task is not None:
             self._task.cancel()
             self._task = None
+            if self._clock is not None:
+                self._clock.cancel()
+
+    def _Tick(self) -> None:
+        for listener in self._listeners:
+            listener.KeepAlive()
+        self._clock = asyncio.get_running_loop().call_later(KEEP_ALIVE / 2, self._Tick)
 
     async def _Begin(self) -> None:
         if self._task is None:
             answer = await self._master.Call("WaitForEvents", None, None, 0)
             self._last = answer["last"]
             self._task = asyncio.create_task(self._Follow())
+            self._Tick()
 
     async def _CatchUp(self, listener: Listener, last_id: str | None) -> None:
         """Send a listener what happened after the event it saw, up to what the hub sends."""
@@ -212,6 +227,8 @@ class Hub:
             except Exception:
                 logging.exception("The events are not followed further")
                 self._task = None
+                if self._clock is not None:
+                    self._clock.cancel()
                 for listener in self._listeners:
                     listener.End()
                 return

@@ -106,7 +106,7 @@ def _Connect(address: str) -> ssl.SSLSocket:
     return context.wrap_socket(runtime.ConnectTcp(address, constants.DEFAULT_RAPI_PORT, 30))  # type: ignore[arg-type]
 
 
-def _CpuSeconds(pid: int) -> float:
+def CpuSeconds(pid: int) -> float:
     with open(f"/proc/{pid}/stat", encoding="ascii") as stream:
         fields = stream.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -141,9 +141,9 @@ def _P99(times: list[float]) -> float:
 def Requests(node: RealNode, path: str, connections: int) -> Rate:
     """Ask for one path on this many connections, each kept alive, as quickly as answers come."""
     pid = node.Pid(RAPI)
-    cpu = _CpuSeconds(pid)
+    cpu = CpuSeconds(pid)
     times = _Ask(node.address, path, connections, SECONDS)
-    return Rate(len(times) / SECONDS, _P99(times), 1000 * (_CpuSeconds(pid) - cpu) / len(times))
+    return Rate(len(times) / SECONDS, _P99(times), 1000 * (CpuSeconds(pid) - cpu) / len(times))
 
 
 def BesideOthers(node: RealNode) -> Crowd:
@@ -176,9 +176,9 @@ def ListInstances(node: RealNode) -> Lists:
     with Rapi(node) as rapi:
         pids = [node.Pid(name) for name in (RAPI, "ganeti-masterd", "ganeti-noded")]
         tag = {"If-None-Match": rapi.Ask("GET", "/2/instances").headers["etag"]}
-        cpu = sum(map(_CpuSeconds, pids))
+        cpu = sum(map(CpuSeconds, pids))
         bulk = _Median(lambda: rapi.Ask("GET", "/2/instances?bulk=1"), 10)
-        cpu = (sum(map(_CpuSeconds, pids)) - cpu) / 10
+        cpu = (sum(map(CpuSeconds, pids)) - cpu) / 10
         return Lists(bulk, _Median(lambda: rapi.Ask("GET", "/2/instances", headers=tag), 100), 1000 * cpu)
 
 

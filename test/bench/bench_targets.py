@@ -30,6 +30,7 @@ sys.path[:0] = [os.path.join(_TEST, ".."), _TEST, os.path.join(_TEST, "unit/jque
 
 import bench_cluster  # noqa: E402
 import bench_drbd  # noqa: E402
+import bench_events  # noqa: E402
 import bench_failover  # noqa: E402
 import bench_jobs  # noqa: E402
 import bench_rapi  # noqa: E402
@@ -421,6 +422,14 @@ def Rest() -> Iterator[Line]:
         yield Line("GET /2/instances with a matching ETag", "5 ms", f"{lists.known:.1f} ms", lists.known <= 5)
 
 
+def Followers() -> Iterator[Line]:
+    for node in bench_rapi.Served():
+        delays = bench_events.Follow(node)
+        what = f"a job's change to its line at {bench_events.LISTENERS} listeners, p99"
+        text = f"{delays.p99:.1f} ms (p50 {delays.p50:.1f} ms, CPU {delays.cpu:.1f} ms an event)"
+        yield Line(what, "30 ms", text, delays.p99 <= 30)
+
+
 # --- simulation -------------------------------------------------------------------------------------------------------
 
 
@@ -447,6 +456,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "failover": Failover,
     "mirrors": Mirrors,
     "rapi": Rest,
+    "events": Followers,
     "seeds": Seeds,
     "memory": Memory,
 }
