@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -15,7 +16,14 @@ from support.virtualnode import TOP
 from ganeti import errors
 from ganeti.cli.jobs import Feedback
 from ganeti.rapi import client_utils
-from ganeti.rapi.client import NODE_ROLE_OFFLINE, Event, GanetiApiError, GanetiRapiClient, GenericCurlConfig
+from ganeti.rapi.client import (
+    EVENT_MISSED,
+    NODE_ROLE_OFFLINE,
+    Event,
+    GanetiApiError,
+    GanetiRapiClient,
+    GenericCurlConfig,
+)
 
 COVERED: dict[str, str] = {}
 """Method -> the story that must call it."""
@@ -373,6 +381,21 @@ def test_events_are_followed_while_things_change(client: Noting) -> None:
     again = client.Events(opened.id, name=str(job), patience=20)
     assert next(again).kind == "open"
     assert [e.data["job"] for e in _Until(again, job)][-1] == job
+
+
+def test_a_stream_outlives_the_daemons(client: Noting, cluster: RealCluster) -> None:
+    """A new REST daemon is found again and resumes; after a new master daemon the client is told to read again."""
+    [group] = client.GetGroups()
+    events = client.Events(kind="group", patience=40)
+    assert next(events).kind == "open"
+    cluster[0].Stop("ganeti-rapi")
+    cluster[0].StartRapi("--require-authentication")
+    client.Done(client.AddGroupTags(group, ["while-away"]))
+    assert next(events).data["name"] == group
+    cluster[0].Stop("ganeti-masterd")
+    cluster[0].StartMaster()
+    client.Done(client.DeleteGroupTags(group, ["while-away"]))
+    assert EVENT_MISSED in {event.kind for event in itertools.islice(events, 2)}
 
 
 def _Until(events: Iterator[Event], job: int) -> Iterator[Event]:
