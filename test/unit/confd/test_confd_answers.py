@@ -183,6 +183,12 @@ def test_the_secret_of_a_mirror_below_another_disk_is_hidden() -> None:
     assert SECRET not in serializer.Dump(_Ask(queries.INSTANCE_DISKS, WEB.name, view).answer)
 
 
+def test_only_a_mirrors_identity_has_a_secret() -> None:
+    for change in ({"dev_type": "ext", "logical_id": list("abcdef")}, {"logical_id": list(DISK.logical_id[:5])}):
+        view = View(ROOT.WithObject(DISK.Replace(children=[], **change)))
+        assert _Ask(queries.INSTANCE_DISKS, WEB.name, view).answer[0]["logical_id"] == change["logical_id"]
+
+
 def test_parts_of_the_configuration() -> None:
     assert _Good(queries.CONFIG, "/cluster/cluster_name") == (ROOT.cluster.cluster_name, 77)
     assert _Good(queries.CONFIG, "cluster//enabled_hypervisors/0")[0] == ROOT.cluster.enabled_hypervisors[0]

@@ -63,6 +63,11 @@ def test_without_enough_answers_it_ends_in_time() -> None:
     assert 10 <= seconds < 10.5
 
 
+def test_one_candidate_alone() -> None:
+    result = _Run([("a", 4)], lambda: confd.Ask(queries.PING, peers=ADDRESSES[:1], key=KEY))
+    assert result == confd.Result(wire.Reply(queries.OK, "a", 4), False, False, 1, 1)
+
+
 def test_answers_that_contradict_each_other() -> None:
     result, _ = _Run([("a", 4), ("b", 4), ("a", 4, 9.0)], _Timed)
     assert result.inconsistent and result.received == 2
