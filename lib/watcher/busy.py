@@ -12,7 +12,7 @@ from typing import Any
 from ganeti import constants
 from ganeti.watcher.rows import Instance
 
-JOB_FIELDS = ("id", "status", "ops", "opstatus", "summary")
+JOB_FIELDS = ("id", "status", "ops", "opstatus", "end_ts")
 LOCK_FIELDS = ("name", "mode", "owner")
 _LOCK_PREFIX = "instance/"
 
@@ -35,19 +35,22 @@ PENDING = ["|", *(["=", "status", status] for status in sorted(constants.JOB_STA
 
 
 def JobFilter(since: float) -> list[Any]:
-    """Return the filter for jobs that have not ended, or ended after ``since``, when the run began."""
+    """Return the filter for jobs that have not ended, or ended after ``since``, when the run began.
+
+    Filters compare whole seconds only; ``Find`` is exact.
+    """
     return [*PENDING, [">=", "end_ts", int(since)]]
 
 
 def Find(
-    instances: Sequence[Instance], locks: Sequence[Sequence[Any]], jobs: Sequence[Sequence[Any]]
+    instances: Sequence[Instance], locks: Sequence[Sequence[Any]], jobs: Sequence[Sequence[Any]], since: float
 ) -> dict[str, str]:
     """Return why each busy instance must be left alone.
 
-    ``locks``: values of LOCK_FIELDS; ``jobs``: values of JOB_FIELDS.
+    ``locks``: values of LOCK_FIELDS; ``jobs``: values of JOB_FIELDS; ``since``: when the run began.
     """
     found: dict[str, str] = {}
-    aimed = _Targets(jobs)
+    aimed = _Targets([job for job in jobs if not _EndedBefore(job, since)])
     if aimed:
         for instance in instances:
             job_id = aimed.Find(instance)
@@ -57,6 +60,11 @@ def Find(
         if mode is not None and name.startswith(_LOCK_PREFIX):
             found[name.removeprefix(_LOCK_PREFIX)] = f"it is locked by {', '.join(map(str, owners or ())) or 'a job'}"
     return found
+
+
+def _EndedBefore(job: Sequence[Any], since: float) -> bool:
+    _, status, _, _, end = job
+    return status in constants.JOBS_FINALIZED and bool(end) and end[0] + end[1] / 1e6 < since
 
 
 class _Targets:

@@ -17,7 +17,6 @@ _USAGE = """\
 
 Starts daemons and instances that should run, and activates disks after a node's reboot"""
 _JOB_AGE = "6h"
-_LOOPBACK = "127.0.0.1"
 
 
 def Parser() -> optparse.OptionParser:
@@ -34,8 +33,9 @@ def Parser() -> optparse.OptionParser:
     add("--no-verify-disks", dest="verify_disks", action="store_false", default=True, help="Do not verify disks")
     add("--no-strict", dest="strict", action="store_false", default=True,
         help="Verify only disks of instances that no job has locked")  # fmt: skip
-    add("--rapi-ip", metavar="IP", default=_LOOPBACK,
-        help=f"Address at which ganeti-rapi of this node is asked whether it lives (default: {_LOOPBACK})")  # fmt: skip
+    add("--rapi-ip", metavar="IP",
+        help="Address at which ganeti-rapi is asked whether it lives (default: 127.0.0.1, then the addresses of this node"
+        " and of the cluster)")  # fmt: skip
     return parser
 
 

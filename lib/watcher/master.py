@@ -51,7 +51,7 @@ def QueryBusy(client: Client, instances: Sequence[Instance], since: float) -> di
     """
     locks = client.Query("lock", busy.LOCK_FIELDS)["data"]
     jobs = client.Query("job", busy.JOB_FIELDS, busy.JobFilter(since))["data"]
-    return busy.Find(instances, _Plain(locks), _Plain(jobs))
+    return busy.Find(instances, _Plain(locks), _Plain(jobs), since)
 
 
 def _Plain(data: Iterable[Sequence[Sequence[Any]]]) -> list[list[Any]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import Sequence
 
-from ganeti import constants, hosts, pathutils, runtime
+from ganeti import constants, hosts, pathutils, runtime, ssconf
 from ganeti.daemon import pidfile
 from ganeti.http import fetch
 
@@ -15,6 +16,7 @@ _STOP_TIMEOUT = 60.0
 _KILL_SECONDS = 10.0
 _LIMITS = fetch.Limits(connect=5, total=15, size=4096)
 _OK, _UNAUTHORIZED = 200, 401
+_LOOPBACK = "127.0.0.1"
 
 
 def Installed(name: str) -> bool:
@@ -38,28 +40,47 @@ def _DaemonUtil(verb: str, name: str, timeout: float) -> bool:
     return not result.failed
 
 
-def EnsureRapi(ip: str) -> None:
-    """Start the REST daemon; restart it once if it does not answer."""
+def EnsureRapi(ip: str | None) -> None:
+    """Start the REST daemon; restart it once if it answers at none of the addresses, or not at the one given."""
     name = constants.RAPI
     if not Installed(name) or not EnsureRunning(name):
         return
-    port = hosts.DaemonPort(name, constants.DEFAULT_RAPI_PORT)
-    why = ProbeRapi(ip, port)
+    addresses = [ip] if ip else OwnAddresses()
+    why = _LookForRapi(addresses)
     if why is None:
         return
-    logging.warning("%s does not answer at %s port %d (%s): restarting it", name, ip, port, why)
+    logging.warning("%s does not answer (%s): restarting it", name, why)
     if not _DaemonUtil("stop", name, _STOP_TIMEOUT):
         _Kill(name)
     if not _DaemonUtil("start", name, _START_TIMEOUT):
         return
-    why = ProbeRapi(ip, port)
+    why = _LookForRapi(addresses)
     if why is None:
         logging.info("%s answers again", name)
     else:
         logging.error(
-            "%s does not answer at %s port %d after a restart either (%s); see %s. If it listens at another address,"
-            " give that address to the watcher with --rapi-ip", name, ip, port, why, pathutils.DaemonLog(name)
+            "%s does not answer after a restart either (%s); see %s. If it listens at another address, give that address"
+            " to the watcher with --rapi-ip", name, why, pathutils.DaemonLog(name)
         )  # fmt: skip
+
+
+def OwnAddresses() -> list[str]:
+    """Return where the daemon may listen: everywhere, at this node's address, or at the cluster's if it is here."""
+    store = ssconf.SimpleStore()
+    found = [_LOOPBACK, store.GetNodePrimaryIPs().get(hosts.OwnName(), ""), store.GetMasterIP()]
+    return [ip for ip in dict.fromkeys(filter(None, found)) if hosts.IsOwnAddress(ip)]
+
+
+def _LookForRapi(addresses: Sequence[str]) -> str | None:
+    """Return None if the daemon answers at one of the addresses, else why not at each."""
+    port = hosts.DaemonPort(constants.RAPI, constants.DEFAULT_RAPI_PORT)
+    reasons = []
+    for ip in addresses:
+        why = ProbeRapi(ip, port)
+        if why is None:
+            return None
+        reasons.append(f"{ip} port {port}: {why}")
+    return "; ".join(reasons)
 
 
 def _Kill(name: str) -> None:

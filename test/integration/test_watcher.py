@@ -18,7 +18,7 @@ LOG = "/var/log/ganeti/watcher.log"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RealCluster]:
-    with RealCluster(2) as made:
+    with RealCluster(2, candidates=1) as made:
         made.MakeOs("quick")
         made.StartNodeDaemons()
         made[0].StartMaster()
@@ -52,7 +52,7 @@ def Watch(cluster: RealCluster, *options: str, number: int = 0) -> list[str]:
 
 
 def Run(node: RealNode, *options: str) -> subprocess.CompletedProcess[str]:
-    return node.Run([os.path.join(TOP, "daemons", "ganeti-watcher"), "--rapi-ip", node.address, *options], timeout=200)
+    return node.Run([os.path.join(TOP, "daemons", "ganeti-watcher"), *options], timeout=200)
 
 
 def Pending(node: RealNode) -> list[Any]:

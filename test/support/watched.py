@@ -87,7 +87,7 @@ class WatchedNode(VirtualNode):
         for key, text in {
             "cluster_name": "cluster.example.org", "master_node": MASTER, "maintain_node_health": "False",
             "nodegroups": f"{GROUP} default", "node_list": f"{MASTER}\nnode2.example.org",
-            "hypervisor_list": "fake",
+            "hypervisor_list": "fake", "master_ip": "192.0.2.1", "node_primary_ips": "",
         }.items():  # fmt: skip
             self.WriteSsconf(key, text)
         self.master = WatchedMaster(self.Path("/var/run/ganeti/socket/ganeti-query"), instances)

@@ -143,7 +143,7 @@ def test_reported_disks_are_activated_unless_their_nodes_are_gone():
 
 
 def Job(op: dict[str, object], status: str = "queued", job_id: int = 7, opstatus: str | None = None) -> list[object]:
-    return [job_id, status, [op], [opstatus or status], ["X"]]
+    return [job_id, status, [op], [opstatus or status], [100, 500_000] if status == "success" else None]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def Job(op: dict[str, object], status: str = "queued", job_id: int = 7, opstatus
 )
 def test_a_job_that_is_about_to_act_on_an_instance_keeps_the_watcher_off(op):
     instance = Inst(secondaries=("n2",))
-    assert busy.Find([instance], [], [Job(op)]) == {"web.example.com": "job 7 acts on it"}
+    assert busy.Find([instance], [], [Job(op)], 100.0) == {"web.example.com": "job 7 acts on it"}
 
 
 @pytest.mark.parametrize(
@@ -182,12 +182,13 @@ def test_a_job_that_is_about_to_act_on_an_instance_keeps_the_watcher_off(op):
     ],
 )
 def test_other_jobs_do_not(job):
-    assert busy.Find([Inst(secondaries=("n2",))], [], [job]) == {}
+    assert busy.Find([Inst(secondaries=("n2",))], [], [job], 100.0) == {}
 
 
 def test_a_job_that_ended_while_the_watcher_looked_counts_too():
     ended = Job({"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "web.example.com"}, "success")
-    assert busy.Find([Inst()], [], [ended]) == {"web.example.com": "job 7 acts on it"}
+    assert busy.Find([Inst()], [], [ended], 100.4) == {"web.example.com": "job 7 acts on it"}
+    assert busy.Find([Inst()], [], [ended], 100.6) == {}
     assert busy.JobFilter(12.9)[-1] == [">=", "end_ts", 12]
 
 
@@ -198,7 +199,7 @@ def test_locks_count_whoever_has_them_and_waits_do_not():
         ["node/web.example.com", "exclusive", ["job5"]],
         ["instance/odd.example.com", "exclusive", None],
     ]
-    assert busy.Find([], locks, []) == {
+    assert busy.Find([], locks, [], 0.0) == {
         "web.example.com": "it is locked by job3, job4",
         "odd.example.com": "it is locked by a job",
     }

@@ -127,6 +127,14 @@ def test_a_living_daemon_is_left_alone(node: WatchedNode, rapi: StandIn, address
     assert START not in node.Asked() and rapi.asked == ["/version"]
 
 
+def test_a_daemon_that_listens_at_the_nodes_address_is_found_there(
+    node: WatchedNode, rapi: StandIn, address: str
+) -> None:
+    node.WriteSsconf("node_primary_ips", f"node2.example.org 192.0.2.9\n{node.name} {address}")
+    node.WatchInstances()
+    assert rapi.asked == ["/version"] and START not in node.Asked()
+
+
 def test_a_dead_daemon_is_restarted_once_and_then_only_reported(node: WatchedNode, address: str) -> None:
     lines = _OfRapi(node, address)
     assert [word for word in node.Asked() if word in (START, STOP)] == [STOP, START]
