@@ -298,7 +298,7 @@ class Drbd(Mirror):
     def _IsShort(self, state: Minor) -> bool:
         """Return whether it is smaller than recorded, and may be taken down."""
         idle = not (state.primary or state.agreed or state.diskless)
-        return idle and (_SizeOf(self._Minor()) or 0) < self.disk.size * BLOCK_BYTES
+        return idle and 0 < (_SizeOf(self._Minor()) or 0) < self.disk.size * BLOCK_BYTES
 
     def _Undo(self, syntax: type[drbdtools.Syntax84]) -> None:
         """Take down what was just brought up in vain."""

@@ -217,6 +217,7 @@ class StandInDrbd:
         self._dd = machine.programs.get("dd")
         machine.programs["dd"] = self._Dd
         self._Write("/sys/module/drbd/parameters/usermode_helper", helper + "\n")
+        self.hides_sizes = False
         self.Publish()
 
     def Count(self, command: str) -> int:
@@ -243,7 +244,8 @@ class StandInDrbd:
             if device.link in ("SyncSource", "SyncTarget"):
                 lines.append("\t[=>..................] sync'ed: 11.8% (65376/65536)K\n")
                 lines.append("\tfinish: 0:02:43 speed: 160 (160) want: 480 K/sec\n")
-            self._Write(f"/sys/block/drbd{minor}/size", f"{device.size * MIB // _SECTOR}\n")
+            size = "" if self.hides_sizes else f"{device.size * MIB // _SECTOR}\n"
+            self._Write(f"/sys/block/drbd{minor}/size", size)
             # What is written to a mirror is in its volume; the other side's content is not played.
             inode = self._machine.disk.Lookup(device.data) if device.data else None
             if inode is None:

@@ -457,6 +457,9 @@ def test_a_growth_that_was_cut_off(mirror: Pair) -> None:
     mirror.links.Cut()
     one.Assemble(one.Disk(size=80))
     assert "down" not in [argv[1] for argv in one.drbd.runs[runs:]], "a device in use is not taken down"
+    runs, two.drbd.hides_sizes = len(two.drbd.runs), True
+    two.Assemble(two.Disk(size=72))
+    assert "down" not in [argv[1] for argv in two.drbd.runs[runs:]], "nor is one whose size nobody knows"
 
 
 def test_unreadable_metadata_means_no_local_data(mirror: Pair) -> None:
