@@ -11,9 +11,11 @@ from typing import Any
 
 from ganeti import constants, objects
 from ganeti.confd import queries
+from ganeti.params import disk as disk_params
 from ganeti.params import nic
 
 HIDDEN = "<redacted>"
+_MIRRORS = disk_params.With(mirror=disk_params.INTERNAL)
 _DRBD_SECRET = 5  # its place in a logical_id
 
 # Values of each kind of objects that are hidden, however deep they lie below the key.
@@ -37,7 +39,7 @@ def PublicDict(obj: objects.ConfigObject) -> dict[str, Any]:
 
 
 def _HideDiskSecrets(disk: dict[str, Any]) -> None:
-    if disk.get("dev_type") == constants.DT_DRBD8 and len(disk.get("logical_id") or ()) > _DRBD_SECRET:
+    if disk.get("dev_type") in _MIRRORS and len(disk.get("logical_id") or ()) > _DRBD_SECRET:
         disk["logical_id"][_DRBD_SECRET] = HIDDEN
     for child in disk.get("children", ()):
         _HideDiskSecrets(child)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from ganeti import constants
-from ganeti.htools.entities import NO_NODE, AllocPolicy, Failure, Group, Instance, Status
+from ganeti.htools.entities import NO_NODE, PLAIN, AllocPolicy, Failure, Group, Instance, Status
 from ganeti.htools.loading import SharedLocations
 from ganeti.htools.numbers import Fixed
 from ganeti.htools.redundancy import Redundant
@@ -218,7 +217,7 @@ def _TestInstances(node: Node) -> list[Instance]:
             disk=spec.disk_size,
             vcpus=spec.cpus,
             status=Status.RUNNING,
-            template=constants.DT_PLAIN,
+            template=PLAIN,
             primary=node.index,
             auto_balance=False,
             spindle_use=spec.spindle_use,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ganeti import constants, serializer
+from ganeti import serializer
 from ganeti.htools import allocate, evacuate, solution
 from ganeti.htools.allocate import GroupChoice, Placement, Rules
-from ganeti.htools.entities import NO_NODE, Failure, Group, Instance, Mirroring
+from ganeti.htools.entities import DRBD, NO_NODE, Failure, Group, Instance, Mirroring
 from ganeti.htools.evacuate import Mode
 from ganeti.htools.loading import NewInstanceTags
 from ganeti.htools.request import New, Request, Type
@@ -116,7 +116,7 @@ def _AllocateSecondary(cluster: Cluster, request: Request, rules: Rules) -> Answ
         raise Impossible("Instance already has a secondary")
     primary = cluster.state.nodes[inst.primary]
     without = cluster.state.With((RemovePrimary(primary, inst),))
-    mirrored = replace(inst, template=constants.DT_DRBD8)
+    mirrored = replace(inst, template=DRBD)
     judge = allocate.ByScore(without, mirrored, rules.force)
     others = [n.index for n in without.Of(primary.facts.group) if n.index != inst.primary]
     # Whether nodes can be emptied is looked at as if the instance stayed what it was.
@@ -124,7 +124,7 @@ def _AllocateSecondary(cluster: Cluster, request: Request, rules: Rules) -> Answ
     if outcome.solution is None:
         raise Impossible(outcome.Describe(judge.Show))
     solved = outcome.solution
-    final = replace(solved.instance, template=constants.DT_DRBD8)
+    final = replace(solved.instance, template=DRBD)
     state = solved.state.With((), (final,))
     described = replace(outcome, solution=Placement(state, final, solved.metric))
     return Answer(state.nodes[final.secondary].facts.name, described.Describe(judge.Show), cluster.WithState(state))

@@ -7,34 +7,28 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ganeti import constants
+from ganeti.params import disk as disk_params
 
 NO_NODE: Final = -1
 """The index of a node that is none."""
 
 # In the order of the enumeration, which decides between templates.
 TEMPLATES: Final = constants.DISK_TEMPLATES
+DISKLESS: Final = constants.DT_DISKLESS
+(DRBD,) = disk_params.With(mirror=disk_params.INTERNAL)
+PLAIN: Final = str(disk_params.TEMPLATES[DRBD].mirror_of)
+(EXT,) = disk_params.With(provider=True)
 
 
 class Mirroring(enum.Enum):
-    NONE = "none"
-    INTERNAL = "internal"
-    EXTERNAL = "external"
+    """Who keeps a second copy of the data."""
+
+    NONE = None
+    INTERNAL = disk_params.INTERNAL
+    EXTERNAL = disk_params.EXTERNAL
 
 
-_MIRRORING: Final = {
-    constants.DT_DRBD8: Mirroring.INTERNAL,
-    constants.DT_SHARED_FILE: Mirroring.EXTERNAL,
-    constants.DT_GLUSTER: Mirroring.EXTERNAL,
-    constants.DT_RBD: Mirroring.EXTERNAL,
-    constants.DT_EXT: Mirroring.EXTERNAL,
-    constants.DT_BLOCK: Mirroring.EXTERNAL,
-    constants.DT_DISKLESS: Mirroring.EXTERNAL,
-}
-# On the node's own disks, whose space is counted.
-_LOCAL: Final = frozenset([constants.DT_PLAIN, constants.DT_DRBD8])
-_FREELY_MOVABLE: Final = frozenset(
-    [constants.DT_SHARED_FILE, constants.DT_GLUSTER, constants.DT_RBD, constants.DT_EXT, constants.DT_DISKLESS]
-)
+_LOCAL: Final = disk_params.With(lvm=True)
 
 
 class Status(enum.Enum):
@@ -214,25 +208,31 @@ class Instance:
         return self.online and self.auto_balance
 
     @property
+    def traits(self) -> disk_params.DiskTemplate:
+        return disk_params.TEMPLATES[self.template]
+
+    @property
     def local(self) -> bool:
+        """Whether it takes space in a node's volume group."""
         return self.template in _LOCAL
 
     @property
     def mirrored(self) -> bool:
         """Whether it has a secondary by its template."""
-        return self.template == constants.DT_DRBD8
+        return self.template == DRBD
 
     @property
     def mirroring(self) -> Mirroring:
-        return _MIRRORING.get(self.template, Mirroring.NONE)
+        return Mirroring(self.traits.mirror)
 
     @property
     def freely_movable(self) -> bool:
-        return self.template in _FREELY_MOVABLE
+        """Whether it runs on any node as it is."""
+        return self.mirroring is Mirroring.EXTERNAL and not self.traits.must_adopt
 
     @property
     def initially_movable(self) -> bool:
-        return self.mirroring is not Mirroring.NONE and self.template != constants.DT_DISKLESS
+        return self.mirroring is not Mirroring.NONE and self.traits.has_disks
 
     @property
     def nodes(self) -> tuple[int, ...]:

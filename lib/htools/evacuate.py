@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ganeti import constants
 from ganeti.htools import allocate
-from ganeti.htools.entities import Failure, Instance
+from ganeti.htools.entities import Failure, Instance, Mirroring
 from ganeti.htools.moves import Apply, Kind, Move
 from ganeti.htools.redundancy import BestFailover
 from ganeti.htools.score import Score
@@ -45,12 +44,9 @@ class Result:
     failed: list[tuple[Instance, str]] = field(default_factory=list)
 
 
-_UNMOVABLE = frozenset([constants.DT_PLAIN, constants.DT_FILE])
-
-
 def Evacuate(state: State, inst: Instance, mode: Mode, targets: Sequence[int], force: bool) -> Moved:
     """Move one instance (11.2); raises CannotMove."""
-    if inst.template in _UNMOVABLE:
+    if inst.mirroring is Mirroring.NONE:
         raise CannotMove(f"Instances of type {inst.template} cannot be relocated")
     if not inst.mirrored:
         if mode is Mode.SECONDARY:

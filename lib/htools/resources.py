@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from math import inf, nan
 from typing import TypeVar
 
-from ganeti import constants
-from ganeti.htools.entities import NO_LOAD, Failure, Instance, Load, NodeFacts, Policy, Spec
+from ganeti.htools.entities import DISKLESS, NO_LOAD, Failure, Instance, Load, NodeFacts, Policy, Spec
 
 _Key = TypeVar("_Key")
 
@@ -450,6 +449,6 @@ def _Compare(inst: Instance, spec: Spec, exclusive_storage: bool, sign: int) -> 
     spindles = inst.spindles if exclusive_storage else inst.spindle_use
     if spindles is None or beyond(spindles, spec.spindle_use):
         return Failure.SPINDLES
-    if inst.template != constants.DT_DISKLESS and beyond(len(inst.disks), spec.disk_count):
+    if inst.template != DISKLESS and beyond(len(inst.disks), spec.disk_count):
         return Failure.DISK_COUNT
     return None

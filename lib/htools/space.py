@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ganeti import constants
 from ganeti.htools import allocate
 from ganeti.htools.allocate import Candidate, Outcome, Rules
-from ganeti.htools.entities import NO_NODE, AllocPolicy, Disk, Failure, Instance, Status
+from ganeti.htools.entities import DRBD, NO_NODE, AllocPolicy, Disk, Failure, Instance, Status
 from ganeti.htools.redundancy import Evacuable
 from ganeti.htools.resources import Node
 from ganeti.htools.state import Cluster, State
@@ -104,7 +103,7 @@ class Space:
 
     def Standard(self, state: State, size: Size, limit: int, first: int = 0) -> Run:
         """Allocate instances of one size until none fits, or there are ``limit`` of them (15.3)."""
-        checks = self._rules.capacity_checks and self._template != constants.DT_DRBD8
+        checks = self._rules.capacity_checks and self._template != DRBD
         instances: list[Instance] = []
         refused = False
         while True:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ganeti import constants
 from ganeti.htools import balance
 from ganeti.htools.balance import Rules, Step
-from ganeti.htools.entities import NO_NODE, Instance, Policy, Status
+from ganeti.htools.entities import EXT, NO_NODE, Instance, Policy, Status
 from ganeti.htools.resources import AddPrimary, Node
 from ganeti.htools.state import State
 
@@ -35,7 +34,7 @@ def _TestInstance(policy: Policy, factor: float) -> Instance:
         disk=0,
         vcpus=int(factor * policy.standard.cpus // 1),
         status=Status.RUNNING,
-        template=constants.DT_EXT,
+        template=EXT,
         primary=NO_NODE,
     )
 

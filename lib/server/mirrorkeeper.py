@@ -153,5 +153,5 @@ def NeedsDecision(disk: objects.Disk, node: str, state: Mapping[str, Any] | None
     if state["primary"] and state["frozen"]:
         return bool(state["local_uptodate"]) and not mirrors.BehindOn([disk], node)
     if disk.behind is None:
-        return mirrors.IsOneLegged(dict(state))
+        return mirrors.IsOneLegged(dict(state)) or mirrors.IsAlone(dict(state))
     return mirrors.IsComplete(dict(state))

@@ -274,15 +274,17 @@ def _DevicePath(payload: Any) -> Any:
     return payload[0] if isinstance(payload, list) and payload else payload
 
 
-def StartDisks(caller: Caller, instance: objects.Instance, force: bool) -> None:
-    """Set all disks up, or take them down again and fail; ``force`` ignores failing secondary nodes."""
+def StartDisks(caller: Caller, instance: objects.Instance, force: bool, hint: str | None = None) -> None:
+    """Set all disks up, or take them down again and fail; ``force`` ignores failing secondary nodes.
+
+    ``hint``: what to do if the secondary node is the problem.
+    """
     all_well, _ = AssembleDisks(caller, instance, ignore_secondaries=force)
     if not all_well:
         ShutdownDisks(caller, instance)
-        hint = None
         if mirrors.BehindOn(caller.snapshot.InstanceDisks(instance), instance.primary_node):
             hint = f"the other node has newer data: use 'gnt-instance failover {instance.name}'"
-        elif not force and caller.snapshot.SecondaryNodes(instance):
+        elif hint is None and not force and caller.snapshot.SecondaryNodes(instance):
             hint = f"if the secondary node is down, use 'gnt-instance startup --force {instance.name}'"
         raise errors.OpExecError(f"Disk consistency error: the disks of {instance.name} could not be set up", hint=hint)
 

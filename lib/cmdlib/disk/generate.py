@@ -250,11 +250,7 @@ def _PrepareVolumes(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
     names = [f"{request.vg or default_vg}/{request.adopt}" for request in requests]
     if len(set(names)) != len(names):
         raise Invalid("A volume is to be adopted more than once")
-    for name in names:
-        try:
-            lu.cfg.ReserveLV(name, lu.ec_id)
-        except errors.ReservationError as err:
-            raise errors.OpPrereqError(f"Volume {name} cannot be adopted: {err}", errors.ECODE_NOTUNIQUE) from err
+    _ReserveAdopted(lu, "Volume", names)
     result = lu.rpc.call_lv_list([node_uuid], [])[node_uuid]
     result.Raise(f"Cannot get logical volume information from node {result.node_name}", prereq=True)
     missing = sorted(set(names) - set(result.payload))
@@ -269,6 +265,15 @@ def _PrepareVolumes(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
         request.size = int(float(result.payload[name][0]))
 
 
+def _ReserveAdopted(lu: LogicalUnit, what: str, names: Iterable[str]) -> None:
+    """Take volumes or devices for this job; raises OpPrereqError for one that an instance or another job has."""
+    for name in names:
+        try:
+            lu.cfg.ReserveLV(name, lu.ec_id)
+        except errors.ReservationError as err:
+            raise errors.OpPrereqError(f"{what} {name} cannot be adopted: {err}", errors.ECODE_NOTUNIQUE) from err
+
+
 def _PrepareDevices(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid: str) -> None:
     paths = [posixpath.normpath(str(request.adopt)) for request in requests]
     if len(set(paths)) != len(paths):
@@ -276,6 +281,17 @@ def _PrepareDevices(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
     outside = sorted(path for path in paths if not path.startswith(_ADOPTABLE_DIRECTORY))
     if outside:
         raise Invalid(f"Device node(s) {', '.join(outside)} lie outside {_ADOPTABLE_DIRECTORY} and cannot be adopted")
+    used = {
+        str(disk.logical_id[1]): disk
+        for disk in lu.snapshot.disks.values()
+        if disk_params.TEMPLATES[disk.dev_type].adopts == disk_params.ADOPT_DEVICE
+    }
+    for path in paths:
+        if path in used:
+            owner = lu.snapshot.DiskOwner(used[path].uuid)
+            name = f"instance {lu.snapshot.instances[owner].name}" if owner is not None else "a detached disk"
+            raise errors.OpPrereqError(f"Device {path} cannot be adopted: {name} has it", errors.ECODE_NOTUNIQUE)
+    _ReserveAdopted(lu, "Device", paths)
     result = lu.rpc.call_bdev_sizes([node_uuid], paths)[node_uuid]
     result.Raise(f"Cannot get block device information from node {result.node_name}", prereq=True)
     missing = sorted(set(paths) - set(result.payload))

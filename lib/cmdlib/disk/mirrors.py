@@ -77,6 +77,15 @@ def IsOneLegged(state: dict[str, Any] | None) -> bool:
     )
 
 
+def IsAlone(state: dict[str, Any] | None) -> bool:
+    """Return whether a side in use writes alone without a connection: the other one was not fenced when it was lost."""
+    return (
+        state is not None
+        and bool(state["primary"] and state["local_uptodate"])
+        and not (state["frozen"] or state["connected"] or state["in_resync"])
+    )
+
+
 # --- the record ---------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from ganeti.cmdlib.common import (
     LockInstancesNodes,
 )
 from ganeti.cmdlib.disk import generate as diskgen
-from ganeti.cmdlib.disk.devices import CreateDisks, WipeOrUndo
+from ganeti.cmdlib.disk.devices import CreateDisks, Undo, WipeOrUndo
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
 from ganeti.params import disk as disk_params
 
@@ -130,11 +130,17 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
             self.LogInfo("The old devices are left as they are on the old nodes")
         changed: list[objects.ConfigObject] = list(planned)
         if moved:
-            changed.append(instance.Replace(primary_node=self._nodes[0]))
-        self.cfg.UpdateMany(changed, self.ec_id)
+            instance = instance.Replace(primary_node=self._nodes[0])
+            changed.append(instance)
+        # What is recorded of the old devices holds until there are new ones.
+        made = CreateDisks(self, instance, planned, self.snapshot.DiskTemplate(instance))
+        try:
+            self.cfg.UpdateMany(changed, self.ec_id)
+        except BaseException:
+            Undo(self, made, instance)
+            raise
         instance = self.current
         disks = [disk for _, disk in self._Chosen(instance)]
-        made = CreateDisks(self, instance, disks, self.snapshot.DiskTemplate(instance))
         if self.snapshot.cluster.prealloc_wipe_disks:
             WipeOrUndo(self, instance, [(disk, 0) for disk in disks], made)
 

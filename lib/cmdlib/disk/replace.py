@@ -180,7 +180,15 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         feedback(f"Replacing disk(s) {', '.join(map(str, self._indexes))} for instance '{instance.name}'")
         activated = not instance.disks_active
         if activated:
-            StartDisks(self, instance, force=True)
+            # Of all ways only a new secondary does without what the old one holds.
+            secondary = self.snapshot.NodeName(self._secondary)
+            StartDisks(
+                self,
+                instance,
+                force=self.op.mode == NEW_SECONDARY,
+                hint=f"to give up the copy on node {secondary}, use 'gnt-instance activate-disks --behind {secondary}"
+                f" {instance.name}', then try again",
+            )
         try:
             if self.op.mode == NEW_SECONDARY:
                 new = Filled(self.op.remote_node_uuid)
@@ -253,9 +261,13 @@ class _Replacement:
     def _CheckResult(self) -> None:
         """Check that every mirror exists and is complete: only then may the old half go."""
         primary = self._instance.primary_node
+        view = mirrors.Look(self._lu, self._worked_on, [primary])[primary] or {}
         for disk in self._worked_on:
-            if IsDegraded(self._lu, primary, self._instance, disk):
-                text = f"DRBD device {disk.iv_name} is degraded on node {self._Name(primary)}"
+            if not mirrors.IsComplete(view.get(disk.uuid)):
+                state = mirrors.DescribeState(view.get(disk.uuid))
+                text = (
+                    f"DRBD device {disk.iv_name} is not complete on both nodes: on {self._Name(primary)} it is {state}"
+                )
                 if not self._early_release:
                     text += f"; the old volumes on {self._Name(self._old_node)} were not removed"
                 raise errors.OpExecError(text)
@@ -329,11 +341,17 @@ class _NewStorage(_Replacement):
         result = lu.rpc.call_blockdev_removechildren(target, argument, (disk.children, instance))
         result.Raise(f"Can't detach drbd from local storage on node {self._Name(target)} for device {disk.iv_name}")
         suffix = f"_replaced-{int(runtime.Time())}"
-        aside = [old.Replace(logical_id=(old.logical_id[0], old.logical_id[1] + suffix)) for old in disk.children]
-        lu.LogInfo(f"Renaming the old LVs on {self._Name(target)}")
-        self._Rename(disk.children, aside)
-        lu.LogInfo(f"Renaming the new LVs on {self._Name(target)}")
-        self._Rename(volumes, disk.children)
+        # Volumes that are lost are why this is done, often.
+        present = [old for old in disk.children if self._Exists(old)]
+        aside = [old.Replace(logical_id=(old.logical_id[0], old.logical_id[1] + suffix)) for old in present]
+        try:
+            lu.LogInfo(f"Renaming the old LVs on {self._Name(target)}")
+            self._Rename(present, aside)
+            lu.LogInfo(f"Renaming the new LVs on {self._Name(target)}")
+            self._Rename(volumes, disk.children)
+        except errors.GenericError:
+            Undo(lu, [(target, volume) for volume in volumes], instance)
+            raise
         lu.LogInfo(f"Adding new mirror component on {self._Name(target)}")
         result = lu.rpc.call_blockdev_addchildren(target, argument, (disk.children, instance))
         if result.fail_msg:
@@ -344,7 +362,14 @@ class _NewStorage(_Replacement):
             )
         self._old += aside
 
+    def _Exists(self, volume: objects.Disk) -> bool:
+        """Return whether a volume is on the target; one whose node does not say counts as present."""
+        result = self._lu.rpc.call_blockdev_find(self._target, (volume, self._instance))
+        return bool(result.fail_msg or result.payload)
+
     def _Rename(self, volumes: Sequence[objects.Disk], names: Sequence[objects.Disk]) -> None:
+        if not volumes:
+            return
         renames = [((volume, self._instance), named.logical_id) for volume, named in zip(volumes, names, strict=True)]
         result = self._lu.rpc.call_blockdev_rename(self._target, renames)
         result.Raise(f"Can't rename LVs on node {self._Name(self._target)}")

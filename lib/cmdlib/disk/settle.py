@@ -34,17 +34,20 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
         self._glances: dict[str, mirrors.View | None] = {}
         view = self._View()
         lone = [disk for disk in self._disks if self._IsLone(disk, view.get(disk.uuid))]
+        alone = [disk for disk in self._disks if not disk.behind and self._IsAlone(disk, view.get(disk.uuid))]
         short = [disk for disk in self._disks if not disk.behind and mirrors.IsOneLegged(view.get(disk.uuid))]
         healed = [disk for disk in self._disks if disk.behind and mirrors.IsComplete(view.get(disk.uuid))]
         if lone:
             self._GoOnAlone(lone, "lost the connection to {other} and is frozen")
+        if alone:
+            self._GoOnAlone(alone, "has been written without its other side since the connection to {other} was lost")
         if short:
             self._GoOnAlone(short, "is written alone, because the disk of {other} failed")
         if healed:
             self._CountAgain(healed)
         if self._stuck:
             raise errors.OpExecError(f"{', '.join(self._stuck)} of instance {self.instance.name} stay frozen")
-        if not (lone or short or healed):
+        if not (lone or alone or short or healed):
             feedback("Nothing is to be done for the mirrors of this instance")
 
     def _View(self) -> mirrors.View:
@@ -90,6 +93,20 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
             return True
         self.LogWarning(f"{disk.iv_name} stays frozen on {primary}: {problem}", hint=hint)
         self._stuck.append(str(disk.iv_name))
+        return False
+
+    def _IsAlone(self, disk: objects.Disk, state: dict[str, Any] | None) -> bool:
+        """Return whether a side that was not fenced writes alone, as those that release 3.1 set up do."""
+        if not mirrors.IsAlone(state):
+            return False
+        glance = self._Glance(self._Other(disk)) or {}
+        if not glance.get(disk.uuid, {}).get("primary"):
+            return True
+        self.LogWarning(
+            f"{disk.iv_name} is open on {self._Name(self._primary)} and on {self._Name(self._Other(disk))}, without a"
+            " connection between them",
+            hint=f"use 'gnt-instance migrate --cleanup {self.instance.name}'",
+        )
         return False
 
     def _GoOnAlone(self, disks: Sequence[objects.Disk], why: str) -> None:

@@ -21,6 +21,7 @@ from ganeti.cmdlib.common import (
     LockInstancesNodes,
     ReleaseLocks,
 )
+from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.convert import Conversion
 from ganeti.cmdlib.disk.generate import CheckTemplateEnabled
 from ganeti.cmdlib.hookenv import InstanceFacts
@@ -169,7 +170,10 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             )
 
     def _CheckPrimaryNode(self) -> None:
-        if self.op.pnode_uuid is None or self.op.pnode_uuid == self.instance.primary_node or self.op.force:
+        if self.op.pnode_uuid is None or self.op.pnode_uuid == self.instance.primary_node:
+            return
+        self._CheckCopy(self.op.pnode_uuid)
+        if self.op.force:
             return
         try:
             running = IsRunning(self, self.instance)
@@ -181,6 +185,26 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
                 f"Instance is still running on {self.snapshot.nodes[self.instance.primary_node].name}",
                 errors.ECODE_STATE,
             )
+
+    def _CheckCopy(self, node_uuid: str) -> None:
+        """Check that a new primary node has a copy of mirrored disks, and one that counts; no option overrides that."""
+        instance, snapshot = self.instance, self.snapshot
+        if snapshot.DiskTemplate(instance) not in disk_params.With(mirror=disk_params.INTERNAL):
+            return
+        name = snapshot.NodeName(node_uuid)
+        if node_uuid not in snapshot.SecondaryNodes(instance):
+            raise errors.OpPrereqError(
+                f"Node {name} has no copy of the disks of instance {instance.name} and cannot become its primary node",
+                errors.ECODE_STATE,
+                hint=f"use 'gnt-instance failover -n {name} {instance.name}'",
+            )
+        mirrors.CheckCounts(
+            snapshot,
+            instance,
+            node_uuid,
+            f"cannot have {name} as its primary node",
+            f"to give up what was written since, use 'gnt-instance failover --ignore-consistency {instance.name}'",
+        )
 
     def _CheckState(self) -> None:
         if self.op.offline:

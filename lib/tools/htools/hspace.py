@@ -6,10 +6,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ganeti import constants
 from ganeti.htools import allocate, listing, space
 from ganeti.htools.allocate import NoCandidates, Rules
-from ganeti.htools.entities import NO_NODE, Failure, Instance, Spec
+from ganeti.htools.entities import DRBD, NO_NODE, Failure, Instance, Spec
 from ganeti.htools.numbers import Fixed, Shown
 from ganeti.htools.resources import Ratio
 from ganeti.htools.space import Grounds, Run, Size, Space, Totals
@@ -43,7 +42,7 @@ def _MakePlan(cluster: Cluster, options: Values) -> _Plan:
         standard=options.standard_alloc or _SizeOf(policy.standard),
         tiers=[options.tiered_alloc] if options.tiered_alloc else [_SizeOf(largest) for _, largest in policy.minmax],
         template=template,
-        required=2 if template == constants.DT_DRBD8 else 1,
+        required=2 if template == DRBD else 1,
         spindle_use=policy.standard.spindle_use if options.spindle_use is None else options.spindle_use,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from simulation.migration.world import GuestDisk, Host, Violation, World
@@ -133,6 +134,8 @@ class Kernel(GuestDisk):
         # One direction in which nothing passes, as the host that is not heard.
         self.unheard: Host | None = None
         self.minors: dict[str, int] = {}
+        # Whether the configuration says that the half on a host does not count.
+        self.recorded: Callable[[Host], bool] = lambda host: True
         self._generation = 1
         self._sync_ends = 0.0
 
@@ -156,6 +159,8 @@ class Kernel(GuestDisk):
         )  # fmt: skip
 
     def Acknowledge(self, half: Half) -> None:
+        if set(half.pending) - half.other.data and not self.recorded(half.other.host):
+            raise Violation(f"writes are acknowledged by one half, and nothing is recorded of the other: {self.halves}")
         self.acknowledged.update(half.pending)
         half.pending.clear()
 

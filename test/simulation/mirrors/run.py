@@ -130,6 +130,7 @@ class People:
         self.world = world
         self.cluster = cluster
         self.kernel = Kernel(world, [world.hosts[name] for name in PAIR])
+        self.kernel.recorded = self._IsBehind
         self.struck = MirrorFaults(world, cluster, self.kernel, 0)
         # Somebody accepted a loss; a migration was begun and not finished.
         self.accepted = self.moving = False
@@ -148,6 +149,10 @@ class People:
     def disk(self) -> objects.Disk:
         (disk,) = self.cluster.cfg.Snapshot().InstanceDisks(self.cluster.instance)
         return disk
+
+    def _IsBehind(self, host: Host) -> bool:
+        behind = self.disk.behind
+        return behind is not None and behind["node"] == self.cluster.Uuid(host.name)
 
     @property
     def secondary(self) -> Host:

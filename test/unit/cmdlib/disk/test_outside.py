@@ -354,3 +354,9 @@ def test_providers_are_diagnosed(site: Site) -> None:
     site.master[1].Call(runtime.RemoveFile, f"{site.san.path}/grow")
     [[_, groups, _]] = site.master.Run(ask)
     assert groups == {"default": False}
+
+
+def test_two_instances_cannot_have_one_device(site: Site) -> None:
+    site.Create("blockdev", start=True)
+    with pytest.raises(errors.OpPrereqError, match=f"instance {NEW} has it"):
+        site.Create("blockdev", name=OTHER, start=True)

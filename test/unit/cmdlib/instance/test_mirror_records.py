@@ -1,0 +1,146 @@
+"""Commands beside the usual ones keep what is recorded of mirrors, and repair what is lost: the real driver, played programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.master import Master
+from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, Mirrors, _Add, _Empty
+
+from ganeti import errors, opcodes
+from ganeti.cmdlib.disk import mirrors as both
+from ganeti.server.mirrorkeeper import NeedsDecision
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, change=_Empty)
+
+
+def _Behind(master: Master) -> list[str | None]:
+    disks = master.snapshot.disks.values()
+    return [None if disk.behind is None else master.snapshot.NodeName(disk.behind["node"]) for disk in disks]
+
+
+def _SecondaryBehind(master: Master) -> Mirrors:
+    """The primary went on alone, then the instance was stopped."""
+    mirrors = Mirrors(master)
+    _Add(master, start=True)
+    mirrors.links.Cut()
+    master.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    return mirrors
+
+
+def _Lose(master: Master, number: int, ending: str) -> None:
+    """Volumes of the first disk are gone from a node."""
+    lvm = master.all[number].lvm
+    for key in [key for key in lvm.lvs if "disk0" in key[1] and key[1].endswith(ending)]:
+        del lvm.lvs[key]
+
+
+SECOND = "node2.example.org"
+
+
+def test_a_recreation_that_is_refused_changes_no_record(three: Master) -> None:
+    _SecondaryBehind(three)
+    before = _Behind(three), [disk.size for disk in three.snapshot.disks.values()]
+    assert before[0] == [SECOND, SECOND]
+    with pytest.raises(errors.OpExecError, match="exist"):
+        three.Run(opcodes.OpInstanceRecreateDisks(instance_name=WEB, disks=[[0, {"size": 256}]]))
+    assert (_Behind(three), [disk.size for disk in three.snapshot.disks.values()]) == before
+    with pytest.raises(errors.OpPrereqError, match="has been behind since"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_new_primary_node_needs_a_copy_that_counts(three: Master, force: bool) -> None:
+    _SecondaryBehind(three)
+    for node, words in (("node2", "has been behind since"), ("node3", "has no copy")):
+        with pytest.raises(errors.OpPrereqError, match=words):
+            three.Run(opcodes.OpInstanceSetParams(instance_name=WEB, pnode=node, force=force))
+    assert _Behind(three) == [SECOND, SECOND]
+
+
+@pytest.mark.parametrize("mode", ["replace_on_primary", "replace_on_secondary"])
+def test_replacing_disks_of_a_stopped_instance_gives_up_no_copy(three: Master, mode: str) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    mirrors.links.Cut()
+    with pytest.raises(errors.OpExecError, match="Disk consistency error") as caught:
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=mode))
+    assert f"activate-disks --behind {SECOND} {WEB}" in str(caught.value.hint)
+    assert _Behind(three) == [None, None]
+
+
+@pytest.mark.parametrize("ending", [("_data", "_meta"), ("_meta",)])
+def test_lost_volumes_are_replaced(three: Master, ending: Any) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.machines[1].LosePower()
+    _Lose(three, 1, ending)
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
+    assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    assert mirrors.Volumes() == [4, 4, 0]
+
+
+def test_an_exchange_that_was_cut_off_can_be_repeated(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    three.all[1].faults["blockdev_addchildren"] = "drbdmeta create-md failed: lock held by pid 77"
+    with pytest.raises(errors.OpExecError, match="lock held by pid 77"):
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary", disks=[0]))
+    three.all[1].faults.clear()
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary", disks=[0]))
+    assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+
+
+@pytest.mark.parametrize(("mode", "node"), [("replace_on_secondary", 1), ("replace_new_secondary", 2)])
+def test_a_new_disk_that_dies_while_it_is_filled_is_not_reported_as_done(three: Master, mode: str, node: int) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.links.hold = True
+    done: list[bool] = []
+
+    def detach(name: str, args: Any) -> None:
+        if name == "blockdev_getmirrorstatus" and not done:
+            done.append(True)
+            machine = mirrors.machines[node]
+            for number in list(machine.devices):
+                machine._DoDetach([str(number)], {})
+            mirrors.links.hold = False
+            mirrors.links.Publish()
+
+    three.all[0].before = detach
+    values = {"remote_node": "node3"} if node == 2 else {}
+    before = mirrors.Volumes()
+    with pytest.raises(errors.OpExecError, match="were not removed"):
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=mode, **values))
+    assert mirrors.Volumes()[1] >= before[1], "the old volumes are there"
+
+
+def test_a_primary_that_was_not_fenced_is_recorded(three: Master) -> None:
+    """Mirrors that release 3.1 set up have no fencing: what they write alone must not be forgotten."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    for machine in mirrors.machines[:2]:
+        for device in machine.devices.values():
+            device.options.pop("fencing")
+    mirrors.links.Cut()
+    disks = list(three.snapshot.disks.values())
+    primary = three.nodes[1]
+    view = both.Pick(disks, primary, three.rpc.call_drbd_states([primary])[primary].payload)
+    assert all(NeedsDecision(disk, primary, view[disk.uuid]) for disk in disks)
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert _Behind(three) == ["node1.example.org"] * 2
+    mirrors.machines[1].LosePower()
+    three[1].Stop()
+    three.cfg.Update(three.snapshot.nodes[primary].Replace(offline=True))
+    with pytest.raises(errors.OpPrereqError, match="has been behind since"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
