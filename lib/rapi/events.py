@@ -217,7 +217,9 @@ class Hub:
 
     async def _Follow(self) -> None:
         """Wait for events and hand them to all; a master daemon that is away is waited for."""
+        loop = asyncio.get_running_loop()
         while True:
+            asked_at = loop.time()
             try:
                 answer = await self._master.Call("WaitForEvents", self._last, None, _WAIT)
             except errors.GenericError as err:
@@ -233,6 +235,8 @@ class Hub:
                     listener.End()
                 return
             self._Hand(answer)
+            if not (answer["events"] or answer["missed"]) and loop.time() - asked_at < _AGAIN:
+                await asyncio.sleep(_AGAIN)  # a master daemon that is about to end answers at once
 
     def _Hand(self, answer: dict[str, Any]) -> None:
         self._last = answer["last"]

@@ -250,6 +250,23 @@ def test_nobody_waits_at_the_master_for_nobody() -> None:
     Play(story)
 
 
+def test_a_master_that_is_about_to_end_is_not_asked_again_and_again() -> None:
+    class Ending(Master):
+        async def Call(self, method: str, last: str | None, kinds: None, timeout: float) -> Any:
+            self.waits += timeout > 0
+            return await super().Call(method, last, kinds, 0.0)
+
+    async def run() -> None:
+        master = Ending()
+        hub = events.Hub(master)
+        await _Join(hub)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert master.waits == 1
+
+    asyncio.run(run())
+
+
 def test_without_a_master_there_is_no_stream() -> None:
     async def story(master: Master, hub: events.Hub) -> None:
         master.away = True
