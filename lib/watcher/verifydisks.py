@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, runtime
+from ganeti import constants, errors, runtime
 from ganeti.watcher import busy, decisions, master
 
 if TYPE_CHECKING:
@@ -73,5 +74,7 @@ def _Activate(client: Client, visit: Visit, reported: list[str]) -> None:
         master.Submit(client, [[master.Activation(name, _WHY) for name in names]])
 
 
-def _Words(results: object) -> str:
-    return str(results)[:500]
+def _Words(results: Sequence[Any]) -> str:
+    """Return what a failed job says, in the words of its error."""
+    error = errors.DecodeException(results[0]) if results else None
+    return str(error or results)[:500]

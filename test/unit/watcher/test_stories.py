@@ -259,7 +259,7 @@ def test_disks_of_providers_are_not_verified(mirrored: WatchedNode) -> None:
 def test_a_failed_verification_is_an_error_in_the_log(mirrored: WatchedNode) -> None:
     mirrored.master.failures["OP_GROUP_VERIFY_DISKS"] = ["OpExecError", ["no node answers"]]
     assert mirrored.Watch().returncode == 0
-    assert "the verification of disks failed" in mirrored.Log() and "no node answers" in mirrored.Log()
+    assert "ERROR Group default: the verification of disks failed: no node answers\n" in mirrored.Log()
 
 
 # --- may it work now ----------------------------------------------------------------------------------------------------
