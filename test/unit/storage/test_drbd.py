@@ -473,6 +473,7 @@ def test_unreadable_metadata_means_no_local_data(mirror: Pair) -> None:
     assert two.State() == ("Connected", "Secondary", "UpToDate", False)
 
 
+@pytest.mark.req("RM-DISK-10", "RM-DISK-11", "RM-DISK-20", "RM-DISK-21", "D21-PARAM-08", "D21-PARAM-09")
 def test_parameters_of_disk_and_link(pair: Pair) -> None:
     one = pair.one
     params = {

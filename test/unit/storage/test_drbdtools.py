@@ -116,6 +116,7 @@ def test_output_that_is_cut_off(text: str) -> None:
         drbdtools.ParseShow(text)
 
 
+@pytest.mark.req("RM-DISK-12", "RM-DISK-13", "RM-DISK-15", "RM-DISK-16", "RM-DISK-17", "RM-DISK-18", "RM-DISK-19")
 def test_commands_of_8_4() -> None:
     assert Syntax84.MakeMeta(3, "/dev/vg/m") == (
         ["drbdmeta", "--force", "/dev/drbd3", "v08", "/dev/vg/m", "flex-external", "create-md"]
@@ -151,6 +152,7 @@ def test_commands_of_8_4() -> None:
     assert Syntax84.Down(3) == ["drbdsetup", "down", "resource3"]
 
 
+@pytest.mark.req("RM-DISK-22")
 def test_commands_of_8_3() -> None:
     assert Syntax83.Prepare(3) == []
     attach, rate = Syntax83.Attach(3, "d", "m", 64, Syntax83.Barriers("d", True), Syntax83.Resync({"resync-rate": 7}))
