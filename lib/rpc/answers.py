@@ -41,7 +41,7 @@ _MirrorState = ht.TStrictDict(
         "primary": ht.TBool,
         "frozen": ht.TBool,
     },
-    {"size": _MaybeInt},
+    {"size": _MaybeInt, "incomplete": ht.TBool},
     ht.TAny,
 )
 _Migration = ht.TStrictDict(

@@ -317,6 +317,8 @@ class MirrorState:
     frozen: bool = False
     # Bytes; None where it cannot be told.
     size: int | None = None
+    # Without a disk, or without some of its data: nobody can use it before it has been filled.
+    incomplete: bool = False
 
 
 def BuildExport(path: str, mib: int) -> list[str]:

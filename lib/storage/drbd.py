@@ -574,6 +574,7 @@ def _StateOf(minor: Minor) -> MirrorState:
         primary=minor.primary,
         frozen=minor.frozen,
         size=_SizeOf(minor.minor),
+        incomplete=minor.disk not in (drbdtools.UPTODATE, drbdtools.CONSISTENT, drbdtools.OUTDATED),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ganeti import objects
+from ganeti import constants, objects
 from ganeti.cmdlib.cluster.verify_report import INSTANCE, Report
 from ganeti.cmdlib.disk import mirrors
 from ganeti.params import disk as disk_params
@@ -34,7 +34,7 @@ def _InUse(
     return [
         (instance, disk)
         for instance in instances
-        if instance.disks_active
+        if instance.disks_active or instance.admin_state == constants.ADMINST_UP
         for disk in mirrors.Mirrors(snapshot.InstanceDisks(instance))
     ]
 
@@ -109,11 +109,7 @@ def _Problems(
         )
         return problems
     if here is not None and there is not None and here["standalone"] and there["standalone"]:
-        problems.append(
-            f"the sides of {disk} do not connect, each may have writes of its own: 'gnt-instance activate-disks --behind"
-            f" {other} {name}' keeps those on node {primary}, 'gnt-instance failover --ignore-consistency {name}' those on"
-            f" node {other}"
-        )
+        problems.append(f"the sides of {disk} do not connect, {_Choice(name, nodes, here, there)}")
         return problems
     for node, state in ((primary, here), (other, there)):
         if state is None:
@@ -126,3 +122,19 @@ def _Problems(
                 " again from the other side"
             )
     return problems
+
+
+def _Choice(name: str, nodes: tuple[str, str], here: dict[str, Any], there: dict[str, Any]) -> str:
+    """Return which sides of a mirror that was split may be kept, with the commands; one that lacks data cannot be."""
+    primary, other = nodes
+    keep_primary = f"'gnt-instance activate-disks --behind {other} {name}' keeps"
+    keep_other = f"'gnt-instance failover --ignore-consistency {name}'"
+    if here.get("incomplete") and there.get("incomplete"):
+        return f"and neither is complete: restore instance {name} from a backup"
+    if here.get("incomplete"):
+        return f"and that on node {primary} is not complete: {keep_other} uses that on node {other}"
+    if there.get("incomplete"):
+        return f"and that on node {other} is not complete: {keep_primary} that on node {primary}"
+    return (
+        f"each may have writes of its own: {keep_primary} those on node {primary}, {keep_other} those on node {other}"
+    )

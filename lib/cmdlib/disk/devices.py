@@ -183,11 +183,12 @@ def AssembleDisks(
 ) -> tuple[bool, list[list[Any]]]:
     """Set disks up on all their nodes; return (all succeeded, [[node name, iv_name, path], ...] of the primary).
 
-    All disks are marked active first, so that a watcher repairs what is interrupted; when it fails they are marked
-    inactive again.  The side of a mirror on a node that is offline, or to be ignored, and cannot be set up does not count
-    from then on.
+    All disks are marked active first, so that a watcher repairs what is interrupted; when it fails they are what they were
+    before, as a guest may be using them.  The side of a mirror on a node that is offline, or to be ignored, and cannot be
+    set up does not count from then on.
     """
     chosen = caller.snapshot.InstanceDisks(instance) if disks is None else disks
+    active = caller.snapshot.instances[instance.uuid].disks_active if disks is None else True
     if disks is None:
         instance = caller.cfg.MarkInstanceDisksActive(instance.uuid)
     assembly = _Assembly(caller, instance, ignore_secondaries, ignore_size)
@@ -197,7 +198,7 @@ def AssembleDisks(
         assembly.SetUp(disk)
     for disk in chosen:
         assembly.Open(disk)
-    if not assembly.all_well and disks is None:
+    if not (assembly.all_well or active):
         caller.cfg.MarkInstanceDisksInactive(instance.uuid)
     return assembly.all_well, assembly.paths
 
@@ -229,14 +230,15 @@ class _Assembly:
 
     def SetUp(self, disk: objects.Disk) -> None:
         """Set a disk up on all its nodes, the primary one included, without opening it."""
-        primary = self._instance.primary_node
+        primary, usable = self._instance.primary_node, True
         for node_uuid in DiskNodes(self._caller, self._instance, disk):
             result = self._Call(node_uuid, disk, False)
             if not result.fail_msg:
                 continue
             if node_uuid == primary or not (self._ignore_secondaries or result.offline):
-                self.all_well = False
-            else:
+                self.all_well = usable = False
+            elif usable:
+                # A primary side with trouble of its own is no reason to give up the other one.
                 self._SetBehind(disk, node_uuid)
 
     def Open(self, disk: objects.Disk) -> None:
@@ -244,14 +246,20 @@ class _Assembly:
         disk = self._Newest(disk)
         result = self._Call(self._instance.primary_node, disk, True)
         other = disk_params.OtherSide(disk, self._instance.primary_node)
-        if result.fail_msg and self._ignore_secondaries and other is not None and disk.behind is None:
-            # It waited in vain for a side that does not matter to whoever asked.
+        may_give_up = self._ignore_secondaries and other is not None and disk.behind is None
+        if result.fail_msg and may_give_up and self._WaitsForOther(disk):
+            assert other is not None
             self._SetBehind(disk, other)
             result = self._Call(self._instance.primary_node, self._Newest(disk), True)
         if result.fail_msg:
             self.all_well = False
         else:
             self.paths.append([result.node_name, disk.iv_name, _DevicePath(result.payload)])
+
+    def _WaitsForOther(self, disk: objects.Disk) -> bool:
+        """Return whether the primary side has its data and lacks nothing but the other side."""
+        primary = self._instance.primary_node
+        return mirrors.IsWaiting((mirrors.Look(self._caller, [disk], [primary])[primary] or {}).get(disk.uuid))
 
     def _Newest(self, disk: objects.Disk) -> objects.Disk:
         """Return a disk with its record as it is now; one that is not in the configuration yet has none."""

@@ -86,6 +86,14 @@ def IsAlone(state: dict[str, Any] | None) -> bool:
     )
 
 
+def IsWaiting(state: dict[str, Any] | None) -> bool:
+    """Return whether a side has data of its own that it could use, but is not connected to the other one."""
+    if state is None or state.get("incomplete"):
+        return False
+    filling = state["in_resync"] and state.get("sync_percent") is not None
+    return not (state["connected"] or filling)
+
+
 # --- the record ---------------------------------------------------------------------------------------------------------
 
 

@@ -321,6 +321,15 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
             "cannot give up the newer copies",
             f"use 'gnt-instance failover {instance.name}'",
         )
+        view = mirrors.Look(self, disks, [instance.primary_node])[instance.primary_node] or {}
+        incomplete = [disk for disk in disks if view.get(disk.uuid, {}).get("incomplete")]
+        if incomplete:
+            raise errors.OpPrereqError(
+                f"Instance {instance.name} has no complete data of {', '.join(str(disk.iv_name) for disk in incomplete)} on"
+                f" its primary node {snapshot.NodeName(instance.primary_node)}: the copies on node {node.name} are needed",
+                errors.ECODE_STATE,
+                hint=f"use 'gnt-instance failover --ignore-consistency {instance.name}' to use those on node {node.name}",
+            )
 
     def Exec(self, feedback: Feedback) -> list[list[Any]]:
         instance = self.instance
@@ -331,7 +340,8 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
         if not all_well:
             raise errors.OpExecError(f"Cannot activate the block devices of instance {instance.name}")
         if self.op.wait_for_sync and not WaitForSync(self, instance):
-            self.cfg.MarkInstanceDisksInactive(instance.uuid)
+            if not instance.disks_active:
+                self.cfg.MarkInstanceDisksInactive(instance.uuid)
             raise errors.OpExecError(f"Some disks of instance {instance.name} are degraded")
         return paths
 

@@ -37,6 +37,7 @@ def StateOf(half: Half) -> MirrorState:
         peer_uptodate=half.link == CONNECTED and half.peer_disk == UPTODATE,
         primary=half.primary,
         frozen=half.frozen,
+        incomplete=half.disk == INCONSISTENT,
     )
 
 

@@ -211,6 +211,36 @@ def test_a_start_with_an_offline_secondary_records_it(master: Master) -> None:
     assert _Behind(master) == master.nodes[1] and WEB in master[0].guests
 
 
+def test_a_target_with_trouble_of_its_own_does_not_give_up_the_good_copy(master: Master) -> None:
+    def refuse(name: str, args: Any) -> None:
+        if name == "blockdev_assemble" and args[2] is True:
+            raise errors.BlockDeviceError("disk/0: cannot be opened: (-2) Need access to UpToDate data")
+
+    master[1].before = refuse
+    with pytest.raises(errors.OpExecError, match="Can't activate the instance's disks"):
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert _Behind(master) is None and master.Instance(WEB).primary_node == master.nodes[1]
+    master[1].faults["blockdev_assemble"] = master[0].faults["blockdev_assemble"] = "no volumes"
+    with pytest.raises(errors.OpExecError):
+        master.Run(opcodes.OpInstanceStartup(instance_name=WEB, force=True))
+    assert _Behind(master) is None, "the side that was asked for could not be set up either"
+    master[0].faults.clear()
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert WEB in master[0].guests, "the way back is open"
+
+
+def test_disks_that_a_guest_uses_stay_watched_when_they_cannot_be_activated(master: Master) -> None:
+    _Cut(master)
+    _Settle(master)
+    master[1].faults["blockdev_assemble"] = "no volume yet"
+    with pytest.raises(errors.OpExecError, match="Cannot activate"):
+        master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert master.Instance(WEB).disks_active
+    assert any("behind since" in finding for finding in _Findings(master))
+    master.cfg.MarkInstanceDisksInactive(master.Instance(WEB).uuid)
+    assert any("behind since" in finding for finding in _Findings(master)), "the guest is to run"
+
+
 # --- choosing a side -----------------------------------------------------------------------------------------------------
 
 

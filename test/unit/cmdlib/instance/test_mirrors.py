@@ -196,3 +196,27 @@ def test_a_secondary_that_fails_leaves_nothing(three: Master, command: str) -> N
         _Add(three, start=False)
     assert (mirrors.States(), mirrors.Volumes()) == ([[], [], []], [0, 0, 0])
     assert three.cfg.Snapshot().instances == {}
+
+
+def test_a_primary_whose_data_is_incomplete_is_not_chosen(three: Master) -> None:
+    """Its disk was exchanged, and the link broke while it was being filled."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+
+    def split(incomplete: int) -> str:
+        for number, machine in enumerate(mirrors.machines[:2]):
+            for device in machine.devices.values():
+                device.link = "StandAlone"
+                device.disk = device.known.state = "Inconsistent" if number == incomplete else "UpToDate"
+        mirrors.links.Publish()
+        return next(text for text in _Findings(three) if "do not connect" in text and "disk/0" in text)
+
+    give_up, fail_over = "activate-disks --behind node2.example.org", "failover --ignore-consistency"
+    finding = split(0)
+    assert "on node node1.example.org is not complete" in finding and fail_over in finding and give_up not in finding
+    with pytest.raises(errors.OpPrereqError, match="no complete data of disk/0, disk/1 on its primary node") as caught:
+        three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind="node2"))
+    assert fail_over in str(caught.value.hint)
+    assert all(disk.behind is None for disk in three.snapshot.disks.values())
+    finding = split(1)
+    assert "on node node2.example.org is not complete" in finding and give_up in finding and fail_over not in finding
