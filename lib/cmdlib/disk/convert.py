@@ -10,6 +10,7 @@ from ganeti.cmdlib.common import CheckTarget
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import (
+    AssembleDisks,
     CreateDisks,
     CreateSingle,
     DiskNodes,
@@ -95,6 +96,7 @@ class Conversion:
             raise errors.OpPrereqError(f"Conversion to template {self._new} needs a provider", errors.ECODE_INVAL)
         if ext and not self._to.provider:
             raise errors.OpPrereqError(f"Template {self._new} takes no parameters of a provider", errors.ECODE_INVAL)
+        diskgen.CheckProviderParams(ext, "the disks")
         return [
             diskgen.DiskRequest(
                 size=disk.size,
@@ -245,12 +247,11 @@ class Conversion:
         node = instance.primary_node
         for index, (old, new) in enumerate(zip(old_disks, new_disks, strict=True)):
             feedback(f" - copying data (disk {index}), size {old.size} MiB...")
-            result = lu.rpc.call_blockdev_assemble(node, (old, instance), instance, True, index)
-            result.Raise(f"Can't set up disk {index} on node {result.node_name}")
             try:
+                # On all its nodes: one side of a mirror does not know whether the other one has newer data.
+                if not AssembleDisks(lu, instance, [old])[0]:
+                    raise errors.OpExecError(f"Can't set up disk {index} on its nodes")
                 result = lu.rpc.call_blockdev_convert(node, (old, instance), (new, instance))
                 result.Raise(f"Could not copy disk {index} on node {result.node_name}")
             finally:
-                lu.rpc.call_blockdev_shutdown(node, (old, instance)).Warn(
-                    f"Could not take disk {index} down", lu.LogWarning
-                )
+                ShutdownDisks(lu, instance, [old])

@@ -15,6 +15,7 @@ from ganeti.params import nd
 from ganeti.params.disk import DiskPlan, DiskRequest
 from ganeti.utils.text import ParseUnit
 
+_PARAM_NAME_LIMIT = 128
 _ADOPTABLE_DIRECTORY = "/dev/disk/"
 
 
@@ -49,6 +50,15 @@ def CheckDeviceNames(names: Iterable[str | None], uuids: Collection[str], kind: 
         seen.add(name)
 
 
+def CheckProviderParams(values: Mapping[str, Any], where: str) -> None:
+    """Check that a provider's scripts can be given these parameters; they come to them in the environment."""
+    for key, value in values.items():
+        if not 0 < len(key) <= _PARAM_NAME_LIMIT or not key.isprintable() or "=" in key:
+            raise Invalid(f"Invalid name {key[:_PARAM_NAME_LIMIT]!r} of a parameter of {where}")
+        if "\0" in str(value):
+            raise Invalid(f"Invalid value of the parameter {key} of {where}: it has a null character")
+
+
 def ParseDisk(values: Mapping[str, Any], index: int, template: str) -> DiskRequest:
     """Return one disk of a request, after the checks that need no other disk."""
     where = f"disk {index}"
@@ -62,6 +72,7 @@ def ParseDisk(values: Mapping[str, Any], index: int, template: str) -> DiskReque
         raise Invalid(
             f"Unknown parameter of {where}: {', '.join(sorted(ext))}; only template {with_provider} takes parameters"
         )
+    CheckProviderParams(ext, where)
     if takes_provider and not values.get("provider"):
         raise Invalid(f"Missing provider of {where}, which template {template} needs")
     if not takes_provider and values.get("provider"):

@@ -134,6 +134,9 @@ class DiskChanges:
             raise errors.OpPrereqError(
                 f"Only mode and name of a disk can be changed, not {', '.join(others)}", errors.ECODE_INVAL
             )
+        # Whatever is stored already can be taken away.
+        kept = {key: change.values[key] for key in others if change.values[key] != constants.VALUE_DEFAULT}
+        diskgen.CheckProviderParams(kept, f"disk {change.where}")
 
     def _CheckResult(self, planned: Sequence[Any]) -> None:
         if len(planned) > constants.MAX_DISKS:

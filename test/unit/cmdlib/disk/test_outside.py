@@ -360,3 +360,26 @@ def test_two_instances_cannot_have_one_device(site: Site) -> None:
     site.Create("blockdev", start=True)
     with pytest.raises(errors.OpPrereqError, match=f"instance {NEW} has it"):
         site.Create("blockdev", name=OTHER, start=True)
+
+
+@pytest.mark.parametrize("key", ["bad=key", "x" * 200, "a\nb"])
+def test_a_parameter_that_no_script_can_be_given_is_refused(site: Site, key: str) -> None:
+    with pytest.raises(errors.OpPrereqError, match=r"Invalid name .* of a parameter of disk 0"):
+        site.Create("ext", disks=[{"size": 1024, "provider": "san", key: "v"}])
+    site.Create("ext", start=False)
+    with pytest.raises(errors.OpPrereqError, match=r"Invalid name .* of a parameter of disk 0"):
+        site.Do("SetParams", disks=[["modify", 0, {key: "v"}]])
+    with pytest.raises(errors.OpPrereqError, match="Invalid value of the parameter tier of disk 0"):
+        site.Do("SetParams", disks=[["modify", 0, {"tier": "a\0b"}]])
+    (disk,) = site.Disks()
+    site.master.cfg.Update(disk.Replace(params={**disk.params, key: "as an older release took it"}))
+    site.Do("SetParams", disks=[["modify", 0, {key: "default"}]])
+    site.Do("Startup")
+    site.Do("Remove")
+
+
+@pytest.mark.parametrize("key", ["bad=key", ""])
+def test_a_conversion_takes_no_such_parameter_either(site: Site, key: str) -> None:
+    site.Create("rbd", start=False)
+    with pytest.raises(errors.OpPrereqError, match="Invalid name"):
+        site.Do("SetParams", disk_template="ext", ext_params={"provider": "san", key: "v"})

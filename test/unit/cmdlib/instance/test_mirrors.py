@@ -220,3 +220,27 @@ def test_a_primary_whose_data_is_incomplete_is_not_chosen(three: Master) -> None
     assert all(disk.behind is None for disk in three.snapshot.disks.values())
     finding = split(1)
     assert "on node node2.example.org is not complete" in finding and give_up in finding and fail_over not in finding
+
+
+@pytest.fixture
+def filed(make: Callable[..., Master]) -> Master:
+    templates = ["drbd", "plain", "file"]
+
+    def change(root: objects.Snapshot) -> objects.Snapshot:
+        cluster = root.cluster
+        ipolicy = {**cluster.ipolicy, "disk-templates": templates}
+        return _Empty(root).Replace(cluster=cluster.Replace(enabled_disk_templates=templates, ipolicy=ipolicy))
+
+    return make(3, lvm=True, change=change)
+
+
+def test_a_mirror_is_copied_to_another_template_and_back(filed: Master) -> None:
+    mirrors = Mirrors(filed)
+    filed.Run(OnDisks(WEB, {"size": 8}, disk_template="drbd", snode="node2", start=False))
+    filed.Run(opcodes.OpInstanceSetParams(instance_name=WEB, disk_template="file"))
+    assert (mirrors.States(), mirrors.Volumes()) == ([[], [], []], [0, 0, 0])
+    assert {disk.dev_type for disk in filed.snapshot.disks.values()} == {"file"}
+    filed.Run(opcodes.OpInstanceSetParams(instance_name=WEB, disk_template="drbd", remote_node="node2"))
+    assert (mirrors.States(), mirrors.Volumes()) == ([[], [], []], [2, 2, 0])
+    filed.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert mirrors.States() == [[PRIMARY], [SECONDARY], []]
