@@ -54,8 +54,8 @@ class SimulatedMaster(Master):
         self.node_store_class = parts.node_store
         self.opener_class = lambda *args: WatchedOpener(node, *args)  # type: ignore[assignment]
         self.config_class = parts.config
-        self.queue_class = lambda store, execute, *args: parts.queue(  # type: ignore[assignment]
-            store, cluster.jobs.Counted(execute, process), *args
+        self.queue_class = lambda store, execute, *args, **more: parts.queue(  # type: ignore[assignment]
+            store, cluster.jobs.Counted(execute, process), *args, **more
         )
         self.exporter_class = parts.exporter
         super().__init__(wishes, lost)
