@@ -162,7 +162,8 @@ class Drbd(Mirror):
                 f"{self}: cannot be closed, {state.pending} requests wait for the other node, which is not connected."
                 " Let the link come back, or have the master decide which side counts: 'gnt-cluster verify' says how"
             )
-        self._Do("secondary", "cannot be closed")
+        # A program that looks at devices, as udev's do after each write, may have it open for a moment.
+        self._Demote(drbdtools.HELD_OPEN)
 
     def Shutdown(self) -> None:
         drbdtools.Refresh()
@@ -330,12 +331,18 @@ class Drbd(Mirror):
         logging.warning("%s: was left behind while it was open; requests that wait are failed", self)
         self._Do("detach", "its local storage cannot be detached", "--force")
         self._Do("resume-io", "its requests cannot be ended")
-        problems = []
+        self._Demote()
+
+    def _Demote(self, passing: str = "") -> None:
+        """Make the device secondary; try again for a while after an error, if ``passing`` is in its text."""
+        problems: list[errors.BlockDeviceError] = []
 
         def closed() -> bool:
             try:
                 self._Do("secondary", "cannot be closed")
             except errors.BlockDeviceError as err:
+                if passing not in str(err):
+                    raise
                 problems.append(err)
                 return False
             return True

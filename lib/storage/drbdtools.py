@@ -44,6 +44,8 @@ FREEZE, GO_ALONE = "resource-and-stonith", "dont-care"
 
 # "pause-sync" and "resume-sync": it is so already.
 ALREADY_PAUSED, ALREADY_RUNS = "(134)", "(135)"
+# "secondary": somebody has the device open.
+HELD_OPEN = "(-12)"
 
 _DYNAMIC = ("c-plan-ahead", "c-fill-target", "c-delay-target", "c-max-rate", "c-min-rate")
 

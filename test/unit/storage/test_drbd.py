@@ -394,6 +394,22 @@ def test_a_primary_that_was_left_behind_is_released_and_filled_again(mirror: Pai
     )
 
 
+def test_somebody_looks_at_the_device_when_it_is_closed(mirror: Pair) -> None:
+    """As udev's programs do for a moment after each write."""
+    one, tries = mirror.one, []
+    program = one.machine.programs["drbdsetup"]
+
+    def run(invocation: Any) -> int:
+        if invocation.argv[1] == "secondary":
+            tries.append(invocation.argv)
+            one.device.held_open = len(tries) < 4
+        return int(program(invocation) or 0)
+
+    one.machine.programs["drbdsetup"] = run
+    one.Do("blockdev_close", "", [one.Disk()])
+    assert one.State() == ("Connected", "Secondary", "UpToDate", False) and len(tries) == 4
+
+
 def test_a_split_brain_is_solved_by_the_record_only(mirror: Pair) -> None:
     one, two = mirror.one, mirror.two
     mirror.links.Cut()
