@@ -65,7 +65,8 @@ def Follow(disks: list[Dict]) -> None:
     problems = []
     for disk in wire.Disks(disks):
         try:
-            device = tree.Find(disk)
+            # The guest waits: its volumes, for which LVM would be asked, do not matter here.
+            device = tree.FindAlone(disk)
             if isinstance(device, base.Mirror):
                 device.Follow()
         except errors.BlockDeviceError as err:

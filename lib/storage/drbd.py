@@ -49,7 +49,7 @@ class Drbd(Mirror):
 
     def Status(self) -> DeviceStatus:
         state = self._Known()
-        if state.diskless or state.standalone:
+        if state.diskless:
             ldisk = constants.LDS_FAULTY
         elif state.disk == drbdtools.UPTODATE:
             ldisk = constants.LDS_OKAY
@@ -170,7 +170,8 @@ class Drbd(Mirror):
         if not self.Attach():
             return
         self.Close()
-        self._DropLink()
+        # What is taken down while it is connected lets a primary peer go on alone, without a record.
+        self._CutOff()
         drbdtools.Act(drbdtools.Syntax().Down(self._Minor()), f"{self}: cannot be taken down")
         self._SetGone()
 
@@ -247,6 +248,9 @@ class Drbd(Mirror):
 
     def DisconnectNet(self) -> None:
         self._Path()
+        self._CutOff()
+
+    def _CutOff(self) -> None:
         if not self._DropLink():
             raise errors.BlockDeviceError(
                 f"{self}: is still {self._Known().connection} after {_DISCONNECT_SECONDS:g} s of disconnecting; try again"
@@ -291,8 +295,11 @@ class Drbd(Mirror):
             self._AttachDisk()
         self._Obey()
         config, ends = self._Config(), self._Ends()
-        if config is not None and config.remote is not None and (config.local, config.remote) != ends:
-            self._DropLink()
+        if config is not None and config.remote is not None:
+            # A migration that was cut off leaves it permitted that both sides are open.
+            leftover = config.two_primaries and not self._Fresh().agreed
+            if leftover or (config.local, config.remote) != ends:
+                self._DropLink()
         if ends is not None and self._Fresh().standalone:
             self._Connect(False)
 
@@ -501,6 +508,10 @@ class Drbd(Mirror):
         state = self._State()
         if state is None or not state.in_use:
             raise errors.BlockDeviceError(f"{self}: not active on this node; activate the instance's disks first")
+        if not state.readable:
+            raise errors.BlockDeviceError(
+                f"{self}: {drbdtools.PROC_FILE} describes it in a way that cannot be read; look at it there"
+            )
         return state
 
     def _Fresh(self) -> Minor:

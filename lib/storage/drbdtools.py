@@ -78,6 +78,8 @@ class Minor:
     percent: float | None = None
     estimate: float | None = None
     pending: int = 0
+    # What is said of it is understood.
+    readable: bool = True
 
     @property
     def in_use(self) -> bool:
@@ -119,6 +121,9 @@ class Minor:
         return self.agreed and self.disk == UPTODATE
 
 
+# A number with more digits is not that of a minor.
+_DIGITS = 9
+
 _VERSION = re.compile(r"version: (\d+)\.(\d+)(?:\.(\d+))?")
 _MINOR = re.compile(r" *(\d+): +cs:(\w+)")
 _STATUS = re.compile(r"cs:\w+ +(?:st|ro):(\w+)/(\w+) +ds:(\w+)/(\w+)(?: +[ABC])? +([\w-]+)")
@@ -141,13 +146,16 @@ def ParseVersion(text: str) -> Version:
 
 
 def ParseMinors(text: str) -> dict[int, Minor]:
-    """Return the devices in /proc/drbd by minor; lines that continue one are joined to it."""
+    """Return the devices in /proc/drbd by minor; lines that continue one are joined to it.
+
+    One that cannot be understood is in use, and nothing more is known of it: the others do not suffer.
+    """
     joined: dict[int, list[str]] = {}
     number = None
     for line in text.splitlines():
         found = _MINOR.match(line)
         if found:
-            number = int(found[1])
+            number = int(found[1][:_DIGITS])
         if number is not None and line.strip():
             joined.setdefault(number, []).append(line.strip())
     return {number: _ParseMinor(number, " ".join(lines)) for number, lines in joined.items()}
@@ -160,18 +168,19 @@ def _ParseMinor(number: int, text: str) -> Minor:
         return Minor(number, UNCONFIGURED)
     status, sync, pending = _STATUS.search(text), _SYNC.search(text), _PENDING.search(text)
     if status is None:
-        raise errors.BlockDeviceError(
-            f"{PROC_FILE} describes minor {number} in a way that cannot be read: {text[:120]!r}"
-        )
+        return Minor(number, "Unknown", readable=False)
     percent = estimate = None
-    if sync is not None:
-        percent = float(sync[1])
-        hours, minutes, seconds = map(int, sync.groups()[1:])
-        estimate = float(hours * 3600 + minutes * 60 + seconds)
-    elif connection[1] in _FILLING:
-        percent = 0.0
+    try:
+        if sync is not None:
+            percent = float(sync[1])
+            hours, minutes, seconds = map(int, sync.groups()[1:])
+            estimate = float(hours * 3600 + minutes * 60 + seconds)
+        elif connection[1] in _FILLING:
+            percent = 0.0
+        under_way = int(pending[1]) if pending else 0
+    except (ValueError, OverflowError):
+        return Minor(number, "Unknown", readable=False)
     role, peer_role, disk, peer_disk, flags = status.groups()
-    under_way = int(pending[1]) if pending else 0
     return Minor(number, connection[1], role, peer_role, disk, peer_disk, flags, percent, estimate, under_way)
 
 
@@ -248,6 +257,13 @@ def ParseTree(text: str) -> list[tuple[list[str], Any]]:
 
 def ParseShow(text: str, minor: int | None = None) -> dict[int, Config]:
     """Return the configured devices by minor; ``minor``: of which device this is the output of 8.3."""
+    try:
+        return _Shown(text, minor)
+    except (ValueError, IndexError) as err:
+        raise errors.BlockDeviceError("drbdsetup show printed something that cannot be read") from err
+
+
+def _Shown(text: str, minor: int | None) -> dict[int, Config]:
     found = {}
     for words, body in ParseTree(text):
         if body is None:

@@ -21,6 +21,13 @@ def Find(disk: objects.Disk) -> BlockDev | None:
     return device if device.attached else None
 
 
+def FindAlone(disk: objects.Disk) -> BlockDev | None:
+    """Return the device if it exists, without looking at its children."""
+    device = GetDriver(disk.dev_type)(disk, [])
+    device.Attach()
+    return device if device.attached else None
+
+
 def FindOrFail(disk: objects.Disk) -> BlockDev:
     device = _Look(disk)
     if not device.attached:

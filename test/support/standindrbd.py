@@ -483,8 +483,17 @@ class StandInDrbd:
             return
         if device.held_open and device.role == "Primary":
             raise _Refused(f"{names[0]}: State change failed: (-12) Device is held open by someone", 11)
+        if device.link not in ("StandAlone", "WFConnection"):
+            self._EndOrderly(device, self._links.PeerOf(device))
         self._links.Drop(device)
         del self.devices[device.minor]
+
+    def _EndOrderly(self, *sides: Device) -> None:
+        """Both agree that a secondary side is outdated from now on, if the other one is open."""
+        for side, other in (sides, sides[::-1]):
+            if other.role == "Primary" and side.role == "Secondary" and side.disk in _GOOD:
+                side.disk = other.peer_disk = "Outdated"
+                _Remember(side)
 
     def LosePower(self) -> None:
         """The machine is switched off: its end of every link is gone, what metadata holds stays."""

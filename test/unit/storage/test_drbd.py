@@ -619,3 +619,64 @@ def test_utilities_that_cannot_drive_the_module(mirror: Pair) -> None:
              MakeInstance().ToDict(runtime=True), False, 0)  # fmt: skip
     keys: dict[str, Any] = {"drbd-version": None}
     assert "no support for this API" in one.Do("node_verify", keys, "cluster", {})["drbd-version"]
+
+
+def test_a_side_that_cannot_be_disconnected_is_not_taken_down(mirror: Pair) -> None:
+    """``down`` of a secondary that is connected is an orderly end: the primary would go on alone, without a record."""
+    one, two = mirror.one, mirror.two
+    working = two.machine.programs["drbdsetup"]
+    two.machine.programs["drbdsetup"] = _FailingOn(working, "disconnect", "timeout")
+    two.Fail("is still Connected after 60 s of disconnecting", "blockdev_shutdown", two.Disk())
+    assert one.State() == ("Connected", "Primary", "UpToDate", False)
+    mirror.links.Cut()
+    assert one.device.frozen
+    two.machine.programs["drbdsetup"] = working
+    two.Do("blockdev_shutdown", two.Disk())
+    assert two.drbd.devices == {} and one.device.frozen
+
+
+def test_the_end_of_a_secondary_leaves_its_primary_frozen(mirror: Pair) -> None:
+    mirror.two.Do("blockdev_shutdown", mirror.two.Disk())
+    assert mirror.one.State() == ("WFConnection", "Primary", "UpToDate", True)
+
+
+def test_a_primary_without_a_link_has_its_data(mirror: Pair) -> None:
+    one = mirror.one
+    one.Do("drbd_disconnect_net", [one.Disk()])
+    status = one.Do("blockdev_find", one.Disk())
+    assert (status["ldisk_status"], status["is_degraded"]) == (1, True)
+
+
+def test_two_open_sides_are_not_permitted_longer_than_a_migration(mirror: Pair) -> None:
+    one, two = mirror.one, mirror.two
+    for side in (one, two):
+        side.Do("drbd_disconnect_net", [side.Disk()])
+    one.machine.StartProcess(lambda: backend.Handlers()["drbd_attach_net"](
+        [one.Disk().ToDict(runtime=True)], True), "attach")  # fmt: skip
+    two.Do("drbd_attach_net", [two.Disk()], True)
+    one.Assemble(one.Disk())
+    assert one.device.two_primaries and one.State()[0] == "Connected", "a migration is not disturbed"
+    two.drbd.LosePower()
+    one.Assemble(one.Disk())
+    assert one.State() == ("WFConnection", "Primary", "UpToDate", True) and not one.device.two_primaries
+    two.Assemble(two.Disk())
+    assert one.State() == ("Connected", "Primary", "UpToDate", False)
+
+
+def test_a_device_that_cannot_be_understood_hides_no_other_one(mirror: Pair) -> None:
+    one = mirror.one
+    known = one.machine.Call(runtime.ReadText, "/proc/drbd", 1 << 20)
+    one.drbd._Write("/proc/drbd", known + " 7: cs:Connected new words\n")
+    states = one.Do("drbd_states")
+    assert states["0"]["local_uptodate"] and not states["7"]["connected"] and states["7"]["incomplete"]
+    assert one.Do("blockdev_find", one.Disk())["is_degraded"] is False
+    one.drbd._Write("/proc/drbd", "version: 8.4.11 (api:1/proto:86-101)\n 0: cs:Connected new words\n")
+    one.Fail("in a way that cannot be read", "blockdev_find", one.Disk())
+
+
+def test_a_frozen_side_is_released_without_lvm(mirror: Pair) -> None:
+    one = mirror.one
+    mirror.links.Cut()
+    one.lvm.runs.clear()
+    one.Do("drbd_follow", [one.Disk("behind")])
+    assert not one.device.frozen and one.lvm.runs == []

@@ -169,3 +169,26 @@ def test_commands_of_8_3() -> None:
     assert Syntax83.Resize(3, 72) == ["drbdsetup", "/dev/drbd3", "resize", "-s", "72m"]
     assert Syntax83.Disconnect(3, *V4) == ["drbdsetup", "/dev/drbd3", "disconnect", "--force"]
     assert Syntax83.Down(3) == ["drbdsetup", "/dev/drbd3", "down"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resource r { _this_host { volume 0 { device minor; } } }",
+        "resource r { _this_host { volume 0 { device minor x; } } }",
+        "resource r { _this_host { address ipv4 192.0.2.1:port; } }",
+        "resource r { net { ; } }",
+        "resource r {",
+        "}",
+    ],
+)
+def test_configurations_that_make_no_sense(text: str) -> None:
+    with pytest.raises(errors.BlockDeviceError, match="drbdsetup show printed"):
+        drbdtools.ParseShow(text)
+
+
+def test_numbers_that_make_no_sense() -> None:
+    state = "ro:Primary/Secondary ds:UpToDate/Inconsistent C r-----"
+    text = f" 0: cs:SyncSource {state}\n sync'ed: 1.1.8% finish: 0:02:43\n {'1' * 5000}: cs:Connected {state}\n"
+    minors = drbdtools.ParseMinors(text)
+    assert not minors[0].readable and minors[0].in_use
