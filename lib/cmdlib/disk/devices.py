@@ -289,12 +289,32 @@ def StartDisks(caller: Caller, instance: objects.Instance, force: bool, hint: st
     """
     all_well, _ = AssembleDisks(caller, instance, ignore_secondaries=force)
     if not all_well:
+        choice = None if force else _Choice(caller, instance)
         ShutdownDisks(caller, instance)
         if mirrors.BehindOn(caller.snapshot.InstanceDisks(instance), instance.primary_node):
             hint = f"the other node has newer data: use 'gnt-instance failover {instance.name}'"
+        elif choice is not None:
+            hint = choice
         elif hint is None and not force and caller.snapshot.SecondaryNodes(instance):
             hint = f"if the secondary node is down, use 'gnt-instance startup --force {instance.name}'"
         raise errors.OpExecError(f"Disk consistency error: the disks of {instance.name} could not be set up", hint=hint)
+
+
+def _Choice(caller: Caller, instance: objects.Instance) -> str | None:
+    """Return how to choose a side if those of a mirror refuse to connect; whoever starts it by force chooses unseen."""
+    snapshot, primary = caller.snapshot, instance.primary_node
+    disks = mirrors.Mirrors(snapshot.InstanceDisks(instance))
+    # The side that was activated last waits for the other one again.
+    views = mirrors.Look(caller, disks, snapshot.AllNodes(instance) if disks else ()).values()
+    if not any(state["standalone"] for view in views for state in (view or {}).values()):
+        return None
+    here, (there,) = snapshot.NodeName(primary), map(snapshot.NodeName, snapshot.SecondaryNodes(instance))
+    give_up = "gnt-instance activate-disks --behind"
+    return (
+        f"its two sides do not connect, each may have writes of its own: '{give_up} {there} {instance.name}' keeps those on"
+        f" {here}; 'gnt-instance failover --ignore-consistency {instance.name}' and then '{give_up} {here} {instance.name}'"
+        f" keep those on {there}. Start it afterwards"
+    )
 
 
 def ShutdownDisks(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import constants, errors
 from ganeti.cmdlib.common import CheckTarget
+from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import ShutdownDisks, StartDisks
 from ganeti.cmdlib.disk.replace import NewSecondary
@@ -24,6 +25,15 @@ class TLMoveAnywhere(TLMigrateInstance):
     """
 
     _old_secondary: str
+
+    def CheckPrereq(self) -> None:
+        super().CheckPrereq()
+        # Before the guest is stopped for nothing.
+        needed: dict[str, int] = {}
+        for disk in self._disks:
+            for volume in disk.children:
+                needed[volume.logical_id[0]] = needed.get(volume.logical_id[0], 0) + volume.size
+        diskgen.CheckFreeSpace(self.lu, [self.target_uuid], needed)
 
     def _ChooseMirrored(self, instance: objects.Instance) -> None:
         self._old_secondary, self.target_uuid = self.target_uuid, self.lu.op.target_node_uuid

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.configs import WEB_DISK
 from support.master import Master
+from support.standinlvm import StandInLvm
 from support.writers import InFiles
 
 from ganeti import errors, opcodes, runtime
@@ -392,6 +393,7 @@ def trio(make: Any) -> Master:
     master: Master = make(3)
     for node in master.all:
         node.answers["vg_list"] = {"xenvg": 100_000.0}
+        StandInLvm(node.machine).AddPv("/dev/sda", "xenvg", 102_400)
     return master
 
 
@@ -465,3 +467,15 @@ def test_the_start_on_a_third_node_can_be_put_off_until_the_copy_is_complete(tri
     assert any("disks are in sync" in message for message in trio.last.messages) and WEB in trio[0].guests
     trio.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert WEB in trio[2].guests and _Primary(trio) == 2
+
+
+def test_a_guest_is_not_stopped_for_a_target_without_room(trio: Master) -> None:
+    group = StandInLvm(trio[2].machine)
+    for size, match in ((10_240, "Not enough disk space on target node node3"), (0, "did not report the free space")):
+        group.pvs.clear()
+        if size:
+            group.AddPv("/dev/sda", "xenvg", size)
+        for op in (opcodes.OpInstanceFailover, opcodes.OpInstanceMigrate):
+            with pytest.raises(errors.OpPrereqError, match=match):
+                trio.Run(op(instance_name=WEB, target_node="node3"))
+    assert WEB in trio[0].guests and "instance_shutdown" not in trio[0].calls

@@ -244,3 +244,31 @@ def test_a_mirror_is_copied_to_another_template_and_back(filed: Master) -> None:
     assert (mirrors.States(), mirrors.Volumes()) == ([[], [], []], [2, 2, 0])
     filed.Run(opcodes.OpInstanceStartup(instance_name=WEB))
     assert mirrors.States() == [[PRIMARY], [SECONDARY], []]
+
+
+def _Split(master: Master, mirrors: Mirrors) -> None:
+    """Stop the instance and have each side written alone, as release 3.1 may leave them."""
+    master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    for machine in mirrors.machines[:2]:
+        for _, meta in machine._metas.values():
+            meta.base, meta.now, meta.state = meta.now, next(mirrors.links.generations), "UpToDate"
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_split_that_a_start_meets_is_decided_by_name(three: Master, kept: int) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    _Split(three, mirrors)
+    written = [[meta.now for _, meta in machine._metas.values() if meta.now] for machine in mirrors.machines[:2]]
+    with pytest.raises(errors.OpExecError, match="could not be set up") as caught:
+        three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    hint = str(caught.value.hint)
+    assert "activate-disks --behind node2.example.org" in hint and "startup --force" not in hint
+    if kept:
+        assert "failover --ignore-consistency" in hint and "activate-disks --behind node1.example.org" in hint
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True))
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, behind=f"node{2 - kept}"))
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert mirrors.States()[kept] == [PRIMARY] * 2 and mirrors.States()[1 - kept] == [SECONDARY] * 2
+    for machine in mirrors.machines[:2]:
+        assert {device.known.now for device in machine.devices.values()} == set(written[kept])
