@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ganeti.htools.entities import Failure, Instance, Mirroring
-from ganeti.htools.moves import Apply, Kind, Move
-from ganeti.htools.score import Bound
+from ganeti.htools.moves import Kind, Leaving, Move, Try
+from ganeti.htools.score import Bound, Estimate
 from ganeti.htools.state import State
 
 UNLIMITED = -1
@@ -90,18 +90,24 @@ def Moves(state: State, inst: Instance, rules: Rules) -> Iterator[Move]:
 
 
 def BestStep(state: State, score: float, rules: Rules) -> Step | None:
-    """Return the best move of all; of equals the first one.  None: no move lowers the score."""
+    """Return the best move of all; of equals the first one.  None: no move lowers the score.
+
+    A move whose estimate is not about as good as the best one so far cannot be better, and is not looked at closely.
+    """
+    estimate = Estimate(state.Ordered())
     best: Step | None = None
     lowest = score
     for inst in Candidates(state, rules):
+        leaving = Leaving(state, inst)
         for move in Moves(state, inst, rules):
-            after = Apply(state, inst, move, rules.ignore_soft_errors)
-            if isinstance(after, Failure):
+            change = Try(leaving, move, rules.ignore_soft_errors)
+            if isinstance(change, Failure) or not estimate.Score(change.nodes) < lowest + Estimate.TOLERANCE:
                 continue
+            after = state.With(change.nodes, (change.instance,))
             reached = after.Score()
             if reached < lowest:
                 lowest = reached
-                best = Step(inst, after.instances[inst.index], move, after, reached)
+                best = Step(inst, change.instance, move, after, reached)
     return best
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from ganeti import constants
 from ganeti.params import disk as disk_params
@@ -135,12 +136,12 @@ class NodeFacts:
     missing_memory: int = 0
     """What records say is free and the node does not report; constant from loading on."""
 
-    @property
+    @functools.cached_property
     def max_cpus(self) -> int:
         """Virtual CPUs that the policy allows."""
         return int(self.vcpu_ratio * self.total_cpus // 1)
 
-    @property
+    @functools.cached_property
     def max_spindles(self) -> float:
         return self.policy.spindle_ratio * self.total_spindles
 
@@ -151,8 +152,7 @@ class Disk:
     spindles: int | None = None
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """Utilisation by one instance, or of one node."""
 
     cpu: float = 1.0
@@ -161,6 +161,7 @@ class Load:
     network: float = 1.0
 
 
+USUAL_LOAD: Final = Load()
 NO_LOAD: Final = Load(0.0, 0.0, 0.0, 0.0)
 
 
@@ -183,13 +184,23 @@ class Instance:
     tags: tuple[str, ...] = ()
     forthcoming: bool = False
     networks: tuple[str, ...] = ()
-    load: Load = Load()
+    load: Load = USUAL_LOAD
     # Added while loading (section 4).
     alias: str = ""
     movable: bool = True
     exclusion_tags: tuple[str, ...] = ()
     desired_locations: frozenset[str] = field(default=frozenset())
     location_score: int = 0
+
+    def On(self, primary: int, secondary: int, location_score: int) -> Instance:
+        """Return the instance on other nodes; much cheaper than ``dataclasses.replace``."""
+        other = object.__new__(Instance)
+        values = other.__dict__
+        values.update(self.__dict__)
+        values["primary"] = primary
+        values["secondary"] = secondary
+        values["location_score"] = location_score
+        return other
 
     @property
     def running(self) -> bool:

@@ -62,23 +62,23 @@ def _UseCpu(state: State, node: Node, data: Any) -> State:
     fields.Int(values.get("cpu_number"))
     total = fields.Real(values.get("cpu_total"))
     other = node.Copy()
-    other.load = replace(node.load, cpu=total)
+    other.load = node.load._replace(cpu=total)
     primaries = [inst for inst in state.instances.values() if inst.primary == node.index]
     return state.With(
         (other,),
-        (replace(i, load=replace(i.load, cpu=total / node.used_cpus * i.vcpus)) for i in primaries),
+        (replace(i, load=i.load._replace(cpu=total / node.used_cpus * i.vcpus)) for i in primaries),
     )
 
 
 def _UseXen(state: State, node: Node, data: Any) -> State:
     loads = fields.Object(data)
     primaries = [inst for inst in state.instances.values() if inst.primary == node.index]
-    changed = [replace(i, load=replace(i.load, cpu=fields.Real(loads.get(i.name)))) for i in primaries]
+    changed = [replace(i, load=i.load._replace(cpu=fields.Real(loads.get(i.name)))) for i in primaries]
     other = node.Copy()
     total = 0.0
     for inst in changed:
         total += inst.load.cpu
-    other.load = replace(node.load, cpu=total)
+    other.load = node.load._replace(cpu=total)
     return state.With((other,), changed)
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import replace
 from typing import NamedTuple
 
 from ganeti.htools.entities import NO_NODE, Failure, Instance
@@ -31,6 +30,9 @@ class Move(NamedTuple):
     target: int = NO_NODE
 
 
+_Changed = tuple[tuple[Node, ...], Instance]
+
+
 class _Failed(Exception):
     def __init__(self, failure: Failure):
         super().__init__(failure.value)
@@ -49,80 +51,118 @@ def _Migrate(source: Node, target: Node) -> None:
         raise _Failed(Failure.MIG)
 
 
-def Apply(state: State, inst: Instance, move: Move, force: bool = False) -> State | Failure:
-    """Return the state after a move.  ``force``: soft errors are ignored everywhere."""
+class Change(NamedTuple):
+    """What a move changes: the nodes afterwards, those of the instance before included, and the instance."""
+
+    nodes: tuple[Node, ...]
+    instance: Instance
+
+
+def Try(leaving: Leaving, move: Move, force: bool = False) -> Change | Failure:
+    """Return what a move changes.  ``force``: soft errors are ignored everywhere."""
     try:
-        return _STEPS[move.kind](state, inst, move.target, force)
+        return Change(*_STEPS[move.kind](leaving, move.target, force))
     except _Failed as err:
         return err.failure
 
 
-def _Placed(state: State, inst: Instance, primary: int, secondary: int = NO_NODE) -> Instance:
-    """Return the instance on its new nodes, with their location score."""
-    if secondary == NO_NODE:
-        return replace(inst, primary=primary, secondary=secondary)
-    score = SharedLocations(state.nodes[primary].facts, state.nodes[secondary].facts)
-    return replace(inst, primary=primary, secondary=secondary, location_score=score)
+def Apply(state: State, inst: Instance, move: Move, force: bool = False) -> State | Failure:
+    """Return the state after a move."""
+    change = Try(Leaving(state, inst), move, force)
+    return change if isinstance(change, Failure) else state.With(change.nodes, (change.instance,))
 
 
-def _Failover(state: State, inst: Instance, _target: int, force: bool) -> State:
-    old_p, old_s = state.nodes[inst.primary], state.nodes[inst.secondary]
+class Leaving:
+    """An instance that may leave its nodes: what these are without it is worked out once for all moves."""
+
+    def __init__(self, state: State, inst: Instance):
+        self.state = state
+        self.inst = inst
+        self.primary = state.nodes[inst.primary]
+        self.secondary = state.nodes[inst.secondary] if inst.secondary != NO_NODE else None
+        self._without_primary: Node | None = None
+        self._without_secondary: Node | None = None
+
+    @property
+    def without_primary(self) -> Node:
+        if self._without_primary is None:
+            self._without_primary = RemovePrimary(self.primary, self.inst)
+        return self._without_primary
+
+    @property
+    def without_secondary(self) -> Node:
+        if self._without_secondary is None:
+            self._without_secondary = RemoveSecondary(self.Secondary(), self.inst, self.inst.primary)
+        return self._without_secondary
+
+    def Secondary(self) -> Node:
+        assert self.secondary is not None, "the instance has no secondary"
+        return self.secondary
+
+    def Placed(self, primary: int, secondary: int) -> Instance:
+        """Return the instance on its new nodes, with their location score."""
+        nodes = self.state.nodes
+        return self.inst.On(primary, secondary, SharedLocations(nodes[primary].facts, nodes[secondary].facts))
+
+
+def _Failover(leaving: Leaving, _target: int, force: bool) -> _Changed:
+    inst, old_p, old_s = leaving.inst, leaving.primary, leaving.Secondary()
     forced = force or old_p.offline
     _Migrate(old_p, old_s)
-    moved = replace(inst, primary=inst.secondary, secondary=inst.primary)
-    new_p = _Sure(AddPrimary(RemoveSecondary(old_s, inst, inst.primary), moved, forced))
-    new_s = _Sure(AddSecondary(RemovePrimary(old_p, inst), moved, moved.primary, forced, ignore_disks=old_p.offline))
-    return state.With((new_p, new_s), (moved,))
+    moved = inst.On(inst.secondary, inst.primary, inst.location_score)
+    new_p = _Sure(AddPrimary(leaving.without_secondary, moved, forced))
+    new_s = _Sure(AddSecondary(leaving.without_primary, moved, moved.primary, forced, ignore_disks=old_p.offline))
+    return (new_p, new_s), moved
 
 
-def _FailoverToAny(state: State, inst: Instance, target: int, force: bool) -> State:
-    old = state.nodes[inst.primary]
-    _Migrate(old, state.nodes[target])
-    moved = replace(inst, primary=target)
-    new = _Sure(AddPrimary(state.nodes[target], moved, force or old.offline))
-    return state.With((RemovePrimary(old, inst), new), (moved,))
+def _FailoverToAny(leaving: Leaving, target: int, force: bool) -> _Changed:
+    inst, old, node = leaving.inst, leaving.primary, leaving.state.nodes[target]
+    _Migrate(old, node)
+    moved = inst.On(target, inst.secondary, inst.location_score)
+    new = _Sure(AddPrimary(node, moved, force or old.offline))
+    return (leaving.without_primary, new), moved
 
 
-def _ReplacePrimary(state: State, inst: Instance, target: int, force: bool) -> State:
-    old_p, old_s = state.nodes[inst.primary], state.nodes[inst.secondary]
+def _ReplacePrimary(leaving: Leaving, target: int, force: bool) -> _Changed:
+    inst, old_p, old_s, node = leaving.inst, leaving.primary, leaving.Secondary(), leaving.state.nodes[target]
     forced = force or old_p.offline
     _Migrate(old_p, old_s)
-    _Migrate(old_s, state.nodes[target])
-    moved = _Placed(state, inst, target, inst.secondary)
-    without = RemoveSecondary(old_s, inst, inst.primary)
+    _Migrate(old_s, node)
+    moved = leaving.Placed(target, inst.secondary)
+    without = leaving.without_secondary
     # The secondary runs the instance while its disks are replaced.
     _Sure(AddPrimary(without, moved, forced))
-    new_p = _Sure(AddPrimary(state.nodes[target], moved, forced))
+    new_p = _Sure(AddPrimary(node, moved, forced))
     new_s = _Sure(AddSecondary(without, moved, target, forced))
-    return state.With((RemovePrimary(old_p, inst), new_p, new_s), (moved,))
+    return (leaving.without_primary, new_p, new_s), moved
 
 
-def _ReplaceSecondary(state: State, inst: Instance, target: int, force: bool) -> State:
-    old_p, old_s = state.nodes[inst.primary], state.nodes[inst.secondary]
-    moved = _Placed(state, inst, inst.primary, target)
-    new_s = _Sure(AddSecondary(state.nodes[target], moved, inst.primary, force or old_s.offline))
+def _ReplaceSecondary(leaving: Leaving, target: int, force: bool) -> _Changed:
+    inst, old_s = leaving.inst, leaving.Secondary()
+    moved = leaving.Placed(inst.primary, target)
+    new_s = _Sure(AddSecondary(leaving.state.nodes[target], moved, inst.primary, force or old_s.offline))
     # Its location score may differ on the same primary.
-    new_p = _Sure(AddPrimary(RemovePrimary(old_p, inst), moved, force=True))
-    return state.With((RemoveSecondary(old_s, inst, inst.primary), new_p, new_s), (moved,))
+    new_p = _Sure(AddPrimary(leaving.without_primary, moved, force=True))
+    return (leaving.without_secondary, new_p, new_s), moved
 
 
-def _ReplaceAndFailover(state: State, inst: Instance, target: int, force: bool) -> State:
-    old_p, old_s = state.nodes[inst.primary], state.nodes[inst.secondary]
-    _Migrate(old_p, state.nodes[target])
-    moved = _Placed(state, inst, target, inst.primary)
-    new_p = _Sure(AddPrimary(state.nodes[target], moved, force))
-    new_s = _Sure(AddSecondary(RemovePrimary(old_p, inst), moved, target, force or old_s.offline))
-    return state.With((RemoveSecondary(old_s, inst, inst.primary), new_p, new_s), (moved,))
+def _ReplaceAndFailover(leaving: Leaving, target: int, force: bool) -> _Changed:
+    inst, old_p, node = leaving.inst, leaving.primary, leaving.state.nodes[target]
+    _Migrate(old_p, node)
+    moved = leaving.Placed(target, inst.primary)
+    new_p = _Sure(AddPrimary(node, moved, force))
+    new_s = _Sure(AddSecondary(leaving.without_primary, moved, target, force or leaving.Secondary().offline))
+    return (leaving.without_secondary, new_p, new_s), moved
 
 
-def _FailoverAndReplace(state: State, inst: Instance, target: int, force: bool) -> State:
-    old_p, old_s = state.nodes[inst.primary], state.nodes[inst.secondary]
+def _FailoverAndReplace(leaving: Leaving, target: int, force: bool) -> _Changed:
+    inst, old_p = leaving.inst, leaving.primary
     forced = force or old_p.offline
-    _Migrate(old_p, old_s)
-    moved = _Placed(state, inst, inst.secondary, target)
-    new_p = _Sure(AddPrimary(RemoveSecondary(old_s, inst, inst.primary), moved, forced))
-    new_s = _Sure(AddSecondary(state.nodes[target], moved, moved.primary, forced))
-    return state.With((RemovePrimary(old_p, inst), new_p, new_s), (moved,))
+    _Migrate(old_p, leaving.Secondary())
+    moved = leaving.Placed(inst.secondary, target)
+    new_p = _Sure(AddPrimary(leaving.without_secondary, moved, forced))
+    new_s = _Sure(AddSecondary(leaving.state.nodes[target], moved, moved.primary, forced))
+    return (leaving.without_primary, new_p, new_s), moved
 
 
 _STEPS = {

@@ -56,6 +56,7 @@ METRICS: Final = (
     Metric("reserved_mem_rtotal", 0.25, lambda n: n.reserved_part, spread=False),
 )
 _PAIRS: Final = "location_exclusion_score"
+_PAIRS_WEIGHT: Final = next(metric.weight for metric in METRICS if metric.name == _PAIRS)
 
 
 def Total(values: Iterable[float]) -> float:
@@ -162,3 +163,104 @@ class Statistics:
     def _PairsAfter(self, changes: Sequence[tuple[Node, Node]]) -> float:
         after = {node.index: other for node, other in changes}
         return _SharedPairs(after.get(node.index, node) for node in self._online)
+
+
+# The metrics in the order of Vector: those that are spreads, then those that are sums.
+_SPREADS: Final = tuple(metric for metric in METRICS if metric.spread)
+_WEIGHTS: Final = tuple(metric.weight for metric in _SPREADS)
+_SUMS: Final = tuple(metric for metric in METRICS if not metric.spread and metric.name != _PAIRS)
+_FAILING, _OFFLINE_ALL, _OFFLINE_PRIMARY, _TAGS, _LOCATION, _RESERVED = (metric.weight for metric in _SUMS)
+
+
+def Vector(node: Node) -> tuple[tuple[float, ...], float]:
+    """Return a node's values of the spreads, and what it adds to the score by the sums.
+
+    METRICS written out: this is where balancing spends its time.
+    """
+    facts = node.facts
+    if facts.offline:
+        primaries = len(node.primaries)
+        return (), _OFFLINE_ALL * (primaries + len(node.secondaries)) + _OFFLINE_PRIMARY * primaries
+    memory, cpus, load = facts.total_memory, facts.total_cpus, node.load
+    if not (memory and cpus and facts.speed and facts.max_spindles):
+        return tuple([metric.value(node) for metric in _SPREADS]), _Added(node)
+    reserved = node.reserved / memory
+    spindles = facts.max_spindles
+    capacity = cpus * facts.speed
+    values = (
+        node.unallocated / memory,
+        node.free_disk_part,
+        reserved,
+        node.used_cpus / capacity,
+        load.cpu,
+        load.memory,
+        load.disk,
+        load.network,
+        node.used_spindles / spindles,
+        node.free_memory_f / memory,
+        node.free_disk_part_f,
+        node.used_cpus_f / capacity,
+        node.used_spindles_f / spindles,
+    )
+    added = _RESERVED * reserved + _LOCATION * node.location_score
+    if node.failing:
+        added += _FAILING * (len(node.primaries) + len(node.secondaries))
+    if node.primary_tags:
+        added += _TAGS * _TagConflicts(node)
+    return values, added
+
+
+def _Added(node: Node) -> float:
+    """Return what an online node adds to the score by the sums."""
+    return Total(metric.weight * metric.value(node) for metric in _SUMS if not metric.offline)
+
+
+class Estimate:
+    """The score of states that differ from a first one in a few nodes, up to rounding, at little cost.
+
+    Good for finding the few moves that may be the best; which one is decides ``Score``.
+    """
+
+    TOLERANCE = 1e-9
+
+    def __init__(self, nodes: Sequence[Node]):
+        online = [node for node in nodes if not node.offline]
+        self._online = online
+        self._count = len(online)
+        self._vectors = {node.index: Vector(node) for node in nodes}
+        columns = list(zip(*(self._vectors[node.index][0] for node in online), strict=True))
+        self._totals = [Total(column) for column in columns]
+        self._variances = [Spread(column) ** 2 for column in columns]
+        self._spreads = [weight * math.sqrt(v) for weight, v in zip(_WEIGHTS, self._variances, strict=True)]
+        self._pairs = any(node.pairs for node in nodes)
+        self._sum = Total(added for _, added in self._vectors.values())
+        if self._pairs:
+            self._sum += _PAIRS_WEIGHT * _SharedPairs(online)
+            self._first_pairs = _PAIRS_WEIGHT * _SharedPairs(online)
+
+    def Score(self, changed: Iterable[Node]) -> float:
+        """Return the score after nodes became others."""
+        result = self._sum
+        moves: list[tuple[tuple[float, ...], tuple[float, ...]]] = []
+        for node in changed:
+            before, added_before = self._vectors[node.index]
+            after, added = Vector(node)
+            result += added - added_before
+            if before:
+                moves.append((before, after))
+        if self._pairs:
+            after_pairs = {node.index: node for node in changed}
+            nodes = (after_pairs.get(node.index, node) for node in self._online)
+            result += _PAIRS_WEIGHT * _SharedPairs(nodes) - self._first_pairs
+        count = self._count
+        square = count * count
+        for i, spread in enumerate(self._spreads):
+            total, variance = self._totals[i], self._variances[i]
+            for before, after in moves:
+                x, y = before[i], after[i]
+                if x != y:
+                    variance += (count * (y * y - x * x) - 2 * total * (y - x) - (y - x) * (y - x)) / square
+                    total += y - x
+                    spread = -1.0
+            result += spread if spread >= 0 else _WEIGHTS[i] * math.sqrt(variance if variance > 0 else 0.0)
+        return result
