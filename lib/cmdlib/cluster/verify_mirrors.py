@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, objects
+from ganeti import constants, objects, params
 from ganeti.cmdlib.cluster.verify_report import INSTANCE, Report
 from ganeti.cmdlib.disk import mirrors
 from ganeti.params import disk as disk_params
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcRunner
 
 _CODE = "EINSTANCEFAULTYDISK"
+# A write is done when both sides have it on their disks.
+_SAFE = "C"
 
 # Node uuid -> what ``drbd_states`` answered; without the nodes that gave no answer.
 Answers = dict[str, Any]
@@ -41,6 +43,7 @@ def _InUse(
 
 def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], answers: Answers) -> None:
     """Report mirrors with a side that does not count, is frozen, parted from the other one, or without its data."""
+    protocols: dict[tuple[str | None, str], str] = {}
     for instance, disk in _InUse(snapshot, instances):
         name = instance.name
         primary, other = instance.primary_node, disk_params.OtherSide(disk, instance.primary_node)
@@ -52,6 +55,18 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
         problems = _Problems(str(name), str(disk.iv_name), names, here, there)
         for text in problems:
             report.Error(_CODE, INSTANCE, name, text)
+        known = snapshot.nodes[primary].group, disk.dev_type
+        if known not in protocols:
+            protocols[known] = params.AnnotateDisk(snapshot, disk, primary).params.get("protocol", _SAFE)
+        protocol = protocols[known]
+        if protocol != _SAFE:
+            report.Warning(
+                _CODE,
+                INSTANCE,
+                name,
+                f"{disk.iv_name} uses protocol {protocol}: a write counts as done before the other side has it, and is lost"
+                f" if node {names[0]} dies at that moment; set the disk parameter 'protocol' to {_SAFE}",
+            )
         if _Mib(here) not in (0, disk.size) and not problems:
             report.Warning(
                 _CODE,

@@ -680,3 +680,39 @@ def test_a_frozen_side_is_released_without_lvm(mirror: Pair) -> None:
     one.lvm.runs.clear()
     one.Do("drbd_follow", [one.Disk("behind")])
     assert not one.device.frozen and one.lvm.runs == []
+
+
+def test_a_side_that_is_connected_keeps_its_data_although_it_was_behind(mirror: Pair) -> None:
+    two = mirror.two
+    two.Do("drbd_follow", [two.Disk("ahead")])
+    assert two.State() == ("Connected", "Secondary", "UpToDate", False)
+
+
+def test_a_side_without_a_disk_obeys_as_far_as_it_can(mirror: Pair) -> None:
+    one = mirror.one
+    one.Do("blockdev_removechildren", one.Disk(), list(one.Disk().children))
+    one.Do("drbd_follow", [one.Disk("counts")])
+    assert one.device.disk == "Diskless"
+
+
+def test_two_open_sides_always_have_the_same_data(mirror: Pair) -> None:
+    """Protocol A would let a guest that has just arrived read what was there before its last writes."""
+    one, two = mirror.one, mirror.two
+    for side in (one, two):
+        side.Do("drbd_disconnect_net", [side.Disk()])
+    one.machine.StartProcess(lambda: backend.Handlers()["drbd_attach_net"](
+        [one.Disk(protocol="A").ToDict(runtime=True)], True), "attach")  # fmt: skip
+    two.Do("drbd_attach_net", [two.Disk(protocol="A")], True)
+    for side in (one, two):
+        connect = [argv for argv in side.drbd.runs if argv[1] == "connect"][-1]
+        assert {"--protocol=C", "--allow-two-primaries=yes"} <= set(connect)
+
+
+def test_requests_of_a_side_that_was_left_behind_do_not_reach_its_disk(mirror: Pair) -> None:
+    one = mirror.one
+    mirror.links.Cut()
+    one.Do("drbd_follow", [one.Disk("ahead")])
+    one.drbd.runs.clear()
+    one.Do("blockdev_shutdown", one.Disk("ahead"))
+    acts = [argv[1] for argv in one.drbd.runs if argv[1] in ("detach", "resume-io", "secondary")]
+    assert acts == ["detach", "resume-io", "secondary"]

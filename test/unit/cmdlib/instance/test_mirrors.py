@@ -272,3 +272,51 @@ def test_a_split_that_a_start_meets_is_decided_by_name(three: Master, kept: int)
     assert mirrors.States()[kept] == [PRIMARY] * 2 and mirrors.States()[1 - kept] == [SECONDARY] * 2
     for machine in mirrors.machines[:2]:
         assert {device.known.now for device in machine.devices.values()} == set(written[kept])
+
+
+def _Behind(master: Master) -> list[str | None]:
+    disks = master.snapshot.InstanceDisks(master.Instance(WEB))
+    return [None if disk.behind is None else master.snapshot.NodeName(disk.behind["node"]) for disk in disks]
+
+
+def test_a_frozen_side_without_complete_data_waits_for_the_other_one(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.links.Cut()
+    first, second = mirrors.machines[0].devices.values()
+    first.disk = "Inconsistent"
+    mirrors.links.Publish()
+    with pytest.raises(errors.OpExecError, match="stay frozen"):
+        three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert any("is not complete: it continues when" in text for text in three.last.messages)
+    assert (first.frozen, second.frozen) == (True, False) and _Behind(three) == [None, "node2.example.org"]
+
+
+def test_only_those_that_are_still_whole_count_again(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    mirrors.links.Cut()
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert _Behind(three) == ["node2.example.org"] * 2
+    mirrors.links.Heal()
+    broken: list[str] = []
+
+    def part(name: str, _args: Any) -> None:
+        if name == "drbd_follow" and not broken:
+            broken.append(name)
+            for machine in mirrors.machines[:2]:
+                list(machine.devices.values())[1].link = "StandAlone"
+            mirrors.links.Publish()
+
+    three[0].before = part
+    three.Run(opcodes.OpInstanceSettleMirrors(instance_name=WEB))
+    assert _Behind(three) == [None, "node2.example.org"]
+
+
+def test_verify_warns_of_mirrors_whose_writes_may_be_lost(three: Master) -> None:
+    Mirrors(three)
+    _Add(three, start=True)
+    assert _Findings(three) == []
+    three.Run(opcodes.OpClusterSetParams(diskparams={"drbd": {"protocol": "A"}}))
+    findings = _Findings(three)
+    assert len(findings) == 2 and all("WARNING" in text and "uses protocol A" in text for text in findings)
