@@ -617,7 +617,7 @@ def Readable(path: str) -> bool:
 
 
 def DeviceBytes(minor: int) -> int:
-    """Return a device's size; a secondary side cannot be opened, the kernel says it all the same."""
+    """Return a device's size from the kernel: a secondary side cannot be opened to ask it."""
     path = f"/sys/block/drbd{minor}/size"
     try:
         return int(runtime.ReadText(path, _SYS_LIMIT)) * _SECTOR

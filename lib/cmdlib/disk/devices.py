@@ -449,7 +449,7 @@ def WipeOrUndo(
     disks: Iterable[tuple[objects.Disk, int]],
     made: Iterable[tuple[str, objects.Disk]],
 ) -> None:
-    """Wipes; when that fails the devices just made are removed again."""
+    """Wipe disks; if that fails, remove the devices just made."""
     try:
         WipeDisks(caller, instance, disks)
     except errors.OpExecError:
