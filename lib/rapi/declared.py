@@ -64,10 +64,11 @@ Static = Callable[["Call"], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Job:
-    """Submits one opcode; the answer is the job's number.
+    """Submits a job, as a rule of one opcode; the answer is the job's number.
 
     Its parameters come from the body, except for the ``static`` ones.  ``aliases``: name in the body -> parameter.
     ``forbidden``: parameters that are rejected with 403.  ``reads``: changes the body before the names are looked at.
+    ``steps``: all opcodes of the job, made from this one.
     """
 
     opcode: type[OpCode]
@@ -76,11 +77,12 @@ class Job:
     aliases: Mapping[str, str] = field(default_factory=dict)
     forbidden: tuple[str, ...] = ()
     reads: Callable[[Call, dict[str, Any]], dict[str, Any]] | None = None
+    steps: Callable[[Call, OpCode], list[OpCode]] = lambda call, op: [op]
 
     async def __call__(self, call: Call) -> Any:
         from ganeti.rapi import bodies
 
-        return await bodies.Submit(call, [bodies.Fill(self, call)])
+        return await bodies.Submit(call, self.steps(call, bodies.Fill(self, call)))
 
 
 Action = Callable[["Call"], Awaitable[Any]]

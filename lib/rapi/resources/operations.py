@@ -6,12 +6,10 @@ import re
 from typing import Any
 
 from ganeti import ht, opcodes
-from ganeti.rapi import bodies
 from ganeti.rapi.call import Call, HttpError
-from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Method, Resource, Role
-from ganeti.rapi.declared import Job as JobAction
+from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Resource, Role
 from ganeti.rapi.resources import tags
-from ganeti.rapi.resources.common import BAD_REQUEST, FORCE, REASON, Flag, JobMethod, TJob
+from ganeti.rapi.resources.common import BAD_REQUEST, FORCE, Flag, JobMethod
 from ganeti.rapi.resources.instances import Name
 
 _NO_REMEMBER = Flag("no_remember", "leave the wanted state as it is; the watcher may undo this")
@@ -70,28 +68,35 @@ def _DiskNumbers(text: str) -> list[int]:
 
 _OS = Argument("os", ArgumentKind.TEXT, "old form of `os` in the body")
 _NO_STARTUP = Argument("nostartup", ArgumentKind.FLAG, "old form of `start` in the body: 1 leaves the instance stopped")
-_TReinstall = ht.TStrictDict(
-    {}, {"os": ht.TMaybe(ht.TNonEmptyString), "start": ht.TBool, "osparams": ht.TMaybe(ht.TDict)}, others=ht.TAny
-)
+_TReinstall = ht.TStrictDict({}, {"start": ht.TBool}, others=ht.TAny)
+_OF_ALL_STEPS = ("instance_name", "instance_uuid", "dry_run", "debug_level", "priority", "comment", "reason")
+_OF_FIRST_STEP = ("depends", "if_match")
 
 
-async def _Reinstall(call: Call) -> int:
-    """Submit a job that stops an instance, installs it again and starts it."""
-    given = call.body if isinstance(call.body, dict) else {}
+def _Given(call: Call) -> dict[str, Any]:
+    return call.body if isinstance(call.body, dict) else {}
+
+
+def _ReadReinstallation(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+    """Take the query string's old form if there is no body; ``start`` is for the steps."""
     old = [argument.name for argument in (_OS, _NO_STARTUP) if call.arguments[argument.name] is not None]
     if given and old:
         raise HttpError(BAD_REQUEST, f"Can't combine query and body parameters: leave out {' and '.join(old)}")
     if not given:
-        given = {"os": call.arguments[_OS.name], "start": not call.arguments[_NO_STARTUP.name]}
-    common = {**Name(call), "reason": bodies.Reason(call)}
-    installed = {"os_type": given.get("os"), "osparams": given.get("osparams")}
-    steps: list[tuple[type[opcodes.OpCode], dict[str, Any]]] = [
-        (opcodes.OpInstanceShutdown, common),
-        (opcodes.OpInstanceReinstall, {**common, **installed}),
-    ]
-    if given.get("start", True):
-        steps.append((opcodes.OpInstanceStartup, {**common, "force": False}))
-    return await bodies.Submit(call, [bodies.Opcode(JobAction(opcode), {}, values) for opcode, values in steps])
+        given = {"os": call.arguments[_OS.name]}
+    return {name: value for name, value in given.items() if name != "start"}
+
+
+def _ReinstallationSteps(call: Call, installation: opcodes.OpCode) -> list[opcodes.OpCode]:
+    """Return the opcodes that stop an instance, install it again and start it."""
+    given = vars(installation)
+    common = {name: given[name] for name in _OF_ALL_STEPS if name in given}
+    first = {name: given[name] for name in _OF_FIRST_STEP if name in given}
+    installed = {name: value for name, value in given.items() if name not in first}
+    steps = [opcodes.OpInstanceShutdown(**common, **first), opcodes.OpInstanceReinstall(**installed)]
+    if _Given(call).get("start", not call.arguments[_NO_STARTUP.name]):
+        steps.append(opcodes.OpInstanceStartup(**common, force=False))
+    return steps
 
 
 RESOURCES = (
@@ -145,15 +150,17 @@ RESOURCES = (
         "/2/instances/{name}/reinstall",
         "The operating system of an instance.",
         {
-            "POST": Method(
-                _Reinstall,
-                "Stop an instance, install an operating system on its disks, and start it.  Keys: `os` (null: the same"
-                " again), `start`, `osparams`.",
-                Role.ADMIN,
-                answer=TJob,
-                arguments=(_OS, _NO_STARTUP, REASON),
+            "POST": JobMethod(
+                opcodes.OpInstanceReinstall,
+                "Stop an instance, install an operating system on its disks, and start it unless `start` is false.  Each step"
+                " of a dry run is checked as things are, so that one of an instance that runs fails at the second.",
+                static=Name,
+                aliases={"os": "os_type"},
+                arguments=(_OS, _NO_STARTUP),
                 body=BodyUse.OPTIONAL,
                 body_type=_TReinstall,
+                reads=_ReadReinstallation,
+                steps=_ReinstallationSteps,
                 example={"os": "debian+minimal", "start": True},
             )
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -68,6 +69,7 @@ FIXED = {
     ("/2/instances/{name}/reboot", "POST"): "instance_name reboot_type ignore_secondaries dry_run",
     ("/2/instances/{name}/shutdown", "PUT"): "instance_name no_remember dry_run",
     ("/2/instances/{name}/disk/{index}/grow", "POST"): "instance_name disk",
+    ("/2/instances/{name}/reinstall", "POST"): "instance_name",
     ("/2/instances/{name}/replace-disks", "POST"): "instance_name",
     ("/2/instances/{name}/recreate-disks", "POST"): "instance_name",
     ("/2/instances/{name}/export", "PUT"): "instance_name",
@@ -356,7 +358,7 @@ def _Reinstalled(*body: Any, **more: Any) -> list[dict[str, Any]]:
 
 def test_reinstallation():
     ids = ["OP_INSTANCE_SHUTDOWN", "OP_INSTANCE_REINSTALL", "OP_INSTANCE_STARTUP"]
-    ops = _Reinstalled({"os": "debian", "osparams": {"a": "b"}, "unknown": 1}, reason="new")
+    ops = _Reinstalled({"os": "debian", "osparams": {"a": "b"}}, reason="new")
     assert [op["OP_ID"] for op in ops] == ids
     assert {op["instance_name"] for op in ops} == {"thing1"}
     assert (ops[1]["os_type"], ops[1]["osparams"]) == ("debian", {"a": "b"})
@@ -370,6 +372,27 @@ def test_reinstallation():
     for wrong in ({"start": 1}, {"os": ""}, {"osparams": []}, []):
         _Refused(path, "POST", wrong)
     assert "Can't combine" in _Refused(path, "POST", {"os": "x"}, os="y")
+
+
+@pytest.mark.parametrize(("body", "arguments"), [({"dry_run": True}, {}), (None, {"dry_run": True})])
+def test_dry_run_of_a_reinstallation_changes_nothing(body: Any, arguments: dict[str, Any]):
+    """3.1 ignores it, and installs."""
+    assert [op["dry_run"] for op in _Reinstalled(body, **arguments)] == [True, True, True]
+
+
+def test_reinstallation_waits_and_is_bound_before_its_first_step():
+    secret = {"password": "marked-value"}
+    body = {"depends": [[17, ["success"]]], "priority": 10, "comment": "night", "osparams_secret": secret}
+    version = "ab3ef36a-0b9c-4a6a-8f0c-8f6a3bd2b3a1-7"
+    first, *others = ops = _Reinstalled({**body, "if_match": version})
+    assert (first["depends"], first["if_match"]) == (body["depends"], version)
+    assert all(op.get("depends") is None and "if_match" not in op for op in others)
+    assert [(op["priority"], op["comment"]) for op in ops] == [(10, "night")] * 3
+    assert [op.get("osparams_secret") for op in ops] == [None, secret, None]
+    call = MakeCall("/2/instances/{name}/reinstall", "POST")
+    call.if_match = version
+    asyncio.run(call.method.action(call))
+    assert [op.get("if_match") for op in call.master.ops] == [version, None, None]
 
 
 def test_compression_tools_are_not_for_rapi():
