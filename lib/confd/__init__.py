@@ -14,10 +14,12 @@ A program that wants one answer needs this only; it works while the master is do
     elif result.reply.status == queries.OK and result.reply.answer == queries.ROLE_OFFLINE:
         ...
 
+The newest of enough replies is not always the newest of all: what must not be wrong waits for every peer with a ``Link``.
+
 * ``Peers()`` -- addresses of the master candidates, from ssconf; ``OwnAddress()`` -- that of this node's daemon
 * ``Ask(kind, query, peers, coverage, timeout)`` -- send, wait for enough replies, return a ``Result``; raises
   ConfdClientError for wrong use and ConfigurationError where ``hmac.key`` cannot be read
-* ``Link`` -- the same step by step, for several questions at once: ``Send``, ``WaitForReply``
+* ``Link`` -- the same step by step, for several questions at once, or to wait for all peers: ``Send``, ``WaitForReply``
 * ``Client`` -- the algorithm without any I/O: its caller sends, receives and has the clock
 * ``queries`` -- every query type, status, error, role and field, each with its number
 

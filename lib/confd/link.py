@@ -87,8 +87,8 @@ class Link:
         """Ask, and return the rsalt; see ``Client.Send``."""
         return self.client.Send(kind, query, coverage)
 
-    def WaitForReply(self, rsalt: str, timeout: float = TIMEOUT) -> client.Waiting:
-        """Wait until enough peers have replied; after ``timeout`` seconds ``answered`` is False.
+    def WaitForReply(self, rsalt: str, timeout: float = TIMEOUT, from_all: bool = False) -> client.Waiting:
+        """Wait until enough peers have replied, or all with ``from_all``; after ``timeout`` seconds ``answered`` is False.
 
         The callback is called on the way, also for other pending requests.
         """
@@ -96,6 +96,8 @@ class Link:
         end = runtime.Monotonic() + timeout
         while True:
             progress = self.client.Progress(rsalt)
+            if from_all:
+                progress = progress._replace(answered=progress.received == progress.sent)
             left = end - runtime.Monotonic()
             if progress.answered or left <= 0:
                 return progress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import confd, constants, errors, hosts, runtime, ssconf
@@ -15,7 +16,7 @@ _SECONDS = 10.0
 
 
 def Maintain() -> int:
-    """End what runs here if this node is offline; do nothing unless the candidates agree that it is."""
+    """End what runs here if this node is offline; do nothing unless all candidates say that it is."""
     name = hosts.OwnName()
     if not IsOffline(name):
         return constants.EXIT_SUCCESS
@@ -26,12 +27,50 @@ def Maintain() -> int:
 
 
 def IsOffline(name: str) -> bool:
-    """Ask all candidates for this node's role; answers that are late or differ prove nothing."""
-    result = confd.Ask(queries.NODE_ROLE, name, confd.Peers(), coverage=confd.EVERY_PEER, timeout=_SECONDS)
-    if result.reply is None or result.timed_out or result.inconsistent:
-        logging.info("The role of node %s is not known for sure: its guests and mirrors are left alone", name)
-        return False
-    return bool(result.reply.status == queries.OK and result.reply.answer == queries.ROLE_OFFLINE)
+    """Ask all candidates for this node's role; return whether each of them replied that it is offline.
+
+    A candidate that is silent or says something else may have the newest configuration, so it decides.
+    """
+    peers = confd.Peers()
+    replies: list[tuple[str, confd.Reply]] = []
+
+    def keep(event: confd.Event) -> None:
+        if event.reply is not None:
+            replies.append((event.address, event.reply))
+
+    with confd.Link(confd.ReadKey(), peers, keep) as link:
+        waiting = link.WaitForReply(link.Send(queries.NODE_ROLE, name, confd.EVERY_PEER), _SECONDS, from_all=True)
+    contrary = _Contrary(replies, ssconf.SimpleStore().GetNodePrimaryIPs().get(name, ""))
+    if waiting.answered and not contrary:
+        return True
+    agree = [address for address, reply in replies if _SaysOffline(reply)]
+    if agree:
+        doubts = [f"{', '.join(contrary)} replied otherwise"] if contrary else []
+        if not waiting.answered:
+            doubts.append(f"{waiting.sent - waiting.received} of {waiting.sent} master candidates did not reply")
+        logging.warning(
+            "Node %s is marked offline according to %s, but %s: its guests and mirrors are left alone",
+            name, ", ".join(agree), " and ".join(doubts),
+        )  # fmt: skip
+    return False
+
+
+def _SaysOffline(reply: confd.Reply) -> bool:
+    return bool(reply.status == queries.OK and reply.answer == queries.ROLE_OFFLINE)
+
+
+def _Contrary(replies: Sequence[tuple[str, confd.Reply]], own: str) -> list[str]:
+    """Return who says that the node is not offline.
+
+    The ``own`` daemon of a former candidate answers from a copy that nobody has updated since: it does not count if all
+    others have a newer one.
+    """
+    others = [reply.serial for address, reply in replies if address != own]
+    return [
+        address
+        for address, reply in replies
+        if not _SaysOffline(reply) and not (address == own and others and reply.serial < min(others))
+    ]
 
 
 def EndGuests() -> None:
