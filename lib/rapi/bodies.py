@@ -18,6 +18,8 @@ FORBIDDEN = 403
 DRY_RUN = "dry-run"
 USER_SOURCE = "gnt:rapi:user"
 """Of the entry in a reason trail that says who sent the request."""
+OF_ALL_JOBS = frozenset(opcodes.COMMON_PARAMS) - {"reason"}
+"""What also counts of a body that is ignored otherwise: without it, something else would happen than what was asked for."""
 
 _SHOWN = 100
 
@@ -28,7 +30,7 @@ def Parameters(call: Call) -> dict[str, Any]:
     if not isinstance(body, dict) or use is BodyUse.ANY:
         return {}  # dispatch has checked where it must be an object
     if use is BodyUse.IGNORED:
-        return {"depends": body["depends"]} if "depends" in body else {}
+        return {name: value for name, value in body.items() if name in OF_ALL_JOBS}
     return dict(body)
 
 
@@ -40,6 +42,8 @@ def Fill(job: Job, call: Call) -> opcodes.OpCode:
     given = Parameters(call)
     if job.reads is not None:
         given = job.reads(call, given)
+    if call.method.body is BodyUse.IGNORED and "dry_run" in given:
+        static.pop("dry_run", None)  # 3.1 takes such a body, so it is not rejected; either place makes a dry run
     if DRY_RUN in call.arguments and "dry_run" not in static and call.arguments[DRY_RUN]:
         given["dry_run"] = True
     return Opcode(job, given, static)

@@ -53,7 +53,7 @@ class Argument:
 class BodyUse(enum.Enum):
     """What a method does with a body.  A body is always JSON with its content type, whatever becomes of it."""
 
-    IGNORED = "ignored"  # of an object, the key "depends" counts where the action is a job
+    IGNORED = "ignored"  # of an object, the parameters of all jobs count where the action is a job
     OPTIONAL = "optional"  # an object; absent, empty and null are an empty one
     REQUIRED = "required"  # an object
     ANY = "any"  # any JSON value; the action checks it

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ganeti import constants, ht, opcodes
+from ganeti.rapi import bodies
 from ganeti.rapi.call import Call, Caller
 from ganeti.rapi.declared import SEGMENTS, Argument, ArgumentKind, BodyUse, Job, Method, Resource
 from ganeti.rapi.resources.common import TJob
@@ -63,7 +64,8 @@ def FixedNames(resource: Resource, verb: str) -> frozenset[str]:
     call = Call(
         resource, method, verb, Caller(None, ""), _NoMaster(), dict.fromkeys(SEGMENTS, "1"), arguments, method.example
     )
-    return frozenset([*job.static(call), *job.static_names, *job.forbidden, "reason"])
+    fixed = frozenset([*job.static(call), *job.static_names, *job.forbidden, "reason"])
+    return fixed - bodies.OF_ALL_JOBS if method.body is BodyUse.IGNORED else fixed
 
 
 def BodyParameters(resource: Resource, verb: str) -> dict[str, opcodes.ParamSpec]:
@@ -211,7 +213,8 @@ def BodySchema(resource: Resource, verb: str) -> dict[str, Any]:
         return own
     specs = BodyParameters(resource, verb)
     if method.body is BodyUse.IGNORED:
-        return {"type": "object", "properties": {"depends": _Parameter(specs["depends"])}}
+        common = {name: _Parameter(spec) for name, spec in specs.items() if name in bodies.OF_ALL_JOBS}
+        return {"type": "object", "properties": common}
     alias = {target: name for name, target in job.aliases.items()}
     properties = {name: _Parameter(spec) for name, spec in specs.items()}
     properties.update(

@@ -195,29 +195,44 @@ def test_private_values_are_not_repeated():
 # --- what all have ----------------------------------------------------------------------------------------------------
 
 
+def _Needed(path: str, verb: str) -> dict[str, Any]:
+    """The arguments without which there is no opcode."""
+    values = {"storage_type": "lvm-vg", "mode": "local"}
+    return {a.name: values[a.name] for a in Find(path).methods[verb].arguments if a.required and a.name in values}
+
+
 @pytest.mark.parametrize(("path", "verb"), [k for k in JobMethods() if "role" not in k[0]])
 def test_dependencies_are_taken_from_every_body(path: str, verb: str):
     depends = [[-1, ["success"]]]
-    needed = {
-        n: "lvm-vg"
-        for n in ("storage_type", "mode")
-        if any(a.name == n and a.required for a in Find(path).methods[verb].arguments)
-    }
-    if needed.get("mode"):
-        needed["mode"] = "local"
-    call = MakeCall(path, verb, {**_Example(path, verb), "depends": depends}, **needed)
+    call = MakeCall(path, verb, {**_Example(path, verb), "depends": depends}, **_Needed(path, verb))
     job = call.method.action
     assert isinstance(job, Job)
     assert bodies.Fill(job, call).depends == depends
 
 
-def test_ignored_body_is_ignored_apart_from_dependencies():
+def _WithIgnoredBodies() -> list[tuple[str, str]]:
+    return [(path, verb) for path, verb in JobMethods() if Find(path).methods[verb].body is BodyUse.IGNORED]
+
+
+@pytest.mark.parametrize(("path", "verb"), _WithIgnoredBodies())
+@pytest.mark.parametrize(("argument", "value"), [(False, True), (True, False), (True, True), (False, False)])
+def test_dry_run_in_an_ignored_body_is_one(path: str, verb: str, argument: bool, value: bool):
+    """3.1 ignores it, and makes the change."""
+    body = {"dry_run": value, "priority": 10, "comment": "night", "nonsense": 1}
+    call = MakeCall(path, verb, body, dry_run=argument, **_Needed(path, verb))
+    assert isinstance(call.method.action, Job)
+    op = bodies.Fill(call.method.action, call)
+    assert (op.dry_run, op.priority, op.comment) == (argument or value, 10, "night")
+
+
+def test_ignored_body_is_ignored_apart_from_what_all_jobs_have():
     assert _Op("/2/instances/{name}/startup", "PUT", {"force": True, "nonsense": 1}) == {
         "OP_ID": "OP_INSTANCE_STARTUP",
         "instance_name": "thing1",
         "dry_run": False,
     }
-    _Refused("/2/instances/{name}/startup", "PUT", {"depends": "x"})
+    for wrong in ({"depends": "x"}, {"dry_run": 1}, {"priority": "high"}):
+        _Refused("/2/instances/{name}/startup", "PUT", wrong)
     assert _Op("/2/tags", "PUT", ["whatever"], tag=["a"])["tags"] == ["a"]
 
 
