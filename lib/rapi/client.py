@@ -522,7 +522,7 @@ class GanetiRapiClient:
         query = _Given(*arguments.items())
         pause = 0.0
         while True:
-            heard = parser.heard
+            seen, began = parser.last_id, time.monotonic()
             try:
                 yield from self._Stream(parser, query, silence)
                 failure = GanetiApiError(f"{self._base_url} ended the stream of events")
@@ -532,9 +532,12 @@ class GanetiRapiClient:
                 if err.code is not None and err.code >= 100 and err.code not in _AWAY:
                     raise
                 failure = err
-            if parser.heard is None or time.monotonic() - parser.heard > patience:
+            now = time.monotonic()
+            if parser.heard is None or now - parser.heard > patience:
                 raise failure
-            pause = parser.retry if parser.heard != heard else min(2 * max(pause, parser.retry), _RETRY_MOST)
+            # A server that ends each stream before anything new comes is asked less and less often.
+            worked = parser.last_id != seen or parser.heard - began > _RETRY_MOST
+            pause = parser.retry if worked else min(2 * max(pause, parser.retry), _RETRY_MOST)
             self._logger.info("%s; connecting again in %g seconds", failure, pause)
             time.sleep(pause)
             parser.Reset()

@@ -4,9 +4,9 @@
 
     master daemon --WaitForEvents--> Hub (one task) --bytes of an event, made once--> Listener 1 .. n --> their connections
 
-A listener that does not read what it is sent is dropped: its stream ends with the event ``dropped``, and with the id of the
-last event that it got it can come back.  ``missed`` says that events after an id are not known any more, or that the master
-daemon is another one: the client reads everything again.
+A listener whose client reads slowly is never sent more than a limit: it gets the rest from the master daemon, page by page as
+its client reads, in the way in which one that comes back after an absence catches up.  ``missed`` says that events after an id
+are not known any more, or that the master daemon is another one: the client reads everything again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 MEDIA: Final = "text/event-stream"
 MISSED: Final = "missed"
-DROPPED: Final = "dropped"
 MAX_LISTENERS = 1000
 MAX_PENDING = 256 * 1024
-"""Bytes that may wait for one listener."""
+"""Bytes that may wait for one listener, apart from a single event that is larger."""
 
 KEEP_ALIVE = 15.0
 """Seconds after which something is sent, so that a connection which is gone is noticed."""
@@ -65,53 +64,74 @@ class Filter:
 class Listener:
     """One stream: what waits to be sent, and whether it goes on.
 
-    While it catches up, what the hub sends is held back.
+    It gets events from the hub as they come.  While it is behind, because it has just come back or its client reads slowly, it
+    gets pages of what the master daemon keeps instead, each after its client has taken the one before.
     """
 
-    def __init__(self, wants: Filter, valid: Valid | None = None):
+    def __init__(self, hub: Hub, wants: Filter, seen: str, valid: Valid | None = None):
         self.wants = wants
+        self._hub = hub
         self._valid = valid
         self._parts: list[bytes] = []
-        self._held: list[tuple[str, bytes]] | None = []
-        self._caught_up_to: tuple[int, str, int] | None = None
         self._size = 0
+        # Everything up to this event was sent, or was not wanted.
+        self._seen = seen
+        self._behind = False
+        # The hub may still come with events that were in a page.
+        self._ahead = False
         self._wake = asyncio.Event()
         self.ended = False
         self._doubted = False
         self._quiet = False
 
-    def Push(self, data: bytes, event_id: str | None = None) -> None:
-        """Have something sent; drop a listener for which too much waits already.  An event of the hub has its id."""
-        if self.ended or (event_id is not None and self._IsOld(event_id)):
-            return
+    @property
+    def waiting(self) -> int:
+        """How many bytes wait to be sent."""
+        return self._size
+
+    def Push(self, data: bytes) -> None:
+        """Have something sent."""
+        self._parts.append(data)
         self._size += len(data)
-        if self._size > MAX_PENDING:
-            text = "You do not read fast enough; come back with the id of the last event that you got"
-            self._parts, self._held = [Encode(DROPPED, {"message": text})], None
-            self.ended = True
-        elif self._held is not None and event_id is not None:
-            self._held.append((event_id, data))
-            return
-        else:
-            self._parts.append(data)
         self._wake.set()
 
-    def Release(self, seen: str | None) -> None:
-        """Send what was held back and comes after the event that was seen."""
-        held, self._held = self._held or [], None
-        self._caught_up_to = None if seen is None else _Order(seen)
-        self._parts += [data for event_id, data in held if not self._IsOld(event_id)]
-        if self._parts:
-            self._wake.set()
+    def Offer(self, event_id: str, data: bytes | None) -> None:
+        """Take the next event of the hub; without data it is not wanted."""
+        if self.ended or self._behind or self._IsOld(event_id):
+            return
+        if data is not None:
+            if not self._Fits(data):
+                self._behind = True
+                return
+            self.Push(data)
+        self._seen = event_id
+
+    def _Fits(self, data: bytes) -> bool:
+        return not self._parts or self._size + len(data) <= MAX_PENDING
 
     def _IsOld(self, event_id: str) -> bool:
-        """Return whether this came when the listener caught up: the hub may be behind that."""
-        if self._caught_up_to is None:
-            return False
-        if _Order(event_id) <= self._caught_up_to:
+        """Return whether this came in a page: the hub may be behind that."""
+        if self._ahead and _Order(event_id) <= _Order(self._seen):
             return True
-        self._caught_up_to = None
+        self._ahead = False
         return False
+
+    async def CatchUp(self) -> None:
+        """Have the next page of what the master daemon keeps sent; GenericError if it does not answer."""
+        self._behind = True
+        answer = await self._hub.Page(self._seen)
+        if answer["missed"]:
+            self.Push(_Missed(answer["last"]))
+        for event in answer["events"]:
+            if self.wants(event):
+                data = _Event(event)
+                if not self._Fits(data):
+                    return
+                self.Push(data)
+            self._seen = event["id"]
+        self._seen = answer["last"]
+        if _Order(self._hub.last) <= _Order(self._seen):
+            self._behind, self._ahead = False, True
 
     def Doubt(self) -> None:
         """Have it looked at whether this listener may still listen."""
@@ -127,13 +147,17 @@ class Listener:
         """Have a comment sent if there was nothing since the last time."""
         if self._quiet:
             self.Doubt()
-            self.Push(_COMMENT)
+            if not self._parts:
+                self.Push(_COMMENT)
         self._quiet = True
 
     async def Take(self) -> bytes:
         """Return what is to be sent next; nothing at the end."""
         if not self._parts and not self.ended:
-            await self._wake.wait()
+            if self._behind:
+                await self._TakePage()
+            else:
+                await self._wake.wait()
         self._wake.clear()
         self._quiet = False
         if self._doubted and self._valid is not None:
@@ -143,6 +167,13 @@ class Listener:
         parts, self._parts, self._size = self._parts, [], 0
         return b"".join(parts) or (b"" if self.ended else _COMMENT)
 
+    async def _TakePage(self) -> None:
+        try:
+            await self.CatchUp()
+        except errors.GenericError as err:
+            logging.info("A stream of events ends, and its client can resume it: %s", err)
+            self.ended = True
+
 
 class Hub:
     """All listeners of a master daemon."""
@@ -150,7 +181,8 @@ class Hub:
     def __init__(self, master: Master):
         self._master = master
         self._listeners: set[Listener] = set()
-        self._last: str | None = None
+        self.last = ""
+        """The newest event that all listeners have got which are not behind."""
         self._task: asyncio.Task[None] | None = None
         # One clock for all: a timer for each wait of each listener costs more than the events.
         self._clock: asyncio.TimerHandle | None = None
@@ -165,10 +197,12 @@ class Hub:
             raise HttpError(503, f"{MAX_LISTENERS} clients follow the events already")
         async with self._beginning:
             await self._Begin()
-        listener = Listener(wants, valid)
+        listener = Listener(self, wants, self.last if last_id is None else _Cut(last_id), valid)
         self._listeners.add(listener)
+        listener.Push(_RETRY + (f"id: {self.last}\n\n".encode("ascii") if last_id is None else _COMMENT))
         try:
-            await self._CatchUp(listener, last_id)
+            if last_id is not None:
+                await listener.CatchUp()
         except BaseException:
             self.Leave(listener)
             raise
@@ -190,30 +224,14 @@ class Hub:
     async def _Begin(self) -> None:
         if self._task is None:
             answer = await self._master.Call("WaitForEvents", None, None, 0)
-            self._last = answer["last"]
+            self.last = answer["last"]
             self._task = asyncio.create_task(self._Follow())
             self._Tick()
 
-    async def _CatchUp(self, listener: Listener, last_id: str | None) -> None:
-        """Send a listener what happened after the event it saw, up to what the hub sends."""
-        if last_id is None:
-            listener.Push(_RETRY + f"id: {self._last}\n\n".encode("ascii"))
-            listener.Release(None)
-            return
-        listener.Push(_RETRY + _COMMENT)
-        seen = last_id[: events.MAX_ID + 1]
-        if len(seen) > events.MAX_ID:
-            seen = ""  # none of ours
-        more = True
-        while more:
-            answer = await self._master.Call("WaitForEvents", seen, None, 0)
-            seen, more = answer["last"], bool(answer["events"])
-            if answer["missed"]:
-                listener.Push(_Missed(seen))
-            for event in answer["events"]:
-                if listener.wants(event):
-                    listener.Push(_Event(event))
-        listener.Release(seen)
+    async def Page(self, seen: str) -> dict[str, Any]:
+        """Return what the master daemon answers at once to somebody who has seen this event."""
+        answer: dict[str, Any] = await self._master.Call("WaitForEvents", seen, None, 0)
+        return answer
 
     async def _Follow(self) -> None:
         """Wait for events and hand them to all; a master daemon that is away is waited for."""
@@ -221,7 +239,7 @@ class Hub:
         while True:
             asked_at = loop.time()
             try:
-                answer = await self._master.Call("WaitForEvents", self._last, None, _WAIT)
+                answer = await self._master.Call("WaitForEvents", self.last, None, _WAIT)
             except errors.GenericError as err:
                 logging.info("Events cannot be followed at the moment: %s", err)
                 await asyncio.sleep(_AGAIN)
@@ -239,19 +257,18 @@ class Hub:
                 await asyncio.sleep(_AGAIN)  # a master daemon that is about to end answers at once
 
     def _Hand(self, answer: dict[str, Any]) -> None:
-        self._last = answer["last"]
+        self.last = answer["last"]
         if answer["missed"]:
             missed = _Missed(answer["last"])
             for listener in self._listeners:
                 listener.Doubt()
-                listener.Push(missed, answer["last"])
+                listener.Offer(answer["last"], missed)
         for event in answer["events"]:
             encoded = _Event(event)
             for listener in self._listeners:
                 if event["kind"] == "cluster":
                     listener.Doubt()
-                if listener.wants(event):
-                    listener.Push(encoded, event["id"])
+                listener.Offer(event["id"], encoded if listener.wants(event) else None)
 
 
 def _Event(event: events.Event) -> bytes:
@@ -261,6 +278,11 @@ def _Event(event: events.Event) -> bytes:
 def _Missed(last: str) -> bytes:
     text = "Events are missing: read everything that you follow again"
     return Encode(MISSED, {"message": text}, last)
+
+
+def _Cut(last_id: str) -> str:
+    """Return the id that a client sent; one that is longer than ours are stands for none of them."""
+    return last_id if len(last_id) <= events.MAX_ID else ""
 
 
 def _Order(event_id: str) -> tuple[int, str, int]:

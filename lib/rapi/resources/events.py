@@ -46,7 +46,7 @@ RESOURCES = (
                 "Follow what changes, as server-sent events.  Each has an `id`, a kind as its `event` (`job`, `instance`,"
                 " `node`, `group`, `network`, `cluster`, `filter` or `disk`) and JSON as its `data`.  The request header"
                 " `Last-Event-ID` resumes after an event.  The event `missed` says that some are not known any more: read"
-                " everything again.  After `dropped` the stream ends, because its client does not read.",
+                " everything again.",
                 Role.READ,
                 answer=ht.TString,
                 arguments=(KIND, NAME),

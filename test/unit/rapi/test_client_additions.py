@@ -110,6 +110,28 @@ def test_events_go_on_after_a_lost_connection(recorder: Recorder, client: Ganeti
     assert {tuple(r.query) for r in requests} == {(("kind", "job"),)}
 
 
+def test_a_server_that_ends_each_stream_at_once_is_asked_less_and_less_often(recorder: Recorder) -> None:
+    pauses = []
+
+    class Log:
+        def info(self, _text: str, _failure: Any, pause: float) -> None:
+            pauses.append(pause)
+
+    client = GanetiRapiClient(recorder.address, recorder.port, logger=Log())
+    ended = _Stream(b"event: dropped\ndata: {}\n\n")
+    recorder.replies["/2/events"] = [
+        _Stream(_Text(("e-1", "job", 1))),
+        ended,
+        ended,
+        ended,
+        _Stream(_Text(("e-2", "job", 2))),
+        _Stream(_Text(("e-3", "job", 3))),
+    ]
+    events = (event for event in _Follow(client) if event.kind == "job")
+    assert [event.id for event in itertools.islice(events, 3)] == ["e-1", "e-2", "e-3"]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 0.1]
+
+
 def test_events_resume_where_the_caller_says(recorder: Recorder, client: GanetiRapiClient) -> None:
     recorder.replies["/2/events"] = [_Stream(_Text(("e-8", "node", None)))]
     assert next(_Follow(client, "e-7")).id == "e-8"

@@ -15,6 +15,8 @@ from ganeti.rapi import events
 from ganeti.rapi.call import HttpError
 
 _LIMIT = 30.0
+_MOST = 1000
+"""Events in one answer of the master daemon."""
 
 
 class Master:
@@ -26,6 +28,7 @@ class Master:
         self._changed = asyncio.Event()
         self.waits = 0
         self.away = False
+        self.kept = 10_000
         self.before_answer: Callable[[], None] = lambda: None
 
     def Happen(self, kind: str, name: str = "web") -> str:
@@ -58,9 +61,10 @@ class Master:
     def _Answer(self, last: str | None) -> dict[str, Any]:
         newest = f"{self._epoch}.run-{len(self._events)}"
         epoch, _, number = (newest if last is None else last).rpartition("-")
-        if epoch != f"{self._epoch}.run":
+        if epoch != f"{self._epoch}.run" or int(number) < len(self._events) - self.kept:
             return {"last": newest, "missed": True, "events": []}
-        return {"last": newest, "missed": False, "events": self._events[int(number) :]}
+        found = self._events[int(number) :][:_MOST]
+        return {"last": found[-1]["id"] if found else newest, "missed": False, "events": found}
 
 
 class Sent(NamedTuple):
@@ -184,7 +188,8 @@ def test_who_comes_back_gets_everything_once_also_what_happens_meanwhile(others:
         ids.append(master.Happen("node"))
         await client.Until(len(ids) - 2)
         ids.append(master.Happen("node"))
-        await client.Until(len(ids) - 2)
+        while len(client.events) < len(ids) - 2:  # answers under way may add to the ids
+            await client.Until(len(ids) - 2)
         assert [sent.event_id for sent in client.events] == ids[2:]
 
     Play(story)
@@ -217,22 +222,90 @@ def test_another_master_is_announced_to_everybody() -> None:
     Play(story)
 
 
-def test_who_does_not_read_is_dropped_with_a_word_and_delays_nobody() -> None:
+def _MoreThanWaits(master: Master) -> list[str]:
+    """Let so much happen that one listener cannot be sent it at once, and that it is more than one answer."""
+    ids = [master.Happen("job", str(number)) for number in range(2 * events.MAX_PENDING // 60)]
+    assert len(ids) > 2 * _MOST
+    return ids
+
+
+def test_who_comes_back_late_gets_everything_as_it_reads() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        begin = master.Happen("job")
+        ids = _MoreThanWaits(master)
+        listener = await hub.Join(events.Filter(), begin)
+        assert listener.waiting <= events.MAX_PENDING
+        client = Client(hub, listener)
+        client.reading.clear()
+        ids.append(master.Happen("node"))
+        client.reading.set()
+        await client.Until(len(ids))
+        ids.append(master.Happen("node"))
+        assert [sent.event_id for sent in await client.Until(len(ids))] == ids
+
+    Play(story)
+
+
+def test_a_burst_larger_than_what_may_wait_loses_nobody_who_reads() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        everything, nodes = await _Join(hub), await _Join(hub, wants=events.Filter(["node"]))
+        ids = _MoreThanWaits(master)
+        assert [sent.event_id for sent in await everything.Until(len(ids))] == ids
+        wanted = master.Happen("node")
+        assert [sent.event_id for sent in await nodes.Until(1)] == [wanted]
+        assert [sent.event_id for sent in await everything.Until(len(ids) + 1)] == [*ids, wanted]
+
+    Play(story)
+
+
+def test_who_does_not_read_costs_no_more_than_the_limit_and_delays_nobody() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        listener = await hub.Join(events.Filter(), None)
+        slow, quick = Client(hub, listener), await _Join(hub)
+        slow.reading.clear()
+        ids = _MoreThanWaits(master)
+        assert len(await quick.Until(len(ids))) == len(ids)
+        assert 0 < listener.waiting <= events.MAX_PENDING
+        slow.reading.set()
+        assert [sent.event_id for sent in await slow.Until(len(ids))] == ids
+
+    Play(story)
+
+
+def test_who_reads_too_late_hears_that_events_are_missing_and_goes_on_from_there() -> None:
     async def story(master: Master, hub: events.Hub) -> None:
         slow, quick = await _Join(hub), await _Join(hub)
         slow.reading.clear()
-        count = events.MAX_PENDING // 60
-        for number in range(count):
-            master.Happen("job", str(number))
-            if number % 100 == 0:
-                await quick.Until(number + 1)
-        assert len(await quick.Until(count)) == count
+        newest = _MoreThanWaits(master)[-1]
+        await quick.Until(int(newest.rpartition("-")[2]))
+        master.kept = 50
         slow.reading.set()
-        await slow.task
-        assert slow.events[-1].name == "dropped"
-        assert slow.events[-1].event_id is None
-        # What it got has no gap: it can come back with the last id.
-        assert [sent.data["name"] for sent in slow.events[:-1]] == [str(n) for n in range(len(slow.events) - 1)]
+        async with asyncio.timeout(_LIMIT):
+            while b"event: missed" not in slow.text:
+                slow._came.clear()
+                await slow._came.wait()
+        *before, missed = slow.events
+        assert [sent.data["name"] for sent in before] == [str(number) for number in range(len(before))]
+        assert (missed.name, missed.event_id) == ("missed", newest)
+        wanted = master.Happen("node")
+        assert (await slow.Until(len(before) + 2))[-1].event_id == wanted
+
+    Play(story)
+
+
+def test_a_stream_that_is_behind_ends_when_the_master_is_away_and_can_be_resumed() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        begin = master.Happen("job")
+        ids = _MoreThanWaits(master)
+        listener = await hub.Join(events.Filter(), begin)
+        master.away = True
+        client = Client(hub, listener)
+        await client.task
+        got = [sent.event_id for sent in client.events]
+        assert 0 < len(got) < len(ids) and got == ids[: len(got)]
+        master.away = False
+        again = await _Join(hub, got[-1])
+        assert [sent.event_id for sent in await again.Until(len(ids) - len(got))] == ids[len(got) :]
 
     Play(story)
 
