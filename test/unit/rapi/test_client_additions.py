@@ -114,6 +114,9 @@ def test_a_server_that_ends_each_stream_at_once_is_asked_less_and_less_often(rec
     pauses = []
 
     class Log:
+        def debug(self, *_args: Any) -> None:
+            pass
+
         def info(self, _text: str, _failure: Any, pause: float) -> None:
             pauses.append(pause)
 
