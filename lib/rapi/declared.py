@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -132,6 +132,10 @@ class Resource:
     methods: Mapping[str, Method]
     reason: str = ""
     """The word for reason trails, where it does not follow from the path."""
+    shown_at: str = ""
+    """The path that shows what is changed here, where that is neither this one nor an object in it."""
+    version: Callable[[Call], Awaitable[Sequence[Any]]] | None = None
+    """Returns UUID and serial number of the object that is changed here, where the path does not name it."""
 
     @property
     def pattern(self) -> re.Pattern[str]:

@@ -58,8 +58,12 @@ class Table:
             else:
                 self._plain[resource.path] = resource
 
-    def ByPath(self, declared: str) -> Resource | None:
-        return self._by_path.get(declared)
+    def ByPath(self, declared: str) -> Resource:
+        return self._by_path[declared]
+
+    def Shows(self, declared: str) -> bool:
+        """Return whether there is a GET at a declared path."""
+        return declared in self._by_path and "GET" in self._by_path[declared].methods
 
     def Find(self, path: str) -> tuple[Resource, dict[str, str]]:
         """Return the resource and what stands in the path for its names; HttpError (404)."""
@@ -182,26 +186,32 @@ class Application:
         is looked at first: what the path shows cannot be newer than that without the job noticing.
         """
         tags = etag.Parse(call.headers["if-match"], weak=False)
-        parts = call.resource.path.split("/")
-        known = "/".join(parts[: parts.index("{name}") + 1]) if "{name}" in parts else call.resource.path
-        paths = dict.fromkeys([known, call.resource.path])
-        current = [tag for tag in [await self._Tag(call, path) for path in paths] if tag is not None]
-        if not any(etag.Fits(tags, tag) for tag in current):
+        resource = call.resource
+        paths = [path for path in dict.fromkeys([_PathOfObject(resource), resource.path]) if self._table.Shows(path)]
+        if not paths:
+            raise HttpError(400, "Nothing that has a version is shown here; send this request without If-Match")
+        found = [etag.Make(await resource.version(call))] if resource.version is not None else []
+        found += [tag for tag in [await self._Tag(call, path) for path in paths] if tag is not None]
+        if not any(etag.Fits(tags, tag) for tag in found):
             raise HttpError(412, "What this request changes is not, or no longer, what If-Match says")
-        return current[0] if tags != (etag.ANY,) and types.TVersion(current[0]) else None
+        return found[0] if tags != (etag.ANY,) and types.TVersion(found[0]) else None
 
     async def _Tag(self, call: Call, path: str) -> str | None:
         """Return the tag of what GET shows at a declared path, for the names of this request."""
         resource = self._table.ByPath(path)
-        shown = resource.methods.get("GET") if resource is not None else None
-        if resource is None or shown is None:
-            return None
+        shown = resource.methods["GET"]
         values = arguments.Read(shown.arguments, {})
         look = replace(
             call, resource=resource, method=shown, verb="GET", arguments=values, body=ABSENT, query_given=False
         )
         answer = await shown.action(look)
         return etag.Make(answer.version) if isinstance(answer, Answer) and answer.version else None
+
+
+def _PathOfObject(resource: Resource) -> str:
+    """Return the declared path of what is changed at this one."""
+    parts = resource.path.split("/")
+    return resource.shown_at or ("/".join(parts[: parts.index("{name}") + 1]) if "{name}" in parts else resource.path)
 
 
 class _Gone(Exception):

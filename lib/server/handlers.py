@@ -62,6 +62,7 @@ class Handlers:
             "cluster_name": lambda: cfg.Snapshot().cluster.cluster_name,
             "master_node": lambda: self._cfg.Snapshot().master_name,
             "cluster_uuid": lambda: cfg.Snapshot().cluster.uuid,
+            "cluster_serial": lambda: cfg.Snapshot().cluster.serial_no,
             "config_serial": lambda: cfg.Snapshot().serial_no,
             "drain_flag": lambda: queue.drained,
             "watcher_pause": self._WatcherPause,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import ht, opcodes
 from ganeti.rapi.call import Answer, Call
 from ganeti.rapi.declared import BodyUse, Method, Resource, Role
-from ganeti.rapi.resources.common import JobMethod, StrictAnswer, TMaybeText, TNames
+from ganeti.rapi.resources.common import ClusterVersion, JobMethod, StrictAnswer, TMaybeText, TNames
 
 # What clients of older releases look for, beside the names of today.
 _REPEATED = {"vg_name": "volume_group_name", "drbd_helper": "drbd_usermode_helper"}
@@ -102,5 +102,7 @@ RESOURCES = (
             )
         },
         reason="cluster_modify",
+        shown_at="/2/info",
+        version=ClusterVersion,
     ),
 )

@@ -197,6 +197,11 @@ async def ConfigVersion(call: Call) -> tuple[Any, ...]:
     return tuple(await call.master.Call("QueryConfigValues", ["cluster_uuid", "config_serial"]))
 
 
+async def ClusterVersion(call: Call) -> tuple[Any, ...]:
+    """Return UUID and serial number of the cluster, which a job compares again (``Resource.version``)."""
+    return tuple(await call.master.Call("QueryConfigValues", ["cluster_uuid", "cluster_serial"]))
+
+
 def StrictAnswer(types: Mapping[str, ht.Type], **more: ht.Type) -> ht.Type:
     """Return the type of an object with exactly these keys."""
     return ht.TStrictDict({**types, **more}, {})

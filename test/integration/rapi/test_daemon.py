@@ -206,12 +206,8 @@ def test_a_job_is_bound_to_what_was_looked_at(node):
     """Two jobs with the same ETag wait for a third: the first one changes the group, the other finds that out."""
     with node.Client() as client:
         name, uuid, serial = client.QueryGroups([], ["name", "uuid", "serial_no"])[0]
-        blocker = client.SubmitJob(
-            [{"OP_ID": "OP_TEST_DELAY", "duration": 600.0, "on_nodes": [node.name], "on_master": False, "reason": []}]
-        )
-        WaitUntil(lambda: client.QueryJobs([blocker], ["status"]) == [["running"]], "the others wait for it")
+        blocker, later = _Blocker(node, client)
         tag = f'"{uuid}-{serial}"'
-        later = {"depends": [[blocker, ["success", "error", "canceled"]]]}
         path, headers = f"/2/groups/{name}/modify", {**WRITER, "If-Match": tag}
         sent = [
             Ask(node, "PUT", path, {"alloc_policy": policy, **later}, headers)
@@ -222,9 +218,35 @@ def test_a_job_is_bound_to_what_was_looked_at(node):
         ends = [FollowJob(client, job)[0] for _, job in sent]
         assert sorted(ends) == ["error", "success"]
         failed = sent[ends.index("error")][1]
-        (result,) = client.QueryJobs([failed], ["opresult"])[0][0]
-        assert result[0] == "OpPrereqError" and "was changed since it was looked at" in result[1][0]
+        _AssertOvertaken(client, failed)
     assert Ask(node, "PUT", path, {}, headers)[0] == 412
+
+
+def test_a_change_of_the_cluster_is_bound_to_its_version(node):
+    with node.Client() as client:
+        uuid, serial = client.QueryConfigValues(["cluster_uuid", "cluster_serial"])
+        headers = {**WRITER, "If-Match": f'"{uuid}-{serial}"'}
+        blocker, later = _Blocker(node, client)
+        status, job = Ask(node, "PUT", "/2/modify", {"candidate_pool_size": 9, **later}, headers)
+        assert status == 200, "nothing has changed yet"
+        assert FollowJob(client, Ask(node, "PUT", "/2/tags?tag=overtakes", None, WRITER)[1])[0] == "success"
+        client.CancelJob(blocker, True)
+        assert FollowJob(client, job)[0] == "error"
+        _AssertOvertaken(client, job)
+    assert Ask(node, "PUT", "/2/modify", {}, headers)[0] == 412
+
+
+def _Blocker(node, client):
+    """A running job, and the body of one that begins after it."""
+    op = {"OP_ID": "OP_TEST_DELAY", "duration": 600.0, "on_nodes": [node.name], "on_master": False, "reason": []}
+    blocker = client.SubmitJob([op])
+    WaitUntil(lambda: client.QueryJobs([blocker], ["status"]) == [["running"]], "the others wait for it")
+    return blocker, {"depends": [[blocker, ["success", "error", "canceled"]]]}
+
+
+def _AssertOvertaken(client, job):
+    (result,) = client.QueryJobs([job], ["opresult"])[0][0]
+    assert result[0] == "OpPrereqError" and "was changed since it was looked at" in result[1][0]
 
 
 # The master

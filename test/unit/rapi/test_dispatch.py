@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 from support.rapi import PLAIN, READER, WRITER, Basic, Site
+from support.rapicalls import NotingMaster
 
 from ganeti import constants, errors, ht
 from ganeti.rapi.call import Answer, HttpError
@@ -358,8 +359,41 @@ def test_changes_are_compared_with_what_they_change(site):
         assert SEEN[0].if_match == f"{THING}-7", "the job compares again"
         assert send(verb, path, {}, "*") == 200
         assert SEEN[0].if_match is None
-    assert send("PUT", "/2/any", "x", tag) == 412, "nothing with a version is there"
+    for condition in (tag, "*"):
+        assert send("PUT", "/2/any", "x", condition) == 400, "nothing with a version is there"
+    assert SEEN == []
     assert send("PUT", "/2/things/a/modify", {}, "no quotes") == 400
+
+
+@pytest.mark.req("D20-RAPI-06")
+@pytest.mark.parametrize(
+    ("shown", "verb", "path", "body"), [("/2/info", "PUT", "/2/modify", {"candidate_pool_size": 5}),
+                                        ("/2/tags", "PUT", "/2/tags?tag=x", b""),
+                                        ("/2/tags", "DELETE", "/2/tags?tag=x", b"")],
+)  # fmt: skip
+def test_changes_of_the_cluster_are_bound_to_its_version(tmp_path, shown, verb, path, body):
+    values = {"cluster_uuid": THING, "cluster_serial": 7, "config_serial": 40}
+    info = {"uuid": THING, "mtime": 1.5, "master": "n1", "software_version": "x"}
+    master = NotingMaster(
+        QueryClusterInfo={**info, "volume_group_name": None, "drbd_usermode_helper": None},
+        QueryConfigValues=lambda names: [values[name] for name in names],
+        QueryTags=lambda kind, name: ["a"],
+    )
+    site = Site(str(tmp_path / "users"), master)
+    shown_tag = site.Ask("GET", shown).headers["etag"]
+
+    def send(condition):
+        master.calls.clear()
+        status = _Status(site, verb, path, body, headers={**WRITER, "If-Match": condition})
+        jobs = [args[0] for method, *args in master.calls if method == "SubmitJob"]
+        return status, [op.get("if_match") for ops in jobs for op in ops]
+
+    assert send(shown_tag) == (200, [f"{THING}-7"]), "the job compares again"
+    assert send(f'"{THING}-7"') == (200, [f"{THING}-7"])
+    assert send("*") == (200, [None])
+    assert send(f'"{THING}-6"') == (412, [])
+    values["config_serial"], master.answers["QueryClusterInfo"]["mtime"] = 41, 2.5
+    assert send(shown_tag) == (412, [])
 
 
 @pytest.mark.req("D20-RAPI-06")
