@@ -314,7 +314,7 @@ def _CheckVersion(lu: LogicalUnit) -> None:
         raise errors.OpPrereqError(f"The object {uuid} that was looked at no longer exists", errors.ECODE_STATE)
     if found.serial_no != int(serial):
         raise errors.OpPrereqError(
-            f"The {found.KIND} was changed since it was looked at: its serial number is {found.serial_no}, not {serial};"
+            f"The {found.KIND} {opcodes.CHANGED_SINCE}: its serial number is {found.serial_no}, not {serial};"
             " look at it again and repeat the request",
             errors.ECODE_STATE,
         )

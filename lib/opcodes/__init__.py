@@ -14,6 +14,7 @@ Glossary
 
 from ganeti.opcodes.backup import *  # noqa: F403
 from ganeti.opcodes.base import (
+    CHANGED_SINCE,
     COMMON_PARAMS,
     OP_MAPPING,
     REDACTED,
@@ -34,6 +35,7 @@ from ganeti.opcodes.tags import *  # noqa: F403
 from ganeti.opcodes.test import *  # noqa: F403
 
 __all__ = [
+    "CHANGED_SINCE",
     "COMMON_PARAMS",
     "OP_MAPPING",
     "REDACTED",

@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Final
 from ganeti import constants, errors, ht
 from ganeti.opcodes import types
 
+# What the error of a job says whose ``if_match`` does not fit; whoever submitted it recognises it by these words.
+CHANGED_SINCE: Final = "was changed since it was looked at"
+
 REDACTED: Final = "<redacted>"
 
 

@@ -67,9 +67,9 @@ def _Counted(name: str, action: Action, done: int, why: str) -> Decision:
     return Decision(name, Action.LEAVE, f"{why}, and the watcher has given up")
 
 
-def WithTry(tries: state.Tries, instance: Instance, now: float) -> state.Tries:
+def WithTry(tries: state.Tries, instance: Instance, now: float, job_id: int = 0) -> state.Tries:
     """Return the tries with one more; giving up counts too, so that it is reported once."""
-    return tries.Restarted(now) if instance.status == STATUS_DOWN else tries.CleanedUp(now)
+    return tries.Restarted(now, job_id) if instance.status == STATUS_DOWN else tries.CleanedUp(now, job_id)
 
 
 @dataclasses.dataclass(frozen=True)

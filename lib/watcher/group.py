@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, runtime, ssconf
@@ -66,7 +66,7 @@ class Visit:
     def Act(self, file: state.File) -> None:
         """Submit what is needed; nothing is remembered of a run that ends with an error."""
         before = file.Read()
-        tries, started = self._ActOnInstances(dict(before.tries))
+        tries, started = self._ActOnInstances(self._Settled(before.tries))
         disks = decisions.DecideDisks(self.instances, self.nodes, self.busy, started, before.boot_ids)
         rejected = self._Activate(disks.activate, "its secondary node was booted")
         for node, why in disks.postponed.items():
@@ -75,6 +75,14 @@ class Visit:
         names = {instance.name for instance in self.instances}
         file.Save(state.State(tries, boot_ids).Maintained(names, runtime.Time()))
 
+    def _Settled(self, tries: Mapping[str, state.Tries]) -> dict[str, state.Tries]:
+        """Return the tries that count: not those whose job did not act because the instance had been changed."""
+        idle = master.QueryUnmatched(self._client, set[int]().union(*(known.jobs for known in tries.values())))
+        for name, known in tries.items():
+            for job_id in sorted(known.jobs & idle):
+                logging.info("Job %d found that instance %s had been changed: it is no attempt", job_id, name)
+        return {name: known.Without(idle) for name, known in tries.items()}
+
     def _ActOnInstances(self, tries: dict[str, state.Tries]) -> tuple[dict[str, state.Tries], set[str]]:
         """Return the tries, and the instances for whose start a job was submitted."""
         found = decisions.Decide(self.instances, self.busy, tries)
@@ -82,18 +90,18 @@ class Visit:
         for decision in found:
             _Log(decision)
         chosen = [decision for decision in found if decision.action in (Action.START, Action.CLEAN_UP)]
-        ids = master.Submit(self._client, [[_Opcode(decision)] for decision in chosen])
-        submitted = {decision.instance for decision, job_id in zip(chosen, ids, strict=True) if job_id is not None}
+        ids = master.Submit(self._client, [[_Opcode(decision, known[decision.instance])] for decision in chosen])
+        submitted = {d.instance: job_id for d, job_id in zip(chosen, ids, strict=True) if job_id is not None}
         now = runtime.Time()
         for decision in found:
             name = decision.instance
             if decision.action is Action.FORGET:
                 tries.pop(name, None)
             elif decision.action is Action.GIVE_UP or name in submitted:
-                tries[name] = decisions.WithTry(tries.get(name, state.NONE), known[name], now)
+                tries[name] = decisions.WithTry(tries.get(name, state.NONE), known[name], now, submitted.get(name, 0))
         _Summarize(self.name, len(self.instances), found)
         starts = {decision.instance for decision in chosen if decision.action is Action.START}
-        return tries, submitted & starts
+        return tries, submitted.keys() & starts
 
     def _Activate(self, names: Sequence[str], why: str) -> bool:
         """Submit a job for the disks of each instance; return whether one was rejected."""
@@ -102,15 +110,19 @@ class Visit:
         return None in master.Submit(self._client, [[master.Activation(name, why)] for name in names])
 
 
-def _Opcode(decision: Decision) -> OpCode:
+def _Opcode(decision: Decision, instance: Instance) -> OpCode:
+    """Return what is submitted; it does nothing if the instance is changed, such as shut down, before its turn comes."""
     from ganeti.opcodes import OpInstanceShutdown, OpInstanceStartup
 
     if decision.action is Action.START:
         return OpInstanceStartup(
-            instance_name=decision.instance, reason=master.Reason("Restarting: it should run and does not")
+            instance_name=decision.instance,
+            if_match=instance.version,
+            reason=master.Reason("Restarting: it should run and does not"),
         )
     return OpInstanceShutdown(
         instance_name=decision.instance,
+        if_match=instance.version,
         admin_state_source=constants.USER_SOURCE,
         reason=master.Reason("Cleaning up: its user shut it down"),
     )

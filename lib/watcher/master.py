@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, hosts, pathutils, runtime
@@ -52,6 +52,21 @@ def QueryBusy(client: Client, instances: Sequence[Instance], since: float) -> di
     locks = client.Query("lock", busy.LOCK_FIELDS)["data"]
     jobs = client.Query("job", busy.JOB_FIELDS, busy.JobFilter(since))["data"]
     return busy.Find(instances, _Plain(locks), _Plain(jobs), since)
+
+
+def QueryUnmatched(client: Client, job_ids: Collection[int]) -> set[int]:
+    """Return those of the jobs that did not act because their instance had been changed before they ran."""
+    from ganeti.opcodes import CHANGED_SINCE
+
+    if not job_ids:
+        return set()
+    wanted = ["|", *(["=", "id", job_id] for job_id in sorted(job_ids))]
+    rows = client.Query("job", ("id", "status", "opresult"), wanted)["data"]
+    return {
+        job_id
+        for job_id, status, results in _Plain(rows)
+        if status == constants.JOB_STATUS_ERROR and results and CHANGED_SINCE in str(errors.DecodeException(results[0]))
+    }
 
 
 def _Plain(data: Iterable[Sequence[Sequence[Any]]]) -> list[list[Any]]:

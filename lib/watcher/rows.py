@@ -8,7 +8,7 @@ from typing import Any
 
 INSTANCE_FIELDS = (
     "name", "uuid", "status", "admin_state", "disks_active", "pnode", "snodes", "pnode.group.uuid",
-    "snodes.group.uuid", "pnode.group", "snodes.group", "disk_template", "forthcoming",
+    "snodes.group.uuid", "pnode.group", "snodes.group", "disk_template", "forthcoming", "serial_no",
 )  # fmt: skip
 NODE_FIELDS = ("name", "bootid", "offline", "group.uuid")
 
@@ -27,6 +27,12 @@ class Instance:
     groups: frozenset[str] = frozenset()
     group_names: frozenset[str] = frozenset()
     template: str = "diskless"
+    serial: int = 0
+
+    @property
+    def version(self) -> str:
+        """Return what a job gives as ``if_match`` that must not run after the instance was changed."""
+        return f"{self.uuid}-{self.serial}"
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -51,7 +57,7 @@ def Instances(data: Sequence[Sequence[Sequence[Any]]]) -> list[Instance]:
     """Return the instances of a query for INSTANCE_FIELDS; those that are only reserved are left out."""
     found = []
     for row in map(_Values, data):
-        name, uuid, status, admin, active, primary, secondaries, *groups, template, forthcoming = row
+        name, uuid, status, admin, active, primary, secondaries, *groups, template, forthcoming, serial = row
         if forthcoming or not name:
             continue
         uuids, names = _Joined(*groups[:2]), _Joined(*groups[2:])
@@ -68,6 +74,7 @@ def Instances(data: Sequence[Sequence[Sequence[Any]]]) -> list[Instance]:
                 uuids,
                 names,
                 template or "",
+                serial or 0,
             )
         )
     return found

@@ -16,18 +16,36 @@ _LIMIT = 16 * 1024 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class Tries:
-    """How often jobs were submitted to start an instance, and to clean up after its user; when the last time was."""
+    """How often jobs were submitted to start an instance, and to clean up after its user; when the last time was.
+
+    The id of the last job of each kind is 0 where there is none, or where it is known that the job did not act.
+    """
 
     restart_count: int = 0
     restart_when: float = 0.0
     cleanup_count: int = 0
     cleanup_when: float = 0.0
+    restart_job: int = 0
+    cleanup_job: int = 0
 
-    def Restarted(self, now: float) -> Tries:
-        return dataclasses.replace(self, restart_count=self.restart_count + 1, restart_when=now)
+    def Restarted(self, now: float, job_id: int = 0) -> Tries:
+        return dataclasses.replace(self, restart_count=self.restart_count + 1, restart_when=now, restart_job=job_id)
 
-    def CleanedUp(self, now: float) -> Tries:
-        return dataclasses.replace(self, cleanup_count=self.cleanup_count + 1, cleanup_when=now)
+    def CleanedUp(self, now: float, job_id: int = 0) -> Tries:
+        return dataclasses.replace(self, cleanup_count=self.cleanup_count + 1, cleanup_when=now, cleanup_job=job_id)
+
+    @property
+    def jobs(self) -> set[int]:
+        return {self.restart_job, self.cleanup_job} - {0}
+
+    def Without(self, jobs: Collection[int]) -> Tries:
+        """Return the tries without those of jobs that did not act."""
+        found = self
+        if self.restart_job in jobs:
+            found = dataclasses.replace(found, restart_count=max(0, self.restart_count - 1), restart_job=0)
+        if self.cleanup_job in jobs:
+            found = dataclasses.replace(found, cleanup_count=max(0, self.cleanup_count - 1), cleanup_job=0)
+        return found if found.restart_count or found.cleanup_count else NONE
 
     def IsFresh(self, now: float) -> bool:
         """Return whether the last try still counts; one in the future was made before the clock was set back."""
@@ -37,8 +55,10 @@ class Tries:
         found: dict[str, Any] = {}
         if self.restart_count:
             found |= {"restart_count": self.restart_count, "restart_when": self.restart_when}
+            found |= {"restart_job": self.restart_job} if self.restart_job else {}
         if self.cleanup_count:
             found |= {"cleanup_count": self.cleanup_count, "cleanup_when": self.cleanup_when}
+            found |= {"cleanup_job": self.cleanup_job} if self.cleanup_job else {}
         return found
 
 
@@ -76,11 +96,14 @@ def _Number(value: Any) -> float:
 def _ReadTries(record: Any) -> Tries:
     if not isinstance(record, dict):
         return NONE
+    restarts, cleanups = (int(_Number(record.get(f"{kind}_count"))) for kind in ("restart", "cleanup"))
     return Tries(
-        int(_Number(record.get("restart_count"))),
+        restarts,
         _Number(record.get("restart_when")),
-        int(_Number(record.get("cleanup_count"))),
+        cleanups,
         _Number(record.get("cleanup_when")),
+        int(_Number(record.get("restart_job"))) if restarts else 0,
+        int(_Number(record.get("cleanup_job"))) if cleanups else 0,
     )
 
 

@@ -210,12 +210,12 @@ def test_locks_count_whoever_has_them_and_waits_do_not():
 
 def test_rows_become_objects_whatever_is_missing():
     row = [[0, "a"], [0, "u"], [0, "running"], [0, "up"], [0, True], [0, "n1"], [0, ["n2"]], [0, "g1"], [0, ["g2"]],
-           [0, "default"], [0, ["other"]], [0, "drbd"], [0, False]]  # fmt: skip
+           [0, "default"], [0, ["other"]], [0, "drbd"], [0, False], [0, 7]]  # fmt: skip
     [instance] = Instances([row])
     assert instance.groups == {"g1", "g2"} and instance.group_names == {"default", "other"}
-    assert instance.nodes == ("n1", "n2") and instance.template == "drbd"
+    assert instance.nodes == ("n1", "n2") and instance.template == "drbd" and instance.version == "u-7"
     blank = [[0, "b"], [0, "u"], *([2, None] for _ in row[2:])]
     [instance] = Instances([blank])
     assert (instance.status, instance.disks_active, instance.nodes, instance.groups) == ("", False, ("",), frozenset())
-    assert Instances([[*row[:-1], [0, True]]]) == []
+    assert Instances([[*row[:-2], [0, True], [0, 7]]]) == []
     assert Nodes([[[0, "n1"], [2, None], [0, True], [0, "g1"]]]) == [Node("n1", None, True)]

@@ -14,6 +14,8 @@ import pytest
 from support import configs
 from support.watched import GROUP, MakeInstance, WatchedNode
 
+from ganeti import opcodes
+
 UP, DOWN = MakeInstance(1), MakeInstance(2, admin_state="down")
 ONE, TWO = str(UP.name), str(DOWN.name)
 HOUR = 3600.0
@@ -138,7 +140,36 @@ def test_what_a_user_shut_down_is_cleaned_up(make: Make) -> None:
     assert f"INFO Cleaning up instance {ONE}: its user shut it down (attempt 1 of 5)" in lines
     [[op]] = node.master.submitted
     assert (op["OP_ID"], op["instance_name"], op["admin_state_source"]) == ("OP_INSTANCE_SHUTDOWN", ONE, "user")
+    assert op["if_match"] == f"{UP.uuid}-{UP.serial_no}"
     assert node.State()["instance"][ONE]["cleanup_count"] == 1
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_job_that_found_its_instance_changed_is_no_attempt(dead: WatchedNode, changed: bool) -> None:
+    """The administrator's shutdown ran between the look at the jobs and the start: the start must not undo it."""
+    text = f"The instance {opcodes.CHANGED_SINCE}: its serial number is 8" if changed else "no memory"
+    dead.master.failures["OP_INSTANCE_STARTUP"] = ["OpPrereqError", [text, "wrong_state"]]
+    dead.WatchInstances()
+    [[op]] = dead.master.submitted
+    assert op["if_match"] == f"{UP.uuid}-{UP.serial_no}"
+    assert dead.State()["instance"][ONE]["restart_job"] == 1001
+    lines = dead.LogOfRun()
+    said = f"INFO Job 1001 found that instance {ONE} had been changed: it is no attempt" in lines
+    assert said == changed and not [line for line in lines if line.startswith("ERROR")]
+    assert any(f"(attempt {1 if changed else 2} of 5)" in line for line in lines)
+    assert dead.State()["instance"][ONE]["restart_count"] == (1 if changed else 2)
+
+
+def test_an_attempt_is_taken_back_once(dead: WatchedNode) -> None:
+    tries = {"restart_count": 3, "restart_when": time.time(), "restart_job": 1001}
+    dead.WriteState({"instance": {ONE: tries}, "node": {}})
+    text = f"The instance {opcodes.CHANGED_SINCE}: its serial number is 8"
+    dead.master.failures["OP_INSTANCE_STARTUP"] = ["OpPrereqError", [text, "wrong_state"]]
+    dead.master._SubmitJob([{"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": ONE}])
+    dead.master.locks = [[f"instance/{ONE}", "exclusive", ["job7"], []]]
+    for _ in range(2):
+        dead.WatchInstances()
+        assert dead.State()["instance"][ONE]["restart_count"] == 2
 
 
 def test_a_drained_queue_gets_nothing_and_no_attempt_counts(dead: WatchedNode) -> None:
