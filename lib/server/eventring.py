@@ -126,9 +126,10 @@ class EventRing:
         self._ticker.Stop()
         self._Deliver()
         with self._lock:
-            waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            waiter.pending.Complete(self._Answer(waiter.seen, []))
+            answers = [(waiter, self._Now(waiter)) for waiter in self._waiters]
+            self._waiters = []
+        for waiter, answer in answers:
+            waiter.pending.Complete(answer)
 
     # --- on the committer's thread ------------------------------------------------------------------------------------
 
@@ -246,6 +247,10 @@ class EventRing:
             "events": [kept.event for kept in found or ()],
         }
 
+    def _Now(self, waiter: _Waiter) -> dict[str, Any]:
+        """Return the answer for a waiter who waits no longer; it has every event up to the one that it names as the last."""
+        return self._Answer(waiter.seen, self._After(waiter.seen, waiter.kinds))
+
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def Wait(self, last_id: str | None, kinds: Sequence[str] | None, timeout: float) -> Pending:
@@ -274,21 +279,20 @@ class EventRing:
     def _Expire(self, waiter: _Waiter) -> None:
         """Answer with what there is: the time is over."""
         self._Deliver()
-        if self._Remove(waiter):
-            with self._lock:
-                answer = self._Answer(waiter.seen, [])
-            waiter.pending.Complete(answer)
-
-    def _Forget(self, waiter: _Waiter) -> None:
-        if self._Remove(waiter) and waiter.timer is not None:
-            waiter.timer.Cancel()
-
-    def _Remove(self, waiter: _Waiter) -> bool:
         with self._lock:
             if waiter not in self._waiters:
-                return False
+                return
             self._waiters.remove(waiter)
-            return True
+            answer = self._Now(waiter)  # others may have numbered events since the delivery
+        waiter.pending.Complete(answer)
+
+    def _Forget(self, waiter: _Waiter) -> None:
+        with self._lock:
+            if waiter not in self._waiters:
+                return
+            self._waiters.remove(waiter)
+        if waiter.timer is not None:
+            waiter.timer.Cancel()
 
 
 def _Belonging(kind: str, uuid: str, before: objects.Snapshot, after: objects.Snapshot) -> tuple[str, str]:

@@ -213,3 +213,26 @@ def test_a_stop_answers_everybody(world: _World) -> None:
     pending = world.ring.Wait("3.abc-0", None, 60.0)
     world.ring.Stop()
     assert pending.Result(_WAIT)["events"] == []
+
+
+@pytest.mark.parametrize("ends", ["time-out", "stop"])
+def test_a_wait_that_ends_loses_nothing_that_others_have_numbered_meanwhile(world: _World, ends: str) -> None:
+    world.ring._ticker.Stop()  # its calls are made by this story
+    begin = world.Ask(None)["last"]
+    tired = world.ring.Wait(begin, ["instance"], 60.0)
+    [waiter] = world.ring._waiters
+
+    def another_client_asks() -> None:
+        world.Change(world.web.Replace(serial_no=9))
+        assert len(world.Ask(begin)["events"]) == 2
+
+    # It is answered in the delivery with which the other's wait ends.
+    world.ring.Wait(begin, ["node"], 60.0).Then(lambda _pending: another_client_asks())
+    world.Change(world.root.nodes[configs.NODE1])
+    if ends == "stop":
+        world.ring.Stop()
+    else:
+        assert waiter.timer is not None and waiter.timer.call is not None
+        waiter.timer.call()
+    answer = tired.Result(_WAIT)
+    assert (_Shown(answer), answer["last"]) == ([("instance", "changed", world.web.name)], "3.abc-2")
