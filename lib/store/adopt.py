@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import runtime, serializer
+from ganeti import pathutils, runtime, serializer
 from ganeti.store import silence
 from ganeti.store.base import (
     FORCED_START,
@@ -97,6 +97,14 @@ def _CheckNobodyHasStore(election: Election) -> None:
                 f"node {heard.member.name} has a copy of this cluster's store, this node has none: its files are not"
                 " read, they may be old",
                 hint=f"start the master daemon on {heard.member.name}, or on another candidate that has a copy",
+            )
+        if heard.acknowledged.seq:
+            raise NotElected(
+                f"node {heard.member.name} was a master candidate when this cluster's store had {heard.acknowledged.seq}"
+                " changes; its copy was removed when it ceased to be one. The store is on other nodes, and the files of this"
+                " node may be old",
+                hint="start the master daemon on a candidate that has a copy; only if all copies are lost, stop the node"
+                f" daemon on {heard.member.name}, move {pathutils.STORE_FILE} there away and start both again",
             )
 
 

@@ -398,13 +398,22 @@ class NodeStore:
         return self._replaced.Retire(database, state, line)
 
     def _OnEmpty(self, message: Message) -> dict[str, Any]:
-        """Take all rows from this node; "stored" once they are in a file, so that the caller asks until they are."""
+        """Take all rows from this node; "stored" once they are in a file, so that the caller asks until they are.
+
+        What is acknowledged stays: it says that there is a store elsewhere, of which this node's files may be old.
+        """
+        acknowledged = message.Place("acknowledged")
         with self._Writing(message) as (database, state):
             if message.Text("store") == state.store_id and not state.replaced:
                 database.ClearAside()
                 replaced = self._replaced.Retire(database, state, None).replaced
                 state = State(
-                    state.cluster, runtime.NewUuid(), state.promised, state.promised_master, replaced=replaced
+                    state.cluster,
+                    runtime.NewUuid(),
+                    state.promised,
+                    state.promised_master,
+                    acknowledged=max(state.acknowledged, acknowledged),
+                    replaced=replaced,
                 )
                 database.PutState(state)
                 logging.info(

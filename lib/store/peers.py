@@ -221,7 +221,8 @@ class Sender:
             if peer.busy or peer.unfit or now < peer.retry_at:
                 continue
             if peer.leaving:
-                self._Send("store_empty", [peer], {"store": peer.store_id} if peer.store_id else None)
+                what = {"store": peer.store_id, "acknowledged": acknowledged.Wire()}
+                self._Send("store_empty", [peer], what if peer.store_id else None)
             elif peer.copy is not None:
                 self._SendPiece(peer, line, acknowledged)
             elif peer.confirmed in self.recent and self.recent[peer.confirmed].fits:

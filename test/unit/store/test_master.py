@@ -706,3 +706,19 @@ def test_what_is_too_much_for_one_call_is_refused_or_waits_for_the_next_transact
     assert done == [None] * 7
     assert sorted(store.Rows("job")) == [str(n) for n in range(1, 8)]
     Until(lambda: cluster[1].store.database.GetValue("job", "7") or cluster[2].store.database.GetValue("job", "7"))
+
+
+@Story
+def test_those_whose_copies_were_removed_begin_no_store_of_their_own(make: Any) -> None:
+    """Two of three nodes are no candidates any more; the files of one of them still name it as master."""
+    cluster = make(3)
+    store = cluster.Found()
+    for member in cluster.members[1:]:
+        store.RemoveVoter(member.uuid, Rows(Row("job", member.uuid, "{}")))
+        Until(store.IsSettled)
+    cluster[0].fault = lambda path, body: "lost call"
+    for vouch in (None, lambda question: True):
+        with pytest.raises(NotElected, match="was a master candidate") as caught:
+            cluster.Found(1, vouch=vouch)
+        assert "the files of this node may be old" in str(caught.value)
+        assert "a candidate that has a copy" in str(caught.value.hint)

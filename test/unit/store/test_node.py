@@ -188,13 +188,13 @@ def _KeptFiles(wire: Wire) -> list[str]:
 
 def test_a_large_store_is_emptied_at_once_and_kept_in_steps(wire: Wire) -> None:
     before, old = _Fill(wire), wire.id
-    answers = [wire.Call("empty", E2, store=old)]
+    answers = [wire.Call("empty", E2, store=old, acknowledged=At(E1, 1).Wire())]
     assert (answers[0]["stored"], wire.Live(), wire.id != old) == (False, {}, True)
     new = wire.id
     # A process that dies meanwhile loses nothing.
     wire.store.Close()
     while not answers[-1]["stored"]:
-        answers.append(wire.Call("empty", E2, store=old))
+        answers.append(wire.Call("empty", E2, store=old, acknowledged=At(E1, 1).Wire()))
     assert 3 <= len(answers) <= 10
     (kept,) = _KeptFiles(wire)
     with Database(kept) as database:
@@ -261,17 +261,17 @@ def test_only_the_newest_replaced_copies_are_kept(tmp_path: Path) -> None:
 def test_emptying_makes_another_store_and_keeps_the_promise(wire: Wire) -> None:
     wire.Append(E1, NOWHERE, [["job", "1", "{}"]], At(E1, 1))
     old = wire.id
-    assert wire.Call("empty", E2, store=old)["stored"] is True
+    assert wire.Call("empty", E2, store=old, acknowledged=At(E2, 5).Wire())["stored"] is True
     state = wire.store.GetState()
-    assert (state.last, state.acknowledged, state.promised) == (NOWHERE, NOWHERE, E2)
+    assert (state.last, state.acknowledged, state.promised) == (NOWHERE, At(E2, 5), E2)
     assert state.store_id != old
     new = wire.id
-    assert wire.Call("empty", E2, store=old)["stored"] is True
+    assert wire.Call("empty", E2, store=old, acknowledged=At(E2, 6).Wire())["stored"] is True
     assert wire.id == new
     # Nothing late fills it, and it learns nothing.
     assert wire.Append(E2, NOWHERE, [["job", "1", "{}"]], stores=[old])["stored"] is False
     wire.Append(E2, NOWHERE, None, At(E2, 7))
-    assert wire.store.GetState().acknowledged == NOWHERE
+    assert wire.store.GetState().acknowledged == At(E2, 5)
 
 
 def test_rows_are_given_to_the_promised_master_only_and_in_pages(wire: Wire) -> None:
