@@ -124,6 +124,7 @@ class Committer:
         self._tell_from = 0.0
         self._own_told = NOWHERE
         self._keeping_at = 0.0
+        self._own_at = 0.0
         self._looked_at: float | None = None
         self._gather_until = 0.0
         self._disk = Trouble("The master's own disk takes no change")
@@ -183,6 +184,7 @@ class Committer:
     def _Run(self) -> None:
         try:
             while self.ended is None:
+                self._CheckOwnPromise()
                 self._Count()
                 self._steps.Look(self.tally.voters, bool(self._pending))
                 self._Begin()
@@ -202,7 +204,7 @@ class Committer:
         """Return for how long nothing has to be done unless something comes."""
         now = runtime.Monotonic()
         acked = self.tally.acked
-        times = [self._steps.Deadline()]
+        times = [self._steps.Deadline(), self._own_at]
         peers = [peer for peer in self.peers.values() if not peer.busy and not peer.unfit]
         times += [peer.retry_at for peer in peers if peer.retry_at > now]
         if self._tell_from > now and (self._own_told < acked or any(p.told < acked for p in peers)):
@@ -489,19 +491,25 @@ class Committer:
 
     # House-keeping
 
-    def _Keeping(self) -> list[Row]:
-        """Return the deletions of archived rows whose files every voter has synced (rule 10); looks only now and then.
+    def _CheckOwnPromise(self) -> None:
+        """Look now and then whether this is still the master as far as its own node knows; else raise EpochTooOld.
 
-        Also looks whether this is still the master as far as its own node knows.
+        Also while a transaction waits for a quorum: to a node that is no candidate any more others may not even talk.
         """
+        now = runtime.Monotonic()
+        if now < self._own_at:
+            return
+        self._own_at = now + KEEPING_SECONDS
+        state = self._own.GetState()
+        if state.promised != self._epoch:
+            raise EpochTooOld(state.promised, state.promised_master)
+
+    def _Keeping(self) -> list[Row]:
+        """Return the deletions of archived rows whose files every voter has synced (rule 10); looks only now and then."""
         now = self._looked_at = runtime.Monotonic()
         if now < self._keeping_at:
             return []
         self._keeping_at = now + KEEPING_SECONDS
-        state = self._own.GetState()
-        if state.promised != self._epoch:
-            # Nobody had to say so: this very node has promised a newer epoch.
-            raise EpochTooOld(state.promised, state.promised_master)
         if not self.archived:
             return []
         gone = self.archived.Synced((uuid for uuid in self.tally.voters.by_uuid if uuid != self._me.uuid), self.peers)

@@ -722,3 +722,17 @@ def test_those_whose_copies_were_removed_begin_no_store_of_their_own(make: Any) 
             cluster.Found(1, vouch=vouch)
         assert "the files of this node may be old" in str(caught.value)
         assert "a candidate that has a copy" in str(caught.value.hint)
+
+
+@Story
+def test_a_change_that_waits_keeps_no_master_that_its_own_node_has_left(make: Any) -> None:
+    """The others do not even talk to a node that is no candidate any more; its own node has heard of the next master."""
+    cluster = make(3)
+    store = cluster.Found()
+    Until(store.IsSettled)
+    cluster[1].up = cluster[2].up = False
+    with pytest.raises(NotKnown):
+        store.Commit(Rows(Row("job", "1", "{}")))
+    cluster[0].store.Promise("", base.Epoch(99, "zz"), "node9")
+    Until(lambda: cluster.lost, 2 * KEEPING_SECONDS)
+    assert isinstance(cluster.lost[0], MasterLost) and "node9" in str(cluster.lost[0])
