@@ -32,7 +32,7 @@ MAX_PENDING = 256 * 1024
 """Bytes that may wait for one listener, apart from a single event that is larger."""
 
 KEEP_ALIVE = 15.0
-"""Seconds after which something is sent, so that a connection which is gone is noticed."""
+"""Seconds after which something is sent, so that a connection which is gone is noticed, and a token is looked at again."""
 
 _WAIT = 60.0
 _AGAIN = 1.0
@@ -83,6 +83,7 @@ class Listener:
         self.ended = False
         self._doubted = False
         self._quiet = False
+        self._due = False
 
     @property
     def waiting(self) -> int:
@@ -144,11 +145,12 @@ class Listener:
         self._wake.set()
 
     def KeepAlive(self) -> None:
-        """Have a comment sent if there was nothing since the last time."""
-        if self._quiet:
+        """Have a comment sent if there was nothing since the last time, and every other time the token looked at again."""
+        if self._due:
             self.Doubt()
-            if not self._parts:
-                self.Push(_COMMENT)
+        self._due = not self._due
+        if self._quiet and not self._parts:
+            self.Push(_COMMENT)
         self._quiet = True
 
     async def Take(self) -> bytes:
@@ -178,8 +180,9 @@ class Listener:
 class Hub:
     """All listeners of a master daemon."""
 
-    def __init__(self, master: Master):
+    def __init__(self, master: Master, keep_alive: float = KEEP_ALIVE):
         self._master = master
+        self._keep_alive = keep_alive
         self._listeners: set[Listener] = set()
         self.last = ""
         """The newest event that all listeners have got which are not behind."""
@@ -219,7 +222,7 @@ class Hub:
     def _Tick(self) -> None:
         for listener in self._listeners:
             listener.KeepAlive()
-        self._clock = asyncio.get_running_loop().call_later(KEEP_ALIVE / 2, self._Tick)
+        self._clock = asyncio.get_running_loop().call_later(self._keep_alive / 2, self._Tick)
 
     async def _Begin(self) -> None:
         if self._task is None:

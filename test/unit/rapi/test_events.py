@@ -373,6 +373,27 @@ def test_a_stream_ends_when_its_token_is_revoked() -> None:
     Play(story)
 
 
+def test_a_stream_ends_when_its_token_expires_also_while_events_flow() -> None:
+    async def run() -> None:
+        accepted = True
+
+        async def valid() -> bool:
+            return accepted
+
+        master = Master()
+        client = await _Join(events.Hub(master, keep_alive=0.2), valid=valid)
+        count = 0
+        async with asyncio.timeout(_LIMIT):
+            while not client.task.done():
+                count += 1
+                accepted = count < 100
+                master.Happen("job", str(count))
+                await client.Until(count)
+        assert count >= 100
+
+    asyncio.run(run())
+
+
 def test_an_unknown_kind_is_rejected(tmp_path: Path) -> None:
     reply = Site(str(tmp_path / "users")).Ask("GET", "/2/events?kind=job,weather", headers=READER)
     assert reply.status == 400 and "weather" in reply.value["message"]
