@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import docutils.core
 import pytest
-from support.rapicalls import Methods
+from support.rapicalls import Act, Methods
 from support.virtualnode import TOP
 
 from ganeti import ht
+from ganeti.params import disk
 from ganeti.rapi.declared import BodyUse
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.resources.common import TJob
@@ -129,6 +131,19 @@ def test_every_answer_has_a_type_and_every_body_an_example() -> None:
             assert method.example is not None, where
         if method.body_type is not None:
             assert method.body_type(method.example), where
+
+
+def test_first_steps_of_the_page_can_be_taken() -> None:
+    """Their bodies are accepted, the disks can be migrated, and no password is in a command line."""
+    with open(os.path.join(TOP, "doc", "rapi-intro.rst.inc"), encoding="utf-8") as stream:
+        steps = stream.read().partition("First steps\n")[2].partition("Rules for all resources\n")[0]
+    creation, migration = (json.loads(text) for text in re.findall(r"-d '(.*?)'", steps, re.DOTALL))
+    [created] = Act("/2/instances", "POST", creation)[1].ops
+    assert created["disk_template"] in disk.Mirrored()
+    [migrated] = Act("/2/instances/{name}/migrate", "PUT", migration)[1].ops
+    assert (migrated["target_node"] is not None) == (created["disk_template"] in disk.With(mirror="external"))
+    commands = [line for line in steps.splitlines() if "curl" in line or "$R" in line]
+    assert commands and not [line for line in commands if "secret" in line or "--user" in line]
 
 
 def test_page_for_people_is_current_and_well_formed() -> None:
