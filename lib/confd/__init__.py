@@ -35,7 +35,7 @@ Glossary
 """
 
 from ganeti.confd.callbacks import CountingCallback, FilterCallback, StoreCallback
-from ganeti.confd.client import AUTOMATIC, EVERY_PEER, Client, Event, Waiting
+from ganeti.confd.client import AUTOMATIC, EVERY_PEER, Canonical, Client, Event, Waiting
 from ganeti.confd.link import Ask, Link, OwnAddress, Peers, ReadKey, Result
 from ganeti.confd.wire import BadDatagram, Reply, Request
 
@@ -44,6 +44,7 @@ __all__ = [
     "EVERY_PEER",
     "Ask",
     "BadDatagram",
+    "Canonical",
     "Client",
     "CountingCallback",
     "Event",

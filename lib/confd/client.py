@@ -27,7 +27,7 @@ EXPIRED = "expired"
 
 
 class Event(NamedTuple):
-    """What happened to a request; ``reply`` and ``address`` (of the sender) are there for a reply only."""
+    """What happened to a request; ``reply`` and ``address`` (of the peer that sent it) are there for a reply only."""
 
     kind: str
     rsalt: str
@@ -47,13 +47,24 @@ class Waiting(NamedTuple):
 @dataclass
 class _Pending:
     request: wire.Request
-    sent: int
+    asked: list[str]
     expires: float
     repliers: set[str] = field(default_factory=set)
 
+    def Peer(self, address: str) -> str | None:
+        """Return which of the peers replies from this address, None for somebody who was not asked."""
+        # A node that was asked at another of its addresses, such as the cluster's, replies from its main one.
+        peer = self.asked[0] if len(self.asked) == 1 else Canonical(address)
+        return peer if peer in self.asked else None
+
+
+def Canonical(address: str) -> str:
+    """Return the one way to write an address; raises ValueError for something else."""
+    return str(ipaddress.ip_address(address))
+
 
 def CheckPeers(peers: Sequence[str]) -> list[str]:
-    """Return the peers as a list of distinct addresses; raises ConfdClientError if they cannot be asked together."""
+    """Return the peers as a list of distinct addresses, in canonical form; raises ConfdClientError if they cannot be asked together."""
     if not peers:
         raise errors.ConfdClientError("There is no master candidate to ask")
     try:
@@ -62,7 +73,7 @@ def CheckPeers(peers: Sequence[str]) -> list[str]:
         raise errors.ConfdClientError(f"Master candidates are asked by address: {err}") from err
     if len(families) > 1:
         raise errors.ConfdClientError(f"Addresses of one family are needed, not of both: {', '.join(peers)}")
-    return list(dict.fromkeys(peers))
+    return list(dict.fromkeys(map(Canonical, peers)))
 
 
 def Needed(sent: int) -> int:
@@ -121,19 +132,22 @@ class Client:
         request = wire.Request(kind, query, rsalt)
         targets = self.Targets(coverage)
         datagram = wire.PackRequest(self._key, request, runtime.Time())
-        self._pending[rsalt] = _Pending(request, len(targets), runtime.Monotonic() + EXPIRY)
+        self._pending[rsalt] = _Pending(request, targets, runtime.Monotonic() + EXPIRY)
         for address in targets:
             self._send(datagram, address)
         return rsalt
 
     def Receive(self, datagram: bytes, address: str) -> None:
-        """Take a datagram from ``address``; raises BadDatagram if it is no reply to a pending request."""
+        """Take a datagram from ``address``; raises BadDatagram if it is not the reply of a peer to a pending request."""
         reply, rsalt = wire.OpenReply(self._key, datagram)
         pending = self._pending.get(rsalt)
         if pending is None:
             raise wire.BadDatagram(wire.REPLAY, "a reply to a question that is not pending")
-        pending.repliers.add(address)
-        self._callback(Event(REPLY, rsalt, pending.request, reply, address))
+        peer = pending.Peer(address)
+        if peer is None:
+            raise wire.BadDatagram(wire.REPLAY, "a reply from an address that was not asked")
+        pending.repliers.add(peer)
+        self._callback(Event(REPLY, rsalt, pending.request, reply, peer))
 
     def Expire(self) -> None:
         """Forget the requests whose time is over."""
@@ -151,7 +165,8 @@ class Client:
         """Return how far a pending request has come."""
         pending = self._Find(rsalt)
         received = len(pending.repliers)
-        return Waiting(received >= Needed(pending.sent), pending.sent, received)
+        sent = len(pending.asked)
+        return Waiting(received >= Needed(sent), sent, received)
 
     def _Find(self, rsalt: str) -> _Pending:
         pending = self._pending.get(rsalt)

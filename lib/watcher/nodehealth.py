@@ -40,7 +40,8 @@ def IsOffline(name: str) -> bool:
 
     with confd.Link(confd.ReadKey(), peers, keep) as link:
         waiting = link.WaitForReply(link.Send(queries.NODE_ROLE, name, confd.EVERY_PEER), _SECONDS, from_all=True)
-    contrary = _Contrary(replies, ssconf.SimpleStore().GetNodePrimaryIPs().get(name, ""))
+    own = ssconf.SimpleStore().GetNodePrimaryIPs().get(name)
+    contrary = _Contrary(replies, own and confd.Canonical(own))
     if waiting.answered and not contrary:
         return True
     agree = [address for address, reply in replies if _SaysOffline(reply)]
@@ -59,7 +60,7 @@ def _SaysOffline(reply: confd.Reply) -> bool:
     return bool(reply.status == queries.OK and reply.answer == queries.ROLE_OFFLINE)
 
 
-def _Contrary(replies: Sequence[tuple[str, confd.Reply]], own: str) -> list[str]:
+def _Contrary(replies: Sequence[tuple[str, confd.Reply]], own: str | None) -> list[str]:
     """Return who says that the node is not offline.
 
     The ``own`` daemon of a former candidate answers from a copy that nobody has updated since: it does not count if all

@@ -119,6 +119,48 @@ def test_only_answers_to_our_own_questions_count(machine: Any) -> None:
     _On(machine, story)
 
 
+@pytest.mark.req("D21-CONFD-09")
+def test_only_those_who_were_asked_count(machine: Any) -> None:
+    def story() -> None:
+        peers = Peers([*PEERS[:3]])
+        rsalt = peers.client.Send(queries.PING, coverage=2)
+        asked = [peer for _, peer in peers.sent]
+        [spared] = set(PEERS[:3]) - set(asked)
+        for stranger in (spared, "192.0.2.99", "2001:db8::1"):
+            with pytest.raises(wire.BadDatagram, match="was not asked"):
+                peers.Answer(stranger, rsalt)
+        assert peers.events == [] and peers.client.Progress(rsalt) == confd.Waiting(False, 2, 0)
+        for peer in asked:
+            peers.Answer(peer, rsalt)
+        assert peers.client.Progress(rsalt) == confd.Waiting(True, 2, 2)
+
+    _On(machine, story)
+
+
+def test_one_peer_may_reply_from_another_of_its_addresses(machine: Any) -> None:
+    """It was asked at the cluster's address: the kernel chooses the address that the reply comes from."""
+
+    def story() -> None:
+        peers = Peers(["192.0.2.100"])
+        rsalt = peers.client.Send(queries.PING)
+        peers.Answer("192.0.2.1", rsalt)
+        assert [event.address for event in peers.events] == ["192.0.2.100"]
+        assert peers.client.Progress(rsalt) == confd.Waiting(True, 1, 1)
+
+    _On(machine, story)
+
+
+def test_an_address_may_be_written_in_several_ways(machine: Any) -> None:
+    def story() -> None:
+        peers = Peers(["2001:DB8:0::1", "2001:db8::1", "2001:db8::2"])
+        rsalt = peers.client.Send(queries.PING)
+        assert sorted(peer for _, peer in peers.sent) == ["2001:db8::1", "2001:db8::2"]
+        peers.Answer("2001:db8:0:0::1", rsalt)
+        assert peers.client.Progress(rsalt).received == 1
+
+    _On(machine, story)
+
+
 def test_a_request_expires_once(machine: Any) -> None:
     def story() -> None:
         peers = Peers()
@@ -146,8 +188,8 @@ def test_how_many_answers_are_enough(sent: int, needed: int) -> None:
     for number in range(needed):
         assert not peers.client.Progress(rsalt).answered
         # One peer that answers twice is one peer.
-        peers.Answer(PEERS[number], rsalt)
-        peers.Answer(PEERS[number], rsalt)
+        peers.Answer(peers.sent[number][1], rsalt)
+        peers.Answer(peers.sent[number][1], rsalt)
     assert peers.client.Progress(rsalt) == confd.Waiting(True, sent, needed)
 
 
