@@ -329,6 +329,7 @@ def test_role_that_cannot_be_set(role: Any):
     _Refused("/2/nodes/{name}/role", "PUT", role)
 
 
+@pytest.mark.req("D21-REPAIR-10")
 def test_migration_of_a_node_in_old_words():
     path = "/2/nodes/{name}/migrate"
     assert _Op(path, "POST", live=True)["mode"] == "live"
@@ -356,6 +357,7 @@ def test_storage_of_a_node():
     assert _Op(path, "PUT", storage_type="lvm-pv", name="/dev/sda")["changes"] == {}
 
 
+@pytest.mark.req("D21-REPAIR-08")
 def test_replacing_disks():
     path = "/2/instances/{name}/replace-disks"
     assert _Op(path, "POST", {"mode": "replace_auto", "disks": "0, 1"})["disks"] == [0, 1]

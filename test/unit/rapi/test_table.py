@@ -12,7 +12,7 @@ from pathlib import Path
 
 import docutils.core
 import pytest
-from support.rapicalls import Act, Methods
+from support.rapicalls import Act, Methods, NotingMaster
 from support.virtualnode import TOP
 
 from ganeti import ht
@@ -121,6 +121,17 @@ def test_what_a_token_needs() -> None:
         ("failover", "PUT"),
         ("{job}", "DELETE"),
     }
+
+
+@pytest.mark.req("D20-FLAG-28")
+def test_flags_of_a_node_have_the_names_that_the_page_describes() -> None:
+    flags = {"offline": True, "drained": False, "master_candidate": True, "role": "O"}
+    values = {**flags, "uuid": "u", "serial_no": 3}
+    master = NotingMaster(Query=lambda kind, fields, qfilter: {"data": [[[0, values.get(field)] for field in fields]]})
+    shown = Act("/2/nodes/{name}", "GET", master=master)[0].value
+    assert {name: shown[name] for name in flags} == flags
+    page = Path(TOP, "doc", "rapi.rst").read_text("utf-8").partition("``/2/nodes/{name}``\n")[2].partition("\n``/2/")[0]
+    assert [name for name in flags if f"{name}: " not in page] == []
 
 
 def test_every_answer_has_a_type_and_every_body_an_example() -> None:

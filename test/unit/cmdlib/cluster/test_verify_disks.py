@@ -56,6 +56,7 @@ def test_sizes_nobody_tells_stay_as_they_are(master: Master) -> None:
         master.Run(opcodes.OpClusterRepairDiskSizes(instances=["nobody"]))
 
 
+@pytest.mark.req("D21-REPAIR-10")
 def test_every_primary_instance_of_a_node_gets_a_migration(master: Master) -> None:
     result = master.Run(opcodes.OpNodeMigrate(node_name="node1", mode="live", ignore_ipolicy=True))
     assert result == {"jobs": [[True, 100]]}

@@ -23,6 +23,7 @@ def _Replace(master: Master, mode: str, **values: Any) -> None:
     master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode=f"replace_{mode}", **values))
 
 
+@pytest.mark.req("D21-REPAIR-08")
 def test_faulty_disks_are_found(trio: Master) -> None:
     _Replace(trio, "auto")
     assert trio.last.messages[-1] == f"No disks need replacement for instance '{WEB}'"
