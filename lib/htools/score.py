@@ -221,7 +221,8 @@ class Estimate:
     Good for finding the few moves that may be the best; which one is decides ``Score``.
     """
 
-    TOLERANCE = 1e-9
+    # Near a variance of 0 its root makes a rounding error of 1e-15 one of 3e-8.
+    TOLERANCE = 1e-6
 
     def __init__(self, nodes: Sequence[Node]):
         online = [node for node in nodes if not node.offline]

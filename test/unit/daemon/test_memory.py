@@ -25,11 +25,21 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-with open("/proc/self/maps") as stream:
-    heaps = sum(1 for line in stream if int(line.split()[0].partition("-")[0], 16) % (1 << 26) == 0)
+
+def heaps():
+    # Heaps of threads: 64 MiB at a multiple of that, in use at first and reserved after it, without a file.
+    with open("/proc/self/maps") as stream:
+        maps = [line.split() for line in stream]
+    spans = [[int(number, 16) for number in fields[0].split("-")] for fields in maps]
+    found = 0
+    for (begin, end), fields, (after, last), following in zip(spans, maps, spans[1:], maps[1:]):
+        reserved = (after, last, following[1]) == (end, begin + (1 << 26), "---p")
+        found += begin % (1 << 26) == 0 and fields[1] == "rw-p" and len(fields) == 5 and reserved
+    return found
+
 full = resident()
 memory.GiveBack()
-print(full - resident(), heaps)
+print(full - resident(), heaps())
 """
 
 
@@ -37,4 +47,10 @@ def test_free_memory_below_what_is_in_use_goes_back_and_all_threads_share_one_he
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True, timeout=50)
     freed, heaps = map(int, done.stdout.split())
     assert freed > 20_000_000
-    assert heaps == 0, "a heap of a thread begins at a multiple of 64 MiB"
+    assert heaps == 0
+
+
+def test_without_that_each_thread_has_a_heap_of_its_own() -> None:
+    program = _PROGRAM.replace("memory.ShareArenas()", "")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
+    assert int(done.stdout.split()[1]) > 0
