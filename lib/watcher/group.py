@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, runtime, ssconf
-from ganeti.watcher import decisions, master, state, status
+from ganeti.watcher import decisions, guard, master, state, status
 from ganeti.watcher.decisions import Action, Decision
 from ganeti.watcher.rows import Instance, Node
 
@@ -36,8 +36,9 @@ def Run(options: optparse.Values, uuid: str) -> int:
         return constants.EXIT_FAILURE
     with master.Connect() as client:
         try:
-            visit = Visit(client, uuid, groups[uuid])
-            visit.Act(file)
+            visit = Visit(client, uuid, groups[uuid], options)
+            if guard.MayWork(options):
+                visit.Act(file)
             status.Write(uuid, visit.instances)
             status.Merge(groups)
         finally:
@@ -46,19 +47,20 @@ def Run(options: optparse.Values, uuid: str) -> int:
         if options.verify_disks:
             from ganeti.watcher import verifydisks
 
-            verifydisks.Run(client, visit, options.strict)
+            verifydisks.Run(client, visit, options)
     return constants.EXIT_SUCCESS
 
 
 class Visit:
     """One look at a group, and what is done about it."""
 
-    def __init__(self, client: Client, uuid: str, name: str):
+    def __init__(self, client: Client, uuid: str, name: str, options: optparse.Values):
         master.CheckMaster(client)
         self.uuid = uuid
         self.name = name
         self.began = runtime.Time()
         self._client = client
+        self._options = options
         self.instances: list[Instance] = master.QueryInstances(client, uuid)
         self.nodes: list[Node] = master.QueryNodes(client, uuid)
         self.busy = master.QueryBusy(client, self.instances, self.began)
@@ -90,7 +92,8 @@ class Visit:
         for decision in found:
             _Log(decision)
         chosen = [decision for decision in found if decision.action in (Action.START, Action.CLEAN_UP)]
-        ids = master.Submit(self._client, [[_Opcode(decision, known[decision.instance])] for decision in chosen])
+        jobs = [[_Opcode(decision, known[decision.instance])] for decision in chosen]
+        ids = master.Submit(self._client, jobs, self._options)
         submitted = {d.instance: job_id for d, job_id in zip(chosen, ids, strict=True) if job_id is not None}
         now = runtime.Time()
         for decision in found:
@@ -107,7 +110,7 @@ class Visit:
         """Submit a job for the disks of each instance; return whether one was rejected."""
         for name in names:
             logging.info("Activating the disks of instance %s: %s", name, why)
-        return None in master.Submit(self._client, [[master.Activation(name, why)] for name in names])
+        return None in master.Submit(self._client, [[master.Activation(name, why)] for name in names], self._options)
 
 
 def _Opcode(decision: Decision, instance: Instance) -> OpCode:

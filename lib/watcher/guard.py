@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from ganeti import errors, pathutils, runtime, watcherpause
 
 if TYPE_CHECKING:
+    import optparse
+
     from ganeti.runtime import protocols
 
 Action = Callable[[], int]
@@ -39,6 +41,11 @@ def Paused() -> bool:
     if until + _KEEP_PAUSE < runtime.Time():
         watcherpause.Write(None)
     return False
+
+
+def MayWork(options: optparse.Values) -> bool:
+    """Return whether the watcher is not paused; ask before each step, as a pause may begin while a run waits."""
+    return bool(options.ignore_pause) or not Paused()
 
 
 def TakeLock() -> protocols.FileLock:

@@ -65,7 +65,7 @@ def Main() -> int:
 
 
 def _Run(options: optparse.Values) -> int:
-    if not options.ignore_pause and guard.Paused():
+    if not guard.MayWork(options):
         return constants.EXIT_SUCCESS
     try:
         lock = guard.TakeLock()

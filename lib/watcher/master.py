@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, hosts, pathutils, runtime
 from ganeti.luxi.client import Client
-from ganeti.watcher import busy
+from ganeti.watcher import busy, guard
 from ganeti.watcher.rows import INSTANCE_FIELDS, NODE_FIELDS, Instance, Instances, Node, Nodes
 
 if TYPE_CHECKING:
+    import optparse
+
     from ganeti.opcodes import OpCode
 
 REASON_SOURCE = "gnt:watcher"
@@ -84,10 +86,15 @@ def Activation(name: str, why: str) -> OpCode:
     return OpInstanceActivateDisks(instance_name=name, reason=Reason(f"Activating disks: {why}"))
 
 
-def Submit(client: Client, jobs: Sequence[Sequence[OpCode]]) -> list[int | None]:
-    """Submit jobs in one step; return the id of each, None for one that was rejected, which is logged."""
+def Submit(client: Client, jobs: Sequence[Sequence[OpCode]], options: optparse.Values) -> list[int | None]:
+    """Submit jobs in one step; return the id of each, None for one that was rejected, which is logged.
+
+    None are submitted, and all are None, if the watcher has been paused.
+    """
     if not jobs:
         return []
+    if not guard.MayWork(options):
+        return [None] * len(jobs)
     results = client.SubmitManyJobs(jobs)
     found: list[int | None] = []
     for ops, (accepted, answer) in zip(jobs, results, strict=True):

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, runtime
-from ganeti.watcher import busy, decisions, master
+from ganeti.watcher import busy, decisions, guard, master
 
 if TYPE_CHECKING:
+    import optparse
+
     from ganeti.luxi.client import Client
     from ganeti.watcher.group import Visit
 
@@ -18,7 +20,7 @@ _WHY = "verification found them inactive"
 _PATIENCE = 3600.0
 
 
-def Run(client: Client, visit: Visit, strict: bool) -> None:
+def Run(client: Client, visit: Visit, options: optparse.Values) -> None:
     """Submit the verification, wait for it, act on its result."""
     from ganeti.opcodes import OpGroupVerifyDisks
     from ganeti.params import disk
@@ -32,10 +34,12 @@ def Run(client: Client, visit: Visit, strict: bool) -> None:
         return
     op = OpGroupVerifyDisks(
         group_name=visit.uuid,
-        is_strict=strict,
+        is_strict=options.strict,
         priority=constants.OP_PRIO_LOW,
         reason=master.Reason("Verifying disks"),
     )
+    if not guard.MayWork(options):
+        return
     job_id = client.SubmitJob([op])
     status = master.Wait(client, job_id, _PATIENCE)
     if status is None:
@@ -50,7 +54,7 @@ def Run(client: Client, visit: Visit, strict: bool) -> None:
     for node, text in sorted(bad_nodes.items()):
         logging.warning("Group %s: node %s could not be asked about disks: %s", visit.name, node, text)
     if inactive:
-        _Activate(client, visit, inactive)
+        _Activate(client, visit, inactive, options)
 
 
 def _Pending(client: Client, visit: Visit) -> int | None:
@@ -60,8 +64,10 @@ def _Pending(client: Client, visit: Visit) -> int | None:
     return next((job_id for (_, job_id), (_, found) in rows if summaries.intersection(found or ())), None)
 
 
-def _Activate(client: Client, visit: Visit, reported: list[str]) -> None:
+def _Activate(client: Client, visit: Visit, reported: list[str], options: optparse.Values) -> None:
     """Activate disks, as far as a new look at instances and jobs allows it: the verification may have taken long."""
+    if not guard.MayWork(options):
+        return
     began = runtime.Time()
     instances = master.QueryInstances(client, visit.uuid)
     nodes = master.QueryNodes(client, visit.uuid)
@@ -71,7 +77,7 @@ def _Activate(client: Client, visit: Visit, reported: list[str]) -> None:
     for name in names:
         logging.info("Activating the disks of instance %s: %s", name, _WHY)
     if names:
-        master.Submit(client, [[master.Activation(name, _WHY) for name in names]])
+        master.Submit(client, [[master.Activation(name, _WHY) for name in names]], options)
 
 
 def _Words(results: Sequence[Any]) -> str:

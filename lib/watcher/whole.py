@@ -27,6 +27,8 @@ def Run(options: optparse.Values, guarded: Guarded) -> int:
     store = ssconf.SimpleStore()
     StartNodeDaemons()
     RunHooks()
+    if not guard.MayWork(options):
+        return constants.EXIT_SUCCESS
     guarded(RemoveOldKeys)
     if store.GetMaintainNodeHealth():
         from ganeti.watcher import nodehealth

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 from ganeti import objects
@@ -35,15 +36,23 @@ def MakeInstance(number: int, **changes: Any) -> objects.Instance:
 
 
 class WatchedMaster(FakeMaster):
-    """``dead``: instances whose guest is gone; ``user_down``: stopped by their users; ``locks``: rows; ``boots``: boot ids."""
+    """``dead``: instances whose guest is gone; ``user_down``: stopped by their users; ``locks``: rows; ``boots``: boot ids.
+
+    ``on_call``: what happens before a method is answered.
+    """
 
     def __init__(self, path: str, instances: list[objects.Instance]):
+        self.on_call: dict[str, Callable[[], None]] = {}
         self.dead: set[str] = set()
         self.user_down: set[str] = set()
         self.locks: list[list[Any]] = []
         self.boots: dict[str, str] = {configs.NODE1: "boot1", configs.NODE2: "boot1"}
         super().__init__(path)
         self.snapshot = self.snapshot.Replace(instances={inst.uuid: inst for inst in instances}, disks={})
+
+    def _Handle(self, method: str, args: list[Any]) -> Any:
+        self.on_call.get(method, lambda: None)()
+        return super()._Handle(method, args)
 
     def _Context(self) -> Any:
         context = super()._Context()

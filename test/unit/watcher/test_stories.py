@@ -304,6 +304,40 @@ def test_a_pause_is_kept_and_can_be_ignored(dead: WatchedNode) -> None:
     assert dead.master.Ops() == [f"INSTANCE_STARTUP {ONE}"]
 
 
+def _Pause(node: WatchedNode) -> None:
+    node.Write("/var/lib/ganeti/watcher.pause", f"{int(time.time() + 1000)}\n")
+
+
+def test_a_pause_that_begins_while_the_hooks_run_is_kept(dead: WatchedNode) -> None:
+    path, until = dead.Path("/var/lib/ganeti/watcher.pause"), int(time.time() + 1000)
+    dead.Write("/etc/ganeti/hooks/watcher/10-wait", f"#!/bin/sh\necho {until} > {path}\n", 0o755)
+    assert any("the watcher is paused until" in line for line in dead.LogOfRun())
+    assert dead.master.Ops() == [] and "AutoArchiveJobs" not in [call[0] for call in dead.master.calls]
+
+
+def test_a_pause_that_begins_while_the_master_is_asked_is_kept(dead: WatchedNode) -> None:
+    dead.master.on_call["Query"] = lambda: _Pause(dead)
+    lines = dead.LogOfRun("-g", GROUP)
+    assert any("the watcher is paused until" in line for line in lines)
+    assert not [line for line in lines if "Starting" in line]
+    assert dead.master.Ops() == []
+    dead.WatchInstances("-g", GROUP, "--ignore-pause")
+    assert dead.master.Ops() == [f"INSTANCE_STARTUP {ONE}"]
+
+
+def test_a_pause_that_begins_while_disks_are_verified_is_kept(mirrored: WatchedNode) -> None:
+    mirrored.master.results["OP_GROUP_VERIFY_DISKS"] = [[{}, [WEB], {}]]
+    mirrored.master.on_call["WaitForJobChange"] = lambda: _Pause(mirrored)
+    mirrored.Watch("-g", GROUP)
+    assert mirrored.master.Ops() == [f"GROUP_VERIFY_DISKS {GROUP}"]
+
+
+def test_a_pause_keeps_the_disks_from_being_verified(mirrored: WatchedNode) -> None:
+    mirrored.master.on_call["Query"] = lambda: _Pause(mirrored)
+    mirrored.Watch("-g", GROUP)
+    assert mirrored.master.Ops() == []
+
+
 def test_nothing_is_done_while_another_program_stops_daemons(dead: WatchedNode) -> None:
     path = dead.Write("/var/lock/ganeti-watcher.lock", "", 0o600)
     with open(path, "rb") as stream:
