@@ -21,7 +21,7 @@ _AUTOMATIC_PEERS = 6
 # Seconds after which a request is forgotten.
 EXPIRY = 10.0
 
-# What an event tells.
+# The kinds of events.
 REPLY = "reply"
 EXPIRED = "expired"
 

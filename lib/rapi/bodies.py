@@ -96,15 +96,23 @@ def _CheckMissing(job: Job, values: Mapping[str, Any]) -> None:
         raise HttpError(BAD_REQUEST, f"Invalid body parameters: required parameter {listed} is missing")
 
 
+def Nanoseconds() -> int:
+    """Return the time of an entry in a reason trail."""
+    return int(runtime.Time() * 1_000_000) * 1000
+
+
 def Reason(call: Call) -> list[list[Any]]:
     """Return the reason trail of a request (doc/reference/rapi.md 6.4), and who sent it where that is known."""
-    now = int(runtime.Time() * 1_000_000) * 1000
+    now = Nanoseconds()
     given = call.arguments.get("reason")
     trail = [["gnt:user", given, now]] if given else []
     trail.append([f"gnt:library:rlib2:{call.resource.word}", "", now])
-    if call.caller.name:
-        trail.append([USER_SOURCE, call.caller.name, now])
-    return trail
+    return trail + Sender(call, now)
+
+
+def Sender(call: Call, now: int) -> list[list[Any]]:
+    """Return the entry of a reason trail that says who sent a request, in a list; none where that is not known."""
+    return [[USER_SOURCE, call.caller.name, now]] if call.caller.name else []
 
 
 async def Submit(call: Call, ops: Iterable[opcodes.OpCode]) -> int:

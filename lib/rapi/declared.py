@@ -105,7 +105,7 @@ class Method:
     arguments: tuple[Argument, ...] = ()
     body: BodyUse = BodyUse.IGNORED
     body_type: ht.Type | None = None
-    """The type of a body that is no object of an opcode's parameters; for a Job, of what it has beside these."""
+    """The type of a body that does not consist of an opcode's parameters; for a Job, of the keys beside these."""
     example: Any = None
     """A body that could be sent, for documents and tests."""
     addition: bool = False

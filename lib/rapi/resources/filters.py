@@ -6,6 +6,7 @@ from typing import Any
 
 from ganeti import ht
 from ganeti.opcodes import types
+from ganeti.rapi import bodies
 from ganeti.rapi.call import Answer, Call, HttpError
 from ganeti.rapi.declared import BodyUse, Method, Resource, Role
 from ganeti.rapi.resources.common import BAD_REQUEST, BULK, NOT_FOUND, Listed, ListOrBulk, StrictAnswer
@@ -49,8 +50,9 @@ async def _Write(call: Call) -> Any:
     uuid = call.names.get("uuid")
     if uuid is not None and not ht.TUuid(uuid):
         raise HttpError(BAD_REQUEST, f"'{uuid[:80]}' is not a valid UUID of a filter: expected {ht.TUuid.words}")
-    values = [call.body.get(name, default) for name, default in _DEFAULTS.items()]
-    return await call.master.Call("ReplaceFilter", uuid, *values)
+    priority, predicates, action, reason = (call.body.get(name, default) for name, default in _DEFAULTS.items())
+    trail = [*reason, *bodies.Sender(call, bodies.Nanoseconds())]
+    return await call.master.Call("ReplaceFilter", uuid, priority, predicates, action, trail)
 
 
 async def _Remove(call: Call) -> None:

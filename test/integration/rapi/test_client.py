@@ -335,7 +335,7 @@ def test_filters(client: Noting) -> None:
     before = client.GetFilters()
     uuid = client.AddFilter(3, [["jobid", [">", "id", "watermark"]]], "ACCEPT", [["me", "because", 1]])
     shown = client.GetFilter(uuid)
-    assert [entry[0] for entry in shown["reason_trail"]] == ["me", "gnt:client", "luxid"]
+    assert [entry[0] for entry in shown["reason_trail"]] == ["me", "gnt:client", "gnt:rapi:user", "luxid"]
     assert client.ReplaceFilter(uuid, 4, shown["predicates"], "CONTINUE") == uuid
     assert [f["priority"] for f in client.GetFilters(bulk=True) if f["uuid"] == uuid] == [4]
     assert client.DeleteFilter(uuid) is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.rapicalls import Act, Find, JobMethods, MakeCall
+from support.rapicalls import Act, Find, JobMethods, MakeCall, NotingMaster
 
 from ganeti import opcodes
 from ganeti.rapi import bodies
@@ -249,6 +249,19 @@ def test_reason_trail():
     assert 10**18 < nanoseconds < 4 * 10**18
     _, master = Act("/2/instances/{name}/modify", "PUT", {"beparams": {"vcpus": 2}}, reason="")
     assert [entry[:2] for entry in master.ops[0]["reason"]] == [["gnt:library:rlib2:instances_name_modify", ""]]
+
+
+@pytest.mark.parametrize(("path", "verb"), [("/2/filters", "POST"), ("/2/filters/{uuid}", "PUT")])
+def test_filter_says_who_made_it(path: str, verb: str):
+    def trail(caller: str | None) -> list[Any]:
+        master = NotingMaster(ReplaceFilter="uuid")
+        Act(path, verb, {"reason": [["me", "because", 1]]}, master=master, caller=caller)
+        [(_, _, *values, reason)] = master.calls
+        assert values == [0, [], "CONTINUE"]
+        return [entry[:2] for entry in reason]
+
+    assert trail("jack") == [["me", "because"], ["gnt:rapi:user", "jack"]]
+    assert trail(None) == [["me", "because"]]
 
 
 @pytest.mark.parametrize("body", [{"beparams": {}, "dry_run": True}, {"beparams": {}}])
