@@ -204,7 +204,10 @@ def CheckAndStart(name: str) -> int:
     if Check(name) == constants.EXIT_SUCCESS:
         return constants.EXIT_SUCCESS
     if UseSystemctl():
-        raise Refusal(f"{name} is supervised by systemd, which restarts it")
+        raise Refusal(
+            f"{name} is supervised by systemd, which restarts it after a failure only; start it with"
+            f" 'systemctl start {name}'"
+        )
     return Start(name)
 
 

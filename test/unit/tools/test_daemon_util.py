@@ -4,8 +4,12 @@ import os
 import sys
 
 import pytest
+from simulated import Invocation, World
 from support import layout
 from support.virtualnode import VirtualNode
+
+from ganeti import runtime
+from ganeti.tools import daemon_util
 
 MAIN = "import sys\nfrom ganeti.tools.daemon_util import Main\nsys.exit(Main())"
 
@@ -167,3 +171,16 @@ def test_more_answers(util):
     assert util("check-config").returncode == 1
     util.node.Write("/var/lib/ganeti/server.pem", "x")
     assert util("check-config").returncode == 0
+
+
+def test_under_systemd_the_command_that_starts_a_daemon_is_named() -> None:
+    """It does not restart what ended with success, or was stopped by an administrator."""
+    machine = World(1).AddMachine("node1.example.com")
+    machine.Call(runtime.MakeDirs, "/run/systemd/system")
+
+    def systemctl(invocation: Invocation) -> None:
+        invocation.Print("LoadState=loaded\n")
+
+    machine.programs["systemctl"] = systemctl
+    with pytest.raises(daemon_util.Refusal, match="start it with 'systemctl start ganeti-noded'"):
+        machine.Call(daemon_util.CheckAndStart, "ganeti-noded")
