@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from ganeti.watcher.group import Visit
 
 _WHY = "verification found them inactive"
-# The job waits for locks of long operations.  If it has not ended by then, it is left to end by itself.
-_PATIENCE = 3600.0
+# A strict job waits for locks of long operations; other jobs are to leave time for the next run of their unit, as systemd
+# starts no second one.  A job that has not ended by then is left to end by itself.
+_STRICT_PATIENCE = 3600.0
+_PATIENCE = 120.0
 
 
 def Run(client: Client, visit: Visit, options: optparse.Values) -> None:
@@ -41,9 +43,13 @@ def Run(client: Client, visit: Visit, options: optparse.Values) -> None:
     if not guard.MayWork(options):
         return
     job_id = client.SubmitJob([op])
-    status = master.Wait(client, job_id, _PATIENCE)
+    patience = _STRICT_PATIENCE if options.strict else _PATIENCE
+    status = master.Wait(client, job_id, patience)
     if status is None:
-        logging.warning("Group %s: job %d, which verifies disks, has not ended within an hour", visit.name, job_id)
+        logging.warning(
+            "Group %s: job %d, which verifies disks, has not ended within %d minutes; a later run verifies them again",
+            visit.name, job_id, patience / 60,
+        )  # fmt: skip
         return
     [[results]] = client.QueryJobs([job_id], ["opresult"])
     client.ArchiveJob(job_id)

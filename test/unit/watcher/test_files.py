@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from simulated import Machine, World
 
 from ganeti import errors, pathutils, runtime, transferkeys, watcherpause, x509
-from ganeti.watcher import guard, state, status
+from ganeti.watcher import guard, state, status, verifydisks
 from ganeti.watcher.rows import Instance
 
 GROUP, OTHER = "00000002-aaaa-4bbb-8ccc-000000000002", "00000002-aaaa-4bbb-8ccc-00000000000f"
@@ -258,3 +260,40 @@ def test_what_a_crash_left_goes_when_no_certificate_lives_so_long(machine: Machi
 def test_no_keys_no_work(machine: Machine) -> None:
     machine.Call(runtime.RemoveDir, pathutils.CRYPTO_KEYS_DIR)
     assert machine.Call(transferkeys.RemoveExpired) == []
+
+
+# --- patience -----------------------------------------------------------------------------------------------------------
+
+
+class _SlowMaster:
+    """A master whose jobs never begin."""
+
+    def Query(self, *_: Any) -> dict[str, Any]:
+        return {"data": []}
+
+    def SubmitJob(self, _: Any) -> int:
+        return 17
+
+    def WaitForJobChangeOnce(self, job_id: int, fields: Any, status: Any, serial: Any, timeout: float) -> Any:
+        del job_id, fields, serial
+        runtime.Sleep(min(timeout, 10.0))
+        return "nochange" if status else [["queued"]]
+
+
+@pytest.mark.parametrize(("strict", "seconds"), [(True, 3600), (False, 120)])
+def test_only_a_strict_run_waits_longer_for_a_verification_than_the_next_run_may(
+    machine: Machine, strict: bool, seconds: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    visit: Any = SimpleNamespace(
+        uuid=GROUP, name="default", instances=[replace(_Inst("a", "running"), template="drbd")]
+    )
+    master: Any = _SlowMaster()
+    options: Any = SimpleNamespace(strict=strict, ignore_pause=False)
+
+    def run() -> float:
+        began = runtime.Monotonic()
+        verifydisks.Run(master, visit, options)
+        return runtime.Monotonic() - began
+
+    assert seconds <= machine.Call(run) < seconds + 20
+    assert f"has not ended within {seconds // 60} minutes" in caplog.text
