@@ -39,6 +39,8 @@ def Fill(job: Job, call: Call) -> opcodes.OpCode:
     static = {**job.static(call), "reason": Reason(call)}
     if call.if_match is not None:
         static["if_match"] = call.if_match
+    if call.instance_uuid is not None and "instance_uuid" in job.opcode.OP_PARAMS:
+        static["instance_uuid"] = call.instance_uuid
     given = Parameters(call)
     if job.reads is not None:
         given = job.reads(call, given)

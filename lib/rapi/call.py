@@ -46,7 +46,7 @@ class Caller:
     """Who sends a request: a user of the users file, a token, or nobody by name.
 
     ``options``: of the users file.  ``role``: of a token, else None.  ``tags``: a token's instances have one of these;
-    empty: any.
+    empty: any.  ``since``: when the token was created.
     """
 
     name: str | None
@@ -54,6 +54,7 @@ class Caller:
     options: frozenset[str] = frozenset()
     role: Role | None = None
     tags: tuple[str, ...] = ()
+    since: float = 0.0
 
 
 @dataclass
@@ -76,6 +77,8 @@ class Call:
     query_given: bool = False
     if_match: str | None = None
     """What a job compares again under its locks: the parameter ``if_match`` of its first opcode."""
+    instance_uuid: str | None = None
+    """Of the instance whose tags were compared with the token's: no job is for another one of that name."""
 
 
 @dataclass

@@ -6,10 +6,11 @@ The master daemon is asked for each request, so that a token that is revoked, or
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ganeti import constants, runtime
+from ganeti.opcodes import types
 from ganeti.rapi.bodies import USER_SOURCE
 from ganeti.rapi.call import Call, Caller, HttpError, Master
 from ganeti.rapi.declared import Role
@@ -29,6 +30,7 @@ _ROLES = {
     constants.RAPI_ROLE_ADMIN: Role.ADMIN,
 }
 _MAX_DIGITS = 18
+_MAX_JOBS = 100
 # For a name that does not exist as much is done as for one that does.
 _NOBODY = "0" * 64
 
@@ -51,7 +53,8 @@ class Finder:
         if stored["expires"] is not None and stored["expires"] <= runtime.Time():
             logging.warning("The token %s, sent from %s, has expired", name, address)
             return None
-        return Caller(PREFIX + name, address, role=_ROLES[stored["role"]], tags=tuple(stored["tags"]))
+        role, tags = _ROLES[stored["role"]], tuple(stored["tags"])
+        return Caller(PREFIX + name, address, role=role, tags=tags, since=stored["created"])
 
 
 def StillValid(call: Call) -> Callable[[], Awaitable[bool]] | None:
@@ -82,8 +85,9 @@ async def CheckScope(call: Call) -> None:
         return
     if path == _ONE_INSTANCE or path.startswith(_ONE_INSTANCE + "/"):
         if await _MeansAllowed(call):
+            await _CheckConditions(call)
             return
-    elif (path == _ONE_JOB or path.startswith(_ONE_JOB + "/")) and await _Submitted(call, call.names["job"]):
+    elif (path == _ONE_JOB or path.startswith(_ONE_JOB + "/")) and await _Submitted(call, {call.names["job"]}):
         return
     shown = ", ".join(call.caller.tags)
     raise HttpError(403, f"This token is only for instances with one of these tags, and for its own jobs: {shown}")
@@ -91,11 +95,12 @@ async def CheckScope(call: Call) -> None:
 
 async def _MeansAllowed(call: Call) -> bool:
     """Return whether the path names an instance that is allowed; from here on the path has its full name."""
-    found = await call.master.Call("Query", "instance", ["name", "tags"], ["=", "name", call.names["name"]])
+    found = await call.master.Call("Query", "instance", ["name", "uuid", "tags"], ["=", "name", call.names["name"]])
     if len(found["data"]) != 1:
         return False
-    [[(_, name), (_, tags)]] = found["data"]
+    [[(_, name), (_, uuid), (_, tags)]] = found["data"]
     call.names = {**call.names, "name": name}
+    call.instance_uuid = uuid
     return IsAllowed(call.caller, tags)
 
 
@@ -104,11 +109,32 @@ def IsAllowed(caller: Caller, tags: Any) -> bool:
     return not caller.tags or not set(caller.tags).isdisjoint(tags or ())
 
 
-async def _Submitted(call: Call, job: str) -> bool:
-    """Return whether the caller has submitted this job, which its reason trail says."""
-    if len(job) > _MAX_DIGITS:
+async def _CheckConditions(call: Call) -> None:
+    """Raise HttpError (403) if how the job ends would show something about other jobs and objects."""
+    body = call.body if isinstance(call.body, dict) else {}
+    if body.get("if_match") is not None:
+        raise HttpError(
+            403, "This token cannot use 'if_match'; send the header If-Match with the version of the instance"
+        )
+    depends = body.get("depends")
+    if not depends or not types.TDepends(depends):
+        return  # what is malformed is rejected with the other parameters
+    if not await _Submitted(call, {str(job) for job, _ in depends}):
+        raise HttpError(403, "This token can only wait for jobs that it has submitted itself: look at 'depends'")
+
+
+async def _Submitted(call: Call, jobs: Collection[str]) -> bool:
+    """Return whether the caller has submitted all these jobs, which their reason trails say.
+
+    An entry that is older than the token was made by another token of that name, which has been revoked.
+    """
+    if len(jobs) > _MAX_JOBS or not all(job.isdecimal() and len(job) <= _MAX_DIGITS for job in jobs):
         return False
-    rows = await call.master.Call("QueryJobs", [int(job)], ["ops"])
-    ops = (rows[0][0] if rows else None) or []
-    mine = [USER_SOURCE, call.caller.name]
-    return any(list(entry[:2]) == mine for op in ops for entry in op.get("reason") or ())
+    rows = await call.master.Call("QueryJobs", [int(job) for job in jobs], ["ops"])
+    return len(rows) == len(jobs) and all(_IsMine(call.caller, (row[0] if row else None) or []) for row in rows)
+
+
+def _IsMine(caller: Caller, ops: Iterable[Mapping[str, Any]]) -> bool:
+    entries = (entry for op in ops for entry in op.get("reason") or ())
+    mine = [USER_SOURCE, caller.name]
+    return any(list(entry[:2]) == mine and entry[2] >= caller.since * 1_000_000_000 for entry in entries)

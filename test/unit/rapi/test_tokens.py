@@ -19,6 +19,8 @@ from ganeti.rapi.declared import Role
 from ganeti.utils import tokens
 
 WEB, DB = "web1.example.com", "db1.example.com"
+# When tokens are created, in nanoseconds.
+CREATED = 10**18
 INSTANCES = {WEB: ["web", "prod"], DB: ["prod"]}
 
 
@@ -41,17 +43,19 @@ class Master(NotingMaster):
     def _Query(self, kind: str, fields: list[str], qfilter: Any) -> dict[str, Any]:
         assert kind == "instance"
         found = [name for name in INSTANCES if name.startswith(qfilter[2])]
-        return {"data": [[[0, {"name": name, "tags": INSTANCES[name]}[field]] for field in fields] for name in found]}
+        known = [{"name": name, "uuid": f"uuid of {name}", "tags": INSTANCES[name]} for name in found]
+        return {"data": [[[0, instance[field]] for field in fields] for instance in known]}
 
     def _QueryJobs(self, ids: list[int], fields: list[str]) -> list[list[Any]]:
-        return [[self.jobs.get(ids[0]) and [{"reason": self.jobs[ids[0]]}]]]
+        return [[[{"reason": self.jobs[number]}] if number in self.jobs else None] for number in ids]
 
     def Add(
         self, name: str, role: str = "admin", tags: tuple[str, ...] = (), expires: float | None = None
     ) -> dict[str, str]:
         token = tokens.Make(name, os.urandom(32))
         self.stored[name] = {
-            "sha256": tokens.Digest(token), "role": role, "tags": list(tags), "created": 1.0, "expires": expires,
+            "sha256": tokens.Digest(token), "role": role, "tags": list(tags), "created": CREATED / 10**9,
+            "expires": expires,
         }  # fmt: skip
         return {"Authorization": f"Bearer {token}"}
 
@@ -123,20 +127,35 @@ def test_the_job_is_about_the_instance_whose_tags_were_looked_at(place: _Place) 
     header = place.master.Add("robot", "operate", ("web",))
     assert place.Ask("PUT", "/2/instances/web1/startup", header).status == 200
     [[op]] = [call[1] for call in place.master.calls if call[0] == "SubmitJob"]
-    assert op["instance_name"] == WEB
+    assert (op["instance_name"], op["instance_uuid"]) == (WEB, f"uuid of {WEB}")
     assert [entry[:2] for entry in op["reason"]][-1] == ["gnt:rapi:user", "token:robot"]
 
 
 def test_a_token_for_tags_sees_its_own_jobs_only(place: _Place) -> None:
     header = place.master.Add("robot", "operate", ("web",))
     place.master.jobs = {
-        7: [["gnt:rapi:user", "token:robot", 1]],
-        8: [["gnt:rapi:user", "robot", 1]],
-        9: [["gnt:user", "token:robot", 1], ["gnt:rapi:user", "jack", 1]],
+        7: [["gnt:rapi:user", "token:robot", CREATED + 1]],
+        8: [["gnt:rapi:user", "robot", CREATED + 1]],
+        9: [["gnt:user", "token:robot", CREATED + 1], ["gnt:rapi:user", "jack", CREATED + 1]],
+        11: [["gnt:rapi:user", "token:robot", CREATED - 1]],
     }
+    start = f"/2/instances/{WEB}/startup"
+
+    def waits(*numbers: int) -> int:
+        return place.Ask("PUT", start, header, body={"depends": [[number, ["error"]] for number in numbers]}).status
+
     assert place.Ask("DELETE", "/2/jobs/7", header).status == 200
-    for other in ("8", "9", "10", "9" * 30):
+    assert waits(7) == waits() == 200
+    for other in ("8", "9", "10", "11", "9" * 30):
         assert place.Ask("DELETE", f"/2/jobs/{other}", header).status == 403, other
+    place.master.calls.clear()
+    for number in (8, 9, 10, 11, -1):
+        assert waits(number) == waits(7, number) == 403, number
+    version = "ab3ef36a-0b9c-4a6a-8f0c-8f6a3bd2b3a1-7"
+    assert place.Ask("PUT", start, header, body={"if_match": version}).status == 403
+    assert place.Ask("PUT", start, header, body={"depends": "x"}).status == 400
+    assert "SubmitJob" not in [method for method, *_ in place.master.calls]
+    assert place.Ask("PUT", start, WRITER, body={"depends": [[8, ["error"]]]}).status == 200
 
 
 def test_a_token_for_tags_reaches_nothing_that_is_not_named(place: _Place) -> None:
