@@ -31,7 +31,8 @@ Glossary
 * salt -- of a request: the client's clock; of a reply: the request's rsalt, by which a client recognises it
 * peer -- a master candidate's address
 * coverage -- how many peers get a question
-* serial -- grows when the answer may have changed: of two answers the one with the higher serial is newer
+* serial -- that of the object asked about: of two answers the one with the higher serial is newer; those with the same one
+  may differ, where an answer holds more than the object (doc/confd.rst)
 """
 
 from ganeti.confd.callbacks import CountingCallback, FilterCallback, StoreCallback
