@@ -54,10 +54,18 @@ def _FilesBelow(directory: str) -> Iterator[str]:
     """Yield the files in a directory and below; links are not followed."""
     for name in _Names(directory):
         path = posixpath.join(directory, name)
-        if stat.S_ISDIR(runtime.Stat(path, follow=False).st_mode):
+        if _IsDirectory(path):
             yield from _FilesBelow(path)
         else:
             yield path
+
+
+def _IsDirectory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(runtime.Stat(path, follow=False).st_mode)
+    except OSError:
+        # Somebody else has removed it, or whoever wants to remove it gets the error.
+        return False
 
 
 def _RemoveOld(paths: Iterator[str]) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from simulated import World
 from support.virtualnode import VirtualNode
 
-from ganeti import x509
+from ganeti import runtime, x509
+from ganeti.tools import cleaner
 
 CODE = "import sys; from ganeti.tools.cleaner import Main; sys.argv[0] = 'ganeti-cleaner'; sys.exit(Main())"
 DATA = "/var/lib/ganeti"
@@ -127,3 +130,26 @@ def test_command_line(node: VirtualNode, argv: list[str], code: int, out: str) -
 def test_what_cannot_be_removed_is_logged_and_fails_nothing(node: VirtualNode) -> None:
     node.Write("/var/log/ganeti/cleaner", "a file where the directory should be")
     assert Clean(node, "node").returncode == 0
+
+
+def test_a_file_that_somebody_else_removes_meanwhile_ends_nothing() -> None:
+    machine = World(1).AddMachine("node1")
+    top = f"{DATA}/queue/archive"
+
+    def story() -> list[str]:
+        runtime.MakeDirs(f"{top}/0")
+        for name in ("0/job-1", "0/job-2", "0/job-3"):
+            runtime.WriteFile(f"{top}/{name}", "x")
+        runtime.Sleep(30 * DAY)
+
+        def paths() -> Iterator[str]:
+            # The directory has been listed when the first file comes.
+            for number, path in enumerate(cleaner._FilesBelow(top)):
+                if number == 0:
+                    runtime.RemoveFile(f"{top}/0/job-{1 if path.endswith('job-2') else 2}")
+                yield path
+
+        cleaner._RemoveOld(paths())
+        return runtime.ListDir(f"{top}/0")
+
+    assert machine.Call(story) == []
