@@ -45,8 +45,8 @@ class Master(Protocol):
 class Caller:
     """Who sends a request: a user of the users file, a token, or nobody by name.
 
-    ``options``: of the users file.  ``role``: of a token, else None.  ``tags``: a token's instances have one of these;
-    empty: any.  ``since``: when the token was created.
+    ``address``: with the port.  ``options``: of the users file.  ``role``: of a token, else None.  ``tags``: a token's
+    instances have one of these; empty: any.  ``since``: when the token was created.
     """
 
     name: str | None
@@ -55,6 +55,11 @@ class Caller:
     role: Role | None = None
     tags: tuple[str, ...] = ()
     since: float = 0.0
+
+    @property
+    def host(self) -> str:
+        """The address without the port."""
+        return self.address.rpartition(":")[0]
 
 
 @dataclass

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from ganeti import errors, serializer
 from ganeti.luxi import events
-from ganeti.rapi.call import HttpError, Master
+from ganeti.rapi.call import Caller, HttpError, Master
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MEDIA: Final = "text/event-stream"
 MISSED: Final = "missed"
 MAX_LISTENERS = 1000
+MAX_OF_STRANGER = 250
+"""Listeners of callers without a name at one address."""
+
 MAX_PENDING = 256 * 1024
 """Bytes that may wait for one listener, apart from a single event that is larger."""
 
@@ -68,7 +71,8 @@ class Listener:
     gets pages of what the master daemon keeps instead, each after its client has taken the one before.
     """
 
-    def __init__(self, hub: Hub, wants: Filter, seen: str, valid: Valid | None = None):
+    def __init__(self, hub: Hub, caller: Caller, wants: Filter, seen: str, valid: Valid | None = None):
+        self.caller = caller
         self.wants = wants
         self._hub = hub
         self._valid = valid
@@ -183,7 +187,8 @@ class Hub:
     def __init__(self, master: Master, keep_alive: float = KEEP_ALIVE):
         self._master = master
         self._keep_alive = keep_alive
-        self._listeners: set[Listener] = set()
+        # In the order in which they came.
+        self._listeners: dict[Listener, None] = {}
         self.last = ""
         """The newest event that all listeners have got which are not behind."""
         self._task: asyncio.Task[None] | None = None
@@ -191,17 +196,16 @@ class Hub:
         self._clock: asyncio.TimerHandle | None = None
         self._beginning = asyncio.Lock()
 
-    async def Join(self, wants: Filter, last_id: str | None, valid: Valid | None = None) -> Listener:
+    async def Join(self, caller: Caller, wants: Filter, last_id: str | None, valid: Valid | None = None) -> Listener:
         """Return a new listener, which gets everything after an event, or from now on; HttpError if that cannot be.
 
         ``valid()`` says whether it may still listen; it is asked now and then, and when the cluster's settings change.
         """
-        if len(self._listeners) >= MAX_LISTENERS:
-            raise HttpError(503, f"{MAX_LISTENERS} clients follow the events already")
         async with self._beginning:
             await self._Begin()
-        listener = Listener(self, wants, self.last if last_id is None else _Cut(last_id), valid)
-        self._listeners.add(listener)
+        self._MakeRoom(caller)
+        listener = Listener(self, caller, wants, self.last if last_id is None else _Cut(last_id), valid)
+        self._listeners[listener] = None
         listener.Push(_RETRY + (f"id: {self.last}\n\n".encode("ascii") if last_id is None else _COMMENT))
         try:
             if last_id is not None:
@@ -211,8 +215,25 @@ class Hub:
             raise
         return listener
 
+    def _MakeRoom(self, caller: Caller) -> None:
+        """Raise HttpError (503) if there is no place for one more; the newest stranger leaves for a caller with a name."""
+        strangers = [listener for listener in self._listeners if listener.caller.name is None]
+        if caller.name is None:
+            if sum(listener.caller.host == caller.host for listener in strangers) >= MAX_OF_STRANGER:
+                text = f"{MAX_OF_STRANGER} clients without a login follow the events from {caller.host} already: log in"
+                raise HttpError(503, text)
+            strangers = []
+        if len(self._listeners) < MAX_LISTENERS:
+            return
+        if not strangers:
+            raise HttpError(503, f"{MAX_LISTENERS} clients follow the events already")
+        newest = strangers[-1]
+        logging.warning("%s follows the events no longer, to make room for %s", newest.caller.address, caller.name)
+        newest.End()
+        del self._listeners[newest]
+
     def Leave(self, listener: Listener) -> None:
-        self._listeners.discard(listener)
+        self._listeners.pop(listener, None)
         if not self._listeners and self._task is not None:
             self._task.cancel()
             self._task = None

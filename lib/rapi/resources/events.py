@@ -32,7 +32,7 @@ class _Follow:
         if hub is None:
             hub = self._hubs[call.master] = events.Hub(call.master)
         wants = events.Filter(kinds, call.arguments[NAME.name])
-        listener = await hub.Join(wants, call.headers.get(LAST_EVENT_ID), tokens.StillValid(call))
+        listener = await hub.Join(call.caller, wants, call.headers.get(LAST_EVENT_ID), tokens.StillValid(call))
         return events.Stream(hub, listener)
 
 

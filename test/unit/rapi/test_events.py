@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from support.rapi import READER, Site
 
 from ganeti.rapi import events
-from ganeti.rapi.call import HttpError
+from ganeti.rapi.call import Caller, HttpError
+
+JACK = Caller("jack", "192.0.2.1:40000")
 
 _LIMIT = 30.0
 _MOST = 1000
@@ -125,8 +128,14 @@ def Play(story: Callable[[Master, events.Hub], Coroutine[Any, Any, None]]) -> No
     asyncio.run(run())
 
 
-async def _Join(hub: events.Hub, last: str | None = None, wants: events.Filter | None = None, **more: Any) -> Client:
-    return Client(hub, await hub.Join(wants or events.Filter(), last, **more))
+async def _Join(
+    hub: events.Hub,
+    last: str | None = None,
+    wants: events.Filter | None = None,
+    caller: Caller = JACK,
+    **more: Any,
+) -> Client:
+    return Client(hub, await hub.Join(caller, wants or events.Filter(), last, **more))
 
 
 def test_all_listeners_get_an_event_from_one_wait() -> None:
@@ -233,7 +242,7 @@ def test_who_comes_back_late_gets_everything_as_it_reads() -> None:
     async def story(master: Master, hub: events.Hub) -> None:
         begin = master.Happen("job")
         ids = _MoreThanWaits(master)
-        listener = await hub.Join(events.Filter(), begin)
+        listener = await hub.Join(JACK, events.Filter(), begin)
         assert listener.waiting <= events.MAX_PENDING
         client = Client(hub, listener)
         client.reading.clear()
@@ -260,7 +269,7 @@ def test_a_burst_larger_than_what_may_wait_loses_nobody_who_reads() -> None:
 
 def test_who_does_not_read_costs_no_more_than_the_limit_and_delays_nobody() -> None:
     async def story(master: Master, hub: events.Hub) -> None:
-        listener = await hub.Join(events.Filter(), None)
+        listener = await hub.Join(JACK, events.Filter(), None)
         slow, quick = Client(hub, listener), await _Join(hub)
         slow.reading.clear()
         ids = _MoreThanWaits(master)
@@ -297,7 +306,7 @@ def test_a_stream_that_is_behind_ends_when_the_master_is_away_and_can_be_resumed
     async def story(master: Master, hub: events.Hub) -> None:
         begin = master.Happen("job")
         ids = _MoreThanWaits(master)
-        listener = await hub.Join(events.Filter(), begin)
+        listener = await hub.Join(JACK, events.Filter(), begin)
         master.away = True
         client = Client(hub, listener)
         await client.task
@@ -344,12 +353,12 @@ def test_without_a_master_there_is_no_stream() -> None:
     async def story(master: Master, hub: events.Hub) -> None:
         master.away = True
         with pytest.raises(HttpError):
-            await hub.Join(events.Filter(), None)
+            await hub.Join(JACK, events.Filter(), None)
         master.away = False
-        await hub.Join(events.Filter(), None)
+        await hub.Join(JACK, events.Filter(), None)
         master.away = True
         with pytest.raises(HttpError):
-            await hub.Join(events.Filter(), "1.run-0")
+            await hub.Join(JACK, events.Filter(), "1.run-0")
         assert len(hub._listeners) == 1
 
     Play(story)
@@ -392,6 +401,57 @@ def test_a_stream_ends_when_its_token_expires_also_while_events_flow() -> None:
         assert count >= 100
 
     asyncio.run(run())
+
+
+def test_strangers_at_one_address_take_only_some_of_the_places() -> None:
+    async def story(_master: Master, hub: events.Hub) -> None:
+        ports = itertools.count(40_000)
+
+        async def join(address: str, name: str | None = None) -> Client:
+            return await _Join(hub, caller=Caller(name, f"{address}:{next(ports)}"))
+
+        clients = [await join("192.0.2.9") for _ in range(events.MAX_OF_STRANGER)]
+        with pytest.raises(HttpError, match=r"from 192\.0\.2\.9 already: log in") as caught:
+            await join("192.0.2.9")
+        assert caught.value.code == 503
+        await join("192.0.2.10")
+        await join("192.0.2.9", "jack")
+        clients[0].Leave()
+        await clients[0].task
+        await join("192.0.2.9")
+
+    Play(story)
+
+
+def test_who_has_a_name_gets_a_place_where_strangers_have_them_all() -> None:
+    async def story(master: Master, hub: events.Hub) -> None:
+        named = await _Join(hub)
+        strangers = [
+            await _Join(hub, caller=Caller(None, f"2001:db8::{number // events.MAX_OF_STRANGER}:{number}"))
+            for number in range(events.MAX_LISTENERS - 1)
+        ]
+        with pytest.raises(HttpError, match="1000 clients"):
+            await _Join(hub, caller=Caller(None, "2001:db8::ffff:1"))
+        more = [await _Join(hub), await _Join(hub)]
+        await asyncio.gather(strangers[-1].task, strangers[-2].task)
+        wanted = master.Happen("job")
+        for client in (named, *more, *strangers[:-2]):
+            assert [sent.event_id for sent in await client.Until(1)] == [wanted]
+        assert not any(sent.event_id == wanted for client in strangers[-2:] for sent in client.events)
+        assert len(hub._listeners) == events.MAX_LISTENERS
+
+    Play(story)
+
+
+def test_where_only_callers_with_names_listen_nobody_gives_way() -> None:
+    async def story(_master: Master, hub: events.Hub) -> None:
+        for _ in range(events.MAX_LISTENERS):
+            await hub.Join(JACK, events.Filter(), None)
+        with pytest.raises(HttpError, match="1000 clients") as caught:
+            await _Join(hub)
+        assert caught.value.code == 503
+
+    Play(story)
 
 
 def test_an_unknown_kind_is_rejected(tmp_path: Path) -> None:
