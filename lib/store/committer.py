@@ -184,7 +184,7 @@ class Committer:
     def _Run(self) -> None:
         try:
             while self.ended is None:
-                self._CheckOwnPromise()
+                self._CheckWhileWaiting()
                 self._Count()
                 self._steps.Look(self.tally.voters, bool(self._pending))
                 self._Begin()
@@ -204,7 +204,7 @@ class Committer:
         """Return for how long nothing has to be done unless something comes."""
         now = runtime.Monotonic()
         acked = self.tally.acked
-        times = [self._steps.Deadline(), self._own_at]
+        times = [self._steps.Deadline()]
         peers = [peer for peer in self.peers.values() if not peer.busy and not peer.unfit]
         times += [peer.retry_at for peer in peers if peer.retry_at > now]
         if self._tell_from > now and (self._own_told < acked or any(p.told < acked for p in peers)):
@@ -213,8 +213,10 @@ class Committer:
             times.append(self._keeping_at)
             if self._waiting and self._gather_until > now:
                 times.append(self._gather_until)
-        elif self._pending[0].began + STUCK_AFTER > now:
-            times.append(self._pending[0].began + STUCK_AFTER)
+        else:
+            times.append(self._NextLook())
+            if self._pending[0].began + STUCK_AFTER > now:
+                times.append(self._pending[0].began + STUCK_AFTER)
         return max(0.0, min(times) - now)
 
     def _Take(self, timeout: float) -> None:
@@ -492,24 +494,35 @@ class Committer:
     # House-keeping
 
     def _CheckOwnPromise(self) -> None:
-        """Look now and then whether this is still the master as far as its own node knows; else raise EpochTooOld.
+        """Look whether this is still the master as far as its own node knows; else raise EpochTooOld.
 
-        Also while a transaction waits for a quorum: to a node that is no candidate any more others may not even talk.
+        Nobody else has to say so: to a node that is no candidate any more others may not even talk.
         """
-        now = runtime.Monotonic()
-        if now < self._own_at:
-            return
-        self._own_at = now + KEEPING_SECONDS
         state = self._own.GetState()
         if state.promised != self._epoch:
             raise EpochTooOld(state.promised, state.promised_master)
 
+    def _NextLook(self) -> float:
+        """Return when to look at the own node's promise while a transaction waits for a quorum."""
+        return max(self._own_at, self._pending[0].began + KEEPING_SECONDS)
+
+    def _CheckWhileWaiting(self) -> None:
+        """Look at the own node's promise while a transaction waits; what is kept otherwise does not come to it then."""
+        now = runtime.Monotonic()
+        if self._pending and now >= self._NextLook():
+            self._own_at = now + KEEPING_SECONDS
+            self._CheckOwnPromise()
+
     def _Keeping(self) -> list[Row]:
-        """Return the deletions of archived rows whose files every voter has synced (rule 10); looks only now and then."""
+        """Return the deletions of archived rows whose files every voter has synced (rule 10); looks only now and then.
+
+        Also looks whether this is still the master.
+        """
         now = self._looked_at = runtime.Monotonic()
         if now < self._keeping_at:
             return []
         self._keeping_at = now + KEEPING_SECONDS
+        self._CheckOwnPromise()
         if not self.archived:
             return []
         gone = self.archived.Synced((uuid for uuid in self.tally.voters.by_uuid if uuid != self._me.uuid), self.peers)
