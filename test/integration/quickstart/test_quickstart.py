@@ -30,8 +30,11 @@ def Bridges() -> set[str]:
     return {name for name in os.listdir("/sys/class/net") if name.startswith("gq")}
 
 
-def Elsewhere() -> dict[str, int]:
-    """When the places changed that an installation would write to."""
+def Elsewhere() -> dict[str, object]:
+    """When the places changed that an installation would write to, and what lies in the tree.
+
+    Other tests that run beside this one keep hidden files there.
+    """
     places = [
         "/etc",
         "/etc/bash_completion.d",
@@ -47,9 +50,9 @@ def Elsewhere() -> dict[str, int]:
         "/var/lib",
         "/var/log",
         "/root",
-        str(TREE),
     ]
-    return {place: os.stat(place).st_mtime_ns for place in places if os.path.exists(place)}
+    times: dict[str, object] = {place: os.stat(place).st_mtime_ns for place in places if os.path.exists(place)}
+    return {**times, str(TREE): sorted(name for name in os.listdir(TREE) if not name.startswith("."))}
 
 
 @pytest.fixture
