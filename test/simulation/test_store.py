@@ -100,7 +100,7 @@ def test_each_planted_bug_is_found(bug: type[Parts]) -> None:
 
 
 def test_forced_starts_give_up_only_what_the_silent_nodes_held() -> None:
-    ends = [scenes.ForcedStart(seed) for seed in range(1, 61)]
+    ends = [scenes.ForcedStart(seed) for seed in range(1, 121)]
     assert [problem for problem, _ in ends if problem] == []
     assert sum(lost for _, lost in ends) > 5
 
