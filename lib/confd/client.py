@@ -66,7 +66,7 @@ def Canonical(address: str) -> str:
 def CheckPeers(peers: Sequence[str]) -> list[str]:
     """Return the peers as a list of distinct addresses, in canonical form; raises ConfdClientError if they cannot be asked together."""
     if not peers:
-        raise errors.ConfdClientError("There is no master candidate to ask")
+        raise errors.ConfdClientError("No master candidate is known")
     try:
         families = {ipaddress.ip_address(peer).version for peer in peers}
     except ValueError as err:
@@ -128,7 +128,7 @@ class Client:
         if rsalt in self._pending:
             raise errors.ConfdClientError(f"A request with the salt '{rsalt}' is pending already")
         if kind not in queries.QUERY_TYPES:
-            raise errors.ConfdClientError(f"There is no query of type {kind}")
+            raise errors.ConfdClientError(f"Unknown query type {kind}")
         request = wire.Request(kind, query, rsalt)
         targets = self.Targets(coverage)
         datagram = wire.PackRequest(self._key, request, runtime.Time())

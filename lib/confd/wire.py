@@ -1,7 +1,7 @@
 """Datagrams: four bytes, then a JSON object with a text, a salt and the signature of both.  No I/O.
 
-``Open...`` raises BadDatagram for everything that is not exactly what the holder of the key has sent; nothing is answered
-to it.  Only what is signed is accepted: an envelope with further keys is rejected, too.
+``Open...`` raises BadDatagram unless it gets the exact bytes that a holder of the key sent; nobody answers anything else.
+Only what is signed is accepted: an envelope with further keys is rejected, too.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class ConfigWriter(Nodes, Instances):
             cluster = draft.root.cluster
             if name not in cluster.rapi_tokens:
                 raise errors.OpPrereqError(
-                    f"There is no token with the name {name}",
+                    f"Token {name} does not exist",
                     errors.ECODE_NOENT,
                     hint="list the tokens with: gnt-cluster rapi-token list",
                 )

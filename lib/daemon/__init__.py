@@ -16,6 +16,8 @@ Glossary
 """
 
 from ganeti.daemon.main import (
+    CheckClients,
+    ClientsOption,
     ForkedChild,
     GenericMain,
     NetworkOptions,
@@ -24,4 +26,13 @@ from ganeti.daemon.main import (
 )
 from ganeti.daemon.signals import StopSignal
 
-__all__ = ["ForkedChild", "GenericMain", "NetworkOptions", "Option", "SslOptions", "StopSignal"]
+__all__ = [
+    "CheckClients",
+    "ClientsOption",
+    "ForkedChild",
+    "GenericMain",
+    "NetworkOptions",
+    "Option",
+    "SslOptions",
+    "StopSignal",
+]

@@ -70,6 +70,17 @@ def SslOptions(certificate: str) -> list[Option]:
     ]
 
 
+def ClientsOption(what: str) -> Option:
+    """Return --max-clients; ``what``: what there may be so many of at the same time, for the help."""
+    return Option("--max-clients", dest="max_clients", type="int", default=20, metavar="N", help=f"{what} [%default]")
+
+
+def CheckClients(options: Options) -> None:
+    """Check the value of --max-clients; raise ParameterError."""
+    if not 1 <= options.max_clients <= 1000:
+        raise errors.ParameterError(f"--max-clients must be from 1 to 1000, not {options.max_clients}")
+
+
 _COMMON_OPTIONS = (
     (("-f", "--foreground"), {"dest": "foreground", "action": "store_true", "help": "Don't detach from the terminal"}),
     (("-d", "--debug"), {"dest": "debug", "action": "store_true", "help": "Enable some debug messages"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from ganeti import serializer
+from ganeti import errors, serializer
 from ganeti.htools.entities import TEMPLATES, AllocPolicy, Policy, Spec
 from ganeti.htools.loading import LoadError
 
@@ -15,7 +15,7 @@ _MISSING: Final = object()
 
 
 class BadValue(Exception):
-    """A value is of another type or a word is none of its enumeration."""
+    """A value has another type, or a word is not one of those allowed."""
 
 
 # --- types: JSON value -> value; raise BadValue ---------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def ParseJson(text: str, context: str) -> Any:
     """Return the value of a text; raises LoadError."""
     try:
         return serializer.Load(text)
-    except Exception as err:
+    except errors.ParseError as err:
         raise LoadError(f"{context}: Malformed JSON: {err}") from err
 
 

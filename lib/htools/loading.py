@@ -41,7 +41,7 @@ class Wishes:
     """What the command line says about loading.
 
     ``loads``: instance name -> utilisation; ``ignore_loads``: all of them are 0.  ``exclusion_tags``: values of the
-    option, without colon.  ``selected``, ``excluded``: words that name instances.  ``offline``: words that name nodes.
+    option, without colon.  ``selected``, ``excluded``: words that name instances.
     ``static_kvm_memory``: memory of a node under KVM; 0 takes it as reported.
     """
 

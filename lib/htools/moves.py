@@ -1,5 +1,4 @@
-"""Moves of an instance: what the state is afterwards, how they are written, which commands and opcodes do them
-(doc/reference/htools.md 7, 9)."""
+"""Moves of an instance: what the state is afterwards (doc/reference/htools.md 7)."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _UNITS: Final = {
 
 
 class BadSize(ValueError):
-    """A text is no size."""
+    """A text does not describe a size."""
 
 
 def ParseSize(text: str) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class FetchError(Exception):
-    """There is no answer, or none within the limits."""
+    """The server did not answer within the limits, or not at all."""
 
 
 class Limits(NamedTuple):

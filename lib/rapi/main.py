@@ -40,20 +40,12 @@ def _Options() -> list[daemon.Option]:
             default=False,
             help="Let nobody read without logging in",
         ),
-        daemon.Option(
-            "--max-clients",
-            dest="max_clients",
-            type="int",
-            default=20,
-            metavar="N",
-            help="Calls to the master daemon at the same time, apart from those that wait for changes [%default]",
-        ),
+        daemon.ClientsOption("Calls to the master daemon at the same time, apart from those that wait for changes"),
     ]
 
 
 def _Check(options: Any) -> int:
-    if not 1 <= options.max_clients <= 1000:
-        raise errors.ParameterError(f"--max-clients must be from 1 to 1000, not {options.max_clients}")
+    daemon.CheckClients(options)
     try:
         master = ssconf.SimpleStore().GetMasterNode()
     except (OSError, errors.GenericError) as err:

@@ -154,20 +154,12 @@ def _Options() -> list[daemon.Option]:
             default=True,
             help="Let this daemon be swapped out",
         ),
-        daemon.Option(
-            "--max-clients",
-            dest="max_clients",
-            type="int",
-            default=20,
-            metavar="N",
-            help="Calls served at the same time [%default]",
-        ),
+        daemon.ClientsOption("Calls served at the same time"),
     ]
 
 
 def _Check(options: Any) -> int:
-    if not 1 <= options.max_clients <= 1000:
-        raise errors.ParameterError(f"--max-clients must be from 1 to 1000, not {options.max_clients}")
+    daemon.CheckClients(options)
     if not options.ssl:
         _CheckWithoutSsl(options.bind_address)
     elif not runtime.Exists(options.ssl_cert):

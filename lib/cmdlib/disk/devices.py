@@ -238,7 +238,7 @@ class _Assembly:
             if node_uuid == primary or not (self._ignore_secondaries or result.offline):
                 self.all_well = usable = False
             elif usable:
-                # A primary side with trouble of its own is no reason to give up the other one.
+                # The other side is not given up because the primary one has trouble of its own.
                 self._SetBehind(disk, node_uuid)
 
     def Open(self, disk: objects.Disk) -> None:

@@ -47,7 +47,7 @@ def _ReadMessage(options: Values) -> Message:
         raise Failed("Only one argument is accepted (the input file)" if options.arguments else none)
     path = options.arguments[0]
     try:
-        text = sys.stdin.read() if path == "-" else sources.ReadFile(path)
+        text = sys.stdin.read(sources.MAX_FILE) if path == "-" else sources.ReadFile(path)
         return request.Parse(text)
     except (BadMessage, LoadError) as err:
         raise Failed(str(err)) from err

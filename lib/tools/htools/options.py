@@ -225,8 +225,6 @@ OPTIONS: Final = {
         _Real("minimal-resources", "resources that must stay free, in standard instances", 2.0),
         _Real("target-resources", "resources to keep free, in standard instances", 2.0),
         _Named("output-dir", "directory of the files", "PATH", "d", default=".", completion="dir"),
-        _Real("job-delay", "seconds before a repair begins", 10.0),
-        _Flag("dry-run", "submit nothing"),
         _Flag("version", "print the version", "V"),
         _Flag("help", "print this text", "h"),
         _Flag("help-completion", "print the options for the completion of shells"),
@@ -402,5 +400,4 @@ PROGRAM_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
                "static-kvm-node-memory"),
     "hsqueeze": ("luxi", "text-data", "exec", "minimal-resources", "target-resources", "save", "print-commands", "verbose",
                  "no-headers", "static-kvm-node-memory"),
-    "harep": ("luxi", "job-delay", "reason", "dry-run"),
 }  # fmt: skip

@@ -175,7 +175,7 @@ def _Monitored(cluster: Cluster, options: Values, streams: Streams) -> Cluster:
 
 
 class UnknownNodes(Exception):
-    """Names of nodes on the command line that are none."""
+    """The command line names nodes that do not exist."""
 
 
 def Adjust(cluster: Cluster, options: Values) -> Cluster:

@@ -73,7 +73,7 @@ def test_wrong_use() -> None:
         with pytest.raises(errors.ConfdClientError):
             Peers(peers)
     peers = Peers()
-    with pytest.raises(errors.ConfdClientError, match="no query of type 99"):
+    with pytest.raises(errors.ConfdClientError, match="Unknown query type 99"):
         peers.client.Send(99)
     with pytest.raises(errors.UdpDataSizeError):
         peers.client.Send(queries.CONFIG, "/" * 70000)

@@ -39,7 +39,7 @@ def test_a_name_is_given_once(master: Master) -> None:
         _Add(master, "backup", role="admin")
     assert caught.value.args[1] == errors.ECODE_EXISTS
     assert tokens.Fits(token, master.snapshot.cluster.rapi_tokens["backup"]["sha256"])
-    with pytest.raises(errors.OpPrereqError, match="no token with the name other") as caught:
+    with pytest.raises(errors.OpPrereqError, match="Token other does not exist") as caught:
         master.Run(opcodes.OpClusterRapiTokenRemove(name="other"))
     assert caught.value.args[1] == errors.ECODE_NOENT
 
