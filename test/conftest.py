@@ -6,6 +6,7 @@ import contextlib
 import faulthandler
 import fnmatch
 import gc
+import logging
 import os
 import random
 import signal
@@ -144,6 +145,20 @@ def addresses() -> Iterator[allocator.Lease]:
     lease = allocator.Lease()
     yield lease
     lease.Release()
+
+
+# --- nothing kept from the test before -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Tools and daemons decide for their whole process where messages go."""
+    root = logging.getLogger()
+    handlers, level, raises = root.handlers[:], root.level, logging.raiseExceptions
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.raiseExceptions = raises
 
 
 # --- nothing skipped without a reason, nothing left behind -------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import json
 import os
+import pathlib
 import pwd
 import shutil
 import subprocess
@@ -19,11 +20,21 @@ from support.virtualnode import TOP
 RAPI = "ganeti-rapi"
 USER = "games"
 _MAIN = "import sys; from ganeti.rapi.main import Main; sys.exit(Main())"
-# Where others may not enter the home directory that the tree and Python lie in: a copy of the mount with other rights.
+# Where others may not enter a directory that the tree or Python lies in: an open one in its place, which holds only these.
+# Arguments: a folder to work in, the directories to open, "--", what they are to hold, "--", the command.
 _OPENED = """set -e
-mount -t tmpfs none "$1"; mkdir "$1/u" "$1/w"
-mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/u,workdir=$1/w" "$2"; chmod 755 "$2"
-shift 2; exec "$@"
+work=$1; shift; closed=; n=0
+while [ "$1" != -- ]; do closed="$closed $1"; shift; done; shift
+for path; do
+  if [ "$path" = -- ]; then break; fi
+  n=$((n + 1)); mkdir -p "$work/$n"; mount --rbind "$path" "$work/$n"
+done
+for path in $closed; do mount -t tmpfs -o mode=755 none "$path"; done
+n=0
+while [ "$1" != -- ]; do
+  n=$((n + 1)); mkdir -p -m 755 "$1"; mount --rbind "$work/$n" "$1"; shift
+done
+shift; exec "$@"
 """
 
 
@@ -37,12 +48,13 @@ def place():
 
 
 def _Command(place: str, argv: list[str]) -> list[str]:
-    first = "/" + TOP.split("/")[1]
-    if os.stat(first).st_mode & 0o001:
+    held = sorted({os.path.realpath(path) for path in (TOP, sys.prefix, sys.base_prefix)})
+    above = {str(parent) for path in held for parent in pathlib.Path(path).parents}
+    shut = {path for path in above if not os.stat(path).st_mode & 0o001}
+    closed = [path for path in sorted(shut) if shut.isdisjoint(map(str, pathlib.Path(path).parents))]
+    if not closed:
         return argv
-    folder = os.path.join(place, "mount")
-    os.makedirs(folder, exist_ok=True)
-    return ["unshare", "-m", "sh", "-c", _OPENED, "sh", folder, first, *argv]
+    return ["unshare", "-m", "sh", "-c", _OPENED, "sh", os.path.join(place, "held"), *closed, "--", *held, "--", *argv]
 
 
 def _Curl(node: RealNode, path: str) -> object:

@@ -131,11 +131,7 @@ def test_usage(node):
 
 
 def test_names_that_a_daemon_s_user_gave_do_not_steer_root_s_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    before = logging.getLogger().handlers[:]
-    try:
-        common.LogToStderr(0, 0)
-        logging.error("%s is not a file", "job-\x1b]0;evil\x07\x9b2J\u202e")
-    finally:
-        logging.getLogger().handlers[:] = before
+    common.LogToStderr(0, 0)
+    logging.error("%s is not a file", "job-\x1b]0;evil\x07\x9b2J\u202e")
     text = capsys.readouterr().err
     assert text.endswith("job-\\x1b]0;evil\\x07\\x9b2J\\u202e is not a file\n")

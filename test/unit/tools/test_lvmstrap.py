@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -349,17 +348,6 @@ def test_wrong_command_lines(
     assert caught.value.code == 2 and text in said()
 
 
-@pytest.fixture
-def kept_logging() -> Iterator[None]:
-    """Tools send what is logged to the terminal."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
-@pytest.mark.usefixtures("kept_logging")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may use it")
 def test_from_the_command_line(node: Node, monkeypatch: pytest.MonkeyPatch, said: Callable[[], str]) -> None:
     node.AddDisk("sdc", removable=1)
