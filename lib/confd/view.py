@@ -46,7 +46,7 @@ def _HideDiskSecrets(disk: dict[str, Any]) -> None:
 
 
 class View:
-    """A configuration with what questions need; frozen, made by ``Of``."""
+    """A configuration with what questions need; it does not change."""
 
     def __init__(self, root: objects.Snapshot):
         self.root = root

@@ -13,12 +13,10 @@ from collections.abc import Callable, Sequence
 
 from ganeti import errors, runtime
 from ganeti.runtime import protocols
+from ganeti.utils.files import FileIdentity, IdentityOf
 
 INTERVAL = 15.0
 """Seconds between two comparisons, and two tries to watch a folder that is not there."""
-
-# What tells a file from another one, or from what it was; None: it is not there, or cannot be reached.
-_Identity = tuple[int, ...] | None
 
 
 class FollowedFiles:
@@ -30,13 +28,13 @@ class FollowedFiles:
         self._changed = changed
         self._interval = interval
         self._watch: protocols.Watch | None = None
-        self._watched: list[_Identity] = []
-        self._seen: list[_Identity] = []
+        self._watched: list[FileIdentity] = []
+        self._seen: list[FileIdentity] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def Start(self) -> None:
         """Begin to watch, as soon as that is possible; what is there now is read by whoever starts this."""
-        self._seen = [_File(path) for path in self._paths]
+        self._seen = [IdentityOf(path) for path in self._paths]
         self._Watch()
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._Compare)
 
@@ -60,7 +58,7 @@ class FollowedFiles:
     def _Look(self) -> None:
         assert self._watch is not None
         if self._watch.wait(0):
-            self._seen = [_File(path) for path in self._paths]
+            self._seen = [IdentityOf(path) for path in self._paths]
             self._changed()
 
     def _Compare(self) -> None:
@@ -68,7 +66,7 @@ class FollowedFiles:
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._Compare)
         if self._watch is None or self._watched != [_Folder(folder) for folder in self._folders]:
             self._Watch()
-        seen = [_File(path) for path in self._paths]
+        seen = [IdentityOf(path) for path in self._paths]
         if seen != self._seen:
             self._seen = seen
             self._changed()
@@ -79,18 +77,7 @@ class FollowedFiles:
         self._Unwatch()
 
 
-def _File(path: str) -> _Identity:
-    stat = _Stat(path)
-    return stat and (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-
-
-def _Folder(path: str) -> _Identity:
-    stat = _Stat(path)
-    return stat and (stat.st_dev, stat.st_ino)
-
-
-def _Stat(path: str) -> os.stat_result | None:
-    try:
-        return runtime.Stat(path)
-    except OSError:
-        return None
+def _Folder(path: str) -> FileIdentity:
+    """Return what tells a folder from another one in its place, whatever is in it."""
+    found = IdentityOf(path)
+    return found and found[:2]

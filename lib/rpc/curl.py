@@ -23,6 +23,7 @@ import pycurl
 
 from ganeti import pathutils, runtime
 from ganeti.rpc.base import ABORTED, MAX_BODY, Answer, Failure, Request
+from ganeti.utils.files import IdentityOf
 
 CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 MAX_IDLE = 10  # seconds
@@ -180,21 +181,13 @@ class _Certificates:
         """Read the files again if they changed, looking once a second; OSError when the first cannot be read."""
         if now - self._checked < 1.0:
             return
-        seen = tuple(_Identity(path) for path in self._paths)
+        seen = tuple(map(IdentityOf, self._paths))
         if seen != self._seen:
             server_cert, client_cert = self._paths
             self.authority = runtime.ReadFile(server_cert, _CERT_LIMIT)
             self.own = runtime.ReadFile(client_cert, _CERT_LIMIT) if seen[1] is not None else self.authority
             self._seen = seen
         self._checked = now
-
-
-def _Identity(path: str) -> tuple[int, int, int] | None:
-    try:
-        info = runtime.Stat(path)
-    except OSError:
-        return None
-    return (info.st_ino, info.st_mtime_ns, info.st_size)
 
 
 class _Loop:

@@ -10,6 +10,7 @@ from ganeti.confd import link
 from ganeti.confd.view import View
 from ganeti.configfile.load import MAX_CONFIG
 from ganeti.daemon import memory
+from ganeti.utils.files import FileIdentity, IdentityOf
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -20,9 +21,6 @@ CHECK_WITHOUT_WATCH = 1.0
 # After a change the files are left alone for this time, and so many times the time that reading them took.
 PAUSE = 0.25
 PAUSE_FACTOR = 4.0
-
-
-Identity = tuple[float, int, int] | None
 
 
 class State(NamedTuple):
@@ -37,27 +35,18 @@ def _Files() -> list[str]:
     return [pathutils.CLUSTER_CONF_FILE, pathutils.CONFD_HMAC_KEY]
 
 
-def _Identity(path: str) -> Identity:
-    """Return what changes whenever the file does; None if it is not there."""
-    try:
-        info = runtime.Stat(path)
-    except OSError:
-        return None
-    return info.st_mtime, info.st_ino, info.st_size
-
-
 class Loader:
     """Keeps ``state`` up to date.  ``Run`` is a thread's life; others only read ``state``, which is replaced as a whole."""
 
     def __init__(self) -> None:
         self.state = State()
-        self._known: list[Identity] = []
+        self._known: list[FileIdentity] = []
         self._silence = ""
 
     def Look(self) -> bool:
         """Read the files if they changed since the last look; return whether they did."""
         # Taken before reading: a file that changes meanwhile differs at the next look.
-        found = [_Identity(path) for path in _Files()]
+        found = [IdentityOf(path) for path in _Files()]
         if found == self._known:
             return False
         self._known = found

@@ -24,7 +24,6 @@ class Meter:
     """Answers ``QueryMetrics``; nothing is computed until somebody asks.
 
     ``calls``: of each runner; no two call the same procedure of a node.
-
     """
 
     def __init__(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ganeti import errors, pathutils, runtime, ssconf, x509
 from ganeti.http.tls import Digests
+from ganeti.utils.files import FileIdentity, IdentityOf
 
 _PEM_LIMIT = 1024 * 1024
 
@@ -22,14 +22,13 @@ class NodePolicy:
 
     def __init__(self, authority: str = pathutils.NODED_CERT_FILE):
         self.authority = authority
-        self._identity: tuple[Any, ...] = ()
+        self._identity: FileIdentity = None
         self._server_digest = ""
 
     def ServerDigest(self) -> str:
         """Return the SHA-256 of the cluster certificate as it is now; OSError, X509CertError."""
-        info = runtime.Stat(self.authority)
-        identity = (info.st_ino, info.st_mtime_ns, info.st_size)
-        if identity != self._identity:
+        identity = IdentityOf(self.authority)
+        if identity is None or identity != self._identity:
             pem = runtime.ReadFile(self.authority, _PEM_LIMIT)
             self._server_digest = x509.Sha256(pem, self.authority)
             self._identity = identity

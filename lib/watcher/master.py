@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, hosts, pathutils, runtime
 from ganeti.luxi.client import Client
 from ganeti.watcher import busy, guard
-from ganeti.watcher.rows import INSTANCE_FIELDS, NODE_FIELDS, Instance, Instances, Node, Nodes
+from ganeti.watcher.rows import INSTANCE_FIELDS, NODE_FIELDS, Instance, Instances, Node, Nodes, Values
 
 if TYPE_CHECKING:
     import optparse
@@ -53,7 +53,7 @@ def QueryBusy(client: Client, instances: Sequence[Instance], since: float) -> di
     """
     locks = client.Query("lock", busy.LOCK_FIELDS)["data"]
     jobs = client.Query("job", busy.JOB_FIELDS, busy.JobFilter(since))["data"]
-    return busy.Find(instances, _Plain(locks), _Plain(jobs), since)
+    return busy.Find(instances, list(map(Values, locks)), list(map(Values, jobs)), since)
 
 
 def QueryUnmatched(client: Client, job_ids: Collection[int]) -> set[int]:
@@ -66,13 +66,9 @@ def QueryUnmatched(client: Client, job_ids: Collection[int]) -> set[int]:
     rows = client.Query("job", ("id", "status", "opresult"), wanted)["data"]
     return {
         job_id
-        for job_id, status, results in _Plain(rows)
+        for job_id, status, results in map(Values, rows)
         if status == constants.JOB_STATUS_ERROR and results and CHANGED_SINCE in str(errors.DecodeException(results[0]))
     }
-
-
-def _Plain(data: Iterable[Sequence[Sequence[Any]]]) -> list[list[Any]]:
-    return [[value if status == 0 else None for status, value in row] for row in data]
 
 
 def Reason(text: str) -> list[list[Any]]:

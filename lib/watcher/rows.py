@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from ganeti import constants
+
 INSTANCE_FIELDS = (
     "name", "uuid", "status", "admin_state", "disks_active", "pnode", "snodes", "pnode.group.uuid",
     "snodes.group.uuid", "pnode.group", "snodes.group", "disk_template", "forthcoming", "serial_no",
@@ -48,15 +50,15 @@ class Node:
     offline: bool = False
 
 
-def _Values(row: Sequence[Sequence[Any]]) -> list[Any]:
+def Values(row: Sequence[Sequence[Any]]) -> list[Any]:
     """Return the values of a row of Query; None for one that there is not."""
-    return [value if status == 0 else None for status, value in row]
+    return [value if status == constants.RS_NORMAL else None for status, value in row]
 
 
 def Instances(data: Sequence[Sequence[Sequence[Any]]]) -> list[Instance]:
     """Return the instances of a query for INSTANCE_FIELDS; those that are only reserved are left out."""
     found = []
-    for row in map(_Values, data):
+    for row in map(Values, data):
         name, uuid, status, admin, active, primary, secondaries, *groups, template, forthcoming, serial = row
         if forthcoming or not name:
             continue
@@ -86,4 +88,4 @@ def _Joined(one: str | None, others: Sequence[str] | None) -> frozenset[str]:
 
 def Nodes(data: Sequence[Sequence[Sequence[Any]]]) -> list[Node]:
     """Return the nodes of a query for NODE_FIELDS."""
-    return [Node(name, boot_id or None, bool(offline)) for name, boot_id, offline, _ in map(_Values, data)]
+    return [Node(name, boot_id or None, bool(offline)) for name, boot_id, offline, _ in map(Values, data)]

@@ -195,9 +195,7 @@ def Served(instances: int = 0) -> Iterator[RealNode]:
     with RealCluster(1) as cluster:
         if instances:
             bench_cluster.WithInstances(cluster, instances)
-        cluster.StartNodeDaemons()
-        cluster[0].StartMaster()
-        cluster[0].StartRapi()
+        cluster.StartWithRapi()
         yield cluster[0]
 
 

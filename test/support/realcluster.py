@@ -284,6 +284,13 @@ class RealCluster:
         for node in self.nodes:
             node.StartNoded()
 
+    def StartWithRapi(self, *options: str, name: str = "mini", users: str | None = RAPI_USERS) -> None:
+        """Starts all of the cluster, with an operating system of this name and these options and users of ganeti-rapi."""
+        self.MakeOs(name)
+        self.StartNodeDaemons()
+        self[0].StartMaster()
+        self[0].StartRapi(*options, users=users)
+
     def Processes(self) -> list[int]:
         """Every process of this cluster: daemons and their children carry the node's directory in their environment."""
         mark = f"GANETI_ROOTDIR={self.base}/".encode()

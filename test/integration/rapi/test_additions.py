@@ -77,10 +77,7 @@ class Stream:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RealCluster]:
     with RealCluster(2) as made:
-        made.MakeOs("mini")
-        made.StartNodeDaemons()
-        made[0].StartMaster()
-        made[0].StartRapi()
+        made.StartWithRapi()
         yield made
 
 

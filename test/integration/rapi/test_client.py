@@ -78,10 +78,7 @@ def covers(*methods: str) -> Callable[[Any], Any]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RealCluster]:
     with RealCluster(3) as made:
-        made.MakeOs("mini")
-        made.StartNodeDaemons()
-        made[0].StartMaster()
-        made[0].StartRapi("--require-authentication")
+        made.StartWithRapi("--require-authentication")
         yield made
 
 

@@ -142,10 +142,7 @@ STORY = [
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RealCluster]:
     with RealCluster(3) as made:
-        made.MakeOs(OS)
-        made.StartNodeDaemons()
-        made[0].StartMaster()
-        made[0].StartRapi()
+        made.StartWithRapi(name=OS)
         yield made
 
 

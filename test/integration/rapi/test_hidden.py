@@ -53,10 +53,7 @@ def cluster() -> Iterator[RealCluster]:
         made.config = _WithMirror(made.config)
         for node in made.nodes:
             node.Write("/var/lib/ganeti/config.data", objects.ConfigText(made.config), 0o640)
-        made.MakeOs("mini")
-        made.StartNodeDaemons()
-        made[0].StartMaster()
-        made[0].StartRapi()
+        made.StartWithRapi()
         yield made
 
 

@@ -20,10 +20,7 @@ NIC = {"mode": "routed", "link": "main", "ip": "192.0.2.77"}
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RealCluster]:
     with RealCluster(1) as made:
-        made.MakeOs("mini")
-        made.StartNodeDaemons()
-        made[0].StartMaster()
-        made[0].StartRapi()
+        made.StartWithRapi()
         yield made
 
 

@@ -16,10 +16,7 @@ NODE = "node1.example.com"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RealCluster]:
     with RealCluster(1) as made:
-        made.MakeOs("mini")
-        made.StartNodeDaemons()
-        made[0].StartMaster()
-        made[0].StartRapi()
+        made.StartWithRapi()
         yield made
 
 

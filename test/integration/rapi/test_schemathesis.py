@@ -46,10 +46,7 @@ OPERATIONS = [
 def site() -> Iterator[tuple[str, requests.Session]]:
     """A cluster with one object of each kind, and a connection to its REST daemon."""
     with RealCluster(1) as cluster:
-        cluster.MakeOs(OS)
-        cluster.StartNodeDaemons()
-        cluster[0].StartMaster()
-        cluster[0].StartRapi()
+        cluster.StartWithRapi(name=OS)
         creation = {
             "__version__": 1,
             "name": INSTANCE,

@@ -45,10 +45,7 @@ def Blocks() -> list[Block]:
 def cluster() -> Iterator[RealCluster]:
     users = next(block.text for block in Blocks() if block.kind == "users")
     with RealCluster(3) as made:
-        made.MakeOs("debootstrap")
-        made.StartNodeDaemons()
-        made[0].StartMaster()
-        made[0].StartRapi(users=users)
+        made.StartWithRapi(name="debootstrap", users=users)
         _UseSharedStorage(made)
         yield made
 
