@@ -306,6 +306,7 @@ _DAEMON_LOG_NAMES = {
     "ganeti-rapi": "rapi-daemon",
 }
 
+LOG_RAPI_ACCESS = LOG_DIR + "/rapi-access.log"
 LOG_WATCHER = LOG_DIR + "/watcher.log"
 LOG_COMMANDS = LOG_DIR + "/commands.log"
 LOG_BURNIN = LOG_DIR + "/burnin.log"

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from ganeti import errors, serializer
 from ganeti.opcodes import types
-from ganeti.rapi import access, arguments, audit, etag, failures, tokens
+from ganeti.rapi import access, accesslog, arguments, audit, etag, failures, tokens
 from ganeti.rapi.call import ABSENT, Answer, Call, Caller, HttpError, Master
 from ganeti.rapi.declared import BodyUse, Method, Resource
 
@@ -49,6 +49,12 @@ class Table:
     def __init__(self, resources: Iterable[Resource]):
         resources = tuple(resources)
         self._by_path = {resource.path: resource for resource in resources}
+        self.arguments = frozenset(
+            argument.name
+            for resource in resources
+            for method in resource.methods.values()
+            for argument in method.arguments
+        )
         self._plain: dict[str, Resource] = {}
         self._patterns: dict[int, list[tuple[Any, Resource]]] = {}
         for resource in resources:
@@ -118,6 +124,14 @@ class Application:
         self._outgoing = Outgoing(outgoing)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        entry = accesslog.Entry(scope, send, self._table.arguments)
+        try:
+            await self._Answer(scope, receive, entry.Send)
+        finally:
+            caller = scope["state"].get(CALLER)
+            entry.Write(caller.name if caller is not None else None)
+
+    async def _Answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             response = await self._Respond(scope, receive)
         except HttpError as err:
@@ -135,12 +149,15 @@ class Application:
             response = ErrorResponse(HttpError(500, "Internal error; the log of ganeti-rapi says more"))
         finally:
             scope["state"].pop(ENDED_BY_CLIENT, None)
-        _LogAccess(scope, response.status_code)
+        target = accesslog.Target(scope, self._table.arguments)
+        logging.info(
+            "%s %s %s HTTP/%s %d", _Address(scope), scope["method"], target, scope["http_version"], response.status_code
+        )
         audit.Note(
             scope["method"].upper(),
             scope["raw_path"].decode("latin-1"),
             _Address(scope),
-            scope["state"].pop(CALLER, None),
+            scope["state"].get(CALLER),
             response.status_code,
             bytes(getattr(response, "body", b"")),
         )
@@ -232,13 +249,6 @@ def _Headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 def _Address(scope: Scope) -> str:
     host, port = scope.get("client") or ("unknown", 0)
     return f"{host}:{port}"
-
-
-def _LogAccess(scope: Scope, status: int) -> None:
-    """Write 3.1's line, with the request also where the answer is an error."""
-    query = scope["query_string"].decode("latin-1")
-    path = scope["raw_path"].decode("latin-1") + (f"?{query}" if query else "")
-    logging.info("%s %s %s HTTP/%s %d", _Address(scope), scope["method"], path, scope["http_version"], status)
 
 
 def CheckAccept(accept: str | None, media: str) -> None:

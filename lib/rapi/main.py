@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
+from ganeti.daemon import logs
 from ganeti.daemon.limits import RaiseDescriptorLimit
 from ganeti.luxi import client as luxi_client
-from ganeti.rapi import access, dispatch, resources, serving, tokens
+from ganeti.rapi import access, accesslog, dispatch, resources, serving, tokens
 from ganeti.rapi.master import MasterPool
 from ganeti.rapi.watching import FollowedFiles
 from ganeti.runtime import protocols
@@ -75,6 +76,8 @@ class _Prepared(NamedTuple):
 
 def _Prepare(options: Any) -> _Prepared:
     RaiseDescriptorLimit()
+    if options.syslog != logs.SYSLOG_ONLY:
+        accesslog.Open(pathutils.LOG_RAPI_ACCESS)
     context = serving.TlsContext(*_TlsFiles(options)) if options.ssl else None
     users = access.Users(pathutils.RAPI_USERS_FILE)
     try:

@@ -12,13 +12,13 @@ What is not a request of HTTP/1 is answered with the same three keys as any othe
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ganeti.rapi import accesslog
 from ganeti.rapi.call import HttpError
 from ganeti.rapi.dispatch import ENDED_BY_CLIENT, HANG_UP, STREAM, ErrorResponse
 
@@ -273,8 +273,8 @@ class Protocol(H11Protocol):
         """Answer with an error, end our side, and take what still comes for a moment, so that the answer arrives."""
         self._farewell = True
         host, port = self.client or ("unknown", 0)
-        logging.info("%s:%d None %d", host, port, code)
         response = ErrorResponse(HttpError(code, text, {"Connection": "close"}))
+        accesslog.Unreadable(host, port, code, len(response.body))
         headers = [*self.server_state.default_headers, *response.raw_headers]
         try:
             for event in (

@@ -100,6 +100,7 @@ def _Files() -> list[Item]:
         (pathutils.JOB_QUEUE_DRAIN_FILE, 0o644, _M_D),
         *((pathutils.STORE_FILE + suffix, 0o640, _M) for suffix in ("", "-wal", "-shm")),
         *((pathutils.DaemonLog(name), 0o600, (users.DAEMON_USERS[name][0], _M[1])) for name in constants.DAEMONS),
+        (pathutils.LOG_RAPI_ACCESS, 0o600, _R_M),
     ]
     items = [Item(path, FILE, mode, owner) for path, mode, owner in table]
     items += [Item(path, SOCKET, 0o660, _M_D) for path in (pathutils.MASTER_SOCKET, pathutils.QUERY_SOCKET)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -308,15 +309,35 @@ def test_the_old_master_names_the_new_one(cluster):
 
 @pytest.mark.req("D20-LOG-03")
 def test_lines_of_the_log(node):
-    Ask(node, "GET", "/2/info?x=%0Aforged&y=1")
+    Ask(node, "GET", "/2/nodes?bulk=%0Aforged&y=1")
     Ask(node, "GET", "/nothing")
     with Connect(node) as sock:
         sock.sendall(b"nonsense\r\n\r\n")
         assert ReadAnswer(sock)[0] == 400
     lines = node.Log(RAPI).splitlines()
-    assert any(line.endswith("GET /2/info?x=%0Aforged&y=1 HTTP/1.1 200") and " INFO 127." in line for line in lines)
+    assert any(
+        line.endswith("GET /2/nodes?bulk=%0Aforged&y=... HTTP/1.1 400") and " INFO 127." in line for line in lines
+    )
     assert any(line.endswith("GET /nothing HTTP/1.1 404") for line in lines)
     assert any(line.endswith(" None 400") for line in lines)
+
+
+@pytest.mark.req("D20-LOG-04")
+def test_the_access_log_is_a_file_of_its_own(node):
+    path = "/var/log/ganeti/rapi-access.log"
+    Ask(node, "GET", "/2/nodes?bulk=1", headers={**WRITER, "User-Agent": "tool"})
+    WaitUntil(lambda: '"tool"\n' in node.Read(path), "the line is there")
+    assert re.search(
+        r'^127\.\S+ - writer \[[^]]+\] "GET /2/nodes\?bulk=1 HTTP/1\.1" 200 [0-9]+ "-" "tool"$',
+        node.Read(path),
+        re.MULTILINE,
+    )
+    assert os.stat(node.Path(path)).st_mode & 0o777 == 0o600
+    os.rename(node.Path(path), node.Path(path) + ".1")
+    node.Signal(RAPI, signal.SIGHUP)
+    Ask(node, "GET", "/version", headers={"User-Agent": "after"})
+    WaitUntil(lambda: os.path.exists(node.Path(path)) and '"after"\n' in node.Read(path), "the new file is written")
+    assert '"after"' not in node.Read(path + ".1")
 
 
 def test_secrets_stay_where_they_are(node):
@@ -337,7 +358,7 @@ def test_secrets_stay_where_they_are(node):
             _, _, body = ReadAnswer(sock)
             answers.append((0, body.decode()))
     assert MARK not in str(answers)
-    log = node.Log(RAPI)
+    log = node.Log(RAPI) + node.Read("/var/log/ganeti/rapi-access.log")
     assert MARK not in log
     with open(f"/proc/{node.Pid(RAPI)}/cmdline", encoding="utf-8") as stream:
         assert MARK not in stream.read()

@@ -73,6 +73,7 @@ def test_files_are_corrected(node):
         "/var/lib/ganeti/queue/job-17": "0640 daemon:users",
         "/var/lib/ganeti/ext/store.db-wal": "0640 daemon:daemon",
         "/var/log/ganeti/rapi-daemon.log": "0600 games:daemon",
+        "/var/log/ganeti/rapi-access.log": "0600 games:daemon",
         "/var/log/ganeti/node-daemon.log": "0600 root:daemon",
     }
     for path in expected:
