@@ -191,7 +191,8 @@ class Exporter:
     """Writes the files of one node.  ``Round`` does all there is to do; any thread may call it, one at a time.
 
     ``serving``: this process is the master itself.  Any other leaves an edited file alone on the node whose copy names it
-    as master, for the next start of the master to look at, and puts it aside on others (rule 11).  While a master daemon
+    as master, for the next start of the master to look at, and puts it aside on others (rule 11); all other files are
+    written, and ``exported`` stays where it is until this one is in place, too.  While a master daemon
     serves on this node it leaves the files to that one, but for ssconf files if ``beside``: a master that runs as a user
     of its own may not write those.
 
@@ -216,6 +217,8 @@ class Exporter:
         self._folder = own.path.rpartition("/")[0]
         self._shown = _Shown()
         self._look = look
+        # Edited files that are left to the next master, and when they are looked at again.
+        self._left: frozenset[str] = frozenset()
         self._again_at = 0.0
         self._look_at = 0.0
 
@@ -226,13 +229,14 @@ class Exporter:
         the next round tries again.
         """
         database = self._own.database
-        if not database.GetState().last.seq or runtime.Monotonic() < self._again_at:
+        if not database.GetState().last.seq:
             return None
         beside = not self._serving and self._own.IsServing()
         if beside and not self._beside:
             return None
         if beside != self._only_ssconf:
             self._shown = _Shown()
+            self._left = frozenset()
             self._only_ssconf = beside
         with LockFiles(self._own, self._serving):
             try:
@@ -266,6 +270,8 @@ class Exporter:
             visible = VisiblePosition(state, line)
             if visible is None:
                 return None
+            if self._Waits(state, visible):
+                return None
             self._shown.failed = self._shown.failed or self._Disturbed()
             if taken_up is not None:
                 self._shown = taken_up
@@ -293,16 +299,27 @@ class Exporter:
             return visible
         unstamped: dict[str, str] = {}
         if anew:
-            found = self._LookAtFiles(database, records, targets)
-            if found is None:
-                self._again_at = runtime.Monotonic() + LOOK_AGAIN_SECONDS
-                return None
-            unstamped = found
-            targets = {**self._Gone(targets), **targets}
+            unstamped = self._LookAtFiles(database, state, records, targets)
+            targets = {path: t for path, t in {**self._Gone(targets), **targets}.items() if path not in self._left}
         self._Place(database, targets, unstamped, forget, visible)
         self._shown.at = visible
+        if self._left:
+            # The next round looks at all of them again, at once if there is something new to show.
+            self._shown.failed = True
+            self._shown.exported = state.exported
+            self._again_at = runtime.Monotonic() + LOOK_AGAIN_SECONDS
+            return None
         self._shown.exported = visible.seq
         return visible
+
+    def _Waits(self, state: State, visible: Position) -> bool:
+        """Return whether edited files were left to the next master, and nothing has happened since."""
+        return (
+            bool(self._left)
+            and visible == self._shown.at
+            and not self._OthersWrote(state)
+            and runtime.Monotonic() < self._again_at
+        )
 
     def _TakeUp(self, database: Database) -> _Shown | None:
         """Return where another exporter of this node ended, if all files are in place as it left them.
@@ -360,9 +377,9 @@ class Exporter:
             return self._Write(files)
 
     def _LookAtFiles(
-        self, database: Database, records: Mapping[str, FileRecord], targets: Mapping[str, Target | None]
-    ) -> dict[str, str] | None:
-        """Look at the files in place; put foreign ones aside, or leave them to the master and return None.
+        self, database: Database, state: State, records: Mapping[str, FileRecord], targets: Mapping[str, Target | None]
+    ) -> dict[str, str]:
+        """Look at the files in place; put foreign ones aside, or note them as left to the master.
 
         Returns the stamps of those that were read, because none or another one was noted.
         """
@@ -389,12 +406,18 @@ class Exporter:
                 known.append(Digest(target.data))
             if digest and digest not in known and not IsSsconf(path):
                 foreign.append(path)
-        if foreign and not self._serving and self._IsMasterNode(database):
+        left: frozenset[str] = frozenset()
+        if not self._serving and self._IsMasterNode(database):
+            left = frozenset(foreign)
+            if targets.get(pathutils.JOB_QUEUE_DRAIN_FILE) and _DrainTakenAway(state, records, shown.placed):
+                left |= {pathutils.JOB_QUEUE_DRAIN_FILE}
+            foreign = []
+        if left - self._left:
             logging.warning(
                 "Files were edited by hand: %s; they are left for the next start of the master daemon",
-                ", ".join(foreign),
+                ", ".join(sorted(left)),
             )
-            return None
+        self._left = left
         for path in foreign:
             self._PutAside(path)
             shown.placed[path] = ""
@@ -463,8 +486,8 @@ class Exporter:
         with database.Transaction():
             database.StampFiles({path: stamps.get(path, "") for path in recorded})
             database.ForgetFiles([*remove, *forget])
-            # A history that came meanwhile is not what these files show.
-            if database.GetLine(database.GetState().last).Holds(visible):
+            # A history that came meanwhile is not what these files show; nor is a state of which a file was left out.
+            if not self._left and database.GetLine(database.GetState().last).Holds(visible):
                 database.SetExported(visible.seq)
         for path in forget:
             self._shown.placed.pop(path, None)
@@ -492,6 +515,12 @@ class Exporter:
         MakeOwned(pathutils.QUEUE_DIR, 0o750, self._owners.queue)
         MakeOwned(pathutils.JOB_QUEUE_ARCHIVE_DIR, 0o750, self._owners.queue)
         runtime.WriteFile(pathutils.JOB_QUEUE_VERSION_FILE, QUEUE_VERSION, 0o640, *self._owners.queue)
+
+
+def _DrainTakenAway(state: State, records: Mapping[str, FileRecord], placed: Mapping[str, str]) -> bool:
+    """Return whether the drain flag was put in place and somebody removed it: an edit that has no content (rule 11)."""
+    record = records.get(pathutils.JOB_QUEUE_DRAIN_FILE)
+    return record is not None and record.shows.seq <= state.exported and not placed.get(pathutils.JOB_QUEUE_DRAIN_FILE)
 
 
 def _Read(path: str) -> bytes | None:

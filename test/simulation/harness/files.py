@@ -8,7 +8,7 @@ from typing import Any
 from simulation.harness.cluster import Cluster, Node
 from simulation.harness.ledger import Violation
 
-from ganeti import objects, pathutils, runtime, serializer
+from ganeti import objects, pathutils, runtime
 from ganeti.store.base import KIND_ARCHIVED
 
 _FOLLOWING_SECONDS = 3.0
@@ -27,10 +27,10 @@ def CheckFiles(cluster: Cluster) -> None:
     cluster.world.RunFor(_FOLLOWING_SECONDS)
     for node in cluster.nodes:
         if node.member.uuid in voters:
-            _Compare(node, "some seconds after", edits_stay=node is not master)
+            _Compare(node, "some seconds after")
 
 
-def _Compare(node: Node, when: str, edits_stay: bool = False) -> None:
+def _Compare(node: Node, when: str) -> None:
     state, _, rows = node.Read()
     if state.acknowledged < state.last:
         raise Violation(
@@ -43,7 +43,7 @@ def _Compare(node: Node, when: str, edits_stay: bool = False) -> None:
     wanted = _Wanted(values, node.cluster.SsconfTexts(values))
     found: dict[str, Any] = node.machine.Call(lambda: {path: _Read(path) for path in wanted})
     for path, text in wanted.items():
-        if found[path] != text and not (edits_stay and _IsEdited(path, found[path], text)):
+        if found[path] != text:
             raise Violation(
                 f"{when}, with the store at {state.last}, {path} on {node.name} holds {found[path]!r}, not {text!r}"
             )
@@ -51,14 +51,6 @@ def _Compare(node: Node, when: str, edits_stay: bool = False) -> None:
     live = {f"job-{job}" for job in values.get("job", {}) if job.isdigit()}
     if {name for name in names if name.startswith("job-")} != live:
         raise Violation(f"{when}, the queue of {node.name} holds {names}, the store {sorted(live)}")
-
-
-def _IsEdited(path: str, found: str | None, wanted: str) -> bool:
-    """Return whether an administrator edited this file; it is left for the next start of a master daemon there."""
-    if path != pathutils.CLUSTER_CONF_FILE or found is None:
-        return False
-    tags, stored = (set(serializer.LoadProper(text)["cluster"]["tags"]) for text in (found, wanted))
-    return any(tag.startswith("hand-") for tag in tags - stored)
 
 
 def _Wanted(values: dict[str, dict[str, str]], ssconf: Mapping[str, str]) -> dict[str, str]:

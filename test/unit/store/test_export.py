@@ -14,7 +14,7 @@ from support.store_nodes import Until
 
 from ganeti import configfile, errors, objects, pathutils, runtime, serializer
 from ganeti.store import Epoch, NodeStore, Position, Row, Rows, export
-from ganeti.store.base import KIND_ARCHIVED, NOWHERE
+from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE
 from ganeti.store.look import JobFiles
 
 
@@ -224,6 +224,87 @@ def test_an_edited_file_on_the_masters_node_is_left_for_its_next_start() -> None
         assert node.NewExporter(serving=False).Round() is None
         assert "wob." in (Text(pathutils.CLUSTER_CONF_FILE) or "")
         assert not Asides()
+
+    Play(story)
+
+
+def test_beside_an_edited_file_all_others_are_written(caplog: pytest.LogCaptureFixture) -> None:
+    """The master daemon died before it wrote what it had acknowledged; then somebody edited its configuration."""
+
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        before = node.store.GetState().exported
+        node.Put(Row("job", "8", JOB % 8), Row("job", "7", None))
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+        Edit(pathutils.SsconfFile("master_node"), lambda text: "an old one\n")
+        exporter = node.NewExporter(serving=False)
+        assert exporter.Round() is None
+        assert Text(pathutils.SsconfFile("master_node")) == "node1.example.org\n"
+        assert (Text(pathutils.JobFile(7)), Text(pathutils.JobFile(8))) == (None, JOB % 8)
+        assert node.store.GetState().exported == before, "one file does not show it"
+        # What comes later is shown as soon as it is known, and the edit stays what it was.
+        node.Put(Row("job", "9", JOB % 9))
+        assert exporter.Round() is None
+        assert Text(pathutils.JobFile(9)) == JOB % 9
+        assert "wob." in (Text(pathutils.CLUSTER_CONF_FILE) or "") and not Asides()
+        assert any(kind == "instance" and "wob." in str(value) for (kind, _), value in node.Edits().items())
+
+    Play(story)
+    said = [record.message for record in caplog.records if "Files were edited by hand" in record.message]
+    assert len(said) == 1, "not at each look"
+
+
+def test_an_edit_on_a_state_that_was_never_in_place_stays_one_on_an_older_state() -> None:
+    """Its digest was recorded for a newer state; the writer died before that one was in place."""
+
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        record = node.store.database.GetFiles()[pathutils.CLUSTER_CONF_FILE]
+        node.Change(node.snapshot.cluster.Replace(mac_prefix="aa:00:77"))
+        newest = export.Digest(objects.ConfigText(node.snapshot).encode())
+        newer = record._replace(shows=node.store.GetState().last, digest=newest, placed=record.digest)
+        with node.store.database.Transaction():
+            node.store.database.PutFiles([newer])
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+        assert node.NewExporter(serving=False).Round() is None
+        with pytest.raises(errors.ConfigurationError, match="older state"):
+            node.Edits()
+
+    Play(story)
+
+
+def test_an_edit_is_put_aside_as_soon_as_another_node_is_the_master() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+        exporter = node.NewExporter(serving=False)
+        assert exporter.Round() is None
+        node.Put(Row(KIND_MASTER, ID_MASTER, serializer.Dump({"name": "node2", "epoch": str(EPOCH)})))
+        assert exporter.Round() == node.store.GetState().last
+        assert Text(pathutils.CLUSTER_CONF_FILE) == objects.ConfigText(node.snapshot)
+        assert len(Asides()) == 1
+        assert node.store.GetState().exported == node.store.GetState().last.seq
+
+    Play(story)
+
+
+def test_an_edit_that_was_taken_back_stands_in_no_way() -> None:
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.exporter.Round()
+        before = Text(pathutils.CLUSTER_CONF_FILE) or ""
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: text.replace("web.", "wob."))
+        exporter = node.NewExporter(serving=False)
+        assert exporter.Round() is None
+        Edit(pathutils.CLUSTER_CONF_FILE, lambda text: before)
+        runtime.Sleep(export.LOOK_AGAIN_SECONDS)
+        assert exporter.Round() == node.store.GetState().last
+        node.Change(node.snapshot.cluster.Replace(mac_prefix="aa:00:77"))
+        assert exporter.Round() == node.store.GetState().last
+        assert "aa:00:77" in (Text(pathutils.CLUSTER_CONF_FILE) or "") and not Asides()
 
     Play(story)
 
@@ -552,6 +633,7 @@ def test_a_drain_flag_removed_by_hand_is_gone() -> None:
         node.Put(Row("queue", "drain", "true"))
         node.exporter.Round()
         runtime.RemoveFile(pathutils.JOB_QUEUE_DRAIN_FILE)
+        assert node.NewExporter(serving=False).Round() is None, "it is left for the next start of the master"
         assert node.Edits() == {("queue", "drain"): None}
         Adopt(node, node.Edits())
         assert node.Edits() == {}
