@@ -227,7 +227,10 @@ class SimNode:
         for script, program in scripts.items():
             self._Install(f"{folder}/{script}", program or (lambda invocation: 0))
 
-    def _Install(self, path: str, program: Callable[[Invocation], int]) -> None:
+    def AddAllocator(self, name: str, program: Callable[[Invocation], int | None]) -> None:
+        self._Install(f"{pathutils.IALLOCATOR_SEARCH_PATH[-1]}/{name}", program)
+
+    def _Install(self, path: str, program: Callable[[Invocation], int | None]) -> None:
         self.Call(runtime.MakeDirs, path.rpartition("/")[0])
         self.Call(functools.partial(runtime.WriteFile, path, "", mode=0o755))
         self.machine.programs[path] = program

@@ -1,0 +1,248 @@
+"""What an allocator may answer, and what it means (doc/reference/interfaces.md d.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ganeti import errors, ht, opcodes, serializer
+from ganeti.cmdlib.allocation import requests
+from ganeti.cmdlib.allocation.clusterdata import ClusterData
+from ganeti.params import disk as disk_params
+
+T = TypeVar("T")
+
+MAX_ANSWER = 10 * 1024 * 1024
+_SHOWN = 100
+
+_Names = ht.TListOf(ht.TNonEmptyString)
+_Placed = ht.TItems(ht.TNonEmptyString, _Names)
+_Failed = ht.TOr(ht.TNonEmptyString, ht.TItems(ht.TNonEmptyString, ht.TAny))
+_Allocated = ht.TItems(ht.TListOf(_Placed), ht.TListOf(_Failed))
+_Moved = ht.TItems(ht.TNonEmptyString, ht.TNonEmptyString, _Names)
+_Unmoved = ht.TItems(ht.TNonEmptyString, ht.TString)
+_Evacuated = ht.TItems(ht.TListOf(_Moved), ht.TListOf(_Unmoved), ht.TListOf(ht.TListOf(ht.TDict)))
+
+MOVING_OPCODES = frozenset(["OP_INSTANCE_FAILOVER", "OP_INSTANCE_MIGRATE", "OP_INSTANCE_REPLACE_DISKS"])
+_NODE_SLOTS = ("target_node", "remote_node")
+
+
+@dataclass(frozen=True)
+class Response:
+    """What an allocator said."""
+
+    success: bool
+    info: str
+    result: Any
+
+
+def _Bad(name: str, what: str) -> errors.OpExecError:
+    return errors.OpExecError(
+        f"Can't parse the results of iallocator '{name}': {what}",
+        hint=f"'gnt-debug iallocator --dir=out --iallocator={name} ...' shows what it prints; or name the nodes yourself",
+    )
+
+
+def _Short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def Parse(name: str, text: str) -> Response:
+    """Return the response that an allocator printed; raises OpExecError."""
+    try:
+        serializer.CheckCost([text.encode("utf-8", "replace")])
+        value = serializer.LoadProper(text, MAX_ANSWER)
+    except errors.ParseError as err:
+        raise _Bad(name, f"{err}; it printed {_Short(text)}") from err
+    if not isinstance(value, dict):
+        raise _Bad(name, f"not an object: {_Short(value)}")
+    if "nodes" in value and "result" not in value:
+        value["result"] = value.pop("nodes")  # version 1 of the protocol
+    for key in ("success", "info", "result"):
+        if key not in value:
+            raise _Bad(name, f"missing key '{key}'")
+    if not isinstance(value["success"], bool):
+        raise _Bad(name, f"'success' must be true or false, not {_Short(value['success'])}")
+    if not isinstance(value["info"], str):
+        raise _Bad(name, f"'info' must be a text, not {_Short(value['info'])}")
+    return Response(value["success"], value["info"], value["result"])
+
+
+def Check(name: str, data: ClusterData, request: requests.Request, response: Response) -> Any:
+    """Return the result of a request, translated to uuids; raises OpPrereqError and OpExecError as ``Ask`` does."""
+    if not response.success:
+        whitelist = getattr(request, "whitelist", None)
+        raise errors.OpPrereqError(
+            f"Can't compute nodes using iallocator '{name}': {response.info}",
+            errors.ECODE_NORES if whitelist is None else errors.ECODE_TEMP_NORES,
+        )
+    return _CHECKS[type(request)](_Checker(name, data), request, response.result)
+
+
+class _Checker:
+    """Checks the parts of one answer against the cluster that the allocator was told of."""
+
+    def __init__(self, name: str, data: ClusterData):
+        self.name = name
+        self.data = data
+        self.snapshot = data.snapshot
+
+    def Refuse(self, what: str) -> errors.OpExecError:
+        return errors.OpExecError(
+            f"iallocator '{self.name}' {what}", hint="name the nodes yourself, or use another allocator"
+        )
+
+    def Shape(self, value: Any, kind: Callable[[Any], bool]) -> None:
+        if not kind(value):
+            raise self.Refuse(f"returned an invalid result, expected {kind}, got {_Short(value)}")
+
+    def Node(self, word: str, allowed: Collection[str] | None = None, group: str | None = None) -> str:
+        """Return the uuid of a node that an instance may go to."""
+        node = self.snapshot.NodeByName(word)
+        if node is None:
+            raise self.Refuse(f"chose node {_Short(word)}, which is not in the cluster")
+        if self.data.Offline(node):
+            raise self.Refuse(f"chose node {word}, which is offline or does not answer")
+        if node.drained:
+            raise self.Refuse(f"chose node {word}, which is drained")
+        if not node.vm_capable:
+            raise self.Refuse(f"chose node {word}, which cannot run instances")
+        if allowed is not None and word not in allowed:
+            raise self.Refuse(f"chose node {word}, which is not among those that were offered")
+        if group is not None and node.group != group:
+            raise self.Refuse(f"chose node {word}, which is not in node group {self.snapshot.nodegroups[group].name}")
+        return node.uuid
+
+    def Count(self, nodes: Sequence[str], required: int) -> None:
+        if len(nodes) != required:
+            raise self.Refuse(f"returned invalid number of nodes ({len(nodes)}), required {required}")
+        if len(set(nodes)) != len(nodes):
+            raise self.Refuse(f"named a node more than once: {', '.join(nodes)}")
+
+    def Places(self, wanted: requests.Allocate, nodes: Sequence[str], whitelist: Collection[str] | None) -> list[str]:
+        """Return the uuids of the nodes of a new instance."""
+        self.Count(nodes, wanted.required_nodes)
+        uuids = [self.Node(node, whitelist, wanted.group_uuid) for node in nodes]
+        self._OneGroup(uuids)
+        return uuids
+
+    def _OneGroup(self, uuids: Sequence[str]) -> None:
+        if len(self.Groups(uuids)) > 1:
+            names = ", ".join(self.snapshot.NodeName(uuid) for uuid in uuids)
+            raise self.Refuse(f"chose nodes of several node groups: {names}")
+
+    def Groups(self, uuids: Collection[str]) -> set[str]:
+        return {self.snapshot.nodes[uuid].group for uuid in uuids}
+
+
+def _Allocate(check: _Checker, request: requests.Allocate, result: Any) -> list[str]:
+    check.Shape(result, _Names)
+    return check.Places(request, result, request.whitelist)
+
+
+def _Relocate(check: _Checker, request: requests.Relocate, result: Any) -> list[str]:
+    check.Shape(result, _Names)
+    check.Count(result, request.required_nodes)
+    snapshot = check.snapshot
+    instance = snapshot.InstanceByName(request.name)
+    assert instance is not None, f"{request.name} is not in the configuration"
+    uuids = [check.Node(node) for node in result]
+    stays = set(result) & {snapshot.NodeName(uuid) for uuid in snapshot.AllNodes(instance)}
+    if stays:
+        raise check.Refuse(f"chose node {', '.join(stays)} for instance {request.name}, which is already there")
+    template = disk_params.TEMPLATES.get(snapshot.DiskTemplate(instance))
+    kept = [instance.primary_node] if template is not None and template.mirror == disk_params.INTERNAL else []
+    left = [node.uuid for node in map(snapshot.NodeByName, request.relocate_from) if node is not None]
+    old, new = check.Groups([*left, *kept]), check.Groups([*uuids, *kept])
+    if not new <= old:
+        names = [", ".join(sorted(snapshot.nodegroups[uuid].name for uuid in groups)) for groups in (new, old)]
+        raise check.Refuse(f"chose nodes of other node groups ({names[0]}) than before ({names[1]})")
+    return uuids
+
+
+def _AllocateSecondary(check: _Checker, request: requests.AllocateSecondary, result: Any) -> list[str]:
+    check.Shape(result, ht.TNonEmptyString)
+    instance = check.snapshot.InstanceByName(request.name)
+    assert instance is not None, f"{request.name} is not in the configuration"
+    uuid = check.Node(result, None, check.snapshot.nodes[instance.primary_node].group)
+    if uuid == instance.primary_node:
+        raise check.Refuse(f"chose node {result}, which is the primary node of {request.name}")
+    return [uuid]
+
+
+def _MultiAllocate(check: _Checker, request: requests.MultiAllocate, result: Any) -> requests.Allocated:
+    check.Shape(result, _Allocated)
+    wanted = {one.name: one for one in request.instances}
+    placed: list[tuple[str, list[str]]] = []
+    failed = [entry if isinstance(entry, str) else entry[0] for entry in result[1]]
+    named = [name for name, _ in result[0]] + failed
+    if sorted(named) != sorted(wanted):
+        raise check.Refuse(
+            f"answered about instances {_Short(sorted(named))}, was asked about {_Short(sorted(wanted))}"
+        )
+    for name, nodes in result[0]:
+        whitelist = wanted[name].whitelist if request.whitelist is None else request.whitelist
+        placed.append((name, check.Places(wanted[name], nodes, whitelist)))
+    return requests.Allocated(placed, failed)
+
+
+def _Evacuate(
+    check: _Checker, request: requests.NodeEvacuate | requests.ChangeGroup, result: Any
+) -> requests.Evacuation:
+    check.Shape(result, _Evacuated)
+    wanted = set(request.instances)
+    named = [entry[0] for entry in (*result[0], *result[1])]
+    foreign = sorted(set(named) - wanted)
+    if foreign:
+        raise check.Refuse(f"answered about instances that were not named: {', '.join(foreign)}")
+    missing = sorted(wanted - set(named))
+    if missing:
+        raise check.Refuse(f"said nothing about instances {', '.join(missing)}")
+    if len(named) != len(set(named)):
+        raise check.Refuse("answered more than once about the same instance")
+    moved = []
+    for name, _, nodes in result[0]:
+        uuids = [_Known(check, node) for node in nodes]
+        if not uuids:
+            raise check.Refuse(f"named no node for instance {name}")
+        moved.append((name, check.snapshot.nodes[uuids[0]].group, uuids))
+    jobs = [[_Opcode(check, wanted, opcode) for opcode in job] for job in result[2]]
+    return requests.Evacuation(moved, [(name, reason) for name, reason in result[1]], jobs)
+
+
+def _Known(check: _Checker, word: str) -> str:
+    """Return the uuid of a node where an instance is afterwards; it may have been there before."""
+    node = check.snapshot.NodeByName(word)
+    if node is None:
+        raise check.Refuse(f"chose node {_Short(word)}, which is not in the cluster")
+    return node.uuid
+
+
+def _Opcode(check: _Checker, wanted: Collection[str], values: Mapping[str, Any]) -> opcodes.OpCode:
+    op_id = values.get("OP_ID")
+    if op_id not in MOVING_OPCODES:
+        raise check.Refuse(f"returned opcode {_Short(op_id)}; allowed are {', '.join(sorted(MOVING_OPCODES))}")
+    try:
+        op = opcodes.OpCode.FromDict(dict(values))
+    except errors.ParseError as err:
+        raise check.Refuse(f"returned an opcode that cannot be used: {err}") from err
+    name = getattr(op, "instance_name", None)
+    if name not in wanted:
+        raise check.Refuse(f"returned an opcode for instance {_Short(name)}, which was not named")
+    for slot in _NODE_SLOTS:
+        node = getattr(op, slot, None)
+        if node is not None:
+            check.Node(node)
+    return op
+
+
+_CHECKS: Mapping[type, Callable[[_Checker, Any, Any], Any]] = {
+    requests.Allocate: _Allocate,
+    requests.Relocate: _Relocate,
+    requests.AllocateSecondary: _AllocateSecondary,
+    requests.MultiAllocate: _MultiAllocate,
+    requests.NodeEvacuate: _Evacuate,
+    requests.ChangeGroup: _Evacuate,
+}

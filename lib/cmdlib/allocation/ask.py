@@ -1,0 +1,90 @@
+"""Asks an allocator: gathers the cluster, runs the program, checks the answer (doc/reference/interfaces.md d)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+from ganeti import errors, serializer
+from ganeti.cmdlib.allocation import answers, clusterdata, requests
+
+if TYPE_CHECKING:
+    from ganeti import objects
+    from ganeti.cmdlib.base import LogicalUnit
+
+_Single = requests.Allocate | requests.Relocate | requests.AllocateSecondary
+_Moving = requests.NodeEvacuate | requests.ChangeGroup
+
+
+@overload
+def Ask(lu: LogicalUnit, allocator: str, request: _Single) -> list[str]: ...
+@overload
+def Ask(lu: LogicalUnit, allocator: str, request: requests.MultiAllocate) -> requests.Allocated: ...
+@overload
+def Ask(lu: LogicalUnit, allocator: str, request: _Moving) -> requests.Evacuation: ...
+
+
+def Ask(lu: LogicalUnit, allocator: str, request: requests.Request) -> Any:
+    """Return what an allocator chose: node uuids, the primary first, ``Allocated`` or ``Evacuation``.
+
+    ``allocator``: a name, or several separated by commas, which are tried in order until one succeeds.  Raises
+    OpPrereqError when it finds no place, OpExecError for an answer that cannot be used.  The caller holds the locks that
+    keep the answer true.
+    """
+    names = [name.strip() for name in allocator.split(",") if name.strip()]
+    if not names:
+        raise errors.OpPrereqError(f"'{allocator}' names no allocator", errors.ECODE_INVAL)
+    data = _Gather(lu, request)
+    for name in names[:-1]:
+        try:
+            return _AskOne(lu, name, request, data)
+        except (errors.OpPrereqError, errors.OpExecError) as err:
+            lu.LogWarning(f"{err.args[0]}; the next allocator is tried")
+    return _AskOne(lu, names[-1], request, data)
+
+
+def _Gather(lu: LogicalUnit, request: requests.Request) -> clusterdata.ClusterData:
+    snapshot = lu.snapshot
+    match request:
+        case requests.Allocate():
+            return clusterdata.Gather(lu, snapshot, request.disk_template, request.hypervisor)
+        case requests.MultiAllocate():
+            first = request.instances[0] if request.instances else None
+            template, hypervisor = (first.disk_template, first.hypervisor) if first is not None else (None, None)
+            return clusterdata.Gather(lu, snapshot, template, hypervisor)
+        case requests.Relocate() | requests.AllocateSecondary():
+            instance = snapshot.InstanceByName(request.name)
+            assert instance is not None, f"{request.name} is not in the configuration"
+            return clusterdata.Gather(lu, snapshot, snapshot.DiskTemplate(instance), instance.hypervisor)
+    return clusterdata.Gather(lu, snapshot)
+
+
+def _AskOne(lu: LogicalUnit, name: str, request: requests.Request, data: clusterdata.ClusterData) -> Any:
+    response = _RunProgram(lu, name, request, data)
+    result = answers.Check(name, data, request, response)
+    _LogChoice(lu, name, data.snapshot, request, result)
+    return result
+
+
+def _RunProgram(
+    lu: LogicalUnit, name: str, request: requests.Request, data: clusterdata.ClusterData
+) -> answers.Response:
+    message = clusterdata.Message(data, {"type": request.TYPE, **request.Entry(data.snapshot)})
+    cluster = data.snapshot.cluster
+    options = {key: None if value is None else str(value) for key, value in cluster.default_iallocator_params.items()}
+    if isinstance(request, requests.NodeEvacuate) and request.ignore_soft_errors:
+        options["ignore-soft-errors"] = None
+    result = lu.rpc.call_iallocator_runner(cluster.master_node, name, serializer.Dump(message), options)
+    result.Raise("Failure while running the iallocator script")
+    return answers.Parse(name, result.payload)
+
+
+def _LogChoice(lu: LogicalUnit, name: str, snapshot: objects.Snapshot, request: requests.Request, result: Any) -> None:
+    """Write to the job's log what was chosen, one line for each instance."""
+    chosen: list[tuple[str, list[str]]] = []
+    if isinstance(result, requests.Allocated):
+        chosen = result.placed
+    elif isinstance(request, (requests.Allocate, requests.Relocate, requests.AllocateSecondary)):
+        chosen = [(request.name, result)]
+    for instance, uuids in chosen:
+        nodes = ", ".join(snapshot.NodeName(uuid) for uuid in uuids)
+        lu.LogInfo(f"Selected nodes for instance {instance} via iallocator {name}: {nodes}")
