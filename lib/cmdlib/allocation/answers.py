@@ -40,7 +40,7 @@ class Response:
 def _Bad(name: str, what: str) -> errors.OpExecError:
     return errors.OpExecError(
         f"Can't parse the results of iallocator '{name}': {what}",
-        hint=f"'gnt-debug iallocator --dir=out --iallocator={name} ...' shows what it prints; or name the nodes yourself",
+        hint="name the nodes yourself, or use another allocator",
     )
 
 
