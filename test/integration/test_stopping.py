@@ -41,6 +41,7 @@ def StartJob(node: RealNode, seconds: float) -> int:
 
 @pytest.mark.slow
 @pytest.mark.limit(250)
+@pytest.mark.req("D20-LOCK-12")
 def test_a_planned_fail_over_is_refused_while_jobs_run_and_says_how_to_go_on(cluster: RealCluster) -> None:
     old, new = cluster.nodes
     job_id = StartJob(old, 600)

@@ -16,12 +16,12 @@ AUTO, GENERATE, NONE, POOL = constants.VALUE_AUTO, constants.VALUE_GENERATE, con
 
 
 def OwnParams(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Mode, link and vlan that a request names; the old key ``bridge`` is a link."""
+    """Return the mode, link and vlan that a request names; the old key ``bridge`` is a link."""
     own: dict[str, Any] = {}
     if values.get("bridge"):
         if values.get("link"):
             raise Invalid("Cannot pass 'bridge' and 'link' at the same time")
-        own[nic_params.NIC_LINK] = values["bridge"]
+        values = {**values, "link": values["bridge"]}
     for name in (nic_params.NIC_MODE, nic_params.NIC_LINK, nic_params.NIC_VLAN):
         value = values.get(name)
         if value is not None and value != AUTO:

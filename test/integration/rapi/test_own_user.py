@@ -63,7 +63,7 @@ def _Curl(node: RealNode, path: str) -> object:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.req("D22-PRIV-03", "D22-PRIV-04")
+@pytest.mark.req("D22-PRIV-01", "D22-PRIV-03", "D22-PRIV-04")
 def test_it_needs_nothing_but_its_group(place):
     user = pwd.getpwnam(USER)
     group = grp.getgrgid(user.pw_gid).gr_name

@@ -140,6 +140,15 @@ def test_defaults_of_one_hypervisor_are_a_setting_of_the_cluster(say: Say) -> No
     assert (op["op"], op["hvparams"]) == ("OP_CLUSTER_SET_PARAMS", {"kvm": {"acpi": False, "boot_order": "network"}})
 
 
+@pytest.mark.req("D20-CLI-11")
+@pytest.mark.parametrize(("option", "devices"), [("--disk", "disks"), ("--net", "nics")])
+def test_the_last_device_is_removed_without_options(say: Say, option: str, devices: str) -> None:
+    [op], _ = say(f"$ gnt-instance modify -f {option} remove web")
+    assert op[devices] == [["remove", -1, {}]]
+    ops, said = say(f"$ gnt-instance modify -f {option} remove:name=x web")
+    assert ops == [] and "remove" in said
+
+
 @pytest.mark.req("D20-CLI-14")
 def test_a_modification_names_no_hypervisor(say: Say) -> None:
     ops, said = say("$ gnt-instance modify -f -H kvm:acpi=false web")

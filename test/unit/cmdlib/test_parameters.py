@@ -298,6 +298,18 @@ def test_a_bridged_nic_is_on_its_own_bridge_or_on_the_clusters(free: Master) -> 
     assert [nic.nicparams["link"] for nic in started.nics] == ["br7", "br0"]
 
 
+@pytest.mark.req("D20-CLI-05", "D20-CLI-19")
+def test_the_old_word_for_a_link_and_the_clusters_bridge_must_both_be_on_the_node(free: Master) -> None:
+    _Refused(lambda: _Create(free, nics=[{"bridge": "br7"}]), "Missing bridges br7", errors.ECODE_ENVIRON)
+    free[0].Call(runtime.MakeDirs, "/sys/class/net/br7/bridge")
+    _Create(free, nics=[{"bridge": "br7"}, {"bridge": "auto"}])
+    own, default = free.Instance(NEW).nics
+    assert (dict(own.nicparams), dict(default.nicparams)) == ({"link": "br7"}, {})
+    free.Run(opcodes.OpInstanceRemove(instance_name=NEW, shutdown_timeout=0, ignore_failures=False))
+    free.Run(opcodes.OpClusterSetParams(nicparams={"link": "br9"}))
+    _Refused(lambda: _Create(free, nics=[{}]), "Missing bridges br9", errors.ECODE_ENVIRON)
+
+
 @pytest.mark.req("D21-NIC-03", "D21-PARAM-05")
 def test_a_routed_nic_has_an_address_and_keeps_it(free: Master) -> None:
     """Its link is a routing table, which no node is asked for as a bridge and the node's hypervisor uses."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.master import Master
 
-from ganeti import errors, objects, opcodes
+from ganeti import errors, objects, opcodes, runtime
 
 NEW = "new.example.org"
 OTHER = "00000000-aaaa-4bbb-8ccc-00000000ffff"
@@ -198,6 +198,19 @@ def test_disks_go_again_if_the_instance_cannot_be_stored(big: Master) -> None:
         big.Run(_Create())
     assert [dict(machine.devices) for machine in big.machines.values()] == devices
     assert big.Instance(NEW).uuid == OTHER
+
+
+@pytest.mark.req("D20-GOAL-06")
+def test_guests_of_two_hypervisors_live_side_by_side(big: Master) -> None:
+    second = "second.example.org"
+    runtime.MakeDirs("/sys/class/net/br0/bridge")
+    big.Run(_Create())
+    big.Run(_Create(instance_name=second, hypervisor="kvm", pnode="node2", hvparams={"kernel_path": ""}))
+    both = [big.Instance(name) for name in (NEW, second)]
+    assert [(one.hypervisor, one.admin_state) for one in both] == [("fake", "up"), ("kvm", "up")]
+    started = [big[i].arguments["instance_start"][0] for i in (0, 1)]
+    assert [one["hypervisor"] for one in started] == ["fake", "kvm"]
+    assert "kernel_path" in started[1]["hvparams"] and "kernel_path" not in started[0]["hvparams"]
 
 
 @pytest.mark.req("D20-CLI-06")

@@ -176,6 +176,15 @@ def test_state_and_place_on_record(stopped: Master) -> None:
     assert _Web(stopped).os == "unknown"
 
 
+@pytest.mark.req("D22-OSP-19")
+def test_another_system_leaves_the_instances_own_parameters_as_they_are(stopped: Master) -> None:
+    _Modify(stopped, osparams={"mirror": "http://other"}, osparams_private={"b": "hush"})
+    _Modify(stopped, os_name="noop", force=True)
+    web = _Web(stopped)
+    assert web.os == "noop"
+    assert (dict(web.osparams), dict(web.osparams_private)) == ({"mirror": "http://other"}, {"b": "hush"})
+
+
 # --- NICs ----------------------------------------------------------------------------------------------------------------
 
 
