@@ -85,22 +85,14 @@ check() {{
 
 def Opcodes(inst: Instance, move: Move, target: str) -> list[dict[str, Any]]:
     """Return the opcodes of a move as LUXI takes them; ``target``: name of the node."""
-    makers = {_FAILOVER: _FailoverOpcode, _REPLACE: _ReplaceOpcode}
+    makers = {_FAILOVER: _MoveOpcode, _REPLACE: _NewSecondaryOpcode}
     return [makers[part](inst, move, target) for part in _PARTS[move.kind]]
 
 
-def _FailoverOpcode(inst: Instance, move: Move, target: str) -> dict[str, Any]:
+def _MoveOpcode(inst: Instance, move: Move, target: str) -> dict[str, Any]:
     to = {"target_node": target} if move.kind is Kind.FAILOVER_TO_ANY else {}
     if inst.forthcoming:
-        return {
-            "OP_ID": "OP_INSTANCE_FAILOVER",
-            "instance_name": inst.name,
-            "shutdown_timeout": 120,
-            "ignore_consistency": False,
-            **to,
-            "ignore_ipolicy": False,
-            "cleanup": False,
-        }
+        return FailoverOpcode(inst.name, **to)
     return {
         "OP_ID": "OP_INSTANCE_MIGRATE",
         "instance_name": inst.name,
@@ -113,13 +105,31 @@ def _FailoverOpcode(inst: Instance, move: Move, target: str) -> dict[str, Any]:
     }
 
 
-def _ReplaceOpcode(inst: Instance, _move: Move, target: str) -> dict[str, Any]:
+def _NewSecondaryOpcode(inst: Instance, _move: Move, target: str) -> dict[str, Any]:
+    return ReplaceOpcode(inst.name, remote_node=target)
+
+
+def FailoverOpcode(instance: str, **to: str) -> dict[str, Any]:
+    """Return the opcode of a failover; ``to``: the target, where there is a choice."""
+    return {
+        "OP_ID": "OP_INSTANCE_FAILOVER",
+        "instance_name": instance,
+        "shutdown_timeout": 120,
+        "ignore_consistency": False,
+        **to,
+        "ignore_ipolicy": False,
+        "cleanup": False,
+    }
+
+
+def ReplaceOpcode(instance: str, **by: str) -> dict[str, Any]:
+    """Return the opcode that gives an instance another secondary; ``by``: the node, or the allocator that chooses it."""
     return {
         "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
-        "instance_name": inst.name,
+        "instance_name": instance,
         "early_release": False,
         "ignore_ipolicy": False,
         "mode": "replace_new_secondary",
         "disks": [],
-        "remote_node": target,
+        **by,
     }

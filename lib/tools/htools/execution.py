@@ -14,7 +14,7 @@ from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Failed, Streams
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 15.0
-_BUSY: Final = frozenset(
+BUSY: Final = frozenset(
     [
         constants.JOB_STATUS_QUEUED,
         constants.JOB_STATUS_WAITING,
@@ -88,24 +88,34 @@ class Executor:
         """Submit jobs together and wait for their ends; raises Failed unless all succeed."""
         if not jobs:
             return
-        answers = self._client.SubmitManyJobs(jobs)
-        refused = [str(text) for accepted, text in answers if not accepted]
-        ids = [int(number) for accepted, number in answers if accepted]
+        ids, refused = self.Submit(jobs)
         if ids:
             self._streams.Out(f"Got job IDs {','.join(map(str, ids))}")
-        states = self._Wait(ids)
-        bad = [f"job {number}: {state}" for number, state in states if state != constants.JOB_STATUS_SUCCESS]
+        bad = [f"job {number}: {state}" for number, state in self.Wait(ids) if state != constants.JOB_STATUS_SUCCESS]
         if bad or refused:
             self._streams.Err(f"Not all jobs completed successfully: {', '.join([*bad, *refused])}")
             raise Failed("Aborting.")
 
-    def _Wait(self, ids: Sequence[int]) -> list[tuple[int, str]]:
+    def Submit(self, jobs: Sequence[Sequence[Opcode]]) -> tuple[list[int], list[str]]:
+        """Submit jobs together; return the ids of those that were accepted, and why the others were not."""
+        answers = self._client.SubmitManyJobs(jobs)
+        refused = [str(text) for accepted, text in answers if not accepted]
+        return [int(number) for accepted, number in answers if accepted], refused
+
+    def States(self, ids: Sequence[int]) -> list[tuple[int, str | None]]:
+        """Return id and status of jobs; the status of a job that does not exist is None."""
+        rows = self._client.QueryJobs(ids, ["id", "status"]) if ids else []
+        found = {int(row[0]): row[1] for row in rows if row}
+        return [(number, found.get(number)) for number in ids]
+
+    def Wait(self, ids: Sequence[int]) -> list[tuple[int, str | None]]:
+        """Wait until all jobs have ended; return what ``States`` does."""
         delay = _FIRST_DELAY
         while ids:
             runtime.Sleep(delay)
             delay = min(2 * delay, _LONGEST_DELAY)
-            states = [(int(number), str(state)) for number, state in self._client.QueryJobs(ids, ["id", "status"])]
-            if not any(state in _BUSY for _, state in states):
+            states = self.States(ids)
+            if not any(state in BUSY for _, state in states):
                 return states
         return []
 

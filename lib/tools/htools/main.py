@@ -27,6 +27,7 @@ class Role(NamedTuple):
 
 ROLES: Final[Mapping[str, Role]] = {
     "hail": Role("allocator for new and leaving instances", " FILE", "file 1 1"),
+    "harep": Role("repairer of instances on nodes that are offline"),
     "hbal": Role("cluster balancer"),
     "hcheck": Role("cluster checker"),
     "hinfo": Role("cluster information printer"),

@@ -155,7 +155,8 @@ OPTIONS: Final = {
     for option in (
         _Named("text-data", "take the cluster from a text file", "FILE", "t", completion="file"),
         _Named("master", "take the cluster from RAPI at this address", "ADDRESS", "m", completion="host"),
-        _Named("luxi", "take the cluster from the master daemon", "SOCKET", "L", optional=True, bare=""),
+        _Named("luxi", "take the cluster from the master daemon", "SOCKET", "L", optional=True, bare="",
+               completion="file"),
         _Named("ialloc-src", "take the cluster from the request of an allocator", "FILE", "I", completion="file"),
         _Named("simulate", "make up a group: POLICY,NODES,DISK,MEMORY,CPUS[,SPINDLES[,EXCLUSIVE]]", "SPEC", repeat=True,
                completion="string"),
@@ -224,6 +225,8 @@ OPTIONS: Final = {
         _Flag("force", "do not insist on a known master", "f"),
         _Real("minimal-resources", "resources that must stay free, in standard instances", 2.0),
         _Real("target-resources", "resources to keep free, in standard instances", 2.0),
+        _Real("job-delay", "seconds that a repair waits before it begins, so that its tag can be written", 10.0),
+        _Flag("dry-run", "submit nothing, print the repair jobs"),
         _Named("output-dir", "directory of the files", "PATH", "d", default=".", completion="dir"),
         _Flag("version", "print the version", "V"),
         _Flag("help", "print this text", "h"),
@@ -379,6 +382,7 @@ def OptionsRst(program: str) -> str:
 PROGRAM_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "hail": ("print-nodes", "save", "text-data", "simulate", "verbose", "ignore-dynu", "ignore-soft-errors",
              "no-capacity-checks", "restrict-allocation-to", "mond", "mond-xen", "static-kvm-node-memory"),
+    "harep": ("luxi", "job-delay", "reason", "dry-run"),
     "hbal": ("print-nodes", "print-instances", "print-commands", "text-data", "evac-mode", "restricted-migration", "master",
              "luxi", "ialloc-src", "exec", "first-job-group", "reason", "group", "max-length", "verbose", "quiet", "offline",
              "static-kvm-node-memory", "min-score", "max-cpu", "min-disk", "min-gain", "min-gain-limit", "no-disk-moves",
