@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import pwd
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 from support.guests import KvmRig
 from support.realcluster import WaitUntil
 from support.virtual import MakeNic
@@ -261,6 +265,44 @@ def test_password_is_set_and_never_shown(rig: KvmRig, tmp_path: Path) -> None:
         with qmp.Monitor(layout.Socket(rig.instance.name, layout.QMP)) as monitor:
             assert monitor.Execute("query-vnc")["auth"] == "vnc"
         assert (sockets / f"{rig.instance.name}.vnc").is_socket()
+
+
+def _LogIn(path: Path, password: str) -> bool:
+    """Whether the screen at this socket lets a viewer in who knows this password (RFC 6143, 7.1 and 7.2.2)."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(30)
+        sock.connect(str(path))
+        stream = sock.makefile("rb")
+        assert stream.read(12) == b"RFB 003.008\n"
+        sock.sendall(b"RFB 003.008\n")
+        kinds = stream.read(stream.read(1)[0])
+        assert kinds == b"\x02", "a password is the only way in"
+        sock.sendall(kinds)
+        # Each byte of the key goes from its last bit to its first.
+        key = bytes(int(f"{byte:08b}"[::-1], 2) for byte in password.encode()[:8].ljust(8, b"\0"))
+        cipher = Cipher(TripleDES(key * 3), ECB()).encryptor()
+        sock.sendall(cipher.update(stream.read(16)))
+        return int.from_bytes(stream.read(4), "big") == 0
+
+
+@pytest.mark.req("D21-VNC-03")
+def test_guests_with_different_files_have_different_passwords(rig: KvmRig, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = KvmRig(tmp_path / "other")
+    passwords = {"sesame": rig, "mellon": other}
+    try:
+        for password, one in passwords.items():
+            file, sockets = tmp_path / password, one.base / "vnc"
+            file.write_text(f"{password}\n")
+            sockets.mkdir()
+            one.Change(vnc_bind_address=str(sockets), vnc_password_file=str(file))
+            with one.first:
+                one.Start()
+        for password in passwords:
+            let_in = [_LogIn(one.base / "vnc" / f"{one.instance.name}.vnc", password) for one in (rig, other)]
+            assert let_in == [passwords[password] is one for one in (rig, other)]
+    finally:
+        other.End()
 
 
 def _OpenFiles(pid: int) -> list[str]:
