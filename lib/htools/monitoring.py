@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from ganeti import constants
 from ganeti.htools import fields
 from ganeti.htools.fields import BadValue, Fields
 from ganeti.htools.loading import LoadError
@@ -14,6 +16,13 @@ from ganeti.htools.state import Cluster, State
 
 CPU: Final = "cpu-avg-load"
 XEN_CPU: Final = "xen-cpu-avg-load"
+# What may stand in the address of a report; names come from the source of the cluster.
+HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,253}", re.ASCII)
+
+
+def Url(node: str, collector: str) -> str:
+    """Return where a node's monitoring daemon has the report of a collector."""
+    return f"http://{node}:{constants.DEFAULT_MOND_PORT}/1/report/default/{collector}"
 
 
 def ParseFile(text: str) -> dict[str, list[Any]]:
@@ -38,6 +47,13 @@ def FindData(reports: Iterable[Any], collector: str) -> Any:
     return None
 
 
+def Problem(report: Any) -> str | None:
+    """Return why a collector has no data, in its own words; None if it says nothing of the kind."""
+    data = report.get("data") if isinstance(report, dict) else None
+    error = data.get("error") if isinstance(data, dict) else None
+    return error if isinstance(error, str) else None
+
+
 def Missing(collector: str) -> str:
     return f"Didn't receive an answer by all MonDs, {collector}'s data will be ignored."
 
@@ -45,10 +61,12 @@ def Missing(collector: str) -> str:
 def Use(cluster: Cluster, collector: str, data: Mapping[str, Any]) -> Cluster | None:
     """Return the cluster with the loads of all nodes; None if a node's report, or an instance, is missing.
 
-    ``data``: node name -> the collector's data.
+    ``data``: node name -> the collector's data.  A node that is offline need not have any.
     """
     state: State | None = cluster.state
     for node in cluster.state.Ordered():
+        if node.offline and node.facts.name not in data:
+            continue
         try:
             state = None if state is None else _USES[collector](state, node, data.get(node.facts.name))
         except BadValue:

@@ -1,9 +1,16 @@
-"""Asks a web server once, for programs that need no session."""
+"""Asks web servers once, for programs that need no session."""
 
 from __future__ import annotations
 
 import io
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pycurl
+
+PARALLEL = 50
+"""How many servers are asked at the same time."""
 
 
 class FetchError(Exception):
@@ -18,22 +25,22 @@ class Limits(NamedTuple):
     size: int
 
 
-def Fetch(url: str, limits: Limits) -> tuple[int, bytes]:
-    """Return status and body of a GET request; raises FetchError.
+class Answer(NamedTuple):
+    """HTTP status and body."""
 
-    The server's certificate is not verified: send nothing secret to a server you do not know.  Credentials may stand in
-    the URL; a FetchError never repeats them.
-    """
-    import pycurl
+    status: int
+    body: bytes
 
-    body = io.BytesIO()
 
-    def take(data: bytes) -> int:
-        body.write(data)
-        return len(data) if body.tell() <= limits.size else 0  # 0 ends the transfer
+class _Transfer:
+    """One GET request that is prepared, and what has arrived."""
 
-    curl = pycurl.Curl()
-    try:
+    def __init__(self, url: str, limits: Limits):
+        import pycurl
+
+        self._body = io.BytesIO()
+        self._size = limits.size
+        self.curl = curl = pycurl.Curl()
         curl.setopt(pycurl.URL, url)
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.SSL_VERIFYPEER, 0)
@@ -42,10 +49,74 @@ def Fetch(url: str, limits: Limits) -> tuple[int, bytes]:
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(pycurl.CONNECTTIMEOUT, limits.connect)
         curl.setopt(pycurl.TIMEOUT, limits.total)
-        curl.setopt(pycurl.WRITEFUNCTION, take)
-        curl.perform()
-        return int(curl.getinfo(pycurl.RESPONSE_CODE)), body.getvalue()
-    except (pycurl.error, ValueError) as err:
-        raise FetchError(str(err.args[-1])) from err
+        curl.setopt(pycurl.WRITEFUNCTION, self._Take)
+
+    def _Take(self, data: bytes) -> int:
+        self._body.write(data)
+        return len(data) if self._body.tell() <= self._size else 0  # 0 ends the transfer
+
+    def Answer(self) -> Answer:
+        import pycurl
+
+        return Answer(int(self.curl.getinfo(pycurl.RESPONSE_CODE)), self._body.getvalue())
+
+
+def Fetch(url: str, limits: Limits) -> Answer:
+    """Return the answer to a GET request; raises FetchError.
+
+    The server's certificate is not verified: send nothing secret to a server you do not know.  Credentials may stand in
+    the URL; a FetchError never repeats them.
+    """
+    (answer,) = FetchAll([url], limits)
+    if isinstance(answer, FetchError):
+        raise answer
+    return answer
+
+
+def FetchAll(urls: Sequence[str], limits: Limits) -> list[Answer | FetchError]:
+    """Return what each server answers to a GET request, or why there is no answer; see ``Fetch``.
+
+    ``PARALLEL`` servers are asked at the same time, the next ones when all of these are done.
+    """
+    found: list[Answer | FetchError] = []
+    for start in range(0, len(urls), PARALLEL):
+        found += _Together(urls[start : start + PARALLEL], limits)
+    return found
+
+
+def _Together(urls: Sequence[str], limits: Limits) -> list[Answer | FetchError]:
+    import pycurl
+
+    multi = pycurl.CurlMulti()
+    transfers: list[_Transfer | FetchError] = []
+    try:
+        for url in urls:
+            try:
+                transfer = _Transfer(url, limits)
+                multi.add_handle(transfer.curl)
+                transfers.append(transfer)
+            except (pycurl.error, ValueError) as err:
+                transfers.append(FetchError(str(err.args[-1])))
+        failed = _Perform(multi)
+        return [item if isinstance(item, FetchError) else failed.get(item.curl) or item.Answer() for item in transfers]
     finally:
-        curl.close()
+        for item in transfers:
+            if isinstance(item, _Transfer):
+                multi.remove_handle(item.curl)
+                item.curl.close()
+        multi.close()
+
+
+def _Perform(multi: pycurl.CurlMulti) -> dict[pycurl.Curl, FetchError]:
+    """Carry out all transfers, which their own limits end; return those that failed."""
+    failed: dict[pycurl.Curl, FetchError] = {}
+    active = 1
+    while active:
+        _, active = multi.perform()
+        if active:
+            multi.select(1.0)
+    left = 1
+    while left:
+        left, _, bad = multi.info_read()
+        failed.update({curl: FetchError(text) for curl, _, text in bad})
+    return failed

@@ -16,10 +16,13 @@ from ganeti.htools.state import Cluster
 from ganeti.http import fetch
 from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Failed, Streams
+from ganeti.utils.text import Printable
 
 _FILE = "file://"
 MAX_FILE = 256 * 1024 * 1024
 _LIMITS = fetch.Limits(connect=15, total=60, size=MAX_FILE)
+_MOND_LIMITS = fetch.Limits(connect=5, total=15, size=1024 * 1024)
+_LONGEST_REASON = 200
 _OK = 200
 
 
@@ -162,9 +165,7 @@ def _Monitored(cluster: Cluster, options: Values, streams: Streams) -> Cluster:
         return cluster
     collector = monitoring.XEN_CPU if _Given(options, "mond_xen") else monitoring.CPU
     path = _Given(options, "mond_data")
-    if path is None:
-        raise Failed("Monitoring daemons are not asked by this release; pass their answers with --mond-data")
-    reports = monitoring.ParseFile(ReadFile(path))
+    reports = _AskDaemons(cluster, collector, streams) if path is None else monitoring.ParseFile(ReadFile(path))
     data = {name: monitoring.FindData(found, collector) for name, found in reports.items()}
     found = monitoring.Use(cluster, collector, data)
     if found is None:
@@ -172,6 +173,46 @@ def _Monitored(cluster: Cluster, options: Values, streams: Streams) -> Cluster:
         if _Given(options, "exit_on_missing_mond_data"):
             raise Failed("Not all required data available")
     return found or cluster
+
+
+def _AskDaemons(cluster: Cluster, collector: str, streams: Streams) -> Mapping[str, list[Any]]:
+    """Return node name -> reports of the monitoring daemons that answer, and print a line for each of the others.
+
+    A drained node may answer, an offline one will not; the model does not tell them apart, so both are asked.
+    """
+    nodes = cluster.state.Ordered()
+    names = [node.facts.name for node in nodes]
+    wrong = [name for name in names if not monitoring.HOST_NAME.fullmatch(name)]
+    asked = [name for name in names if name not in wrong]
+    answers = fetch.FetchAll([monitoring.Url(name, collector) for name in asked], _MOND_LIMITS)
+    reports = {}
+    problems = dict.fromkeys(wrong, "this is not the name of a host")
+    for name, answer in zip(asked, answers, strict=True):
+        try:
+            reports[name] = [_ReadReport(answer)]
+        except LoadError as err:
+            problems[name] = str(err)
+    missed = [node.facts.name for node in nodes if not node.offline and node.facts.name in problems]
+    streams.Err(
+        *(f"Node {name}: no report of {collector}: {Printable(problems[name][:_LONGEST_REASON])}" for name in missed)
+    )
+    return reports
+
+
+def _ReadReport(answer: fetch.Answer | fetch.FetchError) -> Any:
+    """Return the report that a monitoring daemon sent; raises LoadError."""
+    if isinstance(answer, fetch.FetchError):
+        raise LoadError(str(answer))
+    if answer.status != _OK:
+        raise LoadError(f"the monitoring daemon answered with the status {answer.status}")
+    try:
+        report = fields.ParseJson(answer.body.decode("utf-8"), "the answer of the monitoring daemon")
+    except UnicodeDecodeError as err:
+        raise LoadError("the answer of the monitoring daemon is not a text in UTF-8") from err
+    problem = monitoring.Problem(report)
+    if problem is not None:
+        raise LoadError(problem)
+    return report
 
 
 class UnknownNodes(Exception):
