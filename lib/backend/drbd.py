@@ -76,7 +76,7 @@ def Follow(disks: list[Dict]) -> None:
 
 
 def States() -> dict[str, Dict]:
-    """drbd_states: return the state of each mirror of this node, by minor."""
+    """drbd_states: return the state of each mirror of this node, by minor, whosever it is."""
     drivers = [GetDriver(template) for template in sorted(disk_params.With(mirror=disk_params.INTERNAL))]
     return {
         str(minor): dataclasses.asdict(state)
@@ -84,6 +84,32 @@ def States() -> dict[str, Dict]:
         if issubclass(driver, base.Mirror)
         for minor, state in driver.States().items()
     }
+
+
+def Views(node_disks: list[Dict]) -> dict[str, Dict]:
+    """drbd_views: return the state of each of these mirrors that is set up here, or of what is in its place, by uuid."""
+    states: dict[type[base.Mirror], dict[int, base.MirrorState]] = {}
+    views = {}
+    for disk in wire.Disks(node_disks):
+        device = tree.Make(disk)
+        if not isinstance(device, base.Mirror):
+            continue
+        driver = type(device)
+        if driver not in states:
+            states[driver] = driver.States()
+        number = device.LocalMinor() if device.Attach() else None
+        stranger = device.Stranger()
+        state = None if number is None else states[driver].get(number)
+        if stranger is not None:
+            state = _Nothing(stranger)
+        if state is not None:
+            views[disk.uuid] = dataclasses.asdict(state)
+    return views
+
+
+def _Nothing(stranger: str) -> base.MirrorState:
+    """Return the state of a mirror in whose place something else was found."""
+    return base.MirrorState(False, False, False, False, False, incomplete=True, stranger=stranger)
 
 
 def Helper() -> str:
@@ -140,5 +166,6 @@ HANDLERS = {
     "drbd_helper": Helper,
     "drbd_needs_activation": NeedsActivation,
     "drbd_states": States,
+    "drbd_views": Views,
     "drbd_wait_sync": WaitSync,
 }

@@ -41,7 +41,7 @@ _MirrorState = ht.TStrictDict(
         "primary": ht.TBool,
         "frozen": ht.TBool,
     },
-    {"size": _MaybeInt, "incomplete": ht.TBool},
+    {"size": _MaybeInt, "incomplete": ht.TBool, "stranger": _MaybeString},
     ht.TAny,
 )
 _Migration = ht.TStrictDict(
@@ -158,6 +158,7 @@ ANSWERS: dict[str, ht.Type] = {
     "drbd_helper": ht.TString,
     "drbd_needs_activation": _Strings,
     "drbd_states": ht.TDictOf(ht.TString, _MirrorState),
+    "drbd_views": ht.TDictOf(ht.TString, _MirrorState),
     "drbd_wait_sync": ht.TItems(ht.TBool, _MaybeNumber),
     # storage
     "extstorage_diagnose": ht.TListOf(_Provider),

@@ -382,6 +382,12 @@ _SYSTEMS = (
 _ADDED = (
     _Changes("drbd_follow", "N s D", "Makes active mirrors obey what is said of their peers.", disks="[DISK]"),
     _Reads("drbd_states", "U m D", "Returns {minor: state of the mirror} of all mirrors of the node."),
+    _Reads(
+        "drbd_views",
+        "U m D",
+        "Returns {UUID: state} of these mirrors; other devices in their places are named and have no state.",
+        node_disks="[DISK] by node",
+    ),
     _Changes(
         "instance_end_copy",
         "N s D",

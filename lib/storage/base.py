@@ -276,6 +276,12 @@ class Mirror(BlockDev):
             raise errors.BlockDeviceError(f"{self}: the call does not say which device of this node it is")
         return decisions.Obeying(str(self), minor, self.disk.uuid, number)
 
+    def Stranger(self) -> str | None:
+        """Return what has this device's number here without being this device, or what it is linked with in place of its
+        other side; None where all is as the disk says.  Nothing of the kind is used, changed or counted.
+        """
+        return None
+
     def Follow(self) -> None:
         """Make an active device obey ``Peer()`` now, without waiting: freeze on a lost link or not, continue or not."""
         raise NotImplementedError
@@ -319,6 +325,8 @@ class MirrorState:
     size: int | None = None
     # Without a disk, or without some of its data: nobody can use it before it has been filled.
     incomplete: bool = False
+    # What is there in its place (``Mirror.Stranger``): then everything else says that there is nothing.
+    stranger: str | None = None
 
 
 def BuildExport(path: str, mib: int) -> list[str]:

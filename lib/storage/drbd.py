@@ -64,6 +64,14 @@ class Drbd(Mirror):
         self._Path()
         return drbdtools.DeviceBytes(self._Minor()), None
 
+    @property
+    def if_missing(self) -> str:
+        try:
+            other = self._Stranger()
+        except errors.BlockDeviceError:
+            other = None
+        return self.IF_MISSING if other is None else _Advice(other)
+
     def Connection(self) -> MirrorState:
         drbdtools.Refresh()
         return _StateOf(self._Known())
@@ -98,10 +106,7 @@ class Drbd(Mirror):
         syntax = drbdtools.Syntax()
         stranger = self._Stranger()
         if stranger is not None:
-            raise errors.BlockDeviceError(
-                f"{self}: another device has this number on this node, {stranger}; it is left as it is. If it is not"
-                f" needed, take it down with 'drbdsetup down {stranger.resource}' and activate the disks again"
-            )
+            raise errors.BlockDeviceError(f"{self}: {_Advice(stranger)}")
         with self.Obeying():
             state = self._State()
             if state is None or not state.in_use:
@@ -121,6 +126,7 @@ class Drbd(Mirror):
             # A node that died a moment ago still looks alive until the link's own time limit is over.
             waiting.Until(lambda: self._Fresh().peer_role != drbdtools.PRIMARY, _HANDSHAKE_SECONDS)
         drbdtools.Refresh()
+        self._CheckLink()
         self._CheckClosedThere(exclusive)
         waits = not (force or self._Known().primary)
         if waits and self.Peer() in (constants.PEER_COUNTS, constants.PEER_AHEAD):
@@ -128,6 +134,11 @@ class Drbd(Mirror):
         with self.Obeying():
             self._CheckClosedThere(exclusive)
             self._OpenNow(force)
+
+    def _CheckLink(self) -> None:
+        away = self._ForeignLink()
+        if away is not None and not self._Known().standalone:
+            raise errors.BlockDeviceError(f"{self}: {_LinkAdvice(away)}")
 
     def _CheckClosedThere(self, exclusive: bool) -> None:
         if exclusive and self._Known().peer_role == drbdtools.PRIMARY:
@@ -525,28 +536,47 @@ class Drbd(Mirror):
     def _Config(self) -> Config | None:
         return drbdtools.Configs().get(self._Minor())
 
+    def Stranger(self) -> str | None:
+        if not drbdtools.Minors():
+            return None
+        other = self._Stranger()
+        if other is not None:
+            return _Advice(other)
+        away = self._ForeignLink()
+        return None if away is None else _LinkAdvice(away)
+
     def _Stranger(self) -> Config | None:
         """Return what has this device's number or name but is not this device.
 
-        It is ours if it has our data volume.  Where it has none, or the master did not say which is ours, it is if it
-        has our link; with neither volume nor link it is if it has our name.
+        It is ours if it has our name and our volumes.  Where it has none, or the master did not say which are ours, it is
+        if it has our link; with neither volumes nor link it is by its name alone.
         """
-        minor, configs, data = self._Minor(), drbdtools.Configs(), self._DataPath()
+        minor, configs = self._Minor(), drbdtools.Configs()
         name = f"resource{minor}"
         for config in configs.values():
             if config.resource == name and config.minor != minor:
                 return config
         own = configs.get(minor)
-        if own is None or (data is not None and own.data == data):
+        if own is None:
             return None
-        if own.resource != name or (own.data is not None and data is not None):
+        if own.resource != name:
             return own
+        if own.data is not None and self.disk.children:
+            return None if self._HasOurVolumes(own) else own
         if own.remote is None:
             return None if own.data is None else own
         return None if (own.local, own.remote) == self._Ends() else own
 
-    def _DataPath(self) -> str | None:
-        return _PathOf(self.disk.children[0]) if self.disk.children else None
+    def _HasOurVolumes(self, own: Config) -> bool:
+        data, meta = (*map(_PathOf, self.disk.children), None)[:2]
+        return own.data == data and (own.meta is None or own.meta == meta)
+
+    def _ForeignLink(self) -> Config | None:
+        """Return this device as it is if its link goes elsewhere than to its other side."""
+        own, ends = self._Config(), self._Ends()
+        if own is None or own.remote is None or ends is None or (own.local, own.remote) == ends:
+            return None
+        return own
 
     def _Ends(self) -> tuple[Address, Address] | None:
         """Return both ends of the link; None while one of them is not known."""
@@ -555,7 +585,7 @@ class Drbd(Mirror):
         local, remote = values.get("local-ip"), values.get("remote-ip")
         if port is None or not local or not remote:
             return None
-        ends = Address(local, port), Address(remote, port)
+        ends = drbdtools.MakeAddress(local, port), drbdtools.MakeAddress(remote, port)
         if ends[0].Family() != ends[1].Family():
             raise errors.BlockDeviceError(f"{self}: one of {local} and {remote} is an IPv4, the other an IPv6 address")
         return ends
@@ -575,6 +605,21 @@ class Drbd(Mirror):
 
     def _Do(self, command: str, trouble: str, *options: str, bears: str = "") -> None:
         drbdtools.Act(drbdtools.Syntax().Do(command, self._Minor(), *options), f"{self}: {trouble}", bears)
+
+
+def _Advice(stranger: Config) -> str:
+    """Return what has a number of ours, for people, and what to do about it."""
+    return (
+        f"another device has this number on this node, {stranger}; it is left as it is. If it is not needed, take it down"
+        f" there with 'drbdsetup down {stranger.resource}', then use 'gnt-instance activate-disks INSTANCE'"
+    )
+
+
+def _LinkAdvice(device: Config) -> str:
+    return (
+        f"it is not linked with its other side, but elsewhere, {device}; 'gnt-instance activate-disks INSTANCE' links it"
+        " with its other side"
+    )
 
 
 def _PathOf(child: objects.Disk) -> str:

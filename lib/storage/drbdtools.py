@@ -7,6 +7,7 @@ keeps a shared secret that was read, and no text of an error has one.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -200,6 +201,14 @@ class Address(NamedTuple):
         return "ipv6" if ":" in self.ip else "ipv4"
 
 
+def MakeAddress(ip: str, port: int) -> Address:
+    """Return an end of a link; the same address is always written in the same way."""
+    try:
+        return Address(ipaddress.ip_address(ip).compressed, port)
+    except ValueError:
+        return Address(ip, port)
+
+
 @dataclass(frozen=True)
 class Config:
     """What ``drbdsetup show`` says of a device; None where there is nothing."""
@@ -215,7 +224,7 @@ class Config:
 
     def __str__(self) -> str:
         link = f"{self.local or 'no address'} to {self.remote or 'no address'}"
-        return f"minor {self.minor} ({self.resource}): volume {self.data or 'none'}, link {link}"
+        return f"minor {self.minor} ({self.resource}): volume {self.data or 'none'}, metadata {self.meta or 'none'}, link {link}"
 
 
 _WORDS = re.compile(r'"((?:[^"\\]|\\.)*)"|([{};])|([^\s{};"]+)|\s+')
@@ -328,7 +337,7 @@ def _FindAddress(body: Sequence[tuple[list[str], Any]]) -> Address | None:
     for words, _ in body:
         if words[:1] == ["address"] and len(words) > 1:
             ip, _colon, port = words[-1].rpartition(":")
-            return Address(ip.strip("[]"), int(port))
+            return MakeAddress(ip.strip("[]"), int(port))
     return None
 
 

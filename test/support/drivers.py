@@ -80,8 +80,20 @@ def FailOtherDisk(failed: bool) -> None:
         runtime.RemoveFile(_OtherDiskFailed())
 
 
+def _Stranger() -> str:
+    return f"{pathutils.RUN_EXT_DIR}/stranger"
+
+
+def SetStranger(text: str | None) -> None:
+    """On the calling machine: its mirrors' numbers belong to another device, or to them again."""
+    if text is None:
+        runtime.RemoveFile(_Stranger())
+    else:
+        runtime.WriteFile(_Stranger(), text, sync=False)
+
+
 class Mirror(disks.FakeMirror):
-    """A mirror whose status the test decides, with a link that may be cut.
+    """A mirror whose status the test decides, with a link that may be cut, and whose number may be another device's.
 
     What the master said of the other side last is ``fencing``: as long as it counts, a cut link freezes the open side.
     """
@@ -97,6 +109,15 @@ class Mirror(disks.FakeMirror):
 
     def Follow(self) -> None:
         self._Note(fencing=self.Peer() == constants.PEER_COUNTS, outdated=self.Peer() == constants.PEER_AHEAD)
+
+    def Attach(self) -> bool:
+        if self.Stranger() is not None:
+            self._SetGone()
+            return False
+        return super().Attach()
+
+    def Stranger(self) -> str | None:
+        return runtime.ReadText(_Stranger(), 1000) if runtime.Exists(_Stranger()) else None
 
     def Connection(self) -> MirrorState:
         return _Frozen(self.State())

@@ -390,6 +390,10 @@ class SimNode:
         """The other sides of this machine's mirrors have no disk any more, or have one again."""
         self.Call(drivers.FailOtherDisk, failed)
 
+    def SetStranger(self, text: str | None) -> None:
+        """The numbers of this machine's mirrors belong to another device, or to them again (None)."""
+        self.Call(drivers.SetStranger, text)
+
     def MirrorRecord(self, disk_uuid: str) -> dict[str, Any]:
         """What the fake mirror noted of a disk here."""
         path = f"{pathutils.RUN_EXT_DIR}/fake-storage/mirror%{disk_uuid}"

@@ -17,17 +17,29 @@ _CODE = "EINSTANCEFAULTYDISK"
 # A write is done when both sides have it on their disks.
 _SAFE = "C"
 
-# Node uuid -> what ``drbd_states`` answered; without the nodes that gave no answer.
-Answers = dict[str, Any]
+# Node uuid -> what it says of the mirrors by disk; without the nodes that gave no answer.
+Answers = dict[str, mirrors.View]
 
 
 def Ask(
     rpc: RpcRunner, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], usable: Iterable[str]
 ) -> Answers:
-    """Ask the usable nodes that hold mirrors in use."""
-    holding = {uuid for _, disk in _InUse(snapshot, instances) for uuid in disk.nodes}
-    results = rpc.call_drbd_states(sorted(holding.intersection(usable)))
+    """Ask the usable nodes that hold mirrors, in use or not."""
+    usable = set(usable)
+    asked: dict[str, list[tuple[tuple[objects.Disk, ...], objects.Instance]]] = {}
+    for instance, disk in _Mirrors(snapshot, instances):
+        for uuid in usable.intersection(disk.nodes):
+            asked.setdefault(uuid, []).append(((disk,), instance))
+    if not asked:
+        return {}
+    results = rpc.call_drbd_views(sorted(asked), asked)
     return {uuid: result.payload for uuid, result in results.items() if not result.fail_msg}
+
+
+def _Mirrors(
+    snapshot: objects.Snapshot, instances: Iterable[objects.Instance]
+) -> list[tuple[objects.Instance, objects.Disk]]:
+    return [(instance, disk) for instance in instances for disk in mirrors.Mirrors(snapshot.InstanceDisks(instance))]
 
 
 def _InUse(
@@ -35,14 +47,29 @@ def _InUse(
 ) -> list[tuple[objects.Instance, objects.Disk]]:
     return [
         (instance, disk)
-        for instance in instances
+        for instance, disk in _Mirrors(snapshot, instances)
         if instance.disks_active or instance.admin_state == constants.ADMINST_UP
-        for disk in mirrors.Mirrors(snapshot.InstanceDisks(instance))
     ]
+
+
+def _CheckStrangers(
+    report: Report, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], answers: Answers
+) -> None:
+    for instance, disk in _Mirrors(snapshot, instances):
+        for uuid in disk.nodes:
+            state = answers.get(uuid, {}).get(disk.uuid)
+            if state is not None and state.get("stranger"):
+                report.Error(
+                    _CODE,
+                    INSTANCE,
+                    instance.name,
+                    f"{disk.iv_name} on node {snapshot.NodeName(uuid)}: {state['stranger']}",
+                )
 
 
 def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[objects.Instance], answers: Answers) -> None:
     """Report mirrors with a side that does not count, is frozen, parted from the other one, or without its data."""
+    _CheckStrangers(report, snapshot, instances, answers)
     protocols: dict[tuple[str | None, str], str] = {}
     for instance, disk in _InUse(snapshot, instances):
         name = instance.name
@@ -90,9 +117,9 @@ def Check(report: Report, snapshot: objects.Snapshot, instances: Iterable[object
 
 
 def _StateOn(disk: objects.Disk, node_uuid: str, answers: Answers) -> dict[str, Any] | None:
-    if node_uuid not in answers:
-        return None
-    return mirrors.Pick([disk], node_uuid, answers[node_uuid]).get(disk.uuid)
+    """Return what a node says of its side; None if it says nothing, or has something else in its place."""
+    state = answers.get(node_uuid, {}).get(disk.uuid)
+    return None if state is None or state.get("stranger") else state
 
 
 def _Mib(state: dict[str, Any] | None) -> int:

@@ -259,7 +259,9 @@ class _Assembly:
     def _WaitsForOther(self, disk: objects.Disk) -> bool:
         """Return whether the primary side has its data and lacks nothing but the other side."""
         primary = self._instance.primary_node
-        return mirrors.IsWaiting((mirrors.Look(self._caller, [disk], [primary])[primary] or {}).get(disk.uuid))
+        return mirrors.IsWaiting(
+            (mirrors.Look(self._caller, self._instance, [disk], [primary])[primary] or {}).get(disk.uuid)
+        )
 
     def _Newest(self, disk: objects.Disk) -> objects.Disk:
         """Return a disk with its record as it is now; one that is not in the configuration yet has none."""
@@ -305,7 +307,7 @@ def _Choice(caller: Caller, instance: objects.Instance) -> str | None:
     snapshot, primary = caller.snapshot, instance.primary_node
     disks = mirrors.Mirrors(snapshot.InstanceDisks(instance))
     # The side that was activated last waits for the other one again.
-    views = mirrors.Look(caller, disks, snapshot.AllNodes(instance) if disks else ()).values()
+    views = mirrors.Look(caller, instance, disks, snapshot.AllNodes(instance) if disks else ()).values()
     if not any(state["standalone"] for view in views for state in (view or {}).values()):
         return None
     here, (there,) = snapshot.NodeName(primary), map(snapshot.NodeName, snapshot.SecondaryNodes(instance))

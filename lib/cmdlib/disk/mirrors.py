@@ -39,28 +39,37 @@ def Pick(disks: Iterable[objects.Disk], node_uuid: str, payload: Any) -> View:
 
 
 def Look(
-    caller: Caller, disks: Sequence[objects.Disk], nodes: Iterable[str], limit: float | None = None
+    caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk], nodes: Iterable[str]
 ) -> dict[str, View | None]:
-    """Return what each node says of the mirrors."""
+    """Return what each node says of an instance's mirrors; what is no mirror of ours in their places has no good state."""
     asked = list(dict.fromkeys(nodes))
+    if not asked:
+        return {}
+    results = caller.rpc.call_drbd_views(asked, {uuid: [(tuple(disks), instance)] for uuid in asked})
+    return {uuid: None if results[uuid].fail_msg else results[uuid].payload for uuid in asked}
+
+
+def Glance(caller: Caller, disks: Sequence[objects.Disk], node_uuid: str) -> View | None:
+    """Return what a node says of the mirrors if it answers within moments, going by their numbers alone.
+
+    Whoever looks is careful: it is no reason to use or to give up anything.
+    """
     results: dict[str, RpcResult] = {}
     ready = runtime.Event()
 
     def done(result: RpcResult) -> None:
         results[result.node] = result
-        if len(results) == len(asked):
-            ready.set()
+        ready.set()
 
-    if not asked:
-        return {}
-    caller.rpc.Start("drbd_states", asked, [], done, limit)
+    caller.rpc.Start("drbd_states", [node_uuid], [], done, _GLANCE)
     ready.wait()
-    return {uuid: None if results[uuid].fail_msg else Pick(disks, uuid, results[uuid].payload) for uuid in asked}
+    result = results[node_uuid]
+    return None if result.fail_msg else Pick(disks, node_uuid, result.payload)
 
 
-def Glance(caller: Caller, disks: Sequence[objects.Disk], node_uuid: str) -> View | None:
-    """Return what a node says of the mirrors if it answers within moments."""
-    return Look(caller, disks, [node_uuid], _GLANCE)[node_uuid]
+def Strangers(view: View) -> list[str]:
+    """Return, for people, what a node has in the places of mirrors."""
+    return [str(state["stranger"]) for state in view.values() if state.get("stranger")]
 
 
 def IsComplete(state: dict[str, Any] | None) -> bool:
@@ -130,7 +139,7 @@ def CheckViews(caller: Caller, instance: objects.Instance, nodes: Sequence[str],
     if not disks:
         return
     problems = []
-    for uuid, view in Look(caller, disks, nodes).items():
+    for uuid, view in Look(caller, instance, disks, nodes).items():
         name = caller.snapshot.NodeName(uuid)
         if view is None:
             problems.append(f"node {name} does not answer")
@@ -151,6 +160,8 @@ def DescribeState(state: dict[str, Any] | None) -> str:
     """Return the state of one side in a few words."""
     if state is None:
         return "not set up"
+    if state.get("stranger"):
+        return f"not there: {state['stranger']}"
     words = []
     if state["frozen"]:
         words.append("frozen")

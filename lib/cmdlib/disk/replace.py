@@ -261,7 +261,7 @@ class _Replacement:
     def _CheckResult(self) -> None:
         """Check that every mirror exists and is complete: only then may the old half go."""
         primary = self._instance.primary_node
-        view = mirrors.Look(self._lu, self._worked_on, [primary])[primary] or {}
+        view = mirrors.Look(self._lu, self._instance, self._worked_on, [primary])[primary] or {}
         for disk in self._worked_on:
             if not mirrors.IsComplete(view.get(disk.uuid)):
                 state = mirrors.DescribeState(view.get(disk.uuid))

@@ -52,7 +52,13 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
 
     def _View(self) -> mirrors.View:
         """Return what the primary node says."""
-        view = mirrors.Look(self, self._disks, [self._primary])[self._primary]
+        view = mirrors.Look(self, self.instance, self._disks, [self._primary])[self._primary]
+        if view is not None and mirrors.Strangers(view):
+            raise errors.OpExecError(
+                f"Nothing is decided about the mirrors of instance {self.instance.name}, because on node"
+                f" {self._Name(self._primary)} {'; '.join(mirrors.Strangers(view))}",
+                hint="'gnt-cluster verify' says what to do",
+            )
         if view is None:
             raise errors.OpExecError(
                 f"Node {self._Name(self._primary)} does not say how the mirrors of instance {self.instance.name} are"

@@ -321,7 +321,7 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
             "cannot give up the newer copies",
             f"use 'gnt-instance failover {instance.name}'",
         )
-        view = mirrors.Look(self, disks, [instance.primary_node])[instance.primary_node] or {}
+        view = mirrors.Look(self, instance, disks, [instance.primary_node])[instance.primary_node] or {}
         incomplete = [disk for disk in disks if view.get(disk.uuid, {}).get("incomplete")]
         if incomplete:
             raise errors.OpPrereqError(

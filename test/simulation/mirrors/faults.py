@@ -12,7 +12,7 @@ from simulation.mirrors.kernel import Kernel
 PAIR = ("a", "b")
 _MOMENTS = (
     "commit", "committed", "commit", "committed", "drbd_follow on", "answer of drbd_follow", "drbd_states on",
-    "answer of drbd_states", "blockdev_assemble on", "answer of blockdev_assemble", "drbdsetup primary",
+    "answer of drbd_states", "drbd_views on", "answer of drbd_views", "blockdev_assemble on", "answer of blockdev_assemble", "drbdsetup primary",
     "drbdsetup resume-io", "drbdsetup outdate", "drbdsetup connect", "drbdsetup secondary", "drbdsetup disconnect",
     "instance_start on", "instance_shutdown on", "instance_migrate on", "drbd_attach_net on", "blockdev_shutdown on",
 )  # fmt: skip

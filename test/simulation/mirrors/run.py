@@ -28,7 +28,7 @@ from ganeti.storage import tree
 FROZEN_SECONDS = 60.0
 _ROUNDS = 12
 _DECIDING = (
-    "commit", "committed", "drbd_follow on", "answer of drbd_follow", "drbd_states on", "answer of drbd_states",
+    "commit", "committed", "drbd_follow on", "answer of drbd_follow", "drbd_views on", "answer of drbd_views",
     "drbdsetup resume-io", "drbdsetup disk-options", "drbdsetup outdate",
 )  # fmt: skip
 _MOVING = (

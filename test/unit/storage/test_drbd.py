@@ -6,77 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulated import Machine, World
+from support.mirrorpair import Layers, Pair
 from support.mirrors import SECRET, MakeMirror
-from support.standindrbd import Device, Links, StandInDrbd
-from support.standinlvm import StandInLvm
 from support.virtual import MakeInstance
 
-from ganeti import backend, errors, objects, pathutils, runtime
+from ganeti import backend, errors, runtime
 from ganeti.storage import lvmtools
 
 MIB = 1 << 20
-
-
-class Side:
-    """One machine and its end of the mirrors; ``Do`` serves a procedure as the node daemon would."""
-
-    def __init__(self, world: World, number: int, links: Links):
-        self.machine: Machine = world.AddMachine(f"node{number}")
-        self.lvm = StandInLvm(self.machine)
-        self.lvm.AddPv("/dev/sda", "vg", 65536)
-        self.drbd = StandInDrbd(self.machine, links)
-        self.ends = f"192.0.2.{number}", f"192.0.2.{3 - number}"
-        self.machine.Call(self._Furnish)
-
-    def _Furnish(self) -> None:
-        for path in ("/proc/sys/kernel/random", pathutils.RUN_DIR, pathutils.DISK_LINKS_DIR):
-            runtime.MakeDirs(path)
-
-    def Disk(self, peer: str | None = "counts", **values: Any) -> objects.Disk:
-        return MakeMirror(*self.ends, peer=peer, **values)
-
-    def Do(self, name: str, *args: Any) -> Any:
-        words = [arg.ToDict(runtime=True) if isinstance(arg, objects.Disk) else arg for arg in args]
-        words = [
-            [disk.ToDict(runtime=True) if isinstance(disk, objects.Disk) else disk for disk in word]
-            if isinstance(word, list)
-            else word
-            for word in words
-        ]
-        return self.machine.Call(backend.Handlers()[name], *words)
-
-    def Fail(self, match: str, name: str, *args: Any) -> None:
-        with pytest.raises(errors.GenericError, match=match) as caught:
-            self.Do(name, *args)
-        assert SECRET not in str(caught.value)
-
-    def Create(self, primary: bool, disk: objects.Disk | None = None) -> None:
-        disk = disk or self.Disk()
-        for layer in (*disk.children, disk):
-            self.Do("blockdev_create", layer, layer.size, "guest", primary, "note", False)
-
-    def Assemble(self, disk: objects.Disk, primary: bool = False) -> None:
-        self.Do("blockdev_assemble", disk, MakeInstance().ToDict(runtime=True), primary, 0)
-
-    @property
-    def device(self) -> Device:
-        return self.drbd.devices[0]
-
-    def State(self) -> tuple[str, str, str, bool]:
-        return self.device.link, self.device.role, self.device.disk, self.device.frozen
-
-
-class Pair:
-    def __init__(self) -> None:
-        world = World(1)
-        self.links = Links()
-        self.one, self.two = Side(world, 1, self.links), Side(world, 2, self.links)
-
-    def Create(self) -> Pair:
-        self.one.Create(True)
-        self.two.Create(False)
-        return self
 
 
 @pytest.fixture
@@ -109,6 +46,7 @@ def test_a_new_mirror_fills_its_other_side(pair: Pair) -> None:
     assert one.Do("drbd_states")["0"] == {
         "connected": True, "standalone": False, "in_resync": False, "local_uptodate": True, "peer_uptodate": True,
         "sync_percent": None, "primary": True, "frozen": False, "size": 64 * MIB, "incomplete": False,
+        "stranger": None,
     }  # fmt: skip
     assert "after-sb" not in str(one.drbd.runs)
     assert one.device.options["fencing"] == two.device.options["fencing"] == "resource-and-stonith"
@@ -119,7 +57,7 @@ def test_creation_that_fails_leaves_nothing(pair: Pair) -> None:
     one.Create(True, one.Disk(name="other"))
     runs = len(one.drbd.runs)
     problem = r"in use already by minor 0 \(resource0\).*left as it is"
-    one.Fail(problem, "blockdev_create", *_Layers(one, one.Disk()), 64, "x", True, "", False)
+    one.Fail(problem, "blockdev_create", *Layers(one, one.Disk()), 64, "x", True, "", False)
     for number, (size, problem) in enumerate(((64, "must have 128 to 1024"), (1028, "must have 128 to 1024"))):
         disk = one.Disk(name=f"n{number}", minor=3, port=11003)
         data, meta = disk.children
@@ -140,17 +78,11 @@ def test_creation_that_fails_leaves_nothing(pair: Pair) -> None:
     one.machine.programs["drbdsetup"] = _FailingOn(one.machine.programs["drbdsetup"], "connect", SECRET)
     fine = one.Disk(name="fine", minor=5, port=11005)
     one.Fail(r"cannot be connected: 'drbdsetup connect' failed with exit code 10: .*\*\*\*", "blockdev_create",
-             *_Layers(one, fine), 64, "x", True, "", False)  # fmt: skip
+             *Layers(one, fine), 64, "x", True, "", False)  # fmt: skip
     assert list(one.drbd.devices) == [0], "what was brought up in vain is taken down again"
     instance = MakeInstance().ToDict(runtime=True)
     one.Fail("cannot be connected", "blockdev_assemble", one.Disk(name="fine", minor=5, port=11005), instance, False, 0)
     assert list(one.drbd.devices) == [0]
-
-
-def _Layers(side: Side, disk: objects.Disk) -> list[objects.Disk]:
-    for child in disk.children:
-        side.Do("blockdev_create", child, child.size, "x", True, "", False)
-    return [disk]
 
 
 def _FailingOn(program: Any, command: str, text: str) -> Any:
@@ -195,31 +127,6 @@ def test_sides_with_different_secrets_do_not_connect(pair: Pair) -> None:
     [connect] = [argv for argv in one.drbd.runs if argv[1] == "connect"]
     assert {"--cram-hmac-alg=md5", f"--shared-secret={SECRET}"} <= set(connect)
     assert two.State()[2] == "Inconsistent" and not {one.device.link, two.device.link} & {"Connected", "SyncTarget"}
-
-
-@pytest.mark.req("D20-DISK-06", "D20-DISK-07", "D20-DISK-08")
-def test_a_number_that_is_not_ours_is_left_alone(mirror: Pair) -> None:
-    two = mirror.two
-    before = two.State()
-    strange = two.Disk(name="other")
-    problem = (
-        r"another device has this number on this node, minor 0 \(resource0\): volume /dev/vg/one_data.*left as it is"
-    )
-    two.Fail(problem, "blockdev_assemble", strange, MakeInstance().ToDict(runtime=True), False, 0)
-    two.Fail("in use already", "blockdev_create", *_Layers(two, strange), 64, "x", False, "", False)
-    for name, args in (
-        ("blockdev_shutdown", [strange]),
-        ("blockdev_remove", [strange]),
-        ("blockdev_close", ["", [strange]]),
-        ("drbd_follow", [[two.Disk("ahead", name="other")]]),
-    ):
-        two.Do(name, *args)
-    assert two.Do("blockdev_find", strange) is None
-    assert two.State() == before
-    two.device.resource = "r0"
-    two.device.data, two.device.disk = None, "Diskless"
-    mirror.links.Publish()
-    two.Fail("minor 0 .r0.", "blockdev_assemble", two.Disk(), MakeInstance().ToDict(runtime=True), False, 0)
 
 
 def test_removed_without_its_children(mirror: Pair) -> None:
@@ -511,7 +418,7 @@ def test_parameters_of_disk_and_link(pair: Pair) -> None:
              MakeInstance().ToDict(runtime=True), False, 0)  # fmt: skip
     mixed = MakeMirror("192.0.2.1", "fd00::2", minor=7, name="mixed")
     one.Fail(
-        "one of 192.0.2.1 and fd00::2 is an IPv4", "blockdev_create", *_Layers(one, mixed), 64, "x", True, "", False
+        "one of 192.0.2.1 and fd00::2 is an IPv4", "blockdev_create", *Layers(one, mixed), 64, "x", True, "", False
     )
 
 

@@ -133,6 +133,45 @@ def test_a_mirror_in_order_is_left_alone(master: Master) -> None:
     assert master.snapshot is before
 
 
+STRANGER = "another device has this number on this node, minor 0 (home); take it down with 'drbdsetup down home'"
+
+
+def test_nothing_is_decided_by_another_device_that_has_the_number(master: Master) -> None:
+    _Cut(master)
+    master[0].SetStranger(STRANGER)
+    assert _State(master, 0)["frozen"], "by its number it is a primary that waits"
+    for _ in range(2):
+        with pytest.raises(errors.OpExecError, match=r"on node node1.example.org another device .*minor 0 .home."):
+            _Settle(master)
+    assert _Behind(master) is None
+    master[0].SetStranger(None)
+    _Settle(master)
+    _Cut(master, False)
+    master[0].SetStranger(STRANGER)
+    with pytest.raises(errors.OpExecError, match="Nothing is decided"):
+        _Settle(master)
+    assert _Behind(master) == master.nodes[1], "it is not complete because another device is"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_nobody_relies_on_another_device_that_has_the_number(master: Master, number: int) -> None:
+    master[number].SetStranger(STRANGER)
+    with pytest.raises(errors.OpExecError, match=r"not found|on target node|is not there: another device"):
+        master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
+    assert master.snapshot.InstanceByName(WEB).primary_node == master.nodes[0]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_verify_names_the_other_device_and_the_next_step(master: Master, active: bool) -> None:
+    if not active:
+        master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    master[1].SetStranger(STRANGER)
+    master.Run(opcodes.OpClusterVerifyGroup(group_name="default", error_codes=True))
+    found = [text for text in master.last.messages if "disk/0 on node node2.example.org: another device" in text]
+    assert found and "ERROR:EINSTANCEFAULTYDISK:instance:web.example.org" in found[0]
+    assert found[0].endswith("'drbdsetup down home'")
+
+
 def test_a_side_that_is_open_on_both_nodes_stays_frozen(master: Master) -> None:
     disk = master.snapshot.disks[WEB_DISK]
     web = master.Instance(WEB)
