@@ -119,5 +119,5 @@ def Sender(call: Call, now: int) -> list[list[Any]]:
 
 async def Submit(call: Call, ops: Iterable[opcodes.OpCode]) -> int:
     """Submit one job; return its number."""
-    number: int = await call.master.Call("SubmitJob", [op.ToDict() for op in ops])
+    number: int = await call.Ask("SubmitJob", [op.ToDict() for op in ops])
     return number

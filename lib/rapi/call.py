@@ -33,11 +33,11 @@ class HttpError(errors.GenericError):
 class Master(Protocol):
     """The master daemon, over LUXI."""
 
-    async def Call(self, method: str, *args: Any) -> Any:
-        """Call a LUXI method.
+    async def Call(self, method: str, *args: Any, stranger: bool = False) -> Any:
+        """Call a LUXI method; ``stranger``: for somebody who has not logged in.
 
         Raises the method's own error, or HttpError: 502 where no master daemon answers (it names the master if this node
-        is not it), 504 at a time-out.
+        is not it), 503 where no place becomes free, 504 at a time-out.
         """
 
 
@@ -55,6 +55,11 @@ class Caller:
     role: Role | None = None
     tags: tuple[str, ...] = ()
     since: float = 0.0
+
+    @property
+    def stranger(self) -> bool:
+        """Whether the caller has not logged in."""
+        return self.name is None
 
     @property
     def host(self) -> str:
@@ -84,6 +89,10 @@ class Call:
     """What a job compares again under its locks: the parameter ``if_match`` of its first opcode."""
     instance_uuid: str | None = None
     """Of the instance whose tags were compared with the token's: no job is for another one of that name."""
+
+    async def Ask(self, method: str, *args: Any) -> Any:
+        """Call a LUXI method for the caller of this request."""
+        return await self.master.Call(method, *args, stranger=self.caller.stranger)
 
 
 @dataclass

@@ -124,7 +124,7 @@ class Listener:
     async def CatchUp(self) -> None:
         """Have the next page of what the master daemon keeps sent; GenericError if it does not answer."""
         self._behind = True
-        answer = await self._hub.Page(self._seen)
+        answer = await self._hub.Page(self._seen, self.caller)
         if answer["missed"]:
             self.Push(_Missed(answer["last"]))
         for event in answer["events"]:
@@ -217,8 +217,8 @@ class Hub:
 
     def _MakeRoom(self, caller: Caller) -> None:
         """Raise HttpError (503) if there is no place for one more; the newest stranger leaves for a caller with a name."""
-        strangers = [listener for listener in self._listeners if listener.caller.name is None]
-        if caller.name is None:
+        strangers = [listener for listener in self._listeners if listener.caller.stranger]
+        if caller.stranger:
             if sum(listener.caller.host == caller.host for listener in strangers) >= MAX_OF_STRANGER:
                 text = f"{MAX_OF_STRANGER} clients without a login follow the events from {caller.host} already: log in"
                 raise HttpError(503, text)
@@ -252,9 +252,9 @@ class Hub:
             self._task = asyncio.create_task(self._Follow())
             self._Tick()
 
-    async def Page(self, seen: str) -> dict[str, Any]:
+    async def Page(self, seen: str, caller: Caller) -> dict[str, Any]:
         """Return what the master daemon answers at once to somebody who has seen this event."""
-        answer: dict[str, Any] = await self._master.Call("WaitForEvents", seen, None, 0)
+        answer: dict[str, Any] = await self._master.Call("WaitForEvents", seen, None, 0, stranger=caller.stranger)
         return answer
 
     async def _Follow(self) -> None:

@@ -7,6 +7,8 @@ the connection had ended before) is it tried again; where that is not known, the
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,13 @@ from ganeti.rapi.call import HttpError
 
 # Methods that wait for something to happen; they have places of their own.
 WAITING = frozenset(["WaitForJobChange", "WaitForEvents"])
+# So has the question whose token this is: before its answer everybody is a stranger.
+_LOOK_UP = "QueryRapiTokens"
+_LOOK_UPS = 4
 _READING = "Query"
+
+# Seconds after which somebody who found no place may try again.
+RETRY_AFTER = 10
 
 _UNKNOWN = (
     "The connection to the master daemon broke before it answered: what was asked for may have been accepted; look at"
@@ -28,12 +36,17 @@ _SILENT = "The master daemon does not listen on this node; it may be starting, o
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds.  ``patience``: how long a request waits for a master daemon that is not there."""
+    """Seconds.
+
+    ``patience``: how long a request waits for a master daemon that is not there.  ``place``: how long it waits for others,
+    ``stranger``: without a login.
+    """
 
     patience: float = 10.0
     step: float = 0.2
     answer: float = protocol.IO_TIMEOUT
     place: float = 30.0
+    stranger: float = 10.0
 
 
 class _Broken(Exception):
@@ -90,6 +103,45 @@ class _Link(asyncio.Protocol):
             self._transport.abort()
 
 
+class Places:
+    """The calls that may be under way at the same time.
+
+    Strangers, who have not logged in, get three quarters of them at most, also to wait for one: however slow what they ask
+    for is, whoever has a login waits for nobody but his like.
+    """
+
+    def __init__(self, limit: int):
+        kept = max(1, limit // 4)
+        self._all = asyncio.Semaphore(max(limit, kept + 1))
+        self._of_strangers = asyncio.Semaphore(max(1, limit - kept))
+
+    @contextlib.asynccontextmanager
+    async def Take(self, stranger: bool, times: Times) -> AsyncIterator[None]:
+        """Hold a place; HttpError (503) where none becomes free in time."""
+        wanted = [self._of_strangers, self._all] if stranger else [self._all]
+        async with contextlib.AsyncExitStack() as held:
+            if any(places.locked() for places in wanted):
+                await _TakeLate(wanted, held, times.stranger if stranger else times.place, stranger)
+            else:
+                for places in wanted:
+                    await held.enter_async_context(places)
+            yield
+
+
+async def _TakeLate(
+    wanted: list[asyncio.Semaphore], held: contextlib.AsyncExitStack, seconds: float, stranger: bool
+) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            for places in wanted:
+                await held.enter_async_context(places)
+    except TimeoutError:
+        text = "The daemon is busy: too many calls to the master daemon are under way"
+        if stranger:
+            text += "; some places are kept for clients that log in"
+        raise HttpError(503, f"{text}; try again", {"Retry-After": str(RETRY_AFTER)}) from None
+
+
 class MasterPool:
     """Calls LUXI methods of the master daemon on this node (``call.Master``).
 
@@ -100,32 +152,24 @@ class MasterPool:
     def __init__(self, limit: int = 20, waiting_limit: int = 1000, path: str | None = None, times: Times | None = None):
         self._path = path or SocketPath()
         self._times = times or Times()
-        self._working = asyncio.Semaphore(limit)
-        self._waiting = asyncio.Semaphore(waiting_limit)
+        self._working = Places(limit)
+        self._waiting = Places(waiting_limit)
+        self._looking_up = Places(_LOOK_UPS)
         self._limit = limit
         self._free: list[_Link] = []
 
-    async def Call(self, method: str, *args: Any) -> Any:
+    async def Call(self, method: str, *args: Any, stranger: bool = False) -> Any:
         message = protocol.EncodeRequest(method, args)
         if len(message) > protocol.MAX_MESSAGE:
             raise HttpError(413, f"{method}: the request is over the limit of {protocol.MAX_MESSAGE} bytes")
-        places = self._waiting if method in WAITING else self._working
-        if places.locked():
-            await self._AwaitPlace(places)
-        else:
-            await places.acquire()
-        try:
+        async with self._Place(method, stranger):
             answer = await self._Ask(message, method.startswith(_READING) or method in WAITING)
-        finally:
-            places.release()
         return protocol.DecodeResponse(answer, serializer.LoadWhole)
 
-    async def _AwaitPlace(self, places: asyncio.Semaphore) -> None:
-        try:
-            async with asyncio.timeout(self._times.place):
-                await places.acquire()
-        except TimeoutError:
-            raise HttpError(503, "The daemon is busy: all calls that --max-clients allows are under way") from None
+    def _Place(self, method: str, stranger: bool) -> contextlib.AbstractAsyncContextManager[None]:
+        if method == _LOOK_UP:
+            return self._looking_up.Take(False, self._times)
+        return (self._waiting if method in WAITING else self._working).Take(stranger, self._times)
 
     def Close(self) -> None:
         while self._free:

@@ -32,9 +32,9 @@ class Collector:
         self._capacity_at: float | None = None
         self._reading = asyncio.Lock()
 
-    async def Text(self) -> bytes:
+    async def Text(self, stranger: bool = False) -> bytes:
         """Return all numbers as they are now; what nodes report may be a minute old."""
-        values: Values = await self._master.Call("QueryMetrics")
+        values: Values = await self._master.Call("QueryMetrics", stranger=stranger)
         return Encode({**values, **await self._Capacity()})
 
     async def _Capacity(self) -> Values:

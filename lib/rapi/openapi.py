@@ -49,7 +49,7 @@ _TError: Final = ht.TStrictDict({"code": ht.TInt, "message": ht.TString, "explai
 
 
 class _NoMaster:
-    async def Call(self, method: str, *args: Any) -> Any:
+    async def Call(self, method: str, *args: Any, stranger: bool = False) -> Any:
         raise AssertionError("a description asks nothing")
 
 

@@ -1,7 +1,8 @@
 """uvicorn with our limits: TLS, places for connections, a graceful end.
 
 A connection has its place from the moment it is accepted.  When all places are taken, the one that has waited longest
-without a request makes room, so that neither silent nor slow strangers keep others out.
+without a request makes room, so that neither silent nor slow strangers keep others out; where none waits, the oldest with a
+request of somebody who has not logged in.
 """
 
 from __future__ import annotations
@@ -66,15 +67,16 @@ class Places:
     def __init__(self, limit: int):
         self._limit = limit
         self._waiting: dict[object, Callable[[], None]] = {}
-        self._busy: set[object] = set()
+        self._busy: dict[object, Callable[[], bool]] = {}
 
     def Enter(self, key: object, leave: Callable[[], None]) -> bool:
         """Give a new connection a place, if need be that of another one; ``leave`` ends this one."""
         if len(self._waiting) + len(self._busy) >= self._limit:
-            if not self._waiting:
+            if self._waiting:
+                oldest = next(iter(self._waiting))
+                self._waiting.pop(oldest)()
+            elif not self._EndStranger():
                 return False
-            oldest = next(iter(self._waiting))
-            self._waiting.pop(oldest)()
         self._waiting[key] = leave
         return True
 
@@ -83,19 +85,27 @@ class Places:
         if key in self._waiting:
             self._waiting[key] = leave
 
-    def Busy(self, key: object) -> None:
-        """Note that a connection has a request under way and must not be ended for another."""
+    def _EndStranger(self) -> bool:
+        """End the oldest request of somebody who has not logged in; return whether there was one."""
+        oldest = next((key for key, end in self._busy.items() if end()), None)
+        if oldest is None:
+            return False
+        del self._busy[oldest]
+        return True
+
+    def Busy(self, key: object, end: Callable[[], bool]) -> None:
+        """Note that a connection has a request under way; ``end`` ends that of a stranger, and returns whether it is one."""
         if self._waiting.pop(key, None) is not None:
-            self._busy.add(key)
+            self._busy[key] = end
 
     def Waits(self, key: object, leave: Callable[[], None]) -> None:
         if key in self._busy:
-            self._busy.discard(key)
+            del self._busy[key]
             self._waiting[key] = leave
 
     def Leave(self, key: object) -> None:
         self._waiting.pop(key, None)
-        self._busy.discard(key)
+        self._busy.pop(key, None)
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._busy)

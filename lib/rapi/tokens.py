@@ -95,7 +95,7 @@ async def CheckScope(call: Call) -> None:
 
 async def _MeansAllowed(call: Call) -> bool:
     """Return whether the path names an instance that is allowed; from here on the path has its full name."""
-    found = await call.master.Call("Query", "instance", ["name", "uuid", "tags"], ["=", "name", call.names["name"]])
+    found = await call.Ask("Query", "instance", ["name", "uuid", "tags"], ["=", "name", call.names["name"]])
     if len(found["data"]) != 1:
         return False
     [[(_, name), (_, uuid), (_, tags)]] = found["data"]
@@ -130,7 +130,7 @@ async def _Submitted(call: Call, jobs: Collection[str]) -> bool:
     """
     if len(jobs) > _MAX_JOBS or not all(job.isdecimal() and len(job) <= _MAX_DIGITS for job in jobs):
         return False
-    rows = await call.master.Call("QueryJobs", [int(job) for job in jobs], ["ops"])
+    rows = await call.Ask("QueryJobs", [int(job) for job in jobs], ["ops"])
     return len(rows) == len(jobs) and all(_IsMine(call.caller, (row[0] if row else None) or []) for row in rows)
 
 

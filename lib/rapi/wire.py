@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ganeti.rapi import accesslog
 from ganeti.rapi.call import HttpError
-from ganeti.rapi.dispatch import ENDED_BY_CLIENT, HANG_UP, STREAM, ErrorResponse
+from ganeti.rapi.dispatch import CALLER, ENDED_BY_CLIENT, HANG_UP, STREAM, ErrorResponse
 
 if TYPE_CHECKING:
     import uvicorn
@@ -165,7 +165,7 @@ class Protocol(H11Protocol):
         super().handle_events()
         # Whoever is slow with a request's body can still be sent away for others.
         if self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete:
-            self._places.Busy(self._key)
+            self._places.Busy(self._key, self._EndIfStranger)
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Keep a connection open whose client has said all and still listens; TLS ends both ways at once."""
@@ -202,6 +202,14 @@ class Protocol(H11Protocol):
     def HangUp(self) -> None:
         """End the connection at once, whatever is under way."""
         self.transport.abort()
+
+    def _EndIfStranger(self) -> bool:
+        """End the connection if the sender of its request has not logged in, or not yet; return whether that is so."""
+        caller = cast(dict[str, Any], self.cycle.scope)["state"].get(CALLER)
+        if caller is not None and not caller.stranger:
+            return False
+        self.transport.abort()
+        return True
 
     def shutdown(self) -> None:
         """End the connection, or let its request be the last one; for the end of the daemon."""

@@ -40,7 +40,7 @@ PLAIN = Basic("plain", "secret-of-plain")
 class NoMaster:
     """For resources that ask no master."""
 
-    async def Call(self, method: str, *args: Any) -> Any:
+    async def Call(self, method: str, *args: Any, stranger: bool = False) -> Any:
         raise AssertionError(f"{method} was called")
 
 

@@ -14,20 +14,27 @@ from support.realcluster import RealNode
 
 WRITER = Basic("writer", "secret-of-writer")
 READER = Basic("reader", "secret-of-reader")
+_TIMEOUT = 50
 FINAL = ("success", "error", "canceled")
 
 
 class Rapi:
     """One kept-alive connection to a node's REST daemon."""
 
-    def __init__(self, node: RealNode, headers: dict[str, str] | None = None):
+    def __init__(self, node: RealNode, headers: dict[str, str] | None = None, tls: bool = True):
         self._headers = WRITER if headers is None else headers
+        self._connection = (
+            self._Connection(node)
+            if tls
+            else http.client.HTTPConnection(node.address, constants.DEFAULT_RAPI_PORT, timeout=_TIMEOUT)
+        )
+
+    @staticmethod
+    def _Connection(node: RealNode) -> http.client.HTTPSConnection:
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        self._connection = http.client.HTTPSConnection(
-            node.address, constants.DEFAULT_RAPI_PORT, timeout=50, context=context
-        )
+        return http.client.HTTPSConnection(node.address, constants.DEFAULT_RAPI_PORT, timeout=_TIMEOUT, context=context)
 
     def __enter__(self) -> Rapi:
         return self

@@ -42,7 +42,7 @@ _TInfo = StrictAnswer(
 
 
 async def _Info(call: Call) -> Answer:
-    info = await call.master.Call("QueryClusterInfo")
+    info = await call.Ask("QueryClusterInfo")
     shown = {**info, **{name: info[source] for name, source in _REPEATED.items()}}
     return Answer(shown, version=(info["uuid"], info["mtime"], info["master"], info["software_version"]))
 
@@ -51,7 +51,7 @@ async def _OperatingSystems(call: Call) -> list[str]:
     """Return what instances can be given: each variant of every OS that all nodes have and that may be used."""
     fields = ["name", "variants"]
     usable = ["&", ["?", "valid"], ["!", ["?", "hidden"]], ["!", ["?", "blacklisted"]]]
-    found = await call.master.Call("Query", "os", fields, usable)
+    found = await call.Ask("Query", "os", fields, usable)
     names: list[str] = []
     for (_, name), (_, variants) in found["data"]:
         names += [f"{name}+{variant}" for variant in variants] if variants else [name]

@@ -107,7 +107,7 @@ async def Cells(call: Call, kind: str, fields: Sequence[str], name: str) -> list
     A node and an instance are also found by the first part of their names, everything by its UUID.
     """
     key = "uuid" if ht.TUuid(name) else "name"
-    found = await call.master.Call("Query", kind, list(fields), ["=", key, name])
+    found = await call.Ask("Query", kind, list(fields), ["=", key, name])
     if not found["data"]:
         raise HttpError(NOT_FOUND, f"{kind.capitalize()} '{name}' does not exist")
     cells: list[list[Any]] = found["data"][0]
@@ -165,12 +165,12 @@ class Listed:
         if call.caller.tags:
             return Answer(await self._Allowed(call))
         if call.arguments[BULK.name]:
-            rows = await self._Rows(call.master, self._fields)
+            rows = await self._Rows(call, self._fields)
             return Answer([self._change(dict(zip(self._fields, row, strict=True))) for row in rows])
         version = await ConfigVersion(call)
         known, links = self._known.get(call.master, (None, []))
         if known != version:
-            names = [row[0] for row in await self._Rows(call.master, [self._key])]
+            names = [row[0] for row in await self._Rows(call, [self._key])]
             links = [{self._shown_as: name, "uri": f"{self._path}/{name}"} for name in sorted(names)]
             self._known[call.master] = (version, links)
         return Answer(links, version=(self._path, *version))
@@ -179,27 +179,27 @@ class Listed:
         """Return what a token may see that is for some objects only (``rapi.tokens``)."""
         bulk = call.arguments[BULK.name]
         fields = self._fields if bulk else [self._key]
-        rows = [row for *row, tags in await self._Rows(call.master, [*fields, "tags"]) if IsAllowed(call.caller, tags)]
+        rows = [row for *row, tags in await self._Rows(call, [*fields, "tags"]) if IsAllowed(call.caller, tags)]
         if bulk:
             return [self._change(dict(zip(self._fields, row, strict=True))) for row in rows]
         return [{self._shown_as: name, "uri": f"{self._path}/{name}"} for name in sorted(row[0] for row in rows)]
 
-    async def _Rows(self, master: Master, fields: list[str]) -> list[list[Any]]:
+    async def _Rows(self, call: Call, fields: list[str]) -> list[list[Any]]:
         args: list[Any] = [[], fields]
         if self._method != "QueryFilters":
             args.append(False)  # without locks
-        rows: list[list[Any]] = await master.Call(self._method, *args)
+        rows: list[list[Any]] = await call.Ask(self._method, *args)
         return rows
 
 
 async def ConfigVersion(call: Call) -> tuple[Any, ...]:
     """Return what changes with every change of the configuration."""
-    return tuple(await call.master.Call("QueryConfigValues", ["cluster_uuid", "config_serial"]))
+    return tuple(await call.Ask("QueryConfigValues", ["cluster_uuid", "config_serial"]))
 
 
 async def ClusterVersion(call: Call) -> tuple[Any, ...]:
     """Return UUID and serial number of the cluster, which a job compares again (``Resource.version``)."""
-    return tuple(await call.master.Call("QueryConfigValues", ["cluster_uuid", "cluster_serial"]))
+    return tuple(await call.Ask("QueryConfigValues", ["cluster_uuid", "cluster_serial"]))
 
 
 def StrictAnswer(types: Mapping[str, ht.Type], **more: ht.Type) -> ht.Type:

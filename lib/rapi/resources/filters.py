@@ -34,7 +34,7 @@ _DEFAULTS: dict[str, Any] = {"priority": 0, "predicates": [], "action": "CONTINU
 
 async def _Find(call: Call) -> dict[str, Any]:
     uuid = call.names["uuid"]
-    rows = await call.master.Call("QueryFilters", [uuid], list(FIELDS))
+    rows = await call.Ask("QueryFilters", [uuid], list(FIELDS))
     if not rows:
         raise HttpError(NOT_FOUND, f"Filter '{uuid[:80]}' does not exist")
     return dict(zip(FIELDS, rows[0], strict=True))
@@ -52,12 +52,12 @@ async def _Write(call: Call) -> Any:
         raise HttpError(BAD_REQUEST, f"'{uuid[:80]}' is not a valid UUID of a filter: expected {ht.TUuid.words}")
     priority, predicates, action, reason = (call.body.get(name, default) for name, default in _DEFAULTS.items())
     trail = [*reason, *bodies.Sender(call, bodies.Nanoseconds())]
-    return await call.master.Call("ReplaceFilter", uuid, priority, predicates, action, trail)
+    return await call.Ask("ReplaceFilter", uuid, priority, predicates, action, trail)
 
 
 async def _Remove(call: Call) -> None:
     await _Find(call)
-    await call.master.Call("DeleteFilter", call.names["uuid"])
+    await call.Ask("DeleteFilter", call.names["uuid"])
 
 
 RESOURCES = (

@@ -40,7 +40,7 @@ def _Unknown(number: object) -> HttpError:
 
 async def _List(call: Call) -> list[Any]:
     fields = BULK_FIELDS if call.arguments[BULK.name] else ("id",)
-    rows = await call.master.Call("QueryJobs", None, list(fields))
+    rows = await call.Ask("QueryJobs", None, list(fields))
     if len(fields) == 1:
         return [{"id": number, "uri": f"/2/jobs/{number}"} for number in sorted(row[0] for row in rows)]
     return [hiding.Job(dict(zip(fields, row, strict=True))) for row in rows]
@@ -48,7 +48,7 @@ async def _List(call: Call) -> list[Any]:
 
 async def _Show(call: Call) -> Answer:
     number = _Number(call)
-    rows = await call.master.Call("QueryJobs", [number], list(FIELDS))
+    rows = await call.Ask("QueryJobs", [number], list(FIELDS))
     shown = dict(zip(FIELDS, rows[0], strict=True)) if rows else {}
     status = shown.get("status")
     if status is None:
@@ -59,7 +59,7 @@ async def _Show(call: Call) -> Answer:
 
 
 async def _Cancel(call: Call) -> Any:
-    return await call.master.Call("CancelJob", _Number(call))
+    return await call.Ask("CancelJob", _Number(call))
 
 
 _TWait = ht.TStrictDict(
@@ -74,7 +74,7 @@ async def _Wait(call: Call) -> dict[str, Any]:
     body = call.body
     fields = body["fields"]
     previous = [body.get("previous_job_info"), body.get("previous_log_serial")]
-    answer = await call.master.Call("WaitForJobChange", number, fields, *previous, WAIT_SECONDS)
+    answer = await call.Ask("WaitForJobChange", number, fields, *previous, WAIT_SECONDS)
     if answer is None:
         raise _Unknown(number)
     values, log = answer

@@ -35,7 +35,7 @@ def _Kind(call: Call) -> str:
 
 async def _Query(call: Call, fields: list[str], qfilter: list[Any] | None) -> dict[str, Any]:
     kind = _Kind(call)
-    found = await call.master.Call("Query", kind, fields, qfilter)
+    found = await call.Ask("Query", kind, fields, qfilter)
     data = hiding.Cells(fields, found["data"]) if kind == "job" else found["data"]
     return {"fields": found["fields"], "data": data}
 
@@ -54,7 +54,7 @@ async def _Put(call: Call) -> dict[str, Any]:
 
 
 async def _Definitions(call: Call) -> Any:
-    return await call.master.Call("QueryFields", _Kind(call), call.arguments[_FIELDS.name] or None)
+    return await call.Ask("QueryFields", _Kind(call), call.arguments[_FIELDS.name] or None)
 
 
 RESOURCES = (

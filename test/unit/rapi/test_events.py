@@ -46,7 +46,7 @@ class Master:
         self._events = []
         self._changed.set()
 
-    async def Call(self, method: str, last: str | None, kinds: None, timeout: float) -> Any:
+    async def Call(self, method: str, last: str | None, kinds: None, timeout: float, stranger: bool = False) -> Any:
         assert (method, kinds) == ("WaitForEvents", None)
         if self.away:
             raise HttpError(502, "nobody there")
@@ -334,7 +334,7 @@ def test_nobody_waits_at_the_master_for_nobody() -> None:
 
 def test_a_master_that_is_about_to_end_is_not_asked_again_and_again() -> None:
     class Ending(Master):
-        async def Call(self, method: str, last: str | None, kinds: None, timeout: float) -> Any:
+        async def Call(self, method: str, last: str | None, kinds: None, timeout: float, stranger: bool = False) -> Any:
             self.waits += timeout > 0
             return await super().Call(method, last, kinds, 0.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 
 import pytest
@@ -214,13 +215,13 @@ def test_a_caller_that_leaves_frees_its_place(path):
     async def story():
         async with Daemon(path, Daemon.SILENT, "fine") as daemon:
             pool = MasterPool(1, path=path, times=QUICK)
-            call = asyncio.create_task(pool.Call("QueryClusterInfo"))
+            call = asyncio.create_task(pool.Call("QueryClusterInfo", stranger=True))
             while not daemon.requests:
                 await asyncio.sleep(0.01)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            assert await pool.Call("QueryClusterInfo") == "fine"
+            assert await pool.Call("QueryClusterInfo", stranger=True) == "fine"
             assert daemon.connections == 2, "the answer of the first call must not be taken for that of the second"
 
     _Run(story())
@@ -241,13 +242,72 @@ def test_waiting_calls_do_not_take_the_places_of_others(path):
 
 def test_more_than_the_places_is_503(path):
     async def story():
-        async with Daemon(path, Daemon.SILENT):
-            pool = MasterPool(1, path=path, times=QUICK)
-            first = asyncio.create_task(pool.Call("QueryClusterInfo"))
+        async with Daemon(path, *[Daemon.SILENT] * 2):
+            pool = MasterPool(2, path=path, times=QUICK)
+            first = [asyncio.create_task(pool.Call("QueryClusterInfo")) for _ in range(2)]
             await asyncio.sleep(0.05)
             with pytest.raises(HttpError) as caught:
                 await pool.Call("QueryClusterInfo")
             assert caught.value.code == 503
-            first.cancel()
+            assert caught.value.headers == {"Retry-After": "10"}
+            for task in first:
+                task.cancel()
+
+    _Run(story())
+
+
+@pytest.mark.parametrize("method", ["QueryClusterInfo", "WaitForJobChange"])
+def test_strangers_leave_places_to_those_with_a_login(path, method):
+    """However many of them ask for what takes long, they have three of four places, and wait for a moment only."""
+
+    async def story():
+        async with Daemon(path, *[Daemon.SILENT] * 3) as daemon:
+            times = dataclasses.replace(QUICK, answer=20.0, place=20.0, stranger=0.3)
+            pool = MasterPool(4, 4, path=path, times=times)
+            asked = [asyncio.create_task(pool.Call(method, stranger=True)) for _ in range(30)]
+            while sum(task.done() for task in asked) < 27:
+                await asyncio.sleep(0.01)
+            slow = [task for task in asked if not task.done()]
+            for task in asked:
+                if task.done():
+                    error = task.exception()
+                    assert isinstance(error, HttpError) and error.code == 503
+                    assert error.headers == {"Retry-After": "10"}
+                    assert "kept for clients that log in" in str(error)
+            assert len(daemon.requests) == len(slow) == 3
+            assert [await pool.Call(method) for _ in range(5)] == ["fine"] * 5
+            assert await pool.Call("QueryRapiTokens", ["a"]) == "fine", "whose token it is must be found out first"
+            slow[0].cancel()
+            assert await pool.Call(method, stranger=True) == "fine", "the place is free again"
+            for task in slow:
+                task.cancel()
+
+    _Run(story())
+
+
+def test_strangers_do_not_delay_the_look_up_of_tokens(path):
+    """Nor do those with a login: a place for the look-up is never one of the others."""
+
+    async def story():
+        async with Daemon(path, *[Daemon.SILENT] * 4):
+            pool = MasterPool(4, path=path, times=QUICK)
+            tasks = [asyncio.create_task(pool.Call("QueryClusterInfo")) for _ in range(4)]
+            await asyncio.sleep(0.05)
+            assert await pool.Call("QueryRapiTokens", ["a"]) == "fine"
+            for task in tasks:
+                task.cancel()
+
+    _Run(story())
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_the_smallest_numbers_of_places(path, limit):
+    async def story():
+        async with Daemon(path, Daemon.SILENT):
+            pool = MasterPool(limit, path=path, times=QUICK)
+            stranger = asyncio.create_task(pool.Call("QueryClusterInfo", stranger=True))
+            await asyncio.sleep(0.05)
+            assert await pool.Call("QueryClusterInfo") == "fine"
+            stranger.cancel()
 
     _Run(story())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -374,14 +375,14 @@ def test_who_has_waited_longest_makes_room():
     places = Places(3)
     for name in "abc":
         assert places.Enter(name, lambda name=name: left.append(name))
-    places.Busy("a")
+    places.Busy("a", lambda: False)
     assert places.Enter("d", lambda: left.append("d"))
     assert left == ["b"]
     places.Waits("a", lambda: left.append("a"))
     assert places.Enter("e", lambda: None)
     assert left == ["b", "c"]
     for name in "ade":
-        places.Busy(name)
+        places.Busy(name, lambda: False)
     assert not places.Enter("f", lambda: None), "nobody who is served is sent away"
     places.Leave("a")
     assert places.Enter("f", lambda: None)
@@ -405,6 +406,35 @@ def test_strangers_do_not_keep_others_out(serve):
     finally:
         for sock in held:
             sock.close()
+
+
+def test_a_stranger_with_a_request_makes_room_for_others(serve):
+    """All places are taken by requests that take long; those of clients with a login go on."""
+    EVENTS.clear()
+    server = serve(limit=6)
+    with contextlib.ExitStack() as stack:
+
+        def ask(login: bytes) -> socket.socket:
+            sock = stack.enter_context(server.Connect())
+            before = EVENTS.count("begins")
+            sock.sendall(b"GET /2/endless HTTP/1.1\r\nHost: x\r\n" + login + b"\r\n")
+            WaitUntil(lambda: EVENTS.count("begins") > before, "the request is under way")
+            return sock
+
+        for _ in range(3):
+            ask(LOGIN)
+        strangers = [ask(b"") for _ in range(3)]
+        with server.Connect() as good:
+            good.sendall(GET)
+            assert ReadAnswer(good)[0] == 200
+        assert ReadAll(strangers[0]) == b""
+        WaitUntil(lambda: EVENTS.count("cancelled") == 1, "only the oldest stranger's request has ended")
+        for _ in range(3):
+            ask(LOGIN)
+        WaitUntil(lambda: EVENTS.count("cancelled") == 3, "the others made room as well")
+        with pytest.raises(OSError):
+            server.Connect()
+        assert (EVENTS.count("cancelled"), len(server.server.places)) == (3, 6)
 
 
 # TLS
