@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import locking, opcodes
 
 if TYPE_CHECKING:
+    from ganeti.cmdlib.allocation.model import Memory
     from ganeti.config import ConfigWriter
     from ganeti.master.querydata import QueryData
     from ganeti.rpc import RpcResult, RpcRunner
@@ -25,6 +26,12 @@ class NodeConfirmer(Protocol):
 HooksCall = Callable[[list[str], str, str, dict[str, str]], "dict[str, RpcResult]"]
 
 
+def _NewMemory() -> Memory:
+    from ganeti.cmdlib.allocation.model import Memory
+
+    return Memory()
+
+
 @dataclass(frozen=True)
 class Context:
     """One per master."""
@@ -35,6 +42,8 @@ class Context:
     store: NodeConfirmer
     hooks: HooksCall
     query: QueryData | None = None
+    # What the allocator in this process keeps from one request to the next.
+    allocation: Memory = field(default_factory=_NewMemory)
     # Seconds in which nodes must confirm this master before a job gives up.
     confirm_timeout: float = 60.0
 

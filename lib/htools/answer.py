@@ -30,13 +30,16 @@ class Answer:
     cluster: Cluster
 
 
+def Message(answer: Answer | Impossible) -> dict[str, Any]:
+    """Return what an allocator answers."""
+    if isinstance(answer, Impossible):
+        return {"success": False, "info": f"Request failed: {answer}", "result": []}
+    return {"success": True, "info": f"Request successful: {answer.text}", "result": answer.result}
+
+
 def Dump(answer: Answer | Impossible) -> str:
     """Return the line of JSON that an allocator prints."""
-    if isinstance(answer, Impossible):
-        message = {"success": False, "info": f"Request failed: {answer}", "result": []}
-    else:
-        message = {"success": True, "info": f"Request successful: {answer.text}", "result": answer.result}
-    return serializer.Dump(message).rstrip("\n")
+    return serializer.Dump(Message(answer)).rstrip("\n")
 
 
 def Reply(cluster: Cluster, request: Request, rules: Rules) -> Answer:
@@ -54,13 +57,14 @@ def _FindGroup(cluster: Cluster, word: str) -> Group:
     return group
 
 
-def _RulesFor(new: New, rules: Rules) -> Rules:
+def RulesFor(new: New, rules: Rules) -> Rules:
+    """Return the rules with the restriction of the request, unless they have one of their own."""
     return rules if rules.restrict is not None else replace(rules, restrict=new.restrict)
 
 
 def _Place(cluster: Cluster, new: New, group: Group | None, rules: Rules, index: int) -> GroupChoice:
     inst = replace(NewInstanceTags(new.instance, cluster.tags), index=index, alias=new.instance.name)
-    chosen = _RulesFor(new, rules)
+    chosen = RulesFor(new, rules)
     judge = allocate.JudgeFor(cluster, None if group is None else group.index)
     if group is not None:
         return allocate.AllocateInGroup(cluster, inst, new.required, chosen, group, judge)

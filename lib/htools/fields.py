@@ -53,7 +53,7 @@ def Object(value: Any) -> Mapping[str, Any]:
 
 def List(inner: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
     def read(value: Any) -> tuple[T, ...]:
-        if not isinstance(value, list):
+        if not isinstance(value, (list, tuple)):
             raise BadValue("Unable to read List")
         return tuple(inner(item) for item in value)
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ganeti import constants
 from ganeti.htools import fields
-from ganeti.htools.entities import NO_NODE, Disk, Group, Instance, NodeFacts, Status
+from ganeti.htools.entities import DRBD, NO_NODE, PLAIN, TEMPLATES, Disk, Group, Instance, NodeFacts, Status
 from ganeti.htools.evacuate import Mode
 from ganeti.htools.fields import Fields
 from ganeti.htools.loading import LoadError, Raw
@@ -16,6 +17,7 @@ from ganeti.htools.rapidata import FindNode, ReadStorage
 
 _MESSAGE = "invalid iallocator message"
 _REQUEST = "invalid request dict"
+_Template = fields.Word("DiskTemplate", {name: name for name in (*TEMPLATES, constants.DT_MIXED)})
 _ADMIN_STATES = {"up": Status.RUNNING, "down": Status.ADMIN_DOWN, "offline": Status.ADMIN_OFFLINE}
 
 
@@ -149,6 +151,13 @@ def _ReadNode(index: int, name: str, value: Any, groups: Mapping[str, int], hype
     )
 
 
+def TemplateOf(word: str, nodes: int) -> str:
+    """Return the template that an instance counts as; one with disks of several kinds as local, mirrored if on two nodes."""
+    if word != constants.DT_MIXED:
+        return word
+    return PLAIN if nodes == 1 else DRBD
+
+
 def _ReadInstance(index: int, name: str, inst: Fields, primary: int, secondary: int) -> Instance:
     """Return what requests say of existing and of new instances alike."""
     disks = [Fields(value, inst.context) for value in inst.Get("disks", fields.List(fields.Object))]
@@ -162,7 +171,7 @@ def _ReadInstance(index: int, name: str, inst: Fields, primary: int, secondary: 
         disk=inst.Get("disk_space_total", fields.Int),
         vcpus=inst.Get("vcpus", fields.Int),
         status=_ADMIN_STATES.get(state, Status.RUNNING) if isinstance(state, str) else Status.RUNNING,
-        template=inst.Get("disk_template", fields.Template),
+        template=TemplateOf(inst.Get("disk_template", _Template), 1 if secondary == NO_NODE else 2),
         primary=primary,
         secondary=secondary,
         disks=tuple(
@@ -182,6 +191,11 @@ def _ReadExisting(index: int, name: str, value: Any, nodes: Mapping[str, int]) -
         raise LoadError(f"empty node list for instance {name}")
     primary, *others = (FindNode(node, name, nodes) for node in on)
     return _ReadInstance(index, name, inst, primary, others[0] if others else NO_NODE)
+
+
+def ReadRequest(values: Mapping[str, Any], known: set[str]) -> Request:
+    """Return a request as it stands in a message; ``known``: names of the existing instances.  Raises LoadError."""
+    return _ReadRequest(Fields(values, _REQUEST), known)
 
 
 # --- requests -------------------------------------------------------------------------------------------------------------

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from ganeti import errors, serializer
-from ganeti.cmdlib.allocation import answers, clusterdata, requests
+from ganeti.cmdlib.allocation import answers, clusterdata, hail, requests
 
 if TYPE_CHECKING:
     from ganeti import objects
     from ganeti.cmdlib.base import LogicalUnit
+
+# Characters of what an allocator says about its choice.
+_MAX_INFO = 2000
 
 _Single = requests.Allocate | requests.Relocate | requests.AllocateSecondary
 _Moving = requests.NodeEvacuate | requests.ChangeGroup
@@ -59,23 +63,50 @@ def _Gather(lu: LogicalUnit, request: requests.Request) -> clusterdata.ClusterDa
 
 
 def _AskOne(lu: LogicalUnit, name: str, request: requests.Request, data: clusterdata.ClusterData) -> Any:
-    response = _RunProgram(lu, name, request, data)
+    options = Options(data.snapshot.cluster, request)
+    reasons: Sequence[str] = ()
+    local = hail.OptionsOf(options) if name == hail.NAME else None
+    if local is not None and not hail.NeedsProgram(local):
+        response, reasons = hail.Run(data, request, local, lu.context.allocation)
+    else:
+        response = _RunProgram(lu, name, request, data, options)
+    if not response.success:
+        _LogReasons(lu, reasons)
     result = answers.Check(name, data, request, response)
     _LogChoice(lu, name, data.snapshot, request, result)
+    if response.info:
+        lu.LogInfo(f"iallocator {name}: {response.info[:_MAX_INFO]}")
+    _LogReasons(lu, reasons)
     return result
 
 
-def _RunProgram(
-    lu: LogicalUnit, name: str, request: requests.Request, data: clusterdata.ClusterData
-) -> answers.Response:
-    message = clusterdata.Message(data, {"type": request.TYPE, **request.Entry(data.snapshot)})
-    cluster = data.snapshot.cluster
-    options = {key: None if value is None else str(value) for key, value in cluster.default_iallocator_params.items()}
+def Options(cluster: objects.Cluster, request: requests.Request | None = None) -> dict[str, str | None]:
+    """Return the options of allocators: the cluster's default ones and those of the request; null for one without value."""
+    options: dict[str, str | None] = {}
+    for key, value in cluster.default_iallocator_params.items():
+        if value is not False:
+            options[key] = None if value in (None, True, "") else str(value)
     if isinstance(request, requests.NodeEvacuate) and request.ignore_soft_errors:
         options["ignore-soft-errors"] = None
-    result = lu.rpc.call_iallocator_runner(cluster.master_node, name, serializer.Dump(message), options)
+    return options
+
+
+def _RunProgram(
+    lu: LogicalUnit,
+    name: str,
+    request: requests.Request,
+    data: clusterdata.ClusterData,
+    options: dict[str, str | None],
+) -> answers.Response:
+    message = serializer.Dump(clusterdata.Message(data, hail.Entry(data, request)))
+    result = lu.rpc.call_iallocator_runner(data.snapshot.cluster.master_node, name, message, options)
     result.Raise("Failure while running the iallocator script")
     return answers.Parse(name, result.payload)
+
+
+def _LogReasons(lu: LogicalUnit, reasons: Sequence[str]) -> None:
+    for reason in reasons:
+        lu.LogInfo(f"Not chosen: {reason}")
 
 
 def _LogChoice(lu: LogicalUnit, name: str, snapshot: objects.Snapshot, request: requests.Request, result: Any) -> None:

@@ -241,14 +241,15 @@ def _Instance(snapshot: objects.Snapshot, inst: objects.Instance) -> dict[str, A
         "disk_template": template,
         "disks_active": inst.disks_active,
         "hypervisor": inst.hypervisor,
-        "disk_space_total": _SpaceOf(disks),
+        "disk_space_total": SpaceOf(disks),
     }
     if inst.forthcoming:
         entry["forthcoming"] = True
     return entry
 
 
-def _SpaceOf(disks: Iterable[objects.Disk]) -> int:
+def SpaceOf(disks: Iterable[objects.Disk]) -> int:
+    """Return the MiB that an instance takes on each of its nodes."""
     return sum(DiskSpace(disk.dev_type, [disk.size]) for disk in disks)
 
 

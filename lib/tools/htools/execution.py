@@ -9,8 +9,8 @@ from typing import Any, Final
 from ganeti import constants, errors, runtime
 from ganeti.htools import solution
 from ganeti.htools.balance import Step
+from ganeti.htools.options import Values
 from ganeti.luxi.client import Client
-from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Failed, Streams
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 15.0

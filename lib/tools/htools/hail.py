@@ -8,10 +8,10 @@ from ganeti.htools import answer, loading, request
 from ganeti.htools.allocate import Rules
 from ganeti.htools.answer import Answer, Impossible
 from ganeti.htools.loading import LoadError
+from ganeti.htools.options import Values
 from ganeti.htools.request import BadMessage, Message, Type
 from ganeti.htools.state import Cluster, State
 from ganeti.tools.htools import output, sources
-from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Failed, Streams
 
 

@@ -9,10 +9,10 @@ from ganeti.htools import balance, score, solution
 from ganeti.htools.balance import Rules, Step
 from ganeti.htools.entities import NO_NODE, Instance
 from ganeti.htools.numbers import Balanced, Fixed
+from ganeti.htools.options import Values
 from ganeti.htools.state import Cluster, State
 from ganeti.luxi.client import Client
 from ganeti.tools.htools import execution, output, sources
-from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Streams
 
 

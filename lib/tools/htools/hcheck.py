@@ -9,12 +9,12 @@ from ganeti.htools import balance
 from ganeti.htools.balance import Rules
 from ganeti.htools.entities import Group
 from ganeti.htools.numbers import Fixed
+from ganeti.htools.options import Values
 from ganeti.htools.redundancy import Evacuable
 from ganeti.htools.score import Bound
 from ganeti.htools.state import Cluster, State
 from ganeti.tools.htools import machine, output, sources
 from ganeti.tools.htools.hbal import RulesOf
-from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Streams
 
 _PREFIX = "HCHECK_"

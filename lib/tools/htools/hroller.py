@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Sequence
 
 from ganeti.htools import rolling
+from ganeti.htools.options import Values
 from ganeti.htools.rolling import Colouring, Impossible, Part, Wishes
 from ganeti.htools.state import Cluster
 from ganeti.tools.htools import output, sources
-from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Failed, Streams
 
 

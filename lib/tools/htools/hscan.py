@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from ganeti.htools import listing, loading
 from ganeti.htools.loading import LoadError
 from ganeti.htools.numbers import Fixed
+from ganeti.htools.options import Values
 from ganeti.htools.state import Cluster
 from ganeti.htools.text import Write
 from ganeti.tools.htools import output, sources
-from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Streams
 
 LOCAL = "LOCAL"

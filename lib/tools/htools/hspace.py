@@ -10,11 +10,11 @@ from ganeti.htools import allocate, listing, space
 from ganeti.htools.allocate import NoCandidates, Rules
 from ganeti.htools.entities import DRBD, NO_NODE, Failure, Instance, Spec
 from ganeti.htools.numbers import Fixed, Shown
+from ganeti.htools.options import Values
 from ganeti.htools.resources import Ratio
 from ganeti.htools.space import Grounds, Run, Size, Space, Totals
 from ganeti.htools.state import Cluster, State
 from ganeti.tools.htools import machine, output, sources
-from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Failed, Streams
 
 _PREFIX = "HTS_"

@@ -8,11 +8,11 @@ from ganeti import constants
 from ganeti.htools import solution, squeeze
 from ganeti.htools.balance import Step
 from ganeti.htools.entities import NO_NODE
+from ganeti.htools.options import Values
 from ganeti.htools.squeeze import Plan
 from ganeti.htools.state import Cluster
 from ganeti.luxi.client import Client
 from ganeti.tools.htools import execution, output, sources
-from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Streams
 
 

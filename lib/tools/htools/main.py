@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ganeti import constants, runtime
 from ganeti.htools.loading import LoadError
-from ganeti.tools.htools.options import PROGRAM_OPTIONS, Parser, UsageError, ValueProblem, Values
+from ganeti.htools.options import PROGRAM_OPTIONS, Parser, UsageError, ValueProblem, Values
 from ganeti.tools.htools.output import Failed, Streams
 from ganeti.tools.htools.sources import TooManySources, UnknownNodes
 

@@ -7,10 +7,10 @@ from typing import TextIO
 
 from ganeti.htools import listing
 from ganeti.htools.numbers import Fixed
+from ganeti.htools.options import Values
 from ganeti.htools.resources import Node
 from ganeti.htools.state import Cluster, State
 from ganeti.htools.text import Write
-from ganeti.tools.htools.options import Values
 
 
 class Failed(Exception):

@@ -11,10 +11,10 @@ from ganeti import constants, errors, runtime
 from ganeti.htools import fields, loading, luxidata, monitoring, rapidata, request, simulation, text, utilisation
 from ganeti.htools.entities import Load as Utilisation
 from ganeti.htools.loading import LoadError, Raw
+from ganeti.htools.options import Values
 from ganeti.htools.resources import Node
 from ganeti.htools.state import Cluster
 from ganeti.http import fetch
-from ganeti.tools.htools.options import Values
 from ganeti.tools.htools.output import Failed, Streams
 from ganeti.utils.text import Printable
 

@@ -37,7 +37,8 @@ def test_a_program_chooses_nodes(three: Master) -> None:
     master[0].AddAllocator("mine", played)
     assert AskOn(master, "mine", NEW) == [master.nodes[2], master.nodes[1]]
     assert master.last.messages == [
-        f" - INFO: Selected nodes for instance new.example.org via iallocator mine: {master[2].name}, {master[1].name}"
+        f" - INFO: Selected nodes for instance new.example.org via iallocator mine: {master[2].name}, {master[1].name}",
+        " - INFO: iallocator mine: fine",
     ]
     (message,) = played.asked
     assert message["version"] == 2
@@ -73,6 +74,66 @@ def test_no_place_is_a_prerequisite_that_is_not_met(master: Master) -> None:
     with pytest.raises(errors.OpPrereqError) as caught:
         AskOn(master, "mine", dataclasses.replace(NEW, whitelist=()))
     assert caught.value.args[1] == "temp_insufficient_resources"
+
+
+def test_hail_runs_in_the_master_daemon_and_says_why(three: Master) -> None:
+    master = three
+    chosen = AskOn(master, "hail", dataclasses.replace(NEW, disk_template="plain"))
+    assert len(chosen) == 1 and "iallocator_runner" not in master[0].calls
+    selected, info, *reasons = master.last.messages
+    name = master.snapshot.NodeName(chosen[0])
+    assert selected == f" - INFO: Selected nodes for instance new.example.org via iallocator hail: {name}"
+    assert info.startswith(" - INFO: iallocator hail: Request successful: Selected group: ") and "score: " in info
+    others = [node.name for node in master.all if node.name != name]
+    assert reasons == [
+        " - INFO: Not chosen: 2 nodes: possible, but not chosen: a worse score, another group, or not enough reserve"
+        f" afterwards (for example {others[0]})"
+    ]
+
+
+def test_hail_says_why_nothing_fits(three: Master) -> None:
+    master = three
+    master[1].Stop()
+    master[2].faults["node_info"] = "out of order"
+    with pytest.raises(errors.OpPrereqError) as caught:
+        AskOn(master, "hail", dataclasses.replace(NEW, memory=30000))
+    assert caught.value.args[0].startswith("Can't compute nodes using iallocator 'hail': Request failed: Group ")
+    assert caught.value.args[1] == "insufficient_resources"
+    messages = master.last.messages
+    assert [text for text in messages if "counts as offline for the allocator: " in text and master[1].name in text]
+    assert [text for text in messages if text.endswith("counts as offline for the allocator: out of order")]
+    assert (
+        " - INFO: Not chosen: 2 nodes: offline, drained, not for instances, or no answer"
+        f" (for example {master[1].name})" in messages
+    )
+    assert f" - INFO: Not chosen: 1 node: not enough free memory (for example {master[0].name})" in messages
+
+
+def test_allocators_are_tried_in_order(three: Master) -> None:
+    master = three
+    master[0].AddAllocator("full", Played(lambda message: {"success": False, "info": "full", "result": []}))
+    master[0].AddAllocator("broken", Played(lambda message: "rubbish"))
+    good = Answering([master[1].name, master[2].name])
+    master[0].AddAllocator("good", good)
+    assert AskOn(master, "full,missing,broken,good", NEW) == [master.nodes[1], master.nodes[2]]
+    warnings = [text for text in master.last.messages if "the next allocator is tried" in text]
+    assert len(warnings) == 3 and "'full': full" in warnings[0] and "not found in the search path" in warnings[1]
+    with pytest.raises(errors.OpPrereqError, match="iallocator 'full': full"):
+        AskOn(master, "broken,full", NEW)
+    with pytest.raises(errors.OpPrereqError, match="names no allocator"):
+        AskOn(master, ",", NEW)
+
+
+def test_default_parameters_become_options(three: Master) -> None:
+    master = three
+    played = Answering([master[2].name, master[1].name])
+    master[0].AddAllocator("mine", played)
+    params = {"no-capacity-checks": True, "static-kvm-node-memory": 100, "verbose": False, "plain": None}
+    master.cfg.Transact(lambda draft: draft.Put(draft.root.cluster.Replace(default_iallocator_params=params)))
+    AskOn(master, "mine", NEW)
+    assert played.options == [["--no-capacity-checks", "--static-kvm-node-memory=100", "--plain"]]
+    with pytest.raises(errors.OpPrereqError, match="unrecognized option `--plain'"):
+        AskOn(master, "hail", NEW)
 
 
 def test_our_own_programs_read_the_message(master: Master) -> None:

@@ -1,0 +1,97 @@
+"""The allocator ``hail`` in the master's own process: the program's answer without program and message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ganeti import errors
+from ganeti.cmdlib.allocation import answers, model, requests
+from ganeti.htools import answer, explain, loading
+from ganeti.htools.allocate import Rules
+from ganeti.htools.loading import LoadError, NewInstanceTags, Raw
+from ganeti.htools.options import PROGRAM_OPTIONS, Parser, UsageError, ValueProblem, Values
+from ganeti.htools.request import ReadRequest
+from ganeti.htools.request import Request as Question
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.allocation.clusterdata import ClusterData
+    from ganeti.htools.state import Cluster
+
+NAME = "hail"
+# Options that say what is printed, read or written; with them the program itself is run.
+_OUTSIDE = ("print_nodes", "save", "text_data", "simulate", "mond", "mond_xen", "help", "version", "help_completion")
+
+
+class Outcome(NamedTuple):
+    """What hail answers, and why other nodes were not chosen, one line a reason."""
+
+    response: answers.Response
+    reasons: Sequence[str]
+
+
+def OptionsOf(given: Mapping[str, str | None]) -> Values:
+    """Return hail's options; raises OpPrereqError for those that it does not know or cannot read."""
+    words = [f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items()]
+    try:
+        return Parser(PROGRAM_OPTIONS[NAME]).Parse(words)
+    except (UsageError, ValueProblem) as err:
+        raise errors.OpPrereqError(
+            f"The default_iallocator_params cannot be used with the allocator '{NAME}': {err}",
+            errors.ECODE_INVAL,
+            hint="set them anew with 'gnt-cluster modify --default-iallocator-params=KEY=VALUE,...'",
+        ) from err
+
+
+def NeedsProgram(options: Values) -> bool:
+    """Return whether some option is about files or output, which only the program has."""
+    return any(options.values.get(name) for name in _OUTSIDE) or options.values.get("print_nodes") is not None
+
+
+def Run(data: ClusterData, request: requests.Request, options: Values, memory: model.Memory) -> Outcome:
+    """Return what the program would answer to the message of this request; raises OpExecError."""
+    rules = Rules(
+        force=options.ignore_soft_errors,
+        capacity_checks=not options.no_capacity_checks,
+        restrict=options.restrict_allocation_to,
+    )
+    wishes = loading.Wishes(
+        ignore_loads=options.ignore_dynu,
+        static_kvm_memory=options.static_kvm_node_memory,
+    )
+    try:
+        raw = model.MakeRaw(data, memory)
+        question = ReadRequest(Entry(data, request), {inst.name for inst in raw.instances})
+        cluster = loading.Build(raw, wishes)
+    except LoadError as err:
+        raise errors.OpExecError(f"iallocator '{NAME}' cannot use the data of the cluster: {err}") from err
+    return _Answer(cluster, question, rules, raw)
+
+
+def Entry(data: ClusterData, request: requests.Request) -> dict[str, Any]:
+    """Return the request as it stands in a message."""
+    return {"type": request.TYPE, **request.Entry(data.snapshot)}
+
+
+def _Answer(cluster: Cluster, question: Question, rules: Rules, raw: Raw) -> Outcome:
+    reply: answer.Answer | answer.Impossible
+    try:
+        reply = answer.Reply(cluster, question, rules)
+    except answer.Impossible as err:
+        reply = err
+    said = answer.Message(reply)
+    response = answers.Response(said["success"], said["info"], said["result"])
+    return Outcome(response, _Reasons(cluster, question, rules, response, raw))
+
+
+def _Reasons(cluster: Cluster, question: Question, rules: Rules, response: answers.Response, raw: Raw) -> Sequence[str]:
+    """Explain the choice for one new instance; of several each choice depends on those before."""
+    if len(question.new) != 1:
+        return ()
+    (new,) = question.new
+    inst = NewInstanceTags(new.instance, raw.tags)
+    allowed = answer.RulesFor(new, rules)
+    group = None if question.group is None else cluster.FindGroup(question.group)
+    chosen = set(response.result) if response.success and isinstance(response.result, list) else set()
+    indices = [node.index for node in cluster.state.nodes.values() if node.facts.name in chosen]
+    return explain.Reasons(cluster, inst, new.required, allowed, None if group is None else group.index, indices)

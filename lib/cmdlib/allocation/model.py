@@ -1,0 +1,126 @@
+"""The model of the cluster that the allocator in the master's process works on, made without a message in between.
+
+It is what ``htools.request`` reads from ``clusterdata.Message``; what depends on the configuration alone is kept from one
+request to the next for every object that has not changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, params
+from ganeti.cmdlib.allocation.clusterdata import ClusterData, Placed, SpaceOf
+from ganeti.htools import fields
+from ganeti.htools.entities import NO_NODE, Disk, Group, Instance, NodeFacts, Status
+from ganeti.htools.loading import Raw
+from ganeti.htools.request import TemplateOf
+from ganeti.params import be, nd
+
+if TYPE_CHECKING:
+    from ganeti import objects
+
+_STATES = {
+    constants.ADMINST_UP: Status.RUNNING,
+    constants.ADMINST_DOWN: Status.ADMIN_DOWN,
+    constants.ADMINST_OFFLINE: Status.ADMIN_OFFLINE,
+}
+
+
+class Memory:
+    """What was made of the instances of the last snapshot: uuid -> (what it depends on, the instance in the model)."""
+
+    def __init__(self) -> None:
+        self.instances: Mapping[str, tuple[tuple[Any, ...], Instance]] = {}
+
+
+def MakeRaw(data: ClusterData, memory: Memory) -> Raw:
+    """Return the cluster as a source of the htools would deliver it."""
+    snapshot = data.snapshot
+    groups = [
+        Group(
+            index,
+            group.name,
+            group.uuid,
+            fields.AllocPolicyWord(group.alloc_policy),
+            tuple(group.networks),
+            tuple(group.tags),
+            fields.ReadPolicy(fields.Fields(params.FillIPolicy(snapshot, group), f"node group {group.name}")),
+        )
+        for index, group in enumerate(snapshot.nodegroups.values())
+    ]
+    by_uuid = {group.uuid: group.index for group in groups}
+    nodes = [_Node(data, node, index, by_uuid[node.group]) for index, node in enumerate(snapshot.nodes.values())]
+    numbers = {uuid: index for index, uuid in enumerate(snapshot.nodes)}
+    return Raw(groups, nodes, list(_Instances(snapshot, numbers, memory)), tuple(snapshot.cluster.tags))
+
+
+def _Node(data: ClusterData, node: objects.Node, index: int, group: int) -> NodeFacts:
+    filled = params.FillND(data.snapshot, node)
+    exclusive = bool(filled[nd.ND_EXCLUSIVE_STORAGE])
+    numbers = data.numbers.get(node.uuid)
+    facts: dict[str, Any] = {"total_spindles": filled[nd.ND_SPINDLE_COUNT]}
+    if numbers is not None:
+        facts = {
+            "total_memory": float(numbers.total_memory),
+            "node_memory": numbers.reserved_memory,
+            "free_memory": numbers.free_memory,
+            "total_disk": float(numbers.total_disk),
+            "free_disk": numbers.free_disk,
+            "total_cpus": float(numbers.total_cpus),
+            "node_cpus": numbers.reserved_cpus,
+            "free_spindles": numbers.free_spindles,
+            "total_spindles": numbers.total_spindles if exclusive else filled[nd.ND_SPINDLE_COUNT],
+        }
+    return NodeFacts(
+        index,
+        node.name,
+        group,
+        exclusive_storage=exclusive,
+        offline=data.Offline(node) or node.drained or not node.vm_capable,
+        tags=tuple(node.tags),
+        hypervisor=next(iter(data.snapshot.cluster.enabled_hypervisors), None),
+        **facts,
+    )
+
+
+def _Instances(snapshot: objects.Snapshot, nodes: Mapping[str, int], memory: Memory) -> Iterator[Instance]:
+    """Yield the instances in order; what did not change since the last request is not made again."""
+    defaults = snapshot.cluster.beparams
+    before, after = memory.instances, {}
+    for index, inst in enumerate(Placed(snapshot)):
+        disks = snapshot.InstanceDisks(inst)
+        places = tuple(nodes[uuid] for uuid in snapshot.AllNodes(inst))
+        basis = (inst, index, places, defaults, *disks)
+        known = before.get(inst.uuid)
+        if known is None or known[0] != basis:
+            known = (basis, _Instance(snapshot, inst, index, places, disks))
+        after[inst.uuid] = known
+        yield known[1]
+    memory.instances = after
+
+
+def _Instance(
+    snapshot: objects.Snapshot,
+    inst: objects.Instance,
+    index: int,
+    places: tuple[int, ...],
+    disks: tuple[objects.Disk, ...],
+) -> Instance:
+    filled = params.FillBE(snapshot, inst)
+    return Instance(
+        index,
+        inst.name,
+        memory=filled[be.BE_MAXMEM],
+        disk=SpaceOf(disks),
+        vcpus=filled[be.BE_VCPUS],
+        status=_STATES[inst.admin_state],
+        template=TemplateOf(snapshot.DiskTemplate(inst), len(places)),
+        primary=places[0],
+        secondary=places[1] if len(places) > 1 else NO_NODE,
+        disks=tuple(Disk(disk.size, disk.spindles) for disk in disks),
+        spindle_use=filled[be.BE_SPINDLE_USE],
+        tags=tuple(inst.tags),
+        forthcoming=bool(inst.forthcoming),
+        networks=tuple(interface.network for interface in inst.nics if interface.network is not None),
+    )

@@ -1,0 +1,88 @@
+"""The allocator in the master's process gives the answer of the program hail."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.allocations import Drawn
+
+from ganeti import serializer
+from ganeti.cmdlib.allocation import clusterdata, hail, model, requests
+from ganeti.htools import request
+from ganeti.tools.htools import main
+from ganeti.tools.htools.output import Streams
+
+
+def _Message(drawn: Drawn, asked: requests.Request) -> str:
+    return serializer.Dump(clusterdata.Message(drawn.data, hail.Entry(drawn.data, asked)))
+
+
+def _AskProgram(folder: pathlib.Path, text: str, options: list[str]) -> dict[str, Any]:
+    file = folder / "question"
+    file.write_text(text, encoding="utf-8")
+    out, err = io.StringIO(), io.StringIO()
+    assert main.Run("hail", [*options, str(file)], Streams(out, err, lambda *_: None)) == 0, err.getvalue()
+    answer: dict[str, Any] = serializer.Load(out.getvalue())
+    return answer
+
+
+@given(st.integers(0, 10**9))
+def test_the_model_is_that_of_the_message(seed: int) -> None:
+    drawn = Drawn(random.Random(seed))
+    read = request.Parse(_Message(drawn, drawn.New())).raw
+    made = model.MakeRaw(drawn.data, model.Memory())
+    assert list(made.groups) == list(read.groups)
+    assert list(made.nodes) == list(read.nodes)
+    assert list(made.instances) == list(read.instances)
+    assert (made.tags, made.policy) == (read.tags, read.policy)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("hail")
+
+
+def test_the_same_answer_in_the_process_and_from_the_program(folder: pathlib.Path) -> None:
+    kinds = set()
+    for seed in range(200):
+        chance = random.Random(seed)
+        drawn = Drawn(chance)
+        memory = model.Memory()
+        for _ in range(2):
+            asked = drawn.Request()
+            soft = isinstance(asked, requests.NodeEvacuate) and asked.ignore_soft_errors
+            given: dict[str, str | None] = {"ignore-soft-errors": None} if soft else {}
+            got = hail.Run(drawn.data, asked, hail.OptionsOf(given), memory).response
+            wanted = _AskProgram(folder, _Message(drawn, asked), [f"--{name}" for name in given])
+            assert {"success": got.success, "info": got.info, "result": got.result} == wanted, (seed, asked)
+            kinds.add((asked.TYPE, got.success))
+    # Each type succeeded and failed, so that both were compared.
+    types = {"allocate", "multi-allocate", "relocate", "allocate-secondary"}
+    assert kinds >= {(kind, success) for kind in types for success in (True, False)}
+    assert kinds >= {("node-evacuate", True), ("change-group", True)}
+
+
+def test_what_is_kept_is_made_again_when_it_changes() -> None:
+    drawn = Drawn(random.Random(5), nodes=4, instances=6)
+    memory = model.Memory()
+    first = model.MakeRaw(drawn.data, memory).instances
+    again = model.MakeRaw(drawn.data, memory).instances
+    assert all(one is other for one, other in zip(first, again, strict=True))
+    snapshot = drawn.snapshot
+    inst = next(iter(snapshot.instances.values()))
+    for change in (
+        snapshot.WithObject(inst.Replace(beparams={"maxmem": 777, "minmem": 128, "vcpus": 3})),
+        snapshot.Replace(
+            cluster=snapshot.cluster.Replace(beparams={"default": {"vcpus": 7, "maxmem": 99, "spindle_use": 2}})
+        ),
+        snapshot.WithoutObject("instance", inst.uuid),
+        *[snapshot.WithObject(disk.Replace(size=4711)) for disk in snapshot.InstanceDisks(inst)[:1]],
+    ):
+        data = clusterdata.ClusterData(change, drawn.data.numbers, drawn.data.silent)
+        assert list(model.MakeRaw(data, memory).instances) == list(model.MakeRaw(data, model.Memory()).instances)
