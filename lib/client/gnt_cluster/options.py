@@ -63,27 +63,26 @@ MAINTAIN_NODE_HEALTH = Value(
     text="Have the watcher end guests and DRBD devices on nodes that are marked offline",
 )  # fmt: skip
 
-# Settings that a cluster of 3.1 may have and that this release keeps without using them.
 DEFAULT_IALLOCATOR = Value(
-    "-I", "--default-iallocator", dest="default_iallocator", metavar="NAME", completion=COMPLETE_IALLOCATOR,
-    text="Default allocator",
-).Hidden()  # fmt: skip
+    "-I", "--default-iallocator", dest="default_iallocator", metavar="NAME[,...]", completion=COMPLETE_IALLOCATOR,
+    text="Allocator that chooses nodes where none are named; several are tried in order, '' clears",
+)  # fmt: skip
 DEFAULT_IALLOCATOR_PARAMS = Value(
     "--default-iallocator-params", dest="default_iallocator_params", type="keyval", metavar="KEY=VALUE,...",
-    text="Parameters of the default allocator",
-).Hidden()  # fmt: skip
+    text="Options that allocators get, without dashes: no-capacity-checks,static-kvm-node-memory=2048",
+)  # fmt: skip
+
+# Settings that a cluster of 3.1 may have and that this release keeps without using them.
 INSTALL_IMAGE = Value("--install-image", dest="install_image", text="Image in which OS scripts run").Hidden()
 ZEROING_IMAGE = Value("--zeroing-image", dest="zeroing_image", text="Image that zeroes free disk space").Hidden()
 COMPRESSION_TOOLS = Value(
     "--compression-tools", dest="compression_tools", type="names", metavar="TOOL,...", text="Compression programs"
 ).Hidden()
-SET_KEPT = (
-    DEFAULT_IALLOCATOR, DEFAULT_IALLOCATOR_PARAMS, INSTALL_IMAGE, ZEROING_IMAGE, COMPRESSION_TOOLS,
-)  # fmt: skip
+SET_KEPT = (INSTALL_IMAGE, ZEROING_IMAGE, COMPRESSION_TOOLS)
 
 # What init and modify have in common, but for the common sets of parameters.
 SET_SETTINGS = (
     CANDIDATE_POOL_SIZE, ENABLED_HYPERVISORS, ENABLED_DISK_TEMPLATES, MAC_PREFIX, MASTER_NETDEV, MASTER_NETMASK,
     EXTERNAL_MIP_SCRIPT, VG_NAME, DRBD_HELPER, PREALLOC_WIPE, UID_POOL, FILE_STORAGE_DIR, SHARED_FILE_STORAGE_DIR,
-    USER_SHUTDOWN, MAINTAIN_NODE_HEALTH, *SET_KEPT,
+    USER_SHUTDOWN, MAINTAIN_NODE_HEALTH, DEFAULT_IALLOCATOR, DEFAULT_IALLOCATOR_PARAMS, *SET_KEPT,
 )  # fmt: skip

@@ -161,6 +161,8 @@ def test_every_program_is_installed(installed):
         if not os.path.exists(path) or not stat.S_IMODE(os.stat(path).st_mode) & 0o111:
             missing.append(path)
     assert missing == []
+    allocator = os.readlink(f"{root}{dirs['pkglibdir']}/iallocators/hail")
+    assert allocator == f"{dirs['sbindir']}/hail" and os.path.exists(root + allocator)
     assert os.path.exists(f"{root}{dirs['mandir']}/man8/gnt-cluster.8")
     assert os.path.exists(f"{root}{dirs['sysconfdir']}/bash_completion.d/ganeti")
 
