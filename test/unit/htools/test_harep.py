@@ -17,7 +17,7 @@ from ganeti import constants, errors, opcodes, serializer
 from ganeti.htools import loading, luxidata
 from ganeti.master import querydata
 from ganeti.tools.htools import harep, main
-from ganeti.tools.htools.options import PROGRAM_OPTIONS, Parser
+from ganeti.htools.options import PROGRAM_OPTIONS, Parser
 from ganeti.tools.htools.output import Failed, Streams
 
 P = "ganeti:watcher:autorepair:"
