@@ -15,9 +15,9 @@ from support.master import Master
 
 from ganeti import constants, errors, opcodes, serializer
 from ganeti.htools import loading, luxidata
+from ganeti.htools.options import PROGRAM_OPTIONS, Parser
 from ganeti.master import querydata
 from ganeti.tools.htools import harep, main
-from ganeti.htools.options import PROGRAM_OPTIONS, Parser
 from ganeti.tools.htools.output import Failed, Streams
 
 P = "ganeti:watcher:autorepair:"
