@@ -14,6 +14,7 @@ from typing import Any
 
 from ganeti import constants, errors, locking, opcodes, runtime
 from ganeti.cmdlib import LU_MAPPING, LogicalUnit, ResultWithJobs
+from ganeti.cmdlib.base import DeclareAgain
 from ganeti.cmdlib.context import Context
 from ganeti.locking.lockset import AllSet
 from ganeti.master import hooks
@@ -60,6 +61,16 @@ class _Deadline:
     def Remaining(self) -> float | None:
         return None if self._end is None else max(0.0, self._end - runtime.Monotonic())
 
+    @contextmanager
+    def Paused(self) -> Iterator[None]:
+        """Do not count the time that the body takes."""
+        began = runtime.Monotonic()
+        try:
+            yield
+        finally:
+            if self._end is not None:
+                self._end += runtime.Monotonic() - began
+
 
 class Processor:
     """Executes opcodes, one at a time, on the calling thread.
@@ -75,6 +86,7 @@ class Processor:
         self._cbs: OpExecCbBase = OpExecCbBase()
         self._deadline = _Deadline(None)
         self._hooks: hooks.HooksMaster | None = None
+        self._started = False
 
     @property
     def ec_id(self) -> Any:
@@ -99,6 +111,7 @@ class Processor:
         self._cbs = cbs or OpExecCbBase()
         self._priority = priority
         self._deadline = _Deadline(timeout)
+        self._started = False
         glm = self.context.glm
         glm.SetOwnerName(str(self._ec_id))
         try:
@@ -108,7 +121,7 @@ class Processor:
                 _CheckSecrets(op)
                 lu.ExpandNames()
                 assert lu.needed_locks is not None, f"{lu_class.__name__}: needed_locks is not set by ExpandNames"
-                result = self._LockAndExec(lu, locking.LEVELS[1:])
+                result = self._Attempt(lu)
             except errors.GenericError as err:
                 # The error travels without its hint, in the shape of 3.1; the job's log has room for it.
                 if err.hint:
@@ -139,6 +152,18 @@ class Processor:
             if self.context.glm.is_owned(locking.LEVEL_CLUSTER):
                 self.context.glm.release(locking.LEVEL_CLUSTER)
 
+    def _Attempt(self, lu: LogicalUnit) -> Any:
+        """Lock and execute; let the job wait once more if resources are short and the unit can start again."""
+        try:
+            return self._LockAndExec(lu, locking.LEVELS[1:])
+        except errors.OpPrereqError as err:
+            if err.args[1:] != (errors.ECODE_TEMP_NORES,) or not lu.PrepareRetry(self.Log):
+                raise
+            logging.info("Resources are short for %s, it will be tried again: %s", lu.op.OP_ID, err)
+            if self._started:
+                self._cbs.NotifyRetry()
+            raise errors.LockAcquireTimeout("resources are short for the moment") from err
+
     def _LockAndExec(self, lu: LogicalUnit, levels: tuple[int, ...]) -> Any:
         """Take the locks of the first of ``levels``, continue with the others, and give them back."""
         if not levels:
@@ -147,7 +172,17 @@ class Processor:
         assert lu.needed_locks is not None
         if level not in lu.needed_locks and level not in lu.add_locks:
             return self._LockAndExec(lu, tuple(rest))
-        lu.DeclareLocks(level)
+        while True:
+            try:
+                return self._LockLevel(lu, level, tuple(rest))
+            except DeclareAgain:
+                if level != locking.LEVEL_NODE_ALLOC:
+                    raise
+
+    def _LockLevel(self, lu: LogicalUnit, level: int, rest: tuple[int, ...]) -> Any:
+        assert lu.needed_locks is not None
+        with self._deadline.Paused():
+            lu.DeclareLocks(level)
         try:
             if level in lu.add_locks:
                 assert level not in lu.needed_locks, (
@@ -161,7 +196,7 @@ class Processor:
                     shared=lu.share_locks[level],
                     opportunistic=lu.opportunistic_locks[level],
                 )
-            return self._LockAndExec(lu, tuple(rest))
+            return self._LockAndExec(lu, rest)
         finally:
             self._Release(lu, level)
 
@@ -213,15 +248,9 @@ class Processor:
     def _CheckAndExec(self, lu: LogicalUnit) -> Any:
         _CheckNodeAllocUse(lu)
         self._cbs.NotifyStart()
-        try:
-            with _BugsAsErrors():
-                return self._Exec(lu)
-        except errors.OpPrereqError as err:
-            if err.args[1:] != (errors.ECODE_TEMP_NORES,) or not lu.PrepareRetry(self.Log):
-                raise
-            logging.info("Resources are short for %s, it will be tried again: %s", lu.op.OP_ID, err)
-            self._cbs.NotifyRetry()
-            raise errors.LockAcquireTimeout("resources are short for the moment") from err
+        self._started = True
+        with _BugsAsErrors():
+            return self._Exec(lu)
 
     def _Exec(self, lu: LogicalUnit) -> Any:
         serial = lu.snapshot.serial_no

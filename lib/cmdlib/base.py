@@ -36,6 +36,13 @@ def Filled(value: T | None) -> T:
     return value
 
 
+class DeclareAgain(Exception):
+    """Raised by DeclareLocks when what an earlier level was declared for no longer holds.
+
+    The locks from node-alloc on are given back, declared anew and taken again; the unit itself stays.
+    """
+
+
 class ResultWithJobs:
     """A result that also submits jobs: lists of opcodes, one list a job; ``values`` are further keys of the result."""
 
@@ -147,7 +154,10 @@ class LogicalUnit(Generic[OpT]):
         self.needed_locks = {}
 
     def DeclareLocks(self, level: int) -> None:
-        """Called before ``level`` is locked, the earlier levels being held; may change ``needed_locks[level]``."""
+        """Called before ``level`` is locked, the earlier levels being held; may change ``needed_locks[level]``.
+
+        May raise DeclareAgain.  The time this takes does not count as waiting for locks.
+        """
 
     def CheckPrereq(self) -> None:
         """Raise OpPrereqError if the operation is not possible now."""
@@ -176,7 +186,7 @@ class LogicalUnit(Generic[OpT]):
         return lu_result
 
     def PrepareRetry(self, feedback: Feedback) -> bool:
-        """Clean up and return whether the unit can start again when resources are short for the moment."""
+        """Clean up and return whether the unit can start again when resources are short for the moment; it holds no locks."""
         del feedback
         return False
 

@@ -67,6 +67,11 @@ class LockSet:
         """Return the members that exist now."""
         return set(self._members)
 
+    def FreeNames(self) -> set[str]:
+        """Return the members that nobody holds or waits for at the moment."""
+        rows = {name: lock.Info() for name, lock in self._members.items()}
+        return {name for name, row in rows.items() if row.mode is None and not row.pending}
+
     # --- questions about the calling thread ---------------------------------------------------------------------------
 
     def is_owned(self) -> bool:

@@ -87,6 +87,10 @@ class LockManager:
         """Return the members of a level that exist now."""
         return self._sets[level].Names()
 
+    def FreeNames(self, level: int) -> set[str]:
+        """Return the members of a level that nobody holds or waits for at the moment."""
+        return self._sets[level].FreeNames()
+
     def _OwnsAbove(self, level: int) -> bool:
         return any(self._sets[other].is_owned() for other in LEVELS if other > level)
 
