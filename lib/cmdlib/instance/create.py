@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ganeti import constants, errors, hosts, locking, objects, opcodes, params, rpc, store
-from ganeti.cmdlib.allocation import CheckAllocatorOrNode, RefuseAllocator
+from ganeti.cmdlib.allocation.placement import Placement
+from ganeti.cmdlib.allocation.requests import Allocate
 from ganeti.cmdlib.base import HTYPE_INSTANCE, Feedback, Filled, LogicalUnit
 from ganeti.cmdlib.common import (
     CheckNicBridges,
@@ -89,9 +90,13 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     _adopts: bool
     _resolved_ip: str | None
     _os: str
-    # ExpandNames, looked at again in CheckPrereq:
+    _placement: Placement
+    # ExpandNames, looked at again in CheckPrereq; an allocator's choice is there then:
     _pnode: objects.Node
     _node_uuids: list[str]
+    _group: objects.NodeGroup | None
+    # Parsed once, because that reserves addresses.
+    _nic_requests: list[nicgen.NicRequest] | None
     # CheckPrereq; own parameters as they will be stored, filled ones with all defaults:
     _directory: str | None
     _hypervisor: str
@@ -124,8 +129,6 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self._traits = disk_params.TEMPLATES[self._template]
         self._disk_requests = diskgen.ParseDisks(op.disks, self._template)
         self._adopts = any(disk.adopt for disk in self._disk_requests)
-        if self._adopts and op.iallocator:
-            raise errors.OpPrereqError("Disk adoption not allowed with an iallocator script", errors.ECODE_INVAL)
         self._resolved_ip = None
         if op.name_check:
             op.instance_name, self._resolved_ip = ResolveName(self, op.instance_name)
@@ -148,12 +151,23 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
 
     def _CheckNodes(self) -> None:
         op = self.op
-        if op.opportunistic_locking and not op.iallocator:
+        if op.snode is not None and op.pnode is None:
+            raise errors.OpPrereqError(
+                "A secondary node is given without the primary node", errors.ECODE_INVAL, hint="name both, or neither"
+            )
+        self._placement = Placement(self)
+        if self._adopts and self._placement.allocator:
+            raise errors.OpPrereqError(
+                "Disk adoption not allowed with an iallocator script",
+                errors.ECODE_INVAL,
+                hint="name the node that has the disks",
+            )
+        if op.opportunistic_locking and not self._placement.allocator:
             raise errors.OpPrereqError(
                 "Opportunistic locking is only available in combination with an instance allocator", errors.ECODE_INVAL
             )
-        CheckAllocatorOrNode(self, "iallocator", "pnode")
-        RefuseAllocator(op.iallocator)
+        if self._placement.allocator:
+            return
         if self._traits.mirror == disk_params.INTERNAL:
             if op.snode is None:
                 raise errors.OpPrereqError(
@@ -183,6 +197,15 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         if existing is not None:
             raise errors.OpPrereqError(f"Instance '{op.instance_name}' is already in the cluster", errors.ECODE_EXISTS)
         self.add_locks[locking.LEVEL_INSTANCE] = op.instance_name
+        self._nic_requests = None
+        if self._placement.allocator:
+            self._node_uuids = []
+            self._group = ExpandGroup(snapshot, op.group_name) if op.group_name is not None else None
+            self.needed_locks = {}
+            self._placement.Declare(
+                self._Request, lambda: locking.ALL_SET if self._group is None else [self._group.uuid]
+            )
+            return
         self._pnode = ExpandNode(snapshot, Filled(op.pnode), op.pnode_uuid)
         nodes = [self._pnode]
         if op.snode is not None:
@@ -212,8 +235,37 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             )
 
     def DeclareLocks(self, level: int) -> None:
-        if level == locking.LEVEL_NODE_RES:
+        if self._placement.allocator:
+            self._placement.DeclareLocks(level)
+        elif level == locking.LEVEL_NODE_RES:
             CopyNodeLocks(self)
+
+    def _Request(self) -> Allocate:
+        """Return what an allocator has to know of the instance."""
+        op = self.op
+        self._PlanInstance()
+        disks = [{"size": disk.size, "mode": disk.mode, "spindles": disk.spindles} for disk in self._disk_requests]
+        return Allocate(
+            name=op.instance_name,
+            disk_template=self._template,
+            tags=tuple(sorted(set(op.tags))),
+            os=self._os,
+            vcpus=self._filled_be["vcpus"],
+            memory=self._filled_be["maxmem"],
+            spindle_use=self._filled_be["spindle_use"],
+            disks=tuple({key: value for key, value in disk.items() if value is not None} for disk in disks),
+            nics=tuple(request.ForAllocator(self) for request in Filled(self._nic_requests)),
+            hypervisor=self._hypervisor,
+            group_uuid=None if self._group is None else self._group.uuid,
+        )
+
+    def PrepareRetry(self, feedback: Feedback) -> bool:
+        """Wait for busy nodes, too, when the free ones were not enough."""
+        if not self.op.opportunistic_locking:
+            return False
+        feedback("* falling back to full lock allocation")
+        self.op.opportunistic_locking = False
+        return True
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
@@ -236,25 +288,35 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     # --- can it be done -----------------------------------------------------------------------------------------------
 
     def CheckPrereq(self) -> None:
+        op, snapshot = self.op, self.snapshot
+        if self._placement.allocator:
+            self._node_uuids = self._placement.Chosen()
         self._CheckLockedGroups()
+        self._PlanInstance()
+        if op.ip_check and self._resolved_ip is not None:
+            CheckAddressIsFree(self._resolved_ip, op.instance_name)
+        for uuid in self._node_uuids:
+            CheckTarget(snapshot.nodes[uuid])
+        self._WarnOfGroups()
+        self._nics = [
+            request.Make(self, self._pnode.uuid, op.conflicts_check) for request in Filled(self._nic_requests)
+        ]
+        self._planned_uuid = self.cfg.GenerateUniqueID(self.ec_id)
+        self._CheckStorage()
+        self._CheckPolicy()
+        self._CheckOnNodes()
+        self.dry_run_result = list(self._node_uuids)
+
+    def _PlanInstance(self) -> None:
+        """Check and find out what does not depend on the nodes."""
         op, snapshot = self.op, self.snapshot
         self._directory = diskgen.FileDirectory(snapshot, self._template, op.file_storage_dir, op.instance_name)
         if self._traits.lvm and not snapshot.cluster.volume_group_name:
             raise errors.OpPrereqError("Cluster does not support lvm-based instances", errors.ECODE_STATE)
         self._CheckTags()
         self._FillParameters()
-        requests = nicgen.ParseNics(self, op.nics, self._resolved_ip)
-        if op.ip_check and self._resolved_ip is not None:
-            CheckAddressIsFree(self._resolved_ip, op.instance_name)
-        for uuid in self._node_uuids:
-            CheckTarget(snapshot.nodes[uuid])
-        self._WarnOfGroups()
-        self._nics = [request.Make(self, self._pnode.uuid, op.conflicts_check) for request in requests]
-        self._planned_uuid = self.cfg.GenerateUniqueID(self.ec_id)
-        self._CheckStorage()
-        self._CheckPolicy()
-        self._CheckOnNodes()
-        self.dry_run_result = list(self._node_uuids)
+        if self._nic_requests is None:
+            self._nic_requests = nicgen.ParseNics(self, op.nics, self._resolved_ip)
 
     def _CheckLockedGroups(self) -> None:
         snapshot = self.snapshot

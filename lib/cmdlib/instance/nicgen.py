@@ -80,6 +80,18 @@ class NicRequest:
             return POOL
         return CheckAddress(ip)
 
+    def ForAllocator(self, lu: LogicalUnit) -> dict[str, Any]:
+        """Return what an allocator gets to know; the MAC is made now."""
+        self.mac = self.mac or lu.cfg.GenerateMAC(self.network.uuid if self.network else None, lu.ec_id)
+        filled = params.SimpleFillNIC(lu.snapshot.cluster, self.own)
+        mode, link = filled[nic_params.NIC_MODE], filled[nic_params.NIC_LINK]
+        values = {"mac": self.mac, "ip": self.ip, "mode": mode, "link": link}
+        if mode == constants.NIC_MODE_BRIDGED:
+            values["bridge"] = link
+        if self.network is not None:
+            values["network"] = self.network.uuid
+        return values
+
     def Make(self, lu: LogicalUnit, node_uuid: str, conflicts_check: bool) -> objects.NIC:
         """Return the object for an instance on this node; reserve MAC and address for the job."""
         own = dict(self.own)

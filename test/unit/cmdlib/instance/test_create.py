@@ -172,8 +172,6 @@ def test_without_disks_and_without_system(big: Master) -> None:
         ("needs a network", errors.ECODE_INVAL, {"nics": [{"ip": "pool"}]}),
         ("without a name check", errors.ECODE_INVAL, {"ip_check": True}),
         ("invalid characters|characters other", errors.ECODE_INVAL, {"tags": ["a b"]}),
-        ("cannot be run", errors.ECODE_INVAL, {"pnode": None, "iallocator": "hail"}),
-        ("cannot be run", errors.ECODE_INVAL, {"pnode": None}),
         ("both iallocator and node", errors.ECODE_INVAL, {"iallocator": "hail"}),
         ("Opportunistic locking", errors.ECODE_INVAL, {"opportunistic_locking": True}),
         ("mode 'import' is not supported", errors.ECODE_INVAL, {"mode": "import"}),
