@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +12,8 @@ from typing import Any, NamedTuple, Protocol
 from ganeti.htools.entities import NO_NODE, PLAIN, AllocPolicy, Failure, Group, Instance, Status
 from ganeti.htools.loading import SharedLocations
 from ganeti.htools.numbers import Fixed
-from ganeti.htools.redundancy import Redundant
+from ganeti.htools.pairs import Pairs
+from ganeti.htools.redundancy import Guard, Redundant
 from ganeti.htools.resources import AddPrimary, AddSecondary, CheckPolicy, Node
 from ganeti.htools.score import Statistics
 from ganeti.htools.state import Cluster, State
@@ -53,11 +56,9 @@ class Outcome:
     failures: Counter[Failure] = field(default_factory=Counter)
 
     def Add(self, other: Outcome) -> None:
-        """Take the results of further candidates; their solution wins unless ours is strictly better."""
+        """Count further candidates, too."""
         self.successes += other.successes
         self.failures.update(other.failures)
-        if other.solution is not None and (self.solution is None or not self.solution.metric < other.solution.metric):
-            self.solution = other.solution
 
     def Describe(self, show: Callable[[Any], str]) -> str:
         """Return the description that messages use; ``show``: a metric as text."""
@@ -107,6 +108,15 @@ def Candidates(nodes: Iterable[Node], required: int, rules: Rules) -> list[Candi
 # --- placing ----------------------------------------------------------------------------------------------------------------
 
 
+# Whether an instance on a primary and a secondary leaves a state that is redundant; the last argument returns that state.
+Safe = Callable[[int, int, Callable[[], State]], bool]
+
+
+def TriedOut(rules: Rules) -> Safe:
+    """Return a ``Safe`` that tries to empty all nodes."""
+    return lambda _primary, _secondary, after: Redundant(after(), rules.ignored, rules.accept_offline)
+
+
 class Judge(Protocol):
     """Places an instance on one candidate and says how good that is."""
 
@@ -114,7 +124,21 @@ class Judge(Protocol):
 
     def Pair(self, primary: int, secondary: int) -> Placement | Failure: ...
 
+    def Pairs(self, primary: int, secondaries: Sequence[int]) -> Sequence[Any]:
+        """Return for each pair what ``Pair`` does: its metric or its failure."""
+        ...
+
+    def Guard(self, rules: Rules) -> Safe:
+        """Return what says whether all nodes can be emptied then."""
+        ...
+
     def Show(self, metric: Any) -> str: ...
+
+
+def MetricsOfPairs(judge: Judge, primary: int, secondaries: Sequence[int]) -> list[Any]:
+    """Return for each pair its metric or its failure, looking at them one by one."""
+    results = (judge.Pair(primary, secondary) for secondary in secondaries)
+    return [result if isinstance(result, Failure) else result.metric for result in results]
 
 
 def _OnPrimary(state: State, inst: Instance, primary: int, force: bool) -> Node | Failure:
@@ -144,7 +168,14 @@ class ByScore:
         self._state = state
         self._inst = inst
         self._force = force
-        self._statistics: Statistics | None = None
+
+    @functools.cached_property
+    def _statistics(self) -> Statistics:
+        return Statistics(self._state.Ordered())
+
+    @functools.cached_property
+    def _pairs(self) -> Pairs:
+        return Pairs(self._state.nodes, self._statistics, self._inst, self._force)
 
     def Single(self, primary: int) -> Placement | Failure:
         placed = replace(self._inst, primary=primary, secondary=NO_NODE, location_score=0)
@@ -158,12 +189,18 @@ class ByScore:
         found = _Pair(self._state, self._inst, primary, secondary, self._force)
         if isinstance(found, Failure):
             return found
-        if self._statistics is None:
-            self._statistics = Statistics(self._state.Ordered())
         placed, first, second = found
         before = self._state.nodes
         score = self._statistics.Score(((before[primary], first), (before[secondary], second)))
         return Placement(self._state.With((first, second), (placed,)), placed, score)
+
+    def Pairs(self, primary: int, secondaries: Sequence[int]) -> Sequence[float | Failure]:
+        if self._pairs.exact:
+            return self._pairs.Scores(primary, secondaries)
+        return MetricsOfPairs(self, primary, secondaries)
+
+    def Guard(self, rules: Rules) -> Safe:
+        return Guard(self._state, self._inst, rules.ignored, rules.accept_offline).Holds
 
     def Show(self, metric: Any) -> str:
         return Fixed(metric, 8)
@@ -201,6 +238,12 @@ class ByLostRoom:
         return Placement(
             self._state.With((first, second), (placed,)), placed, (lost, first.free_disk + second.free_disk)
         )
+
+    def Pairs(self, primary: int, secondaries: Sequence[int]) -> Sequence[Any]:
+        return MetricsOfPairs(self, primary, secondaries)
+
+    def Guard(self, rules: Rules) -> Safe:
+        return TriedOut(rules)
 
     def Show(self, metric: Any) -> str:
         lost, disk = metric
@@ -240,38 +283,71 @@ def _Lost(before: Node, after: Node) -> list[int]:
     return [_Room(before, inst) - _Room(after, inst) for inst in _TestInstances(before)]
 
 
+# A place that was tried: the metric or the failure, the primary and the secondary.
+_Tried = tuple[Any, int, int]
+
 # --- choosing -------------------------------------------------------------------------------------------------------------
 
 
-def _Best(results: Iterable[Placement | Failure], rules: Rules) -> Outcome:
-    """Return the outcome of candidates that are sorted together."""
-    outcome = Outcome()
-    placements = []
+def _InOrder(results: Iterable[_Tried]) -> tuple[list[_Tried], Counter[Failure]]:
+    """Return the places that fit, the best first, of equals the later one; and why others do not."""
+    failures: Counter[Failure] = Counter()
+    found = []
     for result in results:
-        if isinstance(result, Failure):
-            outcome.failures[result] += 1
+        if isinstance(result[0], Failure):
+            failures[result[0]] += 1
         else:
-            placements.append(result)
-    # Of equals the later one is first.
-    placements.reverse()
-    placements.sort(key=lambda placement: placement.metric)
-    while placements and rules.capacity_checks:
-        if Redundant(placements[0].state, rules.ignored, rules.accept_offline):
+            found.append(result)
+    found.reverse()
+    found.sort(key=operator.itemgetter(0))
+    return found, failures
+
+
+def _Choose(judge: Judge, tried: Iterable[_Tried], safe: Safe | None) -> tuple[_Tried | None, Outcome]:
+    """Return the best of the places that are sorted together, and the outcome without a solution."""
+    found, failures = _InOrder(tried)
+    best: _Tried | None = None
+    refused = 0
+    for place in found:
+        if safe is None or safe(place[1], place[2], functools.partial(_StateAt, judge, place)):
+            best = place
             break
-        del placements[0]
-        outcome.failures[Failure.N1] += 1
-    outcome.successes = len(placements)
-    outcome.solution = placements[0] if placements else None
-    return outcome
+        refused += 1
+    if refused:
+        failures[Failure.N1] += refused
+    return best, Outcome(None, len(found) - refused, failures)
+
+
+def _StateAt(judge: Judge, place: _Tried) -> State:
+    return _Placed(judge, place).state
+
+
+def _Placed(judge: Judge, place: _Tried) -> Placement:
+    _, primary, secondary = place
+    result = judge.Single(primary) if secondary == NO_NODE else judge.Pair(primary, secondary)
+    assert isinstance(result, Placement), "what fitted a moment ago fits"
+    return result
 
 
 def Choose(judge: Judge, candidates: Sequence[Candidate], rules: Rules) -> Outcome:
-    """Try all candidates (10.3)."""
+    """Try all candidates (10.3); a state is made of the chosen one only."""
+    safe = judge.Guard(rules) if rules.capacity_checks else None
     if all(secondaries is None for _, secondaries in candidates):
-        return _Best((judge.Single(primary) for primary, _ in candidates), rules)
-    total = Outcome()
-    for primary, secondaries in candidates:
-        total.Add(_Best((judge.Pair(primary, secondary) for secondary in secondaries or ()), rules))
+        metrics = ((judge.Single(primary), primary) for primary, _ in candidates)
+        tried = ((m if isinstance(m, Failure) else m.metric, primary, NO_NODE) for m, primary in metrics)
+        best, total = _Choose(judge, tried, safe)
+    else:
+        best, total = None, Outcome()
+        for primary, secondaries in candidates:
+            others = secondaries or ()
+            pairs = ((m, primary, s) for m, s in zip(judge.Pairs(primary, others), others, strict=True))
+            found, outcome = _Choose(judge, pairs, safe)
+            total.Add(outcome)
+            # Of equals the later one wins.
+            if found is not None and (best is None or not best[0] < found[0]):
+                best = found
+    if best is not None:
+        total.solution = _Placed(judge, best)
     return total
 
 

@@ -152,6 +152,12 @@ class _AsItWas:
         placed = replace(found.instance, template=self._inst.template)
         return Placement(found.state.With((), (shown,)), placed, found.metric)
 
+    def Pairs(self, primary: int, secondaries: Sequence[int]) -> Sequence[Any]:
+        return self._judge.Pairs(primary, secondaries)
+
+    def Guard(self, rules: Rules) -> allocate.Safe:
+        return allocate.TriedOut(rules)
+
     def Show(self, metric: Any) -> str:
         return self._judge.Show(metric)
 

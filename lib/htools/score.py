@@ -55,6 +55,7 @@ METRICS: Final = (
     Metric("location_exclusion_score", 1.0, lambda n: 0.0, spread=False),
     Metric("reserved_mem_rtotal", 0.25, lambda n: n.reserved_part, spread=False),
 )
+LOCATION: Final = next(place for place, metric in enumerate(METRICS) if metric.name == "location_score")
 _PAIRS: Final = "location_exclusion_score"
 _PAIRS_WEIGHT: Final = next(metric.weight for metric in METRICS if metric.name == _PAIRS)
 
@@ -125,6 +126,10 @@ class Statistics:
         self._online = [node for node in nodes if not node.offline]
         self._base = Values(nodes)
         self._moments = [self._Moments(metric) for metric in METRICS]
+        self._tagged = any(node.pairs for node in nodes)
+        self.count = len(self._online)
+        numbers = [*self._base, *(number for moments in self._moments for number in moments)]
+        self.finite = bool(self._online) and all(map(math.isfinite, numbers))
 
     def _Moments(self, metric: Metric) -> tuple[float, float]:
         """Return sum and variance of a metric's values."""
@@ -137,30 +142,33 @@ class Statistics:
 
     def Score(self, changes: Sequence[tuple[Node, Node]]) -> float:
         """Return the score after nodes became others: (before, after), one after the other."""
-        count = len(self._online)
-        values = []
-        for metric, base, moments in zip(METRICS, self._base, self._moments, strict=False):
-            if metric.name == _PAIRS:
-                values.append(self._PairsAfter(changes))
-            elif metric.spread:
-                total, variance = moments
-                for before, after in changes:
-                    if before.offline:
-                        continue
-                    x, y = metric.value(before), metric.value(after)
-                    part = count * (y * y - x * x) - 2 * total * (y - x) - (y - x) * (y - x)
-                    variance = max(0.0, variance + part / (count * count))
-                    total += y - x
-                values.append(math.sqrt(variance))
-            else:
-                value = base
-                for before, after in changes:
-                    if before.offline == metric.offline:
-                        value += metric.value(after) - metric.value(before)
-                values.append(value)
+        values = (self.After(place, changes)[0] for place in range(len(self._base)))
         return Total(metric.weight * value for metric, value in zip(METRICS, values, strict=False))
 
+    def After(self, place: int, changes: Sequence[tuple[Node, Node]]) -> tuple[float, float, float]:
+        """Return a metric after nodes became others, with the sum and the variance of a spread's values."""
+        metric, value = METRICS[place], self._base[place]
+        if metric.name == _PAIRS:
+            return self._PairsAfter(changes), 0.0, 0.0
+        if not metric.spread:
+            for before, after in changes:
+                if before.offline == metric.offline:
+                    value += metric.value(after) - metric.value(before)
+            return value, 0.0, 0.0
+        count = self.count
+        total, variance = self._moments[place]
+        for before, after in changes:
+            if before.offline:
+                continue
+            x, y = metric.value(before), metric.value(after)
+            part = count * (y * y - x * x) - 2 * total * (y - x) - (y - x) * (y - x)
+            variance = max(0.0, variance + part / (count * count))
+            total += y - x
+        return math.sqrt(variance), total, variance
+
     def _PairsAfter(self, changes: Sequence[tuple[Node, Node]]) -> float:
+        if not self._tagged and not any(after.pairs for _, after in changes):
+            return 0.0
         after = {node.index: other for node, other in changes}
         return _SharedPairs(after.get(node.index, node) for node in self._online)
 
