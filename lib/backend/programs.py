@@ -19,6 +19,9 @@ HOOKS_VERSION = 2
 RESTRICTED_LOCK_TIMEOUT = 8
 RESTRICTED_FAILURE_DELAY = 10
 _MAX_MODE = 0o755
+# Characters of an allocator's name and of its output in a message.
+_MAX_NAME = 200
+_MAX_OUTPUT = 30000
 
 
 # Hooks
@@ -68,14 +71,22 @@ def _RunLocalPhase(hpath: str, phase: str, variables: Mapping[str, str]) -> None
 
 
 def FindAllocator(name: str) -> str:
-    """Return the first file of that name in the search path."""
+    """Return the first regular file of that name in the search path."""
     if posixpath.basename(name) == name and name not in (".", ".."):
         for directory in pathutils.IALLOCATOR_SEARCH_PATH:
             path = posixpath.join(directory, name)
-            if runtime.Exists(path) and not runtime.IsDir(path):
-                return path
+            try:
+                mode = runtime.Stat(path).st_mode
+            except OSError:
+                continue
+            if not stat.S_ISREG(mode):
+                continue
+            if not mode & 0o111:
+                raise errors.RpcCallError(f"iallocator module '{name}' cannot be run: {path} is not executable")
+            return path
     raise errors.RpcCallError(
-        f"iallocator module '{name}' not found in the search path ({', '.join(pathutils.IALLOCATOR_SEARCH_PATH)})"
+        f"iallocator module '{name[:_MAX_NAME]}' not found in the search path"
+        f" ({', '.join(pathutils.IALLOCATOR_SEARCH_PATH)})"
     )
 
 
@@ -95,9 +106,21 @@ def RunAllocator(name: str, idata: str, default_iallocator_params: Mapping[str, 
         runtime.RemoveFile(question)
     if result.failed:
         raise errors.RpcCallError(
-            f"iallocator module '{name}' failed: {result.fail_reason}, output '{result.output.strip()}'"
+            f"iallocator module '{name}' failed: {result.fail_reason}, output '{_Shortened(result.output.strip())}'"
+        )
+    if result.truncated:
+        raise errors.RpcCallError(
+            f"iallocator module '{name}' printed more than {runtime.OUTPUT_LIMIT >> 20} MiB, which is no answer"
         )
     return result.stdout
+
+
+def _Shortened(text: str) -> str:
+    """Return a text without its middle if it is too long for a message."""
+    if len(text) <= _MAX_OUTPUT:
+        return text
+    half = _MAX_OUTPUT // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
 
 
 # Out-of-band helpers

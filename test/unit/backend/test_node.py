@@ -288,6 +288,34 @@ def test_an_allocator_reads_its_question_from_a_file(here: Node, monkeypatch: py
             programs.RunAllocator(name, "{}", None)
 
 
+def test_an_allocator_that_cannot_be_used_says_so_in_few_words(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = f"{here.root}/iallocators"
+    monkeypatch.setattr(pathutils, "IALLOCATOR_SEARCH_PATH", (f"{here.root}/first", folder))
+    os.makedirs(f"{here.root}/first/mine")  # not a file: the next directory counts
+    script(f"{folder}/mine", "echo answer")
+    assert programs.RunAllocator("mine", "{}", None) == "answer\n"
+    script(f"{folder}/locked", "echo answer", mode=0o644)
+    with pytest.raises(errors.RpcCallError, match="iallocators/locked is not executable"):
+        programs.RunAllocator("locked", "{}", None)
+    endless = "head -c 11000000 /dev/zero | tr '\\0' x"
+    script(f"{folder}/talker", endless)
+    with pytest.raises(errors.RpcCallError, match="'talker' printed more than 10 MiB"):
+        programs.RunAllocator("talker", "{}", None)
+    script(f"{folder}/complainer", f"echo first; {endless} >&2; echo last >&2; exit 3")
+    with pytest.raises(errors.RpcCallError, match="exit code 3") as caught:
+        programs.RunAllocator("complainer", "{}", None)
+    text = str(caught.value)
+    assert len(text) < 35000 and "output 'first\n" in text and "characters left out" in text
+    script(f"{folder}/crasher", "kill -SEGV $$")
+    with pytest.raises(errors.RpcCallError, match="ended by signal 11"):
+        programs.RunAllocator("crasher", "{}", None)
+    monkeypatch.setattr(programs, "_CALL_TIME", 0.2)
+    script(f"{folder}/sleeper", "exec sleep 1000")
+    with pytest.raises(errors.RpcCallError, match=r"ended after 0\.2 seconds without a result"):
+        programs.RunAllocator("sleeper", "{}", None)
+    assert not [name for name in os.listdir(pathutils.RUN_DIR) if "iallocator" in name]
+
+
 def test_an_out_of_band_program_answers_json_or_nothing(here: Node) -> None:
     path = script(
         f"{here.root}/oob",
