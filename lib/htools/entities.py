@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ganeti import constants
 from ganeti.params import disk as disk_params
@@ -193,13 +193,15 @@ class Instance:
     location_score: int = 0
 
     def On(self, primary: int, secondary: int, location_score: int) -> Instance:
-        """Return the instance on other nodes; much cheaper than ``dataclasses.replace``."""
+        """Return the instance on other nodes."""
+        return self.With(primary=primary, secondary=secondary, location_score=location_score)
+
+    def With(self, **changes: Any) -> Instance:
+        """Return the instance with other values; much cheaper than ``dataclasses.replace``."""
         other = object.__new__(Instance)
         values = other.__dict__
         values.update(self.__dict__)
-        values["primary"] = primary
-        values["secondary"] = secondary
-        values["location_score"] = location_score
+        values.update(changes)
         return other
 
     @property

@@ -12,7 +12,7 @@ from ganeti.htools.state import Cluster
 
 _WORDS: Final[Mapping[Failure, str]] = {
     Failure.MEM: "not enough free memory",
-    Failure.DISK: "not enough free disk space",
+    Failure.DISK: "not enough free disk space, or too many spindles in use already",
     Failure.CPU: "too few virtual CPUs left",
     Failure.N1: "not enough memory left for the failure of another node",
     Failure.TAGS: "an instance with the same exclusion tag",

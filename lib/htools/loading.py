@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from ganeti import constants, errors
 from ganeti.htools.entities import DEFAULT_POLICY, NO_LOAD, NO_NODE, Group, Instance, Load, NodeFacts, Policy
@@ -88,12 +89,31 @@ def CommonSuffix(names: Sequence[str]) -> str:
 
 def NewInstanceTags(inst: Instance, tags: Sequence[str], exclusion_tags: Sequence[str] = ()) -> Instance:
     """Return an instance with the exclusion tags and desired locations that follow from its tags."""
-    prefixes = [f"{tag}:" for tag in exclusion_tags] + Suffixes(tags, _EXCLUSION)
-    return replace(
-        inst,
-        exclusion_tags=tuple(Starting(inst.tags, prefixes)),
-        desired_locations=frozenset(Starting(inst.tags, Suffixes(tags, _DESIRED_LOCATION))),
-    )
+    return inst.With(**_PrefixesOf(tags, exclusion_tags).Of(inst))
+
+
+_UNTAGGED: dict[str, Any] = {"exclusion_tags": (), "desired_locations": frozenset()}
+
+
+class _Prefixes(NamedTuple):
+    """How tags of instances begin that keep them apart, or draw them to locations."""
+
+    exclusion: tuple[str, ...]
+    location: tuple[str, ...]
+
+    def Of(self, inst: Instance) -> dict[str, Any]:
+        """Return the values of an instance that follow from its tags."""
+        if not inst.tags:
+            return _UNTAGGED
+        return {
+            "exclusion_tags": tuple(Starting(inst.tags, self.exclusion)),
+            "desired_locations": frozenset(Starting(inst.tags, self.location)),
+        }
+
+
+def _PrefixesOf(tags: Sequence[str], exclusion_tags: Sequence[str]) -> _Prefixes:
+    own = [f"{tag}:" for tag in exclusion_tags]
+    return _Prefixes((*own, *Suffixes(tags, _EXCLUSION)), tuple(Suffixes(tags, _DESIRED_LOCATION)))
 
 
 def Build(raw: Raw, wishes: Wishes) -> Cluster:
@@ -102,16 +122,15 @@ def Build(raw: Raw, wishes: Wishes) -> Cluster:
     facts = {node.index: _PrepareNode(node, raw, suffix) for node in raw.nodes}
     group_of = {index: node.group for index, node in facts.items()}
     immovable = _Immovable(raw.instances, wishes)
+    prefixes = _PrefixesOf(raw.tags, wishes.exclusion_tags)
     instances = {}
     split = []
     for inst in raw.instances:
-        prepared = _PrepareInstance(inst, raw, wishes, facts, suffix)
-        across = prepared.secondary != NO_NODE and group_of[prepared.primary] != group_of[prepared.secondary]
+        across = inst.secondary != NO_NODE and group_of[inst.primary] != group_of[inst.secondary]
         if across:
-            split.append(prepared.index)
-        if across or prepared.index in immovable:
-            prepared = replace(prepared, movable=False)
-        instances[prepared.index] = prepared
+            split.append(inst.index)
+        fixed = across or inst.index in immovable
+        instances[inst.index] = _PrepareInstance(inst, wishes, prefixes, facts, suffix, fixed)
     nodes = {index: Node(node) for index, node in facts.items()}
     for inst in instances.values():
         AttachPrimary(nodes[inst.primary], inst)
@@ -142,15 +161,15 @@ def _PrepareNode(node: NodeFacts, raw: Raw, suffix: str) -> NodeFacts:
     )
 
 
-def _PrepareInstance(inst: Instance, raw: Raw, wishes: Wishes, facts: Mapping[int, NodeFacts], suffix: str) -> Instance:
-    load = NO_LOAD if wishes.ignore_loads else wishes.loads.get(inst.name, inst.load)
-    tagged = NewInstanceTags(inst, raw.tags, wishes.exclusion_tags)
-    return replace(
-        tagged,
+def _PrepareInstance(
+    inst: Instance, wishes: Wishes, prefixes: _Prefixes, facts: Mapping[int, NodeFacts], suffix: str, fixed: bool
+) -> Instance:
+    return inst.With(
         alias=inst.name.removesuffix(suffix) if suffix else inst.name,
-        load=load,
-        movable=inst.initially_movable,
+        load=NO_LOAD if wishes.ignore_loads else wishes.loads.get(inst.name, inst.load),
+        movable=inst.initially_movable and not fixed,
         location_score=SharedLocations(facts.get(inst.primary), facts.get(inst.secondary)),
+        **prefixes.Of(inst),
     )
 
 

@@ -28,10 +28,14 @@ _STATES = {
 
 
 class Memory:
-    """What was made of the instances of the last snapshot: uuid -> (what it depends on, the instance in the model)."""
+    """What was made of the instances of the last snapshot.
+
+    ``order``: the nodes, whose places in it are their indices; ``instances``: uuid -> (what it depends on, the instance in
+    the model).  Both are exchanged together, so that threads may ask at the same time.
+    """
 
     def __init__(self) -> None:
-        self.instances: Mapping[str, tuple[tuple[Any, ...], Instance]] = {}
+        self.last: tuple[tuple[str, ...], Mapping[str, tuple[tuple[Any, ...], Instance]]] = ((), {})
 
 
 def MakeRaw(data: ClusterData, memory: Memory) -> Raw:
@@ -51,8 +55,7 @@ def MakeRaw(data: ClusterData, memory: Memory) -> Raw:
     ]
     by_uuid = {group.uuid: group.index for group in groups}
     nodes = [_Node(data, node, index, by_uuid[node.group]) for index, node in enumerate(snapshot.nodes.values())]
-    numbers = {uuid: index for index, uuid in enumerate(snapshot.nodes)}
-    return Raw(groups, nodes, list(_Instances(snapshot, numbers, memory)), tuple(snapshot.cluster.tags))
+    return Raw(groups, nodes, list(_Instances(snapshot, memory)), tuple(snapshot.cluster.tags))
 
 
 def _Node(data: ClusterData, node: objects.Node, index: int, group: int) -> NodeFacts:
@@ -84,20 +87,24 @@ def _Node(data: ClusterData, node: objects.Node, index: int, group: int) -> Node
     )
 
 
-def _Instances(snapshot: objects.Snapshot, nodes: Mapping[str, int], memory: Memory) -> Iterator[Instance]:
+def _Instances(snapshot: objects.Snapshot, memory: Memory) -> Iterator[Instance]:
     """Yield the instances in order; what did not change since the last request is not made again."""
+    order = tuple(snapshot.nodes)
+    nodes = {uuid: index for index, uuid in enumerate(order)}
     defaults = snapshot.cluster.beparams
-    before, after = memory.instances, {}
+    known_order, known = memory.last
+    before = known if known_order == order else {}
+    after = {}
     for index, inst in enumerate(Placed(snapshot)):
         disks = snapshot.InstanceDisks(inst)
-        places = tuple(nodes[uuid] for uuid in snapshot.AllNodes(inst))
-        basis = (inst, index, places, defaults, *disks)
-        known = before.get(inst.uuid)
-        if known is None or known[0] != basis:
-            known = (basis, _Instance(snapshot, inst, index, places, disks))
-        after[inst.uuid] = known
-        yield known[1]
-    memory.instances = after
+        basis = (index, inst, defaults, *disks)
+        entry = before.get(inst.uuid)
+        if entry is None or entry[0] != basis:
+            places = tuple(nodes[uuid] for uuid in snapshot.AllNodes(inst))
+            entry = (basis, _Instance(snapshot, inst, index, places, disks))
+        after[inst.uuid] = entry
+        yield entry[1]
+    memory.last = (order, after)
 
 
 def _Instance(

@@ -82,6 +82,7 @@ def test_what_is_kept_is_made_again_when_it_changes() -> None:
             cluster=snapshot.cluster.Replace(beparams={"default": {"vcpus": 7, "maxmem": 99, "spindle_use": 2}})
         ),
         snapshot.WithoutObject("instance", inst.uuid),
+        snapshot.Replace(nodes=dict(reversed(snapshot.nodes.items()))),
         *[snapshot.WithObject(disk.Replace(size=4711)) for disk in snapshot.InstanceDisks(inst)[:1]],
     ):
         data = clusterdata.ClusterData(change, drawn.data.numbers, drawn.data.silent)
