@@ -11,6 +11,7 @@ from ganeti.config.base import CheckSerial
 from ganeti.config.draft import Draft, IsVoter
 from ganeti.config.instances import Instances
 from ganeti.config.nodes import CandidateStats, DropCert, Nodes, VotersOf
+from ganeti.opcodes import CHANGED_SINCE
 
 __all__ = ["CandidateStats", "ConfigWriter", "VotersOf"]
 
@@ -229,25 +230,54 @@ class ConfigWriter(Nodes, Instances):
 
     # --- filter rules -------------------------------------------------------------------------------------------------
 
-    def SetFilter(self, rule: objects.FilterRule, done: Callable[[Exception | None], None]) -> None:
-        """Add a rule, or replace the one with its uuid; no job does this, so it works as TransactAsync."""
+    def SetFilter(
+        self,
+        rule: objects.FilterRule,
+        done: Callable[[Exception | None], None],
+        expected: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a rule, or replace the one with its uuid; no job does this, so it works as TransactAsync.
+
+        ``expected``: the rule must exist and have these values; OpPrereqError (``wrong_state``) otherwise.
+        """
 
         def change(draft: Draft) -> None:
+            _CheckRule(draft, rule.uuid, expected)
             if rule.uuid not in draft.root.filters and draft.root.IsUuidUsed(rule.uuid):
                 raise errors.OpPrereqError(f"{rule.uuid} is the UUID of another object", errors.ECODE_NOTUNIQUE)
             draft.Put(rule)
 
         self.TransactAsync(change, done)
 
-    def RemoveFilter(self, uuid: str, done: Callable[[Exception | None], None]) -> None:
-        """Remove a rule; OpPrereqError if it does not exist."""
+    def RemoveFilter(
+        self, uuid: str, done: Callable[[Exception | None], None], expected: Mapping[str, Any] | None = None
+    ) -> None:
+        """Remove a rule; OpPrereqError if it does not exist, or not with the values ``expected``."""
 
         def change(draft: Draft) -> None:
+            _CheckRule(draft, uuid, expected)
             if uuid not in draft.root.filters:
                 raise errors.OpPrereqError(f"Filter rule '{uuid[:80]}' does not exist", errors.ECODE_NOENT)
             draft.Remove("filter", uuid)
 
         self.TransactAsync(change, done)
+
+
+def _CheckRule(draft: Draft, uuid: str, expected: Mapping[str, Any] | None) -> None:
+    """Raise OpPrereqError unless a filter rule has all values that somebody saw; None: whatever it has."""
+    if expected is None:
+        return
+    stored = draft.root.filters.get(uuid)
+    if stored is None:
+        raise errors.OpPrereqError(f"Filter rule '{uuid}' no longer exists", errors.ECODE_STATE)
+    try:
+        same = objects.FilterRule.FromDict({**stored.ToDict(), **expected}) == stored
+    except errors.ConfigurationError:
+        same = False
+    if not same:
+        raise errors.OpPrereqError(
+            f"Filter rule '{uuid}' {CHANGED_SINCE}; look at it again and repeat the request", errors.ECODE_STATE
+        )
 
 
 def _WithKept(target: T, stored: T) -> T:

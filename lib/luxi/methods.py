@@ -95,6 +95,12 @@ _EventId = ht.TAnd(
 _OPS = Arg("ops", ht.TListOf(ht.TDict), "opcodes in order of execution")
 _KIND = Arg("what", ht.TString, "kind of resource")
 _FILTER_UUID = Arg("uuid", ht.TString, "the filter rule")
+_EXPECTED = Arg(
+    "expected",
+    ht.TMaybe(ht.TDict),
+    "values that the stored rule must have, else OpPrereqError; {} = it must exist",
+    optional=True,
+)
 
 
 def _Classic(name: str, subject: str, since: str = "") -> Method:
@@ -195,12 +201,13 @@ METHODS: dict[str, Method] = {
                 Arg("predicates", ht.TList, "list of [kind, filter]"),
                 Arg("action", ht.TOr(ht.TString, ht.TList), "ACCEPT, CONTINUE, PAUSE, REJECT or [RATE_LIMIT, n]"),
                 Arg("reason", ht.TList, "reason trail"),
+                _EXPECTED,
             ),
             "str uuid",
             "Writes a job filter rule.",
             since="2.12",
         ),
-        Method("DeleteFilter", (_FILTER_UUID,), "null", "Removes a job filter rule.", since="2.12"),
+        Method("DeleteFilter", (_FILTER_UUID, _EXPECTED), "null", "Removes a job filter rule.", since="2.12"),
         Method(
             "QueryExports",
             (Arg("nodes", ht.TListOf(ht.TString), "empty = all"), _LOCKING),

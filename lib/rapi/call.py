@@ -87,8 +87,15 @@ class Call:
     query_given: bool = False
     if_match: str | None = None
     """What a job compares again under its locks: the parameter ``if_match`` of its first opcode."""
+    seen: Mapping[str, Any] | None = None
+    """What If-Match found at the path, to be compared again by what is no job: values that must be there; empty: any."""
     instance_uuid: str | None = None
     """Of the instance whose tags were compared with the token's: no job is for another one of that name."""
+
+    @property
+    def target(self) -> str:
+        """The object in the path: its UUID where that was looked at before, else its name."""
+        return self.instance_uuid or self.names["name"]
 
     async def Ask(self, method: str, *args: Any) -> Any:
         """Call a LUXI method for the caller of this request."""

@@ -20,7 +20,7 @@ from ganeti import errors, serializer
 from ganeti.opcodes import types
 from ganeti.rapi import access, accesslog, arguments, audit, etag, failures, tokens
 from ganeti.rapi.call import ABSENT, Answer, Call, Caller, HttpError, Master
-from ganeti.rapi.declared import BodyUse, Method, Resource
+from ganeti.rapi.declared import BodyUse, Job, Method, Resource
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -68,8 +68,9 @@ class Table:
         return self._by_path[declared]
 
     def Shows(self, declared: str) -> bool:
-        """Return whether there is a GET at a declared path."""
-        return declared in self._by_path and "GET" in self._by_path[declared].methods
+        """Return whether there is a GET at a declared path which shows something itself, not by a job."""
+        shown = self._by_path[declared].methods.get("GET") if declared in self._by_path else None
+        return shown is not None and not isinstance(shown.action, Job)
 
     def Find(self, path: str) -> tuple[Resource, dict[str, str]]:
         """Return the resource and what stands in the path for its names; HttpError (404)."""
@@ -192,15 +193,16 @@ class Application:
         await tokens.CheckScope(call)
         if verb == "GET":
             scope["state"][ENDED_BY_CLIENT] = asyncio.current_task()
-        elif "if-match" in headers:
-            call.if_match = await self._Compare(call)
+        if "if-match" in headers and (verb != "GET" or isinstance(method.action, Job)):
+            await self._Compare(call)
         return _Success(call, await method.action(call))
 
-    async def _Compare(self, call: Call) -> str | None:
-        """Check If-Match of a changing request; return what the job compares again.
+    async def _Compare(self, call: Call) -> None:
+        """Check If-Match of a changing request, and note in the call what is compared again when the change is made.
 
-        The tag may be that of what the path shows, or of the object in the path.  The job is bound to the object, which
-        is looked at first: what the path shows cannot be newer than that without the job noticing.
+        The tag may be that of what the path shows, or of the object in the path.  A job is bound to the object, which
+        is looked at first: what the path shows cannot be newer than that without the job noticing.  Where there is no
+        object whose version a job could compare, such as in a list, no promise is made.
         """
         tags = etag.Parse(call.headers["if-match"], weak=False)
         resource = call.resource
@@ -208,13 +210,24 @@ class Application:
         if not paths:
             raise HttpError(400, "Nothing that has a version is shown here; send this request without If-Match")
         found = [etag.Make(await resource.version(call))] if resource.version is not None else []
-        found += [tag for tag in [await self._Tag(call, path) for path in paths] if tag is not None]
+        answers = [answer for answer in [await self._Shown(call, path) for path in paths] if answer.version]
+        found += [etag.Make(answer.version) for answer in answers]
+        if not found:
+            raise HttpError(400, "What is shown here has no version; send this request without If-Match")
+        version = found[0] if types.TVersion(found[0]) else None
+        seen = answers[0].value if answers and isinstance(answers[0].value, dict) else None
+        exact = tags != (etag.ANY,)
+        if exact and (version if isinstance(call.method.action, Job) else seen) is None:
+            raise HttpError(
+                400,
+                "The version of a list cannot be compared again when it is changed; send this request without If-Match",
+            )
         if not any(etag.Fits(tags, tag) for tag in found):
             raise HttpError(412, "What this request changes is not, or no longer, what If-Match says")
-        return found[0] if tags != (etag.ANY,) and types.TVersion(found[0]) else None
+        call.if_match, call.seen = (version, seen) if exact else (None, {})
 
-    async def _Tag(self, call: Call, path: str) -> str | None:
-        """Return the tag of what GET shows at a declared path, for the names of this request."""
+    async def _Shown(self, call: Call, path: str) -> Answer:
+        """Return what GET shows at a declared path, for the names of this request."""
         resource = self._table.ByPath(path)
         shown = resource.methods["GET"]
         values = arguments.Read(shown.arguments, {})
@@ -222,7 +235,7 @@ class Application:
             call, resource=resource, method=shown, verb="GET", arguments=values, body=ABSENT, query_given=False
         )
         answer = await shown.action(look)
-        return etag.Make(answer.version) if isinstance(answer, Answer) and answer.version else None
+        return answer if isinstance(answer, Answer) else Answer(answer)
 
 
 def _PathOfObject(resource: Resource) -> str:

@@ -187,7 +187,13 @@ class Handlers:
     # --- filter rules -------------------------------------------------------------------------------------------------
 
     def _ReplaceFilter(
-        self, uuid: str | None, priority: int, predicates: list[Any], action: Any, reason: list[Any]
+        self,
+        uuid: str | None,
+        priority: int,
+        predicates: list[Any],
+        action: Any,
+        reason: list[Any],
+        expected: dict[str, Any] | None,
     ) -> Pending:
         if uuid is None:
             uuid = runtime.NewUuid()
@@ -209,10 +215,10 @@ class Handlers:
         except errors.ConfigurationError as err:
             raise errors.OpPrereqError(f"Not a filter rule: {err}", errors.ECODE_INVAL) from err
 
-        return Begun(lambda done: self._cfg.SetFilter(rule, done)).Map(lambda _: self._RulesChanged(uuid))
+        return Begun(lambda done: self._cfg.SetFilter(rule, done, expected)).Map(lambda _: self._RulesChanged(uuid))
 
-    def _DeleteFilter(self, uuid: str) -> Pending:
-        return Begun(lambda done: self._cfg.RemoveFilter(uuid, done)).Map(lambda _: self._RulesChanged(None))
+    def _DeleteFilter(self, uuid: str, expected: dict[str, Any] | None) -> Pending:
+        return Begun(lambda done: self._cfg.RemoveFilter(uuid, done, expected)).Map(lambda _: self._RulesChanged(None))
 
     def _RulesChanged(self, answer: str | None) -> str | None:
         self._queue.ReconsiderSoon()

@@ -51,13 +51,15 @@ class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
             self.LogWarning("Non-static data requested, locks need to be acquired")
             self.op.use_locking = True
         self._named = bool(self.op.instances)
-        names = [ExpandInstance(self.snapshot, name).name for name in self.op.instances]
-        self._names = list(dict.fromkeys(names))
+        self._wanted = {
+            inst.name: inst.uuid for inst in (ExpandInstance(self.snapshot, name) for name in self.op.instances)
+        }
+        names = list(self._wanted)
         self.share_locks = ShareAll()
         self.needed_locks = {}
         if self.op.use_locking:
             self.needed_locks = {
-                locking.LEVEL_INSTANCE: self._names if self._named else locking.ALL_SET,
+                locking.LEVEL_INSTANCE: names if self._named else locking.ALL_SET,
                 locking.LEVEL_NODEGROUP: [],
                 locking.LEVEL_NODE: [],
                 locking.LEVEL_NETWORK: [],
@@ -81,8 +83,9 @@ class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
     def Exec(self, feedback: Feedback) -> dict[str, Any]:
         snapshot = self.snapshot
         if self._named:
-            # One that was removed while this job waited is left out.
-            instances = [inst for name in self._names if (inst := snapshot.InstanceByName(name)) is not None]
+            # One that was removed while this job waited is left out, and so is a new one of its name.
+            found = [(snapshot.InstanceByName(name), uuid) for name, uuid in self._wanted.items()]
+            instances = [inst for inst, uuid in found if inst is not None and inst.uuid == uuid]
         else:
             by_name = {inst.name: inst for inst in snapshot.instances.values()}
             instances = [by_name[name] for name in NiceSort(by_name)]

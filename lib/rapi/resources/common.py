@@ -129,7 +129,7 @@ def Single(kind: str, fields: Sequence[str], change: Change = Unchanged) -> Call
 
     async def action(call: Call) -> Answer:
         CheckLock(call)
-        shown = await One(call, kind, fields, call.names["name"])
+        shown = await One(call, kind, fields, call.target)
         return Answer(change(shown), version=(shown["uuid"], shown["serial_no"]), live=True)
 
     return action

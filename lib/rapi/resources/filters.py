@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import ht
+from ganeti import errors, ht
 from ganeti.opcodes import types
 from ganeti.rapi import bodies
 from ganeti.rapi.call import Answer, Call, HttpError
 from ganeti.rapi.declared import BodyUse, Method, Resource, Role
 from ganeti.rapi.resources.common import BAD_REQUEST, BULK, NOT_FOUND, Listed, ListOrBulk, StrictAnswer
 
+PRECONDITION_FAILED = 412
 _ACTIONS = ("ACCEPT", "CONTINUE", "PAUSE", "REJECT")
 _TAction = ht.TOr(ht.TElemOf(_ACTIONS), ht.TItems(ht.TValue("RATE_LIMIT"), ht.TPositiveInt))
 _TPredicates = ht.TListOf(ht.TItems(ht.TString, ht.TList))
@@ -45,6 +46,18 @@ async def _Show(call: Call) -> Answer:
     return Answer(shown, version=tuple(shown.values()))
 
 
+async def _Change(call: Call, method: str, *args: Any) -> Any:
+    """Call a method that changes a rule, which compares it with what If-Match found; HttpError (412)."""
+    if call.seen is None:
+        return await call.Ask(method, *args)
+    try:
+        return await call.Ask(method, *args, call.seen)
+    except errors.OpPrereqError as err:
+        if err.args[-1] == errors.ECODE_STATE:
+            raise HttpError(PRECONDITION_FAILED, str(err.args[0])) from None
+        raise
+
+
 async def _Write(call: Call) -> Any:
     """Store a rule: a new one, or one with the UUID in the path."""
     uuid = call.names.get("uuid")
@@ -52,12 +65,14 @@ async def _Write(call: Call) -> Any:
         raise HttpError(BAD_REQUEST, f"'{uuid[:80]}' is not a valid UUID of a filter: expected {ht.TUuid.words}")
     priority, predicates, action, reason = (call.body.get(name, default) for name, default in _DEFAULTS.items())
     trail = [*reason, *bodies.Sender(call, bodies.Nanoseconds())]
-    return await call.Ask("ReplaceFilter", uuid, priority, predicates, action, trail)
+    if uuid is None:
+        return await call.Ask("ReplaceFilter", uuid, priority, predicates, action, trail)
+    return await _Change(call, "ReplaceFilter", uuid, priority, predicates, action, trail)
 
 
 async def _Remove(call: Call) -> None:
     await _Find(call)
-    await call.Ask("DeleteFilter", call.names["uuid"])
+    await _Change(call, "DeleteFilter", call.names["uuid"])
 
 
 RESOURCES = (

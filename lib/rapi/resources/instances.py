@@ -139,7 +139,7 @@ _TConsole = ht.TStrictDict(
 
 async def _Console(call: Call) -> Any:
     name = call.names["name"]
-    (status, console), (_, running) = await Cells(call, "instance", ["console", "oper_state"], name)
+    (status, console), (_, running) = await Cells(call, "instance", ["console", "oper_state"], call.target)
     if status != constants.RS_NORMAL:
         why = "its node does not answer" if running or running is None else "it is not running"
         raise HttpError(UNAVAILABLE, f"Instance '{name}' has no console at the moment: {why}")
@@ -217,7 +217,7 @@ RESOURCES = (
                 opcodes.OpInstanceQueryData,
                 "Collect details of an instance, its disks and NICs.  The job returns `{NAME: details}`.",
                 role=Role.READ,
-                static=lambda call: {"instances": [call.names["name"]], "static": call.arguments[_STATIC.name]},
+                static=lambda call: {"instances": [call.target], "static": call.arguments[_STATIC.name]},
                 arguments=(_STATIC,),
             )
         },

@@ -18,7 +18,7 @@ def _Tags(path: str, kind: str, word: str) -> Resource:
 
     async def get(call: Call) -> Answer:
         version = await ConfigVersion(call)
-        tags = await call.Ask("QueryTags", kind, name(call) or "")
+        tags = await call.Ask("QueryTags", kind, call.target if call.names else "")
         return Answer(tags, version=(call.resource.path, name(call), *version))
 
     def static(call: Call) -> dict[str, Any]:

@@ -135,3 +135,16 @@ def test_change_of_another_version_is_not_made(rapi: Rapi, web1: dict[str, Any])
     job = rapi.Follow(right.value)
     assert job["status"] == "success"
     assert job["ops"][0]["if_match"] == current.strip('"')
+
+
+def test_filter_of_another_version_is_not_replaced(rapi: Rapi) -> None:
+    added = rapi.Ask("POST", "/2/filters", {"priority": 3, "predicates": [["opcode", ["=", "comment", "x"]]]})
+    path = f"/2/filters/{added.value}"
+    first = rapi.Ask("GET", path).headers["etag"]
+    assert rapi.Ask("PUT", path, {"priority": 4}, headers={"If-Match": first}).status == 200
+    assert rapi.Ask("PUT", path, {"priority": 5}, headers={"If-Match": first}).status == 412
+    assert rapi.Ask("DELETE", path, headers={"If-Match": first}).status == 412
+    assert rapi.Get(path)["priority"] == 4
+    second = rapi.Ask("GET", path).headers["etag"]
+    assert rapi.Ask("DELETE", path, headers={"If-Match": second}).status == 200
+    assert rapi.Ask("PUT", path, {"priority": 5}, headers={"If-Match": "*"}).status == 404

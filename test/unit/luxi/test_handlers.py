@@ -102,6 +102,29 @@ def test_a_filter_rule_is_made_replaced_and_removed_and_the_queue_follows(door: 
         door.Call("ReplaceFilter", "x", 0, [], "PAUSE", [])
 
 
+@pytest.mark.req("D20-RAPI-06")
+def test_a_filter_rule_is_compared_when_it_is_changed(door: Door) -> None:
+    fields = ["uuid", "watermark", "priority", "predicates", "action", "reason_trail"]
+    uuid = door.Call("ReplaceFilter", None, 0, [["opcode", ["==", "comment", 1.0]]], "PAUSE", [["me", "why", 1]])
+    [row] = [list(map(rule.ToDict().get, fields)) for rule in door.setup.cfg.Snapshot().filters.values()]
+    seen = serializer.LoadWhole(serializer.DumpBytes(dict(zip(fields, row, strict=True))))
+    stale = {**seen, "priority": 3}
+    for wrong in (stale, {**seen, "unknown": 1}, {"action": "NONE"}):
+        with pytest.raises(errors.OpPrereqError, match="was changed since") as caught:
+            door.Call("ReplaceFilter", uuid, 3, [], "ACCEPT", [], wrong)
+        assert caught.value.args[1] == errors.ECODE_STATE
+        with pytest.raises(errors.OpPrereqError, match="was changed since"):
+            door.Call("DeleteFilter", uuid, wrong)
+    assert door.setup.cfg.Snapshot().filters[uuid].action == "PAUSE"
+    assert door.Call("ReplaceFilter", uuid, 3, [], "ACCEPT", [], seen) == uuid
+    with pytest.raises(errors.OpPrereqError, match="was changed since"):
+        door.Call("DeleteFilter", uuid, seen)
+    assert door.Call("DeleteFilter", uuid, {}) is None
+    for method, *args in (("ReplaceFilter", uuid, 3, [], "ACCEPT", [], {}), ("DeleteFilter", uuid, {})):
+        with pytest.raises(errors.OpPrereqError, match="no longer exists"):
+            door.Call(method, *args)
+
+
 def End(door: Door, job_id: int) -> str:
     """Wait for the queue to know the newest rules, and for the job's end."""
     info: Any = None

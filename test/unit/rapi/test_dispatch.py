@@ -9,6 +9,7 @@ from support.rapicalls import NotingMaster
 from ganeti import constants, errors, ht
 from ganeti.rapi.call import Answer, HttpError
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Method, Resource, Role
+from ganeti.rapi.resources.instances import FIELDS
 
 SEEN = []
 THING = "11111111-2222-4333-8444-555555555555"
@@ -406,6 +407,81 @@ def test_a_part_of_an_object_has_two_tags_and_the_job_is_bound_to_the_object(sit
         assert _Status(site, "PUT", "/2/things/a/tags", {}, headers={**WRITER, "If-Match": tag}) == 200
         assert SEEN[0].if_match == f"{THING}-7"
     assert _Status(site, "PUT", "/2/things/a/tags", {}, headers={**WRITER, "If-Match": '"other"'}) == 412
+
+
+@pytest.mark.req("D20-RAPI-06")
+@pytest.mark.parametrize("kind", ["instances", "groups", "networks", "filters"])
+def test_the_version_of_a_list_is_not_compared_with_what_is_created(tmp_path, kind):
+    """It would be the version of the whole configuration, which may change before the job runs."""
+    rows = {f"Query{kind.capitalize()}": [["a"]]}
+    master = NotingMaster(QueryConfigValues=[THING, 7], ReplaceFilter=THING, **rows)
+    site = Site(str(tmp_path / "users"), master)
+    listed = site.Ask("GET", f"/2/{kind}").headers["etag"]
+    bodies = {
+        "instances": {
+            "__version__": 1,
+            "name": "w",
+            "mode": "create",
+            "disk_template": "diskless",
+            "disks": [],
+            "nics": [],
+        },
+        "groups": {"group_name": "g"},
+        "networks": {"network_name": "n", "network": "192.0.2.0/24"},
+        "filters": {},
+    }
+    for condition in (listed, '"other"'):
+        master.calls.clear()
+        answer = site.Ask("POST", f"/2/{kind}", bodies[kind], {**WRITER, "If-Match": condition})
+        assert (answer.status, "send this request without If-Match" in answer.value["message"]) == (400, True)
+        assert {method for method, *_ in master.calls} <= {"QueryConfigValues", *rows}, "nothing was created"
+    assert _Status(site, "POST", f"/2/{kind}", bodies[kind], headers={**WRITER, "If-Match": "*"}) == 200
+
+
+RULE = {
+    "uuid": THING, "watermark": 5, "priority": 1, "predicates": [["jobid", [">", "id", 2]]], "action": "PAUSE",
+    "reason_trail": [],
+}  # fmt: skip
+
+
+@pytest.mark.req("D20-RAPI-06")
+@pytest.mark.parametrize(("verb", "method"), [("PUT", "ReplaceFilter"), ("DELETE", "DeleteFilter")])
+def test_the_master_daemon_compares_a_filter_with_what_if_match_found(tmp_path, verb, method):
+    def changed(*args):
+        raise errors.OpPrereqError("Filter rule 'x' was changed since it was looked at", errors.ECODE_STATE)
+
+    master = NotingMaster(QueryFilters=[list(RULE.values())], ReplaceFilter=THING, DeleteFilter=None)
+    site = Site(str(tmp_path / "users"), master)
+    path, body = f"/2/filters/{THING}", {"action": "REJECT"} if verb == "PUT" else b""
+    tag = site.Ask("GET", path).headers["etag"]
+
+    def send(**condition):
+        master.calls.clear()
+        status = _Status(site, verb, path, body, headers={**WRITER, **condition})
+        return status, [args for name, *args in master.calls if name == method]
+
+    status, [sent] = send(**{"If-Match": tag})
+    assert (status, sent[-1]) == (200, RULE)
+    assert send(**{"If-Match": "*"})[1][0][-1] == {}, "it must exist, whatever it says"
+    assert RULE not in send()[1][0]
+    assert send(**{"If-Match": '"other"'}) == (412, [])
+    master.answers[method] = changed
+    assert send(**{"If-Match": tag})[0] == 412
+
+
+@pytest.mark.req("D20-RAPI-06")
+def test_a_question_that_is_a_job_is_bound_as_well(tmp_path):
+    cells = [[0, {"uuid": THING, "beparams": {"maxmem": 5}}.get(field, 7)] for field in FIELDS]
+    master = NotingMaster(Query={"data": [cells]}, QueryConfigValues=[THING, 7])
+    site = Site(str(tmp_path / "users"), master)
+
+    def send(tag):
+        master.calls.clear()
+        status = _Status(site, "GET", "/2/instances/web/info", headers={"If-Match": tag})
+        return status, [op.get("if_match") for name, *args in master.calls if name == "SubmitJob" for op in args[0]]
+
+    assert send(f'"{THING}-7"') == (200, [f"{THING}-7"])
+    assert send(f'"{THING}-6"') == (412, [])
 
 
 def test_a_token_brings_its_role(tmp_path):

@@ -131,6 +131,23 @@ def test_the_job_is_about_the_instance_whose_tags_were_looked_at(place: _Place) 
     assert [entry[:2] for entry in op["reason"]][-1] == ["gnt:rapi:user", "token:robot"]
 
 
+def test_what_is_shown_is_about_that_instance_too(place: _Place) -> None:
+    """By then another one may have its name."""
+    header = place.master.Add("robot", "operate", ("web",))
+    place.master.answers["QueryTags"] = ["web"]
+    place.master.answers["QueryConfigValues"] = [1, 2]
+    assert place.Ask("GET", "/2/instances/web1/info?static=1", header).status == 200
+    [[op]] = [call[1] for call in place.master.calls if call[0] == "SubmitJob"]
+    assert op["instances"] == [f"uuid of {WEB}"]
+    assert place.Ask("GET", "/2/instances/web1/tags", header).status == 200
+    assert ("QueryTags", "instance", f"uuid of {WEB}") in place.master.calls
+    place.master.calls.clear()
+    for path in ("", "/console"):
+        place.Ask("GET", f"/2/instances/web1{path}", header)
+    looked = [args[-1][-1] for method, *args in place.master.calls if method == "Query"]
+    assert looked == ["web1", f"uuid of {WEB}"] * 2
+
+
 def test_a_token_for_tags_sees_its_own_jobs_only(place: _Place) -> None:
     header = place.master.Add("robot", "operate", ("web",))
     place.master.jobs = {

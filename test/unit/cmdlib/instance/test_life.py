@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from support.master import Master
+from support.master import Callbacks, Master
 
 from ganeti import constants, errors, locking, opcodes
 
@@ -174,3 +174,17 @@ def test_when_there_is_nothing_to_install_on(master: Master) -> None:
     with pytest.raises(errors.OpPrereqError, match="OS suse not found"):
         master.Run(opcodes.OpInstanceReinstall(instance_name=WEB, os_type="suse"))
     assert master.Instance(WEB).admin_state == constants.ADMINST_DOWN and master[0].installed == []
+
+
+@pytest.mark.parametrize("name", [WEB, "files.example.org"])
+def test_another_instance_that_got_the_name_is_not_shown(filed: Master, name: str) -> None:
+    """What a job was submitted for is looked up once; who asked for it may see nothing else."""
+
+    class Swaps(Callbacks):
+        def NotifyStart(self) -> None:
+            with filed.Elsewhere():
+                for old, new in ((WEB, "old.example.org"), ("files.example.org", WEB)):
+                    filed.cfg.RenameInstance(filed.Instance(old).uuid, new)
+
+    asked = filed.Instance(name).uuid
+    assert filed.Run(opcodes.OpInstanceQueryData(instances=[asked], static=True), Swaps()) == {}
