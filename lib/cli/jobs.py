@@ -371,7 +371,23 @@ def CountFailures(results: Iterable[tuple[bool, Any]], good: Callable[[Any], boo
 
 def SubmitAndCollect(op: Any, options: Options) -> list[tuple[bool, Any]]:
     """Run an opcode that submits further jobs, wait for those, and return their results."""
-    result = SubmitOrSend(op, options)
-    executor = JobExecutor(options)
-    executor.AddJobIds(result["jobs"])
-    return executor.GetResults()
+    return CollectJobs(SubmitOrSend(op, options)["jobs"], options)
+
+
+def CollectJobs(answers: Iterable[Sequence[Any]], options: Options) -> list[tuple[bool, Any]]:
+    """Wait for jobs that the master submitted, and for those that they submit; return the results of all."""
+    results: list[tuple[bool, Any]] = []
+    while answers:
+        executor = JobExecutor(options)
+        executor.AddJobIds(answers)
+        ended = executor.GetResults()
+        results += ended
+        answers = [answer for success, values in ended if success for answer in _Submitted(values)]
+    return results
+
+
+def _Submitted(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    """Return the jobs that the opcodes of a job submitted, according to their results."""
+    for value in values:
+        if isinstance(value, dict) and isinstance(value.get("jobs"), list):
+            yield from value["jobs"]

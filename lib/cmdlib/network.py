@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ganeti import constants, errors, locking, network, objects, opcodes
 from ganeti.cmdlib.base import HTYPE_NETWORK, Feedback, LogicalUnit
 from ganeti.cmdlib.common import CheckName, CheckNoProblems, ExpandGroup, ExpandNetwork, Invalid, StillThere, StoreNew
-from ganeti.cmdlib.group import GroupInstances, LockedGroup
+from ganeti.cmdlib.group.life import GroupInstances, LockedGroup
 from ganeti.cmdlib.hookenv import NetworkEnv
 from ganeti.config.values import NormalizeMACPrefix
 from ganeti.config.writer import CheckTags

@@ -66,6 +66,23 @@ class OpInstanceCreate(OpCode):
     helper_shutdown_timeout: int | None = Param(ht.TMaybe(ht.TInt), None, doc="seconds for the helper VM to stop")
 
 
+_HIDDEN = tuple(name for name, spec in OpInstanceCreate.OP_PARAMS.items() if spec.private)
+
+
+def _FindHidden(value: Any) -> ht.Explanation | None:
+    """Return the first value that must not stay in the job of all instances, where nothing hides it."""
+    for number, item in enumerate(value if isinstance(value, list) else ()):
+        for name in _HIDDEN:
+            if isinstance(item, dict) and item.get(name):
+                return (f"item {number}", f"'{name}'"), "only allowed when an instance is created by itself"
+    return None
+
+
+_TDefinitions = ht.Type(
+    "list", lambda value: ht.TList(value) and _FindHidden(value) is None, ht.TList.Schema(), "a list", _FindHidden
+)
+
+
 class OpInstanceMultiAlloc(OpCode):
     """Allocate several instances with one allocator run, then submit one create job each."""
 
@@ -81,7 +98,7 @@ class OpInstanceMultiAlloc(OpCode):
     opportunistic_locking: bool = common.OPPORTUNISTIC_LOCKING
     iallocator: str | None = common.IALLOCATOR
     instances: list[Any] = Param(
-        ht.TList,
+        _TDefinitions,
         [],
         doc="serialized OP_INSTANCE_CREATE dicts (with OP_ID), without iallocator; either all or none name nodes",
     )

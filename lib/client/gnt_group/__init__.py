@@ -9,6 +9,7 @@ PROGRAM = Program(
         "add",
         "add-tags",
         "assign-nodes",
+        "evacuate",
         "info",
         "list",
         "list-fields",

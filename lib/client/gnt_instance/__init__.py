@@ -9,6 +9,8 @@ PROGRAM = Program(
         "activate-disks",
         "add",
         "add-tags",
+        "batch-create",
+        "change-group",
         "console",
         "deactivate-disks",
         "failover",

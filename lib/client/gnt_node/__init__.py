@@ -8,6 +8,7 @@ PROGRAM = Program(
     (
         "add",
         "add-tags",
+        "evacuate",
         "failover",
         "info",
         "list",

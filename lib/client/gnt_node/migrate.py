@@ -13,14 +13,17 @@ from ganeti.opcodes import OpNodeMigrate
 
 
 def _CheckNeedsNoTarget(client: Client, node: str) -> None:
-    """Raise OpPrereqError if no instance of the node could be migrated without a target node."""
+    """Raise OpPrereqError if no instance of the node could be migrated: neither a node nor an allocator is known."""
     from ganeti.params import disk
 
+    if client.QueryClusterInfo()["default_iallocator"]:
+        return
     rows = QueryRows(client, "instance", ["name", "disk_template"], ["==", "pnode", node])
     templates = sorted({row["disk_template"] for row in rows})
     if disk.With(mirror=disk.EXTERNAL).issuperset(templates):
         raise errors.OpPrereqError(
-            f"Disks of template {' and '.join(templates)} can be used on several nodes: give the node to migrate to (-n)",
+            f"Disks of template {' and '.join(templates)} can be used on several nodes: give the node to migrate to (-n), or"
+            " an allocator (-I)",
             errors.ECODE_INVAL,
         )
 

@@ -2,6 +2,7 @@
 
 * life -- adding, removing, power cycling
 * modify -- flags, roles, addresses, parameters
-* migrate -- moving away all instances of a node
+* migrate -- migrating all primary instances of a node
+* evacuate -- moving instances, mirrors, or both off a node
 * storage -- volumes and storage units of nodes
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import errors, locking, opcodes
-from ganeti.cmdlib.allocation import DEFAULT_SHORTCUT, RefuseAllocator
 from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.common import ExpandNode, ExpandOtherNode
 from ganeti.utils.text import NiceSort
@@ -21,8 +20,8 @@ class LUNodeMigrate(LogicalUnit[opcodes.OpNodeMigrate]):
     def CheckArguments(self) -> None:
         if self.op.live is not None and self.op.mode is not None:
             raise errors.OpPrereqError("Only one of the 'live' and 'mode' parameters is accepted", errors.ECODE_INVAL)
-        if self.op.iallocator != DEFAULT_SHORTCUT:  # which default that is, each migration finds out
-            RefuseAllocator(self.op.iallocator)
+        if self.op.iallocator is not None and self.op.target_node is not None:
+            raise errors.OpPrereqError("Do not specify both iallocator and node", errors.ECODE_INVAL)
 
     def ExpandNames(self) -> None:
         node = ExpandNode(self.snapshot, self.op.node_name, self.op.node_uuid)

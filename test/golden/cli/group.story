@@ -98,3 +98,25 @@ $ gnt-group show-ispecs-cmd --include-defaults default
 gnt-group add --ipolicy-bounds-specs min:cpu-count=1,disk-count=1,disk-size=1024,memory-size=128,nic-count=1,spindle-use=1/max:cpu-count=8,disk-count=16,disk-size=1048576,memory-size=32768,nic-count=8,spindle-use=12 default
 $ gnt-group add-tags default a
 > OP_TAGS_SET {"kind":"nodegroup","name":"default","tags":["a"]}
+
+# Evacuation
+% result OP_GROUP_EVACUATE {"jobs": [[true, 1001]]}
+$ gnt-group evacuate default
+Submitted jobs 1001
+Waiting for job 1001 ...
+All instances evacuated successfully.
+> OP_GROUP_EVACUATE {"group_name":"default"}
+$ gnt-group evacuate --to second --to third -I hail --early-release --sequential --force-failover default
+Submitted jobs 1001
+Waiting for job 1001 ...
+All instances evacuated successfully.
+> OP_GROUP_EVACUATE {"early_release":true,"force_failover":true,"group_name":"default","iallocator":"hail","sequential":true,"target_groups":["second","third"]}
+% forget OP_GROUP_EVACUATE
+% result OP_GROUP_EVACUATE {"jobs": [[false, "queue is full"], [true, 1001]]}
+$ gnt-group evacuate default
+Submitted jobs 1001
+Waiting for job 1001 ...
+There were 1 errors during the evacuation.
+! Failed to submit job: queue is full
+= 1
+> OP_GROUP_EVACUATE {"group_name":"default"}

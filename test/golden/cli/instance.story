@@ -308,3 +308,74 @@ $ gnt-instance add-tags web x
 > OP_TAGS_SET {"kind":"instance","name":"web","tags":["x"]}
 $ gnt-instance list-tags web.example.org
 prod
+
+# Another group
+% result OP_INSTANCE_CHANGE_GROUP {"jobs": [[true, 1001]]}
+$ gnt-instance change-group --to second -I hail --early-release web
+Submitted jobs 1001
+Waiting for job 1001 ...
+Instance 'web' changed group successfully.
+> OP_INSTANCE_CHANGE_GROUP {"early_release":true,"iallocator":"hail","instance_name":"web","target_groups":["second"]}
+% forget OP_INSTANCE_CHANGE_GROUP
+% result OP_INSTANCE_CHANGE_GROUP {"jobs": [[false, "queue is full"]]}
+$ gnt-instance change-group web
+There were 1 errors while changing group of instance 'web'.
+! Failed to submit job: queue is full
+= 1
+> OP_INSTANCE_CHANGE_GROUP {"instance_name":"web"}
+
+# Many at once
+$ gnt-instance batch-create missing.json
+! Can't read the instance definition file missing.json: No such file or directory
+= 1
+% file bad.json {
+$ gnt-instance batch-create bad.json
+! Can't parse the instance definition file bad.json: not valid JSON: Expecting property name enclosed in double quotes or '}': line 1 column 2 (char 1)
+= 1
+% file object.json {}
+$ gnt-instance batch-create object.json
+! The instance definition file object.json is not a list of objects
+= 1
+% file empty.json []
+$ gnt-instance batch-create empty.json
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! empty.json defines no instances
+= 1
+% file unknown.json [{"instance_name": "new1", "size": 3, "name": "x"}]
+$ gnt-instance batch-create unknown.json
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Unknown fields in definition 0: name, size
+= 1
+% file wrong.json [{"instance_name": "new1"}, {"instance_name": 7}]
+$ gnt-instance batch-create wrong.json
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Definition 1: OP_INSTANCE_CREATE: parameter 'instance_name': expected a text, got 7
+= 1
+% file two.json [{"instance_name": "new1", "os_type": "noop", "disk_template": "plain", "disks": [{"size": "1g"}]}, {"instance_name": "new2", "os_type": "noop", "disk_template": "diskless", "nics": [], "beparams": {"maxmem": 512}}]
+% result OP_INSTANCE_MULTI_ALLOC {"jobs": [[true, 1001], [true, 1002]], "allocatable": ["new1", "new2"], "failed": []}
+$ gnt-instance batch-create -I hail two.json
+Submitted jobs 1001, 1002
+Waiting for job 1001 ...
+Waiting for job 1002 ...
+All instances created successfully.
+> OP_INSTANCE_MULTI_ALLOC {"iallocator":"hail","instances":[{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[{"size":"1g"}],"nics":[{}],"instance_name":"new1","os_type":"noop","disk_template":"plain"},{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[],"nics":[],"instance_name":"new2","os_type":"noop","disk_template":"diskless","beparams":{"maxmem":512}}]}
+$ gnt-instance batch-create --submit two.json
+! JobID: 1036
+> OP_INSTANCE_MULTI_ALLOC {"instances":[{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[{"size":"1g"}],"nics":[{}],"instance_name":"new1","os_type":"noop","disk_template":"plain"},{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[],"nics":[],"instance_name":"new2","os_type":"noop","disk_template":"diskless","beparams":{"maxmem":512}}]}
+% forget OP_INSTANCE_MULTI_ALLOC
+% result OP_INSTANCE_MULTI_ALLOC {"jobs": [[true, 1001]], "allocatable": ["new1"], "failed": ["new2"]}
+$ gnt-instance batch-create two.json
+No place was found for: new2
+Submitted jobs 1001
+Waiting for job 1001 ...
+There were 1 errors during the creation.
+= 1
+> OP_INSTANCE_MULTI_ALLOC {"instances":[{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[{"size":"1g"}],"nics":[{}],"instance_name":"new1","os_type":"noop","disk_template":"plain"},{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[],"nics":[],"instance_name":"new2","os_type":"noop","disk_template":"diskless","beparams":{"maxmem":512}}]}
+% forget OP_INSTANCE_MULTI_ALLOC
+% result OP_INSTANCE_MULTI_ALLOC {"jobs": [], "allocatable": ["new1", "new2"], "failed": []}
+$ gnt-instance batch-create --dry-run two.json
+2 of 2 instances would be created.
+> OP_INSTANCE_MULTI_ALLOC {"dry_run":true,"instances":[{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[{"size":"1g"}],"nics":[{}],"instance_name":"new1","os_type":"noop","disk_template":"plain"},{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[],"nics":[],"instance_name":"new2","os_type":"noop","disk_template":"diskless","beparams":{"maxmem":512}}]}

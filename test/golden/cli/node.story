@@ -233,16 +233,83 @@ $ gnt-node migrate -f --non-live node1.example.org
 All instances migrated successfully.
 > OP_NODE_MIGRATE {"mode":"non-live","node_name":"node1.example.org"}
 
-# Disks that every node can use: without a target every job would fail for the same reason.
+# Evacuation
+% result OP_NODE_EVACUATE {"jobs": [[true, 1001]]}
+$ gnt-node evacuate -f -s -I hail --early-release --ignore-soft-errors node2.example.org
+Submitted jobs 1001
+Waiting for job 1001 ...
+All instances evacuated successfully.
+> OP_NODE_EVACUATE {"early_release":true,"iallocator":"hail","ignore_soft_errors":true,"mode":"secondary-only","node_name":"node2.example.org"}
+$ gnt-node evacuate -f -n node9 node2.example.org
+Submitted jobs 1001
+Waiting for job 1001 ...
+All instances evacuated successfully.
+! Note: with a new secondary node only secondary instances are evacuated
+> OP_NODE_EVACUATE {"mode":"secondary-only","node_name":"node2.example.org","remote_node":"node9"}
+$ gnt-node evacuate -f node2.example.org
+Submitted jobs 1001
+Waiting for job 1001 ...
+All instances evacuated successfully.
+> OP_NODE_EVACUATE {"mode":"all","node_name":"node2.example.org"}
+% forget OP_NODE_EVACUATE
+# A job that submits others: they count too.
+% result OP_NODE_EVACUATE {"jobs": [[true, 1013]]}
+$ gnt-node evacuate -f node1.example.org
+Submitted jobs 1013
+Waiting for job 1013 ...
+Submitted jobs 1001
+Waiting for job 1001 ...
+All instances evacuated successfully.
+> OP_NODE_EVACUATE {"mode":"all","node_name":"node1.example.org"}
+% forget OP_NODE_EVACUATE
+% result OP_NODE_EVACUATE {"jobs": [[false, "queue is full"]]}
+$ gnt-node evacuate --submit -f -p node1.example.org
+! JobID: 1017
+> OP_NODE_EVACUATE {"mode":"primary-only","node_name":"node1.example.org"}
+$ gnt-node evacuate -f -p node1.example.org
+There were 1 errors during the evacuation.
+! Failed to submit job: queue is full
+= 1
+> OP_NODE_EVACUATE {"mode":"primary-only","node_name":"node1.example.org"}
+$ gnt-node evacuate -f -p -s node1.example.org
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Only one of --primary-only and --secondary-only can be given
+! leave out both to move primary and secondary instances
+= 1
+$ gnt-node evacuate -f -p -n node9 node1.example.org
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Only one of --primary-only and --new-secondary can be given
+! leave out both to move primary and secondary instances
+= 1
+$ gnt-node evacuate -f -p node2.example.org
+! No instances to evacuate on node(s) node2.example.org, exiting.
+$ gnt-node evacuate node1.example.org
+! The evacuation will operate on 1 instances.
+! Do you want to continue?
+! Affected instances:
+!   web.example.org
+! No terminal to ask on; assuming 'n'. With --force nothing is asked.
+= 13
+
+# Disks that every node can use: without a target and an allocator every job would fail for the same reason.
 % change disks 00000006-aaaa-4bbb-8ccc-000000000006 {"dev_type": "sharedfile", "children": [], "nodes": [], "logical_id": ["loop", "/srv/web"]}
+$ gnt-node migrate -f node1.example.org
+All instances migrated successfully.
+> OP_NODE_MIGRATE {"node_name":"node1.example.org"}
+% change cluster 0 {"default_iallocator": ""}
 $ gnt-node migrate -f node1.example.org
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Disks of template sharedfile can be used on several nodes: give the node to migrate to (-n)
+! Disks of template sharedfile can be used on several nodes: give the node to migrate to (-n), or an allocator (-I)
 = 1
 $ gnt-node migrate -f -n node2 node1.example.org
 All instances migrated successfully.
 > OP_NODE_MIGRATE {"node_name":"node1.example.org","target_node":"node2"}
+$ gnt-node migrate -f -I hail node1.example.org
+All instances migrated successfully.
+> OP_NODE_MIGRATE {"iallocator":"hail","node_name":"node1.example.org"}
 
 # What nodes keep disks in
 % result OP_NODE_QUERYVOLS [["node1.example.org", "/dev/sda", "xenvg", "x.disk0", "10240.00", "web.example.org"], ["node1.example.org", "/dev/sdb", "xenvg", "swap", "512.00", "-"]]

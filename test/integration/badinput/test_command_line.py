@@ -163,10 +163,12 @@ COMPLETE = {
         ("--no-ssh-init", ""), ("--no-etc-hosts", ""),
     ],
     ("gnt-cluster", "rapi-token"): [("--role", "read")],
+    ("gnt-group", "evacuate"): [("-I", "hail")],
     ("gnt-group", "modify"): [("--alloc-policy", "preferred")],
     ("gnt-node", "list-storage"): [("--storage-type", "file")],
     ("gnt-node", "modify-storage"): [("--allocatable", "yes")],
     ("gnt-instance", "add"): [("-t", "file"), ("-s", "1g"), ("-o", f"{OS}+default"), ("-n", NODE), ("--net", NIC)],
+    ("gnt-instance", "change-group"): [("-I", "hail")],
     ("gnt-instance", "modify"): [("-B", "vcpus=1"), ("--no-hotplug", "")],
     ("gnt-instance", "replace-disks"): [("-p", "")],
     ("gnt-job", "change-priority"): [("--priority", "low")],
@@ -174,7 +176,9 @@ COMPLETE = {
     ("gnt-node", "modify"): [("--drained", "no")],
     ("gnt-os", "modify"): [("--hidden", "no")],
 }  # fmt: skip
+_BATCH = os.path.join(os.path.dirname(__file__), "..", "..", "data", "batch.json")
 ARGUMENTS = {
+    ("gnt-instance", "batch-create"): [os.path.abspath(_BATCH)],
     ("gnt-cluster", "rapi-token"): ["add", "new"],
     ("gnt-group", "add"): ["new"],
     ("gnt-node", "repair-storage"): [OBJECTS["node"], "lvm-vg", "thing"],
@@ -197,10 +201,13 @@ SUCCESS = {
 # Names that need not belong to anything: nothing is looked up.
 UNCHECKED = {
     ("gnt-group", "add", "group"),
+    ("gnt-group", "evacuate", "iallocator"),  # there is no other group
+    ("gnt-instance", "change-group", "iallocator"),
     ("gnt-instance", "failover", "iallocator"),  # its disks are on one node
     ("gnt-instance", "migrate", "iallocator"),
     ("gnt-instance", "migrate", "keep_node"),  # only with --cleanup
     ("gnt-instance", "replace-disks", "iallocator"),  # two ways to choose the secondary node
+    ("gnt-node", "evacuate", "remote_node"),  # no mirror is on the node
     ("gnt-node", "failover", "iallocator"),
     ("gnt-os", "modify", "os"),
 }

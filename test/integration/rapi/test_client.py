@@ -210,16 +210,27 @@ def test_moving(client: Noting, cluster: RealCluster) -> None:
     client.Done(client.FailoverInstance(name, ignore_consistency=True, target_node=cluster[0].name))
     assert client.GetInstance(name)["pnode"] == cluster[0].name
     result = client.Done(client.MigrateNode(cluster[0].name, mode="live", target_node=cluster[2].name))
-    for accepted, job in result["jobs"]:
-        assert accepted
-        client.Done(job)
+    _Finish(client, result)
     assert client.GetInstance(name)["pnode"] == cluster[2].name
-    NotYet(lambda: client.EvacuateNode(cluster[2].name, mode="primary-only", iallocator="hail"), client)
+    result = client.Done(client.EvacuateNode(cluster[2].name, mode="primary-only", iallocator="hail"))
+    assert len(result["jobs"]) == 1
+    _Finish(client, result)
+    assert client.GetNode(cluster[2].name)["pinst_cnt"] == 0
     entry = client.InstanceAllocation(
         "create", "many.example.com", "diskless", [], [], os="mini+default", pnode=cluster[0].name
     )
-    NotYet(lambda: client.InstancesMultiAlloc([entry]), client)
+    result = client.Done(client.InstancesMultiAlloc([entry]))
+    assert (result["allocatable"], result["failed"]) == (["many.example.com"], [])
+    _Finish(client, result)
+    client.Done(client.DeleteInstance("many.example.com", shutdown_timeout=1))
     client.Done(client.DeleteInstance(name, shutdown_timeout=1))
+
+
+def _Finish(client: Noting, result: Any) -> None:
+    """The jobs that a job submitted end well."""
+    for accepted, job in result["jobs"]:
+        assert accepted
+        client.Done(job)
 
 
 @covers("GetJobs", "GetJobStatus", "WaitForJobCompletion", "WaitForJobChange", "CancelJob")

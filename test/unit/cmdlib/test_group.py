@@ -10,7 +10,7 @@ from support.configs import GROUP, WEB
 from support.master import Master
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.group import LUGroupSetParams
+from ganeti.cmdlib.group.life import LUGroupSetParams
 
 
 def _Refused(master: Master, op: opcodes.OpCode, match: str, ecode: str) -> errors.OpPrereqError:

@@ -156,6 +156,18 @@ def test_secrets_are_neither_shown_nor_stored() -> None:
     assert "sesame" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["osparams_private", "osparams_secret"])
+def test_several_instances_at_once_have_no_secrets(name: str) -> None:
+    """The job that creates them would store and show them."""
+    one = {"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "a", name: {}}
+    assert opcodes.OpCode.FromDict({"OP_ID": "OP_INSTANCE_MULTI_ALLOC", "instances": [one]})
+    one[name] = {"password": "sesame-open"}
+    with pytest.raises(errors.ParseError) as caught:
+        opcodes.OpCode.FromDict({"OP_ID": "OP_INSTANCE_MULTI_ALLOC", "instances": [{}, one]})
+    assert f"item 1, '{name}': only allowed when an instance is created by itself" in str(caught.value)
+    assert "sesame" not in str(caught.value)
+
+
 def test_a_default_list_belongs_to_one_opcode() -> None:
     first, second = opcodes.OpTestDelay(duration=1.0), opcodes.OpTestDelay(duration=1.0)
     first.on_nodes.append("node1")

@@ -1,0 +1,180 @@
+"""Creating several instances with one request to the allocator (doc/reference/drivers.md d.6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from ganeti import constants, errors, locking, opcodes, params
+from ganeti.cmdlib.allocation import DEFAULT_SHORTCUT
+from ganeti.cmdlib.allocation.ask import Ask
+from ganeti.cmdlib.allocation.requests import Allocate, MultiAllocate
+from ganeti.cmdlib.base import Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
+from ganeti.cmdlib.common import CopyNodeLocks, ExpandGroup, ExpandNode, Invalid, ShareAll
+from ganeti.cmdlib.disk import generate as diskgen
+from ganeti.cmdlib.instance.base import ForceBeParams
+from ganeti.cmdlib.instance.create import NormalizeName
+from ganeti.cmdlib.instance.nicgen import OwnParams
+from ganeti.params import be
+from ganeti.utils.text import NiceSort
+
+AUTO = constants.VALUE_AUTO
+
+
+def AllocationOf(lu: LogicalUnit, op: opcodes.OpInstanceCreate, whitelist: tuple[str, ...] | None = None) -> Allocate:
+    """Return what to ask an allocator for an instance that is to be created; nothing is reserved."""
+    snapshot = lu.snapshot
+    cluster = snapshot.cluster
+    template = op.disk_template or cluster.enabled_disk_templates[0]
+    diskgen.CheckTemplateEnabled(snapshot, template)
+    disks = diskgen.ParseDisks(op.disks, template)
+    if any(disk.adopt for disk in disks):
+        raise Invalid("Disk adoption is not allowed with an allocator")
+    defaults = params.BEDefaults(cluster)
+    own = ForceBeParams({name: defaults.get(name) if value == AUTO else value for name, value in op.beparams.items()})
+    filled = {**defaults, **own}
+    return Allocate(
+        name=op.instance_name,
+        disk_template=template,
+        tags=tuple(op.tags),
+        os=op.os_type,
+        vcpus=filled[be.BE_VCPUS],
+        memory=filled[be.BE_MAXMEM],
+        spindle_use=filled[be.BE_SPINDLE_USE],
+        disks=tuple({"size": disk.size, "mode": disk.mode, "spindles": disk.spindles} for disk in disks),
+        nics=tuple(_Nic(lu, values) for values in op.nics),
+        hypervisor=cluster.enabled_hypervisors[0] if op.hypervisor in (None, AUTO) else op.hypervisor,
+        group_uuid=None if op.group_name is None else ExpandGroup(snapshot, op.group_name).uuid,
+        whitelist=whitelist,
+    )
+
+
+def _Nic(lu: LogicalUnit, values: dict[str, Any]) -> dict[str, Any]:
+    filled = params.SimpleFillNIC(lu.snapshot.cluster, OwnParams(values))
+    mode, link = filled["mode"], filled["link"]
+    entry = {"mac": values.get("mac") or AUTO, "ip": values.get("ip"), "mode": mode, "link": link}
+    return {**entry, "bridge": link} if mode == constants.NIC_MODE_BRIDGED else entry
+
+
+class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
+    """Find nodes for several instances at once, and submit a job for each that creates it.
+
+    ``instances`` all name their nodes, or none does.
+    """
+
+    REQ_BGL = False
+    CHANGES_NODES = False  # its jobs do
+
+    _ops: list[opcodes.OpInstanceCreate]
+    _failed: list[str]
+
+    # --- the request by itself ----------------------------------------------------------------------------------------
+
+    def CheckArguments(self) -> None:
+        op = self.op
+        self._ops = [_ParseOne(number, item) for number, item in enumerate(op.instances)]
+        double = [name for name, count in Counter(one.instance_name for one in self._ops).items() if count > 1]
+        if double:
+            raise Invalid(f"There are duplicate instance names: {', '.join(NiceSort(double))}")
+        named = [one.pnode is not None for one in self._ops]
+        if any(named) and not all(named):
+            without = NiceSort(one.instance_name for one in self._ops if one.pnode is None)
+            raise Invalid(f"Some instances name their nodes and others do not: {', '.join(without)}")
+        if any(named) and op.iallocator is not None:
+            raise Invalid("The instances name their nodes: an allocator cannot be given as well")
+        if not all(named) and op.iallocator in (None, DEFAULT_SHORTCUT):
+            op.iallocator = self.snapshot.cluster.default_iallocator or None
+            if op.iallocator is None:
+                raise Invalid(
+                    "Neither an allocator nor nodes were given, and the cluster has no default allocator",
+                    hint="give an allocator (-I), or name the nodes of each instance (pnode, snode)",
+                )
+        if op.opportunistic_locking and op.iallocator is None:
+            raise Invalid("Opportunistic locking is only available in combination with an instance allocator")
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    def ExpandNames(self) -> None:
+        self.share_locks = ShareAll()
+        self.needed_locks = {locking.LEVEL_NODE_ALLOC: locking.ALL_SET, locking.LEVEL_NODE_RES: []}
+        if self.op.iallocator is not None:
+            self.needed_locks[locking.LEVEL_NODE] = locking.ALL_SET
+            self.opportunistic_locks[locking.LEVEL_NODE] = self.op.opportunistic_locking
+            return
+        snapshot = self.snapshot
+        nodes: set[str] = set()
+        for one in self._ops:
+            for slot in ("pnode", "snode"):
+                name = getattr(one, slot)
+                if name is not None:
+                    node = ExpandNode(snapshot, name, getattr(one, f"{slot}_uuid"))
+                    setattr(one, slot, node.name)
+                    nodes.add(node.uuid)
+        self.needed_locks[locking.LEVEL_NODE] = sorted(nodes)
+
+    def DeclareLocks(self, level: int) -> None:
+        assert self.needed_locks is not None
+        if level == locking.LEVEL_NODE_RES and self.op.opportunistic_locking:
+            self.needed_locks[level] = sorted(self.owned_locks(locking.LEVEL_NODE))
+        elif level == locking.LEVEL_NODE_RES:
+            CopyNodeLocks(self)
+
+    # --- can it be done -----------------------------------------------------------------------------------------------
+
+    def CheckPrereq(self) -> None:
+        self._failed = []
+        if self.op.iallocator is not None and self._ops:
+            self._Choose(self.op.iallocator)
+        self.dry_run_result = {"jobs": [], **self._Names()}
+
+    def _Choose(self, allocator: str) -> None:
+        """Let the allocator choose the nodes of all instances; those that fit nowhere are left out."""
+        snapshot = self.snapshot
+        there = NiceSort(one.instance_name for one in self._ops if snapshot.InstanceByName(one.instance_name))
+        if there:
+            raise errors.OpPrereqError(
+                f"These instances are already in the cluster: {', '.join(there)}",
+                errors.ECODE_EXISTS,
+                hint="leave them out of the request",
+            )
+        whitelist = None
+        if self.op.opportunistic_locking:
+            whitelist = tuple(NiceSort(snapshot.nodes[uuid].name for uuid in self.owned_locks(locking.LEVEL_NODE)))
+        request = MultiAllocate(tuple(self._Request(one) for one in self._ops), whitelist)
+        answer = Ask(self, allocator, request)
+        wanted = {one.instance_name: one for one in self._ops}
+        self._ops = []
+        for name, uuids in answer.placed:
+            one = wanted[name]
+            names = [snapshot.nodes[uuid].name for uuid in uuids]
+            one.pnode, one.snode = names[0], names[1] if len(names) > 1 else None
+            self._ops.append(one)
+        self._failed = answer.failed
+        if self._failed:
+            self.LogWarning(f"No place was found for these instances: {', '.join(self._failed)}")
+
+    def _Request(self, one: opcodes.OpInstanceCreate) -> Allocate:
+        try:
+            return AllocationOf(self, one)
+        except errors.OpPrereqError as err:
+            raise errors.OpPrereqError(f"Instance '{one.instance_name}': {err.args[0]}", *err.args[1:]) from err
+
+    def _Names(self) -> dict[str, list[str]]:
+        return {"allocatable": [one.instance_name for one in self._ops], "failed": self._failed}
+
+    def Exec(self, feedback: Feedback) -> ResultWithJobs:
+        return ResultWithJobs([[one] for one in self._ops], **self._Names())
+
+
+def _ParseOne(number: int, item: Any) -> opcodes.OpInstanceCreate:
+    """Return the opcode of one item of the request."""
+    try:
+        one = opcodes.OpCode.FromDict(item)
+    except errors.ParseError as err:
+        raise Invalid(f"Instance definition {number}: {err}") from err
+    if not isinstance(one, opcodes.OpInstanceCreate):
+        raise Invalid(f"Instance definition {number}: {one.OP_ID} does not create an instance")
+    if one.iallocator is not None:
+        raise Invalid(f"Instance definition {number}: an allocator can only be given for all instances together")
+    one.instance_name = NormalizeName(one.instance_name)
+    return one

@@ -1,0 +1,174 @@
+"""Several instances at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.actors import Cast
+from support.asking import Answering, Played
+from support.master import Callbacks, Master
+from support.moving import Hail, Ids, RunWithJobs
+
+from ganeti import errors, locking, mcpu, opcodes
+from ganeti.cmdlib.instance.multi_alloc import LUInstanceMultiAlloc
+
+DEFAULTS = {"OP_ID": "OP_INSTANCE_CREATE", "mode": "create", "disk_template": "drbd", "os_type": "noop"}
+
+
+def _New(name: str, **values: Any) -> dict[str, Any]:
+    return {**DEFAULTS, "instance_name": name, "disks": [{"size": 1024}], "nics": [{}], **values}
+
+
+def _Multi(*instances: Any, **values: Any) -> opcodes.OpInstanceMultiAlloc:
+    return opcodes.OpInstanceMultiAlloc(instances=list(instances), **values)
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, prepare=_Prepare)
+
+
+def _Prepare(master: Master) -> None:
+    master[0].AddAllocator("mine", Hail())
+    master.cfg.Update(master.snapshot.cluster.Replace(default_iallocator=""))
+
+
+def test_each_gets_a_job_with_its_nodes(three: Master) -> None:
+    names = [f"new{number}.example.org" for number in range(4)]
+    op = _Multi(*(_New(name) for name in names), iallocator="mine")
+    result = three.Run(op)
+    assert result == {"jobs": [[True, 100 + n] for n in range(4)], "allocatable": names, "failed": []}
+    for job in three.last.jobs:
+        three.Run(job[0])
+    for name in names:
+        nodes = three.snapshot.AllNodes(three.Instance(name))
+        assert len(set(nodes)) == 2
+    assert [text for text in three.last.messages if "Selected nodes" in text] == []  # chosen once, for all of them
+
+
+def test_named_nodes_need_no_allocator(three: Master) -> None:
+    op = _Multi(
+        _New("New1.example.org", pnode="node3", snode="node1"),
+        _New("new2.example.org", pnode="node2", disk_template="plain"),
+    )
+    jobs = RunWithJobs(three, op)
+    assert Ids(jobs) == [["CREATE"], ["CREATE"]]
+    assert three.snapshot.AllNodes(three.Instance("new1")) == (three.nodes[2], three.nodes[0])
+    assert three.snapshot.AllNodes(three.Instance("new2")) == (three.nodes[1],)
+
+
+def test_those_without_a_place_are_left_out(three: Master) -> None:
+    chosen = ["small.example.org", [three[2].name, three[0].name]]
+    three[0].AddAllocator("mine", Answering([[chosen], ["big.example.org"]]))
+    op = _Multi(_New("big.example.org"), _New("small.example.org"), iallocator="mine", dry_run=True)
+    assert three.Run(op) == {"jobs": [], "allocatable": ["small.example.org"], "failed": ["big.example.org"]}
+    assert " - WARNING: No place was found for these instances: big.example.org" in three.last.messages
+    op.dry_run = None
+    assert three.Run(op)["jobs"] == [[True, 100]]
+    [[one]] = three.last.jobs
+    assert (one.pnode, one.snode) == (three[2].name, three[0].name)
+
+
+def test_nothing_is_asked_about_nothing(three: Master) -> None:
+    assert three.Run(_Multi(iallocator="nobody")) == {"jobs": [], "allocatable": [], "failed": []}
+
+
+def test_what_the_allocator_is_told(three: Master) -> None:
+    played = Played(lambda message: {"success": False, "info": "no", "result": []})
+    three[0].AddAllocator("mine", played)
+    new = _New(
+        "new.example.org", tags=["t"], beparams={"memory": 512, "vcpus": "auto"}, group_name="default",
+        nics=[{"mac": "aa:00:00:11:22:33", "link": "br9", "ip": "192.0.2.9"}], disks=[{"size": "1g", "mode": "ro"}],
+    )  # fmt: skip
+    with pytest.raises(errors.OpPrereqError, match="Can't compute nodes"):
+        three.Run(_Multi(new, iallocator="mine"))
+    [message] = played.asked
+    assert message["request"] == {
+        "type": "multi-allocate",
+        "instances": [
+            {
+                "name": "new.example.org", "disk_template": "drbd", "tags": ["t"], "os": "noop", "vcpus": 1,
+                "memory": 512, "spindle_use": 1, "disks": [{"size": 1024, "mode": "ro", "spindles": None}],
+                "disk_space_total": 1152, "required_nodes": 2, "hypervisor": "kvm", "group_name": "default",
+                "nics": [
+                    {"mac": "aa:00:00:11:22:33", "ip": "192.0.2.9", "mode": "bridged", "link": "br9", "bridge": "br9"}
+                ],
+            }
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "match"),
+    [
+        (_Multi(_New("a"), _New("A"), iallocator="mine"), "duplicate instance names: a"),
+        (_Multi(_New("a", pnode="node1"), _New("b"), iallocator="mine"), "others do not: b"),
+        (_Multi(_New("a", pnode="node1", snode="node2"), iallocator="mine"), "cannot be given as well"),
+        (_Multi(_New("a")), "no default allocator"),
+        (_Multi(_New("a"), iallocator="."), "no default allocator"),
+        (_Multi(_New("a", iallocator="mine"), iallocator="mine"), "only be given for all"),
+        (_Multi(_New("a", pnode="node1", snode="node2"), opportunistic_locking=True), "in combination with"),
+        (_Multi({"OP_ID": "OP_TEST_DELAY", "duration": 1}, iallocator="mine"), "definition 0: OP_TEST_DELAY does not"),
+        (_Multi(_New("a"), 7, iallocator="mine"), "definition 1: An opcode is a JSON object"),
+        (_Multi(_New("a", size=3), iallocator="mine"), "unknown parameter 'size'"),
+        (_Multi(_New("web.example.org"), iallocator="mine"), r"already in the cluster: web\.example\.org"),
+        (_Multi(_New("a", disks=[]), iallocator="mine"), "Instance 'a': No disks given"),
+        (_Multi(_New("a", disks=[{"adopt": "x"}], disk_template="plain"), iallocator="mine"), "Disk adoption"),
+        (_Multi(_New("a", pnode="node9")), "'node9' not known"),
+        (_Multi(_New("a", group_name="nowhere"), iallocator="mine"), "'nowhere' not known"),
+        (_Multi(_New("-a-"), iallocator="mine"), "Invalid host name"),
+    ],
+)
+def test_what_cannot_be_is_rejected(three: Master, op: opcodes.OpCode, match: str) -> None:
+    with pytest.raises(errors.OpPrereqError, match=match):
+        three.Run(op)
+    assert three.last.jobs == []
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------------
+
+_LEVELS = (locking.LEVEL_NODE, locking.LEVEL_NODE_RES)
+
+
+class _Watched(LUInstanceMultiAlloc):
+    """Says what it holds when it looks whether it can be done, and stops."""
+
+    held: list[set[str]]
+
+    def CheckPrereq(self) -> None:
+        for level in _LEVELS:
+            assert self.glm.check_owned(level, self.owned_locks(level), shared=1)
+            self.held.append(self.owned_locks(level))
+        super().CheckPrereq()
+
+
+def test_what_is_locked(three: Master) -> None:
+    op = _Multi(_New("a", pnode="node3", snode="node1"))
+    _Watched.held = []
+    three.Run(op, units={op.OP_ID: _Watched})
+    assert _Watched.held == [{three.nodes[0], three.nodes[2]}] * 2
+    _Watched.held = []
+    three.Run(_Multi(_New("a"), iallocator="mine"), units={op.OP_ID: _Watched})
+    assert _Watched.held == [set(three.nodes)] * 2
+
+
+def test_only_free_nodes_are_used(three: Master) -> None:
+    """Opportunistic locking: a node that another job has is not offered."""
+    names = [node.name for node in three.all]
+    played = Played(lambda message: {"success": False, "info": "no", "result": []})
+    three[0].AddAllocator("none", played)
+    _Watched.held = []
+    op = _Multi(_New("a"), iallocator="none", opportunistic_locking=True)
+    with Cast("other") as [other]:
+        other.Do(three.glm.acquire, locking.LEVEL_CLUSTER, [locking.BGL], shared=1)
+        other.Do(three.glm.acquire, locking.LEVEL_NODE, [three.nodes[1]])
+        with pytest.raises(errors.OpPrereqError) as caught:
+            mcpu.Processor(three.context, 9, {op.OP_ID: _Watched}).ExecOpCode(op, Callbacks())
+        other.Do(three.glm.release, locking.LEVEL_NODE)
+        other.Do(three.glm.release, locking.LEVEL_CLUSTER)
+    assert caught.value.args[1] == errors.ECODE_TEMP_NORES
+    assert _Watched.held == [{three.nodes[0], three.nodes[2]}] * 2
+    [asked] = played.asked[0]["request"]["instances"]
+    assert asked["restrict-to-nodes"] == [names[0], names[2]]
