@@ -151,7 +151,7 @@ class ToOtherGroups(LogicalUnit[_ToGroupsOp]):
         self.targets = sorted(self._wanted or self.owned_locks(locking.LEVEL_NODEGROUP) - left)
         if not self.targets:
             raise errors.OpPrereqError(
-                "There are no other node groups to move to", errors.ECODE_INVAL, hint="'gnt-group add' makes one"
+                "There are no other node groups to move to", errors.ECODE_INVAL, hint="'gnt-group add GROUP' makes one"
             )
         self._jobs: list[list[opcodes.OpCode]] = []
         if instances:
