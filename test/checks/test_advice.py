@@ -58,7 +58,7 @@ def test_every_command_line_works():
         ("``gnt-instance list -o +tags 'web*'``", None),
         ("'daemon-util start ganeti-masterd'", None),
         ("'ganeti-masterd --take-over'", None),
-        ("'gnt-node evacuate node3' moves them", "no command 'evacuate'"),
+        ("'gnt-node empty node3' moves them", "no command 'empty'"),
         ("call gnt-network connect first", "no program 'gnt-network'"),
         ("see 'gnt-node power on node3'", "no command 'power'"),
         ("'gnt-cluster renew-crypto' makes them new", "no command 'renew-crypto'"),
