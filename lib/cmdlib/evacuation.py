@@ -14,12 +14,6 @@ from ganeti.cmdlib.common import ExpandGroup, ShareAll
 from ganeti.utils.text import NiceSort
 
 
-def OwnedInstances(lu: LogicalUnit) -> list[objects.Instance]:
-    """Return the locked instances that still exist, in the order of their names."""
-    found = (lu.snapshot.InstanceByName(name) for name in NiceSort(lu.owned_locks(locking.LEVEL_INSTANCE)))
-    return [instance for instance in found if instance is not None]
-
-
 def Names(instances: Iterable[objects.Instance]) -> set[str]:
     return {instance.name for instance in instances}
 
