@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 LOOK_EVERY = 307.0
 # Jobs in one change of the store.
 RESTART_GROUP = 500
-# Threads that take urgent jobs alone.
-URGENT_WORKERS = 8
+# At most so many threads that take urgent jobs alone: one for each such job, as some may hang for as long as their node.
+URGENT_WORKERS = 128
 
 # (max_running_jobs, filter rules by UUID)
 Settings = Callable[[], "tuple[int, Mapping[str, FilterRule]]"]
@@ -186,8 +186,8 @@ class JobQueue(Keeper):
             self._threads.append(self._StartWorker(f"Jq{len(self._threads) + 1}", urgent=False))
 
     def _StartUrgent(self) -> None:
-        """Make the workers of urgent jobs when there is a first one."""
-        while len(self._urgent_threads) < URGENT_WORKERS:
+        """Have a worker for each urgent job, so that none waits for one that hangs."""
+        while len(self._urgent_threads) < min(self._scheduler.Urgent(), URGENT_WORKERS):
             self._urgent_threads.append(self._StartWorker(f"JqUrgent{len(self._urgent_threads) + 1}", urgent=True))
 
     def _StartWorker(self, name: str, urgent: bool) -> Any:
@@ -222,9 +222,9 @@ class JobQueue(Keeper):
 
     def _Schedule(self, entries: Iterable[Entry]) -> None:
         waiting = [e for e in entries if not e.draft.final]
+        self._scheduler.Add([(e, depends.Unfinished(e.draft, self._IsLiving)) for e in waiting])
         if any(entry.urgent for entry in waiting):
             self._ticker.Soon(self._StartUrgent)
-        self._scheduler.Add([(e, depends.Unfinished(e.draft, self._IsLiving)) for e in waiting])
 
     # --- called by changes that were acknowledged ---------------------------------------------------------------------
 

@@ -142,6 +142,7 @@ class Scheduler:
         self._blocked: dict[int, set[int]] = {}
         self._dependants: dict[int, set[int]] = {}
         self._entries: dict[int, Entry] = {}
+        self._urgent_jobs: set[int] = set()
         self._started: dict[int, filters.Verdict] = {}
         self._busy: dict[int, Entry] = {}
         self._rules = filters.RuleSet()
@@ -172,6 +173,11 @@ class Scheduler:
         """Return the jobs that workers are at."""
         with self._lock:
             return sorted(self._busy)
+
+    def Urgent(self) -> int:
+        """Return how many urgent jobs have not ended."""
+        with self._lock:
+            return len(self._urgent_jobs)
 
     def WaitIdle(self, timeout: float) -> bool:
         """Wait until no worker is at a job."""
@@ -244,6 +250,8 @@ class Scheduler:
             for entry, unfinished in entries:
                 entry.verdict = filters.NO_VERDICT._replace(limits=() if entry.urgent else entry.limits)
                 self._entries[entry.id] = entry
+                if entry.urgent:
+                    self._urgent_jobs.add(entry.id)
                 unjudged = judging and not entry.urgent
                 if unjudged:
                     self._unjudged[entry.id] = entry
@@ -270,6 +278,7 @@ class Scheduler:
         """Forget a job that is final, and start what waited for it."""
         with self._lock:
             entry = self._entries.pop(job_id, None)
+            self._urgent_jobs.discard(job_id)
             if entry is not None:
                 self._Forget(job_id)
                 verdict = self._started.pop(job_id, None)

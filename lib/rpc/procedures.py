@@ -380,7 +380,7 @@ _SYSTEMS = (
 )
 
 _ADDED = (
-    _Changes("drbd_follow", "N s D", "Makes active mirrors obey what is said of their peers.", disks="[DISK]"),
+    _Changes("drbd_follow", "U s D", "Makes active mirrors obey what is said of their peers.", disks="[DISK]"),
     _Reads("drbd_states", "U m D", "Returns {minor: state of the mirror} of all mirrors of the node."),
     _Reads(
         "drbd_views",

@@ -25,6 +25,8 @@ PERIOD = 2.0
 PATIENCE = 10.0
 # Seconds before another job for the same instance if the last one failed.
 RETRY_AFTER = 15.0
+# Jobs at a time for the primary instances of one node: if it hangs, others' jobs must still find a worker.
+PER_NODE = 8
 
 Submit = Callable[[Sequence[opcodes.OpCode]], "Pending"]
 
@@ -59,6 +61,8 @@ class MirrorKeeper(WokenThread):
         self._silent: dict[str, str] = {}
         # Instance -> its last job (None: not taken in) and when the next one may follow.
         self._jobs: dict[str, tuple[int | None, float]] = {}
+        # Nodes with as many jobs as they may have, which is logged once.
+        self._full: set[str] = set()
 
     def Turn(self) -> float | None:
         if not self.Look():
@@ -117,10 +121,33 @@ class MirrorKeeper(WokenThread):
         needing = {disk.uuid for _, disk in watched if NeedsDecision(disk, node, view.get(disk.uuid))}
         confirmed = needing & self._needing.get(node, set())
         self._needing[node] = needing
-        for instance in dict.fromkeys(instance for instance, disk in watched if disk.uuid in confirmed):
+        waiting = dict.fromkeys(instance for instance, disk in watched if disk.uuid in confirmed)
+        # Those first that have waited longest: others of this node may have a device that hangs.
+        for instance in sorted(waiting, key=lambda one: self._jobs.get(one.uuid, (None, 0.0))[1]):
+            if self._IsFull(node, watched):
+                return
             self._Settle(instance)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def _IsFull(self, node: str, watched: Sequence[tuple[objects.Instance, objects.Disk]]) -> bool:
+        """Return whether as many jobs as may be work on a node; say so once, with their numbers."""
+        found = {self._jobs.get(instance.uuid, (None, 0.0))[0] for instance, _ in watched}
+        # One that waits for the lock of its instance does not call the node.
+        calling = (constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_RUNNING)
+        busy = [job_id for job_id in found if job_id is not None and self._status(job_id) in calling]
+        if len(busy) < PER_NODE:
+            self._full.discard(node)
+            return False
+        if node not in self._full:
+            self._full.add(node)
+            logging.warning(
+                "Mirrors of node %s wait for a decision: it is busy with jobs %s; if these do not end, programs of DRBD"
+                " hang there, and 'dmesg' on the node says why",
+                self._snapshot().NodeName(node),
+                ", ".join(str(job_id) for job_id in sorted(busy)),
+            )
+        return True
 
     def _Settle(self, instance: objects.Instance) -> None:
         job_id, not_before = self._jobs.get(instance.uuid, (None, 0.0))

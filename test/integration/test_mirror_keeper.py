@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.mirrored import MirrorCluster
 from support.realcluster import WaitUntil
+
+from ganeti.server.mirrorkeeper import PER_NODE
 
 SETTLE = "INSTANCE_SETTLE_MIRRORS"
 
@@ -38,6 +41,12 @@ def _Settled(cluster: MirrorCluster) -> list[str]:
     ]
 
 
+def _Running(cluster: MirrorCluster) -> list[str]:
+    with cluster[0].Client() as client:
+        rows = client.QueryJobs(None, ["summary", "status"])
+    return [summary for [summary], status in rows if summary.startswith(SETTLE) and status == "running"]
+
+
 @pytest.mark.parametrize("drained", [False, True], ids=["accepting", "drained"])
 def test_a_lost_link_and_its_return(cluster: MirrorCluster, drained: bool) -> None:
     if drained:
@@ -52,6 +61,23 @@ def test_a_lost_link_and_its_return(cluster: MirrorCluster, drained: bool) -> No
         node.CutLink(False)
     WaitUntil(lambda: len(_Settled(cluster)) == 4, "both sides count again", 60)
     assert _Behind(cluster) == [None, None]
+
+
+@pytest.mark.limit(300)
+def test_a_node_that_hangs_holds_nobody_else_up() -> None:
+    """More guests stand still on it than the keeper has jobs for at a time; one stands still on another node."""
+    with MirrorCluster(PER_NODE + 3, turned=1) as made:
+        made.StartAll()
+        made[1].Hang(True)
+        for node in made.nodes[1:]:
+            node.CutLink(True)
+        WaitUntil(lambda: len(_Settled(made)) == 1, "the guest of the other node continues", 60)
+        assert "continues alone" in _Settled(made)[0]
+        log = made[0].Path("/var/log/ganeti/master-daemon.log")
+        WaitUntil(lambda: "it is busy with jobs" in Path(log).read_text("utf-8"), "a line for people", 60)
+        assert len(_Running(made)) == PER_NODE
+        made[1].Hang(False)
+        WaitUntil(lambda: None not in _Behind(made), "the others are decided too", 90)
 
 
 def test_a_dead_secondary_node(cluster: MirrorCluster) -> None:

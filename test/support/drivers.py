@@ -80,6 +80,11 @@ def FailOtherDisk(failed: bool) -> None:
         runtime.RemoveFile(_OtherDiskFailed())
 
 
+def HangPath() -> str:
+    """While this file exists, what makes mirrors obey does not end."""
+    return f"{pathutils.RUN_EXT_DIR}/mirrors-hang"
+
+
 def _Stranger() -> str:
     return f"{pathutils.RUN_EXT_DIR}/stranger"
 
@@ -108,6 +113,8 @@ class Mirror(disks.FakeMirror):
         super().Open(force, exclusive)
 
     def Follow(self) -> None:
+        while runtime.Exists(HangPath()):
+            runtime.Sleep(0.2)
         self._Note(fencing=self.Peer() == constants.PEER_COUNTS, outdated=self.Peer() == constants.PEER_AHEAD)
 
     def Attach(self) -> bool:

@@ -28,21 +28,32 @@ class MirrorNode(RealNode):
 
     def CutLink(self, cut: bool) -> None:
         """What its mirrors write does not reach other machines any more, or does again."""
-        path = self.Path("/var/run/ganeti/ext/replication-cut")
-        if cut:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            self.Write("/var/run/ganeti/ext/replication-cut", "")
+        self._Mark("replication-cut", cut)
+
+    def Hang(self, hangs: bool) -> None:
+        """What makes its mirrors obey does not end, or ends at last."""
+        self._Mark("mirrors-hang", hangs)
+
+    def _Mark(self, name: str, there: bool) -> None:
+        path = f"/var/run/ganeti/ext/{name}"
+        if there:
+            os.makedirs(os.path.dirname(self.Path(path)), exist_ok=True)
+            self.Write(path, "")
         else:
-            os.unlink(path)
+            os.unlink(self.Path(path))
 
 
 class MirrorCluster(RealCluster):
-    """``count`` instances that are down, mirrored between the second and the third node; the first is the master."""
+    """``count`` instances that are down, mirrored between the second and the third node; the first is the master.
+
+    The second node is their primary one, the third that of the last ``turned`` instances.
+    """
 
     node_class = MirrorNode
 
-    def __init__(self, count: int, nodes: int = 3):
+    def __init__(self, count: int, nodes: int = 3, turned: int = 0):
         super().__init__(nodes, candidates=1)
+        self._turned = turned
         self.names = [f"inst{number}.example.com" for number in range(count)]
         self._Configure()
         self.MakeOs("empty")
@@ -74,7 +85,8 @@ class MirrorCluster(RealCluster):
                 nicparams={},
             )  # fmt: skip
             instances[uuid] = web.Replace(
-                uuid=uuid, name=name, primary_node=pair[0], hypervisor="fake", hvparams={}, beparams={}, disks=[disk_uuid],
+                uuid=uuid, name=name, primary_node=pair[number >= len(self.names) - self._turned],
+                hypervisor="fake", hvparams={}, beparams={}, disks=[disk_uuid],
                 nics=[nic], admin_state="down", disks_active=False, network_port=None,
             )  # fmt: skip
         templates = ["drbd", "plain", "diskless"]

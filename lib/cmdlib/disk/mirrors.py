@@ -54,17 +54,22 @@ def Glance(caller: Caller, disks: Sequence[objects.Disk], node_uuid: str) -> Vie
 
     Whoever looks is careful: it is no reason to use or to give up anything.
     """
-    results: dict[str, RpcResult] = {}
+    result = _Briefly(caller, "drbd_states", node_uuid, [])
+    return None if result.fail_msg else Pick(disks, node_uuid, result.payload)
+
+
+def _Briefly(caller: Caller, name: str, node_uuid: str, args: Sequence[Any]) -> RpcResult:
+    """Call a node, and wait for moments only: it may go on working then."""
+    results: list[RpcResult] = []
     ready = runtime.Event()
 
     def done(result: RpcResult) -> None:
-        results[result.node] = result
+        results.append(result)
         ready.set()
 
-    caller.rpc.Start("drbd_states", [node_uuid], [], done, _GLANCE)
+    caller.rpc.Start(name, [node_uuid], args, done, _GLANCE)
     ready.wait()
-    result = results[node_uuid]
-    return None if result.fail_msg else Pick(disks, node_uuid, result.payload)
+    return results[0]
 
 
 def Strangers(view: View) -> list[str]:
@@ -196,7 +201,8 @@ def RecordBehind(
         answers = Glance(caller, changed, node_uuid) is not None
     if not answers:
         return changed
-    result = Follow(caller, instance, node_uuid, changed)
+    # A guest may wait for this, and the record counts without it.
+    result = _Briefly(caller, "drbd_follow", node_uuid, [(changed, instance)])
     if result.fail_msg:
         unit = caller.lu if isinstance(caller, Tasklet) else caller
         unit.LogWarning(f"Node {result.node_name} could not mark its copies as outdated: {result.fail_msg}")

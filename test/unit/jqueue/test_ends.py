@@ -230,7 +230,10 @@ def test_an_urgent_job_starts_whatever_else_runs_and_whatever_a_rule_says(make):
     bench.executor.WaitRunning(*full)
     ordinary = bench.Submit("x")
     op = {"OP_ID": "OP_INSTANCE_SETTLE_MIRRORS", "instance_name": "web", "comment": "gate b"}
-    urgent = [bench.queue.SubmitJob([op]).Result(20) for _ in range(URGENT_WORKERS + 1)]
+    urgent = [bench.queue.SubmitJob([op]).Result(20)]
+    bench.executor.WaitRunning(*urgent)
+    assert len(bench.queue._urgent_threads) == 1, "as many workers as there are jobs"
+    urgent += [bench.queue.SubmitJob([op]).Result(20) for _ in range(URGENT_WORKERS)]
     bench.executor.WaitRunning(*urgent[:URGENT_WORKERS])
     assert bench.Status(ordinary) == "queued"
     assert bench.queue.CancelJob(ordinary).Result(20)[0] is True
