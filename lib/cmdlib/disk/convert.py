@@ -49,16 +49,20 @@ class Conversion:
 
     # --- can it be done -----------------------------------------------------------------------------------------------
 
-    def Check(self) -> None:
-        lu, snapshot = self._lu, self._lu.snapshot
+    def CheckTemplates(self) -> None:
+        """Check that there is a way from the one template to the other."""
         if self._old == self._new:
             raise errors.OpPrereqError(f"Instance already has disk template {self._new}", errors.ECODE_INVAL)
-        diskgen.CheckTemplateEnabled(snapshot, self._new)
+        diskgen.CheckTemplateEnabled(self._lu.snapshot, self._new)
         old, new = disk_params.TEMPLATES.get(self._old), self._to
         if old is None or not old.convertible_from or not new.convertible_to:
             raise errors.OpPrereqError(
                 f"Conversion from {self._old} to {self._new} disk template is not supported", errors.ECODE_INVAL
             )
+
+    def Check(self) -> None:
+        lu, snapshot = self._lu, self._lu.snapshot
+        self.CheckTemplates()
         if self._to.mirror_of:
             self._CheckSecondary()
         mirrors.CheckCounts(

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.allocation import RefuseAllocator
+from ganeti.cmdlib.allocation.placement import Placement, RequestFor
+from ganeti.cmdlib.allocation.requests import Allocate
 from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.common import (
     STATE_NOT_RUNNING,
     CheckInstanceState,
     CheckNodeOnline,
     ExpandNode,
+    LockedInstance,
     LockInstancesNodes,
 )
 from ganeti.cmdlib.disk import generate as diskgen
@@ -43,9 +45,7 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
                     f"Parameters of disk {index} cannot be changed when recreating it: {', '.join(unknown)}",
                     errors.ECODE_INVAL,
                 )
-        if op.iallocator is not None and op.nodes:
-            raise errors.OpPrereqError("Give either the iallocator or the nodes, not both", errors.ECODE_INVAL)
-        RefuseAllocator(op.iallocator)
+        self._placement = Placement(self, node_slot="nodes", required=False)
         self._wanted: dict[int, dict[str, Any]] = dict(pairs)
 
     def ExpandNames(self) -> None:
@@ -53,10 +53,23 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
         nodes = [ExpandNode(self.snapshot, name) for name in self.op.nodes]
         self.op.nodes = [node.name for node in nodes]
         self.op.node_uuids = [node.uuid for node in nodes]
+        if self._placement.allocator:
+            self._placement.Declare(self._Request, self._AllowedGroups)
+
+    def _AllowedGroups(self) -> list[str]:
+        return [self.snapshot.nodes[LockedInstance(self).primary_node].group]
+
+    def _Request(self) -> Allocate:
+        instance = LockedInstance(self)
+        self._PlanDisks(instance)
+        (group,) = self._AllowedGroups()
+        return RequestFor(self.snapshot, instance, self._planned, group)
 
     def DeclareLocks(self, level: int) -> None:
         assert self.needed_locks is not None
-        if level == locking.LEVEL_NODE and self.op.node_uuids:
+        if self._placement.allocator:
+            self._placement.DeclareLocks(level)
+        elif level == locking.LEVEL_NODE and self.op.node_uuids:
             self.needed_locks[level] = list(dict.fromkeys(self.op.node_uuids))
         elif level == locking.LEVEL_NODE:
             LockInstancesNodes(self)
@@ -68,9 +81,9 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
         instance, snapshot = self.instance, self.snapshot
-        CheckNotForthcoming(instance)
+        self._PlanDisks(instance)
         old_nodes = snapshot.AllNodes(instance)
-        new_nodes = list(self.op.node_uuids or ())
+        new_nodes = self._placement.Chosen() if self._placement.allocator else list(self.op.node_uuids or ())
         if new_nodes and len(new_nodes) != len(old_nodes):
             raise errors.OpPrereqError(
                 f"Instance {instance.name} currently has {len(old_nodes)} nodes, but {len(new_nodes)} replacement"
@@ -81,26 +94,30 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
             raise errors.OpPrereqError("A node was specified more than once", errors.ECODE_INVAL)
         self._nodes = new_nodes or list(old_nodes)
         CheckNodeOnline(snapshot.nodes[self._nodes[0]])
-        if not instance.disks:
-            raise errors.OpPrereqError(f"Instance '{instance.name}' has no disks", errors.ECODE_INVAL)
         # Where the old primary node is gone for good, what it might run does not matter.
         if not (new_nodes and snapshot.nodes[instance.primary_node].offline):
             CheckInstanceState(self, instance, STATE_NOT_RUNNING)
         self._CheckDisks(instance, bool(new_nodes))
 
-    def _CheckDisks(self, instance: objects.Instance, other_nodes: bool) -> None:
+    def _PlanDisks(self, instance: objects.Instance) -> None:
+        """Work out the disks as they will be."""
+        CheckNotForthcoming(instance)
+        if not instance.disks:
+            raise errors.OpPrereqError(f"Instance '{instance.name}' has no disks", errors.ECODE_INVAL)
         count = len(instance.disks)
         if not self._wanted:
             self._wanted = {index: {} for index in range(count)}
         too_high = max(self._wanted)
         if too_high >= count:
             raise errors.OpPrereqError(f"Invalid disk index '{too_high}': there are {count}", errors.ECODE_INVAL)
-        if other_nodes and len(self._wanted) != count:
+        self._planned = [self._Changed(disk, index) for index, disk in self._Chosen(instance)]
+
+    def _CheckDisks(self, instance: objects.Instance, other_nodes: bool) -> None:
+        if other_nodes and len(self._wanted) != len(instance.disks):
             raise errors.OpPrereqError(
                 "Can't recreate disks partially and change the nodes at the same time", errors.ECODE_INVAL
             )
         template = self.snapshot.DiskTemplate(instance)
-        self._planned = [self._Changed(disk, index) for index, disk in self._Chosen(instance)]
         requests = [diskgen.DiskRequest(size=disk.size, spindles=disk.spindles) for disk in self._planned]
         diskgen.CheckSpindles(self.snapshot, self._nodes, template, requests)
 

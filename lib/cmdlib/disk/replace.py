@@ -6,18 +6,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ganeti import constants, errors, locking, objects, opcodes, runtime
-from ganeti.cmdlib.allocation import RefuseAllocator
+from ganeti.cmdlib.allocation.placement import Placement
+from ganeti.cmdlib.allocation.requests import Relocate
 from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import (
+    CheckNodeGroupsUnchanged,
     CheckNodeOnline,
     CheckTarget,
     ExpandOtherNode,
+    LockedInstance,
     LockInstancesNodesAnd,
     ReleaseLocks,
 )
 from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import CreateSingle, IsDegraded, Parts, ShutdownDisks, StartDisks, Undo, WaitForSync
-from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy, InstanceLU
+from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy, GroupsOf, InstanceLU
 from ganeti.params import disk as disk_params
 
 ON_PRIMARY = "replace_on_primary"
@@ -37,12 +40,14 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
 
     def CheckArguments(self) -> None:
         op = self.op
+        self._placement: Placement | None = None
         if op.mode == NEW_SECONDARY:
             if (op.remote_node is None) == (op.iallocator is None):
                 raise errors.OpPrereqError(
                     "When changing the secondary, give either an iallocator script or the new node", errors.ECODE_INVAL
                 )
-            RefuseAllocator(op.iallocator)
+            if op.iallocator is not None:
+                self._placement = Placement(self, node_slot="remote_node")
         elif op.remote_node is not None or op.iallocator is not None:
             raise errors.OpPrereqError(
                 "The iallocator and new node options can only be used when changing the secondary node",
@@ -54,9 +59,21 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
     def ExpandNames(self) -> None:
         super().ExpandNames()
         ExpandOtherNode(self, "remote_node")
+        if self._placement is not None:
+            self._placement.Declare(
+                self._Request,
+                lambda: GroupsOf(self.snapshot, LockedInstance(self)),
+                lambda: self.snapshot.AllNodes(LockedInstance(self)),
+            )
+
+    def _Request(self) -> Relocate:
+        self._CheckLayout(LockedInstance(self))
+        return Relocate(self.op.instance_name, (self.snapshot.NodeName(self._secondary),))
 
     def DeclareLocks(self, level: int) -> None:
-        if level == locking.LEVEL_NODE:
+        if self._placement is not None:
+            self._placement.DeclareLocks(level)
+        elif level == locking.LEVEL_NODE:
             LockInstancesNodesAnd(self, self.op.remote_node_uuid)
         else:
             super().DeclareLocks(level)
@@ -66,14 +83,14 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
     def OwnEnv(self) -> dict[str, Any]:
         return {
             "MODE": self.op.mode,
-            "NEW_SECONDARY": self.op.remote_node,
+            "NEW_SECONDARY": None if self._new is None else self.snapshot.NodeName(self._new),
             "OLD_SECONDARY": self.snapshot.nodes[self._secondary].name,
         }
 
     def BuildHooksNodes(self) -> tuple[Iterable[str], Iterable[str]]:
         nodes = [self.snapshot.cluster.master_node, self._primary]
-        if self.op.remote_node_uuid is not None:
-            nodes.append(self.op.remote_node_uuid)
+        if self._new is not None:
+            nodes.append(self._new)
         return nodes, nodes
 
     # --- can it be done -----------------------------------------------------------------------------------------------
@@ -81,16 +98,11 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
         instance, snapshot = self.instance, self.snapshot
-        CheckNotForthcoming(instance)
-        if snapshot.DiskTemplate(instance) not in disk_params.With(mirror=disk_params.INTERNAL):
-            raise errors.OpPrereqError("Can only run replace disks for DRBD8-based instances", errors.ECODE_INVAL)
-        secondaries = snapshot.SecondaryNodes(instance)
-        if len(secondaries) != 1:
-            raise errors.OpPrereqError(
-                f"The instance has a strange layout, expected one secondary but found {len(secondaries)}",
-                errors.ECODE_FAULT,
-            )
-        self._primary, self._secondary = instance.primary_node, secondaries[0]
+        self._CheckLayout(instance)
+        self._new = self.op.remote_node_uuid
+        if self._placement is not None:
+            CheckNodeGroupsUnchanged(self, instance)
+            (self._new,) = self._placement.Chosen()
         self._early_release = self.op.early_release
         self._ChooseWork()
         self._CheckNodes()
@@ -102,6 +114,20 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
             f"use 'gnt-instance activate-disks {instance.name}', wait until both sides are complete, and try again",
         )
         self._KeepLocks()
+
+    def _CheckLayout(self, instance: objects.Instance) -> None:
+        """Check that the disks are on two nodes, and remember which."""
+        snapshot = self.snapshot
+        CheckNotForthcoming(instance)
+        if snapshot.DiskTemplate(instance) not in disk_params.With(mirror=disk_params.INTERNAL):
+            raise errors.OpPrereqError("Can only run replace disks for DRBD8-based instances", errors.ECODE_INVAL)
+        secondaries = snapshot.SecondaryNodes(instance)
+        if len(secondaries) != 1:
+            raise errors.OpPrereqError(
+                f"The instance has a strange layout, expected one secondary but found {len(secondaries)}",
+                errors.ECODE_FAULT,
+            )
+        self._primary, self._secondary = instance.primary_node, secondaries[0]
 
     def _ChooseWork(self) -> None:
         """Which disks, on which node; ``_target`` gets new storage, ``_other`` has the good half."""
@@ -148,7 +174,7 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
             for uuid in (self._primary, self._secondary):
                 CheckNodeOnline(snapshot.nodes[uuid])
             return
-        new = snapshot.nodes[Filled(op.remote_node_uuid)]
+        new = snapshot.nodes[Filled(self._new)]
         if new.uuid == self._primary:
             raise errors.OpPrereqError("The specified node is the primary node of the instance", errors.ECODE_INVAL)
         if new.uuid == self._secondary:
@@ -165,8 +191,8 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
 
     def _KeepLocks(self) -> None:
         keep = {self._primary, self._secondary}
-        if self.op.remote_node_uuid is not None:
-            keep.add(self.op.remote_node_uuid)
+        if self._new is not None:
+            keep.add(self._new)
         for level in (locking.LEVEL_NODE, locking.LEVEL_NODE_RES):
             ReleaseLocks(self, level, keep=keep)
 
@@ -191,7 +217,7 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
             )
         try:
             if self.op.mode == NEW_SECONDARY:
-                new = Filled(self.op.remote_node_uuid)
+                new = Filled(self._new)
                 NewSecondary(self, self._early_release, self._primary, self._secondary, new).Run()
             else:
                 _NewStorage(self, self._early_release, self._target, self._other, self._indexes).Run()

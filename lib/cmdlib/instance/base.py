@@ -82,6 +82,11 @@ class NoHooksInstanceLU(InstanceLU[OpT], NoHooksLU[OpT]):
     BuildHooksNodes = NoHooksLU.BuildHooksNodes
 
 
+def GroupsOf(snapshot: objects.Snapshot, instance: objects.Instance) -> list[str]:
+    """Return the node groups in which an instance is."""
+    return sorted({snapshot.nodes[uuid].group for uuid in snapshot.AllNodes(instance)})
+
+
 # --- parameters ---------------------------------------------------------------------------------------------------------
 
 

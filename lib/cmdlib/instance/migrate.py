@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ganeti import errors, locking, opcodes, params
-from ganeti.cmdlib.allocation import CheckAllocatorOrNode, RefuseAllocator
+from ganeti.cmdlib.allocation.placement import Placement
+from ganeti.cmdlib.allocation.requests import Relocate
 from ganeti.cmdlib.base import Feedback, Filled
-from ganeti.cmdlib.common import ExpandOtherNode, LockInstancesNodesAnd
+from ganeti.cmdlib.common import CheckNodeGroupsUnchanged, ExpandOtherNode, LockedInstance, LockInstancesNodesAnd
 from ganeti.cmdlib.instance.anywhere import TLMoveAnywhere
-from ganeti.cmdlib.instance.base import InstanceLU
+from ganeti.cmdlib.instance.base import CheckNotForthcoming, GroupsOf, InstanceLU
 from ganeti.cmdlib.instance.cleanup import TLCleanupMigration
 from ganeti.cmdlib.instance.migration import TLMigrateInstance
 from ganeti.locking.lockset import AllSet
@@ -37,22 +38,44 @@ class _MovingLU(InstanceLU[_MovingOp]):
         instance = self.snapshot.instances[Filled(self.op.instance_uuid)]
         template = self.snapshot.DiskTemplate(instance)
         others: tuple[str, ...] = self.snapshot.SecondaryNodes(instance)
-        if template in disk_params.With(mirror=disk_params.EXTERNAL):
-            if self.op.cleanup:
-                # The instance may be on any of them.
-                assert self.needed_locks is not None
-                self.needed_locks[locking.LEVEL_NODE] = self.needed_locks[locking.LEVEL_NODE_ALLOC] = locking.ALL_SET
-            else:
-                CheckAllocatorOrNode(self, "iallocator", "target_node")
-                RefuseAllocator(self.op.iallocator)
-        third = self.op.target_node_uuid not in (None, *others)
         mirrored = template in disk_params.With(mirror=disk_params.INTERNAL)
+        self._placement: Placement | None = None
+        if template in disk_params.With(mirror=disk_params.EXTERNAL) and self.op.cleanup:
+            # The instance may be on any of them.
+            assert self.needed_locks is not None
+            self.needed_locks[locking.LEVEL_NODE] = self.needed_locks[locking.LEVEL_NODE_ALLOC] = locking.ALL_SET
+        elif not self.op.cleanup:
+            self._DecideWhoChooses(template)
+        third = self._placement is not None or self.op.target_node_uuid not in (None, *others)
         self._mover = TLMoveAnywhere if mirrored and third else TLMigrateInstance
         self._tasklet = self._MakeTasklet()
         self.tasklets = [self._tasklet]
 
+    def _DecideWhoChooses(self, template: str) -> None:
+        """Let an allocator choose the node: for shared disks unless one is named, for mirrors on request only."""
+        external = template in disk_params.With(mirror=disk_params.EXTERNAL)
+        if not external and not (template in disk_params.With(mirror=disk_params.INTERNAL) and self.op.iallocator):
+            return
+        placement = Placement(self, node_slot="target_node")
+        if placement.allocator:
+            self._placement = placement
+            placement.Declare(
+                self._Request,
+                lambda: GroupsOf(self.snapshot, LockedInstance(self)),
+                lambda: self.snapshot.AllNodes(LockedInstance(self)),
+            )
+
+    def _Request(self) -> Relocate:
+        """Ask for a node instead of the primary, or instead of the secondary of a mirror."""
+        instance, snapshot = LockedInstance(self), self.snapshot
+        CheckNotForthcoming(instance)
+        (leave,) = snapshot.SecondaryNodes(instance)[:1] or (instance.primary_node,)
+        return Relocate(instance.name, (snapshot.NodeName(leave),))
+
     def DeclareLocks(self, level: int) -> None:
-        if level == locking.LEVEL_NODE:
+        if self._placement is not None:
+            self._placement.DeclareLocks(level)
+        elif level == locking.LEVEL_NODE:
             assert self.needed_locks is not None
             if not isinstance(self.needed_locks[level], AllSet):
                 LockInstancesNodesAnd(self, self.op.target_node_uuid)
@@ -69,6 +92,9 @@ class _MovingLU(InstanceLU[_MovingOp]):
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
+        if self._placement is not None:
+            CheckNodeGroupsUnchanged(self, self.instance)
+            (self.op.target_node_uuid,) = self._placement.Chosen()
         self._tasklet.CheckPrereq()
 
     def Exec(self, feedback: Feedback) -> None:

@@ -164,12 +164,6 @@ class TLMigrateInstance(Settler):
 
     def _ChooseMirrored(self, instance: objects.Instance) -> None:
         """Check the node that was asked for; the mirror's other side is ``target_uuid`` already."""
-        if self.lu.op.iallocator:
-            raise errors.OpPrereqError(
-                f"Instance {instance.name} is mirrored on two nodes: no allocator chooses another one",
-                errors.ECODE_INVAL,
-                hint="name the node with --target-node",
-            )
         if self.lu.op.target_node_uuid not in (None, self.target_uuid):
             raise errors.OpPrereqError(
                 f"The secondary node of instance {instance.name} was changed while this job waited; try again",

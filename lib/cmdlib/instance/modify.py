@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import constants, errors, locking, opcodes, params
-from ganeti.cmdlib.allocation import RefuseAllocator
+from ganeti.cmdlib.allocation.placement import Placement
+from ganeti.cmdlib.allocation.requests import AllocateSecondary
 from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import (
     STATE_NOT_RUNNING,
@@ -18,6 +19,7 @@ from ganeti.cmdlib.common import (
     ExpandNode,
     InstanceInfo,
     IsRunning,
+    LockedInstance,
     LockInstancesNodes,
     ReleaseLocks,
 )
@@ -34,6 +36,7 @@ from ganeti.cmdlib.instance.base import (
     CheckOs,
     ForceBeParams,
     ForceHvParams,
+    GroupsOf,
     InstanceLU,
 )
 from ganeti.cmdlib.instance.changes import ADD, ParseChanges
@@ -75,16 +78,16 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             raise errors.OpPrereqError(
                 "Parameter 'instance_communication' is not supported in this release", errors.ECODE_INVAL
             )
-        RefuseAllocator(op.iallocator)
         self._nic_changes = ParseChanges(op.nics, "NIC")
         self._disk_changes = ParseChanges(op.disks, "disk")
         if op.disk_template is not None and any(change.operation != ADD for change in self._disk_changes):
             raise errors.OpPrereqError(_TWO_STEPS, errors.ECODE_INVAL)
-        if op.disk_template in disk_params.With(mirror=disk_params.INTERNAL) and op.remote_node is None:
-            raise errors.OpPrereqError(
-                "Changing the disk template to a mirrored one requires specifying a secondary node",
-                errors.ECODE_INVAL,
-            )
+        self._placement: Placement | None = None
+        if op.disk_template in disk_params.With(mirror=disk_params.INTERNAL):
+            placement = Placement(self, node_slot="remote_node")
+            self._placement = placement if placement.allocator else None
+        elif op.iallocator:
+            self.LogWarning("The allocator is not used: it only chooses the secondary node of a conversion to drbd")
         op.beparams = ForceBeParams(op.beparams, (DEFAULT, None))
 
     def ExpandNames(self) -> None:
@@ -98,22 +101,36 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
                 setattr(op, slot, node.name)
                 setattr(op, f"{slot}_uuid", node.uuid)
         instance = snapshot.instances[Filled(op.instance_uuid)]
-        self.needed_locks[locking.LEVEL_NODEGROUP] = sorted(
-            {snapshot.nodes[uuid].group for uuid in snapshot.AllNodes(instance)}
-        )
+        self.needed_locks[locking.LEVEL_NODEGROUP] = GroupsOf(snapshot, instance)
         self.share_locks[locking.LEVEL_NODEGROUP] = 1
         if op.disk_template is not None:
             self.needed_locks[locking.LEVEL_NODE_RES] = []
+        if self._placement is not None:
+            self._placement.Declare(
+                self._Request,
+                lambda: GroupsOf(self.snapshot, LockedInstance(self)),
+                lambda: [*self.snapshot.AllNodes(LockedInstance(self)), *self._NamedNodes()],
+            )
+
+    def _NamedNodes(self) -> list[str]:
+        return [uuid for uuid in (self.op.remote_node_uuid, self.op.pnode_uuid) if uuid is not None]
+
+    def _Request(self) -> AllocateSecondary:
+        """Ask for a secondary node; what cannot be converted at all is rejected first."""
+        instance = LockedInstance(self)
+        CheckNotForthcoming(instance)
+        Conversion(self, instance).CheckTemplates()
+        return AllocateSecondary(instance.name)
 
     def DeclareLocks(self, level: int) -> None:
         assert self.needed_locks is not None
-        if level == locking.LEVEL_NODE:
+        if self._placement is not None:
+            self._placement.DeclareLocks(level)
+        elif level == locking.LEVEL_NODE:
             LockInstancesNodes(self)
             declared = self.needed_locks[level]
             assert isinstance(declared, list)
-            for uuid in (self.op.remote_node_uuid, self.op.pnode_uuid):
-                if uuid is not None and uuid not in declared:
-                    declared.append(uuid)
+            declared += [uuid for uuid in self._NamedNodes() if uuid not in declared]
         elif level == locking.LEVEL_NODE_RES:
             CopyNodeLocks(self)
 
@@ -136,6 +153,8 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         super().CheckPrereq()
         CheckNotForthcoming(self.instance)
         CheckNodeGroupsUnchanged(self, self.instance)
+        if self._placement is not None:
+            (self.op.remote_node_uuid,) = self._placement.Chosen()
         self._warnings: list[Any] = []
         self._pnode = self.snapshot.nodes[self.op.pnode_uuid or self.instance.primary_node]
         self._nodes = self.snapshot.AllNodes(self.instance)

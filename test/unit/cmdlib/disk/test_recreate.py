@@ -85,7 +85,7 @@ def test_what_is_there_is_not_overwritten(lost: Master) -> None:
         ("Invalid disk index '3'", {"disks": [3]}),
         ("2 nodes, but 1 replacement", {"nodes": ["node3"]}),
         ("A node was specified more than once", {"nodes": ["node3", "node3"]}),
-        ("cannot be run", {"iallocator": "hail"}),
+        ("both iallocator and node", {"iallocator": "hail", "nodes": ["node3", "node4"]}),
         ("Spindles in instance disks", {"disks": [[0, {"spindles": 2}]]}),
     ],
 )

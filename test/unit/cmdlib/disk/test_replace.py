@@ -43,7 +43,11 @@ def test_faulty_disks_are_found(trio: Master) -> None:
     ("match", "mode", "values"),
     [
         ("either an iallocator script or the new node", "new_secondary", {}),
-        ("cannot be run", "new_secondary", {"iallocator": "hail"}),
+        (
+            "either an iallocator script or the new node",
+            "new_secondary",
+            {"iallocator": "hail", "remote_node": "node3"},
+        ),
         ("only be used when changing", "on_primary", {"remote_node": "node3"}),
         ("takes no list of disks", "auto", {"disks": [0]}),
         ("Disk index 5 is too high", "on_primary", {"disks": [5]}),

@@ -126,8 +126,11 @@ def test_parameters_are_set_and_reset(master: Master) -> None:
         ("only an offline one", errors.ECODE_STATE, {"offline": False}),
         ("violates the policy.*memory-size", errors.ECODE_INVAL, {"beparams": {"minmem": 64}}),
         ("violates the policy.*cpu-count", errors.ECODE_INVAL, {"beparams": {"vcpus": 9}}),
-        ("cannot be run", errors.ECODE_INVAL, {"disk_template": "drbd", "iallocator": "hail"}),
-        ("requires specifying a secondary", errors.ECODE_INVAL, {"disk_template": "drbd"}),
+        (
+            "both iallocator and",
+            errors.ECODE_INVAL,
+            {"disk_template": "drbd", "iallocator": "hail", "remote_node": "node2"},
+        ),
         ("not supported at the same time", errors.ECODE_INVAL, {"disk_template": "plain", "disks": [["remove", {}]]}),
         ("still running on node1", errors.ECODE_STATE, {"pnode": "node2"}),
     ],
