@@ -165,8 +165,9 @@ def _HypervisorState() -> Topic:
     from ganeti.params import nd
 
     return Topic(
-        "Declared state of hypervisors (--hypervisor-state)",
-        "A hypervisor, a colon and KEY=VALUE pairs.",
+        "Recorded state of hypervisors (--hypervisor-state)",
+        "A hypervisor, a colon and KEY=VALUE pairs; allocators and htools use them instead of what a node reports.  0 is not"
+        " recorded.  mem_total and cpu_total count for a node only; the others also for all nodes of a group or cluster.",
         tables=[_ParamKeys("", nd.HV_STATE_TABLE)],
         examples=["--hypervisor-state kvm:mem_node=2048,cpu_node=2"],
     )
@@ -176,8 +177,9 @@ def _DiskState() -> Topic:
     from ganeti.params import nd
 
     return Topic(
-        "Declared state of storage (--disk-state)",
-        f"A type of storage ({', '.join(nd.DISK_STATE_TYPES)}), a slash, a name, a colon and KEY=VALUE pairs.",
+        "Recorded state of storage (--disk-state)",
+        f"A type of storage ({', '.join(nd.DISK_STATE_TYPES)}), a slash, a name, a colon and KEY=VALUE pairs, used in the same"
+        " way.  disk_total counts for a node only, disk_overhead where disk_total is recorded.",
         tables=[_ParamKeys("", nd.DISK_STATE_TABLE)],
         examples=["--disk-state plain/xenvg:disk_reserved=10240"],
     )

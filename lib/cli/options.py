@@ -138,11 +138,11 @@ DISK_PARAMETERS = Values(
 )  # fmt: skip
 HYPERVISOR_STATE = Values(
     "--hypervisor-state", dest="hv_state", type="identkeyval", metavar=f"HV:{_PAIRS}",
-    text="Declared CPUs and memory of a hypervisor", grammar="hypervisor-state",
+    text="Recorded CPUs and memory of a hypervisor", grammar="hypervisor-state",
 )  # fmt: skip
 DISK_STATE = Values(
     "--disk-state", dest="disk_state", type="identkeyval", metavar=f"TYPE/NAME:{_PAIRS}",
-    text="Declared space of a storage unit", grammar="disk-state",
+    text="Recorded space of a storage unit", grammar="disk-state",
 )  # fmt: skip
 OS_TYPE = Value(
     "-o", "--os-type", dest="os_type", metavar="OS[+VARIANT]", completion=COMPLETE_OS, text="Operating system"

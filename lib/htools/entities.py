@@ -99,6 +99,19 @@ class Group:
     policy: Policy = DEFAULT_POLICY
 
 
+class Record(NamedTuple):
+    """What an administrator recorded of a node; None for the rest.  MiB for memory and disk."""
+
+    total_memory: int | None = None
+    node_memory: int | None = None
+    hypervisor_memory: int | None = None
+    total_cpus: int | None = None
+    node_cpus: int | None = None
+    total_disk: int | None = None
+    disk_overhead: int | None = None
+    disk_reserved: int | None = None
+
+
 @dataclass(frozen=True)
 class NodeFacts:
     """A node as its source describes it, and what loading adds; simulated moves change none of it.
@@ -124,12 +137,13 @@ class NodeFacts:
     master: bool = False
     tags: tuple[str, ...] = ()
     hypervisor: str | None = None
+    record: Record | None = None
     # Added while loading (section 4).
     alias: str = ""
     policy: Policy = DEFAULT_POLICY
     vcpu_ratio: float = 4.0
     least_disk: int = 0
-    """Free disk that is not given away (``--min-disk``)."""
+    """Free disk that is not given away (recorded, or ``--min-disk``)."""
     location_tags: frozenset[str] = frozenset()
     migration_tags: frozenset[str] = frozenset()
     receivable_tags: frozenset[str] = frozenset()

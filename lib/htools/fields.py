@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from ganeti import errors, serializer
-from ganeti.htools.entities import TEMPLATES, AllocPolicy, Policy, Spec
+from ganeti.htools.entities import TEMPLATES, AllocPolicy, Policy, Record, Spec
 from ganeti.htools.loading import LoadError
 
 T = TypeVar("T")
@@ -114,6 +114,28 @@ def ParseJson(text: str, context: str) -> Any:
         return serializer.Load(text)
     except errors.ParseError as err:
         raise LoadError(f"{context}: Malformed JSON: {err}") from err
+
+
+def _Recorded(value: Any) -> int | None:
+    number = None if value is None else Int(value)
+    return number if number is not None and number > 0 else None
+
+
+def ReadRecord(node: Fields, hypervisor: str | None, volume_group: str | None) -> Record | None:
+    """Return what is recorded of a node in its fields ``hv_state`` and ``disk_state``, as queries have them; None without.
+
+    Memory and CPUs count for this hypervisor, disks for this volume group; None: there is one at most.
+    """
+    hypervisors = node.Get("hv_state", Object, {})
+    groups = Fields(node.Get("disk_state", Object, {}), node.context).Get("plain", Object, {})
+    memory = Fields(hypervisors.get(hypervisor or "", {}), node.context)
+    group = next(iter(groups), "") if volume_group is None else volume_group
+    disks = Fields(groups.get(group, {}), node.context)
+    values = (
+        *(memory.Get(key, _Recorded, None) for key in ("mem_total", "mem_node", "mem_hv", "cpu_total", "cpu_node")),
+        *(disks.Get(key, _Recorded, None) for key in ("disk_total", "disk_overhead", "disk_reserved")),
+    )
+    return Record(*values) if any(value is not None for value in values) else None
 
 
 _SPEC_KEYS = ("memory-size", "cpu-count", "disk-size", "disk-count", "nic-count", "spindle-use")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ganeti import constants, errors
+from ganeti.htools import records
 from ganeti.htools.entities import DEFAULT_POLICY, NO_LOAD, NO_NODE, Group, Instance, Load, NodeFacts, Policy
 from ganeti.htools.resources import AttachPrimary, AttachSecondary, Node
 from ganeti.htools.state import Cluster, State
@@ -131,15 +132,29 @@ def Build(raw: Raw, wishes: Wishes) -> Cluster:
             split.append(inst.index)
         fixed = across or inst.index in immovable
         instances[inst.index] = _PrepareInstance(inst, wishes, prefixes, facts, suffix, fixed)
-    nodes = {index: Node(node) for index, node in facts.items()}
+    nodes = {index: Node(node) for index, node in _WithRecords(facts, instances.values(), wishes).items()}
     for inst in instances.values():
         AttachPrimary(nodes[inst.primary], inst)
         if inst.secondary != NO_NODE:
             AttachSecondary(nodes[inst.secondary], inst)
     nodes = {index: _Complete(node, wishes.static_kvm_memory) for index, node in nodes.items()}
     state = State(nodes, instances)
-    warnings = tuple(_Inconsistencies(state))
+    warnings = tuple(_Inconsistencies(state, {node.index: node.free_memory for node in raw.nodes}))
     return Cluster(raw.groups, state, tuple(raw.tags), raw.policy, suffix, tuple(split), warnings)
+
+
+def _WithRecords(
+    facts: Mapping[int, NodeFacts], instances: Iterable[Instance], wishes: Wishes
+) -> Mapping[int, NodeFacts]:
+    """Return the nodes with what is recorded of them in force."""
+    on: dict[int, list[Instance]] = {index: [] for index, node in facts.items() if node.record is not None}
+    if not on:
+        return facts
+    for inst in instances:
+        for index in {inst.primary, inst.secondary} & on.keys():
+            on[index].append(inst)
+    changed = {index: records.Apply(facts[index], found, wishes.static_kvm_memory) for index, found in on.items()}
+    return {**facts, **changed}
 
 
 def _PrepareNode(node: NodeFacts, raw: Raw, suffix: str) -> NodeFacts:
@@ -210,13 +225,14 @@ def _Complete(node: Node, static_kvm_memory: int) -> Node:
     return complete
 
 
-def _Inconsistencies(state: State) -> list[str]:
-    """Return a line for each node whose records and reports differ, the last node first."""
+def _Inconsistencies(state: State, reported: Mapping[int, int]) -> list[str]:
+    """Return a line for each node whose records and reports differ, the last node first; ``reported``: free memory."""
     lines = []
     for node in reversed(state.Ordered()):
         facts = node.facts
         taken = sum(state.instances[i].disk for i in (*node.primaries, *node.secondaries))
         gap = int(facts.total_disk) - facts.free_disk - taken
-        if facts.missing_memory > _MISSING_MEMORY or gap > _MISSING_DISK:
-            lines.append(f"  - node {facts.name} is missing {facts.missing_memory} MB ram and {gap // 1024} GB disk")
+        missing = node.record_free - reported[node.index]
+        if missing > _MISSING_MEMORY or gap > _MISSING_DISK:
+            lines.append(f"  - node {facts.name} is missing {missing} MB ram and {gap // 1024} GB disk")
     return lines

@@ -11,6 +11,7 @@ from ganeti.htools.loading import LoadError, Raw
 NODE_FIELDS: Final = [
     "name", "mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "offline", "drained", "vm_capable",
     "ndp/spindle_count", "group.uuid", "tags", "ndp/exclusive_storage", "sptotal", "spfree", "ndp/cpu_speed",
+    "hv_state", "disk_state",
 ]  # fmt: skip
 INSTANCE_FIELDS: Final = [
     "name", "disk_usage", "be/memory", "be/vcpus", "status", "pnode", "snodes", "tags", "be/auto_balance",

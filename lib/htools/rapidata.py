@@ -32,7 +32,10 @@ def Parse(answers: Answers) -> Raw:
     hypervisor = info.Get("default_hypervisor", fields.Text, None)
     groups = [_ReadGroup(i, item) for i, item in enumerate(_Items(answers.groups, "group"))]
     by_uuid = {group.uuid: group.index for group in groups}
-    nodes = [_ReadNode(i, item, by_uuid, master, hypervisor) for i, item in enumerate(_Items(answers.nodes, "node"))]
+    volumes = info.Get("volume_group_name", fields.Text, "")
+    nodes = [
+        _ReadNode(i, item, by_uuid, master, hypervisor, volumes) for i, item in enumerate(_Items(answers.nodes, "node"))
+    ]
     by_name = {node.name: node.index for node in nodes}
     instances = [_ReadInstance(i, item, by_name) for i, item in enumerate(_Items(answers.instances, "instance"))]
     policy = fields.ReadPolicy(info.Inner("ipolicy"))
@@ -62,7 +65,9 @@ def _ReadGroup(index: int, value: Any) -> Group:
     )
 
 
-def _ReadNode(index: int, value: Any, groups: Mapping[str, int], master: str, hypervisor: str | None) -> NodeFacts:
+def _ReadNode(
+    index: int, value: Any, groups: Mapping[str, int], master: str, hypervisor: str | None, volume_group: str
+) -> NodeFacts:
     name, node = _Named(value, "node")
     uuid = node.Get("group.uuid", fields.Text, NO_GROUP)
     if uuid not in groups:
@@ -83,6 +88,7 @@ def _ReadNode(index: int, value: Any, groups: Mapping[str, int], master: str, hy
             "total_cpus": node.Get("ctotal", fields.Real),
             "node_cpus": node.Get("cnos", fields.Int),
             "free_spindles": node.Get("spfree", fields.Int, 0),
+            "record": fields.ReadRecord(node, hypervisor, volume_group),
         }
         if exclusive:
             spindles = node.Get("sptotal", fields.Int)

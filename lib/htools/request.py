@@ -135,6 +135,7 @@ def _ReadNode(index: int, name: str, value: Any, groups: Mapping[str, int], hype
             "total_cpus": node.Get("total_cpus", fields.Real),
             "node_cpus": node.Get("reserved_cpus", fields.Int),
             "free_spindles": node.Get("free_spindles", fields.Int),
+            "record": fields.ReadRecord(node, hypervisor, None),
         }
         if exclusive:
             spindles = node.Get("total_spindles", fields.Int)

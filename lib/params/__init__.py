@@ -5,7 +5,8 @@
     hv      cluster < OS < instance                 hypervisor: one table each, traits, files to ship
     be      cluster < instance                      memory, CPUs
     nic     cluster < NIC                           mode, link, vlan
-    nd      cluster < group < node                  node; declared state of nodes
+    nd      cluster < group < node                  node; tables of their recorded state
+    nodestate  cluster < group < node               recorded state of nodes, what is in force
     disk    constants < cluster < group < disk      disk templates: tables, traits, device names
     ipolicy cluster < group                         bounds for instances
     (OS)    cluster by OS < by OS+variant < instance

@@ -1,4 +1,4 @@
-"""Node parameters (doc/reference/parameters.md 4), and the declared state of nodes (7)."""
+"""Node parameters (doc/reference/parameters.md 4), and what is recorded of nodes (7)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ HV_STATE_TABLE = MakeTable(
 HV_STATE_DEFAULTS: dict[str, Any] = Defaults(HV_STATE_TABLE)
 
 DISK_STATE_TABLE = MakeTable(
-    Param("disk_overhead", INT, 0, "MiB used for administration", None, "2.6"),
+    Param("disk_overhead", INT, 0, "MiB that other volumes take", None, "2.6"),
     Param("disk_reserved", INT, 0, "MiB not for instances", None, "2.6"),
     Param("disk_total", INT, 0, "MiB in all", None, "2.6"),
 )

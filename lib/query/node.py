@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import params
+from ganeti.params import nodestate
 from ganeti.query.base import BOOL, NUMBER, OTHER, TEXT, UNAVAIL, UNIT, Absent, Field, Kind
 from ganeti.query.common import Attribute, NodeParameterFields, ObjectFields
 from ganeti.query.context import LIVE_NODE, Context, HypervisorNumber, StorageNumber
@@ -35,6 +36,15 @@ def _Parameters(context: Context, node: Any) -> Any:
 
 def _Powered(context: Context, node: Any) -> Any:
     return node.powered if _Parameters(context, node).get("oob_program") else UNAVAIL
+
+
+def _HVState(context: Context, node: Any) -> Any:
+    # 3.1 never has a value; its clients see one only where something is recorded.
+    return nodestate.HVState(context.snapshot, node) or UNAVAIL
+
+
+def _DiskState(context: Context, node: Any) -> Any:
+    return nodestate.DiskState(context.snapshot, node) or UNAVAIL
 
 
 def _BootId(context: Context, node: Any) -> Any:
@@ -78,8 +88,8 @@ _FIELDS = [
     Field("sinst_list", "SecInstances", OTHER, "Names of secondary instances", _Secondaries),
     Field("role", "Role", TEXT, "Role: M master, C candidate, R regular, D drained, O offline", NodeRole),
     Field("powered", "Powered", BOOL, "Recorded power state", _Powered),
-    Field("hv_state", "HypervisorState", OTHER, "Hypervisor state", lambda *_: UNAVAIL),
-    Field("disk_state", "DiskState", OTHER, "Disk state", lambda *_: UNAVAIL),
+    Field("hv_state", "HypervisorState", OTHER, "Recorded memory and CPUs, by hypervisor", _HVState),
+    Field("disk_state", "DiskState", OTHER, "Recorded disk space, by storage type and name", _DiskState),
     Field("bootid", "BootID", TEXT, "Changes with every boot of the node", _BootId, live=LIVE_NODE),
     _Hypervisor("cnodes", "CNodes", NUMBER, "cpu_nodes", "Number of NUMA nodes"),
     _Hypervisor("cnos", "CNOs", NUMBER, "cpu_dom0", "Number of processors used by the node itself"),

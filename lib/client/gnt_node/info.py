@@ -13,8 +13,9 @@ from ganeti.client.shared.rows import QueryNamed
 
 _FIELDS = (
     "name", "pip", "sip", "master_candidate", "drained", "offline", "master_capable", "vm_capable", "powered", "pinst_list",
-    "sinst_list", "ndparams", "custom_ndparams",
+    "sinst_list", "ndparams", "custom_ndparams", "hv_state", "disk_state",
 )  # fmt: skip
+_RECORDED = (("hv_state", "recorded memory and CPUs"), ("disk_state", "recorded disk space"))
 
 
 def Describe(row: dict[str, Any]) -> info.Pairs:
@@ -36,6 +37,7 @@ def Describe(row: dict[str, Any]) -> info.Pairs:
         tree.append(("primary for instances", sorted(row["pinst_list"])))
         tree.append(("secondary for instances", sorted(row["sinst_list"])))
     tree.append(("node parameters", info.WithDefaults(row["custom_ndparams"], row["ndparams"])))
+    tree.extend((title, row[name]) for name, title in _RECORDED if row[name] is not None)
     return tree
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, params
 from ganeti.cmdlib.allocation.requests import DiskSpace
-from ganeti.params import be, nic
+from ganeti.params import be, nic, nodestate
 from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
@@ -217,8 +217,18 @@ def _Node(data: ClusterData, node: objects.Node) -> dict[str, Any]:
         "vm_capable": node.vm_capable,
         "ndparams": params.FillND(data.snapshot, node),
     }
+    entry.update(Recorded(data.snapshot, node))
     numbers = data.numbers.get(node.uuid)
     return entry if numbers is None else {**entry, **asdict(numbers)}
+
+
+def Recorded(snapshot: objects.Snapshot, node: objects.Node) -> dict[str, Any]:
+    """Return what an administrator recorded of a node, which 3.1 does not send; of disks, the cluster's volume group."""
+    group = snapshot.cluster.volume_group_name or ""
+    volumes = nodestate.DiskState(snapshot, node).get(constants.DT_PLAIN, {}).get(group)
+    disks = {constants.DT_PLAIN: {group: volumes}} if volumes else {}
+    entries = {"hv_state": nodestate.HVState(snapshot, node), "disk_state": disks}
+    return {key: value for key, value in entries.items() if value}
 
 
 def _Instance(snapshot: objects.Snapshot, inst: objects.Instance) -> dict[str, Any]:

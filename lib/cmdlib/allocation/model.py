@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, params
-from ganeti.cmdlib.allocation.clusterdata import ClusterData, Placed, SpaceOf
+from ganeti.cmdlib.allocation.clusterdata import ClusterData, Placed, Recorded, SpaceOf
 from ganeti.htools import fields
 from ganeti.htools.entities import NO_NODE, Disk, Group, Instance, NodeFacts, Status
 from ganeti.htools.loading import Raw
@@ -62,6 +62,7 @@ def _Node(data: ClusterData, node: objects.Node, index: int, group: int) -> Node
     filled = params.FillND(data.snapshot, node)
     exclusive = bool(filled[nd.ND_EXCLUSIVE_STORAGE])
     numbers = data.numbers.get(node.uuid)
+    hypervisor = next(iter(data.snapshot.cluster.enabled_hypervisors), None)
     facts: dict[str, Any] = {"total_spindles": filled[nd.ND_SPINDLE_COUNT]}
     if numbers is not None:
         facts = {
@@ -75,6 +76,9 @@ def _Node(data: ClusterData, node: objects.Node, index: int, group: int) -> Node
             "free_spindles": numbers.free_spindles,
             "total_spindles": numbers.total_spindles if exclusive else filled[nd.ND_SPINDLE_COUNT],
         }
+        recorded = Recorded(data.snapshot, node)
+        if recorded:
+            facts["record"] = fields.ReadRecord(fields.Fields(recorded, f"node {node.name}"), hypervisor, None)
     return NodeFacts(
         index,
         node.name,
@@ -82,7 +86,7 @@ def _Node(data: ClusterData, node: objects.Node, index: int, group: int) -> Node
         exclusive_storage=exclusive,
         offline=data.Offline(node) or node.drained or not node.vm_capable,
         tags=tuple(node.tags),
-        hypervisor=next(iter(data.snapshot.cluster.enabled_hypervisors), None),
+        hypervisor=hypervisor,
         **facts,
     )
 

@@ -237,7 +237,7 @@ def Adjust(cluster: Cluster, options: Values) -> Cluster:
                 facts,
                 offline=facts.offline or facts.name in offline,
                 vcpu_ratio=facts.vcpu_ratio if ratio is None else ratio,
-                least_disk=int(part * facts.total_disk // 1),
+                least_disk=max(facts.least_disk, int(part * facts.total_disk // 1)),
             )
         )
 

@@ -124,6 +124,36 @@ $ gnt-node info node2.example.org
     ovs_name: default (switch1)
     spindle_count: default (1)
     ssh_port: default (22)
+% change nodes 00000004-aaaa-4bbb-8ccc-000000000004 {"hv_state_static": {"kvm": {"mem_node": 1024}}, "disk_state_static": {"plain": {"xenvg": {"disk_total": 1000}}}}
+$ gnt-node info node2.example.org
+- Node name: node2.example.org
+  primary ip: 192.0.2.12
+  secondary ip: 198.51.100.12
+  master candidate: False
+  drained: False
+  offline: True
+  master_capable: True
+  vm_capable: True
+  primary for instances: $
+  secondary for instances: $
+    - web.example.org
+  node parameters: $
+    cpu_speed: default (1)
+    exclusive_storage: default (False)
+    oob_program: default ()
+    ovs: default (False)
+    ovs_link: default ()
+    ovs_name: default (switch1)
+    spindle_count: default (1)
+    ssh_port: default (22)
+  recorded memory and CPUs: $
+    kvm: $
+      mem_node: 1024
+  recorded disk space: $
+    plain: $
+      xenvg: $
+        disk_total: 1000
+% change nodes 00000004-aaaa-4bbb-8ccc-000000000004 {"hv_state_static": {}, "disk_state_static": {}}
 $ gnt-node info nobody
 .
 ! Warning: node 'nobody' does not exist and is left out
