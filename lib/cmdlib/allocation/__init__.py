@@ -32,13 +32,3 @@ def CheckAllocatorOrNode(lu: LogicalUnit, allocator_slot: str, node_slot: str) -
                 hint="give the node (-n)",
             )
         setattr(lu.op, allocator_slot, default)
-
-
-def RefuseAllocator(allocator: str | None) -> None:
-    """OpPrereqError for an opcode that would need an allocator: this master runs none."""
-    if allocator:
-        raise errors.OpPrereqError(
-            f"Instance allocator '{allocator}' cannot be run: allocators are not supported in this release",
-            errors.ECODE_INVAL,
-            hint="name the node(s) instead",
-        )
