@@ -85,6 +85,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     "node.storage": ("OpNodeQueryvols", "OpNodeQueryStorage", "OpNodeModifyStorage", "OpRepairNodeStorage"),
     "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),
     "test": ("OpTestDelay", "OpTestJqueue"),
+    "testallocator": ("OpTestAllocator",),
 }
 
 _MODULES = {opcodes.NameToId(name): (module, f"LU{name[2:]}") for module, names in _SUBJECTS.items() for name in names}

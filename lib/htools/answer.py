@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ganeti import serializer
-from ganeti.htools import allocate, evacuate, solution
+from ganeti.htools import allocate, balance, evacuate, solution
 from ganeti.htools.allocate import GroupChoice, Placement, Rules
 from ganeti.htools.entities import DRBD, NO_NODE, Failure, Group, Instance, Mirroring
 from ganeti.htools.evacuate import Mode
 from ganeti.htools.loading import NewInstanceTags
+from ganeti.htools.numbers import Fixed
 from ganeti.htools.request import New, Request, Type
 from ganeti.htools.resources import RemovePrimary
 from ganeti.htools.state import Cluster, State
@@ -162,6 +163,45 @@ class _AsItWas:
         return self._judge.Show(metric)
 
 
+def _Capacity(cluster: Cluster, request: Request, rules: Rules) -> Answer:
+    """Place the same instance again and again, up to the limit; what does not fit any more is no failure."""
+    group = None if request.group is None else _FindGroup(cluster, request.group)
+    (new,) = request.new
+    places: list[list[str]] = []
+    reason = "the limit of the request was reached"
+    while len(places) < request.limit:
+        choice = _Place(cluster, new, group, rules, _Index(cluster.state))
+        if choice.placement is None:
+            reason = ", ".join(choice.messages)
+            break
+        cluster = cluster.WithState(choice.placement.state)
+        places.append(_Names(cluster.state, choice.placement.instance))
+    return Answer(places, f"{len(places)} instances fit; then: {reason}", cluster)
+
+
+# --- the whole cluster ----------------------------------------------------------------------------------------------------
+
+
+def _Balance(cluster: Cluster, request: Request, rules: Rules) -> Answer:
+    """Balance one group after the other, with so many moves for all of them; each move is a job, in their order."""
+    before = {group.index: cluster.GroupState(group.index).Score() for group in cluster.UsedGroups()}
+    moved: dict[int, list[Any]] = {}
+    jobs: list[Sequence[Any]] = []
+    for group in cluster.UsedGroups():
+        part = cluster.GroupState(group.index)
+        wishes = balance.Rules(ignore_soft_errors=rules.force, steps=request.limit - len(jobs))
+        for step in balance.Balance(part, wishes) if wishes.steps > 0 else ():
+            moved[step.moved.index] = [step.moved.name, group.name, _Names(step.state, step.moved)]
+            jobs.append(solution.Opcodes(step.instance, step.move, cluster.NodeName(step.move.target)))
+            part = step.state
+        cluster = cluster.WithState(cluster.state.With(part.nodes.values(), part.instances.values()))
+    scores = ", ".join(
+        f"group {group.name} {Fixed(before[group.index], 8)} -> {Fixed(cluster.GroupState(group.index).Score(), 8)}"
+        for group in cluster.UsedGroups()
+    )
+    return Answer([list(moved.values()), [], jobs], f"{len(jobs)} moves, scores: {scores}", cluster)
+
+
 # --- existing instances -----------------------------------------------------------------------------------------------------
 
 
@@ -235,4 +275,6 @@ _REPLIES: dict[Type, Callable[[Cluster, Request, Rules], Answer]] = {
     Type.NODE_EVACUATE: _NodeEvacuate,
     Type.CHANGE_GROUP: _ChangeGroup,
     Type.MULTI_ALLOCATE: _MultiAllocate,
+    Type.BALANCE: _Balance,
+    Type.CAPACITY: _Capacity,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ganeti import constants
@@ -18,6 +18,7 @@ from ganeti.htools.rapidata import FindNode, ReadStorage
 _MESSAGE = "invalid iallocator message"
 _REQUEST = "invalid request dict"
 _Template = fields.Word("DiskTemplate", {name: name for name in (*TEMPLATES, constants.DT_MIXED)})
+CAPACITY_LIMIT = 1000
 _ADMIN_STATES = {"up": Status.RUNNING, "down": Status.ADMIN_DOWN, "offline": Status.ADMIN_OFFLINE}
 
 
@@ -28,6 +29,9 @@ class Type(enum.Enum):
     NODE_EVACUATE = "node-evacuate"
     CHANGE_GROUP = "change-group"
     MULTI_ALLOCATE = "multi-allocate"
+    # Ours (doc/compatibility.rst).
+    BALANCE = "balance"
+    CAPACITY = "capacity"
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,8 @@ class New:
 class Request:
     """One request; which fields count depends on the type.
 
-    ``instances``: names of existing instances.  ``group``: word that names a group.
+    ``instances``: names of existing instances.  ``group``: word that names a group.  ``limit``: the most moves of a
+    balance, the most instances that are counted for a capacity.
     """
 
     type: Type
@@ -54,6 +59,7 @@ class Request:
     relocate_from: tuple[str, ...] = ()
     mode: Mode = Mode.ALL
     target_groups: tuple[str, ...] = ()
+    limit: int = 0
 
 
 @dataclass(frozen=True)
@@ -268,6 +274,14 @@ def _ChangeGroup(kind: Type, request: Fields, known: set[str]) -> Request:
     )
 
 
+def _Balance(kind: Type, request: Fields, _known: set[str]) -> Request:
+    return Request(kind, limit=request.Get("max_moves", fields.Int))
+
+
+def _Capacity(kind: Type, request: Fields, known: set[str]) -> Request:
+    return replace(_Allocate(kind, request, known), limit=request.Get("limit", fields.Int, CAPACITY_LIMIT))
+
+
 _READERS = {
     Type.ALLOCATE: _Allocate,
     Type.ALLOCATE_SECONDARY: _AllocateSecondary,
@@ -275,4 +289,6 @@ _READERS = {
     Type.NODE_EVACUATE: _NodeEvacuate,
     Type.CHANGE_GROUP: _ChangeGroup,
     Type.MULTI_ALLOCATE: _MultiAllocate,
+    Type.BALANCE: _Balance,
+    Type.CAPACITY: _Capacity,
 }

@@ -54,7 +54,9 @@ class OpTestAllocator(OpCode):
         ht.TMaybe(ht.TListOf(ht.TNonEmptyString)), None, doc="groups for change-group"
     )
     spindle_use: int = Param(ht.TNonNegativeInt, 1, doc="spindles")
-    count: int = Param(ht.TNonNegativeInt, 1, doc="number of instances for multi-allocate")
+    count: int = Param(
+        ht.TNonNegativeInt, 1, doc="number of instances for multi-allocate and capacity, of moves for balance"
+    )
     group_name: str | None = Param(ht.TMaybe(ht.TNonEmptyString), None, doc="restrict allocation to this group")
 
 

@@ -43,7 +43,16 @@ TOobCommand = TElemOf(("health", "power-cycle", "power-off", "power-on", "power-
 TOobStatus = TElemOf(("CRITICAL", "OK", "UNKNOWN", "WARNING"))
 TAllocatorDirection = TElemOf(("in", "out"))
 TAllocatorMode = TElemOf(
-    ("allocate", "allocate-secondary", "multi-allocate", "relocate", "node-evacuate", "change-group")
+    (
+        "allocate",
+        "allocate-secondary",
+        "multi-allocate",
+        "relocate",
+        "node-evacuate",
+        "change-group",
+        "balance",
+        "capacity",
+    )
 )
 TSshKeyType = TElemOf(("rsa", "dsa", "ecdsa"))
 TQueryKind = TElemOf(("cluster", "instance", "node", "group", "os", "export", "network"))

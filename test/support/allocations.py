@@ -96,7 +96,7 @@ class Drawn:
             uuid=configs.Uuid(10000 + 10 * number + index),
             dev_type=kind,
             nodes=nodes,
-            size=self._chance.choice([512, 1024, 10240]),
+            size=self._chance.choice([512, 1024, 1024, 2048]),
             spindles=self._chance.choice([None, 1, 2]),
             children=[],
         )
@@ -126,29 +126,41 @@ class Drawn:
     def Request(self) -> requests.Request:
         chance = self._chance
         names = [inst.name for inst in self.snapshot.instances.values()]
-        kind = chance.choice(["allocate", "allocate", "multi", "relocate", "secondary", "evacuate", "change"])
-        if not names and kind not in ("allocate", "multi"):
+        kind = chance.choice(
+            ["allocate", "allocate", "multi", "relocate", "secondary", "evacuate", "change", "balance", "capacity"]
+        )
+        if not names and kind in ("relocate", "secondary", "evacuate", "change"):
             kind = "allocate"
         match kind:
             case "allocate":
                 return self.New()
             case "multi":
                 return requests.MultiAllocate(tuple(self.New(number) for number in range(chance.randint(1, 3))))
+            case "balance":
+                return requests.Balance(chance.randint(0, 4))
+            case "capacity":
+                return requests.Capacity(self.New(), chance.randint(0, 4))
             case "relocate":
                 name = chance.choice(names)
                 return requests.Relocate(name, (self._Leaves(name),))
             case "secondary":
-                return requests.AllocateSecondary(chance.choice(names))
+                alone = [name for name in names if self._Template(name) == "plain"]
+                return requests.AllocateSecondary(chance.choice(alone or names))
             case "evacuate":
                 mode = chance.choice(["primary-only", "secondary-only", "all"])
                 some = tuple(chance.sample(names, chance.randint(1, min(3, len(names)))))
                 return requests.NodeEvacuate(some, mode, ignore_soft_errors=chance.random() < 0.3)
         return requests.ChangeGroup((chance.choice(names),), tuple(Some(chance, _GROUPS)))
 
+    def _Template(self, name: str) -> str:
+        inst = self.snapshot.InstanceByName(name)
+        assert inst is not None
+        return self.snapshot.DiskTemplate(inst)
+
     def _Leaves(self, name: str) -> str:
         inst = self.snapshot.InstanceByName(name)
         assert inst is not None
-        internal = self.snapshot.DiskTemplate(inst) == "drbd"
+        internal = self._Template(name) == "drbd"
         return self.snapshot.NodeName(self.snapshot.AllNodes(inst)[1 if internal else 0])
 
     def New(self, number: int = 0) -> requests.Allocate:

@@ -1,5 +1,10 @@
-"""gnt-debug: delays, locks, hand-written opcodes, self tests."""
+"""gnt-debug: delays, allocators, locks, hand-written opcodes, self tests."""
 
 from ganeti.cli.command import Program
 
-PROGRAM = Program("gnt-debug", "debugging of the cluster", ("delay", "locks", "submit-job", "test-jobqueue", "wconfd"))
+PROGRAM = Program(
+    "gnt-debug",
+    "debugging of the cluster",
+    ("delay", "iallocator", "locks", "submit-job", "test-jobqueue", "wconfd"),
+    {"allocator": "iallocator"},
+)

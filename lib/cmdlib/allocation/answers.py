@@ -212,6 +212,24 @@ def _Evacuate(
     return requests.Evacuation(moved, [(name, reason) for name, reason in result[1]], jobs)
 
 
+def _Balance(check: _Checker, request: requests.Balance, result: Any) -> requests.Evacuation:
+    check.Shape(result, _Evacuated)
+    names = [entry[0] for entry in result[0]]
+    unknown = [name for name in names if check.snapshot.InstanceByName(name) is None]
+    if unknown:
+        raise check.Refuse(f"moved instances that do not exist: {_Short(unknown)}")
+    if len(result[2]) > request.max_moves:
+        raise check.Refuse(f"returned {len(result[2])} moves, at most {request.max_moves} were asked for")
+    return _Evacuate(check, requests.NodeEvacuate(tuple(names), requests.ALL), result)
+
+
+def _Capacity(check: _Checker, request: requests.Capacity, result: Any) -> list[list[str]]:
+    check.Shape(result, ht.TListOf(_Names))
+    if len(result) > request.limit:
+        raise check.Refuse(f"placed {len(result)} instances, at most {request.limit} were asked for")
+    return [check.Places(request.instance, nodes, request.instance.whitelist) for nodes in result]
+
+
 def _Known(check: _Checker, word: str) -> str:
     """Return the uuid of a node where an instance is afterwards; it may have been there before."""
     node = check.snapshot.NodeByName(word)
@@ -245,4 +263,6 @@ _CHECKS: Mapping[type, Callable[[_Checker, Any, Any], Any]] = {
     requests.MultiAllocate: _MultiAllocate,
     requests.NodeEvacuate: _Evacuate,
     requests.ChangeGroup: _Evacuate,
+    requests.Balance: _Balance,
+    requests.Capacity: _Capacity,
 }

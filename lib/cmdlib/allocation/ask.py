@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, overload
 
 from ganeti import errors, serializer
@@ -11,12 +12,13 @@ from ganeti.cmdlib.allocation import answers, clusterdata, hail, requests
 if TYPE_CHECKING:
     from ganeti import objects
     from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.htools.options import Values
 
 # Characters of what an allocator says about its choice.
 _MAX_INFO = 2000
 
 _Single = requests.Allocate | requests.Relocate | requests.AllocateSecondary
-_Moving = requests.NodeEvacuate | requests.ChangeGroup
+_Moving = requests.NodeEvacuate | requests.ChangeGroup | requests.Balance
 
 
 @overload
@@ -25,25 +27,32 @@ def Ask(lu: LogicalUnit, allocator: str, request: _Single) -> list[str]: ...
 def Ask(lu: LogicalUnit, allocator: str, request: requests.MultiAllocate) -> requests.Allocated: ...
 @overload
 def Ask(lu: LogicalUnit, allocator: str, request: _Moving) -> requests.Evacuation: ...
+@overload
+def Ask(lu: LogicalUnit, allocator: str, request: requests.Capacity) -> list[list[str]]: ...
 
 
 def Ask(lu: LogicalUnit, allocator: str, request: requests.Request) -> Any:
-    """Return what an allocator chose: node uuids, the primary first, ``Allocated`` or ``Evacuation``.
+    """Return what an allocator chose: node uuids, the primary first, ``Allocated`` or ``Evacuation``; see ``requests``.
 
     ``allocator``: a name, or several separated by commas, which are tried in order until one succeeds.  Raises
     OpPrereqError when it finds no place, OpExecError for an answer that cannot be used.  The caller holds the locks that
     keep the answer true.
     """
-    names = [name.strip() for name in allocator.split(",") if name.strip()]
-    if not names:
-        raise errors.OpPrereqError(f"'{allocator}' names no allocator", errors.ECODE_INVAL)
+    *others, last = _Names(allocator)
     data = _Gather(lu, request)
-    for name in names[:-1]:
+    for name in others:
         try:
             return _AskOne(lu, name, request, data)
         except (errors.OpPrereqError, errors.OpExecError) as err:
             lu.LogWarning(f"{err.args[0]}; the next allocator is tried")
-    return _AskOne(lu, names[-1], request, data)
+    return _AskOne(lu, last, request, data)
+
+
+def _Names(allocator: str) -> list[str]:
+    names = [name.strip() for name in allocator.split(",") if name.strip()]
+    if not names:
+        raise errors.OpPrereqError(f"'{allocator}' names no allocator", errors.ECODE_INVAL)
+    return names
 
 
 def _Gather(lu: LogicalUnit, request: requests.Request) -> clusterdata.ClusterData:
@@ -51,6 +60,8 @@ def _Gather(lu: LogicalUnit, request: requests.Request) -> clusterdata.ClusterDa
     match request:
         case requests.Allocate():
             return clusterdata.Gather(lu, snapshot, request.disk_template, request.hypervisor)
+        case requests.Capacity():
+            return clusterdata.Gather(lu, snapshot, request.instance.disk_template, request.instance.hypervisor)
         case requests.MultiAllocate():
             first = request.instances[0] if request.instances else None
             template, hypervisor = (first.disk_template, first.hypervisor) if first is not None else (None, None)
@@ -62,14 +73,47 @@ def _Gather(lu: LogicalUnit, request: requests.Request) -> clusterdata.ClusterDa
     return clusterdata.Gather(lu, snapshot)
 
 
+def ShowQuestion(lu: LogicalUnit, request: requests.Request) -> str:
+    """Return the message that an allocator would get."""
+    return _Message(_Gather(lu, request), request)
+
+
+def ShowAnswer(lu: LogicalUnit, allocator: str, request: requests.Request) -> str:
+    """Return what an allocator prints, unchecked; of several the first one that succeeds, or else the last."""
+    data = _Gather(lu, request)
+    *others, last = _Names(allocator)
+    for name in others:
+        try:
+            text = _Text(lu, name, request, data)
+            if answers.Parse(name, text).success:
+                return text
+        except (errors.OpPrereqError, errors.OpExecError) as err:
+            lu.LogWarning(f"{err.args[0]}; the next allocator is tried")
+    return _Text(lu, last, request, data)
+
+
+def _Text(lu: LogicalUnit, name: str, request: requests.Request, data: clusterdata.ClusterData) -> str:
+    options = Options(data.snapshot.cluster, request)
+    local = _InProcess(name, options)
+    if local is None:
+        return _RunProgram(lu, name, request, data, options)
+    return serializer.Dump(asdict(hail.Run(data, request, local, lu.context.allocation).response))
+
+
+def _InProcess(name: str, options: dict[str, str | None]) -> Values | None:
+    """Return the options of an allocator that needs no program; None: it does."""
+    local = hail.OptionsOf(options) if name == hail.NAME else None
+    return None if local is None or hail.NeedsProgram(local) else local
+
+
 def _AskOne(lu: LogicalUnit, name: str, request: requests.Request, data: clusterdata.ClusterData) -> Any:
     options = Options(data.snapshot.cluster, request)
+    local = _InProcess(name, options)
     reasons: Sequence[str] = ()
-    local = hail.OptionsOf(options) if name == hail.NAME else None
-    if local is not None and not hail.NeedsProgram(local):
-        response, reasons = hail.Run(data, request, local, lu.context.allocation)
+    if local is None:
+        response = answers.Parse(name, _RunProgram(lu, name, request, data, options))
     else:
-        response = _RunProgram(lu, name, request, data, options)
+        response, reasons = hail.Run(data, request, local, lu.context.allocation)
     if not response.success:
         _LogReasons(lu, reasons)
     result = answers.Check(name, data, request, response)
@@ -97,11 +141,16 @@ def _RunProgram(
     request: requests.Request,
     data: clusterdata.ClusterData,
     options: dict[str, str | None],
-) -> answers.Response:
-    message = serializer.Dump(clusterdata.Message(data, hail.Entry(data, request)))
+) -> str:
+    """Return what a program on the master node prints."""
+    message = _Message(data, request)
     result = lu.rpc.call_iallocator_runner(data.snapshot.cluster.master_node, name, message, options)
     result.Raise("Failure while running the iallocator script")
-    return answers.Parse(name, result.payload)
+    return str(result.payload)
+
+
+def _Message(data: clusterdata.ClusterData, request: requests.Request) -> str:
+    return serializer.Dump(clusterdata.Message(data, hail.Entry(data, request)))
 
 
 def _LogReasons(lu: LogicalUnit, reasons: Sequence[str]) -> None:

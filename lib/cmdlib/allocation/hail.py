@@ -11,7 +11,7 @@ from ganeti.htools import answer, explain, loading
 from ganeti.htools.allocate import Rules
 from ganeti.htools.loading import LoadError, NewInstanceTags, Raw
 from ganeti.htools.options import PROGRAM_OPTIONS, Parser, UsageError, ValueProblem, Values
-from ganeti.htools.request import ReadRequest
+from ganeti.htools.request import ReadRequest, Type
 from ganeti.htools.request import Request as Question
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _Answer(cluster: Cluster, question: Question, rules: Rules, raw: Raw) -> Out
 
 def _Reasons(cluster: Cluster, question: Question, rules: Rules, response: answers.Response, raw: Raw) -> Sequence[str]:
     """Explain the choice for one new instance; of several each choice depends on those before."""
-    if len(question.new) != 1:
+    if question.type is not Type.ALLOCATE:
         return ()
     (new,) = question.new
     inst = NewInstanceTags(new.instance, raw.tags)

@@ -154,7 +154,33 @@ class ChangeGroup:
         return {"instances": list(self.instances), "target_groups": list(self.target_groups)}
 
 
-Request = Allocate | Relocate | AllocateSecondary | MultiAllocate | NodeEvacuate | ChangeGroup
+@dataclass(frozen=True)
+class Balance:
+    """At most so many moves that balance the cluster; ours, answered by hail."""
+
+    TYPE: ClassVar[str] = "balance"
+
+    max_moves: int
+
+    def Entry(self, snapshot: objects.Snapshot) -> dict[str, Any]:
+        del snapshot
+        return {"max_moves": self.max_moves}
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Where instances like this one would go, one after the other, until nothing fits or there are ``limit``; ours."""
+
+    TYPE: ClassVar[str] = "capacity"
+
+    instance: Allocate
+    limit: int
+
+    def Entry(self, snapshot: objects.Snapshot) -> dict[str, Any]:
+        return {**self.instance.Entry(snapshot), "limit": self.limit}
+
+
+Request = Allocate | Relocate | AllocateSecondary | MultiAllocate | NodeEvacuate | ChangeGroup | Balance | Capacity
 
 
 # --- what comes back ------------------------------------------------------------------------------------------------------

@@ -165,3 +165,14 @@ Answer: ['cluster/BGL', 'instance/web.example.org']
 $ gnt-debug wconfd dance
 ! Command 'dance' not supported
 = 1
+
+% result OP_TEST_ALLOCATOR "{\"version\":2}"
+$ gnt-debug iallocator web
+{"version":2}
+$ gnt-debug allocator --dir=out -m multi-allocate -t drbd --disks=1g,512 --tags a,b --nics 00:11:22:33:44:56//br1 --count=3 -o noop new.example.org
+{"version":2}
+$ gnt-debug iallocator -m change-group --target-groups one --target-groups two web mail
+{"version":2}
+$ gnt-debug iallocator -m allocate --disks=huge new
+$ gnt-debug iallocator -m allocate --nics=a/b/c/d new
+$ gnt-debug iallocator -m nothing new

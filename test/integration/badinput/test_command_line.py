@@ -164,6 +164,7 @@ COMPLETE = {
     ],
     ("gnt-cluster", "rapi-token"): [("--role", "read")],
     ("gnt-group", "evacuate"): [("-I", "hail")],
+    ("gnt-debug", "iallocator"): [("-m", "node-evacuate")],
     ("gnt-group", "modify"): [("--alloc-policy", "preferred")],
     ("gnt-node", "list-storage"): [("--storage-type", "file")],
     ("gnt-node", "modify-storage"): [("--allocatable", "yes")],
