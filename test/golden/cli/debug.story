@@ -169,10 +169,27 @@ $ gnt-debug wconfd dance
 % result OP_TEST_ALLOCATOR "{\"version\":2}"
 $ gnt-debug iallocator web
 {"version":2}
+> OP_TEST_ALLOCATOR {"count":2,"direction":"in","disks":[{"size":4096,"mode":"rw"},{"size":4096,"mode":"rw"}],"evac_mode":"all","instances":["web"],"memory":128,"mode":"relocate","name":"web","nics":[{"mac":"00:11:22:33:44:55"}],"vcpus":1}
 $ gnt-debug allocator --dir=out -m multi-allocate -t drbd --disks=1g,512 --tags a,b --nics 00:11:22:33:44:56//br1 --count=3 -o noop new.example.org
 {"version":2}
+> OP_TEST_ALLOCATOR {"count":3,"direction":"out","disk_template":"drbd","disks":[{"size":1024,"mode":"rw"},{"size":512,"mode":"rw"}],"evac_mode":"all","instances":["new.example.org"],"memory":128,"mode":"multi-allocate","name":"new.example.org","nics":[{"mac":"00:11:22:33:44:56","bridge":"br1"}],"os":"noop","tags":["a","b"],"vcpus":1}
 $ gnt-debug iallocator -m change-group --target-groups one --target-groups two web mail
 {"version":2}
+> OP_TEST_ALLOCATOR {"count":2,"direction":"in","disks":[{"size":4096,"mode":"rw"},{"size":4096,"mode":"rw"}],"evac_mode":"all","instances":["web","mail"],"memory":128,"mode":"change-group","name":"web","nics":[{"mac":"00:11:22:33:44:55"}],"target_groups":["one","two"],"vcpus":1}
 $ gnt-debug iallocator -m allocate --disks=huge new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid disks 'huge': 'huge' is not a valid size: write a number with m, g or t, such as 512m
+= 1
 $ gnt-debug iallocator -m allocate --nics=a/b/c/d new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! 'a/b/c/d' is not MAC/IP/BRIDGE
+= 1
 $ gnt-debug iallocator -m nothing new
+! Usage
+! =====
+!   gnt-debug iallocator [options...] <instance...>
+!
+! gnt-debug: error: option -m: invalid choice: 'nothing' (choose from 'allocate', 'allocate-secondary', 'balance', 'capacity', 'change-group', 'multi-allocate', 'node-evacuate', 'relocate')
+= 2
