@@ -91,12 +91,12 @@ SECONDARY_IP = Value(
 )
 TARGET_NODE = Value(
     "-n", "--target-node", dest="target_node", metavar="NODE", completion=COMPLETE_NODE,
-    text="Node to move to; needed for disks that more than one other node can use, such as sharedfile",
+    text="Node to move to; for disks that more than one other node can use, such as sharedfile, an allocator chooses otherwise",
 )  # fmt: skip
 IALLOCATOR = Value(
     "-I", "--iallocator", dest="iallocator", metavar="NAME", completion=COMPLETE_IALLOCATOR,
-    text="Allocator that chooses the nodes",
-).Hidden()  # fmt: skip
+    text="Allocator that chooses the nodes, for example hail; '.' is the cluster's default one",
+)  # fmt: skip
 MIGRATION_MODE = Value(
     "--migration-mode", dest="migration_mode", choices=ElementsOf("TMigrationMode"),
     text="Use this mode instead of the hypervisor parameter migration_mode",

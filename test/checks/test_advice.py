@@ -63,7 +63,7 @@ def test_every_command_line_works():
         ("see 'gnt-node power on node3'", "no command 'power'"),
         ("'gnt-cluster renew-crypto' makes them new", "no command 'renew-crypto'"),
         ("'gnt-instance migrate --clean web1'", "no option '--clean'"),
-        ("'gnt-instance migrate -I hail web1'", "no option '-I'"),
+        ("'gnt-instance migrate -J hail web1'", "no option '-J'"),
         ("'gnt-node modify --drained=perhaps node1'", "Invalid boolean value 'perhaps'"),
         ("'gnt-node modify --force=yes node1'", "takes no value"),
         ("'gnt-node modify node1 --force'", "stands behind an argument"),

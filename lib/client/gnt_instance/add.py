@@ -39,8 +39,12 @@ NO_INSTALL = Flag("--no-install", dest="no_install", text="Install no operating 
 NO_START = Off("--no-start", dest="start", text="Do not start the instance")
 TAGS = Value("--tags", dest="tags", type="names", metavar="TAG,...", text="Tags of the instance")
 
+OPPORTUNISTIC = Flag(
+    "--opportunistic-locking", dest="opportunistic_locking",
+    text="Let the allocator choose among nodes on which no other job works; only if none of them fits, among all",
+)  # fmt: skip
+
 # Accepted for scripts of 3.1; the master answers them.
-OPPORTUNISTIC = Flag("--opportunistic-locking", dest="opportunistic_locking", text="Lock free nodes only").Hidden()
 FORTHCOMING = Flag("--forthcoming", dest="forthcoming", text="Only reserve resources").Hidden()
 COMMIT = Flag("--commit", dest="commit", text="Turn a reservation into an instance").Hidden()
 HELPER_STARTUP_TIMEOUT = Value(
@@ -108,12 +112,16 @@ COMMAND = Command(
     "Create an instance",
     (One("host"),),
     (
-        NODE_PLACEMENT, DISK_TEMPLATE, DISK, OS_SIZE, NET, NO_NICS, o.OS_TYPE, FORCE_VARIANT, NO_INSTALL, NO_START, o.BACKEND,
-        HYPERVISOR, o.OS_PARAMETERS, o.OS_PARAMETERS_PRIVATE, o.OS_PARAMETERS_SECRET, FILE_STORAGE_DIR, FILE_DRIVER,
-        IP_CHECK, NAME_CHECK, NO_CONFLICTS_CHECK, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY,
-        o.NODE_GROUP.But(help="Node group of the instance"), TAGS, o.IALLOCATOR, OPPORTUNISTIC, FORTHCOMING, COMMIT,
+        NODE_PLACEMENT, o.IALLOCATOR, OPPORTUNISTIC, DISK_TEMPLATE, DISK, OS_SIZE, NET, NO_NICS, o.OS_TYPE, FORCE_VARIANT,
+        NO_INSTALL, NO_START, o.BACKEND, HYPERVISOR, o.OS_PARAMETERS, o.OS_PARAMETERS_PRIVATE, o.OS_PARAMETERS_SECRET,
+        FILE_STORAGE_DIR, FILE_DRIVER, IP_CHECK, NAME_CHECK, NO_CONFLICTS_CHECK, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY,
+        o.NODE_GROUP.But(help="Node group of the instance"), TAGS, FORTHCOMING, COMMIT,
         COMMUNICATION, HELPER_STARTUP_TIMEOUT, HELPER_SHUTDOWN_TIMEOUT, NO_IP_CHECK, NO_NAME_CHECK, *o.SET_JOB,
     ),
-    details="For example, an instance with one disk of 20 GiB in a file on node1, 2 GiB of memory and one NIC on bridge br0:"
-    " 'gnt-instance add -n node1 -t file --disk 0:size=20g -B memory=2g,vcpus=2 --net 0:link=br0 -o debian+default web1'.",
+    details="Without -n and -I the cluster's default allocator chooses the nodes, if there is one; the job's log shows its choice"
+    " and why.  With --dry-run nothing is created, and the log shows where the instance would go.\n\n"
+    "For example, an instance with one disk of 20 GiB in a file on node1, 2 GiB of memory and one NIC on bridge br0:"
+    " 'gnt-instance add -n node1 -t file --disk 0:size=20g -B memory=2g,vcpus=2 --net 0:link=br0 -o debian+default web1'."
+    "  With a mirrored disk on two nodes that hail chooses: 'gnt-instance add -I hail -t drbd --disk 0:size=20g"
+    " -o debian+default web1'.",
 )  # fmt: skip

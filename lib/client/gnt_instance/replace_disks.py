@@ -39,7 +39,7 @@ def _Mode(options: Options) -> str:
     if len(chosen) != 1:
         raise errors.OpPrereqError(
             "Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (for"
-            " faulty disks on either node) or -n NODE (another secondary node)",
+            " faulty disks on either node), -n NODE or -I ALLOCATOR (another secondary node)",
             errors.ECODE_INVAL,
         )
     return chosen[0]
@@ -62,6 +62,6 @@ COMMAND = Command(
     (
         ON_PRIMARY, ON_SECONDARY, AUTO, NEW_SECONDARY, o.IALLOCATOR, DISKS, EARLY_RELEASE, o.IGNORE_IPOLICY, *o.SET_JOB,
     ),
-    details="Exactly one of -p, -s, -a and -n is needed.  The instance keeps running; the new disks are filled from the"
+    details="Exactly one of -p, -s, -a, -n and -I is needed.  The instance keeps running; the new disks are filled from the"
     " intact half of the mirror.",
 )  # fmt: skip

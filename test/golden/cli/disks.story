@@ -105,6 +105,8 @@ $ gnt-instance recreate-disks --disk no_0 web
 ! error type: wrong_input, error details:
 ! Invalid disk/0 value: expected KEY=VALUE pairs
 = 1
+$ gnt-instance recreate-disks -I hail web
+> OP_INSTANCE_RECREATE_DISKS {"iallocator":"hail","instance_name":"web"}
 $ gnt-instance recreate-disks -n node2 -I hail web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
@@ -120,15 +122,22 @@ $ gnt-instance replace-disks -a web
 > OP_INSTANCE_REPLACE_DISKS {"instance_name":"web","mode":"replace_auto"}
 $ gnt-instance replace-disks -n node3 --ignore-ipolicy web
 > OP_INSTANCE_REPLACE_DISKS {"ignore_ipolicy":true,"instance_name":"web","mode":"replace_new_secondary","remote_node":"node3"}
+$ gnt-instance replace-disks -I hail web
+> OP_INSTANCE_REPLACE_DISKS {"iallocator":"hail","instance_name":"web","mode":"replace_new_secondary"}
+$ gnt-instance replace-disks -n node3 -I hail web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (for faulty disks on either node), -n NODE or -I ALLOCATOR (another secondary node)
+= 1
 $ gnt-instance replace-disks web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (for faulty disks on either node) or -n NODE (another secondary node)
+! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (for faulty disks on either node), -n NODE or -I ALLOCATOR (another secondary node)
 = 1
 $ gnt-instance replace-disks -p -s web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
-! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (for faulty disks on either node) or -n NODE (another secondary node)
+! Give exactly one of the options -p (new storage on the primary node), -s (on the secondary node), -a (for faulty disks on either node), -n NODE or -I ALLOCATOR (another secondary node)
 = 1
 $ gnt-instance replace-disks -a --disks 0 web
 ! Failure: prerequisites not met for this operation:
@@ -165,6 +174,9 @@ Commands:
                     paths
  add              - Create an instance
  add-tags         - Add tags to an instance
+ batch-create     - Create the instances that a file describes, each in a job of
+                    its own
+ change-group     - Move an instance to another node group
  console          - Connect to the console of an instance
  deactivate-disks - Close the disks of a stopped instance on its nodes
  failover         - Stop an instance and start it on another node

@@ -199,6 +199,19 @@ $ gnt-instance failover web
 = 1
 $ gnt-instance failover -f web
 > OP_INSTANCE_FAILOVER {"instance_name":"web"}
+$ gnt-instance add -n node1 -I hail -t diskless --no-nics -o debian new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Give either an iallocator (-I) or nodes (-n), not both
+= 1
+$ gnt-instance add -I . --opportunistic-locking --dry-run -t diskless --no-nics -o debian new
+> OP_INSTANCE_CREATE {"disk_template":"diskless","disks":[],"dry_run":true,"iallocator":".","instance_name":"new","mode":"create","nics":[],"no_install":false,"opportunistic_locking":true,"os_type":"debian"}
+$ gnt-instance failover -f -I hail web
+> OP_INSTANCE_FAILOVER {"iallocator":"hail","instance_name":"web"}
+$ gnt-instance migrate -f -I . web
+> OP_INSTANCE_MIGRATE {"iallocator":".","instance_name":"web"}
+$ gnt-instance modify -t drbd -I hail web
+> OP_INSTANCE_SET_PARAMS {"disk_template":"drbd","iallocator":"hail","instance_name":"web"}
 $ gnt-instance failover -f -n node2 -I hail web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
@@ -212,7 +225,7 @@ $ gnt-instance migrate -f --non-live --migration-mode=live web
 $ gnt-instance migrate -f --cleanup web
 > OP_INSTANCE_MIGRATE {"cleanup":true,"instance_name":"web"}
 $ gnt-instance reinstall -f -o debian web.example.org
-Waiting for job 1020 for web.example.org ...
+Waiting for job 1024 for web.example.org ...
 > OP_INSTANCE_REINSTALL {"instance_name":"web.example.org","os_type":"debian"}
 % result OP_INSTANCE_ACTIVATE_DISKS [["node1.example.org", "disk/0", "/dev/drbd0"]]
 $ gnt-instance activate-disks web
@@ -363,7 +376,7 @@ Waiting for job 1002 ...
 All instances created successfully.
 > OP_INSTANCE_MULTI_ALLOC {"iallocator":"hail","instances":[{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[{"size":"1g"}],"nics":[{}],"instance_name":"new1","os_type":"noop","disk_template":"plain"},{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[],"nics":[],"instance_name":"new2","os_type":"noop","disk_template":"diskless","beparams":{"maxmem":512}}]}
 $ gnt-instance batch-create --submit two.json
-! JobID: 1036
+! JobID: 1040
 > OP_INSTANCE_MULTI_ALLOC {"instances":[{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[{"size":"1g"}],"nics":[{}],"instance_name":"new1","os_type":"noop","disk_template":"plain"},{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[],"nics":[],"instance_name":"new2","os_type":"noop","disk_template":"diskless","beparams":{"maxmem":512}}]}
 % forget OP_INSTANCE_MULTI_ALLOC
 % result OP_INSTANCE_MULTI_ALLOC {"jobs": [[true, 1001]], "allocatable": ["new1"], "failed": ["new2"]}

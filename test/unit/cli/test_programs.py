@@ -204,7 +204,7 @@ def test_manuals(tmp_path):
             subprocess.run(
                 [sys.executable, "-B", writer, os.path.join(TOP, "man", name), str(page), TOP], check=True, timeout=50
             )
-            assert page.read_text().startswith('.\\" Man page')
+            assert '.\\" Man page' in page.read_text()[:40]
     text = (tmp_path / "gnt-node.8").read_text().replace("\\-", "-")
     for part in (
         "gnt-node migrate",
@@ -215,7 +215,7 @@ def test_manuals(tmp_path):
         "join-data",
     ):
         assert part in text
-    assert "--iallocator" not in text
+    assert "--iallocator=NAME" in text and "--force-join" not in text
     assert "GNT_" not in (tmp_path / "gnt-job.8").read_text()
 
 
