@@ -23,7 +23,7 @@ import signal
 import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import daemon, runtime
 from ganeti.http.lobby import Greeting, Lobby, Visitor
@@ -31,13 +31,16 @@ from ganeti.http.lobby import Greeting, Lobby, Visitor
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
-_RECORD = struct.Struct("=dB")
+_RECORD = struct.Struct("=dBHd")
 _FREE, _GREETING, _IDLE, _BUSY, _RESERVED, _WAITING = range(6)
 _AUTHENTICATED = (_IDLE, _BUSY, _RESERVED, _WAITING)
 _GREETERS = 16
 """Connections at a time whose peer has yet to prove who it is; one address gets half of them."""
 _RESERVE = 8
 """Children beyond ``max_clients``, for calls that must not wait."""
+_LATE = 24
+"""Children beyond ``max_clients`` whose caller has given up, while they still work: most likely they hang."""
+_LATE_OF_A_KIND = 4
 # While others wait, a peer must prove who it is within this time.
 _GREETING_RIGHTS = 1.0
 # A connection that was made or used just now is likely to bring a request at once: it does not count as idle yet.
@@ -55,6 +58,21 @@ _HELPER_DELAYS = (1.0, 60.0)
 _LINES_PER_MINUTE = 30
 
 
+class Kind(NamedTuple):
+    """What a call is counted with, and after how many seconds its caller has given up."""
+
+    number: int
+    seconds: float
+
+
+class TooManyLate(Exception):
+    """Calls of the same kind are still at work although their callers have given up; the seconds since each began."""
+
+    def __init__(self, ages: Sequence[float]):
+        super().__init__()
+        self.ages = ages
+
+
 class Slots:
     """The states of the children, in memory shared with the parent.  The first byte: whether a connection waits."""
 
@@ -62,13 +80,30 @@ class Slots:
         self.count = count
         self._memory = mmap.mmap(-1, 1 + count * _RECORD.size)
 
-    def Set(self, slot: int, state: int) -> None:
-        _RECORD.pack_into(self._memory, 1 + slot * _RECORD.size, runtime.Monotonic(), state)
+    def Set(self, slot: int, state: int, kind: Kind = Kind(0, 0.0)) -> None:  # noqa: B008 - a constant
+        _RECORD.pack_into(self._memory, 1 + slot * _RECORD.size, runtime.Monotonic(), state, *kind)
+
+    def _Read(self, slot: int) -> tuple[float, int, int, float]:
+        since, state, number, seconds = _RECORD.unpack_from(self._memory, 1 + slot * _RECORD.size)
+        return since, state, number, seconds
 
     def Get(self, slot: int) -> tuple[float, int]:
         """Return (since when, state)."""
-        since, state = _RECORD.unpack_from(self._memory, 1 + slot * _RECORD.size)
-        return since, state
+        return self._Read(slot)[:2]
+
+    def Late(self, number: int | None = None) -> list[float]:
+        """Return for each call whose caller has given up how long it has worked; ``number``: those of this kind."""
+        now = runtime.Monotonic()
+        found = []
+        for slot in range(self.count):
+            since, state, own, seconds = self._Read(slot)
+            if state == _BUSY and now - since > seconds and number in (None, own):
+                found.append(now - since)
+        return found
+
+    def Busy(self) -> int:
+        """Return how many turns are taken: late calls have places of their own, as long as there are any."""
+        return self.Count(_BUSY) - min(len(self.Late()), _LATE)
 
     def Count(self, *states: int) -> int:
         return sum(self.Get(slot)[1] in states for slot in range(self.count))
@@ -108,18 +143,24 @@ class Child:
         if greeted or self._slots.wanted:
             runtime.KillProcess(os.getppid(), signal.SIGUSR1)
 
-    def TakeTurn(self, reserved: bool, gone: Callable[[float], bool]) -> bool:
+    def TakeTurn(self, reserved: bool, gone: Callable[[float], bool], kind: Kind) -> bool:
         """Wait until the request may be served; False if the peer went away meanwhile.
 
-        ``reserved``: it need not wait.  ``gone(seconds)`` waits for that long for the peer to go.
+        ``reserved``: it need not wait.  ``gone(seconds)`` waits for that long for the peer to go.  Raises TooManyLate if
+        calls of this kind hang: another one would hang too, and in the end there would be room for none of any kind.
         """
         if reserved:
             self._slots.Set(self._slot, _RESERVED)
             return True
-        while self._slots.Count(_BUSY) >= self._max_clients:
+        while True:
+            late = self._slots.Late(kind.number)
+            if len(late) >= _LATE_OF_A_KIND:
+                raise TooManyLate(late)
+            if self._slots.Busy() < self._max_clients:
+                break
             if gone(_TURN_CHECK):
                 return False
-        self._slots.Set(self._slot, _BUSY)
+        self._slots.Set(self._slot, _BUSY, kind)
         return True
 
     def Ending(self) -> bool:
@@ -170,7 +211,7 @@ class ForkingServer:
         self._stop = stop
         self._helpers = list(helpers)
         self._max_clients = max_clients
-        self._slots = Slots(max_clients + _RESERVE + _GREETERS)
+        self._slots = Slots(max_clients + _RESERVE + _GREETERS + _LATE)
         # Process -> slot, and the address of its peer.
         self._children: dict[int, int] = {}
         self._addresses: dict[int, str] = {}
@@ -316,7 +357,8 @@ class ForkingServer:
         states = {pid: self._State(self._children[pid]) for pid in self._told}
         self._told = {pid for pid, state in states.items() if state in (_GREETING, _IDLE)}
         going = sum(state == _IDLE for state in states.values())
-        too_many = self._slots.Count(*_AUTHENTICATED) - self._max_clients - going
+        open_ones = self._slots.Count(*_AUTHENTICATED) - min(len(self._slots.Late()), _LATE)
+        too_many = open_ones - self._max_clients - going
         if too_many <= 0:
             return
         self._slots.wanted = True

@@ -7,7 +7,7 @@ what a procedure does is a handler's affair.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -70,6 +70,15 @@ class Dispatcher:
             logging.warning("Refused call of %s: %s", name, err)
             return _Failure(str(err))
         return self._Run(procedure, handler, headers, args)
+
+    def Refuse(self, path: str, ages: Sequence[float]) -> Reply:
+        """Answer a request that is not served, because earlier ones of its procedure hang; ``ages``: their seconds."""
+        name = _Clip(path.removeprefix("/"))
+        logging.warning("Refused call of %s: %d calls of it hang", name, len(ages))
+        return _Failure(
+            f"this node is busy with {len(ages)} calls of {name} that do not end, the oldest one for {max(ages):.0f} s; what"
+            " they wait for hangs on this node, most likely a disk: 'dmesg' and 'ps axf' on the node show what"
+        )
 
     def _Run(self, procedure: Procedure, handler: Handler, headers: Mapping[str, str], args: list[Any]) -> Reply:
         started = runtime.Monotonic()

@@ -24,10 +24,10 @@ from ganeti import backend, constants, daemon, errors, hosts, pathutils, runtime
 from ganeti.backend.files import STORE_OWNS
 from ganeti.daemon.memory import LockMemory
 from ganeti.http import Incoming, Reply, connection, tls
-from ganeti.http.forking import Child, ForkingServer, Helper
+from ganeti.http.forking import Child, ForkingServer, Helper, Kind, TooManyLate
 from ganeti.http.lobby import AnyGreeting, TlsGreeting
 from ganeti.rpc.base import MAX_BODY
-from ganeti.rpc.procedures import STORE_PROCEDURES
+from ganeti.rpc.procedures import PROCEDURES, STORE_PROCEDURES, TIMEOUTS
 from ganeti.rpc.server import Dispatcher
 from ganeti.server.nodepolicy import NodePolicy
 from ganeti.server.ownnode import OwnStore
@@ -98,8 +98,11 @@ class NodeServer:
     def _Handle(self, child: Child, stream: tls.PlainStream, request: Incoming) -> Reply:
         # A master waits for its store calls only seconds: calls that take hours must not keep them out.
         reserved = request.path.removeprefix("/") in STORE_PROCEDURES
-        if not child.TakeTurn(reserved, stream.Gone):
-            raise tls.StreamError("it went away while its call waited for its turn")
+        try:
+            if not child.TakeTurn(reserved, stream.Gone, KindOf(request.path)):
+                raise tls.StreamError("it went away while its call waited for its turn")
+        except TooManyLate as late:
+            return self._dispatcher.Refuse(request.path, late.ages)
         refusal = stream.Refusal()
         if refusal is not None:
             raise tls.StreamError(refusal)
@@ -111,6 +114,16 @@ class NodeServer:
         self.LoadContext()
         assert self._context is not None
         return self._context.Accept(sock, _HANDSHAKE_TIMEOUT)
+
+
+def KindOf(path: str) -> Kind:
+    """Return the kind of a call: its procedure, and how long callers wait for it."""
+    procedure = PROCEDURES.get(path.removeprefix("/"))
+    if procedure is None:
+        return Kind(0, 0.0)
+    # The length of a test's sleep is its argument.
+    seconds = TIMEOUTS.get(procedure.timeout, constants.RPC_TMO_1DAY)
+    return Kind(1 + list(PROCEDURES).index(procedure.name), seconds)
 
 
 def _PeerName(sock: protocols.Socket) -> str:
