@@ -36,6 +36,16 @@ def CheckSameLocks(lu: LogicalUnit, level: int, needed: Iterable[str], what: str
         )
 
 
+def DeclareChoice(lu: LogicalUnit, instances: Iterable[objects.Instance]) -> None:
+    """Declare the locks of asking where instances can go; DeclareLocks adds the node groups."""
+    lu.needed_locks = {
+        locking.LEVEL_INSTANCE: NiceSort(Names(instances)),
+        locking.LEVEL_NODE_ALLOC: locking.ALL_SET,
+        locking.LEVEL_NODEGROUP: [],
+    }
+    lu.share_locks = {**ShareAll(), locking.LEVEL_NODE_ALLOC: 0}
+
+
 # --- the jobs -------------------------------------------------------------------------------------------------------------
 
 
@@ -72,7 +82,8 @@ _ToGroupsOp = TypeVar("_ToGroupsOp", opcodes.OpGroupEvacuate, opcodes.OpInstance
 class ToOtherGroups(LogicalUnit[_ToGroupsOp]):
     """The common part of the units that move instances to other node groups.
 
-    The unit names its instances and the groups that they leave; everything is locked shared, because the jobs do the work.
+    The unit names its instances and the groups that they leave.  No node is locked: work on disks and a choice do not wait
+    for each other (doc/design-placement.rst), and the jobs look at the nodes again.
     """
 
     REQ_BGL = False
@@ -109,34 +120,21 @@ class ToOtherGroups(LogicalUnit[_ToGroupsOp]):
 
     def ExpandNames(self) -> None:
         self._wanted = [ExpandGroup(self.snapshot, name).uuid for name in self.op.target_groups or ()]
-        self.needed_locks = {
-            locking.LEVEL_INSTANCE: NiceSort(Names(self.Instances())),
-            locking.LEVEL_NODEGROUP: [],
-            locking.LEVEL_NODE: [],
-        }
-        self.share_locks = ShareAll()
+        DeclareChoice(self, self.Instances())
 
     def DeclareLocks(self, level: int) -> None:
         assert self.needed_locks is not None
         if level == locking.LEVEL_NODEGROUP:
             self.needed_locks[level] = sorted(self._Groups()) if self._wanted else locking.ALL_SET
-        elif level == locking.LEVEL_NODE:
-            self.needed_locks[level] = sorted(self._Nodes())
 
     def _Groups(self) -> set[str]:
         used = GroupsOf(self.snapshot, NodesOf(self.snapshot, self.Instances()))
         return used.union(self._wanted, self.Left())
 
-    def _Nodes(self) -> set[str]:
-        snapshot = self.snapshot
-        members = {uuid for group in self.owned_locks(locking.LEVEL_NODEGROUP) for uuid in snapshot.GroupNodes(group)}
-        return members | NodesOf(snapshot, self.Instances())
-
     def CheckPrereq(self) -> None:
         instances, snapshot = self.Instances(), self.snapshot
         CheckSameLocks(self, locking.LEVEL_INSTANCE, Names(instances), "The set of instances to move")
         CheckSameLocks(self, locking.LEVEL_NODEGROUP, self._Groups(), "The node groups of the instances")
-        CheckSameLocks(self, locking.LEVEL_NODE, self._Nodes(), "The nodes of the instances or of the node groups")
         left = self.Left()
         clash = left.intersection(self._wanted)
         if clash:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ganeti import locking, objects, opcodes
+from ganeti import objects, opcodes
 from ganeti.cmdlib.base import HTYPE_INSTANCE, Filled
 from ganeti.cmdlib.common import ExpandInstance, LockedInstance
 from ganeti.cmdlib.evacuation import GroupsOf, ToOtherGroups
@@ -21,8 +21,6 @@ class LUInstanceChangeGroup(ToOtherGroups[opcodes.OpInstanceChangeGroup]):
         instance = ExpandInstance(self.snapshot, self.op.instance_name, self.op.instance_uuid)
         self.op.instance_name, self.op.instance_uuid = instance.name, instance.uuid
         super().ExpandNames()
-        assert self.needed_locks is not None
-        self.needed_locks[locking.LEVEL_NODE_ALLOC] = locking.ALL_SET
 
     def Instances(self) -> list[objects.Instance]:
         found = self.snapshot.instances.get(Filled(self.op.instance_uuid))

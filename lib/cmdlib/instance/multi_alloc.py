@@ -10,7 +10,7 @@ from ganeti.cmdlib.allocation import DEFAULT_SHORTCUT
 from ganeti.cmdlib.allocation.ask import Ask
 from ganeti.cmdlib.allocation.requests import Allocate, MultiAllocate
 from ganeti.cmdlib.base import Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
-from ganeti.cmdlib.common import CopyNodeLocks, ExpandGroup, ExpandNode, Invalid, ShareAll
+from ganeti.cmdlib.common import ExpandGroup, ExpandNode, Invalid
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.instance.base import ForceBeParams
 from ganeti.cmdlib.instance.create import NormalizeName
@@ -95,29 +95,29 @@ class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
     # --- locks --------------------------------------------------------------------------------------------------------
 
     def ExpandNames(self) -> None:
-        self.share_locks = ShareAll()
-        self.needed_locks = {locking.LEVEL_NODE_ALLOC: locking.ALL_SET, locking.LEVEL_NODE_RES: []}
-        if self.op.iallocator is not None:
-            self.needed_locks[locking.LEVEL_NODE] = locking.ALL_SET
-            self.opportunistic_locks[locking.LEVEL_NODE] = self.op.opportunistic_locking
-            return
+        """Lock what the allocator's choice needs, and nothing where the nodes are named: the jobs look at them."""
+        self.needed_locks = {}
         snapshot = self.snapshot
-        nodes: set[str] = set()
+        if self.op.iallocator is not None:
+            groups = {
+                None if one.group_name is None else ExpandGroup(snapshot, one.group_name).uuid for one in self._ops
+            }
+            named = sorted(uuid for uuid in groups if uuid is not None)
+            self.needed_locks[locking.LEVEL_NODE_ALLOC] = locking.ALL_SET
+            self.needed_locks[locking.LEVEL_NODEGROUP] = named if None not in groups else locking.ALL_SET
+            self.share_locks[locking.LEVEL_NODEGROUP] = 1
+            return
         for one in self._ops:
             for slot in ("pnode", "snode"):
                 name = getattr(one, slot)
                 if name is not None:
-                    node = ExpandNode(snapshot, name, getattr(one, f"{slot}_uuid"))
-                    setattr(one, slot, node.name)
-                    nodes.add(node.uuid)
-        self.needed_locks[locking.LEVEL_NODE] = sorted(nodes)
+                    setattr(one, slot, ExpandNode(snapshot, name, getattr(one, f"{slot}_uuid")).name)
 
-    def DeclareLocks(self, level: int) -> None:
-        assert self.needed_locks is not None
-        if level == locking.LEVEL_NODE_RES and self.op.opportunistic_locking:
-            self.needed_locks[level] = sorted(self.owned_locks(locking.LEVEL_NODE))
-        elif level == locking.LEVEL_NODE_RES:
-            CopyNodeLocks(self)
+    def _FreeNodes(self) -> tuple[str, ...]:
+        """Return the names of the nodes on which no other job works or wants to."""
+        free = self.glm.FreeNames(locking.LEVEL_NODE) & self.glm.FreeNames(locking.LEVEL_NODE_RES)
+        nodes = self.snapshot.nodes
+        return tuple(NiceSort(nodes[uuid].name for uuid in free if uuid in nodes))
 
     # --- can it be done -----------------------------------------------------------------------------------------------
 
@@ -137,9 +137,7 @@ class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
                 errors.ECODE_EXISTS,
                 hint="leave them out of the request",
             )
-        whitelist = None
-        if self.op.opportunistic_locking:
-            whitelist = tuple(NiceSort(snapshot.nodes[uuid].name for uuid in self.owned_locks(locking.LEVEL_NODE)))
+        whitelist = self._FreeNodes() if self.op.opportunistic_locking else None
         request = MultiAllocate(tuple(self._Request(one) for one in self._ops), whitelist)
         answer = Ask(self, allocator, request)
         wanted = {one.instance_name: one for one in self._ops}

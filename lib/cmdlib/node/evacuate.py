@@ -45,26 +45,24 @@ class LUNodeEvacuate(NoHooksLU[opcodes.OpNodeEvacuate]):
             raise errors.OpPrereqError(
                 f"Node {node.name} is being evacuated and cannot be the new secondary node", errors.ECODE_INVAL
             )
-        self.needed_locks = {
-            locking.LEVEL_INSTANCE: NiceSort(evacuation.Names(self._Instances())),
-            locking.LEVEL_NODEGROUP: [],
-            locking.LEVEL_NODE: [],
-        }
-        self.share_locks = ShareAll()
+        evacuation.DeclareChoice(self, self._Instances())
+        if remote is not None:
+            self.needed_locks = {
+                locking.LEVEL_INSTANCE: NiceSort(evacuation.Names(self._Instances())),
+                locking.LEVEL_NODEGROUP: [],
+                locking.LEVEL_NODE: [node.uuid, remote.uuid],
+            }
+            self.share_locks = ShareAll()
 
     def DeclareLocks(self, level: int) -> None:
         assert self.needed_locks is not None
         if level == locking.LEVEL_NODEGROUP:
-            self.needed_locks[level] = sorted(evacuation.GroupsOf(self.snapshot, self._Nodes()))
-        elif level == locking.LEVEL_NODE:
-            self.needed_locks[level] = sorted(self._Nodes())
+            self.needed_locks[level] = sorted(self._Groups())
 
-    def _Nodes(self) -> set[str]:
-        """Return the nodes that may be involved: those named, or all that the allocator can choose from."""
-        uuid, snapshot = Filled(self.op.node_uuid), self.snapshot
-        if self.op.remote_node_uuid is not None:
-            return {uuid, self.op.remote_node_uuid}
-        return set(snapshot.GroupNodes(snapshot.nodes[uuid].group))
+    def _Groups(self) -> set[str]:
+        """Return the groups of the nodes that are involved; the allocator chooses from the evacuated node's group."""
+        nodes = [uuid for uuid in (self.op.node_uuid, self.op.remote_node_uuid) if uuid is not None]
+        return evacuation.GroupsOf(self.snapshot, nodes)
 
     def _Instances(self) -> tuple[objects.Instance, ...]:
         """Return the instances that this job moves itself."""
@@ -81,9 +79,9 @@ class LUNodeEvacuate(NoHooksLU[opcodes.OpNodeEvacuate]):
         evacuation.CheckSameLocks(
             self, locking.LEVEL_INSTANCE, evacuation.Names(instances), f"The instances of node {name}"
         )
-        groups = evacuation.GroupsOf(self.snapshot, self._Nodes())
-        evacuation.CheckSameLocks(self, locking.LEVEL_NODEGROUP, groups, f"The node group of node {name}")
-        evacuation.CheckSameLocks(self, locking.LEVEL_NODE, self._Nodes(), f"The nodes in the node group of {name}")
+        evacuation.CheckSameLocks(
+            self, locking.LEVEL_NODEGROUP, self._Groups(), f"The node group of node {name} or of its new secondary node"
+        )
         self._names = NiceSort(evacuation.Names(instances))
         if self.op.remote_node is not None:
             self._jobs = self._ToNamedNode(instances)

@@ -217,7 +217,7 @@ def test_moving(client: Noting, cluster: RealCluster) -> None:
     _Finish(client, result)
     assert client.GetNode(cluster[2].name)["pinst_cnt"] == 0
     entry = client.InstanceAllocation(
-        "create", "many.example.com", "diskless", [], [], os="mini+default", pnode=cluster[0].name
+        "create", "many.example.com", "diskless", [], [], os="mini+default", pnode=cluster[0].name, ignore_ipolicy=True
     )
     result = client.Done(client.InstancesMultiAlloc([entry]))
     assert (result["allocatable"], result["failed"]) == (["many.example.com"], [])

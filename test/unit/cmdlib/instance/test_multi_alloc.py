@@ -129,29 +129,30 @@ def test_what_cannot_be_is_rejected(three: Master, op: opcodes.OpCode, match: st
 
 # --- locks -----------------------------------------------------------------------------------------------------------------
 
-_LEVELS = (locking.LEVEL_NODE, locking.LEVEL_NODE_RES)
+_LEVELS = (locking.LEVEL_NODE_ALLOC, locking.LEVEL_NODEGROUP, locking.LEVEL_NODE, locking.LEVEL_NODE_RES)
 
 
 class _Watched(LUInstanceMultiAlloc):
-    """Says what it holds when it looks whether it can be done, and stops."""
+    """Says what it holds when it looks whether it can be done."""
 
-    held: list[set[str]]
+    held: list[list[set[str]]]
 
     def CheckPrereq(self) -> None:
-        for level in _LEVELS:
-            assert self.glm.check_owned(level, self.owned_locks(level), shared=1)
-            self.held.append(self.owned_locks(level))
+        self.held.append([self.owned_locks(level) for level in _LEVELS])
         super().CheckPrereq()
 
 
+@pytest.mark.req("RM-LOCK-07")
 def test_what_is_locked(three: Master) -> None:
+    groups = set(three.snapshot.nodegroups)
     op = _Multi(_New("a", pnode="node3", snode="node1"))
     _Watched.held = []
     three.Run(op, units={op.OP_ID: _Watched})
-    assert _Watched.held == [{three.nodes[0], three.nodes[2]}] * 2
-    _Watched.held = []
-    three.Run(_Multi(_New("a"), iallocator="mine"), units={op.OP_ID: _Watched})
-    assert _Watched.held == [set(three.nodes)] * 2
+    assert _Watched.held == [[set(), set(), set(), set()]]
+    for new in (_New("a"), _New("a", group_name="default")):
+        _Watched.held = []
+        three.Run(_Multi(new, iallocator="mine"), units={op.OP_ID: _Watched})
+        assert _Watched.held == [[{locking.NAL}, groups, set(), set()]]
 
 
 def test_only_free_nodes_are_used(three: Master) -> None:
@@ -159,16 +160,14 @@ def test_only_free_nodes_are_used(three: Master) -> None:
     names = [node.name for node in three.all]
     played = Played(lambda message: {"success": False, "info": "no", "result": []})
     three[0].AddAllocator("none", played)
-    _Watched.held = []
     op = _Multi(_New("a"), iallocator="none", opportunistic_locking=True)
     with Cast("other") as [other]:
         other.Do(three.glm.acquire, locking.LEVEL_CLUSTER, [locking.BGL], shared=1)
         other.Do(three.glm.acquire, locking.LEVEL_NODE, [three.nodes[1]])
         with pytest.raises(errors.OpPrereqError) as caught:
-            mcpu.Processor(three.context, 9, {op.OP_ID: _Watched}).ExecOpCode(op, Callbacks())
+            mcpu.Processor(three.context, 9).ExecOpCode(op, Callbacks())
         other.Do(three.glm.release, locking.LEVEL_NODE)
         other.Do(three.glm.release, locking.LEVEL_CLUSTER)
     assert caught.value.args[1] == errors.ECODE_TEMP_NORES
-    assert _Watched.held == [{three.nodes[0], three.nodes[2]}] * 2
     [asked] = played.asked[0]["request"]["instances"]
     assert asked["restrict-to-nodes"] == [names[0], names[2]]

@@ -7,11 +7,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from support.actors import Cast
 from support.asking import Answering, Played, Success
-from support.master import Master
+from support.master import Callbacks, Master
 from support.moving import Hail, Ids, RunWithJobs
 
-from ganeti import errors, locking, opcodes
+from ganeti import errors, locking, mcpu, opcodes
 from ganeti.cmdlib import LU_MAPPING
 
 WEB = "web.example.org"
@@ -159,7 +160,7 @@ def _Locks(four: Master, op: opcodes.OpNodeEvacuate) -> list[dict[int, set[str]]
 
     class Watched(unit):  # type: ignore[misc]
         def CheckPrereq(self) -> None:
-            assert all(self.glm.check_owned(level, self.owned_locks(level), shared=1) for level in _LEVELS)
+            assert all(self.glm.check_owned(level, self.owned_locks(level), shared=1) for level in _LEVELS[:2])
             held.append({level: self.owned_locks(level) for level in _LEVELS})
             super().CheckPrereq()
 
@@ -182,7 +183,24 @@ def test_what_is_locked(four: Master) -> None:
         }
     ]
     [chosen] = _Locks(four, _Evacuate("node2", "secondary-only", iallocator="mine"))
-    assert chosen[locking.LEVEL_NODE] == set(four.nodes)
+    assert chosen == {locking.LEVEL_INSTANCE: {WEB}, locking.LEVEL_NODEGROUP: {group}, locking.LEVEL_NODE: set()}
+
+
+@pytest.mark.req("RM-LOCK-09")
+def test_work_on_nodes_does_not_hold_up_an_evacuation(four: Master) -> None:
+    """A job that works on every node for an hour, and another choice that is being made."""
+    op = _Evacuate("node2", "secondary-only", iallocator="hail")
+    with Cast("worker") as [worker]:
+        worker.Do(four.glm.acquire, locking.LEVEL_CLUSTER, [locking.BGL], shared=1)
+        worker.Do(four.glm.acquire, locking.LEVEL_NODE, list(four.nodes))
+        callbacks = Callbacks()
+        assert mcpu.Processor(four.context, 9).ExecOpCode(op, callbacks) == {"jobs": [[True, 100]]}
+        worker.Do(four.glm.release, locking.LEVEL_NODE)
+        worker.Do(four.glm.acquire, locking.LEVEL_NODE_ALLOC, [locking.NAL])
+        with pytest.raises(errors.LockAcquireTimeout):
+            mcpu.Processor(four.context, 9).ExecOpCode(op, callbacks, timeout=1)
+        worker.Do(four.glm.release, locking.LEVEL_NODE_ALLOC)
+        worker.Do(four.glm.release, locking.LEVEL_CLUSTER)
 
 
 def test_what_changes_before_the_locks_is_noticed(four: Master) -> None:
