@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ganeti.htools.bounds import Bounds, Family
 from ganeti.htools.entities import Failure, Instance, Mirroring
 from ganeti.htools.moves import Kind, Leaving, Move, Try
+from ganeti.htools.resources import Node
 from ganeti.htools.score import Bound, Estimate
 from ganeti.htools.state import State
 
@@ -89,26 +91,70 @@ def Moves(state: State, inst: Instance, rules: Rules) -> Iterator[Move]:
             yield Move(kind, target)
 
 
-def BestStep(state: State, score: float, rules: Rules) -> Step | None:
-    """Return the best move of all; of equals the first one.  None: no move lowers the score.
+class _Search:
+    """Finds the best of moves that are looked at in any order: the lowest score, of equals the first in the order of ``Moves``.
 
     A move whose estimate is not about as good as the best one so far cannot be better, and is not looked at closely.
     """
-    estimate = Estimate(state.Ordered())
-    best: Step | None = None
-    lowest = score
-    for inst in Candidates(state, rules):
+
+    def __init__(self, state: State, score: float, rules: Rules):
+        self.best: Step | None = None
+        self._state = state
+        self._rules = rules
+        self._estimate = Estimate(state.Ordered())
+        self._lowest = score
+        self._order: tuple[int, ...] = ()
+
+    @property
+    def limit(self) -> float:
+        """A move whose bound is not below this is not the best one."""
+        return self._lowest + Estimate.TOLERANCE
+
+    def Look(self, leaving: Leaving, move: Move, order: tuple[int, ...]) -> None:
+        change = Try(leaving, move, self._rules.ignore_soft_errors)
+        if isinstance(change, Failure) or not self._estimate.Score(change.nodes) < self.limit:
+            return
+        after = self._state.With(change.nodes, (change.instance,))
+        reached = after.Score()
+        if reached < self._lowest or (self.best is not None and reached == self._lowest and order < self._order):
+            self._lowest, self._order = reached, order
+            self.best = Step(leaving.inst, change.instance, move, after, reached)
+
+
+def BestStep(state: State, score: float, rules: Rules) -> Step | None:
+    """Return the best step of all; of equals the first one.  None: no move lowers the score.
+
+    Whole families of moves whose bounds say that they are worse are left out (module ``bounds``).
+    """
+    bounds = Bounds(state)
+    if not bounds.online:  # then every state has the score 0
+        return None
+    search = _Search(state, score, rules)
+    families: list[tuple[int, Leaving, Sequence[Kind]]] = []
+    for number, inst in enumerate(Candidates(state, rules)):
         leaving = Leaving(state, inst)
-        for move in Moves(state, inst, rules):
-            change = Try(leaving, move, rules.ignore_soft_errors)
-            if isinstance(change, Failure) or not estimate.Score(change.nodes) < lowest + Estimate.TOLERANCE:
-                continue
-            after = state.With(change.nodes, (change.instance,))
-            reached = after.Score()
-            if reached < lowest:
-                lowest = reached
-                best = Step(inst, change.instance, move, after, reached)
-    return best
+        if not bounds.exact:
+            for place, move in enumerate(Moves(state, inst, rules)):
+                search.Look(leaving, move, (number, place))
+            continue
+        plain, kinds = KindsOfMoves(state, inst, rules)
+        if plain:
+            search.Look(leaving, Move(Kind.FAILOVER), (number, -1))
+        if kinds:
+            families.append((number, leaving, kinds))
+    for family in bounds.Families(families, rules.ignore_soft_errors):
+        if not family.least < search.limit:
+            break
+        _LookAt(search, family, bounds.online, KindsOfMoves(state, family.leaving.inst, rules)[1])
+    return search.best
+
+
+def _LookAt(search: _Search, family: Family, online: Sequence[Node], kinds: Sequence[Kind]) -> None:
+    inst = family.leaving.inst
+    for place, target in enumerate(online):
+        if target.index not in (inst.primary, inst.secondary) and family.Bound(place, target) < search.limit:
+            order = (family.number, place, kinds.index(family.kind))
+            search.Look(family.leaving, Move(family.kind, target.index), order)
 
 
 def Gains(score: float, reached: float, rules: Rules) -> bool:

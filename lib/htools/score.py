@@ -51,13 +51,13 @@ METRICS: Final = (
     Metric("vcpu_ratio_cv_forth", 0.5, lambda n: Ratio(n.cpu_part_f, n.facts.speed)),
     Metric("spindles_cv_forth", 0.5, lambda n: Ratio(n.used_spindles_f, n.facts.max_spindles)),
     Metric("location_score", 1.0, lambda n: n.location_score, spread=False),
-    # Its value does not follow from single nodes: _SharedPairs.
+    # Its value does not follow from single nodes: SharedPairs.
     Metric("location_exclusion_score", 1.0, lambda n: 0.0, spread=False),
     Metric("reserved_mem_rtotal", 0.25, lambda n: n.reserved_part, spread=False),
 )
 LOCATION: Final = next(place for place, metric in enumerate(METRICS) if metric.name == "location_score")
 _PAIRS: Final = "location_exclusion_score"
-_PAIRS_WEIGHT: Final = next(metric.weight for metric in METRICS if metric.name == _PAIRS)
+PAIRS_WEIGHT: Final = next(metric.weight for metric in METRICS if metric.name == _PAIRS)
 
 
 def Total(values: Iterable[float]) -> float:
@@ -74,7 +74,7 @@ def Spread(values: Sequence[float]) -> float:
     return math.sqrt(Total((value - mean) * (value - mean) for value in values) / len(values))
 
 
-def _SharedPairs(nodes: Iterable[Node]) -> float:
+def SharedPairs(nodes: Iterable[Node]) -> float:
     """Return how many pairs of location and exclusion tag there are beyond the first of each."""
     counts: dict[tuple[str, str], int] = {}
     for node in nodes:
@@ -92,7 +92,7 @@ def Values(nodes: Sequence[Node]) -> list[float]:
     result = []
     for metric in METRICS:
         if metric.name == _PAIRS:
-            result.append(_SharedPairs(online))
+            result.append(SharedPairs(online))
             continue
         values = [metric.value(node) for node in (offline if metric.offline else online)]
         result.append(Spread(values) if metric.spread else Total(values))
@@ -170,12 +170,13 @@ class Statistics:
         if not self._tagged and not any(after.pairs for _, after in changes):
             return 0.0
         after = {node.index: other for node, other in changes}
-        return _SharedPairs(after.get(node.index, node) for node in self._online)
+        return SharedPairs(after.get(node.index, node) for node in self._online)
 
 
 # The metrics in the order of Vector: those that are spreads, then those that are sums.
-_SPREADS: Final = tuple(metric for metric in METRICS if metric.spread)
-_WEIGHTS: Final = tuple(metric.weight for metric in _SPREADS)
+SPREADS: Final = tuple(metric for metric in METRICS if metric.spread)
+RESERVED: Final = next(place for place, metric in enumerate(SPREADS) if metric.name == "reserved_mem_cv")
+_WEIGHTS: Final = tuple(metric.weight for metric in SPREADS)
 _SUMS: Final = tuple(metric for metric in METRICS if not metric.spread and metric.name != _PAIRS)
 _FAILING, _OFFLINE_ALL, _OFFLINE_PRIMARY, _TAGS, _LOCATION, _RESERVED = (metric.weight for metric in _SUMS)
 
@@ -191,7 +192,7 @@ def Vector(node: Node) -> tuple[tuple[float, ...], float]:
         return (), _OFFLINE_ALL * (primaries + len(node.secondaries)) + _OFFLINE_PRIMARY * primaries
     memory, cpus, load = facts.total_memory, facts.total_cpus, node.load
     if not (memory and cpus and facts.speed and facts.max_spindles):
-        return tuple([metric.value(node) for metric in _SPREADS]), _Added(node)
+        return tuple([metric.value(node) for metric in SPREADS]), _Added(node)
     reserved = node.reserved / memory
     spindles = facts.max_spindles
     capacity = cpus * facts.speed
@@ -244,8 +245,8 @@ class Estimate:
         self._pairs = any(node.pairs for node in nodes)
         self._sum = Total(added for _, added in self._vectors.values())
         if self._pairs:
-            self._sum += _PAIRS_WEIGHT * _SharedPairs(online)
-            self._first_pairs = _PAIRS_WEIGHT * _SharedPairs(online)
+            self._sum += PAIRS_WEIGHT * SharedPairs(online)
+            self._first_pairs = PAIRS_WEIGHT * SharedPairs(online)
 
     def Score(self, changed: Iterable[Node]) -> float:
         """Return the score after nodes became others."""
@@ -260,7 +261,7 @@ class Estimate:
         if self._pairs:
             after_pairs = {node.index: node for node in changed}
             nodes = (after_pairs.get(node.index, node) for node in self._online)
-            result += _PAIRS_WEIGHT * _SharedPairs(nodes) - self._first_pairs
+            result += PAIRS_WEIGHT * SharedPairs(nodes) - self._first_pairs
         count = self._count
         square = count * count
         for i, spread in enumerate(self._spreads):

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ganeti.htools import allocate, loading, text
+from ganeti.htools import allocate, balance, loading, text
 from ganeti.htools.allocate import ByScore, Candidate, Outcome, Placement, Rules
+from ganeti.htools.bounds import Bounds
 from ganeti.htools.entities import NO_NODE, Disk, Failure, Instance, Status
 from ganeti.htools.loading import Wishes
+from ganeti.htools.moves import Apply, Leaving, Move
 from ganeti.htools.redundancy import Redundant
 from ganeti.htools.state import Cluster, State
 
@@ -31,17 +33,17 @@ def _Often(draw: Any, usual: Any, *others: Any) -> Any:
 
 
 @st.composite
-def clusters(draw: Any) -> Cluster:
+def clusters(draw: Any, sizes: Sequence[int] = (2, 3, 4, 5, 6), guests: Sequence[int] = (3, 6, 9, 12)) -> Cluster:
     """A cluster with some of everything: equal nodes and instances, and nodes that are offline, full or short of memory."""
-    count = draw(st.sampled_from([2, 3, 3, 4, 6]))
+    count = draw(st.sampled_from(sizes))
     groups = draw(st.integers(1, 2)) if count > 3 else 1
     uniform = draw(st.booleans())
     usual = lambda *values: values[0] if uniform else _Often(draw, *values)  # noqa: E731
     # With little memory, emptying a node is what fails.
-    memory_of, tagged = draw(st.sampled_from([16384, 6000, 3800])), draw(st.booleans())
+    memory_of, tagged = draw(st.sampled_from([32768, 16384, 6000])), draw(st.booleans())
     balanced = draw(st.sampled_from(["Y", "YN"]))
     instances, used = [], [[0, 0] for _ in range(count)]
-    for number in range(draw(st.integers(0, 10))):
+    for number in range(draw(st.sampled_from(guests))):
         template = _Often(draw, "drbd", "plain", "ext", "file", "diskless")
         primary = draw(st.integers(0, count - 1))
         secondary = (primary + draw(st.integers(1, count - 1))) % count
@@ -133,7 +135,7 @@ def allocations(draw: Any) -> tuple[State, Instance, list[Candidate], Rules]:
 
 
 @given(allocations())
-@settings(max_examples=250)
+@settings(max_examples=150)
 def test_an_allocation_is_the_textbooks(case: tuple[State, Instance, list[Candidate], Rules]) -> None:
     state, inst, candidates, rules = case
     found, wanted = (
@@ -152,7 +154,7 @@ def test_an_allocation_is_the_textbooks(case: tuple[State, Instance, list[Candid
 
 
 @given(allocations())
-@settings(max_examples=250)
+@settings(max_examples=150)
 def test_every_pair_has_the_textbooks_score_and_redundancy(
     case: tuple[State, Instance, list[Candidate], Rules],
 ) -> None:
@@ -210,3 +212,83 @@ def test_a_guard_knows_what_an_instance_spoils(
     assert isinstance(placed, Placement)
     assert Redundant(placed.state) is safe
     assert judge.Guard(Rules())(*place, lambda: placed.state) is safe
+
+
+# --- balancing --------------------------------------------------------------------------------------------------------------
+
+
+def _TextbookStep(state: State, score: float, rules: balance.Rules) -> balance.Step | None:
+    """Section 8, word by word."""
+    best: balance.Step | None = None
+    for inst in balance.Candidates(state, rules):
+        for move in balance.Moves(state, inst, rules):
+            after = Apply(state, inst, move, rules.ignore_soft_errors)
+            if isinstance(after, Failure) or not after.Score() < score:
+                continue
+            score = after.Score()
+            best = balance.Step(inst, after.instances[inst.index], move, after, score)
+    return best
+
+
+_RULES = st.builds(
+    balance.Rules,
+    instance_moves=st.sampled_from([True, True, True, False]),
+    disk_moves=st.sampled_from([True, True, True, False]),
+    restricted_migration=st.sampled_from([False, False, True]),
+    evacuation=st.sampled_from([False, False, False, True]),
+    ignore_soft_errors=st.sampled_from([False, False, True]),
+)
+
+
+def _Whole(cluster: Cluster) -> State:
+    """The group with the most nodes: balancing never sees more than one."""
+    states = [cluster.GroupState(group.index) for group in cluster.groups]
+    state = max(states, key=lambda state: len(state.nodes))
+    inside = {i: inst for i, inst in state.instances.items() if inst.secondary in (NO_NODE, *state.nodes)}
+    return State(state.nodes, inside)
+
+
+@given(clusters(), _RULES)
+@settings(max_examples=150)
+def test_the_best_step_is_the_textbooks(cluster: Cluster, rules: balance.Rules) -> None:
+    state = _Whole(cluster)
+    for number in range(4):
+        found, wanted = (best(state, state.Score(), rules) for best in (balance.BestStep, _TextbookStep))
+        assert (found is None) == (wanted is None)
+        if found is None or wanted is None:
+            event(f"steps: {number}")
+            return
+        assert (found.move, found.moved, found.score) == (wanted.move, wanted.moved, wanted.score)
+        state = found.state
+
+
+# The more nodes there are, the closer are the bounds.
+@given(clusters(sizes=(8, 12), guests=(12, 20)), _RULES)
+@settings(max_examples=30)
+def test_no_move_is_better_than_its_bound(cluster: Cluster, rules: balance.Rules) -> None:
+    state = _Whole(cluster)
+    bounds = Bounds(state)
+    event(f"exact: {bounds.exact}")
+    if not bounds.exact:
+        return
+    scores = {}
+    families = []
+    for number, inst in enumerate(balance.Candidates(state, rules)):
+        leaving = Leaving(state, inst)
+        _, kinds = balance.KindsOfMoves(state, inst, rules)
+        families.append((number, leaving, kinds))
+        for kind in kinds:
+            for place, target in enumerate(bounds.online):
+                if target.index in (inst.primary, inst.secondary):
+                    continue
+                after = Apply(state, inst, Move(kind, target.index), rules.ignore_soft_errors)
+                if not isinstance(after, Failure):
+                    scores[number, kind, place] = after.Score()
+    for family in bounds.Families(families, rules.ignore_soft_errors):
+        for place, target in enumerate(bounds.online):
+            score = scores.pop((family.number, family.kind, place), None)
+            if score is not None:
+                event("move")
+                assert family.least <= family.Bound(place, target) + 1e-9
+                assert family.Bound(place, target) <= score + 1e-9
+    assert not scores, "a move that is possible belongs to no family"
