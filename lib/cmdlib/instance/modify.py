@@ -151,18 +151,19 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
+        op = self.op
         CheckNotForthcoming(self.instance)
         CheckNodeGroupsUnchanged(self, self.instance)
         if self._placement is not None:
-            (self.op.remote_node_uuid,) = self._placement.Chosen()
+            (op.remote_node_uuid,) = self._placement.Chosen()
         self._warnings: list[Any] = []
-        self._pnode = self.snapshot.nodes[self.op.pnode_uuid or self.instance.primary_node]
+        self._pnode = self.snapshot.nodes[op.pnode_uuid or self.instance.primary_node]
         self._nodes = self.snapshot.AllNodes(self.instance)
         self._CheckPrimaryNode()
         self._CheckState()
         self._PlanParameters()
         self._conversion: Conversion | None = None
-        if self.op.disk_template is not None:
+        if op.disk_template is not None:
             self._CheckTemplate()
         self._CheckGuest()
         self._disks = DiskChanges(self, self.instance, self._disk_changes)
@@ -170,6 +171,8 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         self._nic_plan = NicPlan(self, self.instance, self._pnode.uuid)
         self._nic_plan.Apply(self._nic_changes)
         self._CheckPolicy(planned_disks)
+        if op.offline is False and self.instance.admin_state == constants.ADMINST_OFFLINE and not op.force:
+            self._CheckRoom()
 
     def _CheckTemplate(self) -> None:
         """A template is that of the first disks of an instance without any, or the one to convert to."""
@@ -332,6 +335,20 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
                 raise errors.OpPrereqError(
                     f"This change will prevent the instance from failover: {err.args[0]}", errors.ECODE_STATE
                 ) from err
+
+    def _CheckRoom(self) -> None:
+        """Check that an instance that leaves the offline state, and so claims memory again, could be started where it is."""
+        memory, name = self._filled_be["minmem"], self.instance.name
+        try:
+            CheckNodeFreeMemory(
+                self, self._pnode.uuid, f"taking instance {name} online", memory, self.instance.hypervisor
+            )
+        except errors.OpPrereqError as err:
+            if err.args[1:] != (errors.ECODE_NORES,):
+                self._warnings.append(f"Whether there is memory for the instance is not known: {err.args[0]}")
+                return
+            err.hint = f"make room, or run 'gnt-instance modify --online --force {name}' and start it elsewhere"
+            raise
 
     def _CheckRuntimeMemory(self, info: Mapping[str, Any]) -> None:
         instance, wanted = self.instance, Filled(self.op.runtime_mem)

@@ -166,6 +166,26 @@ def test_running_memory(master: Master) -> None:
     _Refused(master, "is not running", errors.ECODE_STATE, runtime_mem=300)
 
 
+@pytest.mark.req("RM-SOR-11")
+def test_leaving_the_offline_state_needs_memory(stopped: Master) -> None:
+    _Modify(stopped, offline=True)
+    stopped[0].SetMemory(1024 + 200)
+    _Refused(stopped, "taking instance web.example.org online: needed 512 MiB, available 200 MiB", errors.ECODE_NORES,
+             offline=False)  # fmt: skip
+    assert _Web(stopped).admin_state == "offline"
+    # A smaller one fits.
+    assert ["admin_state", "down"] in _Modify(stopped, offline=False, beparams={"minmem": 128, "maxmem": 512})
+    _Modify(stopped, offline=True, beparams={"minmem": 512})
+    assert _Modify(stopped, offline=False, force=True) == [["admin_state", "down"]]
+
+
+def test_an_instance_of_a_node_that_does_not_answer_can_be_taken_online(stopped: Master) -> None:
+    _Modify(stopped, offline=True)
+    stopped[0].faults["node_info"] = "it hangs"
+    assert _Modify(stopped, offline=False) == [["admin_state", "down"]]
+    assert any("Whether there is memory for the instance is not known" in text for text in stopped.last.messages)
+
+
 def test_state_and_place_on_record(stopped: Master) -> None:
     assert _Modify(stopped, offline=True) == [["admin_state", "offline"]]
     assert (_Web(stopped).admin_state, _Web(stopped).disks_active) == ("offline", False)
