@@ -14,8 +14,7 @@ asks for what follows an id that is not in the ring hears that events are missin
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import objects, runtime, serializer
@@ -55,13 +54,49 @@ _ROW_KINDS = {
 }
 
 
-class _Kept(NamedTuple):
-    """An event in the ring."""
+class _Found(NamedTuple):
+    """What somebody is answered: events as (number, JSON text), None if some are missing, and the last one that is known."""
 
-    number: int
-    kind: str
-    event: events.Event
-    size: int
+    last: int
+    kept: list[tuple[int, bytes]] | None
+
+
+class _Lines:
+    """Lines in one piece of memory, the newest at the end.
+
+    As objects of their own they would lie between all that comes and goes with jobs, and pin memory that is free
+    otherwise.  A bytearray gives up its beginning and takes more at its end without being copied each time.
+    """
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def Append(self, line: bytes) -> None:
+        self._data += line + b"\n"
+        self._count += 1
+
+    def DropOldest(self) -> None:
+        del self._data[: self._data.index(b"\n") + 1]
+        self._count -= 1
+
+    def Clear(self) -> None:
+        self._data = bytearray()
+        self._count = 0
+
+    def NewestFirst(self) -> Iterator[bytes]:
+        end = len(self._data) - 1
+        while end > 0:
+            begin = self._data.rfind(b"\n", 0, end) + 1
+            yield bytes(self._data[begin:end])
+            end = begin - 1
 
 
 class _Change(NamedTuple):
@@ -103,8 +138,8 @@ class EventRing:
         self._lock = runtime.Lock()
         self._backlog: list[_Change] = []
         self._overflow = False
-        self._ring: deque[_Kept] = deque()
-        self._size = 0
+        # Each line is a kind, a space and the JSON text without the id; the newest one is number _last.
+        self._ring = _Lines()
         self._last = 0
         self._missing_to = 0
         """The newest event that is not in the ring any more, or never was."""
@@ -128,8 +163,8 @@ class EventRing:
         with self._lock:
             answers = [(waiter, self._Now(waiter)) for waiter in self._waiters]
             self._waiters = []
-        for waiter, answer in answers:
-            waiter.pending.Complete(answer)
+        for waiter, found in answers:
+            waiter.pending.Complete(self._Answer(found))
 
     # --- on the committer's thread ------------------------------------------------------------------------------------
 
@@ -189,16 +224,16 @@ class EventRing:
                 self._delivered_at = runtime.Monotonic()
             self._Number()
             for waiter in list(self._waiters):
-                found = self._After(waiter.seen, waiter.kinds)
-                if found is not None and not found:
+                found = self._Now(waiter)
+                if found.kept is not None and not found.kept:
                     waiter.seen = self._last
                     continue
                 self._waiters.remove(waiter)
-                answers.append((waiter, self._Answer(waiter.seen, found)))
-        for waiter, answer in answers:
+                answers.append((waiter, found))
+        for waiter, found in answers:
             if waiter.timer is not None:
                 waiter.timer.Cancel()
-            waiter.pending.Complete(answer)
+            waiter.pending.Complete(self._Answer(found))
 
     def _Number(self) -> None:
         """Make events of the backlog."""
@@ -208,48 +243,42 @@ class EventRing:
             if made is None:
                 continue
             self._last += 1
-            event = {"id": f"{self._epoch}-{self._last}", "time": change.time, **made}
-            kept = _Kept(self._last, event["kind"], event, len(serializer.Dump(event)))
-            self._ring.append(kept)
-            self._size += kept.size
+            self._ring.Append(f"{made['kind']} ".encode() + serializer.DumpBytes({"time": change.time, **made}))
         if self._overflow:
             self._overflow = False
             self._last += 1
             self._missing_to = self._last
-            self._ring.clear()
-            self._size = 0
-        while len(self._ring) > MAX_EVENTS or self._size > MAX_CHARACTERS:
-            gone = self._ring.popleft()
-            self._size -= gone.size
-            self._missing_to = gone.number
+            self._ring.Clear()
+        while len(self._ring) > MAX_EVENTS or self._ring.size > MAX_CHARACTERS:
+            self._ring.DropOldest()
+            self._missing_to = self._last - len(self._ring)
 
-    def _After(self, seen: int, kinds: Collection[str] | None) -> list[_Kept] | None:
-        """Return the events after the one seen; None if some of them are missing."""
+    def _After(self, seen: int, kinds: Collection[str] | None) -> _Found:
+        """Return the events after the one seen."""
         if not self._missing_to <= seen <= self._last:
-            return None
-        found: list[_Kept] = []
-        for kept in reversed(self._ring):
-            if kept.number <= seen:
-                break
-            if kinds is None or kept.kind in kinds:
-                found.append(kept)
-        found.reverse()
-        return found[:MAX_ANSWER]
+            return _Found(self._last, None)
+        kept: list[tuple[int, bytes]] = []
+        # The ring has every event after _missing_to, so that the numbers end first.
+        for number, line in zip(range(self._last, seen, -1), self._ring.NewestFirst(), strict=False):
+            kind, _, text = line.partition(b" ")
+            if kinds is None or kind.decode() in kinds:
+                kept.append((number, text))
+        kept.reverse()
+        if len(kept) < MAX_ANSWER:
+            return _Found(self._last, kept)
+        return _Found(kept[MAX_ANSWER - 1][0], kept[:MAX_ANSWER])
 
-    def _Answer(self, seen: int, found: list[_Kept] | None) -> dict[str, Any]:
-        """Return the answer with events ``found`` after the one seen; None: some are missing."""
-        last = self._last
-        if found and len(found) == MAX_ANSWER:
-            last = found[-1].number
+    def _Now(self, waiter: _Waiter) -> _Found:
+        """Return what follows the event that a waiter has seen: every one up to the last that it names."""
+        return self._After(waiter.seen, waiter.kinds)
+
+    def _Answer(self, found: _Found) -> dict[str, Any]:
+        """Return the answer of ``WaitForEvents``; reading many events takes a while, so this is done without the lock."""
         return {
-            "last": f"{self._epoch}-{last}",
-            "missed": found is None,
-            "events": [kept.event for kept in found or ()],
+            "last": f"{self._epoch}-{found.last}",
+            "missed": found.kept is None,
+            "events": [{"id": f"{self._epoch}-{number}", **serializer.Load(text)} for number, text in found.kept or ()],
         }
-
-    def _Now(self, waiter: _Waiter) -> dict[str, Any]:
-        """Return the answer for a waiter who waits no longer; it has every event up to the one that it names as the last."""
-        return self._Answer(waiter.seen, self._After(waiter.seen, waiter.kinds))
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -260,12 +289,14 @@ class EventRing:
             seen = self._last if last_id is None else self._Seen(last_id)
             chosen = None if kinds is None else frozenset(kinds)
             found = self._After(seen, chosen)
-            if found is None or found or last_id is None or timeout <= 0 or self._stopped:
-                return Completed(self._Answer(seen, found))
-            pending = Pending()
-            waiter = _Waiter(self._last, chosen, pending)
-            self._waiters.append(waiter)
-            waiter.timer = self._ticker.After(min(timeout, MAX_TIMEOUT), lambda: self._Expire(waiter))
+            at_once = found.kept is None or found.kept or last_id is None or timeout <= 0 or self._stopped
+            if not at_once:
+                pending = Pending()
+                waiter = _Waiter(self._last, chosen, pending)
+                self._waiters.append(waiter)
+                waiter.timer = self._ticker.After(min(timeout, MAX_TIMEOUT), lambda: self._Expire(waiter))
+        if at_once:
+            return Completed(self._Answer(found))
         pending.OnAbandon(lambda: self._Forget(waiter))
         return pending
 
@@ -283,8 +314,8 @@ class EventRing:
             if waiter not in self._waiters:
                 return
             self._waiters.remove(waiter)
-            answer = self._Now(waiter)  # others may have numbered events since the delivery
-        waiter.pending.Complete(answer)
+            found = self._Now(waiter)  # others may have numbered events since the delivery
+        waiter.pending.Complete(self._Answer(found))
 
     def _Forget(self, waiter: _Waiter) -> None:
         with self._lock:

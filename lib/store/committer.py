@@ -57,7 +57,6 @@ GATHER_SECONDS = 0.001
 
 KEEPING_SECONDS = 5.0
 _MAX_BATCH = 500
-_MOST_RECENT = 4
 _FULL = frozenset([errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG])
 
 Candidates = Callable[[], Iterable[Member] | None]
@@ -146,7 +145,7 @@ class Committer:
             if written == seq
         ]
         first = Transaction(line.last, before, rows)
-        self._sender.recent[before] = first
+        self._sender.Keep(first)
         self._pending.append(Pending(first, [], runtime.Monotonic(), first=True))
 
     # How things are, for every thread
@@ -422,9 +421,7 @@ class Committer:
             return
         transaction = Transaction(position, last, batch.rows)
         tally.Began(position, any(row.value is None for row in transaction.rows))
-        self._sender.recent[last] = transaction
-        while len(self._sender.recent) > _MOST_RECENT:
-            del self._sender.recent[next(iter(self._sender.recent))]
+        self._sender.Keep(transaction)
         pending = Pending(transaction, batch.entries, runtime.Monotonic(), started=self._looked_at)
         if after is not None and after != before:
             pending.before, pending.after = before, after

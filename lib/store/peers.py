@@ -23,6 +23,7 @@ ACK_WITHIN = 0.5
 MAX_APPEND = 8 * PIECE_BYTES
 """Characters of values that still go in one append; a larger transaction goes as a catch-up, in pieces."""
 
+_MOST_RECENT = 4
 MAX_CATCHUP_ROWS = 10_000
 MAX_CATCHUP = 2 * MAX_TRANSACTION
 """What is more than that goes as a full copy, which a node puts in place at once however large it is."""
@@ -205,15 +206,29 @@ class Sender:
         self._start = start
         self._answered = answered
         self.peers: dict[str, Peer] = {}
-        # What may be sent on its own, by the position it follows.
+        # What may be sent on its own, by the position it follows; a peer that is further behind is caught up.
         self.recent: dict[Position, Transaction] = {}
 
     def Common(self) -> dict[str, Any]:
         """Return what every call of the store names."""
         return dict(self._common)
 
+    def Keep(self, transaction: Transaction) -> None:
+        """Keep a transaction for the peers that do not have it yet, and with it the newest before it."""
+        self.recent[transaction.before] = transaction
+        while len(self.recent) > _MOST_RECENT:
+            del self.recent[next(iter(self.recent))]
+
+    def _Drop(self) -> None:
+        """Drop the transactions that every peer has: each may hold megabytes, and the next may be hours away."""
+        least = min((peer.confirmed for peer in self.peers.values()), default=None)
+        for before, transaction in list(self.recent.items()):
+            if least is None or transaction.position <= least:
+                del self.recent[before]
+
     def Drive(self, line: Line, acknowledged: Position, pruned: int, tell_from: float) -> None:
         """Give work to every peer that has none; from ``tell_from`` on also the mere news of what is acknowledged."""
+        self._Drop()
         now = runtime.Monotonic()
         appends: dict[Position, list[Peer]] = {}
         tell: list[Peer] = []

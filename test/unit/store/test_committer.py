@@ -336,6 +336,38 @@ def test_a_busy_unfit_or_resting_node_gets_nothing(wired: Wired) -> None:
     assert len(wired.sent) == 1
 
 
+def test_a_transaction_is_kept_until_every_node_has_it(wired: Wired) -> None:
+    rows = [Row("job", "5", "{}")]
+    wired.sender.peers["u3"] = other = _Peer(3, _At(6))
+    wired.peer.confirmed = _At(5)
+    wired.sender.Keep(Transaction(_At(6), _At(5), rows))
+    assert wired.Drive()[0] == "store_append"
+    assert list(wired.sender.recent) == [_At(5)], "one of the two lacks it"
+    wired.peer.confirmed = _At(6)
+    wired.Drive()
+    assert wired.sender.recent == {}
+    # Neither an answer of an older epoch nor a node that has not answered yet says that it is there.
+    for confirmed in (_At(9, E1), NOWHERE):
+        other.confirmed = confirmed
+        wired.sender.Keep(Transaction(_At(6), _At(5), rows))
+        wired.Drive()
+        assert list(wired.sender.recent) == [_At(5)]
+
+
+def test_a_master_alone_keeps_no_transaction(wired: Wired) -> None:
+    wired.sender.peers.clear()
+    wired.sender.Keep(Transaction(_At(6), _At(5), [Row("job", "5", "{}")]))
+    wired.Drive()
+    assert wired.sender.recent == {}
+
+
+def test_few_transactions_are_kept_for_a_node_that_is_silent(wired: Wired) -> None:
+    for number in range(3, 20):
+        wired.sender.Keep(Transaction(_At(number + 1), _At(number), []))
+        wired.Drive()
+    assert list(wired.sender.recent) == [_At(number) for number in range(16, 20)]
+
+
 # Steps of the voters
 
 
