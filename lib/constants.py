@@ -18,6 +18,8 @@ OS_API_V10, OS_API_V15, OS_API_V20 = 10, 15, 20
 OS_API_VERSIONS = frozenset([OS_API_V10, OS_API_V15, OS_API_V20])
 EXPORT_VERSION = 0
 IALLOCATOR_VERSION = 2
+# The allocator that is part of the master daemon.
+IALLOC_HAIL = "hail"
 JOB_QUEUE_VERSION = 1
 # Each job that runs has a thread of the master daemon.
 MAX_RUNNING_JOBS = 500

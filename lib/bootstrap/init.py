@@ -207,7 +207,7 @@ def _DefaultAllocator(settings: Settings) -> str:
         return any(runtime.Exists(f"{folder}/{name}") for folder in pathutils.IALLOCATOR_SEARCH_PATH)
 
     if settings.default_iallocator:
-        missing = [n for n in settings.default_iallocator.split(",") if not installed(n)]
+        missing = [n for n in settings.default_iallocator.split(",") if n != constants.IALLOC_HAIL and not installed(n)]
         if missing:
             raise _Prereq(f"Default iallocator '{missing[0]}' is not in {', '.join(pathutils.IALLOCATOR_SEARCH_PATH)}")
         return settings.default_iallocator

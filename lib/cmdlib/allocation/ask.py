@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, overload
 
-from ganeti import errors, serializer
+from ganeti import constants, errors, serializer
 from ganeti.cmdlib.allocation import answers, clusterdata, hail, requests
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
     from ganeti.htools.options import Values
 
+_OPTION = re.compile("[a-zA-Z0-9][a-zA-Z0-9-]{0,60}")
 # Characters of what an allocator says about its choice.
 _MAX_INFO = 2000
 
@@ -102,7 +104,7 @@ def _Text(lu: LogicalUnit, name: str, request: requests.Request, data: clusterda
 
 def _InProcess(name: str, options: dict[str, str | None]) -> Values | None:
     """Return the options of an allocator that needs no program; None: it does."""
-    local = hail.OptionsOf(options) if name == hail.NAME else None
+    local = hail.OptionsOf(options) if name == constants.IALLOC_HAIL else None
     return None if local is None or hail.NeedsProgram(local) else local
 
 
@@ -133,6 +135,20 @@ def Options(cluster: objects.Cluster, request: requests.Request | None = None) -
     if isinstance(request, requests.NodeEvacuate) and request.ignore_soft_errors:
         options["ignore-soft-errors"] = None
     return options
+
+
+def CheckOptions(cluster: objects.Cluster) -> None:
+    """Raise OpPrereqError if the default parameters cannot be options, or are none of hail's while it is a default."""
+    for key, value in cluster.default_iallocator_params.items():
+        if not _OPTION.fullmatch(key):
+            raise errors.OpPrereqError(
+                f"'{key[:60]}' cannot be an option of allocators: names consist of letters, digits and dashes",
+                errors.ECODE_INVAL,
+            )
+        if not (value is None or isinstance(value, (str, bool, int, float))) or not str(value).isprintable():
+            raise errors.OpPrereqError(f"The allocators' option '{key}' needs a text as its value", errors.ECODE_INVAL)
+    if constants.IALLOC_HAIL in cluster.default_iallocator.split(","):
+        hail.OptionsOf(Options(cluster))
 
 
 def _RunProgram(

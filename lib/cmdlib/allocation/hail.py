@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import errors
+from ganeti import constants, errors
 from ganeti.cmdlib.allocation import answers, model, requests
 from ganeti.htools import answer, explain, loading
 from ganeti.htools.allocate import Rules
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.allocation.clusterdata import ClusterData
     from ganeti.htools.state import Cluster
 
-NAME = "hail"
 # Options that say what is printed, read or written; with them the program itself is run.
 _OUTSIDE = ("print_nodes", "save", "text_data", "simulate", "mond", "mond_xen", "help", "version", "help_completion")
 
@@ -34,10 +33,10 @@ def OptionsOf(given: Mapping[str, str | None]) -> Values:
     """Return hail's options; raises OpPrereqError for those that it does not know or cannot read."""
     words = [f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items()]
     try:
-        return Parser(PROGRAM_OPTIONS[NAME]).Parse(words)
+        return Parser(PROGRAM_OPTIONS[constants.IALLOC_HAIL]).Parse(words)
     except (UsageError, ValueProblem) as err:
         raise errors.OpPrereqError(
-            f"The default_iallocator_params cannot be used with the allocator '{NAME}': {err}",
+            f"The default_iallocator_params cannot be used with the allocator '{constants.IALLOC_HAIL}': {err}",
             errors.ECODE_INVAL,
             hint="set them anew with 'gnt-cluster modify --default-iallocator-params=KEY=VALUE,...'",
         ) from err
@@ -64,7 +63,9 @@ def Run(data: ClusterData, request: requests.Request, options: Values, memory: m
         question = ReadRequest(Entry(data, request), {inst.name for inst in raw.instances})
         cluster = loading.Build(raw, wishes)
     except LoadError as err:
-        raise errors.OpExecError(f"iallocator '{NAME}' cannot use the data of the cluster: {err}") from err
+        raise errors.OpExecError(
+            f"iallocator '{constants.IALLOC_HAIL}' cannot use the data of the cluster: {err}"
+        ) from err
     return _Answer(cluster, question, rules, raw)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime
 from ganeti.cmdlib import candidates, policy
+from ganeti.cmdlib.allocation.ask import CheckOptions
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, Filled, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.cluster import values as changes
 from ganeti.cmdlib.cluster.life import ActivateMasterIp, DeactivateMasterIp
@@ -99,7 +100,11 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
         return [node.uuid for node in nodes if not node.offline and (node.vm_capable or not vm_capable)]
 
     def _CheckAllocators(self) -> None:
+        if {"default_iallocator", "default_iallocator_params"} & self._values.keys():
+            CheckOptions(self._after.cluster)
         for name in filter(None, self._values.get("default_iallocator", "").split(",")):
+            if name == constants.IALLOC_HAIL:
+                continue  # runs in the master daemon
             paths = [f"{folder}/{name}" for folder in pathutils.IALLOCATOR_SEARCH_PATH]
             if "/" in name or not any(runtime.Exists(path) for path in paths):
                 raise errors.OpPrereqError(
