@@ -273,6 +273,7 @@ def test_hooks_run_in_order_with_exactly_their_environment(here: Node) -> None:
         programs.RunHooks("../../etc", "pre", {})
 
 
+@pytest.mark.req("IAL-01", "IAL-04", "IAL-09", "IAL-10")
 def test_an_allocator_reads_its_question_from_a_file(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     path = script(f"{here.root}/iallocators/mine", 'cat "$1"; shift; echo " $*"')
     monkeypatch.setattr(pathutils, "IALLOCATOR_SEARCH_PATH", (f"{here.root}/none", os.path.dirname(path)))
@@ -288,6 +289,7 @@ def test_an_allocator_reads_its_question_from_a_file(here: Node, monkeypatch: py
             programs.RunAllocator(name, "{}", None)
 
 
+@pytest.mark.req("IAL-04", "IAL-10")
 def test_an_allocator_that_cannot_be_used_says_so_in_few_words(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = f"{here.root}/iallocators"
     monkeypatch.setattr(pathutils, "IALLOCATOR_SEARCH_PATH", (f"{here.root}/first", folder))

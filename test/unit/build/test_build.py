@@ -61,6 +61,20 @@ def test_wrong_settings_are_refused(tmp_path, setting):
     assert not (tmp_path / "x.py").exists()
 
 
+@pytest.mark.req("IAL-02", "IAL-03")
+def test_where_allocators_are_looked_for_can_be_set(tmp_path):
+    def path(*settings):
+        target, found = tmp_path / "x.py", {}
+        _Run(f"{AUTOTOOLS}/write-autoconf", str(target), *settings)
+        exec(target.read_text(), found)
+        return found["IALLOCATOR_SEARCH_PATH"]
+
+    assert path()[-1] == "/usr/lib/ganeti/iallocators"
+    assert path("IALLOCATOR_SEARCH_PATH=/srv/b,/srv/a") == ("/srv/b", "/srv/a")
+    with open(os.path.join(AUTOTOOLS, "..", "configure.ac"), encoding="utf-8") as stream:
+        assert "[IALLOCATOR_SEARCH_PATH], [iallocator-search-path]" in stream.read()
+
+
 def test_settings_survive_odd_characters(tmp_path):
     target = tmp_path / "x.py"
     _Run(f"{AUTOTOOLS}/write-autoconf", str(target), 'EXPORT_DIR=/a "b"\\c')

@@ -66,6 +66,7 @@ def master(make: Callable[..., Master]) -> Master:
     return make(2, lvm=True)
 
 
+@pytest.mark.req("IAL-30", "IAL-33")
 def test_no_place_is_a_prerequisite_that_is_not_met(master: Master) -> None:
     master[0].AddAllocator("mine", Played(lambda message: {"success": False, "info": "full", "nodes": []}))
     with pytest.raises(errors.OpPrereqError) as caught:
@@ -109,6 +110,7 @@ def test_hail_says_why_nothing_fits(three: Master) -> None:
     assert f" - INFO: Not chosen: 1 node: not enough free memory (for example {master[0].name})" in messages
 
 
+@pytest.mark.req("D21-IALLOC-04")
 def test_allocators_are_tried_in_order(three: Master) -> None:
     master = three
     master[0].AddAllocator("full", Played(lambda message: {"success": False, "info": "full", "result": []}))

@@ -67,6 +67,7 @@ def test_every_mode_has_a_question(three: Master) -> None:
     assert set(asked) == set(opcodes.OpTestAllocator.OP_PARAMS["mode"].type.Schema()["enum"])
 
 
+@pytest.mark.req("D21-IALLOC-06", "D21-IALLOC-07")
 def test_answers_are_shown_as_they_are(three: Master) -> None:
     master = three
     master[0].AddAllocator("mine", Played(lambda message: Success(["nonsense"])))
@@ -82,6 +83,7 @@ def test_answers_are_shown_as_they_are(three: Master) -> None:
     assert master[0].calls.count("iallocator_runner") == 1
 
 
+@pytest.mark.req("D21-IALLOC-01", "D21-IALLOC-03")
 def test_the_default_allocator_is_meant_by_a_dot(three: Master) -> None:
     master = three
     cluster = master.snapshot.cluster.Replace(default_iallocator="")
