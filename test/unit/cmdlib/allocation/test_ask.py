@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
-from support.asking import Answering, AskOn, Played
+from support.asking import Answering, AskOn, Played, Success
 from support.master import Master
 
 from ganeti import errors, serializer
@@ -145,3 +145,32 @@ def test_our_own_programs_read_the_message(master: Master) -> None:
     read = htools_request.Parse(serializer.Dump(played.asked[0]))
     assert [node.name for node in read.raw.nodes] == [node.name for node in master.all]
     assert read.request.type is htools_request.Type.ALLOCATE
+
+
+def test_an_evacuation_may_ignore_soft_errors(three: Master) -> None:
+    (web,) = three.snapshot.instances.values()
+    played = Played(lambda message: Success([[], [[web.name, "no place"]], []]))
+    three[0].AddAllocator("mine", played)
+    for ignore in (True, False):
+        request = requests.NodeEvacuate((web.name,), requests.ALL, ignore_soft_errors=ignore)
+        assert AskOn(three, "mine", request).failed == [(web.name, "no place")]
+    assert played.options == [["--ignore-soft-errors"], []]
+
+
+def test_options_about_files_need_the_program(three: Master) -> None:
+    played = Answering([three[1].name, three[0].name])
+    three[0].AddAllocator("hail", played)
+    params = {"save": "/var/tmp/state"}
+    three.cfg.Transact(lambda draft: draft.Put(draft.root.cluster.Replace(default_iallocator_params=params)))
+    assert AskOn(three, "hail", NEW) == [three.nodes[1], three.nodes[0]]
+    assert played.options == [["--save=/var/tmp/state"]]
+
+
+def test_a_request_of_several_templates_is_told_once(three: Master) -> None:
+    """The nodes are asked once whatever the number of instances and of allocators."""
+    three[0].AddAllocator("full", Played(lambda message: {"success": False, "info": "full", "result": []}))
+    other = dataclasses.replace(NEW, name="other.example.org", disk_template="plain")
+    got = AskOn(three, "full,hail", requests.MultiAllocate((NEW, other)))
+    assert [name for name, _ in got.placed] == [NEW.name, other.name] and got.failed == []
+    assert [node.calls.count("node_info") for node in three.all] == [1, 1, 1]
+    assert sum("Selected nodes for instance" in text for text in three.last.messages) == 2
