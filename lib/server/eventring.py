@@ -134,7 +134,9 @@ class EventRing:
         # Versions before and after the transaction that is being published, by the job's number.
         self._jobs: dict[int, tuple[Job | None, Job | None]] = {}
         self._ticker = Ticker("Events")
-        # Guards everything below; held for moments.
+        # Held while changes become events, which takes time, so that these are numbered in their order; never by the committer.
+        self._numbering = runtime.Lock()
+        # Guards everything below; held for moments, and taken after the other.
         self._lock = runtime.Lock()
         self._backlog: list[_Change] = []
         self._overflow = False
@@ -222,7 +224,8 @@ class EventRing:
                 self._delivery = None
             if self._waiters:
                 self._delivered_at = runtime.Monotonic()
-            self._Number()
+        self._Number()
+        with self._lock:
             for waiter in list(self._waiters):
                 found = self._Now(waiter)
                 if found.kept is not None and not found.kept:
@@ -237,15 +240,20 @@ class EventRing:
 
     def _Number(self) -> None:
         """Make events of the backlog."""
-        backlog, self._backlog = self._backlog, []
-        for change in backlog:
-            made = _Describe(change)
-            if made is None:
-                continue
+        with self._numbering:
+            with self._lock:
+                backlog, self._backlog = self._backlog, []
+                overflow, self._overflow = self._overflow, False
+            lines = [line for line in map(_Line, backlog) if line is not None]
+            with self._lock:
+                self._Keep(lines, overflow)
+
+    def _Keep(self, lines: list[bytes], overflow: bool) -> None:
+        """Put events into the ring; with ``overflow`` what came after them is missing."""
+        for line in lines:
             self._last += 1
-            self._ring.Append(f"{made['kind']} ".encode() + serializer.DumpBytes({"time": change.time, **made}))
-        if self._overflow:
-            self._overflow = False
+            self._ring.Append(line)
+        if overflow:
             self._last += 1
             self._missing_to = self._last
             self._ring.Clear()
@@ -284,8 +292,8 @@ class EventRing:
 
     def Wait(self, last_id: str | None, kinds: Sequence[str] | None, timeout: float) -> Pending:
         """Return the answer of ``WaitForEvents``, given at once or later."""
+        self._Number()
         with self._lock:
-            self._Number()
             seen = self._last if last_id is None else self._Seen(last_id)
             chosen = None if kinds is None else frozenset(kinds)
             found = self._After(seen, chosen)
@@ -295,6 +303,8 @@ class EventRing:
                 waiter = _Waiter(self._last, chosen, pending)
                 self._waiters.append(waiter)
                 waiter.timer = self._ticker.After(min(timeout, MAX_TIMEOUT), lambda: self._Expire(waiter))
+                if self._backlog:  # noted since the numbering, when nobody waited
+                    self._DeliverSoon()
         if at_once:
             return Completed(self._Answer(found))
         pending.OnAbandon(lambda: self._Forget(waiter))
@@ -333,6 +343,14 @@ def _Belonging(kind: str, uuid: str, before: objects.Snapshot, after: objects.Sn
         if owner is not None:
             return "instance", owner
     return kind, uuid
+
+
+def _Line(change: _Change) -> bytes | None:
+    """Return kind and JSON of the event that a change makes, without its number; None if nobody sees a difference."""
+    made = _Describe(change)
+    if made is None:
+        return None
+    return f"{made['kind']} ".encode() + serializer.DumpBytes({"time": change.time, **made})
 
 
 def _Describe(change: _Change) -> events.Event | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
@@ -96,6 +97,57 @@ def test_an_event_says_what_changed_and_has_the_next_number(world: _World) -> No
     }
     assert {event["name"] for event in answer["events"][1:]} == {node.name, world.root.cluster.cluster_name}
     assert world.Ask("3.abc-1")["events"] == answer["events"][1:]
+
+
+def _SlowJob(number: int, begun: threading.Event, go: threading.Event, described: list[bool]) -> jobs.Job:
+    """A job that is described when the test lets it."""
+
+    class Slow(jobs.Job):
+        @property
+        def status(self) -> str:
+            if not begun.is_set():
+                begun.set()
+                described.append(go.wait(_WAIT))
+            return super().status
+
+    return Slow(number, _Job(number, "queued").ops, None)
+
+
+def test_a_change_during_the_numbering_does_not_wait_for_the_next_one(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eventring, "IDLE", 3600.0)
+    begun, go = threading.Event(), threading.Event()
+    answers: list[dict[str, Any]] = []
+    world.Job(7, None, _SlowJob(7, begun, go, []))
+    asking = threading.Thread(target=lambda: answers.append(world.Ask("3.abc-0", ["instance"], 60.0)))
+    asking.start()
+    assert begun.wait(_WAIT)
+    world.Change(world.web.Replace(serial_no=9))
+    go.set()
+    asking.join(_WAIT)
+    assert [_Shown(answer) for answer in answers] == [[("instance", "changed", world.web.name)]]
+
+
+def test_the_committer_does_not_wait_for_changes_to_become_events(world: _World) -> None:
+    """While one thread describes what changed, others note more, and everything gets its number in order."""
+    begun, go = threading.Event(), threading.Event()
+    described: list[bool] = []
+    world.Job(7, None, _SlowJob(7, begun, go, described))
+    asking = threading.Thread(target=world.Ask, args=("3.abc-0",))
+    asking.start()
+    assert begun.wait(_WAIT)
+    world.Job(8, None, _Job(8, "queued"))
+    world.Job(9, None, _Job(9, "queued"))
+    assert described == [], "both were noted meanwhile"
+    go.set()
+    asking.join(_WAIT)
+    assert [(event["job"], event["id"]) for event in world.Ask("3.abc-0")["events"]] == [
+        (7, "3.abc-1"),
+        (8, "3.abc-2"),
+        (9, "3.abc-3"),
+    ]
+    assert described == [True]
 
 
 def test_a_disk_is_part_of_its_instance_and_one_transaction_says_everything_once(world: _World) -> None:
