@@ -59,6 +59,18 @@ def MakingWhatStays() -> Iterator[None]:
         gc.enable()
 
 
+@contextmanager
+def SettingAside() -> Iterator[None]:
+    """Exempt what is made here from collections of garbage for good: no other thread could work during one.
+
+    It is still freed when nothing refers to it any longer, unless it refers to itself.
+    """
+    gc.collect()
+    with MakingWhatStays():
+        yield
+        gc.freeze()
+
+
 def GiveBack() -> None:
     """Return free memory in the middle of the heap to the system; the C library by itself returns only its end."""
     import ctypes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import configfile, errors, hosts, pathutils, runtime
+from ganeti import configfile, errors, hosts, objects, pathutils, runtime, serializer
 from ganeti.confd import link
 from ganeti.confd.view import View
 from ganeti.configfile.load import MAX_CONFIG
@@ -21,6 +21,8 @@ CHECK_WITHOUT_WATCH = 1.0
 # After a change the files are left alone for this time, and so many times the time that reading them took.
 PAUSE = 0.25
 PAUSE_FACTOR = 4.0
+# Objects of a former configuration.
+_FREED_AT_ONCE = 20
 
 
 class State(NamedTuple):
@@ -50,9 +52,11 @@ class Loader:
         if found == self._known:
             return False
         self._known = found
-        with memory.MakingWhatStays():
+        former = self.state.view
+        with memory.SettingAside():
             self.state = self._Read()
-        # The former configuration is garbage by now.
+        if former is not None:
+            _TakeApart(former)
         memory.GiveBack()
         return True
 
@@ -70,7 +74,7 @@ class Loader:
         except (OSError, runtime.FileTooLarge) as err:
             return self._Broken(key, f"The configuration cannot be read: {err}")
         try:
-            view = View(configfile.LoadConfig(text))
+            view = _Build(text)
         except errors.GenericError as err:
             return self._Broken(key, f"The configuration cannot be read: {err}")
         except Exception as err:
@@ -116,6 +120,27 @@ class Loader:
         begin = runtime.Monotonic()
         if self.Look():
             runtime.Sleep(max(PAUSE, PAUSE_FACTOR * (runtime.Monotonic() - begin)))
+
+
+def _Build(text: bytes) -> View:
+    data = serializer.LoadProper(text, limit=MAX_CONFIG)
+    view = View(configfile.LoadDict(data))
+    parts = [list(data.pop(attribute).values()) for _, attribute, _ in objects.KIND_MAPS]
+    _Free(parts)
+    return view
+
+
+def _TakeApart(view: View) -> None:
+    parts = [list(getattr(view.root, attribute).values()) for _, attribute, _ in objects.KIND_MAPS]
+    del view
+    _Free(parts)
+
+
+def _Free(parts: list[list[Any]]) -> None:
+    """Free many objects little by little: nobody can be answered while Python frees them in one piece."""
+    for part in parts:
+        while part:
+            del part[-_FREED_AT_ONCE:]
 
 
 def _Watch() -> protocols.Watch | None:

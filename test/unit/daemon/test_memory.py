@@ -54,3 +54,21 @@ def test_without_that_each_thread_has_a_heap_of_its_own() -> None:
     program = _PROGRAM.replace("memory.ShareArenas()", "")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
     assert int(done.stdout.split()[1]) > 0
+
+
+def test_what_is_set_aside_is_not_looked_at_again_and_still_freed() -> None:
+    program = """
+import gc, weakref
+from ganeti.daemon import memory
+class Thing:
+    pass
+with memory.SettingAside():
+    assert not gc.isenabled()
+    thing = Thing()
+looked_at = any(found is thing for found in gc.get_objects())
+gone = weakref.ref(thing)
+del thing
+print(gc.isenabled(), looked_at, gone())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
+    assert done.stdout == "True False None\n"
