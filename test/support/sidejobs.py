@@ -22,8 +22,9 @@ def Until(condition: Callable[[], Any]) -> None:
 class SideJob:
     """An opcode that another thread of the master executes; tests say when it may go on (``Held``)."""
 
-    def __init__(self, master: Master, op: opcodes.OpCode, number: int = 900):
+    def __init__(self, master: Master, op: opcodes.OpCode, number: int = 900, timeout: float | None = None):
         self._master = master
+        self._timeout = timeout
         self._op = opcodes.OpCode.FromDict(op.ToDict())
         self._number = number
         self.callbacks = Callbacks()
@@ -34,7 +35,8 @@ class SideJob:
 
     def _Run(self) -> None:
         try:
-            self.result = mcpu.Processor(self._master.context, self._number).ExecOpCode(self._op, self.callbacks)
+            processor = mcpu.Processor(self._master.context, self._number)
+            self.result = processor.ExecOpCode(self._op, self.callbacks, self._timeout)
         except Exception as err:  # noqa: BLE001 - whoever waits for the job gets it
             self.error = err
         finally:

@@ -11,7 +11,7 @@ from support.master import Master
 from support.placing import NEW, Allocator, Create, First, Nodes, Prepare
 from support.sidejobs import Held, Holders, SideJob, Until
 
-from ganeti import errors, locking, mcpu, objects, opcodes
+from ganeti import errors, locking, mcpu, objects, opcodes, runtime
 
 
 @pytest.fixture
@@ -129,6 +129,33 @@ def test_only_the_wanted_group_is_offered_and_locked(five: Master) -> None:
     assert five.snapshot.InstanceByName("x.example.org") is None
 
 
+def test_groups_that_were_not_chosen_are_released(five: Master) -> None:
+    group = _MoveToOwnGroup(five, 2, 3)
+    Allocator(five, lambda message: Success([five[2].name, five[3].name]))
+    held = Held(five, 2, "blockdev_create")
+    job = SideJob(five, Create())
+    held.Begun()
+    assert set(Holders(five, "nodegroup")) == {group.uuid}
+    held.Go()
+    job.Result()
+
+
+def test_free_nodes_of_other_groups_are_not_offered(five: Master) -> None:
+    _MoveToOwnGroup(five, 2, 3)
+    played = Allocator(five)
+    five.Run(Create(group_name="other", opportunistic_locking=True))
+    assert played.asked[0]["request"]["restrict-to-nodes"] == [five[2].name, five[3].name]
+
+
+def test_why_nothing_fits_is_in_the_log_of_the_job(five: Master) -> None:
+    for name in ("one", "other"):
+        Allocator(five, lambda message: {"success": False, "info": "full", "result": []}, name)
+    with pytest.raises(errors.OpPrereqError, match="using iallocator 'other': full") as caught:
+        five.Run(Create(iallocator="one,other"))
+    assert caught.value.args[1] == errors.ECODE_NORES
+    assert any("iallocator 'one': full; the next allocator is tried" in text for text in five.last.messages)
+
+
 def _MoveToOwnGroup(master: Master, *numbers: int) -> objects.NodeGroup:
     (old,) = master.snapshot.nodegroups.values()
     group = master.cfg.AddNodeGroup(old.Replace(name="other", uuid="00000077-aaaa-4bbb-8ccc-000000000077"))
@@ -198,6 +225,24 @@ def test_an_allocation_waits_for_its_choice_if_it_fits_nowhere_else(two: Master)
     assert len(selected) == 1
 
 
+def test_time_for_choosing_is_no_time_for_waiting(two: Master) -> None:
+    """The allocator takes longer than the job may wait for locks, and the nodes it chooses are not free yet."""
+
+    def answer(message: dict[str, Any]) -> Any:
+        runtime.Sleep(20)
+        return First(message)
+
+    Allocator(two, answer)
+    held = Held(two, 1, "blockdev_create")
+    busy = SideJob(two, Create("busy.example.org", iallocator=None, pnode="node2", snode="node1"), 901)
+    held.Begun()
+    job = SideJob(two, Create(), timeout=5)
+    Until(lambda: any(row.pending for row in two.glm.QueryLocks() if row.name.startswith("node/")))
+    held.Go()
+    busy.Result()
+    assert job.Result() == [two[0].name, two[1].name]
+
+
 # --- what changes between the choice and the locks -----------------------------------------------------------------------
 
 
@@ -219,6 +264,30 @@ def test_a_node_that_changes_before_it_is_locked_is_not_used(five: Master) -> No
         None, [five[0].name, five[1].name], None,
     ]  # fmt: skip
     assert len([text for text in five.last.messages if "Selected nodes" in text]) == 1
+
+
+def test_whoever_was_overtaken_lets_nobody_else_choose(five: Master) -> None:
+    """After a choice that did not hold the next one is for nodes that are busy: the allocation lock is kept meanwhile."""
+    held = Held(five, 3, "blockdev_create")
+
+    def answer(message: dict[str, Any]) -> Any:
+        node = five.snapshot.nodes[five.nodes[1]]
+        if "restrict-to-nodes" in message["request"]:
+            return {"success": False, "info": "not there", "result": []}
+        if node.drained:
+            return Success([five[3].name, five[4].name])
+        five.cfg.Update(node.Replace(drained=True))
+        return Success([five[0].name, five[1].name])
+
+    Allocator(five, answer)
+    other = SideJob(five, Create("busy.example.org", iallocator=None, pnode="node4", snode="node3"))
+    held.Begun()
+    job = SideJob(five, Create(), 901)
+    Until(lambda: any(row.pending for row in five.glm.QueryLocks() if row.name == f"node/{five.nodes[3]}"))
+    assert Holders(five, "node-alloc")["NAL"] == ["901"]
+    held.Go()
+    other.Result()
+    assert job.Result() == [five[3].name, five[4].name]
 
 
 def test_a_cluster_that_never_holds_still_is_reported(five: Master) -> None:
