@@ -10,7 +10,7 @@ from ganeti.htools.entities import NO_NODE, AllocPolicy, Failure, Instance
 from ganeti.htools.resources import AddPrimary, AddSecondary, CheckPolicy, Node
 from ganeti.htools.state import Cluster
 
-_WORDS: Final[Mapping[Failure, str]] = {
+WORDS: Final[Mapping[Failure, str]] = {
     Failure.MEM: "not enough free memory",
     Failure.DISK: "not enough free disk space, or too many spindles in use already",
     Failure.CPU: "too few virtual CPUs left",
@@ -74,7 +74,7 @@ def _Reason(
         return None
     if required > 1 and _Seconds(node, inst):
         return None
-    return _WORDS[failure]
+    return WORDS[failure]
 
 
 def _Seconds(node: Node, inst: Instance) -> bool:

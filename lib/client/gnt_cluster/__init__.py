@@ -8,6 +8,7 @@ PROGRAM = Program(
     (
         "activate-master-ip",
         "add-tags",
+        "capacity",
         "command",
         "copyfile",
         "deactivate-master-ip",

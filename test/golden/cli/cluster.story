@@ -564,6 +564,8 @@ gnt-cluster <command> --help to see details, or man gnt-cluster
 Commands:
  activate-master-ip   - Configure the master IP address on the master node
  add-tags             - Add tags to the cluster
+ capacity             - Show which node's failure the cluster cannot bear, and
+                        how many more instances fit
  command              - Run a shell command as root on all online nodes, or on
                         some of them
  copyfile             - Copy a file of the master node to all online nodes, or

@@ -1,0 +1,93 @@
+"""gnt-cluster capacity: what the cluster can bear, and how much more fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ganeti import constants, errors
+from ganeti.cli import jobs, output
+from ganeti.cli.command import AnyNumber, Command
+from ganeti.cli.parser import Options, Value
+from ganeti.htools import loading, luxidata, proof
+from ganeti.htools.entities import Group
+from ganeti.htools.loading import LoadError, Wishes
+from ganeti.htools.state import Cluster
+
+_EXAMPLES = 5
+
+TEMPLATE = Value(
+    "-t", "--disk-template", dest="disk_template", choices=constants.DISK_TEMPLATES, metavar="TEMPLATE",
+    text="Disk template of the instances that are counted; by default the first enabled one that the group allows",
+)  # fmt: skip
+LIMIT = Value(
+    "--limit", dest="limit", type="int", default=100, metavar="NUMBER", text="Count at most so many instances"
+)
+
+
+def _Load() -> tuple[Cluster, Sequence[str]]:
+    """Return the cluster and its enabled disk templates."""
+    client = jobs.GetClient()
+    nodes = client.Query("node", luxidata.NODE_FIELDS)
+    instances = client.Query("instance", luxidata.INSTANCE_FIELDS)
+    info = client.QueryClusterInfo()
+    groups = client.Query("group", luxidata.GROUP_FIELDS)
+    try:
+        return loading.Build(luxidata.Parse(nodes, instances, info, groups), Wishes()), info["enabled_disk_templates"]
+    except LoadError as err:
+        raise errors.OpExecError(
+            f"The state of the cluster cannot be read: {err}",
+            hint="a node that does not answer is left out once it is marked offline with 'gnt-node modify --offline=yes NODE'",
+        ) from err
+
+
+def Lines(cluster: Cluster, group: Group, templates: Sequence[str], limit: int) -> Iterator[str]:
+    """Yield what there is to say of a group; of the ``templates`` the first one counts that its policy allows."""
+    part = cluster.GroupState(group.index)
+    yield f"Node group {group.name}: {len(part.nodes)} nodes, {len(part.instances)} instances"
+    size = proof.StandardSize(group)
+    template = next((name for name in templates if name in group.policy.templates), templates[0])
+    room = proof.Fitting(cluster, group, template, size, limit)
+    count = f"at least {room.count}" if room.limited else str(room.count)
+    then = f"; then: {room.reason}" if room.reason else ""
+    yield (
+        f"  more instances of {size.memory} MiB memory, {size.disk} MiB disk and {size.cpus} CPU(s), {template}:"
+        f" {count}{then}"
+    )
+    weak = proof.Weaknesses(cluster, group)
+    if not weak:
+        yield "  any one node may fail: all running instances could run elsewhere"
+    for node, losses in weak:
+        yield f"  if {node} failed, {len(losses)} instance(s) would stay down:"
+        for loss in losses[:_EXAMPLES]:
+            where = f" on {loss.node}" if loss.node else ""
+            yield f"    {loss.instance}: {loss.reason}{where}"
+        if len(losses) > _EXAMPLES:
+            yield f"    and {len(losses) - _EXAMPLES} more"
+
+
+def Run(options: Options, arguments: list[str]) -> int:
+    if options.limit < 1:
+        raise errors.OpPrereqError("--limit must be at least 1", errors.ECODE_INVAL)
+    cluster, enabled = _Load()
+    templates = [options.disk_template] if options.disk_template else enabled
+    wanted = list(cluster.groups)
+    if arguments:
+        found = [(word, cluster.FindGroup(word)) for word in arguments]
+        unknown = [word for word, group in found if group is None]
+        if unknown:
+            raise errors.OpPrereqError(
+                f"Group '{unknown[0]}' not known", errors.ECODE_NOENT, hint="see 'gnt-group list'"
+            )
+        wanted = [group for _, group in found if group is not None]
+    for group in wanted:
+        for line in Lines(cluster, group, templates, options.limit):
+            output.ToStdout(line)
+    return constants.EXIT_SUCCESS
+
+
+COMMAND = Command(
+    Run,
+    "Show which node's failure the cluster cannot bear, and how many more instances fit",
+    (AnyNumber("group"),),
+    (TEMPLATE, LIMIT),
+)
