@@ -44,9 +44,12 @@ OPPORTUNISTIC = Flag(
     text="Let the allocator choose among nodes on which no other job works; only if none of them fits, among all",
 )  # fmt: skip
 
+FORTHCOMING = Flag("--forthcoming", dest="forthcoming", text="Only reserve the resources; nothing is made on nodes")
+COMMIT = Flag(
+    "--commit", dest="commit",
+    text="Make a reserved instance real; everything that is not given is as it was reserved",
+)  # fmt: skip
 # Accepted for scripts of 3.1; the master answers them.
-FORTHCOMING = Flag("--forthcoming", dest="forthcoming", text="Only reserve resources").Hidden()
-COMMIT = Flag("--commit", dest="commit", text="Turn a reservation into an instance").Hidden()
 HELPER_STARTUP_TIMEOUT = Value(
     "--helper-startup-timeout", dest="helper_startup_timeout", type="int", text="Seconds for the helper VM to start"
 ).Hidden()
@@ -73,6 +76,8 @@ def _CheckOptions(options: Options) -> None:
             output.ToStderr(f"Warning: {option}: this is the default now, the option has no effect")
     if options.forthcoming and options.commit:
         raise errors.OpPrereqError("--forthcoming and --commit exclude each other", errors.ECODE_INVAL)
+    if options.commit and options.no_nics:
+        raise errors.OpPrereqError("--no-nics cannot be used with --commit: NICs are as reserved", errors.ECODE_INVAL)
     if options.ip_check and not options.name_check:
         raise errors.OpPrereqError(
             "--ip-check needs --name-check: the address to check comes from the name", errors.ECODE_INVAL
@@ -86,13 +91,14 @@ def MakeOpCode(options: Options, name: str) -> OpInstanceCreate:
     _CheckOptions(options)
     pnode, snode = values.ParseNodePair(options.node) if options.node else (None, None)
     hypervisor, hvparams = _Hypervisor(options)
+    as_reserved = options.commit and not (options.disks or options.sd_size)
     return jobs.FromOptions(
         OpInstanceCreate,
         options,
         instance_name=name,
         mode="create",
-        disks=devices.NewDisks(options),
-        nics=devices.NewNics(options),
+        disks=[] if as_reserved else devices.NewDisks(options),
+        nics=[] if options.commit and not options.nics else devices.NewNics(options),
         pnode=pnode,
         snode=snode or None,
         hypervisor=hypervisor,
@@ -119,7 +125,9 @@ COMMAND = Command(
         COMMUNICATION, HELPER_STARTUP_TIMEOUT, HELPER_SHUTDOWN_TIMEOUT, NO_IP_CHECK, NO_NAME_CHECK, *o.SET_JOB,
     ),
     details="Without -n and -I the cluster's default allocator chooses the nodes, if there is one; the job's log shows its choice"
-    " and why.  With --dry-run nothing is created, and the log shows where the instance would go.\n\n"
+    " and why.  With --dry-run nothing is created, and the log shows where the instance would go.  With --forthcoming"
+    " nodes, addresses and the names of disks are reserved in the configuration; --commit makes the instance on them"
+    " later.\n\n"
     "For example, an instance with one disk of 20 GiB in a file on node1, 2 GiB of memory and one NIC on bridge br0:"
     " 'gnt-instance add -n node1 -t file --disk 0:size=20g -B memory=2g,vcpus=2 --net 0:link=br0 -o debian+default web1'."
     "  With a mirrored disk on two nodes that hail chooses: 'gnt-instance add -I hail -t drbd --disk 0:size=20g"

@@ -33,6 +33,7 @@ from ganeti.cmdlib.instance.base import (
     ForceBeParams,
     ForceHvParams,
 )
+from ganeti.cmdlib.instance.reservation import MarkDisk, Reservation
 from ganeti.config.writer import CheckTags
 from ganeti.params import disk as disk_params
 from ganeti.params import hv, ipolicy
@@ -78,7 +79,10 @@ def IsOsBlacklisted(cluster: objects.Cluster, os_name: str) -> bool:
 
 
 class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
-    """Makes an instance: configuration, disks, operating system, first start."""
+    """Make an instance: configuration, disks, operating system, first start.
+
+    ``forthcoming``: only the configuration, which reserves what the instance needs; ``commit`` makes such an entry real.
+    """
 
     HTYPE = HTYPE_INSTANCE
     REQ_BGL = False
@@ -91,6 +95,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     _resolved_ip: str | None
     _os: str
     _placement: Placement
+    _reservation: Reservation | None
     # ExpandNames, looked at again in CheckPrereq; an allocator's choice is there then:
     _pnode: objects.Node
     _node_uuids: list[str]
@@ -120,6 +125,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         op.instance_name = NormalizeName(op.instance_name)
         if op.ip_check and not op.name_check:
             raise errors.OpPrereqError("Cannot do IP address check without a name check", errors.ECODE_INVAL)
+        self._CheckReserving()
         snapshot = self.snapshot
         if op.disk_template is None:
             op.disk_template = snapshot.cluster.enabled_disk_templates[0]
@@ -129,6 +135,13 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self._traits = disk_params.TEMPLATES[self._template]
         self._disk_requests = diskgen.ParseDisks(op.disks, self._template)
         self._adopts = any(disk.adopt for disk in self._disk_requests)
+        if self._adopts and op.forthcoming:
+            raise errors.OpPrereqError(
+                "Disks that exist need no reservation: they cannot be adopted", errors.ECODE_INVAL
+            )
+        if self._reservation is not None:
+            self._reservation.CheckDisks(self._disk_requests)
+            self._reservation.CheckNics(op.nics)
         self._resolved_ip = None
         if op.name_check:
             op.instance_name, self._resolved_ip = ResolveName(self, op.instance_name)
@@ -143,11 +156,23 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             raise errors.OpPrereqError(
                 f"Creation mode '{self.op.mode}' is not supported in this release", errors.ECODE_INVAL
             )
-        for name in ("forthcoming", "commit", "instance_communication"):
-            if getattr(self.op, name):
-                raise errors.OpPrereqError(
-                    f"Parameter '{name}' of instance creation is not supported in this release", errors.ECODE_INVAL
-                )
+        if self.op.instance_communication:
+            raise errors.OpPrereqError(
+                "Parameter 'instance_communication' of instance creation is not supported in this release",
+                errors.ECODE_INVAL,
+            )
+
+    def _CheckReserving(self) -> None:
+        """Find the reservation that is committed, and fill in what the request leaves out."""
+        op = self.op
+        self._reservation = None
+        if op.forthcoming and op.commit:
+            raise errors.OpPrereqError("An instance is either reserved or committed, not both", errors.ECODE_INVAL)
+        if op.forthcoming:
+            op.start = False
+        elif op.commit:
+            self._reservation = Reservation(self, op.instance_name)
+            self._reservation.Fill(op)
 
     def _CheckNodes(self) -> None:
         op = self.op
@@ -194,11 +219,16 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     def ExpandNames(self) -> None:
         op, snapshot = self.op, self.snapshot
         existing = snapshot.InstanceByName(op.instance_name)
-        if existing is not None:
-            raise errors.OpPrereqError(f"Instance '{op.instance_name}' is already in the cluster", errors.ECODE_EXISTS)
-        self.add_locks[locking.LEVEL_INSTANCE] = op.instance_name
+        if existing is not None and self._reservation is None:
+            reserved = " as a reservation" if existing.forthcoming else ""
+            raise errors.OpPrereqError(
+                f"Instance '{op.instance_name}' is already in the cluster{reserved}",
+                errors.ECODE_EXISTS,
+                hint=f"'gnt-instance add --commit {existing.name}' makes it real" if reserved else None,
+            )
         self._nic_requests = None
         if self._placement.allocator:
+            self.add_locks[locking.LEVEL_INSTANCE] = op.instance_name
             self._node_uuids = []
             self._group = ExpandGroup(snapshot, op.group_name) if op.group_name is not None else None
             self.needed_locks = {}
@@ -220,6 +250,11 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             locking.LEVEL_NODE_RES: [],
         }
         self.share_locks[locking.LEVEL_NODEGROUP] = 1
+        if self._reservation is None:
+            self.add_locks[locking.LEVEL_INSTANCE] = op.instance_name
+        else:
+            self.needed_locks[locking.LEVEL_INSTANCE] = [op.instance_name]
+            self._nic_requests = []
 
     def _CheckWantedGroup(self, nodes: list[objects.Node]) -> None:
         """Check that the group to allocate in is that of the named nodes."""
@@ -272,7 +307,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     def BuildHooksEnv(self) -> dict[str, Any]:
         snapshot = self.snapshot
         instance = snapshot.InstanceByName(self.op.instance_name)
-        if instance is not None:
+        if instance is not None and not (self.op.commit and instance.forthcoming):
             facts = InstanceFacts.Existing(snapshot, instance)
         else:
             facts = InstanceFacts(snapshot, self._MakeInstance(self._planned_uuid, ()), self._disk_requests)
@@ -291,6 +326,8 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         op, snapshot = self.op, self.snapshot
         if self._placement.allocator:
             self._node_uuids = self._placement.Chosen()
+        if self._reservation is not None:
+            self._reservation.CheckUnchanged()
         self._CheckLockedGroups()
         self._PlanInstance()
         if op.ip_check and self._resolved_ip is not None:
@@ -301,7 +338,11 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self._nics = [
             request.Make(self, self._pnode.uuid, op.conflicts_check) for request in Filled(self._nic_requests)
         ]
-        self._planned_uuid = self.cfg.GenerateUniqueID(self.ec_id)
+        if self._reservation is None:
+            self._planned_uuid = self.cfg.GenerateUniqueID(self.ec_id)
+        else:
+            self._nics = list(self._reservation.instance.nics)
+            self._planned_uuid = self._reservation.instance.uuid
         self._CheckStorage()
         self._CheckPolicy()
         self._CheckOnNodes()
@@ -443,6 +484,8 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
 
     def Exec(self, feedback: Feedback) -> list[str]:
         instance, disks = self._Generate()
+        if self.op.forthcoming:
+            return self._Reserve(feedback, instance, disks)
         made = self._CreateStorage(feedback, instance, disks)
         feedback(f"adding instance {instance.name} to cluster config")
         instance = self._AddToConfig(instance, disks, made)
@@ -461,10 +504,22 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
                 result.Raise(f"Could not open the disks of the instance on {result.node_name}")
             result = self.rpc.call_instance_start(instance.primary_node, (instance, None, None), False, self.op.reason)
             result.Raise("Could not start instance")
+        return self._NodeNames()
+
+    def _NodeNames(self) -> list[str]:
         return [self.snapshot.nodes[uuid].name for uuid in self._node_uuids]
+
+    def _Reserve(self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]) -> list[str]:
+        """Store what is reserved; nothing is made on nodes."""
+        feedback(f"adding forthcoming instance {instance.name} to cluster config")
+        self._AddToConfig(instance.Replace(forthcoming=True), [MarkDisk(disk, True) for disk in disks], [])
+        return self._NodeNames()
 
     def _Generate(self) -> tuple[objects.Instance, list[objects.Disk]]:
         op = self.op
+        if self._reservation is not None:
+            disks = [MarkDisk(disk, False) for disk in self._reservation.disks]
+            return self._MakeInstance(self._planned_uuid, [disk.uuid for disk in disks], self._Port()), disks
         plan = diskgen.PlanDisks(
             self.snapshot,
             self._template,
@@ -475,8 +530,13 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             driver=op.file_driver or constants.FD_LOOP,
         )
         disks = diskgen.GenerateDisks(self, plan, self._disk_requests)
-        port = self.cfg.AllocatePort(self.ec_id) if hv.TRAITS[self._hypervisor].needs_port else None
-        return self._MakeInstance(self._planned_uuid, [disk.uuid for disk in disks], port), disks
+        return self._MakeInstance(self._planned_uuid, [disk.uuid for disk in disks], self._Port()), disks
+
+    def _Port(self) -> int | None:
+        reserved = None if self._reservation is None else self._reservation.instance.network_port
+        if reserved is None and hv.TRAITS[self._hypervisor].needs_port:
+            return self.cfg.AllocatePort(self.ec_id)
+        return reserved
 
     def _CreateStorage(
         self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]
@@ -494,7 +554,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self, instance: objects.Instance, disks: list[objects.Disk], made: list[tuple[str, objects.Disk]]
     ) -> objects.Instance:
         try:
-            instance = self.cfg.AddInstance(instance, self.ec_id, disks)
+            instance = self.cfg.AddInstance(instance, self.ec_id, disks, replace=self._reservation is not None)
         except store.MasterEnded:
             # The next master may find the instance stored: it needs its disks.
             raise
@@ -502,7 +562,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             Undo(self, made, instance)
             raise
         # The instance exists: whatever happens now, its lock stays.
-        del self.remove_locks[locking.LEVEL_INSTANCE]
+        self.remove_locks.pop(locking.LEVEL_INSTANCE, None)
         return instance
 
     def _Settle(self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]) -> None:

@@ -392,3 +392,21 @@ There were 1 errors during the creation.
 $ gnt-instance batch-create --dry-run two.json
 2 of 2 instances would be created.
 > OP_INSTANCE_MULTI_ALLOC {"dry_run":true,"instances":[{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[{"size":"1g"}],"nics":[{}],"instance_name":"new1","os_type":"noop","disk_template":"plain"},{"OP_ID":"OP_INSTANCE_CREATE","mode":"create","disks":[],"nics":[],"instance_name":"new2","os_type":"noop","disk_template":"diskless","beparams":{"maxmem":512}}]}
+
+# Reservations
+$ gnt-instance add --forthcoming -t plain -s 1g -o debian+minimal -n node1 reserved1
+> OP_INSTANCE_CREATE {"disk_template":"plain","disks":[{"size":1024}],"forthcoming":true,"instance_name":"reserved1","mode":"create","nics":[{}],"no_install":false,"os_type":"debian+minimal","pnode":"node1"}
+$ gnt-instance add --commit reserved1
+> OP_INSTANCE_CREATE {"commit":true,"disks":[],"instance_name":"reserved1","mode":"create","nics":[],"no_install":false}
+$ gnt-instance add --commit --disk 0:size=1g --net 0:link=br0 -B maxmem=1g reserved1
+> OP_INSTANCE_CREATE {"beparams":{"maxmem":1024},"commit":true,"disks":[{"size":1024}],"instance_name":"reserved1","mode":"create","nics":[{"link":"br0"}],"no_install":false}
+$ gnt-instance add --commit --no-nics reserved1
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! --no-nics cannot be used with --commit: NICs are as reserved
+= 1
+$ gnt-instance add --commit --forthcoming -t plain -s 1g reserved1
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! --forthcoming and --commit exclude each other
+= 1

@@ -1,0 +1,138 @@
+"""Instances that only reserve resources, and how they become real (doc/reference/drivers.md d.1, config.md 8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import constants, errors, objects, opcodes, params
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.common import Invalid
+from ganeti.params import disk as disk_params
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.disk.generate import DiskRequest
+
+_CHOSEN_LATER = (constants.VALUE_AUTO, constants.VALUE_GENERATE, "pool")
+
+
+def MarkDisk(disk: objects.Disk, forthcoming: bool) -> objects.Disk:
+    """Return a disk that is only reserved, or no longer is, with its children."""
+    return disk.Replace(
+        forthcoming=True if forthcoming else None,
+        children=tuple(MarkDisk(child, forthcoming) for child in disk.children),
+    )
+
+
+class Reservation:
+    """The entry of a forthcoming instance that a request makes real.
+
+    Its UUID, nodes, disks and NICs stay.  What the request leaves out is as reserved; what it names must agree with the
+    disks and NICs, and takes the place of the parameters.
+    """
+
+    def __init__(self, lu: LogicalUnit, name: str):
+        """Find the entry; raise OpPrereqError if there is none, or if it is an instance."""
+        self._lu = lu
+        found: objects.Instance | None = lu.snapshot.ExpandName("instance", name)
+        if found is None:
+            raise errors.OpPrereqError(
+                f"Instance '{name}' is not known: only a reserved instance can be committed",
+                errors.ECODE_NOENT,
+                hint="'gnt-instance list -o name,forthcoming' shows what is reserved",
+            )
+        if not found.forthcoming:
+            raise errors.OpPrereqError(f"Instance '{found.name}' is already a real one", errors.ECODE_STATE)
+        self.instance = found
+        self.disks = lu.snapshot.InstanceDisks(found)
+        self.nodes = list(lu.snapshot.AllNodes(found))
+
+    def Fill(self, op: opcodes.OpInstanceCreate) -> None:
+        """Fill in what the request leaves out; raise OpPrereqError if it wants other nodes or another disk template."""
+        instance, snapshot = self.instance, self._lu.snapshot
+        self._FillNodes(op)
+        template = snapshot.DiskTemplate(instance)
+        if op.disk_template not in (None, template):
+            raise self._Differs("disk template", template, op.disk_template)
+        op.instance_name, op.disk_template = instance.name, template
+        op.disks = op.disks or [self._Request(disk) for disk in self.disks]
+        op.hypervisor = op.hypervisor or instance.hypervisor
+        op.os_type = op.os_type or instance.os or None
+        op.beparams = {**instance.beparams, **op.beparams}
+        if op.hypervisor == instance.hypervisor:
+            op.hvparams = {**instance.hvparams, **op.hvparams}
+        op.osparams = {**instance.osparams, **op.osparams}
+        op.osparams_private = {**instance.osparams_private, **(op.osparams_private or {})}
+        op.tags = op.tags or list(instance.tags)
+
+    def _FillNodes(self, op: opcodes.OpInstanceCreate) -> None:
+        if op.iallocator is not None:
+            raise Invalid(f"Instance '{self.instance.name}' has reserved its nodes: an allocator cannot be given")
+        names = [self._lu.snapshot.NodeName(uuid) for uuid in self.nodes]
+        for slot, name in zip(("pnode", "snode"), (*names, None), strict=False):
+            given = getattr(op, slot)
+            node = None if given is None else self._lu.snapshot.ExpandName("node", given)
+            if given is not None and (node is None or node.name != name):
+                raise self._Differs("primary node" if slot == "pnode" else "secondary node", name, given)
+            setattr(op, slot, name)
+
+    @staticmethod
+    def _Request(disk: objects.Disk) -> dict[str, Any]:
+        """Return a disk as a request describes it."""
+        values: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
+        if disk.spindles is not None:
+            values["spindles"] = disk.spindles
+        if disk_params.TEMPLATES[disk.dev_type].provider:
+            values["provider"] = disk.logical_id[0]
+        return values
+
+    def _Differs(self, what: str, reserved: Any, given: Any) -> errors.OpPrereqError:
+        return Invalid(
+            f"Instance '{self.instance.name}' has reserved {what} {reserved}, the request names {given}",
+            hint="leave it out of the request, or remove the reservation and make it anew",
+        )
+
+    def CheckDisks(self, requests: Sequence[DiskRequest]) -> None:
+        """Raise OpPrereqError if the request wants other disks than those that are reserved."""
+        if any(request.adopt for request in requests):
+            raise Invalid("Disks cannot be adopted in the place of reserved ones")
+        reserved, given = [disk.size for disk in self.disks], [request.size for request in requests]
+        if reserved != given:
+            raise self._Differs("disks of (MiB)", reserved, given)
+
+    def CheckNics(self, requests: Sequence[dict[str, Any]]) -> None:
+        """Raise OpPrereqError if the request wants other NICs than those that are reserved."""
+        nics = self.instance.nics
+        if not requests:
+            return
+        if len(requests) != len(nics):
+            raise self._Differs("a number of NICs of", len(nics), len(requests))
+        for index, (nic, request) in enumerate(zip(nics, requests, strict=True)):
+            known = self._Known(nic)
+            for key, value in request.items():
+                if value not in (None, *_CHOSEN_LATER) and known.get(key) != value:
+                    raise self._Differs(f"{key} of NIC {index}:", known.get(key), value)
+
+    def _Known(self, nic: objects.NIC) -> dict[str, Any]:
+        """Return a NIC as requests describe it."""
+        snapshot = self._lu.snapshot
+        filled = params.FillNIC(snapshot, nic)
+        network = snapshot.networks.get(nic.network) if nic.network is not None else None
+        return {
+            **filled,
+            "bridge": filled["link"],
+            "mac": nic.mac,
+            "ip": nic.ip,
+            "name": nic.name,
+            "network": None if network is None else network.name,
+        }
+
+    def CheckUnchanged(self) -> None:
+        """Raise OpPrereqError if the reservation changed before its lock was held."""
+        snapshot = self._lu.snapshot
+        now = snapshot.instances.get(self.instance.uuid)
+        if now != self.instance or list(snapshot.AllNodes(now)) != self.nodes:
+            raise errors.OpPrereqError(
+                f"The reservation of instance '{self.instance.name}' changed while this job waited for its locks; try again",
+                errors.ECODE_STATE,
+            )
