@@ -224,9 +224,12 @@ def _Node(data: ClusterData, node: objects.Node) -> dict[str, Any]:
 
 def Recorded(snapshot: objects.Snapshot, node: objects.Node) -> dict[str, Any]:
     """Return what an administrator recorded of a node, which 3.1 does not send; of disks, the cluster's volume group."""
-    group = snapshot.cluster.volume_group_name or ""
-    volumes = nodestate.DiskState(snapshot, node).get(constants.DT_PLAIN, {}).get(group)
-    disks = {constants.DT_PLAIN: {group: volumes}} if volumes else {}
+    group = snapshot.cluster.volume_group_name
+    disks = {
+        kind: {name: values for name, values in units.items() if name == group}
+        for kind, units in nodestate.DiskState(snapshot, node).items()
+        if group in units
+    }
     entries = {"hv_state": nodestate.HVState(snapshot, node), "disk_state": disks}
     return {key: value for key, value in entries.items() if value}
 

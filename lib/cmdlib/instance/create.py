@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ganeti import constants, errors, hosts, locking, objects, opcodes, params, rpc, store
+from ganeti.cmdlib import ratios
 from ganeti.cmdlib.allocation.placement import Placement
 from ganeti.cmdlib.allocation.requests import Allocate
 from ganeti.cmdlib.base import HTYPE_INSTANCE, Feedback, Filled, LogicalUnit
@@ -439,6 +440,10 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             self._filled_be["spindle_use"],
             [self._template] * len(self._disk_requests),
         )
+        violations += ratios.CpuViolations(self, self._pnode.uuid, self._filled_be["vcpus"], self._hypervisor)
+        if ratios.TakesSpindles(self._template):
+            for uuid in self._node_uuids:
+                violations += ratios.SpindleViolations(self, uuid, self._filled_be["spindle_use"])
         CheckViolations(self, self.op.instance_name, group, violations, self.op.ignore_ipolicy)
 
     def _CheckOnNodes(self) -> None:

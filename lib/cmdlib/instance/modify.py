@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import constants, errors, locking, opcodes, params
+from ganeti.cmdlib import ratios
 from ganeti.cmdlib.allocation.placement import Placement
 from ganeti.cmdlib.allocation.requests import AllocateSecondary
 from ganeti.cmdlib.base import Feedback, Filled
@@ -384,7 +385,22 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         template = self.op.disk_template or snapshot.DiskTemplate(self.instance)
         before = set(self._Violations(policy, snapshot.DiskTemplate(self.instance), None))
         found = [text for text in self._Violations(policy, template, planned_disks) if text not in before]
+        found += self._RatioViolations(template)
         CheckViolations(self, self.instance.name, group, found, self.op.ignore_ipolicy)
+
+    def _RatioViolations(self, template: str) -> list[str]:
+        """Return which ratios nodes exceed because the instance grows or counts again."""
+        instance, filled = self.instance, self._filled_be
+        old = params.FillBE(self.snapshot, instance)
+        offline = instance.admin_state == constants.ADMINST_OFFLINE
+        returns = offline and self.op.offline is False
+        found: list[str] = []
+        if returns or (filled["vcpus"] > old["vcpus"] and not offline):
+            found += ratios.CpuViolations(self, self._pnode.uuid, filled["vcpus"], instance.hypervisor, instance.uuid)
+        if ratios.TakesSpindles(template) and filled["spindle_use"] > old["spindle_use"]:
+            for uuid in self._nodes:
+                found += ratios.SpindleViolations(self, uuid, filled["spindle_use"], instance.uuid)
+        return found
 
     def _Violations(self, policy: Mapping[str, Any], template: str, planned: list[Any] | None) -> list[str]:
         """Of the instance as it is to be, or (``planned`` None) as it is."""
