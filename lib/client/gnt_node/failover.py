@@ -17,6 +17,17 @@ _DEGRADED = (
 )
 
 
+def _AllocatorOf(options: Options, node: str) -> dict[str, str | None]:
+    """Return the allocator for each instance; one whose disks are mirrored goes to its secondary node, with nothing to copy."""
+    if options.iallocator is None:
+        return {}
+    from ganeti.params import disk as disk_params
+
+    mirrored = disk_params.With(mirror=disk_params.INTERNAL)
+    rows = QueryRows(jobs.GetClient(), "instance", ["name", "disk_template"], ["&", ["==", "pnode", node]])
+    return {row["name"]: None if row["disk_template"] in mirrored else options.iallocator for row in rows}
+
+
 def Run(options: Options, arguments: list[str]) -> int:
     row = QueryRows(jobs.GetClient(), "node", ["name", "pinst_list"], ["|", ["==", "name", arguments[0]]])[0]
     names = sorted(row["pinst_list"])
@@ -28,8 +39,10 @@ def Run(options: Options, arguments: list[str]) -> int:
     if options.ignore_consistency and not options.force and not ask.Confirmed(_DEGRADED, "--force"):
         return _DECLINED
     executor = jobs.JobExecutor(options)
+    allocators = _AllocatorOf(options, row["name"])
     for name in names:
-        executor.QueueJob(name, jobs.FromOptions(OpInstanceFailover, options, instance_name=name))
+        op = jobs.FromOptions(OpInstanceFailover, options, instance_name=name, iallocator=allocators.get(name))
+        executor.QueueJob(name, op)
     failed = jobs.CountFailures(executor.GetResults())
     if failed:
         output.ToStdout("There were errors during the failover:")

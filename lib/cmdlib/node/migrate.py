@@ -7,6 +7,7 @@ from typing import Any
 from ganeti import errors, locking, opcodes
 from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.common import ExpandNode, ExpandOtherNode
+from ganeti.params import disk as disk_params
 from ganeti.utils.text import NiceSort
 
 
@@ -40,8 +41,8 @@ class LUNodeMigrate(LogicalUnit[opcodes.OpNodeMigrate]):
         return (nodes, nodes)
 
     def Exec(self, feedback: Feedback) -> ResultWithJobs:
-        op = self.op
-        names = NiceSort(instance.name for instance in self.snapshot.PrimaryInstances(Filled(op.node_uuid)))
+        op, snapshot = self.op, self.snapshot
+        names = NiceSort(instance.name for instance in snapshot.PrimaryInstances(Filled(op.node_uuid)))
         return ResultWithJobs(
             [
                 [
@@ -49,7 +50,7 @@ class LUNodeMigrate(LogicalUnit[opcodes.OpNodeMigrate]):
                         instance_name=name,
                         mode=op.mode,
                         live=op.live,
-                        iallocator=op.iallocator,
+                        iallocator=self._AllocatorFor(name),
                         target_node=op.target_node,
                         allow_runtime_changes=op.allow_runtime_changes,
                         ignore_ipolicy=op.ignore_ipolicy,
@@ -58,3 +59,10 @@ class LUNodeMigrate(LogicalUnit[opcodes.OpNodeMigrate]):
                 for name in names
             ]
         )
+
+    def _AllocatorFor(self, name: str) -> str | None:
+        """Return the allocator for an instance; one whose disks are mirrored goes to its secondary node, with nothing to copy."""
+        instance = self.snapshot.InstanceByName(name)
+        assert instance is not None
+        mirrored = self.snapshot.DiskTemplate(instance) in disk_params.With(mirror=disk_params.INTERNAL)
+        return None if mirrored else self.op.iallocator

@@ -390,3 +390,8 @@ $ gnt-node modify-storage --allocatable=no node1 lvm-pv /dev/sda
 > OP_NODE_MODIFY_STORAGE {"changes":{"allocatable":false},"name":"/dev/sda","node_name":"node1","storage_type":"lvm-pv"}
 $ gnt-node repair-storage --ignore-consistency node1 lvm-vg xenvg
 > OP_REPAIR_NODE_STORAGE {"ignore_consistency":true,"name":"xenvg","node_name":"node1","storage_type":"lvm-vg"}
+$ gnt-node failover -f -I hail node1.example.org
+Submitted jobs 1029
+Waiting for job 1029 for web.example.org ...
+All 1 instance(s) failed over successfully.
+> OP_INSTANCE_FAILOVER {"iallocator":"hail","instance_name":"web.example.org"}

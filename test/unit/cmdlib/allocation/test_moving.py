@@ -201,6 +201,12 @@ def test_a_mirror_moves_to_a_third_node_on_request(five: Master) -> None:
     assert Nodes(five, WEB) == ("3", "4") and WEB in five[2].guests
 
 
+def test_emptying_a_node_does_not_copy_mirrors(shared: Master) -> None:
+    """The allocator is for those that have no secondary node."""
+    shared.Run(opcodes.OpNodeMigrate(node_name="node1", iallocator="first"))
+    assert {job.instance_name: job.iallocator for [job] in shared.last.jobs} == {FAR: "first", WEB: None}  # type: ignore[attr-defined]
+
+
 # --- converting -----------------------------------------------------------------------------------------------------------
 
 
