@@ -118,7 +118,8 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
     def _CheckLayout(self, instance: objects.Instance) -> None:
         """Check that the disks are on two nodes, and remember which."""
         snapshot = self.snapshot
-        CheckNotForthcoming(instance)
+        if self.op.mode != NEW_SECONDARY:
+            CheckNotForthcoming(instance)
         if snapshot.DiskTemplate(instance) not in disk_params.With(mirror=disk_params.INTERNAL):
             raise errors.OpPrereqError("Can only run replace disks for DRBD8-based instances", errors.ECODE_INVAL)
         secondaries = snapshot.SecondaryNodes(instance)
@@ -200,6 +201,9 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
 
     def Exec(self, feedback: Feedback) -> None:
         instance = self.instance
+        if instance.forthcoming:
+            self._MoveReserved(feedback)
+            return
         if not self._indexes:
             feedback(f"No disks need replacement for instance '{instance.name}'")
             return
@@ -224,6 +228,13 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         finally:
             if activated:
                 ShutdownDisks(self, self.current)
+
+    def _MoveReserved(self, feedback: Feedback) -> None:
+        """Record another secondary node; nothing of a forthcoming instance is on nodes yet."""
+        new = Filled(self._new)
+        feedback(f"Reserving the mirrors of instance '{self.instance.name}' on {self.snapshot.NodeName(new)}")
+        disks = self.snapshot.InstanceDisks(self.instance)
+        self.cfg.UpdateMany([_MovedMirror(self, disk, self._primary, new) for disk in disks], self.ec_id)
 
 
 class _Replacement:
@@ -463,16 +474,8 @@ class NewSecondary(_Replacement):
         lu = self._lu
         changed = []
         for disk in self._worked_on:
-            node_a, _, port, minor_a, minor_b, secret = disk.logical_id
-            minor = minor_a if node_a == self._primary else minor_b
-            (new_minor,) = lu.cfg.AllocateDRBDMinor([self._new], disk.uuid, lu.ec_id)
-            nodes = (self._primary, self._new)
-            new = disk.Decide(None).Replace(
-                logical_id=(*nodes, port, minor, new_minor, secret),
-                nodes=nodes,
-                children=[child.Replace(nodes=nodes) for child in disk.children],
-            )
-            alone = new.Replace(logical_id=(*nodes, None, minor, new_minor, secret))
+            new = _MovedMirror(lu, disk, self._primary, self._new)
+            alone = new.Replace(logical_id=(*new.nodes, None, *new.logical_id[3:]))
             CreateSingle(lu, self._new, self._instance, alone, False)
             made.append((self._new, alone))
             changed.append(new)
@@ -503,3 +506,16 @@ class NewSecondary(_Replacement):
                     f"Can't attach drbd disks on node {result.node_name}: {result.fail_msg}",
                     hint="please do a gnt-instance info to see the status of disks",
                 )
+
+
+def _MovedMirror(lu: InstanceLU[Any], disk: objects.Disk, primary: str, new_secondary: str) -> objects.Disk:
+    """Return a mirror as it will be with another secondary node, whose minor is reserved for the job."""
+    node_a, _, port, minor_a, minor_b, secret = disk.logical_id
+    minor = minor_a if node_a == primary else minor_b
+    (new_minor,) = lu.cfg.AllocateDRBDMinor([new_secondary], disk.uuid, lu.ec_id)
+    nodes = (primary, new_secondary)
+    return disk.Decide(None).Replace(
+        logical_id=(*nodes, port, minor, new_minor, secret),
+        nodes=nodes,
+        children=[child.Replace(nodes=nodes) for child in disk.children],
+    )

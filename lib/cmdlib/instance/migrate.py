@@ -14,6 +14,7 @@ from ganeti.cmdlib.instance.anywhere import TLMoveAnywhere
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, GroupsOf, InstanceLU
 from ganeti.cmdlib.instance.cleanup import TLCleanupMigration
 from ganeti.cmdlib.instance.migration import TLMigrateInstance
+from ganeti.cmdlib.instance.reservation import TLMoveReservation
 from ganeti.locking.lockset import AllSet
 from ganeti.params import disk as disk_params
 
@@ -68,7 +69,8 @@ class _MovingLU(InstanceLU[_MovingOp]):
     def _Request(self) -> Relocate:
         """Ask for a node instead of the primary, or instead of the secondary of a mirror."""
         instance, snapshot = LockedInstance(self), self.snapshot
-        CheckNotForthcoming(instance)
+        if not issubclass(self._mover, TLMoveReservation):
+            CheckNotForthcoming(instance)
         (leave,) = snapshot.SecondaryNodes(instance)[:1] or (instance.primary_node,)
         return Relocate(instance.name, (snapshot.NodeName(leave),))
 
@@ -125,6 +127,8 @@ class LUInstanceFailover(_MovingLU[opcodes.OpInstanceFailover]):
     def _MakeTasklet(self) -> TLMigrateInstance | TLCleanupMigration:
         if self.op.cleanup:
             return TLCleanupMigration(self, Filled(self.op.instance_uuid))
+        if self.snapshot.instances[Filled(self.op.instance_uuid)].forthcoming:
+            self._mover = TLMoveReservation
         return self._mover(
             self,
             Filled(self.op.instance_uuid),

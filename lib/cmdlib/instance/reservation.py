@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, objects, opcodes, params
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.common import Invalid
+from ganeti.cmdlib.base import Feedback, LogicalUnit
+from ganeti.cmdlib.common import CheckTarget, Invalid
+from ganeti.cmdlib.instance.base import CheckTargetPolicy
+from ganeti.cmdlib.instance.migration import TLMigrateInstance
 from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
@@ -136,3 +138,24 @@ class Reservation:
                 f"The reservation of instance '{self.instance.name}' changed while this job waited for its locks; try again",
                 errors.ECODE_STATE,
             )
+
+
+class TLMoveReservation(TLMigrateInstance):
+    """Fail a forthcoming instance over: only its primary node changes."""
+
+    def CheckPrereq(self) -> None:
+        instance = self._instance
+        if not instance.forthcoming:
+            raise errors.OpPrereqError(
+                f"Instance '{instance.name}' was committed while this job waited for its locks; try again",
+                errors.ECODE_STATE,
+            )
+        self.source_uuid = instance.primary_node
+        self._FindTarget(instance)
+        CheckTarget(self.snapshot.nodes[self.target_uuid])
+        CheckTargetPolicy(self.lu, instance, self.target_uuid, self._ignore_ipolicy)
+
+    def Exec(self, feedback: Feedback) -> None:
+        source, target = self._Name(self.source_uuid), self._Name(self.target_uuid)
+        feedback(f"Moving the reservation of instance {self._instance.name} from {source} to {target}")
+        self.cfg.SetInstancePrimaryNode(self._instance.uuid, self.target_uuid)

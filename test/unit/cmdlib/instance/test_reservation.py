@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.master import Master
+from support.moving import Ids, RunWithJobs
 
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.instance.create import LUInstanceCreate
@@ -25,7 +26,9 @@ def _Reserve(master: Master, **values: Any) -> None:
         "disk_template": "drbd", "disks": [{"size": 1024}, {"size": "2g", "mode": "ro"}], "nics": [NIC], "os_type": "noop",
         "pnode": "node3", "snode": "node1", "beparams": {"maxmem": 512, "minmem": 256}, "tags": ["a"],
     }  # fmt: skip
-    master.Run(opcodes.OpInstanceCreate(instance_name=NEW, mode="create", forthcoming=True, **{**defaults, **values}))
+    master.Run(
+        opcodes.OpInstanceCreate(**{"instance_name": NEW, "mode": "create", "forthcoming": True, **defaults, **values})
+    )
 
 
 def _Commit(**values: Any) -> opcodes.OpInstanceCreate:
@@ -142,6 +145,44 @@ def test_what_differs_is_rejected(three: Master, values: dict[str, Any], match: 
     with pytest.raises(errors.OpPrereqError, match=match):
         three.Run(_Commit(**values))
     assert three.snapshot is before
+
+
+def test_a_reservation_moves_in_the_configuration_alone(three: Master) -> None:
+    _Reserve(three)
+    before = three.snapshot.InstanceDisks(three.Instance(NEW))
+    three.Run(opcodes.OpInstanceFailover(instance_name=NEW))
+    assert three.snapshot.AllNodes(three.Instance(NEW)) == (three.nodes[0], three.nodes[2])
+    three.Run(
+        opcodes.OpInstanceReplaceDisks(instance_name=NEW, mode="replace_new_secondary", disks=[], remote_node="node2")
+    )
+    assert three.snapshot.AllNodes(three.Instance(NEW)) == (three.nodes[0], three.nodes[1])
+    disks = three.snapshot.InstanceDisks(three.Instance(NEW))
+    assert [disk.uuid for disk in disks] == [disk.uuid for disk in before] and all(disk.forthcoming for disk in disks)
+    minors = [minor for disk in three.snapshot.disks.values() for minor in disk.Minors()]
+    assert len(set(minors)) == len(minors) == 2 * len(three.snapshot.disks)
+    assert not [call for node in three.all for call in node.calls if call in _CHANGING]
+    for op in (
+        opcodes.OpInstanceMigrate(instance_name=NEW),
+        opcodes.OpInstanceReplaceDisks(instance_name=NEW, mode="replace_on_primary", disks=[]),
+        opcodes.OpInstanceReplaceDisks(instance_name=NEW, mode="replace_auto", disks=[]),
+    ):
+        with pytest.raises(errors.OpPrereqError, match="only a reservation"):
+            three.Run(op)
+    three.cfg.Update(three.snapshot.nodes[three.nodes[1]].Replace(drained=True))
+    with pytest.raises(errors.OpPrereqError, match="drained"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=NEW))
+    three.cfg.Update(three.snapshot.nodes[three.nodes[1]].Replace(drained=False))
+    three.Run(_Commit())
+    assert three.snapshot.AllNodes(three.Instance(NEW)) == (three.nodes[0], three.nodes[1])
+    assert three.Instance(NEW).forthcoming is None
+
+
+def test_a_node_is_emptied_of_reservations_too(three: Master) -> None:
+    _Reserve(three)
+    _Reserve(three, instance_name="other.example.org", pnode="node2", snode="node3", nics=[{}])
+    jobs = RunWithJobs(three, opcodes.OpNodeEvacuate(node_name="node3", mode="all", iallocator="hail"))
+    assert sorted(Ids(jobs)) == [["FAILOVER"], ["OP_NODE_EVACUATE"], ["REPLACE_DISKS"], ["REPLACE_DISKS"]]
+    assert three.snapshot.NodeInstances(three.nodes[2]) == ((), ())
 
 
 def test_existing_disks_are_not_reserved(three: Master) -> None:
