@@ -21,6 +21,9 @@ from ganeti.rpc.base import Answer, Request, Transport
 from ganeti.rpc.resolver import SnapshotResolver
 
 WEB = "web.example.org"
+_NEW: dict[str, Any] = {
+    "disk_template": "plain", "memory": 256, "vcpus": 1, "disks": [{"size": 1024}], "nics": [{}],
+}  # fmt: skip
 _QUERIES = {"node": "name", "instance": "name", "os": "name", "extstorage": "name", "export": "node", "group": "name"}
 
 
@@ -143,5 +146,8 @@ def _Jobs(master: Master, rogue: str) -> list[opcodes.OpCode]:
         opcodes.OpClusterVerifyDisks(),
         opcodes.OpClusterRepairDiskSizes(instances=[WEB]),
         opcodes.OpOsDiagnose(output_fields=["name", "valid", "variants", "node_status", "trusted"], names=[]),
+        opcodes.OpTestAllocator(direction="out", mode="balance", name="x", iallocator="hail", count=2),
+        opcodes.OpTestAllocator(direction="out", mode="capacity", name="x", iallocator="hail", count=2, **_NEW),
+        opcodes.OpTestAllocator(direction="in", mode="node-evacuate", name="x", instances=[WEB]),
         opcodes.OpTestDelay(duration=0.1, on_nodes=[rogue], on_master=False),
     ]

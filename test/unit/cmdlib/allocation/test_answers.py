@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support import configs
 
 from ganeti import constants, errors, objects
@@ -204,6 +207,39 @@ def test_a_response_of_version_1_is_read() -> None:
     with pytest.raises(errors.OpPrereqError) as caught:
         answers.Check("mine", DATA, DRBD, failed)
     assert caught.value.args == ("Can't compute nodes using iallocator 'mine': cluster is full", errors.ECODE_NORES)
+
+
+_WORDS = st.sampled_from(
+    [N1, N2, FOREIGN, SILENT, "", "web1", "ext1", "single", "new", "other", "OP_INSTANCE_MIGRATE", "g"]
+)
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5) | _WORDS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["OP_ID", "instance_name", "target_node", "x"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+_REQUESTS = [
+    DRBD, PLAIN, RELOCATE, requests.AllocateSecondary("single"), MULTI, EVACUATE, requests.ChangeGroup(("web1",)),
+    requests.Balance(2), requests.Capacity(PLAIN, 2),
+]  # fmt: skip
+
+
+@given(st.sampled_from(_REQUESTS), _ANYTHING)
+def test_no_answer_breaks_the_unit(request_: requests.Request, result: Any) -> None:
+    try:
+        _Check(request_, result)
+    except errors.OpExecError as err:
+        assert str(err)
+
+
+@given(st.text(max_size=30) | _ANYTHING.map(json.dumps))
+def test_no_output_breaks_the_unit(text: str) -> None:
+    try:
+        answers.Parse("mine", text)
+    except errors.OpExecError as err:
+        assert "iallocator 'mine'" in str(err)
 
 
 def test_every_request_has_its_check() -> None:
