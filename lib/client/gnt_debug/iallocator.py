@@ -6,7 +6,7 @@ from ganeti import constants, errors
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, Some
-from ganeti.cli.parser import ElementsOf, Options, Value, Values
+from ganeti.cli.parser import COMPLETE_GROUP, ElementsOf, Options, Value, Values
 from ganeti.opcodes import OpTestAllocator
 from ganeti.utils.text import ParseUnit
 
@@ -37,8 +37,9 @@ EVAC_MODE = Value(
     text="Which copies of instances leave their nodes",
 )  # fmt: skip
 TARGET_GROUPS = Values(
-    "--target-groups", dest="target_groups", metavar="GROUP", text="Node group to move to; may be repeated"
-)
+    "--target-groups", dest="target_groups", metavar="GROUP", completion=COMPLETE_GROUP,
+    text="Node group to move to; may be repeated",
+)  # fmt: skip
 SPINDLE_USE = Value(
     "--spindle-use", dest="spindle_use", type="int", default=1, text="Spindles that the new instance uses"
 )

@@ -66,6 +66,7 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ],
     ("compression_tools", "names"): [("../x", "../x")],
     ("disks", "identkeyval"): [("zero:size=1G", "zero"), ("0:size=7x", "7x")],
+    ("disks", "string"): [("7x", "7x")],
     ("disk_indices", "names"): [("first", "first"), ("-1", "-1"), ("99", "99")],
     ("disk_state", "identkeyval"): [
         (f"{NOBODY}:disk_total=1", NOBODY), (f"plain/vg:{NOBODY}=1", NOBODY), ("plain/vg:disk_total=seven", "seven"),
@@ -95,6 +96,7 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
         (f"{NOBODY}=1", NOBODY), ("spindle_count=seven", "seven"), ("ovs=perhaps", "perhaps"),
     ],
     ("nicparams", "keyval"): [(f"{NOBODY}=1", NOBODY), (f"mode={NOBODY}", NOBODY)],
+    ("nics", "string"): [("a/b/c/d", "a/b/c/d")],
     ("nics", "identkeyval"): [("zero:ip=none", "zero"), ("0:ip=300.1.1.1", "300.1.1.1"), (f"0:network={NOBODY}", NOBODY)],
     ("primary_ip_version", "string"): [("5", "5")],
     ("reserved_lvs", "list"): [("(", "(")],
@@ -118,6 +120,7 @@ FREE = {
     ("instance_communication_network", "string"),
     ("ipolicy_bounds_specs", "multilistidentkeyval"),
     ("master_netdev", "string"),
+    ("os", "string"),
     ("osparams", "keyval"),
     ("osparams_private", "keyprivateval"),
     ("osparams_secret", "keyprivateval"),
@@ -201,6 +204,10 @@ SUCCESS = {
 }
 # Names that need not belong to anything: nothing is looked up.
 UNCHECKED = {
+    # Only some of the modes look at them.
+    ("gnt-debug", "iallocator", "iallocator"),
+    ("gnt-debug", "iallocator", "tags"),
+    ("gnt-debug", "iallocator", "target_groups"),
     ("gnt-group", "add", "group"),
     ("gnt-group", "evacuate", "iallocator"),  # there is no other group
     ("gnt-instance", "change-group", "iallocator"),
