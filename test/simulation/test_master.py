@@ -14,13 +14,13 @@ SEEDS = 500
 _CHUNK = 5
 # Within so many seeds each planted bug shows.
 SEEDS_FOR_A_BUG = 300
-# A seed that showed it, for those that take long to be found; it is tried first.
+# A seed that shows it with PYTHONHASHSEED=0, for those that take long to be found; it is tried first.
 SEEN = {
-    "OldVoterSet": 161,
-    "OldEpochCounted": 11,
-    "EditTakenTwice": 90,
-    "DivergentRowsKept": 73,
-    "ConfigAnswersEarly": 56,
+    "OldVoterSet": 51,
+    "OldEpochCounted": 118,
+    "EditTakenTwice": 66,
+    "DivergentRowsKept": 126,
+    "NoGate": 111,
 }
 
 

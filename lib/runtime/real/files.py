@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ganeti import errors
 from ganeti.runtime.contract import FileTooLarge, LockBusy, NewFile
@@ -24,6 +24,8 @@ _LOCK_TICK = 0.05
 # So many files at once are made durable by one wait for the whole file system: two waits for each would take minutes.  Fewer
 # are not, because that also waits for what others have written there, guests with file disks for instance.
 _SYNC_TOGETHER = 256
+# New files that are open at the same time.
+_OPEN_AT_ONCE = 32
 
 
 def SetTimes(path: str, atime: float, mtime: float) -> None:
@@ -68,18 +70,40 @@ def _Temporary(path: str) -> str:
     return os.path.join(folder, f".{name[:200]}.new-{os.urandom(6).hex()}")
 
 
-def _MakeNew(path: str, file: NewFile, sync: bool) -> os.stat_result:
+def _Make(path: str, file: NewFile) -> int:
+    """Make a new file with all that it is to hold; return the handle, still open."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if file.uid != -1 or file.gid != -1:
             os.fchown(handle, file.uid, file.gid)
         os.fchmod(handle, file.mode)  # after fchown, which clears the set-id bits
         _WriteAll(handle, file.data)
-        if sync:
-            os.fsync(handle)
-        return os.fstat(handle)
-    finally:
+    except BaseException:
         os.close(handle)
+        raise
+    return handle
+
+
+def _MakeSeveral(files: Mapping[str, NewFile], sync: bool) -> list[os.stat_result]:
+    """Make new files under temporary names, each on disk when this returns if ``sync``.
+
+    The system begins to write all of them before the first one is waited for: one wait then often ends all, which takes
+    half of the time and of the CPU of waiting for each as it is made.
+    """
+    handles: list[int] = []
+    try:
+        for path, file in files.items():
+            handles.append(_Make(path, file))
+            if sync:
+                # Linux starts to write what it is told not to keep.
+                os.posix_fadvise(handles[-1], 0, 0, os.POSIX_FADV_DONTNEED)
+        if sync:
+            for handle in handles:
+                os.fsync(handle)
+        return [os.fstat(handle) for handle in handles]
+    finally:
+        for handle in handles:
+            os.close(handle)
 
 
 def _Forget(paths: Iterable[str]) -> None:
@@ -93,7 +117,7 @@ def _Forget(paths: Iterable[str]) -> None:
 def WriteFile(path: str, data: bytes, mode: int, uid: int, gid: int, sync: bool) -> None:
     temporary = _Temporary(path)
     try:
-        _MakeNew(temporary, NewFile(path, data, mode, uid, gid), sync)
+        _MakeSeveral({temporary: NewFile(path, data, mode, uid, gid)}, sync)
         os.rename(temporary, path)
     except BaseException:
         _Forget([temporary])
@@ -105,12 +129,12 @@ def WriteFile(path: str, data: bytes, mode: int, uid: int, gid: int, sync: bool)
 def WriteFiles(files: Sequence[NewFile]) -> list[os.stat_result]:
     together = len(files) >= _SYNC_TOGETHER
     waiting: dict[str, str] = {}
-    made = []
+    made: list[os.stat_result] = []
     try:
-        for file in files:
-            temporary = _Temporary(file.path)
-            waiting[temporary] = file.path
-            made.append(_MakeNew(temporary, file, sync=not together))
+        for begin in range(0, len(files), _OPEN_AT_ONCE):
+            portion = {_Temporary(file.path): file for file in files[begin : begin + _OPEN_AT_ONCE]}
+            waiting.update((temporary, file.path) for temporary, file in portion.items())
+            made += _MakeSeveral(portion, sync=not together)
         folders = sorted({os.path.dirname(file.path) for file in files})
         if together:
             _SyncFileSystems(folders)

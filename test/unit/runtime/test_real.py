@@ -137,6 +137,25 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_before_we_re
     assert _SystemCalls(lambda: runtime.OpenDatabase(str(tmp_path / "db")).Close()) == ["fchmod", "fsync"]
 
 
+def test_several_files_are_on_the_disk_before_any_gets_its_name(tmp_path: pathlib.Path) -> None:
+    def write(count: int) -> list[str]:
+        files = [runtime.NewFile(str(tmp_path / f"{number}"), b"x%d" % number) for number in range(count)]
+        calls = _SystemCalls(lambda: runtime.WriteFiles(files))
+        assert [(tmp_path / f"{number}").read_bytes() for number in range(count)] == [b"x%d" % n for n in range(count)]
+        assert len(os.listdir(tmp_path)) == count
+        return calls
+
+    # The system may write all of them at once; few are open at a time.
+    assert write(3) == [*("fchmod", "write") * 3, *["fsync"] * 3, *["rename"] * 3, "fsync"]
+    many = write(100)
+    assert many.index("rename") > len(many) - 1 - many[::-1].index("write")
+    assert many[: many.index("rename")].count("fsync") == 100
+    assert (
+        max(map(len, "".join("w" if call == "write" else " " for call in many if call in ("write", "fsync")).split()))
+        == 32
+    )
+
+
 def test_a_file_without_a_size_is_read_up_to_the_limit() -> None:
     assert runtime.ReadFile("/proc/self/status", 1 << 20).startswith(b"Name:")
     with pytest.raises(runtime.FileTooLarge):
