@@ -440,11 +440,20 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             self._filled_be["spindle_use"],
             [self._template] * len(self._disk_requests),
         )
-        violations += ratios.CpuViolations(self, self._pnode.uuid, self._filled_be["vcpus"], self._hypervisor)
+        violations += self._RatioViolations()
+        CheckViolations(self, self.op.instance_name, group, violations, self.op.ignore_ipolicy)
+
+    def _RatioViolations(self) -> list[str]:
+        """Return the ratios that named nodes would exceed; an allocator keeps them itself, or was told not to."""
+        if self._placement.allocator:
+            return []
+        reserved = self.snapshot.InstanceByName(self.op.instance_name)
+        but = None if reserved is None else reserved.uuid
+        found = ratios.CpuViolations(self, self._pnode.uuid, self._filled_be["vcpus"], self._hypervisor, but)
         if ratios.TakesSpindles(self._template):
             for uuid in self._node_uuids:
-                violations += ratios.SpindleViolations(self, uuid, self._filled_be["spindle_use"])
-        CheckViolations(self, self.op.instance_name, group, violations, self.op.ignore_ipolicy)
+                found += ratios.SpindleViolations(self, uuid, self._filled_be["spindle_use"], but)
+        return found
 
     def _CheckOnNodes(self) -> None:
         op = self.op

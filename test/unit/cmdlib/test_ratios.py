@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.asking import Answering
 from support.master import Master
 
 from ganeti import constants, errors, opcodes
@@ -86,6 +87,24 @@ def test_virtual_cpus_of_a_node_are_limited(master: Master) -> None:
     # The cluster's ratio counts where the group has none.
     _Group(master, vcpu_ratio="default")
     _Modify(master, beparams={"vcpus": 3})
+
+
+def test_a_reservation_counts_once(master: Master) -> None:
+    """Its place is kept for it, and it is not counted beside itself when it is committed."""
+    _Group(master, vcpu_ratio=1.0, spindle_ratio=3.0)
+    _Create(master, "new.example.org", forthcoming=True, beparams={"vcpus": 6, "spindle_use": 2})
+    _Refused("vcpu-ratio 1 allows 8", lambda: _Create(master, "two.example.org", beparams={"vcpus": 1}))
+    commit = {"instance_name": "new.example.org", "mode": "create", "commit": True, "disks": [], "nics": []}
+    master.Run(opcodes.OpInstanceCreate(**commit, start=False))
+    assert not master.Instance("new.example.org").forthcoming
+
+
+def test_what_an_allocator_chose_is_not_judged_again(master: Master) -> None:
+    """It may have been told to ignore soft errors."""
+    _Group(master, vcpu_ratio=1.0)
+    master[0].AddAllocator("mine", Answering([master[0].name]))
+    _Create(master, "new.example.org", pnode=None, iallocator="mine", beparams={"vcpus": 50})
+    assert master.Instance("new.example.org").primary_node == master.nodes[0]
 
 
 def test_recorded_cpus_come_before_reported_ones(master: Master) -> None:

@@ -126,8 +126,7 @@ def test_only_the_first_hypervisor_and_the_cluster_s_volume_group_count() -> Non
     assert _Node({"xen-pvm": COMPLETE}, default_hypervisor="xen-pvm").facts.node_memory == 1500
 
 
-@pytest.mark.req("RM-SOR-09")
-def test_an_offline_instance_s_memory_and_cpus_are_for_others() -> None:
+def test_an_offline_instance_uses_no_cpus() -> None:
     """The three instances have 2 virtual CPUs and 2048 MiB each; the node itself has one CPU."""
     node = _Node({"kvm": COMPLETE})
     assert node.used_cpus == 1 + 2 * 2

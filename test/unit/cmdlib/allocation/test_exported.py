@@ -1,0 +1,60 @@
+"""What allocators are told of policies and of memory, and what the htools read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.asking import Answering, AskOn
+from support.master import Master
+
+from ganeti import opcodes, serializer
+from ganeti.cmdlib.allocation import requests
+from ganeti.htools import request
+
+WEB = "web.example.org"
+NOTHING = requests.NodeEvacuate(instances=(), mode="all")
+
+
+@pytest.fixture
+def master(make: Callable[..., Master]) -> Master:
+    return make(2, lvm=True)
+
+
+def _Message(master: Master) -> dict[str, Any]:
+    played = Answering([[], [], []])
+    master[0].AddAllocator("mine", played)
+    AskOn(master, "mine", NOTHING)
+    return played.asked[-1]
+
+
+@pytest.mark.req("RM-LIM-05")
+def test_memory_that_a_guest_may_still_claim_is_not_free(master: Master) -> None:
+    """A guest under KVM takes memory only when it touches it."""
+    node = master[0].name
+    master[0].StartGuest(WEB, memory=512)
+    all_used = _Message(master)["nodes"][node]
+    master[0].StartGuest(WEB, memory=200)
+    some_used = _Message(master)["nodes"][node]
+    # The node reports 312 MiB more as free, and they are taken off again.
+    assert all_used["free_memory"] == some_used["free_memory"]
+    master[0].StartGuest(WEB, memory=600)
+    assert _Message(master)["nodes"][node]["free_memory"] == all_used["free_memory"] - 88
+
+
+@pytest.mark.req("RM-ISPEC-12", "RM-LIM-19")
+def test_policies_stand_in_the_configuration_and_are_sent_by_group(master: Master) -> None:
+    pair = {end: dict.fromkeys(("memory-size", "cpu-count", "disk-size", "disk-count", "nic-count", "spindle-use"), n)
+            for end, n in (("min", 1), ("max", 99))}  # fmt: skip
+    before = _Message(master)
+    master.Run(opcodes.OpGroupSetParams(group_name="default", ipolicy={"minmax": [pair], "vcpu-ratio": 7.5}))
+    after = _Message(master)
+    assert after["ipolicy"] == before["ipolicy"], "a group's values are not those of the cluster"
+    (group,) = after["nodegroups"].values()
+    assert group["ipolicy"]["minmax"] == [pair]
+    assert group["ipolicy"]["vcpu-ratio"] == 7.5
+    assert group["ipolicy"]["spindle-ratio"] == after["ipolicy"]["spindle-ratio"]
+    (read,) = request.Parse(serializer.Dump(after)).raw.groups
+    ((least, most),) = read.policy.minmax
+    assert (read.policy.vcpu_ratio, least.memory, most.memory) == (7.5, 1, 99)
