@@ -41,7 +41,7 @@ def Create(cluster: RealCluster, name: str, node: int, system: str = "quick", **
         "instance_name": f"{name}.example.com",
         "mode": "create",
         "disk_template": "file",
-        "disks": [{"size": 1}],
+        "disks": [{"size": 1024}],
         "nics": [{"mode": "routed", "link": "lo", "ip": f"192.0.2.{len(name) * 10 + node}"}],
         "os_type": f"{system}+default",
         "pnode": cluster[node].name,
@@ -80,6 +80,30 @@ def test_an_instance_starts_while_another_one_is_being_installed(cluster: RealCl
         with open(f"{folder}/go", "w", encoding="utf-8"):
             pass
         assert FollowJob(client, installing)[0] == "success"
+
+
+@pytest.mark.req("IAL-05", "IAL-07")
+def test_hail_places_an_instance_while_another_one_is_being_installed(cluster: RealCluster) -> None:
+    folder = os.path.join(cluster.base, "os", "slow")
+    placed = {"pnode": None, "iallocator": "hail"}
+    for name in ("begun", "go"):
+        if os.path.exists(f"{folder}/{name}"):
+            os.unlink(f"{folder}/{name}")
+    with cluster[0].Client() as client:
+        installing = client.SubmitJob([{**Create(cluster, "placed", 1, "slow", **placed), "reason": []}])
+        WaitUntil(lambda: os.path.exists(f"{folder}/begun"), "the installation runs")
+        other = client.SubmitJob([{**Create(cluster, "beside", 1, **placed), "reason": []}])
+        status, messages = FollowJob(client, other)
+        assert status == "success", messages
+        assert client.QueryJobs([installing], ["status"]) == [["running"]]
+        with open(f"{folder}/go", "w", encoding="utf-8"):
+            pass
+        assert FollowJob(client, installing)[0] == "success"
+        [[[nodes]]] = client.QueryJobs([other], ["opresult"])
+        assert any(
+            f"Selected nodes for instance beside.example.com via iallocator hail: {nodes[0]}" in str(message)
+            for message in messages
+        )
 
 
 @pytest.mark.req("D20-GOAL-03")
