@@ -15,6 +15,10 @@ T = TypeVar("T")
 
 MAX_ANSWER = 10 * 1024 * 1024
 _SHOWN = 100
+# Characters of a reason, which end up in the job's log and error.
+MAX_INFO = 30000
+# A job for each step, at the most; hail needs three for an instance.
+_MAX_OPCODES = 10
 
 _Names = ht.TListOf(ht.TNonEmptyString)
 _Placed = ht.TItems(ht.TNonEmptyString, _Names)
@@ -67,7 +71,7 @@ def Parse(name: str, text: str) -> Response:
         raise _Bad(name, f"'success' must be true or false, not {_Short(value['success'])}")
     if not isinstance(value["info"], str):
         raise _Bad(name, f"'info' must be a text, not {_Short(value['info'])}")
-    return Response(value["success"], value["info"], value["result"])
+    return Response(value["success"], value["info"][:MAX_INFO], value["result"])
 
 
 def Check(name: str, data: ClusterData, request: requests.Request, response: Response) -> Any:
@@ -208,8 +212,11 @@ def _Evacuate(
         if not uuids:
             raise check.Refuse(f"named no node for instance {name}")
         moved.append((name, check.snapshot.nodes[uuids[0]].group, uuids))
+    steps = max(len(result[2]), sum(map(len, result[2])))
+    if steps > _MAX_OPCODES * len(wanted):
+        raise check.Refuse(f"returned {steps} jobs or opcodes for {len(wanted)} instances")
     jobs = [[_Opcode(check, wanted, opcode) for opcode in job] for job in result[2]]
-    return requests.Evacuation(moved, [(name, reason) for name, reason in result[1]], jobs)
+    return requests.Evacuation(moved, [(name, reason[:MAX_INFO]) for name, reason in result[1]], jobs)
 
 
 def _Balance(check: _Checker, request: requests.Balance, result: Any) -> requests.Evacuation:

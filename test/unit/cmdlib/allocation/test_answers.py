@@ -198,6 +198,17 @@ def test_output_that_is_no_response(text: str, words: str) -> None:
     assert words in str(caught.value) and len(str(caught.value)) < 1000
 
 
+def test_megabytes_of_reasons_do_not_reach_the_job() -> None:
+    text = json.dumps({"success": False, "info": "x" * 9_000_000, "result": []})
+    assert len(answers.Parse("mine", text).info) == answers.MAX_INFO
+    moved = _Check(EVACUATE, [[_STAY[0]], [["ext1", "x" * 1_000_000]], []])
+    assert len(moved.failed[0][1]) == answers.MAX_INFO
+    for jobs in ([[]] * 21, [[MIGRATE] * 21]):
+        with pytest.raises(errors.OpExecError, match="returned 21 jobs or opcodes for 2 instances"):
+            _Check(EVACUATE, [_STAY, [], jobs])
+    assert len(_Check(EVACUATE, [_STAY, [], [[MIGRATE] * 20]]).jobs) == 1
+
+
 @pytest.mark.req("IAL-29", "IAL-30", "IAL-33")
 def test_a_response_of_version_1_is_read() -> None:
     assert answers.Parse("mine", '{"success": true, "info": "x", "nodes": ["a"]}') == Response(True, "x", ["a"])
