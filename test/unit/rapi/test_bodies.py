@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.rapicalls import Act, Find, JobMethods, MakeCall, NotingMaster
+from support.rapi import WRITER, Site
+from support.rapicalls import NAMES, Act, Find, JobMethods, MakeCall, NotingMaster
 
 from ganeti import opcodes
 from ganeti.rapi import bodies
@@ -147,6 +150,66 @@ def _Parameters() -> list[tuple[str, str, str]]:
         names = [name for name in job.opcode.OP_PARAMS if name not in fixed]
         found += [(path, verb, name) for name in [*names, *job.aliases]]
     return found
+
+
+# One of each type of JSON, and one level deeper.
+_VALUES: list[Any] = [None, True, -1, 2.5, "~", [], [[]], ["~"], [{}], {}, {"~": "~"}, {"~": []}]
+
+
+@pytest.mark.parametrize(("path", "verb"), FIXED)
+def test_each_parameter_with_each_wrong_type_is_400_and_submits_nothing(tmp_path: Path, path: str, verb: str):
+    """The whole way of a request, for everything that a body may hold."""
+    job = Find(path).methods[verb].action
+    assert isinstance(job, Job)
+    master = NotingMaster()
+    site = Site(str(tmp_path / "users"), master)
+    place = re.sub(r"\{(\w+)\}", lambda match: NAMES[match[1]], path)
+    tried = set()
+    for name in (name for known_path, known_verb, name in _Parameters() if (known_path, known_verb) == (path, verb)):
+        target = job.aliases.get(name, name)
+        body = {n: v for n, v in _Example(path, verb).items() if job.aliases.get(n, n) != target}
+        for value in _VALUES:
+            # Disks to be replaced may be a text of numbers, which this is not.
+            if job.opcode.OP_PARAMS[target].type(value) or (path, name, value) == ("/2/networks", "tags", None):
+                continue
+            answer = site.Ask(verb, place, {**body, name: value}, WRITER)
+            assert (answer.status, name in answer.value["message"]) == (400, True), (name, value, answer)
+            tried.add(name)
+    assert tried >= {"debug_level", "priority", "depends"}
+    assert [call for call in master.calls if call[0] == "SubmitJob"] == []
+
+
+def _IgnoringJobs() -> list[tuple[str, str]]:
+    return [(path, verb) for path, verb in JobMethods() if Find(path).methods[verb].body is BodyUse.IGNORED]
+
+
+def test_what_counts_of_a_body_that_is_ignored_otherwise_has_its_type_too():
+    assert len(_IgnoringJobs()) > 10
+    for path, verb in _IgnoringJobs():
+        for name in bodies.OF_ALL_JOBS:
+            for value in _VALUES:
+                if not opcodes.COMMON_PARAMS[name].type(value):
+                    assert f"'{name}'" in _Refused(path, verb, {name: value})
+
+
+@pytest.mark.parametrize(
+    ("path", "verb"), [("/2/filters", "POST"), ("/2/filters/{uuid}", "PUT"), ("/2/nodes/{name}/role", "PUT")]
+)
+def test_bodies_of_other_changes_have_their_types(tmp_path: Path, path: str, verb: str):
+    master = NotingMaster()
+    site = Site(str(tmp_path / "users"), master)
+    place = re.sub(r"\{(\w+)\}", lambda match: NAMES[match[1]], path)
+    names = ("priority", "predicates", "action", "reason", "wrongname") if "filters" in path else ()
+    tried = 0
+    for body in [*_VALUES, *({name: value} for name in names for value in _VALUES)]:
+        wanted = Find(path).methods[verb].body_type
+        # "~" is a text, but no role: that is said by the same words.
+        if body == {} or (names and isinstance(body, dict) and wanted is not None and wanted(body)):
+            continue
+        assert site.Ask(verb, place, body, WRITER).status == 400, body
+        tried += 1
+    assert tried >= len(_VALUES) - 1
+    assert master.calls == []
 
 
 @given(data=st.data())
