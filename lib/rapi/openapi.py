@@ -35,7 +35,8 @@ ERRORS: Final = {
     500: "An unexpected error; the daemon's log says more.",
     501: "The path does not have this method.",
     502: "The master daemon cannot be reached, or this node is not the master.",
-    503: "Not possible at the moment, such as the console of a stopped instance or a job for a drained queue.",
+    503: "Not possible at the moment, such as the console of a stopped instance or a job for a drained queue.  With"
+    " `Retry-After`: too many calls to the master daemon are under way; some places are kept for clients that log in.",
     504: "The master daemon did not answer in time.",
 }
 _DESCRIPTION: Final = """\

@@ -200,15 +200,10 @@ def test_bodies_of_other_changes_have_their_types(tmp_path: Path, path: str, ver
     site = Site(str(tmp_path / "users"), master)
     place = re.sub(r"\{(\w+)\}", lambda match: NAMES[match[1]], path)
     names = ("priority", "predicates", "action", "reason", "wrongname") if "filters" in path else ()
-    tried = 0
+    right: list[Any] = [{}, {"predicates": []}, {"reason": []}] if names else []
     for body in [*_VALUES, *({name: value} for name in names for value in _VALUES)]:
-        wanted = Find(path).methods[verb].body_type
-        # "~" is a text, but no role: that is said by the same words.
-        if body == {} or (names and isinstance(body, dict) and wanted is not None and wanted(body)):
-            continue
-        assert site.Ask(verb, place, body, WRITER).status == 400, body
-        tried += 1
-    assert tried >= len(_VALUES) - 1
+        if body not in right:
+            assert site.Ask(verb, place, body, WRITER).status == 400, body
     assert master.calls == []
 
 
