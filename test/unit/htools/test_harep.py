@@ -162,6 +162,33 @@ def test_a_permitted_repair_is_submitted_followed_and_recorded(lost: Harep) -> N
     assert lost.master.Instance(WEB).primary_node == lost.master.nodes[0]
 
 
+def _LoseSecondary(master: Master) -> None:
+    master[1].Stop()
+    node = master.snapshot.nodes[master.nodes[1]]
+    master.cfg.Update(node.Replace(offline=True, master_candidate=False))
+
+
+@pytest.fixture
+def halved(make: Callable[..., Master]) -> Harep:
+    """Three nodes; the mirror's second side is on one that is lost."""
+    return Harep(make(3, prepare=_LoseSecondary, lvm=True))
+
+
+def test_a_lost_mirror_gets_another_node_from_hail(halved: Harep) -> None:
+    _Tag(halved.master, "cluster", "fix-storage")
+    lines = halved.Run("--job-delay=0")
+    assert lines[0] == f"Executing ArFixStorage repair on {WEB}"
+    assert halved.Opcodes()[0] == ["OP_INSTANCE_REPLACE_DISKS"]
+    lines = halved.Run()
+    assert lines[0] == f'Moving {WEB} from "Pending repair" to "Healthy"'
+    assert lines[-1] == "Healthy: 1"
+    assert halved.master.snapshot.SecondaryNodes(halved.master.Instance(WEB)) == (halved.master.nodes[2],)
+    # Everything is repaired.
+    count = len(halved.jobs.submitted)
+    assert halved.Run() == [*SUMMARY, "Healthy: 1"]
+    assert len(halved.jobs.submitted) == count
+
+
 def test_a_repair_that_fails_is_not_tried_again(lost: Harep) -> None:
     _Tag(lost.master, "instance", "failover", name=WEB)
     lost.master[0].faults["instance_start"] = "no"
