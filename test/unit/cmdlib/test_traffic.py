@@ -24,6 +24,7 @@ ALONE = {
     "OP_INSTANCE_RENAME",
     "OP_NODE_ADD",
     "OP_NODE_REMOVE",
+    "OP_TEST_ALLOCATOR",
 }
 
 
