@@ -87,3 +87,25 @@ def test_many_are_created_and_a_node_is_emptied(scene: Scene) -> None:
     assert all(after[name] == before[name] for name in names if before[name] != node)
     done = scene.line.Run("gnt-node", "evacuate", "-f", "-p", node)
     assert (done.code, done.err) == (0, f"No instances to evacuate on node(s) {node}, exiting.\n")
+
+
+def test_a_reservation_leaves_the_node_and_becomes_an_instance(scene: Scene) -> None:
+    name = "later.example.com"
+    scene.Must(
+        "gnt-instance", "add", "--forthcoming", "-I", "hail", "-t", "sharedfile", "-s", "1g", "-o", f"{OS}+default",
+        "-B", "memory=128", "--net", "0:mode=routed,link=main,ip=192.0.2.80", name,
+    )  # fmt: skip
+    fields = ("gnt-instance", "list", "--no-headers", "--separator= ", "-o", "pnode,forthcoming,nic.macs", name)
+    node, forthcoming, mac = scene.Must(*fields).split()
+    assert forthcoming == "Y" and scene.Primaries() == {}
+    done = scene.line.Run("gnt-instance", "startup", name)
+    assert done.code == 1 and "only a reservation" in done.err
+    out = scene.Must("gnt-node", "evacuate", "-f", node)
+    assert out.endswith("All instances evacuated successfully.\n")
+    new, _, _ = scene.Must(*fields).split()
+    assert new != node
+    done = scene.line.Run("gnt-instance", "add", "--commit", "-n", node, name)
+    assert done.code == 1 and f"has reserved primary node {new}" in done.err
+    scene.Must("gnt-instance", "add", "--commit", name)
+    assert scene.Must(*fields).split() == [new, "N", mac]
+    assert scene.Primaries() == {name: new}

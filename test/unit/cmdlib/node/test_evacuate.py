@@ -196,7 +196,7 @@ def test_work_on_nodes_does_not_hold_up_an_evacuation(four: Master) -> None:
         callbacks = Callbacks()
         assert mcpu.Processor(four.context, 9).ExecOpCode(op, callbacks) == {"jobs": [[True, 100]]}
         worker.Do(four.glm.release, locking.LEVEL_NODE)
-        worker.Do(four.glm.acquire, locking.LEVEL_NODE_ALLOC, [locking.NAL])
+        worker.Do(four.glm.acquire, locking.LEVEL_NODE_ALLOC, [locking.NAL], shared=1)
         with pytest.raises(errors.LockAcquireTimeout):
             mcpu.Processor(four.context, 9).ExecOpCode(op, callbacks, timeout=1)
         worker.Do(four.glm.release, locking.LEVEL_NODE_ALLOC)
