@@ -217,6 +217,7 @@ UNCHECKED = {
     ("gnt-instance", "replace-disks", "iallocator"),  # two ways to choose the secondary node
     ("gnt-node", "evacuate", "remote_node"),  # no mirror is on the node
     ("gnt-node", "failover", "iallocator"),
+    ("gnt-node", "migrate", "iallocator"),  # the disks of its instance are on one node
     ("gnt-os", "modify", "os"),
 }
 
