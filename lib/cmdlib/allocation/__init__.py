@@ -29,6 +29,6 @@ def CheckAllocatorOrNode(lu: LogicalUnit, allocator_slot: str, node_slot: str) -
             raise errors.OpPrereqError(
                 "No iallocator or node given and no cluster-wide default iallocator found",
                 errors.ECODE_INVAL,
-                hint="give the node (-n)",
+                hint="give the node (-n), or an allocator (-I hail)",
             )
         setattr(lu.op, allocator_slot, default)

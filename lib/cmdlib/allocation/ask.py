@@ -58,21 +58,41 @@ def _Names(allocator: str) -> list[str]:
 
 
 def _Gather(lu: LogicalUnit, request: requests.Request) -> clusterdata.ClusterData:
+    """Ask the nodes; of several disk templates the first counts whose space they report."""
     snapshot = lu.snapshot
+    new, instances = _New(request), _Existing(snapshot, request)
+    templates = [one.disk_template for one in new]
+    templates += [disk.dev_type for inst in instances for disk in snapshot.InstanceDisks(inst)]
+    known = (name for name in dict.fromkeys(templates) if clusterdata.StorageUnits(snapshot.cluster, name))
+    template = next(known, templates[0] if templates else None)
+    hypervisors = [one.hypervisor for one in new] + [inst.hypervisor for inst in instances]
+    return clusterdata.Gather(lu, snapshot, template, next(iter(hypervisors), None))
+
+
+def _New(request: requests.Request) -> Sequence[requests.Allocate]:
+    """Return the new instances that a request is about."""
     match request:
         case requests.Allocate():
-            return clusterdata.Gather(lu, snapshot, request.disk_template, request.hypervisor)
+            return (request,)
         case requests.Capacity():
-            return clusterdata.Gather(lu, snapshot, request.instance.disk_template, request.instance.hypervisor)
+            return (request.instance,)
         case requests.MultiAllocate():
-            first = request.instances[0] if request.instances else None
-            template, hypervisor = (first.disk_template, first.hypervisor) if first is not None else (None, None)
-            return clusterdata.Gather(lu, snapshot, template, hypervisor)
+            return request.instances
+    return ()
+
+
+def _Existing(snapshot: objects.Snapshot, request: requests.Request) -> Sequence[objects.Instance]:
+    """Return the existing instances that a request is about."""
+    names: Sequence[str] = ()
+    match request:
         case requests.Relocate() | requests.AllocateSecondary():
-            instance = snapshot.InstanceByName(request.name)
-            assert instance is not None, f"{request.name} is not in the configuration"
-            return clusterdata.Gather(lu, snapshot, snapshot.DiskTemplate(instance), instance.hypervisor)
-    return clusterdata.Gather(lu, snapshot)
+            names = (request.name,)
+        case requests.NodeEvacuate() | requests.ChangeGroup():
+            names = request.instances
+        case requests.Balance():
+            return tuple(snapshot.instances.values())
+    found = [snapshot.InstanceByName(name) for name in names]
+    return [inst for inst in found if inst is not None]
 
 
 def ShowQuestion(lu: LogicalUnit, request: requests.Request) -> str:

@@ -175,6 +175,28 @@ def test_a_relocation_is_told_the_same(six: Master) -> None:
     assert relocation == allocation
 
 
+def test_the_storage_of_the_instances_counts_not_that_of_the_first_template(six: Master) -> None:
+    """A cluster whose first enabled template is outside LVM still knows the space for its mirrored instances."""
+    cluster = six.snapshot.cluster.Replace(enabled_disk_templates=["ext", "drbd", "plain"])
+    six.cfg.Transact(lambda draft: draft.Put(cluster))
+    (web,) = six.snapshot.instances.values()
+
+    def space(request: requests.Request, result: Any) -> int:
+        played = Answering(result)
+        six[0].AddAllocator("mine", played)
+        AskOn(six, "mine", request)
+        return int(played.asked[0]["nodes"][six[0].name]["total_disk"])
+
+    stays = [[], [[web.name, "no"]], []]
+    assert space(requests.NodeEvacuate((web.name,), requests.ALL), stays) > 100_000
+    assert space(requests.ChangeGroup((web.name,)), stays) > 100_000
+    assert space(requests.Balance(1), [[], [], []]) > 100_000
+    ext = requests.Allocate("new1.example.org", "ext", memory=128)
+    assert space(ext, [six[0].name]) == 0
+    both = requests.MultiAllocate((ext, dataclasses.replace(PLAIN, name="new2.example.org")))
+    assert space(both, [[], ["new1.example.org", "new2.example.org"]]) > 100_000
+
+
 def test_storage_that_nobody_reports_counts_as_none(make: Callable[..., Master]) -> None:
     root = configs.Example()
     cluster = root.cluster.Replace(enabled_disk_templates=["ext", "drbd", "file"], file_storage_dir="/srv/files")
