@@ -52,11 +52,11 @@ class Loader:
         if found == self._known:
             return False
         self._known = found
-        former = self.state.view
+        former = _Objects(self.state.view)
         with memory.SettingAside():
             self.state = self._Read()
-        if former is not None:
-            _TakeApart(former)
+        # Nothing else refers to these now.
+        _Free(former)
         memory.GiveBack()
         return True
 
@@ -130,10 +130,10 @@ def _Build(text: bytes) -> View:
     return view
 
 
-def _TakeApart(view: View) -> None:
-    parts = [list(getattr(view.root, attribute).values()) for _, attribute, _ in objects.KIND_MAPS]
-    del view
-    _Free(parts)
+def _Objects(view: View | None) -> list[list[Any]]:
+    if view is None:
+        return []
+    return [list(getattr(view.root, attribute).values()) for _, attribute, _ in objects.KIND_MAPS]
 
 
 def _Free(parts: list[list[Any]]) -> None:
