@@ -15,7 +15,6 @@ from ganeti.htools.numbers import Fixed
 from ganeti.htools.pairs import Pairs
 from ganeti.htools.redundancy import Guard, Redundant
 from ganeti.htools.resources import AddPrimary, AddSecondary, CheckPolicy, Node
-from ganeti.htools.score import Statistics
 from ganeti.htools.state import Cluster, State
 
 
@@ -170,12 +169,8 @@ class ByScore:
         self._force = force
 
     @functools.cached_property
-    def _statistics(self) -> Statistics:
-        return Statistics(self._state.Ordered())
-
-    @functools.cached_property
     def _pairs(self) -> Pairs:
-        return Pairs(self._state.nodes, self._statistics, self._inst, self._force)
+        return Pairs(self._state.nodes, self._state.statistics, self._inst)
 
     def Single(self, primary: int) -> Placement | Failure:
         placed = replace(self._inst, primary=primary, secondary=NO_NODE, location_score=0)
@@ -191,13 +186,16 @@ class ByScore:
             return found
         placed, first, second = found
         before = self._state.nodes
-        score = self._statistics.Score(((before[primary], first), (before[secondary], second)))
+        score = self._state.statistics.Score(((before[primary], first), (before[secondary], second)))
         return Placement(self._state.With((first, second), (placed,)), placed, score)
 
     def Pairs(self, primary: int, secondaries: Sequence[int]) -> Sequence[float | Failure]:
-        if self._pairs.exact:
-            return self._pairs.Scores(primary, secondaries)
-        return MetricsOfPairs(self, primary, secondaries)
+        first = _OnPrimary(self._state, self._inst.On(primary, NO_NODE, 0), primary, self._force)
+        if isinstance(first, Failure):
+            return [first] * len(secondaries)
+        if not self._state.statistics.finite:
+            return MetricsOfPairs(self, primary, secondaries)
+        return self._pairs.Scores(first, secondaries)
 
     def Guard(self, rules: Rules) -> Safe:
         return Guard(self._state, self._inst, rules.ignored, rules.accept_offline).Holds

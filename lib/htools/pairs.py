@@ -10,20 +10,19 @@ but what cannot differ between pairs is done once:
   that primary.  Unless that exceeds what it must keep anyway, the secondary is the same for all primaries (``_Second``).
 * A spread whose values stay the same keeps its variance, for what is added to it is exactly 0.
 
-The weighted metrics are added in their order in the end.  All this is true of finite numbers only; ``exact`` says whether
-there are others, such as those of a node whose policy allows no spindles.
+The weighted metrics are added in their order in the end.  All this is true of finite numbers only.  There may be others, such
+as those of a node whose policy allows no spindles; ``Statistics.finite`` says so.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ganeti.htools.entities import NO_NODE, Failure, Instance
 from ganeti.htools.loading import SharedLocations
-from ganeti.htools.resources import AddPrimary, AddSecondary, CheckPolicy, Node
+from ganeti.htools.resources import AddSecondary, Node
 from ganeti.htools.score import LOCATION, METRICS, Statistics
 
 
@@ -53,12 +52,10 @@ class _Second(NamedTuple):
 class Pairs:
     """Scores an instance on pairs of nodes."""
 
-    def __init__(self, nodes: Mapping[int, Node], statistics: Statistics, inst: Instance, force: bool):
-        self.exact = statistics.finite
+    def __init__(self, nodes: Mapping[int, Node], statistics: Statistics, inst: Instance):
         self._nodes = nodes
         self._statistics = statistics
         self._inst = inst
-        self._force = force
         self._count = statistics.count
         self._square = statistics.count * statistics.count
         self._located = not inst.forthcoming and any(node.facts.location_tags for node in nodes.values())
@@ -66,15 +63,10 @@ class Pairs:
         # Secondary -> what it becomes, and the memory that it keeps then.
         self._seconds: dict[int, tuple[_Second | Failure, int]] = {}
 
-    def Scores(self, primary: int, secondaries: Sequence[int]) -> list[float | Failure]:
-        """Return the score of the instance on each pair, or why it does not fit."""
+    def Scores(self, after: Node, secondaries: Sequence[int]) -> list[float | Failure]:
+        """Return the score of each pair, or why the secondary does not fit; ``after``: the primary with the instance."""
+        primary = after.index
         node = self._nodes[primary]
-        inst = replace(self._inst, primary=primary, secondary=NO_NODE, location_score=0)
-        after = CheckPolicy(node.facts.policy, inst, node.facts.exclusive_storage) or AddPrimary(
-            node, inst, self._force
-        )
-        if isinstance(after, Failure):
-            return [after] * len(secondaries)
         first = self._FirstStep(node, after)
         result: list[float | Failure] = []
         for secondary in secondaries:

@@ -122,15 +122,20 @@ class Guard:
         self._most: dict[int, int] = {}
         # Nodes with instances that are not mirrored -> some that have room for all of these.
         self._mixed: dict[int, list[int]] = {}
-        self._hopeless = False
+        self._surveyed = self._hopeless = False
         # An instance that is its own mirror is beyond these rules.
-        self._plain = inst.memory >= 0 and all(i.primary != i.secondary for i in state.instances.values())
-        for node in state.nodes.values():
-            if node.facts.group not in ignored_groups and not (accept_offline and node.offline):
+        self._plain = inst.memory >= 0
+
+    def _SurveyAll(self) -> None:
+        self._surveyed = True
+        for node in self._state.nodes.values():
+            if node.facts.group not in self._ignored and not (self._accept_offline and node.offline):
                 self._Survey(node)
 
     def _Survey(self, node: Node) -> None:
         primaries = [self._state.instances[i] for i in node.primaries if i in self._state.instances]
+        if any(inst.secondary == node.index for inst in primaries):
+            self._plain = False
         demands = _Demands(self._state, node, [inst for inst in primaries if inst.mirrored])
         if demands is None:
             self._hopeless = True
@@ -146,6 +151,8 @@ class Guard:
         """Return what ``Redundant`` would.  ``after``: the state with the instance on these nodes, if it is needed."""
         inst = self._inst
         node = self._state.nodes[primary]
+        if not self._surveyed:
+            self._SurveyAll()
         if not self._plain or (node.facts.exclusive_storage and not inst.local):
             return Redundant(after(), self._ignored, self._accept_offline)
         if self._hopeless:

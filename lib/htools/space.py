@@ -73,6 +73,7 @@ class Space:
         # Of the one state that further attempts are made on.
         self._state: State | None = None
         self._tried: dict[tuple[Size, bool], Outcome] = {}
+        self._smaller: dict[tuple[Failure, Size], Size | None] = {}
 
     def _Instance(self, state: State, size: Size, number: int) -> Instance:
         name = f"new-{number}"
@@ -90,10 +91,14 @@ class Space:
             alias=name,
         )
 
+    def _Forget(self, state: State) -> None:
+        """Forget what was found out on another state."""
+        if state is not self._state:
+            self._state, self._tried, self._smaller = state, {}, {}
+
     def _Attempt(self, state: State, size: Size, number: int, checks: bool) -> Outcome:
         """Try to allocate one more instance; what was found out on the newest state is remembered."""
-        if state is not self._state:
-            self._state, self._tried = state, {}
+        self._Forget(state)
         known = self._tried.get((size, checks))
         if known is None:
             judge = allocate.ByScore(state, self._Instance(state, size, number), self._rules.force)
@@ -149,15 +154,31 @@ class Space:
         for mode in reversed(run.Sorted()):
             if not run.failures[mode]:
                 break
-            smaller = size.Shrink(mode)
-            while smaller is not None:
-                outcome = self._Attempt(state, smaller, number, self._rules.capacity_checks)
-                if outcome.solution is not None:
-                    return smaller
-                if not outcome.failures[mode]:
-                    break
-                smaller = smaller.Shrink(mode)
+            smaller = self._SmallerIn(mode, state, size, number)
+            if smaller is not None:
+                return smaller
         return None
+
+    def _SmallerIn(self, mode: Failure, state: State, size: Size, number: int) -> Size | None:
+        """Return the first size that fits if only what a failure is about is made smaller.
+
+        The answer is the same for all sizes on the way, and many attempts begin with one of these.
+        """
+        self._Forget(state)
+        passed = []
+        known = self._smaller
+        found = size.Shrink(mode)
+        while found is not None:
+            if (mode, size) in known:
+                found = known[mode, size]
+                break
+            passed.append(size)
+            outcome = self._Attempt(state, found, number, self._rules.capacity_checks)
+            if outcome.solution is not None:
+                break
+            size, found = found, found.Shrink(mode) if outcome.failures[mode] else None
+        known.update(((mode, each), found) for each in passed)
+        return found
 
 
 # --- which groups -----------------------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ganeti.htools.entities import DEFAULT_POLICY, NO_NODE, Group, Instance, Policy
 from ganeti.htools.resources import Node
-from ganeti.htools.score import Score
+from ganeti.htools.score import Score, Statistics
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class State:
     def Of(self, group: int) -> list[Node]:
         """Return the nodes of a group."""
         return [node for node in self.nodes.values() if node.facts.group == group]
+
+    @functools.cached_property
+    def statistics(self) -> Statistics:
+        return Statistics(self.Ordered())
 
     def Score(self) -> float:
         return Score(self.Ordered())

@@ -1,18 +1,29 @@
-"""How fast the htools choose: one round of balancing, allocations (issue numbers in doc/benchmarks.rst).
+"""How fast the htools choose: rounds of balancing, allocations, and how much fits (numbers in doc/benchmarks.rst).
 
-Run by hand: ``.venv/bin/python test/bench/bench_htools.py [NODES INSTANCES]``.
+Run by hand: ``PYTHONPATH=. .venv/bin/python test/bench/bench_htools.py [NODES INSTANCES]``.  All times are CPU times.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import pathlib
 import random
+import subprocess
 import sys
+import tempfile
 import time
 
 from ganeti.htools import allocate, balance, loading, text
 from ganeti.htools.entities import NO_NODE, Disk, Instance, Status
 from ganeti.htools.loading import Wishes
 from ganeti.htools.state import Cluster
+from ganeti.tools.htools import main
+from ganeti.tools.htools.output import Streams
+
+_STEPS = 20
+_SPACE = "--simulate p,20,200g,16g,4,2 --machine-readable --disk-template drbd --tiered-alloc 60g,7g,2"
 
 
 def MakeCluster(nodes: int, instances: int) -> Cluster:
@@ -33,17 +44,17 @@ def MakeCluster(nodes: int, instances: int) -> Cluster:
     return loading.Build(text.Parse("\n".join(["g|u|preferred||", "", *hosts, "", *guests, "", ""]) + "\n"), Wishes())
 
 
-def Main() -> None:
-    nodes, instances = map(int, sys.argv[1:]) if len(sys.argv) == 3 else (100, 2000)
-    cluster = MakeCluster(nodes, instances)
-    state = cluster.state
+def _Balance(cluster: Cluster, size: str) -> None:
     begin = time.process_time()
-    step = balance.BestStep(state, state.Score(), balance.Rules())
-    assert step is not None
-    print(f"hbal, one round of {nodes} nodes and {instances} instances: {time.process_time() - begin:.1f} s CPU (2 s)")
+    times = [time.process_time() for _ in balance.Balance(cluster.state, balance.Rules(steps=_STEPS))]
+    first, last = times[0] - begin, times[-1] - begin
+    print(f"hbal, one round of {size}: {first:.2f} s (2 s); {len(times)} rounds: {last:.1f} s (20 s)")
+
+
+def _Allocate(cluster: Cluster) -> None:
     inst = Instance(
-        instances, "new", memory=1024, disk=10240, vcpus=1, status=Status.RUNNING, template="drbd", primary=NO_NODE,
-        disks=(Disk(10240, 1),), alias="new",
+        len(cluster.state.instances), "new", memory=1024, disk=10240, vcpus=1, status=Status.RUNNING, template="drbd",
+        primary=NO_NODE, disks=(Disk(10240, 1),), alias="new",
     )  # fmt: skip
     for checks in (True, False):
         begin = time.process_time()
@@ -51,8 +62,50 @@ def Main() -> None:
         words = "with" if checks else "without"
         spent = (time.process_time() - begin) * 1000
         print(
-            f"hail, one mirrored instance, {words} capacity checks: {spent:.0f} ms CPU (50 ms); {choice.group is not None}"
+            f"hail, one mirrored instance, {words} capacity checks: {spent:.0f} ms (50 ms); {choice.group is not None}"
         )
+
+
+def _Program(cluster: Cluster) -> None:
+    """Run hail as a program on files."""
+    request = {
+        "type": "allocate", "name": "new", "memory": 1024, "disk_space_total": 10240, "disks": [{"size": 10240}],
+        "nics": [], "vcpus": 1, "disk_template": "drbd", "spindle_use": 1, "tags": [], "required_nodes": 2,
+    }  # fmt: skip
+    message = {
+        "cluster_tags": [], "enabled_hypervisors": ["kvm"], "nodegroups": {}, "nodes": {}, "instances": {},
+        "request": request,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name)
+        (path / "cluster").write_text(text.Write(cluster), encoding="utf-8")
+        (path / "request").write_text(json.dumps(message), encoding="utf-8")
+        program = [sys.executable, "-c", "from ganeti.tools.htools.main import Main; Main()"]
+        before = os.times()
+        done = subprocess.run(
+            [*program, "-t", str(path / "cluster"), str(path / "request")],
+            env={**os.environ, "HTOOLS": "hail"}, capture_output=True, text=True, check=True, timeout=600,
+        )  # fmt: skip
+        after = os.times()
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    print(f"hail as a program: {spent * 1000:.0f} ms (300 ms); {json.loads(done.stdout)['success']}")
+
+
+def _Fill() -> None:
+    out = io.StringIO()
+    begin = time.process_time()
+    code = main.Run("hspace", _SPACE.split(), Streams(out, sys.stderr, lambda path, content: None))
+    count = next(line for line in out.getvalue().splitlines() if line.startswith("HTS_ALLOC_INSTANCES"))
+    print(f"hspace, 20 empty nodes: {time.process_time() - begin:.1f} s (10 s); exit status {code}, {count}")
+
+
+def Main() -> None:
+    nodes, instances = map(int, sys.argv[1:]) if len(sys.argv) == 3 else (100, 2000)
+    cluster = MakeCluster(nodes, instances)
+    _Balance(cluster, f"{nodes} nodes and {instances} instances")
+    _Allocate(cluster)
+    _Program(cluster)
+    _Fill()
 
 
 if __name__ == "__main__":
