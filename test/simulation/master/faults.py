@@ -174,12 +174,17 @@ def EditByHand(cluster: MasterCluster, rng: random.Random) -> str:
         elif not node.stopped:
             cluster.hands_on = False  # it died: what lies there is not what a stop leaves
         else:
+            # A fail-over that is under way elsewhere may change the state that is edited, as does one that begins later.
+            others = (other for other in cluster.nodes if other is not node)
+            alone = not any(other.masterd is not None and other.masterd.alive for other in others)
+            cluster.edited_on = node.name if alone else ""
             edit = node.machine.StartProcess(lambda: _Edit(cluster, rng), "editor")
             cluster.world.Schedule(1.0, lambda: start(edit))
 
     def start(edit: Process) -> None:
         cluster.edits += edit.result is True
-        cluster.edited_on = node.name if edit.result is True else ""
+        if edit.result is not True:
+            cluster.edited_on = ""
         cluster.hands_on = False
         if cluster.healed:
             return
