@@ -214,6 +214,7 @@ UNCHECKED = {
     ("gnt-instance", "failover", "iallocator"),  # its disks are on one node
     ("gnt-instance", "migrate", "iallocator"),
     ("gnt-instance", "migrate", "keep_node"),  # only with --cleanup
+    ("gnt-instance", "modify", "iallocator"),  # only for a conversion to drbd
     ("gnt-instance", "replace-disks", "iallocator"),  # two ways to choose the secondary node
     ("gnt-node", "evacuate", "remote_node"),  # no mirror is on the node
     ("gnt-node", "failover", "iallocator"),
