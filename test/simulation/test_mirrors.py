@@ -36,6 +36,7 @@ def test_there_is_something_to_see() -> None:
     for words in (
         "frozen:", "continues alone", "both count from now on", "loses power", "filled:",
         "has been behind since", "given up, as requested", "comes late", "over the link is lost",
+        "replace_new_secondary", "replace_on_secondary", "the local disk of", "OP_INSTANCE_RECREATE_DISKS",
     ):  # fmt: skip
         assert words in text, words
 
@@ -70,6 +71,7 @@ def test_a_seed_gives_the_same_run_again() -> None:
         assert (first.steps, first.events, first.faults) == (second.steps, second.events, second.faults)
 
 
+@pytest.mark.limit(180)
 @pytest.mark.parametrize("bug", bugs.BUGS, ids=lambda bug: bug.__name__)
 def test_each_planted_bug_is_found(bug: type[MirrorParts]) -> None:
     problems = (Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))

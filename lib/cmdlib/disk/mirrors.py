@@ -207,3 +207,29 @@ def RecordBehind(
         unit = caller.lu if isinstance(caller, Tasklet) else caller
         unit.LogWarning(f"Node {result.node_name} could not mark its copies as outdated: {result.fail_msg}")
     return changed
+
+
+def CountAgain(unit: LogicalUnit, instance: objects.Instance, disks: Sequence[objects.Disk]) -> None:
+    """Have the primary freeze on a lost link again, and remove the records of mirrors that are still complete then."""
+    primary, name = instance.primary_node, unit.snapshot.NodeName
+    # A call that let the primary continue alone, and hangs there, must not come after this.
+    disks = unit.cfg.RenewDisksBehind([disk.uuid for disk in disks])
+    counting = [disk.Replace(behind=None) for disk in disks]
+    result = Follow(unit, instance, primary, counting)
+    result.Raise(f"Node {name(primary)} could not be told that both sides count again")
+    view = Look(unit, instance, disks, [primary])[primary] or {}
+    whole = [disk for disk in disks if IsComplete(view.get(disk.uuid))]
+    broken = [disk for disk in disks if disk not in whole]
+    if whole:
+        names = ", ".join(str(disk.iv_name) for disk in whole)
+        unit.LogInfo(f"Both copies of {names} are complete again: both count from now on")
+        unit.cfg.SetDisksBehind([disk.uuid for disk in whole], None)
+    others = {disk.uuid: disk_params.OtherSide(disk, primary) for disk in whole}
+    for other in dict.fromkeys(filter(None, others.values())):
+        there = [disk for disk in counting if others.get(disk.uuid) == other]
+        Follow(unit, instance, other, there).Warn(
+            f"Node {name(other)} does not know yet that its copies count again", unit.LogInfo
+        )
+    if broken:
+        result = Follow(unit, instance, primary, broken)
+        result.Raise(f"Node {name(primary)} could not let its mirrors continue")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ganeti import constants, errors, locking, objects, opcodes, runtime
 from ganeti.cmdlib.allocation.placement import Placement
@@ -32,6 +32,10 @@ _STEPS = 6
 
 class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
     """Gives a mirror new storage on one of its nodes, or another secondary node."""
+
+    # Simulations exchange these.
+    storage_class: ClassVar[type[NewStorage]]
+    secondary_class: ClassVar[type[NewSecondary]]
 
     LOCKS_NODES = True
     LOCKS_RES = True
@@ -222,9 +226,9 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         try:
             if self.op.mode == NEW_SECONDARY:
                 new = Filled(self._new)
-                NewSecondary(self, self._early_release, self._primary, self._secondary, new).Run()
+                self.secondary_class(self, self._early_release, self._primary, self._secondary, new).Run()
             else:
-                _NewStorage(self, self._early_release, self._target, self._other, self._indexes).Run()
+                self.storage_class(self, self._early_release, self._target, self._other, self._indexes).Run()
         finally:
             if activated:
                 ShutdownDisks(self, self.current)
@@ -320,13 +324,15 @@ class _Replacement:
                 )
 
 
-class _NewStorage(_Replacement):
+class NewStorage(_Replacement):
     """New volumes on one node of the mirror, under the names of the old ones."""
 
     def __init__(self, lu: InstanceLU[Any], early_release: bool, target: str, other: str, indexes: Sequence[int]):
         super().__init__(lu, early_release, lu.current.primary_node, target)
         self._target = target
         self._other = other
+        # The disks whose copy on the secondary does not count before it is complete again.
+        self._given_up: list[str] = []
         disks = lu.snapshot.InstanceDisks(lu.current)
         self._worked_on = [disks[index] for index in indexes]
         self._indexes = list(indexes)
@@ -347,8 +353,24 @@ class _NewStorage(_Replacement):
         pairs = self._Allocate()
         self._Step(4, "Changing drbd configuration")
         for disk, volumes in pairs:
-            self._Exchange(disk, volumes)
+            self._Exchange(self._GivenUp(disk), volumes)
         self._Finish()
+        if self._given_up:
+            now = self._lu.snapshot.disks
+            mirrors.CountAgain(self._lu, self._instance, [now[uuid] for uuid in self._given_up])
+
+    def _GivenUp(self, disk: objects.Disk) -> objects.Disk:
+        """Record that the secondary's copy is behind, before the primary writes without it; return the disk.
+
+        Nothing in DRBD freezes a primary whose connected peer has no disk.
+        """
+        unused = not self._lu.instance.disks_active
+        if self._target == self._primary or unused or disk.behind is not None:
+            return disk
+        self._given_up.append(disk.uuid)
+        (changed,) = mirrors.RecordBehind(self._lu, self._instance, [disk], self._target)
+        self._worked_on = [changed if known.uuid == disk.uuid else known for known in self._worked_on]
+        return changed
 
     def _Allocate(self) -> list[tuple[objects.Disk, list[objects.Disk]]]:
         lu = self._lu
@@ -519,3 +541,7 @@ def _MovedMirror(lu: InstanceLU[Any], disk: objects.Disk, primary: str, new_seco
         nodes=nodes,
         children=[child.Replace(nodes=nodes) for child in disk.children],
     )
+
+
+LUInstanceReplaceDisks.storage_class = NewStorage
+LUInstanceReplaceDisks.secondary_class = NewSecondary

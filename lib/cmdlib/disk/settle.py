@@ -133,24 +133,4 @@ class LUInstanceSettleMirrors(NoHooksInstanceLU[opcodes.OpInstanceSettleMirrors]
     # --- a mirror that is whole again ---------------------------------------------------------------------------------
 
     def _CountAgain(self, disks: Sequence[objects.Disk]) -> None:
-        """Have the primary freeze on a lost link again, and remove the record if the mirror is still complete then."""
-        # A call that let the primary continue alone, and hangs there, must not come after this.
-        disks = self.cfg.RenewDisksBehind([disk.uuid for disk in disks])
-        counting = [disk.Replace(behind=None) for disk in disks]
-        result = mirrors.Follow(self, self.instance, self._primary, counting)
-        result.Raise(f"Node {self._Name(self._primary)} could not be told that both sides count again")
-        view = self._View()
-        whole = [disk for disk in disks if mirrors.IsComplete(view.get(disk.uuid))]
-        broken = [disk for disk in disks if disk not in whole]
-        if whole:
-            names = ", ".join(str(disk.iv_name) for disk in whole)
-            self.LogInfo(f"Both copies of {names} are complete again: both count from now on")
-            self.cfg.SetDisksBehind([disk.uuid for disk in whole], None)
-        for other in dict.fromkeys(self._Other(disk) for disk in whole):
-            there = [disk for disk in counting if self._Other(disk) == other]
-            mirrors.Follow(self, self.instance, other, there).Warn(
-                f"Node {self._Name(other)} does not know yet that its copies count again", self.LogInfo
-            )
-        if broken:
-            result = mirrors.Follow(self, self.instance, self._primary, broken)
-            result.Raise(f"Node {self._Name(self._primary)} could not let its mirrors continue")
+        mirrors.CountAgain(self, self.instance, disks)

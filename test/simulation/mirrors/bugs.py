@@ -13,6 +13,7 @@ from simulation.mirrors.run import MirrorParts
 from ganeti import objects
 from ganeti.cmdlib import LU_MAPPING
 from ganeti.cmdlib.disk import mirrors
+from ganeti.cmdlib.disk.replace import LUInstanceReplaceDisks, NewSecondary, NewStorage
 from ganeti.cmdlib.disk.settle import LUInstanceSettleMirrors
 from ganeti.cmdlib.instance.migrate import LUInstanceFailover, LUInstanceMigrate
 from ganeti.cmdlib.instance.migration import TLMigrateInstance
@@ -211,6 +212,63 @@ class _Forgetting(ConfigWriter):
 
 class NothingIsRecorded(_Bug):
     config = _Forgetting
+
+
+# --- replacement --------------------------------------------------------------------------------------------------------
+
+
+def _Replacing(
+    storage: type[NewStorage] = NewStorage, secondary: type[NewSecondary] = NewSecondary
+) -> Mapping[str, Any]:
+    """Return the unit of replacement with other steps in it."""
+
+    class Replace(LUInstanceReplaceDisks):
+        storage_class = storage
+        secondary_class = secondary
+
+    return {"OP_INSTANCE_REPLACE_DISKS": Replace}
+
+
+class _RemovedBefore(NewSecondary):
+    def _Finish(self) -> None:
+        self._RemoveOld()
+        super()._Finish()
+
+
+class OldSideGoesBeforeTheNewOneIsFilled(_Bug):
+    exchanged = _Replacing(secondary=_RemovedBefore)
+
+
+class _NobodyLooks(NewSecondary):
+    def _CheckResult(self) -> None:
+        pass
+
+
+class OldSideGoesUnseen(_Bug):
+    """The old half is removed when the wait for the new one has ended, however it ended."""
+
+    exchanged = _Replacing(secondary=_NobodyLooks)
+
+
+class _OtherTarget(NewStorage):
+    def _Allocate(self) -> Any:
+        self._target, self._other = self._other, self._target
+        return super()._Allocate()
+
+
+class WrongSideGetsNewVolumes(_Bug):
+    exchanged = _Replacing(storage=_OtherTarget)
+
+
+class _Unrecorded(NewStorage):
+    def _GivenUp(self, disk: objects.Disk) -> objects.Disk:
+        return disk
+
+
+class ExchangeIsNotRecorded(_Bug):
+    """The primary writes alone while the volumes of the secondary are exchanged, and nobody knows."""
+
+    exchanged = _Replacing(storage=_Unrecorded)
 
 
 # --- the node's side ----------------------------------------------------------------------------------------------------

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from simulation.migration.qemu import DEVICE, HostOf, SimulatedDisk
 from simulation.mirrors.kernel import (
     CONNECTED,
     CONNECTING,
     CONSISTENT,
+    DISKLESS,
     INCONSISTENT,
     OUTDATED,
     STANDALONE,
     UPTODATE,
     Half,
     Kernel,
+    Storage,
 )
 
-from ganeti import constants, errors, runtime
-from ganeti.storage.base import DeviceStatus, Mirror, MirrorState
+from ganeti import constants, errors, objects, runtime
+from ganeti.storage.base import BlockDev, DeviceStatus, Mirror, MirrorState
 
 _HANDSHAKE_SECONDS = 15.0
 
@@ -37,8 +42,65 @@ def StateOf(half: Half) -> MirrorState:
         peer_uptodate=half.link == CONNECTED and half.peer_disk == UPTODATE,
         primary=half.primary,
         frozen=half.frozen,
-        incomplete=half.disk == INCONSISTENT,
+        incomplete=half.disk in (INCONSISTENT, DISKLESS),
+        sync_percent=50.0 if half.sync else None,
     )
+
+
+class Volume(BlockDev):
+    """A volume of the host whose daemon runs; that with the data counts, the one with metadata is only there."""
+
+    @property
+    def _name(self) -> str:
+        return str(self.unique_id[1])
+
+    def _Command(self, words: str) -> Half:
+        host = HostOf()
+        host.world.Step(words, host)
+        return HalfHere()
+
+    def Attach(self) -> bool:
+        if self._name in HalfHere().volumes:
+            self._SetFound(f"/dev/{self.unique_id[0]}/{self._name}")
+        else:
+            self._SetGone()
+        return self.attached
+
+    def Create(self, size: int, exclusive: bool = False) -> None:
+        half = self._Command("lvcreate")
+        if self._name in half.volumes:
+            raise errors.BlockDeviceError(f"volume {self._name} exists already on {half.host}")
+        half.volumes[self._name] = None
+        self.Attach()
+
+    def Assemble(self) -> None:
+        if not self.Attach():
+            raise errors.BlockDeviceError(f"volume {self._name} is not there on {HostOf()}")
+
+    def Dimensions(self) -> tuple[int, int | None]:
+        return self.disk.size << 20, None
+
+    def Shutdown(self) -> None:
+        pass
+
+    def Rename(self, new_id: Sequence[Any]) -> None:
+        half = self._Command("lvrename")
+        if str(new_id[1]) in half.volumes:
+            raise errors.BlockDeviceError(f"volume {new_id[1]} exists already on {half.host}")
+        half.volumes[str(new_id[1])] = half.volumes.pop(self._name)
+
+    def Remove(self) -> None:
+        half = self._Command("lvremove")
+        storage = half.volumes.get(self._name)
+        if storage is not None and half.assembled and half.storage is storage:
+            raise errors.BlockDeviceError(f"volume {self._name} is in use on {half.host}")
+        if storage is not None:
+            half.kernel.CheckNeedless(half, storage)
+        half.volumes.pop(self._name, None)
+        self._SetGone()
+
+    def SetInfo(self, text: str) -> None:
+        pass
 
 
 class MirrorHalf(SimulatedDisk, Mirror):
@@ -66,22 +128,93 @@ class MirrorHalf(SimulatedDisk, Mirror):
         half = HalfHere()
         if not half.assembled:
             half = self._Command("attach")
+            half.storage = self._Storage()
             half.BringUp()
             HostOf().assembled = True
+            half.kernel.minors[half.host.name] = self.LocalMinor() or 0
+        elif half.storage is None and self._Storage() is not None:
+            half = self._Command("attach")
+            self._AttachTo(half)
         self._SetFound(DEVICE)
         self._FollowNow()
+        if self._Other() is None:
+            return
+        if half.link != STANDALONE and half.other is not self._Other():
+            half = self._Command("disconnect")
+            half.Leave()
         if half.link == STANDALONE:
             half = self._Command("connect")
-            half.link = CONNECTING
-            half.discard = self.Peer() == constants.PEER_AHEAD and not half.primary
+            self._Connect(half, False)
+
+    def _Storage(self) -> Storage | None:
+        """Return what is in this host's volume with the data, if it can be used."""
+        half = HalfHere()
+        names = [str(child.logical_id[1]) for child in self.disk.children]
+        if not names or any(name not in half.volumes for name in names):
+            return None
+        storage = half.volumes[names[0]]
+        return None if storage is None or storage.failed else storage
+
+    def _Other(self) -> Half | None:
+        """Return the half on the other node; None while it is not said which one that is."""
+        values = self.disk.dynamic_params or {}
+        if self.unique_id[2] is None or not values.get("remote-ip"):
+            return None
+        return next(half for half in HalfHere().kernel.everywhere if half.host.address == values["remote-ip"])
+
+    def _AttachTo(self, half: Half) -> None:
+        half.storage = self._Storage()
+        if half.disk == UPTODATE:
+            half.disk = CONSISTENT
+        if half.link == CONNECTED:
+            half.kernel.Compare(half)
+
+    def _Connect(self, half: Half, dual: bool) -> None:
+        other = self._Other()
+        assert other is not None
+        half.PointAt(other)
+        half.link, half.dual = CONNECTING, dual
+        half.discard = self.Peer() == constants.PEER_AHEAD and not half.primary
+
+    def Create(self, size: int, exclusive: bool = False) -> None:
+        half = self._Command("create-md")
+        if half.assembled:
+            raise errors.BlockDeviceError(f"{half} is in use already")
+        half.volumes[str(self.disk.children[0].logical_id[1])] = Storage(INCONSISTENT, 0)
+
+    def Dimensions(self) -> tuple[int, int | None]:
+        return self.disk.size << 20, None
+
+    def SetInfo(self, text: str) -> None:
+        pass
+
+    def Remove(self) -> None:
+        if self.Attach():
+            self.Shutdown()
+
+    def AddChildren(self, children: Sequence[BlockDev]) -> None:
+        half = self._Command("attach")
+        if half.storage is not None:
+            raise errors.BlockDeviceError(f"{half} has local storage already")
+        with self.Obeying():
+            half.volumes[str(children[0].unique_id[1])] = Storage(INCONSISTENT, 0)
+            self._AttachTo(half)
+
+    def RemoveChildren(self, children: Sequence[objects.Disk]) -> None:
+        half = self._Command("detach")
+        if half.storage is None:
+            return
+        if half.primary and not (half.link == CONNECTED and half.peer_disk == UPTODATE):
+            raise errors.BlockDeviceError(f"{half}: need access to UpToDate data")
+        half.Detach()
 
     def Open(self, force: bool = False, exclusive: bool = True) -> None:
-        if self.Peer() != constants.PEER_BEHIND:
+        if self.Peer() != constants.PEER_BEHIND and not force and not HalfHere().primary:
             self._WaitForHandshake()
         with self.Obeying():
-            self._OpenNow(exclusive)
+            self._OpenNow(exclusive, force)
 
-    def _OpenNow(self, exclusive: bool) -> None:
+    def _OpenNow(self, exclusive: bool, force: bool = False) -> None:
         half = HalfHere()
         if self.Peer() == constants.PEER_AHEAD and not half.whole:
             raise errors.BlockDeviceError(f"{half} is behind")
@@ -89,7 +222,9 @@ class MirrorHalf(SimulatedDisk, Mirror):
             raise errors.BlockDeviceError(f"{half} is open on the other side")
         self._FollowNow()
         half = self._Command("primary")
-        if half.disk == INCONSISTENT and not half.sync:
+        if force and half.disk == INCONSISTENT and half.link != CONNECTED and not half.current:
+            half.disk, half.current = UPTODATE, half.kernel.NewGeneration()
+        if half.disk in (INCONSISTENT, DISKLESS) and not (half.link == CONNECTED and half.peer_disk == UPTODATE):
             raise errors.BlockDeviceError(f"{half} is not complete")
         if half.link == CONNECTED and half.other.primary and not (half.dual and half.other.dual):
             raise errors.BlockDeviceError(f"{half}: multiple primaries not allowed")
@@ -145,8 +280,13 @@ class MirrorHalf(SimulatedDisk, Mirror):
 
     def Status(self) -> DeviceStatus:
         half = HalfHere()
-        ldisk = constants.LDS_OKAY if half.disk == UPTODATE else constants.LDS_UNKNOWN
-        return DeviceStatus(DEVICE, is_degraded=not half.whole, ldisk_status=ldisk)
+        known = {UPTODATE: constants.LDS_OKAY, DISKLESS: constants.LDS_FAULTY}
+        ldisk = constants.LDS_SYNC if half.sync else known.get(half.disk, constants.LDS_UNKNOWN)
+        percent, left = (50.0, 1.0) if half.sync else (None, None)
+        degraded = not (half.link == CONNECTED and half.disk == UPTODATE)
+        return DeviceStatus(
+            DEVICE, sync_percent=percent, estimated_time=left, is_degraded=degraded, ldisk_status=ldisk
+        )  # fmt: skip
 
     def Connection(self) -> MirrorState:
         return StateOf(HalfHere())
@@ -160,9 +300,8 @@ class MirrorHalf(SimulatedDisk, Mirror):
             if half.link != STANDALONE:
                 raise errors.BlockDeviceError(f"{half} is connected")
             self._FollowNow()
-            half.link, half.dual = CONNECTING, multimaster
-            half.discard = self.Peer() == constants.PEER_AHEAD and not half.primary
+            self._Connect(half, multimaster)
 
     def NeedsActivation(self) -> bool:
         half = HalfHere()
-        return not half.assembled or half.link == STANDALONE
+        return not half.assembled or half.link == STANDALONE or half.storage is None

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from simulation.migration.faults import Faults
 from simulation.migration.master import Cluster
 from simulation.migration.world import Host, World
-from simulation.mirrors.kernel import Kernel
+from simulation.mirrors.kernel import Half, Kernel
 
-PAIR = ("a", "b")
 _MOMENTS = (
     "commit", "committed", "commit", "committed", "drbd_follow on", "answer of drbd_follow", "drbd_states on",
     "answer of drbd_states", "drbd_views on", "answer of drbd_views", "blockdev_assemble on", "answer of blockdev_assemble", "drbdsetup primary",
     "drbdsetup resume-io", "drbdsetup outdate", "drbdsetup connect", "drbdsetup secondary", "drbdsetup disconnect",
+    "blockdev_create on", "blockdev_removechildren on", "blockdev_addchildren on", "blockdev_rename on",
+    "blockdev_remove on", "answer of blockdev_remove", "drbd_disconnect_net on", "drbdsetup attach", "drbdsetup detach",
     "instance_start on", "instance_shutdown on", "instance_migrate on", "drbd_attach_net on", "blockdev_shutdown on",
 )  # fmt: skip
 
@@ -33,11 +35,16 @@ class MirrorFaults(Faults):
         self._kinds: list[Callable[[], None]] = [kind for weight, kind in kinds for _ in range(weight)]
 
     def _Host(self) -> Host:
-        return self.world.hosts[self.world.rng.choice(PAIR)]
+        """One of those that the configuration names, or sometimes any."""
+        hosts = self._kernel.configured() if self.world.Chance(0.8) else list(self.world.hosts.values())
+        return self.world.rng.choice(hosts)
 
     def CutLink(self) -> None:
         self.world.Note("the link is cut")
-        self.world.cut.add(frozenset(PAIR))
+        self.world.cut.update(self._Links())
+
+    def _Links(self) -> list[frozenset[str]]:
+        return [frozenset(pair) for pair in itertools.combinations(self.world.hosts, 2)]
 
     def CutOneWay(self) -> None:
         self._kernel.unheard = self._Host()
@@ -56,7 +63,7 @@ class MirrorFaults(Faults):
 
     def HealLink(self) -> None:
         self.world.Note("the link works")
-        self.world.cut.discard(frozenset(PAIR))
+        self.world.cut.difference_update(self._Links())
         self._kernel.unheard = None
 
     def Return(self, host: Host) -> None:
@@ -68,6 +75,13 @@ class MirrorFaults(Faults):
             self._marked.discard(host.name)
             self.world.Note(f"{host} is marked online")
             self._AsMaster(lambda: self.cluster.Set(host.name, offline=False))
+
+    def FailDisk(self, half: Half) -> None:
+        """The local disk of a half can neither be read nor written any longer."""
+        if half.storage is not None:
+            self.world.Note(f"the local disk of {half} fails")
+            half.storage.failed = True
+            half.Detach()
 
     def TakeOff(self, host: Host) -> None:
         """An administrator switches a machine off and says so."""

@@ -1,9 +1,12 @@
-"""Two halves of a mirror as the kernel keeps them: data, generations, the link, and what freezes (doc/design-drbd.rst)."""
+"""Halves of a mirror as the kernel keeps them: data, generations, the link, and what freezes (doc/design-drbd.rst).
+
+Each host may have one.  Two of them are connected if each is told that the other one is its peer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulation.migration.world import GuestDisk, Host, Violation, World
 
@@ -11,23 +14,38 @@ if TYPE_CHECKING:
     from simulation.migration.qemu import Qemu
 
 UPTODATE, CONSISTENT, OUTDATED, INCONSISTENT = "UpToDate", "Consistent", "Outdated", "Inconsistent"
+DISKLESS = "Diskless"
 STANDALONE, CONNECTING, CONNECTED = "StandAlone", "WFConnection", "Connected"
 SOURCE, TARGET = "SyncSource", "SyncTarget"
 
 
+class Storage:
+    """What is in a half's volumes: ``data`` is the set of writes, the rest is metadata.
+
+    ``failed``: the disk below can neither be read nor written.
+    """
+
+    def __init__(self, disk: str, current: int):
+        self.data: set[int] = set()
+        self.disk = disk
+        # Generations: of the data, of what the other half had when they parted, and older ones.
+        self.current, self.bitmap = current, 0
+        self.history: set[int] = set()
+        self.crashed = False
+        self.failed = False
+
+
 class Half:
-    """One half.  ``data`` is the set of writes that it has; what is below ``assembled`` is gone with the power."""
+    """One half.  What is below ``assembled`` is gone with the power; without ``storage`` it is diskless."""
 
     def __init__(self, kernel: Kernel, host: Host):
         self.kernel = kernel
         self.host = host
-        self.data: set[int] = set()
-        self.disk = UPTODATE
-        # Generations: of the data, of what the other half had when they parted, and older ones.
-        self.current, self.bitmap = 1, 0
-        self.history: set[int] = set()
-        self.crashed = False
+        # By the name of the volume with the data; those that were made and have no metadata yet are None.
+        self.volumes: dict[str, Storage | None] = {}
+        self.storage: Storage | None = None
         self.assembled = False
+        self._peer: Half | None = None
         self._Forget()
         host.on_power_off.append(self.Crash)
 
@@ -46,9 +64,54 @@ class Half:
         words = [str(self.host), self.disk, self.link, self.sync, role, "frozen" if self.frozen else ""]
         return f"<{' '.join(filter(None, words))} {self.current}/{self.bitmap} {len(self.data)} writes>"
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what the volumes hold; nothing without them."""
+        if name not in _STORED:
+            raise AttributeError(name)
+        storage = self.held
+        return getattr(_Nothing() if storage is None else storage, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _STORED:
+            if self.held is not None:
+                setattr(self.held, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def held(self) -> Storage | None:
+        """What the half has, or would have if it were set up."""
+        if self.assembled:
+            return self.storage
+        storage = self.volumes.get(self.kernel.data_volume())
+        return None if storage is None or storage.failed else storage
+
     @property
     def other(self) -> Half:
-        return self.kernel.Other(self)
+        """The half that this one is to be connected with, or was the last time."""
+        return self._peer or self.kernel.Paired(self)
+
+    @property
+    def seen(self) -> set[int]:
+        """What somebody reads here: what is missing comes from the other half."""
+        return self.data | self.other.data if self.disk != UPTODATE and self.link == CONNECTED else self.data
+
+    def PointAt(self, other: Half) -> None:
+        self._peer = other
+
+    @property
+    def faces(self) -> bool:
+        """Whether the other half is to be connected with this one, too."""
+        return self.other.other is self
+
+    def Detach(self) -> None:
+        """The volumes are not used any longer, or cannot be."""
+        self.storage = None
+        if self.link == CONNECTED:
+            self.sync = self.other.sync = ""
+            self.other.peer_disk = DISKLESS
+        elif self.primary:
+            self.frozen = True
 
     @property
     def whole(self) -> bool:
@@ -81,7 +144,7 @@ class Half:
         if self.link == CONNECTED:
             other = self.other
             self.Lose(STANDALONE)
-            if other.link == CONNECTED and self.kernel.IsUp():
+            if other.link == CONNECTED and other.faces and other.other is self and self.kernel.IsUp(self):
                 other.Lose(CONNECTING)
         self.link = STANDALONE
 
@@ -119,8 +182,15 @@ class Half:
             self.kernel.Acknowledge(self)
 
 
+_STORED = frozenset(vars(Storage("", 0)))
+
+
+def _Nothing() -> Storage:
+    return Storage(DISKLESS, 0)
+
+
 class Kernel(GuestDisk):
-    """Both halves and the link between them; at the same time the disk that a guest writes to.
+    """All halves and the links between them; at the same time the disk that a guest writes to.
 
     ``acknowledged``: writes that a guest was told of; ``given_up``: those that an administrator accepted to lose.
     """
@@ -128,21 +198,29 @@ class Kernel(GuestDisk):
     def __init__(self, world: World, hosts: list[Host]):
         super().__init__()
         self.world = world
-        self.halves = [Half(self, host) for host in hosts]
+        self.everywhere = [Half(self, host) for host in hosts]
         self.acknowledged: set[int] = set()
         self.given_up: set[int] = set()
         # One direction in which nothing passes, as the host that is not heard.
         self.unheard: Host | None = None
         self.minors: dict[str, int] = {}
-        # Whether the configuration says that the half on a host does not count.
-        self.recorded: Callable[[Host], bool] = lambda host: True
+        # The hosts that the configuration names, and whether it says that the side other than a host's does not count.
+        self.configured: Callable[[], list[Host]] = lambda: hosts[:2]
+        self.data_volume: Callable[[], str] = lambda: ""
+        self.recorded: Callable[[Half], bool] = lambda half: True
         self._generation = 1
         self._sync_ends = 0.0
 
-    def HalfOf(self, host: Host) -> Half:
-        return next(half for half in self.halves if half.host is host)
+    @property
+    def halves(self) -> list[Half]:
+        """The two halves that the configuration names."""
+        return [self.HalfOf(host) for host in self.configured()]
 
-    def Other(self, half: Half) -> Half:
+    def HalfOf(self, host: Host) -> Half:
+        return next(half for half in self.everywhere if half.host is host)
+
+    def Paired(self, half: Half) -> Half:
+        """Return the other one of the two that the configuration names."""
         first, second = self.halves
         return second if half is first else first
 
@@ -150,19 +228,24 @@ class Kernel(GuestDisk):
         self._generation += 1
         return self._generation
 
-    def IsUp(self) -> bool:
-        """Whether packets pass both ways."""
-        first, second = (half.host for half in self.halves)
+    def IsUp(self, half: Half) -> bool:
+        """Whether packets pass both ways between a half and the one it faces."""
+        first, second = half.host, half.other.host
         return (
-            first.on and second.on and self.world.Reaches(first.name, second.name)
-            and self.unheard is None and all(half.assembled for half in self.halves)
+            half.faces and first.on and second.on and self.world.Reaches(first.name, second.name)
+            and self.unheard is None and half.assembled and half.other.assembled
         )  # fmt: skip
 
     def Acknowledge(self, half: Half) -> None:
-        if set(half.pending) - half.other.data and not self.recorded(half.other.host):
+        if set(half.pending) - half.other.data and self._CouldTakeOver(self.Paired(half)) and not self.recorded(half):
             raise Violation(f"writes are acknowledged by one half, and nothing is recorded of the other: {self.halves}")
         self.acknowledged.update(half.pending)
         half.pending.clear()
+
+    def _CouldTakeOver(self, half: Half) -> bool:
+        """Whether a half may be opened some day: not if its disk failed, or was new and has never been complete."""
+        storage = half.volumes.get(self.data_volume())
+        return storage is not None and not storage.failed and bool(storage.current)
 
     def Replicate(self, half: Half) -> None:
         """Send what waits; it is acknowledged if the answers come back."""
@@ -173,10 +256,19 @@ class Kernel(GuestDisk):
             if self.unheard is not other.host:
                 self.Acknowledge(half)
 
+    def CheckNeedless(self, half: Half, storage: Storage) -> None:
+        """A volume goes: if its data was complete once, the two halves that the configuration names must be by now."""
+        needed = self.acknowledged - self.given_up
+        if needed and storage.disk != INCONSISTENT and not storage.failed and storage.current:
+            for kept in self.halves:
+                missing = kept.disk not in (UPTODATE, CONSISTENT) or needed - kept.data
+                if missing and not self.recorded(kept.other):
+                    raise Violation(f"a copy on {half.host} is removed, and {kept} is not complete yet: {self.halves}")
+
     # --- a guest's disk -----------------------------------------------------------------------------------------------
 
     def Known(self, host: Host) -> int:
-        lost = self.acknowledged - self.given_up - self.HalfOf(host).data
+        lost = self.acknowledged - self.given_up - self.HalfOf(host).seen
         if lost:
             raise Violation(f"a guest starts on {host} without {len(lost)} acknowledged writes: {self.halves}")
         return 0
@@ -185,7 +277,9 @@ class Kernel(GuestDisk):
         half = self.HalfOf(process.host)
         if not half.primary:
             raise Violation(f"{process} writes to a half that is not open: {half}")
-        lost = self.acknowledged - self.given_up - half.data
+        if half.frozen and half.disk != UPTODATE:
+            return
+        lost = self.acknowledged - self.given_up - half.seen
         if lost:
             raise Violation(f"{process} runs on data without {len(lost)} acknowledged writes: {self.halves}")
         if half.frozen or half.pending or not self.world.Chance(0.5):
@@ -197,66 +291,61 @@ class Kernel(GuestDisk):
 
     def Advance(self) -> None:
         """Notice what has been lost, connect what can be, end resyncs that have lasted."""
-        up = self.IsUp()
-        for half in self.halves:
-            if half.link == CONNECTED and not (up and half.other.link == CONNECTED):
+        for half in self.everywhere:
+            if half.link == CONNECTED and not (self.IsUp(half) and half.other.link == CONNECTED):
                 if half.noticed_at is None:
                     half.noticed_at = self.world.now + self.world.rng.choice((0.6, 2.0, 10.0))
                 elif self.world.now >= half.noticed_at:
                     half.Lose(CONNECTING)
             else:
                 half.noticed_at = None
-        first, second = self.halves
-        if up and first.link == second.link == CONNECTED:
-            for half in self.halves:
-                self.Replicate(half)
-            if first.sync and self.world.now >= self._sync_ends:
-                self._EndSync(first if first.sync == SOURCE else second)
-        if up and first.link == second.link == CONNECTING:
-            self._Handshake()
+        for first in self.everywhere:
+            second = first.other
+            if self.everywhere.index(first) > self.everywhere.index(second) or not self.IsUp(first):
+                continue
+            if first.link == second.link == CONNECTED:
+                for half in (first, second):
+                    self.Replicate(half)
+                if first.sync and self.world.now >= self._sync_ends:
+                    self._EndSync(first if first.sync == SOURCE else second)
+            elif first.link == second.link == CONNECTING:
+                self._Handshake(first, second)
 
-    def _Handshake(self) -> None:
-        first, second = self.halves
-        source = self._Judge()
+    def _Handshake(self, first: Half, second: Half) -> None:
+        source = self._Judge(first, second)
         refused = first.primary and second.primary and not (first.dual and second.dual)
         if source is not None:
             overwrites = source.other.primary and source.other.disk == UPTODATE
             refused = refused or source.disk == INCONSISTENT or overwrites
-        if refused or self._Parted():
-            self.world.Note(f"the halves do not connect: {self.halves}")
+        pair = (first, second)
+        if refused or self._Parted(first, second):
+            self.world.Note(f"the halves do not connect: {pair}")
             first.link = second.link = STANDALONE
             return
-        for half in self.halves:
+        for half in pair:
             half.link, half.noticed_at = CONNECTED, None
         if source is not None:
             self._BeginSync(source)
-        elif INCONSISTENT not in (first.disk, second.disk):
+        elif not {INCONSISTENT, DISKLESS}.intersection((first.disk, second.disk)):
             first.disk = second.disk = UPTODATE
-        for half in self.halves:
+        else:
+            for half in pair:
+                half.disk = UPTODATE if half.disk == CONSISTENT else half.disk
+        for half in pair:
             half.peer_disk = half.other.disk
             half.frozen = False
             half.discard = False
-        self.world.Note(f"connected: {self.halves}")
+        self.world.Note(f"connected: {pair}")
 
-    def _Parted(self) -> bool:
+    def _Parted(self, first: Half, second: Half) -> bool:
         """Whether both halves have gone ways of their own, and nobody has said which one is given up."""
-        first, second = self.halves
-        return self._Relation() == "split" and not (first.discard or second.discard)
+        return _Relation(first, second) == "split" and not (first.discard or second.discard)
 
-    def _Relation(self) -> str:
-        first, second = self.halves
-        if first.current == second.current:
-            return "equal"
-        if first.bitmap == second.current or second.current in first.history:
-            return "first"
-        if second.bitmap == first.current or first.current in second.history:
-            return "second"
-        return "split"
-
-    def _Judge(self) -> Half | None:
+    def _Judge(self, first: Half, second: Half) -> Half | None:
         """Return the half that fills the other one; None if there is nothing to fill."""
-        first, second = self.halves
-        relation = self._Relation()
+        if DISKLESS in (first.disk, second.disk):
+            return None
+        relation = _Relation(first, second)
         if relation == "split":
             return second if first.discard else first
         if relation == "first":
@@ -269,6 +358,14 @@ class Kernel(GuestDisk):
             return first if first.crashed else second
         return None
 
+    def Compare(self, half: Half) -> None:
+        """A half that is connected has a disk again."""
+        source = self._Judge(half, half.other)
+        if source is not None:
+            self._BeginSync(source)
+        for side in (half, half.other):
+            side.peer_disk = side.other.disk
+
     def _BeginSync(self, source: Half) -> None:
         target = source.other
         source.sync, target.sync = SOURCE, TARGET
@@ -278,9 +375,20 @@ class Kernel(GuestDisk):
     def _EndSync(self, source: Half) -> None:
         target = source.other
         target.data = set(source.data)
-        target.history |= {target.current, source.bitmap} - {0}
-        source.history |= {source.bitmap} - {0}
+        target.history = target.history | ({target.current, source.bitmap} - {0})
+        source.history = source.history | ({source.bitmap} - {0})
         target.current, target.bitmap, source.bitmap = source.current, 0, 0
-        for half in self.halves:
+        for half in (source, target):
             half.sync, half.disk, half.peer_disk, half.crashed = "", UPTODATE, UPTODATE, False
-        self.world.Note(f"filled: {self.halves}")
+        self.world.Note(f"filled: {(source, target)}")
+
+
+def _Relation(first: Half, second: Half) -> str:
+    """Return whose data is newer: equal, first, second or split."""
+    if first.current == second.current or DISKLESS in (first.disk, second.disk):
+        return "equal"
+    if not second.current or first.bitmap == second.current or second.current in first.history:
+        return "first"
+    if not first.current or second.bitmap == first.current or first.current in second.history:
+        return "second"
+    return "split"

@@ -8,11 +8,11 @@ from typing import Any
 from simulation.harness.play import Result
 from simulation.migration.judged import Judged
 from simulation.migration.master import NAME, Cluster, Parts
-from simulation.migration.qemu import DEVICE, Qemu, SimulatedDisk
+from simulation.migration.qemu import DEVICE, Qemu
 from simulation.migration.world import Host, Killed, Violation, World
-from simulation.mirrors.driver import HalfHere, MirrorHalf
-from simulation.mirrors.faults import PAIR, MirrorFaults
-from simulation.mirrors.kernel import CONNECTED, INCONSISTENT, STANDALONE, UPTODATE, Half, Kernel
+from simulation.mirrors.driver import HalfHere, MirrorHalf, Volume
+from simulation.mirrors.faults import MirrorFaults
+from simulation.mirrors.kernel import CONNECTED, DISKLESS, INCONSISTENT, STANDALONE, UPTODATE, Half, Kernel, Storage
 
 from ganeti import objects, opcodes, pathutils, runtime
 from ganeti.backend import drbd, wire
@@ -26,10 +26,20 @@ from ganeti.storage import tree
 # A frozen guest continues within so many seconds while a master and the primary's node live: the link's end is noticed
 # (10), a job that failed is followed by another one, and nodes that are silent are waited for.
 FROZEN_SECONDS = 60.0
-_ROUNDS = 12
+_ROUNDS = 16
+GROUP = "xenvg"
 _DECIDING = (
     "commit", "committed", "drbd_follow on", "answer of drbd_follow", "drbd_views on", "answer of drbd_views",
     "drbdsetup resume-io", "drbdsetup disk-options", "drbdsetup outdate",
+)  # fmt: skip
+_REPLACING = (
+    "commit", "committed", "blockdev_create on", "answer of blockdev_create", "blockdev_shutdown on",
+    "drbd_disconnect_net on", "answer of drbd_disconnect_net", "drbd_attach_net on", "answer of drbd_attach_net",
+    "blockdev_getmirrorstatus on", "blockdev_removechildren on", "blockdev_addchildren on", "blockdev_remove on",
+)  # fmt: skip
+_EXCHANGING = (
+    "blockdev_removechildren on", "drbdsetup detach", "answer of blockdev_removechildren", "blockdev_rename on",
+    "answer of blockdev_rename", "blockdev_addchildren on", "drbdsetup attach", "answer of blockdev_addchildren",
 )  # fmt: skip
 _MOVING = (
     "drbd_disconnect_net on", "answer of drbd_disconnect_net", "drbd_attach_net on", "answer of drbd_attach_net",
@@ -46,7 +56,7 @@ class MirrorParts(Parts):
 
     @classmethod
     def Handlers(cls) -> dict[str, Callable[..., Any]]:
-        return {**super().Handlers(), "drbd_attach_net": _AttachNet}
+        return {**super().Handlers(), "drbd_attach_net": _AttachNet, "vg_list": lambda: {GROUP: 1 << 20}}
 
 
 def _AttachNet(disks: list[dict[str, Any]], multimaster: bool) -> None:
@@ -63,7 +73,7 @@ def Run(seed: int, parts: type[MirrorParts] = MirrorParts, faults: int | None = 
     """Run one seed; never raise for what goes wrong inside."""
     result = Result(seed)
     world = World(seed + (1 << 32))
-    with Judged(world, result, {"drbd": parts.driver, "plain": SimulatedDisk}):
+    with Judged(world, result, {"drbd": parts.driver, "plain": Volume}):
         _Play(world, KeptCluster(world, True, parts), faults, result)
     return result
 
@@ -129,20 +139,25 @@ class People:
     def __init__(self, world: World, cluster: KeptCluster):
         self.world = world
         self.cluster = cluster
-        self.kernel = Kernel(world, [world.hosts[name] for name in PAIR])
-        self.kernel.recorded = self._IsBehind
+        self.kernel = Kernel(world, list(world.hosts.values()))
+        self.kernel.recorded = self._OtherIsBehind
+        self.kernel.data_volume = lambda: str(self.disk.children[0].logical_id[1])
+        self.kernel.configured = lambda: [cluster.HostOf(uuid) for uuid in self.disk.nodes]
         self.struck = MirrorFaults(world, cluster, self.kernel, 0)
         # Somebody accepted a loss; a migration was begun and not finished.
         self.accepted = self.moving = False
+        # The disks have to be made again.
+        self.lost = False
         wait = self.Wait
         self.acts: tuple[Callable[[], str], ...] = (
             wait, wait, wait, self.Cut, self.Cut, self.HealLink, self.HealLink, self.FailOver, self.FailOver, self.Migrate,
             self.Stop, self.Start, self.Activate, self.LosePrimary, self.LosePrimary, self.LoseSecondary, self.Return,
-            self.Return, self.Accept, self.GiveUp,
+            self.Return, self.Accept, self.GiveUp, self.NewSecondary, self.NewSecondary, self.NewStorage, self.FailDisk,
         )  # fmt: skip
         self.plots: tuple[Callable[[], list[Callable[[], str]]], ...] = (
-            self.DecideAndDie, self.DecideAndDie, self.HealAndBreak, self.HealAndBreak, self.MoveAndLose, self.StartApart,
-            self.AcceptAndReturn, self.DecideAndHang,
+            *[self.DecideAndDie] * 3, *[self.HealAndBreak] * 4, self.MoveAndLose, self.MoveAndLose, self.StartApart,
+            self.AcceptAndReturn, self.DecideAndHang, self.DecideAndHang, self.ReplaceAndLose, self.ReplaceAndLose,
+            self.FailAndReplace, self.ReplaceBehind, self.ExchangeAndLose, self.RecreateAndDie, self.FailOverAndFill,
         )  # fmt: skip
 
     @property
@@ -150,13 +165,19 @@ class People:
         (disk,) = self.cluster.cfg.Snapshot().InstanceDisks(self.cluster.instance)
         return disk
 
-    def _IsBehind(self, host: Host) -> bool:
+    def _OtherIsBehind(self, half: Half) -> bool:
+        """Whether the configuration says that the side other than this one does not count."""
         behind = self.disk.behind
-        return behind is not None and behind["node"] == self.cluster.Uuid(host.name)
+        return behind is not None and behind["node"] != self.cluster.Uuid(half.host.name)
 
     @property
     def secondary(self) -> Host:
         return next(half.host for half in self.kernel.halves if half.host is not self.cluster.primary)
+
+    @property
+    def third(self) -> Host:
+        """The host that has no half."""
+        return next(half.host for half in self.kernel.everywhere if half not in self.kernel.halves)
 
     def _Half(self, host: Host) -> Half:
         return self.kernel.HalfOf(host)
@@ -171,7 +192,10 @@ class People:
             minor = disk_params.TEMPLATES["drbd"].Minor(self.disk, self.cluster.Uuid(host.name))
             if minor is not None:
                 kernel.minors[host.name] = minor
+        data, meta = (str(child.logical_id[1]) for child in self.disk.children)
         for half in kernel.halves:
+            half.storage = Storage(UPTODATE, 1)
+            half.volumes = {data: half.storage, meta: None}
             half.assembled = half.host.assembled = half.fencing = True
             half.link, half.peer_disk = CONNECTED, UPTODATE
         primary = self.cluster.primary
@@ -187,8 +211,8 @@ class People:
         self._CheckOnePrimary()
 
     def _CheckOnePrimary(self) -> None:
-        if not self.moving and all(half.primary for half in self.kernel.halves):
-            raise Violation(f"both halves are open, and nobody migrates: {self.kernel.halves}")
+        if not self.moving and sum(half.primary for half in self.kernel.everywhere) > 1:
+            raise Violation(f"two halves are open, and nobody migrates: {self.kernel.everywhere}")
 
     # --- what they do -------------------------------------------------------------------------------------------------
 
@@ -252,7 +276,7 @@ class People:
         target, struck = self._Half(self.secondary), len(self.struck.told)
         behind = self.disk.behind is not None and self.disk.behind["node"] == self.cluster.Uuid(target.host.name)
         host = target.host
-        wanted = target.disk != INCONSISTENT and not self.moving and (accept or not behind)
+        wanted = target.disk not in (INCONSISTENT, DISKLESS) and not self.moving and (accept or not behind)
         node = self.cluster.cfg.Snapshot().nodes[self.cluster.Uuid(host.name)]
         wanted = wanted and self.cluster.instance.admin_state == "up" and not node.offline
         error = self.FailOver(accept)
@@ -282,6 +306,67 @@ class People:
 
     def Activate(self) -> str:
         return self._Run(opcodes.OpInstanceActivateDisks(instance_name=NAME))
+
+    def NewSecondary(self) -> str:
+        """The second half goes to the host that has none; what others left there is removed before."""
+        if self.moving:
+            return "busy"
+        self._Sweep()
+        return self._Replace(mode="replace_new_secondary", remote_node=self.third.name)
+
+    def _Sweep(self) -> None:
+        """Do on a host without a half what verify says: take down what is there, and remove volumes that are unknown."""
+        half = self._Half(self.third)
+        if half.host.on and half.host.noded:
+            half.TakeDown()
+            half.storage = None
+            half.host.assembled = False
+            half.volumes.clear()
+            half.primary = False
+
+    def NewStorage(self) -> str:
+        if self.moving:
+            return "busy"
+        modes = ("replace_on_primary", "replace_on_secondary", "replace_auto")
+        return self._Replace(mode=self.world.rng.choice(modes))
+
+    def _Replace(self, **values: Any) -> str:
+        return self._Run(opcodes.OpInstanceReplaceDisks(instance_name=NAME, **values))
+
+    def LoseVolumes(self) -> str:
+        """The volumes of a guest that is down are lost on both hosts, and so are its writes."""
+        if self.moving or self.cluster.instance.disks_active or any(half.assembled for half in self.kernel.halves):
+            return "busy"
+        for half in self.kernel.halves:
+            half.volumes.clear()
+        self.kernel.given_up |= self.kernel.acknowledged
+        self.accepted = self.lost = True
+        return "lost"
+
+    def Recreate(self) -> str:
+        if not self.lost:
+            return "nothing is lost"
+        if self.cluster.instance.admin_state != "down":
+            self.Stop()
+        for half in self.kernel.halves:
+            # What an attempt that was cut off has left is removed, as the message says.
+            if half.host.on:
+                half.TakeDown()
+                half.storage = None
+                half.primary = half.host.assembled = False
+                half.volumes.clear()
+        error = self._Run(opcodes.OpInstanceRecreateDisks(instance_name=NAME))
+        self.lost = bool(error)
+        return error
+
+    def FailDisk(self) -> str:
+        """One local disk fails, but not the last good one."""
+        half = self.world.rng.choice(self.kernel.halves)
+        if not (half.other.disk == UPTODATE and half.whole):
+            return "not now"
+        self.struck.FailDisk(half)
+        self.cluster.Keep(self.world.rng.choice((0.0, 6.0, 20.0)))
+        return "failed"
 
     def LosePrimary(self) -> str:
         """The primary's machine dies; it is marked offline and the guest is failed over."""
@@ -357,6 +442,53 @@ class People:
         waits = [self.Wait] * self.world.rng.choice((3, 5, 6))
         return [self.Cut, first, self.Wait, self.HealLink, *waits, self.Cut, self.LosePrimary, self.Return]
 
+    def ReplaceAndLose(self) -> list[Callable[[], str]]:
+        """Something fails while the second half goes to another host; then the primary's machine dies, or the link."""
+        struck = self.struck
+        fates = [struck.Fate(fate) for fate in ("lost", "unanswered", "late")]
+        self._Strike(_REPLACING, struck.KillMaster, struck.CutLink, self._LoseNow, *fates)
+        after = self.world.rng.choice((self.Wait, self.Cut, self.LosePrimary, self.LosePrimary))
+        return [self.NewSecondary, after, self.Wait, self.HealLink, self.LosePrimary, self.Return]
+
+    def FailAndReplace(self) -> list[Callable[[], str]]:
+        """A local disk fails; its volumes are made again, whatever fails meanwhile."""
+        struck = self.struck
+        if self.world.Chance(0.6):
+            self._Strike(_REPLACING, struck.KillMaster, struck.CutLink, self._LoseNow, struck.Fate("unanswered"))
+        choice = self.world.rng.choice
+        return [self.FailDisk, choice((self.NewStorage, self.Repair)), choice((self.Cut, self.Wait)), self.LosePrimary]
+
+    def ExchangeAndLose(self) -> list[Callable[[], str]]:
+        """The primary's machine or the master dies while good volumes of the secondary are exchanged."""
+        self._Strike(_EXCHANGING, self._LoseNow, self.struck.KillMaster, self.struck.KillMaster, self.struck.CutLink)
+        return [lambda: self._Replace(mode="replace_on_secondary"), self.LosePrimary, self.Return]
+
+    def RecreateAndDie(self) -> list[Callable[[], str]]:
+        """All volumes are lost, and the disks are made again; the master or a machine dies meanwhile."""
+        self._Strike(_REPLACING, self.struck.KillMaster, self.struck.KillMaster, self.struck.Fate("unanswered"))
+        return [self.Stop, self.LoseVolumes, self.Recreate, self.Start, self.Cut, self.LosePrimary, self.Return]
+
+    def FailOverAndFill(self) -> list[Callable[[], str]]:
+        """The guest moves, the old primary's half is filled again and something fails then; the guest moves back."""
+        choice = self.world.rng.choice
+        self._Strike(("connected", *_DECIDING), self.struck.KillMaster, self.struck.CutLink, self.struck.CutOneWay)
+        return [self.LosePrimary, self.Return, choice((self.Wait, self.Cut)), self.FailOver, self.Cut, self.LosePrimary]
+
+    def Repair(self) -> str:
+        """As verify says where a side has no disk."""
+        return self._Replace(mode="replace_auto")
+
+    def ReplaceBehind(self) -> list[Callable[[], str]]:
+        """The second half is behind, because the link or its machine is gone; it goes to another host, then a link breaks."""
+
+        def replace() -> str:
+            self.struck.HealLink()
+            return self.NewSecondary()
+
+        first = self.world.rng.choice((self.Cut, self.LoseSecondary))
+        after = self.world.rng.choice((self.Cut, self.Cut, self.LosePrimary))
+        return [first, self.Wait, replace, after, self.Wait, self.LosePrimary]
+
     def _LoseNow(self) -> None:
         """Some time passes, and the primary's machine dies."""
         strike, self.world.strike = self.world.strike, lambda what, host: None
@@ -392,7 +524,12 @@ class People:
             if "activate-disks" in error:
                 self._Run(opcodes.OpInstanceActivateDisks(instance_name=NAME))
             return error
+        if self.lost:
+            return self.Recreate()
         primary, secondary = self._Half(self.cluster.primary), self._Half(self.secondary)
+        for half in (primary, secondary):
+            if half.assembled and half.disk == DISKLESS and half.other.whole is False and half.link == CONNECTED:
+                return self._Mend(half)
         process = self.cluster.primary.processes.get(NAME)
         if process is None:
             return self._Run(opcodes.OpInstanceStartup(instance_name=NAME))
@@ -403,6 +540,13 @@ class People:
                 raise Violation(f"the halves parted although nobody accepted a loss: {self.kernel.halves}")
             return self.GiveUp()
         return error
+
+    def _Mend(self, half: Half) -> str:
+        """Make the volumes of a half without a disk again; unknown ones are removed before, as verify says."""
+        known = {str(child.logical_id[1]) for child in self.disk.children}
+        for name in [name for name in half.volumes if name not in known]:
+            del half.volumes[name]
+        return self.Repair()
 
     def CheckEnd(self) -> None:
         kept = self.kernel.acknowledged - self.kernel.given_up

@@ -89,6 +89,27 @@ def test_lost_volumes_are_replaced(three: Master, ending: Any) -> None:
     assert mirrors.Volumes() == [4, 4, 0]
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_while_good_volumes_of_the_secondary_are_exchanged_its_copy_does_not_count(
+    three: Master, running: bool
+) -> None:
+    """Or what the primary writes meanwhile would be missing in a copy that counts, if both it and the master died."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    if not running:
+        three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    seen: dict[str, list[str | None]] = {}
+    three.all[1].before = lambda name, args: seen.setdefault(name, _Behind(three))
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary", disks=[0]))
+    record = SECOND if running else None
+    assert seen["blockdev_removechildren"] == [record, None] == seen["blockdev_addchildren"]
+    if not running:
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+        return
+    assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    assert _Behind(three) == [None, None], "it counts again once it is complete"
+
+
 def test_an_exchange_that_was_cut_off_can_be_repeated(three: Master) -> None:
     mirrors = Mirrors(three)
     _Add(three, start=True)
