@@ -12,6 +12,9 @@ each simulated step returns new ones.
 Answers equal those of release 3.0.2 to the printed digit, so the order in which numbers are added and candidates are tried is
 part of each function's contract: all loops run in increasing index order unless their docstring says otherwise.
 
+What is fast stands apart, and says why its answers are exact: ``pairs`` (allocations), ``redundancy.Guard`` (can all nodes be
+emptied?), ``bounds`` (moves that cannot be the best).
+
 Glossary
 
 * real -- not forthcoming: the instance exists; a forthcoming one is reserved

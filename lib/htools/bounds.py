@@ -33,10 +33,19 @@ from ganeti.htools.entities import NO_NODE, Instance
 from ganeti.htools.loading import SharedLocations
 from ganeti.htools.moves import Kind, Leaving
 from ganeti.htools.resources import AddPrimary, AddSecondary, Node
-from ganeti.htools.score import LOCATION, METRICS, PAIRS_WEIGHT, RESERVED, SPREADS, SharedPairs, Total, Vector
+from ganeti.htools.score import (
+    LOCATION,
+    METRICS,
+    PAIRS_WEIGHT,
+    RESERVED,
+    SPREAD_WEIGHTS,
+    SPREADS,
+    SharedPairs,
+    Total,
+    Vector,
+)
 from ganeti.htools.state import State
 
-_WEIGHTS: Final = tuple(metric.weight for metric in SPREADS)
 _NOTHING: Final = (0.0,) * len(SPREADS)
 
 
@@ -115,7 +124,7 @@ class _Chords:
                 steps[i] += max(max(column), -min(column))
         self.base = sums
         self._slopes = []
-        for weight, variance, low, high, step in zip(_WEIGHTS, variances, lows, highs, steps, strict=True):
+        for weight, variance, low, high, step in zip(SPREAD_WEIGHTS, variances, lows, highs, steps, strict=True):
             rest = (step / count) ** 2
             start, end = max(-variance, low / count - rest), high / count
             least = math.sqrt(max(0.0, variance + start))

@@ -176,7 +176,7 @@ class Statistics:
 # The metrics in the order of Vector: those that are spreads, then those that are sums.
 SPREADS: Final = tuple(metric for metric in METRICS if metric.spread)
 RESERVED: Final = next(place for place, metric in enumerate(SPREADS) if metric.name == "reserved_mem_cv")
-_WEIGHTS: Final = tuple(metric.weight for metric in SPREADS)
+SPREAD_WEIGHTS: Final = tuple(metric.weight for metric in SPREADS)
 _SUMS: Final = tuple(metric for metric in METRICS if not metric.spread and metric.name != _PAIRS)
 _FAILING, _OFFLINE_ALL, _OFFLINE_PRIMARY, _TAGS, _LOCATION, _RESERVED = (metric.weight for metric in _SUMS)
 
@@ -241,7 +241,7 @@ class Estimate:
         columns = list(zip(*(self._vectors[node.index][0] for node in online), strict=True))
         self._totals = [Total(column) for column in columns]
         self._variances = [Spread(column) ** 2 for column in columns]
-        self._spreads = [weight * math.sqrt(v) for weight, v in zip(_WEIGHTS, self._variances, strict=True)]
+        self._spreads = [weight * math.sqrt(v) for weight, v in zip(SPREAD_WEIGHTS, self._variances, strict=True)]
         self._pairs = any(node.pairs for node in nodes)
         self._sum = Total(added for _, added in self._vectors.values())
         if self._pairs:
@@ -272,5 +272,5 @@ class Estimate:
                     variance += (count * (y * y - x * x) - 2 * total * (y - x) - (y - x) * (y - x)) / square
                     total += y - x
                     spread = -1.0
-            result += spread if spread >= 0 else _WEIGHTS[i] * math.sqrt(variance if variance > 0 else 0.0)
+            result += spread if spread >= 0 else SPREAD_WEIGHTS[i] * math.sqrt(variance if variance > 0 else 0.0)
         return result

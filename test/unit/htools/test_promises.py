@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from ganeti.htools import allocate, balance, evacuate, loading, space, text
 from ganeti.htools.allocate import Rules
-from ganeti.htools.entities import NO_NODE, Disk, Failure, Instance, Status
+from ganeti.htools.entities import NO_NODE, Disk, Instance, Status
 from ganeti.htools.evacuate import Mode
 from ganeti.htools.loading import Raw, Wishes
-from ganeti.htools.moves import Apply
 from ganeti.htools.redundancy import Redundant
 from ganeti.htools.resources import CheckPolicy, Node
 from ganeti.htools.score import Estimate
@@ -90,33 +89,6 @@ def test_balancing_only_improves_and_ends(cluster: Cluster, offline: int) -> Non
         assert abs(Estimate(state.Ordered()).Score(changed) - step.score) < Estimate.TOLERANCE
         score, state = step.score, step.state
         assert _Held(state) == _Recomputed(cluster, state), "no step loses or doubles an instance"
-
-
-def _TextbookStep(state: State, score: float, rules: balance.Rules) -> balance.Step | None:
-    """Every move in full: what BestStep must find."""
-    best: balance.Step | None = None
-    for inst in balance.Candidates(state, rules):
-        for move in balance.Moves(state, inst, rules):
-            after = Apply(state, inst, move, rules.ignore_soft_errors)
-            if isinstance(after, Failure) or not after.Score() < score:
-                continue
-            score = after.Score()
-            best = balance.Step(inst, after.instances[inst.index], move, after, score)
-    return best
-
-
-@given(clusters(), st.integers(0, 5), st.booleans())
-@settings(max_examples=60)
-def test_the_best_move_is_the_textbooks(cluster: Cluster, offline: int, force: bool) -> None:
-    state = cluster.state if offline == 5 else _Offline(cluster, offline % len(cluster.state.nodes))
-    rules = balance.Rules(ignore_soft_errors=force)
-    for _ in range(3):
-        found, wanted = (step(state, state.Score(), rules) for step in (balance.BestStep, _TextbookStep))
-        assert (found is None) == (wanted is None)
-        if found is None or wanted is None:
-            return
-        assert (found.move, found.instance.index, found.score) == (wanted.move, wanted.instance.index, wanted.score)
-        state = found.state
 
 
 @given(clusters(), st.sampled_from(list(Mode)))
