@@ -346,6 +346,10 @@ class People:
     def Recreate(self) -> str:
         if not self.lost:
             return "nothing is lost"
+        if self.kernel.acknowledged - self.kernel.given_up:
+            # One half was made before the job was cut off, and the guest has run on it since.
+            self.lost = False
+            return "in use again"
         if self.cluster.instance.admin_state != "down":
             self.Stop()
         for half in self.kernel.halves:
