@@ -1,0 +1,33 @@
+"""Calls that make the same mirror obey follow each other."""
+
+from __future__ import annotations
+
+from simulated import Machine, World
+
+from ganeti import pathutils, runtime
+from ganeti.storage import decisions, looks
+
+
+def test_one_that_waited_works_alone_and_sees_what_the_one_before_changed() -> None:
+    machine: Machine = World(1).AddMachine("node1")
+    events: list[str] = []
+    state = {"disk": "old"}
+
+    def work(name: str, number: int, begins: float) -> None:
+        runtime.Sleep(begins)
+        with looks.Sharing():
+            looks.Once("disk", lambda: state["disk"])
+            with decisions.Obeying("disk/0", 0, "uuid", number):
+                events.append(f"{name} sees {looks.Once('disk', lambda: state['disk'])}")
+                runtime.Sleep(5.0)
+                state["disk"] = f"of {name}"
+                events.append(f"{name} ends")
+
+    machine.Call(runtime.MakeDirs, pathutils.RUN_DIR)
+    for name, number, begins in (("first", 1, 0.0), ("second", 2, 1.0)):
+        machine.StartProcess(lambda name=name, number=number, begins=begins: work(name, number, begins), name)
+    # It comes while the second one works, which waited before.
+    machine.Call(work, "third", 3, 7.0)
+    assert events == [
+        "first sees old", "first ends", "second sees of first", "second ends", "third sees of second", "third ends",
+    ]  # fmt: skip
