@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ def _Inodes(pids: list[int]) -> set[str]:
     links = []
     for pid in pids:
         folder = f"/proc/{pid}/fd"
-        links += [os.readlink(f"{folder}/{name}") for name in os.listdir(folder) if os.path.lexists(f"{folder}/{name}")]
+        for name in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                links.append(os.readlink(f"{folder}/{name}"))
     return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
 
 
