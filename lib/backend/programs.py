@@ -110,7 +110,7 @@ def RunAllocator(name: str, idata: str, default_iallocator_params: Mapping[str, 
         )
     if result.truncated:
         raise errors.RpcCallError(
-            f"iallocator module '{name}' printed more than {runtime.OUTPUT_LIMIT >> 20} MiB, which is no answer"
+            f"iallocator module '{name}' printed more than {runtime.OUTPUT_LIMIT >> 20} MiB; an answer is much shorter"
         )
     return result.stdout
 

@@ -172,7 +172,7 @@ class Source(Protocol):
     def WaitForJobChangeOnce(
         self, job_id: int, fields: Sequence[str], prev_job_info: Any, prev_log_serial: Any, timeout: float
     ) -> Any:
-        """Return None if there is no such job, "nochange", or its fields and the new entries of its log."""
+        """Return its fields and the new entries of its log, or "nochange"; None if the job does not exist."""
 
     def QueryJobs(self, job_ids: Sequence[int], fields: Sequence[str]) -> list[Any]:
         """Return each job's fields, None for a job that is not there."""

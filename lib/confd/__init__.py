@@ -14,8 +14,8 @@ A program that wants one answer needs this only; it works while the master is do
     elif result.reply.status == queries.OK and result.reply.answer == queries.ROLE_OFFLINE:
         ...
 
-``Ask`` returns the newest reply of enough peers, and another peer may know something newer.  Where a wrong answer does harm,
-wait for every peer with a ``Link``, as the watcher does.
+``Ask`` returns the newest reply once enough peers have answered; another peer may know something newer.  Where a wrong
+answer does harm, use a ``Link`` and wait until all peers have answered, as the watcher does.
 
 * ``Peers()`` -- addresses of the master candidates, from ssconf; ``OwnAddress()`` -- that of this node's daemon
 * ``Ask(kind, query, peers, coverage, timeout)`` -- send, wait for enough replies, return a ``Result``; raises

@@ -39,7 +39,7 @@ def LockMemory(on_fault: bool = False) -> bool:
 def ShareArenas() -> None:
     """Let all threads allocate from one heap.
 
-    Each would otherwise fill one of its own, and what one frees is no use to the others.  Python's own lock lets one
+    Otherwise each fills a heap of its own, and memory that one thread frees cannot be used by the others.  Python's own lock lets one
     thread at a time allocate anyway.  Does nothing where the C library is not glibc.
     """
     import ctypes

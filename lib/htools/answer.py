@@ -164,7 +164,7 @@ class _AsItWas:
 
 
 def _Capacity(cluster: Cluster, request: Request, rules: Rules) -> Answer:
-    """Place the same instance again and again, up to the limit; what does not fit any more is no failure."""
+    """Place the same instance again and again, up to the limit; the first one that does not fit ends it."""
     group = None if request.group is None else _FindGroup(cluster, request.group)
     (new,) = request.new
     places: list[list[str]] = []

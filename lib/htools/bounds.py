@@ -114,7 +114,7 @@ class _Chords:
     """The chords of all spreads for the changes of one shape: ``base`` + prices of the nodes that change is a bound."""
 
     def __init__(self, groups: Iterable[Sequence[_Change]], variances: Sequence[float], count: int, sums: float):
-        """``groups``: of each, one node at most changes in a move.  ``sums``: the part of the score that is no spread."""
+        """A move changes at most one node of each group in ``groups``; ``sums``: the part of the score that is not a spread."""
         lows, highs, steps = list(_NOTHING), list(_NOTHING), list(_NOTHING)
         for group in groups:
             for i, column in enumerate(zip(*(change.squares for change in group), strict=True)):

@@ -21,7 +21,7 @@ NO_TARGET: Final = "no node of the group has room"
 
 @dataclass(frozen=True)
 class Loss:
-    """An instance that would stay down, and why; ``node``: where it should have gone, "" if there is no such node."""
+    """An instance that would stay down, and why; ``node``: where it should have gone, or "" if there is none."""
 
     instance: str
     reason: str

@@ -130,7 +130,7 @@ class Record:
 
 
 def ParseRecord(tag: str) -> Record | None:
-    """Return the record that a tag is; None for every other tag, malformed ones too."""
+    """Return the record in a tag; None if the tag is not a record, or a malformed one."""
     if not tag.startswith(PREFIX):
         return None
     sort, *parts = tag.removeprefix(PREFIX).split(":")

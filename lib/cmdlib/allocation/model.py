@@ -1,7 +1,7 @@
 """The model of the cluster that the allocator in the master's process works on, made without a message in between.
 
 It is what ``htools.request`` reads from ``clusterdata.Message``; what depends on the configuration alone is kept from one
-request to the next for every object that has not changed since.
+request to the next, for each object that is still the same.
 """
 
 from __future__ import annotations

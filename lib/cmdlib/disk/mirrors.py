@@ -41,7 +41,7 @@ def Pick(disks: Iterable[objects.Disk], node_uuid: str, payload: Any) -> View:
 def Look(
     caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk], nodes: Iterable[str]
 ) -> dict[str, View | None]:
-    """Return what each node says of an instance's mirrors; what is no mirror of ours in their places has no good state."""
+    """Return what each node says of an instance's mirrors; a foreign device in the place of one never counts as good."""
     asked = list(dict.fromkeys(nodes))
     if not asked:
         return {}
@@ -52,7 +52,7 @@ def Look(
 def Glance(caller: Caller, disks: Sequence[objects.Disk], node_uuid: str) -> View | None:
     """Return what a node says of the mirrors if it answers within moments, going by their numbers alone.
 
-    Whoever looks is careful: it is no reason to use or to give up anything.
+    This may prompt a closer look, but never decides whether a copy is used or given up.
     """
     result = _Briefly(caller, "drbd_states", node_uuid, [])
     return None if result.fail_msg else Pick(disks, node_uuid, result.payload)

@@ -25,6 +25,7 @@ class Daemon:
         self.path = path
         self.answers = list(answers)
         self.requests = []
+        self._more = asyncio.Condition()
         self.connections = 0
         self.writers = []
 
@@ -42,6 +43,10 @@ class Daemon:
         if os.path.exists(self.path):
             os.unlink(self.path)
 
+    async def Received(self, count):
+        async with self._more:
+            await self._more.wait_for(lambda: len(self.requests) >= count)
+
     async def _Serve(self, reader, writer):
         self.connections += 1
         self.writers.append(writer)
@@ -49,6 +54,8 @@ class Daemon:
             while True:
                 data = await reader.readuntil(protocol.EOM)
                 self.requests.append(serializer.Load(data[:-1]))
+                async with self._more:
+                    self._more.notify_all()
                 answer = self.answers.pop(0) if self.answers else "fine"
                 if answer is self.DROP:
                     break
@@ -130,12 +137,13 @@ def test_reading_is_tried_again_when_the_master_restarts(path):
 def test_a_change_is_never_sent_twice(path, method):
     async def story():
         async with Daemon(path, Daemon.DROP, "fine") as daemon:
+            pool = MasterPool(path=path, times=QUICK)
             with pytest.raises(HttpError) as caught:
-                await MasterPool(path=path, times=QUICK).Call(method, 1)
+                await pool.Call(method, 1)
             assert caught.value.code == 502
             assert "may have been accepted" in str(caught.value)
-            await asyncio.sleep(0.1)
-            assert len(daemon.requests) == 1
+            assert await pool.Call("QueryClusterInfo") == "fine"
+            assert [request["method"] for request in daemon.requests] == [method, "QueryClusterInfo"]
 
     _Run(story())
 
@@ -196,7 +204,7 @@ def test_an_answer_to_nothing_ends_the_connection(path):
             pool = MasterPool(path=path, times=QUICK)
             assert await pool.Call("QueryClusterInfo") == "first"
             daemon.writers[0].write(b'{"success": true, "result": "stray"}' + protocol.EOM)
-            await asyncio.sleep(0.1)
+            await daemon.writers[0].wait_closed()
             assert await pool.Call("QueryClusterInfo") == "second"
 
     _Run(story())
@@ -216,8 +224,7 @@ def test_a_caller_that_leaves_frees_its_place(path):
         async with Daemon(path, Daemon.SILENT, "fine") as daemon:
             pool = MasterPool(1, path=path, times=QUICK)
             call = asyncio.create_task(pool.Call("QueryClusterInfo", stranger=True))
-            while not daemon.requests:
-                await asyncio.sleep(0.01)
+            await daemon.Received(1)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
@@ -229,10 +236,10 @@ def test_a_caller_that_leaves_frees_its_place(path):
 
 def test_waiting_calls_do_not_take_the_places_of_others(path):
     async def story():
-        async with Daemon(path, *[Daemon.SILENT] * 5):
+        async with Daemon(path, *[Daemon.SILENT] * 5) as daemon:
             pool = MasterPool(1, path=path, times=QUICK)
             waiting = [asyncio.create_task(pool.Call("WaitForJobChange", n, [], None, None, 10)) for n in range(5)]
-            await asyncio.sleep(0.1)
+            await daemon.Received(5)
             assert await pool.Call("QueryClusterInfo") == "fine"
             for task in waiting:
                 task.cancel()
@@ -242,10 +249,10 @@ def test_waiting_calls_do_not_take_the_places_of_others(path):
 
 def test_more_than_the_places_is_503(path):
     async def story():
-        async with Daemon(path, *[Daemon.SILENT] * 2):
+        async with Daemon(path, *[Daemon.SILENT] * 2) as daemon:
             pool = MasterPool(2, path=path, times=QUICK)
             first = [asyncio.create_task(pool.Call("QueryClusterInfo")) for _ in range(2)]
-            await asyncio.sleep(0.05)
+            await daemon.Received(2)
             with pytest.raises(HttpError) as caught:
                 await pool.Call("QueryClusterInfo")
             assert caught.value.code == 503
