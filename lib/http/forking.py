@@ -124,6 +124,7 @@ class Child:
         self._slots = slots
         self._slot = slot
         self._max_clients = max_clients
+        self._parent = runtime.ProcessId()
         self.quiet = quiet
         self.ending = False
         """Told to end: the answer under way is the last one."""
@@ -140,8 +141,8 @@ class Child:
         greeted = self._slots.Get(self._slot)[1] == _GREETING
         self._slots.Set(self._slot, _IDLE)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if greeted or self._slots.wanted:
-            runtime.KillProcess(os.getppid(), signal.SIGUSR1)
+        if (greeted or self._slots.wanted) and not self._Orphaned():
+            runtime.KillProcess(self._parent, signal.SIGUSR1)
 
     def TakeTurn(self, reserved: bool, gone: Callable[[float], bool], kind: Kind) -> bool:
         """Wait until the request may be served; False if the peer went away meanwhile.
@@ -164,7 +165,11 @@ class Child:
         return True
 
     def Ending(self) -> bool:
-        return self.ending
+        """Return whether no further request may be served.  A parent that is killed cannot end its children."""
+        return self.ending or self._Orphaned()
+
+    def _Orphaned(self) -> bool:
+        return os.getppid() != self._parent
 
     def _OnTerm(self, number: int, frame: Any) -> None:
         del number, frame

@@ -564,6 +564,28 @@ def test_the_exporter_never_outlives_its_daemon(cluster: Cluster) -> None:
             assert runtime.WaitProcess(int(pid), 10)
 
 
+def test_a_process_whose_daemon_is_killed_serves_nobody_and_signals_no_other(cluster: Cluster) -> None:
+    noded = cluster.StartNoded("node1")
+    exporter = noded.WaitExporter()
+    raw = socket.create_connection((noded.address, PORT), 20)
+    with client_context(cluster).wrap_socket(raw, do_handshake_on_connect=False) as sock:
+        sock.setblocking(False)
+        with pytest.raises(ssl.SSLWantReadError):
+            sock.do_handshake()  # the greeting is sent: it is worth a child
+        deadline = time.monotonic() + 10
+        while not (children := noded.Children()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        noded.Signal(signal.SIGKILL)
+        assert noded.WaitEnd()
+        # Now it has greeted its peer.  It tells its parent so, but nobody who adopted it.
+        sock.settimeout(20)
+        sock.do_handshake()
+        assert read_all(sock) == b""
+    assert all(runtime.WaitProcess(pid, 10) for pid in [exporter, *children])
+    assert "Error" not in noded.Log()
+
+
 def test_without_memory_lock_nothing_is_locked(cluster: Cluster) -> None:
     noded = cluster.StartNoded("node1", "--no-mlock")
     assert version(cluster) == constants.PROTOCOL_VERSION
