@@ -8,7 +8,7 @@ The floors, drawn (a room uses the floors below it; ``doc/architecture.rst`` has
     5  wires       store > rpc luxi confd > daemon
     4  brain       htools
     3  questions   query
-    2  vocabulary  ssconf > opcodes > objects > params; upgrade network uidpool x509 ssh transferkeys
+    2  vocabulary  ssconf > opcodes > objects > params; upgrade > params; network uidpool x509 ssh transferkeys
     1  ground      constants errors ht serializer runtime utils pathutils
 
 Glossary

@@ -7,12 +7,16 @@ In a virtual cluster the hosts file lies beside the node directories and is the 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+import sys
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from ganeti import errors, pathutils, runtime
 
 _LIMIT = 1024 * 1024
+# Some 400 thousand connections.
+_SOCKETS_LIMIT = 64 * 1024 * 1024
+_LISTENS = "0A"
 
 
 class Host(NamedTuple):
@@ -137,6 +141,25 @@ def IsOwnAddress(ip: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def ListeningAt(port: int, uids: Collection[int]) -> set[str]:
+    """Return the addresses of this machine at which a process of one of the users listens; ``0.0.0.0`` and ``::`` mean all."""
+    found = set()
+    for path, family in (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6)):
+        try:
+            lines = runtime.ReadFile(path, _SOCKETS_LIMIT).decode("ascii").splitlines()
+        except FileNotFoundError:  # a kernel without IPv6
+            continue
+        for line in lines[1:]:
+            _, local, _, state, _, _, _, uid, *_ = line.split()
+            address, _, number = local.partition(":")
+            if state == _LISTENS and int(number, 16) == port and int(uid) in uids:
+                # 32 bits at a time, each as a number of this machine.
+                words = [address[start : start + 8] for start in range(0, len(address), 8)]
+                packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+                found.add(socket.inet_ntop(family, packed))
+    return found
 
 
 def Answers(

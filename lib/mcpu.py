@@ -190,15 +190,16 @@ class Processor:
                 )
                 self._Add(lu, level)
             else:
-                self._Acquire(
-                    level,
-                    lu.needed_locks[level],
-                    shared=lu.share_locks[level],
-                    opportunistic=lu.opportunistic_locks[level],
-                )
+                self._AcquireFor(lu, level, lu.needed_locks[level])
             return self._LockAndExec(lu, rest)
         finally:
             self._Release(lu, level)
+
+    def _AcquireFor(self, lu: LogicalUnit, level: int, names: Any) -> None:
+        try:
+            self._Acquire(level, names, shared=lu.share_locks[level], opportunistic=lu.opportunistic_locks[level])
+        except errors.LockError as err:
+            raise lu.LostLock(level, err) from err
 
     def _Acquire(self, level: int, names: Any, shared: int, opportunistic: bool = False) -> None:
         # Asking for the priority is also where a cancelled job stops.

@@ -50,10 +50,16 @@ METRICS: dict[str, Metric] = {
         Metric("rpc_duration", HISTOGRAM, "Time of calls to nodes", ("node", "procedure"), SECONDS),
         Metric("rpc_failures", COUNTER, "Calls to nodes without a usable answer", ("node", "procedure")),
         Metric("nodes", GAUGE, "Nodes by role: master, candidate, regular, drained, offline", ("role",)),
-        Metric("instances", GAUGE, "Instances by configured state: up, down, offline", ("state",)),
+        Metric("instances", GAUGE, "Instances by configured state: up, down, offline, reserved", ("state",)),
         Metric("instances_memory", GAUGE, "Configured memory of instances by configured state", ("state",), BYTES),
         Metric("instances_cpus", GAUGE, "Configured virtual CPUs of instances by configured state", ("state",)),
         Metric("disks_size", GAUGE, "Configured size of disks by template", ("template",), BYTES),
+        Metric(
+            "volume_groups",
+            GAUGE,
+            "Volume groups of nodes by what the watcher saw last: good, bad, repairing, failed; missing where it looks at none",
+            ("state",),
+        ),
         Metric("node_memory", GAUGE, "Memory of a node, as it reports it: total, free", ("node", "kind"), BYTES),
         Metric(
             "node_storage", GAUGE, "Space of a node's volume group or directory: total, free", ("node", "kind"), BYTES

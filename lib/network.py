@@ -70,7 +70,7 @@ class AddressPool:
         self._first, prefix = ParseSubnet(network.network)
         if not MIN_PREFIX <= prefix <= MAX_PREFIX:
             raise errors.AddressPoolError(
-                f"Network {network.name} ({network.network}): its prefix length must be {MIN_PREFIX} to {MAX_PREFIX}"
+                f"Network {network.name} ({network.network}): its prefix must be /{MIN_PREFIX} to /{MAX_PREFIX}"
             )
         self.size = 1 << (32 - prefix)
         self._taken = self._Bits(bitarray, "reservations")
@@ -180,4 +180,11 @@ class AddressPool:
 
     def GetExternalReservations(self) -> list[str]:
         """Return the addresses that the administrator or their nature took."""
-        return [self._Address(index) for index in self._external.search(type(self._external)("1"))]
+        return self._Addresses(self._external)
+
+    def ReleasedSince(self, before: AddressPool) -> list[str]:
+        """Return the addresses that the administrator gave back; ``before`` is an older pool of the same network."""
+        return self._Addresses(before._external & ~self._external)
+
+    def _Addresses(self, bits: Any) -> list[str]:
+        return [self._Address(index) for index in bits.search(type(bits)("1"))]

@@ -220,6 +220,10 @@ def WatcherInstanceStatusFile(group_uuid: str) -> str:
     return f"{DATA_DIR}/watcher.{group_uuid}.instance-status"
 
 
+def WatcherVolumeGroupsFile(group_uuid: str) -> str:
+    return f"{DATA_DIR}/watcher.{group_uuid}.volume-groups"
+
+
 def OnetimeArgsFile(daemon: str) -> str:
     """Return the arguments for the next start of a daemon by systemd."""
     return f"{DATA_DIR}/{daemon}.onetime.conf"

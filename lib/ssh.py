@@ -10,9 +10,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ganeti import _autoconf, errors, pathutils, runtime
+from ganeti.utils import files
 
 KEY_KINDS = ("rsa", "dsa", "ecdsa", "ed25519")
 CONNECT_TIMEOUT = 10
+# A machine that dies while a command runs on it is noticed after a minute.
+_KEEPALIVE = ("-oServerAliveInterval=15", "-oServerAliveCountMax=4")
 _LIMIT = 4 * 1024 * 1024
 _KEYGEN_TIMEOUT = 120
 
@@ -146,12 +149,6 @@ def WriteNodeKeys(keys: KeysByNode) -> None:
     runtime.WriteFile(pathutils.SSH_PUB_KEYS_FILE, FormatNodeKeys(checked), mode=0o600)
 
 
-def BackUp(path: str) -> None:
-    """Move a file aside if it exists."""
-    if runtime.Exists(path):
-        runtime.Rename(path, f"{path}.backup-{int(runtime.Time())}.{runtime.RandomBytes(4).hex()}")
-
-
 # Programs
 
 
@@ -164,7 +161,7 @@ def MakeUserKey(kind: str, bits: int, suffix: str = "") -> str:
     private, public = UserKeyFiles(kind, suffix)
     runtime.MakeDirs(UserDir(), 0o700)
     for path in (private, public):
-        BackUp(path)
+        files.BackUp(path)
     result = runtime.RunCmd(BuildKeygen(kind, bits, private), timeout=_KEYGEN_TIMEOUT)
     if result.failed:
         raise errors.SshUpdateError(f"Could not make the SSH key {private}: {result.fail_reason}")
@@ -190,7 +187,7 @@ def BuildCommand(
     if batch:
         argv += ["-oBatchMode=yes", "-oStrictHostKeyChecking=yes"]
     # Not -q: it would hide why a connection failed.
-    argv += ["-t"] if tty else ["-oLogLevel=ERROR"]
+    argv += ["-t"] if tty else ["-oLogLevel=ERROR", *_KEEPALIVE]
     return [*argv, f"{_autoconf.SSH_LOGIN_USER}@{host}", _InHostEnvironment(host, command)]
 
 

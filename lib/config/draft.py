@@ -220,7 +220,7 @@ class Draft:
         if new is None:
             primary, secondary = self.root.NodeInstances(uuid)
             if primary or secondary:
-                names = sorted(self.root.instances[found].name for found in {*primary, *secondary})
+                names = sorted(self.root.instances[found].known_as for found in {*primary, *secondary})
                 raise errors.ConfigurationError(
                     f"{old.label} cannot be removed: instances have it as a node: {', '.join(names[:10])}"
                 )

@@ -133,7 +133,10 @@ class Instances(Values):
 
     def _AddDisk(self, draft: Draft, dev: objects.Disk, replace: bool) -> objects.Disk:
         if replace and dev.uuid in draft.root.disks:
-            self._CheckReservation(draft.root.disks[dev.uuid])
+            owner = draft.root.DiskOwner(dev.uuid)
+            # While a reservation is committed, its disks are being made.
+            if owner is None or not draft.root.instances[owner].forthcoming:
+                self._CheckReservation(draft.root.disks[dev.uuid])
             added = draft.PutNew(dev)
         else:
             added = draft.Add(dev)
@@ -156,13 +159,29 @@ class Instances(Values):
 
         return self.Transact(change)
 
-    def AttachInstanceDisk(self, inst_uuid: str, disk_uuid: str, index: int = -1) -> objects.Instance:
-        """Attach a disk that belongs to nobody."""
-        return self.Transact(lambda draft: _Attach(draft, inst_uuid, disk_uuid, index))
+    def AttachInstanceDisk(
+        self, inst_uuid: str, disk_uuid: str, index: int = -1, logical_id: Sequence[Any] | None = None
+    ) -> objects.Instance:
+        """Attach a disk that belongs to nobody; with ``logical_id`` it has this one from then on."""
 
-    def DetachInstanceDisk(self, inst_uuid: str, disk_uuid: str) -> objects.Instance:
-        """Detach a disk, which stays in the configuration."""
-        return self.Transact(lambda draft: _Detach(draft, inst_uuid, disk_uuid))
+        def change(draft: Draft) -> objects.Instance:
+            if logical_id is not None:
+                draft.Put(draft.Get("disk", disk_uuid).Replace(logical_id=logical_id))
+            return _Attach(draft, inst_uuid, disk_uuid, index)
+
+        return self.Transact(change)
+
+    def DetachInstanceDisk(
+        self, inst_uuid: str, disk_uuid: str, logical_id: Sequence[Any] | None = None
+    ) -> objects.Instance:
+        """Detach a disk, which stays in the configuration; with ``logical_id`` it has this one from then on."""
+
+        def change(draft: Draft) -> objects.Instance:
+            if logical_id is not None:
+                draft.Put(draft.Get("disk", disk_uuid).Replace(logical_id=logical_id))
+            return _Detach(draft, inst_uuid, disk_uuid)
+
+        return self.Transact(change)
 
     def RemoveInstanceDisk(self, inst_uuid: str, disk_uuid: str) -> objects.Instance:
         """Detach a disk and takes it away."""
@@ -215,19 +234,6 @@ class Instances(Values):
         def change(draft: Draft) -> list[objects.Disk]:
             disks = [draft.Get("disk", uuid) for uuid in disk_uuids]
             return [draft.Touch(dev.Decide(dev.behind)) for dev in disks]
-
-        return self.Transact(change)
-
-    def SetDiskLogicalID(self, disk_uuid: str, logical_id: Sequence[Any]) -> objects.Disk:
-        """Set what a disk is below its template; the serial number stays."""
-
-        def change(draft: Draft) -> objects.Disk:
-            dev: objects.Disk = draft.Get("disk", disk_uuid)
-            changed = dev.Replace(logical_id=logical_id)
-            if changed != dev:
-                draft.Put(changed)
-                draft.OnPublish(lambda: self.ReleaseDRBDMinors(disk_uuid))
-            return changed
 
         return self.Transact(change)
 

@@ -96,7 +96,7 @@ class ConfigWriter(Nodes, Instances):
             CheckSerial(target, stored)
         if isinstance(target, objects.Instance):
             self._CommitIps(draft, ec_id)
-        wanted = _WithKept(target, stored)
+        wanted = _WithKept(draft, target, stored)
         if wanted.SameContent(stored):
             return stored
         if isinstance(target, objects.Disk):
@@ -280,15 +280,21 @@ def _CheckRule(draft: Draft, uuid: str, expected: Mapping[str, Any] | None) -> N
         )
 
 
-def _WithKept(target: T, stored: T) -> T:
+def _WithKept(draft: Draft, target: T, stored: T) -> T:
     """Return ``target`` with the stored values of what only the configuration itself changes."""
     if isinstance(target, objects.Cluster) and isinstance(stored, objects.Cluster):
         return target.Replace(highest_used_port=stored.highest_used_port, tcpudp_port_pool=stored.tcpudp_port_pool)
     if isinstance(target, objects.Network) and isinstance(stored, objects.Network):
         merged = target.Replace(reservations=stored.reservations)
-        if merged.ext_reservations is not None and merged.reservations is not None:
-            network.AddressPool(merged).Validate()
-        return merged
+        if merged.ext_reservations is None or merged.reservations is None:
+            return merged
+        pool = network.AddressPool(merged)
+        for address in pool.ReleasedSince(network.AddressPool(stored)):
+            # An instance may have got it in spite of the reservation; then it is not free now.
+            if draft.root.Users("NIC address", (stored.uuid, address)):
+                pool.Reserve(address)
+        pool.Validate()
+        return merged.Replace(reservations=pool.Network().reservations)
     if isinstance(target, objects.NodeGroup):
         return target.Replace(members=())
     return target

@@ -154,7 +154,7 @@ def _PrepareCluster(data: dict[str, Any]) -> None:
 
 def _InferTemplates(data: Mapping[str, Any]) -> list[str]:
     """Return the templates in use, for a file that does not say which ones are enabled."""
-    found = {item.get("dev_type") for item in _Objects(data, "disks")}
+    found = {kind for item in _Objects(data, "disks") if isinstance(kind := item.get("dev_type"), str)}
     if any(not item.get("disks") for item in _Objects(data, "instances")):
         found.add(constants.DT_DISKLESS)
     if data["cluster"].get("volume_group_name"):
@@ -209,10 +209,10 @@ def _CompleteSets(own: Mapping[str, Any], defaults: Mapping[str, Mapping[str, An
 
 
 def _NormalisePolicy(own: Mapping[str, Any], enabled: Iterable[str]) -> dict[str, Any]:
-    unknown = sorted(own.keys() - set(ipolicy.KEYS))
+    unknown = sorted(own.keys() - set(ipolicy.ALL_KEYS))
     if unknown:
         raise errors.ConfigurationError(
-            f"cluster: key 'ipolicy' has unknown keys {', '.join(unknown)}; known are {', '.join(ipolicy.KEYS)}"
+            f"cluster: key 'ipolicy' has unknown keys {', '.join(unknown)}; known are {', '.join(ipolicy.ALL_KEYS)}"
         )
     policy = Complete(own, ipolicy.DEFAULTS)
     if isinstance(policy[ipolicy.STD], Mapping):

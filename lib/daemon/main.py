@@ -361,3 +361,10 @@ def _RemovePidFile(name: str) -> None:
         runtime.RemoveFile(pathutils.DaemonPidFile(name))
         _pid_lock.release()
         _pid_lock = None
+
+
+def AskTerminal(lines: list[str]) -> bool:
+    """Show the lines and ask for a yes; where nobody can answer, the answer is no."""
+    sys.stderr.write("\n".join(lines) + "\nDo you want to continue? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

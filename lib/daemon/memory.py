@@ -13,7 +13,9 @@ MCL_CURRENT = 1
 MCL_FUTURE = 2
 MCL_ONFAULT = 4
 
+_M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
+_LARGE = 128 * 1024
 
 
 def LockMemory(on_fault: bool = False) -> bool:
@@ -40,13 +42,15 @@ def ShareArenas() -> None:
     """Let all threads allocate from one heap.
 
     Otherwise each fills a heap of its own, and memory that one thread frees cannot be used by the others.  Python's own lock lets one
-    thread at a time allocate anyway.  Does nothing where the C library is not glibc.
+    thread at a time allocate anyway.  Large pieces are taken from the system one by one, always: after the first that is freed the
+    C library would take others of that size from the heap, where they leave holes.  Does nothing where the C library is not glibc.
     """
     import ctypes
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
 @contextmanager

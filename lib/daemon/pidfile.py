@@ -46,10 +46,11 @@ def _IsOurs(path: str, name: str) -> bool:
         info = runtime.Stat(path, follow=False)
     except FileNotFoundError:
         return True
-    return info.st_uid in _Users(name) and stat.S_ISREG(info.st_mode) and not info.st_mode & 0o077
+    return info.st_uid in OwnUsers(name) and stat.S_ISREG(info.st_mode) and not info.st_mode & 0o077
 
 
-def _Users(name: str) -> tuple[int, ...]:
+def OwnUsers(name: str) -> tuple[int, ...]:
+    """Return the users as whom a daemon may run, and whose word about it counts."""
     user, _ = users.DAEMON_USERS.get(name, ("root", ""))
     # A daemon that was started without user checks runs as whoever started it.
     return (0, os.geteuid(), users.UserId(user))
@@ -80,6 +81,6 @@ def Running(name: str) -> int | None:
 def _IsDaemon(pid: int, name: str) -> bool:
     """Return whether a process is of the daemon's user: the number in a file that others can lock proves nothing."""
     try:
-        return runtime.Stat(f"/proc/{pid}").st_uid in _Users(name)
+        return runtime.Stat(f"/proc/{pid}").st_uid in OwnUsers(name)
     except OSError:
         return False

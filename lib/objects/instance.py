@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti import constants, ht
@@ -73,6 +73,12 @@ class Disk(ConfigObject):
     decision: int | None = Field(
         ht.TNonNegativeInt, default=None, written=OPTIONAL, doc="mirror: how often it was decided which sides count"
     )
+    adopts: str | None = Field(
+        ht.TNonEmptyString,
+        default=None,
+        written=OPTIONAL,
+        doc="plain: the volume's own name until its adoption has ended",
+    )
     uuid: str = UuidField()
     ctime: float = TimeField("when it was made")
     mtime: float = TimeField("last change")
@@ -88,6 +94,11 @@ class Disk(ConfigObject):
         yield self
         for child in self.children:
             yield from child.Walk()
+
+    def OwnId(self) -> tuple[str, str]:
+        """Return volume group and name of a volume before its adoption (``adopts``)."""
+        assert self.adopts is not None
+        return str(self.logical_id[0]), self.adopts
 
     def Decide(self, behind: Mapping[str, Any] | None) -> Disk:
         """Return the disk with another record, or the same one anew: nodes refuse calls that carry an older one."""
@@ -116,12 +127,21 @@ class Disk(ConfigObject):
     def VolumeNames(self) -> Iterator[str]:
         """Yield ``vg/lv`` of each logical volume of this disk."""
         for disk in self.Walk():
-            if disk.dev_type == constants.DT_PLAIN and disk.logical_id and len(disk.logical_id) == 2:
-                yield f"{disk.logical_id[0]}/{disk.logical_id[1]}"
+            name = VolumeName(disk.dev_type, disk.logical_id)
+            if name is not None:
+                yield name
+
+
+def VolumeName(dev_type: str | None, logical_id: Sequence[Any] | None) -> str | None:
+    """Return ``vg/lv`` if a disk of this type and place is a logical volume."""
+    return "/".join(logical_id) if dev_type == constants.DT_PLAIN and logical_id and len(logical_id) == 2 else None
 
 
 class Instance(ConfigObject):
-    """A virtual machine.  Its disks are objects of their own, named here by uuid in order."""
+    """A virtual machine.  Its disks are objects of their own, named here by uuid in order.
+
+    What is annotated as text may be missing in a reservation; see ``Snapshot.IsBare``.
+    """
 
     KIND = "instance"
     FORTHCOMING_NEEDS = frozenset(["uuid", "serial_no", "forthcoming"])
@@ -164,3 +184,8 @@ class Instance(ConfigObject):
     osparams_secret: Mapping[str, str] | None = Field(
         ht.TDict, default=None, written=RUNTIME, since="2.12", doc="from the opcode", secret=True
     )
+
+    @property
+    def known_as(self) -> str:
+        """Return the name; the uuid of a reservation that has none."""
+        return self.name or self.uuid

@@ -33,6 +33,10 @@ _CLASSES: dict[str, type[ConfigObject]] = {"cluster": Cluster, **{kind: cls for 
 ROW_KINDS = ("config", "cluster", *(kind for kind, _, _ in KIND_MAPS))
 _TOP_KEYS = ("version", "ctime", "mtime", "serial_no")
 
+# What a reservation may lack, and jobs need of an instance and its disks.
+_NEEDED = ("name", "primary_node", "os", "hypervisor", "admin_state", "disks_active")
+_DISK_NEEDED = ("dev_type", "logical_id", "size")
+
 
 class Snapshot:
     """A frozen root.  Maps go from uuid to object; look-ups that find nothing return None or an empty tuple."""
@@ -231,8 +235,25 @@ class Snapshot:
         return tuple(found)
 
     def AllNodes(self, instance: Instance) -> tuple[str, ...]:
-        """Return the primary node, then the secondary ones."""
+        """Return the primary node, then the secondary ones; a reservation may have none yet."""
+        if instance.primary_node is None:
+            return self.SecondaryNodes(instance)
         return (instance.primary_node, *self.SecondaryNodes(instance))
+
+    def IsBare(self, instance: Instance) -> bool:
+        """Return whether this is a reservation that lacks what jobs need of an instance, such as its name.
+
+        Release 3.1 stores those.  They are shown, and jobs leave them alone.
+        """
+        if not instance.forthcoming:
+            return False
+        return any(getattr(instance, name) is None for name in _NEEDED) or any(
+            getattr(disk, name) is None for disk in self.InstanceDisks(instance) for name in _DISK_NEEDED
+        )
+
+    def WholeInstances(self) -> Iterator[Instance]:
+        """Yield the instances that jobs can act on."""
+        return (instance for instance in self.instances.values() if not self.IsBare(instance))
 
     def DiskTemplate(self, instance: Instance) -> str:
         """Return the template that the instance's disks have in common (doc/reference/config.md 8.1)."""
@@ -253,12 +274,16 @@ class Snapshot:
         return self._Get("disks of node").Get(uuid)
 
     def PrimaryInstances(self, uuid: str) -> tuple[Instance, ...]:
-        """Return the instances whose primary node this is."""
-        return tuple([self.instances[found] for found in self.NodeInstances(uuid)[0]])
+        """Return the instances whose primary node this is, as far as jobs can act on them."""
+        return self._Whole(self.NodeInstances(uuid)[0])
 
     def SecondaryInstances(self, uuid: str) -> tuple[Instance, ...]:
-        """Return the instances whose secondary node this is."""
-        return tuple([self.instances[found] for found in self.NodeInstances(uuid)[1]])
+        """Return the instances whose secondary node this is, as far as jobs can act on them."""
+        return self._Whole(self.NodeInstances(uuid)[1])
+
+    def _Whole(self, uuids: Iterable[str]) -> tuple[Instance, ...]:
+        found = (self.instances[uuid] for uuid in uuids)
+        return tuple([instance for instance in found if not self.IsBare(instance)])
 
     def DiskOwner(self, uuid: str) -> str | None:
         """Return the uuid of the instance that has this disk; None for a detached one."""

@@ -212,6 +212,9 @@ class OpInstanceReplaceDisks(OpCode):
     remote_node: str | None = common.REMOTE_NODE
     remote_node_uuid: str | None = common.REMOTE_NODE_UUID
     iallocator: str | None = common.IALLOCATOR
+    if_primary: str | None = Param(
+        ht.TMaybe(ht.TNonEmptyString), None, doc="do it only while this is the instance's primary node"
+    )
 
 
 class OpInstanceFailover(OpCode):

@@ -55,7 +55,8 @@ class OpNodeQueryStorage(OpCode):
     OP_RESULT = ht.TListOf(ht.TList)
 
     output_fields: list[str] = Param(
-        ht.TListOf(ht.TNonEmptyString), doc="of node, type, name, size, used, free, allocatable"
+        ht.TListOf(ht.TNonEmptyString),
+        doc="of node, type, name, size, used, free, allocatable; of lvm-vg also missing, returned",
     )
     storage_type: str | None = Param(
         ht.TMaybe(types.TStorageType), None, doc="null: derived from the default disk template (2.9: required)"
@@ -88,6 +89,11 @@ class OpRepairNodeStorage(OpCode):
     storage_type: str = common.STORAGE_TYPE
     name: str | None = common.NAME
     ignore_consistency: bool = common.IGNORE_CONSISTENCY
+    missing: list[str] | None = Param(
+        ht.TMaybe(ht.TListOf(ht.TNonEmptyString)),
+        None,
+        doc="do it only while exactly the physical volumes with these UUIDs are missing",
+    )
 
 
 class OpNodeSetParams(OpCode):
@@ -156,3 +162,6 @@ class OpNodeEvacuate(OpCode):
     iallocator: str | None = common.IALLOCATOR
     mode: str = Param(types.TEvacMode, doc="which role to move")
     ignore_soft_errors: bool | None = Param(ht.TMaybe(ht.TBool), None, doc="let the allocator tolerate soft errors")
+    emptying: bool | None = Param(
+        ht.TMaybe(ht.TBool), None, doc="with secondary-only: fail if the node still has primary instances"
+    )

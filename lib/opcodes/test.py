@@ -55,7 +55,7 @@ class OpTestAllocator(OpCode):
     )
     spindle_use: int = Param(ht.TNonNegativeInt, 1, doc="spindles")
     count: int = Param(
-        ht.TNonNegativeInt, 1, doc="number of instances for multi-allocate and capacity, of moves for balance"
+        types.TAllocatorCount, 1, doc="number of instances for multi-allocate and capacity, of moves for balance"
     )
     group_name: str | None = Param(ht.TMaybe(ht.TNonEmptyString), None, doc="restrict allocation to this group")
 

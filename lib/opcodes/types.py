@@ -100,6 +100,7 @@ VERIFY_CODES = (
     "ENODEGLUSTERSTORAGEPATHUNUSABLE",
     "EGROUPDIFFERENTPVSIZE",
     "EEXTAGS",
+    "ENODELOSS",
 )
 TVerifyCode = TElemOf(VERIFY_CODES)
 
@@ -125,6 +126,14 @@ TDiskIndex = Type(
     lambda v: TInt(v) and 0 <= v < constants.MAX_DISKS,
     {"type": "integer", "minimum": 0, "maximum": constants.MAX_DISKS - 1},
     f"the number of a disk, 0 to {constants.MAX_DISKS - 1}",
+)
+
+MAX_ALLOCATED = 1000
+TAllocatorCount = Type(
+    f"int 0..{MAX_ALLOCATED}",
+    lambda v: TInt(v) and 0 <= v <= MAX_ALLOCATED,
+    {"type": "integer", "minimum": 0, "maximum": MAX_ALLOCATED},
+    f"a whole number, 0 to {MAX_ALLOCATED}",
 )
 
 # Addresses: the text is checked by the logical unit.

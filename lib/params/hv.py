@@ -128,6 +128,11 @@ def GlobalProblems(values: Iterable[str], where: str) -> list[str]:
     ]
 
 
+def OfCluster(cluster: objects.Cluster) -> dict[str, dict[str, Any]]:
+    """Return the cluster's parameters of all enabled hypervisors, as calls that ask nodes for their guests take them."""
+    return {name: dict(cluster.hvparams.get(name, {})) for name in cluster.enabled_hypervisors}
+
+
 def AncillaryFiles(snapshot: objects.Snapshot) -> dict[str, bool]:
     """Return files that vm_capable nodes need for the enabled hypervisors: path to "may be missing".
 

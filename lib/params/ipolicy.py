@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti import constants
-from ganeti.params.types import FLOAT, INT, MakeTable, Param, TypeProblems
+from ganeti.params.types import FLOAT, INT, Between, MakeTable, Param, TypeProblems, ValueProblems
 
 MINMAX = "minmax"
 MIN, MAX = "min", "max"
@@ -14,8 +14,9 @@ STD = "std"
 VCPU_RATIO = "vcpu-ratio"
 SPINDLE_RATIO = "spindle-ratio"
 DISK_TEMPLATES = "disk-templates"
+MEMORY_RATIO = "memory-ratio"
+MAX_NODE_FAILURES = "max-node-failures"
 KEYS = (MINMAX, STD, VCPU_RATIO, SPINDLE_RATIO, DISK_TEMPLATES)
-GROUP_KEYS = tuple(key for key in KEYS if key != STD)
 
 SPEC_TABLE = MakeTable(
     Param("memory-size", INT, 128, "MiB", since="2.6"),
@@ -29,6 +30,18 @@ RATIO_TABLE = MakeTable(
     Param(VCPU_RATIO, FLOAT, 4.0, "virtual CPUs for each of the node's", since="2.6"),
     Param(SPINDLE_RATIO, FLOAT, 32.0, "instances' spindles for each of the node's", since="2.6"),
 )
+# What 3.1 does not have: absent unless it is set (doc/design-resource-model.rst).
+OPTIONAL_TABLE = MakeTable(
+    Param(
+        MEMORY_RATIO, FLOAT, None, "memory promised to instances for each MiB that the node has for them", Between(1, 16),
+        required=True,
+    ),
+    Param(
+        MAX_NODE_FAILURES, INT, None, "nodes of a group that may fail, one after the other", Between(1, 3), required=True
+    ),
+)  # fmt: skip
+ALL_KEYS = (*KEYS, *OPTIONAL_TABLE)
+GROUP_KEYS = tuple(key for key in ALL_KEYS if key != STD)
 _SPEC_MIN = {name: param.default for name, param in SPEC_TABLE.items()}
 _SPEC_MAX = {
     "memory-size": 32768,
@@ -61,7 +74,7 @@ def SyntaxProblems(policy: Mapping[str, Any], is_group: bool) -> list[str]:
 
 
 def _Problems(policy: Mapping[str, Any], is_group: bool) -> Iterator[str]:
-    allowed = GROUP_KEYS if is_group else KEYS
+    allowed = GROUP_KEYS if is_group else ALL_KEYS
     for key in policy:
         if key not in allowed:
             yield f"unknown instance policy key '{key}'"
@@ -72,6 +85,11 @@ def _Problems(policy: Mapping[str, Any], is_group: bool) -> Iterator[str]:
     for key in RATIO_TABLE:
         if key in policy:
             yield from (f"instance policy: {text}" for text in TypeProblems({key: policy[key]}, RATIO_TABLE))
+    for key in OPTIONAL_TABLE:
+        if key in policy:
+            own = {key: policy[key]}
+            found = TypeProblems(own, OPTIONAL_TABLE) or ValueProblems(own, OPTIONAL_TABLE)
+            yield from (f"instance policy: {text}" for text in found)
     if DISK_TEMPLATES in policy:
         yield from _TemplateProblems(policy[DISK_TEMPLATES])
     if MINMAX in policy:

@@ -28,9 +28,22 @@ def _IsVlan(value: str) -> bool:
     return bool(tags) and all(1 <= tag <= MAX_VLAN for tag in tags)
 
 
+_LINK = re.compile(r"(?!-)[!-.0-~]{0,255}", re.ASCII)
+
+
 TABLE = MakeTable(
     Param(NIC_MODE, STRING, constants.NIC_MODE_BRIDGED, "how it is connected", OneOf(*MODES), "2.1", required=True),
-    Param(NIC_LINK, STRING, constants.DEFAULT_BRIDGE, "bridge, routing table or switch", None, "2.1"),
+    Param(
+        NIC_LINK,
+        STRING,
+        constants.DEFAULT_BRIDGE,
+        "bridge, routing table or switch",
+        Check(
+            "a name without blanks and slashes that does not begin with -",
+            lambda value: _LINK.fullmatch(value) is not None,
+        ),
+        "2.1",
+    ),
     Param(
         NIC_VLAN,
         STRING,

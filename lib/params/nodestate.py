@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 CPU_NODE, CPU_TOTAL = "cpu_node", "cpu_total"
 MEM_HV, MEM_NODE, MEM_TOTAL = "mem_hv", "mem_node", "mem_total"
 DISK_OVERHEAD, DISK_RESERVED, DISK_TOTAL = "disk_overhead", "disk_reserved", "disk_total"
+# MiB that a node under KVM keeps for itself, as far as nobody recorded it: what it reports includes its guests.
+STATIC_KVM_MEMORY = 4096
 _TOTALS = frozenset([CPU_TOTAL, MEM_TOTAL, DISK_TOTAL])
 
 

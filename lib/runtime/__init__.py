@@ -364,6 +364,11 @@ def RunCmd(
     )
 
 
+def KillPrograms() -> None:
+    """Kill what all threads of this process run with RunCmd, for a program that its user interrupts."""
+    _here.side.KillPrograms()
+
+
 def StartProcess(
     argv: Sequence[str],
     env: Mapping[str, str] | None = None,

@@ -14,6 +14,7 @@
       |   refusal: whether this master has to stop      export: config.data, queue, ssconf as a view of it
       |
       +-- confirm: nodes that know this epoch
+      +-- relay: calls by way of another candidate, and that one's side
       +-- election: becoming master; silence: who does not answer
       +-- adopt: the first history; edits: files changed by hand; look: which files were touched
 

@@ -172,12 +172,20 @@ class StoredRow(NamedTuple):
 
 @dataclass
 class RowsByKind:
-    """The values of rows: kind -> id -> JSON text."""
+    """The values of rows: kind -> id -> JSON text; not those of kinds that somebody else keeps."""
 
     by_kind: dict[str, dict[str, str]] = field(default_factory=dict)
+    handed_over: set[str] = field(default_factory=set)
+
+    def HandOver(self, kind: str) -> dict[str, str]:
+        """Return the rows of a kind, and keep none of them from now on."""
+        self.handed_over.add(kind)
+        return self.by_kind.pop(kind, {})
 
     def Take(self, rows: Iterable[Row]) -> None:
         for row in rows:
+            if row.kind in self.handed_over:
+                continue
             kind = self.by_kind.setdefault(row.kind, {})
             if row.value is None:
                 kind.pop(row.id, None)
@@ -433,9 +441,10 @@ def HintSilent(silent: Mapping[str, silence.Silent], voters: int) -> str:
     rejecting = [node.name for node in silent.values() if node.failure is Failure.REJECTED]
     if rejecting:
         return (
-            f"{', '.join(sorted(rejecting))} accept no calls of this node: another node has become master. Find it with"
-            f" 'gnt-cluster getmaster' on {min(rejecting)}, and stop the master daemon here:"
-            f" '{pathutils.DAEMON_UTIL} stop-master'"
+            f"{', '.join(sorted(rejecting))} accept no calls of this node: another node has become master, or this one became a"
+            f" candidate while they were away. Run 'gnt-cluster getmaster' on {min(rejecting)}: if that node runs the master"
+            f" daemon, stop the one here: '{pathutils.DAEMON_UTIL} stop-master'; if not, bring back another candidate, which"
+            f" passes the calls on, or run 'gnt-cluster master-failover' on {min(rejecting)}"
         )
     left = voters - 1
     if voters - len(silent) >= left // 2 + 1:

@@ -164,6 +164,11 @@ class Committer:
             and len(peers) == len(self.tally.voters) - 1
         )
 
+    def Helpers(self) -> list[Member]:
+        """Return the other voters that answer."""
+        found = ((voter.member, self.peers.get(uuid)) for uuid, voter in self.tally.voters.by_uuid.items())
+        return [member for member, peer in found if peer is not None and peer.known and not peer.silent]
+
     def NotKnown(self) -> NotKnown:
         """Return the answer for what is under way."""
         position = self._pending[0].transaction.position if self._pending else self.tally.line.last

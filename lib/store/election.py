@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, pathutils, runtime, serializer
+from ganeti.rpc.base import Failure
 from ganeti.rpc.runner import RpcRunner
 from ganeti.store import silence
 from ganeti.store.base import (
@@ -39,6 +40,7 @@ from ganeti.store.database import AfterAll, CursorOf
 from ganeti.store.image import Image
 from ganeti.store.master import Store
 from ganeti.store.peers import Directory
+from ganeti.store.relay import Relay
 from ganeti.store.silence import Silent
 
 if TYPE_CHECKING:
@@ -171,7 +173,8 @@ class Election:
         self._me = me
         self._cluster = cluster
         self._directory = Directory()
-        self._runner: Any = RpcRunner(transport, self._directory.Resolve, lambda: None)
+        relay = Relay(transport, self._Common, self._Helpers)
+        self._runner: Any = RpcRunner(relay, self._directory.Resolve, lambda: None)
         self._known: dict[str, Member] = {}
         self.answers: dict[str, Heard] = {}
         self.silent: dict[str, Silent] = {}
@@ -274,11 +277,21 @@ class Election:
             for heard in list(self.answers.values()):
                 for voter in heard.voters.by_uuid.values():
                     self._Learn(voter.member)
+        # The others have answered now: whoever rejects this node's certificate is asked through them (rule 14).
+        rejecting = [uuid for uuid, node in self.silent.items() if node.failure is Failure.REJECTED]
+        if rejecting and self._Helpers():
+            refusals += self._Ask(call, rejecting)
         return max(refusals, key=lambda refusal: refusal.newer, default=None)
 
+    def _Common(self) -> dict[str, Any]:
+        return {"cluster": self._cluster, "epoch": str(self.epoch), "master": self._own.node_name}
+
+    def _Helpers(self) -> list[Member]:
+        """Return the other candidates that have answered."""
+        return [heard.member for uuid, heard in list(self.answers.items()) if heard.last.seq and uuid != self._me.uuid]
+
     def _Ask(self, call: str, uuids: list[str]) -> list[EpochTooOld]:
-        message = {"cluster": self._cluster, "epoch": str(self.epoch), "master": self._own.node_name}
-        results = getattr(self._runner, f"call_{call}")(uuids, message)
+        results = getattr(self._runner, f"call_{call}")(uuids, self._Common())
         refusals = []
         for uuid, result in results.items():
             member = self._known[uuid]
@@ -290,6 +303,7 @@ class Election:
                     self.silent[uuid] = silence.FromResult(result)
                 else:
                     self.answers[uuid] = Heard.Parse(member, answer)
+                    self.silent.pop(uuid, None)
             except errors.ParseError as err:
                 self.silent[uuid] = silence.FromResult(result, str(err))
             if uuid in self.silent:
@@ -407,13 +421,7 @@ class Election:
         rows: list[StoredRow] = []
         cursor = AfterAll(after) if after else (0, "", "")
         while True:
-            message = {
-                "cluster": self._cluster,
-                "epoch": str(self.epoch),
-                "master": self._own.node_name,
-                "after": cursor,
-            }
-            result = self._runner.call_store_fetch(source.member.uuid, message)
+            result = self._runner.call_store_fetch(source.member.uuid, {**self._Common(), "after": cursor})
             result.Raise(f"fetching the store from node {source.member.name}")
             answer = result.payload
             if not isinstance(answer, dict) or "refused" in answer:

@@ -13,6 +13,7 @@ from ganeti.store.committer import Candidates, Committer, Listener, Lost
 from ganeti.store.confirm import NodeConfirmer
 from ganeti.store.peers import Directory
 from ganeti.store.pending import Done, Entry
+from ganeti.store.relay import Relay
 from ganeti.store.voters import VoterStep
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class Store:
 
     ``image``: the rows of the own copy, with the first transaction of this epoch.  ``lost(error)`` is called once, on the
     committer's thread, when this master has to stop: a newer one exists, or its own database cannot be trusted any longer.
-    ``candidates()`` gives the master candidates that are not offline.
+    ``candidates()`` gives the master candidates that are not offline.  ``transport`` is what was given, and makes some calls
+    that are rejected through other candidates (rule 14).
     """
 
     committer_class: type[Committer] = Committer
@@ -47,7 +49,10 @@ class Store:
         self._me = me
         self._epoch = epoch
         directory = Directory(resolve)
-        runner = RpcRunner(transport, directory.Resolve, lambda: str(epoch))
+        self._common = {"cluster": cluster, "epoch": str(epoch), "master": own.node_name}
+        relay = Relay(transport, lambda: self._common, lambda: self._committer.Helpers())
+        self.transport: Transport = relay
+        runner = RpcRunner(relay, directory.Resolve, lambda: str(epoch))
         self._committer = self.committer_class(own, me, epoch, image, runner, directory.Add, lost, candidates)
         self._tally = self._committer.tally
         self.calls = runner.times
@@ -96,6 +101,13 @@ class Store:
     def Rows(self, kind: str) -> dict[str, str]:
         """Return the acknowledged rows of a kind: id -> JSON text."""
         return dict(self._committer.published.by_kind.get(kind, {}))
+
+    def HandOver(self, kind: str) -> dict[str, str]:
+        """Return the acknowledged rows of a kind to the one who keeps them from now on: ``Rows`` has them no longer.
+
+        Nothing may change such a row meanwhile.
+        """
+        return self._committer.published.HandOver(kind)
 
     def Value(self, kind: str, row_id: str) -> str | None:
         """Return the acknowledged JSON text of one row."""

@@ -52,6 +52,7 @@ __all__ = [
     "DiskTemplate",
     "Mirrored",
     "OtherSide",
+    "StorageUnits",
     "SyntaxProblems",
     "UnitTypes",
     "With",
@@ -76,6 +77,21 @@ def UnitTypes() -> dict[str, list[str]]:
     """Return the types of storage units -> the templates whose disks lie in them."""
     types = sorted({unit for template in TEMPLATES.values() for unit in template.units})
     return {unit: [name for name, template in TEMPLATES.items() if unit in template.units] for unit in types}
+
+
+def StorageUnits(cluster: objects.Cluster, template: str | None = None) -> list[tuple[str, str]]:
+    """Return the storage units with the space for disks of a template; none where nodes do not report it.
+
+    Without a template, or with one that is not enabled, they are those of the first enabled template that has any.
+    """
+    enabled = cluster.enabled_disk_templates
+    keys = {"lvm-vg": cluster.volume_group_name, "file": cluster.file_storage_dir}
+    for name in [template] if template is not None and template in enabled else enabled:
+        kind = TEMPLATES[name].storage_type
+        key = keys.get(kind)
+        if key:
+            return [(kind, key), ("lvm-pv", key)] if kind == "lvm-vg" else [(kind, key)]
+    return []
 
 
 def Mirrored() -> frozenset[str]:

@@ -49,6 +49,7 @@ _MODULES = {
     "watch": ("WatchFiles",),
     "processes": (
         "RunCmd",
+        "KillPrograms",
         "StartProcess",
         "WaitProcess",
         "KillProcess",

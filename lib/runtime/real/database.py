@@ -22,6 +22,8 @@ _SETTINGS = (
     "PRAGMA synchronous=FULL",
     "PRAGMA journal_size_limit=67108864",
     "PRAGMA temp_store=MEMORY",
+    # KiB for each connection; the system keeps the file's pages anyway.
+    "PRAGMA cache_size=-1024",
 )
 _OPEN_PAUSE = 0.005
 
@@ -29,7 +31,8 @@ _OPEN_PAUSE = 0.005
 class Database:
     """Two connections: one for transactions, one for everybody else's reading.
 
-    Reading never sees what is not committed and never waits for a transaction.  Each connection is guarded by a lock.
+    Reading never sees what is not committed and never waits for a transaction.  Each connection is guarded by a lock, and has
+    one cursor: Python's module remembers hundreds of former ones, which lie all over the memory.
     """
 
     def __init__(self, path: str, mode: int):
@@ -55,6 +58,8 @@ class Database:
         except BaseException:
             self._writer.close()
             raise
+        self._write = self._writer.cursor()
+        self._read = self._reader.cursor()
         _opened.add(self)
 
     def _Connect(self) -> sqlite3.Connection:
@@ -110,35 +115,35 @@ class Database:
         self._Check()
         try:
             if self._writer_thread == threading.get_ident():
-                return self._writer.execute(sql, args).fetchall()
+                return self._write.execute(sql, args).fetchall()
             with self._read_lock:
-                return self._reader.execute(sql, args).fetchall()
+                return self._read.execute(sql, args).fetchall()
         except FAILURES as err:
             raise Translate(self.path, err) from err
 
-    def _Writing(self) -> sqlite3.Connection:
+    def _Writing(self) -> sqlite3.Cursor:
         self._Check()
         if self._writer_thread != threading.get_ident():
             raise errors.ProgrammerError(f"database {self.path}: changes are made inside a transaction only")
-        return self._writer
+        return self._write
 
     def Execute(self, sql: str, args: Sequence[Any] = ()) -> int:
-        connection = self._Writing()
+        cursor = self._Writing()
         try:
-            return connection.execute(sql, args).rowcount
+            return cursor.execute(sql, args).rowcount
         except FAILURES as err:
             raise Translate(self.path, err) from err
 
     def ExecuteMany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        connection = self._Writing()
+        cursor = self._Writing()
         try:
-            return connection.executemany(sql, rows).rowcount
+            return cursor.executemany(sql, rows).rowcount
         except FAILURES as err:
             raise Translate(self.path, err) from err
 
     def _Statement(self, sql: str) -> None:
         try:
-            self._writer.execute(sql)
+            self._write.execute(sql)
         except FAILURES as err:
             raise Translate(self.path, err) from err
 
@@ -160,7 +165,7 @@ class Database:
                 self._writer_thread = None
                 if self._pid == os.getpid() and self._writer.in_transaction:
                     try:
-                        self._writer.execute("ROLLBACK")
+                        self._write.execute("ROLLBACK")
                     except sqlite3.Error:
                         pass  # the first error is the one that matters; an error here means SQLite rolled back itself
 
@@ -186,7 +191,7 @@ _inherited: list[Any] = []
 
 def _AfterForkInChild() -> None:
     """Keep a parent's connections from ever being closed by its child, which would harm the parent's locks."""
-    _inherited.extend((database, database._writer, database._reader) for database in list(_opened))
+    _inherited.extend((database, *database.__dict__.values()) for database in list(_opened))
     _opened.clear()
 
 

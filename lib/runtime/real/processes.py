@@ -26,6 +26,10 @@ _DRAIN_SECONDS = 0.5
 
 _CHUNK = 65536
 
+# What RunCmd runs now, in all threads.
+_running: set[_Run] = set()
+_running_lock = threading.Lock()
+
 # Programs started and not known to have ended: kept until they are collected.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 _children_lock = threading.Lock()
@@ -220,16 +224,23 @@ def RunCmd(
         )
     except OSError as err:
         return StartFailure(words, err)
+    except ValueError as err:  # a NUL in the environment
+        return RunResult(words, 126, cause=f"cannot be run: {err}")
     finally:
         if log is not None:
             log.close()
     run = _Run(process, stdin, timeout)
+    with _running_lock:
+        _running.add(run)
     try:
         stdout, stderr = run.Finish()
     except BaseException:
         run._Signal(signal_module.SIGKILL)
         process.wait()
         raise
+    finally:
+        with _running_lock:
+            _running.discard(run)
     code = process.returncode
     return RunResult(
         words,
@@ -240,6 +251,12 @@ def RunCmd(
         timeout if run.timed_out else None,
         truncated=run.truncated,
     )
+
+
+def KillPrograms() -> None:
+    with _running_lock:
+        for run in _running:
+            run._Signal(signal_module.SIGKILL)
 
 
 def _Reap() -> None:
@@ -276,6 +293,8 @@ def StartProcess(
         )
     except OSError as err:
         raise errors.RunCmdError(StartFailure(words, err).fail_reason) from err
+    except ValueError as err:  # a NUL in the environment
+        raise errors.RunCmdError(f"{words[0]} cannot be run: {err}") from err
     finally:
         if log is not None:
             log.close()

@@ -69,8 +69,8 @@ def test_minor_and_port_of_a_disk_are_kept_in_the_configuration(setup: Setup) ->
         cfg.AllocateDRBDMinor([setup.nodes[2]], configs.Uuid(700 + number), 3)
     (minor,) = cfg.AllocateDRBDMinor([setup.nodes[2]], drbd.uuid, 2)
     assert minor == minors[1] + 1
-    cfg.SetDiskLogicalID(drbd.uuid, [pair[0], setup.nodes[2], port, minors[0], minor, "s"])
-    cfg.Update(cfg.Snapshot().disks[drbd.uuid].Replace(nodes=[pair[0], setup.nodes[2]]))
+    moved = [pair[0], setup.nodes[2], port, minors[0], minor, "s"]
+    cfg.Update(cfg.Snapshot().disks[drbd.uuid].Replace(logical_id=moved, nodes=[pair[0], setup.nodes[2]]), 2)
     assert cfg._reservations.Count(2) == 0
     assert setup.Stored().UsedMinors(setup.nodes[2]) == {minor: drbd.uuid}
     assert drbd.uuid not in setup.Stored().UsedMinors(pair[1]).values()

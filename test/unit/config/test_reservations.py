@@ -271,12 +271,25 @@ def test_addresses_that_cannot_be_had(lan: Setup) -> None:
 
 
 def test_an_administrators_address_stays_his(lan: Setup) -> None:
-    """Without the conflicts check an instance may have it; the instance's end gives nothing back."""
+    """Without the conflicts check an instance may have it, and keeps it when he gives it back."""
     cfg = lan.cfg
     cfg.ReserveIp(NET, "10.0.0.2", FIRST, check=False)
     instance = _Instance(lan, 1)
     cfg.AddInstance(instance.Replace(nics=[instance.nics[0].Replace(ip="10.0.0.2")]), FIRST)
     assert cfg.Snapshot().networks[NET].reservations == "00000000"
+    pool = network.AddressPool(cfg.Snapshot().networks[NET])
+    pool.Release("10.0.0.2", external=True)
+    cfg.Update(pool.Network())
+    assert _Map(lan) == "XXX....X", "the instance still has it"
+    cfg.RemoveInstance(instance.uuid)
+    assert _Map(lan) == "XX.....X"
+
+
+def test_an_instances_end_leaves_the_administrators_reservation(lan: Setup) -> None:
+    cfg = lan.cfg
+    cfg.ReserveIp(NET, "10.0.0.2", FIRST, check=False)
+    instance = _Instance(lan, 1)
+    cfg.AddInstance(instance.Replace(nics=[instance.nics[0].Replace(ip="10.0.0.2")]), FIRST)
     cfg.RemoveInstance(instance.uuid)
     assert _Map(lan) == "XXX....X"
 

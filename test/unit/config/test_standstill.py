@@ -252,7 +252,7 @@ def test_a_full_disk_makes_a_job_wait_and_a_request_fail() -> None:
 
 def _Acting(setup: Setup) -> tuple[RpcRunner, Callable[[], list[str]]]:
     """Calls as the master daemon makes them, and the names of those that nodes served."""
-    rpc = RpcRunner(setup.cluster.wire, SnapshotResolver(setup.cfg.Snapshot), lambda: str(setup.store.ActingEpoch()))
+    rpc = RpcRunner(setup.cluster[0].way, SnapshotResolver(setup.cfg.Snapshot), lambda: str(setup.store.ActingEpoch()))
     return rpc, lambda: [name for node in setup.cluster.nodes for name in node.served if not name.startswith("store_")]
 
 

@@ -198,8 +198,8 @@ def test_policies_keep_to_enabled_templates() -> None:
     assert root.nodegroups[configs.GROUP].ipolicy == {"disk-templates": ("plain",)}
     assert root.cluster.ipolicy["std"] == ipolicy.DEFAULTS["std"]
     assert not configfile.VerifyConfig(root)
-    with pytest.raises(errors.ConfigurationError, match="memory-ratio"):
-        _Load(ipolicy={"memory-ratio": 1.0})
+    with pytest.raises(errors.ConfigurationError, match="memory-rate"):
+        _Load(ipolicy={"memory-rate": 1.0})
 
 
 def test_a_cluster_without_groups_gets_one() -> None:

@@ -91,8 +91,8 @@ def test_a_pool_is_two_disjoint_sets(bits: int, actions: list[tuple[bool, bool, 
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (_Network("10.0.0.0/15"), "must be 16 to 30"),
-        (_Network("10.0.0.0/31"), "must be 16 to 30"),
+        (_Network("10.0.0.0/15"), "must be /16 to /30"),
+        (_Network("10.0.0.0/31"), "must be /16 to /30"),
         (_Network("10.0.0.1/24"), "bits set behind its prefix"),
         (_Network("10.0.0.0"), "not a valid IPv4 network"),
         (_Network("2001:db8::/64"), "not a valid IPv4 network"),

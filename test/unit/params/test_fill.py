@@ -275,7 +275,7 @@ def test_a_dynamic_resync_needs_a_plan() -> None:
     assert disk.SyntaxProblems("drbd", disk.TEMPLATES["drbd"].defaults | {"c-plan-ahead": 0}) == []
 
 
-@pytest.mark.req("RM-DISK-04", "RM-DISK-05")
+@pytest.mark.req("RM-LIM-10", "RM-DISK-04", "RM-DISK-05")
 def test_the_primary_nodes_group_decides_on_disk_parameters() -> None:
     other = ROOT.nodegroups[configs.GROUP].Replace(
         uuid=configs.Uuid(3), name="other", diskparams={"drbd": {"protocol": "B", "data-stripes": 4}}
@@ -342,7 +342,12 @@ def test_one_pair_is_enough_and_else_the_nearest_is_told() -> None:
     ("change", "message"),
     [
         ({"vcpu-ratio": "x"}, "vcpu-ratio"),
-        ({"memory-ratio": 1.0}, "memory-ratio"),
+        ({"ram-ratio": 1.0}, "unknown instance policy key 'ram-ratio'"),
+        ({"memory-ratio": 0.5}, "'memory-ratio': found '0.5', allowed is 1 to 16"),
+        ({"memory-ratio": float("nan")}, "'memory-ratio': found 'nan'"),
+        ({"memory-ratio": None}, "'memory-ratio' must be a number"),
+        ({"max-node-failures": 0}, "'max-node-failures': found '0', allowed is 1 to 3"),
+        ({"max-node-failures": 1.5}, "'max-node-failures' must be a whole number"),
         ({"disk-templates": ["tape"]}, "tape"),
         ({"disk-templates": []}, "not empty"),
         ({"minmax": [{"min": {}}]}, "exactly the keys"),

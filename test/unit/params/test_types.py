@@ -111,6 +111,28 @@ def test_unknown_names_are_refused() -> None:
         ForceDictType([("b", True)], _TABLE)
 
 
+_OF_CATEGORY = {
+    "hypervisors": list(hv.TABLES.values()),
+    "back end": [be.TABLE],
+    "NICs": [nic.TABLE],
+    "nodes": [nd.TABLE],
+    "disks": [template.params for template in disk.TEMPLATES.values()],
+    "policies": [ipolicy.SPEC_TABLE, ipolicy.RATIO_TABLE],
+}
+
+
+@pytest.mark.req("D21-PARAM-12")
+def test_a_name_has_one_meaning() -> None:
+    """What two tables call the same belongs to one category and has one type there."""
+    meanings: dict[str, set[tuple[str, str]]] = {}
+    for category, tables in _OF_CATEGORY.items():
+        for table in tables:
+            for name, param in table.items():
+                meanings.setdefault(name, set()).add((category, param.type))
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
+    assert len(meanings) > 100
+
+
 def test_values_that_reset_pass_only_where_allowed() -> None:
     request = {"i": "default", "b": "true", "s": None}
     assert ForceDictType(request, _TABLE, allowed_values=("default", None)) == {"i": "default", "b": True, "s": None}

@@ -117,3 +117,20 @@ def test_programs_run_side_by_side(place: Place) -> None:
     for number in range(8):
         runtime.Thread(run, f"runner {number}", (number,)).start()
     assert sorted(results.get(30) for _ in range(8)) == [(number, f"{number}\n") for number in range(8)]
+
+
+@Everywhere
+def test_programs_of_all_threads_are_killed_at_once(place: Place) -> None:
+    """So that nothing stays behind when the user interrupts."""
+    results = runtime.Queue()
+    for number in range(4):
+        runtime.Thread(lambda: results.put(runtime.RunCmd([place.Program("wait"), "3000"])), f"runner {number}").start()
+    ended = []
+    # A program that had not begun yet is hit by a later shot.
+    while len(ended) < 4:
+        runtime.KillPrograms()
+        try:
+            ended.append(results.get(0.05))
+        except runtime.QueueEmpty:
+            pass
+    assert [(result.failed, result.signal, result.timeout) for result in ended] == [(True, 9, None)] * 4

@@ -267,6 +267,13 @@ def test_a_program_inherits_nothing_but_its_streams(tmp_path: pathlib.Path) -> N
     assert runtime.RunCmd(["sh", "-c", "kill -9 $$"]).fail_reason.endswith("ended by signal 9")
 
 
+def test_an_environment_that_no_program_can_have() -> None:
+    result = runtime.RunCmd(["/bin/true"], env={"GATEWAY": "fe80::1\0"})
+    assert result.failed and "embedded null byte" in result.fail_reason
+    with pytest.raises(errors.RunCmdError, match="embedded null byte"):
+        runtime.StartProcess(["/bin/true"], env={"GATEWAY": "fe80::1\0"})
+
+
 def test_a_program_that_cannot_be_run_says_so(tmp_path: pathlib.Path) -> None:
     (tmp_path / "plain").write_text("no program")
     result = runtime.RunCmd([str(tmp_path / "plain")])

@@ -40,6 +40,18 @@ def test_a_commit_is_on_a_quorum_before_it_returns(make: Any) -> None:
 
 
 @Story
+def test_rows_that_were_handed_over_are_kept_on_disk_only(make: Any) -> None:
+    cluster = make(3)
+    store = cluster.Found()
+    store.Commit(Rows(Row("job", "1", "{}"), Row("node", "a", "{}")))
+    assert store.HandOver("job") == {"1": "{}"}
+    store.Commit(Rows(Row("job", "1", "[]"), Row("job", "2", "{}"), Row("node", "b", "{}")))
+    assert store.Rows("job") == store.HandOver("job") == {}
+    assert sorted(store.Rows("node")) == ["a", "b"]
+    assert cluster[0].store.database.GetValue("job", "1") == "[]"
+
+
+@Story
 def test_one_silent_voter_of_three_does_not_matter_and_is_caught_up(make: Any) -> None:
     cluster = make(3)
     store = cluster.Found()

@@ -73,8 +73,7 @@ def test_this_release_needs_no_changes() -> None:
 @pytest.mark.parametrize(
     ("version", "message", "hint"),
     [
-        (2150000, r"of 2\.15 cannot be upgraded", r"2\.16 with that release"),
-        (2000000, r"of 2\.0 cannot be upgraded", "own packages first"),
+        (1990000, r"of 1\.99 cannot be upgraded", "install the release that wrote it"),
         (2170000, r"of 2\.17 cannot be upgraded", "install the release that wrote it"),
         (3020000, r"of 3\.2 cannot be upgraded", "install the release that wrote it"),
         (None, "no version number", "another master candidate"),
@@ -106,14 +105,28 @@ _JUNK = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(
-            st.sampled_from(["cluster", "hvparams", "kvm", "xen-pvm", "os_hvp", "instances", "hypervisor"]), inner
+            st.sampled_from(
+                [
+                    "cluster",
+                    "hvparams",
+                    "kvm",
+                    "xen-pvm",
+                    "os_hvp",
+                    "instances",
+                    "hypervisor",
+                    "disks",
+                    "nics",
+                    "ipolicy",
+                ]
+            ),
+            inner,
         )
     ),
     max_leaves=12,
 )
 
 
-@given(data=_JUNK, version=st.sampled_from([2160000, 3000000, 3010000, None]))
+@given(data=_JUNK, version=st.sampled_from([2000000, 2080000, 2120000, 2160000, 3000000, 3010000, None]))
 def test_a_damaged_file_is_never_a_traceback(data: Any, version: int | None) -> None:
     if isinstance(data, dict):
         data["version"] = version
