@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ganeti import errors, pathutils, runtime, store
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.changes import ArchiveChange, Portions
 from ganeti.jqueue.entry import Entry
-from ganeti.luxi.pending import All, Begun, Completed, Pending
+from ganeti.luxi.pending import Begun, Completed, Pending
 from ganeti.store.base import KIND_ARCHIVED
 
 MAX_FILE = 64 * 1024 * 1024
@@ -104,8 +104,35 @@ class Archiver:
             looked += 1
             if entry.shown.final and (age < 0 or _EndTime(entry.shown) < before):
                 chosen.append(entry)
-        archived = All([self._Archive(portion) for portion in Portions(chosen, ARCHIVE_GROUP)])
-        return archived.Map(lambda moved: [sum(one.Result(0) for one in moved), len(entries) - looked])
+        archived = self._InTurn(Portions(chosen, ARCHIVE_GROUP))
+        return archived.Map(lambda moved: [moved, len(entries) - looked])
+
+    def _InTurn(self, portions: Iterator[list[Entry]]) -> Pending:
+        """Archive one portion after the other; complete with the number of jobs that were moved.
+
+        All at once would fill transactions of megabytes: others would wait for them, and so much memory would be left with
+        holes.
+        """
+        result = Pending()
+        moved = 0
+
+        def archive_next() -> None:
+            portion = next(portions, None)
+            if portion is None:
+                result.Complete(moved)
+            else:
+                self._Archive(portion).Then(take)
+
+        def take(done: Pending) -> None:
+            nonlocal moved
+            if done.error is not None:
+                result.Fail(done.error)
+                return
+            moved += done.value
+            archive_next()
+
+        archive_next()
+        return result
 
 
 def _EndTime(job: jobs.Job) -> float:

@@ -24,9 +24,21 @@ PAUSE = "PAUSE"
 REJECT = "REJECT"
 RATE_LIMIT = "RATE_LIMIT"
 
-_COMPARISONS = frozenset(["==", "=", "!=", "<", "<=", ">", ">="])
-_JOB_ID_COMPARISONS = frozenset(["==", "=", "<", "<=", ">", ">="])
 _JUNCTIONS = frozenset(["&", "|", "!"])
+
+
+class _Kind(NamedTuple):
+    """Describes what predicates of a kind may be made of; None: of everything."""
+
+    fields: tuple[str, ...] | None = None
+    comparisons: tuple[str, ...] | None = None
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "jobid": _Kind(("id",), ("==", "=", "<", "<=", ">", ">=")),
+    "opcode": _Kind(),
+    "reason": _Kind(("source", "reason", "timestamp"), ("==", "=", "!=", "<", "<=", ">", ">=")),
+}
 
 _AD_HOC = re.compile(r"rate-limit:([0-9]{1,9}):(.*)", re.DOTALL)
 
@@ -69,8 +81,10 @@ class _Fields(Mapping[str, Field]):
         return len(self._made)
 
 
-def _Uses(part: Any, operators: frozenset[str]) -> bool:
+def _Uses(part: Any, operators: tuple[str, ...] | None) -> bool:
     """Return whether the filter consists of junctions and these comparisons only."""
+    if operators is None:
+        return True
     stack = [part]
     while stack:
         item = stack.pop()
@@ -120,23 +134,16 @@ def _Never(_job: Job) -> bool:
     return False
 
 
-def _JobIdPredicate(part: Any, watermark: int) -> Predicate:
-    if not _Uses(part, _JOB_ID_COMPARISONS):
-        return _Never
-    test = Filter(_WithWatermark(part, watermark), _Fields(lambda name: name == "id"))
+def _JobIdPredicate(test: Filter) -> Predicate:
     return lambda job: _Holds(test, lambda _: job.id)
 
 
-def _OpCodePredicate(part: Any) -> Predicate:
-    test = Filter(part, _Fields(lambda _: True))
+def _OpCodePredicate(test: Filter) -> Predicate:
     return lambda job: any(_Holds(test, lambda name, op=op: _Path(op.input.data, name)) for op in job.ops)  # type: ignore[misc]
 
 
-def _ReasonPredicate(part: Any) -> Predicate:
-    if not _Uses(part, _COMPARISONS):
-        return _Never
-    names = ("source", "reason", "timestamp")
-    test = Filter(part, _Fields(lambda name: name in names))
+def _ReasonPredicate(test: Filter) -> Predicate:
+    names = _KINDS["reason"].fields or ()
 
     def matches(job: Job) -> bool:
         entries = [e for op in job.ops for e in op.input.reason if isinstance(e, (list, tuple)) and len(e) == 3]
@@ -145,33 +152,48 @@ def _ReasonPredicate(part: Any) -> Predicate:
     return matches
 
 
+_TESTS: Mapping[str, Callable[[Filter], Predicate]] = {
+    "jobid": _JobIdPredicate,
+    "opcode": _OpCodePredicate,
+    "reason": _ReasonPredicate,
+}
+
+
+def _Compile(predicate: Any, watermark: int) -> Predicate:
+    """Return the predicate's test; ParameterError if it is not valid, or could never hold."""
+    if not (isinstance(predicate, (list, tuple)) and len(predicate) == 2):
+        raise errors.ParameterError(f"A predicate is a list of kind and filter, not {str(predicate)[:80]!r}")
+    kind, part = predicate
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise errors.ParameterError(f"Unknown kind of predicate {str(kind)[:40]!r}: the kinds are {', '.join(_KINDS)}")
+    fields, comparisons = _KINDS[kind]
+    if kind == "jobid":
+        part = _WithWatermark(part, watermark)
+    try:
+        test = Filter(part, _Fields(lambda name: fields is None or name in fields))
+    except errors.ParameterError as err:
+        known = "" if fields is None else f"; its fields are {', '.join(fields)}"
+        raise errors.ParameterError(f"Predicate '{kind}': {err}{known}") from err
+    if not _Uses(part, comparisons):
+        raise errors.ParameterError(f"Predicate '{kind}': only & | ! {' '.join(comparisons or ())} can be used")
+    return _TESTS[kind](test)
+
+
 def _CompilePredicate(predicate: Any, watermark: int) -> Predicate:
     """Return the predicate's test; one that is not valid never holds."""
     try:
-        kind, part = predicate
-        if kind == "jobid":
-            return _JobIdPredicate(part, watermark)
-        if kind == "opcode":
-            return _OpCodePredicate(part)
-        if kind == "reason":
-            return _ReasonPredicate(part)
-    except (errors.ParameterError, ValueError, TypeError):
-        pass
-    return _Never
+        return _Compile(predicate, watermark)
+    except errors.ParameterError:
+        return _Never
 
 
 def CheckPredicates(predicates: Sequence[Any]) -> None:
-    """Raise OpPrereqError on predicates that cannot be compiled; for rules about to be written."""
+    """Raise OpPrereqError on predicates that are not valid or could never hold; for rules about to be written."""
     for predicate in predicates:
-        if not (isinstance(predicate, (list, tuple)) and len(predicate) == 2):
-            raise errors.OpPrereqError("A predicate is a list of kind and filter", errors.ECODE_INVAL)
-        kind, part = predicate
-        if kind not in ("jobid", "opcode", "reason"):
-            raise errors.OpPrereqError(f"Unknown kind of predicate {str(kind)[:40]!r}", errors.ECODE_INVAL)
         try:
-            Filter(_WithWatermark(part, 0), _Fields(lambda _: True))
+            _Compile(predicate, 0)
         except errors.ParameterError as err:
-            raise errors.OpPrereqError(f"Predicate '{kind}': {err}", errors.ECODE_INVAL) from err
+            raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
 
 
 class RuleSet:

@@ -53,22 +53,33 @@ def _PrivateParams(op_id: str) -> tuple[str, ...]:
 class OpInput:
     """An opcode as submitted: kept verbatim, parsed when it is needed.
 
-    ``data`` and ``json`` are what may be stored, without secrets.
+    ``data`` and ``json`` are what may be stored, without secrets.  There is always one of them; once ``Pack`` was called
+    ``data`` is made anew each time.
     """
 
-    __slots__ = ("_json", "_summary", "data")
+    __slots__ = ("_data", "_json", "_summary")
 
     def __init__(self, data: Any, summary: str | None = None):
-        self.data = data
+        self._data = data
         # Of most jobs that a master daemon finds at its start nobody wants it.
         self._json: str | None = None
         self._summary = summary
 
     @property
+    def data(self) -> Any:
+        data, text = self._data, self._json
+        return serializer.Load(text) if data is None and text is not None else data
+
+    @property
     def json(self) -> str:
         if self._json is None:
-            self._json = serializer.Dump(self.data)
+            self._json = serializer.Dump(self._data)
         return self._json
+
+    def Pack(self) -> None:
+        """Keep the text alone, which takes a quarter of the memory."""
+        if self._json is not None:
+            self._data = None
 
     @property
     def op_id(self) -> str:
@@ -148,9 +159,15 @@ class OpState:
         }
         return OpState(**{**values, **changes})
 
+    def Pack(self) -> None:
+        """Give up what can be made anew: few look at what has ended."""
+        self._json = None
+        self.input.Pack()
+
     def Json(self, log: OpLog) -> str:
         """Return the entry of the job file."""
-        if self._json is None:
+        text = self._json
+        if text is None:
             before = (
                 f'{{"input":{self.input.json},"status":"{self.status}","result":{serializer.Dump(self.result)},"log":'
             )
@@ -158,8 +175,8 @@ class OpState:
                 f',"priority":{self.priority},"start_timestamp":{_StampJson(self.start)}'
                 f',"exec_timestamp":{_StampJson(self.exec)},"end_timestamp":{_StampJson(self.end)}}}'
             )
-            self._json = (before, after)
-        return self._json[0] + log.Json() + self._json[1]
+            text = self._json = (before, after)
+        return text[0] + log.Json() + text[1]
 
 
 class OpLog:
@@ -243,6 +260,11 @@ class Job:
     def Finalized(self) -> Job:
         """Return the job with an end time, if it has ended."""
         return self.Replace(self.ops, end=Now()) if self.final and self.end is None else self
+
+    def Pack(self) -> None:
+        """Take less memory until it is archived."""
+        for op in self.ops:
+            op.Pack()
 
     def Json(self, logs: Sequence[OpLog]) -> str:
         """Return the text of the job file."""

@@ -116,7 +116,7 @@ class JobQueue(Keeper):
         self._scheduler.SetActive(True)
 
     def _Load(self) -> None:
-        self._live.Load(self._store.Rows(KIND_JOB))
+        self._live.Load(self._store.HandOver(KIND_JOB))
         rows = self._store.Rows(KIND_QUEUE)
         serial = serializer.Load(rows.get(ID_SERIAL, "0"))
         self._submitter.last_id = max(serial, self._live.LastId())
@@ -204,18 +204,29 @@ class JobQueue(Keeper):
         self._ticker.After(LOOK_EVERY, self._LookAgain)
 
     def _RunWorker(self, urgent: bool) -> None:
-        while (entry := self._scheduler.Next(urgent)) is not None:
-            again = False
-            self._thread_of[entry.id] = runtime.ThreadIdent()
-            try:
-                again = self._worker.Work(entry)
-            except Exception:
-                logging.exception("Job %d: its worker failed and takes the next job", entry.id)
-            finally:
-                self._thread_of.pop(entry.id, None)
-                self._scheduler.Release(entry, again)
-            if entry.draft.status == jobs.CANCELING:
-                self._canceler.Hurry(entry)  # it began to cancel after its worker had looked
+        while self._RunNext(urgent):
+            pass
+
+    def _RunNext(self, urgent: bool) -> bool:
+        """Do one round of the next job; return False when the queue has stopped.
+
+        A function of its own, so that a worker that waits does not hold its last job in memory.
+        """
+        entry = self._scheduler.Next(urgent)
+        if entry is None:
+            return False
+        again = False
+        self._thread_of[entry.id] = runtime.ThreadIdent()
+        try:
+            again = self._worker.Work(entry)
+        except Exception:
+            logging.exception("Job %d: its worker failed and takes the next job", entry.id)
+        finally:
+            self._thread_of.pop(entry.id, None)
+            self._scheduler.Release(entry, again)
+        if entry.draft.status == jobs.CANCELING:
+            self._canceler.Hurry(entry)  # it began to cancel after its worker had looked
+        return True
 
     def _Reject(self, entry: Entry) -> None:
         self._canceler.Reject(entry, f"Job rejected by filter rule {entry.verdict.rule}")
@@ -237,6 +248,7 @@ class JobQueue(Keeper):
         self._announce(entry.id, before, job)
         if job.final:
             entry.objects = {}
+            job.Pack()
             with entry.lock:
                 ended, entry.ended = entry.ended, []
             for call in ended:

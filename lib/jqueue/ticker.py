@@ -59,14 +59,21 @@ class Ticker:
         return self.After(0.0, call)
 
     def _Run(self) -> None:
-        while (timer := self._Wait()) is not None:
-            call = timer.call
-            if call is None:
-                continue  # cancelled in the last moment
+        while self._RunNext():
+            pass
+
+    def _RunNext(self) -> bool:
+        """Do the next thing that is due; return False when the ticker has stopped."""
+        timer = self._Wait()
+        if timer is None:
+            return False
+        call = timer.call
+        if call is not None:  # else it was cancelled in the last moment
             try:
                 call()
             except Exception:
                 logging.exception("A task of the job queue's own thread failed")
+        return True
 
     def _Wait(self) -> Timer | None:
         """Return the next one that is due; None when the ticker has stopped."""

@@ -10,6 +10,9 @@ from ganeti import constants, errors, serializer
 EOM = b"\x03"
 MAX_MESSAGE = serializer.MAX_MESSAGE
 
+INTERNAL = "internal"
+"""The key of an answer's envelope that is there, and true, where the master daemon itself failed."""
+
 _CHUNK_SIZE = 64 * 1024
 
 # Connecting, all tries together; one read or write; polling time of WaitForJobChange.
@@ -32,6 +35,10 @@ class TimeoutError(ProtocolError):  # noqa: A001  -- the name clients of the 2.x
 
 class RequestError(ProtocolError):
     """The master daemon rejected the request."""
+
+
+class InternalError(ProtocolError):
+    """The master daemon failed at a request that it had accepted: a bug, of which its log says more."""
 
 
 class NoMasterError(ProtocolError):
@@ -125,7 +132,8 @@ def DecodeResponse(data: bytes, load: Callable[[bytes], Any] = serializer.Load) 
     result = response["result"]
     if response["success"]:
         return result
-    error = errors.DecodeException(result) or RequestError(result)
+    plain = InternalError if response.get(INTERNAL) is True else RequestError
+    error = errors.DecodeException(result) or plain(result)
     hint = response.get("hint")
     error.hint = hint if isinstance(hint, str) else None
     raise error

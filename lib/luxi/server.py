@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, runtime, serializer
@@ -38,6 +38,8 @@ _TICK = 5.0
 _ACCEPT_BATCH = 64
 
 _INTERNAL = "internal error, the master daemon's log says more"
+_BUG = {protocol.INTERNAL: True}
+_NOTHING: Mapping[str, Any] = {}
 
 Handler = Callable[[str, list[Any]], Any]
 
@@ -408,7 +410,7 @@ class Server:
                 self._HandleMessage(client, large)
             except Exception:
                 logging.exception("LUXI: a request could not be answered")
-                self._Reply(client.ident, False, _INTERNAL)
+                self._Reply(client.ident, False, _INTERNAL, more=_BUG)
 
     def _HandleMessage(self, client: _Client, large: bool) -> None:
         ident = client.ident
@@ -449,22 +451,24 @@ class Server:
     def _ReplyError(self, ident: int, method: str, err: BaseException) -> None:
         if isinstance(err, Refused):
             self._Reply(ident, False, str(err), True)
-        elif isinstance(err, errors.GenericError):
+        elif isinstance(err, errors.GenericError) and not isinstance(err, errors.ProgrammerError):
             logging.debug("LUXI: %s answers %s: %s", method, type(err).__name__, err)
-            self._Reply(ident, False, errors.EncodeException(err), hint=err.hint)
+            self._Reply(ident, False, errors.EncodeException(err), more={"hint": err.hint} if err.hint else {})
         else:
             logging.error("LUXI: %s failed", method, exc_info=err)
-            self._Reply(ident, False, f"{method}: {_INTERNAL}")
+            self._Reply(ident, False, f"{method}: {_INTERNAL}", more=_BUG)
 
-    def _Reply(self, ident: int, success: bool, result: Any, close: bool = False, hint: str | None = None) -> None:
-        """Write an answer and hand it to the I/O thread."""
+    def _Reply(
+        self, ident: int, success: bool, result: Any, close: bool = False, more: Mapping[str, Any] = _NOTHING
+    ) -> None:
+        """Write an answer and hand it to the I/O thread; ``more``: further keys of its envelope."""
         if ident not in self._by_ident:
             return
         try:
-            parts = list(_Envelope(success, result, hint))
+            parts = list(_Envelope(success, result, more))
         except (TypeError, ValueError):
             logging.exception("LUXI: a result cannot be written as JSON")
-            parts = list(_Envelope(False, _INTERNAL))
+            parts = list(_Envelope(False, _INTERNAL, _BUG))
         size = sum(map(len, parts))
         if size > protocol.MAX_MESSAGE:
             text = f"The answer is over the limit of {protocol.MAX_MESSAGE // 1024 // 1024} MiB"
@@ -475,11 +479,11 @@ class Server:
         self._Ask(lambda: self._Answer(ident, parts, close))
 
 
-def _Envelope(success: bool, result: Any, hint: str | None = None) -> Iterable[bytes]:
+def _Envelope(success: bool, result: Any, more: Mapping[str, Any] = _NOTHING) -> Iterable[bytes]:
     yield b'{"success":true,"result":' if success else b'{"success":false,"result":'
     yield from pieces.Dump(result)
-    if hint:
-        yield b',"hint":'
-        yield from pieces.Dump(hint)
+    for key, value in more.items():
+        yield b',"%s":' % key.encode("ascii")
+        yield from pieces.Dump(value)
     yield b',"version":%d}' % constants.LUXI_VERSION
     yield protocol.EOM

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any, ClassVar
 
 import pytest
 from support.queues import Op
+from support.store_nodes import Until
 
 from ganeti import errors, runtime, serializer
 from ganeti.jqueue import JobQueue, submit
 from ganeti.jqueue import entry as entry_module
 from ganeti.jqueue import job as jobs
+from ganeti.jqueue.archive import ARCHIVE_GROUP
 from ganeti.jqueue.changes import ArchiveChange, DrainChange, RestartChange, SubmitChange
 from ganeti.jqueue.entry import Entry, JobChange
 from ganeti.jqueue.worker import Worker
@@ -95,7 +98,7 @@ def test_ids_go_on_behind_every_job_that_is_there(bench):
     """Whatever the serial says: a queue of release 3.1 may have been repaired by hand."""
     job_id = bench.Submit("x")
     bench.WaitEnd(job_id)
-    text = bench.store.Rows("job")[str(job_id)]
+    text = bench.rows[str(job_id)]
     data = {**serializer.Load(text), "id": 70}
     bench.store.Commit(Rows(Row("job", "70", serializer.Dump(data)), Row("queue", "serial", "3")))
     bench.Crash()
@@ -122,7 +125,7 @@ def test_of_a_submission_in_portions_only_what_is_stored_is_accepted(bench, monk
     assert [ok for ok, _ in outcomes] == [True, True, False, False, True]
     assert [value for ok, value in outcomes if ok] == [11, 12, 15]
     assert all(str(value) == "no room" for ok, value in outcomes if not ok)
-    assert sorted(map(int, bench.store.Rows("job"))) == [11, 12, 15]
+    assert sorted(map(int, bench.rows)) == [11, 12, 15]
     refused = {16, 18}
     with pytest.raises(errors.JobQueueError, match="no room"):
         submitter.Submit([[Op()] for _ in range(4)], False).Result(10)
@@ -206,3 +209,31 @@ def test_a_log_is_not_dropped_while_somebody_writes_to_it():
         assert len(entry.LogAfter(None)) == 1
     dropping.join(20)
     assert entry.LogAfter(None) == []
+
+
+def test_old_jobs_are_archived_in_portions_that_keep_nobody_waiting(bench):
+    ids = [bench.Submit("x") for _ in range(3)]
+    ids += [answer[1] for answer in bench.queue.SubmitManyJobs([[Op()]] * (2 * ARCHIVE_GROUP)).Result(60)]
+    for job_id in ids:
+        bench.WaitEnd(job_id)
+    moved = []
+    bench.store.Listen(lambda position, rows: moved.append(sum(row.kind == "archived" for row in rows)))
+    assert bench.queue.AutoArchive(-1, 60).Result(60) == [len(ids), 0]
+    assert [count for count in moved if count] == [ARCHIVE_GROUP, ARCHIVE_GROUP, 3]
+
+
+def test_nothing_of_an_archived_job_stays_in_memory(bench):
+    """Neither with the workers, which wait for other jobs, nor in the store, which hands the jobs over to the queue."""
+    for _ in range(30):
+        bench.WaitEnd(bench.Submit("seen nowhere else"))
+    assert bench.store.Rows("job") == {}
+
+    def kept():
+        gc.collect()
+        return [
+            o for o in gc.get_objects() if isinstance(o, Entry) and "seen nowhere else" in o.draft.ops[0].input.json
+        ]
+
+    assert len(kept()) == 30
+    assert bench.queue.AutoArchive(-1, 60).Result(60) == [30, 0]
+    Until(lambda: not kept())

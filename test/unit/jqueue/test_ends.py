@@ -95,7 +95,7 @@ def test_a_job_whose_file_became_too_long_elsewhere_still_ends(loud):
     """Release 3.1 has no limit for logs, so a queue that was adopted may hold such a job."""
     job_id = loud.Submit("one")
     loud.WaitEnd(job_id)
-    data = serializer.Load(loud.store.Rows("job")[str(job_id)])
+    data = serializer.Load(loud.rows[str(job_id)])
     data["end_timestamp"] = None
     log = [1, [5, 6], "message", ""]
     data["ops"][0].update(
@@ -115,13 +115,13 @@ def test_a_job_whose_opcodes_have_ended_gets_the_end_time_it_lacks(bench):
     for job_id in (ended, cut_off):
         bench.WaitEnd(job_id)
     before = bench.Field(ended, "end_ts")
-    data = serializer.Load(bench.store.Rows("job")[str(cut_off)])
+    data = serializer.Load(bench.rows[str(cut_off)])
     data["end_timestamp"] = None
     bench.store.Commit(Rows(Row("job", str(cut_off), serializer.Dump(data))))
     bench.Crash()
     assert bench.Field(cut_off, "status") == "success" and bench.Field(cut_off, "end_ts") > before
     assert bench.Field(ended, "end_ts") == before
-    assert serializer.Load(bench.store.Rows("job")[str(cut_off)])["end_timestamp"] is not None
+    assert serializer.Load(bench.rows[str(cut_off)])["end_timestamp"] is not None
 
 
 def test_opcodes_count_with_all_that_will_be_written_about_them(bench):

@@ -75,6 +75,18 @@ def test_what_is_written_is_read_again_and_written_the_same(job):
         ]
 
 
+def test_a_packed_job_says_what_it_said_before():
+    op_input = jobs.OpInput({"OP_ID": "OP_TEST_DELAY", "reason": [["a", "b", 1]]}, "TEST_DELAY(1)")
+    job = jobs.Job(7, [jobs.OpState(op_input, constants.JOB_STATUS_SUCCESS, {"a": [1]})], (1, 2))
+    logs = [jobs.OpLog([[1, [2, 3], "message", "x"]])]
+    text, view = job.Json(logs), jobs.View(7, job, logs)
+    shown = {name: view.FieldValue(name) for name in jobs.FIELDS}
+    job.Pack()
+    assert {name: view.FieldValue(name) for name in jobs.FIELDS} == shown
+    assert view.FieldValue("ops")[0] is not op_input.data, "it is made anew for each who asks"
+    assert job.Json(logs) == text
+
+
 def test_a_job_file_of_3_1_is_read_and_what_it_knew_of_processes_is_dropped():
     text = serializer.Dump(
         {

@@ -12,7 +12,7 @@ from ganeti.store import Row, Rows
 
 def _WithText(bench, job_id, change):
     """Plants another text as the row of a job."""
-    text = change(bench.store.Rows("job")[str(job_id)])
+    text = change(bench.rows[str(job_id)])
     bench.store.Commit(Rows(Row("job", str(job_id), text)))
 
 
@@ -57,7 +57,7 @@ def test_an_ended_job_that_cannot_be_read_is_noticed_by_the_first_who_asks(bench
     assert bench.queue.QueryJobs(None, ["id", "status"]) == [[good, "success"]]
     assert f"Job {bad} cannot be read and is left alone" in caplog.text
     assert bench.queue.QueryJobs([bad], ["status"]) == [[None]]
-    assert bench.store.Value("job", str(bad)) is not None
+    assert str(bad) in bench.rows
     assert bench.Submit("x") > bad
 
 

@@ -29,7 +29,7 @@ def test_a_job_is_stored_before_its_id_is_told_and_runs_to_its_end(make):
     assert sorted([times[0], times[1], times[2], times[4], times[3], times[5], times[6]]) == [
         times[0], times[1], times[2], times[4], times[3], times[5], times[6]
     ]  # fmt: skip
-    stored = serializer.Load(bench.store.Rows("job")[str(job_id)])
+    stored = serializer.Load(bench.rows[str(job_id)])
     assert stored["end_timestamp"] == end and stored["ops"][1]["status"] == "success"
     assert bench.store.Rows("queue")["serial"] == str(job_id)
 
@@ -41,7 +41,7 @@ def test_all_copies_of_a_job_are_the_same_text(make):
         bench.WaitEnd(bench.Submit(comment))
     bench.store.Stop(5)
     copies = [{r.id: r.value for r in n.store.database.GetRows() if r.kind == "job"} for n in bench.cluster.nodes]
-    assert copies[0] == bench.store.Rows("job")
+    assert copies[0] == bench.rows
     assert sum(copy == copies[0] for copy in copies) >= 2
 
 
@@ -329,7 +329,7 @@ def test_secrets_reach_the_processor_and_never_the_store(bench):
     assert bench.WaitEnd(job_id) == "error"
     assert bench.executor.seen[0].osparams_secret == secret
     assert bench.executor.seen[0].osparams_private == {"token": "pr1v"}
-    text = bench.store.Rows("job")[str(job_id)]
+    text = bench.rows[str(job_id)]
     assert "s3cr3t" not in text and "pr1v" not in text
     assert bench.Field(job_id, "ops")[0]["osparams_secret"] == {"password": "<redacted>"}
     assert "s3cr3t" not in str(bench.Field(job_id, "ops"))
@@ -452,12 +452,12 @@ def test_only_what_has_ended_goes_to_the_archive_and_can_still_be_read(bench, ar
     done = bench.Submit("x")
     bench.WaitEnd(done)
     bench.executor.WaitRunning(running)
-    text = bench.store.Rows("job")[str(done)]
+    text = bench.rows[str(done)]
     assert bench.queue.ArchiveJob(running).Result(5) is False
     assert bench.queue.ArchiveJob(999).Result(5) is False
     assert bench.queue.ArchiveJob(done).Result(5) is True
     assert bench.queue.ArchiveJob(done).Result(5) is False
-    assert str(done) not in bench.store.Rows("job")
+    assert str(done) not in bench.rows
     assert bench.store.Rows("archived") == {str(done): text}
     assert bench.queue.QueryJobs(None, ["id"]) == [[running]]
     assert bench.queue.QueryJobs(None, ["id", "archived"]) == [[running, False], [done, True]]
@@ -541,7 +541,7 @@ def test_after_a_crash_queued_and_waiting_jobs_go_on_and_running_ones_are_errors
     bench.executor.WaitRunning(running, filler)
     queued = bench.Submit("x", depends=[[waits, ["success"]]])
     old = bench.executor
-    rows = bench.store.Rows("job")
+    rows = bench.rows
     bench.Crash()
     cut_off = f"running end as errors: [{running}, {canceling}, {filler}]"
     assert any(record.message.endswith(cut_off) for record in caplog.records)
@@ -553,7 +553,7 @@ def test_after_a_crash_queued_and_waiting_jobs_go_on_and_running_ones_are_errors
     assert bench.Field(running, "opresult") == ["one", unclean, unclean]
     assert bench.Field(running, "end_ts") is not None
     assert {c for _, c in bench.executor.executed} == {"waits b", "x"}
-    assert bench.store.Rows("job")[str(done)] == rows[str(done)]
+    assert bench.rows[str(done)] == rows[str(done)]
     assert bench.Submit("") > filler
     for name in "abcf":
         old.Open(name)
@@ -578,7 +578,7 @@ def test_a_job_that_cannot_be_read_is_left_alone_and_the_others_work(bench):
     bench.Crash()
     assert bench.queue.QueryJobs(None, ["id"]) == []
     assert bench.WaitEnd(bench.Submit("")) == "success"
-    assert bench.store.Rows("job")["500"] == "{broken"
+    assert bench.rows["500"] == "{broken"
 
 
 # --- end --------------------------------------------------------------------------------------------------------------
@@ -602,7 +602,7 @@ def test_a_graceful_stop_waits_for_what_runs_and_requeues_what_waits(make):
     bench.executor.Open("b")
     assert bench.queue.Shutdown(10) is True
     assert watching.Result(5) == [["queued"], []]
-    rows = {int(n): serializer.Load(text)["ops"][0]["status"] for n, text in bench.store.Rows("job").items()}
+    rows = {int(n): serializer.Load(text)["ops"][0]["status"] for n, text in bench.rows.items()}
     assert (rows[running], rows[waits], rows[queued]) == ("success", "queued", "queued")
     bench.Crash()
     bench.executor.Open("b")

@@ -99,6 +99,11 @@ def test_the_first_rule_that_matches_and_says_something_decides():
         (["opcode", ["??", "x"]], "Predicate 'opcode'"),
         (["jobid", ["==", "id"]], "Predicate 'jobid'"),
         (["reason", ["<", "timestamp", float("inf")]], "Predicate 'reason'"),
+        (["jobid", ["==", "name", 101]], "'name'.*; its fields are id"),
+        (["jobid", ["!=", "id", 5]], "only & | ! == = < <= > >= can be used"),
+        (["jobid", ["!", ["=~", "id", "1"]]], "Predicate 'jobid'"),
+        (["reason", ["==", "other", "x"]], "its fields are source, reason, timestamp"),
+        (["reason", ["=~", "reason", "x"]], "Predicate 'reason': only"),
     ],
 )
 def test_a_rule_that_cannot_work_is_rejected(predicate, text):

@@ -197,7 +197,7 @@ def test_messages_reach_the_store_within_half_a_second_without_a_state_change(be
     ).Result(5)
     bench.executor.WaitRunning(job_id)
     deadline = runtime.Monotonic() + 5
-    while "first words" not in bench.store.Rows("job")[str(job_id)]:
+    while "first words" not in bench.rows[str(job_id)]:
         assert runtime.Monotonic() < deadline
         runtime.Sleep(0.02)
     assert bench.Status(job_id) == "running"
@@ -291,7 +291,7 @@ def test_nothing_is_added_to_the_log_of_a_job_that_has_ended(bench):
     entry = bench.queue._live.Get(job_id)
     entry.AddLog(0, "message", "too late")
     assert [each[3] for each in entry.LogAfter(None)] == ["message 0", "message 1"]
-    assert "too late" not in bench.store.Rows("job")[str(job_id)]
+    assert "too late" not in bench.rows[str(job_id)]
 
 
 def _Play(story):

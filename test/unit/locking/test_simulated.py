@@ -223,6 +223,34 @@ def test_a_release_wakes_the_oldest_and_only_that_one(shared: int) -> None:
     assert _StepsToHandOver(20, shared) == _StepsToHandOver(2, shared)
 
 
+def test_a_lock_on_its_way_to_the_next_one_is_not_free() -> None:
+    """Between a release and the moment when the waiter comes to it nobody holds the lock, and it is not free."""
+    seen: set[frozenset[str]] = set()
+
+    def program() -> None:
+        locks = LockSet(["a", "b", "c"], "level")
+        go = runtime.Event()
+
+        def wait() -> None:
+            locks.acquire("b")
+            go.wait()
+            locks.release()
+
+        locks.acquire(["a", "b"])
+        runtime.Thread(wait, "waiter").start()
+        runtime.Sleep(1.0)
+        locks.release()
+        for _ in range(5):
+            seen.add(frozenset(locks.FreeNames()))
+        go.set()
+        runtime.Sleep(1.0)
+        assert locks.FreeNames() == {"a", "b", "c"}
+
+    for seed in range(20):
+        _Run(seed, program)
+    assert seen == {frozenset({"a", "c"})}
+
+
 class _SlowName(str):
     """A name whose hash takes a moment, so that another thread may come in between."""
 

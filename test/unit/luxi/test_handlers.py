@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from support import configs
 from support.queues import Executor, Op
 from support.writers import Setup
 
@@ -20,7 +21,7 @@ from ganeti.metrics import METRICS, CallTimes
 from ganeti.rpc import RpcRunner
 from ganeti.server.eventring import EventRing
 from ganeti.server.handlers import Handlers
-from ganeti.server.metering import Meter
+from ganeti.server.metering import Meter, _Instances
 
 
 class Door:
@@ -175,6 +176,17 @@ def test_an_id_that_cannot_be_one_is_rejected(door: Door, wrong: Any) -> None:
         door.Call("WaitForEvents", wrong, None, 0.0)
     with pytest.raises(methods.ArgumentError, match="kinds"):
         door.Call("WaitForEvents", None, ["weather"], 0.0)
+
+
+def test_a_reservation_of_which_nothing_is_known_is_counted_as_one() -> None:
+    root = configs.Example()
+    before, after = (_Instances(snapshot) for snapshot in (root, configs.WithReservations(root)))
+    assert (before["instances"][("reserved",)], after["instances"][("reserved",)]) == (0, 2)
+    assert {key: value for key, value in after["instances"].items() if key != ("reserved",)} == {
+        key: value for key, value in before["instances"].items() if key != ("reserved",)
+    }
+    assert after["disks_size"] == before["disks_size"]
+    assert None not in {label for series in after.values() for labels in series for label in labels}
 
 
 def test_metrics_count_what_there_is(door: Door) -> None:

@@ -48,6 +48,8 @@ class Master:
             raise errors.JobLost("Job lost", hint="look for it")
         if method == "QueryJobs":
             raise ZeroDivisionError("bug")
+        if method == "QueryGroups":
+            raise errors.ProgrammerError("used wrongly")
         if method == "CancelJob":
             return Completed([True, "done"])
         if method == "DeleteFilter":
@@ -173,8 +175,12 @@ def test_every_way_to_answer_reaches_the_client(serve, master, paths):
         with pytest.raises(errors.JobLost) as lost:
             client.ArchiveJob(1)
         assert lost.value.hint == "look for it"
-        for broken in (lambda: client.QueryJobs(None, ["id"]), lambda: client.DeleteFilter("x")):
-            with pytest.raises(protocol.RequestError, match="internal error"):
+        for broken in (
+            lambda: client.QueryJobs(None, ["id"]),
+            lambda: client.DeleteFilter("x"),
+            lambda: client.QueryGroups([], ["name"]),
+        ):
+            with pytest.raises(protocol.InternalError, match="internal error"):
                 broken()
         assert client.QueryClusterInfo() == {"name": "cluster"}  # the same connection goes on
         answer: list = []
