@@ -123,11 +123,14 @@ def Grow(cf_bdev: Dict, amount: int, dryrun: bool, backingstore: bool, es_flag: 
 
 
 def Rename(devlist: list[list[Any]]) -> None:
-    """blockdev_rename: give each disk of [[disk, new id]] its new id; try all."""
+    """blockdev_rename: give each disk of [[disk, new id]] its new id; try all.  Can be repeated."""
     problems = []
     for data, new_id in devlist:
         disk = wire.Disk(data)
         try:
+            if tree.FindAlone(disk) is None and tree.FindAlone(disk.Replace(logical_id=new_id)) is not None:
+                # An earlier try was cut off after this step.
+                continue
             tree.FindOrFail(disk).Rename(new_id)
         except errors.BlockDeviceError as err:
             problems.append(str(err))

@@ -13,6 +13,7 @@ from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, ssc
 from ganeti.daemon import pidfile
 from ganeti.daemon.memory import LockMemory
 from ganeti.storage import units
+from ganeti.utils.files import KeepCopy
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 POWERCYCLE_DELAY = 5
@@ -127,17 +128,8 @@ def DemoteFromCandidate() -> None:
         raise errors.RpcCallError("This node is the master, it cannot stop being a candidate")
     if pidfile.Running(constants.MASTERD):
         raise errors.RpcCallError("The master daemon runs on this node, it cannot stop being a candidate")
-    _BackUp(pathutils.CLUSTER_CONF_FILE)
+    KeepCopy(pathutils.CLUSTER_CONF_FILE)
     runtime.RemoveFile(pathutils.CLUSTER_CONF_FILE)
-
-
-def _BackUp(path: str) -> None:
-    try:
-        data = runtime.ReadFile(path)
-    except FileNotFoundError:
-        return
-    stamp = int(runtime.Time())
-    runtime.WriteFile(f"{path}.backup-{stamp}.{runtime.RandomBytes(4).hex()}", data, mode=0o600)
 
 
 def LeaveCluster(modify_ssh_setup: bool) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ganeti import _autoconf, constants, errors, pathutils, runtime, serializer
-from ganeti.utils import programs
+from ganeti import _autoconf, constants, errors, pathutils, runtime
+from ganeti.utils import oob, programs
 
 # Less than the master waits for the answer.
 _CALL_TIME = constants.RPC_TMO_NORMAL - 30
@@ -128,23 +128,10 @@ def _Shortened(text: str) -> str:
 
 def RunOob(oob_program: str, command: str, remote_node: str, timeout: float) -> Any:
     """Return the program's output as JSON, None when there is none."""
-    problem = programs.Problem(oob_program)
-    if problem:
-        raise errors.RpcCallError(
-            f"Program '{oob_program}' cannot be run: {problem}; it must belong to root and be writable by nobody else"
-        )
-    result = runtime.RunCmd([oob_program, command, remote_node], timeout=timeout)
-    if result.failed:
-        raise errors.RpcCallError(
-            f"'{oob_program} {command} {remote_node}' failed with reason '{result.fail_reason}';"
-            f" output: {result.output.strip()}"
-        )
-    if not result.stdout.strip():
-        return None
     try:
-        return serializer.Load(result.stdout)
-    except errors.ParseError as err:
-        raise errors.RpcCallError(f"Output of '{oob_program} {command} {remote_node}': {err}") from err
+        return oob.Run(oob_program, command, remote_node, timeout)
+    except errors.OpExecError as err:
+        raise errors.RpcCallError(str(err)) from err
 
 
 # Restricted commands
@@ -153,7 +140,10 @@ def RunOob(oob_program: str, command: str, remote_node: str, timeout: float) -> 
 def RunRestrictedCommand(cmd: str) -> str:
     """Return the output of an administrator's command; a request for one that may not run is answered slowly, without a reason."""
     if not _autoconf.ENABLE_RESTRICTED_COMMANDS:
-        raise errors.RpcCallError("Restricted commands disabled at configure time")
+        raise errors.RpcCallError(
+            "Restricted commands disabled at configure time; 'configure --enable-restricted-commands' builds a version that"
+            " runs them"
+        )
     try:
         path = PrepareRestrictedCommand(cmd)
     except (errors.GenericError, OSError) as err:
@@ -162,8 +152,11 @@ def RunRestrictedCommand(cmd: str) -> str:
         raise errors.RpcCallError(f"Executing command '{cmd}' failed") from None
     result = runtime.RunCmd([path], env={}, timeout=_SLOW_CALL_TIME, cwd="/")
     if result.failed or result.exit_code is None:
-        raise errors.RpcCallError(f"Restricted command '{cmd}' failed: {result.fail_reason}; output: {result.output}")
-    return result.output
+        raise errors.RpcCallError(
+            f"Restricted command '{cmd}' failed: {result.fail_reason}; output: {_Shortened(result.output)}"
+        )
+    # It becomes part of a job, beside what all other nodes say.
+    return _Shortened(result.output)
 
 
 def PrepareRestrictedCommand(cmd: str, owner: tuple[int, int] = (0, 0)) -> str:

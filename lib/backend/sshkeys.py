@@ -16,6 +16,7 @@ from typing import Any
 
 from ganeti import errors, pathutils, runtime, serializer, ssconf, ssh, x509
 from ganeti.backend.sshcheck import SshPort
+from ganeti.utils import files
 
 _TIMEOUT = 120
 _PEM_LIMIT = 1024 * 1024
@@ -237,7 +238,7 @@ def _RenewOwn(spread: _Spread, known: dict[str, list[str]], uuid: str, kind: tup
     known[uuid] = [fresh]
     spread.Add(known, uuid, [fresh])
     for new, current in zip(ssh.UserKeyFiles(kind[0], _NEW_SUFFIX), ssh.UserKeyFiles(kind[0]), strict=True):
-        ssh.BackUp(current)
+        files.BackUp(current)
         runtime.Rename(new, current)
     spread.Remove(uuid, old)
 

@@ -24,9 +24,15 @@ def VgList() -> dict[str, float]:
 
 
 def NodeVolumes() -> list[dict[str, str]]:
-    """node_volumes: one row for each device of each volume."""
+    """node_volumes: one row for each device of each volume.  Nodes of other releases do not have ``health``."""
     return [
-        {"name": lv.name, "size": f"{lv.size / 1024:.2f}", "dev": device.partition("(")[0], "vg": lv.group}
+        {
+            "name": lv.name,
+            "size": f"{lv.size / 1024:.2f}",
+            "dev": device.partition("(")[0],
+            "vg": lv.group,
+            "health": "partial" if lv.partial else "",
+        }
         for lv in lvmtools.Volumes().values()
         for device in lv.devices
     ]

@@ -16,6 +16,7 @@ from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, x50
 from ganeti.backend import drbd, node, osdef, sshcheck, sshkeys, storage
 from ganeti.rpc.resolver import NodedPort
 from ganeti.storage import paths
+from ganeti.utils import programs
 
 _PEM_LIMIT = 1024 * 1024
 _CONNECT_TIMEOUT = 10.0
@@ -142,7 +143,8 @@ def _UserScripts(value: Sequence[str], context: Context) -> list[str]:
 
 def _OobPaths(value: Sequence[str], context: Context) -> list[str | None]:
     del context
-    return [_ExecutableProblem(path) for path in value]
+    problems = ((path, programs.Problem(path)) for path in value)
+    return [None if problem is None else f"{path}: {problem}" for path, problem in problems]
 
 
 def _ExecutableProblem(path: str) -> str | None:

@@ -242,6 +242,7 @@ ANSWERS: dict[str, ht.Type] = {
     "store_empty": ht.TDict,
     "store_fetch": ht.TDict,
     "store_status": ht.TDict,
+    "store_relay": ht.TDict,
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ganeti import ht
+from ganeti.utils import oob
 
 MAX_NAME = 4096
 
@@ -51,7 +52,6 @@ _TRAIL = ht.TListOf(ht.TItems(ht.TString, ht.TMaybe(ht.TString), ht.TNonNegative
 _USER = ht.TMaybe(_NAME)
 _FILE_ITEMS = ht.TItems(_PATH, _BLOB, _MODE, _USER, _USER, _TIME, _TIME)
 _STORAGE_UNITS = ht.TListOf(ht.TItems(ht.TString, ht.TMaybe(ht.TString), ht.TMaybe(ht.TList)))
-_OOB_COMMANDS = ("power-on", "power-off", "power-cycle", "power-status", "health")
 
 _ALL = (
     # plain values
@@ -90,7 +90,7 @@ _ALL = (
     Encoding("hot action", ht.TElemOf(["hotadd", "hotremove", "hotmod"])),
     Encoding("hot device", ht.TElemOf(["nic", "disk"])),
     Encoding("add or remove", ht.TElemOf(["add", "remove"])),
-    Encoding("oob command", ht.TElemOf(_OOB_COMMANDS)),
+    Encoding("oob command", ht.TElemOf(oob.COMMANDS)),
     Encoding("tokens", ht.TListOf(ht.TItems(ht.TString, ht.TString, ht.TAny))),
     Encoding("renames", ht.TListOf(ht.TItems(_PATH, _PATH))),
     # objects

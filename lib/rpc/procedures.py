@@ -333,7 +333,7 @@ _STORAGE = (
         new_file_storage_dir="path",
     ),
     _Reads("lv_list", "U m D", "Returns {vg/lv: [size, inactive, open]}.", vg_name="[str]"),
-    _Reads("node_volumes", "F m D", "Returns [{name, size, dev, vg}]."),
+    _Reads("node_volumes", "F m D", "Returns [{name, size, dev, vg, health}]."),
     _Changes(
         "storage_execute",
         "N s D",
@@ -647,6 +647,12 @@ _STORE = (
         "store_status",
         "T m D offline",
         "Returns the state of this node's store, and older calls that are still running.",
+        message="{}",
+    ),
+    _Reads(
+        "store_relay",
+        "T s D offline",
+        "Passes a master's call on to a node that does not know the master's certificate, and returns its answer.",
         message="{}",
     ),
 )

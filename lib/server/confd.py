@@ -68,7 +68,7 @@ class Server:
     def __init__(self, sock: Any, loader: Loader):
         self._socket = sock
         self._loader = loader
-        self._gate = wire.Gate()
+        self._gate = wire.Gate(runtime.Time())
         self._trouble = Trouble("Questions could not be answered")
         self.tally = Tally()
         self.answered = 0

@@ -34,6 +34,8 @@ _TAG_KINDS = {
     constants.TAG_NETWORK: "network",
 }
 _FILTER_SOURCE = "luxid"
+# The largest number that every program reading the configuration has a place for.
+_MAX_PRIORITY = (1 << 63) - 1
 _LATEST = 1 << 40
 
 
@@ -199,6 +201,8 @@ class Handlers:
             uuid = runtime.NewUuid()
         elif not ht.TUuid(uuid):
             raise errors.OpPrereqError(f"'{uuid[:80]}' is not a valid UUID of a filter rule", errors.ECODE_INVAL)
+        if priority > _MAX_PRIORITY:
+            raise errors.OpPrereqError(f"The priority of a rule is at most {_MAX_PRIORITY}", errors.ECODE_INVAL)
         filters.CheckPredicates(predicates)
         nanoseconds = int(runtime.Time() * 1_000_000) * 1000
         try:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ganeti import _autoconf, constants, daemon, errors, locking, mcpu, pathutils, runtime, watcherpause
+from ganeti.cmdlib.allocation import proofs
 from ganeti.cmdlib.context import Context
 from ganeti.config import ConfigWriter, VotersOf
 from ganeti.daemon import users
@@ -69,7 +70,7 @@ class Master:
         self._cfg = cfg = self.config_class(self._store)
         self._glm = self._MakeLocks(cfg)
         self._rpc = RpcRunner(
-            self._transport,
+            self._store.transport,
             SnapshotResolver(cfg.Snapshot),
             lambda: str(self._store.ActingEpoch()),
             cfg.Snapshot,
@@ -83,6 +84,7 @@ class Master:
             lambda: list(self._glm.QueryLocks()),
             lambda: self._queue.drained,
             watcherpause.PausedUntil,
+            proofs.FromPayloads,
         )
         context = Context(cfg, self._glm, self._rpc, self._store, self._rpc.call_hooks_runner, self._query)
         self._events = self.events_class(self._store.Epoch(), cfg.Snapshot)

@@ -8,6 +8,7 @@ from typing import Any
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.daemon import memory
 from ganeti.daemon.limits import RaiseDescriptorLimit
+from ganeti.daemon.main import AskTerminal
 from ganeti.server import opening, ownnode
 from ganeti.server.master import Service
 
@@ -83,7 +84,7 @@ def _Check(options: Any) -> int:
     CheckRole(options.take_over)
     if options.no_voting and not options.yes_do_it:
         lines = ["--no-voting: the nodes are not asked who the master is.", _NO_VOTING]
-        if not opening.AskTerminal(lines):
+        if not AskTerminal(lines):
             return constants.EXIT_CONFIRMATION
     return constants.EXIT_SUCCESS
 
@@ -95,7 +96,7 @@ def _Prepare(options: Any) -> Service:
     sys.setswitchinterval(SWITCH_INTERVAL)
     memory.ShareArenas()
     RaiseDescriptorLimit()
-    ask = opening.AskTerminal if options.foreground and sys.stdin.isatty() else None
+    ask = AskTerminal if options.foreground and sys.stdin.isatty() else None
     without = frozenset(filter(None, options.without.split(",")))
     wishes = opening.Wishes(options.no_voting, options.yes_do_it, options.take_over, without, ask)
     try:

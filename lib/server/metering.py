@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, objects, params, runtime
+from ganeti import constants, objects, params, pathutils, runtime
 
 if TYPE_CHECKING:
     from ganeti.jqueue import JobQueue
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 _MIB = 1024 * 1024
 _PENDING = frozenset([constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_WAITING])
+
+# For so long what the watcher saw of volume groups is shown, and how much of its file is read.
+_WATCHED_SECONDS = 3600.0
+_WATCHED_LIMIT = 1 << 24
+
+# The state of an instance that is only planned; what else is stored of it may be nothing.
+RESERVED = "reserved"
 
 # Values of labels -> value.
 Series = Mapping[tuple[str, ...], Any]
@@ -52,6 +59,7 @@ class Meter:
             "rpc_failures": {key: value for calls in self._calls for key, value in calls.Failures().items()},
             "nodes": _Roles(root),
             **_Instances(root),
+            "volume_groups": _VolumeGroups(root),
         }
         return {name: [[list(labels), value] for labels, value in sorted(found[name].items())] for name in found}
 
@@ -86,18 +94,36 @@ def _Roles(root: objects.Snapshot) -> Series:
     return {(role,): count for role, count in roles.items()}
 
 
+def _VolumeGroups(root: objects.Snapshot) -> Series:
+    """Return how many volume groups are in which state, as far as the watcher of this node looked lately."""
+    states = Counter(dict.fromkeys(("good", "bad", "returned", "gone", "repairing", "failed"), 0))
+    looked = False
+    for uuid in root.nodegroups:
+        path = pathutils.WatcherVolumeGroupsFile(uuid)
+        try:
+            fresh = abs(runtime.Time() - runtime.Stat(path).st_mtime) < _WATCHED_SECONDS
+            lines = runtime.ReadText(path, _WATCHED_LIMIT).splitlines() if fresh else []
+        except (OSError, ValueError):
+            continue
+        looked = looked or fresh
+        states.update(state for state in (line.rpartition(" ")[2] for line in lines) if state in states)
+    return {(state,): count for state, count in states.items()} if looked else {}
+
+
 def _Instances(root: objects.Snapshot) -> dict[str, Series]:
-    states = sorted(constants.ADMINST_ALL)
+    states = [*sorted(constants.ADMINST_ALL), RESERVED]
     counts, memory, cpus = (Counter(dict.fromkeys(states, 0)) for _ in range(3))
     sizes: Counter[str] = Counter()
     for instance in root.instances.values():
-        state = instance.admin_state
+        state = RESERVED if instance.forthcoming else instance.admin_state
         filled = params.FillBE(root, instance)
         counts[state] += 1
         memory[state] += filled["maxmem"] * _MIB
         cpus[state] += filled["vcpus"]
     for disk in root.disks.values():
-        sizes[disk.dev_type] += disk.size * _MIB
+        # A reservation may not say yet how large, or in what it will lie.
+        if disk.dev_type is not None and disk.size is not None:
+            sizes[disk.dev_type] += disk.size * _MIB
     return {
         "instances": {(state,): count for state, count in counts.items()},
         "instances_memory": {(state,): value for state, value in memory.items()},

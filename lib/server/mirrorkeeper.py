@@ -107,7 +107,7 @@ class MirrorKeeper(WokenThread):
         if any(new is not old for new, old in zip(seen, self._seen, strict=True)):
             self._seen, self._watched = seen, {}
             self._jobs = {uuid: job for uuid, job in self._jobs.items() if uuid in root.instances}
-            for instance in root.instances.values():
+            for instance in root.WholeInstances():
                 used = instance.disks_active or instance.admin_state == constants.ADMINST_UP
                 if used and not root.nodes[instance.primary_node].offline:
                     found = [(instance, disk) for disk in mirrors.Mirrors(root.InstanceDisks(instance))]

@@ -32,8 +32,10 @@ from ganeti.rpc.server import Dispatcher
 from ganeti.server.nodepolicy import NodePolicy
 from ganeti.server.ownnode import OwnStore
 from ganeti.store.node import NodeStore
+from ganeti.store.relay import Passer
 
 if TYPE_CHECKING:
+    from ganeti.rpc.base import Transport
     from ganeti.runtime import protocols
 
 _HANDSHAKE_TIMEOUT = 10.0
@@ -137,13 +139,20 @@ def _PeerName(sock: protocols.Socket) -> str:
 # The daemon
 
 
-def NodeHandlers(own: NodeStore) -> dict[str, Callable[..., Any]]:
+def _MakeTransport() -> Transport:
+    """Return the way to other nodes, which only a call that is passed on needs."""
+    from ganeti.rpc.curl import CurlTransport
+
+    return CurlTransport()
+
+
+def NodeHandlers(own: NodeStore, transport: Callable[[], Transport] = _MakeTransport) -> dict[str, Callable[..., Any]]:
     """Return the procedures of this node.
 
     A voter writes its ssconf files from its own copy of the store: values that a master sent before the node became a
     voter, or that arrive late, would be older.
     """
-    handlers = {**backend.Handlers(), **own.Handlers()}
+    handlers = {**backend.Handlers(), **own.Handlers(), **Passer(own, transport).Handlers()}
     write = handlers[_WRITE_SSCONF]
 
     def guarded(*args: Any) -> Any:

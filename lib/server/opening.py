@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -70,6 +69,11 @@ def _ParseConfigFile() -> objects.Snapshot:
     if not isinstance(data, dict):
         raise errors.ConfigurationError("it holds no JSON object")
     if data.get("version") != constants.CONFIG_VERSION:
+        if upgrade.Version(data) < upgrade.V2_16:
+            raise errors.ConfigurationError(
+                f"it is one of release {upgrade.VersionText(upgrade.Version(data))}",
+                hint=f"stop the daemons of all nodes, then run '{pathutils.CFGUPGRADE}' on the master",
+            )
         data = upgrade.UpgradeConfig(data)
     return configfile.LoadDict(data)
 
@@ -344,10 +348,3 @@ def AskGiveUp(names: str) -> str:
         " one, there will be two masters that start the same instances twice and destroy their disks. Switch these machines"
         " off first. Continue only if you know why they cannot follow a master"
     )
-
-
-def AskTerminal(lines: list[str]) -> bool:
-    """Show the lines and ask for a yes."""
-    sys.stderr.write("\n".join(lines) + "\nDo you want to continue? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

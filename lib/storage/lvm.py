@@ -35,7 +35,8 @@ class Volume(BlockDev):
 
     def Status(self) -> DeviceStatus:
         status = super().Status()
-        if self._Known().virtual:
+        volume = self._Known()
+        if volume.virtual or volume.partial:
             return dataclasses.replace(status, ldisk_status=constants.LDS_FAULTY)
         return status
 

@@ -22,6 +22,7 @@ _PLAIN = ("--noheadings", "--nosuffix", "--separator=|")
 _IN_MIB = (*_PLAIN, "--units=m", "--unbuffered")
 _PV_FIELDS = "pv_name,vg_name,pv_free,pv_attr,pv_size,lv_name"
 _VG_FIELDS = "vg_name,vg_free,vg_attr,vg_size"
+_AWAY_FIELDS = "vg_name,pv_uuid,pv_attr,pv_name"
 _LV_FIELDS = "vg_name,lv_name,lv_attr,lv_kernel_major,lv_kernel_minor,vg_extent_size,stripes,lv_size,lv_tags,devices"
 
 # Where the module for mirrors is loaded, and how LVM is kept off them.
@@ -33,6 +34,9 @@ _NO_MIRRORS = 'devices/global_filter=["r|^/dev/drbd|"]'
 
 _TAG_CHARACTERS = re.compile(r"[^-A-Za-z0-9_+.]")
 _MAX_TAG = 128
+
+# How LVM names a device that is away.
+_UNKNOWN = ("[unknown]", "unknown device")
 
 ALLOCATION_POLICIES = ("contiguous", "cling", "normal")
 
@@ -80,6 +84,17 @@ class Group:
 
 
 @dataclass(frozen=True)
+class MissingVolumes:
+    """The physical volumes of a group that LVM counts as missing: their UUIDs.
+
+    ``returned``: the paths of those whose device is there again.  They count as missing, as the group was changed meanwhile.
+    """
+
+    uuids: tuple[str, ...] = ()
+    returned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class LogicalVolume:
     """Sizes in KiB; ``devices``: its physical volumes, each with the extent where a segment starts."""
 
@@ -97,6 +112,15 @@ class LogicalVolume:
     @property
     def virtual(self) -> bool:
         return self.attributes[:1] == "v"
+
+    @property
+    def partial(self) -> bool:
+        """Return whether a physical volume below it counts as missing: what ``vgreduce`` would remove.
+
+        The paths of its devices do not show it: LVM has one again for a disk that came back, and it shows no paths for volumes
+        on parts of their own (RAID).  Only releases of LVM without the attribute have nothing else.
+        """
+        return self.attributes[8:9] == "p" or any(device.startswith(_UNKNOWN) for device in self.devices)
 
     @property
     def active(self) -> bool:
@@ -141,6 +165,10 @@ def MakeTag(text: str) -> str:
 
 def BuildListPvs() -> list[str]:
     return ["pvs", *_IN_MIB, f"-o{_PV_FIELDS}"]
+
+
+def BuildListAway() -> list[str]:
+    return ["pvs", *_PLAIN, f"-o{_AWAY_FIELDS}"]
 
 
 def BuildListVgs() -> list[str]:
@@ -226,6 +254,20 @@ def ParseVgs(output: str) -> list[Group]:
     ]
 
 
+def ParseAway(output: str) -> dict[str, MissingVolumes]:
+    """Return the missing physical volumes of each group: LVM has no name for a device that is away."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for group, uuid, attributes, name in _Rows(output, 4, "pvs"):
+        if attributes[2:3] == "m":
+            found.setdefault(group, []).append((uuid, name))
+    return {
+        group: MissingVolumes(
+            tuple(sorted(uuid for uuid, _ in pairs)), tuple(sorted(name for _, name in pairs if name.startswith("/")))
+        )
+        for group, pairs in found.items()
+    }
+
+
 def ParseLvs(output: str) -> list[LogicalVolume]:
     """Return each volume once, with the devices of all its segments."""
     found: dict[tuple[str, str], LogicalVolume] = {}
@@ -264,6 +306,11 @@ def Volumes() -> dict[tuple[str, str], LogicalVolume]:
 
 def PhysicalVolumes() -> list[PhysicalVolume]:
     return looks.Once("pvs", lambda: ParsePvs(_Look(BuildListPvs())))
+
+
+def Away() -> dict[str, MissingVolumes]:
+    """Return the physical volumes that are missing, by volume group."""
+    return looks.Once("pvs away", lambda: ParseAway(_Look(BuildListAway())))
 
 
 def Groups() -> dict[str, Group]:

@@ -15,6 +15,8 @@ from ganeti.storage import gluster, lvmtools
 
 NAME, SIZE, FREE, USED, ALLOCATABLE = "name", "size", "free", "used", "allocatable"
 FIELDS = (NAME, SIZE, FREE, USED, ALLOCATABLE)
+# Of volume groups only, and looked at only when somebody asks for it.
+MISSING, RETURNED = "missing", "returned"
 FIX_CONSISTENCY = "fix-consistency"
 
 _MIB = 1024 * 1024
@@ -28,10 +30,16 @@ class Units:
     """All units of one type on this node."""
 
     type: str
+    fields: tuple[str, ...] = FIELDS
 
     def Rows(self, arguments: Sequence[Any]) -> list[Row]:
         """Return every unit with all FIELDS; ``arguments`` as the master gives them for the type."""
         raise NotImplementedError
+
+    def More(self, rows: Sequence[Row], fields: Collection[str]) -> list[Row]:
+        """Return the rows with those of the ``fields`` that are not among FIELDS."""
+        del fields
+        return list(rows)
 
     def Space(self, name: str, exclusive: bool) -> Space:
         """Return (free, in all) of a unit; ``exclusive``: the node has exclusive storage on."""
@@ -80,12 +88,23 @@ class PhysicalVolumes(Units):
 
 class VolumeGroups(Units):
     type = "lvm-vg"
+    fields = (*FIELDS, MISSING, RETURNED)
 
     def Rows(self, arguments: Sequence[Any]) -> list[Row]:
         del arguments
         return [
             {NAME: vg.name, SIZE: vg.size, FREE: vg.free, USED: vg.size - vg.free, ALLOCATABLE: True}
             for vg in lvmtools.Groups().values()
+        ]
+
+    def More(self, rows: Sequence[Row], fields: Collection[str]) -> list[Row]:
+        if not {MISSING, RETURNED}.intersection(fields):
+            return list(rows)
+        away = lvmtools.Away()
+        found = [away.get(row[NAME], lvmtools.MissingVolumes()) for row in rows]
+        return [
+            {**row, MISSING: list(missing.uuids), RETURNED: list(missing.returned)}
+            for row, missing in zip(rows, found, strict=True)
         ]
 
     def Space(self, name: str, exclusive: bool) -> Space:
@@ -99,6 +118,12 @@ class VolumeGroups(Units):
     def Repair(self, name: str) -> None:
         """Take missing physical volumes out of the group, and what was on them if it must be."""
         if self._Group(name).partial:
+            back = lvmtools.Away().get(name, lvmtools.MissingVolumes()).returned
+            if back:
+                raise errors.StorageError(
+                    f"Volume group {name} is left as it is: {', '.join(back)} is there again but counts as missing, so its volumes"
+                    f" would be lost; 'vgextend --restoremissing {name} {' '.join(back)}' takes it back. To give it up, detach it"
+                )
             try:
                 lvmtools.Act(lvmtools.BuildRepair(name, force=False), f"Volume group {name} cannot be repaired")
             except errors.BlockDeviceError:
@@ -173,8 +198,11 @@ def GetUnits(kind: str) -> Units:
 
 def List(kind: str, arguments: Sequence[Any], name: str | None, fields: Collection[str]) -> list[list[Any]]:
     """Return the given fields of the units of a type, or of one of them."""
-    unknown = [field for field in fields if field not in FIELDS]
+    units = GetUnits(kind)
+    unknown = [field for field in fields if field not in units.fields]
     if unknown:
-        raise errors.StorageError(f"Storage units have no field '{unknown[0]}'; fields are: {', '.join(FIELDS)}")
-    rows = GetUnits(kind).Rows(arguments)
+        raise errors.StorageError(
+            f"Storage units of type {kind} have no field '{unknown[0]}'; fields are: {', '.join(units.fields)}"
+        )
+    rows = units.More(units.Rows(arguments), fields)
     return [[row[field] for field in fields] for row in rows if name is None or row[NAME] == name]

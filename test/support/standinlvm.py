@@ -17,7 +17,9 @@ EXTENT = 4  # MiB
 
 @dataclass
 class Pv:
-    """``free``: MiB."""
+    """``free``: MiB.  ``missing``: its device is away; ``flagged``: the group was changed meanwhile, so it counts as missing
+    until ``vgextend --restoremissing`` even if its device is there again.
+    """
 
     name: str
     group: str
@@ -25,6 +27,15 @@ class Pv:
     free: int
     allocatable: bool = True
     missing: bool = False
+    flagged: bool = False
+
+    @property
+    def counts_as_missing(self) -> bool:
+        return self.missing or self.flagged
+
+    @property
+    def uuid(self) -> str:
+        return f"uuid-of-{self.name.rpartition('/')[2]}"
 
 
 @dataclass
@@ -39,6 +50,10 @@ class Lv:
     active: bool = True
     open: bool = False
     tags: list[str] = field(default_factory=list)
+
+
+# Commands that write a group's metadata, in which LVM then keeps that a disk was away.
+_CHANGING = ("lvcreate", "lvremove", "lvrename", "lvextend", "pvchange")
 
 
 class _Refused(Exception):
@@ -70,6 +85,7 @@ class StandInLvm:
             "pvchange",
             "pvcreate",
             "vgcreate",
+            "vgextend",
         ):
             machine.programs[name] = self._Run
 
@@ -94,18 +110,24 @@ class StandInLvm:
         except _Refused as err:
             invocation.Complain(f"  {err}\n")
             return 5
+        if program in _CHANGING and "--test" not in words:
+            concerned = {part for word in words for part in word.split("/")}
+            for pv in self.pvs.values():
+                pv.flagged |= pv.missing and pv.group in concerned
         invocation.Print(output or "")
         return 0
 
     def _Pvs(self, words: list[str]) -> str:
+        if "-ovg_name,pv_uuid,pv_attr,pv_name" in words:
+            rows = [f"  {pv.group}|{pv.uuid}|{_Attributes(pv)}|{_Shown(pv)}" for pv in self.pvs.values()]
+            return "".join(f"{row}\n" for row in rows)
         assert "-opv_name,vg_name,pv_free,pv_attr,pv_size,lv_name" in words, words
         lines = []
         for pv in self.pvs.values():
-            attributes = f"{'a' if pv.allocatable else 'u'}-{'m' if pv.missing else '-'}"
             names = [lv.name for lv in self.lvs.values() for name, _ in lv.segments if name == pv.name] or [""]
             # The free extents after the last segment are a line of their own.
             names += [""] if names != [""] and pv.free else []
-            front = f"  {pv.name}|{pv.group}|{pv.free:.2f}|{attributes}|{pv.size:.2f}"
+            front = f"  {_Shown(pv)}|{pv.group}|{pv.free:.2f}|{_Attributes(pv)}|{pv.size:.2f}"
             lines += [f"{front}|{name}" for name in names]
         return "\n".join(lines) + "\n"
 
@@ -114,7 +136,7 @@ class StandInLvm:
         lines = []
         for group in sorted({pv.group for pv in self.pvs.values() if pv.group}):
             pvs = [pv for pv in self.pvs.values() if pv.group == group]
-            partial = "p" if any(pv.missing for pv in pvs) else "-"
+            partial = "p" if any(pv.counts_as_missing for pv in pvs) else "-"
             free, size = (sum(getattr(pv, what) for pv in pvs) for what in ("free", "size"))
             lines.append(f"  {group}|{free:.2f}|wz-{partial}n-|{size:.2f}")
         return "".join(f"{line}\n" for line in lines)
@@ -123,7 +145,8 @@ class StandInLvm:
         fields = next(word[2:] for word in words if word.startswith("-o")).split(",")
         lines = []
         for number, lv in enumerate(self.lvs.values()):
-            state = f"-wi{'-'}{'a' if lv.active else '-'}{'o' if lv.open else '-'}----"
+            health = "p" if self._Partial(lv) else "-"
+            state = f"-wi-{'a' if lv.active else '-'}{'o' if lv.open else '-'}--{health}-"
             values = {
                 "vg_name": lv.group,
                 "lv_name": lv.name,
@@ -137,7 +160,7 @@ class StandInLvm:
             }
             rows = [lv.segments] if lv.stripes > 1 else [[segment] for segment in lv.segments]
             for row in rows:
-                values["devices"] = ",".join(f"{name}(0)" for name, _ in row)
+                values["devices"] = ",".join(f"{_Shown(self.pvs[name])}(0)" for name, _ in row)
                 lines.append("  " + "|".join(values[name] for name in fields))
         return "".join(f"{line}\n" for line in lines)
 
@@ -160,7 +183,7 @@ class StandInLvm:
         runtime.CreateFile(f"/dev/{lv.group}/{lv.name}", size * MIB)
 
     def _Take(self, group: str, size: int, stripes: int, wanted: list[str]) -> list[tuple[str, int]]:
-        pvs = [pv for pv in self.pvs.values() if pv.group == group and pv.allocatable and not pv.missing]
+        pvs = [pv for pv in self.pvs.values() if pv.group == group and pv.allocatable and not pv.counts_as_missing]
         if not pvs:
             raise _Refused(f'Volume group "{group}" not found')
         usable = [self.pvs[name] for name in wanted] or pvs
@@ -237,10 +260,13 @@ class StandInLvm:
 
     def _Vgreduce(self, words: list[str]) -> None:
         group = words[-1]
-        gone = {pv.name for pv in self.pvs.values() if pv.group == group and pv.missing}
-        partial = [lv for lv in self.lvs.values() if gone.intersection(name for name, _ in lv.segments)]
+        gone = {pv.name for pv in self.pvs.values() if pv.group == group and pv.counts_as_missing}
+        partial = [lv for lv in self.lvs.values() if lv.group == group and self._Partial(lv)]
         if partial and "--force" not in words:
             raise _Refused("There are still partial LVs in VG; use --force to remove them")
+        used = [lv for lv in partial if lv.open]
+        if used:
+            raise _Refused(f"Logical volume {used[0].group}/{used[0].name} in use.")
         for lv in partial:
             for name, taken in lv.segments:
                 self.pvs[name].free += taken
@@ -248,6 +274,17 @@ class StandInLvm:
             runtime.RemoveFile(f"/dev/{lv.group}/{lv.name}")
         for name in gone:
             del self.pvs[name]
+
+    def _Partial(self, lv: Lv) -> bool:
+        return any(self.pvs[name].counts_as_missing for name, _ in lv.segments)
+
+    def _Vgextend(self, words: list[str]) -> None:
+        option, _group, *names = words
+        assert option == "--restoremissing"
+        for name in names:
+            if self.pvs[name].missing:
+                raise _Refused(f'Failed to find physical volume "{name}".')
+            self.pvs[name].flagged = False
 
     def _Pvchange(self, words: list[str]) -> None:
         if words[-1] not in self.pvs:
@@ -266,6 +303,15 @@ class StandInLvm:
             raise _Refused(f"A volume group called {group} already exists.")
         for name in names:
             self.pvs[name].group = group
+
+
+def _Shown(pv: Pv) -> str:
+    """How LVM names a physical volume; it has no name for one that is away."""
+    return "[unknown]" if pv.missing else pv.name
+
+
+def _Attributes(pv: Pv) -> str:
+    return f"{'a' if pv.allocatable else 'u'}-{'m' if pv.counts_as_missing else '-'}"
 
 
 def _RoundUp(mib: int) -> int:

@@ -52,7 +52,13 @@ def test_volumes_of_a_node(node: Node) -> None:
     }
     assert set(node.Serve("lv_list", ["other"])) == {"other/swap"}
     assert node.Serve("vg_list") == {"vg": 2048, "other": 512}
-    assert node.Serve("node_volumes")[2] == {"name": "swap", "size": "200.00", "dev": "/dev/sdc", "vg": "other"}
+    assert node.Serve("node_volumes")[2] == {
+        "name": "swap",
+        "size": "200.00",
+        "dev": "/dev/sdc",
+        "vg": "other",
+        "health": "",
+    }
 
 
 @pytest.mark.req("D21-STOR-01", "D21-STOR-03", "D21-REPAIR-05")
@@ -146,6 +152,7 @@ def test_a_repair_that_changes_nothing_is_an_error(node: Node) -> None:
         node.Serve("storage_execute", "lvm-vg", [], "vg", "fix-consistency")
 
 
+@pytest.mark.req("RM-NODE-13")
 @pytest.mark.parametrize(
     "unit, space",
     [

@@ -396,7 +396,7 @@ def test_unreadable_metadata_means_no_local_data(mirror: Pair) -> None:
     assert two.State() == ("Connected", "Secondary", "UpToDate", False)
 
 
-@pytest.mark.req("RM-DISK-10", "RM-DISK-11", "RM-DISK-20", "RM-DISK-21", "D21-PARAM-08", "D21-PARAM-09")
+@pytest.mark.req("RM-LIM-15", "RM-DISK-10", "RM-DISK-11", "RM-DISK-20", "RM-DISK-21", "D21-PARAM-08", "D21-PARAM-09")
 def test_parameters_of_disk_and_link(pair: Pair) -> None:
     one = pair.one
     params = {
@@ -623,3 +623,61 @@ def test_requests_of_a_side_that_was_left_behind_do_not_reach_its_disk(mirror: P
     one.Do("blockdev_shutdown", one.Disk("ahead"))
     acts = [argv[1] for argv in one.drbd.runs if argv[1] in ("detach", "resume-io", "secondary")]
     assert acts == ["detach", "resume-io", "secondary"]
+
+
+def test_a_device_needs_both_of_its_volumes(pair: Pair) -> None:
+    one, disk = pair.one, pair.one.Disk()
+    for child in disk.children:
+        one.Do("blockdev_create", child, child.size, "guest", True, "note", False)
+    half = disk.Replace(children=disk.children[:1])
+    one.Fail("data and metadata volumes must exist", "blockdev_create", half, 64, "guest", True, "note", False)
+    assert one.drbd.devices == {}
+
+
+def test_metadata_that_cannot_be_cleared_is_not_used(pair: Pair) -> None:
+    """What a volume held before would be taken for metadata."""
+    one, disk = pair.one, pair.one.Disk()
+    for child in disk.children:
+        one.Do("blockdev_create", child, child.size, "guest", True, "note", False)
+    one.machine.programs["dd"] = lambda invocation: invocation.Complain("dd: Input/output error\n") or 1
+    one.Fail("cannot be cleared.*Input/output error", "blockdev_create", disk, 64, "guest", True, "note", False)
+    assert one.drbd.devices == {} and "drbdmeta" not in [argv[0] for argv in one.drbd.runs]
+
+
+def test_a_device_that_somebody_keeps_open_is_not_closed(mirror: Pair) -> None:
+    one = mirror.one
+    one.device.held_open = True
+    one.Fail("cannot be closed.*held open", "blockdev_close", "", [one.Disk()])
+    assert one.State() == ("Connected", "Primary", "UpToDate", False)
+
+
+def test_opening_what_is_open_has_it_obey_the_record(mirror: Pair) -> None:
+    one = mirror.one
+    mirror.links.Cut()
+    assert one.device.frozen
+    one.Do("blockdev_open", "", [one.Disk("behind")], True)
+    assert one.State() == ("WFConnection", "Primary", "UpToDate", False)
+    assert one.device.options["fencing"] == "dont-care"
+
+
+def test_a_resync_is_waited_for_until_the_link_is_up(mirror: Pair) -> None:
+    """What was true when the call began does not count."""
+    one = mirror.one
+    mirror.links.Cut()
+
+    def heal() -> None:
+        runtime.Sleep(1)
+        mirror.links.Heal()
+
+    one.machine.StartProcess(heal, "heal")
+    assert one.Do("drbd_wait_sync", [one.Disk()]) == [True, 100.0]
+
+
+def test_an_end_that_the_master_does_not_name_is_not_connected(pair: Pair) -> None:
+    one, disk = pair.one, pair.one.Disk()
+    for key in ("local-ip", "remote-ip"):
+        values = {name: value for name, value in disk.dynamic_params.items() if name != key}
+        one.Create(True, disk.Replace(dynamic_params=values))
+        assert one.device.link == "StandAlone"
+        one.Do("blockdev_remove", disk.Replace(dynamic_params=values))
+        assert one.drbd.devices == {}

@@ -11,7 +11,7 @@ from simulated import Machine, World
 from support.standinlvm import StandInLvm
 from support.virtual import MakeDisk
 
-from ganeti import errors, objects, runtime
+from ganeti import constants, errors, objects, runtime
 from ganeti.storage import looks, lvmtools, tree
 
 OWNER = "guest.example.com"
@@ -50,6 +50,40 @@ def Volume(name: str, size: int = 100, **values: Any) -> objects.Disk:
 @pytest.fixture
 def node() -> Iterator[Node]:
     yield Node()
+
+
+def test_a_volume_that_is_partly_on_a_missing_disk_is_faulty(node: Node) -> None:
+    """Whatever works with it, such as a mirror that has not touched the disk since, may not see it yet."""
+    node.Create("one")
+    node.Create("two")
+    [pv] = node.Pvs("one")
+    node.lvm.lvs["vg", "two"].segments = [("/dev/sdb" if pv == "/dev/sda" else "/dev/sda", 100)]
+
+    def status(name: str) -> Any:
+        device = node.Do(tree.FindOrFail, Volume(name))
+        return node.Do(tree.CombinedStatus, device).ldisk_status
+
+    assert (status("one"), status("two")) == (constants.LDS_OKAY, constants.LDS_OKAY)
+    node.lvm.pvs[pv].missing = True
+    assert (status("one"), status("two")) == (constants.LDS_FAULTY, constants.LDS_OKAY)
+    node.lvm.pvs[pv].missing, node.lvm.pvs[pv].flagged = False, True
+    assert (status("one"), status("two")) == (constants.LDS_FAULTY, constants.LDS_OKAY)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "devices", "partial"),
+    [
+        ("rwi-aor---", "root_rimage_0(0),root_rimage_1(0)", False),
+        ("rwi-aor-p-", "root_rimage_0(0),root_rimage_1(0)", True),
+        ("-wi-ao--p-", "/dev/sda(0)", True),
+        ("-wi-ao----", "/dev/sda(0)", False),
+        ("-wi-ao", "/dev/sda(0)", False),
+        ("-wi-ao", "unknown device(0)", True),
+    ],
+)
+def test_lvm_itself_says_which_volumes_are_partial(attributes: str, devices: str, partial: bool) -> None:
+    [volume] = lvmtools.ParseLvs(f"  vg|one|{attributes}|253|0|4096|1|8||{devices}\n")
+    assert volume.partial == partial
 
 
 def test_life_of_a_volume(node: Node) -> None:
