@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from ganeti.htools.entities import NO_NODE, PLAIN, AllocPolicy, Failure, Group, Instance, Status
+from ganeti.htools.entities import NO_NODE, PLAIN, AllocPolicy, Failure, Group, Instance, NodeFacts, Status
+from ganeti.htools.failures import FirstBreakdown
 from ganeti.htools.loading import SharedLocations
 from ganeti.htools.numbers import Fixed
 from ganeti.htools.pairs import Pairs
@@ -116,6 +117,35 @@ def TriedOut(rules: Rules) -> Safe:
     return lambda _primary, _secondary, after: Redundant(after(), rules.ignored, rules.accept_offline)
 
 
+def _Bearing(judge: Judge, safe: Safe) -> Safe:
+    """Return a ``Safe`` that demands, too, that the group survives as many failures as its policy says.
+
+    Nothing is tried in a group that does not survive them as it is.
+    """
+    hopeless: dict[int, bool] = {}
+    doubtful: dict[int, tuple[str, ...]] = {}
+
+    def holds(primary: int, secondary: int, after: Callable[[], State]) -> bool:
+        if not safe(primary, secondary, after):
+            return False
+        facts = judge.Facts(primary)
+        group, count = facts.group, facts.policy.max_failures
+        if count == 1:
+            return True
+        if hopeless.get(group):
+            return False
+        found = FirstBreakdown(after(), group, count, doubtful.get(group, ()))
+        if found is None:
+            return True
+        if group not in hopeless:
+            hopeless[group] = FirstBreakdown(judge.Before(), group, count, found.nodes) is not None
+        # What was too much with the instance in one place often is with it in another one.
+        doubtful[group] = found.nodes
+        return False
+
+    return holds
+
+
 class Judge(Protocol):
     """Places an instance on one candidate and says how good that is."""
 
@@ -129,6 +159,12 @@ class Judge(Protocol):
 
     def Guard(self, rules: Rules) -> Safe:
         """Return what says whether all nodes can be emptied then."""
+        ...
+
+    def Facts(self, node: int) -> NodeFacts: ...
+
+    def Before(self) -> State:
+        """Return the state without the instance."""
         ...
 
     def Show(self, metric: Any) -> str: ...
@@ -200,6 +236,12 @@ class ByScore:
     def Guard(self, rules: Rules) -> Safe:
         return Guard(self._state, self._inst, rules.ignored, rules.accept_offline).Holds
 
+    def Facts(self, node: int) -> NodeFacts:
+        return self._state.nodes[node].facts
+
+    def Before(self) -> State:
+        return self._state
+
     def Show(self, metric: Any) -> str:
         return Fixed(metric, 8)
 
@@ -242,6 +284,12 @@ class ByLostRoom:
 
     def Guard(self, rules: Rules) -> Safe:
         return TriedOut(rules)
+
+    def Facts(self, node: int) -> NodeFacts:
+        return self._state.nodes[node].facts
+
+    def Before(self) -> State:
+        return self._state
 
     def Show(self, metric: Any) -> str:
         lost, disk = metric
@@ -327,19 +375,26 @@ def _Placed(judge: Judge, place: _Tried) -> Placement:
     return result
 
 
+def _Pairs(judge: Judge, candidate: Candidate) -> Iterator[_Tried]:
+    primary, secondaries = candidate
+    others = secondaries or ()
+    return ((metric, primary, other) for metric, other in zip(judge.Pairs(primary, others), others, strict=True))
+
+
 def Choose(judge: Judge, candidates: Sequence[Candidate], rules: Rules) -> Outcome:
     """Try all candidates (10.3); a state is made of the chosen one only."""
-    safe = judge.Guard(rules) if rules.capacity_checks else None
+    safe = _Bearing(judge, judge.Guard(rules)) if rules.capacity_checks else None
     if all(secondaries is None for _, secondaries in candidates):
         metrics = ((judge.Single(primary), primary) for primary, _ in candidates)
         tried = ((m if isinstance(m, Failure) else m.metric, primary, NO_NODE) for m, primary in metrics)
         best, total = _Choose(judge, tried, safe)
+    elif safe is not None and any(judge.Facts(primary).policy.max_failures > 1 for primary, _ in candidates):
+        # To try failures takes long: only the best pairs of all are tried, up to the first that is safe.
+        best, total = _Choose(judge, (pair for candidate in candidates for pair in _Pairs(judge, candidate)), safe)
     else:
         best, total = None, Outcome()
-        for primary, secondaries in candidates:
-            others = secondaries or ()
-            pairs = ((m, primary, s) for m, s in zip(judge.Pairs(primary, others), others, strict=True))
-            found, outcome = _Choose(judge, pairs, safe)
+        for candidate in candidates:
+            found, outcome = _Choose(judge, _Pairs(judge, candidate), safe)
             total.Add(outcome)
             # Of equals the later one wins.
             if found is not None and (best is None or not best[0] < found[0]):

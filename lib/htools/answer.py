@@ -9,7 +9,7 @@ from typing import Any
 from ganeti import serializer
 from ganeti.htools import allocate, balance, evacuate, solution
 from ganeti.htools.allocate import GroupChoice, Placement, Rules
-from ganeti.htools.entities import DRBD, NO_NODE, Failure, Group, Instance, Mirroring
+from ganeti.htools.entities import DRBD, NO_NODE, Failure, Group, Instance, Mirroring, NodeFacts
 from ganeti.htools.evacuate import Mode
 from ganeti.htools.loading import NewInstanceTags
 from ganeti.htools.numbers import Fixed
@@ -63,7 +63,24 @@ def RulesFor(new: New, rules: Rules) -> Rules:
     return rules if rules.restrict is not None else replace(rules, restrict=new.restrict)
 
 
+def Bound(cluster: Cluster, new: New) -> Cluster:
+    """Return the cluster with the policies that count for a new instance."""
+    if not new.ignore_policy:
+        return cluster
+    nodes = cluster.state.nodes.values()
+    return cluster.WithState(cluster.state.With(node.WithFacts(node.facts.WithoutPolicy()) for node in nodes))
+
+
 def _Place(cluster: Cluster, new: New, group: Group | None, rules: Rules, index: int) -> GroupChoice:
+    choice = _PlaceBound(Bound(cluster, new), new, group, rules, index)
+    placed = choice.placement
+    if placed is None or not new.ignore_policy:
+        return choice
+    nodes = (node.WithFacts(cluster.state.nodes[index].facts) for index, node in placed.state.nodes.items())
+    return choice._replace(placement=placed._replace(state=placed.state.With(nodes)))
+
+
+def _PlaceBound(cluster: Cluster, new: New, group: Group | None, rules: Rules, index: int) -> GroupChoice:
     inst = replace(NewInstanceTags(new.instance, cluster.tags), index=index, alias=new.instance.name)
     chosen = RulesFor(new, rules)
     judge = allocate.JudgeFor(cluster, None if group is None else group.index)
@@ -158,6 +175,12 @@ class _AsItWas:
 
     def Guard(self, rules: Rules) -> allocate.Safe:
         return allocate.TriedOut(rules)
+
+    def Facts(self, node: int) -> NodeFacts:
+        return self._judge.Facts(node)
+
+    def Before(self) -> State:
+        return self._judge.Before()
 
     def Show(self, metric: Any) -> str:
         return self._judge.Show(metric)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ganeti.htools.bounds import Bounds, Family
 from ganeti.htools.entities import Failure, Instance, Mirroring
@@ -21,6 +21,7 @@ class Rules:
     """What may be done, and when to stop (section 22).
 
     ``steps``: most moves, UNLIMITED for any number.  ``least_gain`` counts while the score is not above ``gain_limit``.
+    ``cost``: how much a move must lower the score for each GiB that it copies; 3.1 has no such thing.
     """
 
     instance_moves: bool = True
@@ -32,6 +33,7 @@ class Rules:
     least_score: float = 1e-9
     least_gain: float = 0.01
     gain_limit: float = 0.1
+    cost: float = 0.0
 
 
 class Step(NamedTuple):
@@ -91,8 +93,29 @@ def Moves(state: State, inst: Instance, rules: Rules) -> Iterator[Move]:
             yield Move(kind, target)
 
 
+def Copied(inst: Instance, move: Move) -> float:
+    """Return how many GiB a move copies: disks of new mirrors, and the memory of a running guest each time it migrates."""
+    memory = inst.memory if inst.running else 0
+    return (inst.disk * (move.kind in _NEW_MIRROR) + memory * _MIGRATIONS[move.kind]) / 1024
+
+
+_NEW_MIRROR: Final = frozenset(
+    [Kind.REPLACE_SECONDARY, Kind.REPLACE_AND_FAILOVER, Kind.FAILOVER_AND_REPLACE, Kind.REPLACE_PRIMARY]
+)
+_MIGRATIONS: Final = {
+    Kind.FAILOVER: 1,
+    Kind.FAILOVER_TO_ANY: 1,
+    Kind.REPLACE_SECONDARY: 0,
+    Kind.REPLACE_AND_FAILOVER: 1,
+    Kind.FAILOVER_AND_REPLACE: 1,
+    Kind.REPLACE_PRIMARY: 2,
+}
+
+
 class _Search:
     """Finds the best of moves that are looked at in any order: the lowest score, of equals the first in the order of ``Moves``.
+
+    What a move costs is added to its score.
 
     A move whose estimate is not about as good as the best one so far cannot be better, and is not looked at closely.
     """
@@ -116,8 +139,9 @@ class _Search:
             return
         after = self._state.With(change.nodes, (change.instance,))
         reached = after.Score()
-        if reached < self._lowest or (self.best is not None and reached == self._lowest and order < self._order):
-            self._lowest, self._order = reached, order
+        value = reached + self._rules.cost * Copied(leaving.inst, move) if self._rules.cost else reached
+        if value < self._lowest or (self.best is not None and value == self._lowest and order < self._order):
+            self._lowest, self._order = value, order
             self.best = Step(leaving.inst, change.instance, move, after, reached)
 
 

@@ -7,7 +7,7 @@ variance over the n online nodes.  The new variance is exactly::
 
 The root of V + q is concave in q, so between two values of q it lies above the straight line (chord) through its ends.  On
 this line each node counts by itself: a metric adds ``slope * u`` for each node that changes.  So what a node adds to the
-bound is one number (``_Price``), whichever move it is part of, and the bound of a move is the sum of two or three of them:
+bound is one number (``_Chords.Prices``), whichever move it is part of, and the bound of a move is the sum of two or three of them:
 what the old nodes become is worked out once for each instance, what targets become once for all instances of the same
 shape, that is those that are equal in everything that counts for a node.  The last term of q is bounded by the largest steps.
 So are the ends of the chord, by the smallest and the largest u of the shape.
@@ -15,7 +15,7 @@ So are the ends of the chord, by the smallest and the largest u of the shape.
 What a node becomes may depend on more than the shape.  Then the best case counts, which is what a bound may do:
 
 * the memory that a secondary keeps already for instances of the same primary: between none and all that it keeps
-* location tags that both nodes have: none (``Shared`` is added where they are known)
+* location tags that both nodes have: none (``Family.Bound`` adds them where they are known)
 * pairs of location and exclusion tags: the instance's own all go
 * checks that a move might skip are skipped; what fails even so is infinitely bad
 
@@ -84,7 +84,7 @@ def _ShapeOf(inst: Instance, forced: bool) -> _Shape:
     """Return what counts of an instance for the nodes that take it, and whether soft checks are skipped."""
     return (
         inst.memory, inst.disk, inst.disks, inst.vcpus, inst.status, inst.template, inst.spindle_use, inst.forthcoming,
-        inst.load, inst.exclusion_tags, inst.desired_locations, inst.auto_balance, forced,
+        inst.load, inst.exclusion_tags, inst.desired_locations, inst.auto_balance, inst.least_memory, forced,
     )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ class Bounds:
         if node.offline or not inst.needs_secondary_memory or inst.forthcoming:
             return self._ChangeTo(after)
         memory = node.facts.total_memory
-        return self._ChangeTo(after, (after.reserved / memory, (node.reserved + inst.memory) / memory))
+        return self._ChangeTo(after, (after.reserved / memory, (node.reserved + node.facts.Claim(inst)) / memory))
 
     def _Leave(self, leaving: Leaving, forced: bool) -> _Old:
         """Return what the nodes of an instance may become."""

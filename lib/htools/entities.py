@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from ganeti import constants
@@ -76,16 +76,22 @@ class Spec:
 
 @dataclass(frozen=True)
 class Policy:
-    """What instances may look like; ``minmax``: pairs of the least and the largest."""
+    """What instances may look like; ``minmax``: pairs of the least and the largest.
+
+    ``memory_ratio``: None counts the memory of instances in full; see doc/design-resource-model.rst for both last values.
+    """
 
     standard: Spec = Spec(128, 1, 1024, 1, 1, 1)
     minmax: tuple[tuple[Spec, Spec], ...] = ((Spec(128, 1, 1024, 1, 1, 1), Spec(32768, 8, 1048576, 16, 8, 12)),)
     templates: tuple[str, ...] = TEMPLATES
     vcpu_ratio: float = 4.0
     spindle_ratio: float = 32.0
+    memory_ratio: float | None = None
+    max_failures: int = 1
 
 
 DEFAULT_POLICY: Final = Policy()
+_NO_LIMIT: Final = 1e12
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,8 @@ class NodeFacts:
     free_spindles: int = 0
     exclusive_storage: bool = False
     offline: bool = False
+    drained: bool = False
+    """Whether a node that counts as offline is only drained: it runs its instances and gets no others."""
     master: bool = False
     tags: tuple[str, ...] = ()
     hypervisor: str | None = None
@@ -149,6 +157,8 @@ class NodeFacts:
     receivable_tags: frozenset[str] = frozenset()
     missing_memory: int = 0
     """What records say is free and the node does not report; constant from loading on."""
+    from_records: bool = False
+    """Whether free memory follows from records alone."""
 
     @functools.cached_property
     def max_cpus(self) -> int:
@@ -158,6 +168,43 @@ class NodeFacts:
     @functools.cached_property
     def max_spindles(self) -> float:
         return self.policy.spindle_ratio * self.total_spindles
+
+    @property
+    def working(self) -> bool:
+        """Whether instances may run there now."""
+        return self.drained or not self.offline
+
+    @functools.cached_property
+    def memory_for_instances(self) -> int:
+        """Memory that the node does not keep, and that does not go anywhere unexplained."""
+        return int(self.total_memory) - self.node_memory - max(0, self.missing_memory)
+
+    def WithoutPolicy(self) -> NodeFacts:
+        """Return a node whose policy allows everything."""
+        ratio = None if self.policy.memory_ratio is None else _NO_LIMIT
+        policy = replace(
+            self.policy,
+            minmax=((Spec(0, 0, 0, 0, 0, 0), Spec(*[int(_NO_LIMIT)] * 6)),),
+            templates=TEMPLATES,
+            vcpu_ratio=_NO_LIMIT,
+            spindle_ratio=_NO_LIMIT,
+            memory_ratio=ratio,
+            max_failures=1,
+        )
+        return replace(self, policy=policy, vcpu_ratio=_NO_LIMIT)
+
+    def Keeps(self, inst: Instance) -> bool:
+        """Return whether the memory of an instance is kept for it while it is stopped.
+
+        As in 3.1 that of an offline one is, too, unless a ratio or records say what memory there is.
+        """
+        return inst.online or not (self.from_records or self.policy.memory_ratio is not None)
+
+    def Claim(self, inst: Instance) -> int:
+        """Return the memory that must be there for an instance on this node: its minimum where memory is shared."""
+        if self.policy.memory_ratio is None or inst.least_memory is None:
+            return inst.memory
+        return inst.least_memory
 
 
 @dataclass(frozen=True)
@@ -181,7 +228,10 @@ NO_LOAD: Final = Load(0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance; ``primary`` and ``secondary`` are indices of nodes, NO_NODE for none."""
+    """An instance; ``primary`` and ``secondary`` are indices of nodes, NO_NODE for none.
+
+    ``least_memory``: its minimum, where the source has one.
+    """
 
     index: int
     name: str
@@ -198,6 +248,7 @@ class Instance:
     tags: tuple[str, ...] = ()
     forthcoming: bool = False
     networks: tuple[str, ...] = ()
+    least_memory: int | None = None
     load: Load = USUAL_LOAD
     # Added while loading (section 4).
     alias: str = ""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ganeti.htools import allocate
 from ganeti.htools.entities import Failure, Instance, Mirroring
 from ganeti.htools.moves import Apply, Kind, Move
-from ganeti.htools.redundancy import BestFailover
+from ganeti.htools.redundancy import BestMove
 from ganeti.htools.score import Score
 from ganeti.htools.state import Cluster, State
 
@@ -51,14 +51,14 @@ def Evacuate(state: State, inst: Instance, mode: Mode, targets: Sequence[int], f
     if not inst.mirrored:
         if mode is Mode.SECONDARY:
             raise CannotMove(f"Instances with disk template '{inst.template}' can't execute change secondary")
-        return _ToAny(state, inst, targets, force)
+        return _ToBest(state, inst, Kind.FAILOVER_TO_ANY, targets, force)
     if mode is Mode.PRIMARY:
         after = Apply(state, inst, Move(Kind.FAILOVER), force)
         if isinstance(after, Failure):
             raise CannotMove(after.value)
         return Moved(after, after.instances[inst.index], ((inst, Move(Kind.FAILOVER)),))
     if mode is Mode.SECONDARY:
-        return _ChangeSecondary(state, inst, targets, force)
+        return _ToBest(state, inst, Kind.REPLACE_SECONDARY, targets, force)
     return _ChangeBoth(state, inst, targets, force)
 
 
@@ -66,30 +66,13 @@ def _NoGoodNode(problems: Iterable[str]) -> CannotMove:
     return CannotMove("Can't find any good node: " + "".join(problems))
 
 
-def _ToAny(state: State, inst: Instance, targets: Sequence[int], force: bool) -> Moved:
-    after = BestFailover(state, inst, targets, force)
+def _ToBest(state: State, inst: Instance, kind: Kind, targets: Sequence[int], force: bool) -> Moved:
+    after = BestMove(state, inst, kind, targets, force)
     if not isinstance(after, State):
         raise _NoGoodNode(after)
     moved = after.instances[inst.index]
-    return Moved(after, moved, ((inst, Move(Kind.FAILOVER_TO_ANY, moved.primary)),))
-
-
-def _ChangeSecondary(state: State, inst: Instance, targets: Sequence[int], force: bool) -> Moved:
-    best: Moved | None = None
-    lowest = 0.0
-    problems = []
-    for target in targets:
-        move = Move(Kind.REPLACE_SECONDARY, target)
-        after = Apply(state, inst, move, force)
-        if isinstance(after, Failure):
-            problems.append(f" Node {state.nodes[target].facts.name} failed: {after.value};")
-            continue
-        score = Score(after.Of(state.nodes[target].facts.group))
-        if best is None or not score > lowest:
-            best, lowest = Moved(after, after.instances[inst.index], ((inst, move),)), score
-    if best is None:
-        raise _NoGoodNode(problems)
-    return best
+    target = moved.primary if kind is Kind.FAILOVER_TO_ANY else moved.secondary
+    return Moved(after, moved, ((inst, Move(kind, target)),))
 
 
 _FAILING_OVER = "Failing over to the secondary: "

@@ -155,4 +155,6 @@ def ReadPolicy(fields: Fields) -> Policy:
         fields.Get("disk-templates", List(Template)),
         fields.Get("vcpu-ratio", Real),
         fields.Get("spindle-ratio", Real),
+        fields.Get("memory-ratio", Maybe(Real), None),
+        fields.Get("max-node-failures", Int, 1),
     )

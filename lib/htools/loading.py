@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 from ganeti import constants, errors
 from ganeti.htools import records
 from ganeti.htools.entities import DEFAULT_POLICY, NO_LOAD, NO_NODE, Group, Instance, Load, NodeFacts, Policy
-from ganeti.htools.resources import AttachPrimary, AttachSecondary, Node
+from ganeti.htools.resources import AttachPrimary, AttachSecondary, Node, ShareMemory
 from ganeti.htools.state import Cluster, State
+from ganeti.params import nodestate
 
-STATIC_KVM_NODE_MEMORY = 4096
+STATIC_KVM_NODE_MEMORY = nodestate.STATIC_KVM_MEMORY
 _MISSING_MEMORY = 512
 _MISSING_DISK = 1024
 
-_EXCLUSION = "htools:iextags:"
+EXCLUSION = "htools:iextags:"
 _DESIRED_LOCATION = "htools:desiredlocation:"
 _LOCATION = "htools:nlocation:"
 _MIGRATION = "htools:migration:"
@@ -29,13 +30,17 @@ class LoadError(errors.GenericError):
 
 @dataclass(frozen=True)
 class Raw:
-    """What a source delivers; a node whose quantities are not KVM's measurements has no ``hypervisor``."""
+    """What a source delivers; a node whose quantities are not KVM's measurements has no ``hypervisor``.
+
+    ``silent``: names of nodes that count as offline because they did not answer.
+    """
 
     groups: Sequence[Group]
     nodes: Sequence[NodeFacts]
     instances: Sequence[Instance]
     tags: Sequence[str] = ()
     policy: Policy = DEFAULT_POLICY
+    silent: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ class _Prefixes(NamedTuple):
 
 def _PrefixesOf(tags: Sequence[str], exclusion_tags: Sequence[str]) -> _Prefixes:
     own = [f"{tag}:" for tag in exclusion_tags]
-    return _Prefixes((*own, *Suffixes(tags, _EXCLUSION)), tuple(Suffixes(tags, _DESIRED_LOCATION)))
+    return _Prefixes((*own, *Suffixes(tags, EXCLUSION)), tuple(Suffixes(tags, _DESIRED_LOCATION)))
 
 
 def Build(raw: Raw, wishes: Wishes) -> Cluster:
@@ -138,9 +143,12 @@ def Build(raw: Raw, wishes: Wishes) -> Cluster:
         if inst.secondary != NO_NODE:
             AttachSecondary(nodes[inst.secondary], inst)
     nodes = {index: _Complete(node, wishes.static_kvm_memory) for index, node in nodes.items()}
+    for index, node in nodes.items():
+        if node.facts.policy.memory_ratio is not None:
+            ShareMemory(node, (inst for inst in instances.values() if inst.primary == index))
     state = State(nodes, instances)
     warnings = tuple(_Inconsistencies(state, {node.index: node.free_memory for node in raw.nodes}))
-    return Cluster(raw.groups, state, tuple(raw.tags), raw.policy, suffix, tuple(split), warnings)
+    return Cluster(raw.groups, state, tuple(raw.tags), raw.policy, suffix, tuple(split), warnings, raw.silent)
 
 
 def _WithRecords(

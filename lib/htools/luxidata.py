@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ganeti.htools import rapidata
@@ -16,22 +17,40 @@ NODE_FIELDS: Final = [
 INSTANCE_FIELDS: Final = [
     "name", "disk_usage", "be/memory", "be/vcpus", "status", "pnode", "snodes", "tags", "be/auto_balance",
     "disk_template", "be/spindle_use", "disk.sizes", "disk.spindles", "forthcoming",
+    "be/minmem", "oper_ram",
 ]  # fmt: skip
 GROUP_FIELDS: Final = ["uuid", "name", "alloc_policy", "ipolicy", "tags"]
 
 _NORMAL = 0
 
 
+# What a node that answers reports in any case.
+_REPORTED: Final = ("mtotal", "mnode", "mfree", "ctotal", "cnos")
+
+
 def Parse(nodes: Any, instances: Any, info: Mapping[str, Any], groups: Any) -> Raw:
-    """Return the cluster of four answers: of three queries with the fields above, and of QueryClusterInfo."""
-    return rapidata.Parse(
+    """Return the cluster of four answers: of three queries with the fields above, and of QueryClusterInfo.
+
+    A node that did not answer the master daemon counts as offline.
+    """
+    rows = _Rows(nodes, NODE_FIELDS, "node")
+    silent = [row for row in rows if _IsSilent(row)]
+    guests = _Rows(instances, INSTANCE_FIELDS, "instance")
+    raw = rapidata.Parse(
         rapidata.Answers(
             groups=_Rows(groups, GROUP_FIELDS, "group"),
-            nodes=[_Node(row) for row in _Rows(nodes, NODE_FIELDS, "node")],
-            instances=[_Instance(row) for row in _Rows(instances, INSTANCE_FIELDS, "instance")],
+            nodes=[_Node({**row, "offline": True} if row in silent else row) for row in rows],
+            instances=[_Instance(row) for row in guests],
             info=dict(info),
-        )
+        ),
+        {str(row["name"]): row["oper_ram"] for row in guests},
     )
+    return replace(raw, silent=tuple(str(row["name"]) for row in silent))
+
+
+def _IsSilent(row: Mapping[str, Any]) -> bool:
+    usable = row["vm_capable"] is not False and row["offline"] is False
+    return usable and all(row[name] is None for name in _REPORTED)
 
 
 def _Rows(answer: Any, names: Sequence[str], what: str) -> list[dict[str, Any]]:
@@ -51,5 +70,6 @@ def _Node(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _Instance(row: Mapping[str, Any]) -> dict[str, Any]:
-    beparams = {name: row[f"be/{name}"] for name in ("memory", "vcpus", "auto_balance", "spindle_use")}
-    return {**row, "beparams": beparams}
+    beparams = {name: row[f"be/{name}"] for name in ("memory", "minmem", "vcpus", "auto_balance", "spindle_use")}
+    # Over LUXI the maximum counts, not what the guest uses now.
+    return {**row, "oper_ram": None, "beparams": beparams}

@@ -91,11 +91,12 @@ class Pairs:
     def _SecondStep(self, primary: int, secondary: int) -> _Second | Failure:
         known = self._seconds.get(secondary)
         node = self._nodes[secondary]
+        claim = node.facts.Claim(self._inst)
         if known is None:
             usual = self._Changes(node, NO_NODE)
-            known = self._seconds[secondary] = usual, max(node.reserved, self._inst.memory)
+            known = self._seconds[secondary] = usual, max(node.reserved, claim)
         second, kept = known
-        if self._keeps_memory and primary in node.peers and node.peers[primary] + self._inst.memory > kept:
+        if self._keeps_memory and primary in node.peers and node.peers[primary] + claim > kept:
             return self._Changes(node, primary)
         return second
 

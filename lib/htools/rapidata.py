@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ganeti.htools import fields
@@ -25,8 +26,11 @@ class Answers:
     info: Any
 
 
-def Parse(answers: Answers) -> Raw:
-    """Return the cluster; raises LoadError."""
+def Parse(answers: Answers, used: Mapping[str, Any] | None = None) -> Raw:
+    """Return the cluster; raises LoadError.
+
+    ``used``: the memory that guests use now, by their names, where the answers do not say it.
+    """
     info = Fields(answers.info, "Parsing cluster info")
     master = info.Get("master", fields.Text)
     hypervisor = info.Get("default_hypervisor", fields.Text, None)
@@ -37,15 +41,49 @@ def Parse(answers: Answers) -> Raw:
         _ReadNode(i, item, by_uuid, master, hypervisor, volumes) for i, item in enumerate(_Items(answers.nodes, "node"))
     ]
     by_name = {node.name: node.index for node in nodes}
-    instances = [_ReadInstance(i, item, by_name) for i, item in enumerate(_Items(answers.instances, "instance"))]
+    shared = any(group.policy.memory_ratio is not None for group in groups)
+    # Release 3.1 stores reservations of which hardly anything is known.
+    whole = [item for item in _Items(answers.instances, "instance") if not _IsBare(item)]
+    instances = [_ReadInstance(i, item, by_name, shared) for i, item in enumerate(whole)]
+    if shared:
+        if used is None:
+            used = {item["name"]: item.get("oper_ram") for item in whole}
+        nodes = _WithoutClaims(nodes, groups, instances, used)
     policy = fields.ReadPolicy(info.Inner("ipolicy"))
     return Raw(groups, nodes, instances, info.Get("tags", fields.List(fields.Text)), policy)
+
+
+def _WithoutClaims(
+    nodes: Sequence[NodeFacts], groups: Sequence[Group], instances: Sequence[Instance], used: Mapping[str, Any]
+) -> list[NodeFacts]:
+    """Return the nodes where what guests may still claim is not free, as allocators are told, if they share memory.
+
+    In other groups free memory is what nodes report, as in 3.1.
+    """
+    sharing = {group.index for group in groups if group.policy.memory_ratio is not None}
+    claims: Counter[int] = Counter()
+    for inst in instances:
+        if inst.uses_memory:
+            now = used.get(inst.name)
+            claims[inst.primary] += max(0, inst.memory - (now if isinstance(now, int) else 0))
+    return [
+        replace(node, free_memory=node.free_memory - claims[node.index]) if node.group in sharing else node
+        for node in nodes
+    ]
 
 
 def _Items(value: Any, what: str) -> Sequence[Any]:
     if not isinstance(value, list):
         raise LoadError(f"Parsing {what} data: Unable to read List")
     return value
+
+
+def _IsBare(value: Any) -> bool:
+    """Return whether this is a reservation without a name, a place, or the sizes of its disks."""
+    if not isinstance(value, dict) or value.get("forthcoming") is not True:
+        return False
+    sizes = value.get("disk.sizes")
+    return not value.get("name") or not value.get("pnode") or not isinstance(sizes, list) or None in sizes
 
 
 def _Named(value: Any, what: str) -> tuple[str, Fields]:
@@ -99,6 +137,7 @@ def _ReadNode(
         exclusive_storage=exclusive,
         total_spindles=spindles,
         offline=drained or not live,
+        drained=drained and live,
         master=name == master,
         tags=node.Get("tags", fields.List(fields.Text)),
         hypervisor=hypervisor,
@@ -113,11 +152,12 @@ def ReadStorage(ndparams: Fields) -> tuple[bool, int]:
     return exclusive, 0 if exclusive else ndparams.Get("spindle_count", fields.Int)
 
 
-def _ReadInstance(index: int, value: Any, nodes: Mapping[str, int]) -> Instance:
+def _ReadInstance(index: int, value: Any, nodes: Mapping[str, int], shared: bool) -> Instance:
+    """Return an instance; ``shared``: minimum and maximum of its memory count, not what it uses at the moment."""
     name, inst = _Named(value, "instance")
     beparams = inst.Inner("beparams")
     memory = inst.values.get("oper_ram")
-    if not isinstance(memory, int) or isinstance(memory, bool):
+    if shared or not isinstance(memory, int) or isinstance(memory, bool):
         memory = beparams.Get("memory" if beparams.values.get("memory") is not None else "maxmem", fields.Int)
     secondaries = inst.Get("snodes", fields.List(fields.Text))
     sizes = inst.Get("disk.sizes", fields.List(fields.Int))
@@ -137,6 +177,7 @@ def _ReadInstance(index: int, value: Any, nodes: Mapping[str, int]) -> Instance:
         spindle_use=beparams.Get("spindle_use", fields.Int),
         tags=inst.Get("tags", fields.List(fields.Text)),
         forthcoming=inst.Get("forthcoming", fields.Bool, False),
+        least_memory=beparams.Get("minmem", fields.Int, None),
     )
 
 

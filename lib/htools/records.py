@@ -1,8 +1,9 @@
 """What an administrator recorded of a node, beside what the node reports.
 
 Recorded values take the place of reported and guessed ones.  Where memory is recorded completely, free memory follows from the
-records alone: what guests use at this moment, and how much of it is only cached, decides nothing.  Free disk space is the
-smaller of what records and node say, because volumes that no record knows take space, too.
+records alone: what guests use at this moment, and how much of it is only cached, decides nothing; stopped instances keep
+their memory, and others may use that of offline ones.  Free disk space is the smaller of what records and node say, because
+volumes that no record knows take space, too.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def Apply(facts: NodeFacts, instances: Collection[Instance], static_kvm_memory: 
     )
     if record.total_memory is not None and record.node_memory is not None:
         used = sum(inst.memory for inst in instances if inst.primary == facts.index and inst.uses_memory)
-        facts = replace(facts, free_memory=record.total_memory - kept - used)
+        facts = replace(facts, free_memory=record.total_memory - kept - used, from_records=True)
     if record.total_disk is not None:
         total = record.total_disk - _Or(record.disk_overhead, 0)
         taken = sum(inst.disk for inst in instances if inst.local and not inst.forthcoming)

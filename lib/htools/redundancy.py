@@ -25,8 +25,8 @@ from ganeti.htools.state import State
 _SPARES = 3
 
 
-def BestFailover(state: State, inst: Instance, targets: Iterable[int], force: bool) -> State | list[str]:
-    """Return the state after the best move of an instance on shared storage; the failure of each target if there is none.
+def BestMove(state: State, inst: Instance, kind: Kind, targets: Iterable[int], force: bool) -> State | list[str]:
+    """Return the state after the best move of an instance to one of the targets; the failure of each if there is none.
 
     The best has the lowest score of the group, of equals the later one.
     """
@@ -34,7 +34,7 @@ def BestFailover(state: State, inst: Instance, targets: Iterable[int], force: bo
     lowest = 0.0
     problems = []
     for target in targets:
-        after = Apply(state, inst, Move(Kind.FAILOVER_TO_ANY, target), force)
+        after = Apply(state, inst, Move(kind, target), force)
         if isinstance(after, Failure):
             problems.append(f" Node {state.nodes[target].facts.name} failed: {after.value};")
             continue
@@ -65,10 +65,10 @@ def Evacuable(state: State, index: int) -> bool:
                 state = _Sure(Apply(state, inst, Move(Kind.FAILOVER), force=True))
         for inst in primaries:
             if inst.freely_movable:
-                state = _Sure(BestFailover(state, inst, targets, force=True))
+                state = _Sure(BestMove(state, inst, Kind.FAILOVER_TO_ANY, targets, force=True))
         rest = [inst for inst in primaries if not inst.mirrored and not inst.freely_movable]
         for inst in sorted(rest, key=lambda inst: -inst.memory):
-            state = _Sure(_PlaceCopy(state, inst, targets))
+            state = _Sure(PlaceCopy(state, inst, targets))
     except (_Stuck, KeyError):  # the other node of a split instance is not part of the state
         return False
     return True
@@ -84,7 +84,7 @@ def _Sure(result: State | Failure | list[str]) -> State:
     return result
 
 
-def _PlaceCopy(state: State, inst: Instance, targets: Iterable[int]) -> State | Failure:
+def PlaceCopy(state: State, inst: Instance, targets: Iterable[int]) -> State | Failure:
     """Return the state with a copy of the instance on the best target; the original stays."""
     best: State | Failure = Failure.MEM
     lowest = 0.0
@@ -115,7 +115,6 @@ class Guard:
         self._inst = inst
         self._ignored = ignored_groups
         self._accept_offline = accept_offline
-        self._grows = inst.memory if inst.uses_memory else 0
         # Node -> secondary -> the most memory that it needs.
         self._demands: dict[int, dict[int, int]] = {}
         # Node -> the most memory that any other needs of it.
@@ -124,7 +123,7 @@ class Guard:
         self._mixed: dict[int, list[int]] = {}
         self._surveyed = self._hopeless = False
         # An instance that is its own mirror is beyond these rules.
-        self._plain = inst.memory >= 0
+        self._plain = min(inst.memory, inst.memory if inst.least_memory is None else inst.least_memory) >= 0
 
     def _SurveyAll(self) -> None:
         self._surveyed = True
@@ -157,7 +156,7 @@ class Guard:
             return Redundant(after(), self._ignored, self._accept_offline)
         if self._hopeless:
             return False
-        if primary in self._most and not node.unallocated - self._grows > self._most[primary]:
+        if primary in self._most and not node.unallocated - self._Grows(node) > self._most[primary]:
             return False
         doubtful = [x for x, spares in self._mixed.items() if not any(t not in (primary, secondary) for t in spares)]
         if primary in self._demands and not inst.forthcoming:
@@ -167,10 +166,13 @@ class Guard:
                 return False
         return all(Evacuable(after(), index) for index in doubtful)
 
+    def _Grows(self, node: Node) -> int:
+        return node.facts.Claim(self._inst) if self._inst.uses_memory else 0
+
     def _FailsOver(self, primary: Node, secondary: int) -> bool:
         """Return whether the new instance, the first to leave its primary, finds room there with the others."""
         target = self._state.nodes[secondary]
-        needed = self._grows + max(0, self._demands[primary.index].get(secondary, 0))
+        needed = self._Grows(target) + max(0, self._demands[primary.index].get(secondary, 0))
         return target.unallocated > needed and primary.facts.migration_tags <= target.facts.receivable_tags
 
 
@@ -187,7 +189,7 @@ def _Demands(state: State, node: Node, mirrored: Iterable[Instance]) -> dict[int
         if any(n.facts.exclusive_storage and (n.free_spindles < 0 or inst.spindles is None) for n in (node, target)):
             return None
         index = inst.secondary
-        taken[index] = taken.get(index, 0) + (inst.memory if inst.uses_memory else 0)
+        taken[index] = taken.get(index, 0) + (target.facts.Claim(inst) if inst.uses_memory else 0)
         most[index] = max(taken[index], most.get(index, taken[index]))
         if not target.unallocated > most[index]:
             return None
@@ -196,9 +198,9 @@ def _Demands(state: State, node: Node, mirrored: Iterable[Instance]) -> dict[int
 
 def _Spares(state: State, node: Node, rest: Sequence[Instance], demands: dict[int, int]) -> list[int]:
     """Return a few nodes that have room for all instances that are not mirrored together."""
-    memory = sum(inst.memory for inst in rest if inst.uses_memory)
+    memory = sum(node.facts.Claim(inst) for inst in rest if inst.uses_memory)
     disk = sum(inst.disk for inst in rest if inst.local)
-    if any(inst.memory < 0 or inst.disk < 0 for inst in rest):
+    if any(node.facts.Claim(inst) < 0 or inst.disk < 0 for inst in rest):
         return []
     found: list[int] = []
     for target in state.Of(node.facts.group):

@@ -36,11 +36,12 @@ class Type(enum.Enum):
 
 @dataclass(frozen=True)
 class New:
-    """An instance to be allocated, on so many nodes, among those of ``restrict``."""
+    """An instance to be allocated, on so many nodes, among those of ``restrict``; ``ignore_policy``: whatever policies say."""
 
     instance: Instance
     required: int
     restrict: tuple[str, ...] | None = None
+    ignore_policy: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ def _ReadNode(index: int, name: str, value: Any, groups: Mapping[str, int], hype
         exclusive_storage=exclusive,
         total_spindles=spindles,
         offline=offline or drained or not capable,
+        drained=drained and capable and not offline,
         tags=node.Get("tags", fields.List(fields.Text), ()),
         hypervisor=hypervisor,
         **facts,
@@ -188,6 +190,7 @@ def _ReadInstance(index: int, name: str, inst: Fields, primary: int, secondary: 
         tags=inst.Get("tags", fields.List(fields.Text)),
         forthcoming=inst.Get("forthcoming", fields.Bool, False),
         networks=tuple(network for network in networks if network is not None),
+        least_memory=inst.Get("minimum_memory", fields.Int, None),
     )
 
 
@@ -220,7 +223,12 @@ def _ReadRequest(request: Fields, known: set[str]) -> Request:
 def _ReadNew(request: Fields) -> New:
     restrict = request.Get("restrict-to-nodes", fields.List(fields.Text), None)
     instance = _ReadInstance(NO_NODE, request.Get("name", fields.Text), request, NO_NODE, NO_NODE)
-    return New(instance, request.Get("required_nodes", fields.Int), restrict)
+    return New(
+        instance,
+        request.Get("required_nodes", fields.Int),
+        restrict,
+        request.Get("ignore_ipolicy", fields.Bool, False),
+    )
 
 
 def _Allocate(kind: Type, request: Fields, _known: set[str]) -> Request:

@@ -24,6 +24,7 @@ def Ratio(part: float, whole: float) -> float:
 class Node:
     """A node in one state: its facts and what its instances take.
 
+    ``promised``: what its instances may have at most together; ``instance_memory`` is what they must have.
     ``primaries`` and ``secondaries`` have the indices of real instances, the newest first.  ``peers``: primary node ->
     memory that this node needs if it fails.  ``primary_tags``: exclusion tag -> how many primaries have it, forthcoming
     ones included.  ``pairs``: (location tag, exclusion tag) -> how many real primaries have it.
@@ -44,6 +45,7 @@ class Node:
         "peers",
         "primaries",
         "primary_tags",
+        "promised",
         "reserved",
         "secondaries",
         "unallocated",
@@ -55,7 +57,7 @@ class Node:
 
     def __init__(self, facts: NodeFacts):
         self.facts = facts
-        self.instance_memory = 0
+        self.instance_memory = self.promised = 0
         self.unallocated = 0
         self.free_disk = self.free_disk_f = facts.free_disk
         self.free_spindles = self.free_spindles_f = facts.free_spindles
@@ -144,10 +146,18 @@ class Node:
         return int(self.facts.total_disk) - self.free_disk
 
     @property
+    def overpromised(self) -> bool:
+        """Whether the instances may together have more memory than the policy's ratio allows."""
+        ratio = self.facts.policy.memory_ratio
+        return ratio is not None and self.promised > ratio * self.facts.memory_for_instances
+
+    @property
     def policy_violation(self) -> Failure | None:
         """What the instances of the node exceed together."""
         if self.used_spindles > self.facts.max_spindles:
             return Failure.DISK
+        if self.overpromised:
+            return Failure.MEM
         return Failure.CPU if self.cpu_part > self.facts.vcpu_ratio else None
 
     def Copy(self) -> Node:
@@ -167,6 +177,7 @@ class Node:
         other.peers = self.peers
         other.primaries = self.primaries
         other.primary_tags = self.primary_tags
+        other.promised = self.promised
         other.reserved = self.reserved
         other.secondaries = self.secondaries
         other.unallocated = self.unallocated
@@ -245,10 +256,11 @@ def AttachPrimary(node: Node, inst: Instance) -> None:
     """Put a primary that is part of what the source reports on its node, in place (5.3)."""
     if inst.exclusion_tags:
         node.primary_tags = _Count(node.primary_tags, inst.exclusion_tags, 1)
-    if not inst.uses_memory:
+    if not inst.uses_memory and node.facts.Keeps(inst):
         node.free_memory_f -= inst.memory
     if inst.online:
         node.used_cpus_f += inst.vcpus
+        node.promised += inst.memory
     node.used_spindles_f = _UsedSpindles(node, node.used_spindles_f, inst, 1)
     if inst.forthcoming:
         _AttachForthcoming(node, inst)
@@ -274,7 +286,7 @@ def AttachSecondary(node: Node, inst: Instance) -> None:
     node.used_spindles = _UsedSpindles(node, node.used_spindles, inst, 1)
     node.load = _PlusSecondary(node.load, inst.load, 1)
     if inst.needs_secondary_memory:
-        node.peers = _Count(node.peers, [inst.primary], inst.memory)
+        node.peers = _Count(node.peers, [inst.primary], node.facts.Claim(inst))
         node.reserved = max(node.peers.values(), default=0)
     node.secondaries = (inst.index, *node.secondaries)
 
@@ -286,6 +298,19 @@ def _AttachForthcoming(node: Node, inst: Instance) -> None:
         node.free_spindles_f = _Spindles(node, node.free_spindles_f, inst, -1)
 
 
+def ShareMemory(node: Node, primaries: Iterable[Instance]) -> None:
+    """Count the memory of a loaded node's instances again, in place: by their minimum.
+
+    Until then it counts in full, because that is how sources say what is free.  In the shadow of forthcoming instances
+    stopped ones count, too, unless they are offline.
+    """
+    facts, found = node.facts, list(primaries)
+    node.instance_memory = sum(facts.Claim(inst) for inst in found if inst.uses_memory)
+    node.free_memory_f = facts.memory_for_instances - sum(facts.Claim(inst) for inst in found if facts.Keeps(inst))
+    node.Settle()
+    node.failing = node.unallocated <= node.reserved
+
+
 # --- a primary ------------------------------------------------------------------------------------------------------------
 
 
@@ -294,17 +319,20 @@ def _ApplyPrimary(node: Node, inst: Instance, sign: int) -> Node:
     other = node.Copy()
     if inst.exclusion_tags:
         other.primary_tags = _Count(node.primary_tags, inst.exclusion_tags, sign)
-    other.free_memory_f -= sign * inst.memory
+    claim = node.facts.Claim(inst)
     other.free_spindles_f = _Spindles(node, node.free_spindles_f, inst, -sign)
     other.used_spindles_f = _UsedSpindles(node, node.used_spindles_f, inst, sign)
     if inst.local:
         other.free_disk_f -= sign * inst.disk
+    if node.facts.Keeps(inst):
+        other.free_memory_f -= sign * claim
     if inst.online:
         other.used_cpus_f += sign * inst.vcpus
+        other.promised += sign * inst.memory
     if inst.forthcoming:
         return other
     if inst.uses_memory:
-        other.instance_memory += sign * inst.memory
+        other.instance_memory += sign * claim
         other.Settle()
     if inst.local:
         other.free_disk -= sign * inst.disk
@@ -356,7 +384,7 @@ def _PrimaryFailure(node: Node, other: Node, inst: Instance, force: bool) -> Fai
 def _PrimaryFailureF(node: Node, other: Node, inst: Instance) -> Failure | None:
     """Return what does not fit when forthcoming instances count."""
     facts = node.facts
-    if other.free_memory_f <= 0:
+    if other.free_memory_f <= 0 or (facts.policy.memory_ratio is not None and inst.online and other.overpromised):
         return Failure.MEM
     if inst.local:
         if other.free_disk_f <= 0 or other.free_disk_f < facts.least_disk:
@@ -392,7 +420,7 @@ def _ApplySecondary(node: Node, inst: Instance, primary: int, sign: int) -> Node
     if inst.needs_secondary_memory:
         before = node.peers.get(primary, 0)
         peers = dict(node.peers)
-        peers[primary] = before + sign * inst.memory
+        peers[primary] = before + sign * node.facts.Claim(inst)
         if peers[primary] <= 0:
             del peers[primary]
         other.peers = peers
@@ -412,8 +440,8 @@ def AddSecondary(
     if not inst.mirrored:
         return Failure.DISK
     other = _ApplySecondary(node, inst, primary, 1)
-    need = inst.memory if inst.needs_secondary_memory else 0
     facts = node.facts
+    need = facts.Claim(inst) if inst.needs_secondary_memory else 0
     if not inst.forthcoming:
         if other.free_disk <= 0 and not ignore_disks:
             return Failure.DISK

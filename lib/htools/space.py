@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ganeti.htools import allocate
@@ -106,12 +106,20 @@ class Space:
             known = self._tried[size, checks] = allocate.Choose(judge, self._candidates, rules)
         return known
 
-    def Standard(self, state: State, size: Size, limit: int, first: int = 0) -> Run:
-        """Allocate instances of one size until none fits, or there are ``limit`` of them (15.3)."""
-        checks = self._rules.capacity_checks and self._template != DRBD
+    def Standard(
+        self, state: State, size: Size, limit: int, first: int = 0, late: Callable[[], bool] = lambda: False
+    ) -> Run:
+        """Allocate instances of one size until none fits, or there are ``limit`` of them (15.3).
+
+        Raise TimeoutError if ``late`` says so between two of them.
+        """
+        several = any(node.facts.policy.max_failures > 1 for node in state.nodes.values())
+        checks = self._rules.capacity_checks and (several or self._template != DRBD)
         instances: list[Instance] = []
         refused = False
         while True:
+            if late():
+                raise TimeoutError(f"only {len(instances)} instances were tried in the time that there was")
             full = limit >= 0 and len(instances) >= limit
             # The attempt beyond the limit only shows why no more would fit.
             outcome = self._Attempt(state, size, first + len(instances), checks and (refused or not full))

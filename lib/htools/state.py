@@ -48,7 +48,7 @@ class Cluster:
     """What a source delivered, ready for work.
 
     ``suffix``: what all names have in common at their end, from a dot on.  ``policy``: the cluster's.  ``split``: instances
-    whose nodes are in different groups.
+    whose nodes are in different groups.  ``silent``: names of nodes that count as offline because they did not answer.
     """
 
     groups: Sequence[Group]
@@ -58,6 +58,7 @@ class Cluster:
     suffix: str = ""
     split: Sequence[int] = ()
     warnings: Sequence[str] = field(default=())
+    silent: Sequence[str] = ()
 
     def WithState(self, state: State) -> Cluster:
         return replace(self, state=state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ganeti.htools.entities import (
     DEFAULT_POLICY,
@@ -23,6 +23,8 @@ from ganeti.htools.entities import (
 from ganeti.htools.loading import LoadError, Raw
 from ganeti.htools.numbers import Shown
 from ganeti.htools.state import Cluster
+
+_T = TypeVar("_T")
 
 _SECTIONS = 4
 _INTEGER = re.compile(r"\s*(-?\d+)", re.ASCII)
@@ -49,6 +51,10 @@ def _Int(name: str, text: str) -> int:
 def ReadReal(name: str, text: str) -> float:
     """Return a number; raises LoadError, which begins with ``name``."""
     return float(_Number(name, text, _REAL, float))
+
+
+def _Maybe(name: str, text: str, read: Callable[[str, str], _T]) -> _T | None:
+    return read(name, text) if text else None
 
 
 def _List(text: str) -> tuple[str, ...]:
@@ -197,6 +203,7 @@ def _ReadInstance(index: int, line: str, nodes: Mapping[str, int]) -> Instance:
         tags=_List(columns[9]),
         spindle_use=_Int(name, _Column(columns, 11, "1")),
         forthcoming=_YesNo(name, _Column(columns, 13, "N"), "forthcoming"),
+        least_memory=_Maybe(name, _Column(columns, 14, ""), _Int),
     )
 
 
@@ -219,6 +226,8 @@ def _ReadPolicy(line: str) -> tuple[str, Policy]:
         tuple(_Word("DiskTemplate", word, TemplateOf) for word in _List(columns[3])),
         ReadReal(owner, columns[4]),
         ReadReal(owner, columns[5]),
+        _Maybe(owner, _Column(columns, 7, ""), ReadReal),
+        _Int(owner, _Column(columns, 8, "1")),
     )
 
 
@@ -229,10 +238,11 @@ def Write(cluster: Cluster) -> str:
     """Return a cluster in the text format; free memory as it was reported, free disk as simulated."""
     groups = {group.index: group for group in cluster.groups}
     nodes = cluster.state.nodes
+    shared = any(group.policy.memory_ratio is not None for group in cluster.groups)
     sections = [
         [_GroupLine(group) for group in cluster.groups],
         [_NodeLine(node.facts, node.free_disk, node.free_spindles, groups) for node in nodes.values()],
-        [_InstanceLine(inst, cluster) for inst in cluster.state.instances.values()],
+        [_InstanceLine(inst, cluster, shared) for inst in cluster.state.instances.values()],
         list(cluster.tags),
         [_PolicyLine("", cluster.policy), *(_PolicyLine(group.name, group.policy) for group in cluster.groups)],
     ]
@@ -267,7 +277,7 @@ def _NodeLine(facts: NodeFacts, free_disk: int, free_spindles: int, groups: Mapp
     )
 
 
-def _InstanceLine(inst: Instance, cluster: Cluster) -> str:
+def _InstanceLine(inst: Instance, cluster: Cluster, shared: bool) -> str:
     nodes = cluster.state.nodes
     spindles = inst.spindles
     return "|".join(
@@ -286,6 +296,7 @@ def _InstanceLine(inst: Instance, cluster: Cluster) -> str:
             inst.spindle_use,
             "-" if spindles is None else spindles,
             "Y" if inst.forthcoming else "N",
+            *(() if inst.least_memory in (None, inst.memory) or not shared else (inst.least_memory,)),
         )
     )
 
@@ -304,5 +315,14 @@ def _PolicyLine(owner: str, policy: Policy) -> str:
             ",".join(policy.templates),
             Shown(policy.vcpu_ratio),
             Shown(policy.spindle_ratio),
+            *_OwnColumns(policy),
         )
     )
+
+
+def _OwnColumns(policy: Policy) -> tuple[str, ...]:
+    """Return the columns that 3.1 does not have; none if they say nothing."""
+    if policy.memory_ratio is None and policy.max_failures == 1:
+        return ()
+    ratio = "" if policy.memory_ratio is None else Shown(policy.memory_ratio)
+    return (ratio, str(policy.max_failures))

@@ -28,6 +28,7 @@ def RulesOf(options: Values) -> Rules:
         least_score=options.min_score,
         least_gain=options.min_gain,
         gain_limit=options.min_gain_limit,
+        cost=max(0.0, options.values.get("move_cost") or 0.0),
     )
 
 

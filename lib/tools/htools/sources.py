@@ -154,6 +154,8 @@ def Load(options: Values, streams: Streams) -> Cluster:
 def Complete(cluster: Cluster, options: Values, streams: Streams) -> Cluster:
     """Return a cluster with what monitoring daemons say of it, and print warnings."""
     cluster = _Monitored(cluster, options, streams)
+    if cluster.silent:
+        streams.Err(f"Warning: these nodes do not answer and count as offline: {', '.join(cluster.silent)}")
     if cluster.warnings and options.verbosity != 0:
         streams.Err("Warning: cluster has inconsistent data:", *cluster.warnings, "")
     return cluster

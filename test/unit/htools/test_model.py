@@ -90,7 +90,7 @@ def test_memory_is_reserved_for_the_failure_of_one_peer() -> None:
     assert (starved.available_memory, starved.failing) == (0, True)
 
 
-@pytest.mark.req("RM-HT-10", "RM-HT-12", "RM-HT-13")
+@pytest.mark.req("RM-GEN-03", "RM-HT-10", "RM-HT-12", "RM-HT-13")
 def test_memory_follows_simulated_moves() -> None:
     cluster = _Cluster([_Guest("a", "n0", "n1"), _Guest("b", "n2", "n0", 700)], free=(5000, 7680, 6980))
     before = cluster.state.Ordered()

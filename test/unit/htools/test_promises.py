@@ -96,10 +96,17 @@ def test_balancing_only_improves_and_ends(cluster: Cluster, offline: int) -> Non
 def test_evacuated_instances_have_left(cluster: Cluster, mode: Mode) -> None:
     index = next(iter(cluster.state.nodes))
     node = cluster.state.nodes[index]
-    leaving = [cluster.state.instances[i] for i in (*node.primaries, *node.secondaries)]
+    # As the master daemon asks: of which role the node is to be rid.
+    primaries = () if mode is Mode.SECONDARY else node.primaries
+    secondaries = () if mode is Mode.PRIMARY else node.secondaries
+    leaving = [cluster.state.instances[i] for i in (*primaries, *secondaries)]
     result = evacuate.NodeEvacuate(cluster.state, leaving, mode, force=False)
     assert len(result.moved) + len(result.failed) == len(leaving)
     assert _Held(result.state) == _Recomputed(cluster, result.state)
+    after = result.state.nodes[index]
+    stay = {inst.index for inst, _ in result.failed}
+    assert mode is Mode.SECONDARY or set(after.primaries) <= stay, "nothing runs on an evacuated node"
+    assert mode is Mode.PRIMARY or set(after.secondaries) <= stay, "nor does a mirror go there"
     for moved in result.moved:
         before = cluster.state.instances[moved.instance.index]
         if mode is not Mode.SECONDARY:
@@ -117,8 +124,8 @@ def _New(state: State, template: str, memory: int) -> Instance:
     )  # fmt: skip
 
 
-@given(clusters(), st.sampled_from(["drbd", "plain", "ext"]), st.sampled_from([256, 1024, 4096]))
-@settings(max_examples=60)
+@given(clusters(), st.sampled_from(["drbd", "plain", "ext"]), st.sampled_from([64, 1024, 3072, 5000]))
+@settings(max_examples=100)
 def test_an_allocation_keeps_policy_and_redundancy(cluster: Cluster, template: str, memory: int) -> None:
     inst = _New(cluster.state, template, memory)
     choice = allocate.AllocateInGroups(cluster, inst, len(inst.nodes), Rules())

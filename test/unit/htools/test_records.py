@@ -10,7 +10,7 @@ from ganeti import serializer
 from ganeti.htools import loading, luxidata, rapidata, request
 from ganeti.htools.entities import Failure, Instance, Status
 from ganeti.htools.loading import LoadError, Wishes
-from ganeti.htools.resources import AddPrimary, Node
+from ganeti.htools.resources import AddPrimary, Node, RemovePrimary
 from ganeti.htools.state import Cluster
 
 POLICY = {
@@ -36,9 +36,14 @@ def _Rows(names: list[str], rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"data": [[[0, row[name]] if name in row else [3, None] for name in names] for row in rows]}
 
 
-def _Cluster(hv: Any = None, disk: Any = None, static: int = 4096, **info: Any) -> Cluster:
+def _Cluster(hv: Any = None, disk: Any = None, static: int = 4096, reported: Any = None, **info: Any) -> Cluster:
     """One node with an instance that runs, one that is down and one that is offline; read over LUXI."""
-    node = {**NODE, **({} if hv is None else {"hv_state": hv}), **({} if disk is None else {"disk_state": disk})}
+    node = {
+        **NODE,
+        **(reported or {}),
+        **({} if hv is None else {"hv_state": hv}),
+        **({} if disk is None else {"disk_state": disk}),
+    }
     statuses = ("running", "ADMIN_down", "ADMIN_offline")
     guests = [{**INSTANCE, "name": f"inst{i}", "status": word} for i, word in enumerate(statuses)]
     raw = luxidata.Parse(
@@ -58,6 +63,7 @@ def _Guest(memory: int, vcpus: int = 1, disk: int = 1) -> Instance:
     return Instance(9, "new", memory, disk, vcpus, Status.RUNNING, "plain", 0)
 
 
+@pytest.mark.req("RM-LIM-01")
 def test_without_a_record_the_model_is_that_of_3_1() -> None:
     node = _Node()
     assert (node.facts.node_memory, node.facts.total_memory, node.unallocated) == (4096, 16384.0, 3000)
@@ -75,14 +81,57 @@ def test_the_node_s_own_memory_is_not_guessed() -> None:
     assert _Node({"kvm": {"mem_node": 1000}}).unallocated == 3000
 
 
-@pytest.mark.req("RM-SOR-01", "RM-SOR-07", "RM-SOR-08", "RM-LIM-02", "RM-NODE-02")
+@pytest.mark.req("RM-SOR-01", "RM-SOR-07", "RM-LIM-02", "RM-NODE-02")
 def test_complete_records_decide_what_is_free() -> None:
     """16000 - 1000 - 500 - 2048 of the instance that runs; the node reports 3000, most of the rest is cached."""
     node = _Node({"kvm": COMPLETE})
-    assert (node.unallocated, node.facts.missing_memory, node.free_memory_f) == (12452, 0, 12452 - 2 * 2048)
-    assert isinstance(AddPrimary(node, _Guest(10000)), Failure), "stopped instances keep their memory"
-    assert isinstance(AddPrimary(node, _Guest(8000)), Node)
+    assert (node.unallocated, node.facts.missing_memory, node.free_memory_f) == (12452, 0, 12452 - 2048)
+    assert isinstance(AddPrimary(node, _Guest(10404)), Failure), "stopped instances keep their memory"
+    assert isinstance(AddPrimary(node, _Guest(10403)), Node), "offline ones do not"
     assert AddPrimary(_Node(), _Guest(8000)) is Failure.MEM
+
+
+@pytest.mark.req("RM-SOR-09", "RM-SOR-13")
+@pytest.mark.parametrize("records", [None, {"kvm": COMPLETE}])
+def test_stopped_instances_keep_what_they_need(records: dict[str, Any] | None) -> None:
+    """Of offline ones others may use the virtual CPUs, and the memory where records say how much there is.
+
+    Without records it stays reserved as in 3.1, whose output the htools have.
+    """
+    cluster = _Cluster(records)
+    node = cluster.state.nodes[0]
+    _, stopped, offline = cluster.state.instances.values()
+    free = node.free_memory_f
+    assert AddPrimary(node, _Guest(free)) is Failure.MEM and isinstance(AddPrimary(node, _Guest(free - 1)), Node)
+    without = RemovePrimary(node, stopped)
+    assert (without.free_memory_f, without.used_cpus) == (free + stopped.memory, node.used_cpus - stopped.vcpus)
+    without = RemovePrimary(node, offline)
+    freed = 0 if records else offline.memory
+    assert (without.free_memory_f, without.used_cpus) == (free + freed, node.used_cpus)
+
+
+@pytest.mark.req("RM-SOR-08")
+def test_what_a_node_reports_does_not_change_what_is_free() -> None:
+    """With complete records all of it follows from the configuration.
+
+    That a node which does not answer counts as offline to allocators is another matter: what is free there cannot be used,
+    as every job needs its daemon.
+    """
+    records = {"kvm": {**COMPLETE, "cpu_total": 4, "cpu_node": 1}}
+    disks = {"plain": {"xenvg": {"disk_total": 90000}}}
+    usual = _Node(records, disks)
+    free = (usual.unallocated, usual.free_memory_f, usual.free_disk, usual.facts.max_cpus - usual.used_cpus)
+    assert free == (12452, 12452 - 2048, 30000, 3)
+    for reported in (
+        {"mfree": 16000},
+        {"mfree": 1},
+        {"mtotal": 99999, "mnode": 1},
+        {"ctotal": 99, "cnos": 9},
+        {"dfree": 99999},
+    ):
+        node = _Cluster(records, disks, reported=reported).state.nodes[0]
+        assert not node.offline
+        assert (node.unallocated, node.free_memory_f, node.free_disk, node.facts.max_cpus - node.used_cpus) == free
 
 
 @pytest.mark.req("RM-CHK-04")

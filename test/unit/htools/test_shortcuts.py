@@ -42,6 +42,7 @@ def clusters(draw: Any, sizes: Sequence[int] = (2, 3, 4, 5, 6), guests: Sequence
     # With little memory, emptying a node is what fails.
     memory_of, tagged = draw(st.sampled_from([32768, 16384, 6000])), draw(st.booleans())
     balanced = draw(st.sampled_from(["Y", "YN"]))
+    shared = draw(st.booleans())
     instances, used = [], [[0, 0] for _ in range(count)]
     for number in range(draw(st.sampled_from(guests))):
         template = _Often(draw, "drbd", "plain", "ext", "file", "diskless")
@@ -55,9 +56,11 @@ def clusters(draw: Any, sizes: Sequence[int] = (2, 3, 4, 5, 6), guests: Sequence
             for node in {"drbd": [primary, secondary], "plain": [primary]}.get(template, []):
                 used[node][1] += disk
         other = f"n{secondary}" if template == "drbd" else ""
+        least = _Often(draw, "", memory // 2, memory // 4) if shared else ""
         cpus, auto, tags, spindles = usual(1, 4), draw(st.sampled_from(balanced)), usual(*_TAGS), usual("1", "-")
         instances.append(
             f"i{number}|{memory}|{disk}|{cpus}|{status}|{auto}|n{primary}|{other}|{template}|{tags}|1|{spindles}|{forthcoming}"
+            f"|{least}"
         )
     nodes = []
     for i in range(count):
@@ -72,7 +75,8 @@ def clusters(draw: Any, sizes: Sequence[int] = (2, 3, 4, 5, 6), guests: Sequence
     ratio, spindle_ratio = usual("4.0", "1.0"), usual("32.0", "1.0", "0.0")
     bounds = "128,1,1024,1,1,1;2048,8,30000,16,8,12" if usual(False, True) else "0,0,0,0,0,0;9999,8,99999,16,8,12"
     policy = f"|256,1,1024,1,1,1|{bounds}|drbd,plain,ext,file,diskless|{ratio}|{spindle_ratio}"
-    policies = [f"g{i}{policy}" for i in range(groups)]
+    ratios = [_Often(draw, "1.5", "1.0", "3.0", "") if shared else "" for _ in range(groups)]
+    policies = [f"g{i}{policy}|{ratios[i]}|1" for i in range(groups)]
     tags = [tag for tag in _CLUSTER_TAGS if draw(st.booleans())]
     group_lines = [f"g{i}|u{i}|preferred||" for i in range(groups)]
     sections = [group_lines, nodes, instances, tags, [policy, *policies]]
@@ -115,7 +119,7 @@ def new_instances(draw: Any, template: str) -> Instance:
         99, "new", memory=memory, disk=disk, vcpus=draw(st.sampled_from([1, 4])), template=template, primary=NO_NODE,
         status=_Often(draw, Status.RUNNING, Status.ADMIN_DOWN), disks=(Disk(disk, _Often(draw, 1, None)),), alias="new",
         forthcoming=_Often(draw, False, True), auto_balance=_Often(draw, True, False),
-        exclusion_tags=_Often(draw, (), ("x:a",)),
+        exclusion_tags=_Often(draw, (), ("x:a",)), least_memory=_Often(draw, None, memory // 2),
     )  # fmt: skip
 
 
@@ -292,3 +296,34 @@ def test_no_move_is_better_than_its_bound(cluster: Cluster, rules: balance.Rules
                 assert family.least <= family.Bound(place, target) + 1e-9
                 assert family.Bound(place, target) <= score + 1e-9
     assert not scores, "a move that is possible belongs to no family"
+
+
+# --- the cost of moves ---------------------------------------------------------------------------------------------------
+
+
+def _Value(state: State, instance: Any, move: Move, cost: float) -> float | None:
+    after = Apply(state, instance, move)
+    return None if isinstance(after, Failure) else after.Score() + cost * balance.Copied(instance, move)
+
+
+@given(clusters(sizes=(2, 3, 4), guests=(3, 5)), st.sampled_from([0.003, 0.02, 0.1]))
+@settings(max_examples=40, deadline=None)
+def test_the_chosen_move_is_the_best_one_with_its_cost(cluster: Cluster, cost: float) -> None:
+    """Shortcuts that know only the score leave nothing out."""
+    state, rules = cluster.GroupState(0), balance.Rules(cost=cost)
+    state = State(state.nodes, {i: inst for i, inst in state.instances.items() if set(inst.nodes) <= set(state.nodes)})
+    score = state.Score()
+    if not score < float("inf"):
+        return
+    values = [
+        value
+        for inst in balance.Candidates(state, rules)
+        for move in balance.Moves(state, inst, rules)
+        if (value := _Value(state, inst, move, cost)) is not None
+    ]
+    step = balance.BestStep(state, score, rules)
+    best = min(values, default=score)
+    if step is None:
+        assert not best < score
+    else:
+        assert step.score + cost * balance.Copied(step.instance, step.move) == best < score
