@@ -66,6 +66,31 @@ def _WriteOnce(path: str, text: str, mode: int, user: str, group: str) -> None:
         _Write(path, text, mode, user, group)
 
 
+def WriteMissing() -> None:
+    """Write the keys and certificates, other than those of the nodes, that a cluster needs and does not have."""
+    _WriteOnce(pathutils.CONFD_HMAC_KEY, x509.NewSecret() + "\n", 0o440, _autoconf.CONFD_USER, _autoconf.MASTERD_GROUP)
+    _WriteOnce(
+        pathutils.CLUSTER_DOMAIN_SECRET_FILE,
+        x509.NewSecret() + "\n",
+        0o640,
+        _autoconf.MASTERD_USER,
+        _autoconf.MASTERD_GROUP,
+    )
+    _WriteOnce(pathutils.RAPI_CERT_FILE, x509.MakeRapiPem(), 0o440, _autoconf.RAPI_USER, _autoconf.MASTERD_GROUP)
+    if not runtime.Exists(pathutils.SPICE_CERT_FILE):
+        spice, spice_ca = x509.MakeSpicePems()
+        _Write(pathutils.SPICE_CERT_FILE, spice, 0o440, _autoconf.NODED_USER, _autoconf.MASTERD_GROUP)
+        _Write(pathutils.SPICE_CACERT_FILE, spice_ca, 0o440, _autoconf.NODED_USER, _autoconf.MASTERD_GROUP)
+
+
+def CertifyMaster(snapshot: objects.Snapshot, server_pem: str, node_name: str) -> objects.Snapshot:
+    """Write a certificate for the master, this node; return the configuration in which it is the only one."""
+    client_pem = x509.MakeClientPem(server_pem, node_name)
+    _Write(pathutils.NODED_CLIENT_CERT_FILE, client_pem, 0o440, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP)
+    cluster = snapshot.cluster
+    return snapshot.WithObject(cluster.Replace(candidate_certs={cluster.master_node: x509.Digest(client_pem)}))
+
+
 # What the files below need; ensure-dirs gives every folder its owner before the first daemon starts.
 _FOLDERS = (
     (pathutils.DATA_DIR, 0o755),
@@ -80,26 +105,11 @@ def WriteClusterFiles(snapshot: objects.Snapshot, node_name: str) -> None:
     for folder, mode in _FOLDERS:
         runtime.MakeDirs(folder, mode)
     server_pem = x509.MakeServerPem()
-    client_pem = x509.MakeClientPem(server_pem, node_name)
     _Write(pathutils.NODED_CERT_FILE, server_pem, 0o440, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP)
-    _Write(pathutils.NODED_CLIENT_CERT_FILE, client_pem, 0o440, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP)
-    _WriteOnce(pathutils.CONFD_HMAC_KEY, x509.NewSecret() + "\n", 0o440, _autoconf.CONFD_USER, _autoconf.MASTERD_GROUP)
-    _WriteOnce(
-        pathutils.CLUSTER_DOMAIN_SECRET_FILE,
-        x509.NewSecret() + "\n",
-        0o640,
-        _autoconf.MASTERD_USER,
-        _autoconf.MASTERD_GROUP,
-    )
-    _WriteOnce(pathutils.RAPI_CERT_FILE, x509.MakeRapiPem(), 0o440, _autoconf.RAPI_USER, _autoconf.MASTERD_GROUP)
-    if not runtime.Exists(pathutils.SPICE_CERT_FILE):
-        spice, spice_ca = x509.MakeSpicePems()
-        _Write(pathutils.SPICE_CERT_FILE, spice, 0o440, _autoconf.NODED_USER, _autoconf.MASTERD_GROUP)
-        _Write(pathutils.SPICE_CACERT_FILE, spice_ca, 0o440, _autoconf.NODED_USER, _autoconf.MASTERD_GROUP)
-    cluster = snapshot.cluster
-    certs = {cluster.master_node: x509.Digest(client_pem)}
-    snapshot = snapshot.WithObject(cluster.Replace(candidate_certs=certs))
-    _Write(pathutils.SSH_KNOWN_HOSTS_FILE, KnownHosts(cluster), 0o644, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP)
+    snapshot = CertifyMaster(snapshot, server_pem, node_name)
+    WriteMissing()
+    known = KnownHosts(snapshot.cluster)
+    _Write(pathutils.SSH_KNOWN_HOSTS_FILE, known, 0o644, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP)
     # Last: with this file the cluster exists.
     ssconf.WriteSsconfFiles(ssconf.Values(snapshot))
     _Write(

@@ -82,6 +82,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     "node.life": ("OpNodeAdd", "OpNodeRemove", "OpNodePowercycle"),
     "node.migrate": ("OpNodeMigrate",),
     "node.modify": ("OpNodeSetParams",),
+    "node.power": ("OpOobCommand", "OpRestrictedCommand"),
     "node.storage": ("OpNodeQueryvols", "OpNodeQueryStorage", "OpNodeModifyStorage", "OpRepairNodeStorage"),
     "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),
     "test": ("OpTestDelay", "OpTestJqueue"),

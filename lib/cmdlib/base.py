@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ganeti import locking, opcodes
+from ganeti import errors, locking, opcodes
 from ganeti.locking.lockset import AllSet
 
 if TYPE_CHECKING:
@@ -81,6 +81,10 @@ class LogicalUnit(Generic[OpT]):
         self.needed_locks = {locking.LEVEL_NODE: locking.ALL_SET, locking.LEVEL_INSTANCE: ["web.example.com"]}
         # no locks at all
         self.needed_locks = {}
+
+    A job that does not get its locks in time tries again, with a new unit and the same opcode, which may be stored meanwhile.
+    So units write into the opcode only what the next try would find as well: full names and UUIDs, which keep meaning the same
+    object, and defaults.  What they read from an object that may change goes into the unit, or into a copy of the opcode.
 
     What was worked out before locks were held (the nodes of an instance, the group of a node) must be checked again in
     CheckPrereq, which fails with ECODE_STATE when it has changed.
@@ -158,6 +162,10 @@ class LogicalUnit(Generic[OpT]):
 
         May raise DeclareAgain.  The time this takes does not count as waiting for locks.
         """
+
+    def LostLock(self, level: int, err: errors.LockError) -> errors.GenericError:
+        """Return what to raise if something that ``needed_locks[level]`` names was removed before its lock was held."""
+        return err
 
     def CheckPrereq(self) -> None:
         """Raise OpPrereqError if the operation is not possible now."""

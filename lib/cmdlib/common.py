@@ -64,7 +64,20 @@ def ExpandInstance(snapshot: objects.Snapshot, name: str, uuid: str | None = Non
     if instance is None:
         raise errors.OpPrereqError(f"Instance '{name}' not known", errors.ECODE_NOENT, hint="see 'gnt-instance list'")
     _CheckUuid("instance", instance, uuid)
+    CheckNotBare(snapshot, instance)
     return instance
+
+
+def CheckNotBare(snapshot: objects.Snapshot, instance: objects.Instance) -> None:
+    """Raise OpPrereqError if this is a reservation without what jobs need (doc/reference/config.md 8.1)."""
+    if snapshot.IsBare(instance):
+        what = "a name" if instance.name is None else "all that an instance must have"
+        raise errors.OpPrereqError(
+            f"Instance {instance.known_as} is only a reservation without {what} (forthcoming): it can be removed,"
+            " nothing else",
+            errors.ECODE_STATE,
+            hint=f"'gnt-instance remove {instance.known_as}' removes it",
+        )
 
 
 def ExpandGroup(snapshot: objects.Snapshot, name: str) -> objects.NodeGroup:
@@ -79,7 +92,7 @@ def ExpandNetwork(snapshot: objects.Snapshot, name: str) -> objects.Network:
     """Return the network of a name or uuid."""
     network: objects.Network | None = snapshot.ExpandName("network", name)
     if network is None:
-        raise errors.OpPrereqError(f"Network '{name}' not known", errors.ECODE_NOENT)
+        raise errors.OpPrereqError(f"Network '{name}' not known", errors.ECODE_NOENT, hint="see 'gnt-network list'")
     return network
 
 
@@ -151,7 +164,7 @@ def LockInstancesNodes(lu: LogicalUnit, primary_only: bool = False, level: int =
     wanted: list[str] = []
     for name in sorted(lu.owned_locks(locking.LEVEL_INSTANCE)):
         instance = snapshot.InstanceByName(name)
-        if instance is not None:
+        if instance is not None and not snapshot.IsBare(instance):
             wanted += [instance.primary_node] if primary_only else snapshot.AllNodes(instance)
     if lu.recalculate_locks.pop(level) == APPEND:
         declared = lu.needed_locks[level]
@@ -282,19 +295,14 @@ def InstanceInfo(lu: LogicalUnit, instance: objects.Instance) -> dict[str, Any]:
     return result.payload or {}
 
 
-def CheckNodeFreeMemory(lu: LogicalUnit, node_uuid: str, reason: str, needed: int, hypervisor: str) -> int:
-    """Return the node's free memory in MiB; raise OpPrereqError if it is less than ``needed``."""
+def NodeFreeMemory(lu: LogicalUnit, node_uuid: str, hypervisor: str) -> int:
+    """Return the node's free memory in MiB; raise OpPrereqError if it does not report it."""
     hvparams = lu.snapshot.cluster.hvparams.get(hypervisor, {})
     result = lu.rpc.call_node_info([node_uuid], None, [[hypervisor, hvparams]])[node_uuid]
     result.Raise(f"Can't get data from node {result.node_name}", prereq=True)
     free = _MemoryFree(result.payload)
     if free is None:
         raise errors.OpPrereqError(f"Node {result.node_name} did not report its free memory", errors.ECODE_ENVIRON)
-    if needed > free:
-        raise errors.OpPrereqError(
-            f"Not enough memory on node {result.node_name} for {reason}: needed {needed} MiB, available {free} MiB",
-            errors.ECODE_NORES,
-        )
     return free
 
 

@@ -8,10 +8,14 @@ from typing import TypeVar
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.allocation import DEFAULT_SHORTCUT
 from ganeti.cmdlib.allocation.ask import Ask
-from ganeti.cmdlib.allocation.requests import ChangeGroup, Evacuation
+from ganeti.cmdlib.allocation.requests import ChangeGroup, Evacuation, NodeEvacuate
 from ganeti.cmdlib.base import Feedback, Filled, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.common import ExpandGroup, ShareAll
+from ganeti.params import disk as disk_params
 from ganeti.utils.text import NiceSort
+
+# A job that waits its turn runs however the job before it ended: canceling one moves one instance less, and no more than that.
+ENDED = ("success", "error", "canceled")
 
 
 def Names(instances: Iterable[objects.Instance]) -> set[str]:
@@ -29,11 +33,14 @@ def NodesOf(snapshot: objects.Snapshot, instances: Iterable[objects.Instance]) -
 
 def CheckSameLocks(lu: LogicalUnit, level: int, needed: Iterable[str], what: str) -> None:
     """Raise OpPrereqError if what must be locked, as it is known now, is not what was locked."""
-    missing = set(needed) - lu.owned_locks(level)
-    if missing:
-        raise errors.OpPrereqError(
-            f"{what} changed while this job waited for its locks; nothing was moved, try again", errors.ECODE_STATE
-        )
+    if set(needed) - lu.owned_locks(level):
+        raise Changed(what)
+
+
+def Changed(what: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(
+        f"{what} changed while this job waited for its locks; nothing was moved, try again", errors.ECODE_STATE
+    )
 
 
 def DeclareChoice(lu: LogicalUnit, instances: Iterable[objects.Instance]) -> None:
@@ -64,17 +71,64 @@ def Moves(lu: LogicalUnit, answer: Evacuation, early_release: bool) -> list[list
     for op in (op for job in answer.jobs for op in job):
         if "early_release" in op.OP_PARAMS:
             op.early_release = early_release
+    _NameNodes(snapshot, answer.jobs)
     return answer.jobs
 
 
+def MirrorNodes(snapshot: objects.Snapshot, instance: objects.Instance) -> tuple[str, str] | None:
+    """Return the names of the primary and the secondary node of a mirrored instance; None for all other instances."""
+    secondaries = snapshot.SecondaryNodes(instance)
+    if snapshot.DiskTemplate(instance) not in disk_params.With(mirror=disk_params.INTERNAL) or len(secondaries) != 1:
+        return None
+    return snapshot.NodeName(instance.primary_node), snapshot.NodeName(secondaries[0])
+
+
+def _NameNodes(snapshot: objects.Snapshot, jobs: Sequence[list[opcodes.OpCode]]) -> None:
+    """Name in the opcodes of mirrored instances where each one is by then, and where it goes.
+
+    A move "to the other side" would bring back an instance that somebody else has moved meanwhile; with the nodes named, the
+    job fails instead.
+    """
+    pairs: dict[str, tuple[str, str] | None] = {}
+    for op in (op for job in jobs for op in job):
+        if not isinstance(op, (opcodes.OpInstanceMigrate, opcodes.OpInstanceFailover, opcodes.OpInstanceReplaceDisks)):
+            continue
+        name = op.instance_name
+        if name not in pairs:
+            instance = snapshot.InstanceByName(name)
+            pairs[name] = None if instance is None else MirrorNodes(snapshot, instance)
+        pair = pairs[name]
+        if pair is not None:
+            pairs[name] = _NameInOpcode(snapshot, op, *pair)
+
+
+def _NameInOpcode(
+    snapshot: objects.Snapshot,
+    op: opcodes.OpInstanceMigrate | opcodes.OpInstanceFailover | opcodes.OpInstanceReplaceDisks,
+    primary: str,
+    secondary: str,
+) -> tuple[str, str]:
+    """Name the nodes in one opcode; return the primary and the secondary node after it."""
+    if isinstance(op, opcodes.OpInstanceReplaceDisks):
+        op.if_primary = primary
+        return primary, op.remote_node or secondary
+    op.target_node = op.target_node or secondary
+    source = snapshot.NodeByName(primary)
+    # On the way to a third node the copy of the old primary stays, unless that node is offline.
+    lost = source is not None and source.offline and op.target_node != secondary
+    return op.target_node, secondary if lost else primary
+
+
 def InSequence(jobs: Sequence[list[opcodes.OpCode]]) -> None:
-    """Let each job wait for the end of the one before it, whether that succeeds or fails."""
+    """Let each job wait for the end of the one before it."""
     for job in jobs[1:]:
-        job[0].depends = [[-1, ["success", "error"]]]
+        job[0].depends = [[-1, list(ENDED)]]
 
 
 # --- to other groups ------------------------------------------------------------------------------------------------------
 
+
+_INSTANCES, _GROUPS = "The set of instances to move", "The node groups of the instances"
 
 _ToGroupsOp = TypeVar("_ToGroupsOp", opcodes.OpGroupEvacuate, opcodes.OpInstanceChangeGroup)
 
@@ -131,10 +185,13 @@ class ToOtherGroups(LogicalUnit[_ToGroupsOp]):
         used = GroupsOf(self.snapshot, NodesOf(self.snapshot, self.Instances()))
         return used.union(self._wanted, self.Left())
 
+    def LostLock(self, level: int, err: errors.LockError) -> errors.GenericError:
+        return Changed(_INSTANCES if level == locking.LEVEL_INSTANCE else _GROUPS)
+
     def CheckPrereq(self) -> None:
         instances, snapshot = self.Instances(), self.snapshot
-        CheckSameLocks(self, locking.LEVEL_INSTANCE, Names(instances), "The set of instances to move")
-        CheckSameLocks(self, locking.LEVEL_NODEGROUP, self._Groups(), "The node groups of the instances")
+        CheckSameLocks(self, locking.LEVEL_INSTANCE, Names(instances), _INSTANCES)
+        CheckSameLocks(self, locking.LEVEL_NODEGROUP, self._Groups(), _GROUPS)
         left = self.Left()
         clash = left.intersection(self._wanted)
         if clash:
@@ -147,9 +204,25 @@ class ToOtherGroups(LogicalUnit[_ToGroupsOp]):
             )
         self._jobs: list[list[opcodes.OpCode]] = []
         if instances:
-            request = ChangeGroup(tuple(NiceSort(Names(instances))), tuple(self.targets))
+            request = self.Request(tuple(NiceSort(Names(instances))))
             self._jobs = Moves(self, Ask(self, Filled(self.op.iallocator), request), self.op.early_release)
         self.dry_run_result = {"jobs": []}
+
+    def Request(self, names: tuple[str, ...]) -> ChangeGroup | NodeEvacuate:
+        """Return what the allocator is asked about the instances."""
+        self._CheckNodesThere()
+        return ChangeGroup(names, tuple(self.targets))
+
+    def _CheckNodesThere(self) -> None:
+        """Raise OpPrereqError if none of the groups to move to has nodes."""
+        snapshot = self.snapshot
+        if not any(snapshot.GroupNodes(uuid) for uuid in self.targets):
+            names = ", ".join(NiceSort(snapshot.nodegroups[uuid].name for uuid in self.targets))
+            raise errors.OpPrereqError(
+                f"Nowhere to move to: node group {names} has no nodes; nothing was moved",
+                errors.ECODE_NORES,
+                hint="'gnt-group assign-nodes GROUP NODE' puts a node into a group; 'gnt-group list' shows all groups",
+            )
 
     def Exec(self, feedback: Feedback) -> ResultWithJobs:
         return ResultWithJobs(self._jobs)

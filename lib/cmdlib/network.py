@@ -27,6 +27,9 @@ def _CheckIPv4(text: str, what: str) -> None:
 def _CheckIPv6(text: str, what: str, is_net: bool) -> None:
     kind: Any = ipaddress.IPv6Network if is_net else ipaddress.IPv6Address
     try:
+        # What follows a "%" may be any text, and this one travels to hooks and scripts.
+        if "%" in text:
+            raise ValueError
         kind(text)
     except ValueError:
         raise Invalid(f"{what} '{text[:60]}' is not a valid IPv6 {'network' if is_net else 'address'}") from None
@@ -193,7 +196,7 @@ class LUNetworkRemove(_NetworkLU[opcodes.OpNetworkRemove]):
                 f"Cannot remove network '{self._name}' as it is connected to the following node groups:"
                 f" {', '.join(groups)}",
                 errors.ECODE_STATE,
-                hint="disconnect it from them first",
+                hint=f"'gnt-network disconnect {self._name}' disconnects it from all of them",
             )
 
     def Exec(self, feedback: Feedback) -> None:
@@ -236,14 +239,17 @@ class LUNetworkSetParams(_NetworkLU[opcodes.OpNetworkSetParams]):
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
-        gateway = self._values.get("gateway")
-        if gateway is None or gateway == self._network.gateway:
-            return
         try:
-            reserved = network.AddressPool(self._network).IsReserved(gateway)
+            self._CheckAddresses(network.AddressPool(self._network))
         except errors.AddressPoolError as err:
             raise Invalid(str(err)) from err
-        if reserved:
+
+    def _CheckAddresses(self, pool: network.AddressPool) -> None:
+        for address in [*(self.op.add_reserved_ips or ()), *(self.op.remove_reserved_ips or ())]:
+            if not pool.Contains(address):
+                raise Invalid(f"Address {address} is not in network {self._name} ({self._network.network})")
+        gateway = self._values.get("gateway")
+        if gateway is not None and gateway != self._network.gateway and pool.IsReserved(gateway):
             raise Invalid(f"{gateway} is already reserved", ecode=errors.ECODE_STATE)
 
     def Exec(self, feedback: Feedback) -> None:
@@ -408,7 +414,7 @@ class LUNetworkDisconnect(_ConnectionLU[opcodes.OpNetworkDisconnect]):
                 f"Network '{self._name}' is used by instances of group '{self._group.name}':"
                 f" {', '.join(NiceSort(users)[:20])}",
                 errors.ECODE_STATE,
-                hint="change their NICs first",
+                hint="'gnt-instance modify --net N:network=none INSTANCE' takes a NIC out of its network",
             )
 
     def Exec(self, feedback: Feedback) -> None:

@@ -18,14 +18,16 @@ _UNSET = (constants.VALUE_DEFAULT, [constants.VALUE_DEFAULT])
 def UpdatedPolicy(old: Mapping[str, Any], changes: Mapping[str, Any], is_group: bool) -> dict[str, Any]:
     """Return ``old`` with the checked changes of a request.
 
-    Bounds, ratios and templates are replaced, ``std`` is merged.  In a group ``default`` takes a key away.
+    Bounds, ratios and templates are replaced, ``std`` is merged.  ``default`` removes a key of a group, and of the cluster
+    one that need not be there.
     """
     result: dict[str, Any] = Thaw(old)
     for key, value in changes.items():
-        if key not in ipolicy.KEYS:
-            raise Invalid(f"Invalid key in new ipolicy: {key[:60]}", hint=f"known are: {', '.join(ipolicy.KEYS)}")
-        if not value or value in _UNSET:
-            if not is_group:
+        optional = key in ipolicy.OPTIONAL_TABLE
+        if key not in ipolicy.ALL_KEYS:
+            raise Invalid(f"Invalid key in new ipolicy: {key[:60]}", hint=f"known are: {', '.join(ipolicy.ALL_KEYS)}")
+        if value in _UNSET or (value is None if optional else not value):
+            if not (is_group or optional):
                 raise Invalid(f"Can't unset ipolicy attribute '{key}' on the cluster")
             result.pop(key, None)
         else:
@@ -37,6 +39,8 @@ def UpdatedPolicy(old: Mapping[str, Any], changes: Mapping[str, Any], is_group: 
 def _TypedPart(key: str, value: Any, current: Mapping[str, Any], is_group: bool) -> Any:
     if key in ipolicy.RATIO_TABLE:
         return ForceTypes({key: value}, ipolicy.RATIO_TABLE, subject="ratio")[key]
+    if key in ipolicy.OPTIONAL_TABLE:
+        return ForceTypes({key: value}, ipolicy.OPTIONAL_TABLE, subject="limit")[key]
     if key == ipolicy.STD:
         if is_group:
             raise Invalid(f"{key} cannot appear in the instance policy of a group")

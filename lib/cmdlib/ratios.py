@@ -1,11 +1,12 @@
-"""Ratios of a group's instance policy: virtual CPUs for each CPU, spindle use for each spindle (doc/reference/htools.md 5.3, 5.4).
+"""Ratios of a group's instance policy: virtual CPUs for each CPU, spindle use for each spindle (doc/reference/htools.md 5.3, 5.4),
+and promised memory for each MiB (doc/design-resource-model.rst).
 
 Allocators keep them when they choose nodes; here they are checked, in the same way, for what a person names or lets grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, params
@@ -47,6 +48,40 @@ def CpuViolations(lu: LogicalUnit, node_uuid: str, vcpus: int, hypervisor: str, 
     ]
 
 
+def MemoryViolations(
+    lu: LogicalUnit,
+    node_uuid: str,
+    filled: Mapping[str, Any],
+    hypervisor: str,
+    but: str | None = None,
+    promises: bool = True,
+) -> list[str]:
+    """Return what is wrong if an instance with these backend parameters has the node as primary; nothing without a ratio.
+
+    ``promises``: the maxima count, not only the minima.  A node whose memory is not known is a warning only.
+    """
+    snapshot = lu.snapshot
+    node = snapshot.nodes[node_uuid]
+    ratio = params.FillIPolicy(snapshot, snapshot.nodegroups[node.group]).get(ipolicy.MEMORY_RATIO)
+    room = None if ratio is None else MemoryForInstances(lu, node_uuid, hypervisor)
+    if ratio is None or room is None:
+        return []
+    others = [inst for inst in snapshot.PrimaryInstances(node_uuid) if inst.admin_state != constants.ADMINST_OFFLINE]
+    most = filled[be.BE_MAXMEM] + _Sum(snapshot, others, be.BE_MAXMEM, but)
+    least = filled[be.BE_MINMEM] + _Sum(snapshot, others, be.BE_MINMEM, but)
+    found = []
+    if promises and most > ratio * room:
+        found.append(
+            f"the instances of node {node.name} could have {most} MiB of memory together, it has {room} MiB for them;"
+            f" {ipolicy.MEMORY_RATIO} {ratio:g} allows {int(ratio * room)}"
+        )
+    if least > room:
+        found.append(
+            f"the instances of node {node.name} would have minima of {least} MiB of memory together, it has {room} MiB for them"
+        )
+    return found
+
+
 def SpindleViolations(lu: LogicalUnit, node_uuid: str, spindle_use: int, but: str | None = None) -> list[str]:
     """Return what is wrong if an instance with disks on the node's spindles uses them so much; nothing if all is well."""
     snapshot = lu.snapshot
@@ -80,11 +115,30 @@ def _Cpus(lu: LogicalUnit, node: objects.Node, hypervisor: str) -> tuple[int, in
     total, kept = record.get(nodestate.CPU_TOTAL), record.get(nodestate.CPU_NODE)
     if total is not None and kept is not None:
         return total, kept
-    hvparams = lu.snapshot.cluster.hvparams.get(hypervisor, {})
-    answer = lu.rpc.call_node_info([node.uuid], None, [[hypervisor, hvparams]])[node.uuid]
-    reported: Any = {} if answer.fail_msg else (answer.payload[2] or [None])[0] or {}
-    found = (total or reported.get("cpu_total"), kept or reported.get("cpu_dom0"))
+    reported = _Reported(lu, node, hypervisor)
+    found: tuple[Any, Any] = (total or reported.get("cpu_total"), kept or reported.get("cpu_dom0"))
     if not all(isinstance(value, int) for value in found):
         lu.LogWarning(f"Node {node.name} did not report its CPUs: whether it has too many virtual ones is not known")
         return None
     return found[0], found[1]
+
+
+def MemoryForInstances(lu: LogicalUnit, node_uuid: str, hypervisor: str) -> int | None:
+    """Return the memory that a node has for instances: the one the htools count, with what no record explains."""
+    node = lu.snapshot.nodes[node_uuid]
+    record = nodestate.HVState(lu.snapshot, node).get(hypervisor, {})
+    reported = _Reported(lu, node, hypervisor)
+    total = record.get(nodestate.MEM_TOTAL) or reported.get("memory_total")
+    own = nodestate.STATIC_KVM_MEMORY if hypervisor == constants.HT_KVM else reported.get("memory_dom0")
+    kept = record.get(nodestate.MEM_NODE) or own
+    if not isinstance(total, int) or not isinstance(kept, int):
+        lu.LogWarning(f"Node {node.name} did not report its memory: whether too much is promised is not known")
+        return None
+    return max(0, total - kept - record.get(nodestate.MEM_HV, 0))
+
+
+def _Reported(lu: LogicalUnit, node: objects.Node, hypervisor: str) -> dict[str, Any]:
+    """Return what a node reports of its memory and CPUs; nothing if it does not answer."""
+    hvparams = lu.snapshot.cluster.hvparams.get(hypervisor, {})
+    answer = lu.rpc.call_node_info([node.uuid], None, [[hypervisor, hvparams]])[node.uuid]
+    return {} if answer.fail_msg else (answer.payload[2] or [None])[0] or {}

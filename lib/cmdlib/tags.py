@@ -132,4 +132,4 @@ def _Paths(snapshot: objects.Snapshot) -> Iterator[tuple[str, Any]]:
         ("network", snapshot.networks),
     ):
         for obj in found.values():
-            yield f"/{path}/{obj.name}", obj
+            yield f"/{path}/{obj.name or obj.uuid}", obj

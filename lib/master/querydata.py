@@ -12,7 +12,9 @@ from typing import Any
 
 from ganeti import constants, errors, objects, query, runtime
 from ganeti.master import console
+from ganeti.master.proving import Prove, Prover
 from ganeti.params import disk as disk_params
+from ganeti.params import hv
 from ganeti.query import context as live
 from ganeti.query.cluster import Architecture
 from ganeti.query.engine import Plan
@@ -48,7 +50,8 @@ class _Gathering:
 class QueryData:
     """Runs queries for the master: the configuration, the nodes, the job queue, the locks.
 
-    ``jobs`` and ``locks`` give their rows (``query.context.Context``); ``drained`` and ``watcher_pause`` one value.
+    ``jobs`` and ``locks`` give their rows (``query.context.Context``); ``drained`` and ``watcher_pause`` one value;
+    ``prove`` what follows from the answers of nodes to node_info and all_instances_info, by their uuids.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class QueryData:
         locks: Callable[[], list[tuple[Any, ...]]],
         drained: Callable[[], bool],
         watcher_pause: Callable[[], float | None],
+        prove: Prove,
     ):
         self._snapshot = snapshot
         self._rpc = rpc
@@ -66,6 +70,7 @@ class QueryData:
         self._locks = locks
         self._drained = drained
         self._watcher_pause = watcher_pause
+        self._prover = Prover(prove)
 
     # --- the calls ----------------------------------------------------------------------------------------------------
 
@@ -122,6 +127,8 @@ class QueryData:
 
         def finish() -> None:
             try:
+                if live.LIVE_PROOF in plan.parts:
+                    context.proof = self._prover.ProofFor(context)
                 result = answer(plan)
             except errors.GenericError as err:
                 done(None, err)
@@ -131,7 +138,11 @@ class QueryData:
             else:
                 done(result, None)
 
-        gathering = _Gathering(finish)
+        def compute() -> None:
+            # On another thread: the one that brought the last answer has others to bring.
+            self._prover.Add(finish, lambda error: done(None, error))
+
+        gathering = _Gathering(compute if live.LIVE_PROOF in plan.parts else finish)
         for part in sorted(plan.parts):
             self._COLLECTORS[part](self, plan, gathering)
         gathering.Arrived()
@@ -166,19 +177,28 @@ class QueryData:
         self._rpc.Start(procedure, targets, args, arrived, limit)
 
     def _Nodes(self, plan: Plan, gathering: _Gathering) -> None:
-        snapshot: objects.Snapshot = plan.context.snapshot
-        cluster = snapshot.cluster
+        if live.LIVE_PROOF not in plan.parts:  # or all nodes are asked
+            self._AskForInfo(plan, [n.uuid for n in plan.items if n.vm_capable], gathering)
+
+    def _Proof(self, plan: Plan, gathering: _Gathering) -> None:
+        """Ask all nodes: instances may go from one to another."""
+        nodes = [n.uuid for n in plan.context.snapshot.nodes.values() if n.vm_capable]
+        self._AskForInfo(plan, nodes, gathering)
+        self._AskForGuests(plan, nodes, gathering)
+
+    def _AskForInfo(self, plan: Plan, nodes: Iterable[str], gathering: _Gathering) -> None:
+        cluster = plan.context.snapshot.cluster
         hypervisor = cluster.enabled_hypervisors[0]
-        nodes = [n.uuid for n in plan.items if n.vm_capable]
-        args = [_StorageUnits(cluster), [[hypervisor, dict(cluster.hvparams.get(hypervisor, {}))]]]
+        args = [disk_params.StorageUnits(cluster), [[hypervisor, dict(cluster.hvparams.get(hypervisor, {}))]]]
         self._Ask("node_info", nodes, args, plan.context.node_info, gathering, _IsNodeInfo, LIVE_SECONDS)
 
     def _Instances(self, plan: Plan, gathering: _Gathering) -> None:
+        self._AskForGuests(plan, _InstanceNodes(plan.context.snapshot, plan.items), gathering)
+
+    def _AskForGuests(self, plan: Plan, nodes: Iterable[str], gathering: _Gathering) -> None:
         context: live.Context = plan.context
         cluster = context.snapshot.cluster
-        hypervisors = list(cluster.enabled_hypervisors)
-        args = [hypervisors, {hv: dict(cluster.hvparams.get(hv, {})) for hv in hypervisors}]
-        nodes = _InstanceNodes(context.snapshot, plan.items)
+        args = [list(cluster.enabled_hypervisors), hv.OfCluster(cluster)]
         self._Ask("all_instances_info", nodes, args, context.instance_info, gathering, _IsInstanceInfo, LIVE_SECONDS)
 
     def _Console(self, plan: Plan, gathering: _Gathering) -> None:
@@ -239,21 +259,8 @@ class QueryData:
         live.LIVE_OS_FACTS: _OsFacts,
         live.LIVE_LOCKS: _LockRows,
         live.LIVE_WATCHER: _Watcher,
+        live.LIVE_PROOF: _Proof,
     }
-
-
-def _StorageUnits(cluster: objects.Cluster) -> list[tuple[str, str]]:
-    """Return "the disk" of a node: the unit of the first enabled template whose space a node can report."""
-    keys = {"lvm-vg": cluster.volume_group_name, "file": cluster.file_storage_dir}
-    for template in cluster.enabled_disk_templates:
-        kind = disk_params.TEMPLATES[template].storage_type
-        key = keys.get(kind)
-        if key:
-            units = [(kind, key)]
-            if kind == "lvm-vg":
-                units.append(("lvm-pv", key))
-            return units
-    return []
 
 
 def _InstanceNodes(snapshot: objects.Snapshot, instances: Iterable[Any]) -> list[str]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import platform
+import struct
 from typing import Any
 
 from ganeti import constants
-from ganeti.query.base import BOOL, NUMBER, OTHER, TEXT, TIMESTAMP, Field, Kind, OrUnavail
-from ganeti.query.common import TimestampFields
-from ganeti.query.context import LIVE_WATCHER, Context
+from ganeti.query.base import BOOL, NODATA, NUMBER, OTHER, TEXT, TIMESTAMP, Field, Kind, OrUnavail
+from ganeti.query.common import TimestampFields, WeakNodesField
+from ganeti.query.context import LIVE_PROOF, LIVE_WATCHER, Context
 
 
 def Architecture() -> list[str]:
     """Return [bits, machine] of this machine, as 3.1 shows it."""
-    return [platform.architecture()[0].replace("bit", "bits"), platform.machine()]
+    # platform.architecture() would run a program each time.
+    return [f"{struct.calcsize('P') * 8}bits", platform.machine()]
 
 
 def _Constant(value: Any) -> Any:
@@ -22,6 +24,12 @@ def _Constant(value: Any) -> Any:
 
 def _Name(_context: Context, cluster: Any) -> str:
     return str(cluster.cluster_name)
+
+
+def _Room(context: Context, _cluster: Any) -> Any:
+    if context.proof is None:
+        return NODATA
+    return {group.name: context.proof.Room(uuid) for uuid, group in context.snapshot.nodegroups.items()}
 
 
 _FIELDS = [
@@ -57,6 +65,16 @@ _FIELDS = [
         "export_version", "ExportVersion", NUMBER, "Version of the export format", _Constant(constants.EXPORT_VERSION)
     ),
     Field("vcs_version", "VCSVersion", TEXT, "Source revision", _Constant(constants.VCS_VERSION)),
+    # Ours (doc/extensions.rst).
+    Field(
+        "room",
+        "Room",
+        OTHER,
+        "How many more standard instances fit, by node group, up to 100",
+        _Room,
+        live=LIVE_PROOF,
+    ),
+    WeakNodesField(lambda context, _: context.snapshot.nodegroups),
     *TimestampFields(),
 ]
 

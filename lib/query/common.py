@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from ganeti.query.base import BOOL, FLOAT, NUMBER, OTHER, TEXT, TIMESTAMP, Field
+from ganeti.query.base import BOOL, FLOAT, NODATA, NUMBER, OTHER, TEXT, TIMESTAMP, Field, NiceSort
+from ganeti.query.context import LIVE_PROOF
 
 
 def Attribute(name: str) -> Callable[[Any, Any], Any]:
@@ -22,6 +23,20 @@ def TimestampFields() -> list[Field]:
         Field("ctime", "CTime", TIMESTAMP, "Creation time", Attribute("ctime")),
         Field("mtime", "MTime", TIMESTAMP, "Modification time", Attribute("mtime")),
     ]
+
+
+def WeakNodesField(groups: Callable[[Any, Any], Iterable[str]]) -> Field:
+    """Return the field that names the nodes of these groups, given by their UUIDs, whose failure would do harm."""
+
+    def get(context: Any, item: Any) -> Any:
+        if context.proof is None:
+            return NODATA
+        return NiceSort(
+            context.NodeName(uuid) for group in groups(context, item) for uuid in context.proof.WeakNodes(group)
+        )
+
+    text = "Nodes whose failure would leave running instances down"
+    return Field("weak_nodes", "WeakNodes", OTHER, text, get, live=LIVE_PROOF)
 
 
 def ObjectFields(what: str) -> list[Field]:

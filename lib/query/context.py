@@ -18,6 +18,7 @@ LIVE_LOCKS = "locks"  # the lock monitor
 LIVE_EXPORTS = "exports"  # export_list of the nodes
 LIVE_WATCHER = "watcher"  # the watcher's pause file
 LIVE_OS = "os"  # os_diagnose of the nodes
+LIVE_PROOF = "proof"  # node_info and all_instances_info of all nodes, and what follows from them
 LIVE_OS_FACTS = "os-facts"  # os_extra_info of the nodes
 
 
@@ -29,6 +30,22 @@ class JobView(Protocol):
 
     def FieldValue(self, name: str) -> Any:
         """Return the value of a job field of doc/reference/queries.md 3.5; None when it is not set."""
+
+
+class ProofView(Protocol):
+    """What the cluster can bear, by the uuids of nodes and groups; worked out when it is asked for."""
+
+    def Offline(self, node: str) -> bool:
+        """Return whether a node is offline or does not answer."""
+
+    def LostBy(self, node: str) -> list[str]:
+        """Return the names of the instances that would stay down if a node failed."""
+
+    def WeakNodes(self, group: str) -> list[str]:
+        """Return the uuids of the nodes whose failure would leave instances down."""
+
+    def Room(self, group: str) -> int | None:
+        """Return how many more standard instances fit; None if it takes too long to count."""
 
 
 # Of one node: the payload of the call, or None when the call failed.
@@ -52,6 +69,7 @@ class Context:
     exports: dict[str, Any] = field(default_factory=dict)
     os_info: dict[str, Any] = field(default_factory=dict)
     os_facts: dict[str, Any] = field(default_factory=dict)
+    proof: ProofView | None = None
     watcher_pause: float | None = None
     drained: bool = False
     wants_archived: bool = False
@@ -69,10 +87,14 @@ class Context:
         return uuid if node is None else node.name
 
     def NodeInstances(self, uuid: str) -> tuple[list[str], list[str]]:
-        """Return the names of the instances that have the node as primary and as secondary, each in natural order."""
+        """Return the names of the instances that have the node as primary and as secondary, each in natural order.
+
+        A reservation without a name is shown by its UUID.
+        """
         primary, secondary = self.snapshot.NodeInstances(uuid)
         instances = self.snapshot.instances
-        return NiceSort(instances[i].name for i in primary), NiceSort(instances[i].name for i in secondary)
+        primaries, secondaries = ([instances[i].name or i for i in some] for some in (primary, secondary))
+        return NiceSort(primaries), NiceSort(secondaries)
 
     def GroupName(self, uuid: str) -> str:
         group = self.snapshot.nodegroups.get(uuid)

@@ -6,9 +6,9 @@ from typing import Any
 
 from ganeti import params
 from ganeti.objects.base import Thaw
-from ganeti.query.base import NUMBER, OTHER, TEXT, Field, Kind, NiceSort
-from ganeti.query.common import Attribute, NodeParameterFields, ObjectFields
-from ganeti.query.context import Context
+from ganeti.query.base import NODATA, NUMBER, OTHER, TEXT, Field, Kind, NiceSort
+from ganeti.query.common import Attribute, NodeParameterFields, ObjectFields, WeakNodesField
+from ganeti.query.context import LIVE_PROOF, Context
 
 
 def _Nodes(context: Context, group: Any) -> list[str]:
@@ -22,6 +22,11 @@ def _Instances(context: Context, group: Any) -> list[str]:
 
 def _Parameters(context: Context, group: Any) -> Any:
     return params.FillNDGroup(context.snapshot, group)
+
+
+def _Room(context: Context, group: Any) -> Any:
+    room = None if context.proof is None else context.proof.Room(group.uuid)
+    return NODATA if room is None else room
 
 
 _FIELDS = [
@@ -49,6 +54,9 @@ _FIELDS = [
     Field("node_list", "NodeList", OTHER, "Node names", _Nodes),
     Field("pinst_cnt", "Instances", NUMBER, "Number of primary instances", lambda c, g: len(_Instances(c, g))),
     Field("pinst_list", "InstanceList", OTHER, "Names of primary instances", _Instances),
+    # Ours (doc/extensions.rst).
+    Field("room", "Room", NUMBER, "How many more standard instances fit, up to 100", _Room, live=LIVE_PROOF),
+    WeakNodesField(lambda _, group: [group.uuid]),
     *NodeParameterFields(_Parameters),
     *ObjectFields("group"),
 ]

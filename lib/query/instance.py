@@ -118,7 +118,8 @@ def _PrimaryGroup(context: Context, inst: Any) -> Any:
 
 def _DiskUsage(context: Context, inst: Any) -> int:
     disks = _Disks(context, inst)
-    return sum(d.size + disk_params.TEMPLATES[d.dev_type].overhead for d in disks)
+    # A reserved disk may have neither.
+    return sum((d.size or 0) + (disk_params.TEMPLATES[d.dev_type].overhead if d.dev_type else 0) for d in disks)
 
 
 def _Nic(context: Context, nic: Any) -> Any:

@@ -25,7 +25,7 @@ def _Groups(context: Context, net: Any) -> list[list[Any]]:
 
 def _Instances(context: Context, net: Any) -> list[str]:
     return NiceSort(
-        i.name for i in context.snapshot.instances.values() if any(nic.network == net.uuid for nic in i.nics)
+        i.name or i.uuid for i in context.snapshot.instances.values() if any(nic.network == net.uuid for nic in i.nics)
     )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from ganeti import params
 from ganeti.params import nodestate
-from ganeti.query.base import BOOL, NUMBER, OTHER, TEXT, UNAVAIL, UNIT, Absent, Field, Kind
+from ganeti.query.base import BOOL, NODATA, NUMBER, OFFLINE, OTHER, TEXT, UNAVAIL, UNIT, Absent, Field, Kind, NiceSort
 from ganeti.query.common import Attribute, NodeParameterFields, ObjectFields
-from ganeti.query.context import LIVE_NODE, Context, HypervisorNumber, StorageNumber
+from ganeti.query.context import LIVE_NODE, LIVE_PROOF, Context, HypervisorNumber, StorageNumber
 
 
 def _Primaries(context: Context, node: Any) -> list[str]:
@@ -66,6 +66,14 @@ def _Storage(name: str, title: str, kind: str, key: str, doc: str, spindles: boo
     return Field(name, title, kind, doc, get, live=LIVE_NODE)
 
 
+def _Losses(context: Context, node: Any) -> Any:
+    if node.offline:
+        return OFFLINE
+    if context.proof is None or context.proof.Offline(node.uuid):
+        return NODATA
+    return NiceSort(context.proof.LostBy(node.uuid))
+
+
 _FIELDS = [
     Field("drained", "Drained", BOOL, "Whether the node is drained", Attribute("drained")),
     Field("master_candidate", "MasterC", BOOL, "Whether the node is a master candidate", Attribute("master_candidate")),
@@ -102,6 +110,15 @@ _FIELDS = [
     _Storage("dtotal", "DTotal", UNIT, "storage_size", "Disk space in all"),
     _Storage("spfree", "SpFree", NUMBER, "storage_free", "Free spindles", spindles=True),
     _Storage("sptotal", "SpTotal", NUMBER, "storage_size", "Spindles in all", spindles=True),
+    # Ours (doc/extensions.rst).
+    Field(
+        "losses",
+        "Losses",
+        OTHER,
+        "Running instances that would stay down if the node failed",
+        _Losses,
+        live=LIVE_PROOF,
+    ),
     *NodeParameterFields(_Parameters),
     *ObjectFields("node"),
 ]

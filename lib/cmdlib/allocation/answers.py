@@ -30,6 +30,15 @@ _Evacuated = ht.TItems(ht.TListOf(_Moved), ht.TListOf(_Unmoved), ht.TListOf(ht.T
 
 MOVING_OPCODES = frozenset(["OP_INSTANCE_FAILOVER", "OP_INSTANCE_MIGRATE", "OP_INSTANCE_REPLACE_DISKS"])
 _NODE_SLOTS = ("target_node", "remote_node")
+# What an opcode of an answer may not have.  The answer says where an instance goes: nobody is asked again ("iallocator"), nodes
+# and instances are named, not identified by what was not checked ("..._uuid"), a "cleanup" or "dry_run" moves nothing, and only an
+# administrator gives up data ("ignore_consistency").  Which jobs wait for which, and for what, is for the unit that submits them.
+_NOT_ALLOWED = (
+    "depends", "iallocator", "instance_uuid", "target_node_uuid", "remote_node_uuid", "cleanup", "keep_node", "keep_node_uuid",
+    "dry_run", "if_match", "if_primary", "ignore_consistency",
+)  # fmt: skip
+# What is dropped: 3.1's own opcodes can have these, and the jobs get those of the request.
+_DROPPED = frozenset(["priority", "debug_level", "comment", "reason"])
 
 
 @dataclass(frozen=True)
@@ -215,6 +224,8 @@ def _Evacuate(
     steps = max(len(result[2]), sum(map(len, result[2])))
     if steps > _MAX_OPCODES * len(wanted):
         raise check.Refuse(f"returned {steps} jobs or opcodes for {len(wanted)} instances")
+    if not all(result[2]):
+        raise check.Refuse("returned a job without opcodes")
     jobs = [[_Opcode(check, wanted, opcode) for opcode in job] for job in result[2]]
     return requests.Evacuation(moved, [(name, reason[:MAX_INFO]) for name, reason in result[1]], jobs)
 
@@ -250,12 +261,15 @@ def _Opcode(check: _Checker, wanted: Collection[str], values: Mapping[str, Any])
     if op_id not in MOVING_OPCODES:
         raise check.Refuse(f"returned opcode {_Short(op_id)}; allowed are {', '.join(sorted(MOVING_OPCODES))}")
     try:
-        op = opcodes.OpCode.FromDict(dict(values))
+        op = opcodes.OpCode.FromDict({key: value for key, value in values.items() if key not in _DROPPED})
     except errors.ParseError as err:
         raise check.Refuse(f"returned an opcode that cannot be used: {err}") from err
     name = getattr(op, "instance_name", None)
     if name not in wanted:
         raise check.Refuse(f"returned an opcode for instance {_Short(name)}, which was not named")
+    for slot in _NOT_ALLOWED:
+        if getattr(op, slot, None):
+            raise check.Refuse(f"returned an opcode for instance {name} with '{slot}', which an allocator may not set")
     for slot in _NODE_SLOTS:
         node = getattr(op, slot, None)
         if node is not None:

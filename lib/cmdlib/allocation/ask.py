@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ganeti import constants, errors, serializer
 from ganeti.cmdlib.allocation import answers, clusterdata, hail, requests
+from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -63,7 +64,7 @@ def _Gather(lu: LogicalUnit, request: requests.Request) -> clusterdata.ClusterDa
     new, instances = _New(request), _Existing(snapshot, request)
     templates = [one.disk_template for one in new]
     templates += [disk.dev_type for inst in instances for disk in snapshot.InstanceDisks(inst)]
-    known = (name for name in dict.fromkeys(templates) if clusterdata.StorageUnits(snapshot.cluster, name))
+    known = (name for name in dict.fromkeys(templates) if disk_params.StorageUnits(snapshot.cluster, name))
     template = next(known, templates[0] if templates else None)
     hypervisors = [one.hypervisor for one in new] + [inst.hypervisor for inst in instances]
     return clusterdata.Gather(lu, snapshot, template, next(iter(hypervisors), None))
@@ -90,7 +91,7 @@ def _Existing(snapshot: objects.Snapshot, request: requests.Request) -> Sequence
         case requests.NodeEvacuate() | requests.ChangeGroup():
             names = request.instances
         case requests.Balance():
-            return tuple(snapshot.instances.values())
+            return tuple(snapshot.WholeInstances())
     found = [snapshot.InstanceByName(name) for name in names]
     return [inst for inst in found if inst is not None]
 

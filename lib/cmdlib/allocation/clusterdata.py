@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, params
-from ganeti.cmdlib.allocation.requests import DiskSpace
-from ganeti.params import be, nic, nodestate
+from ganeti.cmdlib.allocation.requests import DiskSpace, SharesMemory
+from ganeti.params import be, hv, nic, nodestate
 from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:
@@ -63,26 +63,38 @@ def Gather(
 ) -> ClusterData:
     """Ask the nodes, and say in the job's log which of them do not count.
 
-    ``template``: whose storage is looked at, that of the first enabled one by default; ``hypervisor`` likewise.
+    ``template``: whose storage is looked at, by default the first enabled one whose space nodes report; ``hypervisor`` likewise.
     """
     cluster = snapshot.cluster
     hypervisor = hypervisor or cluster.enabled_hypervisors[0]
-    units = StorageUnits(cluster, template)
+    units = disk_params.StorageUnits(cluster, template)
     asked = [node.uuid for node in snapshot.nodes.values() if not node.offline and node.vm_capable]
     specs = [[hypervisor, dict(cluster.hvparams.get(hypervisor, {}))]]
     answers = lu.rpc.call_node_info(asked, units, specs)
-    running = _RunningMemory(lu, snapshot, asked)
+    failed = {uuid: answer.fail_msg for uuid, answer in answers.items() if answer.fail_msg}
+    payloads = {uuid: answer.payload for uuid, answer in answers.items() if uuid not in failed}
+    data = FromAnswers(snapshot, payloads, failed, _AskForGuests(lu, snapshot, asked))
+    for uuid, reason in data.silent.items():
+        lu.LogWarning(f"Node {snapshot.NodeName(uuid)} counts as offline for the allocator: {reason}")
+    _WarnOfUnknownSpace(lu, snapshot, {uuid: payloads[uuid][1] or () for uuid in data.numbers}, units)
+    return data
+
+
+def FromAnswers(
+    snapshot: objects.Snapshot, info: Mapping[str, Any], failed: Mapping[str, str], guests: Mapping[str, Any]
+) -> ClusterData:
+    """Return what the answers of nodes come to, by their uuids.
+
+    ``info``: to node_info; ``failed``: why that call failed; ``guests``: to all_instances_info.
+    """
+    running = _RunningMemory(snapshot, guests)
     numbers: dict[str, Numbers] = {}
-    silent: dict[str, str] = {}
-    for uuid, answer in answers.items():
+    silent = dict(failed)
+    for uuid, payload in info.items():
         try:
-            if answer.fail_msg:
-                raise _Unusable(answer.fail_msg)
-            numbers[uuid] = _Read(snapshot, uuid, answer.payload, running)
+            numbers[uuid] = _Read(snapshot, uuid, payload, running)
         except _Unusable as err:
             silent[uuid] = str(err)
-            lu.LogWarning(f"Node {answer.node_name} counts as offline for the allocator: {err}")
-    _WarnOfUnknownSpace(lu, snapshot, {uuid: answers[uuid].payload[1] or () for uuid in numbers}, units)
     return ClusterData(snapshot, numbers, silent)
 
 
@@ -98,33 +110,27 @@ def _WarnOfUnknownSpace(
             )
 
 
-def StorageUnits(cluster: objects.Cluster, template: str | None) -> list[tuple[str, str]]:
-    """Return the storage units that hold disks of a template; empty where nodes do not report their space."""
-    if template not in cluster.enabled_disk_templates:
-        template = next(iter(cluster.enabled_disk_templates), constants.DT_DISKLESS)
-    kind = disk_params.TEMPLATES[template].storage_type
-    keys = {"lvm-vg": cluster.volume_group_name, "file": cluster.file_storage_dir}
-    key = keys.get(kind)
-    if not key:
-        return []
-    return [(kind, key), ("lvm-pv", key)] if kind == "lvm-vg" else [(kind, key)]
-
-
-def _RunningMemory(lu: LogicalUnit, snapshot: objects.Snapshot, asked: Iterable[str]) -> dict[str, int]:
-    """Return the memory of running guests by instance, asked of the nodes that should run some."""
+def _AskForGuests(lu: LogicalUnit, snapshot: objects.Snapshot, asked: Iterable[str]) -> dict[str, Any]:
+    """Return what nodes that should run some say of their guests; a node whose call failed is missing."""
     nodes = [
         uuid
         for uuid in asked
         if any(inst.admin_state == constants.ADMINST_UP for inst in snapshot.PrimaryInstances(uuid))
     ]
-    hypervisors = list(snapshot.cluster.enabled_hypervisors)
-    hvparams = {hv: dict(snapshot.cluster.hvparams.get(hv, {})) for hv in hypervisors}
+    cluster = snapshot.cluster
+    answers = lu.rpc.call_all_instances_info(nodes, list(cluster.enabled_hypervisors), hv.OfCluster(cluster))
+    return {uuid: answer.payload for uuid, answer in answers.items() if not answer.fail_msg}
+
+
+def _RunningMemory(snapshot: objects.Snapshot, guests: Mapping[str, Any]) -> dict[str, int]:
+    """Return the memory of running guests by instance.
+
+    Of a node that is missing the numbers are, too, or all that its guests may need counts as needed still.
+    """
     found: dict[str, int] = {}
-    for uuid, answer in lu.rpc.call_all_instances_info(nodes, hypervisors, hvparams).items():
-        if answer.fail_msg:
-            continue  # its numbers fail, too, or all that its guests may need counts as needed still
+    for uuid, payload in guests.items():
         own = {inst.name for inst in snapshot.PrimaryInstances(uuid)}
-        found.update((name, int(info.get("memory") or 0)) for name, info in answer.payload.items() if name in own)
+        found.update((name, int(info.get("memory") or 0)) for name, info in payload.items() if name in own)
     return found
 
 
@@ -190,8 +196,8 @@ def Message(data: ClusterData, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def Placed(snapshot: objects.Snapshot) -> Iterable[objects.Instance]:
-    """Return the instances that have a place; a forthcoming one may have none yet."""
-    return (inst for inst in snapshot.instances.values() if inst.primary_node in snapshot.nodes)
+    """Return the instances that have a place; a forthcoming one may have none yet, or lack what is needed here."""
+    return (inst for inst in snapshot.WholeInstances() if inst.primary_node in snapshot.nodes)
 
 
 def _Group(snapshot: objects.Snapshot, group: objects.NodeGroup) -> dict[str, Any]:
@@ -258,6 +264,8 @@ def _Instance(snapshot: objects.Snapshot, inst: objects.Instance) -> dict[str, A
     }
     if inst.forthcoming:
         entry["forthcoming"] = True
+    if SharesMemory(snapshot):
+        entry["minimum_memory"] = filled[be.BE_MINMEM]
     return entry
 
 

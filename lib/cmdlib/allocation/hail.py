@@ -95,4 +95,6 @@ def _Reasons(cluster: Cluster, question: Question, rules: Rules, response: answe
     group = None if question.group is None else cluster.FindGroup(question.group)
     chosen = set(response.result) if response.success and isinstance(response.result, list) else set()
     indices = [node.index for node in cluster.state.nodes.values() if node.facts.name in chosen]
-    return explain.Reasons(cluster, inst, new.required, allowed, None if group is None else group.index, indices)
+    return explain.Reasons(
+        answer.Bound(cluster, new), inst, new.required, allowed, None if group is None else group.index, indices
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, params
 from ganeti.cmdlib.allocation.clusterdata import ClusterData, Placed, Recorded, SpaceOf
+from ganeti.cmdlib.allocation.requests import SharesMemory
 from ganeti.htools import fields
 from ganeti.htools.entities import NO_NODE, Disk, Group, Instance, NodeFacts, Status
 from ganeti.htools.loading import Raw
@@ -85,6 +86,7 @@ def _Node(data: ClusterData, node: objects.Node, index: int, group: int) -> Node
         group,
         exclusive_storage=exclusive,
         offline=data.Offline(node) or node.drained or not node.vm_capable,
+        drained=node.drained and node.vm_capable and not data.Offline(node),
         tags=tuple(node.tags),
         hypervisor=hypervisor,
         **facts,
@@ -95,17 +97,17 @@ def _Instances(snapshot: objects.Snapshot, memory: Memory) -> Iterator[Instance]
     """Yield the instances in order; what did not change since the last request is not made again."""
     order = tuple(snapshot.nodes)
     nodes = {uuid: index for index, uuid in enumerate(order)}
-    defaults = snapshot.cluster.beparams
+    defaults, shares = snapshot.cluster.beparams, SharesMemory(snapshot)
     known_order, known = memory.last
     before = known if known_order == order else {}
     after = {}
     for index, inst in enumerate(Placed(snapshot)):
         disks = snapshot.InstanceDisks(inst)
-        basis = (index, inst, defaults, *disks)
+        basis = (index, inst, defaults, shares, *disks)
         entry = before.get(inst.uuid)
         if entry is None or entry[0] != basis:
             places = tuple(nodes[uuid] for uuid in snapshot.AllNodes(inst))
-            entry = (basis, _Instance(snapshot, inst, index, places, disks))
+            entry = (basis, _Instance(snapshot, inst, index, places, disks, shares))
         after[inst.uuid] = entry
         yield entry[1]
     memory.last = (order, after)
@@ -117,12 +119,15 @@ def _Instance(
     index: int,
     places: tuple[int, ...],
     disks: tuple[objects.Disk, ...],
+    shares: bool,
 ) -> Instance:
+    """Return one instance; ``shares``: some group gives memory that guests can give back."""
     filled = params.FillBE(snapshot, inst)
     return Instance(
         index,
         inst.name,
         memory=filled[be.BE_MAXMEM],
+        least_memory=filled[be.BE_MINMEM] if shares else None,
         disk=SpaceOf(disks),
         vcpus=filled[be.BE_VCPUS],
         status=_STATES[inst.admin_state],

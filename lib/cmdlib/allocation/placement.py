@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,12 @@ Request = Allocate | Relocate | AllocateSecondary
 
 # How often nodes are chosen while others change them first.
 MAX_CHOICES = 5
+# Fields of an object that say how often and when it was written.
+_BOOKKEEPING = {"serial_no": 0, "ctime": 0.0, "mtime": 0.0}
+
+# What a second question may end with: no room, or an answer that cannot be used (not every program knows
+# ``restrict-to-nodes``, which is of 3.1).  The first answer counts then, or a new choice.
+_REFUSED = (errors.OpPrereqError, errors.OpExecError)
 
 
 class _Caller:
@@ -143,8 +150,10 @@ class Placement:
         caller = _Caller(self._lu)
         try:
             return Ask(cast(LogicalUnit, caller), self.allocator, request), caller
-        except errors.GenericError:
-            if not quiet:
+        except errors.GenericError as err:
+            if quiet:
+                logging.info("Asked again for %s, iallocator '%s' failed: %s", request.name, self.allocator, err)
+            else:
                 caller.Report()
             raise
 
@@ -153,36 +162,44 @@ class Placement:
         glm = self._lu.glm
         return glm.FreeNames(locking.LEVEL_NODE) & glm.FreeNames(locking.LEVEL_NODE_RES)
 
-    def _FreeNames(self) -> tuple[str, ...]:
-        """Return the names of the free nodes that may be chosen."""
-        snapshot, groups = self._lu.snapshot, self._lu.owned_locks(locking.LEVEL_NODEGROUP)
+    def _FreeNames(self, groups: Collection[str]) -> tuple[str, ...]:
+        """Return the names of the free nodes of these groups."""
+        snapshot = self._lu.snapshot
         nodes = [snapshot.nodes[uuid] for uuid in self._Free() if uuid in snapshot.nodes]
         return tuple(sorted(node.name for node in nodes if node.group in groups))
 
     def _AmongFree(self, request: Request) -> Allocate:
         """Return the request for free nodes only; raise OpPrereqError if there are too few of them."""
         assert isinstance(request, Allocate)
-        free = self._FreeNames()
+        free = self._FreeNames(self._lu.owned_locks(locking.LEVEL_NODEGROUP))
         if len(free) < request.required_nodes:
+            busy = f"all nodes but {', '.join(free)}" if free else "all nodes"
             raise errors.OpPrereqError(
-                f"Only {len(free)} of the {request.required_nodes} nodes that instance {request.name} needs are free for now:"
-                " other jobs work on the rest",
+                f"Not enough nodes are free for instance {request.name}: it needs {request.required_nodes}, and other jobs"
+                f" are at work on {busy}",
                 errors.ECODE_TEMP_NORES,
             )
         return dataclasses.replace(request, whitelist=free)
 
     def _PreferFree(self, request: Allocate, first: list[str], busy: Collection[str]) -> list[str]:
-        """Return free nodes, if there are some where the instance fits, rather than wait for the first choice."""
-        free = self._FreeNames()
+        """Return free nodes, if there are some where the instance fits, rather than wait for the first choice.
+
+        They are of the same group: which groups come first is the site's decision, and jobs are no reason to deviate from it.
+        """
+        snapshot = self._lu.snapshot
+        group = snapshot.nodes[first[0]].group
+        free = self._FreeNames({group})
         if len(free) < request.required_nodes:
             return first
         try:
-            nodes, caller = self._Ask(dataclasses.replace(request, whitelist=free), quiet=True)
-        except errors.OpPrereqError:
+            nodes, caller = self._Ask(dataclasses.replace(request, group_uuid=group, whitelist=free), quiet=True)
+        except _REFUSED:
             return first
-        names = ", ".join(sorted(map(self._lu.snapshot.NodeName, busy)))
+        names, at_work = (", ".join(map(snapshot.NodeName, uuids)) for uuids in (first, sorted(busy, key=first.index)))
         self._caller = caller
-        caller.LogInfo(f"The first choice was {names}, where other jobs are at work: free nodes were preferred")
+        caller.LogInfo(
+            f"The first choice was {names}; other jobs are at work on {at_work}, so free nodes are used instead"
+        )
         return nodes
 
     def _CheckGroups(self) -> None:
@@ -200,12 +217,8 @@ class Placement:
         """Return what the choice of these nodes depends on, as far as the configuration has it."""
         return [
             (
-                snapshot.nodes[uuid].offline,
-                snapshot.nodes[uuid].drained,
-                snapshot.nodes[uuid].vm_capable,
-                snapshot.nodes[uuid].group,
-                sorted(_Demand(snapshot, instance) for instance in snapshot.PrimaryInstances(uuid)),
-                sorted(_Demand(snapshot, instance) for instance in snapshot.SecondaryInstances(uuid)),
+                snapshot.nodes[uuid].Replace(**_BOOKKEEPING),
+                {one: _Demand(snapshot, one) for role in snapshot.NodeInstances(uuid) for one in role},
             )
             for uuid in self._nodes
         ]
@@ -215,11 +228,12 @@ class Placement:
         held = sorted(self._lu.owned_locks(locking.LEVEL_NODE))
         request = self._request()
         if isinstance(request, Allocate):
-            names = tuple(map(self._lu.snapshot.NodeName, held))
-            request = dataclasses.replace(request, whitelist=names)
+            names = map(self._lu.snapshot.NodeName, held)
+            allowed = tuple(name for name in names if request.whitelist is None or name in request.whitelist)
+            request = dataclasses.replace(request, whitelist=allowed)
         try:
             nodes, caller = self._Ask(request, quiet=True)
-        except errors.OpPrereqError:
+        except _REFUSED:
             nodes = []
         if nodes and set(nodes) <= set(held):
             self._nodes, self._caller = nodes, caller
@@ -247,6 +261,7 @@ def RequestFor(
         os=instance.os,
         vcpus=filled["vcpus"],
         memory=filled["maxmem"],
+        least_memory=filled["minmem"],
         spindle_use=filled["spindle_use"],
         disks=tuple({key: value for key, value in shape.items() if value is not None} for shape in shapes),
         nics=tuple({"mac": nic.mac, "ip": nic.ip, **_NicParams(snapshot, nic)} for nic in instance.nics),
@@ -261,15 +276,9 @@ def _NicParams(snapshot: objects.Snapshot, nic: objects.NIC) -> dict[str, Any]:
     return {"mode": filled["mode"], "link": filled["link"], **network}
 
 
-def _Demand(snapshot: objects.Snapshot, instance: objects.Instance) -> tuple[Any, ...]:
-    """Return what an instance takes of its nodes."""
+def _Demand(snapshot: objects.Snapshot, uuid: str) -> tuple[Any, ...]:
+    """Return what an instance takes of its nodes, and what decides which others it may be beside."""
+    instance = snapshot.instances[uuid]
+    disks = [(disk.dev_type, disk.size, disk.spindles) for disk in snapshot.InstanceDisks(instance)]
     filled = params.FillBE(snapshot, instance)
-    disks = sum(disk.size for disk in snapshot.InstanceDisks(instance))
-    return (
-        instance.uuid,
-        instance.admin_state,
-        filled["maxmem"],
-        filled["vcpus"],
-        filled["spindle_use"],
-        disks,
-    )
+    return instance.admin_state, filled, disks, sorted(instance.tags), snapshot.AllNodes(instance)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ganeti.params import disk as disk_params
+from ganeti.params import ipolicy
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -23,13 +24,20 @@ def DiskSpace(template: str, sizes: Iterable[int]) -> int:
     return sum(size + overhead for size in sizes)
 
 
+def SharesMemory(snapshot: objects.Snapshot) -> bool:
+    """Return whether some policy has a memory ratio, so that minima count."""
+    policies = [snapshot.cluster.ipolicy, *(group.ipolicy for group in snapshot.nodegroups.values())]
+    return any(ipolicy.MEMORY_RATIO in policy for policy in policies)
+
+
 @dataclass(frozen=True)
 class Allocate:
     """Nodes for a new instance.
 
     ``disks``: dictionaries with ``size``, ``mode``, ``spindles`` and what else the request says; ``nics``: dictionaries with
     ``mac``, ``ip``, ``mode``, ``link``.  ``group_uuid``: the only group to use.  ``whitelist``: names of the only nodes to
-    use, those that could be locked; None allows all.
+    use, those that could be locked; None allows all.  ``least_memory``: its minimum, if that is not ``memory``.
+    ``ignore_policy``: nothing that policies say counts; 3.1 has no word for that in its message, allocators of a site may not know it.
     """
 
     TYPE: ClassVar[str] = "allocate"
@@ -46,6 +54,8 @@ class Allocate:
     hypervisor: str | None = None
     group_uuid: str | None = None
     whitelist: tuple[str, ...] | None = None
+    least_memory: int | None = None
+    ignore_policy: bool = False
 
     @property
     def required_nodes(self) -> int:
@@ -69,8 +79,12 @@ class Allocate:
         }
         if self.group_uuid is not None:
             entry["group_name"] = snapshot.nodegroups[self.group_uuid].name
+        if self.ignore_policy:
+            entry["ignore_ipolicy"] = True
         if self.whitelist is not None:
             entry["restrict-to-nodes"] = list(self.whitelist)
+        if self.least_memory is not None and SharesMemory(snapshot):
+            entry["minimum_memory"] = self.least_memory
         return entry
 
 

@@ -89,7 +89,7 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
         self._CheckHypervisors()
         self._CheckSystems()
         if self.op.ipolicy:
-            violating = policy.NewViolations(before, after, before.instances.values())
+            violating = policy.NewViolations(before, after, before.WholeInstances())
             if violating:
                 self.LogWarning(
                     f"After the ipolicy change the following instances violate them: {', '.join(violating)}"

@@ -303,7 +303,7 @@ def CheckNics(after: objects.Snapshot) -> None:
             found = nic.SyntaxProblems(filled)
             if filled[nic.NIC_MODE] == constants.NIC_MODE_ROUTED and not item.ip:
                 found.append("routed NIC with no ip address")
-            problems += [f"Instance {inst.name}, nic/{index}: {text}" for text in found]
+            problems += [f"Instance {inst.known_as}, nic/{index}: {text}" for text in found]
     if problems:
         raise Invalid(f"Cannot apply the change, errors: {'; '.join(problems[:20])}")
 
@@ -316,7 +316,7 @@ def CheckTemplates(before: objects.Snapshot, after: objects.Snapshot, op: Any) -
         used = {dev.dev_type for dev in before.InstanceDisks(inst)} or {constants.DT_DISKLESS}
         if used & gone:
             raise Invalid(
-                f"Cannot disable disk template '{sorted(used & gone)[0]}', because instance {inst.name} is using it"
+                f"Cannot disable disk template '{sorted(used & gone)[0]}', because instance {inst.known_as} is using it"
             )
     if op.ipolicy or op.enabled_disk_templates is not None:
         policy.CheckTemplates(after.cluster.ipolicy, enabled)

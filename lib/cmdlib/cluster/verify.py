@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime, x509
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
-from ganeti.cmdlib.cluster import verify_drbd, verify_files, verify_lvm, verify_mirrors, verify_storage
+from ganeti.cmdlib.cluster import (
+    verify_drbd,
+    verify_files,
+    verify_losses,
+    verify_lvm,
+    verify_mirrors,
+    verify_storage,
+    verify_tags,
+)
 from ganeti.cmdlib.cluster import verify_nodes as checks
 from ganeti.cmdlib.cluster.verify_report import CLUSTER, INSTANCE, NODE, Report
 from ganeti.cmdlib.common import ExpandGroup, ShareAll, StillThere
+from ganeti.cmdlib.instance import room
+from ganeti.cmdlib.node.power import OobProgram
 from ganeti.params import disk as disk_params
 from ganeti.params import hv, ipolicy
+from ganeti.rpc.base import Failure
+from ganeti.store.relay import HintUnknown
 from ganeti.utils.text import NiceSort
 
 if TYPE_CHECKING:
@@ -89,7 +101,7 @@ class LUClusterVerifyConfig(NoHooksLU[opcodes.OpClusterVerifyConfig]):
         report.Heading("Verifying all nodes belong to an existing group")
         for node in snapshot.nodes.values():
             if node.group not in snapshot.nodegroups:
-                instances = NiceSort(snapshot.instances[u].name for u in snapshot.NodeInstances(node.uuid)[0])
+                instances = NiceSort(snapshot.instances[u].known_as for u in snapshot.NodeInstances(node.uuid)[0])
                 report.Error(
                     "ECLUSTERDANGLINGNODES",
                     NODE,
@@ -97,9 +109,12 @@ class LUClusterVerifyConfig(NoHooksLU[opcodes.OpClusterVerifyConfig]):
                     f"its group does not exist; its instances are: {', '.join(instances) or 'none'}",
                 )
         for inst in snapshot.instances.values():
-            if inst.primary_node not in snapshot.nodes:
+            if inst.primary_node not in snapshot.nodes and not (inst.forthcoming and inst.primary_node is None):
                 report.Error(
-                    "ECLUSTERDANGLINGINST", CLUSTER, None, f"the primary node of instance {inst.name} does not exist"
+                    "ECLUSTERDANGLINGINST",
+                    CLUSTER,
+                    None,
+                    f"the primary node of instance {inst.known_as} does not exist",
                 )
         return not report.bad
 
@@ -151,7 +166,7 @@ def HypervisorParameterSets(snapshot: objects.Snapshot) -> list[tuple[str, str, 
             for os_name, by_hv in cluster.os_hvp.items()
             if by_hv.get(name)
         ]
-    for inst in snapshot.instances.values():
+    for inst in snapshot.WholeInstances():
         if inst.hvparams:
             sets.append((f"instance {inst.name}", inst.hypervisor, params.FillHV(snapshot, inst)))
     return sets
@@ -179,7 +194,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
 
     def _PrimaryInstances(self) -> list[str]:
         nodes = self.snapshot.GroupNodes(self._group_uuid)
-        return [inst for node in nodes for inst in self.snapshot.NodeInstances(node)[0]]
+        return [inst.uuid for node in nodes for inst in self.snapshot.PrimaryInstances(node)]
 
     def DeclareLocks(self, level: int) -> None:
         if level != locking.LEVEL_NODE:
@@ -243,9 +258,12 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         self._CheckInstances(snapshot, images)
         self._CheckStates(snapshot, images)
         self._CheckDisks(snapshot, names, images)
+        verify_tags.CheckExclusion(report, snapshot, members)
         if "nplusone_mem" not in self.op.skip_checks:
             report.Heading("Verifying N+1 Memory redundancy")
             checks.CheckSpareMemory(report, images, snapshot)
+            report.Heading("Verifying that nodes may fail")
+            verify_losses.Check(self, report, members, self.owned_locks(locking.LEVEL_NODE))
         report.Heading("Other Notes")
         self._Notes(snapshot, members)
         return not report.bad
@@ -281,6 +299,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
                 self._report.Error("ENODEHV", NODE, name, f"the state of its instances is unknown: {result.fail_msg}")
             else:
                 checks.CheckStates(self._report, name, result.payload, snapshot)
+                images[uuid].surplus = room.Surplus(snapshot, uuid, result.payload)
 
     def _CheckDisks(
         self, snapshot: objects.Snapshot, names: dict[str, str], images: Mapping[str, checks.NodeImage]
@@ -323,11 +342,16 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
             "user-scripts": [pathutils.EXTERNAL_MASTER_SETUP_SCRIPT] if cluster.use_external_mip_script else [],
             "client-cert": None,
             "bridges": self._Bridges(snapshot),
+            "oob-paths": sorted({OobProgram(snapshot, node) for node in snapshot.nodes.values()} - {""}),
         }
         request.update(verify_lvm.Questions(snapshot, members))
         request.update(verify_drbd.Questions(cluster))
         if cluster.modify_ssh_setup:
-            request["nodelist"] = [[n.name for n in online], {}, candidates]
+            request["nodelist"] = [
+                [n.name for n in online],
+                checks.Neighbours(snapshot, self._group_uuid, online),
+                candidates,
+            ]
         templates = set(cluster.enabled_disk_templates)
         if templates & disk_params.With(file_based=True):
             request["allowed-file-storage-paths"] = master.name
@@ -364,9 +388,10 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         failure = result.fail_msg
         if failure or not isinstance(result.payload, dict):
             image.failed = True
-            report.Error(
-                "ENODERPC", NODE, node.name, f"while contacting node: {failure or 'answer of the wrong shape'}"
-            )
+            text = f"while contacting node: {failure or 'answer of the wrong shape'}"
+            if result.failure is Failure.REJECTED:
+                text += f"; {HintUnknown(node.name)}"
+            report.Error("ENODERPC", NODE, node.name, text)
             return image
         answer = result.payload
         is_master = node.uuid == snapshot.cluster.master_node
@@ -377,6 +402,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         checks.CheckTime(report, node.name, answer, start, end)
         checks.CheckNetwork(report, node.name, answer)
         checks.CheckPrograms(report, node.name, answer)
+        checks.CheckOobPrograms(report, node, answer)
         checks.CheckStoragePaths(report, node.name, answer, is_master)
         self._CheckCertificate(snapshot, node, answer)
         if node.vm_capable:

@@ -39,7 +39,7 @@ class LUClusterVerifyDisks(NoHooksLU[opcodes.OpClusterVerifyDisks]):
 
     def Exec(self, feedback: Feedback) -> ResultWithJobs:
         snapshot = self.snapshot
-        templates = {snapshot.DiskTemplate(instance) for instance in snapshot.instances.values()}
+        templates = {snapshot.DiskTemplate(instance) for instance in snapshot.WholeInstances()}
         if templates <= disk_params.With(looked_after=True):
             return ResultWithJobs([])
         names = NiceSort(snapshot.nodegroups[uuid].name for uuid in self.owned_locks(locking.LEVEL_NODEGROUP))
@@ -76,7 +76,7 @@ class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
         """Return those that have a node in the group."""
         snapshot = self.snapshot
         members = set(snapshot.GroupNodes(self._group_uuid))
-        return [inst for inst in snapshot.instances.values() if members.intersection(snapshot.AllNodes(inst))]
+        return [inst for inst in snapshot.WholeInstances() if members.intersection(snapshot.AllNodes(inst))]
 
     def _Owned(self) -> list[objects.Instance]:
         found = [self.snapshot.InstanceByName(name) for name in NiceSort(self.owned_locks(locking.LEVEL_INSTANCE))]

@@ -86,9 +86,11 @@ def CheckVolumes(report: Report, images: Iterable[NodeImage], snapshot: objects.
         if image.volumes is None:
             continue
         wanted = _Wanted(snapshot, image.node.uuid)
-        for name in NiceSort(wanted.keys() - image.volumes):
-            _ReportMissing(report, snapshot, image.node.name, name, wanted[name])
-        for name in NiceSort(image.volumes - wanted.keys()):
+        missing = _Missing(image, snapshot)
+        for name in NiceSort(missing):
+            _ReportMissing(report, snapshot, image.node.name, name, missing[name])
+        waiting = {"/".join(disk.OwnId()) for disk in missing.values() if disk.adopts is not None}
+        for name in NiceSort(image.volumes - wanted.keys() - waiting):
             report.ErrorIf(
                 not any(pattern.fullmatch(name) for pattern in reserved),
                 "ENODEORPHANLV",
@@ -105,15 +107,29 @@ def FindLost(images: Iterable[NodeImage], snapshot: objects.Snapshot) -> set[tup
         (image.node.uuid, disk.uuid)
         for image in images
         if image.volumes is not None
-        for name, disk in _Wanted(snapshot, image.node.uuid).items()
-        if name not in image.volumes and not disk.children
+        for disk in _Missing(image, snapshot).values()
+        if not disk.children
     }
 
 
 def _Wanted(snapshot: objects.Snapshot, node_uuid: str) -> dict[str, objects.Disk]:
-    """Return the volumes that should be on a node, each with its disk."""
+    """Return the volumes that may be on a node, each with its disk."""
     disks = [snapshot.disks[uuid] for uuid in snapshot.NodeDisks(node_uuid)]
     return {name: disk for disk in disks if not disk.forthcoming for name in disk.VolumeNames()}
+
+
+def _Missing(image: NodeImage, snapshot: objects.Snapshot) -> dict[str, objects.Disk]:
+    """Return the volumes that should be on a node and are not; the next commit makes anew what one has left."""
+    return {
+        name: disk
+        for name, disk in _Wanted(snapshot, image.node.uuid).items()
+        if name not in (image.volumes or ()) and not _IsReserved(snapshot, disk)
+    }
+
+
+def _IsReserved(snapshot: objects.Snapshot, disk: objects.Disk) -> bool:
+    owner = snapshot.DiskOwner(disk.uuid)
+    return owner is not None and bool(snapshot.instances[owner].forthcoming)
 
 
 def _ReportMissing(report: Report, snapshot: objects.Snapshot, node: str, name: str, disk: objects.Disk) -> None:
@@ -124,6 +140,12 @@ def _ReportMissing(report: Report, snapshot: objects.Snapshot, node: str, name: 
     instance = snapshot.instances[owner].name
     if disk_params.TEMPLATES[disk.dev_type].mirror == disk_params.INTERNAL:
         cure = f"'gnt-instance replace-disks -a {instance}' makes it again from the other node's copy"
+    elif disk.adopts is not None:
+        cure = (
+            f"its adoption was interrupted, and it may still be called {'/'.join(disk.OwnId())}:"
+            f" 'gnt-instance remove {instance}' removes no data of it, but gives all volumes that were to be adopted their"
+            " own names back; adopt them again then"
+        )
     else:
         index = snapshot.instances[owner].disks.index(disk.uuid)
         cure = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,14 @@ class NodeImage:
     """One node as it looks and as it should look; None is what it did not report.
 
     ``volumes``: ``vg/lv``.  ``pv_sizes``: MiB of the smallest and the biggest physical volume, with exclusive storage.
+    ``surplus``: MiB that guests give back if another one needs them.
     """
 
     node: objects.Node
     failed: bool = False
     running: list[str] | None = None
     free_memory: int | None = None
+    surplus: int = 0
     os_rows: list[list[Any]] | None = None
     os_versions: dict[str, str | None] = field(default_factory=dict)
     volumes: frozenset[str] | None = None
@@ -93,6 +96,17 @@ def CheckTime(report: Report, name: str, answer: Mapping[str, Any], start: float
     report.ErrorIf(difference, "ENODETIME", NODE, name, f"its clock differs from the master's by at least {difference}")
 
 
+def Neighbours(snapshot: objects.Snapshot, group_uuid: str, online: Iterable[objects.Node]) -> dict[str, list[str]]:
+    """Return the nodes of other groups that each node of a group tries to reach by SSH: one of each group, in turn."""
+    others = []
+    for uuid in sorted(snapshot.nodegroups):
+        members = [snapshot.nodes[node] for node in snapshot.GroupNodes(uuid)]
+        names = sorted(node.name for node in members if not node.offline)
+        if names and uuid != group_uuid:
+            others.append(itertools.cycle(names))
+    return {name: sorted(map(next, others)) for name in sorted(node.name for node in online)} if others else {}
+
+
 def CheckNetwork(report: Report, name: str, answer: Mapping[str, Any]) -> None:
     for other, problem in sorted((answer.get("nodelist") or {}).items()):
         report.Error("ENODESSH", NODE, name, f"ssh communication with node '{other}': {problem}")
@@ -107,9 +121,21 @@ def CheckPrograms(report: Report, name: str, answer: Mapping[str, Any]) -> None:
     report.ErrorIf(
         scripts, "ENODEUSERSCRIPTS", NODE, name, f"these scripts are missing or not executable: {', '.join(scripts)}"
     )
+
+
+def CheckOobPrograms(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
+    """Report out-of-band programs that the node could not run; only the master runs them."""
+    if not (node.master_candidate or node.master_capable):
+        return
     for problem in answer.get("oob-paths") or []:
-        if problem:
-            report.Error("ENODEOOBPATH", NODE, name, str(problem))
+        report.ErrorIf(
+            problem,
+            "ENODEOOBPATH",
+            NODE,
+            node.name,
+            f"out-of-band program {problem}; without it, power commands work for no node that uses it once this node is the"
+            " master: install it, or change the node parameter oob_program",
+        )
 
 
 def CheckStoragePaths(report: Report, name: str, answer: Mapping[str, Any], is_master: bool) -> None:
@@ -284,17 +310,17 @@ def CheckSpareMemory(report: Report, images: Mapping[str, NodeImage], snapshot: 
         if image.node.offline or image.free_memory is None:
             continue
         needed: dict[str, int] = {}
-        for uuid in snapshot.NodeInstances(image.node.uuid)[1]:
-            inst = snapshot.instances[uuid]
+        for inst in snapshot.SecondaryInstances(image.node.uuid):
             beparams = params.FillBE(snapshot, inst)
             if snapshot.DiskTemplate(inst) in mirrored and beparams["auto_balance"]:
                 needed[inst.primary_node] = needed.get(inst.primary_node, 0) + beparams["minmem"]
         for primary, memory in needed.items():
             report.ErrorIf(
-                memory > image.free_memory,
+                memory > image.free_memory + image.surplus,
                 "ENODEN1",
                 NODE,
                 image.node.name,
                 f"not enough memory for the instances of node {snapshot.nodes[primary].name} if it fails: they need"
-                f" {memory} MiB, {image.free_memory} MiB are free",
+                f" {memory} MiB, {image.free_memory} MiB are free"
+                + (f", and its guests can give back {image.surplus} MiB" if image.surplus else ""),
             )

@@ -2,6 +2,7 @@
 
 * generate -- disk objects out of what was asked for
 * devices -- making, assembling, taking down, wiping, waiting for synchronization
+* reserved -- those of forthcoming instances, and what an interrupted commit has left of them
 * convert -- another template
 * grow, recreate, replace -- the units of these names
 """

@@ -153,40 +153,25 @@ class Conversion:
     def _GainMirror(self, feedback: Feedback, release: Callable[[], None]) -> None:
         lu, instance, old_disks = self._lu, self._instance, self._disks
         feedback(f"Converting disk template from '{self._old}' to '{self._new}'")
-        new_disks = diskgen.GenerateDisks(lu, self._Plan(), self._requests)
+        new_disks = [
+            _OnVolumeOf(old, new)
+            for old, new in zip(old_disks, diskgen.GenerateDisks(lu, self._Plan(), self._requests), strict=True)
+        ]
         secondary = lu.op.remote_node_uuid
-        feedback("Creating additional volumes...")
         made: list[tuple[str, objects.Disk]] = []
-        renamed = False
         try:
+            feedback("Creating additional volumes...")
             for disk in new_disks:
                 data, meta = Parts(lu, instance, disk)
-                CreateSingle(lu, instance.primary_node, instance, meta, True)
-                made.append((instance.primary_node, meta))
-                for child in (data, meta):
-                    CreateSingle(lu, secondary, instance, child, False)
-                    made.append((secondary, child))
-            feedback("Renaming original volumes...")
-            renames = [
-                ((old, instance), new.children[0].logical_id) for old, new in zip(old_disks, new_disks, strict=True)
-            ]
-            lu.rpc.call_blockdev_rename(instance.primary_node, renames).Raise("Failed to rename original LVs")
-            renamed = True
+                for node_uuid, child in ((instance.primary_node, meta), (secondary, data), (secondary, meta)):
+                    CreateSingle(lu, node_uuid, instance, child, node_uuid == instance.primary_node, made)
             feedback("Initializing DRBD devices...")
             for disk in new_disks:
                 for node_uuid in (instance.primary_node, secondary):
-                    CreateSingle(lu, node_uuid, instance, disk, node_uuid == instance.primary_node)
-                    made.append((node_uuid, disk))
+                    CreateSingle(lu, node_uuid, instance, disk, node_uuid == instance.primary_node, made)
         except errors.GenericError:
-            feedback("Initializing of DRBD devices failed; renaming back original volumes...")
+            feedback("The mirrors could not be made; removing what was made of them...")
             Undo(lu, made, instance)
-            if renamed:
-                back = [
-                    ((new.children[0], instance), old.logical_id) for old, new in zip(old_disks, new_disks, strict=True)
-                ]
-                lu.rpc.call_blockdev_rename(instance.primary_node, back).Warn(
-                    "Failed to rename LVs back after error", lu.LogWarning
-                )
             raise
         self._Store(new_disks)
         release()
@@ -259,3 +244,12 @@ class Conversion:
                 result.Raise(f"Could not copy disk {index} on node {result.node_name}")
             finally:
                 ShutdownDisks(lu, instance, [old])
+
+
+def _OnVolumeOf(old: objects.Disk, new: objects.Disk) -> objects.Disk:
+    """Return the mirror ``new`` above the volume of ``old``, which keeps its name.
+
+    Were it renamed, a master that dies then would leave data that no disk names, and that looks like a leftover.
+    """
+    data, *others = new.children
+    return new.Replace(children=(data.Replace(logical_id=old.logical_id), *others))

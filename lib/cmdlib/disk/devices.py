@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, params, runtime
+from ganeti import constants, errors, params, runtime
 from ganeti.cmdlib.base import LogicalUnit, Tasklet
 from ganeti.cmdlib.disk import mirrors
 from ganeti.params import disk as disk_params
@@ -95,8 +95,7 @@ def _CreateTree(
         _CreateTree(caller, node_uuid, instance, child, force_create, force_open, made)
     if not force_create:
         return
-    CreateSingle(caller, node_uuid, instance, disk, force_open)
-    made.devices.append((node_uuid, disk))
+    CreateSingle(caller, node_uuid, instance, disk, force_open, made.devices)
 
 
 def Parts(caller: Caller, instance: objects.Instance, disk: objects.Disk) -> tuple[objects.Disk, ...]:
@@ -105,9 +104,14 @@ def Parts(caller: Caller, instance: objects.Instance, disk: objects.Disk) -> tup
 
 
 def CreateSingle(
-    caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk, force_open: bool
+    caller: Caller,
+    node_uuid: str,
+    instance: objects.Instance,
+    disk: objects.Disk,
+    force_open: bool,
+    made: list[tuple[str, objects.Disk]],
 ) -> None:
-    """Make one device whose children exist."""
+    """Make one device whose children exist, and add it to those made."""
     result = caller.rpc.call_blockdev_create(
         node_uuid,
         (disk, instance),
@@ -117,6 +121,10 @@ def CreateSingle(
         InfoText(instance),
         ExclusiveStorage(caller, node_uuid),
     )
+    # Without an answer it may be there.  A mirror is taken down then, or its volumes could not be removed; what has the name
+    # of a volume may be older than this call.
+    if not result.fail_msg or (result.failure is not None and disk.children):
+        made.append((node_uuid, disk))
     result.Raise(
         f"Can't create block device {disk.iv_name or disk.uuid} on node {result.node_name} for instance {instance.name}"
     )
@@ -139,10 +147,25 @@ def Undo(caller: Caller, made: Iterable[tuple[str, objects.Disk]], instance: obj
             )
 
 
+def RemoveDevice(caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk) -> RpcResult:
+    """Remove the device of a disk on a node; a volume whose adoption has not ended gets its own name back instead."""
+    if disk.adopts is None:
+        return caller.rpc.call_blockdev_remove(node_uuid, (disk, instance))
+    return caller.rpc.call_blockdev_rename(node_uuid, [((disk, instance), disk.OwnId())])
+
+
+def EndAdoption(caller: Caller, instance: objects.Instance) -> list[objects.Disk]:
+    """Store that the volumes are the instance's for good; return its disks."""
+    marked = [disk for disk in caller.snapshot.InstanceDisks(instance) if disk.adopts is not None]
+    if marked:
+        caller.cfg.UpdateMany([disk.Replace(adopts=None) for disk in marked], Unit(caller).ec_id)
+    return list(caller.snapshot.InstanceDisks(instance))
+
+
 def RemoveDisks(caller: Caller, instance: objects.Instance, target_node: str | None = None) -> bool:
     """Remove the devices of all disks, on ``target_node`` alone if given; return whether all are gone.
 
-    What an offline secondary node still holds does not count.
+    What an offline secondary node still holds does not count.  Volumes whose adoption has not ended are given back.
     """
     unit = Unit(caller)
     disks = caller.snapshot.InstanceDisks(instance)
@@ -150,7 +173,7 @@ def RemoveDisks(caller: Caller, instance: objects.Instance, target_node: str | N
     for disk in disks:
         nodes = [target_node] if target_node else DiskNodes(caller, instance, disk)
         for node_uuid in nodes:
-            result = caller.rpc.call_blockdev_remove(node_uuid, (disk, instance))
+            result = RemoveDevice(caller, node_uuid, instance, disk)
             if result.fail_msg:
                 unit.LogWarning(
                     f"Could not remove disk {disk.iv_name or disk.uuid} on node {result.node_name},"
@@ -198,6 +221,8 @@ def AssembleDisks(
         assembly.SetUp(disk)
     for disk in chosen:
         assembly.Open(disk)
+    if assembly.all_well and disks is None:
+        EndAdoption(caller, instance)
     if not (assembly.all_well or active):
         caller.cfg.MarkInstanceDisksInactive(instance.uuid)
     return assembly.all_well, assembly.paths
@@ -469,3 +494,9 @@ def IsDegraded(caller: Caller, node_uuid: str, instance: objects.Instance, disk:
         Unit(caller).LogWarning(f"Can't find disk {disk.iv_name} on node {result.node_name}")
         return True
     return bool(result.payload["is_degraded"])
+
+
+def IsFaulty(caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk) -> bool:
+    """Return whether a node says that a disk has lost its storage there."""
+    payload = caller.rpc.call_blockdev_find(node_uuid, (disk, instance)).payload
+    return bool(payload) and payload["ldisk_status"] == constants.LDS_FAULTY

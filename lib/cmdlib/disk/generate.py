@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, objects, params
 from ganeti.cmdlib.base import LogicalUnit
@@ -14,6 +14,9 @@ from ganeti.params import disk as disk_params
 from ganeti.params import nd
 from ganeti.params.disk import DiskPlan, DiskRequest
 from ganeti.utils.text import ParseUnit
+
+if TYPE_CHECKING:
+    from ganeti.rpc import RpcResult
 
 _PARAM_NAME_LIMIT = 128
 _ADOPTABLE_DIRECTORY = "/dev/disk/"
@@ -264,6 +267,7 @@ def _PrepareVolumes(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
     _ReserveAdopted(lu, "Volume", names)
     result = lu.rpc.call_lv_list([node_uuid], [])[node_uuid]
     result.Raise(f"Cannot get logical volume information from node {result.node_name}", prereq=True)
+    _CheckInterrupted(lu.snapshot, names, node_uuid, result.payload)
     missing = sorted(set(names) - set(result.payload))
     if missing:
         raise Invalid(f"Missing logical volume(s) on node {result.node_name}: {', '.join(missing)}")
@@ -274,6 +278,24 @@ def _PrepareVolumes(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
         )
     for request, name in zip(requests, names, strict=True):
         request.size = int(float(result.payload[name][0]))
+
+
+def _CheckInterrupted(
+    snapshot: objects.Snapshot, names: Iterable[str], node_uuid: str, present: Collection[str]
+) -> None:
+    """Raise OpPrereqError for a volume that an instance was about to adopt when its job ended."""
+    disks = [snapshot.disks[uuid] for uuid in snapshot.NodeDisks(node_uuid)]
+    waiting = [disk for disk in disks if disk.adopts is not None and not set(disk.VolumeNames()) & set(present)]
+    marked = {"/".join(disk.OwnId()): disk for disk in waiting}
+    for name in names:
+        owner = snapshot.DiskOwner(marked[name].uuid) if name in marked else None
+        if owner is not None:
+            instance = snapshot.instances[owner].name
+            raise errors.OpPrereqError(
+                f"Volume {name} cannot be adopted: its adoption by instance {instance} was interrupted",
+                errors.ECODE_NOTUNIQUE,
+                hint=f"'gnt-instance remove {instance}' gives it back",
+            )
 
 
 def _ReserveAdopted(lu: LogicalUnit, what: str, names: Iterable[str]) -> None:
@@ -313,16 +335,19 @@ def _PrepareDevices(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid:
         request.size = int(float(result.payload[path]))
 
 
-def AdoptVolumes(
-    lu: LogicalUnit, instance: objects.Instance, disks: Sequence[objects.Disk], requests: Sequence[DiskRequest]
-) -> None:
-    """Give adopted volumes the names of the new disks."""
-    renames = [
-        ((disk.Replace(logical_id=[disk.logical_id[0], request.adopt]), instance), disk.logical_id)
-        for disk, request in zip(disks, requests, strict=True)
-    ]
-    result = lu.rpc.call_blockdev_rename(instance.primary_node, renames)
-    result.Raise(f"Failed to rename adopted volumes on node {result.node_name}")
+def MarkAdopted(disks: Iterable[objects.Disk], requests: Iterable[DiskRequest]) -> list[objects.Disk]:
+    """Return new disks with the names that their volumes have until they are adopted."""
+    return [disk.Replace(adopts=request.adopt) for disk, request in zip(disks, requests, strict=True)]
+
+
+def AdoptVolumes(lu: LogicalUnit, instance: objects.Instance, disks: Iterable[objects.Disk]) -> RpcResult:
+    """Give adopted volumes the names that the configuration has for them already.
+
+    Before, they have the administrator's names; afterwards, those of an instance's disks: whenever a master dies, they
+    belong to somebody.
+    """
+    renames = [((disk.Replace(logical_id=disk.OwnId()), instance), disk.logical_id) for disk in disks]
+    return lu.rpc.call_blockdev_rename(instance.primary_node, renames)
 
 
 _INDEX = re.compile(r"-?\d+")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from ganeti import errors, locking, objects, opcodes
@@ -63,7 +64,35 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
         instance = LockedInstance(self)
         self._PlanDisks(instance)
         (group,) = self._AllowedGroups()
-        return RequestFor(self.snapshot, instance, self._planned, group)
+        request = RequestFor(self.snapshot, instance, self._planned, group)
+        return self._WithoutOldNodes(instance, request)
+
+    def _WithoutOldNodes(self, instance: objects.Instance, request: Allocate) -> Allocate:
+        """Return the request for nodes that have no volumes of the instance: none is ever made over an old one."""
+        snapshot = self.snapshot
+        old = [uuid for uuid in snapshot.AllNodes(instance) if self._HasVolumes(instance, uuid)]
+        if not old:
+            return request
+        names = ", ".join(map(snapshot.NodeName, old))
+        others = [node for node in snapshot.nodes.values() if node.group == request.group_uuid and node.uuid not in old]
+        usable = [node for node in others if not (node.offline or node.drained) and node.vm_capable]
+        if len(usable) < request.required_nodes:
+            raise errors.OpPrereqError(
+                f"Old volumes of instance {instance.name} are still on {names}, where no new ones can be made; it needs"
+                f" {request.required_nodes} other nodes of its node group, and {len(usable)} can be used",
+                errors.ECODE_STATE,
+                hint="remove the old volumes by hand if nothing on them is needed, and try again; a mirror whose secondary side"
+                f" alone is lost gets it again with 'gnt-instance replace-disks -n NODE {instance.name}'",
+            )
+        self.LogInfo(f"Not offered to the allocator because old volumes are still there: {names}")
+        return dataclasses.replace(request, whitelist=tuple(sorted(node.name for node in others)))
+
+    def _HasVolumes(self, instance: objects.Instance, uuid: str) -> bool:
+        """Return whether a node has volumes of the instance; a silent one is not chosen anyway."""
+        disks = [disk for disk in self.snapshot.InstanceDisks(instance) if uuid in disk.nodes]
+        volumes = [part for disk in disks for part in disk.children or (disk,)]
+        found = (self.rpc.call_blockdev_find(uuid, (volume, instance)) for volume in volumes)
+        return any(not result.fail_msg and result.payload for result in found)
 
     def DeclareLocks(self, level: int) -> None:
         assert self.needed_locks is not None
@@ -116,6 +145,12 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
         if other_nodes and len(self._wanted) != len(instance.disks):
             raise errors.OpPrereqError(
                 "Can't recreate disks partially and change the nodes at the same time", errors.ECODE_INVAL
+            )
+        if any(disk.adopts is not None for _, disk in self._Chosen(instance)):
+            raise errors.OpPrereqError(
+                f"Instance {instance.name} has not adopted its volumes completely: no new ones are made in their place",
+                errors.ECODE_STATE,
+                hint=f"'gnt-instance remove {instance.name}' gives them their own names back; adopt them again then",
             )
         template = self.snapshot.DiskTemplate(instance)
         requests = [diskgen.DiskRequest(size=disk.size, spindles=disk.spindles) for disk in self._planned]

@@ -20,6 +20,7 @@ from ganeti.cmdlib.common import (
 )
 from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import CreateSingle, IsDegraded, Parts, ShutdownDisks, StartDisks, Undo, WaitForSync
+from ganeti.cmdlib.disk.reserved import RemoveLeftovers
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy, GroupsOf, InstanceLU
 from ganeti.params import disk as disk_params
 
@@ -110,13 +111,14 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         self._early_release = self.op.early_release
         self._ChooseWork()
         self._CheckNodes()
-        mirrors.CheckCounts(
-            snapshot,
-            instance,
-            self._other,
-            "cannot have these disks replaced: the others would be kept",
-            f"use 'gnt-instance activate-disks {instance.name}', wait until both sides are complete, and try again",
-        )
+        if self._indexes:
+            mirrors.CheckCounts(
+                snapshot,
+                instance,
+                self._other,
+                "cannot have these disks replaced: the others would be kept",
+                f"use 'gnt-instance activate-disks {instance.name}', wait until both sides are complete, and try again",
+            )
         self._KeepLocks()
 
     def _CheckLayout(self, instance: objects.Instance) -> None:
@@ -133,6 +135,18 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
                 errors.ECODE_FAULT,
             )
         self._primary, self._secondary = instance.primary_node, secondaries[0]
+        self._CheckPrimary(instance)
+
+    def _CheckPrimary(self, instance: objects.Instance) -> None:
+        """Raise OpPrereqError if the instance is not where whoever planned this expects it to be."""
+        primary = self.snapshot.NodeName(self._primary)
+        if self.op.if_primary not in (None, primary):
+            raise errors.OpPrereqError(
+                f"The primary node of instance {instance.name} is {primary}, no longer {self.op.if_primary}: it was moved"
+                " after this job had been planned, and its disks were left as they are",
+                errors.ECODE_STATE,
+                hint="repeat the command that submitted this job; it plans anew",
+            )
 
     def _ChooseWork(self) -> None:
         """Which disks, on which node; ``_target`` gets new storage, ``_other`` has the good half."""
@@ -234,8 +248,9 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
                 ShutdownDisks(self, self.current)
 
     def _MoveReserved(self, feedback: Feedback) -> None:
-        """Record another secondary node; nothing of a forthcoming instance is on nodes yet."""
+        """Record another secondary node; all that can be on nodes is what an interrupted commit has left."""
         new = Filled(self._new)
+        RemoveLeftovers(self, self.instance)
         feedback(f"Reserving the mirrors of instance '{self.instance.name}' on {self.snapshot.NodeName(new)}")
         disks = self.snapshot.InstanceDisks(self.instance)
         self.cfg.UpdateMany([_MovedMirror(self, disk, self._primary, new) for disk in disks], self.ec_id)
@@ -385,8 +400,7 @@ class NewStorage(_Replacement):
                     for child, part in zip(disk.children, ("data", "meta"), strict=True)
                 ]
                 for volume, part in zip(volumes, Parts(lu, self._instance, disk), strict=True):
-                    CreateSingle(lu, self._target, self._instance, volume.Replace(params=part.params), True)
-                    made.append((self._target, volume))
+                    CreateSingle(lu, self._target, self._instance, volume.Replace(params=part.params), True, made)
                 pairs.append((disk, volumes))
         except errors.GenericError:
             Undo(lu, made, self._instance)
@@ -414,12 +428,28 @@ class NewStorage(_Replacement):
         lu.LogInfo(f"Adding new mirror component on {self._Name(target)}")
         result = lu.rpc.call_blockdev_addchildren(target, argument, (disk.children, instance))
         if result.fail_msg:
-            Undo(lu, [(target, volume) for volume in disk.children], instance)
-            raise errors.OpExecError(
-                f"Can't add local storage to drbd {disk.iv_name}: {result.fail_msg}",
-                hint=f"the old volumes are called {', '.join('/'.join(old.logical_id) for old in aside)} now",
-            )
+            self._CheckAdded(disk, result.fail_msg, aside)
         self._old += aside
+
+    def _CheckAdded(self, disk: objects.Disk, problem: str, aside: Sequence[objects.Disk]) -> None:
+        """Raise OpExecError unless a mirror has its new volumes although the call failed; remove them if it has none."""
+        lu, instance, target = self._lu, self._instance, self._target
+        found = lu.rpc.call_blockdev_find(target, (disk, instance)).payload
+        if found and found["ldisk_status"] != constants.LDS_FAULTY:
+            lu.LogInfo(
+                f"{disk.iv_name} has its new volumes on {self._Name(target)}, although the call failed: {problem}"
+            )
+            return
+        # Of a mirror that is not seen they may be a complete copy.
+        if found:
+            Undo(lu, [(target, volume) for volume in disk.children], instance)
+        old = ", ".join("/".join(volume.logical_id) for volume in aside)
+        raise errors.OpExecError(
+            f"Can't add local storage to drbd {disk.iv_name}: {problem}",
+            hint=f"when node {self._Name(target)} answers, use 'gnt-instance activate-disks {instance.name}' and then"
+            f" 'gnt-instance replace-disks --auto {instance.name}'"
+            + (f"; the old volumes are called {old} now and are not removed" if old else ""),
+        )
 
     def _Exists(self, volume: objects.Disk) -> bool:
         """Return whether a volume is on the target; one whose node does not say counts as present."""
@@ -468,8 +498,7 @@ class NewSecondary(_Replacement):
             for disk in self._worked_on:
                 lu.LogInfo(f"Adding new local storage on {self._Name(self._new)} for {disk.iv_name}")
                 for child in Parts(lu, self._instance, disk):
-                    CreateSingle(lu, self._new, self._instance, child, False)
-                    made.append((self._new, child))
+                    CreateSingle(lu, self._new, self._instance, child, False, made)
             self._Step(4, "Changing drbd configuration")
             changed = self._MakeMirrors(made)
             self._Disconnect()
@@ -498,8 +527,7 @@ class NewSecondary(_Replacement):
         for disk in self._worked_on:
             new = _MovedMirror(lu, disk, self._primary, self._new)
             alone = new.Replace(logical_id=(*new.nodes, None, *new.logical_id[3:]))
-            CreateSingle(lu, self._new, self._instance, alone, False)
-            made.append((self._new, alone))
+            CreateSingle(lu, self._new, self._instance, alone, False, made)
             changed.append(new)
         return changed
 

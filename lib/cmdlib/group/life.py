@@ -130,7 +130,7 @@ class LUGroupSetParams(_ParameterLU[opcodes.OpGroupSetParams]):
         self._values = self._NewValues(self._group)
         if self.op.ipolicy is not None:
             after = snapshot.WithObject(self._group.Replace(**self._values))
-            held = [inst for inst in snapshot.instances.values() if _PrimaryGroup(snapshot, inst) == self._uuid]
+            held = [inst for inst in snapshot.WholeInstances() if _PrimaryGroup(snapshot, inst) == self._uuid]
             violating = policy.NewViolations(snapshot, after, held)
             if violating:
                 self.LogWarning(
@@ -148,9 +148,10 @@ def _PrimaryGroup(snapshot: objects.Snapshot, inst: objects.Instance) -> str | N
 
 
 def GroupInstances(snapshot: objects.Snapshot, group_uuid: str) -> set[str]:
-    """Return the names of the instances that have any node in a group."""
+    """Return the names of the instances that have any node in a group, as far as jobs can act on them."""
     uuids = {uuid for node in snapshot.GroupNodes(group_uuid) for held in snapshot.NodeInstances(node) for uuid in held}
-    return {snapshot.instances[uuid].name for uuid in uuids}
+    found = (snapshot.instances[uuid] for uuid in uuids)
+    return {instance.name for instance in found if not snapshot.IsBare(instance)}
 
 
 def LockedGroup(lu: LogicalUnit, uuid: str) -> objects.NodeGroup:
@@ -217,7 +218,7 @@ def SplitInstances(snapshot: objects.Snapshot, moves: Mapping[str, str]) -> tupl
         if not _IsSplit(moves.get(uuid, snapshot.nodes[uuid].group) for uuid in nodes):
             continue
         before = _IsSplit(snapshot.nodes[uuid].group for uuid in nodes)
-        (old if before else new).append(inst.name)
+        (old if before else new).append(inst.known_as)
     return NiceSort(new), NiceSort(old)
 
 

@@ -37,10 +37,11 @@ class TLMoveAnywhere(TLMigrateInstance):
 
     def _ChooseMirrored(self, instance: objects.Instance) -> None:
         self._old_secondary, self.target_uuid = self.target_uuid, self.lu.op.target_node_uuid
-        if self.target_uuid in (instance.primary_node, self._old_secondary):
+        if self.target_uuid == self._old_secondary:
             raise errors.OpPrereqError(
-                f"Node {self._Name(self.target_uuid)} has a copy of instance {instance.name} already",
-                errors.ECODE_INVAL,
+                f"Node {self._Name(self.target_uuid)} became the secondary node of instance {instance.name} while this job"
+                " waited; nothing was moved, try again",
+                errors.ECODE_STATE,
             )
         CheckTarget(self.snapshot.nodes[self.target_uuid])
         if self.snapshot.nodes[self.source_uuid].offline and not self.failover:
@@ -73,6 +74,8 @@ class TLMoveAnywhere(TLMigrateInstance):
         )
 
     def _ExecMigration(self) -> None:
+        # Before the copy is made for nothing; there is time for others to take memory until the guest follows.
+        self._MakeRoom()
         self._feedback(f"* moving the secondary to {self._Name(self.target_uuid)}")
         replacement = NewSecondary(self.lu, False, self.source_uuid, self._old_secondary, self.target_uuid)  # type: ignore[arg-type]
         replacement.Move()
@@ -85,6 +88,7 @@ class TLMoveAnywhere(TLMigrateInstance):
         if not self._MayFailOver(situation):
             raise situation.Error("cannot be failed over")
         EndLeftovers(self, self._instance, situation, keep=source.uuid)
+        self._MakeRoom()
         silent = self._StopGuest(self._instance, source)
         if silent and not source.offline:
             raise errors.OpExecError(

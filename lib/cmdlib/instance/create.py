@@ -13,7 +13,6 @@ from ganeti.cmdlib.allocation.requests import Allocate
 from ganeti.cmdlib.base import HTYPE_INSTANCE, Feedback, Filled, LogicalUnit
 from ganeti.cmdlib.common import (
     CheckNicBridges,
-    CheckNodeFreeMemory,
     CheckTarget,
     CheckViolations,
     CopyNodeLocks,
@@ -22,7 +21,8 @@ from ganeti.cmdlib.common import (
     ReleaseLocks,
 )
 from ganeti.cmdlib.disk import generate as diskgen
-from ganeti.cmdlib.disk.devices import CreateDisks, RemoveDisks, Undo, WaitForSync, WipeDisks
+from ganeti.cmdlib.disk.devices import CreateDisks, EndAdoption, RemoveDisks, Undo, WaitForSync, WipeDisks
+from ganeti.cmdlib.disk.reserved import BeginDisks, MarkDisk
 from ganeti.cmdlib.hookenv import InstanceFacts
 from ganeti.cmdlib.instance import nicgen
 from ganeti.cmdlib.instance.base import (
@@ -34,7 +34,8 @@ from ganeti.cmdlib.instance.base import (
     ForceBeParams,
     ForceHvParams,
 )
-from ganeti.cmdlib.instance.reservation import MarkDisk, Reservation
+from ganeti.cmdlib.instance.reservation import Reservation
+from ganeti.cmdlib.instance.room import CheckRoom, IsShared, LimitStart, MakeRoom
 from ganeti.config.writer import CheckTags
 from ganeti.params import disk as disk_params
 from ganeti.params import hv, ipolicy
@@ -127,7 +128,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         if op.ip_check and not op.name_check:
             raise errors.OpPrereqError("Cannot do IP address check without a name check", errors.ECODE_INVAL)
         self._CheckReserving()
-        snapshot = self.snapshot
+        op, snapshot = self.op, self.snapshot
         if op.disk_template is None:
             op.disk_template = snapshot.cluster.enabled_disk_templates[0]
             self.LogInfo(f"No disk template specified, using the cluster's first: {op.disk_template}")
@@ -151,6 +152,11 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self._CheckNodes()
         self._CheckOsArgument()
 
+    def CheckAlone(self) -> None:
+        """Check the request as far as that can be done before there are locks and nodes."""
+        self._nic_requests = None
+        self._PlanInstance()
+
     def _RefuseUnbuilt(self) -> None:
         """Reject what the opcode can request but this unit does not do, before anything happens."""
         if self.op.mode != CREATE:
@@ -173,7 +179,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             op.start = False
         elif op.commit:
             self._reservation = Reservation(self, op.instance_name)
-            self._reservation.Fill(op)
+            self.op = self._reservation.Filled(op)
 
     def _CheckNodes(self) -> None:
         op = self.op
@@ -280,6 +286,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         """Return what an allocator has to know of the instance."""
         op = self.op
         self._PlanInstance()
+        self._CheckSomePolicy()
         disks = [{"size": disk.size, "mode": disk.mode, "spindles": disk.spindles} for disk in self._disk_requests]
         return Allocate(
             name=op.instance_name,
@@ -288,11 +295,13 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             os=self._os,
             vcpus=self._filled_be["vcpus"],
             memory=self._filled_be["maxmem"],
+            least_memory=self._filled_be["minmem"],
             spindle_use=self._filled_be["spindle_use"],
             disks=tuple({key: value for key, value in disk.items() if value is not None} for disk in disks),
             nics=tuple(request.ForAllocator(self) for request in Filled(self._nic_requests)),
             hypervisor=self._hypervisor,
             group_uuid=None if self._group is None else self._group.uuid,
+            ignore_policy=op.ignore_ipolicy,
         )
 
     def PrepareRetry(self, feedback: Feedback) -> bool:
@@ -333,6 +342,8 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         self._PlanInstance()
         if op.ip_check and self._resolved_ip is not None:
             CheckAddressIsFree(self._resolved_ip, op.instance_name)
+        if self._reservation is not None:
+            self._reservation.CheckNodes()
         for uuid in self._node_uuids:
             CheckTarget(snapshot.nodes[uuid])
         self._WarnOfGroups()
@@ -429,19 +440,38 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             diskgen.CheckFreeSpace(self, self._node_uuids, needed)
 
     def _CheckPolicy(self) -> None:
-        snapshot = self.snapshot
-        group = snapshot.nodegroups[self._pnode.group]
-        violations = ipolicy.Violations(
-            params.FillIPolicy(snapshot, group),
+        group = self.snapshot.nodegroups[self._pnode.group]
+        violations = self._Violations(group, len(self._nics)) + self._RatioViolations()
+        CheckViolations(self, self.op.instance_name, group, violations, self.op.ignore_ipolicy)
+
+    def _CheckSomePolicy(self) -> None:
+        """Raise OpPrereqError if the instance breaks the policy of every group that an allocator may choose."""
+        snapshot, wanted = self.snapshot, self.owned_locks(locking.LEVEL_NODEGROUP)
+        groups = [snapshot.nodegroups[uuid] for uuid in {node.group for node in snapshot.nodes.values()} & wanted]
+        nics = len(Filled(self._nic_requests))
+        found = {group.name: self._Violations(group, nics) for group in groups}
+        if self.op.ignore_ipolicy or not found or not all(found.values()):
+            return
+        same: dict[str, list[str]] = {}
+        for name in sorted(found):
+            same.setdefault("; ".join(found[name]), []).append(name)
+        texts = [f"node group {', '.join(names)}: {text}" for text, names in same.items()]
+        raise errors.OpPrereqError(
+            f"Instance {self.op.instance_name} violates the policy of every node group it may go to: {'; '.join(texts)}",
+            errors.ECODE_INVAL,
+            hint="change the instance, or use --ignore-ipolicy",
+        )
+
+    def _Violations(self, group: objects.NodeGroup, nics: int) -> list[str]:
+        return ipolicy.Violations(
+            params.FillIPolicy(self.snapshot, group),
             self._filled_be["maxmem"],
             self._filled_be["vcpus"],
-            len(self._nics),
+            nics,
             [disk.size for disk in self._disk_requests],
             self._filled_be["spindle_use"],
             [self._template] * len(self._disk_requests),
         )
-        violations += self._RatioViolations()
-        CheckViolations(self, self.op.instance_name, group, violations, self.op.ignore_ipolicy)
 
     def _RatioViolations(self) -> list[str]:
         """Return the ratios that named nodes would exceed; an allocator keeps them itself, or was told not to."""
@@ -450,6 +480,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         reserved = self.snapshot.InstanceByName(self.op.instance_name)
         but = None if reserved is None else reserved.uuid
         found = ratios.CpuViolations(self, self._pnode.uuid, self._filled_be["vcpus"], self._hypervisor, but)
+        found += ratios.MemoryViolations(self, self._pnode.uuid, self._filled_be, self._hypervisor, but)
         if ratios.TakesSpindles(self._template):
             for uuid in self._node_uuids:
                 found += ratios.SpindleViolations(self, uuid, self._filled_be["spindle_use"], but)
@@ -466,13 +497,13 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             CheckOs(self, nodes[1:], self._os, os_params, op.force_variant, required=False)
         CheckNicBridges(self, self._nics, self._pnode.uuid)
         if op.start:
-            CheckNodeFreeMemory(
-                self,
-                self._pnode.uuid,
-                f"creating instance {op.instance_name}",
-                self._filled_be["maxmem"],
-                self._hypervisor,
-            )
+            CheckRoom(self, *self._NeededMemory())
+
+    def _NeededMemory(self) -> tuple[str, str, int, str]:
+        """Return where how much memory must be free to start it: its maximum, or its minimum where memory is shared."""
+        node = self._pnode.uuid
+        needed = self._filled_be["minmem" if IsShared(self.snapshot, node) else "maxmem"]
+        return node, f"creating instance {self.op.instance_name}", needed, self._hypervisor
 
     # --- doing it -----------------------------------------------------------------------------------------------------
 
@@ -500,17 +531,25 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         instance, disks = self._Generate()
         if self.op.forthcoming:
             return self._Reserve(feedback, instance, disks)
+        if self._TakesVolumes():
+            disks = diskgen.MarkAdopted(disks, self._disk_requests)
         made = self._CreateStorage(feedback, instance, disks)
         feedback(f"adding instance {instance.name} to cluster config")
         instance = self._AddToConfig(instance, disks, made)
         self.LogInfo(f"Instance {instance.name} is in the configuration, its uuid is {instance.uuid}")
+        if self._TakesVolumes():
+            self._Adopt(feedback, instance, disks)
         ReleaseLocks(self, locking.LEVEL_NODE)
         self._Settle(feedback, instance, disks)
+        disks = EndAdoption(self, instance)
         instance = self.cfg.MarkInstanceDisksActive(instance.uuid)
-        ReleaseLocks(self, locking.LEVEL_NODE_RES)
+        # Two creations must not count on the same memory.
+        keeps = self.op.start and IsShared(self.snapshot, self._pnode.uuid)
+        ReleaseLocks(self, locking.LEVEL_NODE_RES, keep=[self._pnode.uuid] if keeps else [])
         if disks and self.op.os_type and not self._adopts and not self.op.no_install:
             self._Install(feedback, instance, disks)
         if self.op.start:
+            free = MakeRoom(self, *self._NeededMemory(), feedback, but=instance.uuid)
             instance = self.cfg.MarkInstanceUp(instance.uuid)
             feedback("* starting instance...")
             if disks:
@@ -518,6 +557,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
                 result.Raise(f"Could not open the disks of the instance on {result.node_name}")
             result = self.rpc.call_instance_start(instance.primary_node, (instance, None, None), False, self.op.reason)
             result.Raise("Could not start instance")
+            LimitStart(self, instance, free)
         return self._NodeNames()
 
     def _NodeNames(self) -> list[str]:
@@ -532,7 +572,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     def _Generate(self) -> tuple[objects.Instance, list[objects.Disk]]:
         op = self.op
         if self._reservation is not None:
-            disks = [MarkDisk(disk, False) for disk in self._reservation.disks]
+            disks = BeginDisks(self, self._reservation.instance)
             return self._MakeInstance(self._planned_uuid, [disk.uuid for disk in disks], self._Port()), disks
         plan = diskgen.PlanDisks(
             self.snapshot,
@@ -555,14 +595,44 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     def _CreateStorage(
         self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]
     ) -> list[tuple[str, objects.Disk]]:
-        """Make or adopt the disks; return those made, which a failure must remove again."""
-        if self._adopts and self._traits.adopts == disk_params.ADOPT_VOLUME:
-            feedback("* adopting instance volumes...")
-            diskgen.AdoptVolumes(self, instance, disks, self._disk_requests)
-        elif disks:
+        """Make the disks; return those made, which a failure must remove again."""
+        if disks and not self._TakesVolumes():
             feedback("* creating instance disks...")
-            return CreateDisks(self, instance, disks, self._template)
+            try:
+                return CreateDisks(self, instance, disks, self._template)
+            except errors.OpExecError:
+                if self._reservation is not None:
+                    self._reservation.Restore()
+                raise
         return []
+
+    def _TakesVolumes(self) -> bool:
+        return self._adopts and self._traits.adopts == disk_params.ADOPT_VOLUME
+
+    def _Adopt(self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]) -> None:
+        """Take the volumes over, now that the configuration names them; if the node could not, give them back."""
+        feedback("* adopting instance volumes...")
+        result = diskgen.AdoptVolumes(self, instance, disks)
+        if result.failure is not None:
+            # The node may be at it still, and would rename them after they were given back.
+            self._Keep(instance)
+        elif result.fail_msg:
+            self._TakeBack(instance)
+        result.Raise(f"Failed to rename adopted volumes on node {result.node_name}")
+
+    def _TakeBack(self, instance: objects.Instance) -> None:
+        """Remove a new instance again; with adopted volumes only if all have their own names again."""
+        if not RemoveDisks(self, instance) and self._TakesVolumes():
+            self._Keep(instance)
+            return
+        self.cfg.RemoveInstance(instance.uuid)
+        self.remove_locks[locking.LEVEL_INSTANCE] = instance.name
+
+    def _Keep(self, instance: objects.Instance) -> None:
+        self.LogWarning(
+            f"Instance {instance.name} stays in the configuration, as it may have volumes that were to be adopted",
+            hint=f"when the node is repaired, 'gnt-instance remove {instance.name}' gives them their own names back",
+        )
 
     def _AddToConfig(
         self, instance: objects.Instance, disks: list[objects.Disk], made: list[tuple[str, objects.Disk]]
@@ -574,13 +644,15 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             raise
         except errors.GenericError:
             Undo(self, made, instance)
+            if self._reservation is not None:
+                self._reservation.Restore()
             raise
         # The instance exists: whatever happens now, its lock stays.
         self.remove_locks.pop(locking.LEVEL_INSTANCE, None)
         return instance
 
     def _Settle(self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]) -> None:
-        """Wipe the disks and wait for mirrors; if that fails, remove the whole instance."""
+        """Wipe the disks and wait for mirrors; if that fails, remove the instance, or make it a reservation again."""
         try:
             if disks and self.snapshot.cluster.prealloc_wipe_disks and not self._adopts:
                 feedback("* wiping instance disks...")
@@ -595,9 +667,10 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             if not in_sync:
                 raise errors.OpExecError("There are some degraded disks for this instance")
         except errors.OpExecError:
-            RemoveDisks(self, instance)
-            self.cfg.RemoveInstance(instance.uuid)
-            self.remove_locks[locking.LEVEL_INSTANCE] = instance.name
+            if self._reservation is not None:
+                self._reservation.Restore()
+                raise
+            self._TakeBack(instance)
             raise
 
     def _Install(self, feedback: Feedback, instance: objects.Instance, disks: list[objects.Disk]) -> None:

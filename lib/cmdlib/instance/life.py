@@ -14,9 +14,11 @@ from ganeti.cmdlib.common import (
     CheckInstanceState,
     CheckNodeOnline,
     ExpandInstance,
+    StillThere,
 )
 from ganeti.cmdlib.disk.devices import DiskNodes, InfoText, RemoveDisks, ShutdownDisks, StartDisks
 from ganeti.cmdlib.disk.generate import CheckTemplateEnabled
+from ganeti.cmdlib.disk.reserved import IsBegun
 from ganeti.cmdlib.instance.base import AllOsParams, CheckNotForthcoming, CheckOs, InstanceLU
 from ganeti.cmdlib.instance.create import CheckAddressIsFree, IsOsBlacklisted, NormalizeName, ResolveName
 from ganeti.cmdlib.instance.looking import LookAround
@@ -29,16 +31,36 @@ class LUInstanceRemove(InstanceLU[opcodes.OpInstanceRemove]):
     LOCKS_NODES = True
     LOCKS_RES = True
 
+    _bare = False
+
+    def ExpandNames(self) -> None:
+        found = self.snapshot.ExpandName("instance", self.op.instance_name)
+        known = found is not None and self.op.instance_uuid in (None, found.uuid)
+        self._bare = known and self.snapshot.IsBare(found)
+        if not self._bare:
+            super().ExpandNames()
+            return
+        # Nothing of it is on nodes, and without a name it has no lock: no job can do anything else with it.
+        self.op.instance_name, self.op.instance_uuid = found.known_as, found.uuid
+        self.needed_locks = {locking.LEVEL_INSTANCE: [found.name] if found.name else []}
+
     def OwnEnv(self) -> dict[str, Any]:
         return {"SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}
 
     def BuildHooksEnv(self) -> dict[str, Any]:
+        if self._bare:
+            return {**self.OwnEnv(), "INSTANCE_NAME": self.instance.known_as}
         # Afterwards the instance does not exist: the scripts get its last state.
         if self.instance.uuid in self.snapshot.instances:
             self._env = super().BuildHooksEnv()
         return self._env
 
     def CheckPrereq(self) -> None:
+        if self._bare:
+            found = self.snapshot.instances.get(Filled(self.op.instance_uuid))
+            self.instance = StillThere(found, "Instance", self.op.instance_name)
+            self._all_nodes: list[str] = []
+            return
         super().CheckPrereq()
         self._all_nodes = list(self.snapshot.AllNodes(self.instance))
         if not self.instance.forthcoming and not self.op.ignore_failures:
@@ -54,11 +76,13 @@ class LUInstanceRemove(InstanceLU[opcodes.OpInstanceRemove]):
         instance = self.instance
         if not instance.forthcoming:
             self._Stop(instance)
+        if not self._bare and (not instance.forthcoming or IsBegun(self.snapshot, instance)):
             self.LogInfo(f"Removing block devices of instance {instance.name}")
             RemoveInstanceDisks(self, instance, self.op.ignore_failures)
-        self.LogInfo(f"Removing instance {instance.name} from the cluster's configuration")
+        self.LogInfo(f"Removing instance {instance.known_as} from the cluster's configuration")
         self.cfg.RemoveInstance(instance.uuid)
-        self.remove_locks[locking.LEVEL_INSTANCE] = instance.name
+        if instance.name is not None:
+            self.remove_locks[locking.LEVEL_INSTANCE] = instance.name
 
     def _Stop(self, instance: objects.Instance) -> None:
         result = self.rpc.call_instance_shutdown(
@@ -135,7 +159,7 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
         self.glm.remove(locking.LEVEL_INSTANCE, old_name)
         self.glm.add(locking.LEVEL_INSTANCE, new_name)
         if old_directory is not None:
-            self._RenameDirectory(instance, old_directory)
+            self._RenameDirectory(instance, old_directory, old_name)
         StartDisks(self, instance, force=False)
         try:
             self._TellDevices(instance)
@@ -158,13 +182,15 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
                 return posixpath.dirname(str(disk.logical_id[1]))
         return None
 
-    def _RenameDirectory(self, instance: objects.Instance, old: str) -> None:
+    def _RenameDirectory(self, instance: objects.Instance, old: str, old_name: str) -> None:
         new = posixpath.join(posixpath.dirname(old), instance.name)
         result = self.rpc.call_file_storage_dir_rename(instance.primary_node, old, new)
-        result.Raise(
-            f"Could not rename on node {result.node_name} directory '{old}' to '{new}'"
-            " (but the instance has been renamed in Ganeti)"
-        )
+        if result.fail_msg:
+            raise errors.OpExecError(
+                f"Could not rename on node {result.node_name} directory '{old}' to '{new}'"
+                f" (but the instance has been renamed in Ganeti): {result.fail_msg}",
+                hint=f"'gnt-instance rename {instance.name} {old_name}' gives the instance its old name back",
+            )
 
     def _TellDevices(self, instance: objects.Instance) -> None:
         for disk in self.snapshot.InstanceDisks(instance):

@@ -128,6 +128,11 @@ class LUInstanceFailover(_MovingLU[opcodes.OpInstanceFailover]):
         if self.op.cleanup:
             return TLCleanupMigration(self, Filled(self.op.instance_uuid))
         if self.snapshot.instances[Filled(self.op.instance_uuid)].forthcoming:
+            if self._mover is TLMoveAnywhere and self._placement is not None:
+                name = self.op.instance_name
+                raise TLMoveReservation.OnlyToSecondary(
+                    name, "alone, not to one that an allocator chooses", f"'gnt-instance replace-disks -n NODE {name}'"
+                )
             self._mover = TLMoveReservation
         return self._mover(
             self,

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, params, runtime
+from ganeti.cmdlib import ratios
 from ganeti.cmdlib.base import Feedback, LogicalUnit
 from ganeti.cmdlib.common import (
     CheckNicBridges,
-    CheckNodeFreeMemory,
     CheckNodeNotDrained,
     CheckNodeOnline,
+    CheckViolations,
     InstanceInfo,
 )
 from ganeti.cmdlib.disk import mirrors
-from ganeti.cmdlib.disk.devices import AssembleDisks, IsDegraded, ShutdownDisks
+from ganeti.cmdlib.disk.devices import AssembleDisks, IsDegraded, IsFaulty, ShutdownDisks
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy
 from ganeti.cmdlib.instance.looking import EndLeftovers, Situation
+from ganeti.cmdlib.instance.room import CheckRoom, IsShared, LimitStart, MakeRoom
 from ganeti.cmdlib.instance.settling import Settler
 from ganeti.cmdlib.instance.whereabouts import Kind
 from ganeti.params import disk as disk_params
@@ -63,6 +65,8 @@ class TLMigrateInstance(Settler):
         self._ignore_hvversions = ignore_hvversions
         self.live = True
         self._free_memory: int | None = None
+        self._room: int | None = None
+        self._needed: tuple[str, str, int, str] | None = None
         self._current_memory: int | None = None
 
     # --- can it be done -----------------------------------------------------------------------------------------------
@@ -85,7 +89,9 @@ class TLMigrateInstance(Settler):
         situation = self._Look(self._pair)
         if not self.failover and not self._MayMigrate(situation):
             raise situation.Refusal("cannot be migrated")
-        self._CheckMemory(instance, beparams["minmem"])
+        if not self.failover:
+            self._CheckMinima(beparams)
+        self._CheckMemory(instance, self._LeastMemory(beparams))
         CheckNicBridges(self.lu, instance.nics, self.target_uuid)
         CheckNodeNotDrained(target)
         if not self.failover:
@@ -93,7 +99,7 @@ class TLMigrateInstance(Settler):
         if self.failover:
             if not self._MayFailOver(situation):
                 raise situation.Refusal("cannot be failed over")
-        else:
+        elif self._current_memory is None:
             self._current_memory = InstanceInfo(self.lu, instance).get("memory")
 
     def _CheckCounts(self) -> None:
@@ -160,6 +166,13 @@ class TLMigrateInstance(Settler):
         (self.target_uuid, *more) = snapshot.SecondaryNodes(instance) or ("",)
         if not self.target_uuid or more:
             raise errors.ConfigurationError(f"Instance {instance.name} has not exactly one secondary node")
+        if op.target_node_uuid == instance.primary_node:
+            raise errors.OpPrereqError(
+                f"Node {self._Name(instance.primary_node)} is the primary node of instance {instance.name} already;"
+                " nothing was moved",
+                errors.ECODE_STATE,
+                hint=f"'gnt-instance list -o name,pnode,snodes,status {instance.name}' shows where it is and whether it runs",
+            )
         self._ChooseMirrored(instance)
 
     def _ChooseMirrored(self, instance: objects.Instance) -> None:
@@ -175,14 +188,38 @@ class TLMigrateInstance(Settler):
         """Return the secondary nodes of a mirror before and after."""
         return self.target_uuid, self.source_uuid
 
+    def _CheckMinima(self, beparams: dict[str, Any]) -> None:
+        """Check that the minima of all instances fit on the target, whether they run at this moment or not.
+
+        Their maxima may be more than the ratio allows: a node must be easy to empty, and guests can be made smaller.
+        """
+        instance, snapshot = self._instance, self.snapshot
+        group = snapshot.nodegroups[snapshot.nodes[self.target_uuid].group]
+        found = ratios.MemoryViolations(
+            self.lu, self.target_uuid, beparams, instance.hypervisor, instance.uuid, promises=False
+        )
+        # A node that is to be emptied must get rid of its guests.
+        ignore = self._ignore_ipolicy or snapshot.nodes[self.source_uuid].drained
+        CheckViolations(self.lu, instance.name, group, found, ignore)
+
+    def _LeastMemory(self, beparams: dict[str, Any]) -> int:
+        """Return what must be free on the target: the minimum, or what the guest has if it may not be made smaller.
+
+        The latter only where others can make room for it; else it is found out when nothing was moved yet, as in 3.1.
+        """
+        least = int(beparams["minmem"])
+        if self.failover or self._allow_runtime_changes or not IsShared(self.snapshot, self.target_uuid):
+            return least
+        self._current_memory = InstanceInfo(self.lu, self._instance).get("memory")
+        return max(least, self._current_memory or 0)
+
     def _CheckMemory(self, instance: objects.Instance, minmem: int) -> None:
         if self.failover and instance.admin_state != constants.ADMINST_UP:
             self.lu.LogInfo("Not checking memory on the secondary node as instance will not be started")
             return
         what = "failing over" if self.failover else "migrating"
-        self._free_memory = CheckNodeFreeMemory(
-            self.lu, self.target_uuid, f"{what} instance {instance.name}", minmem, instance.hypervisor
-        )
+        self._needed = (self.target_uuid, f"{what} instance {instance.name}", minmem, instance.hypervisor)
+        self._free_memory = CheckRoom(self.lu, *self._needed, but=instance.uuid)
 
     def _CheckMigratable(self, instance: objects.Instance) -> None:
         result = self.rpc.call_instance_migratable(instance.primary_node, instance)
@@ -220,6 +257,7 @@ class TLMigrateInstance(Settler):
             self._CheckConsistency(excused=source.offline or self._ignore_consistency)
         else:
             self._feedback("* not checking disk consistency as instance is not running")
+        self._MakeRoom()
         silent = self._StopGuest(instance, source)
         self._feedback("* deactivating the instance's disks on source node")
         # A device that stays open there would be open on two nodes.
@@ -258,6 +296,13 @@ class TLMigrateInstance(Settler):
             ):
                 continue
             target = self._Name(self.target_uuid)
+            if IsFaulty(self, self.target_uuid, instance, disk):
+                # The target would be recorded as the side that counts, and the only copy as one that does not.
+                raise errors.OpExecError(
+                    f"The storage of disk {disk.iv_name} failed on target node {target}: the instance cannot run there",
+                    hint=f"when node {self._Name(self.source_uuid)} is back, use 'gnt-instance replace-disks --auto"
+                    f" {instance.name}'",
+                )
             if not excused:
                 raise errors.OpExecError(
                     f"Disk {disk.iv_name} is degraded or not fully synchronized on target node {target}, aborting",
@@ -279,6 +324,7 @@ class TLMigrateInstance(Settler):
         if result.fail_msg:
             ShutdownDisks(self, instance)
             result.Raise(f"Could not start instance {instance.name} on node {target}")
+        LimitStart(self.lu, instance, self._room)
 
     # --- while it runs ------------------------------------------------------------------------------------------------
 
@@ -293,6 +339,7 @@ class TLMigrateInstance(Settler):
         self._feedback("* checking disk consistency between source and target")
         self._CheckConsistency(excused=False)
         mirrors.CheckViews(self, instance, self._pair, "cannot be migrated")
+        self._MakeRoom()
         self._ShrinkMemory(instance)
         result = self.rpc.call_migration_info(self.source_uuid, instance)
         result.Raise(f"Failed fetching source migration information from {self._Name(self.source_uuid)}")
@@ -386,6 +433,12 @@ class TLMigrateInstance(Settler):
                 hint="use --ignore-hvversions to try nevertheless, or fail over",
             )
         self._feedback("  (ignoring it, as requested)")
+
+    def _MakeRoom(self) -> None:
+        """Have the target's other guests give memory back, if the instance needs it there."""
+        if self._needed is not None:
+            self._room = MakeRoom(self.lu, *self._needed, self._feedback, but=self._instance_uuid)
+            self._free_memory = self._free_memory if self._room is None else self._room
 
     def _ShrinkMemory(self, instance: objects.Instance) -> None:
         free, current = self._free_memory, self._current_memory

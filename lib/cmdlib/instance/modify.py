@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import constants, errors, locking, opcodes, params
+from ganeti import constants, errors, locking, objects, opcodes, params
 from ganeti.cmdlib import ratios
 from ganeti.cmdlib.allocation.placement import Placement
 from ganeti.cmdlib.allocation.requests import AllocateSecondary
@@ -13,7 +13,6 @@ from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import (
     STATE_NOT_RUNNING,
     CheckInstanceState,
-    CheckNodeFreeMemory,
     CheckNodeGroupsUnchanged,
     CheckViolations,
     CopyNodeLocks,
@@ -43,6 +42,7 @@ from ganeti.cmdlib.instance.base import (
 from ganeti.cmdlib.instance.changes import ADD, ParseChanges
 from ganeti.cmdlib.instance.modify_disks import DiskChanges, Entry
 from ganeti.cmdlib.instance.modify_nics import HOT_ADD, HOT_REMOVE, HotChange, NicPlan
+from ganeti.cmdlib.instance.room import CheckFreeMemory, CheckRoom, IsShared
 from ganeti.params import checks, ipolicy
 from ganeti.params import disk as disk_params
 from ganeti.params.types import GetUpdatedParams
@@ -104,7 +104,8 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         instance = snapshot.instances[Filled(op.instance_uuid)]
         self.needed_locks[locking.LEVEL_NODEGROUP] = GroupsOf(snapshot, instance)
         self.share_locks[locking.LEVEL_NODEGROUP] = 1
-        if op.disk_template is not None:
+        memory = op.runtime_mem is not None or any("mem" in name for name in op.beparams or {})
+        if op.disk_template is not None or (memory and IsShared(snapshot, instance.primary_node)):
             self.needed_locks[locking.LEVEL_NODE_RES] = []
         if self._placement is not None:
             self._placement.Declare(
@@ -120,6 +121,8 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         """Ask for a secondary node; what cannot be converted at all is rejected first."""
         instance = LockedInstance(self)
         CheckNotForthcoming(instance)
+        if not instance.disks:
+            raise self._NotFirst(instance)
         Conversion(self, instance).CheckTemplates()
         return AllocateSecondary(instance.name)
 
@@ -187,10 +190,15 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             raise errors.OpPrereqError(_TWO_STEPS, errors.ECODE_INVAL)
         CheckTemplateEnabled(self.snapshot, template)
         if template == constants.DT_DISKLESS or template in disk_params.With(mirror=disk_params.INTERNAL):
-            raise errors.OpPrereqError(
-                f"Instance {self.instance.name} has no disks, and its first one cannot have template {template}",
-                errors.ECODE_INVAL,
-            )
+            raise self._NotFirst(self.instance)
+
+    def _NotFirst(self, instance: objects.Instance) -> errors.OpPrereqError:
+        return errors.OpPrereqError(
+            f"Instance {instance.name} has no disks, and its first one cannot have template {self.op.disk_template}",
+            errors.ECODE_INVAL,
+            hint=f"give it a plain disk first ('gnt-instance modify -t plain --disk add:size=SIZE {instance.name}'),"
+            " and convert that",
+        )
 
     def _CheckPrimaryNode(self) -> None:
         if self.op.pnode_uuid is None or self.op.pnode_uuid == self.instance.primary_node:
@@ -301,7 +309,10 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         """Check a running guest: memory that is to grow or shrink, devices that can be changed meanwhile."""
         op, instance = self.op, self.instance
         self._running = self._hot = False
-        grows = self._filled_be["maxmem"] > params.FillBE(self.snapshot, instance)["maxmem"]
+        old = params.FillBE(self.snapshot, instance)
+        grows = self._filled_be["maxmem"] > old["maxmem"] or (
+            self._filled_be["minmem"] > old["minmem"] and IsShared(self.snapshot, instance.primary_node)
+        )
         devices = bool(self._nic_changes or self._disk_changes)
         if not (op.runtime_mem is not None or devices or (grows and not op.force)):
             return
@@ -321,17 +332,20 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             self._CheckHotplug()
 
     def _CheckMoreMemory(self, info: Mapping[str, Any]) -> None:
-        """With more memory the instance can still start here and on its secondary nodes."""
+        """With more memory the instance can still start here and on its secondary nodes.
+
+        Where memory is shared its minimum must be there; the maximum is a matter of the ratio.
+        """
         instance = self.instance
-        maxmem = self._filled_be["maxmem"]
+        maxmem = self._filled_be["minmem" if IsShared(self.snapshot, instance.primary_node) else "maxmem"]
         needed = max(0, maxmem - int(info.get("memory") or 0))
         text = f"starting instance {instance.name} with {maxmem} MiB"
-        CheckNodeFreeMemory(self, instance.primary_node, text, needed, instance.hypervisor)
+        CheckRoom(self, instance.primary_node, text, needed, instance.hypervisor, but=instance.uuid)
         if not self._filled_be["auto_balance"]:
             return
         for uuid in self.snapshot.SecondaryNodes(instance):
             try:
-                CheckNodeFreeMemory(self, uuid, f"failing over {text}", maxmem, instance.hypervisor)
+                CheckRoom(self, uuid, f"failing over {text}", maxmem, instance.hypervisor)
             except errors.OpPrereqError as err:
                 raise errors.OpPrereqError(
                     f"This change will prevent the instance from failover: {err.args[0]}", errors.ECODE_STATE
@@ -341,9 +355,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         """Check that an instance that leaves the offline state, and so claims memory again, could be started where it is."""
         memory, name = self._filled_be["minmem"], self.instance.name
         try:
-            CheckNodeFreeMemory(
-                self, self._pnode.uuid, f"taking instance {name} online", memory, self.instance.hypervisor
-            )
+            CheckRoom(self, self._pnode.uuid, f"taking instance {name} online", memory, self.instance.hypervisor)
         except errors.OpPrereqError as err:
             if err.args[1:] != (errors.ECODE_NORES,):
                 self._warnings.append(f"Whether there is memory for the instance is not known: {err.args[0]}")
@@ -363,7 +375,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
             )
         more = wanted - int(info["memory"])
         if more > 0:
-            CheckNodeFreeMemory(
+            CheckFreeMemory(
                 self,
                 instance.primary_node,
                 f"ballooning memory for instance {instance.name}",
@@ -397,6 +409,9 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         found: list[str] = []
         if returns or (filled["vcpus"] > old["vcpus"] and not offline):
             found += ratios.CpuViolations(self, self._pnode.uuid, filled["vcpus"], instance.hypervisor, instance.uuid)
+        more = any(filled[name] > old[name] for name in ("minmem", "maxmem"))
+        if returns or (more and not offline):
+            found += ratios.MemoryViolations(self, self._pnode.uuid, filled, instance.hypervisor, instance.uuid)
         if ratios.TakesSpindles(template) and filled["spindle_use"] > old["spindle_use"]:
             for uuid in self._nodes:
                 found += ratios.SpindleViolations(self, uuid, filled["spindle_use"], instance.uuid)

@@ -12,6 +12,7 @@ from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import (
     CreateDisks,
     DiskNodes,
+    RemoveDevice,
     ShutdownDisks,
     WaitForSync,
     WipeOrUndo,
@@ -234,8 +235,8 @@ class DiskChanges:
     def _Attach(self, change: Change, hot: Any) -> list[Entry]:
         disk = self._FindDetached(change)
         index = change.InsertIndex(len(self._instance.disks), "disk")
-        self._MoveFile(disk, inside=True)
-        self._lu.cfg.AttachInstanceDisk(self._uuid, disk.uuid, index)
+        new_id = self._MoveFile(disk, inside=True)
+        self._lu.cfg.AttachInstanceDisk(self._uuid, disk.uuid, index, new_id)
         disk = self._lu.snapshot.disks[disk.uuid]
         entries: list[Entry] = [(f"disk/{index}", f"attach:size={disk.size},mode={disk.mode}")]
         return entries + self._BringUp(disk, index, hot)
@@ -247,19 +248,23 @@ class DiskChanges:
         hot_entries: list[Entry] = [] if hot is None else hot(HOT_REMOVE, disk, index, None)
         ShutdownDisks(lu, instance, [disk])
         if change.operation == DETACH:
-            self._MoveFile(disk, inside=False)
-            lu.cfg.DetachInstanceDisk(self._uuid, disk.uuid)
+            new_id = self._MoveFile(disk, inside=False)
+            lu.cfg.DetachInstanceDisk(self._uuid, disk.uuid, new_id)
             return [(f"disk/{index}", "detach"), *hot_entries]
         for node_uuid in DiskNodes(lu, instance, disk):
-            result = lu.rpc.call_blockdev_remove(node_uuid, (disk, instance))
+            result = RemoveDevice(lu, node_uuid, instance, disk)
             result.Warn(f"Could not remove disk/{index} on node {result.node_name}, continuing anyway", lu.LogWarning)
         lu.cfg.RemoveInstanceDisk(self._uuid, disk.uuid)
         return [(f"disk/{index}", REMOVE), *hot_entries]
 
-    def _MoveFile(self, disk: objects.Disk, inside: bool) -> None:
-        """Move the file of a disk into the instance's directory, or out of it: that directory goes with the instance."""
+    def _MoveFile(self, disk: objects.Disk, inside: bool) -> Sequence[str] | None:
+        """Move the file of a disk into the instance's directory, or out of it: that directory goes with the instance.
+
+        Return its new logical id, to be stored in one step with what the move is for: if the job ends before that, it can
+        be repeated.
+        """
         if not disk_params.TEMPLATES[disk.dev_type].name_in_path:
-            return
+            return None
         lu, instance = self._lu, self._instance
         driver, path = disk.logical_id
         directory, name = posixpath.split(path)
@@ -270,7 +275,7 @@ class DiskChanges:
         new_id = [driver, target]
         result = lu.rpc.call_blockdev_rename(instance.primary_node, [((disk, instance), new_id)])
         result.Raise(f"Could not move the file of disk {disk.uuid} from '{path}' to '{target}'")
-        lu.cfg.SetDiskLogicalID(disk.uuid, new_id)
+        return new_id
 
     def _Modify(self, change: Change) -> list[Entry]:
         index, disk = diskgen.FindDevice(change.where, self._disks, "disk")

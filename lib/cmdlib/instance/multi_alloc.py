@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ganeti import constants, errors, locking, opcodes, params
@@ -13,8 +16,8 @@ from ganeti.cmdlib.base import Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
 from ganeti.cmdlib.common import ExpandGroup, ExpandNode, Invalid
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.instance.base import ForceBeParams
-from ganeti.cmdlib.instance.create import NormalizeName
-from ganeti.cmdlib.instance.nicgen import OwnParams
+from ganeti.cmdlib.instance.create import LUInstanceCreate, NormalizeName
+from ganeti.cmdlib.instance.nicgen import AllocatorNic, NamedNetwork, OwnParams
 from ganeti.params import be
 from ganeti.utils.text import NiceSort
 
@@ -40,20 +43,20 @@ def AllocationOf(lu: LogicalUnit, op: opcodes.OpInstanceCreate, whitelist: tuple
         os=op.os_type,
         vcpus=filled[be.BE_VCPUS],
         memory=filled[be.BE_MAXMEM],
+        least_memory=filled[be.BE_MINMEM],
         spindle_use=filled[be.BE_SPINDLE_USE],
         disks=tuple({"size": disk.size, "mode": disk.mode, "spindles": disk.spindles} for disk in disks),
         nics=tuple(_Nic(lu, values) for values in op.nics),
         hypervisor=cluster.enabled_hypervisors[0] if op.hypervisor in (None, AUTO) else op.hypervisor,
         group_uuid=None if op.group_name is None else ExpandGroup(snapshot, op.group_name).uuid,
         whitelist=whitelist,
+        ignore_policy=op.ignore_ipolicy,
     )
 
 
 def _Nic(lu: LogicalUnit, values: dict[str, Any]) -> dict[str, Any]:
-    filled = params.SimpleFillNIC(lu.snapshot.cluster, OwnParams(values))
-    mode, link = filled["mode"], filled["link"]
-    entry = {"mac": values.get("mac") or AUTO, "ip": values.get("ip"), "mode": mode, "link": link}
-    return {**entry, "bridge": link} if mode == constants.NIC_MODE_BRIDGED else entry
+    network = NamedNetwork(lu.snapshot, values)
+    return AllocatorNic(lu.snapshot, OwnParams(values), values.get("mac") or AUTO, values.get("ip"), network)
 
 
 class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
@@ -91,6 +94,28 @@ class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
                 )
         if op.opportunistic_locking and op.iallocator is None:
             raise Invalid("Opportunistic locking is only available in combination with an instance allocator")
+        for one in self._ops:
+            with _Named(one):
+                self._CheckJob(one)
+
+    def _CheckJob(self, one: opcodes.OpInstanceCreate) -> None:
+        """Raise OpPrereqError if the job that creates the instance must fail, wherever that is."""
+        if one.commit:
+            raise Invalid(
+                "A reserved instance has its nodes already",
+                hint=f"'gnt-instance add --commit {one.instance_name}' makes it real",
+            )
+        if one.opportunistic_locking:
+            raise Invalid("Opportunistic locking can only be requested for all instances together")
+        if one.pnode is None and (one.snode, one.pnode_uuid, one.snode_uuid) != (None, None, None):
+            raise Invalid("Its definition names a node, but no primary node (pnode)")
+        # Reserving the MAC addresses here would take them from the jobs; their names are resolved there alone, too.
+        nics = [{**nic, "mac": None, "ip": None if nic.get("ip") == AUTO else nic.get("ip")} for nic in one.nics]
+        probe = copy.copy(one)
+        probe.nics, probe.name_check, probe.ip_check = nics, False, bool(one.ip_check and not one.name_check)
+        if one.pnode is None:
+            probe.iallocator = self.op.iallocator
+        LUInstanceCreate(self.proc, probe, self.context).CheckAlone()
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
@@ -139,6 +164,14 @@ class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
             )
         whitelist = self._FreeNodes() if self.op.opportunistic_locking else None
         request = MultiAllocate(tuple(self._Request(one) for one in self._ops), whitelist)
+        most = max(one.required_nodes for one in request.instances)
+        if whitelist is not None and len(whitelist) < most:
+            raise errors.OpPrereqError(
+                f"Only {len(whitelist)} of the {most} nodes that an instance needs are free for now: other jobs work on the"
+                " rest",
+                errors.ECODE_TEMP_NORES,
+                hint="try again, or wait for busy nodes by leaving out opportunistic locking",
+            )
         answer = Ask(self, allocator, request)
         wanted = {one.instance_name: one for one in self._ops}
         self._ops = []
@@ -152,16 +185,24 @@ class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
             self.LogWarning(f"No place was found for these instances: {', '.join(self._failed)}")
 
     def _Request(self, one: opcodes.OpInstanceCreate) -> Allocate:
-        try:
+        with _Named(one):
             return AllocationOf(self, one)
-        except errors.OpPrereqError as err:
-            raise errors.OpPrereqError(f"Instance '{one.instance_name}': {err.args[0]}", *err.args[1:]) from err
 
     def _Names(self) -> dict[str, list[str]]:
         return {"allocatable": [one.instance_name for one in self._ops], "failed": self._failed}
 
     def Exec(self, feedback: Feedback) -> ResultWithJobs:
         return ResultWithJobs([[one] for one in self._ops], **self._Names())
+
+
+@contextmanager
+def _Named(one: opcodes.OpInstanceCreate) -> Iterator[None]:
+    """Name the instance in errors of the body."""
+    try:
+        yield
+    except errors.OpPrereqError as err:
+        named = f"Instance '{one.instance_name}': {err.args[0]}"
+        raise errors.OpPrereqError(named, *err.args[1:], hint=err.hint) from err
 
 
 def _ParseOne(number: int, item: Any) -> opcodes.OpInstanceCreate:

@@ -29,6 +29,23 @@ def OwnParams(values: Mapping[str, Any]) -> dict[str, Any]:
     return own
 
 
+def NamedNetwork(snapshot: objects.Snapshot, values: Mapping[str, Any]) -> objects.Network | None:
+    """Return the network that a request names for a NIC; None if the NIC is to be in none."""
+    name = values.get("network")
+    return None if name is None or name.lower() == NONE else ExpandNetwork(snapshot, name)
+
+
+def AllocatorNic(
+    snapshot: objects.Snapshot, own: Mapping[str, Any], mac: str, ip: str | None, network: objects.Network | None
+) -> dict[str, Any]:
+    """Return what an allocator gets to know of a new NIC; ``own`` are the parameters that the request names."""
+    filled = params.SimpleFillNIC(snapshot.cluster, own)
+    mode, link = filled[nic_params.NIC_MODE], filled[nic_params.NIC_LINK]
+    bridge = {"bridge": link} if mode == constants.NIC_MODE_BRIDGED else {}
+    needs = {} if network is None else {"network": network.uuid}
+    return {"mac": mac, "ip": ip, "mode": mode, "link": link, **bridge, **needs}
+
+
 def CheckAddress(text: str) -> str:
     """Return an IP address in its normal form; raise OpPrereqError if it is not one."""
     try:
@@ -44,10 +61,7 @@ class NicRequest:
         snapshot = lu.snapshot
         where = f"NIC {index}"
         self.name = DeviceName(values.get("name"))
-        network = values.get("network")
-        self.network: objects.Network | None = None
-        if network is not None and network.lower() != NONE:
-            self.network = ExpandNetwork(snapshot, network)
+        self.network = NamedNetwork(snapshot, values)
         self.own = OwnParams(values)
         if self.network is not None and self.own:
             raise Invalid(f"{where}: mode and link come from the network and cannot be given with it")
@@ -83,14 +97,7 @@ class NicRequest:
     def ForAllocator(self, lu: LogicalUnit) -> dict[str, Any]:
         """Return what an allocator gets to know; the MAC is made now."""
         self.mac = self.mac or lu.cfg.GenerateMAC(self.network.uuid if self.network else None, lu.ec_id)
-        filled = params.SimpleFillNIC(lu.snapshot.cluster, self.own)
-        mode, link = filled[nic_params.NIC_MODE], filled[nic_params.NIC_LINK]
-        values = {"mac": self.mac, "ip": self.ip, "mode": mode, "link": link}
-        if mode == constants.NIC_MODE_BRIDGED:
-            values["bridge"] = link
-        if self.network is not None:
-            values["network"] = self.network.uuid
-        return values
+        return AllocatorNic(lu.snapshot, self.own, self.mac, self.ip, self.network)
 
     def Make(self, lu: LogicalUnit, node_uuid: str, conflicts_check: bool) -> objects.NIC:
         """Return the object for an instance on this node; reserve MAC and address for the job."""
@@ -118,8 +125,9 @@ def ConnectedParams(lu: LogicalUnit, network: objects.Network, node_uuid: str) -
         snapshot = lu.snapshot
         group = snapshot.nodegroups[snapshot.nodes[node_uuid].group]
         raise errors.OpPrereqError(
-            f"No netparams found for network {network.name}: it is not connected to the nodegroup {group.name}",
+            f"Network {network.name} is not connected to node group {group.name}",
             errors.ECODE_INVAL,
+            hint=f"'gnt-network connect -N mode=MODE,link=LINK {network.name} {group.name}' connects it",
         )
     return found
 
@@ -137,7 +145,7 @@ def TakeAddress(
                 raise errors.OpPrereqError(
                     f"Conflicting IP address found: '{ip}' lies in network '{found.name}' of the node's group",
                     errors.ECODE_STATE,
-                    hint="name the network, or use --no-conflicts-check",
+                    hint=f"put the NIC into it (network={found.name}), or use --no-conflicts-check",
                 )
         return ip
     try:

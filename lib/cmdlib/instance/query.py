@@ -71,7 +71,7 @@ class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
             return
         snapshot = self.snapshot
         found = [snapshot.InstanceByName(name) for name in self.owned_locks(locking.LEVEL_INSTANCE)]
-        instances = [inst for inst in found if inst is not None]
+        instances = [inst for inst in found if inst is not None and not snapshot.IsBare(inst)]
         if level == locking.LEVEL_NETWORK:
             wanted = {nic.network for inst in instances for nic in inst.nics if nic.network}
         else:
@@ -87,7 +87,7 @@ class LUInstanceQueryData(NoHooksLU[opcodes.OpInstanceQueryData]):
             found = [(snapshot.InstanceByName(name), uuid) for name, uuid in self._wanted.items()]
             instances = [inst for inst, uuid in found if inst is not None and inst.uuid == uuid]
         else:
-            by_name = {inst.name: inst for inst in snapshot.instances.values()}
+            by_name = {inst.name: inst for inst in snapshot.WholeInstances()}
             instances = [by_name[name] for name in NiceSort(by_name)]
         return {inst.name: self._Describe(snapshot, inst) for inst in instances}
 

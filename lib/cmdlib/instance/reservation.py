@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, objects, opcodes, params
 from ganeti.cmdlib.base import Feedback, LogicalUnit
-from ganeti.cmdlib.common import CheckTarget, Invalid
+from ganeti.cmdlib.common import CheckNotBare, CheckTarget, Invalid
+from ganeti.cmdlib.disk.reserved import PutBack, RemoveLeftovers
 from ganeti.cmdlib.instance.base import CheckTargetPolicy
 from ganeti.cmdlib.instance.migration import TLMigrateInstance
 from ganeti.params import disk as disk_params
@@ -16,14 +18,6 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.disk.generate import DiskRequest
 
 _CHOSEN_LATER = (constants.VALUE_AUTO, constants.VALUE_GENERATE, "pool")
-
-
-def MarkDisk(disk: objects.Disk, forthcoming: bool) -> objects.Disk:
-    """Return a disk that is only reserved, or no longer is, with its children."""
-    return disk.Replace(
-        forthcoming=True if forthcoming else None,
-        children=tuple(MarkDisk(child, forthcoming) for child in disk.children),
-    )
 
 
 class Reservation:
@@ -45,13 +39,17 @@ class Reservation:
             )
         if not found.forthcoming:
             raise errors.OpPrereqError(f"Instance '{found.name}' is already a real one", errors.ECODE_STATE)
+        CheckNotBare(lu.snapshot, found)
         self.instance = found
         self.disks = lu.snapshot.InstanceDisks(found)
         self.nodes = list(lu.snapshot.AllNodes(found))
 
-    def Fill(self, op: opcodes.OpInstanceCreate) -> None:
-        """Fill in what the request leaves out; raise OpPrereqError if it wants other nodes or another disk template."""
-        instance, snapshot = self.instance, self._lu.snapshot
+    def Filled(self, asked: opcodes.OpInstanceCreate) -> opcodes.OpInstanceCreate:
+        """Return the request with what it leaves out; raise OpPrereqError if it wants other nodes or another disk template.
+
+        The request itself stays: the next try for the locks may find another reservation.
+        """
+        instance, snapshot, op = self.instance, self._lu.snapshot, copy.copy(asked)
         self._FillNodes(op)
         template = snapshot.DiskTemplate(instance)
         if op.disk_template not in (None, template):
@@ -66,6 +64,7 @@ class Reservation:
         op.osparams = {**instance.osparams, **op.osparams}
         op.osparams_private = {**instance.osparams_private, **(op.osparams_private or {})}
         op.tags = op.tags or list(instance.tags)
+        return op
 
     def _FillNodes(self, op: opcodes.OpInstanceCreate) -> None:
         if op.iallocator is not None:
@@ -129,15 +128,63 @@ class Reservation:
             "network": None if network is None else network.name,
         }
 
+    def Restore(self) -> None:
+        """Make the instance, of which nothing is used yet, the reservation again that it was."""
+        lu, uuid = self._lu, self.instance.uuid
+        now = lu.snapshot.instances[uuid]
+        if not now.forthcoming:
+            # With the disks as they are: they can only be reserved once they are removed.
+            reserved = self.instance.Replace(serial_no=now.serial_no, network_port=now.network_port)
+            now = lu.cfg.Update(reserved, lu.ec_id)
+        if PutBack(lu, now):
+            lu.LogInfo(f"Instance {now.name} is still reserved; 'gnt-instance add --commit {now.name}' tries again")
+        else:
+            lu.LogWarning(
+                f"Instance {now.name} is still reserved, but what was made of its disks could not be removed",
+                hint=f"repair the nodes; then 'gnt-instance add --commit {now.name}' removes it and tries again",
+            )
+
     def CheckUnchanged(self) -> None:
         """Raise OpPrereqError if the reservation changed before its lock was held."""
-        snapshot = self._lu.snapshot
+        snapshot, name = self._lu.snapshot, self.instance.name
         now = snapshot.instances.get(self.instance.uuid)
-        if now != self.instance or list(snapshot.AllNodes(now)) != self.nodes:
+        if now is None:
             raise errors.OpPrereqError(
-                f"The reservation of instance '{self.instance.name}' changed while this job waited for its locks; try again",
+                f"The reservation of instance '{name}' was removed while this job waited for its locks",
                 errors.ECODE_STATE,
             )
+        if not now.forthcoming:
+            raise errors.OpPrereqError(
+                f"Instance '{name}' was committed by another job while this one waited for its locks",
+                errors.ECODE_STATE,
+                hint=f"'gnt-instance info {name}' shows it",
+            )
+        if now != self.instance or list(snapshot.AllNodes(now)) != self.nodes:
+            raise errors.OpPrereqError(
+                f"The reservation of instance '{name}' changed while this job waited for its locks; try again",
+                errors.ECODE_STATE,
+            )
+
+    def CheckNodes(self) -> None:
+        """Raise OpPrereqError if the instance cannot be made on the reserved nodes."""
+        name, snapshot = self.instance.name, self._lu.snapshot
+        mirrored = len(self.nodes) > 1
+        for uuid in self.nodes:
+            node = snapshot.nodes[uuid]
+            try:
+                CheckTarget(node)
+            except errors.OpPrereqError as err:
+                if not mirrored:
+                    way = f"'gnt-instance remove {name}' gives the reservation up, for one on another node"
+                elif uuid == self.nodes[0]:
+                    way = f"'gnt-instance failover {name}' makes {snapshot.NodeName(self.nodes[1])} its primary node"
+                else:
+                    way = f"'gnt-instance replace-disks -n NODE {name}' reserves another secondary node"
+                raise errors.OpPrereqError(
+                    f"Instance '{name}' cannot be committed, its place is reserved on node {node.name}: {err.args[0]}",
+                    errors.ECODE_STATE,
+                    hint=f"commit it once the node can be used again, or move it: {way}",
+                ) from err
 
 
 class TLMoveReservation(TLMigrateInstance):
@@ -155,7 +202,28 @@ class TLMoveReservation(TLMigrateInstance):
         CheckTarget(self.snapshot.nodes[self.target_uuid])
         CheckTargetPolicy(self.lu, instance, self.target_uuid, self._ignore_ipolicy)
 
+    def _ChooseMirrored(self, instance: objects.Instance) -> None:
+        """Reject any node but the secondary one, even if that changed while the job waited."""
+        wanted = self.lu.op.target_node_uuid
+        if wanted in (None, self.target_uuid):
+            return
+        name, secondary = instance.name, self._Name(self.target_uuid)
+        raise self.OnlyToSecondary(
+            name,
+            f"{secondary}, not to {self._Name(wanted)}",
+            f"'gnt-instance replace-disks -n {self._Name(wanted)} {name}'",
+        )
+
+    @staticmethod
+    def OnlyToSecondary(name: str, where: str, first: str) -> errors.OpPrereqError:
+        return Invalid(
+            f"Instance '{name}' is only a reservation (forthcoming), which can be failed over to its secondary node"
+            f" {where}",
+            hint=f"{first} reserves its mirrors on another one, after which it can be failed over there",
+        )
+
     def Exec(self, feedback: Feedback) -> None:
         source, target = self._Name(self.source_uuid), self._Name(self.target_uuid)
         feedback(f"Moving the reservation of instance {self._instance.name} from {source} to {target}")
+        RemoveLeftovers(self.lu, self._instance)
         self.cfg.SetInstancePrimaryNode(self._instance.uuid, self.target_uuid)

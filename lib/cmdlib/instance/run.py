@@ -11,7 +11,6 @@ from ganeti.cmdlib.common import (
     STATE_ONLINE,
     CheckInstanceState,
     CheckNicBridges,
-    CheckNodeFreeMemory,
     CheckNodeOnline,
     ExpandNode,
     InstanceInfo,
@@ -30,6 +29,7 @@ from ganeti.cmdlib.instance.base import (
     NoHooksInstanceLU,
 )
 from ganeti.cmdlib.instance.looking import EndLeftovers, LookAround, Situation
+from ganeti.cmdlib.instance.room import CheckRoom, FreeMemory, IsShared, LimitStart, MakeRoom
 from ganeti.cmdlib.instance.whereabouts import Kind
 from ganeti.master import console
 from ganeti.params import runstate
@@ -82,16 +82,8 @@ class _RunLU(InstanceLU[_RunOp]):
             EndLeftovers(self, self.instance, self._situation, keep)
 
 
-def IsUserDown(lu: InstanceLU, info: dict[str, Any]) -> bool:
-    """Return whether the guest was shut down from inside, and the cluster lets users do that."""
-    return lu.snapshot.cluster.enabled_user_shutdown and info.get("state") == constants.INST_USER_SHUTDOWN
-
-
-class LUInstanceStartup(_RunLU[opcodes.OpInstanceStartup]):
-    """Starts an instance."""
-
-    def CheckArguments(self) -> None:
-        self.op.beparams = ForceBeParams(self.op.beparams)
+class _StartingLU(_RunLU[_RunOp]):
+    """The common part of what takes memory of the primary node: nobody else does so meanwhile."""
 
     def ExpandNames(self) -> None:
         super().ExpandNames()
@@ -102,7 +94,25 @@ class LUInstanceStartup(_RunLU[opcodes.OpInstanceStartup]):
         if level == locking.LEVEL_NODE_RES:
             assert self.needed_locks is not None
             instance = self.snapshot.instances.get(Filled(self.op.instance_uuid))
-            self.needed_locks[level] = [instance.primary_node] if instance is not None else []
+            self.needed_locks[level] = [instance.primary_node] if instance is not None and self._Takes(instance) else []
+
+    def _Takes(self, instance: objects.Instance) -> bool:
+        raise NotImplementedError
+
+
+def IsUserDown(lu: InstanceLU, info: dict[str, Any]) -> bool:
+    """Return whether the guest was shut down from inside, and the cluster lets users do that."""
+    return lu.snapshot.cluster.enabled_user_shutdown and info.get("state") == constants.INST_USER_SHUTDOWN
+
+
+class LUInstanceStartup(_StartingLU[opcodes.OpInstanceStartup]):
+    """Starts an instance."""
+
+    def CheckArguments(self) -> None:
+        self.op.beparams = ForceBeParams(self.op.beparams)
+
+    def _Takes(self, instance: objects.Instance) -> bool:
+        return True
 
     def OwnEnv(self) -> dict[str, Any]:
         return {"FORCE": self.op.force}
@@ -119,6 +129,7 @@ class LUInstanceStartup(_RunLU[opcodes.OpInstanceStartup]):
         CheckInstanceState(self, instance, STATE_ONLINE)
         self._primary_offline = node.offline
         self._user_down = False
+        self._needed: tuple[str, str, int, str] | None = None
         if node.offline and self.op.ignore_offline_nodes:
             self.LogWarning(f"Ignoring offline primary node {node.name}")
             if self.op.hvparams or self.op.beparams:
@@ -131,10 +142,13 @@ class LUInstanceStartup(_RunLU[opcodes.OpInstanceStartup]):
         self._user_down = IsUserDown(self, info)
         if not info or self._user_down:
             memory = {**params.FillBE(snapshot, instance), **self.op.beparams}["minmem"]
-            CheckNodeFreeMemory(self, node.uuid, f"starting instance {instance.name}", memory, instance.hypervisor)
+            self._needed = (node.uuid, f"starting instance {instance.name}", memory, instance.hypervisor)
+            CheckRoom(self, *self._needed, but=instance.uuid)
 
     def Exec(self, feedback: Feedback) -> None:
-        instance = self.instance
+        instance, free = self.instance, None
+        if self._needed is not None:
+            free = MakeRoom(self, *self._needed, feedback, but=instance.uuid)
         if not self.op.no_remember:
             instance = self.cfg.MarkInstanceUp(instance.uuid)
         if self._primary_offline:
@@ -158,6 +172,7 @@ class LUInstanceStartup(_RunLU[opcodes.OpInstanceStartup]):
         if result.fail_msg:
             ShutdownDisks(self, instance)
             result.Raise(f"Could not start instance '{instance.name}'")
+        LimitStart(self, instance, free, self.op.beparams)
 
 
 class LUInstanceShutdown(_RunLU[opcodes.OpInstanceShutdown]):
@@ -203,8 +218,11 @@ class LUInstanceShutdown(_RunLU[opcodes.OpInstanceShutdown]):
         ShutdownDisks(self, instance)
 
 
-class LUInstanceReboot(_RunLU[opcodes.OpInstanceReboot]):
+class LUInstanceReboot(_StartingLU[opcodes.OpInstanceReboot]):
     """Restarts an instance, inside the guest or from outside."""
+
+    def _Takes(self, instance: objects.Instance) -> bool:
+        return IsShared(self.snapshot, instance.primary_node)
 
     def OwnEnv(self) -> dict[str, Any]:
         return {
@@ -230,7 +248,8 @@ class LUInstanceReboot(_RunLU[opcodes.OpInstanceReboot]):
         if self.op.reboot_type != REBOOT_SOFT:
             self._AnnounceWait(self.op.shutdown_timeout, "--shutdown-timeout")
         self._EndLeftovers()
-        running = bool(InstanceInfo(self, instance))
+        info = InstanceInfo(self, instance)
+        running, free = bool(info), self._Room(info, feedback)
         if running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD):
             result = self.rpc.call_instance_reboot(
                 instance.primary_node, instance, self.op.reboot_type, self.op.shutdown_timeout, self.op.reason
@@ -238,7 +257,19 @@ class LUInstanceReboot(_RunLU[opcodes.OpInstanceReboot]):
             result.Raise(f"Could not reboot instance '{instance.name}'")
         else:
             self._StopAndStart(instance, running)
+        LimitStart(self, instance, free)
         self.cfg.MarkInstanceUp(instance.uuid)
+
+    def _Room(self, info: dict[str, Any], feedback: Feedback) -> int | None:
+        """Return what the guest may use when it runs again, None where memory is not shared."""
+        instance, node = self.instance, self.instance.primary_node
+        if not IsShared(self.snapshot, node):
+            return None
+        if info.get("state") == constants.INST_RUNNING:
+            return int(info["memory"]) + max(0, FreeMemory(self, node, instance.hypervisor))
+        least = params.FillBE(self.snapshot, instance)["minmem"]
+        reason = f"starting instance {instance.name}"
+        return MakeRoom(self, node, reason, least, instance.hypervisor, feedback, but=instance.uuid)
 
     def _StopAndStart(self, instance: objects.Instance, running: bool) -> None:
         if running:

@@ -88,8 +88,15 @@ class Settler(Tasklet):
             elif not verdict.silent:
                 raise situation.Error(doing)
             if runtime.Monotonic() >= deadline:
-                raise situation.Error(doing)
+                raise self._Unresolved(situation, doing)
             runtime.Sleep(_LOOK_PAUSE)
+
+    def _Unresolved(self, situation: Situation, doing: str) -> errors.OpExecError:
+        """Return the error; when a node answers again, its disks are still as the migration had set them up."""
+        error = situation.Error(doing)
+        if any(situation.State(node) == runstate.UNREACHABLE for node in situation.verdict.silent):
+            return errors.OpExecError(f"{error}; after that, {self._cleanup_hint}")
+        return error
 
     def _Receive(self, node: str) -> bool:
         """Wait for the guest to arrive; whether it has."""

@@ -12,15 +12,14 @@ from ganeti.cmdlib.common import CheckTarget, ExpandNode, ExpandOtherNode, Share
 from ganeti.params import disk
 from ganeti.utils.text import NiceSort
 
-_ENDED = ["success", "error", "canceled"]
-
 
 class LUNodeEvacuate(NoHooksLU[opcodes.OpNodeEvacuate]):
     """Submit the jobs that move instances off a node; what runs there, the mirrors there, or both.
 
     For both, first the primary instances go away, and a job that waits for them then moves the mirrors: those of the
     instances that were just failed over to their secondary node as well as the others.  The allocator's message has one mode
-    for all instances, and its mode "all" would move both sides even of an instance that has one on this node.
+    for all instances, and its mode "all" would move both sides even of an instance that has one on this node.  The second
+    job (``emptying``) fails if there are still primary instances, so that the whole cannot look like a success.
     """
 
     REQ_BGL = False
@@ -34,6 +33,8 @@ class LUNodeEvacuate(NoHooksLU[opcodes.OpNodeEvacuate]):
                 errors.ECODE_INVAL,
                 hint="use --secondary-only, or an allocator (-I)",
             )
+        if self.op.emptying and self.op.mode != SECONDARY_ONLY:
+            raise errors.OpPrereqError(f"'emptying' can only be given with mode '{SECONDARY_ONLY}'", errors.ECODE_INVAL)
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
@@ -73,15 +74,25 @@ class LUNodeEvacuate(NoHooksLU[opcodes.OpNodeEvacuate]):
 
     # --- can it be done -----------------------------------------------------------------------------------------------
 
-    def CheckPrereq(self) -> None:
+    def _What(self, level: int) -> str:
+        """Return what the locks of a level are about."""
         name = self.op.node_name
+        if level == locking.LEVEL_INSTANCE:
+            return f"The instances of node {name}"
+        return f"The node group of node {name} or of its new secondary node"
+
+    def LostLock(self, level: int, err: errors.LockError) -> errors.GenericError:
+        return evacuation.Changed(self._What(level))
+
+    def CheckPrereq(self) -> None:
         instances = self._Instances()
-        evacuation.CheckSameLocks(
-            self, locking.LEVEL_INSTANCE, evacuation.Names(instances), f"The instances of node {name}"
-        )
-        evacuation.CheckSameLocks(
-            self, locking.LEVEL_NODEGROUP, self._Groups(), f"The node group of node {name} or of its new secondary node"
-        )
+        for level, needed in (
+            (locking.LEVEL_INSTANCE, evacuation.Names(instances)),
+            (locking.LEVEL_NODEGROUP, self._Groups()),
+        ):
+            evacuation.CheckSameLocks(self, level, needed, self._What(level))
+        if self.op.emptying:
+            self._CheckNoPrimaries()
         self._names = NiceSort(evacuation.Names(instances))
         if self.op.remote_node is not None:
             self._jobs = self._ToNamedNode(instances)
@@ -94,6 +105,18 @@ class LUNodeEvacuate(NoHooksLU[opcodes.OpNodeEvacuate]):
             self._jobs = []
         self.dry_run_result = {"jobs": []}
 
+    def _CheckNoPrimaries(self) -> None:
+        """Raise OpPrereqError if instances are left that should have been moved before."""
+        node = self.op.node_name
+        left = NiceSort(evacuation.Names(self.snapshot.PrimaryInstances(Filled(self.op.node_uuid))))
+        if left:
+            raise errors.OpPrereqError(
+                f"Node {node} still is the primary node of {', '.join(left)}; the mirrors on it were not moved",
+                errors.ECODE_STATE,
+                hint=f"see why the jobs that moved these instances failed, then repeat 'gnt-node evacuate {node}';"
+                f" 'gnt-node evacuate --secondary-only {node}' moves the mirrors alone",
+            )
+
     def _ToNamedNode(self, instances: tuple[objects.Instance, ...]) -> list[list[opcodes.OpCode]]:
         remote = self.snapshot.nodes[Filled(self.op.remote_node_uuid)]
         CheckTarget(remote)
@@ -103,6 +126,7 @@ class LUNodeEvacuate(NoHooksLU[opcodes.OpNodeEvacuate]):
                 f"Node {remote.name} cannot be the new secondary node: it is the primary node of {', '.join(there)}",
                 errors.ECODE_INVAL,
             )
+        primaries = {instance.name: self.snapshot.NodeName(instance.primary_node) for instance in instances}
         return [
             [
                 opcodes.OpInstanceReplaceDisks(
@@ -111,6 +135,7 @@ class LUNodeEvacuate(NoHooksLU[opcodes.OpNodeEvacuate]):
                     disks=[],
                     remote_node=remote.name,
                     early_release=self.op.early_release,
+                    if_primary=primaries[name],
                 )
             ]
             for name in self._names
@@ -140,5 +165,6 @@ class LUNodeEvacuate(NoHooksLU[opcodes.OpNodeEvacuate]):
             iallocator=self.op.iallocator,
             early_release=self.op.early_release,
             ignore_soft_errors=self.op.ignore_soft_errors,
-            depends=[[-number, _ENDED] for number in range(1, before + 1)] or None,
+            emptying=True,
+            depends=[[-number, list(evacuation.ENDED)] for number in range(1, before + 1)] or None,
         )

@@ -373,7 +373,7 @@ class LUNodeRemove(LogicalUnit[opcodes.OpNodeRemove]):
             )
         for uuid in [uuid for held in snapshot.NodeInstances(self._node.uuid) for uuid in held]:
             raise errors.OpPrereqError(
-                f"Instance {snapshot.instances[uuid].name} is still running on the node, please remove first",
+                f"Instance {snapshot.instances[uuid].known_as} is still running on the node, please remove first",
                 errors.ECODE_INVAL,
                 hint=f"'gnt-node migrate {self._node.name}' moves running instances, 'gnt-node failover {self._node.name}'"
                 " stopped ones",

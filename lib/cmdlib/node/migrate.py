@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti import errors, locking, opcodes
+from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.common import ExpandNode, ExpandOtherNode
-from ganeti.params import disk as disk_params
+from ganeti.cmdlib.evacuation import MirrorNodes
 from ganeti.utils.text import NiceSort
 
 
@@ -41,28 +41,24 @@ class LUNodeMigrate(LogicalUnit[opcodes.OpNodeMigrate]):
         return (nodes, nodes)
 
     def Exec(self, feedback: Feedback) -> ResultWithJobs:
-        op, snapshot = self.op, self.snapshot
-        names = NiceSort(instance.name for instance in snapshot.PrimaryInstances(Filled(op.node_uuid)))
-        return ResultWithJobs(
-            [
-                [
-                    opcodes.OpInstanceMigrate(
-                        instance_name=name,
-                        mode=op.mode,
-                        live=op.live,
-                        iallocator=self._AllocatorFor(name),
-                        target_node=op.target_node,
-                        allow_runtime_changes=op.allow_runtime_changes,
-                        ignore_ipolicy=op.ignore_ipolicy,
-                    )
-                ]
-                for name in names
-            ]
-        )
+        # No instance is locked: whatever happens to them meanwhile, the jobs are about one moment.
+        snapshot = self.snapshot
+        instances = {instance.name: instance for instance in snapshot.PrimaryInstances(Filled(self.op.node_uuid))}
+        return ResultWithJobs([[self._Migration(snapshot, instances[name])] for name in NiceSort(instances)])
 
-    def _AllocatorFor(self, name: str) -> str | None:
-        """Return the allocator for an instance; one whose disks are mirrored goes to its secondary node, with nothing to copy."""
-        instance = self.snapshot.InstanceByName(name)
-        assert instance is not None
-        mirrored = self.snapshot.DiskTemplate(instance) in disk_params.With(mirror=disk_params.INTERNAL)
-        return None if mirrored else self.op.iallocator
+    def _Migration(self, snapshot: objects.Snapshot, instance: objects.Instance) -> opcodes.OpInstanceMigrate:
+        """Return the opcode for one instance; a mirrored one goes to its secondary node, with nothing to copy.
+
+        That node is named, because an instance that has left the node meanwhile must not come back.
+        """
+        op = self.op
+        pair = MirrorNodes(snapshot, instance)
+        return opcodes.OpInstanceMigrate(
+            instance_name=instance.name,
+            mode=op.mode,
+            live=op.live,
+            iallocator=op.iallocator if pair is None else None,
+            target_node=op.target_node or (None if pair is None else pair[1]),
+            allow_runtime_changes=op.allow_runtime_changes,
+            ignore_ipolicy=op.ignore_ipolicy,
+        )

@@ -173,7 +173,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
                 )
 
     def _Names(self, uuids: list[str]) -> str:
-        names = NiceSort({self.snapshot.instances[uuid].name for uuid in uuids})
+        names = NiceSort({self.snapshot.instances[uuid].known_as for uuid in uuids})
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         return ", ".join(names[:_LISTED]) + more
 
@@ -202,7 +202,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
                 raise errors.OpPrereqError(
                     f"Node {node.name} needs to be turned on before its offline status can be reset",
                     errors.ECODE_STATE,
-                    hint="switch it on; if it is on, give --node-powered=yes too",
+                    hint=f"'gnt-node power on {node.name}' switches it on; if it is on, give --node-powered=yes too",
                 )
         elif self.op.powered is not None:
             raise errors.OpPrereqError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ganeti import constants, errors, locking, objects, opcodes
@@ -12,14 +12,18 @@ from ganeti.cmdlib.disk import mirrors
 from ganeti.params import disk
 from ganeti.utils.text import NiceSortKey
 
-_VOLUME_FIELDS = ("node", "phys", "vg", "name", "size", "instance")
+_VOLUME_FIELDS = ("node", "phys", "vg", "name", "size", "instance", "health")
 _UNIT_FIELDS = ("node", "type", "name", "size", "used", "free", "allocatable")
+# The UUIDs of the physical volumes that are away, and the paths of those among them whose device is there again; nodes of older
+# releases reject both.
+MISSING, RETURNED = "missing", "returned"
 # What the caller knows by itself.
 _OWN_FIELDS = ("node", "type")
 LVM_PV, LVM_VG = "lvm-pv", "lvm-vg"
 _ALLOCATABLE = "allocatable"
 _FIX_CONSISTENCY = "fix-consistency"
 _NOBODY = "-"
+_PARTIAL = "partial"
 
 
 def CheckStorageType(cluster: objects.Cluster, storage_type: str) -> None:
@@ -36,6 +40,14 @@ def CheckStorageType(cluster: objects.Cluster, storage_type: str) -> None:
             f" ({', '.join(sorted(types[storage_type]))}) is enabled",
             errors.ECODE_INVAL,
         )
+
+
+def Health(volume: Mapping[str, Any]) -> str:
+    """Return ``partial`` for a volume that is partly or wholly on a missing disk, as its node reports it, else nothing."""
+    if "health" in volume:
+        return str(volume["health"])
+    # An older node: LVM has no path for a device that is away.
+    return "" if str(volume["dev"]).startswith("/") else _PARTIAL
 
 
 def StorageArguments(cluster: objects.Cluster, storage_type: str) -> list[Any]:
@@ -105,6 +117,7 @@ class LUNodeQueryvols(_NodesLU[opcodes.OpNodeQueryvols]):
                     "name": volume["name"],
                     "size": int(float(volume["size"])),
                     "instance": owner,
+                    "health": Health(volume),
                 }
                 rows.append([str(facts[name]) for name in self.op.output_fields])
         return rows
@@ -112,17 +125,18 @@ class LUNodeQueryvols(_NodesLU[opcodes.OpNodeQueryvols]):
     def _Owners(self) -> dict[tuple[str, str], str]:
         """Return the names of instances by (node, vg/lv)."""
         snapshot = self.snapshot
-        return {key: inst.name for inst in snapshot.instances.values() for key in VolumesOf(snapshot, inst)}
+        return {key: inst.known_as for inst in snapshot.instances.values() for key in VolumesOf(snapshot, inst)}
 
 
 class LUNodeQueryStorage(_NodesLU[opcodes.OpNodeQueryStorage]):
     """The storage units of nodes."""
 
     def CheckArguments(self) -> None:
-        self._CheckFields(_UNIT_FIELDS)
         cluster = self.snapshot.cluster
         if self.op.storage_type is None:
             self.op.storage_type = disk.TEMPLATES[cluster.enabled_disk_templates[0]].storage_type
+        more = (MISSING, RETURNED) if self.op.storage_type == LVM_VG else ()
+        self._CheckFields((*_UNIT_FIELDS, *more))
         CheckStorageType(cluster, self.op.storage_type)
 
     def Exec(self, feedback: Feedback) -> list[list[Any]]:
@@ -200,7 +214,9 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
-        problems = list(self._Problems())
+        if self.op.missing is not None:
+            self._CheckMissing(self.op.missing)
+        problems = [*self._Problems(), *self._Strangers()]
         if not problems:
             return
         text = (
@@ -216,6 +232,46 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
             )
         self.LogWarning(text)
 
+    def _CheckMissing(self, expected: Sequence[str]) -> None:
+        """Raise OpPrereqError unless exactly these physical volumes are missing: the caller saw no others."""
+        node_uuid = Filled(self.op.node_uuid)
+        fields = ["name", MISSING, RETURNED]
+        result = self.rpc.call_storage_list([node_uuid], LVM_VG, [], self.op.name, fields)[node_uuid]
+        result.Raise(f"Cannot see what is missing on node {self.op.node_name}", prereq=True, ecode=errors.ECODE_ENVIRON)
+        back = sorted(path for _, _, returned in result.payload for path in returned)
+        if back:
+            raise errors.OpPrereqError(
+                f"Volume group '{self.op.name}' of node {self.op.node_name} is left as it is: {', '.join(back)} is there again"
+                " but counts as missing",
+                errors.ECODE_STATE,
+                hint=f"'vgextend --restoremissing {self.op.name} {' '.join(back)}' on the node takes it back",
+            )
+        found = sorted(uuid for _, missing, _ in result.payload for uuid in missing)
+        if found != sorted(expected):
+            raise errors.OpPrereqError(
+                f"Volume group '{self.op.name}' of node {self.op.node_name} is left as it is: the physical volumes missing"
+                f" from it are {', '.join(found) or 'none'}, not {', '.join(sorted(expected)) or 'none'}",
+                errors.ECODE_STATE,
+            )
+
+    def _Strangers(self) -> Iterator[str]:
+        """Return which volumes of others would be lost: nobody can tell whether there is a copy of them."""
+        node_uuid = Filled(self.op.node_uuid)
+        result = self.rpc.call_node_volumes([node_uuid])[node_uuid]
+        if result.fail_msg:
+            yield f"node {self.op.node_name} did not report its volumes: {result.fail_msg}"
+            return
+        snapshot = self.snapshot
+        disks = [snapshot.disks[uuid] for uuid in snapshot.NodeDisks(node_uuid)]
+        ours = {name for found in disks for name in found.VolumeNames()}
+        lost = {
+            f"{row['vg']}/{row['name']}"
+            for row in result.payload
+            if row["vg"] == self.op.name and Health(row) == _PARTIAL
+        }
+        for name in sorted(lost - ours):
+            yield f"volume {name}, which is partly or wholly on a missing disk, belongs to no instance"
+
     def _Problems(self) -> Iterator[str]:
         """Return why losing what lies in the volume group would lose data."""
         snapshot = self.snapshot
@@ -226,13 +282,15 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
                 disks.setdefault(snapshot.DiskOwner(uuid), []).append(found)
         for found in disks.pop(None, []):
             yield f"disk {found.uuid} is attached to no instance, so that nobody can tell whether its copies are good"
-        for inst in sorted((snapshot.instances[str(uuid)] for uuid in disks), key=lambda inst: NiceSortKey(inst.name)):
+        for inst in sorted(
+            (snapshot.instances[str(uuid)] for uuid in disks), key=lambda inst: NiceSortKey(inst.known_as)
+        ):
             yield from self._Lost(inst, disks[inst.uuid])
 
     def _Lost(self, inst: objects.Instance, disks: list[objects.Disk]) -> Iterator[str]:
         """Return why the copies that an instance has on other nodes are not enough."""
         if any(dev.dev_type not in disk.With(mirror=disk.INTERNAL) for dev in disks):
-            yield f"{inst.name} has disks on this node only"
+            yield f"{inst.known_as} has disks on this node only"
             return
         if not inst.disks_active:
             yield (

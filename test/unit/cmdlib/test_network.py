@@ -92,6 +92,8 @@ def test_own_addresses_are_not_handed_out(master: Master) -> None:
         ("is not a valid IPv4 address", {"gateway": "198.51.100.300"}),
         ("is not a valid IPv6 network", {"network6": "2001:db8::1/64"}),
         ("is not a valid IPv6 address", {"gateway6": "1.2.3.4"}),
+        ("is not a valid IPv6 address", {"gateway6": "fe80::1%eth0\nX=1"}),
+        ("is not a valid IPv6 network", {"network6": "2001:db8::%\0/64"}),
         ("not a valid MAC prefix", {"mac_prefix": "xx"}),
         ("is not a valid IPv4 address", {"add_reserved_ips": ["net"]}),
         ("other than letters", {"tags": ["a b"]}),
@@ -105,7 +107,7 @@ def test_what_cannot_be(master: Master, match: str, values: dict[str, Any]) -> N
     ("match", "values"),
     [
         ("IPv4 network", {"network": "here"}),
-        ("prefix length", {"network": "10.0.0.0/8"}),
+        ("prefix must be /16 to /30", {"network": "10.0.0.0/8"}),
         ("not in network", {"gateway": "192.0.2.1"}),
         ("reserved externally already", {"add_reserved_ips": ["198.51.100.0"]}),
     ],
@@ -159,6 +161,9 @@ def test_reserved_addresses(master: Master) -> None:
     assert _Taken(master) == ["0", "4", "14", "15"]
     assert "Cannot unreserve the gateway's IP address 198.51.100.14" in _Messages(master)
     assert "198.51.100.9" in _Messages(master)
+    for name in ("add_reserved_ips", "remove_reserved_ips"):
+        op = opcodes.OpNetworkSetParams(network_name="net", **{name: ["198.51.100.5", "198.51.100.16"]})
+        _Refused(master, op, "198.51.100.16 is not in network net")
 
 
 def test_addresses_of_instances_stay_theirs(master: Master) -> None:

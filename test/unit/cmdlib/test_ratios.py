@@ -123,7 +123,7 @@ def test_a_node_that_does_not_report_its_cpus_is_a_warning(master: Master) -> No
     assert any("Node node1.example.org did not report its CPUs" in str(text) for text in master.last.messages)
 
 
-@pytest.mark.req("RM-ALLOC-02")
+@pytest.mark.req("RM-ALLOC-03", "RM-ALLOC-02")
 def test_the_spindles_of_both_nodes_are_limited(master: Master) -> None:
     _Group(master, spindle_ratio=3.0)
     _Create(master, "one.example.org", pnode="node2", beparams={"spindle_use": 2})

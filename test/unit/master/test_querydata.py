@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from simulated import World
 from support import configs
 
-from ganeti import errors, objects, serializer
+from ganeti import errors, objects, runtime, serializer
+from ganeti.cmdlib.allocation import proofs
+from ganeti.master.proving import FRESH_SECONDS, MOST_WAITING, Prove
 from ganeti.master.querydata import ClusterInfo, QueryData
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.base import Answer, Request
@@ -44,13 +47,19 @@ class Nodes:
 class Desk:
     """A master's query desk over the example configuration."""
 
-    def __init__(self) -> None:
+    def __init__(self, prove: Prove = proofs.FromPayloads) -> None:
         self.root: objects.Snapshot = configs.Example()
         self.nodes = Nodes()
         self.locks: list[tuple[Any, ...]] = []
         runner = RpcRunner(self.nodes, self._Resolve, lambda: None, lambda: self.root)
         self.data = QueryData(
-            lambda: self.root, runner, lambda ids, archived: [], lambda: self.locks, lambda: True, lambda: None
+            lambda: self.root,
+            runner,
+            lambda ids, archived: [],
+            lambda: self.locks,
+            lambda: True,
+            lambda: None,
+            prove,
         )
 
     def _Resolve(self, uuid: str) -> Sequence[Any]:
@@ -104,6 +113,178 @@ def test_an_offline_node_is_not_called(desk: Desk) -> None:
     assert rows == [[(4, None)]]
     assert uuid not in dict(desk.nodes.asked).values()
     assert desk.nodes.asked == []
+
+
+_FACTS = {"memory_total": 32768, "memory_dom0": 1024, "memory_free": 28000, "cpu_total": 8, "cpu_dom0": 1}
+
+
+def _Answering(**others: int) -> Callable[[str], Any]:
+    """Nodes with much memory, but for the memory of those that are named."""
+
+    def answer(node: str) -> Any:
+        memory = others.get(node.partition(".")[0], 32768)
+        if memory == 0:
+            return None
+        facts = {**_FACTS, "memory_total": memory, "memory_free": memory - 1024}
+        space = {"type": "lvm-vg", "name": "xenvg", "storage_size": 100000, "storage_free": 90000}
+        return [True, ["boot", [space], [facts]]]
+
+    return answer
+
+
+def test_what_the_cluster_can_bear_is_a_field(desk: Desk) -> None:
+    desk.nodes.answers["all_instances_info"] = [True, {}]
+    desk.nodes.answers["node_info"] = _Answering()
+    assert desk.Rows("node", "name losses") == [
+        [(0, "node1.example.org"), (0, [])],
+        [(0, "node2.example.org"), (0, [])],
+    ]
+    [[weak, room]] = desk.Rows("group", "weak_nodes room")
+    assert weak == (0, []) and room[0] == 0 and room[1] > 0
+    assert desk.Rows("cluster", "weak_nodes room") == [[(0, []), (0, {"default": room[1]})]]
+    # The secondary has no room for the instance of the first node, which is all that is asked about.
+    desk = Desk()
+    desk.nodes.answers["all_instances_info"] = [True, {}]
+    desk.nodes.answers["node_info"] = _Answering(node2=4096 + 256)
+    assert desk.Rows("node", "losses", ["==", "name", "node1.example.org"]) == [[(0, ["web.example.org"])]]
+    assert desk.Rows("group", "weak_nodes") == [[(0, ["node1.example.org"])]]
+    assert desk.Rows("cluster", "weak_nodes") == [[(0, ["node1.example.org"])]]
+
+
+def test_nodes_that_do_not_answer_or_are_offline_have_no_losses(desk: Desk) -> None:
+    desk.nodes.answers["all_instances_info"] = [True, {}]
+    desk.nodes.answers["node_info"] = _Answering(node2=0)
+    assert desk.Rows("node", "losses mtotal") == [[(0, ["web.example.org"]), (0, 32768)], [(2, None), (2, None)]]
+    asked = [node for procedure, node in desk.nodes.asked if procedure == "node_info"]
+    assert len(asked) == len(set(asked)) == 2, "each node is asked once, for live fields and for the model"
+    node = next(node for node in desk.root.nodes.values() if node.name == "node2.example.org")
+    desk.root = desk.root.WithObject(node.Replace(offline=True, master_candidate=False))
+    assert [row[0] for row in desk.Rows("node", "losses")] == [(0, ["web.example.org"]), (4, None)]
+
+
+class _Proofs:
+    """Makes proofs once they are allowed to be made."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.allowed = runtime.Event()
+
+    def Make(self, *answers: Any) -> Any:
+        self.count += 1
+        self.allowed.wait()
+        return proofs.FromPayloads(*answers)
+
+
+class _Side:
+    """The side of a simulated process, where starts of threads are counted and may fail."""
+
+    def __init__(self) -> None:
+        self._inner = runtime.CurrentSide()
+        self.threads = 0
+        self.failing = False
+        self._inner.process.side = self
+        runtime.EnterSide(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def Thread(self, *args: Any) -> Any:
+        if self.failing:
+            raise RuntimeError("can't start new thread")
+        self.threads += 1
+        return self._inner.Thread(*args)
+
+
+def _InSimulation(story: Callable[[], None]) -> None:
+    with World(1) as world:
+        world.AddMachine("node1").Call(story)
+        assert world.failures == []
+
+
+def test_however_many_ask_what_the_cluster_can_bear_it_is_one_thread_and_one_proof() -> None:
+    def story() -> None:
+        side = _Side()
+        made = _Proofs()
+        desk = Desk(made.Make)
+        desk.nodes.answers.update({"all_instances_info": [True, {}], "node_info": _Answering()})
+        outcomes: list[tuple[Any, Exception | None]] = []
+        everything = runtime.Event()
+
+        def done(result: Any, error: Exception | None) -> None:
+            outcomes.append((result, error))
+            if len(outcomes) == MOST_WAITING + 2:
+                everything.set()
+
+        desk.data.Query("node", ["losses"], None, done)
+        while not made.count:
+            runtime.Sleep(0.01)
+        for _ in range(MOST_WAITING):
+            desk.data.Query("node", ["losses"], None, done)
+        assert outcomes == [] and side.threads == 1
+        desk.data.Query("node", ["losses"], None, done)
+        [(_, refused)] = outcomes
+        assert isinstance(refused, errors.OpPrereqError) and refused.args[1] == errors.ECODE_TEMP_NORES
+        made.allowed.set()
+        everything.wait()
+        assert all(error is None for _, error in outcomes[1:])
+        assert made.count == 1
+        # What was worked out serves for a while, unless the configuration changes.
+        desk.Rows("group", "room")
+        assert made.count == 1
+        runtime.Sleep(FRESH_SECONDS)
+        desk.Rows("group", "room")
+        assert made.count == 2
+        desk.root = desk.root.WithObject(next(iter(desk.root.instances.values())).Replace(admin_state="down"))
+        desk.Rows("group", "room")
+        assert made.count == 3
+
+    _InSimulation(story)
+
+
+def test_a_query_that_gets_no_thread_ends_with_an_error() -> None:
+    def story() -> None:
+        side = _Side()
+        desk = Desk()
+        desk.nodes.answers.update({"all_instances_info": [True, {}], "node_info": _Answering()})
+        side.failing = True
+        with pytest.raises(errors.OpExecError, match=r"cannot start a thread .can't start new thread.; ask again"):
+            desk.Rows("node", "losses")
+        side.failing = False
+        assert desk.Rows("node", "losses") == [[(0, [])], [(0, [])]]
+
+    _InSimulation(story)
+
+
+def test_room_that_takes_too_long_to_count_is_not_known() -> None:
+    def slow(*answers: Any) -> Any:
+        proof = proofs.FromPayloads(*answers)
+        runtime.Sleep(proofs.ROOM_SECONDS + 1)
+        return proof
+
+    def story() -> None:
+        desk = Desk(slow)
+        desk.nodes.answers.update({"all_instances_info": [True, {}], "node_info": _Answering()})
+        assert desk.Rows("group", "room weak_nodes") == [[(2, None), (0, [])]]
+        assert desk.Rows("cluster", "room") == [[(0, {"default": None})]]
+
+    _InSimulation(story)
+
+
+def test_an_answer_that_nobody_takes_does_not_keep_others_from_theirs() -> None:
+    def story() -> None:
+        desk = Desk()
+        desk.nodes.answers.update({"all_instances_info": [True, {}], "node_info": _Answering()})
+        told = runtime.Event()
+
+        def gone(result: Any, error: Exception | None) -> None:
+            told.set()
+            raise OSError("the client is gone")
+
+        desk.data.Query("node", ["losses"], None, gone)
+        told.wait()
+        assert desk.Rows("node", "losses") == [[(0, [])], [(0, [])]]
+
+    _InSimulation(story)
 
 
 def test_the_state_of_an_instance_in_one_word(desk: Desk) -> None:

@@ -15,7 +15,12 @@ FACTS = json.loads((pathlib.Path(__file__).parents[2] / "data" / "query_fields.j
 
 
 # doc/extensions.rst
-ADDED = {"os": {"os_version"}}
+ADDED = {
+    "os": {"os_version"},
+    "node": {"losses"},
+    "group": {"room", "weak_nodes"},
+    "cluster": {"room", "weak_nodes"},
+}
 
 
 @pytest.mark.parametrize("name", query.KIND_NAMES)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import configs
 
-from ganeti import constants, errors, objects
+from ganeti import constants, errors, objects, opcodes
 from ganeti.cmdlib.allocation import answers, requests
 from ganeti.cmdlib.allocation.answers import Response
 from ganeti.cmdlib.allocation.clusterdata import ClusterData
@@ -162,6 +162,32 @@ _WRONG: list[tuple[str, requests.Request, Any, str]] = [
         "OP_INSTANCE_REMOVE",
     ),
     ("no opcode", EVACUATE, [_STAY, [], [[{}]]], "returned opcode None"),
+    ("a job without opcodes", EVACUATE, [_STAY, [], [[MIGRATE], []]], "returned a job without opcodes"),
+    *[
+        (
+            f"an opcode with {key}",
+            EVACUATE,
+            [_STAY, [], [[{**MIGRATE, "OP_ID": f"OP_INSTANCE_{kind}", **more, key: value}]]],
+            f"for instance web1 with '{key}', which an allocator may not set",
+        )
+        for kind, more, key, value in (
+            ("MIGRATE", {}, "depends", [[7, ["success"]]]),
+            ("MIGRATE", {}, "iallocator", "other"),
+            ("FAILOVER", {}, "instance_uuid", configs.Uuid(21)),
+            ("FAILOVER", {"target_node": N2}, "target_node_uuid", configs.Uuid(6)),
+            ("MIGRATE", {}, "cleanup", True),
+            ("MIGRATE", {}, "dry_run", True),
+            ("FAILOVER", {}, "ignore_consistency", True),
+            ("MIGRATE", {}, "if_match", f"{configs.Uuid(20)}-1"),
+            (
+                "REPLACE_DISKS",
+                {"mode": "replace_new_secondary", "remote_node": N3},
+                "remote_node_uuid",
+                configs.Uuid(6),
+            ),
+            ("REPLACE_DISKS", {"mode": "replace_auto"}, "if_primary", N1),
+        )
+    ],
     ("a wrong parameter", EVACUATE, [_STAY, [], [[{**MIGRATE, "live": []}]]], "an opcode that cannot be used"),
     ("an opcode elsewhere", EVACUATE, [_STAY, [], [[{**MIGRATE, "instance_name": "single"}]]], "which was not named"),
 ]
@@ -218,6 +244,15 @@ def test_a_response_of_version_1_is_read() -> None:
     with pytest.raises(errors.OpPrereqError) as caught:
         answers.Check("mine", DATA, DRBD, failed)
     assert caught.value.args == ("Can't compute nodes using iallocator 'mine': cluster is full", errors.ECODE_NORES)
+
+
+def test_what_a_job_gets_from_the_request_is_dropped() -> None:
+    """Opcodes of 3.1 may have these, and those that are not set."""
+    more = {"priority": -20, "debug_level": 4, "comment": "quick", "reason": [["me", "now", 1]], "depends": None}
+    moved = _Check(EVACUATE, [_STAY, [], [[{**MIGRATE, **more, "iallocator": None}]]])
+    [[op]] = moved.jobs
+    opcodes.InheritFromParent(op, opcodes.OpNodeEvacuate(node_name="n1", mode="all", priority=5))
+    assert (op.priority, op.debug_level, op.comment, op.reason) == (5, None, "Submitted by OP_NODE_EVACUATE", [])
 
 
 _WORDS = st.sampled_from(

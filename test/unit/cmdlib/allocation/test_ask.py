@@ -31,6 +31,7 @@ def three(make: Callable[..., Master]) -> Master:
     return make(3, lvm=True)
 
 
+@pytest.mark.req("RM-GEN-02")
 def test_a_program_chooses_nodes(three: Master) -> None:
     master = three
     played = Answering([master[2].name, master[1].name])

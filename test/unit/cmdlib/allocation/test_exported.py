@@ -58,3 +58,23 @@ def test_policies_stand_in_the_configuration_and_are_sent_by_group(master: Maste
     (read,) = request.Parse(serializer.Dump(after)).raw.groups
     ((least, most),) = read.policy.minmax
     assert (read.policy.vcpu_ratio, least.memory, most.memory) == (7.5, 1, 99)
+
+
+@pytest.mark.req("RM-ALLOC-05")
+def test_ratios_and_failures_are_exported_by_group_and_as_they_are(master: Master) -> None:
+    before = _Message(master)
+    assert not any("minimum_memory" in inst for inst in before["instances"].values()), "3.1's shape"
+    mine = {"vcpu-ratio": 7.5, "spindle-ratio": 3.5, "memory-ratio": 1.5, "max-node-failures": 2}
+    master.Run(opcodes.OpGroupAdd(group_name="other"))
+    master.Run(opcodes.OpGroupSetParams(group_name="other", ipolicy=mine))
+    after = _Message(master)
+    assert after["ipolicy"] == before["ipolicy"]
+    policies = {group["name"]: group["ipolicy"] for group in after["nodegroups"].values()}
+    assert {key: policies["other"][key] for key in mine} == mine
+    assert policies["default"] == next(iter(before["nodegroups"].values()))["ipolicy"], "groups are not merged"
+    assert after["instances"][WEB]["minimum_memory"] == 512
+    read = request.Parse(serializer.Dump(after)).raw
+    assert {group.name: (group.policy.memory_ratio, group.policy.max_failures) for group in read.groups} == {
+        "default": (None, 1),
+        "other": (1.5, 2),
+    }

@@ -87,3 +87,32 @@ def test_what_is_kept_is_made_again_when_it_changes() -> None:
     ):
         data = clusterdata.ClusterData(change, drawn.data.numbers, drawn.data.silent)
         assert list(model.MakeRaw(data, memory).instances) == list(model.MakeRaw(data, model.Memory()).instances)
+
+
+@pytest.mark.parametrize("multi", [False, True])
+def test_a_policy_can_be_ignored(folder: pathlib.Path, multi: bool) -> None:
+    """The instance has more virtual CPUs than the policy allows one instance, and all of a node by its ratio."""
+    drawn = Drawn(random.Random(1), nodes=4, instances=0)
+    drawn.data = clusterdata.ClusterData(drawn.snapshot, dict.fromkeys(drawn.snapshot.nodes, _ROOMY), {})
+
+    def answers(ignore: bool) -> tuple[Any, Any]:
+        one = requests.Allocate(
+            "huge.example.org", "plain", vcpus=100, memory=1024, disks=({"size": 1024},), ignore_policy=ignore
+        )
+        asked = requests.MultiAllocate((one,)) if multi else one
+        got = hail.Run(drawn.data, asked, hail.OptionsOf({}), model.Memory())
+        return got, _AskProgram(folder, _Message(drawn, asked), [])
+
+    refused, by_program = answers(ignore=False)
+    assert not refused.response.success and not by_program["success"]
+    if not multi:
+        assert any("against the policy" in reason for reason in refused.reasons)
+    placed, by_program = answers(ignore=True)
+    assert placed.response.success and placed.response.result == by_program["result"]
+    assert not any("policy" in reason for reason in placed.reasons)
+
+
+_ROOMY = clusterdata.Numbers(
+    total_memory=65536, reserved_memory=1024, free_memory=60000, total_disk=500000, free_disk=400000, total_spindles=0,
+    free_spindles=0, total_cpus=8, reserved_cpus=1, i_pri_memory=0, i_pri_up_memory=0,
+)  # fmt: skip

@@ -16,6 +16,7 @@ from support.master import Master
 from ganeti import constants, objects, runtime, serializer
 from ganeti.cmdlib.allocation import clusterdata, hail, requests
 from ganeti.htools import request as htools_request
+from ganeti.params import disk
 
 _KEYS_OF_NODES = {
     "tags", "primary_ip", "secondary_ip", "offline", "drained", "master_candidate", "group", "master_capable", "vm_capable",
@@ -83,7 +84,7 @@ def test_the_top_and_the_request(six: Master) -> None:
     assert not {"group_name", "restrict-to-nodes"} & set(asked)
 
 
-@pytest.mark.req("IAL-24", "IAL-26", "IAL-27")
+@pytest.mark.req("IAL-24", "IAL-27", "D20-FLAG-27")
 def test_nodes(six: Master) -> None:
     six[1].Stop()
     nodes = _Told(six)["nodes"]
@@ -104,6 +105,16 @@ def test_nodes(six: Master) -> None:
     assert third["total_disk"] > 100_000
     warnings = [text for text in six.last.messages if "WARNING" in text]
     assert len(warnings) == 1 and f"Node {names[1]} counts as offline for the allocator: " in warnings[0]
+
+
+@pytest.mark.req("IAL-26")
+def test_all_cpus_of_a_machine_count(six: Master) -> None:
+    """The operating system of a Xen node sees two of them, its hypervisor all 16."""
+    answer = six.rpc.call_node_info([six.nodes[2]], [("lvm-vg", "xenvg")], [["kvm", {}]])[six.nodes[2]].payload
+    boot, storage, [facts] = answer
+    six[2].answers["node_info"] = [boot, storage, [{**facts, "cpu_total": 16, "cpu_dom0": 2}]]
+    entry = _Told(six)["nodes"][six[2].name]
+    assert (entry["total_cpus"], entry["reserved_cpus"]) == (16, 2)
 
 
 @pytest.mark.req("IAL-21", "IAL-22", "IAL-23")
@@ -200,12 +211,13 @@ def test_the_storage_of_the_instances_counts_not_that_of_the_first_template(six:
 def test_storage_that_nobody_reports_counts_as_none(make: Callable[..., Master]) -> None:
     root = configs.Example()
     cluster = root.cluster.Replace(enabled_disk_templates=["ext", "drbd", "file"], file_storage_dir="/srv/files")
-    assert clusterdata.StorageUnits(cluster, "ext") == clusterdata.StorageUnits(cluster, None) == []
+    assert disk.StorageUnits(cluster, "ext") == []
     group = cluster.volume_group_name
-    assert clusterdata.StorageUnits(cluster, "drbd") == [("lvm-vg", group), ("lvm-pv", group)]
-    assert clusterdata.StorageUnits(cluster, "file") == [("file", "/srv/files")]
-    # A template that is not enabled any more says nothing: the first enabled one counts.
-    assert clusterdata.StorageUnits(cluster, "plain") == []
+    assert disk.StorageUnits(cluster, "drbd") == [("lvm-vg", group), ("lvm-pv", group)]
+    assert disk.StorageUnits(cluster, "file") == [("file", "/srv/files")]
+    # Without a template, or with one that is no longer enabled, it is the first whose space nodes report.
+    assert disk.StorageUnits(cluster) == disk.StorageUnits(cluster, "plain") == [("lvm-vg", group), ("lvm-pv", group)]
+    assert disk.StorageUnits(cluster.Replace(enabled_disk_templates=["ext"])) == []
 
 
 @pytest.mark.parametrize(("template", "space"), [

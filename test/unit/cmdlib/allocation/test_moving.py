@@ -86,7 +86,7 @@ def test_the_default_chooses_a_new_secondary_only_when_asked(five: Master) -> No
     assert Nodes(five, WEB) == ("1", "4")
 
 
-@pytest.mark.req("RM-LOCK-08")
+@pytest.mark.req("RM-LIM-18", "RM-LOCK-08")
 def test_a_choice_does_not_wait_for_disk_work(five: Master) -> None:
     """One replacement is under way on nodes 1, 2 and 4; meanwhile an instance is created by another choice."""
     played = _Chooses(five, 3)
@@ -155,6 +155,33 @@ def test_without_an_allocator_disks_are_recreated_in_place(lost: Master) -> None
     _Chooses(lost, 3, 2)
     with pytest.raises(errors.OpPrereqError, match="Invalid disk index '7'"):
         lost.Run(opcodes.OpInstanceRecreateDisks(instance_name=WEB, iallocator=".", disks=[7]))
+
+
+def test_disks_are_not_recreated_where_old_volumes_are(five: Master) -> None:
+    """The instance moved to its second node, which is gone; the first one still has its volumes."""
+    five.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    five.cfg.Update(five.snapshot.nodes[five.nodes[1]].Replace(offline=True, master_candidate=False))
+    played = Allocator(five)
+    five.Run(opcodes.OpInstanceRecreateDisks(instance_name=WEB, iallocator="first"))
+    assert Nodes(five, WEB) == ("3", "4")
+    assert played.asked[0]["request"]["restrict-to-nodes"] == [node.name for node in five.all[1:]]
+    said = f" - INFO: Not offered to the allocator because old volumes are still there: {five[0].name}"
+    assert five.last.messages.count(said) == 1
+
+
+def test_recreating_disks_needs_nodes_without_old_volumes(five: Master) -> None:
+    """Hail itself; all volumes are there, and only two other nodes are left, of which one is drained."""
+    five.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    five.cfg.Update(five.snapshot.nodes[five.nodes[4]].Replace(offline=True, master_candidate=False))
+    five.cfg.Update(five.snapshot.nodes[five.nodes[3]].Replace(drained=True, master_candidate=False))
+    with pytest.raises(
+        errors.OpPrereqError, match=r"still on node1[^ ]*, node2.*needs 2 other.*and 1 can be used"
+    ) as caught:
+        five.Run(opcodes.OpInstanceRecreateDisks(instance_name=WEB, iallocator="hail"))
+    assert caught.value.args[1] == errors.ECODE_STATE and "replace-disks" in caught.value.hint
+    five.cfg.Update(five.snapshot.nodes[five.nodes[3]].Replace(drained=False))
+    five.Run(opcodes.OpInstanceRecreateDisks(instance_name=WEB, iallocator="hail"))
+    assert set(Nodes(five, WEB)) == {"3", "4"}
 
 
 # --- failing over and migrating -------------------------------------------------------------------------------------------

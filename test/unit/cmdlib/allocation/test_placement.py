@@ -167,7 +167,7 @@ def _MoveToOwnGroup(master: Master, *numbers: int) -> objects.NodeGroup:
 # --- locks ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("RM-LOCK-07", "RM-LOCK-09")
+@pytest.mark.req("RM-LOCK-06", "RM-LOCK-07", "RM-LOCK-09")
 def test_the_allocator_is_asked_under_the_allocation_lock_and_no_lock_of_a_node(five: Master) -> None:
     seen: list[tuple[dict[str, list[str]], ...]] = []
 
@@ -189,7 +189,7 @@ def test_the_allocator_is_asked_under_the_allocation_lock_and_no_lock_of_a_node(
     assert set(alloc) == {"[lockset]", "NAL"} and (nodes, res) == ({}, {})
 
 
-@pytest.mark.req("RM-LOCK-08")
+@pytest.mark.req("RM-LIM-17", "RM-LOCK-08")
 def test_two_allocations_that_do_not_compete_run_side_by_side(five: Master) -> None:
     played = Allocator(five)
     held = Held(five, 0, "blockdev_create")
@@ -201,11 +201,12 @@ def test_two_allocations_that_do_not_compete_run_side_by_side(five: Master) -> N
     # It was asked for all nodes first, then for those on which nobody works.
     allowed = [message["request"].get("restrict-to-nodes") for message in played.asked]
     assert allowed == [None, None, [five[2].name, five[3].name, five[4].name]]
-    assert any("free nodes were preferred" in text for text in second.callbacks.messages)
+    assert any("free nodes are used instead" in text for text in second.callbacks.messages)
     held.Go()
     assert first.Result() == [five[0].name, five[1].name]
 
 
+@pytest.mark.req("RM-LOCK-02")
 def test_an_allocation_waits_for_its_choice_if_it_fits_nowhere_else(two: Master) -> None:
     played = Allocator(two)
     held = Held(two, 0, "blockdev_create")
@@ -246,6 +247,7 @@ def test_time_for_choosing_is_no_time_for_waiting(two: Master) -> None:
 # --- what changes between the choice and the locks -----------------------------------------------------------------------
 
 
+@pytest.mark.req("RM-LOCK-04")
 def test_a_node_that_changes_before_it_is_locked_is_not_used(five: Master) -> None:
     """The second node is marked drained while the allocator thinks."""
 
@@ -264,6 +266,25 @@ def test_a_node_that_changes_before_it_is_locked_is_not_used(five: Master) -> No
         None, [five[0].name, five[1].name], None,
     ]  # fmt: skip
     assert len([text for text in five.last.messages if "Selected nodes" in text]) == 1
+
+
+@pytest.mark.req("RM-LOCK-03")
+def test_an_instance_that_grows_before_its_node_is_locked_counts_as_it_is_then(five: Master) -> None:
+    """The example's instance on the first two nodes gets more memory while the allocator thinks."""
+
+    def answer(message: dict[str, Any]) -> Any:
+        result = First(message)
+        inst = five.Instance("web.example.org")
+        if inst.beparams["maxmem"] == 512:
+            with five.Elsewhere():
+                five.cfg.Update(inst.Replace(beparams={"maxmem": 4096, "minmem": 512}))
+        return result
+
+    played = Allocator(five, answer)
+    assert five.Run(Create()) == [five[0].name, five[1].name]
+    told = [message["instances"]["web.example.org"]["memory"] for message in played.asked]
+    assert told == [512, 4096], "asked again whether the locked nodes still do"
+    assert played.asked[-1]["request"]["restrict-to-nodes"] == [five[0].name, five[1].name]
 
 
 def test_whoever_was_overtaken_lets_nobody_else_choose(five: Master) -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.configs import GROUP, WEB
 from support.master import Master
 
-from ganeti import errors, objects, opcodes
+from ganeti import errors, objects, opcodes, params
 
 
 def _Cluster(master: Master) -> objects.Cluster:
@@ -124,11 +124,29 @@ def test_what_is_there_already_changes_nothing(master: Master) -> None:
         ("Invalid key in new ipolicy", {"ipolicy": {"colour": 1}}),
         ("Can't unset", {"ipolicy": {"vcpu-ratio": "default"}}),
         ("Invalid instance policy", {"ipolicy": {"std": {"memory-size": 1}}}),
+        ("allowed is 1 to 16", {"ipolicy": {"memory-ratio": 0}}),
+        ("allowed is 1 to 3", {"ipolicy": {"max-node-failures": 4}}),
+        ("max-node-failures", {"ipolicy": {"max-node-failures": 1.5}}),
         ("Invalid modification", {"hidden_os": [["attach", "x"]]}),
     ],
 )
 def test_what_cannot_be(master: Master, match: str, change: dict[str, Any]) -> None:
     _Refused(master, match, **change)
+
+
+@pytest.mark.req("RM-MEM-04")
+def test_limits_that_3_1_does_not_have_are_there_only_while_they_are_set(master: Master) -> None:
+    before = dict(master.snapshot.cluster.ipolicy)
+    _Set(master, ipolicy={"memory-ratio": 1.5, "max-node-failures": 2.0})
+    assert master.snapshot.cluster.ipolicy == {**before, "memory-ratio": 1.5, "max-node-failures": 2}
+    master.Run(opcodes.OpGroupSetParams(group_name="default", ipolicy={"memory-ratio": 2}))
+    (group,) = master.snapshot.nodegroups.values()
+    filled = params.FillIPolicy(master.snapshot, group)
+    assert (filled["memory-ratio"], filled["max-node-failures"]) == (2.0, 2)
+    master.Run(opcodes.OpGroupSetParams(group_name="default", ipolicy={"memory-ratio": "default"}))
+    _Set(master, ipolicy={"memory-ratio": "default", "max-node-failures": "default"})
+    assert dict(master.snapshot.cluster.ipolicy) == before
+    assert dict(next(iter(master.snapshot.nodegroups.values())).ipolicy) == {}
 
 
 # --- parameter sets -----------------------------------------------------------------------------------------------------

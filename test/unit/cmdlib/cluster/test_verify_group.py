@@ -63,9 +63,24 @@ def _Remove(path: str) -> None:
 def test_the_secondary_node_must_have_room_for_its_instances(five: Master) -> None:
     assert not any("memory" in text and "node2" in text for text in _Verify(five))
     five[1].SetMemory(1024 + 500)
-    [found] = [text for text in _Verify(five) if "memory" in text and "node2" in text]
+    [found] = [text for text in _Verify(five) if "memory" in text and text.startswith("- ERROR: node node2")]
     assert found.startswith("- ERROR: node node2.example.org: not enough memory")
     assert not any("memory" in text for text in _Verify(five, skip_checks=["nplusone_mem"]))
+
+
+def test_which_node_must_not_fail_and_what_would_help(five: Master) -> None:
+    """It warns; what 3.1 does not look at does not fail a verification either."""
+    assert [text for text in _Verify(five, error_codes=True) if "ENODELOSS" in text] == []
+    five[1].SetMemory(4096 + 256)
+    said = _Verify(five, error_codes=True)
+    [found] = [text for text in said if "ENODELOSS" in text]
+    assert found == (
+        "- WARNING:ENODELOSS:node:node1.example.org:if it failed, instance web.example.org would stay down: not enough free"
+        " memory on node2.example.org; what would help: no other node has room: node node2.example.org needs 257 MiB more free"
+        " memory"
+    )
+    assert not any(":ENODEN1:" in text for text in said)
+    assert not any("ENODELOSS" in text for text in _Verify(five, error_codes=True, skip_checks=["nplusone_mem"]))
 
 
 @pytest.mark.parametrize(

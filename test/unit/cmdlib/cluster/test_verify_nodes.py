@@ -126,3 +126,23 @@ def test_a_definition_has_the_same_version_on_all_nodes() -> None:
         "  - ERROR: node node3: OS debian: os_version differs from node node1: 12.0 vs. 12.1",
         "  - ERROR: node node4: OS debian: os_version differs from node node1: none vs. 12.1",
     ]
+
+
+def test_each_node_tries_one_node_of_each_other_group_by_ssh() -> None:
+    root = configs.Example()
+    group = root.nodegroups[configs.GROUP]
+    other, empty = configs.Uuid(41), configs.Uuid(42)
+    for uuid, name in ((other, "other"), (empty, "empty")):
+        root = root.WithObject(group.Replace(uuid=uuid, name=name))
+    template = root.nodes[configs.NODE1]
+    for number in range(3, 9):
+        values = {"group": configs.GROUP if number == 3 else other, "offline": number == 8}
+        root = root.WithObject(template.Replace(uuid=configs.Uuid(50 + number), name=f"n{number}", **values))
+    own = [root.nodes[uuid] for uuid in root.GroupNodes(configs.GROUP)]
+    extra = checks.Neighbours(root, configs.GROUP, own)
+    assert extra == {"n3": ["n4"], "node1.example.org": ["n5"], "node2.example.org": ["n6"]}
+    strangers = [root.nodes[uuid] for uuid in root.GroupNodes(other) if not root.nodes[uuid].offline]
+    assert [*checks.Neighbours(root, other, strangers).values()] == [
+        ["n3"], ["node1.example.org"], ["node2.example.org"], ["n3"],
+    ]  # fmt: skip
+    assert checks.Neighbours(configs.Example(), configs.GROUP, own) == {}

@@ -9,7 +9,7 @@ import sys
 
 from support.virtualnode import TOP
 
-# Where templates may be told apart by name: their objects, their drivers, and the layout of config.data.
+# Where templates may be told apart by name: their objects, their drivers, and the layout of config.data, of old releases too.
 _ALLOWED = (
     "constants.py",
     "params/",
@@ -17,6 +17,7 @@ _ALLOWED = (
     "objects/",
     "configfile/load.py",
     "bootstrap/settings.py",
+    "upgrade/",
     "cli/grammar.py",
 )
 

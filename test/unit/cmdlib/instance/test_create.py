@@ -352,7 +352,7 @@ def test_addresses_of_a_network(big: Master) -> None:
     net = big.cfg.AddNetwork(
         objects.Network(name="lan", network="10.0.0.0/29", uuid="00000070-aaaa-4bbb-8ccc-000000000070")
     )
-    _Refused(big, "not connected to the nodegroup default", errors.ECODE_INVAL, nics=[{"network": "lan", "ip": "pool"}])
+    _Refused(big, "not connected to node group default", errors.ECODE_INVAL, nics=[{"network": "lan", "ip": "pool"}])
     group = next(iter(big.snapshot.nodegroups.values()))
     big.cfg.Update(group.Replace(networks={net.uuid: {"mode": "bridged", "link": "br0", "vlan": ""}}))
     _Refused(big, "come from the network", errors.ECODE_INVAL, nics=[{"network": "lan", "link": "br0"}])

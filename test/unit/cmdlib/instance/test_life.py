@@ -110,6 +110,19 @@ def test_files_move_with_the_name(filed: Master) -> None:
     filed.Run(opcodes.OpInstanceStartup(instance_name="moved"))
 
 
+def test_a_directory_that_keeps_its_name_is_found_again_under_the_old_one(filed: Master) -> None:
+    """The same helps if the master died before it renamed the directory."""
+    name = filed.Instance("files").name
+    filed[0].faults["file_storage_dir_rename"] = "read-only file system"
+    with pytest.raises(errors.OpExecError, match=r"renamed in Ganeti.*read-only file system") as caught:
+        filed.Run(opcodes.OpInstanceRename(instance_name="files", new_name="moved.example.org"))
+    assert f"moved.example.org {name}'" in str(caught.value.hint)
+    assert filed[0].Names("/srv/ganeti/file-storage") == [name]
+    del filed[0].faults["file_storage_dir_rename"]
+    filed.Run(opcodes.OpInstanceRename(instance_name="moved", new_name=name))
+    filed.Run(opcodes.OpInstanceStartup(instance_name=name))
+
+
 def test_a_failing_script_does_not_undo_a_renaming(stopped: Master) -> None:
     stopped[0].faults["instance_run_rename"] = "no such script"
     stopped.Run(opcodes.OpInstanceRename(instance_name=WEB, new_name=BLOG))

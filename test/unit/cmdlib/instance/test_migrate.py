@@ -145,7 +145,7 @@ def test_the_target_must_be_fit(master: Master, kind: Any) -> None:
     _SetNode(master, 1, drained=True)
     with pytest.raises(errors.OpPrereqError, match="drained node node2"):
         master.Run(kind(instance_name=WEB))
-    with pytest.raises(errors.OpPrereqError, match=r"Node node1\S* has a copy of instance \S* already"):
+    with pytest.raises(errors.OpPrereqError, match=r"Node node1\S* is the primary node of instance \S* already"):
         master.Run(kind(instance_name=WEB, target_node="node1"))
     assert _Primary(master) == 0 and WEB in master[0].guests
 

@@ -121,6 +121,48 @@ def test_an_exchange_that_was_cut_off_can_be_repeated(three: Master) -> None:
     assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
 
 
+def _FailAfterwards(payload: Any) -> Any:
+    raise errors.RpcCallError("the answer is lost")
+
+
+def test_an_exchange_whose_answer_is_lost_is_completed(three: Master) -> None:
+    """The new volumes are in use then: they are not removed, and the old ones go in the end."""
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    before = mirrors.Volumes()
+    three.all[1].edits["blockdev_addchildren"] = _FailAfterwards
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary", disks=[0]))
+    assert any("although the call failed: the answer is lost" in text for text in three.last.messages)
+    assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    assert mirrors.Volumes() == before and _Behind(three) == [None, None]
+
+
+def test_new_volumes_stay_where_a_node_does_not_say_whether_they_are_in_use(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    node = three.all[1]
+
+    def silence(payload: Any) -> Any:
+        node.faults["blockdev_find"] = "it is silent"
+        return _FailAfterwards(payload)
+
+    node.edits["blockdev_addchildren"] = silence
+    with pytest.raises(errors.OpExecError, match="the answer is lost") as caught:
+        three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary", disks=[0]))
+    assert f"'gnt-instance activate-disks {WEB}' and then 'gnt-instance replace-disks --auto {WEB}'" in str(
+        caught.value.hint
+    )
+    assert "_replaced-" in str(caught.value.hint)
+    assert not any("Failed to remove" in text for text in three.last.messages)
+    assert mirrors.Volumes() == [4, 6, 0]
+    node.faults.clear()
+    node.edits.clear()
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
+    assert three.last.messages[-1] == f"No disks need replacement for instance '{WEB}'", "they were in use"
+    assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+
+
 @pytest.mark.parametrize(("mode", "node"), [("replace_on_secondary", 1), ("replace_new_secondary", 2)])
 def test_a_new_disk_that_dies_while_it_is_filled_is_not_reported_as_done(three: Master, mode: str, node: int) -> None:
     mirrors = Mirrors(three)

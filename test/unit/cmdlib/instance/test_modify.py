@@ -11,6 +11,7 @@ from support.simnode import NameOf
 from support.writers import InFiles
 
 from ganeti import errors, objects, opcodes, pathutils, runtime
+from ganeti.cmdlib.instance.modify import LUInstanceSetParams
 
 WEB = "web.example.org"
 
@@ -356,6 +357,8 @@ def test_the_last_disk_goes_and_a_first_one_comes(filed: Master) -> None:
     _Refused(filed, "cannot have template diskless", errors.ECODE_INVAL, disks=[add], disk_template="diskless")
     drbd: dict[str, Any] = {"disk_template": "drbd", "remote_node": "node2"}
     _Refused(filed, "cannot have template drbd", errors.ECODE_INVAL, disks=[add], **drbd)
+    chosen: dict[str, Any] = {"disk_template": "drbd", "iallocator": "hail"}
+    _Refused(filed, "cannot have template drbd", errors.ECODE_INVAL, disks=[add], **chosen)
     _Refused(filed, "not enabled", errors.ECODE_INVAL, disks=[add], disk_template="sharedfile")
     assert _Modify(filed, disks=[add, add], disk_template="file") == [
         ["disk/0", "add:size=1024,mode=rw"],
@@ -381,6 +384,41 @@ def test_detach_and_attach(filed: Master) -> None:
     assert _Modify(filed, disks=[["attach", 0, {"uuid": uuid}]]) == [["disk/0", "attach:size=1024,mode=rw"]]
     assert _Disks(filed)[0].uuid == uuid
     _Refused(filed, "attached to instance web", errors.ECODE_INVAL, disks=[["attach", -1, {"uuid": uuid}]])
+
+
+class _Killed(BaseException):
+    """Ends a job as a signal ends its master."""
+
+
+class _Dies(LUInstanceSetParams):
+    """Its master dies when the file has been moved and nothing is stored yet."""
+
+    def Exec(self, feedback: Any) -> Any:
+        real = self.cfg
+
+        class Config:
+            def __getattr__(self, name: str) -> Any:
+                if name in ("AttachInstanceDisk", "DetachInstanceDisk"):
+                    raise _Killed
+                return getattr(real, name)
+
+        self.cfg = Config()  # type: ignore[assignment]
+        return super().Exec(feedback)
+
+
+def test_a_move_of_a_file_that_was_interrupted_is_repeated(filed: Master) -> None:
+    _Modify(filed, disks=[["add", -1, {"size": 1024, "name": "spare"}]])
+    uuid = _Disks(filed)[1].uuid
+    inside = _Disks(filed)[1].logical_id
+    for change in (["detach", "spare", {}], ["attach", -1, {"uuid": uuid}]):
+        op = opcodes.OpInstanceSetParams(instance_name=WEB, disks=[change])
+        before, files = filed.snapshot.disks, set(filed[0].devices)
+        with pytest.raises(_Killed):
+            filed.Run(op, units={op.OP_ID: _Dies})
+        assert filed.snapshot.disks == before and set(filed[0].devices) != files
+        filed.Run(op)
+        assert NameOf(filed.snapshot.disks[uuid]) in filed[0].devices and len(filed[0].devices) == 2
+    assert _Disks(filed)[1].logical_id == inside
 
 
 def test_a_running_guest_gets_a_disk(running: Master) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support import configs
 from support.actors import Cast
 from support.asking import Answering, Played
 from support.master import Callbacks, Master
 from support.moving import Hail, Ids, RunWithJobs
 
-from ganeti import errors, locking, mcpu, opcodes
+from ganeti import errors, locking, mcpu, objects, opcodes
 from ganeti.cmdlib.instance.multi_alloc import LUInstanceMultiAlloc
 
 DEFAULTS = {"OP_ID": "OP_INSTANCE_CREATE", "mode": "create", "disk_template": "drbd", "os_type": "noop"}
@@ -100,6 +101,20 @@ def test_what_the_allocator_is_told(three: Master) -> None:
     }  # fmt: skip
 
 
+def test_instances_go_where_their_network_is(three: Master) -> None:
+    """The only group lacks the network, so there is no place; with it there is one, and each gets its own address."""
+    net = three.cfg.AddNetwork(objects.Network(name="lan", network="10.0.0.0/29", uuid=configs.Uuid(70)))
+    op = _Multi(*(_New(f"n{n}.example.org", nics=[{"network": "lan", "ip": "pool"}]) for n in "ab"), iallocator="mine")
+    with pytest.raises(errors.OpPrereqError, match="default is not connected to a network required by instance na"):
+        three.Run(op)
+    group = three.snapshot.nodegroups[configs.GROUP]
+    three.cfg.Update(group.Replace(networks={net.uuid: {"mode": "bridged", "link": "br0", "vlan": ""}}))
+    assert three.Run(op)["allocatable"] == ["na.example.org", "nb.example.org"]
+    for job in three.last.jobs:
+        three.Run(job[0])
+    assert [three.Instance(name).nics[0].ip for name in ("na", "nb")] == ["10.0.0.1", "10.0.0.2"]
+
+
 @pytest.mark.parametrize(
     ("op", "match"),
     [
@@ -116,9 +131,25 @@ def test_what_the_allocator_is_told(three: Master) -> None:
         (_Multi(_New("web.example.org"), iallocator="mine"), r"already in the cluster: web\.example\.org"),
         (_Multi(_New("a", disks=[]), iallocator="mine"), "Instance 'a': No disks given"),
         (_Multi(_New("a", disks=[{"adopt": "x"}], disk_template="plain"), iallocator="mine"), "Disk adoption"),
-        (_Multi(_New("a", pnode="node9")), "'node9' not known"),
+        (_Multi(_New("a", pnode="node9", snode="node1")), "'node9' not known"),
         (_Multi(_New("a", group_name="nowhere"), iallocator="mine"), "'nowhere' not known"),
         (_Multi(_New("-a-"), iallocator="mine"), "Invalid host name"),
+        # What its job would reject, wherever the instance goes:
+        (_Multi(_New("a", commit=True), iallocator="mine"), "Instance 'a': A reserved instance has its nodes already"),
+        (_Multi(_New("a", opportunistic_locking=True), iallocator="mine"), "only be requested for all instances"),
+        (_Multi(_New("a", snode="node1"), iallocator="mine"), "Instance 'a': Its definition names a node, but no prim"),
+        (_Multi(_New("a", pnode_uuid="00000004-aaaa-4bbb-8ccc-0000000000aa"), iallocator="mine"), "no primary node"),
+        (_Multi(_New("a", snode_uuid="00000004-aaaa-4bbb-8ccc-0000000000aa"), iallocator="mine"), "no primary node"),
+        (_Multi(_New("a", pnode="node1")), "Instance 'a': The disk template drbd needs a secondary node"),
+        (_Multi(_New("a", mode="import"), iallocator="mine"), "'import' is not supported"),
+        (_Multi(_New("a", os_type=None), iallocator="mine"), "No guest OS"),
+        (_Multi(_New("a", hypervisor="lxc"), iallocator="mine"), r"hypervisor \(lxc\) not enabled"),
+        (_Multi(_New("a", hvparams={"nonsense": 1}), iallocator="mine"), "nonsense"),
+        (_Multi(_New("a", beparams={"minmem": 2048, "maxmem": 512}), iallocator="mine"), "minimum memory"),
+        (_Multi(_New("a", tags=["bad tag!"]), iallocator="mine"), "Tag 'bad tag!'"),
+        (_Multi(_New("a", nics=[{"network": "nowhere"}]), iallocator="mine"), "Network 'nowhere' not known"),
+        (_Multi(_New("a", nics=[{"mode": "zzz"}]), iallocator="mine"), "found 'zzz'"),
+        (_Multi(_New("a", ip_check=True, name_check=False), iallocator="mine"), "without a name check"),
     ],
 )
 def test_what_cannot_be_is_rejected(three: Master, op: opcodes.OpCode, match: str) -> None:
@@ -155,6 +186,20 @@ def test_what_is_locked(three: Master) -> None:
         assert _Watched.held == [[{locking.NAL}, groups, set(), set()]]
 
 
+def test_definitions_reserve_nothing(three: Master) -> None:
+    """A job may begin before this one has ended; the names are looked up there, too."""
+    mac = "aa:00:00:11:22:33"
+    op = _Multi(_New("a", nics=[{"mac": mac, "ip": "auto"}], name_check=True, ip_check=True), iallocator="mine")
+
+    class Looking(LUInstanceMultiAlloc):
+        def Exec(self, feedback: Any) -> Any:
+            three.cfg.ReserveMAC(mac, 77)
+            return super().Exec(feedback)
+
+    assert three.Run(op, units={op.OP_ID: Looking})["allocatable"] == ["a"]
+    three.cfg.DropECReservations(77)
+
+
 def test_only_free_nodes_are_used(three: Master) -> None:
     """Opportunistic locking: a node that another job has is not offered."""
     names = [node.name for node in three.all]
@@ -171,3 +216,40 @@ def test_only_free_nodes_are_used(three: Master) -> None:
     assert caught.value.args[1] == errors.ECODE_TEMP_NORES
     [asked] = played.asked[0]["request"]["instances"]
     assert asked["restrict-to-nodes"] == [names[0], names[2]]
+
+
+def test_a_choice_among_busy_nodes_is_put_off(three: Master) -> None:
+    """The allocator cannot know that the cluster has the nodes."""
+    op = _Multi(_New("a"), iallocator="hail", opportunistic_locking=True)
+    with Cast("other") as [other]:
+        other.Do(three.glm.acquire, locking.LEVEL_CLUSTER, [locking.BGL], shared=1)
+        other.Do(three.glm.acquire, locking.LEVEL_NODE, three.nodes[1:])
+        with pytest.raises(
+            errors.OpPrereqError, match="Only 1 of the 2 nodes that an instance needs are free"
+        ) as caught:
+            mcpu.Processor(three.context, 9).ExecOpCode(op, Callbacks())
+        other.Do(three.glm.release, locking.LEVEL_NODE)
+        other.Do(three.glm.release, locking.LEVEL_CLUSTER)
+    assert caught.value.args[1] == errors.ECODE_TEMP_NORES
+    # Those on which another job makes disks are busy, too.
+    with Cast("other") as [other]:
+        other.Do(three.glm.acquire, locking.LEVEL_CLUSTER, [locking.BGL], shared=1)
+        other.Do(three.glm.acquire, locking.LEVEL_NODE_RES, three.nodes[1:])
+        with pytest.raises(errors.OpPrereqError, match="Only 1 of the 2 nodes"):
+            mcpu.Processor(three.context, 9).ExecOpCode(op, Callbacks())
+        other.Do(three.glm.release, locking.LEVEL_NODE_RES)
+        other.Do(three.glm.release, locking.LEVEL_CLUSTER)
+
+
+def test_nobody_else_chooses_at_the_same_time(three: Master) -> None:
+    """The lock of allocations is held alone: neither an allocation nor a job on all nodes shares it."""
+    modes: list[str | None] = []
+
+    class Looking(LUInstanceMultiAlloc):
+        def CheckPrereq(self) -> None:
+            modes.extend(row.mode for row in three.glm.QueryLocks() if row.name.startswith("node-alloc/"))
+            super().CheckPrereq()
+
+    op = _Multi(_New("a"), iallocator="mine")
+    three.Run(op, units={op.OP_ID: Looking})
+    assert set(modes) == {"exclusive"}

@@ -6,11 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.master import Master
+from support.asking import Played
+from support.master import Callbacks, Master
 from support.moving import Ids, RunWithJobs
+from support.sidejobs import Held, SideJob
 
-from ganeti import errors, locking, objects, opcodes
+from ganeti import errors, locking, mcpu, objects, opcodes, params, store
+from ganeti.cmdlib.disk.reserved import MarkDisk
 from ganeti.cmdlib.instance.create import LUInstanceCreate
+from ganeti.cmdlib.instance.migrate import LUInstanceFailover
 
 NEW = "new.example.org"
 NIC = {"mac": "aa:00:00:11:22:33", "link": "br0"}
@@ -75,7 +79,19 @@ def test_a_reservation_is_nothing_that_is_missing(three: Master) -> None:
     three.Run(verify)
     before = [text for text in three.last.messages if "ERROR" in text or "WARNING" in text]
     _Reserve(three)
-    three.Run(verify)
+    _CheckVerifies(three, before)
+    three.Run(opcodes.OpInstanceRemove(instance_name=NEW))
+    # Nor what an interrupted commit has left, or has not made yet.
+    _Reserve(three, disk_template="plain", snode=None)
+    _Interrupt(three)
+    _CheckVerifies(three, before)
+    [disk, *_] = three.snapshot.InstanceDisks(three.Instance(NEW))
+    three.rpc.call_blockdev_remove(three.nodes[2], (disk, three.Instance(NEW))).Raise("it stays")
+    _CheckVerifies(three, before)
+
+
+def _CheckVerifies(three: Master, before: list[str]) -> None:
+    three.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
     assert [text for text in three.last.messages if "ERROR" in text or "WARNING" in text] == before
     assert three.Run(opcodes.OpGroupVerifyDisks(group_name="default")) == ({}, [], {})
 
@@ -215,7 +231,274 @@ def test_what_changes_before_the_locks_is_noticed(three: Master) -> None:
                     three.cfg.Update(instance.Replace(tags=("c",)))
 
     op = _Commit()
-    with pytest.raises(errors.OpPrereqError, match="changed while this job waited"):
+    with pytest.raises(errors.OpPrereqError, match=r"changed while this job waited.*try again"):
         three.Run(op, units={op.OP_ID: Late})
     found: objects.Instance = three.Instance(NEW)
     assert found.forthcoming
+
+
+def test_every_try_for_the_locks_takes_the_reservation_of_its_time(three: Master) -> None:
+    """The queue hands the same opcode to each try; meanwhile the reservation is another one, on other nodes."""
+    _Reserve(three, tags=["old"], nics=[{}])
+    held = Held(three, 2, "test_delay")
+    delay = SideJob(three, opcodes.OpTestDelay(duration=0, on_nodes=[three[2].name], on_master=False), 950)
+    held.Begun()
+    op = opcodes.OpCode.FromDict(_Commit(start=False).ToDict())
+    with pytest.raises(errors.LockAcquireTimeout):
+        mcpu.Processor(three.context, 960).ExecOpCode(op, Callbacks(), 2.0)
+    held.Go()
+    delay.Result()
+    three.Run(opcodes.OpInstanceRemove(instance_name=NEW))
+    _Reserve(three, tags=["fresh"], nics=[{}], pnode="node2", snode="node3", beparams={"maxmem": 2048, "minmem": 2048})
+    assert mcpu.Processor(three.context, 960).ExecOpCode(op, Callbacks()) == [three[1].name, three[2].name]
+    instance = three.Instance(NEW)
+    assert (instance.forthcoming, instance.tags) == (None, ("fresh",))
+    assert dict(instance.beparams) == {"maxmem": 2048, "minmem": 2048}
+
+
+# --- commits that do not end as they should ---------------------------------------------------------------------------------
+
+
+def _Volumes(master: Master) -> set[tuple[str, str]]:
+    """Node and name of all volumes."""
+    lists = master.rpc.call_lv_list(master.nodes, [])
+    return {(uuid, name) for uuid, result in lists.items() for name in result.payload}
+
+
+def _Wanted(master: Master) -> set[tuple[str, str]]:
+    """Node and name of the volumes of the instance's disks."""
+    disks = master.snapshot.InstanceDisks(master.Instance(NEW))
+    return {(uuid, name) for disk in disks for uuid in disk.nodes for name in disk.VolumeNames()}
+
+
+class _Ends(LUInstanceCreate):
+    """Its master ends when the disks are there and nothing is stored yet."""
+
+    def _AddToConfig(self, *args: Any) -> objects.Instance:
+        raise store.MasterEnded("another master has taken over")
+
+
+def _Interrupt(master: Master) -> None:
+    op = _Commit(start=False)
+    with pytest.raises(store.MasterEnded):
+        master.Run(op, units={op.OP_ID: _Ends})
+
+
+@pytest.mark.parametrize("values", [{}, {"disk_template": "plain", "snode": None}])
+def test_an_interrupted_commit_can_be_repeated(three: Master, values: dict[str, Any]) -> None:
+    before = _Volumes(three)
+    _Reserve(three, **values)
+    _Interrupt(three)
+    assert three.Instance(NEW).forthcoming and _Volumes(three) - before == _Wanted(three)
+    with pytest.raises(errors.OpPrereqError, match="only a reservation"):
+        three.Run(opcodes.OpInstanceStartup(instance_name=NEW))
+    three.Run(_Commit(start=False))
+    instance = three.Instance(NEW)
+    assert instance.forthcoming is None and instance.disks_active
+    assert _Volumes(three) - before == _Wanted(three)
+
+
+def test_what_an_interrupted_commit_left_goes_with_the_reservation(three: Master) -> None:
+    before = _Volumes(three)
+    _Reserve(three)
+    _Interrupt(three)
+    assert _Volumes(three) != before
+    three.Run(opcodes.OpInstanceRemove(instance_name=NEW))
+    assert _Volumes(three) == before
+
+
+def test_what_an_interrupted_commit_left_does_not_move(three: Master) -> None:
+    before = _Volumes(three)
+    _Reserve(three)
+    for op in (
+        opcodes.OpInstanceReplaceDisks(instance_name=NEW, mode="replace_new_secondary", disks=[], remote_node="node2"),
+        opcodes.OpInstanceFailover(instance_name=NEW),
+    ):
+        _Interrupt(three)
+        assert _Volumes(three) != before
+        three.Run(op)
+        assert _Volumes(three) == before
+    three.Run(_Commit())
+    assert _Volumes(three) - before == _Wanted(three)
+
+
+def test_volumes_of_others_stay(three: Master) -> None:
+    """Volumes that have the names of the reserved disks: whoever made them, it was no commit."""
+    _Reserve(three, disk_template="plain", snode=None)
+    disks = three.snapshot.InstanceDisks(three.Instance(NEW))
+    for disk in disks:
+        made = disk.Replace(forthcoming=None)
+        three.rpc.call_blockdev_create(
+            three.nodes[2], (made, three.Instance("web")), disk.size, "web.example.org", True, "", False
+        ).Raise("no volume")
+    theirs = _Volumes(three)
+    three.Run(_Commit(start=False))
+    three.Run(opcodes.OpInstanceRemove(instance_name=NEW))
+    assert _Volumes(three) == theirs
+
+
+def test_leftovers_that_cannot_be_removed_are_reported(three: Master) -> None:
+    before = _Volumes(three)
+    _Reserve(three)
+    _Interrupt(three)
+    left = _Volumes(three)
+    three[0].faults["blockdev_remove"] = "disk broken"
+    with pytest.raises(errors.OpExecError, match="What an earlier commit has left") as caught:
+        three.Run(_Commit())
+    assert caught.value.hint == "repair the nodes that the log names, and try again"
+    assert any(f"on node {three[0].name}" in text for text in three.last.messages)
+    assert three.Instance(NEW).forthcoming and _Volumes(three) <= left
+    del three[0].faults["blockdev_remove"]
+    three.Run(_Commit())
+    assert _Volumes(three) - before == _Wanted(three)
+
+
+def test_disks_that_stay_degraded_leave_the_reservation(three: Master) -> None:
+    """As disks that cannot be made."""
+    before = _Volumes(three)
+    _Reserve(three)
+    reserved = three.Instance(NEW)
+    three[2].faults["blockdev_getmirrorstatus"] = "no answer"
+    with pytest.raises(errors.OpExecError):
+        three.Run(_Commit(start=False, beparams={"maxmem": 1024}))
+    again = three.Instance(NEW)
+    assert again.Replace(serial_no=1, mtime=0, ctime=0) == reserved.Replace(serial_no=1, mtime=0, ctime=0)
+    assert all(disk.forthcoming for disk in three.snapshot.InstanceDisks(again))
+    assert _Volumes(three) == before
+    assert (
+        f" - INFO: Instance {NEW} is still reserved; 'gnt-instance add --commit {NEW}' tries again"
+        in three.last.messages
+    )
+    del three[2].faults["blockdev_getmirrorstatus"]
+    three.Run(_Commit())
+    assert three.Instance(NEW).forthcoming is None
+
+
+# --- moving what is only reserved, and where it cannot be made --------------------------------------------------------------
+
+
+def test_a_reservation_is_failed_over_to_its_secondary_node_alone(three: Master) -> None:
+    _Reserve(three)
+    three[0].AddAllocator("none", Played(lambda message: pytest.fail("nobody is asked")))
+    first, third = three[0].name, three[2].name
+    for values, match, code in (
+        (
+            {"iallocator": "none"},
+            "secondary node alone, not to one that an allocator chooses",
+            errors.ECODE_INVAL,
+        ),
+        ({"target_node": "node2"}, f"its secondary node {first}, not to {three[1].name}", errors.ECODE_INVAL),
+        ({"target_node": "node3"}, f"{third} is the primary node of instance {NEW} already", errors.ECODE_STATE),
+    ):
+        with pytest.raises(errors.OpPrereqError, match=match) as caught:
+            three.Run(opcodes.OpInstanceFailover(instance_name=NEW, **values))
+        assert caught.value.args[1] == code
+    three.Run(opcodes.OpInstanceFailover(instance_name=NEW, target_node="node1"))
+    assert three.snapshot.AllNodes(three.Instance(NEW)) == (three.nodes[0], three.nodes[2])
+
+
+def test_the_policy_holds_for_reservations(three: Master) -> None:
+    _Reserve(three)
+    [group] = three.snapshot.nodegroups.values()
+    policy = {"minmax": [{**pair, "max": {**pair["max"], "memory-size": 256}} for pair in _MinMax(three)]}
+    other = group.Replace(uuid="0000aaaa-0000-4000-8000-00000000000b", name="other", ipolicy=policy)
+    three.cfg.Transact(lambda draft: draft.Add(other))
+    three.cfg.Update(three.snapshot.nodes[three.nodes[0]].Replace(group=other.uuid))
+    before = three.snapshot
+    with pytest.raises(errors.OpPrereqError, match="violates the policy"):
+        three.Run(opcodes.OpInstanceFailover(instance_name=NEW))
+    assert three.snapshot is before
+    three.Run(opcodes.OpInstanceFailover(instance_name=NEW, ignore_ipolicy=True))
+    assert three.Instance(NEW).primary_node == three.nodes[0]
+
+
+def _MinMax(master: Master) -> Any:
+    return params.FillIPolicy(master.snapshot, next(iter(master.snapshot.nodegroups.values())))["minmax"]
+
+
+_FLAGS = [
+    ("node3", {"offline": True}, f"'gnt-instance failover {NEW}' makes node2"),
+    ("node3", {"drained": True}, f"'gnt-instance failover {NEW}' makes node2"),
+    ("node2", {"offline": True}, f"'gnt-instance replace-disks -n NODE {NEW}'"),
+]
+
+
+@pytest.mark.parametrize(("node", "flags", "hint"), _FLAGS)
+def test_an_unusable_node_is_named_with_the_way_out(
+    three: Master, node: str, flags: dict[str, bool], hint: str
+) -> None:
+    _Reserve(three, snode="node2")
+    found = three.snapshot.ExpandName("node", node)
+    three.cfg.Update(found.Replace(**flags))
+    with pytest.raises(errors.OpPrereqError, match=rf"Instance '{NEW}' cannot be committed.* on node {node}") as caught:
+        three.Run(_Commit())
+    assert hint in str(caught.value.hint)
+    # What it says works.
+    if node == "node3":
+        three.Run(opcodes.OpInstanceFailover(instance_name=NEW))
+    three.Run(
+        opcodes.OpInstanceReplaceDisks(instance_name=NEW, mode="replace_new_secondary", disks=[], remote_node="node1")
+    )
+    three.Run(_Commit())
+    assert three.Instance(NEW).forthcoming is None
+
+
+def _Overtake(three: Master, op: opcodes.OpCode, unit: type[Any], change: Callable[[], Any]) -> str:
+    """Run an opcode; ``change`` happens when the nodes are to be locked.  Return the error."""
+
+    class Late(unit):  # type: ignore[misc]
+        def DeclareLocks(self, level: int) -> None:
+            super().DeclareLocks(level)
+            if level == locking.LEVEL_NODE:
+                with three.Elsewhere():
+                    change()
+
+    with pytest.raises(errors.OpPrereqError) as caught:
+        three.Run(op, units={op.OP_ID: Late})
+    assert caught.value.args[1] == errors.ECODE_STATE
+    return str(caught.value.args[0])
+
+
+def test_what_was_committed_meanwhile_is_said(three: Master) -> None:
+    """By another commit; there is nothing to try again."""
+    _Reserve(three)
+
+    def commit() -> None:
+        disks = [MarkDisk(disk, False) for disk in three.snapshot.InstanceDisks(three.Instance(NEW))]
+        three.cfg.AddInstance(three.Instance(NEW).Replace(forthcoming=None), 77, disks, replace=True)
+
+    text = _Overtake(three, _Commit(), LUInstanceCreate, commit)
+    assert text == f"Instance '{NEW}' was committed by another job while this one waited for its locks"
+
+
+def test_a_reservation_that_was_removed_meanwhile(three: Master) -> None:
+    _Reserve(three)
+    text = _Overtake(three, _Commit(), LUInstanceCreate, lambda: three.cfg.RemoveInstance(three.Instance(NEW).uuid))
+    assert text == f"The reservation of instance '{NEW}' was removed while this job waited for its locks"
+
+
+def test_a_reservation_whose_nodes_changed_meanwhile(three: Master) -> None:
+    """The instance itself is as it was: its secondary node is that of its disks."""
+    _Reserve(three)
+
+    def move() -> None:
+        disks = three.snapshot.InstanceDisks(three.Instance(NEW))
+        nodes = (three.nodes[2], three.nodes[1])
+        three.cfg.UpdateMany(
+            [disk.Replace(nodes=nodes, logical_id=(*nodes, *disk.logical_id[2:])) for disk in disks], 77
+        )
+
+    assert "changed while this job waited" in _Overtake(three, _Commit(), LUInstanceCreate, move)
+
+
+def test_a_fail_over_of_what_was_committed_meanwhile(three: Master) -> None:
+    """It must not be treated as a reservation: its guest may run."""
+    _Reserve(three)
+
+    def commit() -> None:
+        disks = [MarkDisk(disk, False) for disk in three.snapshot.InstanceDisks(three.Instance(NEW))]
+        three.cfg.AddInstance(three.Instance(NEW).Replace(forthcoming=None), 77, disks, replace=True)
+
+    text = _Overtake(three, opcodes.OpInstanceFailover(instance_name=NEW), LUInstanceFailover, commit)
+    assert "was committed while this job waited" in text
+    assert three.Instance(NEW).primary_node == three.nodes[2]

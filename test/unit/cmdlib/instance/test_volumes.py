@@ -93,6 +93,7 @@ def test_a_volume_that_cannot_be_adopted(two: Master, names: list[str], match: s
 # --- no room --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("RM-CHK-01")
 @pytest.mark.parametrize(
     ("disk", "match"),
     [
@@ -227,7 +228,19 @@ def _Lvs(master: Master, number: int, part: str) -> list[Any]:
     return [lv for (_, name), lv in master[number].lvm.lvs.items() if name.endswith(part)]
 
 
-@pytest.mark.req("RM-DISK-03", "RM-DISK-06", "RM-DISK-07", "RM-DISK-08", "RM-DISK-09", "D21-PARAM-06")
+@pytest.mark.req(
+    "RM-LIM-09",
+    "RM-LIM-11",
+    "RM-LIM-12",
+    "RM-LIM-13",
+    "RM-LIM-14",
+    "RM-DISK-03",
+    "RM-DISK-06",
+    "RM-DISK-07",
+    "RM-DISK-08",
+    "RM-DISK-09",
+    "D21-PARAM-06",
+)
 def test_stripes_and_volume_groups_of_new_disks(two: Master) -> None:
     for node in two.all:
         for letter in "xyz":
@@ -245,6 +258,7 @@ def test_stripes_and_volume_groups_of_new_disks(two: Master) -> None:
         assert [(lv.group, lv.stripes) for lv in _Lvs(two, number, "_data")] == [(VG, 2), (VG, 2)]
         # A disk may name its own group for metadata; there, fewer stripes are better than no volume.
         assert [(lv.group, lv.stripes) for lv in _Lvs(two, number, "_meta")] == [("meta", 3), (VG, 2)]
+        assert {lv.size for lv in _Lvs(two, number, "_meta")} == {128}, "stripes do not make them larger"
     # Volumes that are made later get the same: in place of others, and for a mirror of a plain disk.
     two.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary", disks=[0]))
     assert {(lv.group, lv.stripes) for lv in _Lvs(two, 1, "disk0_meta")} == {("meta", 3)}
@@ -257,8 +271,11 @@ def test_stripes_and_volume_groups_of_new_disks(two: Master) -> None:
     two.Run(opcodes.OpInstanceRemove(instance_name=WEB))
     # Other values of a group count for its nodes.
     two.Run(opcodes.OpGroupSetParams(group_name="default", diskparams={"plain": {"stripes": 1}}))
-    _Add(two, {"size": 1024})
-    assert [lv.stripes for lv in _Lvs(two, 0, "disk0")] == [1]
+    _Add(two, {"size": 1024}, {"size": 1024, "vg": "meta"})
+    assert [(lv.group, lv.stripes) for part in ("disk0", "disk1") for lv in _Lvs(two, 0, part)] == [
+        (VG, 1),
+        ("meta", 1),
+    ]
 
 
 @pytest.mark.req("D21-REPAIR-04", "D21-REPAIR-07")

@@ -9,6 +9,7 @@ import pytest
 from support.master import Master
 
 from ganeti import constants, errors, objects, opcodes, runtime
+from ganeti.storage import units
 
 WEB = "web.example.org"
 
@@ -93,6 +94,35 @@ def test_the_units_of_all_nodes_and_of_one(two: Master) -> None:
     assert any("node2.example.org: LVM is broken" in text for text in two.last.messages)
 
 
+def test_the_physical_volumes_that_are_away(two: Master) -> None:
+    def seen() -> Any:
+        op = opcodes.OpNodeQueryStorage(output_fields=["node", "name", "missing"], storage_type="lvm-vg")
+        return two.Run(op)
+
+    assert seen() == [["node1.example.org", "xenvg", []], ["node2.example.org", "xenvg", []]]
+    for name in ("/dev/sda", "/dev/sdb"):
+        two[1].lvm.pvs[name].missing = True
+    assert seen()[1] == ["node2.example.org", "xenvg", ["uuid-of-sda", "uuid-of-sdb"]]
+    # A look that nobody wants is not made.
+    runs = two[0].lvm.Count("pvs")
+    two.Run(opcodes.OpNodeQueryStorage(output_fields=["name", "free"], storage_type="lvm-vg"))
+    assert two[0].lvm.Count("pvs") == runs
+
+
+def test_a_node_of_an_older_release_rejects_the_field_and_is_not_listed(two: Master) -> None:
+    two[1].faults["storage_list"] = "Storage units have no field 'missing'"
+    rows = two.Run(opcodes.OpNodeQueryStorage(output_fields=["node", "missing"], storage_type="lvm-vg"))
+    assert rows == [["node1.example.org", []]]
+
+
+def test_only_volume_groups_have_missing_parts(two: Master) -> None:
+    with pytest.raises(errors.OpPrereqError, match="Unknown output fields selected: missing"):
+        two.Run(opcodes.OpNodeQueryStorage(output_fields=["missing"], storage_type="lvm-pv"))
+    for kind in ("lvm-pv", "file"):
+        with pytest.raises(errors.StorageError, match=f"type {kind} have no field 'missing'"):
+            units.List(kind, [], None, ["missing"])
+
+
 def test_volumes_with_their_owners(two: Master) -> None:
     two[1].Call(runtime.RunCmd, ["lvcreate", "-Wn", "-L100m", "-nmine", "-i1", "xenvg"])
     fields = ["node", "phys", "vg", "name", "size", "instance"]
@@ -144,6 +174,63 @@ def test_a_volume_group_is_repaired_if_the_other_copies_are_good(two: Master) ->
     [lost] = [text for text in two.last.messages if "lost" in text]
     assert lost.count("xenvg/") == 2 and f"Instance {WEB} lost" in lost
     assert f"'gnt-instance replace-disks -a {WEB}'" in str(two.last.log)
+
+
+def test_nothing_else_is_repaired_than_what_was_looked_at(two: Master) -> None:
+    two[1].lvm.pvs["/dev/sda"].missing = True
+    for expected in ([], ["uuid-of-sdb"], ["uuid-of-sda", "uuid-of-sdb"]):
+        with pytest.raises(errors.OpPrereqError, match=r"is left as it is.*uuid-of-sda, not") as caught:
+            _Repair(two, missing=expected)
+        assert caught.value.args[1] == errors.ECODE_STATE
+    two[1].faults["storage_list"] = "LVM is broken"
+    with pytest.raises(errors.OpPrereqError, match=r"node2.example.org: LVM is broken"):
+        _Repair(two, missing=["uuid-of-sda"])
+    two[1].faults.clear()
+    assert "storage_execute" not in two[1].calls
+    _Repair(two, missing=["uuid-of-sda"])
+    assert list(two[1].lvm.pvs) == ["/dev/sdb"]
+
+
+def test_not_while_a_volume_of_somebody_else_would_be_lost(two: Master) -> None:
+    """Such as the node's own root file system, or a disk that was detached and forgotten."""
+
+    def make(name: str, device: str) -> None:
+        two[1].Call(runtime.RunCmd, ["lvcreate", "-Wn", "-L100m", f"-n{name}", "-i1", "xenvg", device])
+
+    make("root", "/dev/sda")
+    make("swap", "/dev/sdb")
+    two[1].lvm.pvs["/dev/sda"].missing = True
+    _Rejects(two, r": volume xenvg/root, which .* on a missing disk, belongs to no instance")
+    two[1].faults["node_volumes"] = "LVM is broken"
+    _Rejects(two, "did not report its volumes: LVM is broken")
+    two[1].faults.clear()
+    _Repair(two, ignore_consistency=True)
+    assert two[1].lvm.Volumes() == ["xenvg/swap"]
+
+
+def test_a_disk_that_is_back_is_not_given_up(two: Master) -> None:
+    """LVM counts it as missing, and would remove what is on it, until it is told otherwise."""
+    pv = two[1].lvm.pvs["/dev/sda"]
+    pv.flagged = True
+    for values in ({}, {"ignore_consistency": True}):
+        with pytest.raises(errors.OpExecError, match="'vgextend --restoremissing xenvg /dev/sda' takes it back"):
+            _Repair(two, **values)
+    with pytest.raises(errors.OpPrereqError, match="/dev/sda is there again") as caught:
+        _Repair(two, missing=[pv.uuid])
+    assert "'vgextend --restoremissing xenvg /dev/sda'" in str(caught.value.hint)
+    assert two[1].lvm.Count("vgreduce") == 0
+    two[1].Call(runtime.RunCmd, ["lvcreate", "-Wn", "-L100m", "-nroot", "-i1", "xenvg", "/dev/sdb"])
+    two[1].lvm.lvs["xenvg", "root"].segments = [("/dev/sda", 100)]
+    two[1].calls.clear()
+    _Rejects(two, r": volume xenvg/root, which .* on a missing disk, belongs to no instance")
+
+
+def test_volumes_that_are_used_are_not_given_up(two: Master) -> None:
+    two[1].lvm.pvs["/dev/sda"].missing = True
+    next(iter(two[1].lvm.lvs.values())).open = True
+    with pytest.raises(errors.OpExecError, match=r"in use"):
+        _Repair(two)
+    assert list(two[1].lvm.pvs) == ["/dev/sda", "/dev/sdb"]
 
 
 @pytest.mark.req("D21-REPAIR-02", "D21-REPAIR-03")

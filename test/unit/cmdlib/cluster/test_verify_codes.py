@@ -1,0 +1,174 @@
+"""Each error code of a verification is raised by something that is broken, and by nothing before."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support import configs
+from support.master import Master
+from support.virtualnode import TOP
+
+from ganeti import locking, objects, opcodes, pathutils
+from ganeti.opcodes.types import VERIFY_CODES
+
+WEB = "web.example.org"
+
+
+def _Codes(master: Master, op: opcodes.OpCode) -> list[str]:
+    """The findings with their codes, without the code's own item."""
+    master.Run(op)
+    return [text.strip() for text in master.last.messages if re.match(r"\s*- (ERROR|WARNING):", text)]
+
+
+def _Group() -> opcodes.OpCode:
+    return opcodes.OpClusterVerifyGroup(group_name="default", error_codes=True)
+
+
+def _Config() -> opcodes.OpCode:
+    return opcodes.OpClusterVerifyConfig(error_codes=True)
+
+
+def _Answer(key: str, value: Any) -> Callable[[Master], None]:
+    """The second node reports something else in its node_verify."""
+
+    def change(master: Master) -> None:
+        master[1].edits["node_verify"] = lambda answer: {**answer, key: value}
+
+    return change
+
+
+def _Instance(**values: Any) -> Callable[[Master], None]:
+    return lambda master: master.cfg.Update(master.Instance(WEB).Replace(**values))
+
+
+def _Node(**values: Any) -> Callable[[Master], None]:
+    return lambda master: master.cfg.Update(master.snapshot.nodes[master.nodes[1]].Replace(**values))
+
+
+def _Secondary(master: Master) -> None:
+    """The instance's DRBD disk gets a third node, which no disk of ours has."""
+    disk = master.snapshot.InstanceDisks(master.Instance(WEB))[0]
+    master.cfg.Update(disk.Replace(nodes=[*disk.nodes, master.nodes[2]]))
+
+
+def _FailingHook(master: Master) -> None:
+    master[1].AddHook("cluster-verify", "post", "check", lambda env: (1, "no good"))
+
+
+def _OtherGroup(master: Master) -> None:
+    master.Run(opcodes.OpGroupAdd(group_name="other"))
+    master.Run(opcodes.OpGroupAssignNodes(group_name="other", nodes=[master[1].name], force=True))
+
+
+def _Twins(master: Master) -> None:
+    """Two instances with the same exclusion tag have one primary node."""
+    cluster = master.snapshot.cluster
+    master.cfg.Update(cluster.Replace(tags=["htools:iextags:service"]))
+    web = master.Instance(WEB)
+    master.cfg.Update(web.Replace(tags=["service:dns", "other"]))
+    twin = objects.Instance(
+        name="twin.example.org", primary_node=web.primary_node, os="noop", hypervisor=web.hypervisor,
+        admin_state="down", disks_active=False, uuid=configs.Uuid(77), tags=["service:dns", "service:web"],
+    )  # fmt: skip
+    master.cfg.AddInstance(twin, 1)
+    master.glm._sets[locking.LEVEL_INSTANCE].add(twin.name)
+
+
+def _HypervisorParameters(master: Master) -> None:
+    cluster = master.snapshot.cluster
+    master.cfg.Update(cluster.Replace(hvparams={**cluster.hvparams, "kvm": {**cluster.hvparams["kvm"], "acpi": 7}}))
+
+
+def _Expired(master: Master) -> None:
+    master[0].Write(pathutils.NODED_CERT_FILE, "no certificate")
+
+
+# code -> (which verification, how it is broken, what is said)
+BROKEN: dict[str, tuple[Callable[[], opcodes.OpCode], Callable[[Master], Any], str]] = {
+    "ECLUSTERCERT": (_Config, _Expired, re.escape(pathutils.NODED_CERT_FILE)),
+    "ECLUSTERCFG": (_Config, _HypervisorParameters, "acpi"),
+    "ECLUSTERCLIENTCERT": (_Group, _Answer("client-cert", [None, "ab:cd"]), "node:node2.*not the one the cluster knows"),
+    "EEXTAGS": (_Group, _Twins, f"node:node1.*instances twin.example.org, {WEB} exclude each other by tag 'service:dns'"),
+    "EINSTANCEBADNODE": (_Group, _Node(offline=True, master_candidate=False), f"instance:{WEB}:secondary node node2.* offline"),
+    "EINSTANCELAYOUT": (_Group, _Secondary, f"instance:{WEB}:it has more than one secondary node"),
+    "EINSTANCEPOLICY": (_Group, _Instance(beparams={"maxmem": 65536, "minmem": 128}), f"instance:{WEB}:.*65536"),
+    "EINSTANCESPLITGROUPS": (_Group, _OtherGroup, f"instance:{WEB}:its nodes are in different groups"),
+    "EINSTANCEWRONGNODE": (_Group, lambda master: master[1].StartGuest(WEB), f"instance:{WEB}:it has a process on node node2"),
+    "ENODEFILECHECK": (
+        _Group, lambda master: master[2].Write(pathutils.CLUSTER_CONF_FILE, "x"), "node:node3.*should not exist",
+    ),
+    "ENODEHOOKS": (_Group, _FailingHook, "node:node2.*check"),
+    "ENODEHV": (_Group, _Answer("hypervisor", {"kvm": "no /dev/kvm"}), "node:node2.*no /dev/kvm"),
+    "ENODENET": (_Group, _Answer("node-net-test", {"node1.example.org": "no route"}), "node:node2.*'node1.*no route"),
+    "ENODEORPHANINSTANCE": (_Group, lambda master: master[1].StartGuest("stray.example.org"), "node:node2.*stray.example.org"),
+    "ENODEOS": (_Group, lambda master: master[1].AddOs("odd", "one"), "node:node2.*OS odd exists here"),
+    "ENODESETUP": (_Group, _Answer("nodesetup", ["no such directory"]), "node:node2.*no such directory"),
+    "ENODESSH": (_Group, _Answer("nodelist", {"node1.example.org": "refused"}), "node:node2.*ssh.*refused"),
+    "ENODETIME": (_Group, _Answer("time", [7, 0]), "node:node2.*clock differs"),
+    "ENODEUSERSCRIPTS": (_Group, _Answer("user-scripts", ["/etc/ganeti/setup"]), "node:node2.*/etc/ganeti/setup"),
+}  # fmt: skip
+# code -> the test that breaks it
+ELSEWHERE = {
+    "ECLUSTERFILECHECK": "integration/test_verify.py",
+    "EGROUPDIFFERENTPVSIZE": "unit/cmdlib/cluster/test_verify_lvm.py",
+    "EINSTANCEDOWN": "unit/cmdlib/cluster/test_verify_nodes.py",
+    "EINSTANCEFAULTYDISK": "unit/cmdlib/cluster/test_verify_lvm.py",
+    "EINSTANCEMISSINGCFGPARAMETER": "unit/cmdlib/cluster/test_verify_lvm.py",
+    "EINSTANCEMISSINGDISK": "unit/cmdlib/cluster/test_verify_lvm.py",
+    "EINSTANCEUNSUITABLENODE": "unit/cmdlib/cluster/test_verify_lvm.py",
+    "ENODEDRBD": "unit/cmdlib/cluster/test_verify_drbd.py",
+    "ENODEDRBDHELPER": "unit/cmdlib/cluster/test_verify_drbd.py",
+    "ENODEDRBDVERSION": "unit/cmdlib/cluster/test_verify_drbd.py",
+    "ENODEFILESTORAGEPATHS": "unit/cmdlib/cluster/test_verify_group.py",
+    "ENODEFILESTORAGEPATHUNUSABLE": "unit/cmdlib/cluster/test_verify_group.py",
+    "ENODEGLUSTERSTORAGEPATHUNUSABLE": "unit/cmdlib/cluster/test_verify_group.py",
+    "ENODELOSS": "unit/cmdlib/cluster/test_verify_group.py",
+    "ENODELVM": "unit/cmdlib/cluster/test_verify_lvm.py",
+    "ENODEN1": "unit/cmdlib/cluster/test_verify_group.py",
+    "ENODEOOBPATH": "unit/cmdlib/node/test_power.py",
+    "ENODEORPHANLV": "unit/cmdlib/cluster/test_verify_lvm.py",
+    "ENODERPC": "unit/cmdlib/cluster/test_verify_drbd.py",
+    "ENODESHAREDFILESTORAGEPATHUNUSABLE": "unit/cmdlib/cluster/test_verify_group.py",
+    "ENODEVERSION": "unit/cmdlib/cluster/test_verify_nodes.py",
+}
+# No master daemon starts with what these are about.
+NEVER = {"ECLUSTERDANGLINGNODES", "ECLUSTERDANGLINGINST"}
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    """Two candidates and another node; the instance has its mirror on the second one."""
+    return make(3, candidates=2)
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_what_is_broken_is_found(three: Master, code: str) -> None:
+    verification, damage, words = BROKEN[code]
+    wanted = re.compile(rf"- (ERROR|WARNING):{code}:.*(?:{words})")
+    before = _Codes(three, verification())
+    assert not [line for line in before if wanted.match(line)]
+    damage(three)
+    after = _Codes(three, verification())
+    assert [line for line in after if wanted.match(line)], after
+
+
+def test_every_code_is_raised_by_a_test() -> None:
+    assert {*BROKEN, *ELSEWHERE, *NEVER} == set(VERIFY_CODES)
+    for code, name in ELSEWHERE.items():
+        with open(os.path.join(TOP, "test", name), encoding="utf-8") as stream:
+            assert code in stream.read(), f"{name} has no {code}"
+
+
+def test_nodes_are_told_which_nodes_of_other_groups_to_reach_by_ssh(three: Master) -> None:
+    _OtherGroup(three)
+    three.cfg.Update(three.snapshot.cluster.Replace(modify_ssh_setup=True))
+    for node in three.all:
+        node.answers["node_verify"] = {}
+    three.Run(_Group())
+    names, extra, _ = three[0].arguments["node_verify"][0]["nodelist"]
+    assert names == [three[0].name, three[2].name]
+    assert extra == {name: [three[1].name] for name in names}

@@ -1,0 +1,210 @@
+"""The keeper of mirrors: which instances get a job, and when; the nodes' real driver, played programs (doc/design-drbd.rst)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from support.creation import OnDisks
+from support.master import Master
+from unit.cmdlib.instance.test_mirrors import WEB, Mirrors, _Empty
+
+from ganeti import constants, errors, opcodes, runtime
+from ganeti.luxi.pending import Completed, Pending
+from ganeti.server.mirrorkeeper import PATIENCE, PER_NODE, PERIOD, RETRY_AFTER, MirrorKeeper, NeedsDecision
+
+QUEUED, WAITING, RUNNING = constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_WAITING, constants.JOB_STATUS_RUNNING
+SUCCESS, ERROR = constants.JOB_STATUS_SUCCESS, constants.JOB_STATUS_ERROR
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, change=_Empty)
+
+
+class Kept:
+    """A keeper whose jobs are taken in and wait for what the test makes of them."""
+
+    def __init__(self, master: Master):
+        self.jobs: list[str] = []
+        self.states: dict[int, str] = {}
+        self.refuses = False
+        self._master = master
+        self.keeper = MirrorKeeper(master.store, lambda: master.snapshot, master.rpc, self._Submit, self.states.get)
+
+    def _Submit(self, ops: Sequence[opcodes.OpCode]) -> Pending:
+        [op] = ops
+        assert isinstance(op, opcodes.OpInstanceSettleMirrors)
+        if self.refuses:
+            raise errors.JobQueueFull("the queue is full")
+        self.jobs.append(str(op.instance_name))
+        self.states[len(self.jobs)] = QUEUED
+        return Completed(len(self.jobs))
+
+    def Look(self, times: int = 1) -> list[str]:
+        """Let it look so often, with a period after each look in which nodes answer; return the new jobs' instances."""
+        before = len(self.jobs)
+        for _ in range(times):
+            self.keeper.Look()
+            runtime.Sleep(PERIOD)
+        return self.jobs[before:]
+
+    def Asked(self) -> list[int]:
+        """Return how often each node was asked in the next look."""
+        for node in self._master.all:
+            node.calls.clear()
+        self.Look()
+        return [node.calls.count("drbd_states") for node in self._master.all]
+
+
+def _Add(master: Master, name: str = WEB, **values: Any) -> None:
+    master.Run(OnDisks(name, {"size": 128}, disk_template="drbd", **{"snode": "node2", "start": True, **values}))
+
+
+def test_what_two_looks_in_a_row_show_gets_one_job(three: Master) -> None:
+    mirrors, kept = Mirrors(three), Kept(three)
+    _Add(three)
+    assert kept.Look(4) == [], "nothing is wrong"
+    mirrors.links.Cut()
+    assert kept.Look(2) == [], "one answer says so"
+    assert kept.Look() == [WEB]
+    for state in (QUEUED, WAITING, RUNNING):
+        kept.states[1] = state
+        assert kept.Look(12) == [], "there is a job"
+    mirrors.links.Heal()
+    kept.states[1] = SUCCESS
+    kept.Look(2)
+    mirrors.links.Cut()
+    assert kept.Look(2) == []
+    mirrors.links.Heal()
+    assert kept.Look(4) == [], "it was whole in between"
+
+
+def test_a_job_that_failed_is_followed_by_another_one_after_a_while(three: Master) -> None:
+    mirrors, kept = Mirrors(three), Kept(three)
+    _Add(three)
+    mirrors.links.Cut()
+    assert kept.Look(3) == [WEB]
+    began = runtime.Monotonic() - PERIOD
+    kept.states[1] = ERROR
+    while not kept.Look():
+        assert runtime.Monotonic() - began < RETRY_AFTER + 3 * PERIOD
+    assert runtime.Monotonic() - began >= RETRY_AFTER
+    kept.states[2] = SUCCESS
+    assert kept.Look() == [WEB], "what has succeeded and did not help need not wait"
+    del kept.states[3]
+    assert kept.Look(2) == [], "a job that is not known any longer may have failed"
+    kept.refuses = True
+    kept.states[3] = ERROR
+    assert kept.Look(20) == []
+    kept.refuses = False
+    assert kept.Look(10) == [WEB]
+
+
+def test_which_mirrors_are_looked_at(three: Master) -> None:
+    Mirrors(three)
+    kept = Kept(three)
+    assert kept.keeper.Look() is False
+    _Add(three, start=False)
+    three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
+    three.Run(OnDisks("plain.example.org", {"size": 128}, disk_template="plain", pnode="node3", start=True))
+    assert kept.keeper.Look() is False, "one is not in use, the other one is no mirror"
+    three.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB))
+    assert kept.keeper.Look() is True and kept.Asked() == [1, 0, 0]
+    three.Run(opcodes.OpInstanceDeactivateDisks(instance_name=WEB))
+    assert kept.Look() == [] and kept.keeper.Look() is False
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert kept.Asked() == [0, 1, 0]
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    instance = three.Instance(WEB)
+    three.cfg.Update(instance.Replace(disks_active=False), None)
+    assert kept.Asked() == [1, 0, 0], "it is meant to run"
+    _Add(three, "far.example.org", pnode="node2", snode="node3")
+    assert kept.Asked() == [1, 1, 0]
+    three.Run(opcodes.OpNodeSetParams(node_name="node2", offline=True, force=True))
+    assert kept.Asked() == [1, 0, 0], "node2 is offline"
+
+
+def test_a_silent_node_delays_nothing_but_itself(three: Master, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    mirrors, kept = Mirrors(three), Kept(three)
+    _Add(three)
+    _Add(three, "far.example.org", pnode="node2", snode="node3")
+    mirrors.links.Cut()
+    hung = [True]
+
+    def hang(name: str, _args: Any) -> None:
+        if name == "drbd_states" and hung[0]:
+            runtime.Sleep(PATIENCE + 2 * PERIOD)
+
+    three[1].before = hang
+    assert kept.Look(3) == [WEB]
+    assert kept.Asked()[1] == 0, "it has not answered yet"
+    kept.Look(int(3 * PATIENCE / PERIOD))
+    said = [record.getMessage() for record in caplog.records if "how its mirrors are" in record.getMessage()]
+    assert len(said) == 1 and "node2.example.org does not say" in said[0], "once, however often it is asked"
+    hung[0] = False
+    assert "far.example.org" in kept.Look(int(2 * PATIENCE / PERIOD))
+    assert "says again" in [record.getMessage() for record in caplog.records if "how its" in record.getMessage()][-1]
+
+
+def test_a_node_whose_programs_hang_does_not_get_every_worker(three: Master, caplog: pytest.LogCaptureFixture) -> None:
+    mirrors, kept = Mirrors(three), Kept(three)
+    names = [f"i{number}.example.org" for number in range(PER_NODE + 2)]
+    for name in names:
+        _Add(three, name)
+    _Add(three, "far.example.org", pnode="node2", snode="node3")
+    mirrors.links.Cut()
+    first = kept.Look(3)
+    assert len(first) == PER_NODE + 1 and "far.example.org" in first
+    assert kept.Look(3) == []
+    full = [record.getMessage() for record in caplog.records if "wait for a decision" in record.getMessage()]
+    assert len(full) == 1 and "node1.example.org" in full[0] and "jobs 1, 2" in full[0]
+    number = next(index for index, name in enumerate(kept.jobs, 1) if name != "far.example.org")
+    kept.states[number] = WAITING
+    [more] = kept.Look()
+    assert more in set(names) - set(first), "one that waits for a lock calls no node"
+    kept.states[number] = ERROR
+    assert kept.Look() == [] and len(set(kept.jobs)) == PER_NODE + 2
+    kept.states.update(dict.fromkeys(kept.states, ERROR))
+    runtime.Sleep(RETRY_AFTER)
+    (left,) = set(names) - set(kept.jobs)
+    assert next(name for name in kept.Look() if name in names) == left, "it has waited longest"
+
+
+def test_turns(three: Master) -> None:
+    Mirrors(three)
+    kept = Kept(three)
+    assert kept.keeper.Turn() is None, "it waits for a change"
+    _Add(three)
+    began = runtime.Monotonic()
+    assert kept.keeper.Turn() == 0.0 and runtime.Monotonic() - began == pytest.approx(PERIOD, abs=0.1)
+
+
+def test_when_a_decision_is_needed(three: Master) -> None:
+    Mirrors(three)
+    _Add(three)
+    (disk,) = three.snapshot.InstanceDisks(three.Instance(WEB))
+    primary, secondary = three.nodes[:2]
+    whole = {"connected": True, "standalone": False, "in_resync": False, "local_uptodate": True, "peer_uptodate": True,
+             "primary": True, "frozen": False, "incomplete": False, "stranger": None}  # fmt: skip
+    lost = {**whole, "connected": False, "peer_uptodate": False}
+    frozen = {**lost, "frozen": True}
+    behind = {node: disk.Replace(behind={"node": node, "since": 1.0}) for node in (primary, secondary)}
+    for record, state, needed in (
+        (disk, None, False),
+        (disk, whole, False),
+        (disk, frozen, True),
+        (disk, {**frozen, "local_uptodate": False}, False),
+        (disk, {**frozen, "primary": False}, False),
+        (disk, lost, True),
+        (behind[secondary], lost, False),
+        (behind[secondary], frozen, True),
+        (behind[primary], frozen, False),
+        (behind[secondary], whole, True),
+        (behind[secondary], {**whole, "peer_uptodate": False}, False),
+    ):
+        assert NeedsDecision(record, primary, state) is needed, (record.behind, state)
