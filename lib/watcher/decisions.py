@@ -74,12 +74,12 @@ def WithTry(tries: state.Tries, instance: Instance, now: float, job_id: int = 0)
 
 @dataclasses.dataclass(frozen=True)
 class Disks:
-    """``activate``: instances whose disks are activated; ``boot_ids``: what is to be remembered of the nodes then.
+    """``activate``: instance whose disks are activated -> nodes because of which; ``boot_ids``: what is remembered then.
 
     ``postponed``: node -> why it is looked at again in the next run.
     """
 
-    activate: list[str]
+    activate: dict[str, list[str]]
     boot_ids: dict[str, str]
     postponed: dict[str, str]
 
@@ -97,7 +97,7 @@ def DecideDisks(
     comes in the next run.
     """
     remembered = {node.name: boot_ids[node.name] for node in nodes if node.name in boot_ids}
-    activate: dict[str, None] = {}
+    activate: dict[str, list[str]] = {}
     postponed: dict[str, str] = {}
     for node in nodes:
         if node.offline or node.boot_id is None or remembered.get(node.name) == node.boot_id:
@@ -111,21 +111,24 @@ def DecideDisks(
             and instance.name not in started
         ]
         waiting = [instance.name for instance in concerned if instance.name in busy]
-        activate.update(dict.fromkeys(instance.name for instance in concerned if instance.name not in busy))
+        for instance in concerned:
+            if instance.name not in busy:
+                activate.setdefault(instance.name, []).append(node.name)
         if waiting:
             postponed[node.name] = f"instance {waiting[0]}: {busy[waiting[0]]}"
         else:
             remembered[node.name] = node.boot_id
-    return Disks(list(activate), remembered, postponed)
+    return Disks(activate, remembered, postponed)
 
 
 def DecideRepair(
     instances: Sequence[Instance], nodes: Sequence[Node], busy: Mapping[str, str], reported: Sequence[str]
-) -> tuple[list[str], dict[str, str]]:
+) -> tuple[list[Instance], dict[str, str]]:
     """Return whose disks are activated, of those that a verification reported; and why the others are not."""
     known = {instance.name: instance for instance in instances}
     offline = {node.name for node in nodes if node.offline}
-    activate, left = [], {}
+    activate: list[Instance] = []
+    left: dict[str, str] = {}
     for name in reported:
         instance = known.get(name)
         if instance is None:
@@ -136,6 +139,8 @@ def DecideRepair(
             left[name] = "its secondary node is offline"
         elif name in busy:
             left[name] = busy[name]
+        elif not instance.disks_active:
+            left[name] = "it does not use its disks any longer"
         else:
-            activate.append(name)
+            activate.append(instance)
     return activate, left

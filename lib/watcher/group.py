@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, runtime, ssconf
-from ganeti.watcher import decisions, guard, master, state, status
+from ganeti.watcher import decisions, guard, master, state, status, volumerepair
 from ganeti.watcher.decisions import Action, Decision
 from ganeti.watcher.rows import Instance, Node
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NAMES_SHOWN = 10
+_BOOTED = "its secondary node was booted"
 
 
 def Run(options: optparse.Values, uuid: str) -> int:
@@ -36,19 +37,30 @@ def Run(options: optparse.Values, uuid: str) -> int:
         return constants.EXIT_FAILURE
     with master.Connect() as client:
         try:
-            visit = Visit(client, uuid, groups[uuid], options)
-            if guard.MayWork(options):
-                visit.Act(file)
-            status.Write(uuid, visit.instances)
-            status.Merge(groups)
-        finally:
-            # Verification may take long: meanwhile other runs can start what fails.
-            file.Close()
+            visit = _Visit(client, uuid, groups, file, options)
+        except runtime.LockBusy:
+            logging.error("Group %s: nothing more is done, another watcher is at work", groups[uuid])
+            return constants.EXIT_FAILURE
         if options.verify_disks:
             from ganeti.watcher import verifydisks
 
             verifydisks.Run(client, visit, options)
     return constants.EXIT_SUCCESS
+
+
+def _Visit(client: Client, uuid: str, groups: Mapping[str, str], file: state.File, options: optparse.Values) -> Visit:
+    """Do everything for which the group's state is locked; raise LockBusy if another run got hold of it."""
+    try:
+        visit = Visit(client, uuid, groups[uuid], options)
+        if guard.MayWork(options):
+            visit.Act(file)
+        status.Write(uuid, visit.instances)
+        status.Merge(groups)
+        volumerepair.Run(client, visit, file, options)
+        return visit
+    finally:
+        # Verification may take long: meanwhile other runs can start what fails.
+        file.Close()
 
 
 class Visit:
@@ -67,23 +79,30 @@ class Visit:
 
     def Act(self, file: state.File) -> None:
         """Submit what is needed; nothing is remembered of a run that ends with an error."""
-        before = file.Read()
-        tries, started = self._ActOnInstances(self._Settled(before.tries))
+        before = self._Settled(file.Read())
+        tries, started = self._ActOnInstances(dict(before.tries))
         disks = decisions.DecideDisks(self.instances, self.nodes, self.busy, started, before.boot_ids)
-        rejected = self._Activate(disks.activate, "its secondary node was booted")
+        activations, rejected = self._Activate(disks.activate)
         for node, why in disks.postponed.items():
             logging.info("Group %s: disks on node %s, which was booted, have to wait: %s", self.name, node, why)
-        boot_ids = dict(before.boot_ids) if rejected else disks.boot_ids
+        for node, jobs in before.activations.items():
+            activations[node] = activations.get(node, frozenset()) | jobs
+        boot_ids = before.boot_ids if rejected else disks.boot_ids
         names = {instance.name for instance in self.instances}
-        file.Save(state.State(tries, boot_ids).Maintained(names, runtime.Time()))
+        after = state.State(tries, boot_ids, activations, before.volumes)
+        file.Save(after.Maintained(names, runtime.Time()))
 
-    def _Settled(self, tries: Mapping[str, state.Tries]) -> dict[str, state.Tries]:
-        """Return the tries that count: not those whose job did not act because the instance had been changed."""
-        idle = master.QueryUnmatched(self._client, set[int]().union(*(known.jobs for known in tries.values())))
-        for name, known in tries.items():
+    def _Settled(self, before: state.State) -> state.State:
+        """Return what counts of the last runs: not the jobs that did not act because the instance had been changed."""
+        idle, unfinished = master.QueryUnmatched(self._client, before.jobs)
+        for name, known in before.tries.items():
             for job_id in sorted(known.jobs & idle):
                 logging.info("Job %d found that instance %s had been changed: it is no attempt", job_id, name)
-        return {name: known.Without(idle) for name, known in tries.items()}
+        for node, jobs in before.activations.items():
+            for job_id in sorted(jobs & idle):
+                text = "Job %d found that an instance with disks on node %s, which was booted, had been changed: looking again"
+                logging.info(text, job_id, node)
+        return before.Settled(idle, unfinished)
 
     def _ActOnInstances(self, tries: dict[str, state.Tries]) -> tuple[dict[str, state.Tries], set[str]]:
         """Return the tries, and the instances for whose start a job was submitted."""
@@ -106,11 +125,19 @@ class Visit:
         starts = {decision.instance for decision in chosen if decision.action is Action.START}
         return tries, submitted.keys() & starts
 
-    def _Activate(self, names: Sequence[str], why: str) -> bool:
-        """Submit a job for the disks of each instance; return whether one was rejected."""
-        for name in names:
-            logging.info("Activating the disks of instance %s: %s", name, why)
-        return None in master.Submit(self._client, [[master.Activation(name, why)] for name in names], self._options)
+    def _Activate(self, wanted: Mapping[str, Sequence[str]]) -> tuple[dict[str, frozenset[int]], bool]:
+        """Submit a job for the disks of each instance; return the jobs because of each node, and whether one was rejected."""
+        known = {instance.name: instance for instance in self.instances}
+        for name in wanted:
+            logging.info("Activating the disks of instance %s: %s", name, _BOOTED)
+        jobs = [[master.Activation(known[name], _BOOTED)] for name in wanted]
+        found: dict[str, set[int]] = {}
+        ids = master.Submit(self._client, jobs, self._options)
+        for nodes, job_id in zip(wanted.values(), ids, strict=True):
+            if job_id is not None:
+                for node in nodes:
+                    found.setdefault(node, set()).add(job_id)
+        return {node: frozenset(jobs) for node, jobs in found.items()}, None in ids
 
 
 def _Opcode(decision: Decision, instance: Instance) -> OpCode:

@@ -33,6 +33,8 @@ def Parser() -> optparse.OptionParser:
     add("--no-verify-disks", dest="verify_disks", action="store_false", default=True, help="Do not verify disks")
     add("--no-strict", dest="strict", action="store_false", default=True,
         help="Verify only disks of instances that no job has locked")  # fmt: skip
+    add("--repair-volume-groups", action="store_true", default=False,
+        help="Repair volume groups that have lost a disk, where tags permit it; without this option they are only reported")  # fmt: skip
     add("--rapi-ip", metavar="IP",
         help="Address at which ganeti-rapi is asked whether it lives (default: 127.0.0.1, then the addresses of this node"
         " and of the cluster)")  # fmt: skip

@@ -49,37 +49,48 @@ def QueryNodes(client: Client, group_uuid: str) -> list[Node]:
 def QueryBusy(client: Client, instances: Sequence[Instance], since: float) -> dict[str, str]:
     """Return why instances are busy.  Call it after the look at the instances, which began at ``since``.
 
-    Locks are asked for first: a job that is seen with a lock may have released it and ended by the time jobs are listed.
+    Locks are asked for first.  A job that is submitted and ends between the two questions is then among the jobs that ended
+    since ``since``; asked for the other way round, it would be in neither answer.
     """
     locks = client.Query("lock", busy.LOCK_FIELDS)["data"]
     jobs = client.Query("job", busy.JOB_FIELDS, busy.JobFilter(since))["data"]
-    return busy.Find(instances, list(map(Values, locks)), list(map(Values, jobs)), since)
+    # An instance may have nodes of other groups too.
+    nodes = client.Query("node", ("name", "uuid"), None)["data"] if jobs else []
+    return busy.Find(instances, list(map(Values, locks)), list(map(Values, jobs)), since, dict(map(Values, nodes)))
 
 
-def QueryUnmatched(client: Client, job_ids: Collection[int]) -> set[int]:
-    """Return those of the jobs that did not act because their instance had been changed before they ran."""
+def QueryUnmatched(client: Client, job_ids: Collection[int]) -> tuple[set[int], set[int]]:
+    """Return those of the jobs that did not act because their instance had been changed before they ran; the unfinished ones."""
     from ganeti.opcodes import CHANGED_SINCE
 
     if not job_ids:
-        return set()
+        return set(), set()
     wanted = ["|", *(["=", "id", job_id] for job_id in sorted(job_ids))]
     rows = client.Query("job", ("id", "status", "opresult"), wanted)["data"]
-    return {
-        job_id
-        for job_id, status, results in map(Values, rows)
-        if status == constants.JOB_STATUS_ERROR and results and CHANGED_SINCE in str(errors.DecodeException(results[0]))
-    }
+    unmatched, unfinished = set(), set()
+    for job_id, status, results in map(Values, rows):
+        if status is not None and status not in constants.JOBS_FINALIZED:
+            unfinished.add(job_id)
+        elif (
+            status == constants.JOB_STATUS_ERROR
+            and results
+            and CHANGED_SINCE in str(errors.DecodeException(results[0]))
+        ):
+            unmatched.add(job_id)
+    return unmatched, unfinished
 
 
 def Reason(text: str) -> list[list[Any]]:
     return [[REASON_SOURCE, text, int(runtime.Time() * 1e9)]]
 
 
-def Activation(name: str, why: str) -> OpCode:
-    """Return the opcode that activates an instance's disks."""
+def Activation(instance: Instance, why: str) -> OpCode:
+    """Return the opcode that activates an instance's disks; it does nothing if the instance was changed since the look."""
     from ganeti.opcodes import OpInstanceActivateDisks
 
-    return OpInstanceActivateDisks(instance_name=name, reason=Reason(f"Activating disks: {why}"))
+    return OpInstanceActivateDisks(
+        instance_name=instance.name, if_match=instance.version, reason=Reason(f"Activating disks: {why}")
+    )
 
 
 def Submit(client: Client, jobs: Sequence[Sequence[OpCode]], options: optparse.Values) -> list[int | None]:

@@ -12,7 +12,7 @@ INSTANCE_FIELDS = (
     "name", "uuid", "status", "admin_state", "disks_active", "pnode", "snodes", "pnode.group.uuid",
     "snodes.group.uuid", "pnode.group", "snodes.group", "disk_template", "forthcoming", "serial_no",
 )  # fmt: skip
-NODE_FIELDS = ("name", "bootid", "offline", "group.uuid")
+NODE_FIELDS = ("name", "bootid", "offline", "group.uuid", "vm_capable", "uuid", "serial_no")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +48,14 @@ class Node:
     name: str
     boot_id: str | None
     offline: bool = False
+    vm_capable: bool = True
+    uuid: str = ""
+    serial: int = 0
+
+    @property
+    def version(self) -> str:
+        """Return what a job gives as ``if_match`` that must not run after the node was changed."""
+        return f"{self.uuid}-{self.serial}"
 
 
 def Values(row: Sequence[Sequence[Any]]) -> list[Any]:
@@ -88,4 +96,7 @@ def _Joined(one: str | None, others: Sequence[str] | None) -> frozenset[str]:
 
 def Nodes(data: Sequence[Sequence[Sequence[Any]]]) -> list[Node]:
     """Return the nodes of a query for NODE_FIELDS."""
-    return [Node(name, boot_id or None, bool(offline)) for name, boot_id, offline, _ in map(Values, data)]
+    return [
+        Node(name, boot_id or None, bool(offline), bool(vm_capable), uuid or "", serial or 0)
+        for name, boot_id, offline, _, vm_capable, uuid, serial in map(Values, data)
+    ]

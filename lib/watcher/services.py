@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Sequence
 
 from ganeti import constants, hosts, pathutils, runtime, ssconf
 from ganeti.daemon import pidfile
@@ -41,12 +40,11 @@ def _DaemonUtil(verb: str, name: str, timeout: float) -> bool:
 
 
 def EnsureRapi(ip: str | None) -> None:
-    """Start the REST daemon; restart it once if it answers at none of the addresses, or not at the one given."""
+    """Start the REST daemon; restart it once if it answers at none of its addresses, or not at the one given."""
     name = constants.RAPI
     if not Installed(name) or not EnsureRunning(name):
         return
-    addresses = [ip] if ip else OwnAddresses()
-    why = _LookForRapi(addresses)
+    why = _LookForRapi(ip)
     if why is None:
         return
     logging.warning("%s does not answer (%s): restarting it", name, why)
@@ -54,7 +52,7 @@ def EnsureRapi(ip: str | None) -> None:
         _Kill(name)
     if not _DaemonUtil("start", name, _START_TIMEOUT):
         return
-    why = _LookForRapi(addresses)
+    why = _LookForRapi(ip)
     if why is None:
         logging.info("%s answers again", name)
     else:
@@ -64,21 +62,30 @@ def EnsureRapi(ip: str | None) -> None:
         )  # fmt: skip
 
 
-def OwnAddresses() -> list[str]:
+def _OwnAddresses() -> list[str]:
     """Return where the daemon may listen: everywhere, at this node's address, or at the cluster's if it is here."""
     store = ssconf.SimpleStore()
     found = [_LOOPBACK, store.GetNodePrimaryIPs().get(hosts.OwnName(), ""), store.GetMasterIP()]
     return [ip for ip in dict.fromkeys(filter(None, found)) if hosts.IsOwnAddress(ip)]
 
 
-def _LookForRapi(addresses: Sequence[str]) -> str | None:
-    """Return None if the daemon answers at one of the addresses, else why not at each."""
+def _LookForRapi(given: str | None) -> str | None:
+    """Return None if the daemon answers at the address given, else at one of its own; why not at each otherwise.
+
+    Of its own addresses those count at which its user listens: whoever has an account here could answer at the others.
+    """
     port = hosts.DaemonPort(constants.RAPI, constants.DEFAULT_RAPI_PORT)
+    addresses = [given] if given else _OwnAddresses()
+    listening = hosts.ListeningAt(port, pidfile.OwnUsers(constants.RAPI))
     reasons = []
     for ip in addresses:
-        why = ProbeRapi(ip, port)
-        if why is None:
-            return None
+        everywhere = {"::"} if ":" in ip else {"::", "0.0.0.0"}  # noqa: S104 - only compared
+        if given or listening.intersection({ip, *everywhere}):
+            why = ProbeRapi(ip, port)
+            if why is None:
+                return None
+        else:
+            why = "it does not listen there"
         reasons.append(f"{ip} port {port}: {why}")
     return "; ".join(reasons)
 

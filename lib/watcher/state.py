@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ganeti import errors, pathutils, runtime, serializer
+from ganeti.watcher import volumegroups
 
 # Seconds after which tries to start an instance are forgotten.
 EXPIRES = 8 * 3600.0
@@ -67,14 +68,26 @@ NONE = Tries()
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """The content of the file."""
+    """The content of the file.
+
+    ``activations``: node -> jobs that activate disks because it was booted, as far as their end is not known;
+    ``volumes``: node -> what is known of its volume groups.
+    """
 
     tries: Mapping[str, Tries]
     boot_ids: Mapping[str, str]
+    activations: Mapping[str, frozenset[int]] = dataclasses.field(default_factory=dict)
+    volumes: Mapping[str, volumegroups.Known] = dataclasses.field(default_factory=dict)
 
     def Dump(self) -> bytes:
         instances = {name: self.tries[name].ToDict() for name in sorted(self.tries)}
-        nodes = {name: {"bootid": self.boot_ids[name]} for name in sorted(self.boot_ids)}
+        nodes: dict[str, dict[str, Any]] = {name: {"bootid": self.boot_ids[name]} for name in sorted(self.boot_ids)}
+        for name in sorted(self.activations.keys() & nodes.keys()):
+            nodes[name]["activation_jobs"] = sorted(self.activations[name])
+        for name in sorted(self.volumes):
+            record = nodes.get(name, {}) | volumegroups.Dump(self.volumes[name])
+            if record:
+                nodes[name] = record
         return serializer.DumpBytes({"instance": instances, "node": nodes})
 
     def Maintained(self, names: Collection[str], now: float) -> State:
@@ -83,6 +96,25 @@ class State:
             name: tries for name, tries in self.tries.items() if name in names and tries != NONE and tries.IsFresh(now)
         }
         return dataclasses.replace(self, tries=kept)
+
+    def Settled(self, idle: Collection[int], unfinished: Collection[int]) -> State:
+        """Return the state when it is known which of its jobs did not act, and which have not ended.
+
+        A node with a job that did not act counts as one that was not looked at since it was booted.
+        """
+        again = {node for node, jobs in self.activations.items() if jobs.intersection(idle)}
+        waiting = {node: jobs.intersection(unfinished) for node, jobs in self.activations.items() if node not in again}
+        return State(
+            {name: known.Without(idle) for name, known in self.tries.items()},
+            {node: boot_id for node, boot_id in self.boot_ids.items() if node not in again},
+            {node: jobs for node, jobs in waiting.items() if jobs},
+            self.volumes,
+        )
+
+    @property
+    def jobs(self) -> set[int]:
+        """Return the jobs whose end is not known."""
+        return set[int]().union(*(known.jobs for known in self.tries.values()), *self.activations.values())
 
 
 EMPTY = State({}, {})
@@ -114,12 +146,22 @@ def Parse(text: bytes) -> State:
         raise errors.ParseError("it does not hold an object")
     instances, nodes = data.get("instance"), data.get("node")
     tries = {name: _ReadTries(record) for name, record in instances.items()} if isinstance(instances, dict) else {}
-    boot_ids = {
-        name: record["bootid"]
-        for name, record in (nodes.items() if isinstance(nodes, dict) else ())
-        if isinstance(record, dict) and isinstance(record.get("bootid"), str)
+    records = {
+        name: record for name, record in (nodes.items() if isinstance(nodes, dict) else ()) if isinstance(record, dict)
     }
-    return State({name: value for name, value in tries.items() if value != NONE}, boot_ids)
+    known = {name: record for name, record in records.items() if isinstance(record.get("bootid"), str)}
+    volumes = {name: volumegroups.Parse(record, runtime.Time()) for name, record in records.items()}
+    activations = {name: _ReadJobs(record.get("activation_jobs")) for name, record in known.items()}
+    return State(
+        {name: value for name, value in tries.items() if value != NONE},
+        {name: record["bootid"] for name, record in known.items()},
+        {name: jobs for name, jobs in activations.items() if jobs},
+        {name: found for name, found in volumes.items() if found != volumegroups.NOTHING},
+    )
+
+
+def _ReadJobs(values: Any) -> frozenset[int]:
+    return frozenset(int(_Number(value)) for value in (values if isinstance(values, list) else ())) - {0}
 
 
 class File:
@@ -139,13 +181,19 @@ class File:
             return EMPTY
 
     def Save(self, state: State) -> None:
-        """Replace the content; an unchanged file gets a new time only, so that the cleaner does not remove it."""
+        """Replace the content; an unchanged file gets a new time only, so that the cleaner does not remove it.
+
+        Raise LockBusy if another run has locked the new file before this one did: it has begun with what was saved.
+        """
         data = state.Dump()
         if runtime.ReadFile(self._path) == data:
             now = runtime.Time()
             runtime.SetTimes(self._path, now, now)
         else:
             runtime.WriteFile(self._path, data)
+            # The lock is one of the file that was replaced.
+            replaced, self._lock = self._lock, runtime.LockFile(self._path, timeout=0)
+            replaced.release()
 
     def Close(self) -> None:
         self._lock.release()

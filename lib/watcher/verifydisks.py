@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, runtime
 from ganeti.watcher import busy, decisions, guard, master
+from ganeti.watcher.rows import Values
 
 if TYPE_CHECKING:
     import optparse
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ganeti.luxi.client import Client
     from ganeti.watcher.group import Visit
 
+_DISKS_SHOWN = 10
 _WHY = "verification found them inactive"
 # A strict job waits for locks of long operations; other jobs are to leave time for the next run of their unit, as systemd
 # starts no second one.  A job that has not ended by then is left to end by itself.
@@ -56,9 +58,11 @@ def Run(client: Client, visit: Visit, options: optparse.Values) -> None:
     if status != constants.JOB_STATUS_SUCCESS:
         logging.error("Group %s: the verification of disks failed: %s", visit.name, _Words(results))
         return
-    bad_nodes, inactive, _missing = results[0]
+    bad_nodes, inactive, missing = results[0]
     for node, text in sorted(bad_nodes.items()):
         logging.warning("Group %s: node %s could not be asked about disks: %s", visit.name, node, text)
+    if missing:
+        _ReportMissing(client, missing)
     if inactive:
         _Activate(client, visit, inactive, options)
 
@@ -70,6 +74,19 @@ def _Pending(client: Client, visit: Visit) -> int | None:
     return next((job_id for (_, job_id), (_, found) in rows if summaries.intersection(found or ())), None)
 
 
+def _ReportMissing(client: Client, missing: Mapping[str, Sequence[Sequence[str]]]) -> None:
+    """Say which volumes and files are gone; making them again is the administrator's decision (doc/design-lvm-repair.rst)."""
+    names: dict[str, str] = dict(map(Values, client.Query("node", ("uuid", "name"), None)["data"]))
+    for instance, lost in sorted(missing.items()):
+        words = [f"{disk} on node {names.get(node, node)}" for node, disk in lost[:_DISKS_SHOWN]]
+        more = f" and {len(lost) - _DISKS_SHOWN} more" if len(lost) > _DISKS_SHOWN else ""
+        logging.error(
+            "Instance %s has lost %s%s; unless a job makes them again already ('gnt-job list'), this is for an administrator:"
+            " 'gnt-cluster verify' says what to do",
+            instance, ", ".join(words), more,
+        )  # fmt: skip
+
+
 def _Activate(client: Client, visit: Visit, reported: list[str], options: optparse.Values) -> None:
     """Activate disks, as far as a new look at instances and jobs allows it: the verification may have taken long."""
     if not guard.MayWork(options):
@@ -77,13 +94,13 @@ def _Activate(client: Client, visit: Visit, reported: list[str], options: optpar
     began = runtime.Time()
     instances = master.QueryInstances(client, visit.uuid)
     nodes = master.QueryNodes(client, visit.uuid)
-    names, left = decisions.DecideRepair(instances, nodes, master.QueryBusy(client, instances, began), reported)
+    chosen, left = decisions.DecideRepair(instances, nodes, master.QueryBusy(client, instances, began), reported)
     for name, why in left.items():
         logging.info("The disks of instance %s are inactive and left so: %s", name, why)
-    for name in names:
-        logging.info("Activating the disks of instance %s: %s", name, _WHY)
-    if names:
-        master.Submit(client, [[master.Activation(name, _WHY) for name in names]], options)
+    for instance in chosen:
+        logging.info("Activating the disks of instance %s: %s", instance.name, _WHY)
+    # A job for each: one that finds its instance changed must not keep the others from theirs.
+    master.Submit(client, [[master.Activation(instance, _WHY)] for instance in chosen], options)
 
 
 def _Words(results: Sequence[Any]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti.watcher import busy, decisions, state
+from ganeti import opcodes
+from ganeti.watcher import busy, decisions, master, state
 from ganeti.watcher.decisions import Action
 from ganeti.watcher.rows import Instance, Instances, Node, Nodes
 
@@ -126,16 +129,18 @@ def test_reported_disks_are_activated_unless_their_nodes_are_gone():
         Inst("b.example.com", "ERROR_nodedown"),
         Inst("c.example.com", "running", secondaries=("n3",)),
         Inst("d.example.com", "running"),
+        Inst("f.example.com", "ADMIN_down", "down", disks_active=False, secondaries=("n2",)),
     ]
     nodes = [Node("n1", "x"), Node("n2", "x"), Node("n3", None, offline=True)]
-    reported = ["a.example.com", "b.example.com", "c.example.com", "d.example.com", "e.example.com"]
+    reported = [f"{letter}.example.com" for letter in "abcdef"]
     activate, left = decisions.DecideRepair(instances, nodes, {"d.example.com": "job 1 acts on it"}, reported)
-    assert activate == ["a.example.com"]
+    assert activate == [instances[0]]
     assert left == {
         "b.example.com": "its status is ERROR_nodedown",
         "c.example.com": "its secondary node is offline",
         "d.example.com": "job 1 acts on it",
         "e.example.com": "it does not exist in this group",
+        "f.example.com": "it does not use its disks any longer",
     }
 
 
@@ -153,19 +158,64 @@ def Job(op: dict[str, object], status: str = "queued", job_id: int = 7, opstatus
         {"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "web"},
         {"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "web.example"},
         {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "x", "instance_uuid": "uuid-of-web.example.com"},
+        {"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "WEB.example.com"},
+        {"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "Web"},
+        {"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "uuid-of-web.example.com"},
+        {"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "uuid-of-web.example.com", "instance_uuid": None},
+        {"OP_ID": "OP_INSTANCE_CHANGE_GROUP", "instance_name": "Web.Example", "target_groups": ["other"]},
+        {"OP_ID": "OP_INSTANCE_SETTLE_MIRRORS", "instance_name": "web"},
         {"OP_ID": "OP_SOMETHING_NEW", "instances": ["web.example.com"]},
+        {"OP_ID": "OP_SOMETHING_NEW", "instances": ["uuid-of-web.example.com"]},
+        {"OP_ID": "OP_INSTANCE_MULTI_ALLOC", "instances": [{"instance_name": "Web"}]},
         {"OP_ID": "OP_INSTANCE_MULTI_ALLOC", "instances": [{"instance_name": "web.example.com"}]},
         {"OP_ID": "OP_NODE_MIGRATE", "node_name": "n1"},
         {"OP_ID": "OP_NODE_EVACUATE", "node_name": "n2"},
+        {"OP_ID": "OP_NODE_MIGRATE", "node_name": "uuid-of-n1"},
+        {"OP_ID": "OP_NODE_MIGRATE", "node_name": "n9", "node_uuid": "uuid-of-n1"},
+        {"OP_ID": "OP_NODE_MIGRATE", "node_name": "N1"},
+        {"OP_ID": "OP_NODE_EVACUATE", "node_name": "uuid-of-n2.example.com"},
+        {"OP_ID": "OP_NODE_EVACUATE", "node_name": "N2.Example"},
+        {"OP_ID": "OP_NODE_EVACUATE", "node_name": "n2.example.com"},
+        {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": "uuid-of-n2.example.com", "offline": True},
         {"OP_ID": "OP_OOB_COMMAND", "node_names": ["n9", "n1"]},
+        {"OP_ID": "OP_OOB_COMMAND", "node_names": ["n9", "uuid-of-n1"]},
+        {"OP_ID": "OP_OOB_COMMAND", "node_names": ["n9"], "node_uuids": ["uuid-of-n9", "uuid-of-n1"]},
+        {"OP_ID": "OP_OOB_COMMAND", "node_names": [], "command": "power-off"},
         {"OP_ID": "OP_GROUP_EVACUATE", "group_name": "default"},
         {"OP_ID": "OP_GROUP_EVACUATE", "group_name": GROUP},
         {"OP_ID": "OP_CLUSTER_DESTROY"},
     ],
 )
 def test_a_job_that_is_about_to_act_on_an_instance_keeps_the_watcher_off(op):
-    instance = Inst(secondaries=("n2",))
-    assert busy.Find([instance], [], [Job(op)], 100.0) == {"web.example.com": "job 7 acts on it"}
+    assert _Busy(Job(op)) == {"web.example.com": "job 7 acts on it"}
+
+
+_NODE_UUIDS = {name: f"uuid-of-{name}" for name in ("n1", "n2.example.com", "n9")}
+
+
+def _Busy(job: list[object]) -> dict[str, str]:
+    return busy.Find([Inst(secondaries=("n2.example.com",))], [], [job], 100.0, _NODE_UUIDS)
+
+
+# Opcodes that name nodes or groups and touch no instance there.
+_HARMLESS = frozenset(
+    {"OP_CLUSTER_VERIFY", "OP_CLUSTER_VERIFY_DISKS", "OP_CLUSTER_VERIFY_GROUP", "OP_GROUP_VERIFY_DISKS", "OP_GROUP_ADD",
+     "OP_GROUP_ASSIGN_NODES", "OP_GROUP_REMOVE", "OP_GROUP_RENAME", "OP_GROUP_SET_PARAMS", "OP_NETWORK_CONNECT",
+     "OP_NETWORK_DISCONNECT", "OP_NODE_ADD", "OP_NODE_MODIFY_STORAGE", "OP_NODE_QUERYVOLS", "OP_NODE_QUERY_STORAGE",
+     "OP_RESTRICTED_COMMAND", "OP_TEST_ALLOCATOR", "OP_INSTANCE_QUERY_DATA", "OP_INSTANCE_CONSOLE",
+     "OP_CLUSTER_REPAIR_DISK_SIZES"}
+)  # fmt: skip
+_SAMPLES: dict[str, object] = {
+    "instance_name": "web", "instances": ["web"], "node_name": "n1", "node_names": ["n1"], "nodes": ["n1"],
+    "group_name": "default",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(opcodes.OP_MAPPING))
+def test_every_opcode_that_names_something_is_known_to_touch_it_or_not(kind):
+    op = {name: _SAMPLES[name] for name in opcodes.OP_MAPPING[kind].OP_PARAMS if name in _SAMPLES}
+    if op:
+        assert bool(_Busy(Job({"OP_ID": kind, **op}))) == (kind not in _HARMLESS)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +225,11 @@ def test_a_job_that_is_about_to_act_on_an_instance_keeps_the_watcher_off(op):
         Job({"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "we"}),
         Job({"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": ["web.example.com"]}),
         Job({"OP_ID": "OP_NODE_MIGRATE", "node_name": "n3"}),
+        Job({"OP_ID": "OP_NODE_MIGRATE", "node_name": "uuid-of-n9"}),
+        Job({"OP_ID": "OP_NODE_MIGRATE", "node_name": "n"}),
+        Job({"OP_ID": "OP_NODE_MIGRATE", "node_name": ""}),
+        Job({"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "uuid-of-webmail.example.com"}),
+        Job({"OP_ID": "OP_OOB_COMMAND", "node_names": ["n9"], "command": "power-off"}),
         Job({"OP_ID": "OP_GROUP_VERIFY_DISKS", "group_name": GROUP}),
         Job({"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "web.example.com"}, "running", opstatus="success"),
         Job({"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": None, "instances": [None, 3]}),
@@ -182,7 +237,7 @@ def test_a_job_that_is_about_to_act_on_an_instance_keeps_the_watcher_off(op):
     ],
 )
 def test_other_jobs_do_not(job):
-    assert busy.Find([Inst(secondaries=("n2",))], [], [job], 100.0) == {}
+    assert _Busy(job) == {}
 
 
 def test_a_job_that_ended_while_the_watcher_looked_counts_too():
@@ -205,6 +260,44 @@ def test_locks_count_whoever_has_them_and_waits_do_not():
     }
 
 
+# --- the order of the questions -----------------------------------------------------------------------------------------
+
+
+class _Changing:
+    """A master on which a job runs and ends between the question about locks and that about jobs, whichever comes first."""
+
+    def __init__(self, op: dict[str, object], begins: int):
+        self._op, self._begins, self._asked = op, begins, 0
+
+    def Query(self, kind: str, fields: object, qfilter: object = None) -> dict[str, list[list[list[object]]]]:
+        if kind == "node":
+            return {"data": []}
+        self._asked += 1
+        begun, ended = self._asked > self._begins, self._asked > 1
+        values: list[object]
+        if kind == "lock":
+            held = begun and not ended
+            values = ["instance/web.example.com", "exclusive" if held else None, ["job7"] if held else None]
+        else:
+            status = "success" if ended else "running"
+            values = [7, status, [self._op], [status], [101, 0] if ended else None]
+        return {"data": [[[0, value] for value in values]] if begun else []}
+
+
+@pytest.mark.parametrize(
+    ("op", "begins", "why"),
+    [
+        # Submitted after the first question, ended before the second.
+        ({"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "web"}, 1, "job 7 acts on it"),
+        # Its locks alone say what it acts on, and it has released them by the second question.
+        ({"OP_ID": "OP_SOMETHING_NEW"}, 0, "it is locked by job7"),
+    ],
+)
+def test_a_job_that_ends_between_the_questions_is_seen(op, begins, why):
+    client: Any = _Changing(op, begins)
+    assert master.QueryBusy(client, [Inst()], 100.0) == {"web.example.com": why}
+
+
 # --- rows ---------------------------------------------------------------------------------------------------------------
 
 
@@ -218,4 +311,6 @@ def test_rows_become_objects_whatever_is_missing():
     [instance] = Instances([blank])
     assert (instance.status, instance.disks_active, instance.nodes, instance.groups) == ("", False, ("",), frozenset())
     assert Instances([[*row[:-2], [0, True], [0, 7]]]) == []
-    assert Nodes([[[0, "n1"], [2, None], [0, True], [0, "g1"]]]) == [Node("n1", None, True)]
+    row = [[0, "n1"], [2, None], [0, True], [0, "g1"], [0, True], [0, "u"], [0, 7]]
+    assert Nodes([row]) == [Node("n1", None, True, True, "u", 7)]
+    assert Nodes([row])[0].version == "u-7"

@@ -39,7 +39,11 @@ def _With(machine: Machine, action: Callable[[state.File], Any]) -> Any:
     return machine.Call(run)
 
 
-SOME = state.State({"a.example.com": state.Tries(2, 100.0), "b.example.com": state.Tries(0, 0.0, 1, 5.0)}, {"n1": "x"})
+SOME = state.State(
+    {"a.example.com": state.Tries(2, 100.0), "b.example.com": state.Tries(0, 0.0, 1, 5.0)},
+    {"n1": "x", "n2": "y"},
+    {"n1": frozenset([7, 8])},
+)
 
 
 # --- state --------------------------------------------------------------------------------------------------------------
@@ -53,7 +57,7 @@ def test_state_is_kept_in_the_shape_of_3_1(machine: Machine) -> None:
             "a.example.com": {"restart_count": 2, "restart_when": 100.0},
             "b.example.com": {"cleanup_count": 1, "cleanup_when": 5.0},
         },
-        "node": {"n1": {"bootid": "x"}},
+        "node": {"n1": {"bootid": "x", "activation_jobs": [7, 8]}, "n2": {"bootid": "y"}},
     }
     assert _With(machine, lambda file: file.Read()) == SOME
     assert machine.Call(runtime.Stat, FILE).st_mode & 0o777 == 0o600
@@ -86,7 +90,10 @@ _ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["instance", "node", "bootid", "restart_count", "restart_when", "x"]), inner)
+        | st.dictionaries(
+            st.sampled_from(["instance", "node", "bootid", "activation_jobs", "restart_count", "restart_when", "x"]),
+            inner,
+        )
     ),
     max_leaves=12,
 )

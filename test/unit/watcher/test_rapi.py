@@ -5,24 +5,27 @@ from __future__ import annotations
 import http.server
 import os
 import ssl
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 
 import pytest
+from simulated import Machine, World
 from support.allocator import Lease
 from support.watched import MakeInstance, WatchedNode
 
-from ganeti import x509
+from ganeti import hosts, runtime, x509
 from ganeti.watcher import services
 
 PORT = 5080
+NOBODY = 65534
 
 
 class StandIn:
-    """An HTTPS server in place of the daemon, at its usual port of an address of its own."""
+    """An HTTPS server in place of the daemon, at its usual port of an address of its own; ``user``: who listens."""
 
-    def __init__(self, address: str, folder: str):
+    def __init__(self, address: str, folder: str, user: int | None = None):
         self.status, self.body = 200, b"2"
         self.asked: list[str] = []
         outer = self
@@ -42,7 +45,12 @@ class StandIn:
             def handle_error(self, *args: object) -> None:
                 """Say nothing of a client that has seen enough."""
 
-        self._server = Server((address, PORT), Handler)
+        before = os.geteuid()
+        os.seteuid(before if user is None else user)
+        try:
+            self._server = Server((address, PORT), Handler)
+        finally:
+            os.seteuid(before)
         path = os.path.join(folder, "pem")
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(x509.MakeRapiPem())
@@ -62,6 +70,11 @@ class StandIn:
 def folder() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="gnt-", dir="/tmp") as made:
         yield made
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return World(1).AddMachine("node1")
 
 
 @pytest.fixture
@@ -133,6 +146,44 @@ def test_a_daemon_that_listens_at_the_nodes_address_is_found_there(
     node.WriteSsconf("node_primary_ips", f"node2.example.org 192.0.2.9\n{node.name} {address}")
     node.WatchInstances()
     assert rapi.asked == ["/version"] and START not in node.Asked()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can listen as somebody else")
+def test_an_answer_of_another_user_is_not_the_daemons(node: WatchedNode, address: str, folder: str) -> None:
+    """The daemon hangs, bound to another address; somebody with an account answers at this one."""
+    impostor = StandIn(address, folder, NOBODY)
+    try:
+        node.WriteSsconf("node_primary_ips", f"{node.name} {address}")
+        lines = [line for line in node.LogOfRun() if "ganeti-rapi" in line]
+    finally:
+        impostor.Close()
+    assert impostor.asked == [] and [word for word in node.Asked() if word in (START, STOP)] == [STOP, START]
+    assert f"{address} port {PORT}: it does not listen there" in lines[-1]
+
+
+_HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+
+
+def _Row(local: str, uid: int, state: str = "0A") -> str:
+    return f"   0: {local}:13D8 {'0' * len(local)}:0000 {state} 00000000:00000000 00:00000000 00000000  {uid:4}  0 1593 1 0\n"
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the rows are of such a machine")
+@pytest.mark.parametrize("with_ipv6", [True, False])
+def test_where_a_user_listens(machine: Machine, with_ipv6: bool) -> None:
+    rows = [_Row("0100007F", 0), _Row("0200007F", 1000), _Row("0300007F", 33, "01"), _Row("0400007F", 33)]
+    files = {"/proc/net/tcp": _HEAD + "".join(rows)}
+    if with_ipv6:
+        files["/proc/net/tcp6"] = _HEAD + _Row("B80D0120000000000000000001000000", 33) + _Row("0" * 32, 0)
+
+    def look() -> tuple[set[str], set[str]]:
+        for path, text in files.items():
+            runtime.MakeDirs(os.path.dirname(path))
+            runtime.WriteFile(path, text)
+        return hosts.ListeningAt(PORT, (0, 33)), hosts.ListeningAt(PORT + 1, (0, 33))
+
+    expected = {"127.0.0.1", "127.0.0.4"} | ({"2001:db8::1", "::"} if with_ipv6 else set())
+    assert machine.Call(look) == (expected, set())
 
 
 def test_a_dead_daemon_is_restarted_once_and_then_only_reported(node: WatchedNode, address: str) -> None:

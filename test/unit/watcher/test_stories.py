@@ -53,7 +53,7 @@ def dead(node: WatchedNode) -> WatchedNode:
 # --- instances ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("D20-LOG-05", "D20-LUXI-10")
+@pytest.mark.req("D20-LOG-05")
 def test_a_dead_guest_is_started_and_a_stopped_one_left_alone(dead: WatchedNode) -> None:
     dead.master.dead.add(TWO)
     lines = dead.LogOfRun()
@@ -120,6 +120,23 @@ def test_an_instance_that_a_job_is_about_to_stop_is_left_alone(dead: WatchedNode
     dead.master._SubmitJob([{"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "inst1"}])
     assert f"INFO Leaving instance {ONE} alone: job 1001 acts on it" in dead.LogOfRun()
     assert dead.master.Ops() == [f"INSTANCE_SHUTDOWN {ONE.partition('.')[0]}"]
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        {"OP_ID": "OP_NODE_MIGRATE", "node_name": configs.NODE1},
+        {"OP_ID": "OP_NODE_MIGRATE", "node_name": "NODE1"},
+        {"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": ONE.upper()},
+        {"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": str(UP.uuid)},
+    ],
+)
+def test_whatever_a_queued_job_calls_the_instance_or_its_node(dead: WatchedNode, op: dict[str, Any]) -> None:
+    """The master looks up what the user typed only when the job runs."""
+    dead.master.statuses[op["OP_ID"]] = "queued"
+    dead.master._SubmitJob([op])
+    assert f"INFO Leaving instance {ONE} alone: job 1001 acts on it" in dead.LogOfRun()
+    assert len(dead.master.submitted) == 1
 
 
 def test_a_start_that_is_still_queued_is_not_submitted_again(dead: WatchedNode) -> None:
@@ -230,10 +247,40 @@ def test_disks_are_activated_after_a_reboot_of_their_secondary(mirrored: Watched
     mirrored.master.boots[configs.NODE2] = "boot2"
     assert f"INFO Activating the disks of instance {WEB}: its secondary node was booted" in mirrored.LogOfRun()
     assert mirrored.master.Ops() == [f"INSTANCE_ACTIVATE_DISKS {WEB}"]
-    assert mirrored.State()["node"]["node2.example.org"] == {"bootid": "boot2"}
+    assert mirrored.State()["node"]["node2.example.org"] == {"bootid": "boot2", "activation_jobs": [1001]}
+    [[op]] = mirrored.master.submitted
+    assert op["if_match"] == _Version(mirrored)
     mirrored.master.Forget()
     mirrored.WatchInstances()
     assert mirrored.master.Ops() == []
+    assert mirrored.State()["node"]["node2.example.org"] == {"bootid": "boot2"}
+
+
+def _Version(node: WatchedNode) -> str:
+    instance = node.master.snapshot.InstanceByName(WEB)
+    return f"{instance.uuid}-{instance.serial_no}"
+
+
+def test_disks_are_looked_at_again_if_the_job_found_the_instance_changed(mirrored: WatchedNode) -> None:
+    """A tag that was set in between would otherwise leave the mirrors down: the boot id is remembered already."""
+    text = f"The instance {opcodes.CHANGED_SINCE}: its serial number is 8"
+    mirrored.master.failures["OP_INSTANCE_ACTIVATE_DISKS"] = ["OpPrereqError", [text, "wrong_state"]]
+    mirrored.master.boots[configs.NODE2] = "boot2"
+    mirrored.WatchInstances()
+    mirrored.master.failures.clear()
+    assert any("Job 1001 found that an instance with disks on node node2" in line for line in mirrored.LogOfRun())
+    assert mirrored.master.Ops() == [f"INSTANCE_ACTIVATE_DISKS {WEB}"] * 2
+    mirrored.WatchInstances()
+    assert len(mirrored.master.submitted) == 2
+
+
+def test_a_job_for_disks_that_is_still_queued_is_remembered(mirrored: WatchedNode) -> None:
+    mirrored.master.statuses["OP_INSTANCE_ACTIVATE_DISKS"] = "queued"
+    mirrored.master.boots[configs.NODE2] = "boot2"
+    for _ in range(2):
+        mirrored.WatchInstances()
+        assert mirrored.State()["node"]["node2.example.org"]["activation_jobs"] == [1001]
+    assert len(mirrored.master.submitted) == 1
 
 
 def test_not_those_of_an_instance_that_is_started_just_now(mirrored: WatchedNode) -> None:
@@ -257,10 +304,51 @@ def test_inactive_disks_that_a_verification_finds_are_activated(mirrored: Watche
     mirrored.master.results["OP_GROUP_VERIFY_DISKS"] = [[{"node9": "no answer"}, [WEB], {}]]
     mirrored.Watch("--no-strict")
     assert mirrored.master.Ops() == [f"GROUP_VERIFY_DISKS {GROUP}", f"INSTANCE_ACTIVATE_DISKS {WEB}"]
-    [[verify], [_]] = mirrored.master.submitted
+    [[verify], [activation]] = mirrored.master.submitted
+    assert activation["if_match"] == _Version(mirrored)
     assert verify["is_strict"] is False and verify["priority"] == 10
     assert sorted(mirrored.master.jobs) == [1002]  # the verification is archived
     assert "node node9 could not be asked about disks: no answer" in mirrored.Log()
+
+
+def test_volumes_that_are_gone_are_reported_and_not_made_again(mirrored: WatchedNode) -> None:
+    lost = [[configs.NODE2, f"xenvg/v{number}"] for number in range(12)]
+    mirrored.master.results["OP_GROUP_VERIFY_DISKS"] = [[{}, [], {WEB: lost, "a.example.org": lost[:1]}]]
+    mirrored.Watch()
+    assert mirrored.master.Ops() == [f"GROUP_VERIFY_DISKS {GROUP}"]
+    first, second = [line for line in mirrored.Log().splitlines() if "has lost" in line]
+    assert "ERROR Instance a.example.org has lost xenvg/v0 on node node2.example.org; unless a job makes" in first
+    assert (
+        f"Instance {WEB} has lost xenvg/v0 on node" in second and "v9 on node node2.example.org and 2 more;" in second
+    )
+
+
+def test_each_instance_that_a_verification_reports_gets_a_job(mirrored: WatchedNode) -> None:
+    """One that finds its instance changed does not keep the others from their disks."""
+    snapshot = mirrored.master.snapshot
+    web = snapshot.InstanceByName(WEB)
+    other = web.Replace(uuid=configs.Uuid(77), name="other.example.org")
+    mirrored.master.snapshot = snapshot.WithObject(other)
+    mirrored.master.results["OP_GROUP_VERIFY_DISKS"] = [[{}, [other.name, WEB], {}]]
+    mirrored.Watch()
+    assert [[op["instance_name"] for op in ops] for ops in mirrored.master.submitted[1:]] == [[other.name], [WEB]]
+
+
+def test_disks_that_are_no_longer_used_stay_inactive(mirrored: WatchedNode) -> None:
+    """The instance was shut down while its group's disks were verified."""
+
+    def stop() -> None:
+        snapshot = mirrored.master.snapshot
+        web = snapshot.InstanceByName(WEB)
+        mirrored.master.snapshot = snapshot.WithObject(web.Replace(admin_state="down", disks_active=False))
+
+    mirrored.master.on_call["WaitForJobChange"] = stop
+    mirrored.master.results["OP_GROUP_VERIFY_DISKS"] = [[{}, [WEB], {}]]
+    mirrored.Watch()
+    assert mirrored.master.Ops() == [f"GROUP_VERIFY_DISKS {GROUP}"]
+    assert (
+        f"The disks of instance {WEB} are inactive and left so: it does not use its disks any longer" in mirrored.Log()
+    )
 
 
 def test_a_run_by_the_half_hour_is_strict(mirrored: WatchedNode) -> None:
@@ -327,7 +415,7 @@ def test_a_pause_that_begins_while_the_master_is_asked_is_kept(dead: WatchedNode
 
 def test_a_pause_that_begins_while_disks_are_verified_is_kept(mirrored: WatchedNode) -> None:
     mirrored.master.results["OP_GROUP_VERIFY_DISKS"] = [[{}, [WEB], {}]]
-    mirrored.master.on_call["WaitForJobChange"] = lambda: _Pause(mirrored)
+    mirrored.master.on_call["WaitForJobChange"] = lambda: mirrored.master.submitted and _Pause(mirrored)
     mirrored.Watch("-g", GROUP)
     assert mirrored.master.Ops() == [f"GROUP_VERIFY_DISKS {GROUP}"]
 
