@@ -165,6 +165,17 @@ def _Instances(view: View, _query: Any) -> Reply:
     return _OfAll(view, NiceSort([one.name for one in view.root.instances.values() if one.name is not None]))
 
 
+_NODE_OF = _OfInstance(
+    lambda view, instance: view.root.NodeName(instance.primary_node), lambda view, instance: view.root.serial_no
+)
+
+
+def _InstanceNode(view: View, query: Any) -> Reply:
+    reply = _NODE_OF(view, query)
+    # A reservation may have no node yet.
+    return _UNKNOWN if reply.answer is None else reply
+
+
 _HANDLERS: Mapping[int, Callable[[View, Any], Reply]] = {
     queries.PING: _Ping,
     queries.NODE_ROLE: _OfNode(View.Role),
@@ -180,7 +191,5 @@ _HANDLERS: Mapping[int, Callable[[View, Any], Reply]] = {
     queries.DATA_COLLECTORS: _DataCollectors,
     queries.OFFLINE_NODES: _OfflineNodes,
     queries.INSTANCES: _Instances,
-    queries.INSTANCE_NODE: _OfInstance(
-        lambda view, instance: view.root.NodeName(instance.primary_node), lambda view, instance: view.root.serial_no
-    ),
+    queries.INSTANCE_NODE: _InstanceNode,
 }

@@ -106,7 +106,7 @@ class View:
             role = "primary" if instance.primary_node == node.uuid else "secondary"
             peers = [self.root.NodeName(uuid) for uuid, _ in disk.Minors() if uuid != node.uuid]
             number = instance.disks.index(disk_uuid)
-            yield [node.name, minor, instance.name, f"disk/{number}", role, peers[0] if peers else ""]
+            yield [node.name, minor, instance.known_as, f"disk/{number}", role, peers[0] if peers else ""]
 
     def Lookup(self, path: str) -> Any:
         """Return the part of the configuration that ``path`` leads to; raises KeyError if it leads nowhere.

@@ -18,8 +18,8 @@ MAX_DATAGRAM = 61440
 MAX_SKEW = 300
 # Characters of an rsalt, which the reply repeats; a uuid has 36.
 MAX_RSALT = 256
-# Requests that are remembered, so that a copy gets no second answer; the last half of them at least.
-MAX_REMEMBERED = 65536
+# Requests that are remembered, so that a copy gets no second answer: 5000 a second for as long as one may be old.
+MAX_REMEMBERED = 5000 * MAX_SKEW
 
 # Why a datagram is dropped: the keys of the daemon's counters.
 SIZE = "size"
@@ -33,6 +33,8 @@ REASONS = (SIZE, BAD_MAGIC, ENVELOPE, SIGNATURE, CLOCK, REPLAY, MESSAGE)
 
 _ENVELOPE_KEYS = {"msg", "salt", "hmac"}
 _MAX_CLOCK_DIGITS = 20
+# Of a signature, to recognise it: 64 bits that nobody without the key can choose.
+_MARK_DIGITS = 16
 
 
 class BadDatagram(errors.GenericError):
@@ -140,13 +142,18 @@ def _IsInt(value: Any) -> TypeGuard[int]:
 
 
 class Gate:
-    """Lets each request through once, if its clock is right; ``remembered``: how many it can recognise."""
+    """Lets each request through once, if its clock is right.
 
-    def __init__(self, remembered: int = MAX_REMEMBERED) -> None:
-        self._half = remembered // 2
-        # Signatures; when the newer half is full, the older one is forgotten.
-        self._seen: set[str] = set()
-        self._seen_before: set[str] = set()
+    ``since``: when it began to remember; what is older may have been answered before and is rejected, as is what is older
+    than what had to be forgotten because there was more than ``remembered``.
+    """
+
+    def __init__(self, since: float = 0.0, remembered: int = MAX_REMEMBERED) -> None:
+        self._room = remembered
+        self._count = 0
+        # The time of a request, in whole seconds -> beginnings of signatures.
+        self._seen: dict[int, set[int]] = {}
+        self._oldest = int(since)
 
     def Open(self, key: bytes, data: bytes, now: float) -> Request:
         """Return the request in a datagram; raises BadDatagram."""
@@ -156,21 +163,35 @@ class Gate:
             raise BadDatagram(CLOCK, "the salt of a request must be the time")
         if abs(now - int(salt)) > MAX_SKEW:
             raise BadDatagram(CLOCK, f"its clock differs by {int(salt) - now:+.0f} s, {MAX_SKEW} are allowed")
+        if int(salt) < self._oldest:
+            raise BadDatagram(CLOCK, "it is older than what this daemon remembers, and may be a copy")
         message = _Message(text)
         kind, rsalt = message.get("type"), message.get("rsalt")
         if not _IsInt(kind) or kind not in queries.QUERY_TYPES:
             raise BadDatagram(MESSAGE, "unknown type of query")
         if not isinstance(rsalt, str) or len(rsalt) > MAX_RSALT:
             raise BadDatagram(MESSAGE, f"rsalt must be a text of at most {MAX_RSALT} characters")
-        self._Remember(signature)
+        self._Remember(int(salt), signature, now)
         return Request(kind, message.get("query"), rsalt)
 
-    def _Remember(self, signature: str) -> None:
-        if signature in self._seen or signature in self._seen_before:
+    def _Remember(self, second: int, signature: str, now: float) -> None:
+        mark = int(signature[:_MARK_DIGITS], 16)
+        seen = self._seen.get(second)
+        if seen is None:
+            self._Forget(now - MAX_SKEW - 1)
+            seen = self._seen[second] = set()
+        elif mark in seen:
             raise BadDatagram(REPLAY, "a copy of a request that was answered")
-        if len(self._seen) >= self._half:
-            self._seen_before, self._seen = self._seen, set()
-        self._seen.add(signature)
+        seen.add(mark)
+        self._count += 1
+        if self._count > self._room:
+            self._Forget(min(self._seen) + 1)
+
+    def _Forget(self, before: float) -> None:
+        """Forget the requests of before a time, and accept none from there again."""
+        for second in [second for second in self._seen if second < before]:
+            self._count -= len(self._seen.pop(second))
+            self._oldest = max(self._oldest, second + 1)
 
 
 def OpenReply(key: bytes, data: bytes) -> tuple[Reply, str]:

@@ -27,11 +27,16 @@ CLIENT_LEFT = 499
 """The status of a request whose client left before its answer began, as nginx writes it."""
 
 _SHOWN = 300
+_LONGEST_VERB = 20
 _NOTHING = "-"
 _SPECIAL = re.compile(r'[^\x20-\x7e]|["\\]')
 # From one parameter to the next; the first group is a name, the second a value.
 _PARAMETER = re.compile(r"([^&=]*)(=[^&]*)?(&|$)")
+# What may be a value, in a place that has none: from an equals sign on, as it is or encoded.
+_ASSIGNED = re.compile(r"(=|%(?:25)*3d).+", re.IGNORECASE | re.DOTALL)
 _USER_INFO = re.compile(r"//[^/]*@")
+_BEFORE_AT = re.compile(r"\A.*(@|%(?:25)*40)", re.IGNORECASE | re.DOTALL)
+_PATH_PARAMETER = re.compile(r"(;|%(?:25)*3b)[^/]+", re.IGNORECASE)
 
 _log = logging.getLogger("ganeti.rapi.requests")
 _log.propagate = False
@@ -79,7 +84,7 @@ class Entry:
         """Write the line; ``user``: who had logged in."""
         scope = self._scope
         host, _ = scope.get("client") or ("unknown", 0)
-        request = f"{scope['method']} {Target(scope, self._known)} HTTP/{scope['http_version']}"
+        request = f"{Verb(scope)} {Target(scope, self._known)} HTTP/{scope['http_version']}"
         headers = dict(scope["headers"])
         referer = headers.get(b"referer", b"").decode("latin-1")
         agent = headers.get(b"user-agent", b"").decode("latin-1")
@@ -87,16 +92,35 @@ class Entry:
 
 
 def Target(scope: Scope, known: Collection[str]) -> str:
-    """Return path and query string, without the values of arguments that are not ``known``."""
-    path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+    """Return path and query string, cut, without the values of arguments that are not ``known``."""
+    path, query = Path(scope), scope["query_string"].decode("latin-1")
     if not query:
-        return str(path)
+        return path
 
     def shown(match: re.Match[str]) -> str:
-        name, value, end = match[1], match[2] or "", match[3]
-        return name + (value if name in known or len(value) < 2 else "=...") + end
+        name, value, end = match[1], (match[2] or "")[1:], match[3]
+        if not value:
+            return _ASSIGNED.sub(r"\1...", name) + (match[2] or "") + end
+        value = _ASSIGNED.sub(r"\1...", value) if name in known else "..."
+        return f"{name}={value}{end}"
 
-    return f"{path}?{_PARAMETER.sub(shown, query)}"
+    return _Cut(f"{path}?{_PARAMETER.sub(shown, query)}")
+
+
+def Path(scope: Scope) -> str:
+    """Return the path without a user, parameters and values: our paths have none of them, and they may hold a password."""
+    path = _BEFORE_AT.sub(r"...\1", scope["raw_path"].decode("latin-1"))
+    return _Cut(_ASSIGNED.sub(r"\1...", _PATH_PARAMETER.sub(r"\1...", path)))
+
+
+def Verb(scope: Scope) -> str:
+    """Return the method, which a client may call anything, cut."""
+    return str(scope["method"])[:_LONGEST_VERB]
+
+
+def _Cut(text: str) -> str:
+    """Return what is shown of a long text: strangers can send as many as they like."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _WithoutSecrets(url: str) -> str:
@@ -124,13 +148,22 @@ def _Write(
         return
     stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(when))
     who = _Escape(user).replace(" ", "\\x20")
-    quoted = " ".join(f'"{_Escape(text)}"' for text in (referer[:_SHOWN], agent[:_SHOWN]))
-    _log.info('%s - %s [%s] "%s" %d %s %s', host, who, stamp, _Escape(request), status, size or _NOTHING, quoted)
+    quoted = " ".join(f'"{_Escape(text)}"' for text in (referer, agent))
+    _log.info(
+        '%s - %s [%s] "%s" %d %s %s', host, who, stamp, _Escape(request, 2 * _SHOWN), status, size or _NOTHING, quoted
+    )
 
 
-def _Escape(text: str) -> str:
-    """Return a field as Apache writes it: what could end it, or steer a terminal, is escaped."""
-    return _SPECIAL.sub(_Escaped, text) or _NOTHING
+def _Escape(text: str, room: int = _SHOWN) -> str:
+    """Return a field as Apache writes it: what could end it, or steer a terminal, is escaped; with that it is cut."""
+    shown = []
+    for char in text[:room]:
+        escaped = _SPECIAL.sub(_Escaped, char)
+        room -= len(escaped)
+        if room < 0:
+            break
+        shown.append(escaped)
+    return "".join(shown) or _NOTHING
 
 
 def _Escaped(match: re.Match[str]) -> str:

@@ -18,6 +18,8 @@ FORBIDDEN = 403
 DRY_RUN = "dry-run"
 USER_SOURCE = "gnt:rapi:user"
 """Of the entry in a reason trail that says who sent the request."""
+OWN_SOURCES = "gnt:rapi:"
+"""How the sources of such entries begin."""
 OF_ALL_JOBS = frozenset(opcodes.COMMON_PARAMS) - {"reason"}
 """What also counts of a body that is ignored otherwise: without it, something else would happen than what was asked for."""
 

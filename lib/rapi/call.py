@@ -18,10 +18,11 @@ ABSENT: Final = object()
 
 
 class HttpError(errors.GenericError):
-    """A request that is answered with an error of HTTP."""
+    """A request that is answered with an error of HTTP; a status that HTTP does not define is a ValueError."""
 
     def __init__(self, code: int, message: str = "", headers: Mapping[str, str] | None = None):
-        super().__init__(message or http.HTTPStatus(code).phrase)
+        phrase = http.HTTPStatus(code).phrase
+        super().__init__(message or phrase)
         self.code = code
         self.headers = dict(headers or {})
 
@@ -33,8 +34,8 @@ class HttpError(errors.GenericError):
 class Master(Protocol):
     """The master daemon, over LUXI."""
 
-    async def Call(self, method: str, *args: Any, stranger: bool = False) -> Any:
-        """Call a LUXI method; ``stranger``: for somebody who has not logged in.
+    async def Call(self, method: str, *args: Any, caller: Caller | None = None) -> Any:
+        """Call a LUXI method; ``caller``: for whom, None for this daemon itself.
 
         Raises the method's own error, or HttpError: 502 where no master daemon answers (it names the master if this node
         is not it), 503 where no place becomes free, 504 at a time-out.
@@ -88,7 +89,7 @@ class Call:
     if_match: str | None = None
     """What a job compares again under its locks: the parameter ``if_match`` of its first opcode."""
     seen: Mapping[str, Any] | None = None
-    """What If-Match found at the path, to be compared again by what is no job: values that must be there; empty: any."""
+    """What If-Match found at the path: values that a change without a job compares again; empty: any value will do."""
     instance_uuid: str | None = None
     """Of the instance whose tags were compared with the token's: no job is for another one of that name."""
 
@@ -99,7 +100,7 @@ class Call:
 
     async def Ask(self, method: str, *args: Any) -> Any:
         """Call a LUXI method for the caller of this request."""
-        return await self.master.Call(method, *args, stranger=self.caller.stranger)
+        return await self.master.Call(method, *args, caller=self.caller)
 
 
 @dataclass

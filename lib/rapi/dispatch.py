@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import html
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ MAX_STRANGERS_BODY = 64 * 1024
 _SLICE = 64 * 1024
 # Bytes of large answers that clients are reading at the same time.
 MAX_OUTGOING = 64 * 1024 * 1024
+# Requests of one user or token under way; fewer than all connections (``serving.MAX_CONNECTIONS``).
+MAX_OF_NAME = 1500
 # In the state of a request: what ends its connection.
 HANG_UP = "hang_up"
 # In the state of a request whose answer has no end of its own.
@@ -41,6 +44,8 @@ STREAM = "stream"
 ENDED_BY_CLIENT = "ended_by_client"
 # There too: who sent it, once that is known.
 CALLER = "caller"
+# There too: what is given back when it has been answered.
+HELD = "held"
 
 
 class Table:
@@ -113,21 +118,60 @@ class Outgoing:
         return hang_up
 
 
+class UnderWay:
+    """The requests under way of each user and token: one of them does not take all connections."""
+
+    def __init__(self, most: int):
+        self._most = most
+        # By name; only of those who have any.
+        self._counts: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @contextlib.contextmanager
+    def Place(self, name: str) -> Iterator[None]:
+        """Count a request; HttpError (503) if there are too many of this name."""
+        count = self._counts.get(name, 0)
+        if count >= self._most:
+            raise HttpError(503, f"{count} requests of this user or token are under way already")
+        self._counts[name] = count + 1
+        try:
+            yield
+        finally:
+            self._counts[name] -= 1
+            if not self._counts[name]:
+                del self._counts[name]
+
+
+_AUTHORITY = re.compile(rb"^[a-z][a-z0-9+.-]*://[^/]*", re.IGNORECASE)
+
+
 class Application:
     """The ASGI application: one table of resources, the same steps for each request."""
 
     def __init__(
-        self, resources: Iterable[Resource], master: Master, gate: access.Access, outgoing: int = MAX_OUTGOING
+        self,
+        resources: Iterable[Resource],
+        master: Master,
+        gate: access.Access,
+        outgoing: int = MAX_OUTGOING,
+        most_of_name: int = MAX_OF_NAME,
     ):
         self._table = Table(resources)
         self._master = master
         self._gate = gate
         self._outgoing = Outgoing(outgoing)
+        self.under_way = UnderWay(most_of_name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # A client may send the whole URL (RFC 9112, 3.2.2): what is before the path says where it sent it, and perhaps its password.
+        scope["raw_path"] = _AUTHORITY.sub(b"", scope["raw_path"]) or b"/"
         entry = accesslog.Entry(scope, send, self._table.arguments)
         try:
-            await self._Answer(scope, receive, entry.Send)
+            with contextlib.ExitStack() as held:
+                scope["state"][HELD] = held
+                await self._Answer(scope, receive, entry.Send)
         finally:
             caller = scope["state"].get(CALLER)
             entry.Write(caller.name if caller is not None else None)
@@ -146,17 +190,22 @@ class Application:
                 return  # the client has left; nobody waits for this answer
             response = ErrorResponse(HttpError(503, "ganeti-rapi ends; what was asked for may have been accepted"))
         except Exception:
-            logging.exception("%s %s failed", scope["method"], scope["path"])
+            logging.exception("%s %s failed", accesslog.Verb(scope), accesslog.Path(scope))
             response = ErrorResponse(HttpError(500, "Internal error; the log of ganeti-rapi says more"))
         finally:
             scope["state"].pop(ENDED_BY_CLIENT, None)
         target = accesslog.Target(scope, self._table.arguments)
         logging.info(
-            "%s %s %s HTTP/%s %d", _Address(scope), scope["method"], target, scope["http_version"], response.status_code
+            "%s %s %s HTTP/%s %d",
+            _Address(scope),
+            accesslog.Verb(scope),
+            target,
+            scope["http_version"],
+            response.status_code,
         )
         audit.Note(
             scope["method"].upper(),
-            scope["raw_path"].decode("latin-1"),
+            accesslog.Path(scope),
             _Address(scope),
             scope["state"].get(CALLER),
             response.status_code,
@@ -184,6 +233,8 @@ class Application:
             raise HttpError(501)
         caller = await self._gate.Identify(credentials, _Address(scope))
         scope["state"][CALLER] = caller
+        if caller.name is not None:
+            scope["state"][HELD].enter_context(self.under_way.Place(caller.name))
         self._gate.Check(caller, resource, verb)
         CheckAccept(headers.get("accept"), method.media)
         given = arguments.Split(scope["query_string"].decode("ascii", "replace"))

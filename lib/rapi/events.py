@@ -6,7 +6,7 @@
 
 A listener whose client reads slowly is never sent more than a limit: it gets the rest from the master daemon, page by page as
 its client reads, in the way in which one that comes back after an absence catches up.  ``missed`` says that events after an id
-are not known any more, or that the master daemon is another one: the client reads everything again.
+are no longer known, or that there is another master daemon: the client reads everything again.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ MISSED: Final = "missed"
 MAX_LISTENERS = 1000
 MAX_OF_STRANGER = 250
 """Listeners of callers without a name at one address."""
+
+MAX_OF_NAME = 750
+"""Listeners of one user or token, so that there are places for others."""
 
 MAX_PENDING = 256 * 1024
 """Bytes that may wait for one listener, apart from a single event that is larger."""
@@ -216,13 +219,18 @@ class Hub:
         return listener
 
     def _MakeRoom(self, caller: Caller) -> None:
-        """Raise HttpError (503) if there is no place for one more; the newest stranger leaves for a caller with a name."""
+        """Raise HttpError (503) if there is no place for one more of this caller.
+
+        The newest stranger leaves for a caller with a name.
+        """
         strangers = [listener for listener in self._listeners if listener.caller.stranger]
         if caller.stranger:
             if sum(listener.caller.host == caller.host for listener in strangers) >= MAX_OF_STRANGER:
                 text = f"{MAX_OF_STRANGER} clients without a login follow the events from {caller.host} already: log in"
                 raise HttpError(503, text)
             strangers = []
+        elif sum(listener.caller.name == caller.name for listener in self._listeners) >= MAX_OF_NAME:
+            raise HttpError(503, f"{MAX_OF_NAME} clients follow the events as {caller.name} already")
         if len(self._listeners) < MAX_LISTENERS:
             return
         if not strangers:
@@ -254,7 +262,7 @@ class Hub:
 
     async def Page(self, seen: str, caller: Caller) -> dict[str, Any]:
         """Return what the master daemon answers at once to somebody who has seen this event."""
-        answer: dict[str, Any] = await self._master.Call("WaitForEvents", seen, None, 0, stranger=caller.stranger)
+        answer: dict[str, Any] = await self._master.Call("WaitForEvents", seen, None, 0, caller=caller)
         return answer
 
     async def _Follow(self) -> None:

@@ -13,6 +13,7 @@ _BY_CLASS: tuple[tuple[type[Exception], int], ...] = (
     (errors.JobQueueFull, 503),
     (errors.NotMasterError, 502),
     (protocol.TimeoutError, 504),
+    (protocol.InternalError, 500),
     (protocol.RequestError, 400),  # the master daemon read the call and found it wrong
     (protocol.ProtocolError, 502),
     (errors.LuxiError, 502),

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors, hosts, pathutils, serializer, ssconf
 from ganeti.luxi import protocol
 from ganeti.luxi.client import SocketPath
-from ganeti.rapi.call import HttpError
+from ganeti.rapi.call import Caller, HttpError
 
 # Methods that wait for something to happen; they have places of their own.
 WAITING = frozenset(["WaitForJobChange", "WaitForEvents"])
@@ -103,25 +103,50 @@ class _Link(asyncio.Protocol):
             self._transport.abort()
 
 
+@dataclass
+class _Share:
+    """What one name may hold, and how many calls hold or wait for a place of it."""
+
+    places: asyncio.Semaphore
+    users: int = 0
+
+
 class Places:
     """The calls that may be under way at the same time.
 
-    Strangers, who have not logged in, get three quarters of them at most, also to wait for one: however slow what they ask
-    for is, whoever has a login waits for nobody but his like.
+    All strangers together, who have not logged in, and each user and token get three quarters of them at most, also to wait
+    for one: however slow what they ask for is, others do not wait for it.
     """
 
     def __init__(self, limit: int):
         kept = max(1, limit // 4)
         self._all = asyncio.Semaphore(max(limit, kept + 1))
-        self._of_strangers = asyncio.Semaphore(max(1, limit - kept))
+        self._most = max(1, limit - kept)
+        # By name, None for strangers; only of those who have a call under way, or wait for it.
+        self._shares: dict[str | None, _Share] = {}
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    @contextlib.contextmanager
+    def _ShareOf(self, name: str | None) -> Iterator[asyncio.Semaphore]:
+        share = self._shares.setdefault(name, _Share(asyncio.Semaphore(self._most)))
+        share.users += 1
+        try:
+            yield share.places
+        finally:
+            share.users -= 1
+            if not share.users:
+                del self._shares[name]
 
     @contextlib.asynccontextmanager
-    async def Take(self, stranger: bool, times: Times) -> AsyncIterator[None]:
-        """Hold a place; HttpError (503) where none becomes free in time."""
-        wanted = [self._of_strangers, self._all] if stranger else [self._all]
+    async def Take(self, caller: Caller | None, times: Times) -> AsyncIterator[None]:
+        """Hold a place; HttpError (503) where none becomes free in time.  ``caller``: None for this daemon itself."""
         async with contextlib.AsyncExitStack() as held:
+            wanted = [] if caller is None else [held.enter_context(self._ShareOf(caller.name))]
+            wanted.append(self._all)
             if any(places.locked() for places in wanted):
-                await _TakeLate(wanted, held, times.stranger if stranger else times.place, stranger)
+                await _TakeLate(wanted, held, caller, times)
             else:
                 for places in wanted:
                     await held.enter_async_context(places)
@@ -129,16 +154,19 @@ class Places:
 
 
 async def _TakeLate(
-    wanted: list[asyncio.Semaphore], held: contextlib.AsyncExitStack, seconds: float, stranger: bool
+    wanted: list[asyncio.Semaphore], held: contextlib.AsyncExitStack, caller: Caller | None, times: Times
 ) -> None:
+    stranger = caller is not None and caller.stranger
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(times.stranger if stranger else times.place):
             for places in wanted:
                 await held.enter_async_context(places)
     except TimeoutError:
         text = "The daemon is busy: too many calls to the master daemon are under way"
         if stranger:
             text += "; some places are kept for clients that log in"
+        elif wanted[0] is not wanted[-1] and wanted[0].locked():
+            text += " for this user or token; some places are kept for others"
         raise HttpError(503, f"{text}; try again", {"Retry-After": str(RETRY_AFTER)}) from None
 
 
@@ -158,18 +186,18 @@ class MasterPool:
         self._limit = limit
         self._free: list[_Link] = []
 
-    async def Call(self, method: str, *args: Any, stranger: bool = False) -> Any:
+    async def Call(self, method: str, *args: Any, caller: Caller | None = None) -> Any:
         message = protocol.EncodeRequest(method, args)
         if len(message) > protocol.MAX_MESSAGE:
             raise HttpError(413, f"{method}: the request is over the limit of {protocol.MAX_MESSAGE} bytes")
-        async with self._Place(method, stranger):
+        async with self._Place(method, caller):
             answer = await self._Ask(message, method.startswith(_READING) or method in WAITING)
         return protocol.DecodeResponse(answer, serializer.LoadWhole)
 
-    def _Place(self, method: str, stranger: bool) -> contextlib.AbstractAsyncContextManager[None]:
+    def _Place(self, method: str, caller: Caller | None) -> contextlib.AbstractAsyncContextManager[None]:
         if method == _LOOK_UP:
-            return self._looking_up.Take(False, self._times)
-        return (self._waiting if method in WAITING else self._working).Take(stranger, self._times)
+            return self._looking_up.Take(None, self._times)
+        return (self._waiting if method in WAITING else self._working).Take(caller, self._times)
 
     def Close(self) -> None:
         while self._free:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, metrics
-from ganeti.rapi.call import Master
+from ganeti.rapi.call import Caller, Master
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
@@ -16,6 +17,9 @@ MEDIA = "application/openmetrics-text"
 CONTENT_TYPE = f"{MEDIA}; version=1.0.0; charset=utf-8"
 CAPACITY_SECONDS = 60.0
 """For so long what nodes reported about themselves is shown again: they are asked, and some may hang."""
+
+PATIENCE_SECONDS = 1.0
+"""For so long an answer waits for what nodes report; then it shows the values of before, or none."""
 
 _MIB = 1024 * 1024
 _NODE_FIELDS = ["name", "mtotal", "mfree", "dtotal", "dfree", "ctotal"]
@@ -30,24 +34,32 @@ class Collector:
         self._master = master
         self._capacity: Values = {}
         self._capacity_at: float | None = None
-        self._reading = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
 
-    async def Text(self, stranger: bool = False) -> bytes:
-        """Return all numbers as they are now; what nodes report may be a minute old."""
-        values: Values = await self._master.Call("QueryMetrics", stranger=stranger)
-        return Encode({**values, **await self._Capacity()})
+    async def Text(self, caller: Caller | None = None) -> bytes:
+        """Return all numbers as they are now; what nodes report may be older, or missing while they are asked."""
+        values: Values = await self._master.Call("QueryMetrics", caller=caller)
+        return Encode({**values, **await self._Capacity(caller)})
 
-    async def _Capacity(self) -> Values:
-        async with self._reading:
-            now = asyncio.get_running_loop().time()
-            if self._capacity_at is None or now - self._capacity_at > CAPACITY_SECONDS:
-                try:
-                    found = await self._master.Call("Query", "node", _NODE_FIELDS, None)
-                except errors.GenericError:
-                    return {}
-                self._capacity = _OfNodes(found["data"])
-                self._capacity_at = now
+    async def _Capacity(self, caller: Caller | None) -> Values:
+        """Return what the nodes reported; they are asked beside the requests, none of which ends that when it gives up."""
+        now = asyncio.get_running_loop().time()
+        asks = self._reading is not None and not self._reading.done()
+        if not asks and (self._capacity_at is None or now - self._capacity_at > CAPACITY_SECONDS):
+            self._reading = asyncio.create_task(self._Read(caller))
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=PATIENCE_SECONDS)
         return self._capacity
+
+    async def _Read(self, caller: Caller | None) -> None:
+        try:
+            found = await self._master.Call("Query", "node", _NODE_FIELDS, None, caller=caller)
+        except errors.GenericError as err:
+            logging.warning("The nodes' capacity for the metrics cannot be read: %s", err)
+            self._capacity = {}
+            return
+        self._capacity = _OfNodes(found["data"])
+        self._capacity_at = asyncio.get_running_loop().time()
 
 
 def _OfNodes(rows: list[list[list[Any]]]) -> Values:

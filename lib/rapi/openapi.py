@@ -36,7 +36,8 @@ ERRORS: Final = {
     501: "The path does not have this method.",
     502: "The master daemon cannot be reached, or this node is not the master.",
     503: "Not possible at the moment, such as the console of a stopped instance or a job for a drained queue.  With"
-    " `Retry-After`: too many calls to the master daemon are under way; some places are kept for clients that log in.",
+    " `Retry-After`: too many calls to the master daemon are under way; some places are kept for clients that log in,"
+    " and for other users and tokens.",
     504: "The master daemon did not answer in time.",
 }
 _DESCRIPTION: Final = """\
@@ -50,7 +51,7 @@ _TError: Final = ht.TStrictDict({"code": ht.TInt, "message": ht.TString, "explai
 
 
 class _NoMaster:
-    async def Call(self, method: str, *args: Any, stranger: bool = False) -> Any:
+    async def Call(self, method: str, *args: Any, caller: Any = None) -> Any:
         raise AssertionError("a description asks nothing")
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ganeti import constants, runtime
+from ganeti import constants, errors, runtime
 from ganeti.opcodes import types
 from ganeti.rapi.bodies import USER_SOURCE
 from ganeti.rapi.call import Call, Caller, HttpError, Master
@@ -95,7 +95,12 @@ async def CheckScope(call: Call) -> None:
 
 async def _MeansAllowed(call: Call) -> bool:
     """Return whether the path names an instance that is allowed; from here on the path has its full name."""
-    found = await call.Ask("Query", "instance", ["name", "uuid", "tags"], ["=", "name", call.names["name"]])
+    try:
+        found = await call.Ask("Query", "instance", ["name", "uuid", "tags"], ["=", "name", call.names["name"].lower()])
+    except errors.OpPrereqError:
+        # Unknown, or the beginning of several names.  The answer is that for a foreign one: which names there are is
+        # not for this token.
+        return False
     if len(found["data"]) != 1:
         return False
     [[(_, name), (_, uuid), (_, tags)]] = found["data"]

@@ -107,7 +107,9 @@ async def Cells(call: Call, kind: str, fields: Sequence[str], name: str) -> list
     A node and an instance are also found by the first part of their names, everything by its UUID.
     """
     key = "uuid" if ht.TUuid(name) else "name"
-    found = await call.Ask("Query", kind, list(fields), ["=", key, name])
+    # As jobs find them: host names are stored in lower case.
+    asked = name.lower() if kind in ("node", "instance") else name
+    found = await call.Ask("Query", kind, list(fields), ["=", key, asked])
     if not found["data"]:
         raise HttpError(NOT_FOUND, f"{kind.capitalize()} '{name}' does not exist")
     cells: list[list[Any]] = found["data"][0]
@@ -170,19 +172,23 @@ class Listed:
         version = await ConfigVersion(call)
         known, links = self._known.get(call.master, (None, []))
         if known != version:
-            names = [row[0] for row in await self._Rows(call, [self._key])]
-            links = [{self._shown_as: name, "uri": f"{self._path}/{name}"} for name in sorted(names)]
+            links = self._Links(await self._Rows(call, [self._key, "uuid"]))
             self._known[call.master] = (version, links)
         return Answer(links, version=(self._path, *version))
 
     async def _Allowed(self, call: Call) -> list[Any]:
         """Return what a token may see that is for some objects only (``rapi.tokens``)."""
         bulk = call.arguments[BULK.name]
-        fields = self._fields if bulk else [self._key]
+        fields = self._fields if bulk else [self._key, "uuid"]
         rows = [row for *row, tags in await self._Rows(call, [*fields, "tags"]) if IsAllowed(call.caller, tags)]
         if bulk:
             return [self._change(dict(zip(self._fields, row, strict=True))) for row in rows]
-        return [{self._shown_as: name, "uri": f"{self._path}/{name}"} for name in sorted(row[0] for row in rows)]
+        return self._Links(rows)
+
+    def _Links(self, rows: list[list[Any]]) -> list[Any]:
+        """Return links from rows of key and UUID; by its UUID is shown what has no name, as a reservation may."""
+        names = sorted(uuid if name is None else name for name, uuid in rows)
+        return [{self._shown_as: name, "uri": f"{self._path}/{name}"} for name in names]
 
     async def _Rows(self, call: Call, fields: list[str]) -> list[list[Any]]:
         args: list[Any] = [[], fields]

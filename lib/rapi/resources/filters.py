@@ -10,6 +10,7 @@ from ganeti.rapi import bodies
 from ganeti.rapi.call import Answer, Call, HttpError
 from ganeti.rapi.declared import BodyUse, Method, Resource, Role
 from ganeti.rapi.resources.common import BAD_REQUEST, BULK, NOT_FOUND, Listed, ListOrBulk, StrictAnswer
+from ganeti.utils.text import Printable
 
 PRECONDITION_FAILED = 412
 _ACTIONS = ("ACCEPT", "CONTINUE", "PAUSE", "REJECT")
@@ -58,12 +59,25 @@ async def _Change(call: Call, method: str, *args: Any) -> Any:
         raise
 
 
+def _CheckTrail(reason: list[list[Any]]) -> None:
+    """Raise HttpError (400) for entries that only this program writes, and for what would steer a reader's terminal."""
+    for source, text, _ in reason:
+        if source.startswith(bodies.OWN_SOURCES):
+            raise HttpError(
+                BAD_REQUEST,
+                f"parameter 'reason': sources that begin with '{bodies.OWN_SOURCES}' are set by ganeti-rapi",
+            )
+        if Printable(source + text) != source + text:
+            raise HttpError(BAD_REQUEST, "parameter 'reason': control characters are not allowed")
+
+
 async def _Write(call: Call) -> Any:
     """Store a rule: a new one, or one with the UUID in the path."""
     uuid = call.names.get("uuid")
     if uuid is not None and not ht.TUuid(uuid):
         raise HttpError(BAD_REQUEST, f"'{uuid[:80]}' is not a valid UUID of a filter: expected {ht.TUuid.words}")
     priority, predicates, action, reason = (call.body.get(name, default) for name, default in _DEFAULTS.items())
+    _CheckTrail(reason)
     trail = [*reason, *bodies.Sender(call, bodies.Nanoseconds())]
     if uuid is None:
         return await call.Ask("ReplaceFilter", uuid, priority, predicates, action, trail)

@@ -31,18 +31,19 @@ UNAVAILABLE = 503
 _NIC_LISTS = ("ips", "macs", "modes", "links", "bridges", "uuids", "names", "networks", "networks.names")
 
 TYPES: dict[str, ht.Type] = {
-    "name": ht.TNonEmptyString,
-    "os": ht.TString,
+    # A reservation may lack everything but its UUID and serial number.
+    "name": ht.TMaybe(ht.TNonEmptyString),
+    "os": TMaybeText,
     "pnode": TMaybeText,
     "snodes": TNames,
-    "disk_template": ht.TString,
-    "admin_state": ht.TElemOf(sorted(constants.ADMINST_ALL)),
+    "disk_template": TMaybeText,
+    "admin_state": ht.TMaybe(ht.TElemOf(sorted(constants.ADMINST_ALL))),
     "status": ht.TString,
     "oper_state": ht.TMaybe(ht.TBool),
     "oper_ram": TMaybeInt,
     "oper_vcpus": TMaybeInt,
     **dict.fromkeys((f"nic.{name}" for name in _NIC_LISTS), TMaybeTexts),
-    "disk.sizes": ht.TListOf(ht.TInt),
+    "disk.sizes": ht.TListOf(TMaybeInt),
     "disk.spindles": ht.TListOf(TMaybeInt),
     **dict.fromkeys(("disk.uuids", "disk.names"), TMaybeTexts),
     "disk_usage": ht.TInt,

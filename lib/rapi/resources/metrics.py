@@ -22,7 +22,7 @@ class _Show:
         collector = self._collectors.get(call.master)
         if collector is None:
             collector = self._collectors[call.master] = metrics.Collector(call.master)
-        return Response(await collector.Text(call.caller.stranger), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return Response(await collector.Text(call.caller), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
 RESOURCES = (

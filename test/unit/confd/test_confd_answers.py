@@ -261,3 +261,19 @@ def test_who_answers() -> None:
     assert [VIEW.MayAnswer(node.name) for node in ROOT.nodes.values()] == [True, True, False, False, False]
     assert not VIEW.MayAnswer("stranger.example.com")
     assert VIEW.MayAnswer(NODE2.name.partition(".")[0])
+
+
+def test_reservations_without_a_name_spoil_no_answer() -> None:
+    root = configs.WithReservations(ROOT)
+    view = View(root)
+    texts = [NODE1.name, NODE1.uuid, WEB.name, configs.RESERVATION, configs.PLACED_RESERVATION, "", "/cluster/tags"]
+    links = [{queries.KEY_IP: IP}, {queries.KEY_IPS: [IP, "192.0.2.99"]}, {queries.KEY_FIELDS: [queries.FIELD_NAME]}]
+    for kind in queries.QUERY_TYPES:
+        for query in (None, *texts, *links):
+            reply = _Ask(kind, query, view)
+            assert (reply.status, reply.answer) != (queries.ERROR, queries.INTERNAL), (kind, query)
+            serializer.Dump(reply.answer)
+    assert _Ask(queries.INSTANCES, None, view).answer == _Ask(queries.INSTANCES).answer
+    primary, _ = _Ask(queries.NODE_INSTANCES, next(iter(root.nodes.values())).name, view).answer
+    assert configs.PLACED_RESERVATION in [one["uuid"] for one in primary]
+    assert _Ask(queries.INSTANCE_NODE, configs.RESERVATION, view).status == queries.ERROR

@@ -204,6 +204,28 @@ def _Event(answer: Any, serial: int, rsalt: str = "r", status: int = queries.OK)
 _EXPIRY = confd.Event(client.EXPIRED, "r", wire.Request(queries.PING, None, "r"))
 
 
+@pytest.mark.req("D21-CONFD-23")
+@pytest.mark.parametrize("status", [queries.NOT_IMPLEMENTED, 3, 7, 4711])
+def test_a_status_of_a_later_release_reaches_the_program_that_asked(machine: Any, status: int) -> None:
+    """It is neither dropped nor taken for an answer, and agrees with no other status."""
+
+    def story() -> None:
+        peers = Peers()
+        rsalt = peers.client.Send(queries.PING, coverage=2)
+        asked = [peer for _, peer in peers.sent]
+        later = wire.Reply(status, "packed", 5)
+        for number, reply in enumerate((later, wire.Reply(queries.OK, "packed", 5))):
+            peers.client.Receive(wire.PackReply(KEY, reply, rsalt), asked[number])
+        assert [event.reply for event in peers.events] == [later, wire.Reply(queries.OK, "packed", 5)]
+        assert peers.client.Progress(rsalt).answered
+        news = confd.FilterCallback(lambda event: None)
+        for event in peers.events:
+            news(event)
+        assert news.IsInconsistent(rsalt)
+
+    _On(machine, story)
+
+
 @pytest.mark.req("D21-CONFD-06")
 def test_only_news_pass_the_filter() -> None:
     passed: list[confd.Event] = []

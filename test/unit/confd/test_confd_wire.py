@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.virtualnode import TOP
 
 from ganeti import errors
 from ganeti.confd import queries, wire
@@ -84,7 +87,16 @@ def test_every_request_comes_through(request: wire.Request, skew: int) -> None:
     assert wire.Gate().Open(KEY, datagram, float(int(NOW))) == request
 
 
-@pytest.mark.req("D21-CONFD-23")
+@pytest.mark.req("D21-CONFD-16")
+@pytest.mark.parametrize("code", [b"plj1", b"bin0", b"PLJ0", b"enc\xff"])
+def test_another_encoding_is_told_apart_by_its_code_alone(code: bytes) -> None:
+    """Whatever comes after it need not be JSON, and is not looked at: so an encoding can be added beside ours."""
+    for rest in (_Envelope()[4:], b"", b"\x00\xff packed", DEEP.encode()):
+        assert _Reason(code + rest) == wire.BAD_MAGIC
+        with pytest.raises(wire.BadDatagram, match="does not begin with plj0"):
+            wire.OpenReply(KEY, code + rest)
+
+
 @given(REPLIES, TEXTS)
 def test_every_reply_comes_through(reply: wire.Reply, rsalt: str) -> None:
     assert wire.OpenReply(KEY, wire.PackReply(KEY, reply, rsalt)) == (reply, rsalt)
@@ -138,15 +150,50 @@ def test_a_copy_of_a_request_is_dropped() -> None:
     assert gate.Open(KEY, wire.PackRequest(KEY, QUESTION._replace(rsalt="new"), NOW), NOW).rsalt == "new"
 
 
-def test_of_many_requests_the_last_are_remembered() -> None:
-    gate = wire.Gate(20)
-    datagrams = [wire.PackRequest(KEY, QUESTION._replace(rsalt=str(n)), NOW) for n in range(95)]
-    for datagram in datagrams:
-        gate.Open(KEY, datagram, NOW)
-    for datagram in datagrams[-10:]:
-        with pytest.raises(wire.BadDatagram):
-            gate.Open(KEY, datagram, NOW)
-    assert len(gate._seen) + len(gate._seen_before) <= 20
+def _Made(at: float, number: int = 0) -> bytes:
+    return wire.PackRequest(KEY, QUESTION._replace(rsalt=f"r{number}"), at)
+
+
+def _Rejected(gate: wire.Gate, datagram: bytes, now: float) -> str:
+    with pytest.raises(wire.BadDatagram) as caught:
+        gate.Open(KEY, datagram, now)
+    return caught.value.reason
+
+
+def test_what_was_made_before_the_daemon_began_is_not_answered() -> None:
+    """The process before may have answered it."""
+    gate = wire.Gate(NOW)
+    assert _Rejected(gate, _Made(NOW - 1), NOW + 2) == wire.CLOCK
+    assert gate.Open(KEY, _Made(NOW), NOW + 2).kind == QUESTION.kind
+
+
+def test_no_copy_is_answered_at_any_time_and_what_is_too_old_is_forgotten() -> None:
+    gate = wire.Gate()
+    made = [_Made(NOW + second, number) for second in range(0, 300, 50) for number in range(100)]
+    for number, datagram in enumerate(made):
+        gate.Open(KEY, datagram, NOW + number // 100 * 50)
+    for datagram in made:
+        assert _Rejected(gate, datagram, NOW + 290) == wire.REPLAY
+    gate.Open(KEY, _Made(NOW + 900), NOW + 900)
+    assert sum(map(len, gate._seen.values())) == gate._count == 1
+    for datagram in made:  # the clock was put back
+        assert _Rejected(gate, datagram, NOW + 290) == wire.CLOCK
+
+
+def test_where_there_are_too_many_to_remember_the_oldest_are_too_old() -> None:
+    gate = wire.Gate(remembered=20)
+    made = [_Made(NOW + second, number) for second in range(5) for number in range(8)]
+    for datagram in made:
+        gate.Open(KEY, datagram, NOW + 5)
+    assert gate._count <= 20
+    assert [_Rejected(gate, datagram, NOW + 5) for datagram in made] == [wire.CLOCK] * 24 + [wire.REPLAY] * 16
+
+
+def test_the_promised_rate_fits_into_what_is_remembered() -> None:
+    with open(os.path.join(TOP, "doc", "confd.rst"), encoding="utf-8") as stream:
+        promised = re.search(r"all of the last (\d+) seconds are remembered, up to (\d+) a second", stream.read())
+    assert promised is not None
+    assert int(promised[1]) * int(promised[2]) <= wire.MAX_REMEMBERED
 
 
 DEEP = "[" * 20000 + "]" * 20000

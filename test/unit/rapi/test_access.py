@@ -37,7 +37,6 @@ def test_the_lines_of_the_file():
 HA1 = "54c12257ee9be413f2f3182435514aae"
 
 
-@pytest.mark.req("D20-RAPI-14")
 @pytest.mark.parametrize(
     ("stored", "right"),
     [

@@ -86,6 +86,69 @@ def test_no_secrets(log, site, caplog):
     assert "=marked" not in str(lines) and log.read_text().count("marked") == 1, "a name, which is no value"
 
 
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("http://writer:marked@host/version", "/version"),
+        ("HTTPS://writer:marked@host:5080/version?bulk=1", "/version?bulk=1"),
+        ("http://writer:marked@host?bulk=1", "/?bulk=1"),
+        ("http://writer:mar/marked@host/version", "...@host/version"),
+        ("http:%2F%2Fwriter:marked%40host/version", "...%40host/version"),
+        ("writer:marked@host:80", "...@host:80"),
+        ("/version?token%3Dmarked", "/version?token%3D..."),
+        ("/version?token%253dmarked", "/version?token%253d..."),
+        ("/version?tag=password%3Dmarked", "/version?tag=password%3D..."),
+        ("/version?tag=password=marked", "/version?tag=password=..."),
+        ("/version;password=marked", "/version;..."),
+        ("/version%3bmarked/x", "/version%3b.../x"),
+        ("/version%3Fpassword%3Dmarked", "/version%3Fpassword%3D..."),
+    ],
+)
+@pytest.mark.parametrize("verb", ["GET", "PUT"])
+def test_no_secrets_in_a_target(log, site, caplog, tmp_path, verb, target, shown):
+    """In three lines: the daemon's log, the audit of what is not only reading, the access log."""
+    caplog.set_level("INFO")
+    with RapiServer(site.application, allocator.Lease().Address(), str(tmp_path), tls=False) as server:
+        with server.Tcp() as sock:
+            Ask(sock, f"{verb} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        WaitUntil(lambda: log.read_text(), "the request has its line")
+    [line] = Read(log)
+    assert line["request"] == f"{verb} {shown} HTTP/1.1"
+    lines = [record.getMessage() for record in caplog.records]
+    assert len([text for text in lines if text.startswith("audit ")]) == (verb == "PUT")
+    assert "marked" not in str(lines) + log.read_text()
+
+
+def test_a_stranger_writes_little(log, site, caplog, tmp_path):
+    """However long the requests are, and whatever their bytes: a few hundred characters in each log."""
+    caplog.set_level("INFO")
+    requests = [
+        b"GET /" + b"a" * 8000 + b" HTTP/1.1\r\n",
+        b"PUT /" + b'"' * 8000 + b" HTTP/1.1\r\n",
+        b"GET /version?" + b"a" * 8000 + b" HTTP/1.1\r\n",
+        b"A" * 8000 + b" /version HTTP/1.1\r\n",
+    ]
+    with RapiServer(site.application, allocator.Lease().Address(), str(tmp_path), tls=False) as server:
+        for request in requests:
+            with server.Tcp() as sock:
+                headers = b"User-Agent: " + b"\xff" * 5000 + b"\r\nReferer: /" + b"\xff" * 5000
+                Ask(sock, request + b"Host: x\r\nConnection: close\r\n" + headers + b"\r\n\r\n")
+        WaitUntil(lambda: log.read_text().count("\n") == len(requests), "every request has its line")
+    assert {line["status"] for line in Read(log)} <= {"200", "404", "501"}
+    assert max(map(len, log.read_text().splitlines())) < 1400
+    ours = [record.getMessage() for record in caplog.records if record.name == "root"]
+    assert sum(text.startswith("audit ") for text in ours) == 2
+    assert max(map(len, ours)) < 1000
+
+
+def test_the_absolute_form_of_a_target_means_its_path(site, tmp_path):
+    with RapiServer(site.application, allocator.Lease().Address(), str(tmp_path), tls=False) as server:
+        for target in ("http://x/version", "HTTP://x:5080/version", "http://x"):
+            with server.Tcp() as sock:
+                sock.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+                assert ReadAnswer(sock)[0] == 200, target
+
+
 def test_a_rotated_file_is_left(log, site):
     site.Ask("GET", "/version")
     os.rename(log, f"{log}.1")

@@ -322,6 +322,18 @@ def test_filter_says_who_made_it(path: str, verb: str):
     assert trail(None) == [["me", "because"]]
 
 
+@pytest.mark.parametrize(("path", "verb"), [("/2/filters", "POST"), ("/2/filters/{uuid}", "PUT")])
+@pytest.mark.parametrize(
+    "entry",
+    [["gnt:rapi:user", "admin", 1], ["gnt:rapi:x", "", 1], ["me", "a\nb", 1], ["\x1b[2J", "", 1], ["me", "\u202e", 1]],
+)
+def test_nobody_else_can_be_named_in_a_filter(path: str, verb: str, entry: list[Any]):
+    master = NotingMaster(ReplaceFilter="uuid")
+    with pytest.raises(HttpError) as caught:
+        Act(path, verb, {"reason": [["me", "because", 1], entry]}, master=master, caller="jack")
+    assert caught.value.code == 400 and not master.calls
+
+
 @pytest.mark.parametrize("body", [{"beparams": {}, "dry_run": True}, {"beparams": {}}])
 def test_dry_run_is_one_wherever_it_is_asked_for(body: Any):
     """3.1 ignores the argument where a body may have the parameter, and makes the change."""

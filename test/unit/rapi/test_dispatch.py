@@ -1,5 +1,6 @@
 """The steps from a request to its answer, the same for every resource."""
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -7,6 +8,7 @@ from support.rapi import PLAIN, READER, WRITER, Basic, Site
 from support.rapicalls import NotingMaster
 
 from ganeti import constants, errors, ht
+from ganeti.luxi import protocol
 from ganeti.rapi.call import Answer, HttpError
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Method, Resource, Role
 from ganeti.rapi.resources.instances import FIELDS
@@ -46,6 +48,8 @@ async def _Fails(call):
         "drained": errors.JobQueueDrainError("drained"),
         "generic": errors.GenericError("something", hint="do this"),
         "bug": KeyError("a-secret-key"),
+        "rejected": protocol.RequestError("Not a job id"),
+        "bug of masterd": protocol.InternalError("QueryMetrics: internal error, the master daemon's log says more"),
     }[call.arguments["how"]]
 
 
@@ -112,16 +116,24 @@ def test_the_first_resources(tmp_path):
     assert site.Ask("GET", "/2").body == b"null\n"
     answer = site.Ask("GET", "/version")
     assert (answer.status, answer.body, answer.headers["content-type"]) == (200, b"2\n", "application/json")
-    assert site.Ask("GET", "/2/features").value[:4] == [
+    assert site.Ask("GET", "/2/features").value == [
         "instance-create-reqv1",
         "instance-reinstall-reqv1",
         "node-migrate-reqv1",
         "node-evac-res1",
+        # What there is beyond 3.1.
+        "etag",
+        "keep-alive",
+        "openapi",
+        "events",
+        "metrics",
+        "tokens",
+        "audit",
     ]
     assert constants.RAPI_VERSION == 2
 
 
-@pytest.mark.req("D20-RAPI-07", "D20-RAPI-08", "D20-RAPI-11")
+@pytest.mark.req("D20-RAPI-07")
 @pytest.mark.parametrize(
     "path",
     [
@@ -169,7 +181,17 @@ def test_errors_have_three_keys_and_are_escaped(site):
 
 
 @pytest.mark.parametrize(
-    ("how", "status"), [("noent", 404), ("wrong", 400), ("lost", 404), ("drained", 503), ("generic", 500), ("bug", 500)]
+    ("how", "status"),
+    [
+        ("noent", 404),
+        ("wrong", 400),
+        ("lost", 404),
+        ("drained", 503),
+        ("generic", 500),
+        ("bug", 500),
+        ("rejected", 400),
+        ("bug%20of%20masterd", 500),
+    ],
 )
 def test_errors_of_ours_have_their_status(site, how, status):
     answer = site.Ask("GET", f"/2/fails?how={how}")
@@ -185,13 +207,15 @@ def test_answers_are_ascii(tmp_path):
         return "Käse\u2028"
 
     site = Site(str(tmp_path / "users"), table=[Resource("/2", "", {"GET": Method(show, "", Role.READ)})])
-    assert site.Ask("GET", "/2").body == b'"K\\u00e4se\\u2028"\n'
+    answer = site.Ask("GET", "/2")
+    assert answer.body == b'"K\\u00e4se\\u2028"\n'
+    assert answer.headers["content-type"] == site.Ask("GET", "/nothing").headers["content-type"] == "application/json"
 
 
 # Credentials
 
 
-@pytest.mark.req("D20-RAPI-13", "D20-RAPI-15")
+@pytest.mark.req("D20-RAPI-13")
 def test_who_may_do_what(site):
     modify = ("PUT", "/2/things/a/modify", {})
     assert _Status(site, "GET", "/2/things") == 200, "reading is open"
@@ -413,7 +437,7 @@ def test_a_part_of_an_object_has_two_tags_and_the_job_is_bound_to_the_object(sit
 @pytest.mark.parametrize("kind", ["instances", "groups", "networks", "filters"])
 def test_the_version_of_a_list_is_not_compared_with_what_is_created(tmp_path, kind):
     """It would be the version of the whole configuration, which may change before the job runs."""
-    rows = {f"Query{kind.capitalize()}": [["a"]]}
+    rows = {f"Query{kind.capitalize()}": [["a", THING]]}
     master = NotingMaster(QueryConfigValues=[THING, 7], ReplaceFilter=THING, **rows)
     site = Site(str(tmp_path / "users"), master)
     listed = site.Ask("GET", f"/2/{kind}").headers["etag"]
@@ -512,3 +536,47 @@ def test_the_call_that_an_action_gets(site):
     assert (call.verb, call.names, call.body) == ("PUT", {"name": "a"}, {"a": 1})
     assert (call.caller.name, call.caller.address) == ("writer", "192.0.2.7:4711")
     assert dataclasses.is_dataclass(call)
+
+
+# How much one user may have under way
+
+
+def test_one_name_does_not_take_all_connections(tmp_path):
+    """And whoever cannot log in is not remembered, however many names are tried."""
+    released = asyncio.Event()
+
+    async def wait(call):
+        await released.wait()
+
+    async def quick(call):
+        return None
+
+    table = [
+        Resource("/2", "", {"GET": Method(wait, "", Role.READ)}),
+        Resource("/3", "", {"GET": Method(quick, "", Role.READ)}),
+    ]
+    site = Site(str(tmp_path / "users"), table=table, most_of_name=2)
+
+    async def story():
+        slow = [asyncio.create_task(site.Send("GET", "/2", headers=READER)) for _ in range(2)]
+        while not (len(site.application.under_way) and sum(site.application.under_way._counts.values()) == 2):
+            await asyncio.sleep(0)
+        refused = await site.Send("GET", "/3", headers=READER)
+        assert (refused.status, refused.value["message"]) == (
+            503,
+            "2 requests of this user or token are under way already",
+        )
+        assert (await site.Send("GET", "/3", headers=WRITER)).status == 200
+        assert (await site.Send("GET", "/3")).status == 200
+        for number in range(1000):
+            assert (await site.Send("GET", "/3", headers=Basic(f"user{number}", "x"))).status == 401
+        assert len(site.application.under_way) == 1
+        released.set()
+        await asyncio.gather(*slow)
+        assert len(site.application.under_way) == 0
+        assert (await site.Send("GET", "/3", headers=READER)).status == 200
+
+    async def run():
+        await asyncio.wait_for(story(), 50)
+
+    asyncio.run(run())

@@ -46,7 +46,7 @@ class Master:
         self._events = []
         self._changed.set()
 
-    async def Call(self, method: str, last: str | None, kinds: None, timeout: float, stranger: bool = False) -> Any:
+    async def Call(self, method: str, last: str | None, kinds: None, timeout: float, caller: Any = None) -> Any:
         assert (method, kinds) == ("WaitForEvents", None)
         if self.away:
             raise HttpError(502, "nobody there")
@@ -334,7 +334,7 @@ def test_nobody_waits_at_the_master_for_nobody() -> None:
 
 def test_a_master_that_is_about_to_end_is_not_asked_again_and_again() -> None:
     class Ending(Master):
-        async def Call(self, method: str, last: str | None, kinds: None, timeout: float, stranger: bool = False) -> Any:
+        async def Call(self, method: str, last: str | None, kinds: None, timeout: float, caller: Any = None) -> Any:
             self.waits += timeout > 0
             return await super().Call(method, last, kinds, 0.0)
 
@@ -445,10 +445,16 @@ def test_who_has_a_name_gets_a_place_where_strangers_have_them_all() -> None:
 
 def test_where_only_callers_with_names_listen_nobody_gives_way() -> None:
     async def story(_master: Master, hub: events.Hub) -> None:
-        for _ in range(events.MAX_LISTENERS):
+        for _ in range(events.MAX_OF_NAME):
             await hub.Join(JACK, events.Filter(), None)
+        with pytest.raises(HttpError, match="750 clients follow the events as jack already") as caught:
+            await hub.Join(JACK, events.Filter(), None)
+        assert caught.value.code == 503
+        jill = Caller("jill", JACK.address)
+        for _ in range(events.MAX_LISTENERS - events.MAX_OF_NAME):
+            await hub.Join(jill, events.Filter(), None)
         with pytest.raises(HttpError, match="1000 clients") as caught:
-            await _Join(hub)
+            await hub.Join(jill, events.Filter(), None)
         assert caught.value.code == 503
 
     Play(story)

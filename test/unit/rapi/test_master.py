@@ -10,9 +10,10 @@ import pytest
 
 from ganeti import constants, errors, serializer
 from ganeti.luxi import protocol
-from ganeti.rapi.call import HttpError
+from ganeti.rapi.call import Caller, HttpError
 from ganeti.rapi.master import MasterPool, Times
 
+STRANGER = Caller(None, "192.0.2.7:4711")
 QUICK = Times(patience=1.0, step=0.02, answer=0.5, place=0.3)
 
 
@@ -223,12 +224,12 @@ def test_a_caller_that_leaves_frees_its_place(path):
     async def story():
         async with Daemon(path, Daemon.SILENT, "fine") as daemon:
             pool = MasterPool(1, path=path, times=QUICK)
-            call = asyncio.create_task(pool.Call("QueryClusterInfo", stranger=True))
+            call = asyncio.create_task(pool.Call("QueryClusterInfo", caller=STRANGER))
             await daemon.Received(1)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            assert await pool.Call("QueryClusterInfo", stranger=True) == "fine"
+            assert await pool.Call("QueryClusterInfo", caller=STRANGER) == "fine"
             assert daemon.connections == 2, "the answer of the first call must not be taken for that of the second"
 
     _Run(story())
@@ -271,7 +272,7 @@ def test_strangers_leave_places_to_those_with_a_login(path, method):
         async with Daemon(path, *[Daemon.SILENT] * 3) as daemon:
             times = dataclasses.replace(QUICK, answer=20.0, place=20.0, stranger=0.3)
             pool = MasterPool(4, 4, path=path, times=times)
-            asked = [asyncio.create_task(pool.Call(method, stranger=True)) for _ in range(30)]
+            asked = [asyncio.create_task(pool.Call(method, caller=STRANGER)) for _ in range(30)]
             while sum(task.done() for task in asked) < 27:
                 await asyncio.sleep(0.01)
             slow = [task for task in asked if not task.done()]
@@ -285,9 +286,39 @@ def test_strangers_leave_places_to_those_with_a_login(path, method):
             assert [await pool.Call(method) for _ in range(5)] == ["fine"] * 5
             assert await pool.Call("QueryRapiTokens", ["a"]) == "fine", "whose token it is must be found out first"
             slow[0].cancel()
-            assert await pool.Call(method, stranger=True) == "fine", "the place is free again"
+            assert await pool.Call(method, caller=STRANGER) == "fine", "the place is free again"
             for task in slow:
                 task.cancel()
+
+    _Run(story())
+
+
+@pytest.mark.parametrize("method", ["QueryClusterInfo", "WaitForJobChange"])
+def test_one_name_leaves_places_to_others(path, method):
+    """However many slow requests a user or a token sends; and nothing is remembered of names when they are answered."""
+
+    async def story():
+        async with Daemon(path, *[Daemon.SILENT] * 3) as daemon:
+            times = dataclasses.replace(QUICK, answer=20.0, place=0.3)
+            pool = MasterPool(4, 4, path=path, times=times)
+            asked = [asyncio.create_task(pool.Call(method, caller=Caller("token:a", "192.0.2.7:1"))) for _ in range(30)]
+            slow = set(asked)
+            while len(slow) > 3:
+                done, slow = await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    error = task.exception()
+                    assert isinstance(error, HttpError) and error.code == 503
+                    assert "for this user or token; some places are kept for others" in str(error)
+            assert len(daemon.requests) == 3
+            for number in range(100):
+                who = Caller(f"jack{number}", "192.0.2.7:2")
+                assert await pool.Call(method, caller=who) == "fine"
+            assert await pool.Call(method, caller=STRANGER) == "fine"
+            assert len(pool._working) + len(pool._waiting) == 1, "only who has a call under way is remembered"
+            for task in slow:
+                task.cancel()
+            await asyncio.wait(slow)
+            assert len(pool._working) + len(pool._waiting) == 0
 
     _Run(story())
 
@@ -312,7 +343,7 @@ def test_the_smallest_numbers_of_places(path, limit):
     async def story():
         async with Daemon(path, Daemon.SILENT):
             pool = MasterPool(limit, path=path, times=QUICK)
-            stranger = asyncio.create_task(pool.Call("QueryClusterInfo", stranger=True))
+            stranger = asyncio.create_task(pool.Call("QueryClusterInfo", caller=STRANGER))
             await asyncio.sleep(0.05)
             assert await pool.Call("QueryClusterInfo") == "fine"
             stranger.cancel()

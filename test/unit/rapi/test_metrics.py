@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from support.rapicalls import NotingMaster
 from support.virtualnode import TOP
 
 from ganeti import metrics
-from ganeti.rapi.call import HttpError
+from ganeti.rapi import metrics as rapi_metrics
+from ganeti.rapi.call import Caller, HttpError
 
 
 def _Values() -> dict[str, list[list[Any]]]:
@@ -31,6 +33,7 @@ def _Values() -> dict[str, list[list[Any]]]:
     return found
 
 
+STRANGER = Caller(None, "192.0.2.7:4711")
 NODES = {
     "data": [
         [[0, "node1"], [0, 4096], [0, 1024], [0, 1000], [0, 400], [0, 8]],
@@ -84,10 +87,78 @@ def test_nodes_are_not_asked_for_each_request_and_their_silence_hides_nothing_el
         for _ in range(2):
             assert b"ganeti_node_memory" in (await site.Send("GET", "/metrics", headers=READER)).body
 
-    import asyncio
-
     asyncio.run(twice())
     assert [call[0] for call in master.calls].count("Query") == 1
+
+
+async def _Families(collector: Any) -> dict[str, Any]:
+    text = (await collector.Text()).decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def test_scrapes_are_answered_while_a_node_hangs_and_show_what_it_says_in_the_end() -> None:
+    """However impatient they are: one that gives up does not begin the question to the nodes anew."""
+
+    async def story() -> None:
+        released, asked = asyncio.Event(), []
+
+        class Hanging(NotingMaster):
+            async def Call(self, method: str, *args: Any, caller: Any = None) -> Any:
+                asked.append((method, caller))
+                if method == "Query":
+                    await released.wait()
+                return await super().Call(method, *args)
+
+        collector = rapi_metrics.Collector(Hanging(QueryMetrics=_Values(), Query=NODES))
+        impatient = asyncio.create_task(collector.Text(STRANGER))
+        while len(asked) < 2:
+            await asyncio.sleep(0)
+        impatient.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await impatient
+        found = await _Families(collector)
+        assert "ganeti_jobs_pending" in found and "ganeti_node_memory_bytes" not in found
+        released.set()
+        assert "ganeti_node_memory_bytes" in await _Families(collector)
+        assert asked[:2] == [("QueryMetrics", STRANGER), ("Query", STRANGER)], "with the rights of whoever asks"
+        assert asked[2:] == [("QueryMetrics", None)] * 2, "the question that was begun is the one that was answered"
+
+    asyncio.run(story())
+
+
+def test_capacity_is_read_again_after_a_minute_and_the_old_shown_meanwhile() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        now, later = loop.time, [0.0]
+        loop.time = lambda: now() + later[0]  # type: ignore[method-assign]
+        cpus = [8]
+        hang, released = [False], asyncio.Event()
+
+        class Changing(NotingMaster):
+            async def Call(self, method: str, *args: Any, caller: Any = None) -> Any:
+                if method == "Query" and hang[0]:
+                    await released.wait()
+                return await super().Call(method, *args)
+
+        master = Changing(
+            QueryMetrics=_Values(), Query=lambda *args: {"data": [[[0, "node1"], *[[0, 1]] * 4, [0, cpus[0]]]]}
+        )
+        collector = rapi_metrics.Collector(master)
+
+        async def shown() -> float:
+            return float((await _Families(collector))["ganeti_node_cpus"].samples[0].value)
+
+        assert await shown() == 8
+        cpus[0] = 16
+        later[0] += rapi_metrics.CAPACITY_SECONDS - 10
+        assert await shown() == 8
+        hang[0] = True
+        later[0] += 20
+        assert await shown() == 8, "a node hangs: what was known is shown"
+        released.set()
+        assert await shown() == 16
+
+    asyncio.run(story())
 
 
 def test_the_page_has_every_metric() -> None:

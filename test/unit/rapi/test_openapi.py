@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 import re
 from typing import Any
 
@@ -10,7 +11,9 @@ import openapi_spec_validator
 import pytest
 from support.rapicalls import JobMethods, Methods
 
-from ganeti.rapi import openapi
+from ganeti import errors
+from ganeti.rapi import failures, openapi
+from ganeti.rapi.call import HttpError
 from ganeti.rapi.declared import BodyUse
 from ganeti.rapi.resources import RESOURCES
 
@@ -34,6 +37,23 @@ def test_every_method_is_described():
         if verb not in ("parameters", "description")
     }
     assert described == {(r.path, verb) for r, verb, _ in Methods()}
+
+
+@pytest.mark.req("D20-RAPI-11")
+def test_answers_use_no_status_that_http_does_not_define():
+    standard = {str(int(status)) for status in http.HTTPStatus}
+    for resource, verb, _ in Methods():
+        declared = _Operation(resource.path, verb)["responses"].keys()
+        assert declared and declared - {"default"} <= standard, (resource.path, verb)
+    # An error with another one cannot be made, and each kind of error has one.
+    for code in (0, 299, 420, 499, 520, 599, 799):
+        with pytest.raises(ValueError, match="is not a valid HTTPStatus"):
+            HttpError(code, "text")
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.GenericError)]
+    assert len(kinds) > 20
+    for kind in kinds:
+        for code in errors.ECODE_ALL:
+            assert str(failures.FromError(kind("text", code)).code) in standard
 
 
 def test_operations_have_names_of_their_own():

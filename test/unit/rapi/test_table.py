@@ -12,7 +12,8 @@ from pathlib import Path
 
 import docutils.core
 import pytest
-from support.rapicalls import Act, Methods, NotingMaster
+from support.rapi import WRITER, Site
+from support.rapicalls import NAMES, Act, Methods, NotingMaster
 from support.virtualnode import TOP
 
 from ganeti import ht
@@ -196,3 +197,17 @@ def test_objects_have_the_keys_of_the_page(section: str) -> None:
     assert (declared & repeated) == {"### 7.1": {"vg_name", "drbd_helper"}, "### 7.2": {"secondary_ip"}}.get(
         section, set()
     )
+
+
+@pytest.mark.req("D20-RAPI-08")
+def test_every_path_has_the_version_in_front(tmp_path: Path) -> None:
+    """Only the two that say which versions there are do without it, as in 3.1, and the metrics, which have their own."""
+    site = Site(str(tmp_path / "users"), master=NotingMaster())
+    paths = [r.path for r in RESOURCES]
+    assert [path for path in paths if not re.fullmatch(r"/2(/.+)?", path)] == ["/", "/version", "/metrics"]
+    for path in paths:
+        bare = path.format(**NAMES).removeprefix("/2")
+        for wrong in (bare, f"/1{bare}", f"/3{bare}", f"/v2{bare}", f"/2.0{bare}"):
+            if wrong and wrong not in paths:
+                for verb in ("GET", "PUT", "POST", "DELETE"):
+                    assert site.Ask(verb, wrong, headers=WRITER).status == 404, wrong

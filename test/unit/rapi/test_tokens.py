@@ -12,7 +12,7 @@ import pytest
 from support.rapi import WRITER, Reply, Site
 from support.rapicalls import NotingMaster
 
-from ganeti import constants, runtime
+from ganeti import constants, errors, runtime
 from ganeti.rapi import resources
 from ganeti.rapi import tokens as rapi_tokens
 from ganeti.rapi.declared import Role
@@ -21,7 +21,7 @@ from ganeti.utils import tokens
 WEB, DB = "web1.example.com", "db1.example.com"
 # When tokens are created, in nanoseconds.
 CREATED = 10**18
-INSTANCES = {WEB: ["web", "prod"], DB: ["prod"]}
+INSTANCES = {WEB: ["web", "prod"], DB: ["prod"], "twin.a.example.com": ["prod"], "twin.b.example.com": ["prod"]}
 
 
 class Master(NotingMaster):
@@ -32,7 +32,8 @@ class Master(NotingMaster):
             QueryRapiTokens=lambda names: [{"name": n, **self.stored[n]} for n in names if n in self.stored],
             Query=self._Query,
             QueryInstances=lambda names, fields, lock: [
-                [{"name": name, "tags": tags}[field] for field in fields] for name, tags in INSTANCES.items()
+                [{"name": name, "uuid": f"uuid of {name}", "tags": tags}[field] for field in fields]
+                for name, tags in INSTANCES.items()
             ],
             QueryJobs=self._QueryJobs,
             CancelJob=[True, "canceled"],
@@ -42,7 +43,13 @@ class Master(NotingMaster):
 
     def _Query(self, kind: str, fields: list[str], qfilter: Any) -> dict[str, Any]:
         assert kind == "instance"
-        found = [name for name in INSTANCES if name.startswith(qfilter[2])]
+        asked = qfilter[2]
+        found = [name for name in INSTANCES if asked in (name, f"uuid of {name}") or name.startswith(f"{asked}.")]
+        # The real one does the same (query.engine).
+        if not found:
+            raise errors.OpPrereqError(f"Instance name {asked} not found", errors.ECODE_NOENT)
+        if len(found) > 1:
+            raise errors.OpPrereqError(f"instance name '{asked}' is ambiguous: {', '.join(found)}", errors.ECODE_INVAL)
         known = [{"name": name, "uuid": f"uuid of {name}", "tags": INSTANCES[name]} for name in found]
         return {"data": [[[0, instance[field]] for field in fields] for instance in known]}
 
@@ -117,9 +124,13 @@ def test_a_token_for_tags_sees_and_uses_its_instances_only(place: _Place) -> Non
     header = place.master.Add("robot", "operate", ("web", "test"))
     assert [row["id"] for row in place.Ask("GET", "/2/instances", header).value] == [WEB]
     assert place.Ask("PUT", f"/2/instances/{WEB}/startup", header).status == 200
-    for target in (DB, "nobody", "x" * 200):
-        reply = place.Ask("PUT", f"/2/instances/{target}/startup", header)
-        assert reply.status == 403 and "web, test" in reply.value["message"]
+    answers = set()
+    for target in (DB, DB.partition(".")[0], "twin", "nobody", "x" * 200):
+        for verb, rest in (("PUT", "/startup"), ("GET", "")):
+            reply = place.Ask(verb, f"/2/instances/{target}{rest}", header)
+            answers.add((reply.status, reply.body))
+            assert reply.status == 403 and "web, test" in reply.value["message"]
+    assert len(answers) == 1, "which instances there are shows nowhere"
     assert len([call for call in place.master.calls if call[0] == "SubmitJob"]) == 1
 
 
