@@ -121,9 +121,11 @@ class Program(NamedTuple):
 PROGRAMS = (
     "gnt-cluster",
     "gnt-debug",
+    "gnt-filter",
     "gnt-group",
     "gnt-instance",
     "gnt-job",
+    "gnt-network",
     "gnt-node",
     "gnt-os",
     "gnt-storage",

@@ -1,7 +1,7 @@
 """Completion for bash: one script for all programs, made at build time from their declarations.
 
 Commands, options and choices are written into the script; names of nodes, instances and so on are read from ssconf and
-the directory of the job queue when they are needed, without any daemon.
+the directory of the job queue when they are needed, without any daemon; only the master daemon knows filter rules.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _ARGUMENTS = {
     "network": parser.COMPLETE_NETWORK,
     "os": parser.COMPLETE_OS,
     "jobid": parser.COMPLETE_JOB,
+    "filter": parser.COMPLETE_RULE,
     "file": parser.COMPLETE_FILE,
     "host": "host",
 }
@@ -47,6 +48,7 @@ _gnt_names() {
     os) _gnt_entries @OS_SEARCH_PATH@ ;;
     iallocator) _gnt_entries @IALLOCATOR_SEARCH_PATH@ ;;
     job) ls "${GANETI_ROOTDIR-}@DATA_DIR@/queue" 2>/dev/null | sed -n 's/^job-//p' ;;
+    rule) timeout 2 gnt-filter list --no-headers -o uuid 2>/dev/null ;;
   esac
 }
 

@@ -135,6 +135,17 @@ def _NicParameters() -> Topic:
     )
 
 
+def _Connection() -> Topic:
+    from ganeti.params import nic
+
+    return Topic(
+        "Connection (-N)",
+        "KEY=VALUE pairs: how NICs in the network are connected.",
+        tables=[_ParamKeys("", nic.TABLE)],
+        examples=["-N mode=bridged,link=br0", "-N mode=openvswitch,link=switch1,vlan=100"],
+    )
+
+
 def _NodeParameters() -> Topic:
     from ganeti.params import nd
 
@@ -373,8 +384,57 @@ def _Filter() -> Topic:
     )
 
 
+def _Predicates() -> Topic:
+    return Topic(
+        "Predicates (--predicates)",
+        "A JSON list; the rule applies to a job that all of its members match. FILTER is a list of an operator and its operands:"
+        ' ["==", FIELD, VALUE], also with != < <= > >=; ["=~", FIELD, "REGEX"]; ["=[]", FIELD, VALUE] for a list that contains'
+        ' the value; ["&", FILTER, ...] and ["|", FILTER, ...] for all and one of them; ["!", FILTER].',
+        forms=[
+            Key(
+                '["jobid", FILTER]',
+                'the job ID; the field is "id", and the value "watermark" stands for the last job when the rule was made. Only =='
+                " < <= > >= and their combinations can be used",
+            ),
+            Key(
+                '["opcode", FILTER]',
+                'one of the operations of the job: OP_ID or a parameter such as "instance_name" or "beparams.vcpus"; jobs without'
+                " the field do not match",
+            ),
+            Key(
+                '["reason", FILTER]',
+                'one entry of the reason trail: "source", "reason" and "timestamp" in nanoseconds. Patterns cannot be used',
+            ),
+        ],
+        examples=[
+            """--predicates='[["jobid", [">", "id", "watermark"]]]'""",
+            """--predicates='[["opcode", ["=", "OP_ID", "OP_INSTANCE_MIGRATE"]]]'""",
+            """--predicates='[["reason", ["=", "source", "gnt:client:gnt-node"]]]'""",
+        ],
+    )
+
+
+def _FilterAction() -> Topic:
+    return Topic(
+        "Actions (--action)",
+        "The first rule that applies to a job and is not CONTINUE decides.",
+        forms=[
+            Key("ACCEPT", "the job may start; no further rule is tried"),
+            Key("CONTINUE", "the next rule is tried"),
+            Key("PAUSE", "the job stays queued until the rule is deleted or replaced"),
+            Key("REJECT", "the job is canceled"),
+            Key(
+                "RATE_LIMIT N",
+                "at most N jobs to which this rule applies run at the same time; one argument for the shell",
+            ),
+        ],
+        examples=["--action=PAUSE", "--action='RATE_LIMIT 3'"],
+    )
+
+
 TOPICS: Mapping[str, Callable[[], Topic]] = {
     "backend": _Backend,
+    "connection": _Connection,
     "disk": _Disk,
     "disk-change": _DiskChange,
     "disk-parameters": _DiskParameters,
@@ -382,6 +442,7 @@ TOPICS: Mapping[str, Callable[[], Topic]] = {
     "disk-state": _DiskState,
     "disk-template": _DiskTemplate,
     "filter": _Filter,
+    "filter-action": _FilterAction,
     "hypervisor": _Hypervisor,
     "hypervisor-new": _HypervisorNew,
     "hypervisor-state": _HypervisorState,
@@ -392,6 +453,7 @@ TOPICS: Mapping[str, Callable[[], Topic]] = {
     "net-change": _NetChange,
     "nic-parameters": _NicParameters,
     "node-parameters": _NodeParameters,
+    "predicates": _Predicates,
     "verify-codes": _VerifyCodes,
 }
 

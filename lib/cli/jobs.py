@@ -159,6 +159,9 @@ class Feedback:
         elif status == constants.JOB_STATUS_WAITING:
             output.ToStderr(f"Job {job_id} is trying to acquire all necessary locks")
 
+    def Polled(self) -> None:
+        """Do what is due while a job is waited for; called at least once a minute."""
+
     def Flush(self) -> None:
         """Make sure that everything printed so far is visible."""
         import sys
@@ -191,6 +194,7 @@ def _FollowJob(job_id: int, client: Source, feedback: Feedback) -> None:
     told: set[str] = set()
     while True:
         answer = client.WaitForJobChangeOnce(job_id, ["status"], info, serial, timeout=POLL_TIMEOUT)
+        feedback.Polled()
         if answer is None:
             raise errors.JobLost(f"Job with id {job_id} lost")
         if answer == "nochange":

@@ -112,6 +112,17 @@ IGNORE_IPOLICY = Flag(
     "--ignore-ipolicy", dest="ignore_ipolicy", text="Treat violations of the instance policy as warnings"
 )
 
+# --- power of nodes ---------------------------------------------------------------------------------------------------
+
+OOB_TIMEOUT = Value(
+    "--oob-timeout", dest="oob_timeout", type="int", metavar="SECONDS", default=60,
+    text="Time for the out-of-band program of each node, before it is killed",
+)  # fmt: skip
+POWER_DELAY = Value(
+    "--power-delay", dest="power_delay", type="float", metavar="SECONDS", default=2.0,
+    text="Pause between nodes that are switched on, so that they do not draw all at once",
+)  # fmt: skip
+
 # --- parameters of clusters, groups, nodes and instances ----------------------------------------------------------------
 
 _PAIRS = "KEY=VALUE,..."
@@ -128,6 +139,15 @@ NIC_PARAMETERS = Value(
     "-N", "--nic-parameters", dest="nicparams", type="keyval", default={}, metavar=_PAIRS,
     text="Default parameters of NICs", grammar="nic-parameters",
 )  # fmt: skip
+MAC_PREFIX = Value(
+    "-m", "--mac-prefix", dest="mac_prefix", metavar="PREFIX",
+    text="First three bytes of generated MAC addresses, such as aa:00:00",
+)  # fmt: skip
+NO_CONFLICTS_CHECK = Off(
+    "--no-conflicts-check", dest="conflicts_check",
+    text="Allow addresses that belong to a network the NIC is not connected to",
+)  # fmt: skip
+TAGS = Value("--tags", dest="tags", type="names", metavar="TAG,...", text="Tags of the new object")
 NODE_PARAMETERS = Value(
     "--node-parameters", dest="ndparams", type="keyval", metavar=_PAIRS, text="Node parameters",
     grammar="node-parameters",
@@ -177,11 +197,22 @@ IPOLICY_SPINDLE_RATIO = Value(
     "--ipolicy-spindle-ratio", dest="ipolicy_spindle_ratio", type="maybefloat", metavar="RATIO",
     text="Most spindles of instances for each spindle of a node",
 )  # fmt: skip
+IPOLICY_MEMORY_RATIO = Value(
+    "--ipolicy-memory-ratio", dest="ipolicy_memory_ratio", type="maybefloat", metavar="RATIO",
+    text="Most memory that instances are promised for each MiB that a node has for them; 'default' as if it was never given",
+)  # fmt: skip
+IPOLICY_MAX_NODE_FAILURES = Value(
+    "--ipolicy-max-node-failures", dest="ipolicy_max_node_failures", type="maybefloat", metavar="NUMBER",
+    text="Nodes of a group that may fail, one after the other (1 to 3); 'default' as if it was never given",
+)  # fmt: skip
 IPOLICY_STD = Value(
     "--ipolicy-std-specs", dest="ipolicy_std_specs", type="keyval", metavar="SPECS",
     text="Size of a standard instance", grammar="ipolicy-std",
 )  # fmt: skip
-SET_IPOLICY = (IPOLICY_BOUNDS, IPOLICY_TEMPLATES, IPOLICY_VCPU_RATIO, IPOLICY_SPINDLE_RATIO)
+SET_IPOLICY = (
+    IPOLICY_BOUNDS, IPOLICY_TEMPLATES, IPOLICY_VCPU_RATIO, IPOLICY_SPINDLE_RATIO, IPOLICY_MEMORY_RATIO,
+    IPOLICY_MAX_NODE_FAILURES,
+)  # fmt: skip
 
 # --- gnt-cluster master-failover, gnt-instance console ------------------------------------------------------------------
 

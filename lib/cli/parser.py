@@ -22,6 +22,7 @@ COMPLETE_IALLOCATOR = "iallocator"
 COMPLETE_NODE_PAIR = "node pair"
 COMPLETE_FILE = "file"
 COMPLETE_JOB = "job"
+COMPLETE_RULE = "rule"
 
 
 def _Parsed(parse: Callable[[str], Any]) -> Callable[[Any, str, str], Any]:

@@ -16,7 +16,7 @@ from ganeti.daemon import logs
 _DAY = 24 * 3600.0
 KEEP_SECONDS = 21 * _DAY
 KEEP_LOGS = 50
-_WATCHER_FILE = re.compile(r"watcher\.[^/]*-[^/]*-[^/]*-[^/]*\.(data|instance-status)")
+_WATCHER_FILE = re.compile(r"watcher\.[^/]*-[^/]*-[^/]*-[^/]*\.(data|instance-status|volume-groups)")
 
 
 def InCluster() -> bool:

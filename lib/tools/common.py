@@ -8,9 +8,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ganeti import constants, errors
+from ganeti import constants, errors, pathutils
+from ganeti.daemon import pidfile
 from ganeti.daemon.main import ErrorText
 from ganeti.utils.text import Printable
+
+_DAEMONS = (constants.NODED, constants.CONFD, constants.MASTERD, constants.RAPI)
 
 
 def Parser(usage: str, version: bool = True) -> optparse.OptionParser:
@@ -51,3 +54,14 @@ def RunTool(action: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         logging.error("Aborted")
         return constants.EXIT_FAILURE
+
+
+def CheckStopped() -> None:
+    """Raise OpPrereqError if a daemon runs on this node."""
+    running = [name for name in _DAEMONS if pidfile.Running(name) is not None]
+    if running:
+        raise errors.OpPrereqError(
+            f"{', '.join(running)} is running on this node",
+            errors.ECODE_STATE,
+            hint=f"stop the daemons of all nodes first, the master's last: '{pathutils.DAEMON_UTIL} stop-all'",
+        )

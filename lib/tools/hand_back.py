@@ -8,13 +8,12 @@ import sys
 from typing import Any
 
 from ganeti import constants, errors, pathutils, runtime, serializer, upgrade
-from ganeti.daemon import pidfile
+from ganeti.params import ipolicy
 from ganeti.server import ownnode
 from ganeti.store.export import VisiblePosition
 from ganeti.tools import common
 
 _LIMIT = 512 * 1024 * 1024
-_DAEMONS = (constants.NODED, constants.CONFD, constants.MASTERD, constants.RAPI)
 # The form of the configuration that each release reads; 3.0 changed nothing but the number of 2.16.
 _VERSIONS = {"2.16": upgrade.V2_16, "3.0": upgrade.V3_0, "3.1": upgrade.V3_1}
 
@@ -40,7 +39,7 @@ def Main() -> int:
 
 def HandBack(release: str) -> int:
     """Write the configuration in the release's form and delete this node's copy of the store."""
-    _CheckStopped()
+    common.CheckStopped()
     _CheckExact()
     if runtime.Exists(pathutils.CLUSTER_CONF_FILE):
         _Convert(_VERSIONS[release])
@@ -51,16 +50,6 @@ def HandBack(release: str) -> int:
         f"Install release {release}, run its ensure-dirs --full-run, which gives the files to its users, and start it.\n"
     )
     return constants.EXIT_SUCCESS
-
-
-def _CheckStopped() -> None:
-    running = [name for name in _DAEMONS if pidfile.Running(name) is not None]
-    if running:
-        raise errors.OpPrereqError(
-            f"{', '.join(running)} is running on this node",
-            errors.ECODE_STATE,
-            hint=f"stop the daemons of all nodes first, the master's last: '{pathutils.DAEMON_UTIL} stop-all'",
-        )
 
 
 def _CheckExact() -> None:
@@ -86,6 +75,16 @@ def _Convert(version: int) -> None:
     data: dict[str, Any] = serializer.LoadProper(runtime.ReadFile(path, _LIMIT), _LIMIT)
     # These releases know no tokens, and must not bring them back to life later.
     data["cluster"].pop("rapi_tokens", None)
+    for owner in (data["cluster"], *data["nodegroups"].values()):
+        _RemoveLimits(owner)
     if version != upgrade.V3_1:
         data = {**upgrade.DowngradeConfig(data), "version": version}
     runtime.WriteFile(path, serializer.Dump(data), stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
+
+
+def _RemoveLimits(owner: dict[str, Any]) -> None:
+    """Remove the keys of an instance policy with which these releases would reject the configuration."""
+    for key in ipolicy.OPTIONAL_TABLE:
+        if owner.get("ipolicy", {}).pop(key, None) is not None:
+            name = owner.get("cluster_name", owner.get("name"))
+            sys.stdout.write(f"{key} of {name} is removed: the release does not know it.\n")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 
-from ganeti import constants, errors, pathutils, runtime, ssconf, ssh
+from ganeti import constants, errors, pathutils, runtime, ssconf
 from ganeti.tools import common
+from ganeti.utils import files
 
 _STOP_TIMEOUT = 300
 _FILES = (
@@ -53,7 +54,7 @@ def CleanUp(backup: bool) -> int:
     for path in _FILES:
         logging.info("Removing %s", path)
         if backup:
-            ssh.BackUp(path)
+            files.BackUp(path)
         runtime.RemoveFile(path)
     for key in ssconf.KEYS:
         runtime.RemoveFile(pathutils.SsconfFile(key))

@@ -9,6 +9,7 @@ from typing import Any
 from ganeti import ht, pathutils, runtime, ssh
 from ganeti.tools import setupdata
 from ganeti.tools.setupdata import CERTIFICATE, CLUSTER_NAME, SetupError
+from ganeti.utils import files
 
 _HOST_KEYS = "ssh_host_key"
 _ROOT_KEYS = "ssh_root_key"
@@ -75,7 +76,7 @@ def _Replace(path: str, text: str, mode: int) -> None:
     if ssh.ReadIfThere(path) == text:
         return
     logging.info("Writing %s", path)
-    ssh.BackUp(path)
+    files.BackUp(path)
     runtime.WriteFile(path, text, mode=mode)
 
 

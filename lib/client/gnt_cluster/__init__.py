@@ -13,6 +13,7 @@ PROGRAM = Program(
         "copyfile",
         "deactivate-master-ip",
         "destroy",
+        "epo",
         "getmaster",
         "info",
         "init",

@@ -8,10 +8,10 @@ from ganeti import constants, errors
 from ganeti.cli import jobs, output
 from ganeti.cli.command import AnyNumber, Command
 from ganeti.cli.parser import Options, Value
-from ganeti.htools import loading, luxidata, proof
+from ganeti.htools import failures, loading, luxidata, proof, remedy
 from ganeti.htools.entities import Group
 from ganeti.htools.loading import LoadError, Wishes
-from ganeti.htools.state import Cluster
+from ganeti.htools.state import Cluster, State
 
 _EXAMPLES = 5
 
@@ -40,12 +40,17 @@ def _Load() -> tuple[Cluster, Sequence[str]]:
         ) from err
 
 
-def Lines(cluster: Cluster, group: Group, templates: Sequence[str], limit: int) -> Iterator[str]:
-    """Yield what there is to say of a group; of the ``templates`` the first one counts that its policy allows."""
+def Lines(
+    cluster: Cluster, group: Group, enabled: Sequence[str], limit: int, template: str | None = None
+) -> Iterator[str]:
+    """Yield what there is to say of a group.
+
+    Instances of ``template`` are counted, by default of the first of the ``enabled`` ones that its policy allows.
+    """
     part = cluster.GroupState(group.index)
     yield f"Node group {group.name}: {len(part.nodes)} nodes, {len(part.instances)} instances"
     size = proof.StandardSize(group)
-    template = next((name for name in templates if name in group.policy.templates), templates[0])
+    template = template or proof.TemplateFor(group, enabled)
     room = proof.Fitting(cluster, group, template, size, limit)
     count = f"at least {room.count}" if room.limited else str(room.count)
     then = f"; then: {room.reason}" if room.reason else ""
@@ -53,23 +58,48 @@ def Lines(cluster: Cluster, group: Group, templates: Sequence[str], limit: int) 
         f"  more instances of {size.memory} MiB memory, {size.disk} MiB disk and {size.cpus} CPU(s), {template}:"
         f" {count}{then}"
     )
+    yield from _Limits(part, group)
     weak = proof.Weaknesses(cluster, group)
     if not weak:
         yield "  any one node may fail: all running instances could run elsewhere"
+    places = {node.facts.name: index for index, node in part.nodes.items()}
     for node, losses in weak:
         yield f"  if {node} failed, {len(losses)} instance(s) would stay down:"
-        for loss in losses[:_EXAMPLES]:
-            where = f" on {loss.node}" if loss.node else ""
-            yield f"    {loss.instance}: {loss.reason}{where}"
+        shown = losses[:_EXAMPLES]
+        remedies = remedy.Remedies(cluster.state, places[node], shown, enabled)
+        for loss, help_text in zip(shown, remedies, strict=True):
+            yield f"    {loss.instance}: {loss.text}; what would help: {help_text}"
         if len(losses) > _EXAMPLES:
             yield f"    and {len(losses) - _EXAMPLES} more"
+
+
+def _Limits(part: State, group: Group) -> Iterator[str]:
+    """Yield how the limits of the policy that 3.1 does not have are kept."""
+    count = group.policy.max_failures
+    if count > 1:
+        found = failures.FirstBreakdown(part, group.index, count)
+        bearable = failures.Bearable(part, group.index, count)
+        if found is None and bearable < count:
+            yield f"  max-node-failures {count} needs {count + 1} nodes that are online; {bearable} may fail"
+        elif found is None:
+            yield f"  any {count} nodes may fail, one after the other (max-node-failures)"
+        else:
+            nodes = ", then ".join(found.nodes)
+            yield f"  max-node-failures {count} is not kept: if {nodes} failed, there would be no room for {found.instance}"
+    for node in part.nodes.values():
+        if node.facts.working and node.overpromised:
+            yield (
+                f"  memory-ratio {group.policy.memory_ratio:g} is not kept: the instances of {node.facts.name} may have"
+                f" {node.promised} MiB together, it has {node.facts.memory_for_instances} MiB for them"
+            )
 
 
 def Run(options: Options, arguments: list[str]) -> int:
     if options.limit < 1:
         raise errors.OpPrereqError("--limit must be at least 1", errors.ECODE_INVAL)
     cluster, enabled = _Load()
-    templates = [options.disk_template] if options.disk_template else enabled
+    if cluster.silent:
+        output.ToStderr(f"These nodes do not answer and count as offline: {', '.join(cluster.silent)}")
     wanted = list(cluster.groups)
     if arguments:
         found = [(word, cluster.FindGroup(word)) for word in arguments]
@@ -80,7 +110,7 @@ def Run(options: Options, arguments: list[str]) -> int:
             )
         wanted = [group for _, group in found if group is not None]
     for group in wanted:
-        for line in Lines(cluster, group, templates, options.limit):
+        for line in Lines(cluster, group, enabled, options.limit, options.disk_template):
             output.ToStdout(line)
     return constants.EXIT_SUCCESS
 

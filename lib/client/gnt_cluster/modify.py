@@ -93,6 +93,8 @@ def Run(options: Options, arguments: list[str]) -> int:
             output.ToStderr(str(err))
             return constants.EXIT_FAILURE
         raise
+    if options.default_iallocator_params == {}:
+        op.default_iallocator_params = {}  # an empty set clears
     if not jobs.Changes(op, "force"):
         output.ToStderr("Please give at least one of the parameters.")
         return constants.EXIT_FAILURE

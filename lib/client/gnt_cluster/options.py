@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ganeti.cli import options as o
 from ganeti.cli.parser import COMPLETE_FILE, COMPLETE_IALLOCATOR, COMPLETE_NODE, Value, Values
 
 NODE_LIST = Values(
@@ -19,10 +20,6 @@ ENABLED_HYPERVISORS = Value(
 ENABLED_DISK_TEMPLATES = Value(
     "--enabled-disk-templates", dest="enabled_disk_templates", type="names", metavar="TEMPLATE,...",
     text="Disk templates that instances may use; the first is the default",
-)  # fmt: skip
-MAC_PREFIX = Value(
-    "-m", "--mac-prefix", dest="mac_prefix", metavar="PREFIX",
-    text="First three bytes of generated MAC addresses, such as aa:00:00",
 )  # fmt: skip
 MASTER_NETDEV = Value(
     "--master-netdev", dest="master_netdev", metavar="INTERFACE", text="Network interface of the master IP address"
@@ -69,7 +66,8 @@ DEFAULT_IALLOCATOR = Value(
 )  # fmt: skip
 DEFAULT_IALLOCATOR_PARAMS = Value(
     "--default-iallocator-params", dest="default_iallocator_params", type="keyval", metavar="KEY=VALUE,...",
-    text="Options that allocators get, without dashes: no-capacity-checks,static-kvm-node-memory=2048",
+    text="Options that allocators get, without dashes: no-capacity-checks,static-kvm-node-memory=2048;"
+    " '' clears",
 )  # fmt: skip
 
 # Settings that a cluster of 3.1 may have and that this release keeps without using them.
@@ -82,7 +80,7 @@ SET_KEPT = (INSTALL_IMAGE, ZEROING_IMAGE, COMPRESSION_TOOLS)
 
 # What init and modify have in common, but for the common sets of parameters.
 SET_SETTINGS = (
-    CANDIDATE_POOL_SIZE, ENABLED_HYPERVISORS, ENABLED_DISK_TEMPLATES, MAC_PREFIX, MASTER_NETDEV, MASTER_NETMASK,
+    CANDIDATE_POOL_SIZE, ENABLED_HYPERVISORS, ENABLED_DISK_TEMPLATES, o.MAC_PREFIX, MASTER_NETDEV, MASTER_NETMASK,
     EXTERNAL_MIP_SCRIPT, VG_NAME, DRBD_HELPER, PREALLOC_WIPE, UID_POOL, FILE_STORAGE_DIR, SHARED_FILE_STORAGE_DIR,
     USER_SHUTDOWN, MAINTAIN_NODE_HEALTH, DEFAULT_IALLOCATOR, DEFAULT_IALLOCATOR_PARAMS, *SET_KEPT,
 )  # fmt: skip

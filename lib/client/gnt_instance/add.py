@@ -20,7 +20,6 @@ from ganeti.client.gnt_instance.options import (
     IP_CHECK,
     NAME_CHECK,
     NET,
-    NO_CONFLICTS_CHECK,
     NO_WAIT_FOR_SYNC,
     NODE_PLACEMENT,
 )
@@ -37,7 +36,6 @@ OS_SIZE = Value(
 NO_NICS = Flag("--no-nics", dest="no_nics", text="Create no NIC; without --net and --no-nics there is one")
 NO_INSTALL = Flag("--no-install", dest="no_install", text="Install no operating system, and do not start the instance")
 NO_START = Off("--no-start", dest="start", text="Do not start the instance")
-TAGS = Value("--tags", dest="tags", type="names", metavar="TAG,...", text="Tags of the instance")
 
 OPPORTUNISTIC = Flag(
     "--opportunistic-locking", dest="opportunistic_locking",
@@ -120,8 +118,8 @@ COMMAND = Command(
     (
         NODE_PLACEMENT, o.IALLOCATOR, OPPORTUNISTIC, DISK_TEMPLATE, DISK, OS_SIZE, NET, NO_NICS, o.OS_TYPE, FORCE_VARIANT,
         NO_INSTALL, NO_START, o.BACKEND, HYPERVISOR, o.OS_PARAMETERS, o.OS_PARAMETERS_PRIVATE, o.OS_PARAMETERS_SECRET,
-        FILE_STORAGE_DIR, FILE_DRIVER, IP_CHECK, NAME_CHECK, NO_CONFLICTS_CHECK, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY,
-        o.NODE_GROUP.But(help="Node group of the instance"), TAGS, FORTHCOMING, COMMIT,
+        FILE_STORAGE_DIR, FILE_DRIVER, IP_CHECK, NAME_CHECK, o.NO_CONFLICTS_CHECK, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY,
+        o.NODE_GROUP.But(help="Node group of the instance"), o.TAGS.But(help="Tags of the instance"), FORTHCOMING, COMMIT,
         COMMUNICATION, HELPER_STARTUP_TIMEOUT, HELPER_SHUTDOWN_TIMEOUT, NO_IP_CHECK, NO_NAME_CHECK, *o.SET_JOB,
     ),
     details="Without -n and -I the cluster's default allocator chooses the nodes, if there is one; the job's log shows its choice"

@@ -36,7 +36,8 @@ _TAGGED_NODES = {
 
 def _Names(kind: str, qfilter: list[Any] | None) -> list[str]:
     answer = jobs.GetClient().Query(kind, ["name"], qfilter)
-    return [row[0][1] for row in answer["data"]]
+    # A reservation may have no name: no job can act on it.
+    return [name for [[_, name]] in answer["data"] if name is not None]
 
 
 def SelectInstances(options: Options, arguments: Sequence[str]) -> list[str]:

@@ -20,7 +20,6 @@ from ganeti.client.gnt_instance.options import (
     FORCE_VARIANT,
     HVPARAMS,
     NET,
-    NO_CONFLICTS_CHECK,
     NO_WAIT_FOR_SYNC,
 )
 from ganeti.client.shared import typed
@@ -148,7 +147,7 @@ COMMAND = Command(
         NET.But(metavar="CHANGE[:KEY=VALUE,...]", grammar="net-change", help="Change of a NIC; repeat it for several NICs"),
         o.BACKEND, HVPARAMS, RUNTIME_MEMORY, NO_HOTPLUG,
         DISK_TEMPLATE.But(help=_TEMPLATE_HELP), REMOTE_NODE, EXT_PARAMS,
-        FILE_DRIVER, FILE_STORAGE_DIR, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY, NO_CONFLICTS_CHECK,
+        FILE_DRIVER, FILE_STORAGE_DIR, NO_WAIT_FOR_SYNC, o.IGNORE_IPOLICY, o.NO_CONFLICTS_CHECK,
         o.OS_TYPE.But(help="Record another operating system; nothing is installed"), FORCE_VARIANT, o.OS_PARAMETERS,
         o.OS_PARAMETERS_PRIVATE, OFFLINE, ONLINE, NEW_PRIMARY, o.IALLOCATOR, COMMUNICATION, *o.SET_JOB,
     ),

@@ -28,10 +28,6 @@ FILE_DRIVER = Value(
     text="Driver for disks in files",
 )  # fmt: skip
 NO_WAIT_FOR_SYNC = Off("--no-wait-for-sync", dest="wait_for_sync", text="Do not wait until mirrors are in sync")
-NO_CONFLICTS_CHECK = Off(
-    "--no-conflicts-check", dest="conflicts_check",
-    text="Allow addresses that belong to a network the NIC is not connected to",
-)  # fmt: skip
 NODE_PLACEMENT = Value(
     "-n", "--node", dest="node", metavar="PRIMARY[:SECONDARY]", completion=COMPLETE_NODE_PAIR,
     text="Primary node, and the secondary node of mirrored disks",

@@ -17,20 +17,28 @@ _DEGRADED = (
 )
 
 
-def _AllocatorOf(options: Options, node: str) -> dict[str, str | None]:
-    """Return the allocator for each instance; one whose disks are mirrored goes to its secondary node, with nothing to copy."""
-    if options.iallocator is None:
-        return {}
+def _Targets(options: Options, node: str) -> dict[str, dict[str, str | None]]:
+    """Return where each instance goes: one whose disks are mirrored to its secondary node, others where the allocator says.
+
+    The secondary node is named, so that an instance that leaves the node before its job begins does not come back.
+    """
     from ganeti.params import disk as disk_params
 
     mirrored = disk_params.With(mirror=disk_params.INTERNAL)
-    rows = QueryRows(jobs.GetClient(), "instance", ["name", "disk_template"], ["&", ["==", "pnode", node]])
-    return {row["name"]: None if row["disk_template"] in mirrored else options.iallocator for row in rows}
+    fields = ["name", "disk_template", "snodes"]
+    targets: dict[str, dict[str, str | None]] = {}
+    for row in QueryRows(jobs.GetClient(), "instance", fields, ["&", ["==", "pnode", node]]):
+        if row["disk_template"] in mirrored and len(row["snodes"]) == 1:
+            targets[row["name"]] = {"iallocator": None, "target_node": row["snodes"][0]}
+        else:
+            targets[row["name"]] = {"iallocator": options.iallocator}
+    return targets
 
 
 def Run(options: Options, arguments: list[str]) -> int:
-    row = QueryRows(jobs.GetClient(), "node", ["name", "pinst_list"], ["|", ["==", "name", arguments[0]]])[0]
-    names = sorted(row["pinst_list"])
+    row = QueryRows(jobs.GetClient(), "node", ["name"], ["|", ["==", "name", arguments[0]]])[0]
+    targets = _Targets(options, row["name"])
+    names = sorted(targets)
     if not names:
         output.ToStderr(f"No primary instances on node {row['name']}, exiting.")
         return constants.EXIT_SUCCESS
@@ -39,9 +47,8 @@ def Run(options: Options, arguments: list[str]) -> int:
     if options.ignore_consistency and not options.force and not ask.Confirmed(_DEGRADED, "--force"):
         return _DECLINED
     executor = jobs.JobExecutor(options)
-    allocators = _AllocatorOf(options, row["name"])
     for name in names:
-        op = jobs.FromOptions(OpInstanceFailover, options, instance_name=name, iallocator=allocators.get(name))
+        op = jobs.FromOptions(OpInstanceFailover, options, instance_name=name, **targets[name])
         executor.QueueJob(name, op)
     failed = jobs.CountFailures(executor.GetResults())
     if failed:

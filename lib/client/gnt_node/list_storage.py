@@ -19,6 +19,7 @@ _TITLES = {
     "free": ("Free", True),
     "allocatable": ("Allocatable", False),
 }
+_MORE_TITLES = {"missing": ("Missing", False), "returned": ("Returned", False)}
 STORAGE_TYPE = Value(
     "--storage-type", dest="user_storage_type", choices=list(UnitTypes()),
     text="Type of the storage units; default: that of the cluster's first disk template",
@@ -28,7 +29,7 @@ STORAGE_TYPE = Value(
 def Run(options: Options, arguments: list[str]) -> int:
     fields, as_json = storage.Split(options, list(_TITLES))
     op = OpNodeQueryStorage(nodes=arguments, storage_type=options.user_storage_type, output_fields=fields)
-    return storage.PrintTable(_TITLES, fields, jobs.SubmitOpCode(op, options), options, as_json)
+    return storage.PrintTable(_TITLES | _MORE_TITLES, fields, jobs.SubmitOpCode(op, options), options, as_json)
 
 
 COMMAND = Command(
@@ -36,5 +37,7 @@ COMMAND = Command(
     "List the storage units of nodes: physical volumes, volume groups, directories",
     (AnyNumber("node"),),
     (*o.SET_HEADERS, *o.SET_PRIORITY, o.UNITS, o.OUTPUT, STORAGE_TYPE),
-    details=f"Fields are {', '.join(_TITLES)}.",
+    details=f"Fields are {', '.join(_TITLES)}, and for volume groups missing: the UUIDs of the physical volumes that are away"
+    " (on the node, 'pvs -o+pv_uuid' shows them too), returned: the paths of those that are there again but count as missing"
+    " until 'vgextend --restoremissing GROUP PATH'.",
 )

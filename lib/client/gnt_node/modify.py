@@ -6,8 +6,8 @@ from ganeti import constants
 from ganeti.cli import ask, jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import Flag, Options, Value
-from ganeti.client.gnt_node.options import MASTER_CAPABLE, VM_CAPABLE
+from ganeti.cli.parser import Options, Value
+from ganeti.client.gnt_node.options import AUTO_PROMOTE, MASTER_CAPABLE, VM_CAPABLE
 from ganeti.client.shared import typed
 from ganeti.client.shared.changes import PrintChanges
 from ganeti.opcodes import OpNodeSetParams
@@ -22,9 +22,6 @@ OFFLINE = Value(
     "-O", "--offline", dest="offline", type="bool", text="Whether the node is offline: it is not contacted at all"
 )
 NODE_POWERED = Value("--node-powered", dest="powered", type="bool", text="Whether the node is recorded as powered on")
-AUTO_PROMOTE = Flag(
-    "--auto-promote", dest="auto_promote", text="Promote other nodes if there are too few master candidates otherwise"
-)
 
 _ONLINE_QUESTION = (
     "Node {} will be marked online as it is. Its disks may be out of date, and instances that were failed over may still run"

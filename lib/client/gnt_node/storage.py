@@ -34,6 +34,8 @@ def PrintTable(
 def _Text(value: Any, is_size: bool, units: str) -> str:
     if isinstance(value, bool):
         return "Y" if value else "N"
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "-"
     if not is_size:
         return str(value)
     try:

@@ -11,6 +11,9 @@ from ganeti.cli.parser import Options
 
 MINMAX, STD = "minmax", "std"
 VCPU_RATIO, SPINDLE_RATIO, TEMPLATES = "vcpu-ratio", "spindle-ratio", "disk-templates"
+# Options of these keys; the second are absent unless they are set, so 'default' removes them of the cluster, too.
+_RATIOS = {VCPU_RATIO: "ipolicy_vcpu_ratio", SPINDLE_RATIO: "ipolicy_spindle_ratio"}
+_OPTIONAL = {"memory-ratio": "ipolicy_memory_ratio", "max-node-failures": "ipolicy_max_node_failures"}
 _SIZES = frozenset(["memory-size", "disk-size"])
 SPEC_NAMES = ("memory-size", "cpu-count", "disk-count", "disk-size", "nic-count", "spindle-use")
 
@@ -68,9 +71,10 @@ def FromOptions(options: Options, group: bool = False) -> dict[str, Any]:
     std = getattr(options, "ipolicy_std_specs", None)
     if std is not None:
         policy[STD] = ParseSpec("--ipolicy-std-specs", std)
-    for key, value in ((VCPU_RATIO, options.ipolicy_vcpu_ratio), (SPINDLE_RATIO, options.ipolicy_spindle_ratio)):
+    for key, dest in {**_RATIOS, **_OPTIONAL}.items():
+        value = getattr(options, dest)
         if value is not None:
-            if value == constants.VALUE_DEFAULT and not group:
+            if value == constants.VALUE_DEFAULT and not group and key in _RATIOS:
                 raise errors.OpPrereqError(f"'default' is not allowed for {key} of the cluster", errors.ECODE_INVAL)
             policy[key] = value
     templates = options.ipolicy_disk_templates
@@ -106,6 +110,9 @@ def Describe(custom: Mapping[str, Any] | None, policy: Mapping[str, Any]) -> inf
     tree.append(("allowed disk templates", shown(TEMPLATES, ", ".join(templates))))
     for key in (VCPU_RATIO, SPINDLE_RATIO):
         tree.append((key, shown(key, info.FormatInfo(own.get(key, policy[key])))))
+    for key in _OPTIONAL:
+        if key in policy:
+            tree.append((key, shown(key, info.FormatInfo(policy[key]))))
     return tree
 
 

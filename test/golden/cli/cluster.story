@@ -444,7 +444,7 @@ $ gnt-cluster verify -I NONSENSE
 ! =====
 !   gnt-cluster verify [options...]
 !
-! gnt-cluster: error: option -I: invalid choice: 'NONSENSE' (choose from 'ECLUSTERCERT', 'ECLUSTERCFG', 'ECLUSTERCLIENTCERT', 'ECLUSTERDANGLINGINST', 'ECLUSTERDANGLINGNODES', 'ECLUSTERFILECHECK', 'EEXTAGS', 'EGROUPDIFFERENTPVSIZE', 'EINSTANCEBADNODE', 'EINSTANCEDOWN', 'EINSTANCEFAULTYDISK', 'EINSTANCELAYOUT', 'EINSTANCEMISSINGCFGPARAMETER', 'EINSTANCEMISSINGDISK', 'EINSTANCEPOLICY', 'EINSTANCESPLITGROUPS', 'EINSTANCEUNSUITABLENODE', 'EINSTANCEWRONGNODE', 'ENODEDRBD', 'ENODEDRBDHELPER', 'ENODEDRBDVERSION', 'ENODEFILECHECK', 'ENODEFILESTORAGEPATHS', 'ENODEFILESTORAGEPATHUNUSABLE', 'ENODEGLUSTERSTORAGEPATHUNUSABLE', 'ENODEHOOKS', 'ENODEHV', 'ENODELVM', 'ENODEN1', 'ENODENET', 'ENODEOOBPATH', 'ENODEORPHANINSTANCE', 'ENODEORPHANLV', 'ENODEOS', 'ENODERPC', 'ENODESETUP', 'ENODESHAREDFILESTORAGEPATHUNUSABLE', 'ENODESSH', 'ENODETIME', 'ENODEUSERSCRIPTS', 'ENODEVERSION')
+! gnt-cluster: error: option -I: invalid choice: 'NONSENSE' (choose from 'ECLUSTERCERT', 'ECLUSTERCFG', 'ECLUSTERCLIENTCERT', 'ECLUSTERDANGLINGINST', 'ECLUSTERDANGLINGNODES', 'ECLUSTERFILECHECK', 'EEXTAGS', 'EGROUPDIFFERENTPVSIZE', 'EINSTANCEBADNODE', 'EINSTANCEDOWN', 'EINSTANCEFAULTYDISK', 'EINSTANCELAYOUT', 'EINSTANCEMISSINGCFGPARAMETER', 'EINSTANCEMISSINGDISK', 'EINSTANCEPOLICY', 'EINSTANCESPLITGROUPS', 'EINSTANCEUNSUITABLENODE', 'EINSTANCEWRONGNODE', 'ENODEDRBD', 'ENODEDRBDHELPER', 'ENODEDRBDVERSION', 'ENODEFILECHECK', 'ENODEFILESTORAGEPATHS', 'ENODEFILESTORAGEPATHUNUSABLE', 'ENODEGLUSTERSTORAGEPATHUNUSABLE', 'ENODEHOOKS', 'ENODEHV', 'ENODELOSS', 'ENODELVM', 'ENODEN1', 'ENODENET', 'ENODEOOBPATH', 'ENODEORPHANINSTANCE', 'ENODEORPHANLV', 'ENODEOS', 'ENODERPC', 'ENODESETUP', 'ENODESHAREDFILESTORAGEPATHUNUSABLE', 'ENODESSH', 'ENODETIME', 'ENODEUSERSCRIPTS', 'ENODEVERSION')
 = 2
 % result OP_CLUSTER_VERIFY_DISKS {"jobs": []}
 $ gnt-cluster verify-disks --no-strict -g default
@@ -455,6 +455,8 @@ $ gnt-cluster modify
 = 1
 $ gnt-cluster modify -C 5 --vg-name= --enabled-hypervisors=kvm,fake
 > OP_CLUSTER_SET_PARAMS {"candidate_pool_size":5,"enabled_hypervisors":["kvm","fake"],"vg_name":""}
+$ gnt-cluster modify --default-iallocator-params=
+> OP_CLUSTER_SET_PARAMS {"default_iallocator_params":{}}
 $ gnt-cluster modify -B memory=1g,vcpus=2,auto_balance=false -N mode=routed,link=br1
 > OP_CLUSTER_SET_PARAMS {"beparams":{"memory":1024,"vcpus":2,"auto_balance":false},"nicparams":{"mode":"routed","link":"br1"}}
 $ gnt-cluster modify -B colour=red
@@ -496,6 +498,10 @@ $ gnt-cluster modify --reserved-lvs=root\\,x,swap
 > OP_CLUSTER_SET_PARAMS {"reserved_lvs":["root,x","swap"]}
 $ gnt-cluster modify --ipolicy-vcpu-ratio=3.5 --ipolicy-disk-templates=plain,drbd --ipolicy-std-specs=memory-size=1g
 > OP_CLUSTER_SET_PARAMS {"ipolicy":{"std":{"memory-size":1024},"vcpu-ratio":3.5,"disk-templates":["plain","drbd"]}}
+$ gnt-cluster modify --ipolicy-memory-ratio=1.5 --ipolicy-max-node-failures=2
+> OP_CLUSTER_SET_PARAMS {"ipolicy":{"memory-ratio":1.5,"max-node-failures":2.0}}
+$ gnt-cluster modify --ipolicy-memory-ratio=default --ipolicy-max-node-failures=default
+> OP_CLUSTER_SET_PARAMS {"ipolicy":{"memory-ratio":"default","max-node-failures":"default"}}
 $ gnt-cluster modify --ipolicy-bounds-specs=min:memory-size=128/max:memory-size=1g
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
@@ -536,6 +542,40 @@ $ gnt-cluster modify -B vcpus=1,vcpus=2
 ! Failure: unknown/wrong parameter name 'Duplicate key 'vcpus' in option -B'
 = 1
 
+# Emergency power-off
+$ gnt-cluster epo
+! node1.example.org is the master node, please do a master-failover to another node not affected by the EPO or use --all if you intend to shutdown the whole cluster
+= 1
+$ gnt-cluster epo -f --groups default
+! node1.example.org is the master node, please do a master-failover to another node not affected by the EPO or use --all if you intend to shutdown the whole cluster
+= 1
+$ gnt-cluster epo --groups --all
+! Only one of --groups or --all are allowed
+= 1
+$ gnt-cluster epo --all node2.example.org
+! Arguments in combination with --all are not allowed
+= 1
+$ gnt-cluster epo -f node9
+! Failure: prerequisites not met for this operation:
+! error type: unknown_entity, error details:
+! Node name node9 not found
+= 1
+$ gnt-cluster epo -f --groups nobody
+! Failure: prerequisites not met for this operation:
+! error type: unknown_entity, error details:
+! NodeGroup name nobody not found
+= 1
+$ gnt-cluster epo --on node2.example.org
+Node node2.example.org does not support out-of-band handling, it can not be handled in a fully automated manner
+! The epo will operate on 1 nodes.
+! To be switched ON: no node.
+! Not to be switched: node2.example.org.
+! Do you want to continue?
+! Affected nodes:
+!   node2.example.org
+! No terminal to ask on; assuming 'n'. With --force nothing is asked.
+= 1
+
 # Whoever is no master is told where it is.
 % stop
 % write /var/lib/ganeti/ssconf_master_node node2.example.org
@@ -573,6 +613,8 @@ Commands:
  deactivate-master-ip - Remove the master IP address from the master node
  destroy              - Destroy the cluster; it must have no instances and no
                         other nodes
+ epo                  - Switch nodes off in an emergency, after stopping their
+                        instances, or on again
  getmaster            - Print the name of the master node; works on every node,
                         without any daemon
  info                 - Show the settings of the cluster

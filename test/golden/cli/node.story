@@ -233,7 +233,7 @@ $ gnt-node failover node1.example.org
 Submitted jobs 1009
 Waiting for job 1009 for web.example.org ...
 All 1 instance(s) failed over successfully.
-> OP_INSTANCE_FAILOVER {"instance_name":"web.example.org"}
+> OP_INSTANCE_FAILOVER {"instance_name":"web.example.org","target_node":"node2.example.org"}
 % answers y n
 $ gnt-node failover --ignore-consistency node1.example.org
 | The failover will operate on 1 instances.
@@ -249,7 +249,7 @@ $ gnt-node failover -f --ignore-consistency node1.example.org
 Submitted jobs 1010
 Waiting for job 1010 for web.example.org ...
 All 1 instance(s) failed over successfully.
-> OP_INSTANCE_FAILOVER {"ignore_consistency":true,"instance_name":"web.example.org"}
+> OP_INSTANCE_FAILOVER {"ignore_consistency":true,"instance_name":"web.example.org","target_node":"node2.example.org"}
 $ gnt-node migrate -f --non-live --migration-mode=live node1.example.org
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
@@ -395,3 +395,140 @@ Submitted jobs 1029
 Waiting for job 1029 for web.example.org ...
 All 1 instance(s) failed over successfully.
 > OP_INSTANCE_FAILOVER {"iallocator":"hail","instance_name":"web.example.org"}
+
+# Power
+% result OP_OOB_COMMAND [[[0, "node1.example.org"], [0, {"powered": true}]], [[0, "node2.example.org"], [0, {"powered": false}]]]
+$ gnt-node power status
+Node              Status   $
+node1.example.org powered  $
+node2.example.org unpowered
+> OP_OOB_COMMAND {"command":"power-status"}
+% forget OP_OOB_COMMAND
+% result OP_OOB_COMMAND [[[0, "node1.example.org"], [3, null]], [[0, "node2.example.org"], [2, null]]]
+% log OP_OOB_COMMAND  - WARNING: Out-of-band RPC failed on node 'node2.example.org': no route to the BMC
+$ gnt-node power --no-headers --separator=: --oob-timeout=10 status node1 node2
+Tue Nov 14 22:13:21 2023  - WARNING: Out-of-band RPC failed on node 'node2.example.org': no route to the BMC
+node1.example.org:(unavail)
+node2.example.org:(nodata)
+= 1
+> OP_OOB_COMMAND {"command":"power-status","node_names":["node1","node2"],"timeout":10}
+$ gnt-node power -f off node2.example.org
+Tue Nov 14 22:13:21 2023  - WARNING: Out-of-band RPC failed on node 'node2.example.org': no route to the BMC
+Node              Status   $
+node1.example.org (unavail)
+node2.example.org (nodata) $
+! Node(s) node1.example.org, node2.example.org: marked offline before the attempt to switch them off; 'gnt-node modify --offline=no node1.example.org' takes a node back that is still on
+= 1
+> OP_NODE_SET_PARAMS {"node_name":"node2.example.org","offline":true}
+> OP_OOB_COMMAND {"command":"power-off","node_names":["node2.example.org"]}
+% forget OP_OOB_COMMAND
+% result OP_OOB_COMMAND [[[0, "node2.example.org"], [0, null]]]
+$ gnt-node power -f --auto-promote off node2
+Node              Status $
+node2.example.org invoked
+> OP_NODE_SET_PARAMS {"auto_promote":true,"node_name":"node2","offline":true}
+> OP_OOB_COMMAND {"command":"power-off","node_names":["node2"]}
+$ gnt-node power -f --ignore-status off node2
+Node              Status $
+node2.example.org invoked
+> OP_OOB_COMMAND {"command":"power-off","ignore_status":true,"node_names":["node2"]}
+$ gnt-node power --power-delay=0.5 on node2
+Node              Status $
+node2.example.org invoked
+! Node node2.example.org is still marked offline; when it is up, 'gnt-node modify --offline=no node2.example.org' takes it back
+> OP_OOB_COMMAND {"command":"power-on","node_names":["node2"],"power_delay":0.5}
+$ gnt-node power -f cycle node2
+Node              Status $
+node2.example.org invoked
+> OP_OOB_COMMAND {"command":"power-cycle","node_names":["node2"]}
+$ gnt-node power cycle node2
+! The power cycle will operate on 1 nodes.
+! Do you want to continue?
+! Affected nodes:
+!   node2
+! No terminal to ask on; assuming 'n'. With --force nothing is asked.
+= 1
+$ gnt-node power off
+! Please provide at least one node for this command: 'gnt-node power off NODE'
+= 1
+$ gnt-node power up node2
+! power subcommand up not supported; known are on, off, cycle, status
+= 1
+% answers y
+$ gnt-node power cycle node2
+| The power cycle will operate on 1 nodes.
+| Do you want to continue?
+| Affected nodes:
+|   node2
+| y/[n]/?:
+Node              Status $
+node2.example.org invoked
+> OP_OOB_COMMAND {"command":"power-cycle","node_names":["node2"]}
+% fail OP_OOB_COMMAND ["OpPrereqError", ["Operating on the master node node1.example.org is not allowed for power-off; it does not support out-of-band operations", "wrong_input"]]
+$ gnt-node power -f --ignore-status off node1
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Operating on the master node node1.example.org is not allowed for power-off; it does not support out-of-band operations
+= 1
+> OP_OOB_COMMAND {"command":"power-off","ignore_status":true,"node_names":["node1"]}
+% forget OP_OOB_COMMAND
+% result OP_OOB_COMMAND [[[0, "node1.example.org"], [0, [["fan", "OK"], ["disk 3", "CRITICAL"]]]], [[0, "node2.example.org"], [0, []]]]
+$ gnt-node health
+Node              Status         $
+node1.example.org fan=OK         $
+                  disk 3=CRITICAL
+node2.example.org                $
+> OP_OOB_COMMAND {"command":"health"}
+% forget OP_OOB_COMMAND
+% result OP_OOB_COMMAND [[[0, "node2.example.org"], [3, null]]]
+$ gnt-node health --oob-timeout=5 node2
+Node              Status   $
+node2.example.org (unavail)
+= 1
+> OP_OOB_COMMAND {"command":"health","node_names":["node2"],"timeout":5}
+
+# Restricted commands
+% change nodes 00000004-aaaa-4bbb-8ccc-000000000004 {"offline": false}
+% result OP_RESTRICTED_COMMAND [[true, "up 3 days\nload 0.1\n"], [false, "Command 'uptime' on node 'node2.example.org' failed: Executing command 'uptime' failed"]]
+$ gnt-node restricted-command uptime node1.example.org node2.example.org
+------------------------------------------------
+Node: node1.example.org
+up 3 days
+load 0.1
+.
+------------------------------------------------
+Command 'uptime' on node 'node2.example.org' failed: Executing command 'uptime' failed
+= 1
+> OP_RESTRICTED_COMMAND {"command":"uptime","nodes":["node1.example.org","node2.example.org"]}
+$ gnt-node restricted-command -M --sync -g default uptime
+------------------------------------------------
+node1.example.org: up 3 days
+node1.example.org: load 0.1
+------------------------------------------------
+Command 'uptime' on node 'node2.example.org' failed: Executing command 'uptime' failed
+= 1
+> OP_RESTRICTED_COMMAND {"command":"uptime","nodes":["node1.example.org","node2.example.org"],"use_locking":true}
+$ gnt-node restricted-command uptime
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Node group or node names must be given
+= 1
+$ gnt-node restricted-command uptime node9
+! Failure: prerequisites not met for this operation:
+! error type: unknown_entity, error details:
+! Node name node9 not found
+= 1
+% change nodes 00000004-aaaa-4bbb-8ccc-000000000004 {"offline": true}
+% forget OP_RESTRICTED_COMMAND
+% result OP_RESTRICTED_COMMAND [[true, "up 3 days\n"]]
+$ gnt-node restricted-command uptime node1.example.org node2.example.org
+------------------------------------------------
+Node: node1.example.org
+up 3 days
+.
+! Note: skipping offline node(s): node2.example.org
+> OP_RESTRICTED_COMMAND {"command":"uptime","nodes":["node1.example.org"]}
+$ gnt-node restricted-command uptime node2.example.org
+! Note: skipping offline node(s): node2.example.org
+! None of these nodes is online: nothing was run
+= 1

@@ -232,6 +232,11 @@ def complete(tmp_path_factory):
     (data / "ssconf_node_list").write_text("node1\nnode2\nother\n")
     (data / "ssconf_instance_list").write_text("web\nmail\n")
     (data / "ssconf_nodegroups").write_text("uuid1 default\nuuid2 rack2\n")
+    (data / "ssconf_networks").write_text("uuid1 lan\nuuid2 dmz\n")
+    (data / "bin").mkdir()
+    asked = data / "bin" / "gnt-filter"
+    asked.write_text('#!/bin/sh\n[ "$*" = "list --no-headers -o uuid" ] && printf "12ab\\n34cd\\n"\n')
+    asked.chmod(0o755)
     (data / "queue").mkdir()
     (data / "queue" / "job-17").write_text("")
     (data / "os").mkdir()
@@ -243,6 +248,7 @@ def complete(tmp_path_factory):
         words = line.split(" ")
         code = f"""
 source {script}
+PATH={data}/bin:$PATH
 COMP_WORDS=({" ".join("'" + w + "'" for w in words)})
 COMP_CWORD={len(words) - 1}
 _{words[0].replace("-", "_")}
@@ -267,6 +273,9 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         ("gnt-node migrate --iall", ["--iallocator"]),
         ("gnt-node add --force-j", []),
         ("gnt-group list ra", ["rack2"]),
+        ("gnt-network modify l", ["lan"]),
+        ("gnt-filter replace ", ["12ab", "34cd"]),
+        ("gnt-filter delete 3", ["34cd"]),
         ("gnt-job info ", ["17"]),
         ("gnt-job show 1", ["17"]),
         ("gnt-cluster queue un", ["undrain"]),

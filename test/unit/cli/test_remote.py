@@ -1,9 +1,11 @@
 """Commands that reach the nodes over SSH: what they run, and what they say when SSH fails."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 from support.fakemaster import FakeMaster
@@ -16,6 +18,11 @@ MASTER = "node1.example.org"
 PROGRAM = """#!/bin/sh
 echo "$(basename "$0") $*" >> "$KEPT"
 [ -z "$REASON" ] || { echo "$REASON" >&2; exit 255; }
+for word; do case "$word" in
+  *@node13.*) echo pid $$ >> "$KEPT"; [ -z "$HANGS" ] || { sleep 3000 & echo pid $! >> "$KEPT"; wait; } ;;
+  *@node14.*) [ -z "$HANGS" ] || exit 3 ;;
+esac; done
+[ -z "$SECONDS_EACH" ] || sleep "$SECONDS_EACH"
 echo done
 """
 
@@ -37,12 +44,36 @@ class Stage:
             os.chmod(path, 0o755)
         self.master = FakeMaster(self.node.Path("/var/run/ganeti/socket/ganeti-query"))
 
-    def Run(self, *words, reason=""):
-        environment = self.node.Environment(PATH=f"{self.programs}:{os.environ['PATH']}", KEPT=self.kept, REASON=reason)
+    def _Start(self, words, **more):
+        environment = self.node.Environment(PATH=f"{self.programs}:{os.environ['PATH']}", KEPT=self.kept, **more)
+        return {
+            "args": [sys.executable, "-c", STARTER, "gnt-cluster", *words], "env": environment, "cwd": self.node.root,
+            "stdin": subprocess.DEVNULL, "text": True, "start_new_session": True,
+        }  # fmt: skip
+
+    def Run(self, *words, reason="", **more):
         return subprocess.run(
-            [sys.executable, "-c", STARTER, "gnt-cluster", *words], env=environment, cwd=self.node.root,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50, check=False, start_new_session=True,
-        )  # fmt: skip
+            **self._Start(words, REASON=reason, **more), capture_output=True, timeout=100, check=False
+        )
+
+    def Begin(self, *words, **more):
+        """The same, running."""
+        return subprocess.Popen(**self._Start(words, REASON="", **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def AddNodes(self, count):
+        """So that there are this many besides the master: node2 to node N."""
+        snapshot = self.master.snapshot
+        template = next(node for node in snapshot.nodes.values() if node.name != MASTER)
+        for number in range(3, count + 2):
+            node = template.Replace(
+                uuid=f"{number:08}-aaaa-4bbb-8ccc-000000000099", name=f"node{number}.example.org",
+                primary_ip=f"192.0.2.{100 + number}", secondary_ip=f"198.51.100.{100 + number}",
+            )  # fmt: skip
+            snapshot = snapshot.WithObject(node)
+        self.master.snapshot = snapshot
+
+    def Pids(self):
+        return [int(line.split()[1]) for line in self.Kept() if line.startswith("pid ")]
 
     def Kept(self):
         with open(self.kept, encoding="utf-8") as stream:
@@ -69,6 +100,7 @@ def test_command_runs_over_ssh_on_the_others_and_directly_on_the_master(stage):
     (line,) = stage.Kept()
     assert line.startswith("ssh ")
     assert line.endswith("echo here")
+    assert "-oServerAliveInterval=" in line  # a machine that dies meanwhile is noticed
     assert stage.master.submitted == []
 
 
@@ -100,3 +132,82 @@ def test_copyfile_has_no_copies_to_make_outside_the_directory_of_a_virtual_node(
     assert done.returncode == 1
     assert "'/etc/hostname' cannot be copied in a virtual cluster" in done.stderr
     assert not os.path.exists(stage.kept)
+
+
+@pytest.mark.slow
+def test_forty_nodes_take_hardly_longer_than_one(stage):
+    """The number of the issue; what the master node itself needs for 40 processes of ssh is subtracted."""
+    stage.AddNodes(40)
+
+    def measure(seconds):
+        started = time.monotonic()
+        done = stage.Run("command", "-M", "true", SECONDS_EACH=seconds)
+        lines = done.stdout.splitlines()
+        assert [line for line in lines if line.endswith(": done")] == [
+            f"node{number}.example.org: done" for number in range(2, 42)
+        ], "in the order of the names"
+        assert lines.count("return code = 0") == 41 and lines[-2:] == ["-" * 48, "return code = 0"]
+        assert (done.returncode, done.stderr) == (0, "")
+        return time.monotonic() - started
+
+    idle = measure("")
+    assert measure("1") - idle < 2.0
+
+
+def test_a_node_that_hangs_is_given_up_and_named(stage):
+    stage.AddNodes(14)
+    started = time.monotonic()
+    done = stage.Run("command", "--timeout=2", "--failure-only", "uptime", HANGS="yes")
+    assert time.monotonic() - started < 60
+    rule = "-" * 48
+    assert done.stdout == (
+        f"{rule}\nnode: node13.example.org\n(ended after 2 seconds without a result)\n\nreturn code = signal 15\n"
+        f"{rule}\nnode: node14.example.org\n\nreturn code = 3\n"
+    )
+    assert done.stderr == (
+        "2 of 15 nodes failed: node13.example.org (gave no result within 2 seconds), node14.example.org (return code 3)\n"
+    )
+    assert done.returncode == 0
+    assert len(stage.Pids()) == 2 and not any(map(_Lives, stage.Pids())), "what the program had started is gone as well"
+
+
+def test_copies_go_side_by_side_and_failures_are_summed_up(stage):
+    stage.AddNodes(14)
+    stage.node.Write("/etc/motd", "hello")
+    path = stage.node.Path("/etc/motd")
+    done = stage.Run("copyfile", "--timeout=2", path, HANGS="yes")
+    assert done.stderr == (
+        f"Copy of file {path} to node node13.example.org:22 failed: gave no result within 2 seconds\n"
+        f"Copy of file {path} to node node14.example.org:22 failed: return code 3\n"
+        "2 of 14 nodes failed: node13.example.org (gave no result within 2 seconds), node14.example.org (return code 3)\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert len([line for line in stage.Kept() if line.startswith("scp ")]) == 14
+
+
+def test_nothing_stays_behind_when_the_user_interrupts(stage):
+    stage.AddNodes(14)
+    begun = stage.Begin("command", "uptime", HANGS="yes", SECONDS_EACH="3000")
+    deadline = time.monotonic() + 60
+    while not os.path.exists(stage.kept) or len(stage.Kept()) < 15:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    begun.send_signal(signal.SIGINT)
+    stdout, stderr = begun.communicate(timeout=60)
+    assert begun.returncode == 1 and stdout == "" and "Aborted" in stderr
+    assert not any(map(_Lives, stage.Pids()))
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "86401"])
+def test_the_time_for_a_node_has_limits(stage, seconds):
+    done = stage.Run("command", f"--timeout={seconds}", "true")
+    assert done.returncode == 1 and "1 to 86400 seconds" in done.stderr
+    assert not os.path.exists(stage.kept)
+
+
+def _Lives(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stream:
+            return stream.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False

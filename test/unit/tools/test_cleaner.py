@@ -54,7 +54,7 @@ def test_node_removes_watcher_files_of_groups_that_are_gone(node: VirtualNode) -
     File(node, f"{DATA}/watcher.{GROUP}.data", 20.9)
     for name in kept[1:]:
         File(node, f"{DATA}/{name}", 100)
-    for name in ("watcher.a-b-c-d.data", "watcher.a-b-c-d.instance-status"):
+    for name in ("watcher.a-b-c-d.data", "watcher.a-b-c-d.instance-status", "watcher.a-b-c-d.volume-groups"):
         File(node, f"{DATA}/{name}", 21.1)
     os.mkdir(node.Path(f"{DATA}/watcher.e-f-g-h.data"))
     os.utime(node.Path(f"{DATA}/watcher.e-f-g-h.data"), (0, 0))
@@ -62,7 +62,7 @@ def test_node_removes_watcher_files_of_groups_that_are_gone(node: VirtualNode) -
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert Left(node, DATA) == sorted(kept)
     assert os.path.isdir(node.Path(f"{DATA}/watcher.e-f-g-h.data"))
-    assert "Removed 2 files" in Log(node)
+    assert "Removed 3 files" in Log(node)
 
 
 def test_node_removes_keys_of_transfers_that_did_not_take_place(node: VirtualNode) -> None:

@@ -12,6 +12,7 @@ import pytest
 from support.virtualnode import TOP, VirtualNode
 
 from ganeti import configfile, objects, serializer, upgrade
+from ganeti.params import ipolicy
 
 CONFIG = "/var/lib/ganeti/config.data"
 MAIN = "import sys; from ganeti.tools.hand_back import Main; sys.exit(Main())"
@@ -73,6 +74,22 @@ def test_a_taken_over_cluster_is_given_back_as_it_was(node: VirtualNode) -> None
 def test_other_releases_have_other_numbers(node: VirtualNode, release: str, version: int) -> None:
     assert HandBack(node, "--yes-do-it", release)[0] == 0
     assert json.loads(node.Read(CONFIG))["version"] == version
+
+
+def test_limits_that_3_1_does_not_know_are_removed_and_named(node: VirtualNode) -> None:
+    data = json.loads(node.Read(CONFIG))
+    (group,) = list(data["nodegroups"].values())[:1]
+    data["cluster"]["ipolicy"] |= {"memory-ratio": 1.5, "max-node-failures": 2}
+    group["ipolicy"] |= {"memory-ratio": 2.0}
+    node.Write(CONFIG, json.dumps(data), 0o640)
+    code, text = HandBack(node, "--yes-do-it", "3.1")
+    assert code == 0, text
+    assert f"memory-ratio of {data['cluster']['cluster_name']} is removed" in text
+    assert f"memory-ratio of {group['name']} is removed" in text
+    after = json.loads(node.Read(CONFIG))
+    policies = [after["cluster"]["ipolicy"], *(each["ipolicy"] for each in after["nodegroups"].values())]
+    assert not any(key in policy for policy in policies for key in ("memory-ratio", "max-node-failures"))
+    assert set(after["cluster"]["ipolicy"]) == set(ipolicy.KEYS)
 
 
 def test_nothing_is_done_without_a_word_or_with_a_daemon_that_runs(node: VirtualNode) -> None:

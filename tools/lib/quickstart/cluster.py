@@ -90,6 +90,7 @@ def InitCommand(place: Place, hypervisor: str, accel: str) -> list[str]:
     argv = ["gnt-cluster", "init", "--enabled-hypervisors", hypervisor]
     argv += ["--enabled-disk-templates", "sharedfile,diskless", "--shared-file-storage-dir", place.shared]
     argv += ["--no-etc-hosts", "--no-ssh-init", "--master-netdev", "lo"]
+    argv += ["--default-iallocator", "hail"]
     argv += ["--nic-parameters", f"mode=bridged,link={place.bridge}"]
     if hypervisor == "kvm":
         values = {
