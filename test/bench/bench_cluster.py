@@ -123,6 +123,7 @@ def NewInstance(name: str, address: str, node: str) -> dict[str, Any]:
         "name_check": False,
         "ip_check": False,
         "conflicts_check": False,
+        "ignore_ipolicy": True,  # far more virtual CPUs than the nodes have
     }
 
 

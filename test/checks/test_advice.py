@@ -59,8 +59,8 @@ def test_every_command_line_works():
         ("'daemon-util start ganeti-masterd'", None),
         ("'ganeti-masterd --take-over'", None),
         ("'gnt-node empty node3' moves them", "no command 'empty'"),
-        ("call gnt-network connect first", "no program 'gnt-network'"),
-        ("see 'gnt-node power on node3'", "no command 'power'"),
+        ("call gnt-backup export first", "no program 'gnt-backup'"),
+        ("see 'gnt-node strength on node3'", "no command 'strength'"),
         ("'gnt-cluster renew-crypto' makes them new", "no command 'renew-crypto'"),
         ("'gnt-instance migrate --clean web1'", "no option '--clean'"),
         ("'gnt-instance migrate -J hail web1'", "no option '-J'"),
@@ -75,7 +75,7 @@ def test_every_command_line_works():
         ("'ganeti-masterd --take-under'", "no option '--take-under'"),
         ("Example::\n\n  gnt-node lst\n", "no command 'lst'"),
         ("gnt-job 'cancel", None),
-        ("the program cfgupgrade changes it", "no program 'cfgupgrade'"),
+        ("the program move-instance moves it", "no program 'move-instance'"),
     ],
 )
 def test_what_is_wrong_with_a_line(text, problem):

@@ -15,6 +15,7 @@ from support.master import Callbacks, Master
 from fuzz import damage
 from fuzz.target import Broken, Target
 from ganeti import errors, opcodes, query
+from ganeti.cmdlib.allocation import proofs
 from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.base import Answer, Request, Transport
@@ -90,7 +91,15 @@ class Replies(Target):
         wire = RogueTransport(master.rpc._transport, self._rogue.name)
         resolver = SnapshotResolver(master.cfg.Snapshot)
         runner = RpcRunner(wire, resolver, lambda: str(master.store.Epoch()), master.cfg.Snapshot)
-        data = QueryData(master.cfg.Snapshot, runner, lambda ids, archived: [], list, lambda: False, lambda: None)
+        data = QueryData(
+            master.cfg.Snapshot,
+            runner,
+            lambda ids, archived: [],
+            list,
+            lambda: False,
+            lambda: None,
+            proofs.FromPayloads,
+        )
         self._wire, self._data = wire, data
         master.context = dataclasses.replace(
             master.context, rpc=runner, hooks=runner.call_hooks_runner, query=data, confirm_timeout=0.5

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 from support.realcluster import FollowJob, RealCluster, WaitUntil
+from support.stories import STARTER
 from support.virtualnode import TOP
 
 from ganeti import constants
-
-_STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def cluster() -> Iterator[RealCluster]:
 
 
 def _Argv(command: str) -> list[str]:
-    return [sys.executable, "-c", _STARTER, *command.split()]
+    return [sys.executable, "-c", STARTER, *command.split()]
 
 
 def _Run(cluster: RealCluster, command: str, node: int = 0) -> subprocess.CompletedProcess[str]:
@@ -73,15 +72,17 @@ def test_reason_trail(cluster: RealCluster) -> None:
 
 
 def test_cancelling(cluster: RealCluster) -> None:
-    running = _Run(cluster, "gnt-debug delay --submit --print-jobid 2").stdout.strip()
-    # Both want the master's lock, so this one waits.
-    waiting = _Run(cluster, "gnt-debug delay --submit --print-jobid 2").stdout.strip()
+    # It ends when it is told to, as a node works for it; both want the node's lock, so the other one waits.
+    delay = "gnt-debug delay --submit --print-jobid -n node2.example.com --no-master"
+    running = _Run(cluster, f"{delay} 600").stdout.strip()
+    waiting = _Run(cluster, f"{delay} 2").stdout.strip()
     done = _Run(cluster, f"gnt-job cancel {waiting}")
     assert done.returncode == 0, done
     assert _Run(cluster, f"gnt-job watch {waiting}").stderr == (
         f"Job {waiting} failed: Unhandled Ganeti error: Job was canceled\n"
     )
-    assert _Run(cluster, f"gnt-job wait {running}").returncode == 0
+    assert _Run(cluster, f"gnt-job cancel --kill --yes-do-it {running}").returncode == 0
+    assert _Run(cluster, f"gnt-job wait {running}").returncode == 1
     assert _Run(cluster, f"gnt-job cancel {running}").returncode == 1
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from support.realcluster import RealCluster
 from support.secrets import MARK
+from support.stories import STARTER
 
 from ganeti import errors
 from ganeti.rapi.client import Error, GanetiRapiClient
@@ -25,7 +26,6 @@ from ganeti.rapi.client import Error, GanetiRapiClient
 MINE = f"{MARK}{os.getpid()}-"
 PASSWORD, PRIVATE, SECRET, CLUSTER = (MINE + word for word in ("password", "private", "secret", "cluster"))
 NAME = "web1.example.com"
-_STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
 _DEBUG = "--debug"
 
 
@@ -75,7 +75,7 @@ def Connect(cluster: RealCluster, **login: Any) -> GanetiRapiClient:
 
 def Run(cluster: RealCluster, *argv: str, stdin: str | None = None) -> str:
     """What a command prints, whether it succeeds or not."""
-    done = cluster[0].Run([sys.executable, "-c", _STARTER, *argv], stdin=stdin, timeout=50)
+    done = cluster[0].Run([sys.executable, "-c", STARTER, *argv], stdin=stdin, timeout=50)
     return done.stdout + done.stderr
 
 

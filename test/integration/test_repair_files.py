@@ -7,10 +7,10 @@ import sys
 
 import pytest
 from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
+from support.stories import STARTER
 
 NODE_LIST = "/var/lib/ganeti/ssconf_node_list"
 CONFIG = "/var/lib/ganeti/config.data"
-_STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
 
 
 def Remove(node: RealNode, path: str) -> None:
@@ -38,6 +38,6 @@ def test_removed_and_changed_files_come_back() -> None:
             assert node.Read(NODE_LIST) == wanted
         WaitUntil(lambda: candidate.Read(CONFIG) == master.Read(CONFIG), "the candidate's file is written again", 40)
         # A node without a copy of the state is sent its files; redist-conf sends them again.
-        done = master.Run([sys.executable, "-c", _STARTER, "gnt-cluster", "redist-conf"], timeout=50)
+        done = master.Run([sys.executable, "-c", STARTER, "gnt-cluster", "redist-conf"], timeout=50)
         assert done.returncode == 0, done.stderr
         assert regular.Read(NODE_LIST) == wanted

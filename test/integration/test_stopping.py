@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
+from support.stories import STARTER
 
 MASTERD, RAPI = "ganeti-masterd", "ganeti-rapi"
-_STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
 _DAEMON_UTIL = "import sys; from ganeti.tools.daemon_util import Main; sys.exit(Main())"
 
 
@@ -27,7 +27,7 @@ def Util(node: RealNode, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def FailOver(node: RealNode, *options: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-c", _STARTER, "gnt-cluster", "master-failover", *options]
+    argv = [sys.executable, "-c", STARTER, "gnt-cluster", "master-failover", *options]
     return node.Run(argv, timeout=150)
 
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
+from support import joining
+from support.joining import Command
 from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
 
 MASTERD = "ganeti-masterd"
 CERTS = "/var/lib/ganeti/ssconf_master_candidates_certs"
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "on_nodes": [], "on_master": True, "reason": []}
-_STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
-
-
-def Command(node: RealNode, *words: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
-    done = node.Run([sys.executable, "-c", _STARTER, *words], timeout=timeout)
-    assert "Traceback" not in done.stderr
-    return done
 
 
 def Tool(node: RealNode, module: str, *words: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
@@ -151,12 +145,7 @@ def test_an_old_master_that_was_removed_is_cleaned_up_and_added_again() -> None:
         assert Tool(old, "node_cleanup", "--yes-do-it").returncode == 0
         with open(os.path.join(cluster.base, "hosts"), "a", encoding="utf-8") as stream:
             stream.write(f"{old.address} {old.name}\n")  # its name went with the node
-        join = Command(new, "gnt-node", "show-join-data", old.name)
-        assert join.returncode == 0, join.stderr
-        data = {**json.loads(join.stdout), "start_node_daemon": False}
-        setup = old.Run([sys.executable, "-c", "import sys; from ganeti.tools.node_daemon_setup import Main; sys.exit(Main())"],
-                        stdin=json.dumps(data))  # fmt: skip
-        assert setup.returncode == 0, setup.stderr
+        joining.SetUp(new, old)
         assert not os.path.exists(old.Path("/var/lib/ganeti/ext/store.db"))
         old.StartNoded()
         with new.Client() as client:

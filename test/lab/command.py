@@ -36,7 +36,7 @@ def Main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if options.list:
         for name, story in known.items():
-            print(f"{name:32} {stories.NodesFor(story)} nodes  {(story.__doc__ or '').splitlines()[0]}")
+            print(f"{name:38} {stories.NodesFor(story)} nodes  {(story.__doc__ or '').splitlines()[0]}")
         return 0
     wanted = (
         [name for name in known if stories.NodesFor(known[name]) <= options.nodes] if options.all else options.story

@@ -6,7 +6,8 @@ import contextlib
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lab.cluster import GROUP, OS, LabCluster, Node
@@ -87,11 +88,22 @@ class Stage:
         self.cluster.PowerOff(node)
 
     def PowerOn(self, node: Node, *writers: Writer) -> None:
+        self.PowerOnTogether([node], *writers)
+
+    def PowerOnTogether(self, nodes: Sequence[Node], *writers: Writer) -> None:
+        """Give nodes their power back at once: alone the master would find nobody who votes for it, and give up."""
         began = time.monotonic()
-        self.cluster.PowerOn(node)
-        self.say(f"  {time.monotonic() - began:5.1f} s  {node.name} has its power back")
-        for writer in writers:
-            writer.Begin(node)
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            list(pool.map(self.cluster.PowerOn, nodes))
+        self.say(f"  {time.monotonic() - began:5.1f} s  {', '.join(node.name for node in nodes)}: power is back")
+        for node in nodes:
+            for writer in writers:
+                writer.Begin(node)
+
+    def StartMaster(self) -> None:
+        """Start the master daemon if it has given up, as the watcher does within five minutes."""
+        program = "/usr/lib/ganeti/daemon-util"
+        self.cluster.master.Shell(f"{program} check ganeti-masterd || {program} start ganeti-masterd", seconds=300)
 
     # --- what must be true at rest ------------------------------------------------------------------------------------
 

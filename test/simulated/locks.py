@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti.runtime.contract import QueueEmpty
+from simulated import mutexes
 from simulated.world import SimThread, SimulationError, World
 
 
@@ -113,23 +114,37 @@ class Lock:
         self._world = world
         self._held = False
         self._waiters = Waiters(world)
+        self.place = mutexes.Place()
+        self.holder: SimThread | None = None
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         self._world.Reach("Lock.acquire")
+        if mutexes.watch is not None and blocking:
+            mutexes.watch.Want(self._world.current, self)
         if self._held:
             if not blocking or timeout == 0:
                 return False
             if not self._waiters.WaitUntil(lambda: not self._held, None if timeout < 0 else timeout):
                 return False
-        self._held = True
+        self._Take()
         return True
+
+    def _Take(self) -> None:
+        self._held = True
+        if mutexes.watch is not None:
+            mutexes.watch.Took(self._world.current, self)
+
+    def _Give(self) -> None:
+        self._held = False
+        if mutexes.watch is not None:
+            mutexes.watch.Gave(self)
+        self._waiters.WakeAny()
 
     def release(self) -> None:
         self._world.Reach("Lock.release")
         if not self._held:
             raise RuntimeError("release unlocked lock")
-        self._held = False
-        self._waiters.WakeAny()
+        self._Give()
 
     def locked(self) -> bool:
         self._world.Reach("Lock.locked")
@@ -147,13 +162,12 @@ class Lock:
         return self._held
 
     def ReleaseSave(self) -> int:
-        self._held = False
-        self._waiters.WakeAny()
+        self._Give()
         return 1
 
     def AcquireRestore(self, count: int) -> None:
         self._waiters.WaitUntil(lambda: not self._held, None)
-        self._held = True
+        self._Take()
 
 
 class RLock:
@@ -164,17 +178,33 @@ class RLock:
         self._owner: SimThread | None = None
         self._count = 0
         self._waiters = Waiters(world)
+        self.place = mutexes.Place()
+        self.holder: SimThread | None = None
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         caller = self._world.Reach("RLock.acquire")
+        if mutexes.watch is not None and blocking:
+            mutexes.watch.Want(caller, self)
         if self._count and self._owner is not caller:
             if not blocking or timeout == 0:
                 return False
             if not self._waiters.WaitUntil(lambda: not self._count, None if timeout < 0 else timeout):
                 return False
-        self._owner = caller
         self._count += 1
+        if self._count == 1:
+            self._Take(1)
         return True
+
+    def _Take(self, count: int) -> None:
+        self._owner, self._count = self._world.current, count
+        if mutexes.watch is not None:
+            mutexes.watch.Took(self._world.current, self)
+
+    def _Give(self) -> None:
+        self._owner, self._count = None, 0
+        if mutexes.watch is not None:
+            mutexes.watch.Gave(self)
+        self._waiters.WakeAny()
 
     def release(self) -> None:
         caller = self._world.Reach("RLock.release")
@@ -182,8 +212,7 @@ class RLock:
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
         if not self._count:
-            self._owner = None
-            self._waiters.WakeAny()
+            self._Give()
 
     def __enter__(self) -> bool:
         return self.acquire()
@@ -197,14 +226,13 @@ class RLock:
         return self._count > 0 and self._owner is self._world.current
 
     def ReleaseSave(self) -> int:
-        count, self._count, self._owner = self._count, 0, None
-        self._waiters.WakeAny()
+        count = self._count
+        self._Give()
         return count
 
     def AcquireRestore(self, count: int) -> None:
         self._waiters.WaitUntil(lambda: not self._count, None)
-        self._owner = self._world.current
-        self._count = count
+        self._Take(count)
 
 
 class Condition:
@@ -227,6 +255,8 @@ class Condition:
         self._world.Reach("Condition.wait")
         self._CheckOwned("wait")
         saved = self._lock.ReleaseSave()
+        if mutexes.watch is not None:
+            mutexes.watch.Wait(self._world.current, self._lock.place)
         woken = self._waiters.Wait(timeout)
         self._lock.AcquireRestore(saved)
         return woken
@@ -287,6 +317,8 @@ class Event:
             return True
         if timeout is not None and timeout <= 0:
             return False
+        if mutexes.watch is not None:
+            mutexes.watch.Wait(self._world.current, "event")
         return self._waiters.Wait(timeout)
 
 
@@ -341,6 +373,8 @@ class Queue:
         if not self._items:
             if timeout is not None and timeout <= 0:
                 raise QueueEmpty
+            if mutexes.watch is not None:
+                mutexes.watch.Wait(self._world.current, "queue")
             if not self._waiters.WaitUntil(lambda: self._items, timeout):
                 raise QueueEmpty
         return self._items.popleft()

@@ -53,6 +53,7 @@ class Process:
         self._random: random.Random | None = None
         self._next_handle = 3
         self.handles: dict[int, Any] = {}
+        self.programs: list[Process] = []  # what RunCmd runs now
 
     @property
     def label(self) -> str:

@@ -106,7 +106,11 @@ class Programs:
             child = self._Start(invocation, output_path)
         except OSError as err:
             return StartFailure(words, err)
-        timed_out = not self._Wait(child, timeout)
+        self.process.programs.append(child)
+        try:
+            timed_out = not self._Wait(child, timeout)
+        finally:
+            self.process.programs.remove(child)
         if timed_out:
             child.Kill(15)
             self.world.Reach("RunCmd.timeout", words[0])
@@ -120,6 +124,11 @@ class Programs:
             timeout if timed_out else None,
             truncated=max(len(output), len(complaints)) > OUTPUT_LIMIT,
         )
+
+    def KillPrograms(self) -> None:
+        self.world.Reach("KillPrograms", "")
+        for child in list(self.process.programs):
+            child.Kill()
 
     def StartProcess(
         self,

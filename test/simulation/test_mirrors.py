@@ -28,6 +28,22 @@ def test_no_promise_is_broken_under_faults(start: int) -> None:
     assert not broken, "\n".join(Describe("mirrors", result, events=True) for result in broken)
 
 
+@pytest.mark.parametrize("seed", [700183, 700217, 700727, 700737])
+def test_the_only_copy_is_not_given_up_for_a_node_whose_storage_failed(seed: int) -> None:
+    """A failover that accepts losses is refused there; it used to record first that the other side does not count."""
+    result = Run(seed)
+    assert not result.problem, Describe("mirrors", result, events=True)
+
+
+@pytest.mark.parametrize("seed", [700460, 700651])
+def test_nobody_removes_volumes_that_an_unanswered_call_has_put_to_use(seed: int) -> None:
+    """An exchange whose answer is lost goes on; a mirror that was made unheard is taken down before its volumes go."""
+    result = Run(seed)
+    assert not result.problem, Describe("mirrors", result, events=True)
+    assert any("unanswered" in event for event in result.events)
+    assert not [event for event in result.events if "is in use on" in event], Describe("mirrors", result, events=True)
+
+
 def test_there_is_something_to_see() -> None:
     results = [Run(seed) for seed in range(1, 101)]
     ends = Counter(end for result in results for end in Counter(result.outcomes).elements())

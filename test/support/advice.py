@@ -27,18 +27,12 @@ HOLE = "PLACEHOLDER"
 LATER = frozenset(
     [
         "gnt-backup",
-        "gnt-filter",
-        "gnt-network",
-        "ganeti-listrunner",
         "burnin",
         "cfgshell",
-        "cfgupgrade",
         "cluster-merge",
         "move-instance",
     ]
 )
-# Command lines whose form release 3.1 fixes, although the command comes later: (file, command).  Its manual says so.
-AHEAD = frozenset([("lib/tools/htools/hsqueeze.py", "gnt-node power")])
 _COMMAND_WORD = re.compile(r"[a-z][a-z-]*")
 
 
@@ -136,8 +130,6 @@ def Problem(line: Line) -> str | None:
     redirected = [place for place, word in enumerate(words) if word in ("<", ">", "|")]
     words = words[: redirected[0]] if redirected else words
     name = os.path.basename(words[0])
-    if (line.where.partition(":")[0], " ".join(words[:2])) in AHEAD:
-        return None
     if name in LATER:
         return f"there is no program '{name}' in this release"
     if name == "daemon-util":
@@ -162,7 +154,7 @@ def _ArgumentProblem(command: Command, words: list[str], whole: bool) -> str | N
     while words and words[0].startswith(("-", "[-")) and words[0] not in ("-", "--"):
         word, *words = words
         optional = word.startswith("[-")
-        name, equals, value = word.strip("[]").partition("=")
+        name, equals, value = (word.strip("[]") if optional else word).partition("=")
         option = options.get(name)
         if option is None or option.hidden:
             return f"there is no option '{name}'"

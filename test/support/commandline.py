@@ -57,6 +57,18 @@ class CommandLine:
         assert answer, f"the process that runs commands ended at {argv}"
         return Done(*json.loads(answer))
 
+    def Quietly(self, *argv: str) -> Done:
+        """Runs a command that may fail, but never with a traceback."""
+        done = self.Run(*argv)
+        assert "Traceback" not in done.err + done.out
+        return done
+
+    def Must(self, *argv: str) -> str:
+        """What a command prints that succeeds."""
+        done = self.Quietly(*argv)
+        assert done.code == 0, done.out + done.err
+        return done.out
+
     def Close(self) -> None:
         self._process.communicate(timeout=TIMEOUT)
 

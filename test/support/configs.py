@@ -49,6 +49,28 @@ def Uuid(number: int) -> str:
     return f"{number:08x}-0000-4000-8000-{number:012x}"
 
 
+RESERVATION, PLACED_RESERVATION = Uuid(9001), Uuid(9002)
+
+
+def WithReservation(root: objects.Snapshot) -> objects.Snapshot:
+    """The configuration with a reservation that has nothing but what it must have."""
+    return root.WithObject(objects.Instance.FromDict({"uuid": RESERVATION, "serial_no": 1, "forthcoming": True}))
+
+
+def WithReservations(root: objects.Snapshot) -> objects.Snapshot:
+    """The same with another one that has a place, and disks of which one has a template."""
+    bare = {"serial_no": 1, "forthcoming": True}
+    node = next(iter(root.nodes))
+    disks = [
+        objects.Disk.FromDict({**bare, "uuid": Uuid(9003)}),
+        objects.Disk.FromDict({**bare, "uuid": Uuid(9004), "dev_type": "file", "nodes": [node]}),
+    ]
+    placed = {**bare, "uuid": PLACED_RESERVATION, "primary_node": node, "disks": [disk.uuid for disk in disks]}
+    for made in (*disks, objects.Instance.FromDict(placed)):
+        root = root.WithObject(made)
+    return WithReservation(root)
+
+
 def Large(instances: int, nodes: int = 100) -> objects.Snapshot:
     """A valid configuration: DRBD instances spread over nodes."""
     root = Example()

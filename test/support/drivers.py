@@ -28,6 +28,29 @@ def _UserDown(name: str) -> str:
     return f"{pathutils.RUN_EXT_DIR}/user-down-{name}"
 
 
+def _Stubborn(name: str) -> str:
+    return f"{pathutils.RUN_EXT_DIR}/stubborn-{name}"
+
+
+def KeepMemory(name: str) -> None:
+    """On the calling machine: the guest has no balloon driver."""
+    runtime.WriteFile(_Stubborn(name), b"", sync=False)
+
+
+def GiveMemory(name: str) -> None:
+    """On the calling machine: the guest has one again."""
+    runtime.RemoveFile(_Stubborn(name))
+
+
+def _Untouched() -> str:
+    return f"{pathutils.RUN_EXT_DIR}/memory-untouched"
+
+
+def TouchLate() -> None:
+    """On the calling machine: its guests have not touched their memory yet, so the system counts it as free."""
+    runtime.WriteFile(_Untouched(), b"", sync=False)
+
+
 def _MigrationsFail() -> str:
     return f"{pathutils.RUN_EXT_DIR}/migrations-fail"
 
@@ -169,13 +192,20 @@ class Guests(fake.FakeHypervisor):
         super().Stop(instance, force, retry, timeout)
         runtime.RemoveFile(_UserDown(instance.name))
 
+    def Balloon(self, instance: objects.Instance, memory: int) -> None:
+        if not runtime.Exists(_Stubborn(instance.name)):
+            super().Balloon(instance, memory)
+
     def Migrate(self, cluster_name: str, instance: objects.Instance, target: str, live: bool) -> None:
         if not runtime.Exists(_MigrationsFail()):
             super().Migrate(cluster_name, instance, target, live)
 
     def NodeInfo(self, hvparams: base.HvParams | None = None) -> dict[str, Any]:
         version = runtime.ReadText(_Version(), 100) if runtime.Exists(_Version()) else "8.2"
-        return {**super().NodeInfo(hvparams), "hv_version": version}
+        info = {**super().NodeInfo(hvparams), "hv_version": version}
+        if runtime.Exists(_Untouched()):
+            info["memory_free"] += sum(guest.memory for guest in self.AllInfo())
+        return info
 
     def HotplugSupported(self, instance: objects.Instance) -> None:
         self._CheckRuns(instance)

@@ -39,7 +39,7 @@ def TcgParams(direct: bool = True, **more: Any) -> dict[str, Any]:
     }
     values["kernel_path"] = str(files / "vmlinuz") if direct else ""
     values["initrd_path"] = str(files / "initrd.gz") if direct else ""
-    return {**values, "kernel_args": "quiet", **more}
+    return {**values, "kernel_args": "quiet no_timer_check", **more}
 
 
 class Sign(NamedTuple):

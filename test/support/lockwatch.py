@@ -13,7 +13,8 @@ from ganeti import locking, objects, serializer
 from ganeti.config import ConfigWriter
 from ganeti.rpc import PROCEDURES
 
-# Files, keys and scripts go to any node; a reset takes no lock on purpose (doc/reference/locking.md 11.3).
+# Files, keys and scripts go to any node; a reset takes no lock on purpose (doc/reference/locking.md 11.3); an out-of-band
+# program runs on the master node and acts on another one.
 _ANYWHERE = frozenset(
     [
         "hooks_runner",
@@ -23,6 +24,7 @@ _ANYWHERE = frozenset(
         "node_ssh_key_add",
         "node_ssh_key_remove",
         "node_powercycle",
+        "run_oob",
     ]
 )
 _WATCHED = ("instance", "disk", "node", "nodegroup")
@@ -102,16 +104,20 @@ class LockWatch:
                     self.problems.append(f"{row.kind} {row.id} stored with {sorted(held)}, wanted {sorted(wanted)}")
 
     def _LocksOf(self, row: Any) -> set[str]:
-        """Names of the locks of which one must be held; none for a disk that belongs to nobody."""
+        """Names of the locks of which one must be held; none for a disk that belongs to nobody.
+
+        A reservation without a name has none, which can only be removed.
+        """
         if row.kind in ("node", "nodegroup"):
             return {f"{row.kind}/{row.id}"}
         if row.kind == "instance":
             names = {root.instances[row.id].name for root in self._Roots() if row.id in root.instances}
             if row.value is not None:
-                names.add(serializer.Load(row.value)["name"])
-            return {f"instance/{name}" for name in names}
+                names.add(serializer.Load(row.value).get("name"))
+            return {f"instance/{name}" for name in names if name is not None}
         owners = [(root, root.DiskOwner(row.id)) for root in self._Roots()]
-        return {f"instance/{root.instances[owner].name}" for root, owner in owners if owner is not None}
+        names = {root.instances[owner].name for root, owner in owners if owner is not None}
+        return {f"instance/{name}" for name in names if name is not None}
 
     def _Roots(self) -> list[objects.Snapshot]:
         return [self._before, self._cfg.Snapshot()]

@@ -16,6 +16,7 @@ from simulated.transport import Network, SimulatedTransport
 
 from ganeti import constants, hypervisor, locking, mcpu, objects, opcodes, runtime, storage
 from ganeti.cmdlib import LU_MAPPING
+from ganeti.cmdlib.allocation import proofs
 from ganeti.config import ConfigWriter, VotersOf
 from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcRunner
@@ -133,9 +134,17 @@ class Master:
         )
         root = self.cfg.Snapshot()
         self.glm = locking.LockManager(
-            root.nodes, root.nodegroups, [i.name for i in root.instances.values()], root.networks
+            root.nodes, root.nodegroups, [i.name for i in root.instances.values() if i.name is not None], root.networks
         )
-        query = QueryData(self.cfg.Snapshot, self.rpc, lambda ids, archived: [], list, lambda: False, lambda: None)
+        query = QueryData(
+            self.cfg.Snapshot,
+            self.rpc,
+            lambda ids, archived: [],
+            list,
+            lambda: False,
+            lambda: None,
+            proofs.FromPayloads,
+        )
         self.context = mcpu.Context(self.cfg, self.glm, self.rpc, self.store, self.rpc.call_hooks_runner, query)
         self._MakeInstances(root)
         self._watch = LockWatch(self.glm, self.cfg)
@@ -148,6 +157,8 @@ class Master:
     def _MakeInstances(self, root: objects.Snapshot) -> None:
         """Disks and guests of what is configured."""
         for guest in root.instances.values():
+            if guest.forthcoming:
+                continue
             for index, disk in enumerate(root.InstanceDisks(guest)):
                 for uuid in dict.fromkeys([guest.primary_node, *disk.nodes]):
                     self._MakeDisk(guest, disk, index, uuid)

@@ -131,6 +131,12 @@ class Bench:
         queue.Start()
         return queue
 
+    @property
+    def rows(self) -> dict[str, str]:
+        """The stored texts of all live jobs."""
+        stored = self.cluster.nodes[0].store.database.GetRows(["job"])
+        return {row.id: row.value for row in stored if row.value is not None}
+
     def Submit(self, *comments: str, **more: Any) -> int:
         """One job, one opcode per comment."""
         return self.queue.SubmitJob([Op(comment=c, **more) for c in comments]).Result(20)

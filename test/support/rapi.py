@@ -40,7 +40,7 @@ PLAIN = Basic("plain", "secret-of-plain")
 class NoMaster:
     """For resources that ask no master."""
 
-    async def Call(self, method: str, *args: Any, stranger: bool = False) -> Any:
+    async def Call(self, method: str, *args: Any, caller: Any = None) -> Any:
         raise AssertionError(f"{method} was called")
 
 
@@ -55,13 +55,14 @@ class Site:
         users: str = USERS,
         required: bool = False,
         tokens: access.TokenFinder | None = None,
+        most_of_name: int = dispatch.MAX_OF_NAME,
     ):
         with open(users_file, "w", encoding="utf-8") as stream:
             stream.write(users)
         self.users = access.Users(users_file)
         self.users.Load()
         gate = access.Access(self.users, required, tokens)
-        self.application = dispatch.Application(table, master or NoMaster(), gate)
+        self.application = dispatch.Application(table, master or NoMaster(), gate, most_of_name=most_of_name)
 
     async def Send(
         self,

@@ -27,7 +27,7 @@ class NotingMaster:
         self.answers = {"SubmitJob": 4711, **answers}
         self.calls: list[tuple[Any, ...]] = []
 
-    async def Call(self, method: str, *args: Any, stranger: bool = False) -> Any:
+    async def Call(self, method: str, *args: Any, caller: Any = None) -> Any:
         self.calls.append((method, *args))
         answer = self.answers[method]
         return answer(*args) if callable(answer) else answer

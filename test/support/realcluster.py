@@ -50,6 +50,8 @@ _LOGS = {
     "ganeti-rapi": "rapi-daemon",
     "ganeti-confd": "conf-daemon",
 }
+_PROGRAM_LOGS = ("watcher", "cleaner")
+_TRACEBACK = "Traceback (most recent call last)"
 RAPI_USERS = "reader secret-of-reader read\nwriter secret-of-writer write\nplain secret-of-plain\n"
 
 
@@ -199,6 +201,8 @@ class RealCluster:
         self._lease = allocator.Lease()
         self.more_secrets: list[str] = []
         """What must not leak either, such as a token that was made."""
+        self.expect_tracebacks = False
+        """Set where a test lets a daemon fail in a way that its log shows with a traceback."""
         # Paths of UNIX sockets are short.
         self.base = tempfile.mkdtemp(prefix="gnt-", dir="/tmp")
         names = [f"node{n + 1}.example.com" for n in range(count)]
@@ -248,6 +252,11 @@ class RealCluster:
             node.Write("/etc/ganeti/file-storage-paths", self.files + "\n")
             for key, value in values.items():
                 node.Write(f"{data}ssconf_{key}", ssconf.FileText(key, value).decode(), 0o444)
+        self.WriteConfig(self.config)
+
+    def WriteConfig(self, config: objects.Snapshot) -> None:
+        """Lets the master daemon start with this configuration the first time."""
+        self.config = config
         self.nodes[0].Write("/var/lib/ganeti/config.data", objects.ConfigText(self.config), 0o640)
 
     def MakeOs(self, name: str) -> str:
@@ -323,10 +332,27 @@ class RealCluster:
         processes = self.Processes()
         return [line for node in self.nodes for line in secrets.Leaks(node, processes, self.more_secrets)]
 
+    def Tracebacks(self) -> list[str]:
+        """What daemons' logs have of errors that were not expected: each with the lines after it."""
+        found = []
+        for node in self.nodes:
+            folder = node.Path("/var/log/ganeti")
+            for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+                path = os.path.join(folder, name)
+                if name.removesuffix(".log") not in (*_LOGS.values(), *_PROGRAM_LOGS) or not os.path.isfile(path):
+                    continue
+                with open(path, encoding="utf-8", errors="replace") as stream:
+                    _, mark, rest = stream.read().partition(_TRACEBACK)
+                if mark:
+                    found.append(f"{node.name}, {name}: {mark}{rest[:4000]}")
+        return found
+
     def Close(self) -> None:
-        """Ends everything, at once; an assertion if a secret of this cluster has leaked."""
+        """Ends everything, at once; an assertion if a secret has leaked or a daemon had an error that nobody expected."""
         leaks = self.Leaks()
+        tracebacks = [] if self.expect_tracebacks else self.Tracebacks()
         self._End()
+        assert not tracebacks, "a daemon failed:\n" + "\n".join(tracebacks)
         assert not leaks, "secrets have leaked:\n" + "\n".join(leaks)
 
     def _End(self) -> None:

@@ -94,6 +94,7 @@ class SimNode:
         self.faults: dict[str, str] = {}
         self.ssconf_stuck = False
         self.answers: dict[str, Any] = {}
+        self.edits: dict[str, Callable[[Any], Any]] = {}
         self.calls: list[str] = []
         self.arguments: dict[str, tuple[Any, ...]] = {}
         self.before: Callable[[str, tuple[Any, ...]], None] = lambda name, args: None
@@ -274,7 +275,8 @@ class SimNode:
             self.before(name, args)
             if name in self.faults:
                 raise errors.RpcCallError(self.faults[name])
-            return self.answers[name] if name in self.answers else handler(*args)
+            answer = self.answers[name] if name in self.answers else handler(*args)
+            return self.edits[name](answer) if name in self.edits else answer
 
         return serve
 
@@ -313,6 +315,18 @@ class SimNode:
     def StartGuest(self, name: str, memory: int = 512, state: str = runstate.RUNNING) -> None:
         """A guest is here, whoever started it."""
         self.Write(f"{pathutils.FAKE_DIR}/{name}", FormatRecord(memory, 1, state))
+
+    def KeepMemory(self, name: str) -> None:
+        """The guest does not give memory back."""
+        self.Call(drivers.KeepMemory, name)
+
+    def GiveMemory(self, name: str) -> None:
+        """It does again."""
+        self.Call(drivers.GiveMemory, name)
+
+    def TouchLate(self) -> None:
+        """Guests have not touched their memory yet: the node counts it as free."""
+        self.Call(drivers.TouchLate)
 
     def FailMigrations(self) -> None:
         """The hypervisor sends nothing."""

@@ -8,10 +8,11 @@ from typing import Any
 from simulated import World
 
 from ganeti import runtime
-from ganeti.rpc.base import Answer, Request
+from ganeti.rpc.base import Answer, Failure, Request
 from ganeti.rpc.server import Dispatcher
 from ganeti.store import Member, NodeStore, adopt, election
 from ganeti.store.base import Row
+from ganeti.store.relay import Passer
 
 CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
 
@@ -25,6 +26,9 @@ class Node:
         self.member = Member(f"{number:08x}-aaaa-4bbb-8ccc-0000000000aa", self.name, f"127.0.0.{number}")
         self.folder = folder
         self.up = True
+        # Names of nodes whose certificates this one does not accept.
+        self.rejects: set[str] = set()
+        self.way = Way(wire, self.name)
         # Looked at before a call is served: (procedure, message) -> None, "lost call", "lost answer", or what is answered.
         self.fault: Callable[[str, Any], str | bytes | None] = lambda path, body: None
         self.served: list[str] = []
@@ -35,7 +39,8 @@ class Node:
     def Renew(self) -> None:
         """The store as after a restart of the node."""
         self.store = NodeStore(f"{self.folder}/ext/store.db", self.name, f"{self.folder}/run/calls")
-        self.dispatcher = Dispatcher(self.store.Handlers(), self.store)
+        handlers = {**self.store.Handlers(), **Passer(self.store, lambda: self.way).Handlers()}
+        self.dispatcher = Dispatcher(handlers, self.store)
 
     def LoseDisk(self) -> None:
         self.store.Close()
@@ -47,14 +52,23 @@ class Node:
 
     def _Serve(self) -> None:
         while True:
-            request, done = self._queue.get()
+            source, request, done = self._queue.get()
             if request is None:
                 return
-            done(self._Answer(request))
+            if request.path == "/store_relay":
+                # It waits for other nodes, which may wait for this one.
+                runtime.Thread(self._Finish, "relay", (source, request, done)).start()
+            else:
+                self._Finish(source, request, done)
 
-    def _Answer(self, request: Request) -> Answer:
+    def _Finish(self, source: str, request: Request, done: Callable[[Answer], None]) -> None:
+        done(self._Answer(source, request))
+
+    def _Answer(self, source: str, request: Request) -> Answer:
         if not self.up:
             return Answer("connection refused")
+        if source in self.rejects:
+            return Answer("rejected", failure=Failure.REJECTED)
         fault = self.fault(request.path, request.body)
         if fault == "lost call":
             return Answer("timed out")
@@ -69,20 +83,31 @@ class Node:
 
 
 class Wire:
-    """The transport between the nodes."""
+    """What connects the nodes."""
 
     def __init__(self) -> None:
         self.by_address: dict[str, Node] = {}
 
+    def Close(self) -> None:
+        for node in self.by_address.values():
+            node.put(("", None, None))
+
+
+class Way:
+    """The transport of one node."""
+
+    def __init__(self, wire: Wire, source: str):
+        self._wire = wire
+        self._source = source
+
     def Submit(self, request: Request, done: Callable[[Answer], None]) -> None:
-        self.by_address[request.host].put((request, done))
+        self._wire.by_address[request.host].put((self._source, request, done))
 
     def Abort(self, request: Request) -> None:
         del request
 
     def Close(self) -> None:
-        for node in self.by_address.values():
-            node.put((None, None))
+        """Leave everything as it is: what is under way ends by itself."""
 
 
 class Cluster:
@@ -118,7 +143,7 @@ class Cluster:
             self.members,
             self.members[:candidates],
             rows,
-            self.wire,
+            node.way,
             lost=self.lost.append,
             candidates_now=lambda: self.wanted,
             **options,
@@ -134,7 +159,7 @@ class Cluster:
             node.store,
             node.member,
             self.members,
-            self.wire,
+            node.way,
             lost=self.lost.append,
             candidates=lambda: self.wanted,
             **options,

@@ -26,6 +26,7 @@ import time
 from typing import Any
 
 from ganeti import opcodes, serializer
+from support import configs
 from support.fakemaster import FakeMaster
 from support.virtualnode import TOP, VirtualNode
 
@@ -119,6 +120,15 @@ class Story:
         found = snapshot.cluster if kind == "cluster" else getattr(snapshot, kind)[uuid]
         self.master.snapshot = snapshot.WithObject(found.Replace(**serializer.Load(changes)))
 
+    def _Set_put(self, rest: str) -> None:
+        """KIND JSON: adds an object to the configuration, or changes the one with its UUID; values as they are stored."""
+        assert self.master is not None
+        kind, _, text = rest.partition(" ")
+        snapshot, values = self.master.snapshot, serializer.Load(text)
+        old = getattr(snapshot, f"{kind}s").get(values["uuid"])
+        cls = next(cls for cls in configs.CLASSES if kind == cls.KIND)
+        self.master.snapshot = snapshot.WithObject(cls.FromDict({**(old.ToDict() if old else {}), **values}))
+
     def _Set_file(self, rest: str) -> None:
         """NAME TEXT: a file in the directory in which commands run."""
         name, _, text = rest.partition(" ")
@@ -177,7 +187,9 @@ class Story:
         for ops in self.master.submitted[self._shown :]:
             self._lines.extend(f"> {_ShowOp(op)}" for op in ops)
         self._shown = len(self.master.submitted)
-        self._lines.extend(f"< {serializer.Dump(call)}" for call in self.master.calls[self._called :])
+        self._lines.extend(
+            f"< {_NANOSECONDS.sub('NANOSECONDS', serializer.Dump(call))}" for call in self.master.calls[self._called :]
+        )
         self._called = len(self.master.calls)
 
 

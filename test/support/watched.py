@@ -38,21 +38,33 @@ def MakeInstance(number: int, **changes: Any) -> objects.Instance:
 class WatchedMaster(FakeMaster):
     """``dead``: instances whose guest is gone; ``user_down``: stopped by their users; ``locks``: rows; ``boots``: boot ids.
 
-    ``on_call``: what happens before a method is answered.
+    ``on_call``: what happens before a method is answered.  ``looks``: jobs that asked for volume groups; they are not among
+    ``submitted``.
     """
 
     def __init__(self, path: str, instances: list[objects.Instance]):
         self.on_call: dict[str, Callable[[], None]] = {}
+        self.looks: list[int] = []
         self.dead: set[str] = set()
         self.user_down: set[str] = set()
         self.locks: list[list[Any]] = []
         self.boots: dict[str, str] = {configs.NODE1: "boot1", configs.NODE2: "boot1"}
         super().__init__(path)
+        self.results["OP_NODE_QUERY_STORAGE"] = [[]]
         self.snapshot = self.snapshot.Replace(instances={inst.uuid: inst for inst in instances}, disks={})
 
     def _Handle(self, method: str, args: list[Any]) -> Any:
         self.on_call.get(method, lambda: None)()
         return super()._Handle(method, args)
+
+    def _SubmitJob(self, ops: list[dict[str, Any]]) -> int:
+        job_id = super()._SubmitJob(ops)
+        if ops[0]["OP_ID"] not in ("OP_NODE_QUERY_STORAGE", "OP_NODE_QUERYVOLS"):
+            return job_id
+        self.submitted.pop()
+        self.looks.append(len(self.looks) + 1)
+        self.jobs[self.looks[-1]] = self.jobs.pop(job_id)
+        return self.looks[-1]
 
     def _Context(self) -> Any:
         context = super()._Context()

@@ -7,11 +7,12 @@ standard error that name what is wrong, and nothing changed.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from support.commandline import CommandLine, Done
@@ -27,6 +28,8 @@ INSTANCE = "inst1.example.com"
 NODE = "node2.example.com"
 NIC = "0:mode=routed,ip=192.0.2.7,link=x"
 OS = "noop"
+NETWORK = "lan"
+RULE = "00000031-aaaa-4bbb-8ccc-000000000031"
 UNBUILT = "is not supported in this release"
 
 FAILURE, SYNTAX = 1, 2
@@ -56,6 +59,11 @@ WRONG: dict[str, list[tuple[str, int, str]]] = {
     "filteraction": [],
 }
 
+# More levels than a filter may have.
+_DEEP: list[Any] = ["==", "OP_ID", "x"]
+for _level in range(300):
+    _DEEP = ["!", _DEEP]
+
 _SPECS = [(f"{NOBODY}=1", NOBODY), ("min=seven", "seven")]
 _HV_GROUPS = [(f"{NOBODY}:key=1", NOBODY), (f"fake:{NOBODY}=1", NOBODY), ("fake:migration_mode=seven", "seven")]
 
@@ -65,6 +73,7 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
         (f"{NOBODY}=1", NOBODY), ("vcpus=seven", "seven"), ("maxmem=7x", "7x"), ("auto_balance=perhaps", "perhaps"),
     ],
     ("compression_tools", "names"): [("../x", "../x")],
+    ("count", "int"): [("9" * 40, "0 to 1000"), ("1001", "0 to 1000"), ("-1", "-1")],
     ("disks", "identkeyval"): [("zero:size=1G", "zero"), ("0:size=7x", "7x")],
     ("disks", "string"): [("7x", "7x")],
     ("disk_indices", "names"): [("first", "first"), ("-1", "-1"), ("99", "99")],
@@ -89,7 +98,24 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("ispecs_disk_size", "keyval"): _SPECS,
     ("ispecs_memory_size", "keyval"): _SPECS,
     ("ispecs_nic_count", "keyval"): _SPECS,
+    ("action", "filteraction"): [("JUMP", "JUMP"), ("RATE_LIMIT", "RATE_LIMIT"), ("RATE_LIMIT 0", "RATE_LIMIT")],
+    ("add_reserved_ips", "list"): [
+        ("192.0.2.9-192.0.2.11", "192.0.2.9-192.0.2.11"), ("198.51.100.1", "198.51.100.1"), ("2001:db8::1", "2001:db8::1"),
+    ],
+    ("gateway", "string"): [("198.51.100.1", "198.51.100.1"), ("2001:db8::1", "2001:db8::1"), (NOBODY, NOBODY)],
+    ("gateway6", "string"): [("192.0.2.1", "192.0.2.1"), ("2001:db8::1/64", "2001:db8::1/64")],
     ("mac_prefix", "string"): [("zz:zz:zz", "zz:zz:zz")],
+    ("network", "string"): [
+        ("192.0.2.0", "192.0.2.0"), ("192.0.2.1/24", "192.0.2.1/24"), ("10.0.0.0/8", "/16 to /30"), ("192.0.2.0/31", "/16 to /30"),
+        ("2001:db8::/64", "2001:db8::/64"), ("300.0.2.0/24", "300.0.2.0/24"), (NOBODY, NOBODY),
+    ],
+    ("network6", "string"): [("192.0.2.0/24", "192.0.2.0/24"), ("2001:db8::1/64", "2001:db8::1/64")],
+    ("predicates", "json"): [
+        ("7", "7"), ('{"jobid": 1}', "predicates"), ('[["jobs", ["==", "id", 1]]]', "jobs"), ('[["jobid"]]', "jobid"),
+        ('[["jobid", ["==", "number", 1]]]', "number"), ('[["opcode", ["~~", "OP_ID", 1]]]', "~~"),
+        ('[["opcode", ["=~", "OP_ID", "("]]]', "("), (json.dumps([["opcode", _DEEP]]), "nested"),
+    ],
+    ("priority", "int"): [("-1", "-1"), ("9" * 40, "priority")],
     ("max_running_jobs", "int"): [("9" * 40, "9999"), ("0", "0"), ("-1", "-1")],
     ("master_netmask", "string"): [("wide", "wide"), ("99", "99")],
     ("ndparams", "keyval"): [
@@ -99,6 +125,9 @@ MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("nics", "string"): [("a/b/c/d", "a/b/c/d")],
     ("nics", "identkeyval"): [("zero:ip=none", "zero"), ("0:ip=300.1.1.1", "300.1.1.1"), (f"0:network={NOBODY}", NOBODY)],
     ("primary_ip_version", "string"): [("5", "5")],
+    ("remove_reserved_ips", "list"): [
+        ("192.0.2.9-192.0.2.11", "192.0.2.9-192.0.2.11"), ("198.51.100.1", "198.51.100.1"),
+    ],
     ("reserved_lvs", "list"): [("(", "(")],
     ("secondary_ip", "string"): [("300.1.1.1", "300.1.1.1"), (NOBODY, NOBODY)],
     ("expires", "string"): [("soon", "soon"), ("0", "in the future")],
@@ -136,7 +165,9 @@ NAMES = {
 }  # fmt: skip
 
 # Arguments that name an object: kind -> one that exists.
-OBJECTS = {"instance": INSTANCE, "node": NODE, "group": "default", "os": OS, "jobid": "1"}
+OBJECTS = {
+    "instance": INSTANCE, "node": NODE, "group": "default", "network": NETWORK, "filter": RULE, "os": OS, "jobid": "1",
+}  # fmt: skip
 # Arguments that must have a form or a meaning: kind -> one that is right.
 VALUES = {
     "duration": "0",
@@ -155,6 +186,7 @@ TEXTS = {
     "command": "true",
     "name": "thing",
     "new_name": "new",
+    "new_network": "new",
     "field": "name",
 }
 HOST = "other.example.com"
@@ -166,6 +198,8 @@ COMPLETE = {
         ("--no-ssh-init", ""), ("--no-etc-hosts", ""),
     ],
     ("gnt-cluster", "rapi-token"): [("--role", "read")],
+    ("gnt-filter", "add"): [("--priority", "9")],
+    ("gnt-filter", "replace"): [("--priority", "9")],
     ("gnt-group", "evacuate"): [("-I", "hail")],
     ("gnt-debug", "iallocator"): [("-m", "node-evacuate")],
     ("gnt-group", "modify"): [("--alloc-policy", "preferred")],
@@ -176,6 +210,8 @@ COMPLETE = {
     ("gnt-instance", "modify"): [("-B", "vcpus=1"), ("--no-hotplug", "")],
     ("gnt-instance", "replace-disks"): [("-p", "")],
     ("gnt-job", "change-priority"): [("--priority", "low")],
+    ("gnt-network", "add"): [("--network", "203.0.113.0/24")],
+    ("gnt-network", "modify"): [("--mac-prefix", "aa:00:02")],
     ("gnt-node", "add"): [("--no-node-setup", "")],
     ("gnt-node", "modify"): [("--drained", "no")],
     ("gnt-os", "modify"): [("--hidden", "no")],
@@ -198,8 +234,10 @@ SUCCESS = {
     ("gnt-cluster", "command", "group_name"),
     ("gnt-cluster", "copyfile", "group_name"),
     ("gnt-cluster", "copyfile", "nodes"),
+    ("gnt-filter", "info", "filter"),
     ("gnt-group", "info", "group"),
     ("gnt-group", "show-ispecs-cmd", "group"),
+    ("gnt-network", "info", "network"),
     ("gnt-node", "info", "node"),
 }
 # Names that need not belong to anything: nothing is looked up.
@@ -208,6 +246,7 @@ UNCHECKED = {
     ("gnt-debug", "iallocator", "iallocator"),
     ("gnt-debug", "iallocator", "tags"),
     ("gnt-debug", "iallocator", "target_groups"),
+    ("gnt-filter", "list", "filter"),  # no such rule is no row
     ("gnt-group", "add", "group"),
     ("gnt-group", "evacuate", "iallocator"),  # there is no other group
     ("gnt-instance", "change-group", "iallocator"),
@@ -321,6 +360,8 @@ class Scene:
         self.outside = CommandLine(self.stranger)
         cluster.MakeOs(OS)
         self.Must("gnt-debug", "delay", "0")
+        self.Must("gnt-network", "add", "--network=192.0.2.0/24", NETWORK)
+        self.Must("gnt-filter", "replace", RULE)
         options = [word for pair in COMPLETE[("gnt-instance", "add")] for word in pair if pair[1]]
         self.Must("gnt-instance", "add", *options, "--no-start", INSTANCE)
 

@@ -15,10 +15,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from support.rapi import Basic
 from support.rapihttp import Rapi
 from support.realcluster import RealCluster, RealNode
+from support.stories import STARTER
 
 from ganeti import constants, metrics
 
-_STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "on_master": False, "on_nodes": [], "reason": []}
 WAIT = 40
 
@@ -82,7 +82,7 @@ def cluster() -> Iterator[RealCluster]:
 
 
 def _Gnt(cluster: RealCluster, line: str) -> subprocess.CompletedProcess[str]:
-    return cluster[0].Python(_STARTER, *line.split())
+    return cluster[0].Python(STARTER, *line.split())
 
 
 def _Submit(cluster: RealCluster, **more: Any) -> int:

@@ -64,6 +64,14 @@ def test_a_job_that_cannot_begin_has_a_number_too(rapi: Rapi) -> None:
     assert "later" in rapi.Get("/2/tags")
 
 
+def test_the_case_of_letters_does_not_count(rapi: Rapi, web1: dict[str, Any]) -> None:
+    for name in ("WEB1", "Web1.Example.Com"):
+        assert rapi.Get(f"/2/instances/{name}")["name"] == web1["name"]
+        rapi.Do("PUT", f"/2/instances/{name}/tags?tag=web")
+    assert rapi.Get("/2/nodes/NODE1")["name"] == NODE
+    assert rapi.Ask("GET", "/2/instances/WEB").status == 404
+
+
 @pytest.mark.req("D20-RAPI-04")
 def test_questions_are_answered_at_once_and_not_by_jobs(rapi: Rapi, web1: dict[str, Any]) -> None:
     before = rapi.Get("/2/jobs")

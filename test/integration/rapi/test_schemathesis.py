@@ -16,6 +16,7 @@ import schemathesis
 from hypothesis import strategies as st
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi import checks
+from support import configs
 from support.rapihttp import WRITER, Rapi
 from support.realcluster import RealCluster
 
@@ -25,7 +26,7 @@ from ganeti.rapi.resources import RESOURCES
 
 OS, INSTANCE, NODE = "mini", "web1.example.com", "node1.example.com"
 EXAMPLES = 8
-KNOWN = {"instances": INSTANCE, "nodes": NODE, "groups": "default", "networks": "lan"}
+KNOWN = {"nodes": NODE, "groups": "default", "networks": "lan"}
 UUID = "7a9d3a1e-9f8b-4f0e-8a57-0b3f1f6f2c11"
 CHECKS = [checks.status_code_conformance, checks.content_type_conformance]
 
@@ -46,6 +47,7 @@ OPERATIONS = [
 def site() -> Iterator[tuple[str, requests.Session]]:
     """A cluster with one object of each kind, and a connection to its REST daemon."""
     with RealCluster(1) as cluster:
+        cluster.WriteConfig(configs.WithReservation(cluster.config))
         cluster.StartWithRapi(name=OS)
         creation = {
             "__version__": 1,
@@ -67,10 +69,16 @@ def site() -> Iterator[tuple[str, requests.Session]]:
             yield f"https://{cluster[0].address}:{constants.DEFAULT_RAPI_PORT}", session
 
 
-def _Aim(case: Any) -> None:
-    """Let a request be about something that exists."""
+def _Aim(case: Any, instance: str) -> None:
+    """Let a request be about something that exists, among instances this one."""
     area = case.path.split("/")[2] if case.path.count("/") > 2 else ""
-    known = {"name": KNOWN.get(area), "job": "1", "uuid": UUID, "resource": "node", "index": "0"}
+    known = {
+        "name": {**KNOWN, "instances": instance}.get(area),
+        "job": "1",
+        "uuid": UUID,
+        "resource": "node",
+        "index": "0",
+    }
     for name in case.path_parameters or {}:
         case.path_parameters[name] = known[name] or case.path_parameters[name]
 
@@ -106,10 +114,10 @@ def test_requests_of_our_own_document(path: str, verb: str, site: tuple[str, req
         deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(case=strategy, existing=st.booleans())
-    def check(case: Any, existing: bool) -> None:
+    @hypothesis.given(case=strategy, existing=st.sampled_from(["", "", INSTANCE, configs.RESERVATION]))
+    def check(case: Any, existing: str) -> None:
         if existing and not (verb == "delete" and "tags" not in path):
-            _Aim(case)
+            _Aim(case, existing)
         answer = case.call_and_validate(base_url=base, session=session, checks=CHECKS, timeout=30, verify=False)
         # An instance that another request has stopped has no console.
         allowed = {503} if path.endswith("/console") else set()

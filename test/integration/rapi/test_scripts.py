@@ -1,4 +1,4 @@
-"""Every example of doc/rapi-scripts.rst, run in the order of the page against a real cluster."""
+"""Every example of doc/rapi-scripts.rst, and the first steps of doc/rapi.rst, run in the order of the pages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import pytest
 from support.realcluster import RealCluster
+from support.stories import STARTER
 from support.virtualnode import TOP
 
 from ganeti.rapi.client import GanetiRapiClient
 
 PAGE = Path(TOP, "doc", "rapi-scripts.rst")
-_STARTER = "import sys\nfrom ganeti.cli.main import Main\nsys.argv[0] = sys.argv.pop(1)\nsys.exit(Main())"
 _BLOCK = re.compile(
     r"^\.\. code-block:: (?P<kind>\w+)\n(?:   :(?P<option>\w+): (?P<value>\w+)\n)?\n(?P<text>(?:   .*\n|\n)+)",
     re.MULTILINE,
@@ -82,7 +82,7 @@ def _Programs(folder: Path) -> str:
     """A directory with the commands that the page uses on the master node."""
     folder.mkdir()
     program = folder / "gnt-cluster"
-    program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-c", _STARTER, "gnt-cluster"])} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-c", STARTER, "gnt-cluster"])} "$@"\n')
     program.chmod(0o755)
     return f"{folder}:{os.environ['PATH']}"
 
@@ -117,3 +117,67 @@ def _CheckJobs(cluster: RealCluster) -> None:
     ):
         assert summary in done
     assert [summary for summary, status in jobs if status != "success"] == [["INSTANCE_STARTUP(nobody.example.com)"]]
+
+
+# --- the reference page alone ---------------------------------------------------------------------------------------------
+
+# Runs the page's curl; where that prints the number of a job, follows the job as the page says.
+_FOLLOW = """
+follow() {
+  answer=$(curl --fail-with-body --show-error -K rapi.conf "$@") || { echo "$answer"; exit 1; }
+  case $answer in *[!0-9]*) echo "$answer"; return;; esac
+  while true; do
+    job=$(curl --fail-with-body -K rapi.conf "$U/2/jobs/$answer")
+    case $job in
+      *'"status": "success"'*|*'"status":"success"'*) echo "job success"; return;;
+      *'"status": "error"'*|*'"status":"error"'*) echo "$job"; exit 1;;
+    esac
+    sleep 0.2
+  done
+}
+R=follow
+"""
+
+
+def _FirstSteps(cluster: RealCluster) -> str:
+    """The commands of doc/rapi.rst with the names of this cluster; what they print left out."""
+    text = (
+        Path(TOP, "doc", "rapi.rst").read_text("utf-8").partition("\nFirst steps\n")[2].partition("\nRules for all")[0]
+    )
+    lines = [line[3:] for line in text.splitlines() if line.startswith("   ")]
+    assert lines.count("4711") == 1
+    lines.remove("4711")
+    begin = next(number for number, line in enumerate(lines) if line.startswith("U="))
+    lines.insert(begin + 1, _FOLLOW)
+    script = "\n".join(lines)
+    for shown, own in (
+        ("/2/jobs/4711", "/2/jobs/1"),
+        ("jack:secret", "jack:correct-horse-battery"),
+        ("[{}]", '[{"mode": "routed", "link": "main", "ip": "192.0.2.10"}]'),  # this machine has no bridge
+        ("debian+minimal", "debootstrap+default"),
+        ("cluster.example.com", cluster[0].address),
+        ("/var/lib/ganeti", cluster[0].Path("/var/lib/ganeti")),
+    ):
+        assert shown in script
+        script = script.replace(shown, own)
+    return f"set -eu\n{script}\n"
+
+
+@pytest.mark.limit(240)
+def test_the_reference_alone_leads_from_creation_to_removal(cluster: RealCluster, tmp_path: Path) -> None:
+    with cluster[0].Client() as client:
+        before = len(client.QueryJobs(None, ["id"]))
+    done = cluster[0].Run(["bash", "-c", f"cd {shlex.quote(str(tmp_path))}\n{_FirstSteps(cluster)}"], timeout=230)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert done.stdout.count("job success\n") == 5, done.stdout
+    assert '"web1.example.com"' in done.stdout
+    with cluster[0].Client() as client:
+        jobs = client.QueryJobs(None, ["summary", "status"])[before:]
+        assert client.QueryInstances([], ["name"]) == []
+    assert [[summary[0], status] for summary, status in jobs] == [
+        ["INSTANCE_CREATE(web1.example.com)", "success"],
+        ["TAGS_SET", "success"],
+        ["INSTANCE_MIGRATE(web1.example.com)", "success"],
+        ["INSTANCE_SHUTDOWN(web1.example.com)", "success"],
+        ["INSTANCE_REMOVE(web1.example.com)", "success"],
+    ]

@@ -10,7 +10,7 @@ from simulation.harness import jobbugs
 from simulation.harness.cluster import Parts
 from simulation.master.parts import MasterParts, SimulatedMaster
 
-from ganeti import runtime
+from ganeti import errors, runtime
 from ganeti.config import ConfigWriter, Draft
 from ganeti.config.base import ConfigChange
 from ganeti.jqueue import JobQueue
@@ -20,6 +20,7 @@ from ganeti.server import opening
 from ganeti.store import Epoch, Store, StoreError, election, export
 from ganeti.store.base import Change, StoredRow
 from ganeti.store.edits import HandEdits
+from ganeti.store.relay import Passer
 
 
 class _DeafMaster(SimulatedMaster):
@@ -50,6 +51,18 @@ class CallsWhenRefused(IgnoresLost):
     """
 
     election = _ActingElection
+
+
+class _SilentPasser(Passer):
+    def Pass(self, value: dict[str, Any]) -> dict[str, Any]:
+        del value
+        raise errors.RpcCallError("it is not passed on")
+
+
+class NothingIsPassedOn(MasterParts):
+    """Candidates do not help a master whose certificate a node rejects."""
+
+    passer = _SilentPasser
 
 
 class _SkippingExporter(export.Exporter):
@@ -222,4 +235,5 @@ BUGS: tuple[type[MasterParts], ...] = (
     ImpatientConfig,
     EditTakenTwice,
     RulesAnswerEarly,
+    NothingIsPassedOn,
 )

@@ -96,7 +96,8 @@ class MasterNode(Node):
     def _Noded(self) -> None:
         self._Boot()
         own = self.NewStore()
-        handlers = {**noded.NodeHandlers(own), **self.cluster.workload.Handlers(self)}
+        passer = self.cluster.parts.passer(own, lambda: SimulatedTransport(self.cluster.network))
+        handlers = {**noded.NodeHandlers(own), **passer.Handlers(), **self.cluster.workload.Handlers(self)}
         handlers = {name: self._Hearing(name, handler) for name, handler in handlers.items()}
         listener = runtime.ListenTcp("", NodedPort())
         runtime.Thread(_AcceptAll, "accept", (listener,)).start()

@@ -16,6 +16,7 @@ from ganeti.server.master import Master
 from ganeti.store import Member, Store, StoreError, export
 from ganeti.store.base import MasterLost
 from ganeti.store.edits import HandEdits
+from ganeti.store.relay import Passer
 
 if TYPE_CHECKING:
     from simulation.master.machines import MasterNode
@@ -69,3 +70,4 @@ class MasterParts(harness.Parts):
     queue: type[JobQueue] = JobQueue
     exporter: type[export.Exporter] = export.Exporter
     edits: type[HandEdits] = HandEdits
+    passer: type[Passer] = Passer

@@ -13,6 +13,7 @@ from simulation.mirrors.run import MirrorParts
 from ganeti import objects
 from ganeti.cmdlib import LU_MAPPING
 from ganeti.cmdlib.disk import mirrors
+from ganeti.cmdlib.disk.recreate import LUInstanceRecreateDisks
 from ganeti.cmdlib.disk.replace import LUInstanceReplaceDisks, NewSecondary, NewStorage
 from ganeti.cmdlib.disk.settle import LUInstanceSettleMirrors
 from ganeti.cmdlib.instance.migrate import LUInstanceFailover, LUInstanceMigrate
@@ -269,6 +270,22 @@ class ExchangeIsNotRecorded(_Bug):
     """The primary writes alone while the volumes of the secondary are exchanged, and nobody knows."""
 
     exchanged = _Replacing(storage=_Unrecorded)
+
+
+# --- disks that are made again ------------------------------------------------------------------------------------------
+
+
+class _CountedFirst(LUInstanceRecreateDisks):
+    def Exec(self, feedback: Any) -> None:
+        self.cfg.SetDisksBehind(self.instance.disks, None)
+        self._PlanDisks(self.current)
+        super().Exec(feedback)
+
+
+class RecordGoesBeforeTheNewDisksAreMade(_Bug):
+    """Both sides are new, so both count: also if their volumes turn out to be there, and nothing is made."""
+
+    exchanged = {"OP_INSTANCE_RECREATE_DISKS": _CountedFirst}
 
 
 # --- the node's side ----------------------------------------------------------------------------------------------------

@@ -92,7 +92,9 @@ class Volume(BlockDev):
     def Remove(self) -> None:
         half = self._Command("lvremove")
         storage = half.volumes.get(self._name)
-        if storage is not None and half.assembled and half.storage is storage:
+        # The kernel keeps the volume with the metadata open, too.
+        used = half.volumes.get(self._name.replace("_meta", "_data"))
+        if used is not None and half.assembled and half.storage is used:
             raise errors.BlockDeviceError(f"volume {self._name} is in use on {half.host}")
         if storage is not None:
             half.kernel.CheckNeedless(half, storage)

@@ -158,6 +158,7 @@ class People:
             *[self.DecideAndDie] * 3, *[self.HealAndBreak] * 4, self.MoveAndLose, self.MoveAndLose, self.StartApart,
             self.AcceptAndReturn, self.DecideAndHang, self.DecideAndHang, self.ReplaceAndLose, self.ReplaceAndLose,
             self.FailAndReplace, self.ReplaceBehind, self.ExchangeAndLose, self.RecreateAndDie, self.FailOverAndFill,
+            self.RecreateAndStart, self.RecreateAndStart,
         )  # fmt: skip
 
     @property
@@ -363,6 +364,14 @@ class People:
         self.lost = bool(error)
         return error
 
+    def RecreateAnyway(self) -> str:
+        """Somebody has disks made again that are there."""
+        there = any(half.volumes for half in self.kernel.halves)
+        error = self._Run(opcodes.OpInstanceRecreateDisks(instance_name=NAME))
+        if there and not error:
+            raise Violation(f"disks were made again over those that are there: {self.kernel.halves}")
+        return error
+
     def FailDisk(self) -> str:
         """One local disk fails, but not the last good one."""
         half = self.world.rng.choice(self.kernel.halves)
@@ -471,6 +480,10 @@ class People:
         """All volumes are lost, and the disks are made again; the master or a machine dies meanwhile."""
         self._Strike(_REPLACING, self.struck.KillMaster, self.struck.KillMaster, self.struck.Fate("unanswered"))
         return [self.Stop, self.LoseVolumes, self.Recreate, self.Start, self.Cut, self.LosePrimary, self.Return]
+
+    def RecreateAndStart(self) -> list[Callable[[], str]]:
+        """The primary went on alone; its disks are to be made again without need, and its machine dies before a start."""
+        return [self.Cut, self.Wait, self.Stop, self.RecreateAnyway, self.LosePrimary, self.Start, self.Return]
 
     def FailOverAndFill(self) -> list[Callable[[], str]]:
         """The guest moves, the old primary's half is filled again and something fails then; the guest moves back."""

@@ -79,7 +79,8 @@ def test_accelerator_is_what_the_probe_says() -> None:
         words = cluster.InitCommand(place, "kvm", accel)
         [values] = [word for word in words if word.startswith("kvm:")]
         assert f"kvm_flag={flag}" in values and "kernel_path=," in values
-    assert "kvm:" not in " ".join(cluster.InitCommand(place, "fake", ""))
+    words = cluster.InitCommand(place, "fake", "")
+    assert "kvm:" not in " ".join(words) and words[words.index("--default-iallocator") + 1] == "hail"
     assert machine.BuildProbe(place, "kvm", "/x")[1:3] == ["-accel", "kvm"]
 
 

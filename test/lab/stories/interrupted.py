@@ -1,0 +1,241 @@
+"""Stories of procedures that are cut off: at one of their steps a daemon or a guest ends, or a node loses its power.
+
+Each goes on as an administrator would: it does what the messages say until the instance runs with both sides complete.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+from lab.cluster import Node
+from lab.stage import Stage
+from lab.stories.mirror import CheckOnePrimary, MoveAndCheck, Pair, WaitForSync
+from lab.writes import Writer
+
+_STEPS_OF_REPLACEMENT = 6
+# Of the seventeen before "done".
+_STEPS_OF_MIGRATION = 17
+_ROUNDS = 6
+_JOBS_SECONDS = 300.0
+
+# Strikes a node, and returns what has to be done to it before anybody looks at what happened.
+Strike = Callable[[Stage, Node, str, Writer], Callable[[], None]]
+
+
+def _Kill(stage: Stage, node: Node, daemon: str) -> None:
+    node.Shell(f"kill -9 $(cat /run/ganeti/{daemon}.pid)")
+    stage.say(f"         {daemon} of {node.name} is killed")
+
+
+def _Restart(node: Node, daemon: str) -> None:
+    node.Run("/usr/lib/ganeti/daemon-util", "start", daemon, seconds=300)
+
+
+def KillMaster(stage: Stage, _node: Node, _name: str, _writer: Writer) -> Callable[[], None]:
+    """Kill the master daemon, and start it again."""
+    _Kill(stage, stage.cluster.master, "ganeti-masterd")
+    _Restart(stage.cluster.master, "ganeti-masterd")
+    return lambda: None
+
+
+def KillNoded(stage: Stage, node: Node, _name: str, _writer: Writer) -> Callable[[], None]:
+    """Kill the node daemon, which comes back after the job has ended."""
+    _Kill(stage, node, "ganeti-noded")
+    return lambda: _Restart(node, "ganeti-noded")
+
+
+def EndGuest(stage: Stage, node: Node, name: str, _writer: Writer) -> Callable[[], None]:
+    """End the process of the guest on this node, if there is one, as a crash of QEMU does."""
+    node.Run("rm", "-f", f"/run/ganeti/fake-hypervisor/{name}")
+    stage.say(f"         the guest's process on {node.name} ends")
+    return lambda: None
+
+
+def CutPower(stage: Stage, node: Node, _name: str, writer: Writer) -> Callable[[], None]:
+    """Take the node's power away; it comes back after the job has ended."""
+    stage.PowerOff(node)
+    return lambda: stage.PowerOn(node, writer)
+
+
+_STRIKES: tuple[Strike, ...] = (KillMaster, KillNoded, EndGuest, CutPower)
+
+
+def _Interrupt(stage: Stage, argv: list[str], mark: str, step: int, strike: Callable[[], Callable[[], None]]) -> str:
+    """Run a command on the master and strike when its output has ``step`` lines with ``mark``, or at its end.
+
+    Return how its job ended, if that was not well.
+    """
+    words, name = " ".join(argv), argv[-1]
+    begin = "rm -f /run/story.*; touch /run/story.log;"
+    run = f"(gnt-{words} >/run/story.log 2>&1; touch /run/story.end) </dev/null >/dev/null 2>&1 &"
+    stage.cluster.master.Shell(f"{begin} {run}")
+    wait = f"until [ $(grep -c '{mark}' /run/story.log) -ge {step} ] || [ -e /run/story.end ]; do sleep 0.1; done"
+    printed = stage.cluster.master.Shell(f"{wait}; grep '{mark}' /run/story.log | tail -n 1", seconds=600)
+    stage.say(f"         line {step} of gnt-{words}: {printed.strip()}")
+    repair = strike()
+    if stage.cluster.master.machine.running:
+        # What the job itself makes of it while the node is away.
+        _WaitForJobs(stage)
+    repair()
+    _WaitForJobs(stage)
+    return _Trouble(stage, name)
+
+
+def _WaitForJobs(stage: Stage) -> None:
+    end = time.monotonic() + _JOBS_SECONDS
+    while True:
+        done = stage.cluster.Gnt("job", "list", "--no-headers", "--running", check=False)
+        # A master daemon that was killed does not answer, and has no jobs.
+        if done.status or not done.stdout.strip():
+            return
+        assert time.monotonic() < end, f"a job does not end: {done.stdout}"
+        time.sleep(1)
+
+
+def _Trouble(stage: Stage, name: str) -> str:
+    """Return what the last migration or replacement of the instance said when it failed."""
+    fields = "--no-headers", "--separator=|", "-o", "status,summary,opresult"
+    lines = stage.cluster.Gnt("job", "list", *fields).stdout.splitlines()
+    jobs = [line.split("|", 2) for line in lines if f"({name})" in line and re.search("MIGRATE|REPLACE_DISKS", line)]
+    if not jobs or jobs[-1][0] == "success":
+        return ""
+    stage.say(f"         the job said: {jobs[-1][2]}")
+    return jobs[-1][2]
+
+
+def _DoAsTold(stage: Stage, name: str, said: str) -> None:
+    """Do what a failed migration says, and what the commands say that it names, until one of them helps."""
+    for _ in range(_ROUNDS):
+        told = re.findall(rf"'gnt-instance (migrate --cleanup|shutdown|startup|activate-disks) {name}'", said)
+        if not told:
+            break
+        for verb in dict.fromkeys(told):
+            # There is no terminal to ask on.
+            force = ["-f"] if verb.startswith("migrate") else []
+            done = stage.cluster.Gnt("instance", *verb.split(), *force, name, check=False)
+            said = f"{done.stdout}{done.stderr}" if done.status else ""
+            stage.say(f"         as it said: gnt-instance {verb} {name}: {said or 'done'}")
+    assert not said, f"what was said did not help: {said}"
+
+
+def _Start(stage: Stage, name: str) -> None:
+    """Set up both sides, and start the guest if its machine or its process was lost."""
+    stage.Gnt("instance", "activate-disks", name)
+    if "running" not in stage.Gnt("instance", "list", "--no-headers", "-o", "status", name):
+        stage.Gnt("instance", "startup", name)
+
+
+# --- migration ------------------------------------------------------------------------------------------------------------
+
+
+def _Migration(stage: Stage, strike: Strike, step: int) -> None:
+    source, target = Pair(stage)
+    victim = stage.random.choice((source, target))
+    with stage.Instance("drbd", source, target) as name, Writer(stage.cluster, name) as writer:
+        WaitForSync(stage, name)
+        writer.WaitFor()
+        argv = ["instance", "migrate", "-f", name]
+        said = _Interrupt(stage, argv, " [*] ", step, lambda: strike(stage, victim, name, writer))
+        _DoAsTold(stage, name, said)
+        _Start(stage, name)
+        WaitForSync(stage, name)
+        CheckOnePrimary(stage, name)
+        writer.WaitFor()
+        # Both sides have every write, whichever the guest is on now.
+        primary = stage.Primary(name)
+        stage.CheckWrites(writer, primary)
+        MoveAndCheck(stage, name, stage.Other(primary))
+        stage.CheckWrites(writer, stage.Other(primary))
+
+
+def _SomeStep(stage: Stage) -> int:
+    return stage.random.randint(1, _STEPS_OF_MIGRATION)
+
+
+def interrupted_migration_without_master(stage: Stage) -> None:
+    """The master daemon is killed at a step of a migration."""
+    _Migration(stage, KillMaster, _SomeStep(stage))
+
+
+def interrupted_migration_without_noded(stage: Stage) -> None:
+    """The node daemon of either node is killed at a step of a migration."""
+    _Migration(stage, KillNoded, _SomeStep(stage))
+
+
+def interrupted_migration_without_guest(stage: Stage) -> None:
+    """The guest's process on either node ends at a step of a migration."""
+    _Migration(stage, EndGuest, _SomeStep(stage))
+
+
+def interrupted_migration_without_power(stage: Stage) -> None:
+    """Either node loses its power at a step of a migration, and comes back."""
+    _Migration(stage, CutPower, _SomeStep(stage))
+
+
+def interrupted_migration_everywhere(stage: Stage) -> None:
+    """At each step of a migration something else is lost."""
+    for step in range(1, _STEPS_OF_MIGRATION + 1):
+        _Migration(stage, stage.random.choice(_STRIKES), step)
+
+
+# --- replacement of a side's volumes --------------------------------------------------------------------------------------
+
+
+def _RemoveUnknown(stage: Stage) -> None:
+    """Remove the volumes that an interrupted replacement left, with the commands that gnt-cluster verify prints."""
+    nodes = {node.name: node for node in stage.cluster.nodes}
+    for line in stage.Verify():
+        if found := re.search(r"node (\S+): volume \S+ is unknown: .*run '(lvremove) (\S+)' there", line):
+            node, command, volume = found.groups()
+            nodes[node].Run(command, "-q", "-f", volume)
+            stage.say(f"         {volume} was left on {node}; gnt-cluster verify said how to remove it")
+
+
+def _Replacement(stage: Stage, strike: Strike, victim: Node, step: int, where: str) -> None:
+    primary, secondary = stage.cluster.nodes[:2]
+    with stage.Instance("drbd", primary, secondary) as name:
+        WaitForSync(stage, name)
+        with stage.Writing(name, secondary) as writer:
+            argv = ["instance", "replace-disks", where, name]
+            said = _Interrupt(stage, argv, "STEP", step, lambda: strike(stage, victim, name, writer))
+            _Start(stage, name)
+            CheckOnePrimary(stage, name)
+            writer.WaitFor()
+            if said:
+                stage.Gnt("instance", "replace-disks", where, name)
+            _RemoveUnknown(stage)
+            MoveAndCheck(stage, name, secondary)
+
+
+def _Replace(stage: Stage, strike: Strike, victim: Node) -> None:
+    step = stage.random.randint(1, _STEPS_OF_REPLACEMENT)
+    _Replacement(stage, strike, victim, step, stage.random.choice(["-p", "-s"]))
+
+
+def interrupted_replace_without_master(stage: Stage) -> None:
+    """The master daemon is killed at a step of replace-disks."""
+    _Replace(stage, KillMaster, stage.cluster.master)
+
+
+def interrupted_replace_without_noded(stage: Stage) -> None:
+    """The node daemon of either node is killed at a step of replace-disks."""
+    _Replace(stage, KillNoded, stage.random.choice(stage.cluster.nodes[:2]))
+
+
+def interrupted_replace_without_primary(stage: Stage) -> None:
+    """The primary, which is the master, loses its power at a step of replace-disks, and comes back."""
+    _Replace(stage, CutPower, stage.cluster.nodes[0])
+
+
+def interrupted_replace_without_secondary(stage: Stage) -> None:
+    """The secondary loses its power at a step of replace-disks, and comes back."""
+    _Replace(stage, CutPower, stage.cluster.nodes[1])
+
+
+def interrupted_replace_everywhere(stage: Stage) -> None:
+    """Either node loses its power at each step of replace-disks, of either side."""
+    for step in range(1, _STEPS_OF_REPLACEMENT + 1):
+        for where in ("-p", "-s"):
+            _Replacement(stage, CutPower, stage.random.choice(stage.cluster.nodes[:2]), step, where)
