@@ -107,11 +107,9 @@ class Call:
 class Answer:
     """A value with more to say about it.  (A stream or another type than JSON is returned as a response of Starlette.)
 
-    ``version``: what its ETag is made of, such as a UUID and a serial number.  ``live``: it also shows what changes without
-    a new version, so that it is never answered with 304.
+    ``version``: what its ETag is made of, such as a UUID and a serial number (``Method.etag``).
     """
 
     value: Any
     version: Sequence[Any] = ()
-    live: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)

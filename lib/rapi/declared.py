@@ -59,6 +59,24 @@ class BodyUse(enum.Enum):
     ANY = "any"  # any JSON value; the action checks it
 
 
+class Etag(enum.Enum):
+    """What the version stands for that an answer may have, shown as its ETag."""
+
+    NONE = "none"
+    OBJECT = (
+        "object"  # one object's own; the answer also shows what changes without it, so it is never answered with 304
+    )
+    WHOLE = "whole"  # everything that the answer shows
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header that one method reads, beside those that mean the same everywhere."""
+
+    name: str
+    doc: str
+
+
 Static = Callable[["Call"], dict[str, Any]]
 
 
@@ -94,7 +112,8 @@ class Method:
 
     ``access``: one of these options of the users file is needed; None: GET is open, all others need ``write``.
     ``role``: what a token needs.  ``answer``: the type of the answer's JSON.  ``addition``: not in 3.1.
-    ``media``: the content type where the answer is not JSON.
+    ``media``: the content type where the answer is not JSON.  ``etag``: what an answer's version stands for; an answer of a
+    method that has one may lack it, such as a list with all fields.
     """
 
     action: Action
@@ -110,6 +129,8 @@ class Method:
     """A body that could be sent, for documents and tests."""
     addition: bool = False
     media: str = "application/json"
+    etag: Etag = Etag.NONE
+    headers: tuple[Header, ...] = ()
 
 
 # What the segments of a path may be.

@@ -19,9 +19,9 @@ from starlette.responses import Response
 
 from ganeti import errors, serializer
 from ganeti.opcodes import types
-from ganeti.rapi import access, accesslog, arguments, audit, etag, failures, tokens
+from ganeti.rapi import access, accesslog, arguments, audit, etag, failures, preconditions, tokens
 from ganeti.rapi.call import ABSENT, Answer, Call, Caller, HttpError, Master
-from ganeti.rapi.declared import BodyUse, Job, Method, Resource
+from ganeti.rapi.declared import BodyUse, Etag, Job, Method, Resource
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -53,7 +53,7 @@ class Table:
 
     def __init__(self, resources: Iterable[Resource]):
         resources = tuple(resources)
-        self._by_path = {resource.path: resource for resource in resources}
+        self.by_path = {resource.path: resource for resource in resources}
         self.arguments = frozenset(
             argument.name
             for resource in resources
@@ -68,14 +68,6 @@ class Table:
                 self._patterns.setdefault(segments, []).append((resource.pattern, resource))
             else:
                 self._plain[resource.path] = resource
-
-    def ByPath(self, declared: str) -> Resource:
-        return self._by_path[declared]
-
-    def Shows(self, declared: str) -> bool:
-        """Return whether there is a GET at a declared path which shows something itself, not by a job."""
-        shown = self._by_path[declared].methods.get("GET") if declared in self._by_path else None
-        return shown is not None and not isinstance(shown.action, Job)
 
     def Find(self, path: str) -> tuple[Resource, dict[str, str]]:
         """Return the resource and what stands in the path for its names; HttpError (404)."""
@@ -244,7 +236,7 @@ class Application:
         await tokens.CheckScope(call)
         if verb == "GET":
             scope["state"][ENDED_BY_CLIENT] = asyncio.current_task()
-        if "if-match" in headers and (verb != "GET" or isinstance(method.action, Job)):
+        if "if-match" in headers and preconditions.Changes(resource, verb):
             await self._Compare(call)
         return _Success(call, await method.action(call))
 
@@ -257,11 +249,11 @@ class Application:
         """
         tags = etag.Parse(call.headers["if-match"], weak=False)
         resource = call.resource
-        paths = [path for path in dict.fromkeys([_PathOfObject(resource), resource.path]) if self._table.Shows(path)]
-        if not paths:
+        shown = preconditions.Shown(self._table.by_path, resource)
+        if not shown:
             raise HttpError(400, "Nothing that has a version is shown here; send this request without If-Match")
         found = [etag.Make(await resource.version(call))] if resource.version is not None else []
-        answers = [answer for answer in [await self._Shown(call, path) for path in paths] if answer.version]
+        answers = [answer for answer in [await self._Shown(call, where) for where in shown] if answer.version]
         found += [etag.Make(answer.version) for answer in answers]
         if not found:
             raise HttpError(400, "What is shown here has no version; send this request without If-Match")
@@ -277,9 +269,8 @@ class Application:
             raise HttpError(412, "What this request changes is not, or no longer, what If-Match says")
         call.if_match, call.seen = (version, seen) if exact else (None, {})
 
-    async def _Shown(self, call: Call, path: str) -> Answer:
-        """Return what GET shows at a declared path, for the names of this request."""
-        resource = self._table.ByPath(path)
+    async def _Shown(self, call: Call, resource: Resource) -> Answer:
+        """Return what GET shows at a resource, for the names of this request."""
         shown = resource.methods["GET"]
         values = arguments.Read(shown.arguments, {})
         look = replace(
@@ -287,12 +278,6 @@ class Application:
         )
         answer = await shown.action(look)
         return answer if isinstance(answer, Answer) else Answer(answer)
-
-
-def _PathOfObject(resource: Resource) -> str:
-    """Return the declared path of what is changed at this one."""
-    parts = resource.path.split("/")
-    return resource.shown_at or ("/".join(parts[: parts.index("{name}") + 1]) if "{name}" in parts else resource.path)
 
 
 class _Gone(Exception):
@@ -394,7 +379,7 @@ def _Success(call: Call, answer: Any) -> Response:
             if "if-match" in call.headers and not etag.Fits(etag.Parse(call.headers["if-match"], weak=False), tag):
                 raise HttpError(412, "What is shown here is not, or no longer, what If-Match says")
             wanted = call.headers.get("if-none-match")
-            if wanted is not None and not answer.live and etag.Fits(etag.Parse(wanted, weak=True), tag):
+            if wanted is not None and call.method.etag is Etag.WHOLE and etag.Fits(etag.Parse(wanted, weak=True), tag):
                 return Response(status_code=304, headers=headers)
     return JsonResponse(answer.value, headers=headers)
 

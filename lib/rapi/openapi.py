@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ganeti import constants, ht, opcodes
-from ganeti.rapi import bodies
+from ganeti.rapi import bodies, preconditions, statuses
 from ganeti.rapi.call import Call, Caller
-from ganeti.rapi.declared import SEGMENTS, Argument, ArgumentKind, BodyUse, Job, Method, Resource
+from ganeti.rapi.declared import SEGMENTS, Argument, ArgumentKind, BodyUse, Etag, Job, Method, Resource
 from ganeti.rapi.resources.common import TJob
 
 JSON: Final = "application/json"
+_OUTSIDE: Final = "default"
 _JOB_EXAMPLE: Final = 4711
 _SEGMENT_DOCS: Final = {
     "name": "The object's name, or its UUID; the first part of the name of a node or an instance is enough.",
@@ -22,31 +23,25 @@ _SEGMENT_DOCS: Final = {
     "job": "The number of the job.",
     "index": "The number of the disk, from 0.",
 }
-ERRORS: Final = {
-    400: "The request is malformed: an argument, the body, or one of its parameters; the message names it.",
-    401: "Wrong or missing credentials.",
-    403: "This user or token may not do this.",
-    404: "There is no such path or object.",
-    406: "The representation that Accept asks for does not exist.",
-    409: "The object is not in a state that allows this.",
-    412: "The object is not in the version that If-Match demands.",
-    413: "The body is too large.",
-    415: f"The content type of the body is not exactly {JSON}.",
-    500: "An unexpected error; the daemon's log says more.",
-    501: "The path does not have this method.",
-    502: "The master daemon cannot be reached, or this node is not the master.",
-    503: "Not possible at the moment, such as the console of a stopped instance or a job for a drained queue.  With"
-    " `Retry-After`: too many calls to the master daemon are under way; some places are kept for clients that log in,"
-    " and for other users and tokens.",
-    504: "The master daemon did not answer in time.",
-}
 _DESCRIPTION: Final = """\
 The interface of Ganeti's remote API, version 2.  A request that makes a job answers with the number of the job at once;
 follow it at `/2/jobs/{job}`, `/2/jobs/{job}/wait` or `/2/events`.  A job that fails is no error of HTTP: the error is in
 the job.
 
-Single objects and lists have an `ETag`; `If-Match` binds a change to a version, and `If-None-Match` is answered with 304
-where no live value would be hidden."""
+Where a request can depend on a version, its operation has the headers `If-Match` or `If-None-Match`.  What every request may
+be answered with that belongs to no operation, or cannot be read, is the answer `default`."""
+_IF_MATCH: Final = (
+    "The versions, as an `ETag` shows them, of which one must be that of what is there; else the answer is 412."
+)
+_IF_NONE_MATCH: Final = (
+    "The versions that the client has; if one of them is that of what is there, the answer is 304, without a body."
+)
+_ETAGS: Final = {"type": "string", "pattern": r'^(\*|(W/)?"[!#-~]*"(, ?(W/)?"[!#-~]*")*)$'}
+_EXAMPLE_TAG: Final = '"d6a2f4b0-5c0e-4d1c-8a57-0b3f1f6f2c11-7"'
+_HEADERS_OF: Final = {
+    401: {"WWW-Authenticate": "What to log in with."},
+    503: {"Retry-After": "After how many seconds it may be tried again; not with every 503."},
+}
 _TError: Final = ht.TStrictDict({"code": ht.TInt, "message": ht.TString, "explain": ht.TString}, {})
 
 
@@ -87,6 +82,7 @@ def Document() -> dict[str, Any]:
 
 
 def Describe(resources: Iterable[Resource]) -> dict[str, Any]:
+    by_path = {resource.path: resource for resource in resources}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -96,10 +92,14 @@ def Describe(resources: Iterable[Resource]) -> dict[str, Any]:
             "license": {"name": "BSD-2-Clause", "identifier": "BSD-2-Clause"},
         },
         "servers": [{"url": "/"}],
-        "paths": {resource.path: _Path(resource) for resource in resources},
+        "paths": {resource.path: _Path(by_path, resource) for resource in by_path.values()},
         "components": {
             "schemas": {"Error": _TError.Schema()},
-            "responses": {str(code): _Error(code, text) for code, text in ERRORS.items()},
+            "responses": {
+                **{str(code): _Error(code, text) for code, text in statuses.ERRORS.items()},
+                str(statuses.NOT_MODIFIED): _NotModified(),
+                _OUTSIDE: _Outside(),
+            },
             "securitySchemes": {
                 "password": {"type": "http", "scheme": "basic", "description": "A user of the users file."},
                 "token": {
@@ -115,10 +115,35 @@ def Describe(resources: Iterable[Resource]) -> dict[str, Any]:
 def _Error(code: int, text: str) -> dict[str, Any]:
     example = {"code": code, "message": text, "explain": text}
     schema = {"$ref": "#/components/schemas/Error"}
-    return {"description": text, "content": {JSON: {"schema": schema, "example": example}}}
+    described = {"description": text, "content": {JSON: {"schema": schema, "example": example}}}
+    headers = _HEADERS_OF.get(code)
+    return {**described, "headers": {name: _Header(doc) for name, doc in headers.items()}} if headers else described
 
 
-def _Path(resource: Resource) -> dict[str, Any]:
+def _Header(doc: str) -> dict[str, Any]:
+    return {"description": doc, "schema": {"type": "string"}}
+
+
+def _NotModified() -> dict[str, Any]:
+    return {
+        "description": "What is there has one of the versions of If-None-Match.",
+        "headers": {"ETag": _VersionHeader("what is there")},
+    }
+
+
+def _VersionHeader(subject: str) -> dict[str, Any]:
+    described = _Header(f"The version of {subject}.")
+    return {**described, "example": _EXAMPLE_TAG}
+
+
+def _Outside() -> dict[str, Any]:
+    """Describe what is answered to requests that belong to no operation, once for all."""
+    lines = [f"* {code}: {text}" for code, text in statuses.OUTSIDE.items()]
+    text = "\n".join(["The request is none of those that this document describes:", "", *lines])
+    return {"description": text, "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
+
+
+def _Path(by_path: Mapping[str, Resource], resource: Resource) -> dict[str, Any]:
     names = re.findall(r"\{(\w+)\}", resource.path)
     described: dict[str, Any] = {"description": resource.doc}
     if names:
@@ -132,12 +157,13 @@ def _Path(resource: Resource) -> dict[str, Any]:
             }
             for name in names
         ]
-    described.update({verb.lower(): _Operation(resource, verb) for verb in resource.methods})
+    described.update({verb.lower(): _Operation(by_path, resource, verb) for verb in resource.methods})
     return described
 
 
-def _Operation(resource: Resource, verb: str) -> dict[str, Any]:
+def _Operation(by_path: Mapping[str, Resource], resource: Resource, verb: str) -> dict[str, Any]:
     method = resource.methods[verb]
+    others = [*map(str, statuses.OfOperation(by_path, resource, verb)), _OUTSIDE]
     roles = f"A token needs the role `{method.role.name.lower()}`."
     operation: dict[str, Any] = {
         "operationId": f"{verb.lower()}_{resource.word}".rstrip("_/"),
@@ -146,15 +172,16 @@ def _Operation(resource: Resource, verb: str) -> dict[str, Any]:
         "tags": [_Area(resource.path)],
         "responses": {
             "200": _Answer(method),
-            **{str(code): {"$ref": f"#/components/responses/{code}"} for code in ERRORS},
+            **{code: {"$ref": f"#/components/responses/{code}"} for code in others},
         },
     }
     if resource.Access(verb):
         operation["security"] = [{"password": []}, {"token": []}]
     else:
         operation["security"] = [{}, {"password": []}, {"token": []}]
-    if method.arguments:
-        operation["parameters"] = [_Argument(argument) for argument in method.arguments]
+    parameters = [*map(_Argument, method.arguments), *_RequestHeaders(by_path, resource, verb)]
+    if parameters:
+        operation["parameters"] = parameters
     body = _Body(resource, verb)
     if body is not None:
         operation["requestBody"] = body
@@ -170,7 +197,21 @@ def _Answer(method: Method) -> dict[str, Any]:
     media: dict[str, Any] = {"schema": method.answer.Schema() if method.media == JSON else {"type": "string"}}
     if method.answer is TJob:
         return {"description": "The number of the job.", "content": {JSON: {**media, "example": _JOB_EXAMPLE}}}
-    return {"description": "The answer.", "content": {method.media: media}}
+    described = {"description": "The answer.", "content": {method.media: media}}
+    if method.etag is Etag.NONE:
+        return described
+    subject = "the object" if method.etag is Etag.OBJECT else "the answer"
+    return {**described, "headers": {"ETag": _VersionHeader(subject)}}
+
+
+def _RequestHeaders(by_path: Mapping[str, Resource], resource: Resource, verb: str) -> Iterator[dict[str, Any]]:
+    method = resource.methods[verb]
+    conditions = [("If-Match", _IF_MATCH)] if preconditions.TakesIfMatch(by_path, resource, verb) else []
+    conditions += [("If-None-Match", _IF_NONE_MATCH)] if method.etag is Etag.WHOLE else []
+    for name, doc in conditions:
+        yield {"name": name, "in": "header", "description": doc, "schema": _ETAGS, "example": _EXAMPLE_TAG}
+    for header in method.headers:
+        yield {"name": header.name, "in": "header", "description": _Sentence(header.doc), "schema": {"type": "string"}}
 
 
 def _Argument(argument: Argument) -> dict[str, Any]:
@@ -197,7 +238,7 @@ def _Sentence(text: str) -> str:
 
 def _Body(resource: Resource, verb: str) -> dict[str, Any] | None:
     method = resource.methods[verb]
-    if method.body is BodyUse.IGNORED and (verb == "GET" or not isinstance(method.action, Job)):
+    if not statuses.TakesBody(verb, method):
         return None
     schema = BodySchema(resource, verb)
     media: dict[str, Any] = {"schema": schema}

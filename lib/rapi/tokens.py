@@ -72,6 +72,11 @@ def StillValid(call: Call) -> Callable[[], Awaitable[bool]] | None:
     return valid
 
 
+def IsOpen(path: str, verb: str) -> bool:
+    """Return whether every token may do this, whatever instances it is for."""
+    return path in _OPEN or (path == INSTANCES and verb == "GET")
+
+
 async def CheckScope(call: Call) -> None:
     """Raise HttpError (403) unless the request stays within the instances that a token is for.
 
@@ -81,7 +86,7 @@ async def CheckScope(call: Call) -> None:
     if not call.caller.tags:
         return
     path = call.resource.path
-    if path in _OPEN or (path == INSTANCES and call.verb == "GET"):
+    if IsOpen(path, call.verb):
         return
     if path == _ONE_INSTANCE or path.startswith(_ONE_INSTANCE + "/"):
         if await _MeansAllowed(call):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ganeti import ht, opcodes
 from ganeti.rapi.call import Answer, Call
-from ganeti.rapi.declared import BodyUse, Method, Resource, Role
+from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
 from ganeti.rapi.resources.common import ClusterVersion, JobMethod, StrictAnswer, TMaybeText, TNames
 
 # What clients of older releases look for, beside the names of today.
@@ -62,7 +62,7 @@ RESOURCES = (
     Resource(
         "/2/info",
         "What is known about the cluster.",
-        {"GET": Method(_Info, "Show versions, settings and default parameters.", Role.READ, answer=_TInfo)},
+        {"GET": Method(_Info, "Show versions, settings and default parameters.", Role.READ, _TInfo, etag=Etag.WHOLE)},
     ),
     Resource(
         "/2/os",

@@ -125,14 +125,14 @@ async def One(call: Call, kind: str, fields: Sequence[str], name: str) -> dict[s
 def Single(kind: str, fields: Sequence[str], change: Change = Unchanged) -> Callable[[Call], Awaitable[Answer]]:
     """Return the action that shows one object.
 
-    Its version is the object's own, so that it can be demanded when the object is changed; other objects' values and
-    live ones show too, so that it says nothing about the answer as a whole.
+    Its version is the object's own (``Etag.OBJECT``), so that it can be demanded when the object is changed; other objects'
+    values and live ones show too, so that it says nothing about the answer as a whole.
     """
 
     async def action(call: Call) -> Answer:
         CheckLock(call)
         shown = await One(call, kind, fields, call.target)
-        return Answer(change(shown), version=(shown["uuid"], shown["serial_no"]), live=True)
+        return Answer(change(shown), version=(shown["uuid"], shown["serial_no"]))
 
     return action
 

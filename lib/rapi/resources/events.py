@@ -9,11 +9,11 @@ from ganeti import ht
 from ganeti.luxi import events as luxi_events
 from ganeti.rapi import events, tokens
 from ganeti.rapi.call import Call, HttpError, Master
-from ganeti.rapi.declared import Argument, ArgumentKind, Method, Resource, Role
+from ganeti.rapi.declared import Argument, ArgumentKind, Header, Method, Resource, Role
 
 KIND = Argument("kind", ArgumentKind.FIELDS, f"only events of these kinds: {', '.join(luxi_events.KINDS)}")
 NAME = Argument("name", ArgumentKind.TEXT, "only events of the object with this name, or of the job with this number")
-LAST_EVENT_ID: Final = "last-event-id"
+LAST_EVENT_ID: Final = Header("Last-Event-ID", "the `id` of the newest event seen: the stream resumes after it")
 
 
 class _Follow:
@@ -32,7 +32,9 @@ class _Follow:
         if hub is None:
             hub = self._hubs[call.master] = events.Hub(call.master)
         wants = events.Filter(kinds, call.arguments[NAME.name])
-        listener = await hub.Join(call.caller, wants, call.headers.get(LAST_EVENT_ID), tokens.StillValid(call))
+        listener = await hub.Join(
+            call.caller, wants, call.headers.get(LAST_EVENT_ID.name.lower()), tokens.StillValid(call)
+        )
         return events.Stream(hub, listener)
 
 
@@ -44,14 +46,14 @@ RESOURCES = (
             "GET": Method(
                 _Follow(),
                 "Follow what changes, as server-sent events.  Each has an `id`, a kind as its `event` (`job`, `instance`,"
-                " `node`, `group`, `network`, `cluster`, `filter` or `disk`) and JSON as its `data`.  The request header"
-                " `Last-Event-ID` resumes after an event.  The event `missed` says that some are not known any more: read"
-                " everything again.",
+                " `node`, `group`, `network`, `cluster`, `filter` or `disk`) and JSON as its `data`.  The event `missed` says"
+                " that some are not known any more: read everything again.",
                 Role.READ,
                 answer=ht.TString,
                 arguments=(KIND, NAME),
                 addition=True,
                 media=events.MEDIA,
+                headers=(LAST_EVENT_ID,),
             )
         },
     ),

@@ -8,7 +8,7 @@ from ganeti import errors, ht
 from ganeti.opcodes import types
 from ganeti.rapi import bodies
 from ganeti.rapi.call import Answer, Call, HttpError
-from ganeti.rapi.declared import BodyUse, Method, Resource, Role
+from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
 from ganeti.rapi.resources.common import BAD_REQUEST, BULK, NOT_FOUND, Listed, ListOrBulk, StrictAnswer
 from ganeti.utils.text import Printable
 
@@ -99,6 +99,7 @@ RESOURCES = (
                 "List the rules.",
                 Role.READ,
                 answer=ListOrBulk("uuid", TFilter),
+                etag=Etag.WHOLE,
                 arguments=(BULK,),
             ),
             "POST": Method(
@@ -116,7 +117,7 @@ RESOURCES = (
         "/2/filters/{uuid}",
         "One filter rule of the job queue.",
         {
-            "GET": Method(_Show, "Show a rule.", Role.READ, answer=TFilter),
+            "GET": Method(_Show, "Show a rule.", Role.READ, answer=TFilter, etag=Etag.WHOLE),
             "PUT": Method(
                 _Write,
                 "Replace a rule, or create it with this UUID; the answer is the UUID.",

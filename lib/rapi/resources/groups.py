@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti import constants, ht, opcodes
 from ganeti.rapi.call import Call
-from ganeti.rapi.declared import BodyUse, Method, Resource, Role
+from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
 from ganeti.rapi.resources import tags
 from ganeti.rapi.resources.common import (
     BULK,
@@ -48,6 +48,7 @@ RESOURCES = (
                 "List the groups.",
                 Role.READ,
                 answer=ListOrBulk("name", TGroup),
+                etag=Etag.WHOLE,
                 arguments=(BULK, LOCK),
             ),
             "POST": JobMethod(
@@ -69,6 +70,7 @@ RESOURCES = (
                 "Show a group: its effective parameters, and as `custom_` those set for it.",
                 Role.READ,
                 answer=TGroup,
+                etag=Etag.OBJECT,
                 arguments=(LOCK,),
             ),
             "DELETE": JobMethod(

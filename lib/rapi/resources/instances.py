@@ -8,7 +8,7 @@ from typing import Any
 from ganeti import constants, ht, opcodes
 from ganeti.rapi import bodies
 from ganeti.rapi.call import Call, HttpError
-from ganeti.rapi.declared import BodyUse, Job, Method, Resource, Role
+from ganeti.rapi.declared import BodyUse, Etag, Job, Method, Resource, Role
 from ganeti.rapi.resources.common import (
     BULK,
     LOCK,
@@ -159,6 +159,7 @@ RESOURCES = (
                 "List the instances.",
                 Role.READ,
                 answer=ListOrBulk("id", TInstance),
+                etag=Etag.WHOLE,
                 arguments=(BULK, LOCK),
             ),
             "POST": JobMethod(
@@ -198,6 +199,7 @@ RESOURCES = (
                 "Show an instance.  Sizes are in MiB; `oper_` values are null while its node does not answer.",
                 Role.READ,
                 answer=TInstance,
+                etag=Etag.OBJECT,
                 arguments=(LOCK,),
             ),
             "DELETE": JobMethod(

@@ -7,7 +7,7 @@ from typing import Any
 from ganeti import constants, ht
 from ganeti.rapi import hiding
 from ganeti.rapi.call import Answer, Call, HttpError
-from ganeti.rapi.declared import WRITE, BodyUse, Method, Resource, Role
+from ganeti.rapi.declared import WRITE, BodyUse, Etag, Method, Resource, Role
 from ganeti.rapi.resources.common import BULK, NOT_FOUND, ListOrBulk, StrictAnswer, TNames
 
 WAIT_SECONDS = 10
@@ -105,6 +105,7 @@ RESOURCES = (
                 " `[NAME, [TEXT, CODE]]`.  Values of private and secret OS parameters are null.",
                 Role.READ,
                 answer=StrictAnswer(_TYPES),
+                etag=Etag.WHOLE,
             ),
             "DELETE": Method(
                 _Cancel,

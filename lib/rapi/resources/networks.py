@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti import ht, opcodes
 from ganeti.rapi.call import Call
-from ganeti.rapi.declared import BodyUse, Method, Resource, Role
+from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
 from ganeti.rapi.resources import tags
 from ganeti.rapi.resources.common import (
     BULK,
@@ -62,6 +62,7 @@ RESOURCES = (
                 "List the networks.",
                 Role.READ,
                 answer=ListOrBulk("name", TNetwork),
+                etag=Etag.WHOLE,
                 arguments=(BULK, LOCK),
             ),
             "POST": JobMethod(
@@ -85,6 +86,7 @@ RESOURCES = (
                 "Show a network.  `map` has a character for each address: `.` free, `X` used.",
                 Role.READ,
                 answer=TNetwork,
+                etag=Etag.OBJECT,
                 arguments=(LOCK,),
             ),
             "DELETE": _Change(

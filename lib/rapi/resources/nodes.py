@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti import ht, opcodes
 from ganeti.rapi.call import Answer, Call, HttpError
-from ganeti.rapi.declared import WRITE, Argument, ArgumentKind, BodyUse, Method, Resource, Role
+from ganeti.rapi.declared import WRITE, Argument, ArgumentKind, BodyUse, Etag, Method, Resource, Role
 from ganeti.rapi.resources import tags
 from ganeti.rapi.resources.common import (
     BAD_REQUEST,
@@ -68,7 +68,7 @@ _AUTO_PROMOTE = Flag("auto-promote", "make other nodes master candidates so that
 async def _Role(call: Call) -> Answer:
     CheckLock(call)
     shown = await One(call, "node", ["role", "uuid", "serial_no"], call.names["name"])
-    return Answer(_ROLES[shown["role"]], version=(shown["uuid"], shown["serial_no"]), live=True)
+    return Answer(_ROLES[shown["role"]], version=(shown["uuid"], shown["serial_no"]))
 
 
 def _SetRole(call: Call) -> dict[str, Any]:
@@ -146,6 +146,7 @@ RESOURCES = (
                 "List the nodes.",
                 Role.READ,
                 answer=ListOrBulk("id", TBulkNode),
+                etag=Etag.WHOLE,
                 arguments=(BULK, LOCK),
             )
         },
@@ -159,6 +160,7 @@ RESOURCES = (
                 "Show a node.  Sizes are in MiB; numbers that the node reports itself are null while it does not answer.",
                 Role.READ,
                 answer=TNode,
+                etag=Etag.OBJECT,
                 arguments=(LOCK,),
             )
         },
@@ -168,7 +170,12 @@ RESOURCES = (
         "The role of a node.",
         {
             "GET": Method(
-                _Role, "Show the role.", Role.READ, answer=ht.TElemOf(list(_ROLES.values())), arguments=(LOCK,)
+                _Role,
+                "Show the role.",
+                Role.READ,
+                answer=ht.TElemOf(list(_ROLES.values())),
+                arguments=(LOCK,),
+                etag=Etag.OBJECT,
             ),
             "PUT": JobMethod(
                 opcodes.OpNodeSetParams,

@@ -10,7 +10,7 @@ from support.rapicalls import NotingMaster
 from ganeti import constants, errors, ht
 from ganeti.luxi import protocol
 from ganeti.rapi.call import Answer, HttpError
-from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Method, Resource, Role
+from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Etag, Method, Resource, Role
 from ganeti.rapi.resources.instances import FIELDS
 
 SEEN = []
@@ -36,7 +36,7 @@ async def _Tags(call):
 
 
 async def _Live(call):
-    return Answer({"serial_no": 7, "memory": 1}, (THING, 7), live=True)
+    return Answer({"serial_no": 7, "memory": 1}, (THING, 7))
 
 
 async def _Fails(call):
@@ -71,17 +71,23 @@ TABLE = (
     Resource(
         "/2/things/{name}",
         "",
-        {"GET": Method(_Versioned, "", Role.READ), "DELETE": Method(_Echo, "", Role.ADMIN, body=BodyUse.OPTIONAL)},
+        {
+            "GET": Method(_Versioned, "", Role.READ, etag=Etag.WHOLE),
+            "DELETE": Method(_Echo, "", Role.ADMIN, body=BodyUse.OPTIONAL),
+        },
     ),
     Resource("/2/things/{name}/disk/{index}", "", {"GET": Method(_Show, "", Role.READ)}),
     Resource("/2/things/{name}/modify", "", {"PUT": Method(_Echo, "", Role.OPERATE, body=BodyUse.REQUIRED)}),
     Resource(
         "/2/things/{name}/tags",
         "",
-        {"GET": Method(_Tags, "", Role.READ), "PUT": Method(_Echo, "", Role.OPERATE, body=BodyUse.OPTIONAL)},
+        {
+            "GET": Method(_Tags, "", Role.READ, etag=Etag.WHOLE),
+            "PUT": Method(_Echo, "", Role.OPERATE, body=BodyUse.OPTIONAL),
+        },
     ),
     Resource("/2/things/{name}/console", "", {"GET": Method(_Show, "", Role.OPERATE, access=("read", "write"))}),
-    Resource("/2/live", "", {"GET": Method(_Live, "", Role.READ)}),
+    Resource("/2/live", "", {"GET": Method(_Live, "", Role.READ, etag=Etag.OBJECT)}),
     Resource("/2/any", "", {"PUT": Method(_Echo, "", Role.ADMIN, body=BodyUse.ANY, body_type=ht.TString)}),
     Resource(
         "/2/fails",
