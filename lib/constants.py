@@ -36,6 +36,9 @@ DEFAULT_NODED_PORT = 1811
 DEFAULT_CONFD_PORT = 1814
 DEFAULT_MOND_PORT = 1815
 DEFAULT_RAPI_PORT = 5080
+# Of every server of ours, and of calls to nodes: 3.1's without static RSA, as every node has the key of server.pem and could
+# read what it recorded.
+TLS_CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 FIRST_DRBD_PORT = 11000
 LAST_DRBD_PORT = 14999
 VNC_BASE_PORT = 5900

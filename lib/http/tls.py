@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from OpenSSL import SSL
 
-from ganeti import errors, runtime
+from ganeti import constants, errors, runtime
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
-# Those of 3.1 without static RSA: every node has the key of server.pem and could read what it recorded.
-CIPHERS = b"HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 _CHUNK = 64 * 1024
 # Nobody sends more than this by mistake after a request was rejected.
 _LINGER_BYTES = 64 * 1024 * 1024
@@ -56,7 +54,7 @@ class ServerContext:
     def __init__(self, key_file: str, cert_file: str, policy: Policy | None, chain_file: str | None = None):
         context = SSL.Context(SSL.TLS_SERVER_METHOD)
         context.set_min_proto_version(SSL.TLS1_2_VERSION)
-        context.set_cipher_list(CIPHERS)
+        context.set_cipher_list(constants.TLS_CIPHERS.encode("ascii"))
         context.set_options(SSL.OP_NO_TICKET | SSL.OP_NO_COMPRESSION)
         context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
         try:

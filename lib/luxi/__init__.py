@@ -6,7 +6,8 @@
                   <--{"success", "result", "version"} 0x03--   I/O thread <---- value, or a Pending completed later
 
 ``methods`` is the table of what can be asked, ``protocol`` the bytes, ``pending`` an answer that comes later,
-``pieces`` keeps large messages from stopping the world.  ``client`` is light to import: programs start with it.
+``pieces`` keeps large messages from stopping the world.  ``client`` is light to import: programs start with it;
+``asyncclient`` is for ganeti-rapi, which has an event loop.
 
 Glossary
 

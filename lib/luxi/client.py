@@ -1,6 +1,7 @@
-"""The client of LUXI: one method per call; nothing else builds or reads messages.
+"""The client of LUXI: one method per call.
 
-Light to import: command line programs start with it.
+Light to import: command line programs start with it.  ``asyncclient`` is the one for programs with an event loop; both leave
+the bytes to ``protocol``, and nothing outside this room builds or reads messages.
 """
 
 from __future__ import annotations
@@ -165,11 +166,6 @@ class Client:
     def Call(self, method: str, args: Sequence[Any] = ()) -> Any:
         """Call a method by name; return its result or raise its error."""
         message = protocol.EncodeRequest(method, list(args))
-        if len(message) > protocol.MAX_MESSAGE:
-            raise protocol.MessageTooLarge(
-                f"{method}: the request of {len(message)} bytes is over the limit of {protocol.MAX_MESSAGE}",
-                hint="submit fewer jobs at once",
-            )
         for delay in self._retry_delays:
             runtime.Sleep(delay)
             try:

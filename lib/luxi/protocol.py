@@ -97,9 +97,15 @@ class Framer:
 
 
 def EncodeRequest(method: str, args: list[Any] | tuple[Any, ...]) -> bytes:
-    """Return the bytes of a call, end mark included."""
+    """Return the bytes of a call, end mark included; raises MessageTooLarge."""
     request = {"method": method, "args": args, "version": constants.LUXI_VERSION}
-    return serializer.DumpBytes(request) + EOM
+    message = serializer.DumpBytes(request) + EOM
+    if len(message) > MAX_MESSAGE:
+        raise MessageTooLarge(
+            f"{method}: the request of {len(message)} bytes is over the limit of {MAX_MESSAGE}",
+            hint="submit fewer jobs at once",
+        )
+    return message
 
 
 def ReadRequest(request: Any) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors, hosts, pathutils, serializer, ssconf
-from ganeti.luxi import protocol
+from ganeti.luxi import asyncclient, protocol
 from ganeti.luxi.client import SocketPath
 from ganeti.rapi.call import Caller, HttpError
 
@@ -47,60 +47,6 @@ class Times:
     answer: float = protocol.IO_TIMEOUT
     place: float = 30.0
     stranger: float = 10.0
-
-
-class _Broken(Exception):
-    """The connection ended without an answer; ``sent``: the master daemon may have got the request."""
-
-    def __init__(self, sent: bool):
-        super().__init__()
-        self.sent = sent
-
-
-class _Link(asyncio.Protocol):
-    """One connection with at most one request under way."""
-
-    def __init__(self) -> None:
-        self._transport: asyncio.Transport | None = None
-        self._framer = protocol.Framer()
-        self._answer: asyncio.Future[bytes] | None = None
-        self.alive = True
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            complete = self._framer.Feed(data)
-        except protocol.ProtocolError:
-            self.Close()
-            return
-        answer, self._answer = (self._answer, None) if complete else (None, self._answer)
-        if answer is not None and not answer.done():
-            answer.set_result(b"".join(complete[0]))
-        elif complete:
-            self.Close()  # an answer to nothing: this stream cannot be trusted
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.alive = False
-        answer, self._answer = self._answer, None
-        if answer is not None and not answer.done():
-            answer.set_exception(_Broken(sent=True))
-
-    async def Call(self, message: bytes, timeout: float) -> bytes:
-        if not self.alive:
-            raise _Broken(sent=False)
-        assert self._transport is not None
-        answer = self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(message)
-        async with asyncio.timeout(timeout):
-            return await answer
-
-    def Close(self) -> None:
-        self.alive = False
-        if self._transport is not None:
-            self._transport.abort()
 
 
 @dataclass
@@ -184,15 +130,16 @@ class MasterPool:
         self._waiting = Places(waiting_limit)
         self._looking_up = Places(_LOOK_UPS)
         self._limit = limit
-        self._free: list[_Link] = []
+        self._free: list[asyncclient.Connection] = []
 
     async def Call(self, method: str, *args: Any, caller: Caller | None = None) -> Any:
-        message = protocol.EncodeRequest(method, args)
-        if len(message) > protocol.MAX_MESSAGE:
-            raise HttpError(413, f"{method}: the request is over the limit of {protocol.MAX_MESSAGE} bytes")
+        try:
+            request = asyncclient.Request(method, args)
+        except protocol.MessageTooLarge as err:
+            raise HttpError(413, str(err)) from None
         async with self._Place(method, caller):
-            answer = await self._Ask(message, method.startswith(_READING) or method in WAITING)
-        return protocol.DecodeResponse(answer, serializer.LoadWhole)
+            reply = await self._Ask(request, method.startswith(_READING) or method in WAITING)
+        return reply.Result(serializer.LoadWhole)
 
     def _Place(self, method: str, caller: Caller | None) -> contextlib.AbstractAsyncContextManager[None]:
         if method == _LOOK_UP:
@@ -203,13 +150,13 @@ class MasterPool:
         while self._free:
             self._free.pop().Close()
 
-    async def _Ask(self, message: bytes, repeatable: bool) -> bytes:
+    async def _Ask(self, request: asyncclient.Request, repeatable: bool) -> asyncclient.Reply:
         deadline = asyncio.get_running_loop().time() + self._times.patience
         while True:
             link = self._Take() or await self._Open(deadline)
             try:
-                answer = await link.Call(message, self._times.answer)
-            except _Broken as err:
+                reply = await link.Call(request, self._times.answer)
+            except asyncclient.Broken as err:
                 if err.sent and not repeatable:
                     raise HttpError(502, _UNKNOWN) from None
                 await self._Pause(deadline)
@@ -227,22 +174,20 @@ class MasterPool:
                     self._free.append(link)
                 else:
                     link.Close()
-                return answer
+                return reply
 
-    def _Take(self) -> _Link | None:
+    def _Take(self) -> asyncclient.Connection | None:
         while self._free:
             link = self._free.pop()
             if link.alive:
                 return link
         return None
 
-    async def _Open(self, deadline: float) -> _Link:
-        loop = asyncio.get_running_loop()
+    async def _Open(self, deadline: float) -> asyncclient.Connection:
         while True:
             try:
                 async with asyncio.timeout_at(deadline):
-                    _transport, link = await loop.create_unix_connection(_Link, self._path)
-                return link
+                    return await asyncclient.Connect(self._path)
             except PermissionError:
                 text = f"This daemon's user may not open the master daemon's socket; '{pathutils.ENSURE_DIRS}' repairs that"
                 raise HttpError(502, text) from None

@@ -25,8 +25,6 @@ from ganeti.rapi.wire import Protocol, Times
 if TYPE_CHECKING:
     from ganeti.rapi.dispatch import Application
 
-# Those of noded: 3.1's without static RSA.
-CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 MAX_CONNECTIONS = 2000
 # asyncio sets aside this much for each connection, 256 KiB by default.
 _TLS_BUFFER = 16 * 1024
@@ -37,7 +35,7 @@ def TlsContext(cert_file: str, key_file: str, chain_file: str | None = None) -> 
     """Return the settings of TLS with this certificate; raises X509CertError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(CIPHERS)
+    context.set_ciphers(constants.TLS_CIPHERS)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     LoadCertificate(context, cert_file, key_file, chain_file)
     return context

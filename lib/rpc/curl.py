@@ -21,11 +21,10 @@ from typing import Any, NamedTuple
 
 import pycurl
 
-from ganeti import pathutils, runtime
+from ganeti import constants, pathutils, runtime
 from ganeti.rpc.base import ABORTED, MAX_BODY, Answer, Failure, Request
 from ganeti.utils.files import IdentityOf
 
-CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH:-kRSA:-aNULL"
 MAX_IDLE = 10  # seconds
 SILENCE = 30  # seconds after which a machine that confirms nothing is taken for dead, however long a call may take
 IDLE_PER_NODE = 2
@@ -417,7 +416,7 @@ def _SetOptions(handle: Any, job: _Job, certs: _Certificates) -> None:
     set_option(pycurl.SSL_VERIFYPEER, 1)
     # All nodes share the one server certificate: the name in it says nothing.
     set_option(pycurl.SSL_VERIFYHOST, 0)
-    set_option(pycurl.SSL_CIPHER_LIST, CIPHERS)
+    set_option(pycurl.SSL_CIPHER_LIST, constants.TLS_CIPHERS)
     set_option(pycurl.SSL_ENABLE_ALPN, 0)
     set_option(pycurl.MAXAGE_CONN, MAX_IDLE)
     set_option(pycurl.FORBID_REUSE, int(not job.kept))

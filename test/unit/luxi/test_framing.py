@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import copy
 import itertools
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from hypothesis import strategies as st
 
 from ganeti import constants, errors, serializer
 from ganeti.jqueue import watch
-from ganeti.luxi import client, methods, pieces, protocol
+from ganeti.luxi import asyncclient, client, methods, pieces, protocol, server
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
@@ -197,20 +200,66 @@ def test_the_page_of_the_protocol_has_every_method_and_the_special_results():
         assert word in page
 
 
-def test_nobody_else_builds_messages():
-    """ganeti-rapi asks without threads, so it has a client of its own; it too frames and encodes by the protocol's functions."""
-    users = set()
-    for folder, _, names in os.walk(os.path.join(TOP, "lib")):
-        for name in names:
-            path = os.path.join(folder, name)
-            if name.endswith(".py"):
+def _Names() -> Iterator[tuple[str, set[str]]]:
+    """Every module of ours with the names that it uses and imports."""
+    for folder, _, files in os.walk(os.path.join(TOP, "lib")):
+        for file in files:
+            if file.endswith(".py"):
+                path = os.path.join(folder, file)
                 with open(path, encoding="utf-8") as stream:
-                    words = {
-                        getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(ast.parse(stream.read()))
-                    }
-                if words & {"EncodeRequest", "Framer"}:
-                    users.add(os.path.relpath(path, os.path.join(TOP, "lib")))
-    assert users == {"luxi/client.py", "luxi/server.py", "rapi/master.py"}
+                    nodes = list(ast.walk(ast.parse(stream.read())))
+                used = {str(getattr(node, "attr", getattr(node, "id", ""))) for node in nodes}
+                imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+                named = {f"{getattr(node, 'module', '')}.{alias.name}" for node in imports for alias in node.names}
+                yield os.path.relpath(path, os.path.join(TOP, "lib")), used | named
+
+
+@pytest.mark.req("D20-LUXI-10")
+def test_nobody_else_builds_messages_or_reads_them():
+    """One module knows the bytes; the library's two clients and the server use it, and everybody else uses the clients."""
+    modules = dict(_Names())
+    bytes_of_luxi = {"EncodeRequest", "DecodeResponse", "Framer", "EOM", "LUXI_VERSION"}
+    users = {path for path, names in modules.items() if names & bytes_of_luxi}
+    assert {path for path in users if not path.startswith("luxi/")} == {"constants.py"}
+    for room in ("cli", "rapi", "watcher"):
+        imports = set().union(*(names for path, names in modules.items() if path.startswith(f"{room}/")))
+        assert imports & {"ganeti.luxi.client", "ganeti.luxi.asyncclient", "ganeti.luxi.client.Client"}, room
+
+
+@pytest.mark.req("D20-LUXI-10")
+def test_both_clients_send_and_read_the_same_bytes(tmp_path: Path) -> None:
+    path = str(tmp_path / "luxi")
+    seen: list[Any] = []
+
+    def handle(method: str, args: list[Any]) -> Any:
+        seen.append([method, args])
+        if method == "QueryTags":
+            raise errors.OpPrereqError("not found", errors.ECODE_NOENT)
+        return {"name": "ä", "number": 2.0}
+
+    async def ask(method: str, *args: Any) -> Any:
+        connection = await asyncclient.Connect(path)
+        try:
+            return (await connection.Call(asyncclient.Request(method, args), 10)).Result()
+        finally:
+            connection.Close()
+
+    listening = server.Server([path], handle, request_threads=1)
+    listening.Start()
+    try:
+        with client.Client(path) as plain:
+            assert plain.QueryClusterInfo() == asyncio.run(ask("QueryClusterInfo")) == {"name": "ä", "number": 2.0}
+            for call in (lambda: plain.QueryTags("node", "x"), lambda: asyncio.run(ask("QueryTags", "node", "x"))):
+                with pytest.raises(errors.OpPrereqError) as caught:
+                    call()
+                assert caught.value.args == ("not found", errors.ECODE_NOENT)
+            for call in (lambda: plain.QueryTags("node", "x" * protocol.MAX_MESSAGE),
+                         lambda: asyncclient.Request("QueryTags", ["node", "x" * protocol.MAX_MESSAGE])):  # fmt: skip
+                with pytest.raises(protocol.MessageTooLarge, match="QueryTags: the request of"):
+                    call()
+    finally:
+        listening.Shutdown(linger=0.5)
+    assert seen == [["QueryClusterInfo", []]] * 2 + [["QueryTags", ["node", "x"]]] * 2
 
 
 @pytest.mark.req("D20-LUXI-10")
