@@ -10,7 +10,7 @@ from typing import Any
 
 from ganeti import objects
 from ganeti.confd import queries
-from ganeti.confd.view import CheckNumber, PublicDict, TooMuch, View
+from ganeti.confd.view import CheckNumber, Public, TooMuch, View
 from ganeti.confd.wire import Reply, Request
 from ganeti.utils.text import NiceSort
 
@@ -25,9 +25,13 @@ def Failure(text: str) -> Reply:
 
 
 def Answer(view: View, request: Request) -> Reply:
-    """Return the reply to a request of a known type."""
+    """Return the reply to a request of a known type.
+
+    A handler's answer may hold objects of the configuration: nothing leaves without passing through ``Public``.
+    """
     try:
-        return _HANDLERS[request.kind](view, request.query)
+        reply = HANDLERS[request.kind](view, request.query)
+        return reply._replace(answer=Public(reply.answer))
     except TooMuch as err:
         return Failure(str(err))
 
@@ -136,11 +140,11 @@ def _InstanceIps(view: View, query: Any) -> Reply:
 def _NodeInstances(view: View, node: objects.Node) -> list[Any]:
     uuids = view.root.NodeInstances(node.uuid)
     CheckNumber(sum(map(len, uuids)))
-    return [[PublicDict(view.root.instances[uuid]) for uuid in part] for part in uuids]
+    return [[view.root.instances[uuid] for uuid in part] for part in uuids]
 
 
 def _InstanceDisks(view: View, instance: objects.Instance) -> list[Any]:
-    return [PublicDict(disk) for disk in view.root.InstanceDisks(instance)]
+    return list(view.root.InstanceDisks(instance))
 
 
 def _Config(view: View, query: Any) -> Reply:
@@ -153,8 +157,7 @@ def _Config(view: View, query: Any) -> Reply:
 
 
 def _DataCollectors(view: View, _query: Any) -> Reply:
-    collectors = view.root.cluster.data_collectors
-    return _OfCluster(view, {name: dict(settings) for name, settings in collectors.items()})
+    return _OfCluster(view, view.root.cluster.data_collectors)
 
 
 def _OfflineNodes(view: View, _query: Any) -> Reply:
@@ -176,7 +179,7 @@ def _InstanceNode(view: View, query: Any) -> Reply:
     return _UNKNOWN if reply.answer is None else reply
 
 
-_HANDLERS: Mapping[int, Callable[[View, Any], Reply]] = {
+HANDLERS: Mapping[int, Callable[[View, Any], Reply]] = {
     queries.PING: _Ping,
     queries.NODE_ROLE: _OfNode(View.Role),
     queries.NODE_IP_BY_INSTANCE_IP: _NodeIpByInstanceIp,

@@ -18,8 +18,8 @@ HIDDEN = "<redacted>"
 _MIRRORS = disk_params.With(mirror=disk_params.INTERNAL)
 _DRBD_SECRET = 5  # its place in a logical_id
 
-# Values of each kind of objects that are hidden, however deep they lie below the key.
-_HIDDEN_KEYS = {"instance": "osparams_private", "cluster": "osparams_private_cluster"}
+# Keys of objects whose values are hidden, however deep these lie below the key.
+_HIDDEN_KEYS = ("osparams_private", "osparams_private_cluster")
 
 
 def _Hide(value: Any) -> Any:
@@ -27,22 +27,32 @@ def _Hide(value: Any) -> Any:
     return {key: _Hide(item) for key, item in value.items()} if isinstance(value, dict) else HIDDEN
 
 
-def PublicDict(obj: objects.ConfigObject) -> dict[str, Any]:
-    """Return the stored form of an object without secrets."""
-    data = obj.ToDict()
-    hidden = _HIDDEN_KEYS.get(obj.KIND)
-    if hidden in data:
-        data[hidden] = _Hide(data[hidden])
-    if obj.KIND == "disk":
-        _HideDiskSecrets(data)
+def _HideSecrets(data: dict[str, Any]) -> dict[str, Any]:
+    """Hide the secrets of an object in its stored form, in place; return it."""
+    for key in _HIDDEN_KEYS:
+        if key in data:
+            data[key] = _Hide(data[key])
+    if data.get("dev_type") in _MIRRORS and len(data.get("logical_id") or ()) > _DRBD_SECRET:
+        data["logical_id"][_DRBD_SECRET] = HIDDEN
+    for child in data.get("children") or ():
+        _HideSecrets(child)
     return data
 
 
-def _HideDiskSecrets(disk: dict[str, Any]) -> None:
-    if disk.get("dev_type") in _MIRRORS and len(disk.get("logical_id") or ()) > _DRBD_SECRET:
-        disk["logical_id"][_DRBD_SECRET] = HIDDEN
-    for child in disk.get("children", ()):
-        _HideDiskSecrets(child)
+def Public(value: Any) -> Any:
+    """Return ``value`` as a reply may hold it: objects in their stored form, all without secrets.
+
+    What has been brought into its stored form before, with ``ToDict()``, loses its secrets here, too.  Raises TooMuch.
+    """
+    if isinstance(value, objects.ConfigObject):
+        return _HideSecrets(value.ToDict())
+    if isinstance(value, Mapping):
+        if isinstance(next(iter(value.values()), None), objects.ConfigObject):
+            CheckNumber(len(value))
+        return _HideSecrets({key: Public(item) for key, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return [Public(item) for item in value]
+    return value
 
 
 class View:
@@ -111,7 +121,7 @@ class View:
     def Lookup(self, path: str) -> Any:
         """Return the part of the configuration that ``path`` leads to; raises KeyError if it leads nowhere.
 
-        Only what is on the path is built: the whole configuration would take longer than a question may.
+        It may hold objects, for ``Public``.  Only what is on the path is built: the whole configuration would take longer than a question may.
         """
         words = [word for word in path.split("/") if word]
         value: Any = self._Top()
@@ -123,8 +133,8 @@ class View:
             else:
                 raise KeyError(word)
             if isinstance(value, objects.ConfigObject):
-                value = PublicDict(value)
-        return _Plain(value)
+                value = Public(value)
+        return value
 
     def _Top(self) -> dict[str, Any]:
         root = self.root
@@ -158,14 +168,3 @@ def CheckNumber(count: int) -> None:
     """Raise TooMuch if so many objects cannot fit into a datagram: building them would only take time."""
     if count > _MOST_OBJECTS:
         raise TooMuch(f"{count} objects do not fit into a datagram: ask for a part of them")
-
-
-def _Plain(value: Any) -> Any:
-    """Return what a path leads to, with objects in their stored form."""
-    if isinstance(value, objects.ConfigObject):
-        return PublicDict(value)
-    if isinstance(value, Mapping):
-        if isinstance(next(iter(value.values()), None), objects.ConfigObject):
-            CheckNumber(len(value))
-        return {key: _Plain(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 from support import configs
 
 from ganeti import objects, serializer
-from ganeti.confd import queries, wire
+from ganeti.confd import answers, queries, wire
 from ganeti.confd.answers import Answer
-from ganeti.confd.view import HIDDEN, View
+from ganeti.confd.view import HIDDEN, Public, View
 
 IP = "192.0.2.77"
 SECRET = "drbd-secret-of-web"
@@ -208,28 +209,61 @@ def test_what_is_much_too_large_is_not_even_built() -> None:
     assert _Ask(queries.CONFIG, f"/instances/{configs.Uuid(100000)}/name", view).status == queries.OK
 
 
-def test_no_secret_leaves() -> None:
-    """Through any query, along every path of the configuration."""
-    questions: list[tuple[int, Any]] = [(queries.NODE_INSTANCES, node.name) for node in ROOT.nodes.values()]
-    questions += [(queries.INSTANCE_DISKS, WEB.name), (queries.CONFIG, "/")]
-    paths = []
+def _Paths(path: str, value: Any) -> Iterator[str]:
+    yield path
+    for key, item in value.items() if isinstance(value, dict) else ():
+        yield from _Paths(f"{path}/{key}", item)
+    for index, item in enumerate(value) if isinstance(value, list) else ():
+        yield from _Paths(f"{path}/{index}", item)
 
-    def walk(path: str, value: Any) -> None:
-        paths.append(path)
-        for key, item in value.items() if isinstance(value, dict) else ():
-            walk(f"{path}/{key}", item)
-        for index, item in enumerate(value) if isinstance(value, list) else ():
-            walk(f"{path}/{index}", item)
 
+def _EveryQuery() -> list[Any]:
+    """Return what may be asked with: nothing, every name, uuid, address and link, and every path of the configuration."""
+    queries_: list[Any] = [None, *_Paths("", serializer.Load(objects.ConfigText(ROOT)))]
+    for kind in (ROOT.nodes, ROOT.instances, ROOT.disks, ROOT.nodegroups, ROOT.networks):
+        queries_ += [text for obj in kind.values() for text in (obj.uuid, obj.name) if text is not None]
+    addresses = [IP, *(node.primary_ip for node in ROOT.nodes.values())]
+    links = ["br7", VIEW.default_link]
+    queries_ += [*addresses, *links]
+    for link in links:
+        queries_ += [{queries.KEY_IP: ip, queries.KEY_LINK: link} for ip in addresses]
+        queries_.append({queries.KEY_IPS: addresses, queries.KEY_LINK: link})
+    queries_.append({queries.KEY_FIELDS: [queries.FIELD_NAME, queries.FIELD_CLUSTER_IP, queries.FIELD_MASTER_IP]})
+    return queries_
+
+
+def test_no_secret_leaves_and_every_answer_has_a_serial() -> None:
+    """Each type of query, asked with everything that there is to ask with.  A type that is added is asked, too."""
     text = objects.ConfigText(ROOT)
     assert SECRET in text and PASSWORD in text
-    walk("", serializer.Load(text))
-    assert f"/disks/{DISK.uuid}/logical_id/5" in paths
-    assert "/cluster/osparams_private_cluster/debian/root" in paths
-    for kind, query in questions + [(queries.CONFIG, path) for path in paths]:
-        answer = serializer.Dump(_Ask(kind, query).answer)
-        assert SECRET not in answer and PASSWORD not in answer, (kind, query)
+    everything = _EveryQuery()
+    assert f"/disks/{DISK.uuid}/logical_id/5" in everything
+    assert "/cluster/osparams_private_cluster/debian/root" in everything
+    for kind, declared in queries.QUERY_TYPES.items():
+        answered = 0
+        for query in everything:
+            reply = _Ask(kind, query)
+            answer = serializer.Dump(reply.answer)
+            assert SECRET not in answer and PASSWORD not in answer, (kind, query)
+            if reply.status == queries.OK:
+                answered += 1
+                assert (reply.serial == 0) == (kind == queries.PING), f"{declared.name}: the serial must be an object's"
+        assert answered, f"{declared.name}: _EveryQuery lacks a query that it accepts"
     assert _Good(queries.CONFIG, f"/instances/{WEB.uuid}/osparams_private")[0] == {"password": HIDDEN}
+
+
+def test_objects_in_a_handlers_answer_lose_their_secrets() -> None:
+    """However the handler hands them over, and however deep they lie."""
+    for value in (DISK, WEB, ROOT.cluster):
+        for held in (value, [value], {"it": (value,)}, value.ToDict(), [[{"it": value.ToDict()}]]):
+            text = serializer.Dump(Public(held))
+            assert HIDDEN in text and SECRET not in text and PASSWORD not in text
+    child = {"children": [DISK.ToDict()]}
+    assert SECRET not in serializer.Dump(Public(child))
+
+
+def test_every_type_of_query_has_a_handler() -> None:
+    assert answers.HANDLERS.keys() == queries.QUERY_TYPES.keys()
 
 
 JSON = st.recursive(
