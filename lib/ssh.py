@@ -169,11 +169,18 @@ def MakeUserKey(kind: str, bits: int, suffix: str = "") -> str:
 
 
 def BuildCommand(
-    host: str, command: str, cluster_name: str | None, port: int = 22, batch: bool = True, tty: bool = False
+    host: str,
+    command: str,
+    cluster_name: str | None,
+    port: int = 22,
+    batch: bool = True,
+    tty: bool = False,
+    any_key: bool = False,
 ) -> list[str]:
     """Return the command that runs another on a node, trusting the cluster's host key only.
 
-    ``cluster_name`` None: a machine that is not in the cluster yet; its key is asked for, or must be known to the user.
+    ``cluster_name`` None: a machine that is not in the cluster yet; its key is asked for, or must be known to the user,
+    or is not looked at (``any_key``).
     """
     argv = ["ssh", "-oEscapeChar=none", "-oHashKnownHosts=no"]
     if cluster_name is not None:
@@ -183,11 +190,14 @@ def BuildCommand(
             "-oCheckHostIp=no",
             f"-oHostKeyAlias={cluster_name}",
         ]
+    elif any_key:
+        # Nor is it remembered: soon the machine has the cluster's key.
+        argv += ["-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null"]
     argv += [f"-oConnectTimeout={CONNECT_TIMEOUT}", f"-oPort={port}"]
     if batch:
         argv += ["-oBatchMode=yes", "-oStrictHostKeyChecking=yes"]
-    # Not -q: it would hide why a connection failed.
-    argv += ["-t"] if tty else ["-oLogLevel=ERROR", *_KEEPALIVE]
+    # Not -q: it would hide why a connection failed.  At a terminal everything that ssh says is for the user.
+    argv += ["-t"] if tty else [*(["-oLogLevel=ERROR"] if batch else []), *_KEEPALIVE]
     return [*argv, f"{_autoconf.SSH_LOGIN_USER}@{host}", _InHostEnvironment(host, command)]
 
 

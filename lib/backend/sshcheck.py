@@ -19,8 +19,9 @@ def JudgeHostName(node: str, answer: str) -> str | None:
     return f"hostname mismatch, expected {node} but got {found}"
 
 
-def HostNameProblem(node: str, cluster_name: str) -> str | None:
-    argv = ssh.BuildCommand(node, _TELL_NAME, cluster_name, SshPort(node))
+def HostNameProblem(node: str, cluster_name: str, port: int | None = None) -> str | None:
+    """Return what is wrong with a node seen from here; ``port``: None is the one that ssconf has."""
+    argv = ssh.BuildCommand(node, _TELL_NAME, cluster_name, port or SshPort(node))
     result = runtime.RunCmd(argv, timeout=_TIMEOUT)
     if result.failed:
         # ssh -q prints nothing: the exit code is all there is.

@@ -182,13 +182,15 @@ def _ClientCertificate(value: Any, context: Context) -> list[str | None]:
 
 
 def _NodeList(value: Sequence[Any], context: Context) -> dict[str, str]:
-    names, extra, candidates = value
+    names, extra, candidates, *more = value
     if not context.IsTester(candidates):
         return {}
+    # Ours: of a node that is about to be added ssconf knows no port.
+    ports = more[0] if more else {}
     wanted = list(dict.fromkeys([*names, *extra.get(context.own_name, [])]))
     # Not all candidates knock at the same door first.
     runtime.Random().shuffle(wanted)
-    found = {name: sshcheck.HostNameProblem(name, context.cluster_name) for name in wanted}
+    found = {name: sshcheck.HostNameProblem(name, context.cluster_name, ports.get(name)) for name in wanted}
     return {name: text for name, text in found.items() if text is not None}
 
 

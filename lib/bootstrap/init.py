@@ -299,10 +299,11 @@ def InitCluster(settings: Settings) -> None:
     values.update(keys.HostKeys())
     if settings.modify_etc_hosts:
         hosts.AddEtcHostsEntry(own.name, own.ip)
+    root_key = None
     if settings.modify_ssh_setup:
-        keys.MakeRootKey(values["ssh_key_type"], values["ssh_key_bits"])
+        root_key = keys.MakeRootKey(values["ssh_key_type"], values["ssh_key_bits"])
     snapshot = _FirstConfiguration(own, values, secondary_ip)
-    keys.WriteClusterFiles(snapshot, own.name)
+    keys.WriteClusterFiles(snapshot, own.name, root_key)
     daemons.DaemonUtil("start", constants.NODED)
     daemons.WaitForOwnNodeDaemon(own.name)
     daemons.DaemonUtil("start-all")

@@ -43,9 +43,11 @@ def HostKeys() -> dict[str, str]:
     return {"rsahostkeypub": "", **found}
 
 
-def MakeRootKey(kind: str, bits: int) -> None:
-    """Make a new key pair of root, keep the old one beside it, and authorise the public key."""
-    ssh.AuthorizeKeys([ssh.MakeUserKey(kind, bits)])
+def MakeRootKey(kind: str, bits: int) -> str:
+    """Make a new key pair of root, keep the old one beside it, authorise the public key and return it."""
+    public = ssh.MakeUserKey(kind, bits)
+    ssh.AuthorizeKeys([public])
+    return public
 
 
 def KnownHosts(cluster: objects.Cluster) -> str:
@@ -100,8 +102,11 @@ _FOLDERS = (
 )
 
 
-def WriteClusterFiles(snapshot: objects.Snapshot, node_name: str) -> None:
-    """Configuration, certificates, secrets and ssconf of the first node."""
+def WriteClusterFiles(snapshot: objects.Snapshot, node_name: str, root_key: str | None = None) -> None:
+    """Write configuration, certificates, secrets and ssconf of the first node.
+
+    ``root_key``: the public SSH key of its root, where the cluster manages such keys.
+    """
     for folder, mode in _FOLDERS:
         runtime.MakeDirs(folder, mode)
     server_pem = x509.MakeServerPem()
@@ -110,6 +115,8 @@ def WriteClusterFiles(snapshot: objects.Snapshot, node_name: str) -> None:
     WriteMissing()
     known = KnownHosts(snapshot.cluster)
     _Write(pathutils.SSH_KNOWN_HOSTS_FILE, known, 0o644, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP)
+    if root_key is not None:
+        ssh.WriteNodeKeys({snapshot.cluster.master_node: [root_key]})
     # Last: with this file the cluster exists.
     ssconf.WriteSsconfFiles(ssconf.Values(snapshot))
     _Write(

@@ -420,12 +420,13 @@ def Fork() -> int:
     return _here.side.Fork()
 
 
-def RunInteractive(argv: Sequence[str]) -> int:
+def RunInteractive(argv: Sequence[str], stdin: str | None = None) -> int:
     """Run a program at the user's terminal until it ends; return its exit code, 128 + N after signal N.
 
-    127 if it cannot be started.  A simulated process has no terminal.
+    ``stdin``: what it reads in place of the terminal, which it can still open to ask.  127 if it cannot be started.  A
+    simulated process has no terminal.
     """
-    return _here.side.RunInteractive(argv)
+    return _here.side.RunInteractive(argv, None if stdin is None else stdin.encode("utf-8"))
 
 
 def Environment() -> Mapping[str, str]:

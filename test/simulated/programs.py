@@ -58,7 +58,8 @@ class Programs:
     def ProcessId(self) -> int:
         return self.process.pid
 
-    def RunInteractive(self, argv: Sequence[str]) -> int:
+    def RunInteractive(self, argv: Sequence[str], stdin: bytes | None) -> int:
+        del stdin
         self.world.Reach("RunInteractive", argv[0])
         raise errors.ProgrammerError("a simulated process has no terminal")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 from ganeti import constants, errors, hosts, pathutils
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
@@ -12,11 +15,16 @@ from ganeti.client.shared import typed
 from ganeti.client.shared.rows import ByName, QueryRows
 from ganeti.luxi.client import Client
 from ganeti.opcodes import OpNodeAdd
+from ganeti.params import nd
 
 READD = Flag("--readd", dest="readd", text="Add a node again that the cluster knows already, after a reinstallation")
 NO_NODE_SETUP = Off("--no-node-setup", dest="prepare", text="The node was set up with 'node-daemon-setup' already")
-NO_SSH_KEY_CHECK = Off("--no-ssh-key-check", dest="ssh_key_check", text="Do not check host keys").Hidden()
+NO_SSH_KEY_CHECK = Off(
+    "--no-ssh-key-check", dest="ssh_key_check",
+    text="Accept any SSH host key from the machine before it has the cluster's; somebody in between gets the cluster's keys",
+)  # fmt: skip
 FORCE_JOIN = Flag("--force-join", dest="force_join", text="No effect").Hidden()
+_PORT = "ndp/" + nd.ND_SSH_PORT
 
 
 def _CheckKnown(client: Client, name: str, options: Options) -> str | None:
@@ -36,6 +44,37 @@ def _CheckKnown(client: Client, name: str, options: Options) -> str | None:
     return secondary
 
 
+def _SshPort(client: Client, options: Options, known: dict[str, Any]) -> int:
+    """Return the port that the options, the node that is known already, or its group says."""
+    given = (typed.Node(options.ndparams) or {}).get(nd.ND_SSH_PORT) or known.get(_PORT)
+    if given is None:
+        group = options.group_name or constants.INITIAL_NODE_GROUP_NAME
+        named = ["|", ["==", "name", group], ["==", "uuid", group]]
+        given = next((row[_PORT] for row in QueryRows(client, "group", [_PORT], named)), None)
+    return int(given or nd.DEFAULTS[nd.ND_SSH_PORT])
+
+
+def _SetUp(client: Client, name: str, options: Options) -> None:
+    """Make the machine ready over SSH, as far as it is not."""
+    from ganeti.bootstrap import join
+
+    if os.geteuid() != 0:
+        raise errors.OpPrereqError(
+            "Only root can set up a node: it gets keys of the cluster", errors.ECODE_ENVIRON, hint="use sudo"
+        )
+    manages_ssh, *root_key = client.QueryConfigValues(["modify_ssh_setup", "ssh_key_type", "ssh_key_bits"])
+    if manages_ssh:
+        output.ToStderr(
+            f"Root of {name} gets a new SSH key, the SSH daemon there the host keys of the cluster; the old ones are kept"
+            " beside them"
+        )
+    verbosity = ["-d"] * options.debug + ["-v"] * bool(options.verbose)
+    known = QueryRows(client, "node", ["uuid", _PORT], ByName([name]))[0] if options.readd else {}
+    port = _SshPort(client, options, known)
+    machine = join.Machine(name, port, known.get("uuid"), options.ssh_key_check, verbosity)
+    join.SetUpNode(machine, (root_key[0], root_key[1]) if manages_ssh else None, output.ToStdout)
+
+
 def Run(options: Options, arguments: list[str]) -> int:
     client = jobs.GetClient()
     name = hosts.Lookup(arguments[0]).name
@@ -44,14 +83,9 @@ def Run(options: Options, arguments: list[str]) -> int:
     if options.force_join:
         output.ToStderr("--force-join is not supported and has no effect")
     if options.prepare:
-        again = "--readd " if options.readd else ""
-        raise errors.OpPrereqError(
-            f"{name} must be set up before it is added",
-            errors.ECODE_STATE,
-            hint=f"run 'gnt-node show-join-data {name}' here, pass its output to"
-            f" '{pathutils.NODE_DAEMON_SETUP}' on {name}, then run 'gnt-node add --no-node-setup {again}{name}'",
-        )
-    output.ToStdout("The node is expected to be set up already (--no-node-setup).")
+        _SetUp(client, name, options)
+    else:
+        output.ToStdout("The node is expected to be set up already (--no-node-setup).")
     op = jobs.FromOptions(
         OpNodeAdd,
         options,
@@ -76,6 +110,9 @@ COMMAND = Command(
         o.VERBOSE.Hidden(), o.NODE_GROUP.But(help="Node group of the new node"), MASTER_CAPABLE, VM_CAPABLE,
         o.NODE_PARAMETERS, o.HYPERVISOR_STATE, o.DISK_STATE,
     ),
-    details="Prepare the machine first: run 'gnt-node show-join-data HOST' on the master node and pass its output to"
-    f" '{pathutils.NODE_DAEMON_SETUP}' on the machine.  Then run 'gnt-node add --no-node-setup HOST'.",
+    details="The machine needs this release and an SSH daemon that lets root of the master node in; ssh asks for the key of the"
+    " host and for a password if it must.  The host keys of the cluster and a new key of root are put there, then the"
+    " certificate and the secret of the cluster, and the node daemon is started.  A command that failed can be run"
+    " again.  Without SSH: run 'gnt-node show-join-data HOST' on the master node, pass its output to"
+    f" '{pathutils.NODE_DAEMON_SETUP}' on the machine, and run 'gnt-node add --no-node-setup HOST'.",
 )  # fmt: skip

@@ -293,7 +293,8 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         """Check that the master's root reaches the node by SSH, and that it has the right name."""
         cluster = self.snapshot.cluster
         master = self.snapshot.nodes[cluster.master_node]
-        request = {_SSH_TEST: [[self._node.name], {}, [master.name]]}
+        port = params.FillND(self.snapshot, self._node)[nd.ND_SSH_PORT]
+        request = {_SSH_TEST: [[self._node.name], {}, [master.name], {self._node.name: port}]}
         result = self.rpc.call_node_verify([master.uuid], request, cluster.cluster_name, {})[master.uuid]
         result.Raise(f"Cannot communicate with node {master.name}")
         problems = _Payload(result).get(_SSH_TEST) or {}

@@ -359,17 +359,19 @@ def ProcessAlive(pid: int) -> bool:
     return False
 
 
-def RunInteractive(argv: Sequence[str]) -> int:
+def RunInteractive(argv: Sequence[str], stdin: bytes | None) -> int:
     words = CheckArgv(argv)
     try:
-        process = subprocess.Popen(words)
+        process = subprocess.Popen(words, stdin=None if stdin is None else subprocess.PIPE)
     except OSError:
         return 127
     while True:
         try:
-            code = process.wait()
+            process.communicate(stdin)
+            code = process.returncode
         except KeyboardInterrupt:
             # Ctrl-C is for the program at the terminal, which decides what it means.
+            stdin = None
             continue
         return 128 - code if code < 0 else code
 

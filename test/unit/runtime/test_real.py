@@ -441,3 +441,5 @@ def test_a_program_at_the_terminal_gives_its_exit_code() -> None:
     assert runtime.RunInteractive(["sh", "-c", "exit 3"]) == 3
     assert runtime.RunInteractive(["sh", "-c", "kill -TERM $$"]) == 128 + 15
     assert runtime.RunInteractive(["/nowhere/program"]) == 127
+    assert runtime.RunInteractive(["sh", "-c", 'test "$(cat)" = words'], stdin="words") == 0
+    assert runtime.RunInteractive(["sh", "-c", "exec <&-; exit 4"], stdin="w" * 1000000) == 4

@@ -1,0 +1,177 @@
+"""A machine becomes a node over SSH: the real ssh, an SSH daemon of its own, real daemons of ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from support.realcluster import RealCluster, RealNode
+from support.sshserver import AUTHORIZED, HOST_KEY, PORT, USER_KEY, MakeKey, SshServer, WriteClient
+from support.stories import STARTER
+
+from ganeti import objects, ssh
+
+PUB_KEYS = "/var/lib/ganeti/ganeti_pub_keys"
+
+
+class Managed:
+    """A cluster of two nodes that manages SSH, as ``gnt-cluster init`` makes it, and machines that are not in it."""
+
+    def __init__(self) -> None:
+        self.cluster = RealCluster(2)
+        self.path = WriteClient(os.path.join(self.cluster.base, "bin")) + os.pathsep + os.environ["PATH"]
+        self._servers: list[SshServer] = []
+        keys = {node.uuid: MakeKey(node.Path(USER_KEY)) for node in self.cluster.nodes}
+        host_key = MakeKey(self.cluster[0].Path(HOST_KEY))
+        self.cluster.WriteConfig(self._Config(host_key.split()[1]))
+        for node in self.cluster.nodes:
+            for path in (HOST_KEY, HOST_KEY + ".pub"):
+                node.Write(path, self.cluster[0].Read(path), 0o600)
+            node.Write("/var/lib/ganeti/known_hosts", f"cluster.example.com {host_key}\n")
+            node.Write(PUB_KEYS, ssh.FormatNodeKeys({uuid: [key] for uuid, key in keys.items()}), 0o600)
+            node.Write(AUTHORIZED, "".join(f"{key}\n" for key in keys.values()), 0o600)
+            self.Serve(node, node.address)
+            node.Start("ganeti-noded", "-b", node.address, "--no-mlock", PATH=self.path)
+        self.master = self.cluster[0]
+        self.master.Start("ganeti-masterd", PATH=self.path)
+
+    def _Config(self, host_key: str) -> objects.Snapshot:
+        config = self.cluster.config
+        params = {**config.cluster.ndparams, "ssh_port": PORT}
+        changed = config.cluster.Replace(modify_ssh_setup=True, rsahostkeypub=host_key, ndparams=params)
+        return config.WithObject(changed)
+
+    def Serve(self, node: RealNode, address: str) -> SshServer:
+        self._servers.append(SshServer(node, address, self.path))
+        return self._servers[-1]
+
+    def Machine(self, name: str) -> tuple[RealNode, SshServer]:
+        """A machine that lets the administrator of the master in, as a fresh installation does."""
+        machine = self.cluster.MakeStranger(name)
+        machine.Write(AUTHORIZED, MakeKey(self.master.Path(USER_KEY)) + "\n# mine\n", 0o600)
+        return machine, self.Serve(machine, machine.address)
+
+    def Command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        done = self.master.Run([sys.executable, "-c", STARTER, *words], timeout=150, PATH=self.path)
+        assert "Traceback" not in done.stderr
+        return done
+
+    def Keys(self, node: RealNode) -> dict[str, list[str]]:
+        return ssh.ParseNodeKeys(node.Read(PUB_KEYS))
+
+    def Uuid(self, name: str) -> str:
+        with self.master.Client() as client:
+            ((uuid,),) = client.QueryNodes([name], ["uuid"])
+        return str(uuid)
+
+    def SshProblems(self) -> list[str]:
+        done = self.Command("gnt-cluster", "verify", "--error-codes")
+        assert "Verifying node status" in done.stdout
+        return [line for line in done.stdout.splitlines() if "ENODESSH" in line]
+
+    def Close(self) -> None:
+        for server in self._servers:
+            server.Close()
+        self.cluster.Close()
+
+
+@pytest.fixture
+def managed() -> Iterator[Managed]:
+    made = Managed()
+    yield made
+    made.Close()
+
+
+@pytest.mark.limit(200)
+def test_a_machine_becomes_a_node_leaves_and_comes_back(managed: Managed) -> None:
+    machine, _ = managed.Machine("node3.example.com")
+    before = machine.Read(HOST_KEY)
+    unknown = managed.Command("gnt-node", "add", machine.name)
+    assert unknown.returncode == 1
+    assert "Host key verification failed" in unknown.stderr and "--no-ssh-key-check" in unknown.stderr
+    assert machine.Read(HOST_KEY) == before and not os.path.exists(machine.Path(PUB_KEYS))
+
+    added = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
+    assert added.returncode == 0, added.stderr + machine.Log("ganeti-noded")
+    uuid = managed.Uuid(machine.name)
+    own = machine.Read(USER_KEY + ".pub").strip()
+    for node in (*managed.cluster.nodes, machine):
+        assert ssh.SameKey(managed.Keys(node)[uuid][0], own), node.name
+        assert len(managed.Keys(node)) == 3
+        assert own in node.Read(AUTHORIZED)
+    assert machine.Read(HOST_KEY) == managed.master.Read(HOST_KEY) != before
+    assert "# mine" in machine.Read(AUTHORIZED)
+    assert managed.SshProblems() == []
+
+    # Every node reaches it, and it every node, without a question.
+    everywhere = managed.Command("gnt-cluster", "command", "-M", "echo here")
+    assert everywhere.returncode == 0 and everywhere.stdout.count(": here") == 3, everywhere.stdout + everywhere.stderr
+
+    # Its disk is replaced: new keys, nothing left of the cluster.
+    managed.cluster.CutPower(machine)
+    for path in (HOST_KEY, HOST_KEY + ".pub", USER_KEY, USER_KEY + ".pub"):
+        os.unlink(machine.Path(path))
+    MakeKey(machine.Path(HOST_KEY))
+    subprocess.run(["rm", "-r", machine.Path("/var/lib/ganeti")], check=True)
+    machine.Write(AUTHORIZED, MakeKey(managed.master.Path(USER_KEY)) + "\n", 0o600)
+    back = managed.Command("gnt-node", "add", "--readd", "--no-ssh-key-check", machine.name)
+    assert back.returncode == 0, back.stderr
+    assert managed.Uuid(machine.name) == uuid
+    new = machine.Read(USER_KEY + ".pub").strip()
+    for node in (*managed.cluster.nodes, machine):
+        assert managed.Keys(node)[uuid] == [new]
+        assert new in node.Read(AUTHORIZED) and own not in node.Read(AUTHORIZED)
+
+    gone = managed.Command("gnt-node", "remove", machine.name)
+    assert gone.returncode == 0, gone.stderr
+    for node in managed.cluster.nodes:
+        assert uuid not in managed.Keys(node) and new not in node.Read(AUTHORIZED)
+        assert managed.Keys(node).keys() == {other.uuid for other in managed.cluster.nodes}
+    assert MakeKey(managed.master.Path(USER_KEY)) not in machine.Read(AUTHORIZED)
+
+
+@pytest.mark.limit(200)
+def test_a_machine_that_fails_half_way_is_added_by_the_same_command_without_a_question(managed: Managed) -> None:
+    machine, server = managed.Machine("node3.example.com")
+    words = ("gnt-node", "add", machine.name)
+    server.broken["node-daemon-setup"] = "echo 'server.pem: No space left on device' >&2; exit 1"
+    failed = managed.Command(*words[:2], "--no-ssh-key-check", machine.name)
+    assert failed.returncode == 1 and "No space left on device" in failed.stderr
+    with managed.master.Client() as client:
+        assert client.QueryNodes([], ["name"]) == [[node.name] for node in managed.cluster.nodes]
+    assert managed.Keys(managed.master).keys() == {node.uuid for node in managed.cluster.nodes} | {machine.name}
+    # Its host key is the cluster's by now.
+    server.broken.clear()
+    added = managed.Command(*words)
+    assert added.returncode == 0, added.stderr
+    known = managed.Keys(managed.master)
+    assert known.keys() == {node.uuid for node in managed.cluster.nodes} | {managed.Uuid(machine.name)}
+    assert managed.SshProblems() == []
+
+
+@pytest.mark.limit(100)
+def test_a_node_of_another_cluster_is_left_alone(managed: Managed) -> None:
+    machine, _ = managed.Machine("node3.example.com")
+    machine.Write("/var/lib/ganeti/ssconf_cluster_name", "other.example.com\n")
+    before = machine.Read(HOST_KEY), machine.Read(AUTHORIZED)
+    refused = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
+    assert refused.returncode == 1
+    assert "Current cluster name is 'other.example.com'" in refused.stderr and "node-cleanup" in refused.stderr
+    assert (machine.Read(HOST_KEY), machine.Read(AUTHORIZED)) == before
+    assert not os.path.exists(machine.Path("/var/lib/ganeti/server.pem"))
+
+
+@pytest.mark.limit(100)
+def test_a_machine_that_lets_nobody_in_or_is_not_there_is_named_with_the_way_out(managed: Managed) -> None:
+    machine, _ = managed.Machine("node3.example.com")
+    machine.Write(AUTHORIZED, "", 0o600)
+    refused = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
+    assert refused.returncode == 1
+    assert "Permission denied" in refused.stderr and f"ssh root@{machine.name}" in refused.stderr
+    absent = managed.cluster.MakeStranger("node4.example.com")
+    nobody = managed.Command("gnt-node", "add", "--no-ssh-key-check", absent.name)
+    assert nobody.returncode == 1 and "Connection refused" in nobody.stderr
+    assert "show-join-data node4.example.com" in " ".join(nobody.stderr.split())
