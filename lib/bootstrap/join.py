@@ -1,10 +1,8 @@
 """What a machine needs to become a node, and how it gets it over SSH (doc/reference/cli.md 9.2, files.md 12).
 
-::
-
-    prepare-node-join    by the key or password that root of the machine accepts today: the cluster's host keys,
-                         a key of its own for root, the candidates' keys
-    node-daemon-setup    trusting the cluster's host key from here on: certificate, secret, ssconf; noded starts
+First the program prepare-node-join runs there, by whatever key or password root of the machine accepts today: it brings the
+host keys of the cluster, a key for root, and the candidates' keys.  From then on the machine shows the cluster's host key, and
+node-daemon-setup can bring certificate, secret and ssconf, and start the node daemon.
 
 Each step can be repeated: a machine that failed half-way is set up by the same command.  An administrator can do the second
 step by hand, without SSH (doc/extensions.rst).
@@ -19,9 +17,11 @@ from typing import Any
 from ganeti import _autoconf, errors, hosts, pathutils, runtime, serializer, ssconf, ssh, x509
 from ganeti.bootstrap import daemons
 from ganeti.bootstrap.calls import BootstrapRunner
+from ganeti.utils.text import Printable
 
 _LIMIT = 1 << 20
 _PROBE_TIMEOUT = 20
+_LONGEST = 2000
 _HELPER_TIMEOUT = 300
 _HOST_KEY_KINDS = ("rsa", "dsa", "ecdsa")
 
@@ -170,9 +170,7 @@ def _TakePublicKey(machine: Machine, key_type: str, cluster: str) -> None:
     try:
         daemons.WaitFor(answers, f"Machine {machine.name} could not be reached with its new SSH keys")
     except errors.OpExecError as err:
-        raise errors.OpExecError(
-            f"{err}: {last}", hint=f"repair it and run 'gnt-node add {machine.name}' again"
-        ) from err
+        raise errors.OpExecError(f"{err}: {last}", hint=f"repair it; {_Again(machine)}") from err
     known = ssh.ReadNodeKeys()
     known[machine.name] = [ssh.CheckKeyLine(found[0])]
     ssh.WriteNodeKeys(known)
@@ -185,10 +183,15 @@ def _Batch(machine: Machine, cluster: str, program: str, data: dict[str, Any]) -
     if result.failed:
         raise errors.OpExecError(
             f"{program} failed on {machine.name}: {_Reason(result)}",
-            hint=f"repair what it names and run 'gnt-node add' again; {machine.name} may be left as it is",
+            hint=f"repair what it names; {_Again(machine)}",
         )
 
 
+def _Again(machine: Machine) -> str:
+    again = f"--readd {machine.name}" if machine.uuid else machine.name
+    return f"then 'gnt-node add {again}' goes on with the machine as it is"
+
+
 def _Reason(result: runtime.RunResult) -> str:
-    """Return the last thing that was said: the command line is long and says nothing."""
-    return (result.stderr.strip().splitlines() or [result.fail_reason])[-1] if result.failed else ""
+    """Return what was said: the command line is long and says nothing."""
+    return Printable(result.stderr.strip()[-_LONGEST:], "\n") or result.fail_reason if result.failed else ""
