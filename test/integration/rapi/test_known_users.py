@@ -1,10 +1,12 @@
-"""What the known users of RAPI send, with their peculiarities, against the real daemons (doc/reference/rapi.md 10)."""
+"""What the known users of RAPI send, with their peculiarities, against the real daemons (doc/reference/rapi.md 10).
+
+Those that use most of the interface have ``test_known_programs``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from support.rapihttp import WRITER, Rapi
@@ -88,72 +90,11 @@ def test_bundled_library(rapi: Rapi) -> None:
     assert rapi.Ask("GET", "/2/jobs/1", headers=LIBRARY).status == 200
 
 
-def test_synnefo(rapi: Rapi) -> None:
-    first = rapi.Do("PUT", "/2/modify", {})
-    tagged = rapi.Do("PUT", "/2/tags?tag=synnefo&dry-run=1")
-    assert "synnefo" not in rapi.Get("/2/tags")
-    wait = f"/2/jobs/{tagged['id']}/wait"
-    seen = rapi.Ask("GET", wait, {"fields": ["status"], "previous_job_info": None, "previous_log_serial": None}).value
-    again = {"fields": ["status"], "previous_job_info": [seen], "previous_log_serial": None}
-    assert rapi.Ask("GET", wait, again).value["job_info"] == ["success"]
-    change = {"nics": [["add", "-1", {**NIC, "ip": "192.0.2.78"}]], "depends": [[first["id"], ["success"]]]}
-    rapi.Do("PUT", f"{WEB}/modify", {**change, "ignore_ipolicy": True})
-    assert rapi.Get(WEB)["nic.ips"] == ["192.0.2.77", "192.0.2.78"]
-    rapi.Do("PUT", f"{WEB}/modify", {"nics": [["remove", "-1", {}]], "beparams": {"minmem": 128, "maxmem": 160}})
-    refused = rapi.Ask("PUT", f"{WEB}/modify", {"hotplug_if_possible": True})
-    assert refused.status == 400
-    assert b"hotplug_if_possible" in refused.body
-    network = rapi.Do("POST", "/2/networks", {"network_name": "lan", "network": "192.0.2.0/28", "tags": None})
-    rapi.Do("DELETE", "/2/networks/lan", {"depends": [[network["id"], ["success"]]]})
-    rapi.Do("PUT", f"{WEB}/shutdown", {"timeout": 1})
-    rapi.Do("PUT", f"{WEB}/startup", {"depends": [[network["id"], ["success"]]]})
-    rapi.Do("POST", f"{WEB}/reboot?type=hard&ignore_secondaries=0&dry-run=0", {"shutdown_timeout": 1})
-
-
-def test_ganeti_web_manager(rapi: Rapi) -> None:
-    node, instance = rapi.Get(f"/2/nodes/{NODE}"), rapi.Get(WEB)
-    assert node["role"] == "M"
-    assert node["secondary_ip"] == node["sip"]
-    assert isinstance(instance["mtime"], (int, float))
-    assert instance.keys() >= {"network_port"}
-    console = rapi.Get(f"{WEB}/console")
-    assert console["instance"] == "web1.example.com"
-    assert "mini+default" in rapi.Get("/2/os")
-    rapi.Do("PUT", "/2/redistribute-config")
-    assert b"mode" in rapi.Ask("POST", f"/2/nodes/{NODE}/evacuate?dry-run=0", {}).body
-    assert b"role" in rapi.Ask("PUT", f"/2/nodes/{NODE}/role?force=0", "master").body
-
-
 def test_ganetimgr(rapi: Rapi) -> None:
     asked = {"fields": ["name", "oper_state", "nosuch"], "qfilter": ["=", "name", "web1.example.com"]}
     answer = rapi.Ask("PUT", "/2/query/instance", asked)
     assert answer.value["data"] == [[[0, "web1.example.com"], [0, True], [1, None]]]
     assert rapi.Ask("PUT", "/2/query/node", {"fields": ["name"], "filter": ["?", "offline"]}).value["data"] == []
-
-
-def test_exporter(rapi: Rapi) -> None:
-    for job in rapi.Get("/2/jobs?bulk=1"):
-        assert job["ops"][0]["OP_ID"].startswith("OP_")
-        assert all(isinstance(part, int) for part in job["received_ts"])
-        assert job["end_ts"] is None or len(job["end_ts"]) == 2
-
-
-def test_ansible_modules(rapi: Rapi) -> None:
-    body = {
-        "__version__": 1,
-        "instance_name": "web9.example.com",
-        "mode": "create",
-        "disks": [],
-        "nics": [],
-        "disk_template": "diskless",
-        "beparams": {"memory": 128, "minmem": 128, "maxmem": 128},
-        **dict.fromkeys(("pnode", "snode", "iallocator", "group_name")),
-    }
-    job = rapi.Follow(rapi.Ask("POST", "/2/instances", body).value)
-    assert job["status"] == "error"  # no node is named, and there is no allocator
-    assert job["opresult"][0][0] == "OpPrereqError"
-    rapi.Do("PUT", f"{WEB}/startup", {})
-    assert NODE in rapi.Get("/2/groups/default")["node_list"]
 
 
 def test_gnt_cc_and_its_strict_types(rapi: Rapi) -> None:
@@ -166,13 +107,6 @@ def test_gnt_cc_and_its_strict_types(rapi: Rapi) -> None:
         assert not re.search(rb"[:,\[][0-9]+\.0[,}\]]", body), path
     rows = rapi.Get("/2/query/instance?fields=name,pnode,beparams")["data"]
     assert rows[0][0] == [0, "web1.example.com"]
-
-
-def test_scripts_that_send_an_object_or_text_of_another_type(rapi: Rapi) -> None:
-    for static in ("0", "1"):
-        rapi.Do("GET", f"{WEB}/info?static={static}")
-    charset = {**WRITER, "Content-Type": "application/json; charset=utf-8"}
-    assert rapi.Ask("PUT", f"{WEB}/startup", {}, headers=charset).status == 415
 
 
 def test_perl_logs_in_after_it_was_asked_to(cluster: RealCluster) -> None:
@@ -189,8 +123,3 @@ def test_ruby_says_what_it_does_not_want(rapi: Rapi) -> None:
     job = rapi.Follow(rapi.Ask("POST", f"{WEB}/replace-disks?mode=replace_auto&iallocator=&disks=0").value)
     assert "iallocator" not in job["ops"][0]
     assert job["ops"][0]["disks"] == [0]
-
-
-def test_spicerack(rapi: Rapi) -> None:
-    shown: dict[str, Any] = rapi.Get(WEB)
-    assert re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", shown["nic.macs"][0])
