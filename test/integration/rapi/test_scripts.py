@@ -16,6 +16,7 @@ from support.realcluster import RealCluster
 from support.stories import STARTER
 from support.virtualnode import TOP
 
+from ganeti import opcodes
 from ganeti.rapi.client import GanetiRapiClient
 
 PAGE = Path(TOP, "doc", "rapi-scripts.rst")
@@ -101,6 +102,24 @@ def test_every_example_works(cluster: RealCluster, tmp_path: Path) -> None:
     for text, shown in zip(expected, printed, strict=False):
         assert shown.endswith(text), f"{text!r} is not what the example printed: {shown!r}"
     _CheckJobs(cluster)
+    _CheckWaits(cluster, blocks, tmp_path)
+
+
+def _CheckWaits(cluster: RealCluster, blocks: list[Block], folder: Path) -> None:
+    """A job that has to wait itself is waited for with a request for each of its few statuses, not again and again."""
+    delay = opcodes.OpTestDelay(duration=4.0, on_master=True, on_nodes=[], repeat=0).ToDict()
+    with cluster[0].Client() as client:
+        first = client.SubmitJob([delay])
+        job = client.SubmitJob([{**delay, "duration": 0.1, "depends": [[first, ["success"]]]}])
+    used = [
+        block for block in blocks if block.kind == "sh" and ("rapi() {" in block.text or "finish() {" in block.text)
+    ]
+    script = f"cd {shlex.quote(str(folder))}\njob={job}\n{_Script(used, cluster)}"
+    done = cluster[0].Run(["bash", "-c", script], timeout=60)
+    assert done.returncode == 0, done.stderr
+    with open(cluster[0].Path("/var/log/ganeti/rapi-access.log"), encoding="ascii") as log:
+        waits = log.read().count(f'"GET /2/jobs/{job}/wait ')
+    assert 2 <= waits <= 4
 
 
 def _CheckJobs(cluster: RealCluster) -> None:

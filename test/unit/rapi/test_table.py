@@ -21,6 +21,7 @@ from ganeti.params import disk
 from ganeti.rapi.declared import BodyUse
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.resources.common import TJob
+from ganeti.rapi.resources.root import FEATURES
 
 # Arguments that we read where 3.1 ignores them, or reads them without saying so.
 OURS = {"dry-run", "reason", "lock"}
@@ -167,6 +168,15 @@ def test_page_for_people_is_current_and_well_formed() -> None:
     page = writer.Page()
     assert Path(writer.PAGE).read_text("utf-8") == page, "run .venv/bin/python tools/write-rapi"
     docutils.core.publish_string(page, writer="null", settings_overrides={"report_level": 2, "halt_level": 2})
+
+
+def test_every_feature_says_what_it_means() -> None:
+    page = Path(TOP, "doc", "rapi.rst").read_text("utf-8")
+    [resource] = [r for r in RESOURCES if r.path == "/2/features"]
+    described = resource.methods["GET"].answer.Schema()["items"]["description"]
+    for word, text in FEATURES.items():
+        assert re.fullmatch(r"[a-z0-9-]+", word) and text.endswith(".")
+        assert f"\n``{word}``\n   " in page and f"* `{word}`: {text}" in described
 
 
 # Values that 3.1 has in a table of page 7, by the section's heading.
