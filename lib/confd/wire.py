@@ -6,7 +6,9 @@ Only what is signed is accepted: an envelope with further keys is rejected, too.
 
 from __future__ import annotations
 
+import bisect
 import hmac
+from array import array
 from typing import Any, NamedTuple, TypeGuard
 
 from ganeti import errors, serializer
@@ -151,8 +153,8 @@ class Gate:
     def __init__(self, since: float = 0.0, remembered: int = MAX_REMEMBERED) -> None:
         self._room = remembered
         self._count = 0
-        # The time of a request, in whole seconds -> beginnings of signatures.
-        self._seen: dict[int, set[int]] = {}
+        # The time of a request, in whole seconds -> beginnings of signatures, in order: 8 bytes each, where a set takes 140.
+        self._seen: dict[int, array[int]] = {}
         self._oldest = int(since)
 
     def Open(self, key: bytes, data: bytes, now: float) -> Request:
@@ -179,10 +181,11 @@ class Gate:
         seen = self._seen.get(second)
         if seen is None:
             self._Forget(now - MAX_SKEW - 1)
-            seen = self._seen[second] = set()
-        elif mark in seen:
+            seen = self._seen[second] = array("Q")
+        place = bisect.bisect_left(seen, mark)
+        if place < len(seen) and seen[place] == mark:
             raise BadDatagram(REPLAY, "a copy of a request that was answered")
-        seen.add(mark)
+        seen.insert(place, mark)
         self._count += 1
         if self._count > self._room:
             self._Forget(min(self._seen) + 1)

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from support import configs
-from support.realcluster import RealCluster, RealNode, WaitUntil
+from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
 
-from ganeti import confd, constants, objects
+from ganeti import confd, constants, objects, opcodes
 from ganeti.confd import queries, wire
 
+NODE3 = "node3.example.com"
 PORT = constants.DEFAULT_CONFD_PORT
 CONFIG = "/var/lib/ganeti/config.data"
 KEY = "/var/lib/ganeti/hmac.key"
@@ -144,6 +145,53 @@ def test_a_change_is_seen_when_it_happens(cluster: RealCluster) -> None:
         asker.Send(old)
         asker.Send(asker.Pack(queries.PING, rsalt="after"))
         assert asker.Receive()[1] == "after"
+
+
+# What each job changes, so that the serial of the answer about it must be higher.
+CHANGES: list[tuple[opcodes.OpCode, list[tuple[int, str | None]]]] = [
+    (opcodes.OpTagsSet(kind="node", name=NODE3, tags=["a"]), [(queries.NODE_ROLE, NODE3), (queries.INSTANCES, None)]),
+    (
+        opcodes.OpNodeSetParams(node_name=NODE3, offline=True),
+        [(queries.NODE_ROLE, NODE3), (queries.OFFLINE_NODES, None)],
+    ),
+    (
+        opcodes.OpTagsSet(kind="cluster", name=None, tags=["b"]),
+        [(queries.CLUSTER_MASTER, None), (queries.NODE_IPS, None)],
+    ),
+    (opcodes.OpTagsDel(kind="node", name=NODE3, tags=["a"]), [(queries.NODE_ROLE, NODE3), (queries.INSTANCES, None)]),
+]
+
+
+@pytest.mark.req("D21-CONFD-07")
+def test_the_serial_of_an_answer_grows_with_each_change_that_a_master_makes(cluster: RealCluster) -> None:
+    """On every candidate, for the object that was changed and for what shows the whole configuration."""
+    cluster.StartNodeDaemons()
+    cluster[0].StartMaster()
+    for node in cluster.nodes[:2]:
+        node.StartConfd()
+    with cluster[0].Client() as client, Asker(cluster[0]) as first, Asker(cluster[1]) as second:
+        WaitUntil(lambda: _Answered(second), "the copy of the configuration", 12)
+        for op, asked in CHANGES:
+            before = _Serials(first, asked)
+            WaitUntil(lambda before=before, asked=asked: _Serials(second, asked) == before, "the same everywhere", 12)
+            status, log = FollowJob(client, client.SubmitJob([op]))
+            assert status == "success", log
+            for asker in (first, second):
+                # Each of the answers: the one about the object, and the one about all that there is.
+                WaitUntil(
+                    lambda asker=asker, asked=asked, before=before: all(
+                        new > old for new, old in zip(_Serials(asker, asked), before, strict=True)
+                    ),
+                    f"higher serials after {op.Summary()}",
+                    12,
+                )
+        [stored] = client.QueryConfigValues(["config_serial"])
+        for asker in (first, second):
+            WaitUntil(lambda asker=asker: asker.Ask(queries.INSTANCES).serial == stored, "the newest serial", 12)
+
+
+def _Serials(asker: Asker, asked: list[tuple[int, str | None]]) -> list[int]:
+    return [asker.Ask(kind, query).serial for kind, query in asked]
 
 
 @pytest.mark.req("D21-CONFD-07")

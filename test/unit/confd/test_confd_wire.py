@@ -7,6 +7,7 @@ import hmac
 import json
 import os
 import re
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -187,6 +188,23 @@ def test_where_there_are_too_many_to_remember_the_oldest_are_too_old() -> None:
         gate.Open(KEY, datagram, NOW + 5)
     assert gate._count <= 20
     assert [_Rejected(gate, datagram, NOW + 5) for datagram in made] == [wire.CLOCK] * 24 + [wire.REPLAY] * 16
+
+
+def test_what_is_remembered_takes_a_few_bytes_each() -> None:
+    """5000 questions a second for five minutes are 1.5 million."""
+    gate = wire.Gate()
+    made = [_Made(NOW + number // 5000, number) for number in range(20000)]
+    tracemalloc.start()
+    try:
+        for datagram in made:
+            gate.Open(KEY, datagram, NOW + 4)
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert gate._count == len(made)
+    assert grown / len(made) <= 12
+    with open(os.path.join(TOP, "doc", "confd.rst"), encoding="utf-8") as stream:
+        assert "8 bytes each" in stream.read()
 
 
 def test_the_promised_rate_fits_into_what_is_remembered() -> None:
