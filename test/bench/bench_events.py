@@ -7,6 +7,7 @@ targets.  Daemons and listeners are real processes that share the machine.
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -21,12 +22,13 @@ import bench_rapi  # noqa: E402
 from support.realcluster import FollowJob, RealNode  # noqa: E402
 
 from ganeti import constants  # noqa: E402
+from ganeti.luxi import client as luxi_client  # noqa: E402
 
 LISTENERS = 200
 JOBS = 100
 PAUSE = 0.05
 
-# Reads the streams; prints "ready" when all have begun, and at the end of its input the delays of all lines, sorted.
+# Reads the streams; prints "ready" when all have begun, and at the end of its input each line: listener, event, delay.
 _LISTENERS = r"""
 import asyncio, json, ssl, sys, time
 
@@ -37,8 +39,8 @@ came = []
 
 
 class Listener(asyncio.Protocol):
-    def __init__(self, up):
-        self.up = up
+    def __init__(self, number, up):
+        self.number, self.up = number, up
 
     def connection_made(self, transport):
         transport.write(b"GET /2/events?kind=job HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -48,23 +50,24 @@ class Listener(asyncio.Protocol):
             self.up.set_result(None)
             self.up = None
         elif b"\ndata: " in data:
-            came.append((time.time(), data))
+            came.append((self.number, time.time(), data))
 
 
 async def main():
     loop = asyncio.get_running_loop()
-    for _ in range(count):
+    for number in range(count):
         up = loop.create_future()
-        await loop.create_connection(lambda: Listener(up), address, port, ssl=context)
+        await loop.create_connection(lambda: Listener(number, up), address, port, ssl=context)
         await up
     print("ready", flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
-    delays = []
-    for moment, data in came:
+    lines = []
+    for number, moment, data in came:
         for line in data.split(b"\n"):
             if line.startswith(b"data: "):
-                delays.append(moment - json.loads(line[6:])["time"])
-    print(json.dumps(sorted(delays)))
+                event = json.loads(line[6:])
+                lines.append([number, event["id"], moment - event["time"]])
+    print(json.dumps(lines))
 
 
 asyncio.run(main())
@@ -72,12 +75,36 @@ asyncio.run(main())
 
 
 class Delays(NamedTuple):
-    """Milliseconds, how many lines came, and the CPU time of the REST daemon for one event at all listeners."""
+    """Milliseconds, how many lines came and how many did not, and the CPU time of the REST daemon for one event at all listeners.
+
+    A line that never came counts as one with an endless delay.
+    """
 
     p50: float
     p99: float
     lines: int
+    missing: int
     cpu: float
+
+
+def _Count(came: list[tuple[int, str, float]], happened: list[str], listeners: int) -> tuple[list[float], int]:
+    """Return all delays, sorted, and how many lines are missing of the events that the master daemon knows of."""
+    first = {(number, event): delay for number, event, delay in reversed(came)}
+    wanted = [(number, event) for number in range(listeners) for event in happened]
+    delays = sorted(first.get(key, math.inf) for key in wanted)
+    return delays, delays.count(math.inf)
+
+
+def _Happened(client: luxi_client.Client, last: str) -> list[str]:
+    """Return the ids of the events of jobs after one of them."""
+    found: list[str] = []
+    while True:
+        answer = client.WaitForEvents(last, ["job"], 0)
+        assert not answer["missed"]
+        if not answer["events"]:
+            return found
+        found += [event["id"] for event in answer["events"]]
+        last = answer["last"]
 
 
 def Follow(node: RealNode, listeners: int = LISTENERS) -> Delays:
@@ -91,17 +118,19 @@ def Follow(node: RealNode, listeners: int = LISTENERS) -> Delays:
             assert others.stdout.readline() == "ready\n"
             cpu = bench_rapi.CpuSeconds(pid)
             with node.Client() as client:
+                last = client.WaitForEvents(None, ["job"], 0)["last"]
                 for _ in range(JOBS):
                     FollowJob(client, client.SubmitJob([bench_jobs.OP]))
                     time.sleep(PAUSE)
-            time.sleep(1)
+                time.sleep(1)
+                happened = _Happened(client, last)
             cpu = bench_rapi.CpuSeconds(pid) - cpu
             others.stdin.close()
-            delays = json.loads(others.stdout.readline())
+            delays, missing = _Count(json.loads(others.stdout.readline()), happened, listeners)
         finally:
             others.kill()
     p50, p99 = (1000 * delays[int(len(delays) * part)] for part in (0.5, 0.99))
-    return Delays(p50, p99, len(delays), 1000 * cpu * listeners / len(delays))
+    return Delays(p50, p99, len(delays) - missing, missing, 1000 * cpu / len(happened))
 
 
 if __name__ == "__main__":

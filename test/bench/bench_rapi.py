@@ -28,6 +28,9 @@ RAPI = "ganeti-rapi"
 SECONDS = 5.0
 IDLE, SLOW = 1000, 100
 INSTANCES = 2000
+# Of the cluster that the good client asks about.
+FEW = 20
+GOOD = "/2/instances/inst1.example.com"
 
 # Holds connections: idle ones have had one answer, slow ones send a header's byte now and then; "ready" when all are up.
 _HOLDERS = r"""
@@ -86,11 +89,12 @@ asyncio.run(main())
 
 
 class Rate(NamedTuple):
-    """Requests in a second, milliseconds within which 99 of 100 were answered, CPU milliseconds of the daemon for each."""
+    """Requests in a second, milliseconds within which 99 of 100 were answered, CPU milliseconds of both daemons for each."""
 
     rate: float
     p99: float
     cpu: float
+    master: float
 
 
 class Crowd(NamedTuple):
@@ -140,20 +144,21 @@ def _P99(times: list[float]) -> float:
 
 def Requests(node: RealNode, path: str, connections: int) -> Rate:
     """Ask for one path on this many connections, each kept alive, as quickly as answers come."""
-    pid = node.Pid(RAPI)
-    cpu = CpuSeconds(pid)
+    pids = [node.Pid(name) for name in (RAPI, "ganeti-masterd")]
+    before = [CpuSeconds(pid) for pid in pids]
     times = _Ask(node.address, path, connections, SECONDS)
-    return Rate(len(times) / SECONDS, _P99(times), 1000 * (CpuSeconds(pid) - cpu) / len(times))
+    cpu = [1000 * (CpuSeconds(pid) - used) / len(times) for pid, used in zip(pids, before, strict=True)]
+    return Rate(len(times) / SECONDS, _P99(times), *cpu)
 
 
 def BesideOthers(node: RealNode) -> Crowd:
-    """Ask for the version, a hundred times a second, beside idle and slow connections."""
+    """Ask for an instance, which its node is asked about, at most a hundred times a second, beside idle and slow connections."""
     port = str(constants.DEFAULT_RAPI_PORT)
     argv = [sys.executable, "-c", _HOLDERS, node.address, port, str(IDLE), str(SLOW)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as others:
         try:
             assert others.stdout is not None and others.stdout.readline() == "ready\n"
-            times = _Ask(node.address, "/version", 1, 2 * SECONDS, pause=0.01)
+            times = _Ask(node.address, GOOD, 1, 2 * SECONDS, pause=0.01)
             return Crowd(_P99(times), bench_cluster.Pss(node.Pid(RAPI)))
         finally:
             others.kill()
@@ -199,8 +204,23 @@ def Served(instances: int = 0) -> Iterator[RealNode]:
         yield cluster[0]
 
 
+def Libraries() -> Iterator[tuple[str, float]]:
+    """Yield by how many MiB each library makes a process larger that has those before it."""
+    loaded, before = "asyncio, ssl, logging, json", 0.0
+    for name in ("", "h11", "uvicorn.protocols.http.h11_impl", "starlette.responses"):
+        loaded += f", {name}" if name else ""
+        read = "print(next(l for l in open('/proc/self/smaps_rollup') if l.startswith('Pss:')).split()[1])"
+        argv = [sys.executable, "-c", f"import {loaded}\n{read}"]
+        size = int(subprocess.run(argv, capture_output=True, text=True, check=True).stdout) / 1024
+        if name:
+            yield name, size - before
+        before = size
+
+
 if __name__ == "__main__":
-    for one in Served():
+    for library, mib in Libraries():
+        print(f"{library}: {mib:.1f} MiB")
+    for one in Served(FEW):
         print(f"idle: {Memory(one):.1f} MiB")
         for count in (1, 8):
             print(f"/2/info, {count} connections: {Requests(one, '/2/info', count)}")

@@ -29,6 +29,7 @@ _TEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(_TEST, ".."), _TEST, os.path.join(_TEST, "unit/jqueue")]
 
 import bench_cluster  # noqa: E402
+import bench_confd  # noqa: E402
 import bench_drbd  # noqa: E402
 import bench_events  # noqa: E402
 import bench_failover  # noqa: E402
@@ -403,7 +404,7 @@ def Mirrors() -> Iterator[Line]:
 
 
 def Rest() -> Iterator[Line]:
-    for node in bench_rapi.Served():
+    for node in bench_rapi.Served(bench_rapi.FEW):
         idle = bench_rapi.Memory(node)
         yield Line("ganeti-rapi, idle, PSS", "60 MiB", f"{idle:.1f} MiB", idle <= 60)
         one = bench_rapi.Requests(node, "/2/info", 1)
@@ -428,6 +429,24 @@ def Followers() -> Iterator[Line]:
         what = f"a job's change to its line at {bench_events.LISTENERS} listeners, p99"
         text = f"{delays.p99:.1f} ms (p50 {delays.p50:.1f} ms, CPU {delays.cpu:.1f} ms an event)"
         yield Line(what, "30 ms", text, delays.p99 <= 30)
+        yield Line(
+            "  its lines that never came",
+            "0",
+            f"{delays.missing} of {delays.lines + delays.missing}",
+            not delays.missing,
+        )
+
+
+def Confd() -> Iterator[Line]:
+    for load in bench_confd.Served():
+        full = load.Full(bench_confd.PORTION)
+        rate = full.answers / full.seconds
+        yield Line("ganeti-confd, 2000 instances, answers", "5000/s", f"{rate:.0f}/s", rate >= 5000)
+        even = load.Even(bench_confd.PORTION, bench_confd.RATE)
+        text = f"{even.Delay(0.99):.2f} ms ({even.lost} lost)"
+        yield Line("  at 5000 questions/s, p99", "5 ms", text, even.Delay(0.99) <= 5)
+        size = load.Remembered()
+        yield Line("  what it remembers of a question", "16 bytes", f"{size:.1f} bytes", size <= 16)
 
 
 # --- simulation -------------------------------------------------------------------------------------------------------
@@ -457,6 +476,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "mirrors": Mirrors,
     "rapi": Rest,
     "events": Followers,
+    "confd": Confd,
     "seeds": Seeds,
     "memory": Memory,
 }
