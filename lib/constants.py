@@ -144,7 +144,15 @@ MAX_TAGS_PER_OBJ = 4096
 RAPI_ROLE_READ = "read"
 RAPI_ROLE_OPERATE = "operate"
 RAPI_ROLE_ADMIN = "admin"
-RAPI_ROLES = (RAPI_ROLE_READ, RAPI_ROLE_OPERATE, RAPI_ROLE_ADMIN)
+# Each includes those before it.
+RAPI_ROLE_DOCS = {
+    RAPI_ROLE_READ: "looks only",
+    RAPI_ROLE_OPERATE: "also starts, stops and moves instances",
+    RAPI_ROLE_ADMIN: "does everything",
+}
+RAPI_ROLES = tuple(RAPI_ROLE_DOCS)
+# Nothing that these may do changes which instances have a tag, or what an instance's name is.
+RAPI_ROLES_WITH_TAGS = (RAPI_ROLE_READ, RAPI_ROLE_OPERATE)
 MAX_RAPI_TOKENS = 500
 
 # --- jobs (doc/reference/jobs.md) ----------------------------------------------------------------------------------------------

@@ -30,6 +30,16 @@ class Role(enum.IntEnum):
     ADMIN = 3
 
 
+class Scope(enum.Enum):
+    """What of a method a token with tags may reach, as long as its role allows the method (``rapi.tokens.CheckScope``)."""
+
+    CLOSED = "closed"
+    OPEN = "open"  # it shows nothing about the cluster
+    LIST = "list"  # its action leaves out the instances without these tags (``tokens.IsAllowed``)
+    INSTANCE = "instance"  # where {name} in the path is an instance with one of these tags
+    OWN_JOB = "own job"  # where {job} in the path is a job that the token has submitted itself
+
+
 class ArgumentKind(enum.Enum):
     """How the text of an argument is read (doc/reference/rapi.md 6.1)."""
 
@@ -111,8 +121,8 @@ class Method:
     """One verb of a resource.
 
     ``access``: one of these options of the users file is needed; None: GET is open, all others need ``write``.
-    ``role``: what a token needs.  ``answer``: the type of the answer's JSON.  ``addition``: not in 3.1.
-    ``media``: the content type where the answer is not JSON.  ``etag``: what an answer's version stands for; an answer of a
+    ``role``: what a token needs; ``scope``: what of it a token with tags may reach, nothing unless declared.
+    ``answer``: the type of the answer's JSON.  ``addition``: not in 3.1.  ``media``: the content type where the answer is not JSON.  ``etag``: what an answer's version stands for; an answer of a
     method that has one may lack it, such as a list with all fields.
     """
 
@@ -120,6 +130,7 @@ class Method:
     doc: str
     role: Role
     answer: ht.Type = ht.TAny
+    scope: Scope = Scope.CLOSED
     access: tuple[str, ...] | None = None
     arguments: tuple[Argument, ...] = ()
     body: BodyUse = BodyUse.IGNORED

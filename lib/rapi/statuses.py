@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ganeti.rapi import preconditions, tokens
-from ganeti.rapi.declared import BodyUse, Etag, Job, Method, Resource, Role
+from ganeti.rapi import preconditions
+from ganeti.rapi.declared import BodyUse, Etag, Job, Method, Resource, Role, Scope
 
 NOT_MODIFIED: Final = 304
 
@@ -57,7 +57,7 @@ def OfOperation(resources: Mapping[str, Resource], resource: Resource, verb: str
     """
     method = resource.methods[verb]
     found = set(_ALWAYS)
-    if resource.Access(verb) or method.role > Role.READ or not tokens.IsOpen(resource.path, verb):
+    if resource.Access(verb) or method.role > Role.READ or method.scope not in (Scope.OPEN, Scope.LIST):
         found.add(403)
     if "{" in resource.path:
         found.add(404)

@@ -9,26 +9,16 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ganeti import constants, errors, runtime
+from ganeti import errors, runtime
 from ganeti.opcodes import types
 from ganeti.rapi.bodies import USER_SOURCE
 from ganeti.rapi.call import Call, Caller, HttpError, Master
-from ganeti.rapi.declared import Role
+from ganeti.rapi.declared import Role, Scope
 from ganeti.utils import tokens
 
 PREFIX = "token:"
 """Before a token's name wherever callers are named: no user of the users file can be called so."""
 
-INSTANCES = "/2/instances"
-_ONE_INSTANCE = "/2/instances/{name}"
-_ONE_JOB = "/2/jobs/{job}"
-# What says nothing about the cluster.
-_OPEN = frozenset(["/", "/version", "/2", "/2/features", "/2/openapi.json"])
-_ROLES = {
-    constants.RAPI_ROLE_READ: Role.READ,
-    constants.RAPI_ROLE_OPERATE: Role.OPERATE,
-    constants.RAPI_ROLE_ADMIN: Role.ADMIN,
-}
 _MAX_DIGITS = 18
 _MAX_JOBS = 100
 # For a name that does not exist as much is done as for one that does.
@@ -53,7 +43,7 @@ class Finder:
         if stored["expires"] is not None and stored["expires"] <= runtime.Time():
             logging.warning("The token %s, sent from %s, has expired", name, address)
             return None
-        role, tags = _ROLES[stored["role"]], tuple(stored["tags"])
+        role, tags = Role[stored["role"].upper()], tuple(stored["tags"])
         return Caller(PREFIX + name, address, role=role, tags=tags, since=stored["created"])
 
 
@@ -72,30 +62,26 @@ def StillValid(call: Call) -> Callable[[], Awaitable[bool]] | None:
     return valid
 
 
-def IsOpen(path: str, verb: str) -> bool:
-    """Return whether every token may do this, whatever instances it is for."""
-    return path in _OPEN or (path == INSTANCES and verb == "GET")
-
-
 async def CheckScope(call: Call) -> None:
     """Raise HttpError (403) unless the request stays within the instances that a token is for.
 
-    It reaches those of them that its path names, the list of instances, which shows no others, and jobs that it has
-    submitted itself; whatever else there may be is not for it.
+    Each method declares what of it such a token may reach (``declared.Scope``); of one that declares nothing, it is nothing.
     """
-    if not call.caller.tags:
-        return
-    path = call.resource.path
-    if IsOpen(path, call.verb):
-        return
-    if path == _ONE_INSTANCE or path.startswith(_ONE_INSTANCE + "/"):
-        if await _MeansAllowed(call):
-            await _CheckConditions(call)
-            return
-    elif (path == _ONE_JOB or path.startswith(_ONE_JOB + "/")) and await _Submitted(call, {call.names["job"]}):
+    if not call.caller.tags or await _IsWithin(call, call.method.scope):
         return
     shown = ", ".join(call.caller.tags)
     raise HttpError(403, f"This token is only for instances with one of these tags, and for its own jobs: {shown}")
+
+
+async def _IsWithin(call: Call, scope: Scope) -> bool:
+    if scope is Scope.INSTANCE:
+        if not await _MeansAllowed(call):
+            return False
+        await _CheckConditions(call)
+        return True
+    if scope is Scope.OWN_JOB:
+        return await _Submitted(call, {call.names["job"]})
+    return scope in (Scope.OPEN, Scope.LIST)
 
 
 async def _MeansAllowed(call: Call) -> bool:

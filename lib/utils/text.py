@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ganeti import errors
 
@@ -30,6 +30,11 @@ def Suggestion(word: str, names: Iterable[str]) -> str:
 
 
 @functools.lru_cache(maxsize=16384)
+def JoinOr(words: Sequence[str]) -> str:
+    """Return ``a, b or c``."""
+    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
 def NiceSortKey(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a key under which ``node2`` comes before ``node10`` (doc/reference/queries.md 2).
 

@@ -12,11 +12,11 @@ from ganeti.cli.command import Command, Maybe, One
 from ganeti.cli.parser import Options, Value, Values
 from ganeti.opcodes import OpClusterRapiTokenAdd, OpClusterRapiTokenRemove
 from ganeti.utils import tokens
-from ganeti.utils.text import ParseTimespec
+from ganeti.utils.text import JoinOr, ParseTimespec
 
 ROLE = Value(
     "--role", dest="role", choices=constants.RAPI_ROLES,
-    text="What the token may do: read looks only, operate also starts, stops and moves instances, admin does everything",
+    text="What the token may do: " + ", ".join(f"{role} {doc}" for role, doc in constants.RAPI_ROLE_DOCS.items()),
 )  # fmt: skip
 EXPIRES = Value(
     "--expires",
@@ -51,7 +51,7 @@ def _Name(arguments: list[str], command: str) -> str:
 
 def _Add(options: Options, name: str) -> None:
     if options.role is None:
-        raise _Invalid("The role of the token is missing", f"add --role read, operate or admin before {name}")
+        raise _Invalid("The role of the token is missing", f"add --role {JoinOr(constants.RAPI_ROLES)} before {name}")
     expires = None
     if options.expires is not None:
         seconds = ParseTimespec(options.expires)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ganeti import constants, errors, opcodes, runtime
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.config.writer import CheckTags
+from ganeti.utils.text import JoinOr
 
 
 class LUClusterRapiTokenAdd(NoHooksLU[opcodes.OpClusterRapiTokenAdd]):
@@ -21,11 +22,11 @@ class LUClusterRapiTokenAdd(NoHooksLU[opcodes.OpClusterRapiTokenAdd]):
             CheckTags(self.op.tags)
         except errors.TagError as err:
             raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
-        if self.op.tags and self.op.role == constants.RAPI_ROLE_ADMIN:
+        if self.op.tags and self.op.role not in constants.RAPI_ROLES_WITH_TAGS:
             raise errors.OpPrereqError(
-                "A token for instances with certain tags cannot have the role admin, which is about the whole cluster",
+                f"A token for instances with certain tags cannot have the role {self.op.role}",
                 errors.ECODE_INVAL,
-                hint="choose the role operate, or leave the tags out",
+                hint=f"choose the role {JoinOr(constants.RAPI_ROLES_WITH_TAGS)}, or leave the tags out",
             )
         if self.op.expires is not None and self.op.expires <= runtime.Time():
             raise errors.OpPrereqError("A token must expire in the future", errors.ECODE_INVAL)

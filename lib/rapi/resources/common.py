@@ -9,7 +9,7 @@ from typing import Any, Final
 from ganeti import ht
 from ganeti.opcodes import OpCode
 from ganeti.rapi.call import Answer, Call, HttpError, Master
-from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Job, Method, Role, Static
+from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Job, Method, Role, Scope, Static
 from ganeti.rapi.tokens import IsAllowed
 
 BAD_REQUEST = 400
@@ -35,6 +35,7 @@ def JobMethod(
     opcode: type[OpCode],
     doc: str,
     role: Role = Role.ADMIN,
+    scope: Scope = Scope.CLOSED,
     static: Static = lambda call: {},
     arguments: Sequence[Argument] = (),
     body: BodyUse = BodyUse.IGNORED,
@@ -57,6 +58,7 @@ def JobMethod(
         action=Job(opcode, static=parameters, **job),
         doc=doc,
         role=role,
+        scope=scope,
         answer=TJob,
         access=access,
         arguments=(*arguments, DRY_RUN, REASON),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import constants, ht
 from ganeti.rapi import openapi
 from ganeti.rapi.call import Answer, Call
-from ganeti.rapi.declared import Etag, Method, Resource, Role
+from ganeti.rapi.declared import Etag, Method, Resource, Role, Scope
 
 
 async def _OpenApi(call: Call) -> Answer:
@@ -22,6 +22,7 @@ RESOURCES = (
                 "Show the interface as an OpenAPI 3.1 document, from which programs make clients and forms.",
                 Role.READ,
                 answer=ht.TDict,
+                scope=Scope.OPEN,
                 etag=Etag.WHOLE,
                 addition=True,
             )

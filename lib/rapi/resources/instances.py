@@ -8,7 +8,7 @@ from typing import Any
 from ganeti import constants, ht, opcodes
 from ganeti.rapi import bodies
 from ganeti.rapi.call import Call, HttpError
-from ganeti.rapi.declared import BodyUse, Etag, Job, Method, Resource, Role
+from ganeti.rapi.declared import BodyUse, Etag, Job, Method, Resource, Role, Scope
 from ganeti.rapi.resources.common import (
     BULK,
     LOCK,
@@ -159,6 +159,7 @@ RESOURCES = (
                 "List the instances.",
                 Role.READ,
                 answer=ListOrBulk("id", TInstance),
+                scope=Scope.LIST,
                 etag=Etag.WHOLE,
                 arguments=(BULK, LOCK),
             ),
@@ -199,6 +200,7 @@ RESOURCES = (
                 "Show an instance.  Sizes are in MiB; `oper_` values are null while its node does not answer.",
                 Role.READ,
                 answer=TInstance,
+                scope=Scope.INSTANCE,
                 etag=Etag.OBJECT,
                 arguments=(LOCK,),
             ),
@@ -220,6 +222,7 @@ RESOURCES = (
                 opcodes.OpInstanceQueryData,
                 "Collect details of an instance, its disks and NICs.  The job returns `{NAME: details}`.",
                 role=Role.READ,
+                scope=Scope.INSTANCE,
                 static=lambda call: {"instances": [call.target], "static": call.arguments[_STATIC.name]},
                 arguments=(_STATIC,),
             )
@@ -250,6 +253,7 @@ RESOURCES = (
                 " instance is not running.",
                 Role.OPERATE,
                 answer=_TConsole,
+                scope=Scope.INSTANCE,
                 access=READ_OR_WRITE,
             )
         },

@@ -7,7 +7,7 @@ from typing import Any
 from ganeti import constants, ht
 from ganeti.rapi import hiding
 from ganeti.rapi.call import Answer, Call, HttpError
-from ganeti.rapi.declared import WRITE, BodyUse, Etag, Method, Resource, Role
+from ganeti.rapi.declared import WRITE, BodyUse, Etag, Method, Resource, Role, Scope
 from ganeti.rapi.resources.common import BULK, NOT_FOUND, ListOrBulk, StrictAnswer, TNames
 
 WAIT_SECONDS = 10
@@ -105,6 +105,7 @@ RESOURCES = (
                 " `[NAME, [TEXT, CODE]]`.  Values of private and secret OS parameters are null.",
                 Role.READ,
                 answer=StrictAnswer(_TYPES),
+                scope=Scope.OWN_JOB,
                 etag=Etag.WHOLE,
             ),
             "DELETE": Method(
@@ -112,6 +113,7 @@ RESOURCES = (
                 "Cancel a job.  The answer says whether that worked, and what happened.",
                 Role.OPERATE,
                 answer=ht.TItems(ht.TBool, ht.TString),
+                scope=Scope.OWN_JOB,
             ),
         },
     ),
@@ -125,6 +127,7 @@ RESOURCES = (
                 f" most {WAIT_SECONDS} s, then answer with what there is.  `job_info` has the values of `fields`.",
                 Role.READ,
                 answer=StrictAnswer({"job_info": ht.TMaybe(ht.TList), "log_entries": ht.TListOf(_TLogEntry)}),
+                scope=Scope.OWN_JOB,
                 access=(WRITE,),
                 body=BodyUse.REQUIRED,
                 body_type=_TWait,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ganeti import ht, opcodes
 from ganeti.rapi.call import Call, HttpError
-from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Resource, Role
+from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Resource, Role, Scope
 from ganeti.rapi.resources import tags
 from ganeti.rapi.resources.common import BAD_REQUEST, FORCE, Flag, JobMethod
 from ganeti.rapi.resources.instances import Name
@@ -108,6 +108,7 @@ RESOURCES = (
                 opcodes.OpInstanceReboot,
                 "Reboot: `soft` asks the guest, `hard` stops and starts it, `full` also restarts its disks.",
                 role=Role.OPERATE,
+                scope=Scope.INSTANCE,
                 static=_Reboot,
                 arguments=(_REBOOT_TYPE, _IGNORE_SECONDARIES),
                 body=BodyUse.OPTIONAL,
@@ -124,6 +125,7 @@ RESOURCES = (
                 opcodes.OpInstanceStartup,
                 "Start an instance.",
                 role=Role.OPERATE,
+                scope=Scope.INSTANCE,
                 static=_Flags(FORCE, _NO_REMEMBER),
                 arguments=(FORCE, _NO_REMEMBER),
                 dry_run_fixed=True,
@@ -138,6 +140,7 @@ RESOURCES = (
                 opcodes.OpInstanceShutdown,
                 "Stop an instance.",
                 role=Role.OPERATE,
+                scope=Scope.INSTANCE,
                 static=_Flags(_NO_REMEMBER),
                 arguments=(_NO_REMEMBER,),
                 body=BodyUse.OPTIONAL,
@@ -189,6 +192,7 @@ RESOURCES = (
                 opcodes.OpInstanceActivateDisks,
                 "Make the disks usable on the primary node.  The job returns node, name and device of each.",
                 role=Role.OPERATE,
+                scope=Scope.INSTANCE,
                 static=_Flags(_IGNORE_SIZE),
                 arguments=(_IGNORE_SIZE,),
             )
@@ -202,6 +206,7 @@ RESOURCES = (
                 opcodes.OpInstanceDeactivateDisks,
                 "Shut the disks of a stopped instance down.",
                 role=Role.OPERATE,
+                scope=Scope.INSTANCE,
                 static=_Flags(FORCE),
                 arguments=(FORCE,),
             )
@@ -267,6 +272,7 @@ RESOURCES = (
                 opcodes.OpInstanceMigrate,
                 "Migrate an instance without stopping it.",
                 role=Role.OPERATE,
+                scope=Scope.INSTANCE,
                 static=Name,
                 body=BodyUse.OPTIONAL,
                 example={"mode": "live"},
@@ -281,6 +287,7 @@ RESOURCES = (
                 opcodes.OpInstanceFailover,
                 "Stop an instance and start it on another node.",
                 role=Role.OPERATE,
+                scope=Scope.INSTANCE,
                 static=Name,
                 body=BodyUse.OPTIONAL,
                 example={"ignore_consistency": False},

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import constants, ht
 from ganeti.rapi.call import Call
-from ganeti.rapi.declared import Method, Resource, Role
+from ganeti.rapi.declared import Method, Resource, Role, Scope
 
 FEATURES: Final[dict[str, str]] = {
     # 3.1's; clients refuse to make instances without the first one.
@@ -47,16 +47,18 @@ async def _Features(call: Call) -> Any:
 
 
 RESOURCES: tuple[Resource, ...] = (
-    Resource("/", "The root.", {"GET": Method(_Nothing, "Show nothing.", Role.READ, ht.TNone)}),
-    Resource("/2", "The root of version 2.", {"GET": Method(_Nothing, "Show nothing.", Role.READ, ht.TNone)}),
+    Resource("/", "The root.", {"GET": Method(_Nothing, "Show nothing.", Role.READ, ht.TNone, Scope.OPEN)}),
+    Resource(
+        "/2", "The root of version 2.", {"GET": Method(_Nothing, "Show nothing.", Role.READ, ht.TNone, Scope.OPEN)}
+    ),
     Resource(
         "/version",
         "The version of this interface.",
-        {"GET": Method(_Version, "Show the version: 2.", Role.READ, ht.TPositiveInt)},
+        {"GET": Method(_Version, "Show the version: 2.", Role.READ, ht.TPositiveInt, Scope.OPEN)},
     ),
     Resource(
         "/2/features",
         "What this server can do beyond the first release of version 2.",
-        {"GET": Method(_Features, "List the features.", Role.READ, ht.TListOf(_TFeature))},
+        {"GET": Method(_Features, "List the features.", Role.READ, ht.TListOf(_TFeature), Scope.OPEN)},
     ),
 )

@@ -16,11 +16,11 @@ from support.rapi import WRITER, Site
 from support.rapicalls import NAMES, Act, Methods, NotingMaster
 from support.virtualnode import TOP
 
-from ganeti import ht
+from ganeti import constants, ht
 from ganeti.params import disk
-from ganeti.rapi.declared import BodyUse
+from ganeti.rapi.declared import BodyUse, Role, Scope
 from ganeti.rapi.resources import RESOURCES
-from ganeti.rapi.resources.common import TJob
+from ganeti.rapi.resources.common import Listed, TJob
 from ganeti.rapi.resources.root import FEATURES
 
 # Arguments that we read where 3.1 ignores them, or reads them without saying so.
@@ -104,25 +104,63 @@ def test_words_of_reason_trails() -> None:
     assert {r.path: r.word for r in RESOURCES if r.path in WORDS} == WORDS
 
 
+# Operators can only change what runs where; by the end of the path.
+OPERATE = {
+    ("console", "GET"),
+    ("reboot", "POST"),
+    ("startup", "PUT"),
+    ("shutdown", "PUT"),
+    ("activate-disks", "PUT"),
+    ("deactivate-disks", "PUT"),
+    ("migrate", "PUT"),
+    ("failover", "PUT"),
+    ("{job}", "DELETE"),
+}
+
+
 def test_what_a_token_needs() -> None:
-    """Nothing that changes the cluster is for readers, and operators can only change what runs where."""
-    roles = {(r.path, verb): method.role.name for r, verb, method in Methods()}
-    assert {verb for (_, verb), role in roles.items() if role == "READ"} == {"GET", "PUT"}
-    assert [key for key, role in roles.items() if role == "READ" and key[1] != "GET"] == [
-        ("/2/query/{resource}", "PUT")
-    ]
-    operate = {(path.rpartition("/")[2], verb) for (path, verb), role in roles.items() if role == "OPERATE"}
-    assert operate == {
-        ("console", "GET"),
-        ("reboot", "POST"),
-        ("startup", "PUT"),
-        ("shutdown", "PUT"),
-        ("activate-disks", "PUT"),
-        ("deactivate-disks", "PUT"),
-        ("migrate", "PUT"),
-        ("failover", "PUT"),
-        ("{job}", "DELETE"),
-    }
+    """Nothing that changes the cluster is for readers; every method that is not named above, or here, is for admins."""
+    expected = {}
+    for r, verb, _ in Methods():
+        reads = verb == "GET" or (r.path, verb) == ("/2/query/{resource}", "PUT")
+        operates = (r.path.rpartition("/")[2], verb) in OPERATE
+        expected[r.path, verb] = "OPERATE" if operates else "READ" if reads else "ADMIN"
+    assert {(r.path, verb): method.role.name for r, verb, method in Methods()} == expected
+    assert [role.name.lower() for role in Role] == list(constants.RAPI_ROLES)
+
+
+# Everything that a token with tags reaches.  What is not here is closed to it, whatever its role.
+REACHED = {
+    Scope.OPEN: {"GET /", "GET /2", "GET /version", "GET /2/features", "GET /2/openapi.json"},
+    Scope.LIST: {"GET /2/instances"},
+    Scope.INSTANCE: {
+        "GET /2/instances/{name}",
+        "GET /2/instances/{name}/info",
+        "GET /2/instances/{name}/console",
+        "GET /2/instances/{name}/tags",
+        "POST /2/instances/{name}/reboot",
+        "PUT /2/instances/{name}/startup",
+        "PUT /2/instances/{name}/shutdown",
+        "PUT /2/instances/{name}/activate-disks",
+        "PUT /2/instances/{name}/deactivate-disks",
+        "PUT /2/instances/{name}/migrate",
+        "PUT /2/instances/{name}/failover",
+    },
+    Scope.OWN_JOB: {"GET /2/jobs/{job}", "DELETE /2/jobs/{job}", "GET /2/jobs/{job}/wait"},
+}
+
+
+def test_what_a_token_with_tags_reaches() -> None:
+    found: dict[Scope, set[str]] = {}
+    for r, verb, method in Methods():
+        if method.scope is not Scope.CLOSED:
+            found.setdefault(method.scope, set()).add(f"{verb} {r.path}")
+            assert method.role.name.lower() in constants.RAPI_ROLES_WITH_TAGS, "no such token can have this role"
+        if method.scope is Scope.LIST:
+            assert isinstance(method.action, Listed), f"{r.path}: only Listed leaves out other instances"
+    assert found == REACHED
+    # With any other role a token could give itself more instances: by a tag, a new name, or a new instance.
+    assert constants.RAPI_ROLES_WITH_TAGS == ("read", "operate")
 
 
 @pytest.mark.req("D20-FLAG-28")

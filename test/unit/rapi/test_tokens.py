@@ -15,7 +15,8 @@ from support.rapicalls import NotingMaster
 from ganeti import constants, errors, runtime
 from ganeti.rapi import resources
 from ganeti.rapi import tokens as rapi_tokens
-from ganeti.rapi.declared import Role
+from ganeti.rapi.call import Call
+from ganeti.rapi.declared import Method, Resource, Role, Scope
 from ganeti.utils import tokens
 
 WEB, DB = "web1.example.com", "db1.example.com"
@@ -186,20 +187,33 @@ def test_a_token_for_tags_sees_its_own_jobs_only(place: _Place) -> None:
     assert place.Ask("PUT", start, WRITER, body={"depends": [[8, ["error"]]]}).status == 200
 
 
-def test_a_token_for_tags_reaches_nothing_that_is_not_named(place: _Place) -> None:
-    """What a later declaration adds is closed until somebody decides otherwise."""
+def test_a_token_for_tags_reaches_only_what_is_declared_open(place: _Place) -> None:
+    """All methods with a foreign instance and a foreign job in the path; which are open: ``test_table.REACHED``."""
     header = place.master.Add("robot", "operate", ("web",))
-    open_paths = {"/", "/2", "/version", "/2/features", "/2/openapi.json"}
     for resource in resources.RESOURCES:
-        named = resource.path.startswith(("/2/instances/{name}", "/2/jobs/{job}"))
         for verb, method in resource.methods.items():
-            if method.role > Role.OPERATE or named or (resource.path, verb) == ("/2/instances", "GET"):
-                continue
-            path = resource.path.replace("{name}", "x").replace("{uuid}", "u").replace("{resource}", "node")
+            path = resource.path.format(name=DB, job="9", uuid="u", resource="node", index="0")
             needed = "&".join(f"{a.name}=x" for a in method.arguments if a.required)
             body = method.example if method.example is not None else b""
             status = place.Ask(verb, f"{path}?{needed}" if needed else path, header, body=body).status
-            assert (status != 403) == (resource.path in open_paths), (verb, path, status)
+            assert (status != 403) == (method.scope in (Scope.OPEN, Scope.LIST)), (verb, path, status)
+    assert "SubmitJob" not in [method for method, *_ in place.master.calls]
+
+
+def test_a_path_below_an_instance_is_closed_until_it_is_declared_open(place: _Place, tmp_path: Path) -> None:
+    asked = []
+
+    async def show(call: Call) -> Any:
+        asked.append(call.names["name"])
+
+    for scope in (Scope.CLOSED, Scope.OPEN, Scope.LIST, Scope.INSTANCE):
+        pulse = Resource("/2/instances/{name}/pulse", "", {"GET": Method(show, "", Role.READ, scope=scope)})
+        opened = scope is not Scope.CLOSED
+        site = Site(str(tmp_path / "others"), place.master, [pulse], tokens=rapi_tokens.Finder(place.master))
+        header = place.master.Add("robot", "operate", ("web",))
+        reply = site.Ask("GET", f"/2/instances/{WEB}/pulse", headers=header)
+        assert (reply.status, asked) == ((200, [WEB]) if opened else (403, [])), scope
+        asked.clear()
 
 
 def test_each_changing_request_leaves_one_line_and_no_secret(place: _Place, caplog: pytest.LogCaptureFixture) -> None:
