@@ -10,6 +10,8 @@ import bisect
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ganeti import watchedgroups
+
 GAUGE = "gauge"
 COUNTER = "counter"
 HISTOGRAM = "histogram"
@@ -57,7 +59,8 @@ METRICS: dict[str, Metric] = {
         Metric(
             "volume_groups",
             GAUGE,
-            "Volume groups of nodes by what the watcher saw last: good, bad, repairing, failed; missing where it looks at none",
+            f"Volume groups by the state that the watcher of the master saw last: {', '.join(watchedgroups.STATES)};"
+            " absent where it has not looked for an hour",
             ("state",),
         ),
         Metric("node_memory", GAUGE, "Memory of a node, as it reports it: total, free", ("node", "kind"), BYTES),

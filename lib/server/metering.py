@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, objects, params, pathutils, runtime
+from ganeti import constants, objects, params, runtime, watchedgroups
 
 if TYPE_CHECKING:
     from ganeti.jqueue import JobQueue
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
 _MIB = 1024 * 1024
 _PENDING = frozenset([constants.JOB_STATUS_QUEUED, constants.JOB_STATUS_WAITING])
-
-# For so long what the watcher saw of volume groups is shown, and how much of its file is read.
-_WATCHED_SECONDS = 3600.0
-_WATCHED_LIMIT = 1 << 24
 
 # The state of an instance that is only planned; what else is stored of it may be nothing.
 RESERVED = "reserved"
@@ -96,18 +92,8 @@ def _Roles(root: objects.Snapshot) -> Series:
 
 def _VolumeGroups(root: objects.Snapshot) -> Series:
     """Return how many volume groups are in which state, as far as the watcher of this node looked lately."""
-    states = Counter(dict.fromkeys(("good", "bad", "returned", "gone", "repairing", "failed"), 0))
-    looked = False
-    for uuid in root.nodegroups:
-        path = pathutils.WatcherVolumeGroupsFile(uuid)
-        try:
-            fresh = abs(runtime.Time() - runtime.Stat(path).st_mtime) < _WATCHED_SECONDS
-            lines = runtime.ReadText(path, _WATCHED_LIMIT).splitlines() if fresh else []
-        except (OSError, ValueError):
-            continue
-        looked = looked or fresh
-        states.update(state for state in (line.rpartition(" ")[2] for line in lines) if state in states)
-    return {(state,): count for state, count in states.items()} if looked else {}
+    seen = [counts for uuid in root.nodegroups if (counts := watchedgroups.Read(uuid)) is not None]
+    return {(state,): sum(counts[state] for counts in seen) for state in watchedgroups.STATES} if seen else {}
 
 
 def _Instances(root: objects.Snapshot) -> dict[str, Series]:

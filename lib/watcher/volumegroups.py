@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ganeti.htools import repair
+from ganeti.watchedgroups import BAD, FAILED, GONE, GOOD, REPAIRING, RETURNED, STATES
 from ganeti.watcher.rows import Node
-
-GOOD, BAD, RETURNED, GONE, REPAIRING, FAILED = STATES = ("good", "bad", "returned", "gone", "repairing", "failed")
 
 # Seconds for which the same disks must be missing before a group is repaired; between two looks that belong together;
 # between two repairs of a node; after which a group that is gone no longer matters; between two reports of a repair that failed.
@@ -295,16 +294,3 @@ def _ParseGroup(values: Any) -> Group | None:
 def _Number(value: Any, otherwise: float = 0) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
     return value if good else otherwise
-
-
-def Counts(all_known: Iterable[Known]) -> dict[str, int]:
-    """Return how many groups are in each state."""
-    counts = dict.fromkeys(STATES, 0)
-    for group in _AllGroups(all_known):
-        counts[group.state] += 1
-    return counts
-
-
-def _AllGroups(all_known: Iterable[Known]) -> Iterator[Group]:
-    for known in all_known:
-        yield from known.groups.values()

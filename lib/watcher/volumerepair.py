@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, errors, pathutils, runtime
+from ganeti import constants, errors, runtime, watchedgroups
 from ganeti.watcher import busy, guard, master, volumegroups
 from ganeti.watcher.rows import INSTANCE_FIELDS, Instance, Instances, Node, Values
 from ganeti.watcher.volumegroups import Event, Group, Guest, Job, Known, Missing
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _UNIT = "lvm-vg"
 # Seconds for a look at nodes: the group's state stays locked meanwhile.
 _LOOK_SECONDS = 60.0
-_STATUS_MODE = 0o644
 _NO_EFFECT, _UNKNOWN_END = "it ended, and the group is not complete", "how it ended is not known"
 _NOT_WANTED = "ganeti-watcher runs without --repair-volume-groups"
 
@@ -147,12 +146,12 @@ class _Round:
                     bool(seen) and name not in seen,
                 )
                 if event is Event.NEEDLESS and before is not None and self._client.CancelJob(before.job)[0]:
-                    after, event = Group(volumegroups.GOOD, seen=now), Event.WITHDRAWN
+                    after, event = Group(watchedgroups.GOOD, seen=now), Event.WITHDRAWN
                 if event in (Event.WITHDRAWN, Event.REJECTED):
                     repaired = 0.0  # nothing was changed
                 if after is not None:
                     groups[name] = after
-                if after is not None and after.state == volumegroups.REPAIRING and job is Job.UNFINISHED:
+                if after is not None and after.state == watchedgroups.REPAIRING and job is Job.UNFINISHED:
                     waiting.append((node, name))
                 if event is Event.DUE:
                     due.append((node, name))
@@ -170,7 +169,7 @@ class _Round:
             group.job
             for known in self._state.volumes.values()
             for group in known.groups.values()
-            if group.state == volumegroups.REPAIRING and group.job
+            if group.state == watchedgroups.REPAIRING and group.job
         }
         if not wanted:
             return {}
@@ -196,15 +195,13 @@ class _Round:
         kept = {node: known for node, known in volumes.items() if known != volumegroups.NOTHING}
         self._state = dataclasses.replace(self._state, volumes=kept)
         self._file.Save(self._state)
-        # The master daemon counts them (``server.metering``).
         # Of a node that did not answer it is only remembered that it had the group.
-        lines = [
-            f"{node} {name} {group.state}\n"
+        shown = [
+            (node, name, group.state)
             for node, name, group in _Groups(kept)
-            if group.state != volumegroups.GOOD or node in self._answered
+            if group.state != watchedgroups.GOOD or node in self._answered
         ]
-        path = pathutils.WatcherVolumeGroupsFile(self._visit.uuid)
-        runtime.WriteFile(path, "".join(lines), mode=_STATUS_MODE)
+        watchedgroups.Write(self._visit.uuid, shown)
 
     # --- what is said -------------------------------------------------------------------------------------------------
 
@@ -255,7 +252,7 @@ class _Round:
         if not why or not self._client.CancelJob(group.job)[0]:
             return
         now = runtime.Time()
-        bad = Group(volumegroups.BAD, group.missing, now, now, node.boot_id or group.boot_id)
+        bad = Group(watchedgroups.BAD, group.missing, now, now, node.boot_id or group.boot_id)
         self._Change(node, name, bad, 0.0)
         text = "Node %s, volume group %s: its repair, job %d, was canceled before it began: %s"
         logging.warning(text, node.name, name, group.job, why)
@@ -338,7 +335,7 @@ class _Round:
         lost = [guest for guest in guests if guest.lost]
         now = runtime.Time()
         before = self._state.volumes[node.name]
-        self._Change(node, name, dataclasses.replace(group, state=volumegroups.REPAIRING), now)
+        self._Change(node, name, dataclasses.replace(group, state=watchedgroups.REPAIRING), now)
         jobs = [[_Repair(node, name, group.missing)]]
         jobs += [[_MakeAgain(guest, node, -number)] for number, guest in enumerate(lost, start=1)]
         try:
@@ -349,7 +346,7 @@ class _Round:
         if repair is None:
             self._Change(node, name, group, before.repaired)
             return
-        self._Change(node, name, dataclasses.replace(group, state=volumegroups.REPAIRING, job=repair), now)
+        self._Change(node, name, dataclasses.replace(group, state=watchedgroups.REPAIRING, job=repair), now)
         makers = [f"{guest.name} (job {job})" for guest, job in zip(lost, mirrors, strict=True) if job is not None]
         logging.warning(
             "Node %s, volume group %s: it is repaired by job %d; then mirrors are made again of %s",

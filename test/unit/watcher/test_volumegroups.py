@@ -331,8 +331,3 @@ def test_what_is_not_whole_leads_to_no_repair(name: str, value: Any) -> None:
 def test_a_repair_at_a_time_that_cannot_be_read_may_have_been_just_now(value: Any) -> None:
     assert vg.Parse({"repaired": value}, NOW).repaired == NOW
     assert vg.Parse({}, NOW).repaired == 0
-
-
-def test_counting() -> None:
-    known = [vg.Known({"a": GOOD, "b": Bad()}), vg.Known({"a": GOOD, "c": FAILED})]
-    assert vg.Counts(known) == {"good": 2, "bad": 1, "returned": 0, "gone": 0, "repairing": 0, "failed": 1}
