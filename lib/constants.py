@@ -154,6 +154,10 @@ RAPI_ROLES = tuple(RAPI_ROLE_DOCS)
 # Nothing that these may do changes which instances have a tag, or what an instance's name is.
 RAPI_ROLES_WITH_TAGS = (RAPI_ROLE_READ, RAPI_ROLE_OPERATE)
 MAX_RAPI_TOKENS = 500
+# Sources of entries in the reason trail of a job (doc/reference/rapi.md 6.4): that the job came by the remote interface, and, with
+# the name, that whoever sent it may only read.
+RAPI_REASON_SOURCE = "gnt:library:rlib2:"
+RAPI_READER_SOURCE = "gnt:rapi:reader"
 
 # --- jobs (doc/reference/jobs.md) ----------------------------------------------------------------------------------------------
 

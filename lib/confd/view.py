@@ -1,7 +1,7 @@
 """What ganeti-confd knows: one configuration, indexed once, without its secrets.
 
-DRBD secrets and private OS parameters are left out of everything that is handed on: the datagrams are signed, not encrypted,
-and every node and whoever else has the key may ask (doc/security.rst).
+DRBD secrets, private OS parameters and the tokens of the remote interface are left out of everything that is handed on: the
+datagrams are signed, not encrypted, and every node and whoever else has the key may ask (doc/security.rst).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _DRBD_SECRET = 5  # its place in a logical_id
 
 # Keys of objects whose values are hidden, however deep these lie below the key.
 _HIDDEN_KEYS = ("osparams_private", "osparams_private_cluster")
+# Keys of objects that are left out: the names and roles of tokens say whom to attack, and only the REST daemon needs them.
+_ABSENT_KEYS = ("rapi_tokens",)
 
 
 def _Hide(value: Any) -> Any:
@@ -32,6 +34,8 @@ def _HideSecrets(data: dict[str, Any]) -> dict[str, Any]:
     for key in _HIDDEN_KEYS:
         if key in data:
             data[key] = _Hide(data[key])
+    for key in _ABSENT_KEYS:
+        data.pop(key, None)
     if data.get("dev_type") in _MIRRORS and len(data.get("logical_id") or ()) > _DRBD_SECRET:
         data["logical_id"][_DRBD_SECRET] = HIDDEN
     for child in data.get("children") or ():

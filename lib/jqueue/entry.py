@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, opcodes, runtime, serializer, store
-from ganeti.jqueue import filters
+from ganeti.jqueue import filters, shares
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.attempts import LockAttempts
 from ganeti.store.base import KIND_JOB
@@ -51,6 +51,7 @@ class Entry:
         "logs",
         "objects",
         "published",
+        "reader",
         "result_size",
         "size",
         "urgent",
@@ -73,6 +74,7 @@ class Entry:
         self.objects = objects or {}
         self.limits = filters.AdHocLimits(draft)
         self.urgent = bool(draft.ops) and all(_IsUrgent(op.input) for op in draft.ops)
+        self.reader = shares.ReaderOf(draft.ops[0].input.reason) if draft.ops else None
         self.verdict = filters.NO_VERDICT
         self.attempts = LockAttempts()
         self.lock = runtime.Lock()

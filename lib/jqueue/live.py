@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from ganeti import errors, runtime
 from ganeti.daemon import memory
 from ganeti.jqueue import job as jobs
+from ganeti.jqueue import shares
 from ganeti.jqueue.entry import Entry
 
 # How the text of a job ends that has ended, as this release writes it.  Inside a string the quotes would be escaped.
@@ -30,6 +31,7 @@ class LiveJobs:
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}
         self._unread: dict[int, str] = {}
+        self.readers = shares.Readers()
         self._lock = runtime.Lock()
 
     def Load(self, rows: Mapping[str, str]) -> None:
@@ -37,10 +39,12 @@ class LiveJobs:
         for row_id, text in rows.items():
             if SaysEnded(text):
                 self._unread[int(row_id)] = text
+                self.readers.Add(shares.ReaderInText(text))
                 continue
             entry = _Read(int(row_id), text)
             if entry is not None:
                 self._entries[entry.id] = entry
+                self.readers.Add(entry.reader)
 
     def __len__(self) -> int:
         return len(self._entries) + len(self._unread)
@@ -52,6 +56,8 @@ class LiveJobs:
                 entry = None if text is None else _Read(job_id, text)
                 if entry is not None:
                     self._entries[job_id] = entry
+                elif text is not None:
+                    self.readers.Remove(shares.ReaderInText(text))
                 self._unread.pop(job_id, None)
         # Whoever does not see it among the unread sees it here: it is here before it leaves them.
         return self._entries.get(job_id)
@@ -75,10 +81,12 @@ class LiveJobs:
     def Add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self._entries[entry.id] = entry
+            self.readers.Add(entry.reader)
 
     def Remove(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            self._entries.pop(entry.id, None)
+            if self._entries.pop(entry.id, None) is not None:
+                self.readers.Remove(entry.reader)
 
 
 def _Read(job_id: int, text: str) -> Entry | None:

@@ -90,7 +90,7 @@ class JobQueue(Keeper):
         self._submitter = Submitter(
             the_store,
             lambda entries, to_drained: SubmitChange(self, entries, to_drained),
-            lambda: len(self._live),
+            self._live,
             max_live_jobs,
         )
         self._canceler = Canceler(self, the_store, self._ticker, self._thread_of.get, abort, end_waits)

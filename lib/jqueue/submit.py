@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganeti import errors, opcodes, runtime, store
-from ganeti.jqueue import depends
+from ganeti.jqueue import depends, shares
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.changes import Portions
 from ganeti.jqueue.entry import MAX_INPUT, Entry, InputSize
+from ganeti.jqueue.live import LiveJobs
 from ganeti.luxi.pending import All, Pending
 
 # Live jobs; more are rejected.
@@ -33,12 +34,13 @@ class Submitter:
         self,
         the_store: store.Store,
         make_change: Callable[[Sequence[Entry], bool], store.Change],
-        count_live: Callable[[], int],
+        live: LiveJobs,
         max_live_jobs: int,
     ):
         self._store = the_store
         self._make_change = make_change
-        self._count_live = count_live
+        self._live = live
+        self._shares = shares.Shares(max_live_jobs)
         self._max_live_jobs = max_live_jobs
         self._id_lock = runtime.Lock()
         # The highest id given out.
@@ -46,7 +48,7 @@ class Submitter:
 
     def Submit(self, submitted: Sequence[Sequence[Any]], to_drained: bool) -> Pending:
         """Complete with ``Outcomes``; fails only if that is true of all jobs."""
-        live = self._count_live()
+        live = len(self._live)
         most = self._max_live_jobs + (URGENT_ROOM if _AreUrgent(submitted) else 0)
         if live + len(submitted) > most:
             raise errors.JobQueueFull(
@@ -54,6 +56,7 @@ class Submitter:
                 hint="archive finished jobs: gnt-job autoarchive all",
             )
         parsed = [_ParseOps(ops, number) for number, ops in enumerate(submitted)]
+        self._shares.Check([ops[0].reason if ops else [] for ops in parsed], live, self._live.readers)
         with self._id_lock:
             first_id = self.last_id + 1
             self.last_id += len(parsed)

@@ -84,12 +84,19 @@ def _StringParts(text: str) -> Iterator[str]:
 
 
 class Encoded:
-    """A value that is JSON text already: an answer that is given often."""
+    """A value that is JSON text already: an answer that is given often, or made of texts."""
 
     __slots__ = ("text",)
 
     def __init__(self, value: Any):
         self.text = serializer.DumpBytes(value)
+
+    @classmethod
+    def FromText(cls, text: bytes) -> Encoded:
+        """Return the value with this JSON text."""
+        encoded = cls.__new__(cls)
+        encoded.text = text
+        return encoded
 
 
 def Dump(value: Any) -> Iterator[bytes]:

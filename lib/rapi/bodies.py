@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ganeti import errors, opcodes, runtime
+from ganeti import constants, errors, opcodes, runtime
 from ganeti.rapi.call import Call, HttpError
-from ganeti.rapi.declared import BodyUse, Job
+from ganeti.rapi.declared import BodyUse, Job, Role
 
 BAD_REQUEST = 400
 FORBIDDEN = 403
@@ -24,6 +24,9 @@ OF_ALL_JOBS = frozenset(opcodes.COMMON_PARAMS) - {"reason"}
 """What also counts of a body that is ignored otherwise: without it, something else would happen than what was asked for."""
 
 _SHOWN = 100
+_ONLY_READS = (
+    "Parameters of jobs that need a user with the option write, or a token with the role operate; leave them out:"
+)
 
 
 def Parameters(call: Call) -> dict[str, Any]:
@@ -44,6 +47,8 @@ def Fill(job: Job, call: Call) -> opcodes.OpCode:
     if call.instance_uuid is not None and "instance_uuid" in job.opcode.OP_PARAMS:
         static["instance_uuid"] = call.instance_uuid
     given = Parameters(call)
+    if _OnlyReads(call):
+        _Reject((name for name in given if name in OF_ALL_JOBS), FORBIDDEN, _ONLY_READS)
     if job.reads is not None:
         given = job.reads(call, given)
     if call.method.body is BodyUse.IGNORED and "dry_run" in given:
@@ -100,6 +105,11 @@ def _CheckMissing(job: Job, values: Mapping[str, Any]) -> None:
         raise HttpError(BAD_REQUEST, f"Invalid body parameters: required parameter {listed} is missing")
 
 
+def _OnlyReads(call: Call) -> bool:
+    """Return whether this job is one that anybody may have made who may read, and the caller may do no more."""
+    return call.method.role is Role.READ and not call.caller.operates
+
+
 def Nanoseconds() -> int:
     """Return the time of an entry in a reason trail."""
     return int(runtime.Time() * 1_000_000) * 1000
@@ -110,7 +120,10 @@ def Reason(call: Call) -> list[list[Any]]:
     now = Nanoseconds()
     given = call.arguments.get("reason")
     trail = [["gnt:user", given, now]] if given else []
-    trail.append([f"gnt:library:rlib2:{call.resource.word}", "", now])
+    trail.append([f"{constants.RAPI_REASON_SOURCE}{call.resource.word}", "", now])
+    if _OnlyReads(call):
+        # The master daemon has a limit for these jobs (``jqueue.shares``).
+        trail.append([constants.RAPI_READER_SOURCE, call.caller.name or "", now])
     return trail + Sender(call, now)
 
 

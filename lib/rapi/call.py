@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ganeti import errors
-from ganeti.rapi.declared import Role
+from ganeti.rapi.declared import WRITE, Role
 
 if TYPE_CHECKING:
     from ganeti.rapi.declared import Method, Resource
@@ -61,6 +61,16 @@ class Caller:
     def stranger(self) -> bool:
         """Whether the caller has not logged in."""
         return self.name is None
+
+    @property
+    def operates(self) -> bool:
+        """Whether the caller may do more than read: a user with the option ``write``, a token from the role operate on."""
+        return WRITE in self.options if self.role is None else self.role >= Role.OPERATE
+
+    @property
+    def from_browser(self) -> bool:
+        """Whether a browser may have sent the caller's login by itself, as it does with passwords, not with tokens."""
+        return self.name is not None and self.role is None
 
     @property
     def host(self) -> str:

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from ganeti import errors, serializer
 from ganeti.opcodes import types
-from ganeti.rapi import access, accesslog, arguments, audit, etag, failures, preconditions, tokens
+from ganeti.rapi import access, accesslog, arguments, audit, etag, failures, origin, preconditions, tokens
 from ganeti.rapi.call import ABSENT, Answer, Call, Caller, HttpError, Master
 from ganeti.rapi.declared import BodyUse, Etag, Job, Method, Resource
 
@@ -30,6 +30,8 @@ JSON = "application/json"
 MAX_BODY = 8 * 1024 * 1024
 # Of somebody who has not logged in; nothing of theirs is large.
 MAX_STRANGERS_BODY = 64 * 1024
+# Bytes of strangers' bodies that have not come to their end; the oldest is given up for a new one.
+MAX_INCOMING = 16 * 1024 * 1024
 # A large answer goes out in parts of this size, each when there is room, so that a slow reader costs it once.
 _SLICE = 64 * 1024
 # Bytes of large answers that clients are reading at the same time.
@@ -46,6 +48,8 @@ ENDED_BY_CLIENT = "ended_by_client"
 CALLER = "caller"
 # There too: what is given back when it has been answered.
 HELD = "held"
+# There too: whether it would change something, or make a job.
+CHANGES = "changes"
 
 
 class Table:
@@ -81,31 +85,31 @@ class Table:
         raise HttpError(404)
 
 
-class Outgoing:
-    """The large answers that clients are reading; when they take too much memory, the oldest one is given up."""
+class Weighed:
+    """The large answers that clients are reading, or bodies that they send: if these take too much memory, the oldest is given up."""
 
     def __init__(self, limit: int):
         self._limit = limit
         self._size = 0
-        self._answers: dict[object, tuple[int, Callable[[], None]]] = {}
+        self._places: dict[object, tuple[int, Callable[[], None]]] = {}
 
     @contextlib.contextmanager
     def Place(self, size: int, hang_up: Callable[[], None]) -> Iterator[None]:
-        """Count an answer for as long as it is read; ``hang_up`` ends its connection."""
-        while self._answers and self._size + size > self._limit:
-            key = next(iter(self._answers))
+        """Count so many bytes meanwhile; ``hang_up`` ends their connection."""
+        while self._places and self._size + size > self._limit:
+            key = next(iter(self._places))
             self._Forget(key)()
         key = object()
-        self._answers[key] = (size, hang_up)
+        self._places[key] = (size, hang_up)
         self._size += size
         try:
             yield
         finally:
-            if key in self._answers:
+            if key in self._places:
                 self._Forget(key)
 
     def _Forget(self, key: object) -> Callable[[], None]:
-        size, hang_up = self._answers.pop(key)
+        size, hang_up = self._places.pop(key)
         self._size -= size
         return hang_up
 
@@ -148,12 +152,14 @@ class Application:
         master: Master,
         gate: access.Access,
         outgoing: int = MAX_OUTGOING,
+        incoming: int = MAX_INCOMING,
         most_of_name: int = MAX_OF_NAME,
     ):
         self._table = Table(resources)
         self._master = master
         self._gate = gate
-        self._outgoing = Outgoing(outgoing)
+        self._outgoing = Weighed(outgoing)
+        self._incoming = Weighed(incoming)
         self.under_way = UnderWay(most_of_name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -201,7 +207,8 @@ class Application:
             _Address(scope),
             scope["state"].get(CALLER),
             response.status_code,
-            bytes(getattr(response, "body", b"")),
+            getattr(response, "body", b""),
+            bool(scope["state"].get(CHANGES)),
         )
         if "content-length" not in response.headers:
             scope["state"][STREAM] = True
@@ -228,10 +235,14 @@ class Application:
         if caller.name is not None:
             scope["state"][HELD].enter_context(self.under_way.Place(caller.name))
         self._gate.Check(caller, resource, verb)
+        scope["state"][CHANGES] = preconditions.Changes(resource, verb)
+        if scope["state"][CHANGES] and caller.from_browser:
+            origin.Check(headers)
         CheckAccept(headers.get("accept"), method.media)
         given = arguments.Split(scope["query_string"].decode("ascii", "replace"))
         values = arguments.Read(method.arguments, given)
-        body = await _Body(method, headers, receive, caller)
+        with self._incoming.Place(_Expected(headers), scope["state"][HANG_UP]) if caller.stranger else _NOTHING:
+            body = await _Body(method, headers, receive, caller)
         call = Call(resource, method, verb, caller, self._master, names, values, body, headers, bool(given))
         await tokens.CheckScope(call)
         if verb == "GET":
@@ -314,6 +325,17 @@ def CheckAccept(accept: str | None, media: str) -> None:
 
 def _Refused(parameters: list[str]) -> bool:
     return any(text.replace(" ", "") in ("q=0", "q=0.0", "q=0.00", "q=0.000") for text in parameters)
+
+
+_NOTHING = contextlib.nullcontext()
+
+
+def _Expected(headers: Mapping[str, str]) -> int:
+    """Return how many bytes of body a stranger may send with these headers."""
+    if "transfer-encoding" in headers:
+        return MAX_STRANGERS_BODY
+    length = headers.get("content-length", "0")
+    return min(int(length[:20]), MAX_STRANGERS_BODY) if length.isdecimal() else 0
 
 
 async def _Body(method: Method, headers: Mapping[str, str], receive: Receive, caller: Caller) -> Any:

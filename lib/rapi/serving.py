@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 import ssl
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from ganeti import constants, errors
-from ganeti.daemon import StopSignal
+from ganeti.daemon import StopSignal, memory
 from ganeti.rapi.wire import Protocol, Times
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ MAX_CONNECTIONS = 2000
 # asyncio sets aside this much for each connection, 256 KiB by default.
 _TLS_BUFFER = 16 * 1024
 _ACCEPT_PAUSE = 0.1
+# Connections that have ended after which memory is given back; each had up to 200 KiB.
+_BURST = 100
 
 
 def TlsContext(cert_file: str, key_file: str, chain_file: str | None = None) -> ssl.SSLContext:
@@ -109,6 +112,21 @@ class Places:
         return len(self._waiting) + len(self._busy)
 
 
+class Ebb:
+    """Notices when many connections have ended."""
+
+    def __init__(self) -> None:
+        self._most = 0
+
+    def __call__(self, now: int) -> bool:
+        """Return whether there were many more connections since the last time that this was true; ``now``: how many there are."""
+        self._most = max(self._most, now)
+        if self._most - now < _BURST:
+            return False
+        self._most = now
+        return True
+
+
 class Server(uvicorn.Server):
     """uvicorn on sockets that are open already, ended by a signal that the daemon keeps."""
 
@@ -119,6 +137,7 @@ class Server(uvicorn.Server):
         # Its type says whole seconds, and any number will do.
         self.config.timeout_graceful_shutdown = times.grace  # type: ignore[assignment]
         self._stop = stop
+        self._ebb = Ebb()
         self._acceptors: list[asyncio.Task[None]] = []
         self._openings: set[asyncio.Task[None]] = set()
 
@@ -181,6 +200,9 @@ class Server(uvicorn.Server):
         loop.add_reader(self._stop.fileno(), stopped.set)
         while not stopped.is_set():
             await self.on_tick(0)
+            if self._ebb(len(self.places)):
+                gc.collect()  # connections refer to themselves
+                memory.GiveBack()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await stopped.wait()

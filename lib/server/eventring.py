@@ -21,6 +21,7 @@ from ganeti import objects, runtime, serializer
 from ganeti.jqueue.ticker import Ticker, Timer
 from ganeti.luxi import events
 from ganeti.luxi.pending import Completed, Pending
+from ganeti.luxi.pieces import Encoded
 from ganeti.store.base import Epoch
 
 if TYPE_CHECKING:
@@ -280,13 +281,15 @@ class EventRing:
         """Return what follows the event that a waiter has seen: every one up to the last that it names."""
         return self._After(waiter.seen, waiter.kinds)
 
-    def _Answer(self, found: _Found) -> dict[str, Any]:
-        """Return the answer of ``WaitForEvents``; reading many events takes a while, so this is done without the lock."""
-        return {
-            "last": f"{self._epoch}-{found.last}",
-            "missed": found.kept is None,
-            "events": [{"id": f"{self._epoch}-{number}", **serializer.Load(text)} for number, text in found.kept or ()],
-        }
+    def _Answer(self, found: _Found) -> Encoded:
+        """Return the answer of ``WaitForEvents``.
+
+        The texts are put together as they are: whoever asks for many old events again and again costs little.
+        """
+        head = serializer.DumpBytes({"last": f"{self._epoch}-{found.last}", "missed": found.kept is None})
+        id_of_all = b'{"id":' + serializer.DumpBytes(f"{self._epoch}-")[:-1]
+        events = b",".join(b'%b%d",%b' % (id_of_all, number, text[1:]) for number, text in found.kept or ())
+        return Encoded.FromText(b'%b,"events":[%b]}' % (head[:-1], events))
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 

@@ -56,13 +56,15 @@ class Site:
         required: bool = False,
         tokens: access.TokenFinder | None = None,
         most_of_name: int = dispatch.MAX_OF_NAME,
+        incoming: int = dispatch.MAX_INCOMING,
     ):
         with open(users_file, "w", encoding="utf-8") as stream:
             stream.write(users)
         self.users = access.Users(users_file)
         self.users.Load()
         gate = access.Access(self.users, required, tokens)
-        self.application = dispatch.Application(table, master or NoMaster(), gate, most_of_name=most_of_name)
+        self.master: Any = master or NoMaster()
+        self.application = dispatch.Application(table, self.master, gate, incoming=incoming, most_of_name=most_of_name)
 
     async def Send(
         self,

@@ -71,9 +71,10 @@ def MakeCall(
     master: NotingMaster | None = None,
     caller: str | None = None,
     names: dict[str, str] | None = None,
+    options: frozenset[str] = frozenset(["write"]),
     **arguments: Any,
 ) -> Call:
-    """``arguments``: with ``_`` for ``-``, unless the declared name has it."""
+    """``options``: of the caller.  ``arguments``: with ``_`` for ``-``, unless the declared name has it."""
     resource = Find(path)
     method = resource.methods[verb]
     declared = {a.name for a in method.arguments}
@@ -82,7 +83,7 @@ def MakeCall(
         resource=resource,
         method=method,
         verb=verb,
-        caller=Caller(caller, "192.0.2.7"),
+        caller=Caller(caller, "192.0.2.7", options),
         master=master or NotingMaster(),
         names={n: v for n, v in {**NAMES, **(names or {})}.items() if f"{{{n}}}" in path},
         arguments=Arguments(method, given),

@@ -152,7 +152,7 @@ class Followers(JobClients):
         ledger.resumed += last is not None
         known: Known | None = None
         while not ended.is_set():
-            answer = ring.Wait(last, None, 20.0).Result(200)
+            answer = serializer.Load(ring.Wait(last, None, 20.0).Result(200).text)
             if last is None or answer["missed"]:
                 last = answer["last"]
                 known = _ReadAll(queue, cfg.Snapshot())
@@ -245,9 +245,8 @@ class ForgetsWhileNobodyWaits(EventRing):
 class AnswersTooFar(EventRing):
     """Says that a waiter has seen what came while its answer was made."""
 
-    def _Answer(self, seen: int, found: Any) -> dict[str, Any]:
-        answer = super()._Answer(seen, found)
-        return {**answer, "events": answer["events"][:2]}
+    def _Answer(self, found: Any) -> Any:
+        return super()._Answer(found._replace(kept=found.kept and found.kept[:2]))
 
 
 class AnnouncesUnstored(JobQueue):

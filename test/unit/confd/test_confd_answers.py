@@ -18,6 +18,7 @@ from ganeti.confd.view import HIDDEN, Public, View
 IP = "192.0.2.77"
 SECRET = "drbd-secret-of-web"
 PASSWORD = "private-password"
+TOKEN = "5e" * 32
 
 
 def _Root() -> objects.Snapshot:
@@ -39,7 +40,10 @@ def _Root() -> objects.Snapshot:
     root = root.WithObject(web.Replace(nics=nics, osparams_private={"password": PASSWORD}, serial_no=31))
     root = root.WithObject(disk.Replace(logical_id=[*disk.logical_id[:5], SECRET]))
     private = {"debian": {"root": PASSWORD}}
-    cluster = root.cluster.Replace(osparams_private_cluster=private, serial_no=77, master_node=configs.NODE1)
+    token = {"sha256": TOKEN, "role": "admin", "tags": ["of-the-token"], "created": 1.0}
+    cluster = root.cluster.Replace(
+        osparams_private_cluster=private, serial_no=77, master_node=configs.NODE1, rapi_tokens={"robot": token}
+    )
     return root.WithObject(cluster).Replace(serial_no=1234)
 
 
@@ -209,6 +213,15 @@ def test_what_is_much_too_large_is_not_even_built() -> None:
     assert _Ask(queries.CONFIG, f"/instances/{configs.Uuid(100000)}/name", view).status == queries.OK
 
 
+@pytest.mark.parametrize("path", ["", "/robot", "/robot/sha256", "/robot/role"])
+def test_tokens_of_the_remote_interface_are_not_there(path: str) -> None:
+    """Whoever has the key, so every regular node, asks for names, roles and hashes."""
+    assert ROOT.cluster.rapi_tokens["robot"]["sha256"] == TOKEN
+    assert _Ask(queries.CONFIG, f"/cluster/rapi_tokens{path}").status != queries.OK
+    everything = serializer.Dump(_Good(queries.CONFIG, "/cluster")[0])
+    assert not any(word in everything for word in ("rapi_tokens", "robot", TOKEN, "of-the-token"))
+
+
 def _Paths(path: str, value: Any) -> Iterator[str]:
     yield path
     for key, item in value.items() if isinstance(value, dict) else ():
@@ -244,7 +257,7 @@ def test_no_secret_leaves_and_every_answer_has_a_serial() -> None:
         for query in everything:
             reply = _Ask(kind, query)
             answer = serializer.Dump(reply.answer)
-            assert SECRET not in answer and PASSWORD not in answer, (kind, query)
+            assert not any(secret in answer for secret in (SECRET, PASSWORD, TOKEN)), (kind, query)
             if reply.status == queries.OK:
                 answered += 1
                 assert (reply.serial == 0) == (kind == queries.PING), f"{declared.name}: the serial must be an object's"

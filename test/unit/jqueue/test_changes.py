@@ -16,6 +16,7 @@ from ganeti.jqueue import job as jobs
 from ganeti.jqueue.archive import ARCHIVE_GROUP
 from ganeti.jqueue.changes import ArchiveChange, DrainChange, RestartChange, SubmitChange
 from ganeti.jqueue.entry import Entry, JobChange
+from ganeti.jqueue.live import LiveJobs
 from ganeti.jqueue.worker import Worker
 from ganeti.store import Row, Rows
 
@@ -118,7 +119,7 @@ def test_of_a_submission_in_portions_only_what_is_stored_is_accepted(bench, monk
     def make_change(entries: Any, to_drained: bool) -> SubmitChange:
         return (Refused if entries[0].id in refused else SubmitChange)(bench.queue, entries, to_drained)
 
-    submitter = submit.Submitter(bench.store, make_change, lambda: 0, 100)
+    submitter = submit.Submitter(bench.store, make_change, LiveJobs(), 100)
     submitter.last_id = 10
     refused = {13}
     outcomes = submitter.Submit([[Op()] for _ in range(5)], False).Result(10)

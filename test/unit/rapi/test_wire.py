@@ -22,7 +22,8 @@ from support.realcluster import WaitUntil
 from ganeti import constants, serializer
 from ganeti.rapi.call import ABSENT
 from ganeti.rapi.declared import BodyUse, Method, Resource, Role
-from ganeti.rapi.serving import Places
+from ganeti.rapi.dispatch import MAX_STRANGERS_BODY
+from ganeti.rapi.serving import Ebb, Places
 from ganeti.rapi.wire import Times
 
 GET = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -302,6 +303,44 @@ def test_large_answers_have_a_limit_together(serve):
     finally:
         for sock in slow:
             sock.close()
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 65000", b"Transfer-Encoding: chunked"])
+def test_unfinished_bodies_of_strangers_have_a_limit_together(place, tmp_path, length):
+    """They send all but the end of what they may send, and take no more memory than four of them may."""
+    _, address, folder = place
+    site = Site(str(tmp_path / "users"), table=TABLE, incoming=4 * MAX_STRANGERS_BODY)
+    part = b" " * 64000
+    if b"chunked" in length:
+        part = b"%x\r\n%b\r\n" % (len(part), part)
+    head = b" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + length + b"\r\n"
+    with RapiServer(site.application, address, folder) as server, contextlib.ExitStack() as stack:
+
+        def begin(verb: bytes, login: bytes = b"") -> socket.socket:
+            sock = stack.enter_context(server.Connect())
+            sock.sendall(verb + head + login + b"\r\n" + part)
+            return sock
+
+        known = begin(b"PUT /2/echo", LOGIN)
+        strangers = []
+        for places in (2, 3, 4, 5, 5, 5, 5):
+            strangers.append(begin(b"GET /version"))
+            WaitUntil(lambda there=places: len(server.server.places) == there, "the oldest have lost their connections")
+        assert [ReadAll(sock) for sock in strangers[:3]] == [b""] * 3
+        for sock, body in ((strangers[-1], b"2\n"), (known, b"1\n")):
+            sock.sendall(b"1\r\n1\r\n0\r\n\r\n" if b"chunked" in length else b" " * 999 + b"1")
+            assert ReadAnswer(sock)[::2] == (200, body)
+        begin(b"GET /version")
+        WaitUntil(lambda: len(server.server.places) == 6, "whoever has been answered has made room")
+        strangers[3].sendall(b"1\r\n1\r\n0\r\n\r\n" if b"chunked" in length else b" " * 999 + b"1")
+        assert ReadAnswer(strangers[3])[0] == 200
+
+
+def test_memory_is_given_back_when_many_connections_have_ended():
+    ebb = Ebb()
+    assert [ebb(now) for now in (50, 500, 450, 401, 400, 400, 301, 300, 0, 0)] == [
+        False, False, False, False, True, False, False, True, True, False,
+    ]  # fmt: skip
 
 
 def test_whoever_sends_a_body_slowly_can_be_sent_away(serve):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
@@ -11,8 +12,9 @@ from typing import Any, cast
 import pytest
 from support import configs
 
-from ganeti import objects
+from ganeti import objects, serializer
 from ganeti.jqueue import job as jobs
+from ganeti.luxi.pending import Pending
 from ganeti.server import eventring
 from ganeti.server.eventring import EventRing
 from ganeti.store import Position, Row, Store
@@ -20,6 +22,12 @@ from ganeti.store.base import Epoch
 
 _AT = cast(Position, None)
 _WAIT = 30.0
+
+
+def _Read(pending: Pending) -> dict[str, Any]:
+    """The answer as clients read it."""
+    answer: dict[str, Any] = serializer.Load(pending.Result(_WAIT).text)
+    return answer
 
 
 class _World:
@@ -46,8 +54,7 @@ class _World:
         self._tell(_AT, [Row(obj.KIND, obj.__dict__["uuid"], None) for obj in gone])
 
     def Ask(self, last: str | None, kinds: list[str] | None = None, timeout: float = 0.0) -> dict[str, Any]:
-        answer: dict[str, Any] = self.ring.Wait(last, kinds, timeout).Result(_WAIT)
-        return answer
+        return _Read(self.ring.Wait(last, kinds, timeout))
 
     def Job(self, job_id: int, before: jobs.Job | None, after: jobs.Job | None) -> None:
         """Acknowledge a transaction with a new version of a job."""
@@ -197,14 +204,14 @@ def test_who_waits_is_answered_by_the_next_event_of_a_kind_that_is_wanted(world:
     assert world.Ask("3.abc-0", None, 60.0)["last"] == "3.abc-1"
     assert not pending.done
     world.Change(world.root.nodes[configs.NODE1])
-    answer = pending.Result(_WAIT)
+    answer = _Read(pending)
     assert [event["kind"] for event in answer["events"]] == ["node"] and answer["last"] == "3.abc-2"
 
 
 def test_at_the_time_out_the_answer_is_empty_and_names_the_newest_event(world: _World) -> None:
     pending = world.ring.Wait("3.abc-0", ["node"], 0.05)
     world.Change(world.web)
-    assert pending.Result(_WAIT) in (
+    assert _Read(pending) in (
         {"last": "3.abc-1", "missed": False, "events": []},
         {"last": "3.abc-0", "missed": False, "events": []},
     )
@@ -284,7 +291,7 @@ def test_more_changes_than_can_wait_are_missing_and_not_lost_unseen(world: _Worl
 def test_a_stop_answers_everybody(world: _World) -> None:
     pending = world.ring.Wait("3.abc-0", None, 60.0)
     world.ring.Stop()
-    assert pending.Result(_WAIT)["events"] == []
+    assert _Read(pending)["events"] == []
 
 
 @pytest.mark.parametrize("ends", ["time-out", "stop"])
@@ -306,5 +313,26 @@ def test_a_wait_that_ends_loses_nothing_that_others_have_numbered_meanwhile(worl
     else:
         assert waiter.timer is not None and waiter.timer.call is not None
         waiter.timer.call()
-    answer = tired.Result(_WAIT)
+    answer = _Read(tired)
     assert (_Shown(answer), answer["last"]) == ([("instance", "changed", world.web.name)], "3.abc-2")
+
+
+def test_a_page_of_old_events_costs_the_master_little(world: _World) -> None:
+    """A stranger resumes after the first event again and again: what was written once is neither read nor written again."""
+    for number in range(1, 1201):
+        world.Job(number, None, _Job(number, "queued"))
+    first = world.Ask("3.abc-0")
+    assert len(first["events"]) == eventring.MAX_ANSWER and first["last"] == f"3.abc-{eventring.MAX_ANSWER}"
+    assert [event["id"] for event in first["events"][:2]] == ["3.abc-1", "3.abc-2"]
+    calls: list[str] = []
+
+    def note(frame: Any, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename == serializer.__file__:
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        world.ring.Wait("3.abc-0", None, 0.0)
+    finally:
+        sys.setprofile(None)
+    assert 0 < len(calls) < 10
