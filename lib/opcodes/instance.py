@@ -118,6 +118,9 @@ class OpInstanceReinstall(OpCode):
     osparams: dict[str, Any] | None = Param(ht.TMaybe(ht.TDict), None, doc="temporary override")
     osparams_private: dict[str, Any] | None = common.OSPARAMS_PRIVATE
     osparams_secret: dict[str, Any] | None = common.OSPARAMS_SECRET
+    check_only: bool | None = Param(
+        ht.TMaybe(ht.TBool), None, doc="only check whether this OS could be installed, also while the instance runs"
+    )
 
 
 class OpInstanceRemove(OpCode):

@@ -200,7 +200,14 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
 
 
 class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
-    """Runs the creation scripts of the operating system again on a stopped instance."""
+    """Runs the creation scripts of the operating system again on a stopped instance, or only checks whether they would run.
+
+    A job that stops the instance first begins with such a check, so that a mistake is found while the guest still runs.
+    """
+
+    @property
+    def HPATH(self) -> str | None:
+        return None if self.op.check_only else super().HPATH
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
@@ -209,7 +216,8 @@ class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
         CheckNodeOnline(snapshot.nodes[instance.primary_node], "Instance primary node offline, cannot reinstall")
         if not instance.disks:
             raise errors.OpPrereqError(f"Instance '{instance.name}' has no disks, cannot reinstall", errors.ECODE_INVAL)
-        CheckInstanceState(self, instance, STATE_DOWN)
+        if not self.op.check_only:
+            CheckInstanceState(self, instance, STATE_DOWN)
         self._Plan(instance)
 
     def _Plan(self, instance: objects.Instance) -> None:
@@ -229,6 +237,8 @@ class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
         CheckOs(self, [instance.primary_node], os_name, self._os_params, op.force_variant, required=True)
 
     def Exec(self, feedback: Feedback) -> None:
+        if self.op.check_only:
+            return
         if self._planned.os != self.instance.os:
             feedback(f"Changing OS to '{self._planned.os}'...")
         instance = self.cfg.Update(self._planned, self.ec_id)

@@ -70,7 +70,8 @@ _OS = Argument("os", ArgumentKind.TEXT, "old form of `os` in the body")
 _NO_STARTUP = Argument("nostartup", ArgumentKind.FLAG, "old form of `start` in the body: 1 leaves the instance stopped")
 _TReinstall = ht.TStrictDict({}, {"start": ht.TBool}, others=ht.TAny)
 _OF_ALL_STEPS = ("instance_name", "instance_uuid", "dry_run", "debug_level", "priority", "comment", "reason")
-_OF_FIRST_STEP = ("depends", "if_match")
+_OF_FIRST_STEP = ("depends",)
+_UNTIL_STOPPED = ("if_match",)
 
 
 def _Given(call: Call) -> dict[str, Any]:
@@ -88,12 +89,20 @@ def _ReadReinstallation(call: Call, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ReinstallationSteps(call: Call, installation: opcodes.OpCode) -> list[opcodes.OpCode]:
-    """Return the opcodes that stop an instance, install it again and start it."""
+    """Return the opcodes that check what is to be installed, stop an instance, install it again and start it.
+
+    In a dry run nothing is stopped, so that the installation itself is the check.
+    """
     given = vars(installation)
     common = {name: given[name] for name in _OF_ALL_STEPS if name in given}
     first = {name: given[name] for name in _OF_FIRST_STEP if name in given}
-    installed = {name: value for name, value in given.items() if name not in first}
-    steps = [opcodes.OpInstanceShutdown(**common, **first), opcodes.OpInstanceReinstall(**installed)]
+    bound = {name: given[name] for name in _UNTIL_STOPPED if name in given}
+    installed = {name: value for name, value in given.items() if name not in {*first, *bound}}
+    steps: list[opcodes.OpCode] = []
+    if not given.get("dry_run"):
+        steps.append(opcodes.OpInstanceReinstall(**{**installed, **first, **bound, "check_only": True}))
+        first = {}
+    steps += [opcodes.OpInstanceShutdown(**common, **first, **bound), opcodes.OpInstanceReinstall(**installed)]
     if _Given(call).get("start", not call.arguments[_NO_STARTUP.name]):
         steps.append(opcodes.OpInstanceStartup(**common, force=False))
     return steps
@@ -155,9 +164,11 @@ RESOURCES = (
         {
             "POST": JobMethod(
                 opcodes.OpInstanceReinstall,
-                "Stop an instance, install an operating system on its disks, and start it unless `start` is false.  Each step"
-                " of a dry run is checked as things are, so that one of an instance that runs fails at the second.",
+                "Check an operating system and its parameters; then stop an instance, install the system on its disks, and"
+                " start it unless `start` is false.  Each step of a dry run is checked as things are, so that one of an"
+                " instance that runs fails at the second.",
                 static=Name,
+                forbidden=("check_only",),
                 aliases={"os": "os_type"},
                 arguments=(_OS, _NO_STARTUP),
                 body=BodyUse.OPTIONAL,

@@ -17,6 +17,7 @@ FACTS = json.loads((pathlib.Path(__file__).parents[2] / "data" / "opcodes.json")
 ADDED = {
     "OP_INSTANCE_ACTIVATE_DISKS": {"behind"},
     "OP_INSTANCE_MIGRATE": {"keep_node", "keep_node_uuid"},
+    "OP_INSTANCE_REINSTALL": {"check_only"},
     "OP_INSTANCE_REPLACE_DISKS": {"if_primary"},
     "OP_NODE_EVACUATE": {"emptying"},
     "OP_REPAIR_NODE_STORAGE": {"missing"},

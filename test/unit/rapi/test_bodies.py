@@ -457,17 +457,19 @@ def _Reinstalled(*body: Any, **more: Any) -> list[dict[str, Any]]:
 
 
 def test_reinstallation():
-    ids = ["OP_INSTANCE_SHUTDOWN", "OP_INSTANCE_REINSTALL", "OP_INSTANCE_STARTUP"]
+    ids = ["OP_INSTANCE_REINSTALL", "OP_INSTANCE_SHUTDOWN", "OP_INSTANCE_REINSTALL", "OP_INSTANCE_STARTUP"]
     ops = _Reinstalled({"os": "debian", "osparams": {"a": "b"}}, reason="new")
     assert [op["OP_ID"] for op in ops] == ids
     assert {op["instance_name"] for op in ops} == {"thing1"}
-    assert (ops[1]["os_type"], ops[1]["osparams"]) == ("debian", {"a": "b"})
+    assert [op.get("check_only") for op in ops] == [True, None, None, None], "checked before the guest is stopped"
+    for step in (0, 2):
+        assert (ops[step]["os_type"], ops[step]["osparams"]) == ("debian", {"a": "b"})
     assert all(op["reason"][0][:2] == ["gnt:user", "new"] for op in ops)
-    assert [op["OP_ID"] for op in _Reinstalled({"start": False})] == ids[:2]
-    assert [op["OP_ID"] for op in _Reinstalled(nostartup=True)] == ids[:2]
+    assert [op["OP_ID"] for op in _Reinstalled({"start": False})] == ids[:3]
+    assert [op["OP_ID"] for op in _Reinstalled(nostartup=True)] == ids[:3]
     ops = _Reinstalled(os="debian")
     assert [op["OP_ID"] for op in ops] == ids
-    assert ops[1]["os_type"] == "debian"
+    assert ops[2]["os_type"] == "debian"
     path = "/2/instances/{name}/reinstall"
     for wrong in ({"start": 1}, {"os": ""}, {"osparams": []}, []):
         _Refused(path, "POST", wrong)
@@ -480,19 +482,23 @@ def test_dry_run_of_a_reinstallation_changes_nothing(body: Any, arguments: dict[
     assert [op["dry_run"] for op in _Reinstalled(body, **arguments)] == [True, True, True]
 
 
-def test_reinstallation_waits_and_is_bound_before_its_first_step():
+def test_reinstallation_waits_before_its_first_step_and_is_bound_until_the_guest_is_stopped():
     secret = {"password": "marked-value"}
     body = {"depends": [[17, ["success"]]], "priority": 10, "comment": "night", "osparams_secret": secret}
     version = "ab3ef36a-0b9c-4a6a-8f0c-8f6a3bd2b3a1-7"
-    first, *others = ops = _Reinstalled({**body, "if_match": version})
-    assert (first["depends"], first["if_match"]) == (body["depends"], version)
-    assert all(op.get("depends") is None and "if_match" not in op for op in others)
-    assert [(op["priority"], op["comment"]) for op in ops] == [(10, "night")] * 3
-    assert [op.get("osparams_secret") for op in ops] == [None, secret, None]
+    ops = _Reinstalled({**body, "if_match": version})
+    assert [op.get("depends") for op in ops] == [body["depends"], None, None, None]
+    assert [op.get("if_match") for op in ops] == [version, version, None, None]
+    assert [(op["priority"], op["comment"]) for op in ops] == [(10, "night")] * 4
+    assert [op.get("osparams_secret") for op in ops] == [secret, None, secret, None]
+    first, *others = _Reinstalled({**body, "dry_run": True})
+    assert (first["OP_ID"], first["depends"]) == ("OP_INSTANCE_SHUTDOWN", body["depends"])
+    assert all(op.get("depends") is None for op in others)
     call = MakeCall("/2/instances/{name}/reinstall", "POST")
     call.if_match = version
     asyncio.run(call.method.action(call))
-    assert [op.get("if_match") for op in call.master.ops] == [version, None, None]
+    assert [op.get("if_match") for op in call.master.ops] == [version, version, None, None]
+    _Refused("/2/instances/{name}/reinstall", "POST", {"check_only": True}, code=403)
 
 
 def test_compression_tools_are_not_for_rapi():

@@ -189,6 +189,16 @@ def test_when_there_is_nothing_to_install_on(master: Master) -> None:
     assert master.Instance(WEB).admin_state == constants.ADMINST_DOWN and master[0].installed == []
 
 
+def test_a_mistake_is_found_while_the_guest_runs(master: Master) -> None:
+    """The check before the guest is stopped changes nothing, and does not ask for a stopped guest."""
+    before = master.Instance(WEB)
+    with pytest.raises(errors.OpPrereqError, match="OS suse not found"):
+        master.Run(opcodes.OpInstanceReinstall(instance_name=WEB, os_type="suse", check_only=True))
+    master.Run(opcodes.OpInstanceReinstall(instance_name=WEB, os_type="noop", osparams={"a": "1"}, check_only=True))
+    assert master.Instance(WEB) == before
+    assert master[0].installed == []
+
+
 @pytest.mark.parametrize("name", [WEB, "files.example.org"])
 def test_another_instance_that_got_the_name_is_not_shown(filed: Master, name: str) -> None:
     """What a job was submitted for is looked up once; who asked for it may see nothing else."""
