@@ -13,6 +13,7 @@ from support.rapi import PLAIN, READER, WRITER, Reply, Site
 from support.rapicalls import NotingMaster
 
 from ganeti import opcodes
+from ganeti.rapi import audit
 from ganeti.rapi.call import Caller
 from ganeti.rapi.declared import Role
 
@@ -123,6 +124,15 @@ def test_a_job_that_a_reader_had_made_is_in_the_audit(site: Site, caplog: pytest
     [line] = [text.removeprefix("audit ") for text in caplog.messages if text.startswith("audit ")]
     shown = json.loads(line)
     assert (shown["who"], shown["path"], shown["job"]) == (None, INFO, 4711)
+
+
+@pytest.mark.parametrize(("blanks", "read"), [(0, True), (1 << 20, False)])
+def test_a_large_answer_is_not_read_again_for_the_audit(caplog: pytest.LogCaptureFixture, blanks: int, read: bool):
+    """All clients would wait meanwhile; what the audit shows are numbers of jobs and errors."""
+    caplog.set_level(logging.INFO)
+    audit.Note("PUT", "/2/query/node", "192.0.2.7:1", None, 200, b"7" + b" " * blanks)
+    [line] = caplog.messages
+    assert ('"job":7' in line) == read
 
 
 # --- pages of other sites in a victim's browser -----------------------------------------------------------------------
