@@ -185,6 +185,18 @@ def test_disks(client: Noting, cluster: RealCluster) -> None:
     client.Done(client.DeleteInstance(name))
 
 
+def test_a_wrong_reinstallation_is_rejected_while_the_guest_runs(client: Noting, cluster: RealCluster) -> None:
+    """What it would install is checked before it stops anything."""
+    name = Create(client, cluster, "kept.example.com", "file")
+    client.Done(client.StartupInstance(name))
+    client.Fails(client.ReinstallInstance(name, os="mini+nonsense"), "mini")
+    client.Fails(client.ReinstallInstance(name, osparams={"nonsense": "1"}), "nonsense")
+    assert client.GetInstance(name)["status"] == "running"
+    client.Done(client.ReinstallInstance(name))
+    assert client.GetInstance(name)["status"] == "running"
+    client.Done(client.DeleteInstance(name, shutdown_timeout=1))
+
+
 def NotYet(call: Callable[[], int], client: Noting) -> None:
     """What comes with a later release says so, when it is asked for or as the job's end."""
     with pytest.raises((GanetiApiError, errors.GenericError), match="not supported in this release"):
