@@ -28,6 +28,11 @@ FILE_MODE = 0o444
 HVPARAMS_PREFIX = "hvparams_"
 
 
+def InCluster() -> bool:
+    """Return whether this node belongs to a cluster."""
+    return runtime.Exists(pathutils.SsconfFile("master_node"))
+
+
 class Key(NamedTuple):
     """``lines(snapshot)`` is the value, one text per line.  A key without ``since`` is mandatory for readers.
 

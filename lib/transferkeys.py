@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import stat
 
@@ -13,21 +14,19 @@ PEM_LIMIT = 1024 * 1024
 _CLOCK_SKEW = 300.0
 
 
-def RemoveExpired() -> list[str]:
-    """Remove the keys whose certificate is not in force, and return their names.
+def RemoveExpired() -> None:
+    """Remove the keys whose certificate is not in force; each is named in the log.
 
     A directory without a certificate was left by a crash, if it is older than any certificate may become.
     """
     try:
         found = runtime.ListStats(pathutils.CRYPTO_KEYS_DIR)
     except FileNotFoundError:
-        return []
-    removed = []
+        return
     for name, info in sorted(found.items()):
         path = posixpath.join(pathutils.CRYPTO_KEYS_DIR, name)
         if stat.S_ISDIR(info.st_mode) and _IsOver(posixpath.join(path, CERT_FILE), info.st_mtime) and _Remove(path):
-            removed.append(name)
-    return removed
+            logging.info("Removed key %s: its certificate expired before the transfer took place", name)
 
 
 def _IsOver(cert_file: str, made: float) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ganeti import objects
+
 PROTOCOL = 1
 
 # Types of queries.
@@ -52,6 +54,13 @@ ROLE_CANDIDATE = 1
 ROLE_OFFLINE = 2
 ROLE_DRAINED = 3
 ROLE_REGULAR = 4
+ROLES: Mapping[str, int] = {
+    objects.ROLE_MASTER: ROLE_MASTER,
+    objects.ROLE_CANDIDATE: ROLE_CANDIDATE,
+    objects.ROLE_OFFLINE: ROLE_OFFLINE,
+    objects.ROLE_DRAINED: ROLE_DRAINED,
+    objects.ROLE_REGULAR: ROLE_REGULAR,
+}
 
 # Keys of a dictionary that is asked with.
 KEY_LINK = "0"

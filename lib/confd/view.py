@@ -93,13 +93,7 @@ class View:
 
     def Role(self, node: objects.Node) -> int:
         """Return the number of a node's role."""
-        if node.uuid == self.root.cluster.master_node:
-            return queries.ROLE_MASTER
-        if node.drained:
-            return queries.ROLE_DRAINED
-        if node.offline:
-            return queries.ROLE_OFFLINE
-        return queries.ROLE_CANDIDATE if node.master_candidate else queries.ROLE_REGULAR
+        return queries.ROLES[node.Role(self.root.cluster.master_node)]
 
     def MayAnswer(self, name: str) -> bool:
         """Return whether the node of this name answers questions: the master and its candidates do."""

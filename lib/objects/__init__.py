@@ -43,10 +43,25 @@ from ganeti.objects.cluster import DATA_COLLECTORS, Cluster
 from ganeti.objects.indexes import Gained as GainedValues
 from ganeti.objects.instance import NIC, Disk, Instance
 from ganeti.objects.network import FilterRule, Network
-from ganeti.objects.node import Node, NodeGroup
+from ganeti.objects.node import (
+    NODE_ROLES,
+    ROLE_CANDIDATE,
+    ROLE_DRAINED,
+    ROLE_MASTER,
+    ROLE_OFFLINE,
+    ROLE_REGULAR,
+    Node,
+    NodeGroup,
+)
 from ganeti.objects.snapshot import KIND_MAPS, ROW_KINDS, ConfigText, ConfigTextOfRows, Snapshot
 
 __all__ = [
+    "NODE_ROLES",
+    "ROLE_CANDIDATE",
+    "ROLE_DRAINED",
+    "ROLE_MASTER",
+    "ROLE_OFFLINE",
+    "ROLE_REGULAR",
     "DATA_COLLECTORS",
     "KIND_MAPS",
     "MISSING",

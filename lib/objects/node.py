@@ -21,6 +21,15 @@ from ganeti.objects.base import (
 _SETS = ht.TDictOf(ht.TString, ht.TDict)
 
 
+NODE_ROLES = ROLE_MASTER, ROLE_CANDIDATE, ROLE_REGULAR, ROLE_DRAINED, ROLE_OFFLINE = (
+    "master",
+    "candidate",
+    "regular",
+    "drained",
+    "offline",
+)
+
+
 class Node(ConfigObject):
     """A machine of the cluster.  At most one of master_candidate, drained and offline is true."""
 
@@ -46,6 +55,16 @@ class Node(ConfigObject):
     ctime: float = TimeField("when it joined")
     mtime: float = TimeField("last change")
     serial_no: int = SerialField()
+
+    def Role(self, master_uuid: str) -> str:
+        """Return one of NODE_ROLES; ``master_uuid``: the cluster's master node."""
+        if self.uuid == master_uuid:
+            return ROLE_MASTER
+        if self.master_candidate:
+            return ROLE_CANDIDATE
+        if self.drained:
+            return ROLE_DRAINED
+        return ROLE_OFFLINE if self.offline else ROLE_REGULAR
 
     @property
     def is_eligible(self) -> bool:

@@ -21,13 +21,8 @@ def _Secondaries(context: Context, node: Any) -> list[str]:
 
 def NodeRole(context: Context, node: Any) -> str:
     """Return one letter: master, candidate, drained, offline or regular."""
-    if node.uuid == context.snapshot.cluster.master_node:
-        return "M"
-    if node.master_candidate:
-        return "C"
-    if node.drained:
-        return "D"
-    return "O" if node.offline else "R"
+    role: str = node.Role(context.snapshot.cluster.master_node)
+    return role[0].upper()
 
 
 def _Parameters(context: Context, node: Any) -> Any:

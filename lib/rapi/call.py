@@ -122,4 +122,3 @@ class Answer:
 
     value: Any
     version: Sequence[Any] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)

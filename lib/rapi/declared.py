@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 READ: Final = "read"
 WRITE: Final = "write"
+JSON: Final = "application/json"
 
 
 class Role(enum.IntEnum):
@@ -139,7 +140,7 @@ class Method:
     example: Any = None
     """A body that could be sent, for documents and tests."""
     addition: bool = False
-    media: str = "application/json"
+    media: str = JSON
     etag: Etag = Etag.NONE
     headers: tuple[Header, ...] = ()
 

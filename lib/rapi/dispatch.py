@@ -21,12 +21,11 @@ from ganeti import errors, serializer
 from ganeti.opcodes import types
 from ganeti.rapi import access, accesslog, arguments, audit, etag, failures, origin, preconditions, tokens
 from ganeti.rapi.call import ABSENT, Answer, Call, Caller, HttpError, Master
-from ganeti.rapi.declared import BodyUse, Etag, Job, Method, Resource
+from ganeti.rapi.declared import JSON, BodyUse, Etag, Job, Method, Resource
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-JSON = "application/json"
 MAX_BODY = 8 * 1024 * 1024
 # Of somebody who has not logged in; nothing of theirs is large.
 MAX_STRANGERS_BODY = 64 * 1024
@@ -393,7 +392,7 @@ def _Success(call: Call, answer: Any) -> Response:
         return answer
     if not isinstance(answer, Answer):
         answer = Answer(answer)
-    headers = dict(answer.headers)
+    headers: dict[str, str] = {}
     if answer.version:
         tag = etag.Make(answer.version)
         headers["ETag"] = etag.Header(tag)

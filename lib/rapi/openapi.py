@@ -10,10 +10,9 @@ from typing import Any, Final
 from ganeti import constants, ht, opcodes
 from ganeti.rapi import bodies, preconditions, statuses
 from ganeti.rapi.call import Call, Caller
-from ganeti.rapi.declared import SEGMENTS, Argument, ArgumentKind, BodyUse, Etag, Job, Method, Resource
+from ganeti.rapi.declared import JSON, SEGMENTS, Argument, ArgumentKind, BodyUse, Etag, Job, Method, Resource
 from ganeti.rapi.resources.common import TJob
 
-JSON: Final = "application/json"
 _OUTSIDE: Final = "default"
 _JOB_EXAMPLE: Final = 4711
 _SEGMENT_DOCS: Final = {

@@ -77,16 +77,8 @@ class Meter:
 
 
 def _Roles(root: objects.Snapshot) -> Series:
-    roles = Counter(dict.fromkeys(("master", "candidate", "regular", "drained", "offline"), 0))
-    for node in root.nodes.values():
-        if node.uuid == root.cluster.master_node:
-            roles["master"] += 1
-        elif node.offline:
-            roles["offline"] += 1
-        elif node.drained:
-            roles["drained"] += 1
-        else:
-            roles["candidate" if node.master_candidate else "regular"] += 1
+    roles = Counter(dict.fromkeys(objects.NODE_ROLES, 0))
+    roles.update(node.Role(root.cluster.master_node) for node in root.nodes.values())
     return {(role,): count for role, count in roles.items()}
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from ganeti import constants, pathutils, runtime, transferkeys
+from ganeti import constants, pathutils, runtime, ssconf, transferkeys
 from ganeti.daemon import logs
 
 _DAY = 24 * 3600.0
@@ -19,15 +19,10 @@ KEEP_LOGS = 50
 _WATCHER_FILE = re.compile(r"watcher\.[^/]*-[^/]*-[^/]*-[^/]*\.(data|instance-status|volume-groups)")
 
 
-def InCluster() -> bool:
-    return runtime.Exists(pathutils.SsconfFile("master_node"))
-
-
 def CleanNode() -> None:
     """Remove keys of transfers whose certificates are not in force, and watcher files of groups that are gone."""
-    for name in transferkeys.RemoveExpired():
-        logging.info("Removed the key %s of a transfer", name)
-    if InCluster():
+    transferkeys.RemoveExpired()
+    if ssconf.InCluster():
         _RemoveOld(
             posixpath.join(pathutils.DATA_DIR, name)
             for name in runtime.ListDir(pathutils.DATA_DIR)
@@ -37,7 +32,7 @@ def CleanNode() -> None:
 
 def CleanMaster() -> None:
     """Remove jobs that were archived long ago."""
-    if InCluster():
+    if ssconf.InCluster():
         top = pathutils.JOB_QUEUE_ARCHIVE_DIR
         for directory in _Names(top):
             _RemoveOld(_FilesBelow(posixpath.join(top, directory)))

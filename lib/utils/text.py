@@ -29,12 +29,18 @@ def Suggestion(word: str, names: Iterable[str]) -> str:
     return "Did you mean " + " or ".join(f"'{name}'" for name in near[:3]) + "?" if near else ""
 
 
-@functools.lru_cache(maxsize=16384)
 def JoinOr(words: Sequence[str]) -> str:
     """Return ``a, b or c``."""
     return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
+def JoinFirst(words: Sequence[str], most: int) -> str:
+    """Return ``a, b and 7 more``, with ``most`` of the words."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
+@functools.lru_cache(maxsize=16384)
 def NiceSortKey(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a key under which ``node2`` comes before ``node10`` (doc/reference/queries.md 2).
 

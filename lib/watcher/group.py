@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, runtime, ssconf
+from ganeti.utils.text import JoinFirst
 from ganeti.watcher import decisions, guard, master, state, status, volumerepair
 from ganeti.watcher.decisions import Action, Decision
 from ganeti.watcher.rows import Instance, Node
@@ -177,5 +178,4 @@ def _Summarize(group: str, count: int, found: Sequence[Decision]) -> None:
     if not acted:
         logging.info("Group %s: %d instances, nothing to start", group, count)
         return
-    more = f" and {len(acted) - _NAMES_SHOWN} more" if len(acted) > _NAMES_SHOWN else ""
-    logging.info("Group %s: %d instances; %s%s", group, count, ", ".join(acted[:_NAMES_SHOWN]), more)
+    logging.info("Group %s: %d instances; %s", group, count, JoinFirst(acted, _NAMES_SHOWN))

@@ -22,10 +22,6 @@ Action = Callable[[], int]
 _KEEP_PAUSE = 3600.0
 
 
-def InCluster() -> bool:
-    return runtime.Exists(pathutils.SsconfFile("master_node"))
-
-
 def Paused() -> bool:
     """Return whether an administrator has paused the watcher; remove a file that ended long ago."""
     try:

@@ -6,7 +6,7 @@ import logging
 import optparse
 import sys
 
-from ganeti import _autoconf, constants, errors, pathutils, runtime
+from ganeti import _autoconf, constants, errors, pathutils, runtime, ssconf
 from ganeti.daemon import logs
 from ganeti.utils.text import ParseTimespec
 from ganeti.watcher import guard
@@ -55,7 +55,7 @@ def _Parse() -> optparse.Values:
 
 def Main() -> int:
     options = _Parse()
-    if not guard.InCluster():
+    if not ssconf.InCluster():
         return constants.EXIT_SUCCESS
     terminal = logging.DEBUG if options.debug else None
     try:

@@ -111,6 +111,12 @@ def Submit(client: Client, jobs: Sequence[Sequence[OpCode]], options: optparse.V
     return found
 
 
+def ErrorOf(results: Sequence[Any]) -> str:
+    """Return what a job that failed or was canceled says, in the words of its error."""
+    found = (errors.DecodeException(result) for result in results or ())
+    return str(next(filter(None, found), "it was canceled"))[:500]
+
+
 def Wait(client: Client, job_id: int, seconds: float) -> str | None:
     """Wait until a job has ended and return its status; None if it has not within the time."""
     deadline = runtime.Monotonic() + seconds

@@ -9,6 +9,7 @@ from typing import Any
 
 from ganeti import errors, pathutils, runtime, serializer
 from ganeti.watcher import volumegroups
+from ganeti.watcher.volumegroups import StoredNumber
 
 # Seconds after which tries to start an instance are forgotten.
 EXPIRES = 8 * 3600.0
@@ -120,22 +121,17 @@ class State:
 EMPTY = State({}, {})
 
 
-def _Number(value: Any) -> float:
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
-    return value if good else 0
-
-
 def _ReadTries(record: Any) -> Tries:
     if not isinstance(record, dict):
         return NONE
-    restarts, cleanups = (int(_Number(record.get(f"{kind}_count"))) for kind in ("restart", "cleanup"))
+    restarts, cleanups = (int(StoredNumber(record.get(f"{kind}_count"))) for kind in ("restart", "cleanup"))
     return Tries(
         restarts,
-        _Number(record.get("restart_when")),
+        StoredNumber(record.get("restart_when")),
         cleanups,
-        _Number(record.get("cleanup_when")),
-        int(_Number(record.get("restart_job"))) if restarts else 0,
-        int(_Number(record.get("cleanup_job"))) if cleanups else 0,
+        StoredNumber(record.get("cleanup_when")),
+        int(StoredNumber(record.get("restart_job"))) if restarts else 0,
+        int(StoredNumber(record.get("cleanup_job"))) if cleanups else 0,
     )
 
 
@@ -161,7 +157,7 @@ def Parse(text: bytes) -> State:
 
 
 def _ReadJobs(values: Any) -> frozenset[int]:
-    return frozenset(int(_Number(value)) for value in (values if isinstance(values, list) else ())) - {0}
+    return frozenset(int(StoredNumber(value)) for value in (values if isinstance(values, list) else ())) - {0}
 
 
 class File:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ganeti import constants, errors, runtime
+from ganeti import constants, runtime
+from ganeti.utils.text import JoinFirst
 from ganeti.watcher import busy, decisions, guard, master
 from ganeti.watcher.rows import Values
 
@@ -56,7 +57,7 @@ def Run(client: Client, visit: Visit, options: optparse.Values) -> None:
     [[results]] = client.QueryJobs([job_id], ["opresult"])
     client.ArchiveJob(job_id)
     if status != constants.JOB_STATUS_SUCCESS:
-        logging.error("Group %s: the verification of disks failed: %s", visit.name, _Words(results))
+        logging.error("Group %s: the verification of disks failed: %s", visit.name, master.ErrorOf(results))
         return
     bad_nodes, inactive, missing = results[0]
     for node, text in sorted(bad_nodes.items()):
@@ -78,12 +79,11 @@ def _ReportMissing(client: Client, missing: Mapping[str, Sequence[Sequence[str]]
     """Say which volumes and files are gone; making them again is the administrator's decision (doc/design-lvm-repair.rst)."""
     names: dict[str, str] = dict(map(Values, client.Query("node", ("uuid", "name"), None)["data"]))
     for instance, lost in sorted(missing.items()):
-        words = [f"{disk} on node {names.get(node, node)}" for node, disk in lost[:_DISKS_SHOWN]]
-        more = f" and {len(lost) - _DISKS_SHOWN} more" if len(lost) > _DISKS_SHOWN else ""
+        words = [f"{disk} on node {names.get(node, node)}" for node, disk in lost]
         logging.error(
-            "Instance %s has lost %s%s; unless a job makes them again already ('gnt-job list'), this is for an administrator:"
+            "Instance %s has lost %s; unless a job makes them again already ('gnt-job list'), this is for an administrator:"
             " 'gnt-cluster verify' says what to do",
-            instance, ", ".join(words), more,
+            instance, JoinFirst(words, _DISKS_SHOWN),
         )  # fmt: skip
 
 
@@ -101,9 +101,3 @@ def _Activate(client: Client, visit: Visit, reported: list[str], options: optpar
         logging.info("Activating the disks of instance %s: %s", instance.name, _WHY)
     # A job for each: one that finds its instance changed must not keep the others from theirs.
     master.Submit(client, [[master.Activation(instance, _WHY)] for instance in chosen], options)
-
-
-def _Words(results: Sequence[Any]) -> str:
-    """Return what a failed job says, in the words of its error."""
-    error = errors.DecodeException(results[0]) if results else None
-    return str(error or results)[:500]

@@ -275,7 +275,7 @@ def Parse(record: Mapping[str, Any], now: float) -> Known:
         for name, values in (groups.items() if isinstance(groups, dict) else ())
         if (group := _ParseGroup(values)) is not None
     }
-    return Known(found, _Number(record.get("repaired", 0), otherwise=now))
+    return Known(found, StoredNumber(record.get("repaired", 0), otherwise=now))
 
 
 def _ParseGroup(values: Any) -> Group | None:
@@ -284,13 +284,14 @@ def _ParseGroup(values: Any) -> Group | None:
     state, missing, boot_id = values["state"], values.get("missing", []), values.get("boot_id", "")
     if not isinstance(missing, list) or not all(isinstance(uuid, str) for uuid in missing):
         missing = []
-    since, seen, reported, job = (_Number(values.get(name)) for name in ("since", "seen", "reported", "job"))
+    since, seen, reported, job = (StoredNumber(values.get(name)) for name in ("since", "seen", "reported", "job"))
     boot_id = boot_id if isinstance(boot_id, str) else ""
     if state == BAD and not (missing and since and seen and boot_id):
         return None  # since when the disks are missing is not known; what was done, however, is never forgotten
     return Group(state, tuple(missing), since, seen, boot_id, int(job), reported)
 
 
-def _Number(value: Any, otherwise: float = 0) -> float:
+def StoredNumber(value: Any, otherwise: float = 0) -> float:
+    """Return a number of a state file, ``otherwise`` if it cannot be one."""
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
     return value if good else otherwise

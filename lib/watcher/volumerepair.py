@@ -98,14 +98,8 @@ def _Ask(client: Client, ops: Sequence[OpCode], otherwise: str) -> list[Any] | N
     client.ArchiveJob(job_id)
     if status == constants.JOB_STATUS_SUCCESS:
         return list(results)
-    logging.warning("%s: %s", otherwise, _ErrorOf(results))
+    logging.warning("%s: %s", otherwise, master.ErrorOf(results))
     return None
-
-
-def _ErrorOf(results: Sequence[Any]) -> str:
-    """Return what a failed job says, in the words of its error."""
-    found = (errors.DecodeException(result) for result in results or ())
-    return str(next(filter(None, found), "it was canceled"))[:500]
 
 
 class _Round:
@@ -184,7 +178,7 @@ class _Round:
             return Job.UNFINISHED
         if status == constants.JOB_STATUS_SUCCESS:
             return Job.DONE
-        self._errors[job_id] = _ErrorOf(results)
+        self._errors[job_id] = master.ErrorOf(results)
         if status == constants.JOB_STATUS_CANCELED:
             return Job.REJECTED
         error = errors.DecodeException(results[0]) if results else None

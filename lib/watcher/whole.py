@@ -63,8 +63,7 @@ def RunHooks() -> None:
 
 def RemoveOldKeys() -> int:
     """Remove keys of transfers that nobody can use; what waits for such a transfer fails by itself."""
-    for name in transferkeys.RemoveExpired():
-        logging.info("Key %s was removed: its transfer did not take place before the certificate expired", name)
+    transferkeys.RemoveExpired()
     return constants.EXIT_SUCCESS
 
 

@@ -384,7 +384,9 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         if node.offline:
             report.Verbose(f"Skipping offline node {node.name}")
             return image
-        report.Verbose(f"Verifying node {node.name} ({_Role(snapshot, node)})")
+        role = node.Role(snapshot.cluster.master_node)
+        shown = "master candidate" if role == objects.ROLE_CANDIDATE else role
+        report.Verbose(f"Verifying node {node.name} ({shown})")
         failure = result.fail_msg
         if failure or not isinstance(result.payload, dict):
             image.failed = True
@@ -582,11 +584,3 @@ def _FileSums(answers: Mapping[str, RpcResult]) -> verify_files.Found:
         for uuid, result in answers.items()
         if not result.fail_msg and isinstance(result.payload, dict) and isinstance(result.payload.get("filelist"), dict)
     }
-
-
-def _Role(snapshot: objects.Snapshot, node: objects.Node) -> str:
-    if node.uuid == snapshot.cluster.master_node:
-        return "master"
-    if node.master_candidate:
-        return "master candidate"
-    return "drained" if node.drained else "regular"

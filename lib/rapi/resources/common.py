@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from ganeti import ht
 from ganeti.opcodes import OpCode
+from ganeti.rapi.bodies import BAD_REQUEST
 from ganeti.rapi.call import Answer, Call, HttpError, Master
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Job, Method, Role, Scope, Static
 from ganeti.rapi.tokens import IsAllowed
 
-BAD_REQUEST = 400
 NOT_FOUND = 404
 
 BULK = Argument("bulk", ArgumentKind.FLAG, "show all fields of every object", default=False)

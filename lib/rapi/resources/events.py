@@ -10,6 +10,7 @@ from ganeti.luxi import events as luxi_events
 from ganeti.rapi import events, tokens
 from ganeti.rapi.call import Call, HttpError, Master
 from ganeti.rapi.declared import Argument, ArgumentKind, Header, Method, Resource, Role
+from ganeti.utils.text import JoinOr
 
 KIND = Argument("kind", ArgumentKind.FIELDS, f"only events of these kinds: {', '.join(luxi_events.KINDS)}")
 NAME = Argument("name", ArgumentKind.TEXT, "only events of the object with this name, or of the job with this number")
@@ -45,9 +46,9 @@ RESOURCES = (
         {
             "GET": Method(
                 _Follow(),
-                "Follow what changes, as server-sent events.  Each has an `id`, a kind as its `event` (`job`, `instance`,"
-                " `node`, `group`, `network`, `cluster`, `filter` or `disk`) and JSON as its `data`.  The event `missed` says"
-                " that some are not known any more: read everything again.",
+                "Follow what changes, as server-sent events.  Each has an `id`, a kind as its `event`"
+                f" ({JoinOr([f'`{kind}`' for kind in luxi_events.KINDS])}) and JSON as its `data`.  The event `missed` means that"
+                " some events are no longer available: read everything again.",
                 Role.READ,
                 answer=ht.TString,
                 arguments=(KIND, NAME),

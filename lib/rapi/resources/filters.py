@@ -7,9 +7,10 @@ from typing import Any
 from ganeti import errors, ht
 from ganeti.opcodes import types
 from ganeti.rapi import bodies
+from ganeti.rapi.bodies import BAD_REQUEST
 from ganeti.rapi.call import Answer, Call, HttpError
 from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
-from ganeti.rapi.resources.common import BAD_REQUEST, BULK, NOT_FOUND, Listed, ListOrBulk, StrictAnswer
+from ganeti.rapi.resources.common import BULK, NOT_FOUND, Listed, ListOrBulk, StrictAnswer
 from ganeti.utils.text import Printable
 
 PRECONDITION_FAILED = 412

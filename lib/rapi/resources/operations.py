@@ -6,10 +6,11 @@ import re
 from typing import Any
 
 from ganeti import ht, opcodes
+from ganeti.rapi.bodies import BAD_REQUEST
 from ganeti.rapi.call import Call, HttpError
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Resource, Role, Scope
 from ganeti.rapi.resources import tags
-from ganeti.rapi.resources.common import BAD_REQUEST, FORCE, Flag, JobMethod
+from ganeti.rapi.resources.common import FORCE, Flag, JobMethod
 from ganeti.rapi.resources.instances import Name
 
 _NO_REMEMBER = Flag("no_remember", "leave the wanted state as it is; the watcher may undo this")

@@ -7,9 +7,10 @@ from typing import Any
 from ganeti import ht
 from ganeti.opcodes import types
 from ganeti.rapi import hiding
+from ganeti.rapi.bodies import BAD_REQUEST
 from ganeti.rapi.call import Call, HttpError
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Method, Resource, Role
-from ganeti.rapi.resources.common import BAD_REQUEST, NOT_FOUND, READ_OR_WRITE
+from ganeti.rapi.resources.common import NOT_FOUND, READ_OR_WRITE
 
 KINDS = ("node", "instance", "group", "network", "job", "lock", "export", "filter")
 
