@@ -1,4 +1,4 @@
-"""Serving HTTP to peers that nobody vouches for: accept, wait, fork, TLS, requests.
+"""Serve HTTP to peers that are not trusted yet: accept, wait, fork, TLS, requests.
 
 ::
 

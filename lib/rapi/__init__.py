@@ -4,7 +4,7 @@
 
     uvicorn (serving) --ASGI--> dispatch --finds--> Resource, Method (resources/*, declared)
                                    |
-                                   +-- access: who is it, may it          users file, tokens
+                                   +-- access: caller, permission         users file, tokens
                                    +-- Call: names, arguments, body       call
                                    +-- Method.action(call) --Master--> LUXI of the master daemon
                                    +-- Answer -> JSON, ETag; errors -> {code, message, explain}

@@ -185,7 +185,9 @@ class Application:
         except asyncio.CancelledError:
             if scope["method"] == "GET" and ENDED_BY_CLIENT not in scope["state"]:
                 return  # the client has left; nobody waits for this answer
-            response = ErrorResponse(HttpError(503, "ganeti-rapi ends; what was asked for may have been accepted"))
+            response = ErrorResponse(
+                HttpError(503, "ganeti-rapi is shutting down; the request may have been accepted: look at /2/jobs")
+            )
         except Exception:
             logging.exception("%s %s failed", accesslog.Verb(scope), accesslog.Path(scope))
             response = ErrorResponse(HttpError(500, "Internal error; the log of ganeti-rapi says more"))
@@ -276,7 +278,7 @@ class Application:
                 "The version of a list cannot be compared again when it is changed; send this request without If-Match",
             )
         if not any(etag.Fits(tags, tag) for tag in found):
-            raise HttpError(412, "What this request changes is not, or no longer, what If-Match says")
+            raise HttpError(412, "The object does not have the version that If-Match requires")
         call.if_match, call.seen = (version, seen) if exact else (None, {})
 
     async def _Shown(self, call: Call, resource: Resource) -> Answer:
@@ -398,7 +400,7 @@ def _Success(call: Call, answer: Any) -> Response:
         headers["ETag"] = etag.Header(tag)
         if call.verb == "GET":
             if "if-match" in call.headers and not etag.Fits(etag.Parse(call.headers["if-match"], weak=False), tag):
-                raise HttpError(412, "What is shown here is not, or no longer, what If-Match says")
+                raise HttpError(412, "The resource does not have the version that If-Match requires")
             wanted = call.headers.get("if-none-match")
             if wanted is not None and call.method.etag is Etag.WHOLE and etag.Fits(etag.Parse(wanted, weak=True), tag):
                 return Response(status_code=304, headers=headers)

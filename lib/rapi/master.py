@@ -1,7 +1,8 @@
 """The master daemon as the event loop sees it: LUXI over a pool of connections.
 
 A request that changes something is sent once.  Only where it cannot have reached the master daemon (nothing listens, or
-the connection had ended before) is it tried again; where that is not known, the client hears so and can look.
+the connection had ended before) is it tried again; where that is not known, the client
+is answered with an error that says so.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _READING = "Query"
 RETRY_AFTER = 10
 
 _UNKNOWN = (
-    "The connection to the master daemon broke before it answered: what was asked for may have been accepted; look at"
+    "The connection to the master daemon was lost before it answered; the request may have been accepted: look at"
     " /2/jobs before trying again"
 )
 _SILENT = "The master daemon does not listen on this node; it may be starting, or ending: try again"

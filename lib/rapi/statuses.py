@@ -16,7 +16,7 @@ ERRORS: Final = {
     403: "This user or token may not do this.",
     404: "There is no such path or object.",
     406: "The representation that Accept asks for does not exist.",
-    412: "What is there is not in the version that If-Match demands.",
+    412: "The resource does not have the version that If-Match requires.",
     413: "The body is too large.",
     415: "The content type of the body is not exactly application/json.",
     500: "An unexpected error; the daemon's log says more.",

@@ -9,7 +9,7 @@
                                   ring of events --> waiters: each gets what follows the last id it saw
 
 The number of an event belongs to this master's epoch, so an id of an older master is never taken for one of this.  Whoever
-asks for what follows an id that is not in the ring hears that events are missing, and reads everything again.
+asks for what follows an id that is not in the ring gets ``missed``, and reads everything again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_CHARACTERS = 8 * 1024 * 1024
 """Characters of JSON of all events that are kept."""
 
 MAX_BACKLOG = 20_000
-"""Changes that may wait to become events; what comes beyond that is missing in the ring, and clients hear so."""
+"""Changes that may wait to become events; what comes beyond that is missing in the ring, and clients get ``missed``."""
 
 MAX_ANSWER = 1000
 MAX_TIMEOUT = 89.0

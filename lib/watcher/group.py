@@ -34,13 +34,13 @@ def Run(options: optparse.Values, uuid: str) -> int:
     try:
         file = state.File(uuid)
     except runtime.LockBusy:
-        logging.error("Group %s: nothing is done, another watcher is at work", groups[uuid])
+        logging.error("Group %s: skipped: another watcher is running", groups[uuid])
         return constants.EXIT_FAILURE
     with master.Connect() as client:
         try:
             visit = _Visit(client, uuid, groups, file, options)
         except runtime.LockBusy:
-            logging.error("Group %s: nothing more is done, another watcher is at work", groups[uuid])
+            logging.error("Group %s: stopped: another watcher is running", groups[uuid])
             return constants.EXIT_FAILURE
         if options.verify_disks:
             from ganeti.watcher import verifydisks
@@ -98,10 +98,14 @@ class Visit:
         idle, unfinished = master.QueryUnmatched(self._client, before.jobs)
         for name, known in before.tries.items():
             for job_id in sorted(known.jobs & idle):
-                logging.info("Job %d found that instance %s had been changed: it is no attempt", job_id, name)
+                logging.info(
+                    "Job %d did nothing because instance %s had been changed; it does not count as an attempt",
+                    job_id,
+                    name,
+                )
         for node, jobs in before.activations.items():
             for job_id in sorted(jobs & idle):
-                text = "Job %d found that an instance with disks on node %s, which was booted, had been changed: looking again"
+                text = "Job %d did nothing because an instance with disks on node %s, which was booted, had been changed; looking again"
                 logging.info(text, job_id, node)
         return before.Settled(idle, unfinished)
 

@@ -84,7 +84,7 @@ def LookAfterMaster(options: optparse.Values) -> None:
             ) from err
         archived, left = client.AutoArchiveJobs(options.job_age)
     if archived or left:
-        logging.info("%d jobs were archived, %d more are left for the next run", archived, left)
+        logging.info("Archived %d jobs; %d more remain for the next run", archived, left)
 
 
 def _RunGroups(options: optparse.Values, guarded: Guarded) -> int:

@@ -171,7 +171,9 @@ def test_a_job_that_found_its_instance_changed_is_no_attempt(dead: WatchedNode, 
     assert op["if_match"] == f"{UP.uuid}-{UP.serial_no}"
     assert dead.State()["instance"][ONE]["restart_job"] == 1001
     lines = dead.LogOfRun()
-    said = f"INFO Job 1001 found that instance {ONE} had been changed: it is no attempt" in lines
+    said = (
+        f"INFO Job 1001 did nothing because instance {ONE} had been changed; it does not count as an attempt" in lines
+    )
     assert said == changed and not [line for line in lines if line.startswith("ERROR")]
     assert any(f"(attempt {1 if changed else 2} of 5)" in line for line in lines)
     assert dead.State()["instance"][ONE]["restart_count"] == (1 if changed else 2)
@@ -268,7 +270,7 @@ def test_disks_are_looked_at_again_if_the_job_found_the_instance_changed(mirrore
     mirrored.master.boots[configs.NODE2] = "boot2"
     mirrored.WatchInstances()
     mirrored.master.failures.clear()
-    assert any("Job 1001 found that an instance with disks on node node2" in line for line in mirrored.LogOfRun())
+    assert any("Job 1001 did nothing because an instance with disks on node node2" in line for line in mirrored.LogOfRun())
     assert mirrored.master.Ops() == [f"INSTANCE_ACTIVATE_DISKS {WEB}"] * 2
     mirrored.WatchInstances()
     assert len(mirrored.master.submitted) == 2
@@ -440,7 +442,7 @@ def test_the_state_of_a_group_belongs_to_one_run(dead: WatchedNode) -> None:
         fcntl.flock(stream, fcntl.LOCK_EX)
         assert dead.Watch("-g", GROUP).returncode == 1
         lines = dead.LogOfRun()
-    assert "ERROR Group default: nothing is done, another watcher is at work" in lines
+    assert "ERROR Group default: skipped: another watcher is running" in lines
     assert "ERROR The watcher's process for group default ended with exit code 1" in lines
     assert dead.master.Ops() == []
 
@@ -544,7 +546,7 @@ def test_expired_keys_are_removed_on_the_way(node: WatchedNode) -> None:
     _, certificate = x509.MakeSelfSigned("node1", -10, 1)
     node.Write("/var/run/ganeti/crypto/x509-old/cert", certificate)
     node.Write("/var/run/ganeti/crypto/x509-old/key", "k")
-    assert any("Key x509-old was removed" in line for line in node.LogOfRun())
+    assert any("Removed key x509-old: its certificate expired" in line for line in node.LogOfRun())
     assert os.listdir(node.Path("/var/run/ganeti/crypto")) == []
 
 
