@@ -16,6 +16,9 @@ GAUGE = "gauge"
 COUNTER = "counter"
 HISTOGRAM = "histogram"
 
+MASTER = "master"
+NODES = "nodes"
+
 SECONDS = "seconds"
 BYTES = "bytes"
 
@@ -24,13 +27,18 @@ MAX_SERIES = 20_000
 
 
 class Metric(NamedTuple):
-    """A number, or one for each combination of labels.  ``doc`` is one sentence without a full stop."""
+    """A number, or one for each combination of labels.
+
+    ``doc`` is one sentence without a full stop.  ``source``: who measures it, the master daemon (``server.metering``) or
+    ``ganeti-rapi``, which asks the nodes (``rapi.metrics``).
+    """
 
     name: str
     kind: str
     doc: str
     labels: tuple[str, ...] = ()
     unit: str = ""
+    source: str = MASTER
 
     @property
     def full_name(self) -> str:
@@ -63,11 +71,16 @@ METRICS: dict[str, Metric] = {
             " absent where it has not looked for an hour",
             ("state",),
         ),
-        Metric("node_memory", GAUGE, "Memory of a node, as it reports it: total, free", ("node", "kind"), BYTES),
+        Metric("node_memory", GAUGE, "Memory of a node, as it reports it: total, free", ("node", "kind"), BYTES, NODES),
         Metric(
-            "node_storage", GAUGE, "Space of a node's volume group or directory: total, free", ("node", "kind"), BYTES
+            "node_storage",
+            GAUGE,
+            "Space of a node's volume group or directory: total, free",
+            ("node", "kind"),
+            BYTES,
+            NODES,
         ),
-        Metric("node_cpus", GAUGE, "CPUs of a node, as it reports them", ("node",)),
+        Metric("node_cpus", GAUGE, "CPUs of a node, as it reports them", ("node",), source=NODES),
     )
 }
 

@@ -75,7 +75,7 @@ FIELD_MASTER_IP = 2
 
 
 class QueryType(NamedTuple):
-    """A type of query, for people."""
+    """A type of query: its name, what is asked with and what is answered, in the words of ``doc/confd.rst``."""
 
     name: str
     query: str
@@ -84,26 +84,39 @@ class QueryType(NamedTuple):
 
 QUERY_TYPES: Mapping[int, QueryType] = {
     PING: QueryType("ping", "null", "version of the configuration's format"),
-    NODE_ROLE: QueryType("role of a node", "node name", "number of the role"),
+    NODE_ROLE: QueryType(
+        "role of a node", "node name", "its role: 0 master, 1 candidate, 2 offline, 3 drained, 4 regular"
+    ),
     NODE_IP_BY_INSTANCE_IP: QueryType(
         "primary address of an instance's node",
-        'object with "1" (an address) or "2" (a list of addresses), and "0" (link)',
-        "an address, or a list of [status, answer, serial]",
+        'object: ``"1"`` an address or ``"2"`` a list of addresses; ``"0"`` their link',
+        "primary address of the node on which the instance with this address runs; for a list, [status, answer, serial] of"
+        " each",
     ),
     CLUSTER_MASTER: QueryType(
-        "master", 'null, or object with "3" (list of fields)', "name of the master node, or the values of the fields"
+        "master",
+        'null; or object: ``"3"`` list of fields',
+        "the master's name; or in the order of the fields: 0 its name, 1 the cluster's address, 2 the master's primary address",
     ),
-    NODE_IPS: QueryType("primary addresses of nodes", "null", "list of addresses"),
-    CANDIDATE_IPS: QueryType("primary addresses of master candidates", "null", "list of addresses"),
-    INSTANCE_IPS: QueryType("addresses of instances", "null or link", "list of addresses on that link"),
+    NODE_IPS: QueryType("primary addresses of nodes", "null", "primary addresses of all nodes"),
+    CANDIDATE_IPS: QueryType(
+        "primary addresses of master candidates", "null", "primary addresses of the master candidates"
+    ),
+    INSTANCE_IPS: QueryType("addresses of instances", "null or a link", "addresses of the instances on this link"),
     NODE_DRBD: QueryType(
-        "DRBD minors of a node", "node name", "list of [node, minor, instance, disk/N, primary or secondary, peer node]"
+        "DRBD minors of a node",
+        "node name",
+        "its DRBD minors: [node, minor, instance, ``disk/N``, ``primary`` or ``secondary``, peer node]",
     ),
-    NODE_INSTANCES: QueryType("instances of a node", "node name", "[primary instances, secondary instances]"),
-    INSTANCE_DISKS: QueryType("disks of an instance", "instance name or uuid", "list of disks"),
-    CONFIG: QueryType("part of the configuration", "path such as /cluster/cluster_name", "the value"),
-    DATA_COLLECTORS: QueryType("data collectors", "null", "object: name to {active, interval}"),
-    OFFLINE_NODES: QueryType("offline nodes", "null", "list of node names"),
-    INSTANCES: QueryType("instances", "null", "list of instance names"),
-    INSTANCE_NODE: QueryType("primary node of an instance", "instance name or uuid", "node name"),
+    NODE_INSTANCES: QueryType(
+        "instances of a node", "node name", "[its primary instances, its secondary instances], whole objects"
+    ),
+    INSTANCE_DISKS: QueryType("disks of an instance", "instance name or uuid", "its disks, whole objects"),
+    CONFIG: QueryType(
+        "part of the configuration", "path such as ``/nodes/UUID/name``", "this part of the configuration"
+    ),
+    DATA_COLLECTORS: QueryType("data collectors", "null", "data collectors: name to ``active`` and ``interval``"),
+    OFFLINE_NODES: QueryType("offline nodes", "null", "names of the offline nodes"),
+    INSTANCES: QueryType("instances", "null", "names of all instances"),
+    INSTANCE_NODE: QueryType("primary node of an instance", "instance name or uuid", "name of its primary node"),
 }

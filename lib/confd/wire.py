@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import hmac
 from array import array
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from ganeti import errors, serializer
 from ganeti.confd import queries
@@ -31,7 +31,16 @@ SIGNATURE = "signature"
 CLOCK = "clock"
 REPLAY = "replay"
 MESSAGE = "message"
-REASONS = (SIZE, BAD_MAGIC, ENVELOPE, SIGNATURE, CLOCK, REPLAY, MESSAGE)
+REASONS: Final = {
+    SIZE: f"more than {MAX_DATAGRAM} bytes",
+    BAD_MAGIC: f"does not begin with ``{MAGIC.decode()}``",
+    ENVELOPE: "not an object with exactly the three texts",
+    SIGNATURE: "made with another key, or changed on the way",
+    CLOCK: f"the clocks of client and candidate differ by more than {MAX_SKEW} seconds, or the question is older than the daemon",
+    MESSAGE: "not a question: another protocol, unknown type, no ``rsalt``",
+    REPLAY: f"a copy of a question that was answered (all of the last {MAX_SKEW} seconds are remembered, up to"
+    f" {MAX_REMEMBERED // MAX_SKEW} a second)",
+}
 
 _ENVELOPE_KEYS = {"msg", "salt", "hmac"}
 _MAX_CLOCK_DIGITS = 20

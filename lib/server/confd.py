@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.confd import link, queries, wire
@@ -34,7 +34,9 @@ _ROOM = 4 << 20
 # Seconds between two log lines about dropped datagrams.
 _LOG_EVERY = 60.0
 
-NO_ANSWER = "no answer"  # this node does not answer, or its answer could not be sent
+NO_ANSWER = "no answer"
+DROPPED: Final = {**wire.REASONS, NO_ANSWER: "this node is not a master candidate, or the answer could not be sent"}
+"""Why a datagram gets no answer, and what that means; the keys of the counters."""
 
 
 class Tally:

@@ -15,7 +15,6 @@ from support.stories import STARTER
 from support.virtualnode import TOP
 
 from ganeti import objects
-from ganeti.confd import queries
 
 MAIN = "import sys\nfrom ganeti.tools.{} import Main\nsys.argv[0] = '{}'\nsys.exit(Main())"
 CLIENT = MAIN.format("confd_client", "confd-client")
@@ -117,13 +116,6 @@ def test_the_shell_example_of_the_page(cluster: RealCluster) -> None:
     cluster[0].StartConfd()
     done = cluster[0].Run(["sh", "-c", script])
     assert '\\"answer\\":\\"node1.example.com\\"' in done.stdout, done
-
-
-def test_the_page_knows_every_question() -> None:
-    text = Path(TOP, "doc", "confd.rst").read_text("utf-8")
-    table = text[text.index("type    query") : text.index("Types from 100 are additions")]
-    numbers = [int(found) for found in re.findall(r"^(\d+) ", table, re.MULTILINE)]
-    assert numbers == list(queries.QUERY_TYPES)
 
 
 def test_query_config(cluster: RealCluster) -> None:

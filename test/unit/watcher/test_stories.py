@@ -270,7 +270,9 @@ def test_disks_are_looked_at_again_if_the_job_found_the_instance_changed(mirrore
     mirrored.master.boots[configs.NODE2] = "boot2"
     mirrored.WatchInstances()
     mirrored.master.failures.clear()
-    assert any("Job 1001 did nothing because an instance with disks on node node2" in line for line in mirrored.LogOfRun())
+    assert any(
+        "Job 1001 did nothing because an instance with disks on node node2" in line for line in mirrored.LogOfRun()
+    )
     assert mirrored.master.Ops() == [f"INSTANCE_ACTIVATE_DISKS {WEB}"] * 2
     mirrored.WatchInstances()
     assert len(mirrored.master.submitted) == 2
