@@ -14,8 +14,8 @@ from ganeti.daemon import logs
 from ganeti.daemon.limits import RaiseDescriptorLimit
 from ganeti.luxi import client as luxi_client
 from ganeti.rapi import access, accesslog, dispatch, resources, serving, tokens
+from ganeti.rapi.followed import FollowedFiles
 from ganeti.rapi.master import MasterPool
-from ganeti.rapi.watching import FollowedFiles
 from ganeti.runtime import protocols
 
 _BACKLOG = 1024

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ganeti.rapi.declared import Resource
 from ganeti.rapi.resources import (
     cluster,
-    description,
     events,
     filters,
     groups,
@@ -14,6 +13,7 @@ from ganeti.rapi.resources import (
     metrics,
     networks,
     nodes,
+    openapi,
     operations,
     query,
     root,
@@ -32,7 +32,7 @@ RESOURCES: tuple[Resource, ...] = (
     *jobs.RESOURCES,
     *query.RESOURCES,
     *filters.RESOURCES,
-    *description.RESOURCES,
+    *openapi.RESOURCES,
     *events.RESOURCES,
     *metrics.RESOURCES,
 )
