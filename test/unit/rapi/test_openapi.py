@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http
 import re
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import openapi_spec_validator
 import pytest
+from support.rapi import Site
 from support.rapicalls import JobMethods, Methods
 
 from ganeti import errors
@@ -27,6 +29,14 @@ def _Operation(path: str, verb: str) -> dict[str, Any]:
 
 def test_valid_by_the_schema_of_openapi():
     openapi_spec_validator.OpenAPIV31SpecValidator(DOCUMENT).validate()
+
+
+def test_the_daemon_answers_with_the_document_and_its_version(tmp_path: Path) -> None:
+    site = Site(str(tmp_path / "users"))
+    reply = site.Ask("GET", "/2/openapi.json")
+    assert (reply.status, reply.value) == (200, DOCUMENT)
+    again = site.Ask("GET", "/2/openapi.json", headers={"If-None-Match": reply.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
 
 
 def test_every_method_is_described():

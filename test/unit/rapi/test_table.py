@@ -163,6 +163,19 @@ def test_what_a_token_with_tags_reaches() -> None:
     assert constants.RAPI_ROLES_WITH_TAGS == ("read", "operate")
 
 
+def test_every_addition_is_described_and_has_tests_of_its_own() -> None:
+    """``test_every_method`` leaves them out."""
+    folders = (Path(TOP, "test", level, "rapi") for level in ("unit", "integration"))
+    texts = [path.read_text("utf-8") for folder in folders for path in folder.glob("test_*.py")]
+    page = Path(TOP, "doc", "extensions.rst").read_text("utf-8")
+    for resource, verb, method in Methods():
+        if not method.addition:
+            continue
+        asked = re.compile(rf'"{verb}", f?"{re.escape(resource.path)}["?{{]')
+        assert f"``{resource.path}``" in page, f"describe {resource.path} in doc/extensions.rst"
+        assert any(map(asked.search, texts)), f"{verb} {resource.path} needs a test that asks for it"
+
+
 @pytest.mark.req("D20-FLAG-28")
 def test_flags_of_a_node_have_the_names_that_the_page_describes() -> None:
     flags = {"offline": True, "drained": False, "master_candidate": True, "role": "O"}
