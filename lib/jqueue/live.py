@@ -56,9 +56,9 @@ class LiveJobs:
                 entry = None if text is None else _Read(job_id, text)
                 if entry is not None:
                     self._entries[job_id] = entry
-                elif text is not None:
-                    self.readers.Remove(shares.ReaderInText(text))
                 self._unread.pop(job_id, None)
+            if entry is None and text is not None:
+                self.readers.Remove(shares.ReaderInText(text))  # without the mutex, which is a leaf
         # Whoever does not see it among the unread sees it here: it is here before it leaves them.
         return self._entries.get(job_id)
 
