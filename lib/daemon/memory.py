@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import functools
 import gc
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 MCL_CURRENT = 1
@@ -77,8 +78,14 @@ def SettingAside() -> Iterator[None]:
 
 def GiveBack() -> None:
     """Return free memory in the middle of the heap to the system; the C library by itself returns only its end."""
-    import ctypes
-
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = _Trim()
     if trim is not None:
         trim(0)
+
+
+@functools.cache
+def _Trim() -> Callable[[int], object] | None:
+    """Return the C library's function, found once: each look for it would leave a string in Python's cache of attributes."""
+    import ctypes
+
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -240,25 +240,25 @@ class Committer:
 
     def _Handle(self, event: events.Event) -> None:
         match event:
-            case events.Answered(kind, peer, result):
+            case events.Answered(kind=kind, peer=peer, result=result):
                 self._HandleAnswer(kind, peer, result)
-            case events.ChangeAsked(entry):
+            case events.ChangeAsked(entry=entry):
                 if self._stopping is None:
                     if entry.change.leisurely and not self._waiting:
                         self._gather_until = runtime.Monotonic() + GATHER_SECONDS
                     self._waiting.append(entry)
                 else:
                     entry.Tell(StoreEnded("this master is stopping: nothing was changed"))
-            case events.StepAsked(step):
+            case events.StepAsked(step=step):
                 self._steps.Add(step)
-            case events.EmptyAsked(member, store_id):
+            case events.EmptyAsked(member=member, store_id=store_id):
                 if member.uuid not in self.tally.voters and member.uuid not in self.peers:
                     self._steps.Empty(member, store_id)
             case events.LookAsked():
                 self._sender.Ask(self.tally.acked, self.tally.pruned)
-            case events.Overtaken(epoch, master):
+            case events.Overtaken(epoch=epoch, master=master):
                 self._End(MasterLost(epoch, master, sent=True))
-            case events.StopAsked(done):
+            case events.StopAsked(done=done):
                 self._stopping = done
             case events.EndAsked():
                 self._End(StoreEnded("this master has stopped"))
@@ -588,11 +588,11 @@ class Committer:
             except runtime.QueueEmpty:
                 break
             match event:
-                case events.ChangeAsked(entry):
+                case events.ChangeAsked(entry=entry):
                     waiting.append(entry)
-                case events.StepAsked(step):
+                case events.StepAsked(step=step):
                     steps.append(step)
-                case events.StopAsked(done):
+                case events.StopAsked(done=done):
                     done(error)
         for entry in waiting:
             entry.Tell(error)

@@ -137,6 +137,18 @@ def _InClass(outer, function):
     return any(isinstance(node, ast.ClassDef) and function in node.body for node in ast.walk(outer))
 
 
+def test_patterns_name_the_attributes():
+    """``case Answered(kind)`` makes a new string each time, which CPython's cache of attributes keeps, up to 4096 of them
+    (ceval.c of 3.11, ``match_class``): in a daemon they come to lie all over the memory, and slow down other look-ups."""
+    wrong = [
+        f"{path}:{node.lineno}: {ast.unparse(node)}"
+        for path in _Sources("lib")
+        for node in ast.walk(_Parse(path))
+        if isinstance(node, ast.MatchClass) and node.patterns
+    ]
+    assert wrong == []
+
+
 # --- sizes ---------------------------------------------------------------------------------------------------------------
 
 
