@@ -14,6 +14,13 @@ MCL_CURRENT = 1
 MCL_FUTURE = 2
 MCL_ONFAULT = 4
 
+RETURNED = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
+"""Environment in which whoever starts a daemon puts it, so that ``GiveBack`` can return what many jobs have taken.
+
+Python's own allocator returns arenas of 1 MiB, and none in which a single object is left; the C library returns pages.  Without the
+second variable each of its threads keeps pieces for itself, some in nearly every page.  Both are read before a program begins.
+"""
+
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 _LARGE = 128 * 1024
@@ -54,6 +61,13 @@ def ShareArenas() -> None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
+def KeepFromPrograms() -> None:
+    """Have the programs that this process starts take memory as usual."""
+    for name, value in RETURNED.items():
+        if os.environ.get(name) == value:
+            del os.environ[name]
+
+
 @contextmanager
 def MakingWhatStays() -> Iterator[None]:
     """Put off collections of garbage: looking at what stays again and again would take longer than to make it."""
@@ -76,8 +90,13 @@ def SettingAside() -> Iterator[None]:
         gc.freeze()
 
 
-def GiveBack() -> None:
-    """Return free memory in the middle of the heap to the system; the C library by itself returns only its end."""
+def GiveBack(collect: bool = False) -> None:
+    """Return free memory in the middle of the heap to the system; the C library by itself returns only its end.
+
+    ``collect``: with a collection of garbage before, which also frees the thousands of tuples that Python keeps for reuse.
+    """
+    if collect:
+        gc.collect()
     trim = _Trim()
     if trim is not None:
         trim(0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ganeti import _autoconf, constants, errors, pathutils, runtime
-from ganeti.daemon import pidfile
+from ganeti.daemon import memory, pidfile
 from ganeti.luxi import client as luxi_client
 from ganeti.tools import ensure_dirs
 
@@ -133,7 +133,10 @@ def Start(name: str, arguments: Sequence[str] = ()) -> int:
     if pidfile.Running(name) is not None:
         return constants.EXIT_SUCCESS
     argv = [pathutils.DaemonProgram(name), *ConfiguredArguments(name), *arguments]
-    return _Relay(runtime.RunCmd(argv, env=_DaemonEnvironment(), timeout=_START_TIMEOUT))
+    environment = _DaemonEnvironment()
+    if name == constants.MASTERD:  # as in its unit of systemd
+        environment = {**memory.RETURNED, **environment}
+    return _Relay(runtime.RunCmd(argv, env=environment, timeout=_START_TIMEOUT))
 
 
 def Stop(name: str, abort_jobs: bool = False) -> int:

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganeti import objects, ssconf, x509
+from ganeti.daemon import memory
 from ganeti.luxi import client as luxi_client
 from support import allocator, configs, secrets
 from support.virtualnode import VirtualNode
@@ -110,6 +111,8 @@ class RealNode(VirtualNode):
 
     def Start(self, daemon: str, *options: str, check: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
         """Starts a daemon in the background; returns when it serves, or has said why not."""
+        if daemon == "ganeti-masterd":  # as daemon-util does
+            more = {**memory.RETURNED, **more}
         done = self.Run([sys.executable, "-c", self.Program(daemon), *options], timeout=START_TIMEOUT, **more)
         if check and done.returncode:
             raise AssertionError(

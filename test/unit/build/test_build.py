@@ -12,6 +12,7 @@ import pytest
 from support import layout
 from support.virtualnode import TOP
 
+from ganeti.daemon import memory
 from ganeti.tools import daemon_util
 
 BUILD = os.environ.get("GANETI_BUILD_DIR", TOP)
@@ -229,6 +230,8 @@ def test_units_fit_the_daemons(installed):
         files = [value for section, key, value in rows if key == "EnvironmentFile"]
         data = f"{dirs['localstatedir']}/lib/ganeti"
         assert files == [f"-{dirs['sysconfdir']}/default/ganeti", f"-{data}/{name}.onetime.conf"]
+        given = dict(word.split("=", 1) for word in values.get("Environment", "").split())
+        assert given == (memory.RETURNED if name == "ganeti-masterd" else {})
         assert int(values["TimeoutStopSec"].removesuffix("s")) >= daemon_util.STOP_TIMEOUT
         assert ("SuccessExitStatus" in values) == (name in daemon_util.MASTER_ORDER)
         # Guests live in the node daemon's group of processes.

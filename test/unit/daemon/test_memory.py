@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+
+from ganeti.daemon import memory
 
 _PROGRAM = """
 import threading
@@ -72,3 +75,57 @@ print(gc.isenabled(), looked_at, gone())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
     assert done.stdout == "True False None\n"
+
+
+_MANY_JOBS = """
+from ganeti.daemon import memory
+
+def resident():
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * 4096
+
+memory.ShareArenas()
+before = resident()
+things = [[number, str(number)] for number in range(200_000)]
+most = resident()
+kept = things[::1000]
+del things
+memory.GiveBack(collect=True)
+print(most - before, resident() - before)
+"""
+
+
+def _AfterManyJobs(**environment: str) -> tuple[int, int]:
+    """Return how many bytes a process took for many small things, and how many it still has when few of them are left."""
+    argv = [sys.executable, "-c", _MANY_JOBS]
+    done = subprocess.run(
+        argv, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=50
+    )
+    most, left = map(int, done.stdout.split())
+    return most, left
+
+
+def test_a_few_things_that_stay_do_not_keep_the_memory_of_many_that_are_gone() -> None:
+    most, left = _AfterManyJobs(**memory.RETURNED)
+    assert most > 20_000_000
+    assert left < most / 10
+
+
+def test_with_the_usual_allocator_they_do() -> None:
+    most, left = _AfterManyJobs()
+    assert left > most / 2
+
+
+def test_programs_of_the_daemon_take_memory_as_usual() -> None:
+    program = """
+import subprocess
+from ganeti.daemon import memory
+memory.KeepFromPrograms()
+print(subprocess.run(["env"], capture_output=True, text=True).stdout)
+"""
+    own = {**os.environ, **memory.RETURNED, "GLIBC_TUNABLES": "glibc.malloc.check=0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=own, capture_output=True, text=True, check=True, timeout=50
+    )
+    assert "PYTHONMALLOC" not in done.stdout
+    assert "GLIBC_TUNABLES=glibc.malloc.check=0" in done.stdout, "an administrator's own stays"

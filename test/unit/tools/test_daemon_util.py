@@ -20,7 +20,7 @@ from ganeti import daemon, pathutils
 NAME = os.path.basename(sys.argv[0])
 def Check(options):
     with open(pathutils.DATA_DIR + "/args." + NAME, "a") as stream:
-        stream.write(" ".join(sys.argv[1:]) + " | " + os.environ["PATH"] + "\\n")
+        stream.write(" ".join(sys.argv[1:]) + " | " + os.environ["PATH"] + " | " + os.environ.get("PYTHONMALLOC", "") + "\\n")
     return options.exit
 sys.exit(daemon.GenericMain(NAME, "test", [
     daemon.Option("--exit", dest="exit", type="int", default=0),
@@ -43,9 +43,9 @@ class Util:
         assert "Traceback" not in done.stderr
         return done
 
-    def Arguments(self, name):
-        """The command lines of the daemon's starts so far."""
-        return [line.split(" | ")[0] for line in self.node.Read(f"/var/lib/ganeti/args.{name}").splitlines()]
+    def Arguments(self, name, field=0):
+        """The command lines of the daemon's starts so far; ``field`` 1: their search path, 2: their allocator."""
+        return [line.split(" | ")[field] for line in self.node.Read(f"/var/lib/ganeti/args.{name}").splitlines()]
 
 
 @pytest.fixture
@@ -79,6 +79,7 @@ def test_pid_file_of_a_dead_daemon_does_not_count(util):
 def test_all_and_master(util):
     assert util("start-all").returncode == 0
     assert [util("check", name).returncode for name in NAMES] == [0, 0, 0, 0]
+    assert [util.Arguments(name, 2) for name in NAMES] == [[""], [""], ["malloc"], [""]]
     assert util("stop-master").returncode == 0
     assert [util("check", name).returncode for name in NAMES] == [0, 0, 1, 1]
     assert util("start-master").returncode == 0
