@@ -14,10 +14,8 @@ from ganeti.server.master import Service
 
 # Keeps the I/O thread quick beside busy job threads (doc/architecture.rst).
 SWITCH_INTERVAL = 0.0005
-# Seconds between two looks for memory that many jobs, since archived, have left free; and how many times as long as the last one
-# took, as nobody else can work meanwhile: with 50,000 jobs that is a while.
-TIDY_EVERY = 10.0
-TIDY_SHARE = 1000
+# Seconds between two looks for memory that many jobs, since archived, have left free.  Nobody else can work meanwhile.
+TIDY_EVERY = 30.0
 
 
 class NotInCluster(errors.GenericError):
@@ -116,12 +114,9 @@ def _Execute(options: Any, service: Service, stop: daemon.StopSignal) -> int:
 
 def _Tidy() -> None:
     """Give free memory back for as long as the process lives."""
-    took = 0.0
     while True:
-        runtime.Sleep(max(TIDY_EVERY, TIDY_SHARE * took))
-        began = runtime.Monotonic()
+        runtime.Sleep(TIDY_EVERY)
         memory.GiveBack(collect=True)
-        took = runtime.Monotonic() - began
 
 
 def Main() -> int:

@@ -45,6 +45,7 @@ from test_scheduler import EndCost  # noqa: E402
 
 from ganeti.luxi import client as luxi_client  # noqa: E402
 from ganeti.luxi import protocol  # noqa: E402
+from ganeti.server import masterd  # noqa: E402
 
 MASTERD = "ganeti-masterd"
 JOBS = 100_000
@@ -320,11 +321,10 @@ def Memory() -> Iterator[Line]:
             if done % (10 * GROUP) == 0:
                 print(f"{done + GROUP} jobs: {bench_cluster.Pss(pid):.1f} MiB", flush=True)
         WaitUntil(lambda: client.AutoArchiveJobs(-1)[0] == 0 and not client.QueryJobs(None, ["id"]), "archived", 120)
-        grown = bench_cluster.Pss(pid) - before
-        last = None
+        last, grown = None, 0.0
         while last is None or abs(last - grown) > 0.5:  # the files of the last jobs are still being written
             last = grown
-            time.sleep(3)
+            time.sleep(masterd.TIDY_EVERY + 3)
             grown = bench_cluster.Pss(pid) - before
     yield Line(
         f"masterd after {JOBS} jobs, archived", "10 MiB more", f"{grown:.1f} MiB ({before:.1f} before)", grown <= 10
