@@ -226,6 +226,7 @@ class ForkingServer:
         self._refusals = _Refusals()
         self._bell, self._bell_end = runtime.SocketPair()
         self._listening = False
+        self._ending = False
 
     def Run(self) -> None:
         """Serve until the stop signal; busy children may outlive it."""
@@ -287,7 +288,11 @@ class ForkingServer:
 
     def _ReapHelpers(self) -> None:
         for helper in self._helpers:
-            if helper.pid and _HasEnded(helper.pid):
+            if not helper.pid or not _HasEnded(helper.pid):
+                continue
+            if self._ending:
+                helper.pid = 0
+            else:
                 logging.error("%s (process %d) ended; it is started again", helper.name, helper.pid)
                 helper.Ended(runtime.Monotonic())
 
@@ -432,6 +437,7 @@ class ForkingServer:
 
     def _Shutdown(self) -> None:
         """End idle children and wait a little for busy ones; those that take longer finish their call alone."""
+        self._ending = True
         self._Listen(False)
         self._listener.close()
         self._lobby.Close()

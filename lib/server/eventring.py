@@ -199,8 +199,8 @@ class EventRing:
         with self._lock:
             if len(self._backlog) + len(changes) > MAX_BACKLOG:
                 self._overflow = True
-                return
-            self._backlog.extend(changes)
+            else:
+                self._backlog.extend(changes)
             self._DeliverSoon()
 
     def _DeliverSoon(self) -> None:
@@ -306,7 +306,7 @@ class EventRing:
                 waiter = _Waiter(self._last, chosen, pending)
                 self._waiters.append(waiter)
                 waiter.timer = self._ticker.After(min(timeout, MAX_TIMEOUT), lambda: self._Expire(waiter))
-                if self._backlog:  # noted since the numbering, when nobody waited
+                if self._backlog or self._overflow:  # noted since the numbering, when nobody waited
                     self._DeliverSoon()
         if at_once:
             return Completed(self._Answer(found))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import random
 import sys
 import threading
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -157,6 +159,21 @@ def test_the_committer_does_not_wait_for_changes_to_become_events(world: _World)
     assert described == [True]
 
 
+def test_whoever_asks_meanwhile_gets_no_number_before_what_happened_earlier(world: _World) -> None:
+    begun, go = threading.Event(), threading.Event()
+    world.Job(7, None, _SlowJob(7, begun, go, []))
+    first, second = (threading.Thread(target=world.Ask, args=("3.abc-0",)) for _ in range(2))
+    first.start()
+    assert begun.wait(_WAIT)
+    world.Job(8, None, _Job(8, "queued"))
+    second.start()
+    second.join(0.2)  # so long does it have to do it wrong
+    go.set()
+    for thread in (first, second):
+        thread.join(_WAIT)
+    assert [(event["job"], event["id"]) for event in world.Ask("3.abc-0")["events"]] == [(7, "3.abc-1"), (8, "3.abc-2")]
+
+
 def test_a_disk_is_part_of_its_instance_and_one_transaction_says_everything_once(world: _World) -> None:
     disk = world.root.disks[configs.WEB_DISK]
     world.Change(world.web.Replace(serial_no=9), disk.Replace(size=2048))
@@ -190,6 +207,10 @@ def test_of_several_versions_in_one_transaction_only_the_last_was_ever_stored(wo
     world.Job(7, _Job(7, "waiting"), _Job(7, "canceled"))
     [event] = world.Ask("3.abc-0")["events"]
     assert (event["change"], event["status"]) == ("changed", "canceled")
+    world.ring.JobChanged(8, None, queued)
+    world.Job(8, queued, _Job(8, "waiting"))
+    [event] = world.Ask(event["id"])["events"]
+    assert (event["change"], event["status"]) == ("added", "waiting"), "nobody has heard of it yet"
 
 
 def test_a_job_of_many_opcodes_makes_no_large_event(world: _World) -> None:
@@ -215,6 +236,18 @@ def test_at_the_time_out_the_answer_is_empty_and_names_the_newest_event(world: _
         {"last": "3.abc-1", "missed": False, "events": []},
         {"last": "3.abc-0", "missed": False, "events": []},
     )
+
+
+def test_a_wait_whose_time_is_over_ends_once_and_leaves_nothing_behind(world: _World) -> None:
+    answers: list[Any] = []
+    pending = world.ring.Wait("3.abc-0", ["node"], 0.01)
+    pending.Then(answers.append)
+    pending.Result(_WAIT)
+    assert world.ring._waiters == []
+    world.Change(world.root.nodes[configs.NODE1])
+    assert len(world.Ask("3.abc-0")["events"]) == 1
+    world.ring.Stop()
+    assert len(answers) == 1
 
 
 def test_a_waiter_that_left_is_forgotten(world: _World) -> None:
@@ -286,6 +319,78 @@ def test_more_changes_than_can_wait_are_missing_and_not_lost_unseen(world: _Worl
     assert answer["missed"]
     world.Job(3, None, _Job(3, "queued"))
     assert _Shown(world.Ask(answer["last"])) == [("job", "added", 3)]
+
+
+def test_whoever_waits_hears_at_once_that_there_were_more_changes_than_can_wait(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else happens that would wake it."""
+    monkeypatch.setattr(eventring, "MAX_BACKLOG", 10)
+    monkeypatch.setattr(eventring, "MAX_TIMEOUT", 3600.0)
+    pending = world.ring.Wait("3.abc-0", None, 3600.0)
+    for number in range(11):
+        world.ring.JobChanged(number, None, _Job(number, "queued"))
+    world.Change()
+    assert _Read(pending) == {"last": "3.abc-1", "missed": True, "events": []}
+
+
+class _Reader:
+    """Somebody who asks now and then for what is new, and knows what has happened up to where it is."""
+
+    def __init__(self, kinds: list[str] | None):
+        self.kinds = kinds
+        self.last = "3.abc-0"
+        self.known = 0
+
+    def Ask(self, world: _World, happened: list[tuple[str, int]], lost: set[int]) -> str:
+        """Return how it went on: with everything that it wants, or with the word that events are missing."""
+        answer = world.Ask(self.last, self.kinds)
+        new = range(self.known, len(happened))
+        if answer["missed"]:
+            assert lost.intersection(new) or len(new) > eventring.MAX_EVENTS
+            self.last, self.known = answer["last"], len(happened)
+            return "missed"
+        wanted = [place for place in new if self.kinds is None or happened[place][0] in self.kinds]
+        told = [(event["kind"], event.get("job", event.get("serial_no"))) for event in answer["events"]]
+        assert told == [happened[place] for place in wanted][: eventring.MAX_ANSWER]
+        assert not lost.intersection(new), "it hears nothing of what is lost"
+        complete = len(told) == len(wanted)
+        self.last, self.known = answer["last"], len(happened) if complete else wanted[len(told) - 1] + 1
+        return "complete" if complete else "a part"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_everybody_hears_everything_in_order_or_that_something_is_missing(
+    world: _World, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    for name, value in (("MAX_EVENTS", 20), ("MAX_BACKLOG", 8), ("MAX_ANSWER", 6), ("IDLE", 3600.0)):
+        monkeypatch.setattr(eventring, name, value)
+    rng = random.Random(seed)
+    readers = [_Reader(kinds) for kinds in (None, None, None, ["job"], ["instance"])]
+    happened: list[tuple[str, int]] = []
+    lost: set[int] = set()
+    waiting = 0  # changes that nobody has asked about yet
+    outcomes: Counter[str] = Counter()
+    for _ in range(400):
+        if rng.random() < 0.3:
+            outcomes[rng.choice(readers).Ask(world, happened, lost)] += 1
+            waiting = 0
+            continue
+        count = rng.choice((1, 1, 1, 2, 4))
+        first = len(happened)
+        if count == 1 and rng.random() < 0.5:
+            happened.append(("instance", first))
+            world.Change(world.web.Replace(serial_no=first))
+        else:
+            for number in range(first, first + count):
+                happened.append(("job", number))
+                world.ring.JobChanged(number, None, _Job(number, "queued"))
+            world.Change()
+        if waiting + count > eventring.MAX_BACKLOG:
+            lost.update(range(first, first + count))
+        else:
+            waiting += count
+    assert min(outcomes[name] for name in ("missed", "complete", "a part")) > 2, outcomes
 
 
 def test_a_stop_answers_everybody(world: _World) -> None:
