@@ -30,9 +30,20 @@ def Write(group_uuid: str, instances: Iterable[Instance]) -> None:
 
 
 def Merge(group_uuids: Iterable[str]) -> None:
-    """Make one file of those of all groups: of an instance that is in several, the newest file counts."""
+    """Make one file of those of all groups: of an instance that is in several, the newest file counts.
+
+    While another run holds the lock for too long the file stays as it is, which the log says.
+    """
     runtime.MakeDirs(pathutils.RUN_EXT_DIR, 0o770)
-    with runtime.LockFile(_LOCK_FILE, timeout=_LOCK_TIMEOUT):
+    try:
+        lock = runtime.LockFile(_LOCK_FILE, timeout=_LOCK_TIMEOUT)
+    except runtime.LockBusy:
+        logging.warning(
+            "%s is not updated by this run: %s was locked for %.0f seconds",
+            pathutils.INSTANCE_STATUS_FILE, _LOCK_FILE, _LOCK_TIMEOUT,
+        )  # fmt: skip
+        return
+    with lock:
         files = []
         for uuid in group_uuids:
             path = pathutils.WatcherInstanceStatusFile(uuid)

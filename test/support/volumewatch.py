@@ -177,11 +177,11 @@ class Cluster:
         if work:
             self.jobs.Work()
 
-    def Watch(self, minutes: float) -> None:
-        """Have the watcher run every five minutes for so long."""
+    def Watch(self, minutes: float, every: float = 5) -> None:
+        """Have the watcher run every five minutes for so long; a rare run does for a time in which nothing is to change."""
         end = runtime.Time() + minutes * MINUTE
         while runtime.Time() < end:
-            runtime.Sleep(5 * MINUTE)
+            runtime.Sleep(every * MINUTE)
             self.Look()
 
     def States(self) -> dict[str, str]:

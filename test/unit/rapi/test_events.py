@@ -403,6 +403,28 @@ def test_a_stream_ends_when_its_token_expires_also_while_events_flow() -> None:
     asyncio.run(run())
 
 
+def test_another_master_may_not_know_the_token_any_more() -> None:
+    async def run() -> None:
+        accepted = True
+
+        async def valid() -> bool:
+            return accepted
+
+        master = Master()
+        hub = events.Hub(master, keep_alive=3600.0)  # no other reason to look
+        revoked, other = await _Join(hub, valid=valid), await _Join(hub)
+        master.Happen("job")
+        await revoked.Until(1)
+        accepted = False
+        master.Restart()
+        async with asyncio.timeout(_LIMIT):
+            await revoked.task
+            assert (await other.Until(2))[1].name == "missed"
+        assert [sent.name for sent in revoked.events] == ["job"]
+
+    asyncio.run(run())
+
+
 def test_strangers_at_one_address_take_only_some_of_the_places() -> None:
     async def story(_master: Master, hub: events.Hub) -> None:
         ports = itertools.count(40_000)

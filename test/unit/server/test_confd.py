@@ -69,6 +69,23 @@ def test_a_change_is_read_at_once() -> None:
     _On(OWN, story)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_file_that_is_replaced_during_a_look_is_read_by_the_next(seed: int) -> None:
+    def story() -> None:
+        _Files()
+        _Write(ROOT)
+        loader = confdload.Loader()
+        writer = runtime.Thread(lambda: _Write(OFFLINE), "writer")
+        writer.start()
+        loader.Look()
+        writer.join()
+        loader.Look()
+        assert _Role(loader) == queries.ROLE_OFFLINE
+
+    with World(seed) as world:
+        world.AddMachine(OWN).Call(story)
+
+
 def test_where_nothing_can_be_watched_it_looks_every_second() -> None:
     def story() -> None:
         loader = _Started()
@@ -127,6 +144,27 @@ def test_a_stranger_with_a_configuration_is_silent() -> None:
         assert loader.state == confdload.State()
 
     _On("stranger.example.net", story)
+
+
+def test_after_a_restart_a_copy_of_an_earlier_question_gets_no_answer() -> None:
+    """The process that has answered it is gone, and with it what it remembered."""
+
+    def story() -> None:
+        _Files()
+        _Write(ROOT)
+        loader = confdload.Loader()
+        loader.Look()
+        question = wire.Request(queries.PING, None, "r")
+        datagram = wire.PackRequest(KEY, question, runtime.Time())
+        assert confd.Server(runtime.OpenUdp("127.0.0.1"), loader).Handle(datagram, "192.0.2.1") is not None
+        runtime.Sleep(5)
+        restarted = confd.Server(runtime.OpenUdp("127.0.0.1"), loader)
+        assert restarted.Handle(datagram, "192.0.2.2") is None
+        assert restarted.tally.total == {wire.CLOCK: 1}
+        again = wire.PackRequest(KEY, question, runtime.Time())
+        assert restarted.Handle(again, "192.0.2.1") is not None
+
+    _On(OWN, story)
 
 
 def test_dropped_datagrams_are_counted_and_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -186,6 +186,19 @@ def test_what_the_node_itself_answers_counts_unless_all_others_are_newer(own: An
     assert place.Left() == left
 
 
+@pytest.mark.parametrize(
+    ("serials", "left"), [((5, 9), EVERYTHING), ((9, 5), EVERYTHING), ((7, 9), EVERYTHING), ((8, 9), ([], []))]
+)
+def test_one_candidate_with_an_older_copy_is_enough_for_the_own_answer_to_count(
+    serials: tuple[int, ...], left: Any
+) -> None:
+    """Copies of the others differ while a change is on its way; the own one may be up to date."""
+    answers = [(queries.OK, queries.ROLE_OFFLINE, serial) for serial in serials]
+    place = Place(*answers, own=(queries.OK, queries.ROLE_CANDIDATE, 7), is_candidate=True)
+    place.Maintain()
+    assert place.Left() == left
+
+
 def test_the_node_alone_proves_nothing() -> None:
     place = Place(own=(queries.OK, queries.ROLE_CANDIDATE, 6), is_candidate=True)
     place.Maintain()
