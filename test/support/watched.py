@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti import objects
+from ganeti.jqueue import job as jobmodel
 from support import configs, layout
 from support.fakemaster import FakeMaster
 from support.virtualnode import TOP, VirtualNode
@@ -38,12 +39,13 @@ def MakeInstance(number: int, **changes: Any) -> objects.Instance:
 class WatchedMaster(FakeMaster):
     """``dead``: instances whose guest is gone; ``user_down``: stopped by their users; ``locks``: rows; ``boots``: boot ids.
 
-    ``on_call``: what happens before a method is answered.  ``looks``: jobs that asked for volume groups; they are not among
+    ``on_call``: what happens before a method is answered; ``on_query``: before a query of a kind for some fields.  ``looks``: jobs that asked for volume groups; they are not among
     ``submitted``.
     """
 
     def __init__(self, path: str, instances: list[objects.Instance]):
         self.on_call: dict[str, Callable[[], None]] = {}
+        self.on_query: Callable[[str, list[str]], None] = lambda _kind, _fields: None
         self.looks: list[int] = []
         self.dead: set[str] = set()
         self.user_down: set[str] = set()
@@ -56,6 +58,16 @@ class WatchedMaster(FakeMaster):
     def _Handle(self, method: str, args: list[Any]) -> Any:
         self.on_call.get(method, lambda: None)()
         return super()._Handle(method, args)
+
+    def _Query(self, kind: str, fields: list[str], qfilter: Any) -> dict[str, Any]:
+        self.on_query(kind, fields)
+        return super()._Query(kind, fields, qfilter)
+
+    def End(self, job_id: int, op: dict[str, Any]) -> None:
+        """A job of one opcode ends now."""
+        ended = jobmodel.OpState(jobmodel.OpInput(op), status="success")
+        now = jobmodel.Now()
+        self.jobs[job_id] = jobmodel.View(job_id, jobmodel.Job(job_id, [ended], now, now, now), [])
 
     def _SubmitJob(self, ops: list[dict[str, Any]]) -> int:
         job_id = super()._SubmitJob(ops)

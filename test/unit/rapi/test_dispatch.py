@@ -362,6 +362,22 @@ def test_accept(site, accept, status):
 # Versions
 
 
+@pytest.mark.parametrize("status", sorted(constants.JOB_STATUS_ALL))
+def test_a_job_has_a_version_when_it_changes_no_more(tmp_path, status):
+    """Its log grows and its opcodes go on while its status stays."""
+    ended = status in constants.JOBS_FINALIZED
+    shown = {"id": 17, "status": status, "ops": [{"OP_ID": "OP_TEST_DELAY"}], "summary": ["TEST_DELAY"],
+             "opstatus": [status], "received_ts": [1, 0], "start_ts": [2, 0], "end_ts": [3, 0] if ended else None,
+             "oplog": [[]], "opresult": [None]}  # fmt: skip
+    master = NotingMaster(QueryJobs=lambda _ids, fields: [[shown[field] for field in fields]])
+    site = Site(str(tmp_path / "users"), master)
+    tag = site.Ask("GET", "/2/jobs/17", headers=READER).headers.get("etag")
+    assert (tag is not None) == ended
+    shown["oplog"] = [[[1, [2, 0], "message", "half of it is done"]]]
+    again = site.Ask("GET", "/2/jobs/17", headers={**READER, "If-None-Match": tag or f'"17-{status}"'})
+    assert again.status == (304 if ended else 200)
+
+
 @pytest.mark.req("D20-RAPI-06")
 def test_etag(site):
     answer = site.Ask("GET", "/2/things/a")

@@ -177,6 +177,26 @@ def test_lists_of_groups_become_one_and_the_newest_counts(machine: Machine) -> N
     assert "moved running\n" in machine.Call(runtime.ReadText, pathutils.INSTANCE_STATUS_FILE)
 
 
+def test_a_list_that_stays_locked_is_left_as_it_is_and_stops_nobody(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever merges goes on with volume groups and verification."""
+
+    def merged(word: str) -> str:
+        status.Write(GROUP, [_Inst("a", word)])
+        status.Merge([GROUP])
+        return runtime.ReadText(pathutils.INSTANCE_STATUS_FILE)
+
+    def story() -> None:
+        assert merged("running") == "a running\n"
+        with runtime.LockFile(f"{pathutils.RUN_EXT_DIR}/instance-status.lock"):
+            assert merged("ERROR_down") == "a running\n"
+        assert "instance-status is not updated by this run" in caplog.text
+        assert merged("ERROR_up") == "a ERROR_up\n"
+
+    machine.Call(story)
+
+
 def test_a_damaged_list_does_not_hide_the_others(machine: Machine) -> None:
     machine.Call(status.Write, GROUP, [_Inst("a", "running")])
     machine.Call(runtime.WriteFile, pathutils.WatcherInstanceStatusFile(OTHER), b"\xff\xff")

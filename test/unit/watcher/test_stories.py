@@ -139,6 +139,21 @@ def test_whatever_a_queued_job_calls_the_instance_or_its_node(dead: WatchedNode,
     assert len(dead.master.submitted) == 1
 
 
+def test_an_instance_that_a_job_stopped_while_the_watcher_looked_is_left_alone(dead: WatchedNode) -> None:
+    """The job has ended when the watcher asks for jobs, and it cannot know whether its rows are older."""
+
+    def stop(kind: str, _fields: list[str]) -> None:
+        if kind == "instance":
+            dead.master.End(1001, {"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": ONE})
+
+    dead.master.on_query = stop
+    assert f"INFO Leaving instance {ONE} alone: job 1001 acts on it" in dead.LogOfRun()
+    assert dead.master.Ops() == []
+    dead.master.on_query = lambda _kind, _fields: None
+    dead.WatchInstances()
+    assert dead.master.Ops() == [f"INSTANCE_STARTUP {ONE}"], "it ended before this run"
+
+
 def test_a_start_that_is_still_queued_is_not_submitted_again(dead: WatchedNode) -> None:
     dead.master.statuses["OP_INSTANCE_STARTUP"] = "waiting"
     dead.WatchInstances()
@@ -355,6 +370,18 @@ def test_disks_that_are_no_longer_used_stay_inactive(mirrored: WatchedNode) -> N
     )
 
 
+def test_disks_of_an_instance_that_a_job_took_during_the_verification_stay_inactive(mirrored: WatchedNode) -> None:
+    def take() -> None:
+        if mirrored.master.submitted:
+            mirrored.master.locks = [[f"instance/{WEB}", "exclusive", ["job7"], []]]
+
+    mirrored.master.on_call["WaitForJobChange"] = take
+    mirrored.master.results["OP_GROUP_VERIFY_DISKS"] = [[{}, [WEB], {}]]
+    mirrored.Watch()
+    assert mirrored.master.Ops() == [f"GROUP_VERIFY_DISKS {GROUP}"]
+    assert f"The disks of instance {WEB} are inactive and left so: it is locked by job7" in mirrored.Log()
+
+
 def test_a_run_by_the_half_hour_is_strict(mirrored: WatchedNode) -> None:
     mirrored.master.results["OP_GROUP_VERIFY_DISKS"] = [[{}, [], {}]]
     mirrored.Watch()
@@ -415,6 +442,18 @@ def test_a_pause_that_begins_while_the_master_is_asked_is_kept(dead: WatchedNode
     assert dead.master.Ops() == []
     dead.WatchInstances("-g", GROUP, "--ignore-pause")
     assert dead.master.Ops() == [f"INSTANCE_STARTUP {ONE}"]
+
+
+def test_a_pause_that_begins_while_the_watcher_decides_is_kept_and_nothing_counts(dead: WatchedNode) -> None:
+    """It asks what became of its last job, and then submits the next."""
+    before = {"restart_count": 1, "restart_when": time.time(), "restart_job": 1001}
+    dead.WriteState({"instance": {ONE: before}, "node": {}})
+    dead.master.on_query = lambda _kind, fields: _Pause(dead) if "opresult" in fields else None
+    lines = dead.LogOfRun()
+    assert f"INFO Starting instance {ONE}: it should run and does not (attempt 2 of 5)" in lines
+    assert any("the watcher is paused until" in line for line in lines)
+    assert dead.master.Ops() == []
+    assert dead.State()["instance"][ONE]["restart_count"] == 1
 
 
 def test_a_pause_that_begins_while_disks_are_verified_is_kept(mirrored: WatchedNode) -> None:
