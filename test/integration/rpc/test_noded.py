@@ -542,6 +542,8 @@ def test_the_exporter_is_started_again_when_it_dies(cluster: Cluster) -> None:
     noded.WaitExporter(other_than=first)
     noded.Signal(signal.SIGTERM)
     assert noded.WaitEnd()
+    # That it ends with its daemon is no error.
+    assert len(re.findall(r" ERROR .*ended; it is started again", noded.Log())) == 1
 
 
 def test_the_exporter_never_outlives_its_daemon(cluster: Cluster) -> None:

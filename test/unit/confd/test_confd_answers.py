@@ -81,6 +81,9 @@ def test_roles() -> None:
     assert [role for role, _ in found] == expected
     assert [serial for _, serial in found] == [NODE1.serial_no, NODE2.serial_no, 900, 901, 902]
     assert _Good(queries.NODE_ROLE, "extra1")[0] == queries.ROLE_OFFLINE
+    # What nobody can set counts in the order in which 3.1 looks at it.
+    both = View(ROOT.WithObject(NODE2.Replace(offline=True, drained=True)))
+    assert _Ask(queries.NODE_ROLE, NODE2.name, both).answer == queries.ROLE_DRAINED
 
 
 @pytest.mark.req("D21-CONFD-22")

@@ -303,5 +303,8 @@ def test_the_store_keeps_the_newest() -> None:
         store(_Event(answer, serial))
     newest = store.Newest("r")
     assert newest is not None and newest.reply is not None and newest.reply.answer == "c"
+    store(_Event("d", 6))
+    newest = store.Newest("r")
+    assert newest is not None and newest.reply is not None and newest.reply.answer == "d", "of equals the last"
     store(_EXPIRY)
     assert store.Newest("r") is None

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.timing import Compared
 from support.virtualnode import TOP
 
 from ganeti import errors
@@ -265,6 +266,21 @@ def test_a_client_does_not_take_a_reply_with_a_wrong_signature() -> None:
     # A question that comes back is no answer.
     with pytest.raises(wire.BadDatagram):
         wire.OpenReply(KEY, wire.PackRequest(KEY, QUESTION, NOW))
+
+
+def test_a_wrong_signature_costs_as_much_as_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long it takes to drop a datagram does not say how much of its signature is right."""
+    compared = Compared(monkeypatch)
+    data = wire.PackRequest(KEY, wire.Request(queries.PING, None, "r"), 1000.0)
+    envelope = json.loads(data[4:])
+    for signature in (envelope["hmac"], "0" * 40, envelope["hmac"][:-1] + "x"):
+        sent = wire.MAGIC + json.dumps({**envelope, "hmac": signature}).encode()
+        if signature == envelope["hmac"]:
+            wire.Gate().Open(KEY, sent, 1000.0)
+        else:
+            with pytest.raises(wire.BadDatagram, match="wrong signature"):
+                wire.Gate().Open(KEY, sent, 1000.0)
+        assert compared.Take() == [40]
 
 
 def test_what_cannot_be_sent() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.rapi import WRITER, Basic, Site
+from support.timing import Compared
 
 from ganeti import ht
 from ganeti.rapi import access
@@ -60,6 +61,27 @@ def test_forms_that_let_nobody_in(stored):
     user = _Users(f"jack {stored}")["jack"]
     for password in ("", stored, "abc", "abc123", "zz", stored.partition("}")[2]):
         assert not user.Fits(password)
+
+
+@pytest.mark.parametrize(("stored", "length"), [("{HA1}" + HA1, 32), ("abc123", 6)])
+def test_a_wrong_password_costs_as_much_as_the_right_one(stored, length, monkeypatch):
+    """How long an answer takes does not say how much of it is right."""
+    compared = Compared(monkeypatch)
+    user = _Users(f"jack {stored}")["jack"]
+    for password in ("abc123", "abc12x", "x"):
+        user.Fits(password)
+        assert compared.Take() == [length]
+
+
+def test_somebody_who_is_not_in_the_file_costs_as_much_as_somebody_who_is(tmp_path, monkeypatch):
+    compared = Compared(monkeypatch)
+    path = tmp_path / "users"
+    path.write_text("jack {HA1}" + HA1 + "\n")
+    users = access.Users(str(path))
+    users.Load()
+    for name in ("jack", "nobody"):
+        assert users.Find(name, "wrong") is None
+        assert compared.Take() == [32]
 
 
 def test_the_realm_and_the_name_are_part_of_a_digest():

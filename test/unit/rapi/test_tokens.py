@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.rapi import WRITER, Reply, Site
 from support.rapicalls import NotingMaster
+from support.timing import Compared
 
 from ganeti import constants, errors, runtime
 from ganeti.rapi import resources
@@ -104,6 +105,17 @@ def test_an_expired_or_forged_token_is_nobody(place: _Place) -> None:
         assert place.Ask("GET", "/2", {"Authorization": wrong}).status == 401, wrong
 
 
+def test_a_forged_token_costs_as_much_as_the_right_one_whoever_it_names(
+    place: _Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long an answer takes says neither which tokens there are nor how much of one is right."""
+    compared = Compared(monkeypatch)
+    header = place.master.Add("robot")["Authorization"]
+    for sent in (header, header[:-9] + "A" * 9, header.replace("robot", "nobody")):
+        place.Ask("GET", "/2", {"Authorization": sent})
+        assert compared.Take() == [64]
+
+
 @pytest.mark.parametrize("role", constants.RAPI_ROLES)
 def test_a_role_allows_what_is_declared_for_it_and_nothing_above(place: _Place, role: str) -> None:
     header = place.master.Add("robot", role)
@@ -167,6 +179,8 @@ def test_a_token_for_tags_sees_its_own_jobs_only(place: _Place) -> None:
         8: [["gnt:rapi:user", "robot", CREATED + 1]],
         9: [["gnt:user", "token:robot", CREATED + 1], ["gnt:rapi:user", "jack", CREATED + 1]],
         11: [["gnt:rapi:user", "token:robot", CREATED - 1]],
+        12: [["gnt:rapi:user", "token:robot", CREATED]],
+        **{number: [["gnt:rapi:user", "token:robot", CREATED + 1]] for number in range(100, 201)},
     }
     start = f"/2/instances/{WEB}/startup"
 
@@ -174,12 +188,14 @@ def test_a_token_for_tags_sees_its_own_jobs_only(place: _Place) -> None:
         return place.Ask("PUT", start, header, body={"depends": [[number, ["error"]] for number in numbers]}).status
 
     assert place.Ask("DELETE", "/2/jobs/7", header).status == 200
-    assert waits(7) == waits() == 200
+    assert waits(7) == waits() == waits(12) == 200
+    assert waits(*range(100, 200)) == 200
     for other in ("8", "9", "10", "11", "9" * 30):
         assert place.Ask("DELETE", f"/2/jobs/{other}", header).status == 403, other
     place.master.calls.clear()
     for number in (8, 9, 10, 11, -1):
         assert waits(number) == waits(7, number) == 403, number
+    assert waits(*range(100, 201)) == 403, "more than are looked up at a time"
     version = "ab3ef36a-0b9c-4a6a-8f0c-8f6a3bd2b3a1-7"
     assert place.Ask("PUT", start, header, body={"if_match": version}).status == 403
     assert place.Ask("PUT", start, header, body={"depends": "x"}).status == 400

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import re
@@ -19,11 +20,12 @@ from support.rapi import WRITER, Site
 from support.rapiserver import Ask, RapiServer, ReadAll, ReadAnswer
 from support.realcluster import WaitUntil
 
-from ganeti import constants, serializer
+from ganeti import constants, runtime, serializer
+from ganeti.daemon import StopSignal
 from ganeti.rapi.call import ABSENT
 from ganeti.rapi.declared import BodyUse, Method, Resource, Role
 from ganeti.rapi.dispatch import MAX_STRANGERS_BODY
-from ganeti.rapi.serving import Ebb, Places
+from ganeti.rapi.serving import Ebb, MakeServer, Places
 from ganeti.rapi.wire import Times
 
 GET = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -407,6 +409,30 @@ def test_broken_connections_leave_no_trace(serve):
 
 
 # Places
+
+
+def test_connections_that_wait_to_be_accepted_keep_nobody_from_their_turn(place):
+    """Accepting one does not wait while there are more, and whoever connects quickly would stop all requests."""
+    application, address, _ = place
+    waiting = 100
+
+    async def story():
+        server = MakeServer(application, None, StopSignal())
+        server.config.load()
+        turns = [0]
+        await server.startup([listener])
+        while turns[-1] < waiting:
+            await asyncio.sleep(0)
+            turns.append(len(server.places))
+        for client in clients:
+            client.close()
+        while len(server.places):
+            await asyncio.sleep(0.01)
+        return max(after - before for before, after in itertools.pairwise(turns))
+
+    with contextlib.closing(runtime.ListenTcp(address, 0)) as listener:
+        clients = [socket.create_connection(listener.getsockname()) for _ in range(waiting)]
+        assert asyncio.run(story()) <= 20
 
 
 def test_who_has_waited_longest_makes_room():

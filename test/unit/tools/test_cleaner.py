@@ -86,9 +86,11 @@ def test_master_removes_jobs_that_were_archived_long_ago(node: VirtualNode) -> N
         File(node, f"{archive}/{path}", days)
     outside = File(node, "/outside/job-5", 30)
     os.symlink(os.path.dirname(outside), node.Path(f"{archive}/0/link"))
+    # A link is nobody's old job, however old what it leads to is.
+    os.symlink(outside, node.Path(f"{archive}/0/job-5"))
     File(node, f"{DATA}/queue/job-6", 30)
     assert Clean(node, "master").returncode == 0
-    assert Left(node, archive) == ["0/job-2", "job-4"]
+    assert Left(node, archive) == ["0/job-2", "0/job-5", "job-4"]
     assert os.path.exists(outside) and os.path.exists(node.Path(f"{DATA}/queue/job-6"))
     assert "Removed 1 files" in Log(node, "master-cleaner")
 

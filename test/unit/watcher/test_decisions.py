@@ -243,6 +243,7 @@ def test_other_jobs_do_not(job):
 def test_a_job_that_ended_while_the_watcher_looked_counts_too():
     ended = Job({"OP_ID": "OP_INSTANCE_SHUTDOWN", "instance_name": "web.example.com"}, "success")
     assert busy.Find([Inst()], [], [ended], 100.4) == {"web.example.com": "job 7 acts on it"}
+    assert busy.Find([Inst()], [], [ended], 100.5) == {"web.example.com": "job 7 acts on it"}, "the very moment"
     assert busy.Find([Inst()], [], [ended], 100.6) == {}
     assert busy.JobFilter(12.9)[-1] == [">=", "end_ts", 12]
 
