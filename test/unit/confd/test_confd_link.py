@@ -91,6 +91,20 @@ def test_several_questions_at_once() -> None:
     assert [event.reply.answer for event in found] == ["a", "a", "a"]
 
 
+@pytest.mark.parametrize("address", [ADDRESSES[0], "192.0.2.9"])
+def test_a_question_leaves_no_socket_behind_whether_it_is_answered_or_not(address: str) -> None:
+    """A daemon asks for as long as it lives."""
+    with World(3) as world:
+        world.AddMachine("node0", ADDRESSES[0]).StartProcess(lambda: _Serve("a", 4), "confd")
+        asker = world.AddMachine("asker")
+
+        def ask() -> int:
+            confd.Ask(queries.PING, peers=[address], key=KEY, timeout=2)
+            return len(asker.datagrams)
+
+        assert asker.Call(ask) == 0
+
+
 def test_key_and_peers_come_from_the_nodes_files() -> None:
     def story() -> None:
         with pytest.raises(errors.ConfigurationError, match=r"hmac\.key cannot be read: No such file"):

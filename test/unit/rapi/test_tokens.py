@@ -196,6 +196,9 @@ def test_a_token_for_tags_sees_its_own_jobs_only(place: _Place) -> None:
     for number in (8, 9, 10, 11, -1):
         assert waits(number) == waits(7, number) == 403, number
     assert waits(*range(100, 201)) == 403, "more than are looked up at a time"
+    place.master.answers["QueryJobs"] = lambda numbers, fields: place.master._QueryJobs(numbers[1:], fields)
+    assert waits(7) == 403, "nobody has said whose it is"
+    place.master.answers["QueryJobs"] = place.master._QueryJobs
     version = "ab3ef36a-0b9c-4a6a-8f0c-8f6a3bd2b3a1-7"
     assert place.Ask("PUT", start, header, body={"if_match": version}).status == 403
     assert place.Ask("PUT", start, header, body={"depends": "x"}).status == 400

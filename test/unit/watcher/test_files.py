@@ -277,6 +277,15 @@ def test_keys_go_when_their_certificates_have_expired(machine: Machine) -> None:
     assert machine.Call(runtime.ListDir, f"{pathutils.CRYPTO_KEYS_DIR}/x509-new") == ["cert", "key"]
 
 
+@pytest.mark.parametrize(("back", "left"), [(0.0, True), (500.0, True), (1000.0, False)])
+def test_a_clock_that_is_set_back_a_little_costs_no_transfer_its_key(machine: Machine, back: float, left: bool) -> None:
+    """Far in the future lies a key that nobody will come for."""
+    path = _MakeKey(machine, "x509-one", 1000)
+    machine.clock_offset -= back
+    assert machine.Call(transferkeys.RemoveExpired) == ([] if left else ["x509-one"])
+    assert machine.Call(runtime.Exists, path) == left
+
+
 def test_what_a_crash_left_goes_when_no_certificate_lives_so_long(machine: Machine) -> None:
     machine.Call(runtime.MakeDirs, f"{pathutils.CRYPTO_KEYS_DIR}/x509-half")
     machine.Call(runtime.WriteFile, f"{pathutils.CRYPTO_KEYS_DIR}/x509-half/key", b"k")
