@@ -83,7 +83,7 @@ class Call:
     """A request whose sender may do what it asks.
 
     ``names``: what stands in the path for each segment.  ``arguments``: each declared argument's value.  ``body``: the JSON
-    value, or ABSENT.  ``headers`` have names in lower case.  ``query_given``: the query string held any argument at all.
+    value, or ABSENT.  ``headers`` have names in lower case.
     """
 
     resource: Resource
@@ -95,7 +95,6 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     body: Any = ABSENT
     headers: Mapping[str, str] = field(default_factory=dict)
-    query_given: bool = False
     if_match: str | None = None
     """What a job compares again under its locks: the parameter ``if_match`` of its first opcode."""
     seen: Mapping[str, Any] | None = None

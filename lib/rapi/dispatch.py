@@ -11,7 +11,7 @@ import contextlib
 import html
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from ganeti.opcodes import types
 from ganeti.rapi import access, accesslog, arguments, audit, etag, failures, origin, preconditions, tokens
 from ganeti.rapi.call import ABSENT, Answer, Call, Caller, HttpError, Master
 from ganeti.rapi.declared import JSON, BodyUse, Etag, Job, Method, Resource
+from ganeti.rapi.limits import UnderWay, Weighed
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -82,61 +83,6 @@ class Table:
             if match:
                 return resource, match.groupdict()
         raise HttpError(404)
-
-
-class Weighed:
-    """The large answers that clients are reading, or bodies that they send: if these take too much memory, the oldest is given up."""
-
-    def __init__(self, limit: int):
-        self._limit = limit
-        self._size = 0
-        self._places: dict[object, tuple[int, Callable[[], None]]] = {}
-
-    @contextlib.contextmanager
-    def Place(self, size: int, hang_up: Callable[[], None]) -> Iterator[None]:
-        """Count so many bytes meanwhile; ``hang_up`` ends their connection."""
-        while self._places and self._size + size > self._limit:
-            key = next(iter(self._places))
-            self._Forget(key)()
-        key = object()
-        self._places[key] = (size, hang_up)
-        self._size += size
-        try:
-            yield
-        finally:
-            if key in self._places:
-                self._Forget(key)
-
-    def _Forget(self, key: object) -> Callable[[], None]:
-        size, hang_up = self._places.pop(key)
-        self._size -= size
-        return hang_up
-
-
-class UnderWay:
-    """The requests under way of each user and token: one of them does not take all connections."""
-
-    def __init__(self, most: int):
-        self._most = most
-        # By name; only of those who have any.
-        self._counts: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._counts)
-
-    @contextlib.contextmanager
-    def Place(self, name: str) -> Iterator[None]:
-        """Count a request; HttpError (503) if there are too many of this name."""
-        count = self._counts.get(name, 0)
-        if count >= self._most:
-            raise HttpError(503, f"{count} requests of this user or token are under way already")
-        self._counts[name] = count + 1
-        try:
-            yield
-        finally:
-            self._counts[name] -= 1
-            if not self._counts[name]:
-                del self._counts[name]
 
 
 _AUTHORITY = re.compile(rb"^[a-z][a-z0-9+.-]*://[^/]*", re.IGNORECASE)
@@ -240,11 +186,10 @@ class Application:
         if scope["state"][CHANGES] and caller.from_browser:
             origin.Check(headers)
         CheckAccept(headers.get("accept"), method.media)
-        given = arguments.Split(scope["query_string"].decode("ascii", "replace"))
-        values = arguments.Read(method.arguments, given)
+        values = arguments.Read(method.arguments, arguments.Split(scope["query_string"].decode("ascii", "replace")))
         with self._incoming.Place(_Expected(headers), scope["state"][HANG_UP]) if caller.stranger else _NOTHING:
             body = await _Body(method, headers, receive, caller)
-        call = Call(resource, method, verb, caller, self._master, names, values, body, headers, bool(given))
+        call = Call(resource, method, verb, caller, self._master, names, values, body, headers)
         await tokens.CheckScope(call)
         if verb == "GET":
             scope["state"][ENDED_BY_CLIENT] = asyncio.current_task()
@@ -285,9 +230,7 @@ class Application:
         """Return what GET shows at a resource, for the names of this request."""
         shown = resource.methods["GET"]
         values = arguments.Read(shown.arguments, {})
-        look = replace(
-            call, resource=resource, method=shown, verb="GET", arguments=values, body=ABSENT, query_given=False
-        )
+        look = replace(call, resource=resource, method=shown, verb="GET", arguments=values, body=ABSENT)
         answer = await shown.action(look)
         return answer if isinstance(answer, Answer) else Answer(answer)
 

@@ -1,15 +1,14 @@
 """The master daemon as the event loop sees it: LUXI over a pool of connections.
 
 A request that changes something is sent once.  Only where it cannot have reached the master daemon (nothing listens, or
-the connection had ended before) is it tried again; where that is not known, the client
-is answered with an error that says so.
+the connection had ended before) is it tried again; where that is not known, the client is answered
+with an error that says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from ganeti import errors, hosts, pathutils, serializer, ssconf
 from ganeti.luxi import asyncclient, protocol
 from ganeti.luxi.client import SocketPath
 from ganeti.rapi.call import Caller, HttpError
+from ganeti.rapi.limits import MasterCalls
 
 # Methods that wait for something to happen; they have places of their own.
 WAITING = frozenset(["WaitForJobChange", "WaitForEvents"])
@@ -24,9 +24,6 @@ WAITING = frozenset(["WaitForJobChange", "WaitForEvents"])
 _LOOK_UP = "QueryRapiTokens"
 _LOOK_UPS = 4
 _READING = "Query"
-
-# Seconds after which somebody who found no place may try again.
-RETRY_AFTER = 10
 
 _UNKNOWN = (
     "The connection to the master daemon was lost before it answered; the request may have been accepted: look at"
@@ -50,73 +47,6 @@ class Times:
     stranger: float = 10.0
 
 
-@dataclass
-class _Share:
-    """What one name may hold, and how many calls hold or wait for a place of it."""
-
-    places: asyncio.Semaphore
-    users: int = 0
-
-
-class Places:
-    """The calls that may be under way at the same time.
-
-    All strangers together, who have not logged in, and each user and token get three quarters of them at most, also to wait
-    for one: however slow what they ask for is, others do not wait for it.
-    """
-
-    def __init__(self, limit: int):
-        kept = max(1, limit // 4)
-        self._all = asyncio.Semaphore(max(limit, kept + 1))
-        self._most = max(1, limit - kept)
-        # By name, None for strangers; only of those who have a call under way, or wait for it.
-        self._shares: dict[str | None, _Share] = {}
-
-    def __len__(self) -> int:
-        return len(self._shares)
-
-    @contextlib.contextmanager
-    def _ShareOf(self, name: str | None) -> Iterator[asyncio.Semaphore]:
-        share = self._shares.setdefault(name, _Share(asyncio.Semaphore(self._most)))
-        share.users += 1
-        try:
-            yield share.places
-        finally:
-            share.users -= 1
-            if not share.users:
-                del self._shares[name]
-
-    @contextlib.asynccontextmanager
-    async def Take(self, caller: Caller | None, times: Times) -> AsyncIterator[None]:
-        """Hold a place; HttpError (503) where none becomes free in time.  ``caller``: None for this daemon itself."""
-        async with contextlib.AsyncExitStack() as held:
-            wanted = [] if caller is None else [held.enter_context(self._ShareOf(caller.name))]
-            wanted.append(self._all)
-            if any(places.locked() for places in wanted):
-                await _TakeLate(wanted, held, caller, times)
-            else:
-                for places in wanted:
-                    await held.enter_async_context(places)
-            yield
-
-
-async def _TakeLate(
-    wanted: list[asyncio.Semaphore], held: contextlib.AsyncExitStack, caller: Caller | None, times: Times
-) -> None:
-    stranger = caller is not None and caller.stranger
-    try:
-        async with asyncio.timeout(times.stranger if stranger else times.place):
-            for places in wanted:
-                await held.enter_async_context(places)
-    except TimeoutError:
-        text = "The daemon is busy: too many calls to the master daemon are under way"
-        if stranger:
-            text += "; some places are kept for clients that log in"
-        elif wanted[0] is not wanted[-1] and wanted[0].locked():
-            text += " for this user or token; some places are kept for others"
-        raise HttpError(503, f"{text}; try again", {"Retry-After": str(RETRY_AFTER)}) from None
-
-
 class MasterPool:
     """Calls LUXI methods of the master daemon on this node (``call.Master``).
 
@@ -127,9 +57,9 @@ class MasterPool:
     def __init__(self, limit: int = 20, waiting_limit: int = 1000, path: str | None = None, times: Times | None = None):
         self._path = path or SocketPath()
         self._times = times or Times()
-        self._working = Places(limit)
-        self._waiting = Places(waiting_limit)
-        self._looking_up = Places(_LOOK_UPS)
+        self._working = MasterCalls(limit)
+        self._waiting = MasterCalls(waiting_limit)
+        self._looking_up = MasterCalls(_LOOK_UPS)
         self._limit = limit
         self._free: list[asyncclient.Connection] = []
 

@@ -22,6 +22,7 @@ import uvicorn
 
 from ganeti import constants, errors
 from ganeti.daemon import StopSignal, memory
+from ganeti.rapi.limits import Connections
 from ganeti.rapi.wire import Protocol, Times
 
 if TYPE_CHECKING:
@@ -65,56 +66,6 @@ def _NoPassword() -> str:
     raise ValueError("the key has a password")
 
 
-class Places:
-    """The connections there are, in the order in which they began to wait for a request."""
-
-    def __init__(self, limit: int):
-        self._limit = limit
-        self._waiting: dict[object, Callable[[], None]] = {}
-        self._busy: dict[object, Callable[[], bool]] = {}
-
-    def Enter(self, key: object, leave: Callable[[], None]) -> bool:
-        """Give a new connection a place, if need be that of another one; ``leave`` ends this one."""
-        if len(self._waiting) + len(self._busy) >= self._limit:
-            if self._waiting:
-                oldest = next(iter(self._waiting))
-                self._waiting.pop(oldest)()
-            elif not self._EndStranger():
-                return False
-        self._waiting[key] = leave
-        return True
-
-    def Secured(self, key: object, leave: Callable[[], None]) -> None:
-        """Note how this connection is ended from now on."""
-        if key in self._waiting:
-            self._waiting[key] = leave
-
-    def _EndStranger(self) -> bool:
-        """End the oldest request of somebody who has not logged in; return whether there was one."""
-        oldest = next((key for key, end in self._busy.items() if end()), None)
-        if oldest is None:
-            return False
-        del self._busy[oldest]
-        return True
-
-    def Busy(self, key: object, end: Callable[[], bool]) -> None:
-        """Note that a connection has a request under way; ``end`` ends that of a stranger, and returns whether it is one."""
-        if self._waiting.pop(key, None) is not None:
-            self._busy[key] = end
-
-    def Waits(self, key: object, leave: Callable[[], None]) -> None:
-        if key in self._busy:
-            del self._busy[key]
-            self._waiting[key] = leave
-
-    def Leave(self, key: object) -> None:
-        self._waiting.pop(key, None)
-        self._busy.pop(key, None)
-
-    def __len__(self) -> int:
-        return len(self._waiting) + len(self._busy)
-
-
 class Ebb:
     """Notices when many connections have ended."""
 
@@ -135,7 +86,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, stop: StopSignal, limit: int, times: Times):
         super().__init__(config)
-        self.places = Places(limit)
+        self.places = Connections(limit)
         self._times = times
         # Its type says whole seconds, and any number will do.
         self.config.timeout_graceful_shutdown = times.grace  # type: ignore[assignment]

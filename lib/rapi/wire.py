@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import uvicorn
     from uvicorn.server import ServerState
 
-    from ganeti.rapi.serving import Places
+    from ganeti.rapi.limits import Connections
 
 # Bytes.
 MAX_REQUEST_LINE = 8192
@@ -128,7 +128,7 @@ class Protocol(H11Protocol):
         self,
         config: uvicorn.Config,
         server_state: ServerState,
-        places: Places,
+        places: Connections,
         key: object,
         loop: asyncio.AbstractEventLoop,
         times: Times,

@@ -16,13 +16,11 @@ MAX_NAME = 4096
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """``wire`` is what a node accepts; ``per_node``: the encoded value depends on the target node; ``by_node``: the
-    caller may hand in a dictionary by node, each node gets its own entry."""
+    """``wire`` is what a node accepts; ``per_node``: the encoded value depends on the target node."""
 
     name: str
     wire: ht.Type
     per_node: bool = False
-    by_node: bool = False
 
 
 def _IsName(value: object) -> bool:
@@ -100,12 +98,12 @@ _ALL = (
     Encoding("INST+hvp,bep", _OBJECT, per_node=True),
     Encoding("DISK", _OBJECT, per_node=True),
     Encoding("[DISK]", _DISKS, per_node=True),
-    Encoding("[DISK] by node", _DISKS, per_node=True, by_node=True),
+    Encoding("[DISK] by node", _DISKS, per_node=True),
     Encoding("[[DISK, id]]", ht.TListOf(ht.TItems(_OBJECT, ht.TList)), per_node=True),
     Encoding("[DISK or false]", ht.TListOf(ht.TOr(_OBJECT, ht.TValue(False))), per_node=True),
     Encoding("NIC or DISK", _OBJECT, per_node=True),
     Encoding("IO", ht.TItems(ht.TElemOf(["file", "raw", "script"]), ht.TList), per_node=True),
-    Encoding("storage units", ht.TMaybe(_STORAGE_UNITS), per_node=True, by_node=True),
+    Encoding("storage units", ht.TMaybe(_STORAGE_UNITS), per_node=True),
     Encoding("hv specs", ht.TMaybe(ht.TListOf(ht.TItems(ht.TString, _OBJECT)))),
     # files
     Encoding("BLOB", _BLOB),

@@ -88,7 +88,6 @@ def MakeCall(
         names={n: v for n, v in {**NAMES, **(names or {})}.items() if f"{{{n}}}" in path},
         arguments=Arguments(method, given),
         body=body,
-        query_given=bool(arguments),
     )
 
 

@@ -25,7 +25,8 @@ from ganeti.daemon import StopSignal
 from ganeti.rapi.call import ABSENT
 from ganeti.rapi.declared import BodyUse, Method, Resource, Role
 from ganeti.rapi.dispatch import MAX_STRANGERS_BODY
-from ganeti.rapi.serving import Ebb, MakeServer, Places
+from ganeti.rapi.limits import Connections
+from ganeti.rapi.serving import Ebb, MakeServer
 from ganeti.rapi.wire import Times
 
 GET = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -437,7 +438,7 @@ def test_connections_that_wait_to_be_accepted_keep_nobody_from_their_turn(place)
 
 def test_who_has_waited_longest_makes_room():
     left = []
-    places = Places(3)
+    places = Connections(3)
     for name in "abc":
         assert places.Enter(name, lambda name=name: left.append(name))
     places.Busy("a", lambda: False)
