@@ -244,6 +244,12 @@ UIDPOOL_LOCK_DIR = RUN_DIR + "/uid-pool"
 LIVELOCK_DIR = RUN_DIR + "/livelocks"
 LUXID_MESSAGES_DIR = RUN_DIR + "/luxidmessages"
 KVM_DIR = RUN_DIR + "/kvm-hypervisor"
+KVM_DIRS: Mapping[str, int] = {
+    KVM_DIR: 0o755,
+    **{f"{KVM_DIR}/{name}": 0o755 for name in ("pid", "uid", "nic", "chroot", "chroot-quarantine")},
+    **{f"{KVM_DIR}/{name}": 0o700 for name in ("ctrl", "conf", "identity")},
+}
+"""The directory and those in it, with their modes."""
 XEN_DIR = RUN_DIR + "/xen-hypervisor"
 LXC_DIR = RUN_DIR + "/lxc"
 CHROOT_DIR = RUN_DIR + "/chroot-hypervisor"

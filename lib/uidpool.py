@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, pathutils, runtime
+from ganeti.utils import owndirs
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -154,7 +155,7 @@ def RequestUnusedUid(all_uids: Collection[int]) -> LockedUid:
 
     LockError when there is none.  The caller starts its process and calls ``Unlock``.
     """
-    runtime.MakeDirs(pathutils.UIDPOOL_LOCK_DIR, 0o750)
+    owndirs.MakeOwn(pathutils.UIDPOOL_LOCK_DIR, 0o750)
     seen = {int(name) for name in runtime.ListDir(pathutils.UIDPOOL_LOCK_DIR) if name.isascii() and name.isdigit()}
     fresh = sorted(set(all_uids) - seen)
     hinted = sorted(set(all_uids) & seen)

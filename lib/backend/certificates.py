@@ -10,6 +10,7 @@ from typing import Any
 
 from ganeti import errors, hosts, pathutils, runtime, x509
 from ganeti.transferkeys import CERT_FILE, KEY_FILE, PEM_LIMIT
+from ganeti.utils import owndirs
 
 _NAME = re.compile(r"x509-[a-zA-Z0-9_-]+")
 
@@ -31,6 +32,7 @@ def CreateCertificate(validity: int) -> list[str]:
     stamp = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d_%H_%M_%S")
     name = f"x509-{stamp}-{runtime.RandomBytes(4).hex()}"
     directory, key_file, cert_file = CertificateFiles(name)
+    owndirs.MakeOwn(pathutils.CRYPTO_KEYS_DIR, 0o700)
     runtime.MakeDirs(directory, 0o700)
     try:
         runtime.WriteFile(key_file, key, mode=0o400)

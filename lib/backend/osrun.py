@@ -13,7 +13,7 @@ from typing import Any
 from ganeti import constants, errors, objects, pathutils, runtime
 from ganeti.backend import osdef, osenv, wire
 from ganeti.backend.osdef import OsDefinition
-from ganeti.utils import definitions
+from ganeti.utils import definitions, owndirs
 
 Dict = dict[str, Any]
 
@@ -66,7 +66,7 @@ def _RunScript(
 
 def LogPath(kind: str, os_name: str, name: str, component: str | None = None) -> str:
     """Return a new log file's path; its directory is made."""
-    runtime.MakeDirs(pathutils.LOG_OS_DIR, mode=0o750)
+    owndirs.MakeOwn(pathutils.LOG_OS_DIR, 0o750)
     safe = [part.replace("/", "_") for part in (os_name, name)]
     return pathutils.OsLog(kind, safe[0], safe[1], component, definitions.LogStamp())
 
@@ -152,7 +152,7 @@ def Package(instance: Dict, override_env: Mapping[str, str]) -> str:
         _AddTree(archive, found.path, "os")
         lines = "".join(f"{key}={value}\n" for key, value in sorted(env.items()) if "\n" not in value)
         _AddFile(archive, "environment", lines.encode(), 0o600)
-    runtime.MakeDirs(pathutils.RUN_EXT_DIR)
+    owndirs.MakeOwn(pathutils.RUN_EXT_DIR)
     path = posixpath.join(pathutils.RUN_EXT_DIR, f"os-{found.name}-{runtime.RandomBytes(6).hex()}.tgz")
     runtime.WriteFile(path, buffer.getvalue(), mode=0o600, sync=False)
     return path

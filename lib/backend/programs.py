@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ganeti import _autoconf, constants, errors, pathutils, runtime
-from ganeti.utils import oob, programs
+from ganeti.utils import oob, owndirs, programs
 
 # Less than the master waits for the answer.
 _CALL_TIME = constants.RPC_TMO_NORMAL - 30
@@ -161,7 +161,7 @@ def RunRestrictedCommand(cmd: str) -> str:
 
 def PrepareRestrictedCommand(cmd: str, owner: tuple[int, int] = (0, 0)) -> str:
     """Return the path of a command that may run; raises with the reason why not."""
-    runtime.MakeDirs(pathutils.RUN_EXT_DIR, 0o770)
+    owndirs.MakeOwn(pathutils.RUN_EXT_DIR, 0o770)
     with runtime.LockFile(pathutils.RESTRICTED_COMMANDS_LOCK_FILE, timeout=RESTRICTED_LOCK_TIMEOUT):
         directory = pathutils.RESTRICTED_COMMANDS_DIR
         info = runtime.Stat(directory, follow=False)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ganeti import errors, pathutils, runtime, serializer
 from ganeti.hypervisor.names import CheckInstanceName
+from ganeti.utils import owndirs
 
 # How far a guest is that was expected on this node.
 AWAITED, HELD, NEVER = "awaited", "held", "never"
@@ -74,7 +75,7 @@ def Clear(name: str) -> None:
 @contextmanager
 def Locked(name: str) -> Iterator[None]:
     """Lock the guest for the block, so that no other call looks and acts meanwhile."""
-    runtime.MakeDirs(pathutils.GUEST_LOCKS_DIR, mode=0o700)
+    owndirs.MakeOwn(pathutils.GUEST_LOCKS_DIR, 0o700)
     path = posixpath.join(pathutils.GUEST_LOCKS_DIR, CheckInstanceName(name))
     try:
         lock = runtime.LockFile(path, exclusive=True, timeout=_LOCK_SECONDS)

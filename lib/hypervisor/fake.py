@@ -13,6 +13,7 @@ from typing import Any
 from ganeti import constants, errors, objects, pathutils, runtime
 from ganeti.hypervisor import base, linux, names
 from ganeti.params import runstate
+from ganeti.utils import owndirs
 
 _RECORD_LIMIT = 4096
 # What a machine without /proc (a simulated one) is taken to have.
@@ -147,6 +148,6 @@ class FakeHypervisor(base.Hypervisor):
         return guest
 
     def _Write(self, instance: objects.Instance, memory: int, state: str = runstate.RUNNING) -> None:
-        runtime.MakeDirs(pathutils.FAKE_DIR)
+        owndirs.MakeOwn(pathutils.FAKE_DIR)
         text = FormatRecord(memory, int(instance.beparams["vcpus"]), state)
         runtime.WriteFile(_Path(instance.name), text.encode(), sync=False)

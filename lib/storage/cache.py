@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ganeti import pathutils, runtime
+from ganeti.utils import owndirs
 
 
 def Content(owner: str, on_primary: bool, iv_name: str | None) -> str:
@@ -18,7 +19,7 @@ def Update(dev_path: str | None, owner: str, on_primary: bool, iv_name: str | No
         return
     path = pathutils.BdevCacheFile(dev_path)
     try:
-        runtime.MakeDirs(pathutils.BDEV_CACHE_DIR)  # gone with a restart of the machine
+        owndirs.MakeOwn(pathutils.BDEV_CACHE_DIR)  # gone with a restart of the machine
         runtime.WriteFile(path, Content(owner, on_primary, iv_name).encode(), mode=0o644, sync=False)
     except OSError as err:
         logging.warning("Cannot note the owner of %s in %s: %s", dev_path, path, err)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors, pathutils, runtime
 from ganeti.storage import looks
+from ganeti.utils import owndirs
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -26,7 +27,7 @@ def Obeying(name: str, minor: int, uuid: str, number: int | None) -> Iterator[No
 
     ``number``: of the decision that the call carries; None: from a master that does not count them.
     """
-    runtime.MakeDirs(pathutils.MIRRORS_DIR, mode=0o700)
+    owndirs.MakeOwn(pathutils.MIRRORS_DIR, 0o700)
     path = f"{pathutils.MIRRORS_DIR}/{minor:d}"
     try:
         lock = runtime.LockFile(path, exclusive=True, timeout=0)

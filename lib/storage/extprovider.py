@@ -10,7 +10,7 @@ from typing import Any
 
 from ganeti import errors, objects, pathutils, runtime
 from ganeti.storage import programs
-from ganeti.utils import definitions
+from ganeti.utils import definitions, owndirs
 
 CREATE, ATTACH, DETACH, REMOVE, GROW, SETINFO, VERIFY = (
     "create",
@@ -160,7 +160,7 @@ def _Failure(result: runtime.RunResult, front: str, script: str, log: str | None
 
 
 def _NewLog(provider: Provider, action: str, volume: str) -> str:
-    runtime.MakeDirs(pathutils.LOG_ES_DIR, mode=0o750)
+    owndirs.MakeOwn(pathutils.LOG_ES_DIR, 0o750)
     return pathutils.EsLog(action, provider.name, volume.replace("/", "_"), definitions.LogStamp())
 
 

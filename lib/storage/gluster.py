@@ -15,6 +15,7 @@ from typing import Any
 from ganeti import constants, errors, pathutils, runtime, ssconf
 from ganeti.storage import programs
 from ganeti.storage.file import FileDevice
+from ganeti.utils import owndirs
 
 _MOUNTS = "/proc/self/mounts"
 _MOUNTS_LIMIT = 16 * 1024 * 1024
@@ -53,7 +54,10 @@ class Volume:
         if self.IsMounted():
             return
         try:
-            runtime.MakeDirs(self.mount_point)
+            if self.mount_point == pathutils.DEFAULT_GLUSTER_STORAGE_DIR:
+                owndirs.MakeOwn(self.mount_point)
+            else:
+                runtime.MakeDirs(self.mount_point)
         except OSError as err:
             raise errors.BlockDeviceError(f"{self}: cannot make {self.mount_point}: {err.strerror}") from err
         result = runtime.RunCmd(BuildMount(self), timeout=programs.SECONDS, cwd=self.mount_point)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors, pathutils, runtime
+from ganeti.utils import owndirs
 
 
 def _Path(instance_name: str, index: int) -> str:
@@ -16,7 +17,7 @@ def Make(instance_name: str, device_path: str, index: int) -> str:
     """Make or correct the link of disk ``index``; return its path."""
     link = _Path(instance_name, index)
     try:
-        runtime.MakeDirs(pathutils.DISK_LINKS_DIR)  # gone with a restart of the machine
+        owndirs.MakeOwn(pathutils.DISK_LINKS_DIR)  # gone with a restart of the machine
         try:
             runtime.Symlink(device_path, link)
         except FileExistsError:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ganeti import _autoconf, constants, errors, pathutils, runtime
 from ganeti.daemon import users
 from ganeti.tools import common
+from ganeti.utils import owndirs
 
 DIRECTORY = "directory"
 FILE = "file"
@@ -34,6 +35,10 @@ _C_M = (_C[0], _M[1])
 _R_M = (_R[0], _M[1])
 _N_M = (_N[0], _M[1])
 _N_D = (_N[0], _D)
+
+
+# Where the users of several daemons can make names: what lies there with a foreign owner is a stranger's.
+_SHARED = (pathutils.RUN_DIR, pathutils.LOG_DIR, pathutils.RUN_EXT_DIR)
 
 
 class Item(NamedTuple):
@@ -66,6 +71,14 @@ def _Directories() -> list[Item]:
         (pathutils.LUXID_MESSAGES_DIR, 0o750, _M_D),
         (pathutils.RUN_EXT_DIR, 0o770, _N_M),
         (pathutils.CALLS_DIR, 0o700, _N),
+        (pathutils.GUEST_LOCKS_DIR, 0o700, _N),
+        (pathutils.MIRRORS_DIR, 0o700, _N),
+        # The hypervisors' own would be the first user's who needs them: everybody in the group may make names in RUN.
+        *((path, mode, _N) for path, mode in pathutils.KVM_DIRS.items()),
+        *(
+            (path, 0o755, _N)
+            for path in (pathutils.XEN_DIR, pathutils.LXC_DIR, pathutils.CHROOT_DIR, pathutils.FAKE_DIR)
+        ),
         (pathutils.LOG_DIR, 0o1770, _M_D),
         (pathutils.LOG_OS_DIR, 0o750, _N_D),
         (pathutils.LOG_ES_DIR, 0o750, _N_D),
@@ -74,6 +87,9 @@ def _Directories() -> list[Item]:
         (pathutils.LOG_CLEANER_DIR, 0o750, _N),
         (pathutils.LOG_MASTER_CLEANER_DIR, 0o750, _M),
     ]
+    gluster = pathutils.DEFAULT_GLUSTER_STORAGE_DIR
+    if not os.path.ismount(gluster):  # a mounted volume has an owner and a mode of its own
+        table.append((gluster, 0o755, _N))
     return [Item(path, DIRECTORY, mode, owner) for path, mode, owner in table]
 
 
@@ -132,7 +148,8 @@ def _Archive() -> Iterator[Item]:
 def Correct(item: Item) -> bool:
     """Give an existing object the owner and mode it must have; False if there is none.
 
-    Raises StorageError for an object of another kind, for a link, and for a file with a second name somewhere.
+    Raises StorageError for an object of another kind, for a link, for a file with a second name somewhere, and for a
+    directory that somebody else may have made where users of several daemons can make names.
     """
     try:
         handle = os.open(item.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)  # noqa: TID251 - one look-up of the name
@@ -141,10 +158,14 @@ def Correct(item: Item) -> bool:
     try:
         info = os.fstat(handle)
         if not _KINDS[item.kind](info.st_mode):
+            if item.kind == DIRECTORY:
+                raise errors.StorageError(owndirs.NotADirectory(item.path))
             raise errors.StorageError(f"{item.path} is not a {item.kind}; move it away and run ensure-dirs again")
         if item.kind == FILE and info.st_nlink > 1:
             raise errors.StorageError(f"{item.path} has a second name (hard link); remove that first")
         uid, gid = users.UserId(item.owner[0]), users.GroupId(item.owner[1])
+        if item.kind == DIRECTORY and os.path.dirname(item.path) in _SHARED and info.st_uid not in (0, uid):
+            raise errors.StorageError(owndirs.Foreign(item.path, info.st_uid))
         opened = f"/proc/self/fd/{handle}"
         if (info.st_uid, info.st_gid) != (uid, gid):
             logging.info("%s: owner %s:%s", item.path, *item.owner)
@@ -171,18 +192,24 @@ def _Ensure(item: Item) -> None:
 def EnsureAll(full: bool = False) -> int:
     """Do everything; every problem is logged, and the exit code says whether there was one."""
     code = constants.EXIT_SUCCESS
+    rejected: set[str] = set()
 
     def attempt(item: Item) -> None:
         nonlocal code
+        if os.path.dirname(item.path) in rejected:
+            rejected.add(item.path)  # its way leads through what may be anybody's
+            return
         try:
             if item.kind == DIRECTORY:
                 _Ensure(item)
             else:
                 Correct(item)
         except OSError as err:
+            rejected.add(item.path)
             logging.error("%s: %s", item.path, err.strerror)
             code = constants.EXIT_FAILURE
         except errors.GenericError as err:
+            rejected.add(item.path)
             logging.error("%s", err)
             code = constants.EXIT_FAILURE
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ganeti import errors, pathutils, runtime, serializer
 from ganeti.hypervisor.kvm import qmp
-from ganeti.utils import programs
+from ganeti.utils import owndirs, programs
 
 # Older ones lack the block device and password options that are used here.
 MINIMUM_VERSION = (5, 0, 0)
@@ -110,7 +110,7 @@ def BuildProbe(kvm_path: str, socket: str, pid_file: str) -> list[str]:
 
 def Ask(kvm_path: str) -> Capabilities:
     """Start the binary and query it."""
-    runtime.MakeDirs(pathutils.RUN_EXT_DIR)
+    owndirs.MakeOwn(pathutils.RUN_EXT_DIR)
     stem = posixpath.join(pathutils.RUN_EXT_DIR, f"qemu-{runtime.RandomBytes(4).hex()}")
     socket, pid_file = stem + ".qmp", stem + ".pid"
     try:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ganeti import errors, pathutils, runtime
 from ganeti.hypervisor.kvm.cmdline import FindOption
 from ganeti.hypervisor.names import CheckInstanceName
+from ganeti.utils import owndirs
 
 # What fits into the address of a UNIX socket, without the final NUL.
 SOCKET_PATH_MAX = 107
@@ -105,12 +106,10 @@ def _SocketPath(name: str, kind: str) -> str:
 
 
 def MakeDirs() -> None:
-    runtime.MakeDirs(pathutils.KVM_DIR)
-    for name in ("pid", "uid", "nic", "chroot", "chroot-quarantine"):
-        runtime.MakeDirs(_Dir(name))
-    for name in ("ctrl", "conf", "identity"):
-        runtime.MakeDirs(_Dir(name), mode=0o700)
-    runtime.MakeDirs(pathutils.LOG_KVM_DIR, mode=0o750)
+    """Make what is missing; raises StorageError for a directory of another user."""
+    for path, mode in pathutils.KVM_DIRS.items():
+        owndirs.MakeOwn(path, mode)
+    owndirs.MakeOwn(pathutils.LOG_KVM_DIR, 0o750)
 
 
 def Names() -> list[str]:

@@ -4,7 +4,11 @@ import grp
 import logging
 import os
 import pwd
+import shlex
+import shutil
 import stat
+import subprocess
+import sys
 
 import pytest
 from support import layout
@@ -30,6 +34,7 @@ USERS = {
 def node(tmp_path):
     node = VirtualNode(tmp_path)
     package = layout.MakePackage(str(tmp_path / "package"), **USERS)
+    node.package = package
     node.EnsureDirs = lambda *argv: node.Python(MAIN, *argv, PYTHONPATH=package)
     return node
 
@@ -53,6 +58,18 @@ def test_directories_are_made(node):
         "/var/run/ganeti/socket": "0770 daemon:users",
         "/var/run/ganeti/crypto": "0700 root:daemon",
         "/var/run/ganeti/instance-reason": "0755 root:root",
+        "/var/run/ganeti/ext/guests": "0700 root:root",
+        "/var/run/ganeti/ext/mirrors": "0700 root:root",
+        "/var/run/ganeti/kvm-hypervisor": "0755 root:root",
+        "/var/run/ganeti/kvm-hypervisor/pid": "0755 root:root",
+        "/var/run/ganeti/kvm-hypervisor/chroot-quarantine": "0755 root:root",
+        "/var/run/ganeti/kvm-hypervisor/ctrl": "0700 root:root",
+        "/var/run/ganeti/kvm-hypervisor/conf": "0700 root:root",
+        "/var/run/ganeti/xen-hypervisor": "0755 root:root",
+        "/var/run/ganeti/lxc": "0755 root:root",
+        "/var/run/ganeti/chroot-hypervisor": "0755 root:root",
+        "/var/run/ganeti/fake-hypervisor": "0755 root:root",
+        "/var/run/ganeti/gluster": "0755 root:root",
         "/var/log/ganeti": "1770 daemon:users",
         "/var/log/ganeti/os": "0750 root:users",
         "/var/log/ganeti/cleaner": "0750 root:root",
@@ -116,6 +133,58 @@ def test_a_daemon_cannot_get_hold_of_other_files(node, tmp_path):
     assert _Look(secret) == before
     assert _Look(tmp_path) == mode_of_directory
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["run/ganeti/kvm-hypervisor", "run/ganeti/crypto", "run/ganeti/ext", "log/ganeti/kvm"])
+def test_a_directory_of_a_stranger_is_rejected_and_can_be_repaired(node, name):
+    """Who may make names in RUN was there first: whatever its mode becomes, what lies in it is his."""
+    node.EnsureDirs()
+    path = node.Path(f"/var/{name}")
+    shutil.rmtree(path)
+    os.makedirs(f"{path}/conf")
+    for mine in (path, f"{path}/conf"):
+        os.chown(mine, pwd.getpwnam("bin").pw_uid, grp.getgrnam("users").gr_gid)
+    before = _Look(path), _Look(f"{path}/conf")
+    done = node.EnsureDirs()
+    assert done.returncode == 1
+    assert (_Look(path), _Look(f"{path}/conf")) == before and os.listdir(path) == ["conf"], "never used"
+    message = done.stderr.splitlines()
+    assert len(message) == 1 and f"{path} belongs to user bin" in message[0], "what lies in it is not looked at"
+    command = message[0].rpartition("anew: ")[2].partition(" && ")[0]
+    subprocess.run(shlex.split(command), check=True, timeout=30)
+    assert node.EnsureDirs().returncode == 0
+    assert _Look(path).split()[1].startswith("root:") and os.path.isdir(f"{path}.foreign/conf")
+
+
+def test_no_program_of_roots_uses_a_directory_of_a_stranger(node):
+    """noded can also be started without ensure-dirs."""
+    path = node.Path("/var/run/ganeti/kvm-hypervisor")
+    os.mkdir(path)
+    os.chown(path, pwd.getpwnam("bin").pw_uid, -1)
+    use = (
+        "from ganeti import errors\nfrom ganeti.hypervisor.kvm import layout\n"
+        "try:\n    layout.MakeDirs()\nexcept errors.StorageError as err:\n    print(err)"
+    )
+    assert f"{path} belongs to user bin" in node.Python(use).stdout
+    assert os.listdir(path) == []
+    os.rmdir(path)
+    assert node.Python(use).stdout == ""
+    assert _Look(f"{path}/conf") == "0700 root:root"
+
+
+def test_a_mounted_volume_keeps_its_owner(node, tmp_path):
+    """The root of a Gluster volume belongs to whom its users have chosen."""
+    node.EnsureDirs()
+    path = node.Path("/var/run/ganeti/gluster")
+    script = f'mount -t tmpfs -o mode=0711,uid=1 none {path} && exec "$@"'
+    probe = (
+        "import os\nfrom ganeti.tools import ensure_dirs\ncode = ensure_dirs.EnsureAll()\n"
+        f"info = os.stat({path!r})\nprint(code, info.st_uid, oct(info.st_mode & 0o777))"
+    )
+    done = node.Run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", probe], PYTHONPATH=node.package
+    )
+    assert done.stdout == "0 1 0o711\n", done.stderr
 
 
 def test_one_problem_does_not_keep_the_rest_from_being_done(node):
