@@ -151,7 +151,12 @@ def LeaveCluster(modify_ssh_setup: bool) -> str:
     RemoveFilesIn(pathutils.RAPI_DATA_DIR)
     # It ends this child too, but only after the answer.
     pid = pidfile.Running(constants.NODED)
-    if not pid or not runtime.KillProcess(pid, signal.SIGTERM):
+    try:
+        told = pid is not None and pidfile.Signal(constants.NODED, pid, signal.SIGTERM)
+    except errors.PidFileLockError as err:
+        logging.error("%s", err)
+        told = False
+    if not told:
         logging.error("The node daemon's process is not known; stop it by hand")
     return "Shutdown scheduled"
 

@@ -1,7 +1,8 @@
 """The pid file of a daemon: its lock shows whether the daemon lives, its content which process it is.
 
 Only the daemon's own user may open the file: whoever can open a file can lock it, and a lock held by a stranger would
-look like a daemon that runs.
+look like a daemon that runs.  What the file says is believed of a process of the file's owner only, and a signal is sent
+to nothing but the daemon's program: the number may be old, or a lie.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # A look by ``Running`` holds the lock for an instant; a starting daemon waits for longer.
 _PATIENCE = 0.5
 _MODE = 0o600
+_PROC_LIMIT = 1024 * 1024
 
 
 def Lock(name: str) -> protocols.FileLock:
@@ -46,7 +48,12 @@ def _IsOurs(path: str, name: str) -> bool:
         info = runtime.Stat(path, follow=False)
     except FileNotFoundError:
         return True
-    return info.st_uid in OwnUsers(name) and stat.S_ISREG(info.st_mode) and not info.st_mode & 0o077
+    return _HasOwner(info, name) and not info.st_mode & 0o077
+
+
+def _HasOwner(info: os.stat_result, name: str) -> bool:
+    """Return whether this is a file that only the daemon's user or root can have made."""
+    return stat.S_ISREG(info.st_mode) and info.st_nlink == 1 and info.st_uid in OwnUsers(name)
 
 
 def OwnUsers(name: str) -> tuple[int, ...]:
@@ -57,13 +64,19 @@ def OwnUsers(name: str) -> tuple[int, ...]:
 
 
 def Running(name: str) -> int | None:
-    """Return the process id of the running daemon; None if it does not run, whatever a left-over file says."""
+    """Return the process id of the running daemon; None if it does not run, whatever a left-over file says.
+
+    The file belongs to the daemon's user or root, and the process to the same user.
+    """
     path = pathutils.DaemonPidFile(name)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)  # noqa: TID251 - only locked
     except OSError:
         return None
     with open(handle, "rb") as stream:
+        info = os.fstat(handle)
+        if not _HasOwner(info, name):
+            return None
         try:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -71,16 +84,49 @@ def Running(name: str) -> int | None:
                 stream.seek(0)
                 text = stream.read(32).strip()
                 if text.isdigit():
-                    return int(text) if _IsOurs(path, name) or _IsDaemon(int(text), name) else None
+                    return int(text) if _UserOf(int(text)) == info.st_uid else None
                 runtime.Sleep(0.05)  # locked, its number not written yet
         except OSError:
             pass
     return None
 
 
-def _IsDaemon(pid: int, name: str) -> bool:
-    """Return whether a process is of the daemon's user: the number in a file that others can lock proves nothing."""
+def _UserOf(pid: int) -> int | None:
+    """Return whose process it is; None if it is gone, or has the rights of more than one user.
+
+    The owner of /proc/PID is no answer: it is root for a daemon that gave up root.
+    """
     try:
-        return runtime.Stat(f"/proc/{pid}").st_uid in OwnUsers(name)
-    except OSError:
+        status = runtime.ReadFile(f"/proc/{pid}/status", _PROC_LIMIT)
+    except (OSError, runtime.FileTooLarge):
+        return None
+    found = {word for line in status.splitlines() if line.startswith(b"Uid:") for word in line.split()[1:]}
+    return int(found.pop()) if len(found) == 1 else None
+
+
+def Signal(name: str, pid: int, number: int) -> bool:
+    """Send a signal to the daemon; return False if it is gone.
+
+    ``pid`` was returned by ``Running``; raises PidFileLockError if that process is not the daemon's program, which then gets
+    no signal.
+    """
+    user = _UserOf(pid)
+    if user is None and not runtime.ProcessAlive(pid):
         return False
+    if user not in OwnUsers(name) or not _IsProgram(pid, name):
+        raise errors.PidFileLockError(
+            f"{pathutils.DaemonPidFile(name)} names process {pid}, which is not {name}, so it gets no signal; see what it is"
+            f" with 'ps -fp {pid}', and which process holds the file with 'fuser -v {pathutils.DaemonPidFile(name)}'"
+        )
+    return runtime.KillProcess(pid, number)
+
+
+def _IsProgram(pid: int, name: str) -> bool:
+    """Return whether a process executes the daemon's program, itself or by a Python."""
+    try:
+        words = runtime.ReadFile(f"/proc/{pid}/cmdline", _PROC_LIMIT).decode("utf-8", "replace").split("\0")
+    except (OSError, runtime.FileTooLarge):
+        return False
+    if os.path.basename(words[0]).startswith("python"):
+        words = [word for word in words[1:] if not word.startswith("-")]
+    return bool(words) and os.path.basename(words[0]) == name

@@ -166,7 +166,8 @@ def _StopProcess(name: str, abort_jobs: bool) -> int:
             return constants.EXIT_FAILURE
         # A second signal soon after the first ends the master daemon whatever runs.
         if signals == 0 or (abort_jobs and waited >= signals * _SIGNAL_AGAIN):
-            runtime.KillProcess(pid, signal.SIGTERM)
+            if not _Signal(name, pid, signal.SIGTERM):
+                return constants.EXIT_FAILURE
             signals += 1
         if name == constants.MASTERD and not told and waited >= _PATIENCE:
             told = True
@@ -217,9 +218,17 @@ def CheckAndStart(name: str) -> int:
 def RotateLogs(name: str) -> int:
     """Make the daemon reopen its log file after that was renamed."""
     pid = pidfile.Running(name)
-    if pid is not None:
-        runtime.KillProcess(pid, signal.SIGHUP)
-    return constants.EXIT_SUCCESS
+    return constants.EXIT_SUCCESS if pid is None or _Signal(name, pid, signal.SIGHUP) else constants.EXIT_FAILURE
+
+
+def _Signal(name: str, pid: int, number: int) -> bool:
+    """Send a signal to a daemon; if the process is another program, say so and return False."""
+    try:
+        pidfile.Signal(name, pid, number)
+    except errors.PidFileLockError as err:
+        sys.stderr.write(f"{err}\n")
+        return False
+    return True
 
 
 # --- all of them ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 
-from ganeti import constants, hosts, pathutils, runtime, ssconf
+from ganeti import constants, errors, hosts, pathutils, runtime, ssconf
 from ganeti.daemon import pidfile
 from ganeti.http import fetch
 
@@ -95,7 +95,11 @@ def _Kill(name: str) -> None:
     pid = pidfile.Running(name)
     if pid is not None:
         logging.warning("%s (process %d) does not end when asked to: killing it", name, pid)
-        runtime.KillProcess(pid, signal.SIGKILL)
+        try:
+            pidfile.Signal(name, pid, signal.SIGKILL)
+        except errors.PidFileLockError as err:
+            logging.error("%s", err)
+            return
         runtime.WaitProcess(pid, _KILL_SECONDS)
 
 
