@@ -59,6 +59,12 @@ METRICS: dict[str, Metric] = {
         Metric("candidates_silent", GAUGE, "Those of them that do not answer at the moment"),
         Metric("rpc_duration", HISTOGRAM, "Time of calls to nodes", ("node", "procedure"), SECONDS),
         Metric("rpc_failures", COUNTER, "Calls to nodes without a usable answer", ("node", "procedure")),
+        Metric(
+            "log_lines_lost",
+            COUNTER,
+            "Lines that a log file of the master daemon or of ganeti-rapi did not take, such as on a full disk",
+            ("log",),
+        ),
         Metric("nodes", GAUGE, "Nodes by role: master, candidate, regular, drained, offline", ("role",)),
         Metric("instances", GAUGE, "Instances by configured state: up, down, offline, reserved", ("state",)),
         Metric("instances_memory", GAUGE, "Configured memory of instances by configured state", ("state",), BYTES),

@@ -13,9 +13,11 @@ import os
 import stat
 import sys
 import syslog
+from collections.abc import Callable
 from typing import Any
 
 from ganeti import pathutils
+from ganeti.utils import owndirs
 from ganeti.utils.text import Printable
 
 SYSLOG_NO, SYSLOG_YES, SYSLOG_ONLY = "no", "yes", "only"
@@ -50,47 +52,146 @@ class LineFormatter(logging.Formatter):
         return f"{self.formatTime(record)}: {self._program} pid={record.process}{thread} {record.levelname} {text}"
 
 
-def OpenForAppending(path: str) -> int:
+def OpenForAppending(path: str, say: Callable[[int, str], None] | None = None) -> int:
     """Open a log file, made if it is missing; OSError if there is anything else by that name.
 
-    Users of other daemons may write to the directory: their links and pipes must lead nowhere.
+    Users of other daemons may write to the directory: their links and pipes must lead nowhere, and a file of theirs would
+    let them read and change what is written.  Root replaces that one; ``say`` is called with the new file and the reason.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW | os.O_NONBLOCK
-    handle = os.open(path, flags, 0o600)  # noqa: TID251 - appended to, never replaced
-    info = os.fstat(handle)
-    if not (stat.S_ISREG(info.st_mode) or stat.S_ISCHR(info.st_mode)) or info.st_nlink > 1:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW | os.O_NONBLOCK
+    removed = ""
+    while True:
+        try:
+            handle = os.open(path, flags)  # noqa: TID251 - appended to, never replaced
+        except FileNotFoundError:
+            try:
+                handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)  # noqa: TID251 - nobody else's
+            except FileExistsError:
+                if removed or os.path.islink(path):
+                    raise
+                continue  # another process of ours was quicker
+            if removed and say is not None:
+                say(handle, removed)
+            return handle
+        info = os.fstat(handle)
+        wrong = _Wrong(info)
+        if wrong is None:
+            return handle
         os.close(handle)
-        raise OSError(errno.EINVAL, "not a file of its own", path)
-    return handle
+        foreign = stat.S_ISREG(info.st_mode) and info.st_nlink == 1
+        if not foreign or removed or os.geteuid() != 0:
+            raise OSError(errno.EINVAL, wrong, path)
+        os.unlink(path)  # noqa: TID251 - what lies in a stranger's file is nothing of ours
+        removed = f"The log before this line {wrong}: it was removed, as that user could read and change it"
+
+
+def _Wrong(info: os.stat_result) -> str | None:
+    """Return why a file is not to be written to, None for one that is right."""
+    if stat.S_ISCHR(info.st_mode):
+        return None
+    if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
+        return "not a file of its own"
+    if info.st_uid not in (0, os.geteuid()):
+        return f"belonged to {owndirs.UserName(info.st_uid)}"
+    return None
+
+
+class _Loss:
+    """The lines that a file did not take."""
+
+    def __init__(self) -> None:
+        self.ever = 0
+        self.reason = ""
+        self.Told()
+
+    def Told(self) -> None:
+        """Begin anew: the file tells how many are missing."""
+        self.count = 0
+        self.torn = False
+
+
+_losses: dict[str, _Loss] = {}
+
+
+def Lost() -> dict[str, int]:
+    """Return how many lines each log file of this process did not take, by its path."""
+    return {path: loss.ever for path, loss in _losses.items()}
+
+
+def LostByLog() -> list[list[Any]]:
+    """Return the same as a metric's series: ``[[[name of the log], lines], ...]``."""
+    names = {os.path.basename(path).removesuffix(".log"): count for path, count in Lost().items()}
+    return [[[name], count] for name, count in sorted(names.items())]
+
+
+def Complain(program: str) -> None:
+    """Say on stderr how many lines of this process are missing in its logs, if any: there is no other place."""
+    for path, loss in _losses.items():
+        if loss.ever:
+            sys.stderr.write(f"{program}: {path}: {_Missing(loss.ever, loss.reason)}\n")
+
+
+def _Missing(count: int, reason: str) -> str:
+    return f"{count} {'line was' if count == 1 else 'lines were'} not written: {reason}"
 
 
 class LogFile(logging.Handler):
-    """Append to a file by its name: a rotated file is left for the new one at the next line, in every process."""
+    """Append to a file by its name: a rotated file is left for the new one at the next line, in every process.
+
+    The first line that the file takes after others that it did not follows one that says how many are missing.
+    """
 
     def __init__(self, path: str, console: str | None = pathutils.CONSOLE_DEVICE):
         super().__init__()
         self.path = path
         self._console = console
         self._handle = -1
+        self._loss = _losses.setdefault(path, _Loss())
+        self._process = os.getpid()
 
     def Open(self) -> int:
         """Open the file; raises OSError.  Called at the start so that a wrong path is noticed there."""
         if self._handle < 0:
-            self._handle = OpenForAppending(self.path)
+            self._handle = OpenForAppending(self.path, self._Say)
         return self._handle
+
+    def _Say(self, handle: int, text: str) -> None:
+        os.write(handle, self._Line(text))
+
+    def _Line(self, text: str) -> bytes:
+        """Return a line of our own about the log itself."""
+        record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None)
+        return (self.format(record) + "\n").encode("utf-8", "backslashreplace")
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             data = (self.format(record) + "\n").encode("utf-8", "backslashreplace")
         except Exception as err:  # noqa: BLE001 - a wrong format string must not disturb the work
             data = f"{record.name}: message {record.msg!r} cannot be shown: {err}\n".encode("utf-8", "backslashreplace")
+        if record.process != self._process and record.process is not None:
+            # In a forked child: what its parent lost is the parent's to tell.
+            self._process = record.process
+            self._loss.ever = 0
+            self._loss.Told()
+        loss = self._loss
+        missing = self._Line(_Missing(loss.count, loss.reason)) if loss.count else b""
+        whole = (b"\n" if loss.torn else b"") + missing + data
         try:
             self._Follow()
-            written = os.write(self.Open(), data)
-        except OSError:
+            written = os.write(self.Open(), whole)
+            reason = os.strerror(errno.ENOSPC)
+        except OSError as err:
             written = 0
-        if written < len(data):
-            self._ToConsole(data)
+            reason = err.strerror or str(err)
+        if written == len(whole):
+            loss.Told()
+            return
+        loss.ever += 1
+        loss.count += 1
+        loss.reason = reason
+        # A part of a line, which the next one must not continue.
+        loss.torn = written > 0 or loss.torn
+        self._ToConsole(data)
 
     def _Follow(self) -> None:
         if self._handle >= 0:
@@ -100,6 +201,7 @@ class LogFile(logging.Handler):
                 same = False
             if not same:
                 self.CloseFile()
+                self._loss.torn = False
 
     def _ToConsole(self, data: bytes) -> None:
         if self._console is None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, metrics
+from ganeti.daemon import logs
 from ganeti.rapi.call import Caller, Master
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Collector:
     async def Text(self, caller: Caller | None = None) -> bytes:
         """Return all numbers as they are now; what nodes report may be older, or missing while they are asked."""
         values: Values = await self._master.Call("QueryMetrics", caller=caller)
-        return Encode({**values, **await self._Capacity(caller)})
+        lost = [*values.get("log_lines_lost", []), *logs.LostByLog()]
+        return Encode({**values, **await self._Capacity(caller), "log_lines_lost": lost})
 
     async def _Capacity(self, caller: Caller | None) -> Values:
         """Return what the nodes reported; they are asked beside the requests, none of which ends that when it gives up."""

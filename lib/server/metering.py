@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, objects, params, runtime, watchedgroups
+from ganeti.daemon import logs
 
 if TYPE_CHECKING:
     from ganeti.jqueue import JobQueue
@@ -57,7 +58,8 @@ class Meter:
             **_Instances(root),
             "volume_groups": _VolumeGroups(root),
         }
-        return {name: [[list(labels), value] for labels, value in sorted(found[name].items())] for name in found}
+        rows = {name: [[list(labels), value] for labels, value in sorted(found[name].items())] for name in found}
+        return {**rows, "log_lines_lost": logs.LostByLog()}
 
     def _Jobs(self) -> dict[str, Series]:
         statuses = Counter(dict.fromkeys(sorted(constants.JOB_STATUS_ALL), 0))

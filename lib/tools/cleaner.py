@@ -13,6 +13,7 @@ from datetime import datetime
 from ganeti import constants, pathutils, runtime, ssconf, transferkeys
 from ganeti.daemon import logs
 
+PROGRAM = "ganeti-cleaner"
 _DAY = 24 * 3600.0
 KEEP_SECONDS = 21 * _DAY
 KEEP_LOGS = 50
@@ -93,7 +94,7 @@ def _OpenLog(directory: str) -> None:
     """Log to a file of this run's own; only the newest files are kept."""
     stamp = datetime.fromtimestamp(runtime.Time()).strftime("%Y-%m-%dT%H_%M")
     runtime.MakeDirs(directory, 0o750)
-    logs.SetUp("ganeti-cleaner", f"{directory}/cleaner-{stamp}.{runtime.ProcessId()}.log", debug=1)
+    logs.SetUp(PROGRAM, f"{directory}/cleaner-{stamp}.{runtime.ProcessId()}.log", debug=1)
     ours = [(info.st_mtime, name) for name, info in runtime.ListStats(directory).items() if name.startswith("cleaner-")]
     for _, name in sorted(ours)[:-KEEP_LOGS]:
         runtime.RemoveFile(posixpath.join(directory, name))
@@ -103,12 +104,16 @@ def Run(mode: str) -> int:
     """Clean up; what fails is logged and tried again tomorrow."""
     directory, action = MODES[mode]
     try:
-        _OpenLog(directory)
+        try:
+            _OpenLog(directory)
+        except OSError as err:
+            sys.stderr.write(f"{PROGRAM}: cannot log to {err.filename or directory}: {err.strerror}\n")
         action()
     except OSError as err:
         logging.error("%s: %s", err.filename or directory, err.strerror)
     except Exception:
-        logging.exception("ganeti-cleaner ends because of an unexpected error")
+        logging.exception("%s ends because of an unexpected error", PROGRAM)
+    logs.Complain(PROGRAM)
     return constants.EXIT_SUCCESS
 
 

@@ -63,7 +63,10 @@ def Main() -> int:
     except OSError as err:
         sys.stderr.write(f"{PROGRAM}: {pathutils.LOG_WATCHER} cannot be written: {err.strerror}\n")
         return constants.EXIT_FAILURE
-    return Guarded(lambda: _Run(options))
+    try:
+        return Guarded(lambda: _Run(options))
+    finally:
+        logs.Complain(PROGRAM)
 
 
 def _Run(options: optparse.Values) -> int:

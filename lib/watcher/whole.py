@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ganeti import constants, errors, pathutils, runtime, ssconf, transferkeys
+from ganeti.daemon import logs
 from ganeti.utils import programs
 from ganeti.watcher import guard, services
 
@@ -111,6 +112,7 @@ def _BeChild(options: optparse.Values, guarded: Guarded, uuid: str) -> None:
     code = constants.EXIT_FAILURE
     try:
         code = guarded(lambda: group.Run(options, uuid))
+        logs.Complain(f"ganeti-watcher (group {uuid})")
         logging.shutdown()
     finally:
         os._exit(code)
