@@ -112,6 +112,12 @@ class Histogram:
         return {"counts": list(self._counts), "sum": self._sum}
 
 
+def AddHistograms(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sum of two values of histograms."""
+    counts = [left + right for left, right in zip(one["counts"], other["counts"], strict=True)]
+    return {"counts": counts, "sum": one["sum"] + other["sum"]}
+
+
 class CallTimes:
     """Times and failures of calls by node and procedure."""
 

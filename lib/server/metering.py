@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, objects, params, runtime, watchedgroups
+from ganeti import constants, metrics, objects, params, runtime, watchedgroups
 from ganeti.daemon import logs
 
 if TYPE_CHECKING:
@@ -52,14 +52,33 @@ class Meter:
             "commit_duration": {(): self._commits.Value()},
             "candidates": {(): len(self._store.Voters())},
             "candidates_silent": {(): len(self._store.Silent())},
-            "rpc_duration": {key: value for calls in self._calls for key, value in calls.Durations().items()},
-            "rpc_failures": {key: value for calls in self._calls for key, value in calls.Failures().items()},
+            **self._CallsToNodes(root),
             "nodes": _Roles(root),
             **_Instances(root),
             "volume_groups": _VolumeGroups(root),
         }
         rows = {name: [[list(labels), value] for labels, value in sorted(found[name].items())] for name in found}
         return {**rows, "log_lines_lost": logs.LostByLog()}
+
+    def _CallsToNodes(self, root: objects.Snapshot) -> dict[str, Series]:
+        """Return times and failures by the names of nodes, also of one that was called by its address until it joined.
+
+        A counter begins at 0 for each node and each procedure that is used, so that the first failure is seen to be one.
+        """
+        names = {node.primary_ip: node.name for node in root.nodes.values()}
+        durations: dict[tuple[str, ...], Any] = {}
+        failures: Counter[tuple[str, ...]] = Counter()
+        for calls in self._calls:
+            for (node, procedure), value in calls.Durations().items():
+                key = (names.get(node, node), procedure)
+                durations[key] = metrics.AddHistograms(durations[key], value) if key in durations else value
+            for (node, procedure), count in calls.Failures().items():
+                failures[names.get(node, node), procedure] += count
+        for procedure in sorted({procedure for _, procedure in (*durations, *failures)}):
+            for node in names.values():
+                if len(failures) < metrics.MAX_SERIES:
+                    failures[node, procedure] += 0
+        return {"rpc_duration": durations, "rpc_failures": failures}
 
     def _Jobs(self) -> dict[str, Series]:
         statuses = Counter(dict.fromkeys(sorted(constants.JOB_STATUS_ALL), 0))

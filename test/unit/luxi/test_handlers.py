@@ -34,7 +34,7 @@ class Door:
         self.queue = JobQueue(self.setup.store, Executor(), settings, announce=self.events.JobChanged)
         self.events.Start(self.setup.store)
         self.queue.Start()
-        times = CallTimes()
+        times = self.times = CallTimes()
         times.Observe("node2", "version", 0.02, False)
         times.Observe("node2", "version", None, True)
         store = self.setup.store
@@ -212,8 +212,26 @@ def test_metrics_count_what_there_is(door: Door) -> None:
     assert after["commit_duration"][()]["sum"] > 0
     assert sum(after["rpc_duration"][("node2", "version")]["counts"]) == 1
     assert after["rpc_failures"][("node2", "version")] == 1
+
     assert (after["nodes"][("master",)], after["candidates"][()], after["candidates_silent"][()]) == (1, 1, 0)
     [web] = door.setup.cfg.Snapshot().instances.values()
     assert after["instances"][(web.admin_state,)] == 1
     assert after["instances_memory"][(web.admin_state,)] > 0
     assert sum(after["disks_size"].values()) > 0
+
+
+def test_nodes_have_their_names_in_the_metrics_and_counters_begin_at_zero(door: Door) -> None:
+    """A node is called by its address until it has joined; what changes from nothing to 1 is no increase."""
+    [mine] = door.setup.cfg.Snapshot().nodes.values()
+    for node in (mine.primary_ip, mine.name):
+        door.times.Observe(node, "version", 0.02, False)
+    door.times.Observe(mine.primary_ip, "node_leave_cluster", None, True)
+    found = {name: {tuple(labels): value for labels, value in rows} for name, rows in door.Call("QueryMetrics").items()}
+    assert found["rpc_failures"] == {
+        ("node2", "version"): 1,
+        (mine.name, "version"): 0,
+        (mine.name, "node_leave_cluster"): 1,
+    }
+    times = found["rpc_duration"]
+    assert set(times) == {("node2", "version"), (mine.name, "version")}
+    assert sum(times[mine.name, "version"]["counts"]) == 2 and times[mine.name, "version"]["sum"] == pytest.approx(0.04)

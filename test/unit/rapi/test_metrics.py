@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from support.rapi import READER, Site
 from support.rapicalls import NotingMaster
 
 from ganeti import metrics
+from ganeti.daemon import logs
 from ganeti.rapi import metrics as rapi_metrics
 from ganeti.rapi.call import Caller, HttpError
 
@@ -57,6 +59,16 @@ def test_every_declared_metric_is_shown_and_can_be_parsed(tmp_path: Path) -> Non
         assert family.samples
         for sample in family.samples:
             assert set(sample.labels) - {"le"} == set(metric.labels)
+
+
+def test_lost_lines_of_both_daemons_are_shown(tmp_path: Path) -> None:
+    file = logs.LogFile("/dev/full", console=None)
+    for _ in range(3):
+        file.handle(logging.LogRecord("", logging.INFO, "", 0, "lost", None, None))
+    reply, _ = _Show(tmp_path, QueryMetrics={"log_lines_lost": [[["master-daemon"], 2]]})
+    [family] = [f for f in text_string_to_metric_families(reply.body.decode()) if f.name == "ganeti_log_lines_lost"]
+    lost = {sample.labels["log"]: sample.value for sample in family.samples}
+    assert (lost["master-daemon"], lost["full"]) == (2, 3)
 
 
 def test_values(tmp_path: Path) -> None:
