@@ -17,6 +17,7 @@ _LIMIT = 1024 * 1024
 # Some 400 thousand connections.
 _SOCKETS_LIMIT = 64 * 1024 * 1024
 _LISTENS = "0A"
+_RECEIVES = "07"
 
 
 class Host(NamedTuple):
@@ -143,10 +144,11 @@ def IsOwnAddress(ip: str) -> bool:
     return True
 
 
-def ListeningAt(port: int, uids: Collection[int]) -> set[str]:
+def ListeningAt(port: int, uids: Collection[int], udp: bool = False) -> set[str]:
     """Return the addresses of this machine at which a process of one of the users listens; ``0.0.0.0`` and ``::`` mean all."""
     found = set()
-    for path, family in (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6)):
+    protocol, listens = ("udp", _RECEIVES) if udp else ("tcp", _LISTENS)
+    for path, family in ((f"/proc/net/{protocol}", socket.AF_INET), (f"/proc/net/{protocol}6", socket.AF_INET6)):
         try:
             lines = runtime.ReadFile(path, _SOCKETS_LIMIT).decode("ascii").splitlines()
         except FileNotFoundError:  # a kernel without IPv6
@@ -154,7 +156,7 @@ def ListeningAt(port: int, uids: Collection[int]) -> set[str]:
         for line in lines[1:]:
             _, local, _, state, _, _, _, uid, *_ = line.split()
             address, _, number = local.partition(":")
-            if state == _LISTENS and int(number, 16) == port and int(uid) in uids:
+            if state == listens and int(number, 16) == port and int(uid) in uids:
                 # 32 bits at a time, each as a number of this machine.
                 words = [address[start : start + 8] for start in range(0, len(address), 8)]
                 packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)

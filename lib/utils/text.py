@@ -87,7 +87,7 @@ def ParseUnit(text: str) -> int:
 
 
 def ParseTimespec(text: str) -> int:
-    """Return the seconds of ``90``, ``15m``, ``6h``, ``2d``; raise OpPrereqError for anything else."""
+    """Return the seconds of ``90``, ``15m``, ``6h``, ``2d``; raise OpPrereqError for anything else, such as less than 0."""
     if not text:
         raise errors.OpPrereqError("Empty time specification passed", errors.ECODE_INVAL)
     number, factor = text, 1
@@ -98,6 +98,9 @@ def ParseTimespec(text: str) -> int:
                 f"Invalid time specification '{text}': only a suffix was passed", errors.ECODE_INVAL
             )
     try:
-        return int(number) * factor
+        seconds = int(number) * factor
     except ValueError:
         raise errors.OpPrereqError(f"Invalid time specification '{text}'", errors.ECODE_INVAL) from None
+    if seconds < 0:
+        raise errors.OpPrereqError(f"Invalid time specification '{text}': it is below 0", errors.ECODE_INVAL)
+    return seconds

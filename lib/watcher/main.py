@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import optparse
 import sys
@@ -50,7 +51,17 @@ def _Parse() -> optparse.Values:
         options.job_age = ParseTimespec(options.job_age)
     except errors.OpPrereqError as err:
         parser.error(f"option -A: {err.args[0]}")
+    if options.rapi_ip is not None and not _IsAddress(options.rapi_ip):
+        parser.error(f"option --rapi-ip: '{options.rapi_ip}' is not an IP address")
     return options
+
+
+def _IsAddress(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def Main() -> int:

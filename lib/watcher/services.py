@@ -1,11 +1,13 @@
-"""Daemons of this node: start what does not run, restart a REST daemon that does not answer."""
+"""Daemons of this node: start what does not run, restart one that can be asked and does not answer."""
 
 from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import Callable
 
-from ganeti import constants, errors, hosts, pathutils, runtime, ssconf
+from ganeti import confd, constants, errors, hosts, pathutils, runtime, ssconf
+from ganeti.confd import link, queries
 from ganeti.daemon import pidfile
 from ganeti.http import fetch
 
@@ -16,6 +18,9 @@ _KILL_SECONDS = 10.0
 _LIMITS = fetch.Limits(connect=5, total=15, size=4096)
 _OK, _UNAUTHORIZED = 200, 401
 _LOOPBACK = "127.0.0.1"
+# A question may be lost where many come in at once.
+_PINGS = 2
+_PING_SECONDS = 5.0
 
 
 def Installed(name: str) -> bool:
@@ -41,10 +46,26 @@ def _DaemonUtil(verb: str, name: str, timeout: float) -> bool:
 
 def EnsureRapi(ip: str | None) -> None:
     """Start the REST daemon; restart it once if it answers at none of its addresses, or not at the one given."""
-    name = constants.RAPI
+    _EnsureAnswering(
+        constants.RAPI,
+        lambda: _LookForRapi(ip),
+        "If it listens at another address, give that address to the watcher with --rapi-ip",
+    )
+
+
+def EnsureConfd() -> None:
+    """Start the daemon that answers about the configuration; restart it once if it does not react to a ping."""
+    _EnsureAnswering(constants.CONFD, _LookForConfd, "The watcher asks it at each address at which it listens")
+
+
+def _EnsureAnswering(name: str, look: Callable[[], str | None], advice: str) -> None:
+    """Start a daemon; restart it once if it does not answer.
+
+    ``look`` returns why it does not, None if it does or if it could not be asked.
+    """
     if not Installed(name) or not EnsureRunning(name):
         return
-    why = _LookForRapi(ip)
+    why = look()
     if why is None:
         return
     logging.warning("%s does not answer (%s): restarting it", name, why)
@@ -52,14 +73,40 @@ def EnsureRapi(ip: str | None) -> None:
         _Kill(name)
     if not _DaemonUtil("start", name, _START_TIMEOUT):
         return
-    why = _LookForRapi(ip)
+    why = look()
     if why is None:
         logging.info("%s answers again", name)
     else:
         logging.error(
-            "%s does not answer after a restart either (%s); see %s. If it listens at another address, give that address"
-            " to the watcher with --rapi-ip", name, why, pathutils.DaemonLog(name)
-        )  # fmt: skip
+            "%s does not answer after a restart either (%s); see %s. %s", name, why, pathutils.DaemonLog(name), advice
+        )
+
+
+def _LookForConfd() -> str | None:
+    """Return why the daemon of this node does not answer a ping; None if it does, or need not."""
+    try:
+        store = ssconf.SimpleStore()
+        if hosts.OwnName() not in store.GetMasterCandidates() or not runtime.Exists(pathutils.CLUSTER_CONF_FILE):
+            return None  # only candidates answer
+        port = link.Port()
+        reasons = []
+        for ip in _ConfdAddresses(port):
+            for _ in range(_PINGS):
+                if confd.Ask(queries.PING, None, [ip], timeout=_PING_SECONDS).received:
+                    return None
+            reasons.append(f"{ip} port {port}: no answer within {_PINGS * _PING_SECONDS:g} s")
+    except errors.GenericError as err:
+        logging.warning("%s cannot be asked whether it lives: %s", constants.CONFD, err)
+        return None
+    return "; ".join(reasons) or "it does not listen"
+
+
+def _ConfdAddresses(port: int) -> list[str]:
+    """Return where the daemon listens.  In a virtual cluster others may listen everywhere: each has its own address."""
+    if pathutils.IsVirtual():
+        return [confd.OwnAddress()]
+    listening = hosts.ListeningAt(port, pidfile.OwnUsers(constants.CONFD), udp=True)
+    return sorted({{"0.0.0.0": _LOOPBACK, "::": "::1"}.get(ip, ip) for ip in listening})  # noqa: S104 - only compared
 
 
 def _OwnAddresses() -> list[str]:
@@ -72,9 +119,14 @@ def _OwnAddresses() -> list[str]:
 def _LookForRapi(given: str | None) -> str | None:
     """Return None if the daemon answers at the address given, else at one of its own; why not at each otherwise.
 
+    None too where the address given is not of this machine: whoever answers there or not is not this daemon.
+
     Of its own addresses those count at which its user listens: whoever has an account here could answer at the others.
     """
     port = hosts.DaemonPort(constants.RAPI, constants.DEFAULT_RAPI_PORT)
+    if given and not hosts.IsOwnAddress(given):
+        logging.error("%s is not asked whether it lives: %s is no address of this machine", constants.RAPI, given)
+        return None
     addresses = [given] if given else _OwnAddresses()
     listening = hosts.ListeningAt(port, pidfile.OwnUsers(constants.RAPI))
     reasons = []

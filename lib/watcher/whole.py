@@ -44,8 +44,9 @@ def Run(options: optparse.Values, guarded: Guarded) -> int:
 
 def StartNodeDaemons() -> None:
     """Start the daemons that every node has; where there is no configuration, confd waits for one."""
-    for name in filter(services.Installed, (constants.NODED, constants.CONFD)):
-        services.EnsureRunning(name)
+    if services.Installed(constants.NODED):
+        services.EnsureRunning(constants.NODED)
+    services.EnsureConfd()
 
 
 def RunHooks() -> None:

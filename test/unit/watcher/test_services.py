@@ -186,6 +186,17 @@ def test_where_a_user_listens(machine: Machine, with_ipv6: bool) -> None:
     assert machine.Call(look) == (expected, set())
 
 
+@pytest.mark.skipif(sys.byteorder != "little", reason="the rows are of such a machine")
+def test_where_a_user_takes_datagrams(machine: Machine) -> None:
+    def look() -> set[str]:
+        runtime.MakeDirs("/proc/net")
+        runtime.WriteFile("/proc/net/udp", _HEAD + _Row("0100007F", 0, "07") + _Row("0200007F", 0, "01"))
+        runtime.WriteFile("/proc/net/tcp", _HEAD + _Row("0300007F", 0))
+        return hosts.ListeningAt(PORT, (0,), udp=True)
+
+    assert machine.Call(look) == {"127.0.0.1"}
+
+
 def test_a_dead_daemon_is_restarted_once_and_then_only_reported(node: WatchedNode, address: str) -> None:
     lines = _OfRapi(node, address)
     assert [word for word in node.Asked() if word in (START, STOP)] == [STOP, START]
@@ -211,6 +222,27 @@ def test_a_daemon_that_answers_after_its_restart(node: WatchedNode, rapi: StandI
     lines = _OfRapi(node, address)
     helper.join()
     assert lines[-1] == "INFO ganeti-rapi answers again"
+
+
+def test_an_address_of_another_machine_says_nothing_about_this_daemon(node: WatchedNode) -> None:
+    lines = _OfRapi(node, "198.51.100.7")
+    assert START not in node.Asked() and STOP not in node.Asked()
+    assert lines[-1].startswith("ERROR") and "198.51.100.7 is no address of this machine" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("--rapi-ip=127.206.198.300", "'127.206.198.300' is not an IP address"),
+        ("--rapi-ip=foo", "'foo' is not an IP address"),
+        ("-A-1", "option -A: Invalid time specification '-1': it is below 0"),
+        ("--job-age=-5m", "option -A: Invalid time specification '-5m': it is below 0"),
+    ],
+)
+def test_a_mistake_in_the_command_line_does_nothing(node: WatchedNode, option: str, why: str) -> None:
+    done = node.Watch(option)
+    assert done.returncode == 2 and why in done.stderr
+    assert node.Asked() == []
 
 
 def test_one_that_could_not_be_started_is_not_asked(node: WatchedNode, rapi: StandIn, address: str) -> None:
