@@ -181,6 +181,9 @@ class TypeEnforcementError(GenericError):
 class X509CertError(GenericError):
     """Arguments: file name, cause."""
 
+    def __str__(self) -> str:
+        return ": ".join(map(str, self.args))
+
 
 class TagError(GenericError):
     """A tag is not valid or there are too many."""

@@ -260,8 +260,7 @@ def GenericMain(
     parser = _Parser(name, title, options)
     values, arguments = parser.parse_args(None if argv is None else list(argv))
     if arguments:
-        parser.print_usage(sys.stderr)
-        return constants.EXIT_FAILURE
+        parser.error("No arguments are expected")
     os.umask(_UMASK)
     log = pathutils.DaemonLog(name)
     try:

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 from ganeti import runtime
 from ganeti.rapi.call import Caller, HttpError
-from ganeti.rapi.declared import WRITE, Method, Resource
+from ganeti.rapi.declared import READ, WRITE, Method, Resource
 
 REALM = "Ganeti Remote API"
 MAX_FILE = 1024 * 1024
 _CHALLENGE = {"WWW-Authenticate": f'Basic realm="{REALM}"'}
 _SCHEME = re.compile(r"\{(\w+)\}(.*)", re.DOTALL)
+_SCHEMES = frozenset(["HA1", "CLEARTEXT"])
+_DIGEST = re.compile(r"[0-9a-f]{32}", re.ASCII | re.IGNORECASE)
+_OPTIONS = frozenset([READ, WRITE])
 # Somebody who is not in the file takes as long to reject as somebody who is.
 _NOBODY = "{HA1}" + "0" * 32
 
@@ -48,8 +51,9 @@ class User:
 
 
 def ParseUsers(text: str) -> tuple[dict[str, User], list[str]]:
-    """Return the users by name, and what is wrong with lines that were skipped (never their content)."""
+    """Return the users by name, and what is wrong with lines of the file (never their content, which may be a password)."""
     users: dict[str, User] = {}
+    lines: dict[str, int] = {}
     problems = []
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split(None, 2)
@@ -61,8 +65,30 @@ def ParseUsers(text: str) -> tuple[dict[str, User], list[str]]:
         options = (
             frozenset(filter(None, (part.strip() for part in fields[2].split(",")))) if fields[2:] else frozenset()
         )
-        users[fields[0]] = User(fields[0], fields[1], options)
+        user = users[fields[0]] = User(fields[0], fields[1], options)
+        if user.name in lines:
+            problems.append(f"line {number} has the same name as line {lines[user.name]}, which does not count")
+        lines[user.name] = number
+        problems += [f"line {number} {problem}" for problem in _Mistakes(user)]
     return users, problems
+
+
+def _Mistakes(user: User) -> list[str]:
+    """Return what a line says that takes rights away, as nobody can have meant it."""
+    found = []
+    if user.options - _OPTIONS:
+        known = " and ".join(f"'{option}'" for option in sorted(_OPTIONS))
+        found.append(f"has an option that is not known and has no effect; {known} are, with a comma between them")
+    scheme = _SCHEME.fullmatch(user.password)
+    if scheme is None:
+        broken = user.password.startswith("{")
+    else:
+        broken = scheme[1].upper() not in _SCHEMES
+    if broken:
+        found.append("has a form of password that is not known, so this user cannot log in; write {HA1} or {CLEARTEXT}")
+    elif scheme is not None and scheme[1].upper() == "HA1" and not _DIGEST.fullmatch(scheme[2]):
+        found.append("has no 32 hexadecimal digits after {HA1}, so this user cannot log in")
+    return found
 
 
 class Users:

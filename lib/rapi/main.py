@@ -130,7 +130,7 @@ def _Renew(context: ssl.SSLContext, files: tuple[str, str, str | None]) -> None:
         serving.TlsContext(*files)
         serving.LoadCertificate(context, *files)
     except errors.X509CertError as err:
-        logging.error("The certificate is not read again: %s", ": ".join(map(str, err.args)))
+        logging.error("The certificate is not read again: %s", err)
     else:
         logging.info("New connections get the certificate of %s as it is now", files[0])
 

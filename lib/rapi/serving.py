@@ -12,6 +12,7 @@ import contextlib
 import gc
 import itertools
 import logging
+import re
 import socket
 import ssl
 from asyncio import sslproto
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from ganeti import constants, errors
+from ganeti import constants, errors, runtime
 from ganeti.daemon import StopSignal, memory
 from ganeti.rapi.limits import Connections
 from ganeti.rapi.wire import Protocol, Times
@@ -36,6 +37,10 @@ _ACCEPT_PAUSE = 0.1
 _BURST = 100
 # Connections that are taken before those that are open get a turn: accepting does not wait while more are there.
 _ACCEPT_AT_ONCE = 16
+_PEM_LIMIT = 1 << 20
+_CERTIFICATE = re.compile(rb"-----BEGIN (X509 |TRUSTED )?CERTIFICATE-----")
+_KEY = re.compile(rb"-----BEGIN (\w+ )?PRIVATE KEY-----")
+_REASONS = {"KEY_VALUES_MISMATCH": "the private key in it was not made for the certificate"}
 
 
 def TlsContext(cert_file: str, key_file: str, chain_file: str | None = None) -> ssl.SSLContext:
@@ -52,13 +57,31 @@ def LoadCertificate(context: ssl.SSLContext, cert_file: str, key_file: str, chai
     """Let new connections get this certificate; raises X509CertError."""
     try:
         context.load_cert_chain(cert_file, key_file, password=_NoPassword)
-        if chain_file is not None:
+    except (OSError, ValueError) as err:  # an SSLError is an OSError
+        raise _Unusable(err, cert_file, key_file) from None
+    if chain_file is not None:
+        try:
             # From here OpenSSL takes the certificates between ours and the root.
             context.load_verify_locations(chain_file)
-    except (ssl.SSLError, ValueError) as err:
-        raise errors.X509CertError(cert_file, f"cannot be used: {getattr(err, 'reason', None) or err}") from None
-    except OSError as err:
-        raise errors.X509CertError(err.filename or cert_file, err.strerror or str(err)) from None
+        except OSError as err:
+            raise _Unusable(err, chain_file) from None
+
+
+def _Unusable(err: Exception, cert_file: str, key_file: str | None = None) -> errors.X509CertError:
+    """Return the error about the file that cannot be used: OpenSSL does not say which."""
+    contents = [(cert_file, _CERTIFICATE, "certificate")]
+    if key_file is not None:
+        contents.append((key_file, _KEY, "private key"))
+    for name, block, what in contents:
+        try:
+            text = runtime.ReadFile(name, _PEM_LIMIT)
+        except (OSError, runtime.FileTooLarge) as why:
+            return errors.X509CertError(name, getattr(why, "strerror", None) or str(why))
+        if not block.search(text):
+            return errors.X509CertError(name, f"there is no {what} in it")
+    reason = getattr(err, "reason", None) if isinstance(err, ssl.SSLError) else str(err)
+    words = _REASONS.get(reason, reason.replace("_", " ").lower()) if reason else "what is in it cannot be read"
+    return errors.X509CertError(key_file or cert_file, f"cannot be used: {words}")
 
 
 def _NoPassword() -> str:

@@ -233,7 +233,9 @@ class Handlers:
     def _SetWatcherPause(self, until: float | None) -> Pending:
         """Set the pause on every node that is online; completes when all have answered."""
         if until is not None and not runtime.Time() <= until < _LATEST:
-            raise errors.GenericError("The watcher's pause must end in the future, and not in thousands of years")
+            raise errors.OpPrereqError(
+                "The watcher's pause must end in the future, and not in thousands of years", errors.ECODE_INVAL
+            )
         snapshot = self._cfg.Snapshot()
         nodes = [node.uuid for node in snapshot.nodes.values() if not node.offline]
         pending = Pending()

@@ -29,6 +29,9 @@ TAG = Values(
     text="Only instances with this tag; repeat it to allow instances with any of several tags",
 )  # fmt: skip
 
+# A century: what is longer was hardly meant.
+_LONGEST_DAYS = 36_500
+
 _COLUMNS = tuple(tables.Column(title) for title in ("Name", "Role", "Tags", "Created", "Expires"))
 _DETAILS = (
     "``add`` prints the token, which is shown only once: the cluster keeps its SHA-256.  A program sends it in the header"
@@ -57,6 +60,11 @@ def _Add(options: Options, name: str) -> None:
         seconds = ParseTimespec(options.expires)
         if seconds <= 0:
             raise _Invalid("A token must expire in the future", "choose a time such as 12h or 30d")
+        if seconds > _LONGEST_DAYS * 86400:
+            raise _Invalid(
+                f"A token cannot expire later than in {_LONGEST_DAYS} days",
+                "choose a time such as 12h or 30d, or leave out --expires for a token that never expires",
+            )
         expires = runtime.Time() + seconds
     token = tokens.Make(name, runtime.RandomBytes(tokens.SECRET_BYTES))
     op = OpClusterRapiTokenAdd(
@@ -90,6 +98,8 @@ def Run(options: Options, arguments: list[str]) -> int:
     if command == "add":
         _Add(options, _Name(arguments, command))
     elif command == "list":
+        if len(arguments) > 1:
+            raise _Invalid(f"'{arguments[1]}': list takes no name", "write: gnt-cluster rapi-token list")
         _List(options)
     elif command == "remove":
         jobs.SubmitOpCode(OpClusterRapiTokenRemove(name=_Name(arguments, command)), options)

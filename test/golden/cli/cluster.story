@@ -355,6 +355,23 @@ $ gnt-cluster watcher pause soon
 ! error type: wrong_input, error details:
 ! Invalid time specification 'soon'
 = 1
+$ gnt-cluster watcher pause -5
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid time specification '-5': it is below 0
+= 1
+$ gnt-cluster rapi-token list nope
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! 'nope': list takes no name
+! write: gnt-cluster rapi-token list
+= 1
+$ gnt-cluster rapi-token --role=read --expires=99999999d add new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! A token cannot expire later than in 36500 days
+! choose a time such as 12h or 30d, or leave out --expires for a token that never expires
+= 1
 $ gnt-cluster watcher continue
 The watcher is no longer paused.
 < ["SetWatcherPause",false]

@@ -196,9 +196,7 @@ def test_a_daemons_user_does_not_log_to_a_file_of_another_one(tmp_path):
     _Give(path)
     os.chown(path, 1, 1)
     # The test's own directory is closed to others.
-    code = _AS_NOBODY.replace("sys.argv[1]", "'x.log'").replace(
-        "os.setresuid", "os.chdir(sys.argv[1]); os.setresuid"
-    )
+    code = _AS_NOBODY.replace("sys.argv[1]", "'x.log'").replace("os.setresuid", "os.chdir(sys.argv[1]); os.setresuid")
     done = subprocess.run(
         [sys.executable, "-c", code, str(path.parent)],
         capture_output=True,

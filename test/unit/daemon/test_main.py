@@ -181,7 +181,8 @@ def test_hangup_moves_the_standard_streams(node):
 
 
 def test_command_line(node):
-    assert node.Python(DAEMON, "surplus").returncode == 1
+    surplus = node.Python(DAEMON, "surplus")
+    assert surplus.returncode == 2 and "No arguments are expected" in surplus.stderr
     unknown = node.Python(DAEMON, "--unknown")
     assert unknown.returncode == 2
     assert "no such option: --unknown" in unknown.stderr

@@ -148,7 +148,7 @@ def test_several_jobs_are_canceled_in_one_call(door: Door) -> None:
 
 def test_the_watchers_pause_must_end_some_time(door: Door) -> None:
     for until in (runtime.Time() - 5, 1e300):
-        with pytest.raises(errors.GenericError, match="pause must end"):
+        with pytest.raises(errors.OpPrereqError, match="pause must end"):
             door.Call("SetWatcherPause", until)
 
 

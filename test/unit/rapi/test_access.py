@@ -32,7 +32,35 @@ def test_the_lines_of_the_file():
         "mary": ("x", {"read"}),
         "both": ("y", {"write", "read", "other"}),
     }
-    assert problems == ["line 6 has no password and is ignored"], "the line itself may be a password"
+    assert [problem.split(",")[0].split(";")[0] for problem in problems] == [
+        "line 5 has an option that is not known and has no effect",
+        "line 6 has no password and is ignored",
+        "line 7 has the same name as line 3",
+    ], "the line itself may be a password"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("jack PW wrtie", "an option that is not known"),
+        ("jack PW write # note", "an option that is not known"),
+        ("jack PW read write", "an option that is not known"),
+        ("jack {MD5}x write", "a form of password that is not known"),
+        ("jack {MD5 write", "a form of password that is not known"),
+        ("jack {HA1}123 write", "no 32 hexadecimal digits after {HA1}"),
+        ("jack {HA1}" + "g" * 32, "no 32 hexadecimal digits after {HA1}"),
+    ],
+)
+def test_mistakes_that_take_rights_away_are_named_without_the_password(line, problem):
+    text = f"mary x\n{line}\n"
+    [found] = access.ParseUsers(text)[1]
+    assert found.startswith(f"line 2 has {problem}")
+    assert "PW" not in found and "123" not in found and "note" not in found
+
+
+@pytest.mark.parametrize("line", ["jack x", "jack x read, write", "jack {HA1}" + "aB" * 16, "jack {cleartext}x write"])
+def test_right_lines_are_not_complained_about(line):
+    assert access.ParseUsers(f"{line}\n")[1] == []
 
 
 HA1 = "54c12257ee9be413f2f3182435514aae"
