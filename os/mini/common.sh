@@ -21,7 +21,7 @@ check_files() {
     *) fail "parameter files: '$files' is not an absolute path" ;;
   esac
   for name in vmlinuz initrd.gz; do
-    [ -r "$files/$name" ] || fail "parameter files: $files/$name is not there; make it with: mini-guest-files $files"
+    [ -r "$files/$name" ] || fail "parameter files: $files/$name is not there; make it with 'mini-guest-files $files', or name the directory that has it by the OS parameter files"
   done
 }
 

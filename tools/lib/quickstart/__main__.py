@@ -88,6 +88,14 @@ ABOUT_MIRRORS = """Mirrored disks (DRBD) are not shown here: they need a kernel 
 'test/lab/run --keep' makes virtual machines as nodes, with real volume groups and mirrors."""
 
 
+def AboutGuests(place: Place) -> str:
+    """Return what an instance of the OS ``mini`` needs, from whomever it is made."""
+    return (
+        f"A further instance of the OS mini needs the OS parameter files={place.guest_files}: with gnt-instance add -O, and in a"
+        f' request to the remote interface as "osparams": {{"files": "{place.guest_files}"}}.'
+    )
+
+
 def NextCommands(cluster: Cluster, instances: int) -> list[str]:
     options = "" if cluster.place.base == DEFAULT_BASE else f" --base {cluster.place.base}"
     commands = [f'eval "$(tools/quickstart --env{options})"']
@@ -118,6 +126,8 @@ def MakeAll(base: str, nodes: int, instances: int, hypervisor: str) -> None:
     NoteState(base, ready=True)
     Say(f"\nReady after {runtime.Monotonic() - started:.0f} s.\n")
     Say(cluster.Tables())
+    if cluster.hypervisor == "kvm":
+        Say(AboutGuests(place))
     Say(f"{ABOUT_MIRRORS}\n\nNext:")
     for command in NextCommands(cluster, instances):
         Say(f"  {command}")
