@@ -116,7 +116,7 @@ def test_parameters_are_judged_by_the_definition(rig: Rig, tmp_path: Path) -> No
             assert osrun.Validate(True, "mini", ["parameters"], fine, False) is True
         for params, words in [
             ({"files": "relative"}, "parameter files: 'relative' is not an absolute path"),
-            ({"files": str(tmp_path)}, "vmlinuz is not there; make it with: mini-guest-files"),
+            ({"files": str(tmp_path)}, "vmlinuz is not there; make it with 'mini-guest-files"),
             ({**good, "cmdline": "a\nb"}, "parameter cmdline: must be one line"),
         ]:
             with pytest.raises(osdef.OsError, match=words):
