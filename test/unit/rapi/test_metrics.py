@@ -62,13 +62,13 @@ def test_every_declared_metric_is_shown_and_can_be_parsed(tmp_path: Path) -> Non
 
 
 def test_lost_lines_of_both_daemons_are_shown(tmp_path: Path) -> None:
-    file = logs.LogFile("/dev/full", console=None)
+    file = logs.LogFile(str(tmp_path / "missing" / "of-this-test.log"), console=None)
     for _ in range(3):
         file.handle(logging.LogRecord("", logging.INFO, "", 0, "lost", None, None))
     reply, _ = _Show(tmp_path, QueryMetrics={"log_lines_lost": [[["master-daemon"], 2]]})
     [family] = [f for f in text_string_to_metric_families(reply.body.decode()) if f.name == "ganeti_log_lines_lost"]
     lost = {sample.labels["log"]: sample.value for sample in family.samples}
-    assert (lost["master-daemon"], lost["full"]) == (2, 3)
+    assert (lost["master-daemon"], lost["of-this-test"]) == (2, 3)
 
 
 def test_values(tmp_path: Path) -> None:
