@@ -113,7 +113,9 @@ class RealNode(VirtualNode):
         """Starts a daemon in the background; returns when it serves, or has said why not."""
         if daemon == "ganeti-masterd":  # as daemon-util does
             more = {**memory.RETURNED, **more}
-        done = self.Run([sys.executable, "-c", self.Program(daemon), *options], timeout=START_TIMEOUT, **more)
+        # By its name: a process that is called otherwise is not the daemon, and gets no signal.
+        program = self.Write(f"/programs/{daemon}", self.Program(daemon))
+        done = self.Run([sys.executable, program, *options], timeout=START_TIMEOUT, **more)
         if check and done.returncode:
             raise AssertionError(
                 f"{daemon} on {self.name}: exit code {done.returncode}\n{done.stderr}\n{self.Log(daemon)}"
