@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 from ganeti import constants, rpc, runtime, x509
@@ -35,7 +36,8 @@ class Noded(VirtualNode):
         self.pid = 0
 
     def Start(self, *options: str) -> None:
-        result = self.Python(_CODE, "-b", self.address, *options)
+        # By its name: a process that is called otherwise is not the daemon, and gets no signal.
+        result = self.Run([sys.executable, self.Write("/programs/ganeti-noded", _CODE), "-b", self.address, *options])
         assert result.returncode == 0, result.stderr
         self.pid = int(self.Read(PID_FILE))
 
