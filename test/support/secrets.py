@@ -17,6 +17,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ganeti import constants
+
 if TYPE_CHECKING:
     from support.realcluster import RealNode
 
@@ -60,10 +62,16 @@ def _OfConfiguration(text: str) -> dict[str, str]:
     except ValueError:
         return {}
     found = dict.fromkeys(_Private(value), "a private OS parameter")
-    for disk in value.get("disks", {}).values():
-        if disk.get("dev_type") == "drbd8" and len(disk.get("logical_id") or ()) > 5:
+    for disk in _WithChildren(value.get("disks", {}).values()):
+        if disk.get("dev_type") == constants.DT_DRBD8 and len(disk.get("logical_id") or ()) > 5:
             found[str(disk["logical_id"][5])] = f"DRBD's secret of disk {disk.get('uuid')}"
     return found
+
+
+def _WithChildren(disks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for disk in disks:
+        yield disk
+        yield from _WithChildren(disk.get("children") or ())
 
 
 def _Private(value: Any, inside: bool = False) -> Iterator[str]:

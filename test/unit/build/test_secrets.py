@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,9 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support import secrets
+from support import configs, secrets
 from support.realcluster import RAPI_USERS, RealCluster
 from support.secrets import MARK
+
+from ganeti import objects, x509
 
 
 @pytest.fixture
@@ -26,22 +27,43 @@ def cluster() -> Iterator[RealCluster]:
                     os.unlink(full)
 
 
+def _Mirrored(cluster: RealCluster) -> objects.Snapshot:
+    """The cluster's configuration, as a master daemon stores it, with secrets in it: mirrors', and private OS parameters."""
+    disk = configs.Example().disks[configs.WEB_DISK]
+
+    def mirror(uuid: str, secret: str, **more: Any) -> objects.Disk:
+        return disk.Replace(uuid=uuid, logical_id=[*disk.logical_id[:5], secret], **more)
+
+    inner = mirror(configs.Uuid(2), "shared-of-the-child", children=[])
+    web = configs.Example().instances[configs.WEB]
+    return (
+        cluster.config.WithObject(
+            cluster.config.cluster.Replace(osparams_private_cluster={"mini": {"key": "private-of-the-cluster"}})
+        )
+        .WithObject(web.Replace(osparams_private={"key": "private-of-the-instance"}))
+        .WithObject(mirror(configs.Uuid(1), "shared-of-the-mirror", children=[inner]))
+    )
+
+
 def _Secrets(cluster: RealCluster) -> dict[str, str]:
     """One secret of each kind, as it stands where it belongs."""
     node = cluster[0]
     node.Write("/var/lib/ganeti/rapi/users", RAPI_USERS, 0o640)
-    config: dict[str, Any] = json.loads(node.Read("/var/lib/ganeti/config.data"))
-    config["cluster"]["osparams_private_cluster"] = {"mini": {"key": "private-of-the-cluster"}}
-    config["instances"] = {"u": {"osparams_private": {"key": "private-of-the-instance"}}}
-    config["disks"] = {"d": {"dev_type": "drbd8", "logical_id": ["a", "b", 1, 0, 0, "shared-of-the-mirror"]}}
-    node.Write("/var/lib/ganeti/config.data", json.dumps(config), 0o640)
+    node.Write("/var/lib/ganeti/cluster-domain-secret", "secret-of-the-domain\n", 0o640)
+    node.Write("/var/lib/ganeti/config.data", objects.ConfigText(_Mirrored(cluster)), 0o640)
+    node.Write("/var/lib/ganeti/rapi.pem", x509.MakeServerPem(), 0o440)
+    files = ("server.pem", "client.pem", "rapi.pem")
+    keys = {name: node.Read(f"/var/lib/ganeti/{name}").splitlines()[4] for name in files}
+    assert len(set(keys.values())) == len(files)
     return {
+        **keys,
         "password": "secret-of-writer",
         "hmac": node.Read("/var/lib/ganeti/hmac.key").strip(),
-        "key": node.Read("/var/lib/ganeti/server.pem").splitlines()[4],
+        "domain": "secret-of-the-domain",
         "private": "private-of-the-cluster",
         "instance": "private-of-the-instance",
         "mirror": "shared-of-the-mirror",
+        "mirror below another device": "shared-of-the-child",
         "marked": MARK + "1",
     }
 
