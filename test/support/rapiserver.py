@@ -63,7 +63,7 @@ class RapiServer:
     def Tcp(self) -> socket.socket:
         return socket.create_connection((self.address, self.port), 30)
 
-    def Connect(self, **settings: Any) -> socket.socket:
+    def Connect(self, ciphers: str | None = None, **settings: Any) -> socket.socket:
         """A connection that speaks TLS where the server does; ``settings`` are attributes of the client's context."""
         sock = self.Tcp()
         if self.context is None:
@@ -71,6 +71,8 @@ class RapiServer:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.load_verify_locations(self.certificate)
+        if ciphers is not None:
+            context.set_ciphers(ciphers)
         for name, value in settings.items():
             setattr(context, name, value)
         return context.wrap_socket(sock)
