@@ -109,6 +109,7 @@ def test_disks_are_activated_where_a_node_was_booted(instances, reasons, started
     for instance in instances:
         if instance.name in found.activate:
             assert instance.disks_active and instance.name not in reasons and instance.name not in started
+            assert len(instance.groups) == 1, "nobody looks at the nodes of the other group here"
             assert booted.intersection(instance.secondaries)
         elif instance.disks_active and len(instance.groups) == 1 and instance.name not in started:
             # Nothing is lost: who could not be helped now is looked at in the next run.

@@ -11,14 +11,16 @@ import pytest
 from simulated import Machine, World
 from support.standindrbd import Device, Links, StandInDrbd
 
-from ganeti import pathutils, runtime
+from ganeti import hypervisor, pathutils, runtime
 from ganeti.confd import queries, wire
 from ganeti.hypervisor import fake
+from ganeti.hypervisor.kvm import layout
 from ganeti.watcher import nodehealth
 
 KEY = b"0123456789abcdef0123456789abcdef01234567\n"
 NAME = "node9.example.com"
 ADDRESS = "10.0.0.9"
+GUEST = "c.example.com"
 Answer = tuple[int, Any, int]
 OFFLINE: Answer = (queries.OK, queries.ROLE_OFFLINE, 7)
 
@@ -203,6 +205,19 @@ def test_the_node_alone_proves_nothing() -> None:
     place = Place(own=(queries.OK, queries.ROLE_CANDIDATE, 6), is_candidate=True)
     place.Maintain()
     assert place.Left() == EVERYTHING
+
+
+def test_what_the_driver_keeps_of_a_guest_is_removed_too() -> None:
+    """Its user shut it down: KVM shows it until its files are removed, and has what its NICs need."""
+    place = Place(OFFLINE, OFFLINE, OFFLINE)
+    place.Write(pathutils.SsconfFile("hypervisor_list"), "kvm\n")
+    kept = [layout.ShutdownFile(GUEST), layout.RuntimeFile(GUEST), layout.NicFile(GUEST, 0)]
+    for path in kept:
+        place.Write(path, "tap0\n")
+    assert place.machine.Call(hypervisor.GetHypervisor("kvm").List) == [GUEST]
+    place.Maintain()
+    assert place.machine.Call(hypervisor.GetHypervisor("kvm").List) == []
+    assert [path for path in kept if place.machine.Call(runtime.Exists, path)] == []
 
 
 def test_a_hypervisor_that_cannot_be_asked_saves_no_mirror() -> None:

@@ -302,6 +302,20 @@ def test_a_job_for_disks_that_is_still_queued_is_remembered(mirrored: WatchedNod
     assert len(mirrored.master.submitted) == 1
 
 
+def test_an_activation_that_was_rejected_is_submitted_by_the_next_run(mirrored: WatchedNode) -> None:
+    """Of the boot nothing is remembered until the queue has a job because of it."""
+    mirrored.WatchInstances()
+    before = mirrored.State()["node"]
+    mirrored.master.boots[configs.NODE2] = "boot2"
+    mirrored.master.answers["SubmitManyJobs"] = [[False, "Job queue is full"]]
+    assert f"ERROR Job INSTANCE_ACTIVATE_DISKS({WEB}) was rejected: Job queue is full" in mirrored.LogOfRun()
+    assert (mirrored.master.Ops(), mirrored.State()["node"]) == ([], before)
+    del mirrored.master.answers["SubmitManyJobs"]
+    mirrored.WatchInstances()
+    assert mirrored.master.Ops() == [f"INSTANCE_ACTIVATE_DISKS {WEB}"]
+    assert mirrored.State()["node"]["node2.example.org"] == {"bootid": "boot2", "activation_jobs": [1001]}
+
+
 def test_not_those_of_an_instance_that_is_started_just_now(mirrored: WatchedNode) -> None:
     mirrored.master.boots[configs.NODE2] = "boot2"
     mirrored.master.dead = {WEB}
