@@ -29,7 +29,7 @@ OFFLINE_NODES = 100
 INSTANCES = 101
 INSTANCE_NODE = 102
 
-# Statuses of replies.
+# Statuses of replies.  Our daemon never gives the last one; that of another release may.
 OK = 0
 ERROR = 1
 NOT_IMPLEMENTED = 2
@@ -41,9 +41,11 @@ ARGUMENT = 2
 ERROR_WORDS = {UNKNOWN_ENTRY: "unknown entry", INTERNAL: "internal error", ARGUMENT: "wrong argument"}
 
 
-def ErrorText(answer: Any) -> str:
-    """Return the answer of a reply with status ERROR for people."""
-    if isinstance(answer, int) and answer in ERROR_WORDS:
+def ErrorText(status: int, answer: Any) -> str:
+    """Return for people what a reply of another status than OK says."""
+    if status == NOT_IMPLEMENTED:
+        return f"the daemon does not implement this query: {answer}"
+    if status == ERROR and isinstance(answer, int) and answer in ERROR_WORDS:
         return f"{answer} ({ERROR_WORDS[answer]})"
     return str(answer)
 

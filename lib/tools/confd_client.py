@@ -35,7 +35,7 @@ class _Checker:
         if event is None or event.reply is None or not self._counter.AllAnswered():
             raise errors.ConfdClientError(f"{what}: {constants.CONFD} did not reply at {self._address}")
         if event.reply.status != queries.OK:
-            raise errors.ConfdClientError(f"{what}: {queries.ErrorText(event.reply.answer)}")
+            raise errors.ConfdClientError(f"{what}: {queries.ErrorText(event.reply.status, event.reply.answer)}")
         return event.reply.answer
 
     def Show(self, kind: int, query: Any = None) -> Any:

@@ -26,7 +26,7 @@ def Run(options: Options, arguments: list[str]) -> int:
             f" '{pathutils.DAEMON_UTIL} start {constants.CONFD}' starts it, otherwise see {pathutils.DaemonLog(constants.CONFD)}"
         )
     if reply.status != queries.OK:
-        return _Fail(f"Query gave non-ok status '{reply.status}': {queries.ErrorText(reply.answer)}")
+        return _Fail(f"Query gave non-ok status '{reply.status}': {queries.ErrorText(reply.status, reply.answer)}")
     if not _ROWS(reply.answer):
         return _Fail(f"{constants.CONFD} at {address} sent something else than a list of minors")
     columns = [(title, title, title == "Minor") for title in _TITLES]
