@@ -109,7 +109,8 @@ TString = Type("str", lambda v: isinstance(v, str), {"type": "string"}, "a text"
 TNonEmptyString = Type(
     "str+", lambda v: isinstance(v, str) and bool(v), {"type": "string", "minLength": 1}, "a text that is not empty"
 )
-TList = Type("list", lambda v: isinstance(v, (list, tuple)), {"type": "array"}, "a list")
+# Many generators of clients read no array without "items".
+TList = Type("list", lambda v: isinstance(v, (list, tuple)), {"type": "array", "items": {}}, "a list")
 TDict = Type("dict", lambda v: isinstance(v, dict), {"type": "object"}, "names with values")
 
 
@@ -210,7 +211,13 @@ def TItems(*kinds: Type) -> Type:
     return Type(
         "[" + ", ".join(map(str, kinds)) + "]",
         lambda v: _IsList(v) and len(v) == len(kinds) and all(k(i) for k, i in zip(kinds, v, strict=True)),
-        {"type": "array", "prefixItems": [k.Schema() for k in kinds], "minItems": len(kinds), "maxItems": len(kinds)},
+        {
+            "type": "array",
+            "prefixItems": [k.Schema() for k in kinds],
+            "items": {},
+            "minItems": len(kinds),
+            "maxItems": len(kinds),
+        },
         f"a list of {len(kinds)} items ({'; '.join(kind.words for kind in kinds)})",
         explain,
         max(kind.privacy for kind in kinds),
