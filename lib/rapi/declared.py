@@ -139,6 +139,8 @@ class Method:
     """The type of a body that does not consist of an opcode's parameters; for a Job, of the keys beside these."""
     example: Any = None
     """A body that could be sent, for documents and tests."""
+    answer_example: Any = None
+    """An answer, as it is shown; for a job it follows from its type."""
     addition: bool = False
     media: str = JSON
     etag: Etag = Etag.NONE

@@ -15,6 +15,8 @@ from ganeti.rapi.resources.common import TJob
 
 _OUTSIDE: Final = "default"
 _JOB_EXAMPLE: Final = 4711
+# Where a body holds only what the body of every job may.
+_BODY_EXAMPLE: Final = {"comment": "ticket 4711"}
 _SEGMENT_DOCS: Final = {
     "name": "The object's name, or its UUID; the first part of the name of a node or an instance is enough.",
     "uuid": "The rule's UUID.",
@@ -112,11 +114,16 @@ def Describe(resources: Iterable[Resource]) -> dict[str, Any]:
 
 
 def _Error(code: int, text: str) -> dict[str, Any]:
-    example = {"code": code, "message": text, "explain": text}
-    schema = {"$ref": "#/components/schemas/Error"}
-    described = {"description": text, "content": {JSON: {"schema": schema, "example": example}}}
+    described = _ErrorAnswer(text, code, text)
     headers = _HEADERS_OF.get(code)
     return {**described, "headers": {name: _Header(doc) for name, doc in headers.items()}} if headers else described
+
+
+def _ErrorAnswer(described: str, code: int, text: str) -> dict[str, Any]:
+    """Describe an error's answer, with this one as the example."""
+    example = {"code": code, "message": text, "explain": text}
+    schema = {"$ref": "#/components/schemas/Error"}
+    return {"description": described, "content": {JSON: {"schema": schema, "example": example}}}
 
 
 def _Header(doc: str) -> dict[str, Any]:
@@ -139,7 +146,7 @@ def _Outside() -> dict[str, Any]:
     """Describe what is answered to requests that belong to no operation, once for all."""
     lines = [f"* {code}: {text}" for code, text in statuses.OUTSIDE.items()]
     text = "\n".join(["The request is none of those that this document describes:", "", *lines])
-    return {"description": text, "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    return _ErrorAnswer(text, 501, statuses.OUTSIDE[501])
 
 
 def _Path(by_path: Mapping[str, Resource], resource: Resource) -> dict[str, Any]:
@@ -196,6 +203,7 @@ def _Answer(method: Method) -> dict[str, Any]:
     media: dict[str, Any] = {"schema": method.answer.Schema() if method.media == JSON else {"type": "string"}}
     if method.answer is TJob:
         return {"description": "The number of the job.", "content": {JSON: {**media, "example": _JOB_EXAMPLE}}}
+    media["example"] = method.answer_example
     described = {"description": "The answer.", "content": {method.media: media}}
     if method.etag is Etag.NONE:
         return described
@@ -240,9 +248,7 @@ def _Body(resource: Resource, verb: str) -> dict[str, Any] | None:
     if not statuses.TakesBody(verb, method):
         return None
     schema = BodySchema(resource, verb)
-    media: dict[str, Any] = {"schema": schema}
-    if method.example is not None:
-        media["example"] = method.example
+    media = {"schema": schema, "example": _BODY_EXAMPLE if method.example is None else method.example}
     return {"required": method.body in (BodyUse.REQUIRED, BodyUse.ANY), "content": {JSON: media}}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ganeti import ht, opcodes
 from ganeti.rapi.call import Answer, Call
 from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
+from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import ClusterVersion, JobMethod, StrictAnswer, TMaybeText, TNames
 
 # What clients of older releases look for, beside the names of today.
@@ -62,7 +63,16 @@ RESOURCES = (
     Resource(
         "/2/info",
         "What is known about the cluster.",
-        {"GET": Method(_Info, "Show versions, settings and default parameters.", Role.READ, _TInfo, etag=Etag.WHOLE)},
+        {
+            "GET": Method(
+                _Info,
+                "Show versions, settings and default parameters.",
+                Role.READ,
+                answer=_TInfo,
+                answer_example=examples.INFO,
+                etag=Etag.WHOLE,
+            )
+        },
     ),
     Resource(
         "/2/os",
@@ -74,6 +84,7 @@ RESOURCES = (
                 " one with variants appears as `NAME+VARIANT`.  All nodes are asked, which takes a moment.",
                 Role.READ,
                 answer=TNames,
+                answer_example=["debian+minimal", "mini+default"],
             )
         },
     ),

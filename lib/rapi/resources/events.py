@@ -10,6 +10,7 @@ from ganeti.luxi import events as luxi_events
 from ganeti.rapi import events, tokens
 from ganeti.rapi.call import Call, HttpError, Master
 from ganeti.rapi.declared import Argument, ArgumentKind, Header, Method, Resource, Role
+from ganeti.rapi.resources import examples
 from ganeti.utils.text import JoinOr
 
 KIND = Argument("kind", ArgumentKind.FIELDS, f"only events of these kinds: {', '.join(luxi_events.KINDS)}")
@@ -51,6 +52,7 @@ RESOURCES = (
                 " some events are no longer available: read everything again.",
                 Role.READ,
                 answer=ht.TString,
+                answer_example=examples.EVENTS,
                 arguments=(KIND, NAME),
                 addition=True,
                 media=events.MEDIA,

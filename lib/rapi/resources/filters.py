@@ -10,6 +10,7 @@ from ganeti.rapi import bodies
 from ganeti.rapi.bodies import BAD_REQUEST
 from ganeti.rapi.call import Answer, Call, HttpError
 from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
+from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import BULK, NOT_FOUND, Listed, ListOrBulk, StrictAnswer
 from ganeti.utils.text import Printable
 
@@ -100,6 +101,7 @@ RESOURCES = (
                 "List the rules.",
                 Role.READ,
                 answer=ListOrBulk("uuid", TFilter),
+                answer_example=examples.FILTER_LINKS,
                 etag=Etag.WHOLE,
                 arguments=(BULK,),
             ),
@@ -108,6 +110,7 @@ RESOURCES = (
                 "Create a rule; the answer is its UUID.  Rules with lower `priority` come first.",
                 Role.ADMIN,
                 answer=ht.TUuid,
+                answer_example=examples.UUID,
                 body=BodyUse.REQUIRED,
                 body_type=_TBody,
                 example=_EXAMPLE,
@@ -118,12 +121,15 @@ RESOURCES = (
         "/2/filters/{uuid}",
         "One filter rule of the job queue.",
         {
-            "GET": Method(_Show, "Show a rule.", Role.READ, answer=TFilter, etag=Etag.WHOLE),
+            "GET": Method(
+                _Show, "Show a rule.", Role.READ, answer=TFilter, answer_example=examples.FILTER, etag=Etag.WHOLE
+            ),
             "PUT": Method(
                 _Write,
                 "Replace a rule, or create it with this UUID; the answer is the UUID.",
                 Role.ADMIN,
                 answer=ht.TUuid,
+                answer_example=examples.UUID,
                 body=BodyUse.REQUIRED,
                 body_type=_TBody,
                 example=_EXAMPLE,

@@ -7,7 +7,7 @@ from typing import Any
 from ganeti import constants, ht, opcodes
 from ganeti.rapi.call import Call
 from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
-from ganeti.rapi.resources import tags
+from ganeti.rapi.resources import examples, tags
 from ganeti.rapi.resources.common import (
     BULK,
     FORCE,
@@ -48,6 +48,7 @@ RESOURCES = (
                 "List the groups.",
                 Role.READ,
                 answer=ListOrBulk("name", TGroup),
+                answer_example=examples.GROUP_LINKS,
                 etag=Etag.WHOLE,
                 arguments=(BULK, LOCK),
             ),
@@ -70,6 +71,7 @@ RESOURCES = (
                 "Show a group: its effective parameters, and as `custom_` those set for it.",
                 Role.READ,
                 answer=TGroup,
+                answer_example=examples.GROUP,
                 etag=Etag.OBJECT,
                 arguments=(LOCK,),
             ),

@@ -9,6 +9,7 @@ from ganeti import constants, ht, opcodes
 from ganeti.rapi import bodies
 from ganeti.rapi.call import Call, HttpError
 from ganeti.rapi.declared import BodyUse, Etag, Job, Method, Resource, Role, Scope
+from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import (
     BULK,
     LOCK,
@@ -160,6 +161,7 @@ RESOURCES = (
                 Role.READ,
                 answer=ListOrBulk("id", TInstance),
                 scope=Scope.LIST,
+                answer_example=examples.INSTANCE_LINKS,
                 etag=Etag.WHOLE,
                 arguments=(BULK, LOCK),
             ),
@@ -201,6 +203,7 @@ RESOURCES = (
                 Role.READ,
                 answer=TInstance,
                 scope=Scope.INSTANCE,
+                answer_example=examples.INSTANCE,
                 etag=Etag.OBJECT,
                 arguments=(LOCK,),
             ),
@@ -254,6 +257,7 @@ RESOURCES = (
                 Role.OPERATE,
                 answer=_TConsole,
                 scope=Scope.INSTANCE,
+                answer_example=examples.CONSOLE,
                 access=READ_OR_WRITE,
             )
         },

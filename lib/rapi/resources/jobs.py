@@ -8,6 +8,7 @@ from ganeti import constants, ht
 from ganeti.rapi import hiding
 from ganeti.rapi.call import Answer, Call, HttpError
 from ganeti.rapi.declared import WRITE, BodyUse, Etag, Method, Resource, Role, Scope
+from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import BULK, NOT_FOUND, ListOrBulk, StrictAnswer, TNames
 
 WAIT_SECONDS = 10
@@ -91,6 +92,7 @@ RESOURCES = (
                 "List the jobs that are not archived, by number.",
                 Role.READ,
                 answer=ListOrBulk("id", StrictAnswer(_BULK_TYPES), ht.TPositiveInt),
+                answer_example=examples.JOB_LINKS,
                 arguments=(BULK,),
             )
         },
@@ -106,6 +108,7 @@ RESOURCES = (
                 Role.READ,
                 answer=StrictAnswer(_TYPES),
                 scope=Scope.OWN_JOB,
+                answer_example=examples.JOB,
                 etag=Etag.WHOLE,
             ),
             "DELETE": Method(
@@ -114,6 +117,7 @@ RESOURCES = (
                 Role.OPERATE,
                 answer=ht.TItems(ht.TBool, ht.TString),
                 scope=Scope.OWN_JOB,
+                answer_example=[True, "Job 4711 canceled"],
             ),
         },
     ),
@@ -128,6 +132,7 @@ RESOURCES = (
                 Role.READ,
                 answer=StrictAnswer({"job_info": ht.TMaybe(ht.TList), "log_entries": ht.TListOf(_TLogEntry)}),
                 scope=Scope.OWN_JOB,
+                answer_example=examples.WAIT,
                 access=(WRITE,),
                 body=BodyUse.REQUIRED,
                 body_type=_TWait,

@@ -10,6 +10,7 @@ from ganeti import ht
 from ganeti.rapi import metrics
 from ganeti.rapi.call import Call, Master
 from ganeti.rapi.declared import Method, Resource, Role
+from ganeti.rapi.resources import examples
 
 
 class _Show:
@@ -35,6 +36,7 @@ RESOURCES = (
                 "Show the numbers that `doc/metrics.rst` describes, in the OpenMetrics format.",
                 Role.READ,
                 answer=ht.TString,
+                answer_example=examples.METRICS,
                 addition=True,
                 media=metrics.MEDIA,
             )

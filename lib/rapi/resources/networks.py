@@ -7,7 +7,7 @@ from typing import Any
 from ganeti import ht, opcodes
 from ganeti.rapi.call import Call
 from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
-from ganeti.rapi.resources import tags
+from ganeti.rapi.resources import examples, tags
 from ganeti.rapi.resources.common import (
     BULK,
     LOCK,
@@ -62,6 +62,7 @@ RESOURCES = (
                 "List the networks.",
                 Role.READ,
                 answer=ListOrBulk("name", TNetwork),
+                answer_example=examples.NETWORK_LINKS,
                 etag=Etag.WHOLE,
                 arguments=(BULK, LOCK),
             ),
@@ -86,6 +87,7 @@ RESOURCES = (
                 "Show a network.  `map` has a character for each address: `.` free, `X` used.",
                 Role.READ,
                 answer=TNetwork,
+                answer_example=examples.NETWORK,
                 etag=Etag.OBJECT,
                 arguments=(LOCK,),
             ),

@@ -8,7 +8,7 @@ from ganeti import ht, opcodes
 from ganeti.rapi.bodies import BAD_REQUEST
 from ganeti.rapi.call import Answer, Call, HttpError
 from ganeti.rapi.declared import WRITE, Argument, ArgumentKind, BodyUse, Etag, Method, Resource, Role
-from ganeti.rapi.resources import tags
+from ganeti.rapi.resources import examples, tags
 from ganeti.rapi.resources.common import (
     BULK,
     FORCE,
@@ -146,6 +146,7 @@ RESOURCES = (
                 "List the nodes.",
                 Role.READ,
                 answer=ListOrBulk("id", TBulkNode),
+                answer_example=examples.NODE_LINKS,
                 etag=Etag.WHOLE,
                 arguments=(BULK, LOCK),
             )
@@ -160,6 +161,7 @@ RESOURCES = (
                 "Show a node.  Sizes are in MiB; numbers that the node reports itself are null while it does not answer.",
                 Role.READ,
                 answer=TNode,
+                answer_example=examples.NODE,
                 etag=Etag.OBJECT,
                 arguments=(LOCK,),
             )
@@ -174,6 +176,7 @@ RESOURCES = (
                 "Show the role.",
                 Role.READ,
                 answer=ht.TElemOf(list(_ROLES.values())),
+                answer_example="master-candidate",
                 arguments=(LOCK,),
                 etag=Etag.OBJECT,
             ),

@@ -6,6 +6,7 @@ from ganeti import constants, ht
 from ganeti.rapi import openapi
 from ganeti.rapi.call import Answer, Call
 from ganeti.rapi.declared import Etag, Method, Resource, Role, Scope
+from ganeti.rapi.resources import examples
 
 
 async def _OpenApi(call: Call) -> Answer:
@@ -23,6 +24,7 @@ RESOURCES = (
                 Role.READ,
                 answer=ht.TDict,
                 scope=Scope.OPEN,
+                answer_example=examples.OPENAPI,
                 etag=Etag.WHOLE,
                 addition=True,
             )

@@ -10,6 +10,7 @@ from ganeti.rapi import hiding
 from ganeti.rapi.bodies import BAD_REQUEST
 from ganeti.rapi.call import Call, HttpError
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Method, Resource, Role
+from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import NOT_FOUND, READ_OR_WRITE
 
 KINDS = ("node", "instance", "group", "network", "job", "lock", "export", "filter")
@@ -69,6 +70,7 @@ RESOURCES = (
                 " available, 4 offline.",
                 Role.READ,
                 answer=types.TQueryResult,
+                answer_example=examples.QUERY,
                 access=READ_OR_WRITE,
                 arguments=(_NEEDED_FIELDS,),
             ),
@@ -78,6 +80,7 @@ RESOURCES = (
                 " `qfilter`.",
                 Role.READ,
                 answer=types.TQueryResult,
+                answer_example=examples.QUERY,
                 access=READ_OR_WRITE,
                 arguments=(_FIELDS,),
                 body=BodyUse.REQUIRED,
@@ -95,6 +98,7 @@ RESOURCES = (
                 "Describe all fields, or those that are named.",
                 Role.READ,
                 answer=types.TQueryFieldsResult,
+                answer_example=examples.FIELDS,
                 arguments=(_FIELDS,),
             )
         },

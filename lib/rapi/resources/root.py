@@ -54,11 +54,29 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         "/version",
         "The version of this interface.",
-        {"GET": Method(_Version, "Show the version: 2.", Role.READ, ht.TPositiveInt, Scope.OPEN)},
+        {
+            "GET": Method(
+                _Version,
+                "Show the version: 2.",
+                Role.READ,
+                ht.TPositiveInt,
+                Scope.OPEN,
+                answer_example=constants.RAPI_VERSION,
+            )
+        },
     ),
     Resource(
         "/2/features",
         "What this server can do beyond the first release of version 2.",
-        {"GET": Method(_Features, "List the features.", Role.READ, ht.TListOf(_TFeature), Scope.OPEN)},
+        {
+            "GET": Method(
+                _Features,
+                "List the features.",
+                Role.READ,
+                ht.TListOf(_TFeature),
+                Scope.OPEN,
+                answer_example=list(FEATURES),
+            )
+        },
     ),
 )

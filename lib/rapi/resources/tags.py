@@ -7,6 +7,7 @@ from typing import Any
 from ganeti import constants, opcodes
 from ganeti.rapi.call import Answer, Call
 from ganeti.rapi.declared import Argument, ArgumentKind, Etag, Method, Resource, Role, Scope
+from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import ClusterVersion, ConfigVersion, JobMethod, TNames
 
 _TAG = Argument("tag", ArgumentKind.TEXTS, "a tag; may be given several times")
@@ -32,7 +33,15 @@ def _Tags(path: str, kind: str, word: str) -> Resource:
         path,
         f"Tags of {word}.",
         {
-            "GET": Method(get, "List the tags, sorted.", Role.READ, answer=TNames, scope=scope, etag=Etag.WHOLE),
+            "GET": Method(
+                get,
+                "List the tags, sorted.",
+                Role.READ,
+                answer=TNames,
+                scope=scope,
+                answer_example=examples.TAGS,
+                etag=Etag.WHOLE,
+            ),
             "PUT": change(opcodes.OpTagsSet, "Add tags; those that are there already stay."),
             "DELETE": change(opcodes.OpTagsDel, "Remove tags; the job fails if one of them is missing."),
         },

@@ -91,10 +91,26 @@ def test_operations_have_names_of_their_own():
     assert all(re.fullmatch(r"[a-z0-9_.]+", name) for name in names), names
 
 
-@pytest.mark.parametrize(("path", "verb"), [(r.path, v) for r, v, m in Methods() if m.example is not None])
-def test_examples_fit_their_schemas(path: str, verb: str):
-    content = _Operation(path, verb)["requestBody"]["content"]["application/json"]
-    jsonschema.Draft202012Validator(content["schema"]).validate(content["example"])
+def _Contents(operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every body that is sent or answered: where it stands, and its schema with its example."""
+    bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
+    for place, body in bodies.items():
+        reference = body.get("$ref", "").rpartition("/")[2]
+        described = DOCUMENT["components"]["responses"][reference] if reference else body
+        yield from ((place, content) for content in described.get("content", {}).values())
+
+
+@pytest.mark.parametrize(("path", "verb"), [(r.path, v) for r, v, _ in Methods()])
+def test_every_operation_is_described_and_every_body_has_an_example(path: str, verb: str):
+    operation = _Operation(path, verb)
+    assert re.search("[a-z]{3}.*[.]", operation["description"].partition("\n\n")[0]), "what it does"
+    assert operation["summary"]
+    contents = list(_Contents(operation))
+    assert len(contents) > len(operation["responses"]) - 2, "all but 304 have one"
+    for place, content in contents:
+        schema = {**content["schema"], "components": DOCUMENT["components"]}
+        jsonschema.Draft202012Validator(schema).validate(content["example"])
+        assert content["example"] is not None or content["schema"] == {"type": "null"}, place
 
 
 @pytest.mark.parametrize(("path", "verb"), JobMethods())
