@@ -76,9 +76,19 @@ def test_values(tmp_path: Path) -> None:
     families = {family.name: family for family in text_string_to_metric_families(reply.body.decode())}
     [pending] = families["ganeti_jobs_pending"].samples
     assert pending.value == 7
-    memory = {sample.labels["kind"]: sample.value for sample in families["ganeti_node_memory_bytes"].samples}
-    assert memory == {"total": 4096 * 2**20, "free": 1024 * 2**20}
-    assert {s.labels["node"] for s in families["ganeti_node_cpus"].samples} == {"node1"}
+    # Of node2, which does not answer, there is nothing.
+    assert {
+        (family.name, *(sample.labels[label] for label in sorted(sample.labels, reverse=True))): sample.value
+        for family in families.values()
+        for sample in family.samples
+        if family.name.startswith("ganeti_node_")
+    } == {
+        ("ganeti_node_memory_bytes", "node1", "total"): 4096 * 2**20,
+        ("ganeti_node_memory_bytes", "node1", "free"): 1024 * 2**20,
+        ("ganeti_node_storage_bytes", "node1", "total"): 1000 * 2**20,
+        ("ganeti_node_storage_bytes", "node1", "free"): 400 * 2**20,
+        ("ganeti_node_cpus", "node1"): 8,
+    }
     commits = families["ganeti_commit_duration_seconds"].samples
     buckets = {s.labels["le"]: s.value for s in commits if s.name.endswith("_bucket")}
     assert (buckets["0.001"], buckets["0.01"], buckets["0.03"], buckets["600.0"], buckets["+Inf"]) == (1, 1, 3, 3, 4)
