@@ -56,9 +56,11 @@ class VirtualNode:
             timeout=timeout,
         )
 
-    def Python(self, code: str, *argv: str, timeout: float = 50, **more: str) -> subprocess.CompletedProcess[str]:
+    def Python(
+        self, code: str, *argv: str, stdin: str | None = None, timeout: float = 50, **more: str
+    ) -> subprocess.CompletedProcess[str]:
         """Runs Python code as this node."""
-        return self.Run([sys.executable, "-c", code, *argv], timeout=timeout, **more)
+        return self.Run([sys.executable, "-c", code, *argv], stdin=stdin, timeout=timeout, **more)
 
     def Read(self, path: str) -> str:
         with open(self.Path(path), encoding="utf-8") as stream:

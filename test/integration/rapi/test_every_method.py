@@ -170,6 +170,7 @@ def test_every_method_is_called() -> None:
     assert called == {(r.path, verb) for r, verb, method in Methods() if not method.addition}
 
 
+@pytest.mark.req("D20-RAPI-07")
 @pytest.mark.limit(240)
 def test_every_method_answers_as_declared(answers: list[tuple[Step, Reply, Any]]) -> None:
     wrong = []

@@ -122,6 +122,30 @@ def _CheckWaits(cluster: RealCluster, blocks: list[Block], folder: Path) -> None
     assert 2 <= waits <= 4
 
 
+@pytest.mark.limit(120)
+def test_nothing_is_changed_if_the_version_could_not_be_read(cluster: RealCluster, tmp_path: Path) -> None:
+    """curl leaves out a header without a value, so the recipe itself must not send its request then."""
+    blocks = Blocks()
+    first, finish, recipe = (_With(blocks, text) for text in ("rapi()", "finish()", "If-Match"))
+    steps = [block for block in blocks[: blocks.index(first) + 1] if block.kind == "sh"]
+    steps.append(Block("sh", finish.text.partition("\n}\n")[0] + "\n}\n"))
+    reading = "etag=$(curl -K rapi.conf "
+    assert recipe.text.count(reading) == 1
+    steps.append(Block("sh", recipe.text.replace(reading, reading + "--user jack:wrong ")))
+    # Whoever copies the recipe may not have said 'set -e'.
+    script = f"cd {shlex.quote(str(tmp_path))}\n" + _Script(steps, cluster).replace("set -eu\n", "", 1)
+    with cluster[0].Client() as client:
+        before = len(client.QueryJobs(None, ["id"]))
+        done = cluster[0].Run(["bash", "-c", script], timeout=100)
+        assert (bool(done.returncode), "somebody was faster" in done.stdout) == (True, False)
+        assert "no version was read" in done.stderr
+        assert len(client.QueryJobs(None, ["id"])) == before
+
+
+def _With(blocks: list[Block], text: str) -> Block:
+    return next(block for block in blocks if text in block.text)
+
+
 def _CheckJobs(cluster: RealCluster) -> None:
     """What the page says it does was done, and failed only where it says so."""
     with cluster[0].Client() as client:

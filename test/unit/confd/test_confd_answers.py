@@ -163,6 +163,22 @@ def test_what_only_the_design_names() -> None:
     assert _Good(queries.INSTANCE_NODE, WEB.name) == (ROOT.NodeName(WEB.primary_node), 1234)
 
 
+@pytest.mark.req("D21-CONFD-12")
+@pytest.mark.req("D21-CONFD-13")
+def test_lists_are_whole_and_sorted_as_people_count() -> None:
+    """Whatever an instance is like: one without disks, one that is down; the order of the configuration says nothing."""
+    root = ROOT.Replace(instances={}, nodes={NODE1.uuid: NODE1})
+    for number, change in ((10, {}), (9, {"disks": []}), (2, {"admin_state": "down"})):
+        root = root.WithObject(WEB.Replace(uuid=configs.Uuid(number), name=f"web{number}.example.com", **change))
+        offline = {"offline": True, "drained": number == 9, "master_candidate": False}
+        root = root.WithObject(
+            NODE2.Replace(uuid=configs.Uuid(50 + number), name=f"down{number}.example.com", **offline)
+        )
+    view = View(root)
+    for kind, word in ((queries.INSTANCES, "web"), (queries.OFFLINE_NODES, "down")):
+        assert _Ask(kind, None, view).answer == [f"{word}{number}.example.com" for number in (2, 9, 10)]
+
+
 def test_drbd_minors() -> None:
     a, b, _, minor_a, minor_b, _ = DISK.logical_id
     for own, peer, minor in ((a, b, minor_a), (b, a, minor_b)):

@@ -7,12 +7,15 @@ import hmac
 import json
 import os
 import re
+import subprocess
+import sys
 import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import configs
 from support.timing import Compared
 from support.virtualnode import TOP
 
@@ -297,6 +300,60 @@ def test_what_cannot_be_sent() -> None:
     assert len(longest) < 5000
     # Quotes are escaped twice on the wire: what counts is the datagram's size.
     assert wire.OpenReply(KEY, wire.PackReply(KEY, wire.Reply(queries.OK, '"' * 20000, 7), "r"))[0].status == 1
+
+
+# In a process of its own every number and key of ``queries`` is another one before anybody else reads them.
+_RENUMBERED = """
+import importlib.util, re, sys
+spec = importlib.util.find_spec("ganeti")
+path = spec.submodule_search_locations[0] + "/confd/queries.py"
+module = type(sys)("ganeti.confd.queries")
+with open(path, encoding="utf-8") as stream:
+    text = re.sub(r'^([A-Z_0-9]+ = "?)([0-9]+)', lambda found: f"{found[1]}{int(found[2]) + 7000}", stream.read(), flags=re.M)
+assert text.count("= 70") > 20
+sys.modules[module.__name__] = module
+exec(text, vars(module))
+
+from ganeti import confd, configfile
+from ganeti.confd import answers, queries, view, wire
+with open(sys.argv[1], encoding="utf-8") as stream:
+    root = configfile.LoadConfig(stream.read())
+known, key, replies = view.View(root), b"key", []
+
+def serve(data, peer):
+    request = wire.Gate().Open(key, data, __import__("time").time())
+    replies.append(wire.PackReply(key, answers.Answer(known, request), request.rsalt))
+
+client = confd.Client(key, ["192.0.2.1"], lambda event: print(event.reply.status, event.reply.answer), serve)
+node, ip = root.master_name, {queries.KEY_IPS: [], queries.KEY_LINK: "br0"}
+for kind, query in (
+    (queries.PING, None), (queries.NODE_ROLE, node), (queries.NODE_ROLE, "nobody"), (queries.NODE_ROLE, 1),
+    (queries.CLUSTER_MASTER, {queries.KEY_FIELDS: [queries.FIELD_NAME]}), (queries.NODE_IP_BY_INSTANCE_IP, ip),
+):
+    client.Send(kind, query)
+    client.Receive(replies.pop(), "192.0.2.1")
+"""
+
+
+@pytest.mark.req("D21-CONFD-25")
+def test_client_and_daemon_share_the_numbers() -> None:
+    """Nobody has numbers of their own: with all of them changed in their one place, questions are answered as before."""
+    done = subprocess.run(
+        [sys.executable, "-c", _RENUMBERED, configs.EXAMPLE_PATH],
+        env={**os.environ, "PYTHONPATH": TOP}, capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    root = configs.Example()
+    assert (done.stderr, done.stdout.splitlines()) == (
+        "",
+        [
+            f"7000 {root.version}",
+            "7000 7000",
+            "7001 Unknown node 'nobody'",
+            "7001 7002",
+            f"7000 ['{root.master_name}']",
+            "7000 []",
+        ],
+    )
 
 
 @pytest.mark.req("D21-CONFD-25")

@@ -139,7 +139,6 @@ def test_the_first_resources(tmp_path):
     assert constants.RAPI_VERSION == 2
 
 
-@pytest.mark.req("D20-RAPI-07")
 @pytest.mark.parametrize(
     "path",
     [

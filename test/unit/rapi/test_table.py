@@ -58,6 +58,7 @@ def test_page_was_read() -> None:
     assert len(TABLE) == 83
 
 
+@pytest.mark.req("D20-RAPI-07")
 def test_every_resource_of_the_page_is_declared_and_nothing_else_without_saying_so() -> None:
     declared = {(r.path, verb) for r, verb, method in Methods() if not method.addition and r.path not in ROOT}
     assert declared == {key for key in TABLE if key[0] not in ROOT}
@@ -76,6 +77,7 @@ def test_method_is_as_the_page_says(key: tuple[str, str]) -> None:
     assert method.doc.endswith(".") and resource.doc.endswith(".")
 
 
+@pytest.mark.req("D20-RAPI-07")
 def test_paths_differ_and_match_what_they_should() -> None:
     assert len({r.path for r in RESOURCES}) == len(RESOURCES)
     for resource in RESOURCES:
