@@ -81,6 +81,12 @@ def Measure(count: int = 500, nodes: int = 5) -> Measured:
         runs = [RunOnce(cluster) for _ in range(RUNS)]
         last = cluster[0].Read("/var/log/ganeti/watcher.log").splitlines()[-1]
         assert last.endswith(f"Group default: {count} instances, nothing to start"), last
+        # The disks were really looked at: one that is gone is noticed.
+        lost = next(iter(cluster.config.disks.values()))
+        os.unlink(lost.logical_id[1])
+        RunOnce(cluster)
+        last = cluster[0].Read("/var/log/ganeti/watcher.log").splitlines()[-1]
+        assert "has lost" in last, last
     return Measured(statistics.median(run.wall for run in runs), statistics.median(run.cpu for run in runs))
 
 
