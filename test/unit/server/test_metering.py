@@ -30,8 +30,7 @@ ROLES: dict[str, tuple[int, dict[str, bool]]] = {
     "candidate": (2, {"master_candidate": True}),
     "regular": (3, {}),
     "drained": (4, {"drained": True}),
-    # An offline node may have been drained before.
-    "offline": (5, {"offline": True, "drained": True}),
+    "offline": (5, {"offline": True}),
 }
 INSTANCES: dict[str, tuple[int, dict[str, Any]]] = {
     "up": (1, {"admin_state": "up", "beparams": {"maxmem": 512, "minmem": 256, "vcpus": 3}}),
