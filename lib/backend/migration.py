@@ -46,7 +46,7 @@ def RunState(instance: str, hname: str, hvparams: Dict) -> Dict:
 def _HasNeverRun(look: Look, note: transfers.Note) -> bool:
     if look.state != runstate.GONE:
         return False
-    return note.arrival == transfers.NEVER or (note.arrival is not None and look.load_failed)
+    return note.arrival == runstate.NEVER or (note.arrival in (runstate.AWAITED, runstate.HELD) and look.load_failed)
 
 
 def Migratable(instance: Dict) -> None:
@@ -87,13 +87,20 @@ def Accept(instance: Dict, info: str | None, target: str) -> None:
                 f"Instance {guest.name} cannot be accepted: it was sent from here to {note.sent_to} and that was not"
                 f" settled; use 'gnt-instance migrate --cleanup {guest.name}'"
             )
-        transfers.Write(guest.name, transfers.Note(arrival=transfers.AWAITED))
+        if note.arrival not in (None, runstate.NEVER):
+            # This call may be an old one.  With a process that waits for a guest, the copy that sent it would seem to be the
+            # newest, and run again.
+            raise errors.RpcCallError(
+                f"Instance {guest.name} cannot be accepted: it may have run here already (noted as {note.arrival}) and that was"
+                f" not settled; use 'gnt-instance migrate --cleanup {guest.name}'"
+            )
+        transfers.Write(guest.name, transfers.Note(arrival=runstate.AWAITED))
         try:
             disks = LinkedDisks(guest)
             driver.Accept(guest, info, target, disks)
         except (errors.HypervisorError, errors.BlockDeviceError):
             if not driver.Exists(guest.name):
-                transfers.Write(guest.name, transfers.Note(arrival=transfers.NEVER))
+                transfers.Write(guest.name, transfers.Note(arrival=runstate.NEVER))
                 RemoveLinks(guest)
             raise
 
@@ -169,7 +176,7 @@ def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None
         if not success:
             _Withdraw(driver, guest)
             return
-        held = transfers.Read(guest.name).arrival == transfers.HELD
+        held = transfers.Read(guest.name).arrival == runstate.HELD
         driver.WaitArrived(guest, info)
         state = driver.Look(guest.name).state
         if state not in runstate.HOLDS:
@@ -178,20 +185,20 @@ def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None
             driver.Resume(guest)
         # The note of a guest that is being sent on is not this call's.
         if transfers.Read(guest.name).arrival is not None:
-            transfers.Clear(guest.name)
+            transfers.Write(guest.name, transfers.Note(arrival=runstate.ARRIVED))
 
 
 def _Withdraw(driver: Hypervisor, guest: objects.Instance) -> None:
     """End a waiting process that has never run; a guest that has arrived is never touched."""
     look, note = driver.Look(guest.name), transfers.Read(guest.name)
     if look.state == runstate.ARRIVING:
-        transfers.Write(guest.name, transfers.Note(arrival=transfers.HELD))
+        transfers.Write(guest.name, transfers.Note(arrival=runstate.HELD))
         driver.Hold(guest)
         look = driver.Look(guest.name)
         if look.state == runstate.ARRIVING:
             # Whatever still arrives, it does not run.
             driver.EndNow(guest)
-            note, look = transfers.Note(arrival=transfers.NEVER), Look(runstate.GONE)
+            note, look = transfers.Note(arrival=runstate.NEVER), Look(runstate.GONE)
         elif look.state == runstate.PAUSED:
             driver.Resume(guest)  # it came in the same moment
             transfers.Write(guest.name, note)
@@ -200,7 +207,7 @@ def _Withdraw(driver: Hypervisor, guest: objects.Instance) -> None:
             f"Instance {guest.name}: its process here is not waiting for a guest (state {look.state}), it is left alone"
         )
     if _HasNeverRun(look, note):
-        transfers.Write(guest.name, transfers.Note(arrival=transfers.NEVER))
+        transfers.Write(guest.name, transfers.Note(arrival=runstate.NEVER))
     _Leave(driver, guest)
 
 

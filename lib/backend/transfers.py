@@ -16,16 +16,13 @@ from ganeti import errors, pathutils, runtime, serializer
 from ganeti.hypervisor.names import CheckInstanceName
 from ganeti.utils import owndirs
 
-# How far a guest is that was expected on this node.
-AWAITED, HELD, NEVER = "awaited", "held", "never"
-
 _LIMIT = 4096
 _LOCK_SECONDS = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Note:
-    """``sent_to``: the address to which the guest was sent from here, as ``attempt``; ``arrival``: see above."""
+    """``sent_to``: the address to which the guest was sent from here, as ``attempt``; ``arrival``: of params.runstate."""
 
     sent_to: str | None = None
     attempt: str | None = None

@@ -42,6 +42,9 @@ NOT_THE_GUEST = frozenset([ARRIVING, SENT])
 
 KEY = "run_state"
 
+# How far a guest is that was expected on a node, as that node remembers it; NEVER: it has certainly not run there since.
+AWAITED, HELD, ARRIVED, NEVER = "awaited", "held", "arrived", "never"
+
 
 def Of(row: Mapping[str, Any]) -> str:
     """Return the state in a row of ``instance_info`` or ``all_instances_info``; one that names none runs."""

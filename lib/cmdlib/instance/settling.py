@@ -120,7 +120,8 @@ class Settler(Tasklet):
     def _Settle(self, situation: Situation) -> None:
         """Make the node where the guest is the primary one, end what is left elsewhere, and give it the disks alone."""
         instance, where = self._instance, situation.verdict.node
-        if situation.views[where].arrival is not None and situation.State(where) != runstate.UNRESPONSIVE:
+        awaited = situation.views[where].arrival not in (None, runstate.ARRIVED)
+        if awaited and situation.State(where) != runstate.UNRESPONSIVE:
             result = self.rpc.call_instance_finalize_migration_dst(where, instance, None, True)
             self._RaiseUnsettled(result, f"Could not finish the migration on {result.node_name}")
         if instance.primary_node != where:
@@ -130,9 +131,10 @@ class Settler(Tasklet):
         self._GiveDisksTo(where, self._DiskUsers(situation))
 
     def _ForgetTransfers(self, situation: Situation) -> None:
-        """Remove notes of transfers that are over, on the guest's own node and on one that was switched off since."""
+        """Remove notes of transfers that are over, where the guest is and where it was or might have been since."""
         for node, view in situation.views.items():
-            if view.attempt is not None and view.state != runstate.SENT:
+            was_here = view.state == runstate.GONE and view.arrival not in (None, runstate.NEVER)
+            if (view.attempt is not None and view.state != runstate.SENT) or was_here:
                 result = self.rpc.call_instance_end_sent(node, self._instance, view.ident, view.attempt)
                 self._RaiseUnsettled(result, f"Could not finish the migration on {result.node_name}")
 

@@ -56,10 +56,23 @@ def LateTarget(people: People, struck: Faults) -> Acts:
     return [people.Migrate, people.MigrateAgain, people.Cleanup]
 
 
+def LateTargetOfTheDead(people: People, struck: Faults) -> Acts:
+    """A target is prepared late, when the guest of the next migration has run there and died."""
+    struck.At("accept_instance on", struck.Fate("late"))
+    struck.At("finalize_migration_dst on", struck.KillTarget, 1)
+    return [people.Migrate, people.MigrateAgain, people.Cleanup]
+
+
 def LateStart(people: People, struck: Faults) -> Acts:
     """A start comes late, when the guest was failed over."""
     struck.At("instance_start on", struck.Fate("late"))
     return [people.FailOver, people.FailOver, people.Cleanup]
+
+
+def LateOpen(people: People, struck: Faults) -> Acts:
+    """Disks are opened late, when the migration that wanted them was cleaned up."""
+    struck.At("blockdev_open on", struck.Fate("late"), people.rng.choice((0, 1)))
+    return [people.Migrate, people.Cleanup]
 
 
 def LateResume(people: People, struck: Faults) -> Acts:
@@ -94,7 +107,9 @@ _WEIGHTS = {
     LateEnd: 1,
     LateEndAtTarget: 2,
     LateTarget: 2,
+    LateTargetOfTheDead: 2,
     LateStart: 1,
+    LateOpen: 1,
     LateResume: 4,
     Withdrawn: 5,
     LastStatus: 1,

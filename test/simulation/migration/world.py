@@ -152,6 +152,7 @@ class Host:
         self.files: dict[str, bytes] = {}
         self.links: dict[str, str] = {}
         self.unsynced: dict[str, bytes | None] = {}
+        self.folders: set[str] = set()
         self.locked: set[str] = set()
         self.side = Side(world, self)
         self.procedure = ""
@@ -282,9 +283,12 @@ class Side:
         return path in host.files or path in host.links
 
     def MakeDirs(self, path: str, mode: int = 0o755) -> None:
-        pass
+        assert self.host is not None
+        self.host.folders.add(path)
 
     def Stat(self, path: str, follow: bool = True) -> os.stat_result:
+        if self.host is not None and path in self.host.folders:
+            return os.stat_result((stat.S_IFDIR | 0o755, 0, 0, 0, 0, 0, 0, 0, 0, 0))
         self._Files("stat", path)
         return os.stat_result((stat.S_IFBLK, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 
