@@ -404,6 +404,27 @@ def test_nothing_is_accepted_where_a_guest_was_sent_from_until_that_is_settled(m
         migration.Accept(rig.data, migrated.info, "127.0.0.1")
 
 
+def test_nothing_is_accepted_where_the_guest_may_have_run_until_it_is_known_to_be_elsewhere(migrated: Migrated) -> None:
+    """The guest has arrived and died: an old call must not make its source look like the newest copy."""
+    rig = migrated.rig
+    with rig.second:
+        for confirmed, noted in ((False, "awaited"), (True, "arrived")):
+            if confirmed:
+                migration.FinalizeDestination(rig.data, migrated.info, True)
+            else:
+                hypervisor.GetHypervisor("fake").WaitArrived(rig.guest, migrated.info)
+            assert _Seen(rig)["arrival"] == noted
+        hypervisor.GetHypervisor("fake").EndNow(rig.guest)
+        with pytest.raises(
+            errors.RpcCallError, match=r"may have run here already \(noted as arrived\).*--cleanup guest"
+        ):
+            migration.Accept(rig.data, migrated.info, "127.0.0.2")
+        assert _State(rig) == "gone" and _Seen(rig)["arrival"] == "arrived"
+        _EndSent(rig)  # the guest runs elsewhere
+        migration.Accept(rig.data, migrated.info, "127.0.0.2")
+        assert _Seen(rig)["arrival"] == "awaited"
+
+
 def test_only_the_copy_that_was_looked_at_is_ended(rig: Rig) -> None:
     with rig.first:
         instance.Start(rig.data, False, TRAIL)
