@@ -82,8 +82,9 @@ def test_roles() -> None:
     assert [serial for _, serial in found] == [NODE1.serial_no, NODE2.serial_no, 900, 901, 902]
     assert _Good(queries.NODE_ROLE, "extra1")[0] == queries.ROLE_OFFLINE
     # What nobody can set counts in the order in which 3.1 looks at it.
-    both = View(ROOT.WithObject(NODE2.Replace(offline=True, drained=True)))
-    assert _Ask(queries.NODE_ROLE, NODE2.name, both).answer == queries.ROLE_DRAINED
+    for candidate, role in ((True, queries.ROLE_CANDIDATE), (False, queries.ROLE_DRAINED)):
+        both = View(ROOT.WithObject(NODE2.Replace(master_candidate=candidate, offline=True, drained=True)))
+        assert _Ask(queries.NODE_ROLE, NODE2.name, both).answer == role
 
 
 @pytest.mark.req("D21-CONFD-22")

@@ -140,7 +140,8 @@ def test_every_value(bench: Bench) -> None:
             ("node2", "version"): {"counts": _Counts(below_30=1, above=1), "sum": pytest.approx(700.02)},
             ("node3", "version"): {"counts": _Counts(below_100=3, above=1), "sum": pytest.approx(700.18)},
         },
-        "rpc_failures": {("node2", "version"): 1, ("node3", "version"): 3},
+        # A node of the configuration that no call of this kind has failed on begins at zero.
+        "rpc_failures": {("node1.example.org", "version"): 0, ("node2", "version"): 1, ("node3", "version"): 3},
         "nodes": {("master",): 1, **{(role,): count for role, (count, _) in ROLES.items()}},
         "instances": {(state,): count for state, (count, _) in INSTANCES.items()},
         "instances_memory": {
@@ -153,4 +154,6 @@ def test_every_value(bench: Bench) -> None:
         "disks_size": {("plain",): 111 * MIB, ("file",): 222 * MIB, ("drbd",): 333 * MIB},
         # The watcher has not looked at any.
         "volume_groups": {},
+        # No log was full (test/unit/daemon/test_logs.py).
+        "log_lines_lost": {},
     }
