@@ -67,8 +67,8 @@ class Managed:
             ((uuid,),) = client.QueryNodes([name], ["uuid"])
         return str(uuid)
 
-    def SshProblems(self) -> list[str]:
-        done = self.Command("gnt-cluster", "verify", "--error-codes")
+    def SshProblems(self, *options: str) -> list[str]:
+        done = self.Command("gnt-cluster", "verify", "--error-codes", *options)
         assert "Verifying node status" in done.stdout
         return [line for line in done.stdout.splitlines() if "ENODESSH" in line]
 
@@ -104,7 +104,13 @@ def test_a_machine_becomes_a_node_leaves_and_comes_back(managed: Managed) -> Non
         assert own in node.Read(AUTHORIZED)
     assert machine.Read(HOST_KEY) == managed.master.Read(HOST_KEY) != before
     assert "# mine" in machine.Read(AUTHORIZED)
+    assert managed.SshProblems("--verify-ssh-clutter") == []
+    # Keys of former installations, which nobody uses any more.
+    unused = [f"{' '.join(MakeKey(machine.Path(f'/root/old{n}')).split()[:2])} root@{machine.name}" for n in (1, 2)]
+    managed.master.Write(AUTHORIZED, "\n".join([managed.master.Read(AUTHORIZED), *unused, ""]), 0o600)
     assert managed.SshProblems() == []
+    [found] = managed.SshProblems("--verify-ssh-clutter")
+    assert f"ERROR:ENODESSH:node:{managed.master.name}:There are 2 keys of {machine.name}" in found
 
     # Every node reaches it, and it every node, without a question.
     everywhere = managed.Command("gnt-cluster", "command", "-M", "echo here")

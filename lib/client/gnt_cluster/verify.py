@@ -24,7 +24,7 @@ NO_HV_ASSESSMENT = Flag(
 VERIFY_CLUTTER = Flag(
     "--verify-ssh-clutter",
     dest="verify_clutter",
-    text="Report keys in authorized_keys that do not belong to the cluster",
+    text="Check the nodes' SSH keys as well: missing ones, and in authorized_keys those of no candidate or several of one node",
 )
 
 

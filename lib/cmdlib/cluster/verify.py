@@ -13,6 +13,7 @@ from ganeti.cmdlib.cluster import (
     verify_losses,
     verify_lvm,
     verify_mirrors,
+    verify_ssh,
     verify_storage,
     verify_tags,
 )
@@ -22,7 +23,7 @@ from ganeti.cmdlib.common import ExpandGroup, ShareAll, StillThere
 from ganeti.cmdlib.instance import room
 from ganeti.cmdlib.node.power import OobProgram
 from ganeti.params import disk as disk_params
-from ganeti.params import hv, ipolicy
+from ganeti.params import hv, hv_kvm, ipolicy
 from ganeti.rpc.base import Failure
 from ganeti.store.relay import HintUnknown
 from ganeti.utils.text import NiceSort
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
 
 _PEM_LIMIT = 1 << 20
+_NAMES_SHOWN = 3
 
 
 def _MakeReport(op: Any, feedback: Feedback) -> Report:
@@ -98,6 +100,7 @@ class LUClusterVerifyConfig(NoHooksLU[opcodes.OpClusterVerifyConfig]):
             self._CheckCertificate(report, path)
         report.Heading("Verifying hypervisor parameters")
         self._CheckHypervisorParameters(report, snapshot)
+        self._CheckUsers(report, snapshot)
         report.Heading("Verifying all nodes belong to an existing group")
         for node in snapshot.nodes.values():
             if node.group not in snapshot.nodegroups:
@@ -153,6 +156,23 @@ class LUClusterVerifyConfig(NoHooksLU[opcodes.OpClusterVerifyConfig]):
                     None,
                     f"hypervisor {name} parameters syntax check (source {source}): {problem}",
                 )
+
+    def _CheckUsers(self, report: Report, snapshot: objects.Snapshot) -> None:
+        """Say that QEMU runs as root.  Not a finding: it is the default, and a healthy cluster has none."""
+        as_root = NiceSort(
+            inst.name
+            for inst in snapshot.WholeInstances()
+            if inst.hypervisor == constants.HT_KVM
+            and inst.admin_state == constants.ADMINST_UP
+            and params.FillHV(snapshot, inst).get("security_model", hv_kvm.SECURITY_NONE) == hv_kvm.SECURITY_NONE
+        )
+        if as_root:
+            shown = ", ".join(as_root[:_NAMES_SHOWN]) + (", ..." if len(as_root) > _NAMES_SHOWN else "")
+            report.Notice(
+                f"QEMU runs as root for {len(as_root)} instance(s) ({shown}): security_model is 'none'. Each gets a user of its"
+                " own at its next start after 'gnt-cluster modify --add-uids 5000-5099' and"
+                " 'gnt-cluster modify -H kvm:security_model=pool'"
+            )
 
 
 def HypervisorParameterSets(snapshot: objects.Snapshot) -> list[tuple[str, str, dict[str, Any]]]:
@@ -244,6 +264,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         report.Heading(f"Gathering data ({len(members)} nodes)")
         report.Heading(f"Gathering information about nodes ({len(members)} nodes)")
         self._rules = verify_files.Rules(snapshot)
+        self._about_keys = verify_ssh.Questions(snapshot) if self.op.verify_clutter else {}
         start = runtime.Time()
         answers = self._Ask(snapshot, members, asked)
         end = runtime.Time()
@@ -346,6 +367,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         }
         request.update(verify_lvm.Questions(snapshot, members))
         request.update(verify_drbd.Questions(cluster))
+        request.update(self._about_keys)
         if cluster.modify_ssh_setup:
             request["nodelist"] = [
                 [n.name for n in online],
@@ -403,6 +425,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         checks.CheckSetup(report, node.name, answer)
         checks.CheckTime(report, node.name, answer, start, end)
         checks.CheckNetwork(report, node.name, answer)
+        verify_ssh.CheckKeys(report, node.name, self._about_keys, answer)
         checks.CheckPrograms(report, node.name, answer)
         checks.CheckOobPrograms(report, node, answer)
         checks.CheckStoragePaths(report, node.name, answer, is_master)
@@ -532,6 +555,8 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         )
 
     def _Notes(self, snapshot: objects.Snapshot, members: list[objects.Node]) -> None:
+        if self.op.verify_clutter and not self._about_keys:
+            self._report.Notice("This cluster does not manage SSH keys: authorized_keys was not checked")
         instances = [snapshot.instances[u] for u in self._PrimaryInstances()]
         mirrored = disk_params.Mirrored()
         counts = [

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from support import configs
 from support.master import Master
+from support.sshserver import AUTHORIZED, USER_KEY
 from support.virtualnode import TOP
 
-from ganeti import locking, objects, opcodes, pathutils
+from ganeti import locking, objects, opcodes, pathutils, runtime, ssh
 from ganeti.opcodes.types import VERIFY_CODES
 
 WEB = "web.example.org"
@@ -172,3 +173,68 @@ def test_nodes_are_told_which_nodes_of_other_groups_to_reach_by_ssh(three: Maste
     names, extra, _ = three[0].arguments["node_verify"][0]["nodelist"]
     assert names == [three[0].name, three[2].name]
     assert extra == {name: [three[1].name] for name in names}
+
+
+def _AboutKeys(master: Master, wanted: bool = True) -> list[str]:
+    master.Run(opcodes.OpClusterVerifyGroup(group_name="default", error_codes=True, verify_clutter=wanted))
+    return [text.strip(" -") for text in master.last.messages if "ENODESSH" in text or "SSH keys" in text]
+
+
+def _Key(name: str, letter: str = "A") -> str:
+    return f"ssh-rsa {letter * 8} root@{name}"
+
+
+def _GiveKeys(master: Master) -> None:
+    """Every node has the keys as a cluster that manages them has."""
+    keys = {node.member.uuid: [_Key(node.name, letter)] for node, letter in zip(master.all, "ABC", strict=True)}
+    for node in master.all:
+        node.Call(runtime.MakeDirs, os.path.dirname(AUTHORIZED))
+        node.Write(pathutils.SSH_PUB_KEYS_FILE, ssh.FormatNodeKeys(keys))
+        node.Write(f"{USER_KEY}.pub", keys[node.member.uuid][0] + "\n")
+        node.Write(AUTHORIZED, "".join(f"{keys[other.member.uuid][0]}\n" for other in master.all[:2]))
+
+
+def test_keys_of_ssh_are_looked_at_if_that_is_asked_for(three: Master) -> None:
+    three.cfg.Update(three.snapshot.cluster.Replace(modify_ssh_setup=False))
+    assert _AboutKeys(three) == ["NOTICE: This cluster does not manage SSH keys: authorized_keys was not checked"]
+    three.cfg.Update(three.snapshot.cluster.Replace(modify_ssh_setup=True))
+    _GiveKeys(three)
+    assert _AboutKeys(three) == []
+    second, third = three[1], three[2]
+    second.Write(
+        AUTHORIZED, "".join(f"{_Key(node.name, letter)}\n" for node, letter in zip(three.all, "ABC", strict=True))
+    )
+    third.Write(AUTHORIZED, "".join(f"{_Key(three[0].name, letter)}\n" for letter in "AXB"))
+    assert _AboutKeys(three, wanted=False) == []
+    intruder, cluttered = _AboutKeys(three)
+    assert intruder.startswith(f"ERROR:ENODESSH:node:{second.name}:")
+    assert intruder.endswith(f"lets node {third.name} log in, which is not a candidate")
+    assert cluttered.startswith(f"ERROR:ENODESSH:node:{third.name}:There are 3 keys of {three[0].name} in ")
+
+
+def test_a_node_that_could_not_look_at_its_keys_is_no_clean_one(three: Master) -> None:
+    three.cfg.Update(three.snapshot.cluster.Replace(modify_ssh_setup=True))
+    _GiveKeys(three)
+    three[1].edits["node_verify"] = lambda answer: {key: value for key, value in answer.items() if key != "ssh-clutter"}
+    [found] = _AboutKeys(three)
+    assert found.startswith(f"ERROR:ENODESSH:node:{three[1].name}:its files of SSH keys were not checked")
+
+
+def test_guests_whose_qemu_runs_as_root_are_told_and_fail_no_verification(three: Master) -> None:
+    def told() -> list[str]:
+        assert _Codes(three, _Config()) == usual, "neither an error nor a warning"
+        return [text for text in three.last.messages if "as root" in text]
+
+    three.cfg.Update(three.Instance(WEB).Replace(hypervisor="kvm", admin_state="down"))
+    usual = _Codes(three, _Config())
+    assert told() == []
+    three.cfg.Update(three.Instance(WEB).Replace(admin_state="up"))
+    [text] = told()
+    assert text.startswith(f"  - NOTICE: QEMU runs as root for 1 instance(s) ({WEB}): security_model is 'none'.")
+    assert "gnt-cluster modify -H kvm:security_model=pool" in text
+    cluster = three.snapshot.cluster
+    pool = {**cluster.hvparams["kvm"], "security_model": "pool"}
+    three.cfg.Update(cluster.Replace(hvparams={**cluster.hvparams, "kvm": pool}))
+    assert told() == []
+    three.cfg.Update(three.Instance(WEB).Replace(hvparams={"security_model": "none"}))
+    assert len(told()) == 1, "its own value counts"
