@@ -79,10 +79,17 @@ def _NewDisk(index: int, disk: dict[str, Any]) -> dict[str, Any]:
             errors.ECODE_INVAL,
             hint=misspelled[0] if misspelled else f"give its size: --disk {index}:size=20g",
         )
-    return _Spindles(disk, index)
+    return _Checked(disk, index)
 
 
-def _Spindles(disk: dict[str, Any], index: Any) -> dict[str, Any]:
+def _Checked(disk: dict[str, Any], index: Any) -> dict[str, Any]:
+    """Return the disk with its spindles as a number; what is wrong is said in the words of the option."""
+    mode = disk.get("mode", constants.DISK_RDWR)
+    if mode not in (constants.DISK_RDONLY, constants.DISK_RDWR):
+        raise errors.OpPrereqError(
+            f"Invalid mode for disk {index}: '{mode}' (expected {constants.DISK_RDONLY} or {constants.DISK_RDWR})",
+            errors.ECODE_INVAL,
+        )
     if "spindles" in disk:
         try:
             disk["spindles"] = int(disk["spindles"])
@@ -122,7 +129,7 @@ def DisksToRecreate(options: Options) -> list[list[Any]]:
         settings = dict(values)
         if "size" in settings:
             settings["size"] = _Unit(settings["size"], f"disk {index}")
-        disks.append([index, _Spindles(settings, index)])
+        disks.append([index, _Checked(settings, index)])
     return disks
 
 
@@ -169,7 +176,7 @@ def DiskChanges(options: Options) -> list[list[Any]]:
             values["size"] = _Unit(values["size"], f"disk {identifier}")
         elif action == "add":
             raise errors.OpPrereqError("Missing required parameter 'size'", errors.ECODE_INVAL)
-        _Spindles(values, identifier)
+        _Checked(values, identifier)
 
     return _Changes(options.disks, complete)
 

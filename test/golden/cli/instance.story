@@ -152,6 +152,11 @@ $ gnt-instance add -t plain --disk 0:size=huge -o debian -n node1 new
 ! error type: wrong_input, error details:
 ! Invalid size for disk 0: 'huge' is not a valid size: write a number with m, g or t, such as 512m
 = 1
+$ gnt-instance add -t plain --disk 0:size=1g,mode=xx -o debian -n node1 new
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid mode for disk 0: 'xx' (expected ro or rw)
+= 1
 $ gnt-instance add -t file --disk 0:siz=1g -o debian -n node1 new
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
@@ -251,6 +256,11 @@ Modified instance web
  - hv/acpi -> default
 Changes that are not hot-plugged take effect at the instance's next start by the cluster; a reboot from inside the guest is not enough.
 > OP_INSTANCE_SET_PARAMS {"disks":[["add",-1,{"size":1024}],["remove",0,{}],["modify",1,{"mode":"ro"}]],"instance_name":"web"}
+$ gnt-instance modify --disk 1:mode=xx web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Invalid mode for disk 1: 'xx' (expected ro or rw)
+= 1
 $ gnt-instance modify --net 0:add,remove web
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
