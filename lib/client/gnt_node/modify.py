@@ -24,8 +24,8 @@ OFFLINE = Value(
 NODE_POWERED = Value("--node-powered", dest="powered", type="bool", text="Whether the node is recorded as powered on")
 
 _ONLINE_QUESTION = (
-    "Node {} will be marked online as it is. Its disks may be out of date, and instances that were failed over may still run"
-    " on it; 'gnt-node add --readd {}' is the safe way. Continue?"
+    "Node {} will be marked online as it is. Instances that were failed over may still run on it. If its disk was replaced or"
+    " restored, or it was installed anew, use 'gnt-node add --readd {}' instead. Continue?"
 )
 
 

@@ -133,7 +133,8 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
             self._CheckFollows(node)
             self.LogWarning(
                 f"Transitioning node {node.name} from offline to online state without using re-add",
-                hint=f"make sure the node is healthy; 'gnt-node add --readd {node.name}' is the safe way",
+                hint="make sure the node is healthy; if its disk was replaced or restored, or it was installed anew, use"
+                f" 'gnt-node add --readd {node.name}'",
             )
         if self.op.secondary_ip:
             self._CheckSecondaryIp()

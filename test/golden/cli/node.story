@@ -171,9 +171,10 @@ Modified node node1
  - master_candidate -> False
 > OP_NODE_SET_PARAMS {"auto_promote":true,"drained":true,"node_name":"node1"}
 $ gnt-node modify -O no node2
-! Node node2 will be marked online as it is. Its disks may be out of
-! date, and instances that were failed over may still run on it;
-! 'gnt-node add --readd node2' is the safe way. Continue?
+! Node node2 will be marked online as it is. Instances that were failed
+! over may still run on it. If its disk was replaced or restored, or it
+! was installed anew, use 'gnt-node add --readd node2' instead.
+! Continue?
 ! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 1
 $ gnt-node modify -f -O no node2
