@@ -1,5 +1,6 @@
 """Who may import whom, as doc/architecture.rst says; every module imports alone."""
 
+import ast
 import os
 import re
 import subprocess
@@ -152,6 +153,52 @@ def test_the_rule_bites():
     assert not _Allowed("ganeti.http.connection", "ganeti.rpc.base")
     assert _Allowed("ganeti.rapi.daemon", "ganeti.http.connection")
     assert _Allowed("ganeti.client.gnt_node.add", "ganeti.bootstrap.join")
+
+
+# The only way from one machine to a node daemon, and who may take it: a node passes on what a master asks it to.
+_WAY_TO_NODES = "ganeti.rpc.curl"
+_CALLERS = {"lib/server/master.py", "lib/server/noded.py", "lib/bootstrap/calls.py"}
+# These speak to the REST daemon, to monitoring and to what an administrator names.
+_TO_OTHERS = {"lib/http/fetch.py", "lib/rapi/client.py"}
+# What they do they do before there is a master, or after it has died.
+_WITHOUT_MASTER = {
+    *(f"ganeti.client.gnt_cluster.{command}" for command in ("destroy", "init", "master_failover")),
+    *(f"ganeti.client.gnt_node.{command}" for command in ("add", "show_join_data")),
+}
+
+
+def _Imported(text):
+    for found in ast.walk(ast.parse(text)):
+        if isinstance(found, ast.Import):
+            yield from (alias.name for alias in found.names)
+        elif isinstance(found, ast.ImportFrom):
+            yield from (f"{found.module}.{alias.name}" for alias in found.names)
+
+
+def _Programs():
+    """All our files with Python in them, by name: modules, and programs without a suffix."""
+    for folder in ("lib", "daemons", "scripts", "tools"):
+        for where, _, names in os.walk(os.path.join(TOP, folder)):
+            for name in names:
+                path = os.path.join(where, name)
+                with open(path, "rb") as stream:
+                    data = stream.read()
+                if name.endswith(".py") or data.startswith(b"#!") and b"python" in data[: data.index(b"\n")]:
+                    yield os.path.relpath(path, TOP), data.decode()
+
+
+@pytest.mark.req("D20-GOAL-09")
+def test_only_the_master_daemon_calls_node_daemons(graph):
+    programs = dict(_Programs())
+    callers = {
+        name
+        for name, text in programs.items()
+        if any(f"{imported}.".startswith(f"{_WAY_TO_NODES}.") for imported in _Imported(text))
+    }
+    assert callers == _CALLERS
+    reached = graph.find_downstream_modules(_WAY_TO_NODES)
+    assert {module for module in reached if _Room(module) in {"cli", "tools", *ONLY_LUXI}} == _WITHOUT_MASTER
+    assert {name for name, text in programs.items() if "pycurl" in _Imported(text)} == {"lib/rpc/curl.py", *_TO_OTHERS}
 
 
 _IMPORT_ALL = """

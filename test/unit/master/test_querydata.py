@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -80,6 +81,38 @@ def test_what_the_configuration_knows_costs_no_call(desk: Desk) -> None:
     assert [row[0][1] for row in rows] == sorted(node.name for node in desk.root.nodes.values())
     assert desk.Rows("instance", "name os admin_state")[0][0][0] == 0
     assert desk.nodes.asked == []
+
+
+def _Steps(desk: Desk, instances: int) -> list[int]:
+    """How many calls of functions each of two short commands takes, just after the configuration has changed."""
+    desk.root = configs.Large(instances, 3)
+    works = (lambda: ClusterInfo(desk.root), lambda: desk.Rows("node", "name role"))
+    for work in works:
+        work()
+    changed = next(iter(desk.root.instances.values()))
+    desk.root = desk.root.WithObject(changed.Replace(admin_state="down"))
+    calls = 0
+
+    def count(_frame: Any, event: str, _arg: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    taken = []
+    for work in works:
+        calls = 0
+        sys.setprofile(count)
+        try:
+            work()
+        finally:
+            sys.setprofile(None)
+        taken.append(calls)
+    return taken
+
+
+@pytest.mark.req("D20-GOAL-08")
+def test_short_commands_take_as_many_steps_in_a_large_cluster_as_in_a_small_one(desk: Desk) -> None:
+    """gnt-cluster info and gnt-node list; test/bench/bench_cluster.py has their times."""
+    assert _Steps(desk, 1000) == _Steps(desk, 10)
 
 
 def test_nodes_are_asked_once_for_all_their_live_fields(desk: Desk) -> None:
