@@ -183,7 +183,7 @@ def _Programs():
                 path = os.path.join(where, name)
                 with open(path, "rb") as stream:
                     data = stream.read()
-                if name.endswith(".py") or data.startswith(b"#!") and b"python" in data[: data.index(b"\n")]:
+                if name.endswith(".py") or (data.startswith(b"#!") and b"python" in data[: data.index(b"\n")]):
                     yield os.path.relpath(path, TOP), data.decode()
 
 

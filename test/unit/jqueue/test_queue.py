@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 
 import pytest
 from support.queues import OP, Op
@@ -434,41 +433,6 @@ def test_a_job_may_submit_jobs(bench):
     assert bench.WaitEnd(job_id) == "success"
     [[ok, child]] = bench.Field(job_id, "opresult")[0]
     assert ok and bench.WaitEnd(child) == "success"
-
-
-def _Steps(bench, job_id):
-    """How many calls of functions it takes to ask for one job, and to submit another one."""
-
-    def work():
-        bench.queue.QueryJobs([job_id], ["id", "status", "summary", "oplog"])
-        return bench.queue.SubmitJob([Op(comment="gate never")])
-
-    calls = 0
-
-    def count(_frame, event, _arg):
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        submitted = work()
-    finally:
-        sys.setprofile(None)
-    submitted.Result(20)
-    return calls
-
-
-@pytest.mark.req("D20-GOAL-08")
-def test_asking_for_a_job_and_submitting_one_take_as_many_steps_beside_many_jobs_as_beside_few(bench):
-    waiting = [Op(comment="gate end")]
-    ended = [Op(comment="x")]
-    first = bench.Submit("x")
-    few = min(_Steps(bench, first) for _ in range(3))
-    ids = [job_id for _, job_id in bench.queue.SubmitManyJobs([waiting] * 200 + [ended] * 200).Result(60)]
-    assert len(ids) == 400
-    assert min(_Steps(bench, first) for _ in range(3)) < few * 1.2
-    for name in ("end", "never"):
-        bench.executor.Open(name)
 
 
 # --- archive ----------------------------------------------------------------------------------------------------------
