@@ -18,7 +18,6 @@ from ganeti.hypervisor import nodechecks
 from ganeti.hypervisor.base import Look
 from ganeti.hypervisor.fake import FakeHypervisor
 from ganeti.params import hv
-from ganeti.runtime import LockBusy
 from ganeti.storage import tree
 
 TRAIL = [["gnt:client:gnt-instance", "because", 1]]
@@ -462,10 +461,57 @@ def test_damaged_note_is_named(migrated: Migrated) -> None:
             migration.RunState(migrated.rig.guest.name, "fake", {})
 
 
-def test_calls_that_look_and_act_do_not_meet(rig: Rig) -> None:
+class Impatient:
+    """The runtime of a node daemon that waits for no lock, and that may not read what is noted of a guest."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(runtime.real, name)
+
+    def LockFile(self, path: str, exclusive: bool = True, timeout: float | None = None, mode: int = 0o600) -> Any:
+        assert timeout, "a call waits for the one before it"
+        return runtime.real.LockFile(path, exclusive, 0, mode)
+
+    def ReadFile(self, path: str, limit: int | None = None) -> bytes:
+        assert not path.startswith(pathutils.MIGRATIONS_DIR), "the note is read before the guest is locked"
+        return runtime.real.ReadFile(path, limit)
+
+
+class Unseen(FakeHypervisor):
+    """A guest at which nobody may look yet."""
+
+    def Look(self, instance_name: str) -> Look:
+        raise AssertionError(f"{instance_name} is looked at before it is locked")
+
+    def Exists(self, instance_name: str) -> bool:
+        raise AssertionError(f"{instance_name} is looked for before it is locked")
+
+
+ACTING: dict[str, Callable[[dict[str, Any]], object]] = {
+    "instance_start": lambda data: instance.Start(data, False, TRAIL),
+    "accept_instance": lambda data: migration.Accept(data, None, "127.0.0.1"),
+    "instance_migrate": lambda data: migration.Migrate("cluster", data, "127.0.0.1", True),
+    "instance_end_sent": lambda data: migration.EndSent(data, 0, None),
+    "instance_finalize_migration_dst, done": lambda data: migration.FinalizeDestination(data, None, True),
+    "instance_finalize_migration_dst, failed": lambda data: migration.FinalizeDestination(data, None, False),
+    "instance_resume_sent": lambda data: migration.ResumeSent(data, 0, None),
+    "instance_end_copy": lambda data: migration.EndCopy(data, 0),
+}
+
+
+@pytest.mark.parametrize("call", ACTING.values(), ids=ACTING)
+def test_calls_that_look_and_act_do_not_meet(rig: Rig, use: Any, call: Callable[[dict[str, Any]], object]) -> None:
+    """While one is between its look and its act, no other one looks."""
     with rig.first, transfers.Locked(rig.guest.name):
-        with pytest.raises(LockBusy):
-            runtime.LockFile(f"{pathutils.GUEST_LOCKS_DIR}/{rig.guest.name}", timeout=0)
+        use(Unseen)
+        before = runtime.CurrentSide()
+        runtime.EnterSide(Impatient())  # type: ignore[arg-type]
+        try:
+            with pytest.raises(
+                errors.RpcCallError, match=r"guest.*: another operation on it is under way on this node"
+            ):
+                call(rig.data)
+        finally:
+            runtime.EnterSide(before)
 
 
 def test_refused_arrival_leaves_no_links(rig: Rig) -> None:
