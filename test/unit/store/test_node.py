@@ -521,3 +521,32 @@ def test_voter_sets_are_compared_by_nodes_and_ids() -> None:
     for bad in ([], {"u1": []}, {"u1": "a"}, {"u1": {}}, *({"u1": {**good, key: 7}} for key in good)):
         with pytest.raises(errors.ParseError):
             VoterSet.FromText(serializer.Dump(bad))
+
+
+class Explained:
+    """A database that says how it would carry a statement out."""
+
+    def __init__(self, inner: Any):
+        self._inner = inner
+        self.plans: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def Execute(self, sql: str, args: Any = ()) -> int:
+        self.plans += [row[3] for row in self._inner.Query("EXPLAIN QUERY PLAN " + sql, args)]
+        return int(self._inner.Execute(sql, args))
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["own rows", "rows of a full copy"])
+def test_pruning_looks_at_nothing_but_deletions(tmp_path: Path, copied: bool) -> None:
+    """With any other plan it costs as much as there are rows, and it is done in every second transaction or so."""
+    with Database(str(tmp_path / "db")) as database:
+        if copied:
+            with database.Transaction():
+                database.SwapAside()
+        database._db = explained = Explained(database._db)  # type: ignore[assignment]
+        with database.Transaction():
+            database.PruneDeletions(5)
+    (plan,) = explained.plans
+    assert plan.startswith("SEARCH rows USING") and "INDEX deletions_" in plan and plan.endswith("(seq<?)"), plan
