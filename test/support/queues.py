@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ganeti import constants, errors, runtime
@@ -118,10 +119,17 @@ class Executor:
 class Bench:
     """A cluster's store, its queue and an executor; ``Crash`` puts a new master daemon in their place."""
 
-    def __init__(self, folder: str, voters: int = 1, executor: type[Executor] = Executor, **options: Any):
+    def __init__(
+        self,
+        folder: str,
+        voters: int = 1,
+        executor: type[Executor] = Executor,
+        store_class: Callable[[Any], Any] = lambda store: store,
+        **options: Any,
+    ):
         self.cluster = Cluster(folder, voters)
         self.options = options
-        self.store = self.cluster.Found()
+        self.store = store_class(self.cluster.Found())
         self._executor_class = executor
         self.executor = executor()
         self.queue = self.NewQueue()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from ganeti import errors, locking, runtime
 from ganeti.jqueue import JobQueue, attempts, worker
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.entry import BeginExecution, CancelJob, Entry
-from ganeti.store import StoreError
+from ganeti.store import Change, Store, StoreError
 
 
 class Locked(Executor):
@@ -124,6 +126,65 @@ def test_of_many_canceled_jobs_none_runs_meanwhile(locked):
     assert bench.WaitEnd(holder) == "success"
     assert [n for n, _ in bench.executor.executed] == [holder]
     assert bench.queue.CancelManyJobs([]).Result(5) == []
+
+
+class OneByOne:
+    """A store that makes each change of jobs durable before it takes the next one from ``caller``, and what follows too."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self.caller: object = None
+        self.settle: Callable[[], object] = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def Begin(self, change: Change, done: Callable[[Exception | None], None], patient: bool = False) -> None:
+        ended = runtime.Event()
+
+        def end(error: Exception | None) -> None:
+            done(error)
+            ended.set()
+
+        self._store.Begin(change, end, patient)
+        if self.caller is threading.current_thread():
+            assert ended.wait(20)
+            self.settle()
+
+
+def test_what_a_canceled_job_gives_back_starts_none_that_is_to_be_canceled_too(make, monkeypatch):
+    """However long it takes to cancel the others: they are canceled before the one that holds something."""
+    monkeypatch.setattr(attempts, "SERIES", (300.0,) * 10)
+    bench = make(
+        executor=Locked,
+        settings=lambda: (2, {}),
+        end_waits=lambda job_id: bench.executor.EndWaits(job_id),
+        store_class=OneByOne,
+    )
+    holder = bench.Submit("lock a gate g")
+    bench.executor.WaitRunning(holder)
+    waiting = bench.Submit("lock a")
+    bench.executor.WaitPending("a", 1)
+    bench.WaitStatus(waiting, "waiting")
+    queued = bench.Submit("gate h")
+
+    def settle() -> None:
+        """The worker of a canceled job takes the next one."""
+        deadline = runtime.Monotonic() + 20
+        wanted = {"canceled", "running"}
+        while bench.Status(waiting) != "waiting" and not {bench.Status(waiting), bench.Status(queued)} <= wanted:
+            assert runtime.Monotonic() < deadline
+            runtime.Sleep(0.005)
+
+    bench.store.caller, bench.store.settle = threading.current_thread(), settle
+    assert bench.queue.CancelManyJobs([waiting, queued]).Result(20) == [
+        [True, f"Job {waiting} canceled"],
+        [True, f"Job {queued} canceled"],
+    ]
+    bench.executor.Open("h")
+    bench.executor.Open("g")
+    assert bench.WaitEnd(holder) == "success"
+    assert [n for n, _ in bench.executor.executed] == [holder]
 
 
 def test_a_job_whose_worker_has_left_it_is_canceled_at_once(locked):
