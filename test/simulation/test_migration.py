@@ -50,6 +50,14 @@ def test_each_planted_bug_is_found(bug: type[Parts]) -> None:
     assert any(Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
 
 
+def test_a_broken_promise_is_told_with_the_faults_that_struck() -> None:
+    broken = [result for seed in range(1, 51) if (result := Run(seed, bugs.GoneMeansNeverRan)).problem]
+    assert broken
+    for result in broken:
+        assert result.faults, result.problem
+        assert f"faults: {', '.join(result.faults)}" in Describe("migration", result, events=False)
+
+
 # --- the table of doc/design-migration.rst -------------------------------------------------------------------------------
 
 A, B = "a", "b"

@@ -57,6 +57,13 @@ def test_there_is_something_to_see() -> None:
         assert words in text, words
 
 
+def test_a_broken_promise_is_told_with_the_faults_that_struck() -> None:
+    broken = [result for seed in range(1, 31) if (result := Run(seed, bugs.PrimaryGoesOnBeforeTheRecord)).problem]
+    told = [result for result in broken if result.faults]
+    assert told
+    assert f"faults: {', '.join(told[0].faults)}" in Describe("mirrors", told[0], events=False)
+
+
 def test_a_silent_node_is_reported_once_until_something_changes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     world = World(1)

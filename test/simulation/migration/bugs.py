@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from simulation.migration.master import Parts
+from simulation.migration.master import NotePath, Parts
+from simulation.migration.qemu import HostOf
 
 from ganeti import errors, objects, opcodes
 from ganeti.backend import blockdev, instance, migration, transfers, wire
@@ -478,6 +479,20 @@ class LateAcceptWhereTheGuestRan(_Bug):
     """A target waits again although the guest has run there: what was sent before seems to be the newest copy."""
 
     changed = {"accept_instance": _AcceptAnyway}
+
+
+def _EndSentUndurably(data: Dict, ident: int, attempt: str | None) -> None:
+    host, path = HostOf(), NotePath()
+    before = host.files.get(path)
+    migration.EndSent(data, ident, attempt)
+    if before is not None and path not in host.files:
+        host.unsynced.setdefault(path, before)
+
+
+class SettledMigrationComesBack(_Bug):
+    """What a source remembers of a migration is removed, but not for good: it is there again after a loss of power."""
+
+    changed = {"instance_end_sent": _EndSentUndurably}
 
 
 def _CloseInUse(name: str, disks: Any) -> None:

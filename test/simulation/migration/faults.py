@@ -110,8 +110,10 @@ class Faults:
         self.PowerOffHost(primary)
 
     def _Reboot(self) -> None:
+        self.Reset(self._Host())
+
+    def Reset(self, host: Host) -> None:
         """A machine loses its power for a moment."""
-        host = self._Host()
         self.PowerOffHost(host)
         if not host.on:
             self._PowerOnHost(host)

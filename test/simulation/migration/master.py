@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -12,7 +13,7 @@ from simulation.migration.world import Host, Killed, Side, World
 from support import configs
 from support.realcluster import MakeConfig
 
-from ganeti import errors, locking, mcpu, objects, opcodes, runtime, store
+from ganeti import errors, locking, mcpu, objects, opcodes, pathutils, runtime, serializer, store
 from ganeti.backend import blockdev, drbd, instance, migration, node
 from ganeti.cmdlib import LU_MAPPING
 from ganeti.config import ConfigWriter
@@ -27,6 +28,11 @@ NAME = "web.example.com"
 UUID = configs.Uuid(500)
 HOSTS = ("a", "b", "c")
 _TIMED_OUT = "timed out"
+
+
+def NotePath() -> str:
+    """Return the file in which a node remembers the guest's migration."""
+    return posixpath.join(pathutils.MIGRATIONS_DIR, NAME)
 
 
 @cache
@@ -175,6 +181,7 @@ class Wires:
         host.procedure = request.path.removeprefix("/")
         runtime.EnterSide(host.side)
         headers = {name.lower(): value for name, value in request.headers.items()}
+        note = host.files.get(NotePath())
         try:
             status, more, body = self._cluster.dispatchers[host.name].Handle(request.path, headers, request.body)
         except Killed:
@@ -182,6 +189,8 @@ class Wires:
         finally:
             host.procedure = procedure
             runtime.EnterSide(before)
+        if note is not None and NotePath() not in host.files and serializer.Load(note)["attempt"] is not None:
+            host.forgotten.add(note)
         return Answer(None, status, {name.lower(): value for name, value in more.items()}, body)
 
     def Abort(self, request: Request) -> None:

@@ -99,6 +99,16 @@ def LastStatus(people: People, struck: Faults) -> Acts:
     return [people.Migrate, people.Cleanup]
 
 
+def SourceReset(people: People, struck: Faults) -> Acts:
+    """The source loses its power for a moment, just after it was told to forget the migration."""
+
+    def reset() -> None:
+        struck.Reset(people.world.hosts[people.source])
+
+    struck.At("answer of instance_end_sent on", reset)
+    return [people.Migrate, people.MigrateBack]
+
+
 # Each with its weight.
 _WEIGHTS = {
     CutOff: 8,
@@ -113,5 +123,6 @@ _WEIGHTS = {
     LateResume: 4,
     Withdrawn: 5,
     LastStatus: 1,
+    SourceReset: 2,
 }
 PLOTS = tuple(plot for plot, weight in _WEIGHTS.items() for _ in range(weight))

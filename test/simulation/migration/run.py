@@ -8,7 +8,7 @@ from collections.abc import Callable
 from simulation.harness.play import Result
 from simulation.migration.faults import Faults
 from simulation.migration.judged import Judged
-from simulation.migration.master import HOSTS, NAME, UUID, Cluster, Parts
+from simulation.migration.master import HOSTS, NAME, UUID, Cluster, NotePath, Parts
 from simulation.migration.plots import PLOTS
 from simulation.migration.qemu import DEVICE, Qemu, SimulatedDisk, SimulatedMirror
 from simulation.migration.world import Host, Violation, World
@@ -46,6 +46,7 @@ def _Play(world: World, cluster: Cluster, faults: int | None, result: Result) ->
     if plot is not None:
         count = world.rng.choice((0, 0, 0, 1))
     people.struck = struck = Faults(world, cluster, count)
+    result.faults = struck.told  # also of a run that ends by what it breaks
     world.strike = struck.Strike
     acts = [people.Migrate, *(world.rng.choice(people.acts) for _ in range(world.rng.choice((1, 1, 2, 3))))]
     if plot is not None:
@@ -60,7 +61,6 @@ def _Play(world: World, cluster: Cluster, faults: int | None, result: Result) ->
     world.Pass(_QUIET_SECONDS)
     people.FollowAdvice()
     people.CheckEnd()
-    result.faults = struck.told
 
 
 class People:
@@ -178,8 +178,11 @@ class People:
     # --- what they see ------------------------------------------------------------------------------------------------
 
     def CheckReports(self) -> None:
-        """No report calls a guest healthy that does not run, nor one on the wrong node."""
+        """No report calls a guest healthy that does not run, nor one on the wrong node; nothing that was settled comes back."""
         cluster = self.cluster
+        for host in self.world.hosts.values():
+            if host.files.get(NotePath()) in host.forgotten:
+                raise Violation(f"{host} remembers a migration again that was settled: {host.files[NotePath()]!r}")
         strike, self.world.strike = self.world.strike, lambda what, host: None
         before = self._Running()
         answers = {

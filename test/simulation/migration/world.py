@@ -152,6 +152,8 @@ class Host:
         self.files: dict[str, bytes] = {}
         self.links: dict[str, str] = {}
         self.unsynced: dict[str, bytes | None] = {}
+        # Notes of attempts that it was told to forget, and has said that it did.
+        self.forgotten: set[bytes] = set()
         self.folders: set[str] = set()
         self.locked: set[str] = set()
         self.side = Side(world, self)
@@ -275,8 +277,12 @@ class Side:
 
     def RemoveFile(self, path: str, sync: bool = False) -> None:
         host = self._Files("remove", path)
-        host.files.pop(path, None)
+        before = host.files.pop(path, None)
         host.links.pop(path, None)
+        if sync:
+            host.unsynced.pop(path, None)
+        elif before is not None and not path.startswith(_IN_MEMORY):
+            host.unsynced.setdefault(path, before)
 
     def Exists(self, path: str) -> bool:
         host = self._Files("exists", path)

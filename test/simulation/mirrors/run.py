@@ -84,6 +84,7 @@ def _Play(world: World, cluster: KeptCluster, faults: int | None, result: Result
     people.Begin()
     count = world.rng.choice((0, 1, 1, 2, 2, 3, 4)) if faults is None else faults
     people.struck = struck = MirrorFaults(world, cluster, people.kernel, count)
+    result.faults = struck.told  # also of a run that ends by what it breaks
     world.strike = struck.Strike
     acts = [world.rng.choice(people.acts) for _ in range(world.rng.choice((2, 3, 4, 5)))]
     if world.Chance(0.7):
@@ -94,7 +95,6 @@ def _Play(world: World, cluster: KeptCluster, faults: int | None, result: Result
     struck.Heal()
     people.Lead()
     people.CheckEnd()
-    result.faults = struck.told
 
 
 class KeptCluster(Cluster):
