@@ -29,6 +29,8 @@ _SYSLOG_LEVELS = (
     (logging.WARNING, syslog.LOG_WARNING),
     (logging.INFO, syslog.LOG_INFO),
 )
+# Added to the name of a log that belongs to somebody else.
+_FOREIGN = ".foreign"
 
 
 class LineFormatter(logging.Formatter):
@@ -56,10 +58,10 @@ def OpenForAppending(path: str, say: Callable[[int, str], None] | None = None) -
     """Open a log file, made if it is missing; OSError if there is anything else by that name.
 
     Users of other daemons may write to the directory: their links and pipes must lead nowhere, and a file of theirs would
-    let them read and change what is written.  Root replaces that one; ``say`` is called with the new file and the reason.
+    let them read and change what is written.  Root moves that one away; ``say`` is called with the new file and the reason.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW | os.O_NONBLOCK
-    removed = ""
+    moved = ""
     while True:
         try:
             handle = os.open(path, flags)  # noqa: TID251 - appended to, never replaced
@@ -67,11 +69,11 @@ def OpenForAppending(path: str, say: Callable[[int, str], None] | None = None) -
             try:
                 handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)  # noqa: TID251 - nobody else's
             except FileExistsError:
-                if removed or os.path.islink(path):
+                if moved or os.path.islink(path):
                     raise
                 continue  # another process of ours was quicker
-            if removed and say is not None:
-                say(handle, removed)
+            if moved and say is not None:
+                say(handle, moved)
             return handle
         info = os.fstat(handle)
         wrong = _Wrong(info)
@@ -79,10 +81,11 @@ def OpenForAppending(path: str, say: Callable[[int, str], None] | None = None) -
             return handle
         os.close(handle)
         foreign = stat.S_ISREG(info.st_mode) and info.st_nlink == 1
-        if not foreign or removed or os.geteuid() != 0:
+        if not foreign or moved or os.geteuid() != 0:
             raise OSError(errno.EINVAL, wrong, path)
-        os.unlink(path)  # noqa: TID251 - what lies in a stranger's file is nothing of ours
-        removed = f"The log before this line {wrong}: it was removed, as that user could read and change it"
+        # It may be the log of another release, whose daemons had users of their own.
+        os.replace(path, path + _FOREIGN)  # noqa: TID251 - a rename alone, nothing is written
+        moved = f"The log before this line {wrong}, who could read and change it: it was moved to {path}{_FOREIGN}"
 
 
 def _Wrong(info: os.stat_result) -> str | None:
