@@ -141,11 +141,13 @@ def _Missing(count: int, reason: str) -> str:
 class LogFile(logging.Handler):
     """Append to a file by its name: a rotated file is left for the new one at the next line, in every process.
 
-    The first line that the file takes after others that it did not follows one that says how many are missing.
+    The first line that the file takes after others that it did not follows one that says how many are missing, unless the
+    lines are for programs (``tells`` False), which would not understand it.
     """
 
-    def __init__(self, path: str, console: str | None = pathutils.CONSOLE_DEVICE):
+    def __init__(self, path: str, console: str | None = pathutils.CONSOLE_DEVICE, tells: bool = True):
         super().__init__()
+        self._tells = tells
         self.path = path
         self._console = console
         self._handle = -1
@@ -177,7 +179,7 @@ class LogFile(logging.Handler):
             self._loss.ever = 0
             self._loss.Told()
         loss = self._loss
-        missing = self._Line(_Missing(loss.count, loss.reason)) if loss.count else b""
+        missing = self._Line(_Missing(loss.count, loss.reason)) if loss.count and self._tells else b""
         whole = (b"\n" if loss.torn else b"") + missing + data
         try:
             self._Follow()

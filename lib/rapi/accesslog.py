@@ -46,7 +46,7 @@ _log.setLevel(logging.INFO)
 def Open(path: str) -> None:
     """Write the access log to this file from now on; one that is rotated away is left for the new one."""
     Close()
-    file = logs.LogFile(path, console=None)
+    file = logs.LogFile(path, console=None, tells=False)
     _log.addHandler(file)
     try:
         file.Open()

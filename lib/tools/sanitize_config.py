@@ -27,7 +27,6 @@ _FIRST_NETWORK = int(ipaddress.IPv4Address("10.64.0.0"))
 _END = int(ipaddress.IPv4Address("10.255.255.255")) + 1
 _FIRST_ADDRESS6 = int(ipaddress.IPv6Address("2001:db8::1"))
 _FIRST_NETWORK6 = int(ipaddress.IPv6Address("2001:db8:1::"))
-_SECRET_SIZE = 40
 
 Table = dict[str, str]
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -44,6 +43,11 @@ def _Disks(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
         disk = waiting.pop()
         waiting += disk.get("children") or ()
         yield disk
+
+
+def _Alone(disk: dict[str, Any]) -> objects.Disk:
+    """Return a disk without its children, which ``_Disks`` yields, too."""
+    return objects.Disk.FromDict({**disk, "children": []})
 
 
 def _Rename(value: Any, new: Callable[[str], str]) -> Any:
@@ -84,8 +88,10 @@ def _RemoveSecrets(data: dict[str, Any]) -> None:
         if cluster.get(key):
             cluster[key] = ""
     for disk in _Disks(data):
-        if disk["dev_type"] == constants.DT_DRBD8 and len(disk.get("logical_id") or ()) > 5:
-            disk["logical_id"][5] = x509.NewSecret()[:_SECRET_SIZE]
+        old = set(_Alone(disk).Secrets())
+        if old:
+            new = x509.NewSecret()
+            disk["logical_id"] = [new if part in old else part for part in disk["logical_id"]]
 
 
 def _Forget(kind: type[objects.ConfigObject], stored: dict[str, Any]) -> None:
@@ -132,8 +138,8 @@ def _RenameOs(data: dict[str, Any]) -> None:
 
 
 def _LvTable(data: dict[str, Any]) -> Table:
-    names = [disk["logical_id"][1] for disk in _Disks(data) if disk["dev_type"] == constants.DT_PLAIN]
-    return {name: runtime.NewUuid() for name in sorted(names)}
+    volumes = {volume for disk in _Disks(data) for volume in _Alone(disk).VolumeNames()}
+    return {volume.partition("/")[2]: runtime.NewUuid() for volume in sorted(volumes)}
 
 
 # Addresses

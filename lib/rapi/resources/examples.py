@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 _NODE: Final = "node1.example.com"
@@ -111,11 +110,10 @@ INFO: Final = {
     "uuid": "4e8f6c1a-7b3d-4d8e-9c59-5a1f3e7b9d04",
     "enabled_data_collectors": {"inst-status-xen": True}, "data_collector_interval": {"inst-status-xen": 5000000},
 }  # fmt: skip
-_EVENT: Final = {
-    "id": "12-345", "time": 1767225600.25, "kind": "instance", "change": "changed", "name": _INSTANCE,
-    "uuid": UUID, "serial_no": 8,
-}  # fmt: skip
-EVENTS: Final = f"id: {_EVENT['id']}\nevent: instance\ndata: {json.dumps(_EVENT)}\n\n"
+EVENTS: Final = (
+    'id: 12-345\nevent: instance\ndata: {"id":"12-345","time":1767225600.25,"kind":"instance","change":"changed",'
+    f'"name":"{_INSTANCE}","uuid":"{UUID}","serial_no":8}}\n\n'
+)
 METRICS: Final = (
     "# HELP ganeti_jobs_pending Jobs that have not begun to execute: queued or waiting for locks\n"
     "# TYPE ganeti_jobs_pending gauge\n"
