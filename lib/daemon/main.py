@@ -336,8 +336,8 @@ def _Live(
         starter.Tell(err.exit_code, ErrorText(err))
         return err.exit_code
     except Exception as err:
+        _RemovePidFile(name)  # before whoever waits for the start goes on
         starter.Tell(constants.EXIT_FAILURE, f"{name} cannot start: {err}; see {log}")
-        _RemovePidFile(name)
         raise
     # It lives as long as the daemon: later collections need not look at it again.
     gc.collect()

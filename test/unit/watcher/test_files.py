@@ -282,7 +282,7 @@ def test_a_clock_that_is_set_back_a_little_costs_no_transfer_its_key(machine: Ma
     """Far in the future lies a key that nobody will come for."""
     path = _MakeKey(machine, "x509-one", 1000)
     machine.clock_offset -= back
-    assert machine.Call(transferkeys.RemoveExpired) == ([] if left else ["x509-one"])
+    machine.Call(transferkeys.RemoveExpired)
     assert machine.Call(runtime.Exists, path) == left
 
 
