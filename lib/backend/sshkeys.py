@@ -19,6 +19,8 @@ from ganeti.backend.sshcheck import SshPort
 from ganeti.utils import files
 
 _TIMEOUT = 120
+# Seconds for files of a new configuration to follow it, and between two looks.
+_FILES_WITHIN, _STEP = 10.0, 0.1
 _PEM_LIMIT = 1024 * 1024
 _NEW_SUFFIX = "_new"
 
@@ -28,16 +30,30 @@ Failures = list[list[str]]
 # Reaching the others
 
 
-class Others:
-    """The other nodes that are online, and the failures with them."""
+def _IsOnline(store: ssconf.SimpleStore, name: str) -> bool:
+    """Return whether the files say that the node is online, and by which port it is reached."""
+    return name in store.GetOnlineNodeList() and name in store.GetSshPortMap()
 
-    def __init__(self) -> None:
+
+class Others:
+    """The other nodes that are online, and the failures with them.
+
+    ``expected``: a node that has just been added, or is online again; the files that say so may follow in a moment.
+    """
+
+    def __init__(self, expected: str | None = None) -> None:
         store = ssconf.SimpleStore()
+        deadline = runtime.Monotonic() + _FILES_WITHIN
+        while expected is not None and not _IsOnline(store, expected) and runtime.Monotonic() < deadline:
+            runtime.Sleep(_STEP)
+            store = ssconf.SimpleStore()
         self.cluster_name = store.GetClusterName()
         self.own_name = store.GetMasterNode()
         self.names = [name for name in store.GetOnlineNodeList() if name != self.own_name]
         self._certificate = x509.CertificateOnly(runtime.ReadFile(pathutils.NODED_CERT_FILE, _PEM_LIMIT))
         self.failures: Failures = []
+        if expected is not None and not _IsOnline(store, expected):
+            self.failures.append([expected, "the ssconf files of the master do not list it as online yet"])
 
     def Update(self, names: Iterable[str], **changes: Any) -> None:
         """Run ssh-update on nodes; keys without value are left out."""
@@ -81,7 +97,7 @@ def AddNodeKeys(
     get_public_keys: bool,
 ) -> Failures:
     """Distribute a node's keys to the nodes; ``get_public_keys``: and all others' keys to that node."""
-    others = Others()
+    others = Others(node_name)
     known = ssh.ReadNodeKeys()
     keys = _TakeKeys(known, node_uuid, node_name)
     if not keys:

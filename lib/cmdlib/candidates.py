@@ -122,16 +122,8 @@ def AwaitRevocation(lu: LogicalUnit, former: objects.Node) -> None:
 # --- SSH keys: the master's node spreads them -----------------------------------------------------------------------------
 
 
-def _TellMaster(lu: LogicalUnit) -> None:
-    """Bring ssconf on the master up to date: there its node daemon finds which nodes it must reach, and by which port."""
-    master = lu.snapshot.cluster.master_node
-    result = lu.rpc.call_write_ssconf_files([master], ssconf.Writable(ssconf.Values(lu.snapshot)))[master]
-    result.Warn("ssconf files of the master could not be written, so SSH keys may not reach every node", lu.LogWarning)
-
-
 def AddSshKeys(lu: LogicalUnit, node: objects.Node, to_public: bool = True) -> None:
     """Make a node's key known: to log in with if it is a candidate, and (``to_public``) as one of the cluster's keys."""
-    _TellMaster(lu)
     snapshot = lu.snapshot
     to_public = to_public and node.master_capable
     results = lu.rpc.call_node_ssh_key_add(
@@ -148,7 +140,6 @@ def AddSshKeys(lu: LogicalUnit, node: objects.Node, to_public: bool = True) -> N
 
 def RemoveSshKeys(lu: LogicalUnit, node: objects.Node, leaves: bool = False, readd: bool = False) -> None:
     """Withdraw a node's key: to log in with only, or everywhere when it leaves or is set up anew."""
-    _TellMaster(lu)
     snapshot = lu.snapshot
     gone = leaves or readd
     results = lu.rpc.call_node_ssh_key_remove(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,7 +54,12 @@ class Cluster:
                 os.makedirs(pathutils.LOCK_DIR, exist_ok=True)
                 Path(pathutils.NODED_CERT_FILE).write_text(SERVER)
                 ssconf.WriteSsconfFiles(
-                    {"cluster_name": "c.example.com", "master_node": NAMES[0], "online_nodes": "\n".join(NAMES)}
+                    {
+                        "cluster_name": "c.example.com",
+                        "master_node": NAMES[0],
+                        "online_nodes": "\n".join(NAMES),
+                        "ssh_ports": "\n".join(f"{name}=22" for name in NAMES),
+                    }  # fmt: skip
                 )
                 ssh.WriteNodeKeys(known)
                 ssh.AuthorizeKeys([key(1), key(2)])
@@ -175,3 +181,15 @@ def test_what_verify_finds(cluster: Cluster) -> None:
     assert sshkeys.FindClutter(rows) == []
     ssh.AuthorizeKeys([key(3, "z")])
     assert "2 keys of node3.example.com" in sshkeys.FindClutter(rows)[0]
+
+
+def test_a_node_that_was_just_added_is_waited_for(cluster: Cluster) -> None:
+    """The files of the new configuration reach the master a moment after the configuration has changed."""
+    fresh = "\n".join(NAMES)
+    with cluster.nodes[0]:
+        ssconf.WriteSsconfFiles({"online_nodes": "\n".join(NAMES[:2])})
+        late = threading.Timer(0.5, lambda: ssconf.WriteSsconfFiles({"online_nodes": fresh}))
+        late.start()
+        assert sshkeys.AddNodeKeys(UUIDS[2], NAMES[2], NAMES, True, True, True) == []
+        late.join()
+    assert cluster.Known(3).keys() == set(UUIDS)
