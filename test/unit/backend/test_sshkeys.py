@@ -59,7 +59,7 @@ class Cluster:
                         "master_node": NAMES[0],
                         "online_nodes": "\n".join(NAMES),
                         "ssh_ports": "\n".join(f"{name}=22" for name in NAMES),
-                    }  # fmt: skip
+                    }
                 )
                 ssh.WriteNodeKeys(known)
                 ssh.AuthorizeKeys([key(1), key(2)])
