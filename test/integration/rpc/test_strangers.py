@@ -209,10 +209,18 @@ def wait_for_children(noded: Noded, count: int) -> None:
 # Where it listens
 
 
+def opened(link: Path) -> str:
+    """What a descriptor leads to; empty for one that is closed while it is looked at."""
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:
+        return ""
+
+
 def addresses(noded: Noded, wanted: int = PORT) -> list[str]:
     """The local addresses on which the daemon listens."""
     inodes = {
-        link.readlink().name for link in Path(f"/proc/{noded.pid}/fd").iterdir() if "socket:" in str(link.readlink())
+        target for link in Path(f"/proc/{noded.pid}/fd").iterdir() if (target := opened(link)).startswith("socket:")
     }
     found = []
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
