@@ -12,7 +12,6 @@ from simulation.harness import files
 from simulation.harness.ledger import Violation
 from simulation.harness.play import Judged, Length, Result, Work
 from simulation.harness.run import CheckCopies, Heal
-from simulation.master import plots
 from simulation.master.cluster import MasterCluster
 from simulation.master.faults import FAULTS
 from simulation.master.operators import Operators
@@ -74,8 +73,7 @@ def Run(
         rng = random.Random(f"master {seed}")
         count = rng.choice((1, 2, 3, 3, 3, 3, 4, 5))
         candidates = count if count < 4 else rng.choice((3, count))
-        plot = plots.Choose(seed, count)
-        workload = Operators(rng, acts if plot is None else 2 * acts)
+        workload = Operators(rng, acts)
         workload.pause = (0.0, rng.choice((0.05, 0.5, 2.0)))
         if count > 1:
             workload.voter_changes = rng.choice((0.0, 0.0, 0.15, 0.3))
@@ -85,9 +83,6 @@ def Run(
         with Judged(cluster, result):
             cluster.Found()
             cluster.Supervise()
-            if plot is not None:
-                result.faults.append(plot.__name__)
-                cluster.Note(f"plot {plot.__name__}: {plot(cluster, rng)}")
             Work(cluster, rng, FAULTS, faults, _LENGTH, result)  # type: ignore[arg-type]
             Heal(cluster)
             for step in _ENDING:
