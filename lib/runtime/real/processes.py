@@ -346,6 +346,10 @@ def KillProcess(pid: int, signal: int, group: bool = False) -> bool:
     return True
 
 
+# Of what follows the name in /proc/PID/stat: num_threads.
+_THREADS_FIELD = 17
+
+
 def ProcessAlive(pid: int) -> bool:
     _CheckPid(pid)
     try:
@@ -354,6 +358,9 @@ def ProcessAlive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     if fields and fields[0] not in (b"Z", b"X"):
+        return True
+    # The first thread may have ended before others of the process, which have its files open still and may write.
+    if len(fields) > _THREADS_FIELD and int(fields[_THREADS_FIELD]) > 1:
         return True
     _Reap()
     return False

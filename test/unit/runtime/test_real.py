@@ -437,6 +437,31 @@ def test_a_socket_takes_the_place_of_a_dead_daemons_one(tmp_path: pathlib.Path) 
     listener.close()
 
 
+_FIRST_THREAD_ENDS = """
+    import ctypes, os, sys, threading
+    threading.Thread(target=sys.stdin.read).start()
+    print("ready", flush=True)
+    # exit of this thread alone
+    ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+"""
+
+
+def test_a_process_lives_as_long_as_any_of_its_threads() -> None:
+    """A QEMU that is killed under load: its first thread is a zombie while another one still has the disk open."""
+    process = _Python(_FIRST_THREAD_ENDS)
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline() == "ready\n"
+    deadline = time.monotonic() + 20
+    while b") Z " not in pathlib.Path(f"/proc/{process.pid}/stat").read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert runtime.ProcessAlive(process.pid)
+    assert not runtime.WaitProcess(process.pid, 0.1)
+    process.kill()
+    assert runtime.WaitProcess(process.pid, 20)
+    process.communicate(timeout=20)
+
+
 def test_a_program_at_the_terminal_gives_its_exit_code() -> None:
     assert runtime.RunInteractive(["sh", "-c", "exit 3"]) == 3
     assert runtime.RunInteractive(["sh", "-c", "kill -TERM $$"]) == 128 + 15
