@@ -102,7 +102,7 @@ def _PrepareData(machine: Machine, join: dict[str, Any], key_type: str, key_bits
         if all(runtime.Exists(path) for path in paths):
             host_keys.append([kind, *(runtime.ReadText(path, _LIMIT) for path in paths)])
     known = ssh.ReadNodeKeys()
-    # Its own key from before is accepted nowhere any more.
+    # The key that it had as a node before must not be accepted again.
     candidates = set(_CandidateUuids(join)) - {machine.uuid}
     authorized = {uuid: keys for uuid, keys in known.items() if uuid in candidates}
     own = ssh.ReadIfThere(ssh.UserKeyFiles(key_type)[1]).strip()
