@@ -33,16 +33,16 @@ MODULES = (
     "files",
     "verify",
     "programs",
-    "certificates",
-    "sshkeys",
+    "trust.certificates",
+    "trust.sshkeys",
     "instance",
     "migration",
     "blockdev",
     "drbd",
     "storage",
     "filestorage",
-    "osdef",
-    "osrun",
+    "guestos.osdef",
+    "guestos.osrun",
 )
 
 

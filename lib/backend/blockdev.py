@@ -10,7 +10,7 @@ from ganeti import errors, runtime
 from ganeti.backend import wire
 from ganeti.params import checks
 from ganeti.storage import base, links, tree
-from ganeti.storage.device import BuildSize
+from ganeti.storage.drivers.device import BuildSize
 
 Dict = dict[str, Any]
 

@@ -9,7 +9,8 @@ from typing import Any
 from ganeti import errors, objects
 from ganeti.backend import wire
 from ganeti.params import disk as disk_params
-from ganeti.storage import GetDriver, base, drbdtools, tree, waiting
+from ganeti.storage import GetDriver, base, tree, waiting
+from ganeti.storage.utilities import drbdtools
 
 Dict = dict[str, Any]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
-from ganeti.storage import extprovider, lvmtools, units
+from ganeti.storage import units
+from ganeti.storage.utilities import extprovider, lvmtools
 
 
 def LvList(vg_name: Sequence[str]) -> dict[str, list[Any]]:

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import constants, errors, hosts, hypervisor, pathutils, runtime, x509
-from ganeti.backend import drbd, node, osdef, sshcheck, sshkeys, storage
+from ganeti.backend import drbd, node, storage
+from ganeti.backend.guestos import osdef
+from ganeti.backend.trust import sshcheck, sshkeys
 from ganeti.rpc.resolver import NodedPort
 from ganeti.storage import paths
 from ganeti.utils import programs

@@ -2,9 +2,12 @@
 
 ::
 
-    a source (text, RAPI, LUXI, simulation, request of an allocator)  --raw entities-->  loading.Build  -->  Cluster
-                                                                                                        |
-       resources: what fits on a node      score: how good is a state      moves, balance, allocate, evacuate, ...
+    sources: text, RAPI, LUXI, simulation, request of an allocator  --raw entities-->  loading.Build  -->  Cluster
+                                                                                                              |
+    model: what fits on a node, how good a state is, what a move makes of it                                  |
+    choosing: allocate, balance, evacuate, ...; survival: losses of nodes, and what would help  <-------------+
+
+    answer: an allocator's request; listing, numbers, units, options: what the programs read and write
 
 Nothing here reads a file, a clock or a socket, and nothing is global: a state is a tuple of nodes and one of instances, and
 each simulated step returns new ones.

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ganeti import serializer
-from ganeti.htools import allocate, balance, evacuate, solution
-from ganeti.htools.allocate import GroupChoice, Placement, Rules
-from ganeti.htools.entities import DRBD, NO_NODE, Failure, Group, Instance, Mirroring, NodeFacts
-from ganeti.htools.evacuate import Mode
-from ganeti.htools.loading import NewInstanceTags
+from ganeti.htools.choosing import allocate, balance, evacuate, solution
+from ganeti.htools.choosing.allocate import GroupChoice, Placement, Rules
+from ganeti.htools.choosing.evacuate import Mode
+from ganeti.htools.model.entities import DRBD, NO_NODE, Failure, Group, Instance, Mirroring, NodeFacts
+from ganeti.htools.model.resources import RemovePrimary
+from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Fixed
-from ganeti.htools.request import New, Request, Type
-from ganeti.htools.resources import RemovePrimary
-from ganeti.htools.state import Cluster, State
+from ganeti.htools.sources.loading import NewInstanceTags
+from ganeti.htools.sources.request import New, Request, Type
 
 
 class Impossible(Exception):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from ganeti.htools.entities import NO_NODE, Instance
+from ganeti.htools.model.entities import NO_NODE, Instance
+from ganeti.htools.model.resources import Node
+from ganeti.htools.model.score import METRICS, Values
+from ganeti.htools.model.state import State
 from ganeti.htools.numbers import Fixed, Shown
-from ganeti.htools.resources import Node
-from ganeti.htools.score import METRICS, Values
-from ganeti.htools.state import State
 
 
 def Table(rows: Sequence[Sequence[str]], numeric: Sequence[bool], prefix: str = "") -> list[str]:

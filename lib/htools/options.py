@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ganeti.htools.entities import TEMPLATES
-from ganeti.htools.loading import STATIC_KVM_NODE_MEMORY
-from ganeti.htools.space import Size
-from ganeti.htools.text import TemplateOf
+from ganeti.htools.choosing.space import Size
+from ganeti.htools.model.entities import TEMPLATES
+from ganeti.htools.sources.loading import STATIC_KVM_NODE_MEMORY
+from ganeti.htools.sources.text import TemplateOf
 from ganeti.htools.units import BadSize, ParseSize
 
 

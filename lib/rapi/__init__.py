@@ -2,10 +2,10 @@
 
 ::
 
-    uvicorn (serving) --ASGI--> dispatch --finds--> Resource, Method (resources/*, declared)
+    uvicorn (transport) --ASGI--> requests.dispatch --finds--> Resource, Method (resources/*, declared)
                                    |
-                                   +-- access: caller, permission         users file, tokens
-                                   +-- Call: names, arguments, body       call
+                                   +-- callers.access: caller, permission         users file, tokens
+                                   +-- Call: names, arguments, body       requests.call
                                    +-- Method.action(call) --Master--> LUXI of the master daemon
                                    +-- Answer -> JSON, ETag; errors -> {code, message, explain}
 

@@ -1,7 +1,7 @@
 """What a resource is.  Dispatch, OpenAPI, ``doc/rapi.rst`` and tests follow these declarations and nothing else.
 
 A method says what happens by its ``action``: ``Job`` turns the request into opcodes and submits them; any other awaitable
-function of a ``Call`` returns the value to be shown, or an ``Answer`` (``rapi.call``).
+function of a ``Call`` returns the value to be shown, or an ``Answer`` (``rapi.requests.call``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ganeti import ht
 
 if TYPE_CHECKING:
     from ganeti.opcodes import OpCode
-    from ganeti.rapi.call import Call
+    from ganeti.rapi.requests.call import Call
 
 READ: Final = "read"
 WRITE: Final = "write"
@@ -32,7 +32,7 @@ class Role(enum.IntEnum):
 
 
 class Scope(enum.Enum):
-    """What of a method a token with tags may reach, as long as its role allows the method (``rapi.tokens.CheckScope``)."""
+    """What of a method a token with tags may reach, as long as its role allows the method (``rapi.callers.tokens.CheckScope``)."""
 
     CLOSED = "closed"
     OPEN = "open"  # it shows nothing about the cluster
@@ -109,7 +109,7 @@ class Job:
     steps: Callable[[Call, OpCode], list[OpCode]] = lambda call, op: [op]
 
     async def __call__(self, call: Call) -> Any:
-        from ganeti.rapi import bodies
+        from ganeti.rapi.requests import bodies
 
         return await bodies.Submit(call, self.steps(call, bodies.Fill(self, call)))
 

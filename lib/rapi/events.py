@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from ganeti import errors, serializer
 from ganeti.luxi import events
-from ganeti.rapi.call import Caller, HttpError, Master
+from ganeti.rapi.requests.call import Caller, HttpError, Master
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

@@ -13,9 +13,12 @@ from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
 from ganeti.daemon import logs
 from ganeti.daemon.limits import RaiseDescriptorLimit
 from ganeti.luxi import client as luxi_client
-from ganeti.rapi import access, accesslog, dispatch, resources, serving, tokens
-from ganeti.rapi.followed import FollowedFiles
+from ganeti.rapi import resources
+from ganeti.rapi.callers import access, accesslog, tokens
 from ganeti.rapi.master import MasterPool
+from ganeti.rapi.requests import dispatch
+from ganeti.rapi.transport import serving
+from ganeti.rapi.transport.followed import FollowedFiles
 from ganeti.runtime import protocols
 
 _BACKLOG = 1024

@@ -15,8 +15,8 @@ from typing import Any
 from ganeti import errors, hosts, pathutils, serializer, ssconf
 from ganeti.luxi import asyncclient, protocol
 from ganeti.luxi.client import SocketPath
-from ganeti.rapi.call import Caller, HttpError
-from ganeti.rapi.limits import MasterCalls
+from ganeti.rapi.callers.limits import MasterCalls
+from ganeti.rapi.requests.call import Caller, HttpError
 
 # Methods that wait for something to happen; they have places of their own.
 WAITING = frozenset(["WaitForJobChange", "WaitForEvents"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import constants, errors, metrics
 from ganeti.daemon import logs
-from ganeti.rapi.call import Caller, Master
+from ganeti.rapi.requests.call import Caller, Master
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ganeti import constants, ht, opcodes
-from ganeti.rapi import bodies, preconditions, statuses
-from ganeti.rapi.call import Call, Caller
 from ganeti.rapi.declared import JSON, SEGMENTS, Argument, ArgumentKind, BodyUse, Etag, Job, Method, Resource
+from ganeti.rapi.requests import bodies, preconditions, statuses
+from ganeti.rapi.requests.call import Call, Caller
 from ganeti.rapi.resources.common import TJob
 
 _OUTSIDE: Final = "default"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import _autoconf
 from ganeti.daemon import users
-from ganeti.store import export
-from ganeti.store.node import NodeStore
+from ganeti.store.copy.node import NodeStore
+from ganeti.store.files import export
 
 if TYPE_CHECKING:
     from ganeti import objects

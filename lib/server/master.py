@@ -34,7 +34,8 @@ from ganeti.server.handlers import Handlers
 from ganeti.server.metering import Meter
 from ganeti.server.mirrorkeeper import MirrorKeeper
 from ganeti.server.ssconfpush import SsconfPusher
-from ganeti.store import Member, NodeStore, StoreError, export
+from ganeti.store import Member, NodeStore, StoreError
+from ganeti.store.files import export
 
 if TYPE_CHECKING:
     from ganeti.rpc import Transport

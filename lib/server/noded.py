@@ -31,7 +31,7 @@ from ganeti.rpc.procedures import PROCEDURES, STORE_PROCEDURES, TIMEOUTS
 from ganeti.rpc.server import Dispatcher
 from ganeti.server.nodepolicy import NodePolicy
 from ganeti.server.ownnode import OwnStore
-from ganeti.store.node import NodeStore
+from ganeti.store.copy.node import NodeStore
 from ganeti.store.relay import Passer
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from ganeti.config import Draft, VotersOf
 from ganeti.jqueue import job as jobs
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import AddressResolver
-from ganeti.store import Member, NodeStore, Row, Store, StoreError, adopt, election
+from ganeti.store import Member, NodeStore, Row, Store, StoreError, election
 from ganeti.store.base import ID_DRAIN, ID_SERIAL, KIND_JOB, KIND_QUEUE, StoredRow
-from ganeti.store.edits import HandEdits
-from ganeti.store.look import JobFiles, Look
+from ganeti.store.files import adopt
+from ganeti.store.files.edits import HandEdits
+from ganeti.store.files.look import JobFiles, Look
 
 if TYPE_CHECKING:
     from ganeti.rpc import Transport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ganeti import constants, errors, hosts, pathutils, runtime, serializer
 from ganeti.daemon import users
-from ganeti.store.node import NodeStore
+from ganeti.store.copy.node import NodeStore
 
 
 def OwnStore(node_store_class: type[NodeStore] = NodeStore) -> NodeStore:

@@ -9,13 +9,13 @@
                         base      the contract: BlockDev, Mirror, DeviceStatus
                           ^
       +------------+------+-----+--------------+----------------+
-     file        lvm           drbd          device          fake     one module per family of templates
+     file        lvm           drbd          device          fake     drivers: one module per family of templates
       |    |      |             |          |    |    |
     paths gluster lvmtools   drbdtools    rbd  ext  (blockdev)
                                                |
                                           extprovider   directories of scripts
 
-    programs   runs external commands with a time limit; looks   each look at the node once per call
+    utilities   external programs, each with a time limit; looks   each look at the node once per call
     waiting    polls until a mirror is where it should be; paths  which directories file-backed disks may use
 
 The template ``diskless`` has no disks, therefore no driver.
@@ -38,7 +38,7 @@ from collections.abc import Mapping
 from ganeti import constants, errors
 from ganeti.storage.base import BlockDev
 
-# Template -> "module:class", a module of this package or a full name; loaded when first used, so that noded stays small.
+# Template -> "module:class", a module of ``drivers`` or a full name; loaded when first used, so that noded stays small.
 DRIVERS: dict[str, str] = {
     constants.DT_FILE: "file:FileDevice",
     constants.DT_SHARED_FILE: "file:FileDevice",
@@ -63,7 +63,7 @@ def GetDriver(template: str) -> type[BlockDev]:
             f"disk template {template}: no driver on this node; templates with one: {', '.join(sorted(DRIVERS))}"
         )
     module, _, name = where.partition(":")
-    driver = getattr(importlib.import_module(module if "." in module else f"{__name__}.{module}"), name)
+    driver = getattr(importlib.import_module(module if "." in module else f"{__name__}.drivers.{module}"), name)
     assert issubclass(driver, BlockDev)
     return driver
 

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ganeti import errors, runtime
-from ganeti.storage import gluster, lvmtools
+from ganeti.storage.drivers import gluster
+from ganeti.storage.utilities import lvmtools
 
 NAME, SIZE, FREE, USED, ALLOCATABLE = "name", "size", "free", "used", "allocatable"
 FIELDS = (NAME, SIZE, FREE, USED, ALLOCATABLE)

@@ -3,20 +3,21 @@
 ::
 
     master                                              each node
-    master.Store: what other rooms use                  node.NodeStore --- acceptance rules, gate
+    master.Store: what other rooms use                  copy.node.NodeStore --- acceptance rules, gate
       |                                                    |   calls: running calls of masters
-    committer --- one thread, its events                   |   database: the tables; messages: what calls carry
+    commit.committer --- one thread, its events            |   database: the tables; image: rows in memory
       |   pending: changes on their way                    |   replaced: what a copy replaced
       |   tally: who holds what                            v
       |   peers: who lacks what                         DATA/ext/store.db
       |   voters: one in or out at a time                  |
-      |   archived: rows that may go                       v
-      |   refusal: whether this master has to stop      export: config.data, queue, ssconf as a view of it
-      |
-      +-- confirm: nodes that know this epoch
-      +-- relay: calls by way of another candidate, and that one's side
-      +-- election: becoming master; silence: who does not answer
-      +-- adopt: the first history; edits: files changed by hand; look: which files were touched
+      v                                                    v
+    files.export: config.data, queue, ssconf as a view of the database
+      |   archived: rows that may go; owned: files that daemons of several users share
+      |   adopt: the first history; edits: files changed by hand; look: which files were touched
+
+    both sides: base (vocabulary), messages (what calls carry)
+    election: becoming master; silence: who does not answer; refusal: whether this master has to stop
+    confirm: nodes that know this epoch; relay: calls by way of another candidate, and that one's side
 
 Glossary
 
@@ -49,8 +50,8 @@ from ganeti.store.base import (
     Voter,
     VoterSet,
 )
+from ganeti.store.copy.node import NodeStore
 from ganeti.store.master import Store
-from ganeti.store.node import NodeStore
 from ganeti.store.refusal import FollowsOther
 
 __all__ = [

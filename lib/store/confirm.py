@@ -11,7 +11,7 @@ from ganeti.store.refusal import FollowsOther, Refusal
 
 if TYPE_CHECKING:
     from ganeti.rpc.runner import RpcRunner
-    from ganeti.store.node import NodeStore
+    from ganeti.store.copy.node import NodeStore
 
 _ASK_AGAIN = 1.0
 

@@ -36,17 +36,17 @@ from ganeti.store.base import (
     StoreError,
     VoterSet,
 )
-from ganeti.store.database import AfterAll, CursorOf
-from ganeti.store.image import Image
+from ganeti.store.commit.peers import Directory
+from ganeti.store.copy.database import AfterAll, CursorOf
+from ganeti.store.copy.image import Image
 from ganeti.store.master import Store
-from ganeti.store.peers import Directory
 from ganeti.store.relay import Relay
 from ganeti.store.silence import Silent
 
 if TYPE_CHECKING:
     from ganeti.rpc.base import Transport
     from ganeti.runtime import protocols
-    from ganeti.store.node import NodeStore
+    from ganeti.store.copy.node import NodeStore
 
 _ROUNDS = 6
 _FORCED_KEPT = 20

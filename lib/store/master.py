@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, runtime
 from ganeti.rpc.runner import RpcRunner
-from ganeti.store import events
 from ganeti.store.base import Change, Epoch, Member, Position, VoterSet
-from ganeti.store.committer import Candidates, Committer, Listener, Lost
+from ganeti.store.commit import events
+from ganeti.store.commit.committer import Candidates, Committer, Listener, Lost
+from ganeti.store.commit.peers import Directory
+from ganeti.store.commit.pending import Done, Entry
+from ganeti.store.commit.voters import VoterStep
 from ganeti.store.confirm import NodeConfirmer
-from ganeti.store.peers import Directory
-from ganeti.store.pending import Done, Entry
 from ganeti.store.relay import Relay
-from ganeti.store.voters import VoterStep
 
 if TYPE_CHECKING:
     from ganeti.rpc.base import Transport
     from ganeti.runtime import protocols
-    from ganeti.store.image import Image
-    from ganeti.store.node import NodeStore
+    from ganeti.store.copy.image import Image
+    from ganeti.store.copy.node import NodeStore
 
 
 class Store:

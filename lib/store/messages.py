@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.store.base import Epoch, IsSeq, Line, Position
 
 if TYPE_CHECKING:
-    from ganeti.store.database import Cursor
+    from ganeti.store.copy.database import Cursor
 
 
 class Message:

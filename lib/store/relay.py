@@ -26,7 +26,7 @@ from ganeti.store.messages import Message
 
 if TYPE_CHECKING:
     from ganeti.rpc.base import Transport
-    from ganeti.store.node import NodeStore
+    from ganeti.store.copy.node import NodeStore
 
 RELAY = "store_relay"
 STATUS = "store_status"

@@ -31,7 +31,7 @@ from ganeti.configfile.load import MAX_CONFIG
 from ganeti.daemon import users
 from ganeti.daemon.main import AskTerminal
 from ganeti.server import ownnode
-from ganeti.store.look import JobFiles
+from ganeti.store.files.look import JobFiles
 from ganeti.tools import common
 from ganeti.utils import files
 from ganeti.utils.text import Printable

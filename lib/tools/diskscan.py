@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ganeti import errors, runtime
-from ganeti.storage import lvmtools
+from ganeti.storage.utilities import lvmtools
 from ganeti.utils.text import NiceSort
 
 SECTOR = 512

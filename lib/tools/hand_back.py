@@ -10,7 +10,7 @@ from typing import Any
 from ganeti import constants, errors, pathutils, runtime, serializer, upgrade
 from ganeti.params import ipolicy
 from ganeti.server import ownnode
-from ganeti.store.export import VisiblePosition
+from ganeti.store.files.export import VisiblePosition
 from ganeti.tools import common
 
 _LIMIT = 512 * 1024 * 1024

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from ganeti import constants, errors, runtime
-from ganeti.storage import lvmtools
+from ganeti.storage.utilities import lvmtools
 from ganeti.tools import common, diskscan
 from ganeti.tools.diskscan import Device, Uses
 

@@ -112,7 +112,7 @@ def _Guest(name: str, kind: str) -> objects.Instance:
 
 def EndMirrors() -> None:
     """Take down every DRBD device that is in use, one after the other."""
-    from ganeti.storage import drbdtools
+    from ganeti.storage.utilities import drbdtools
 
     try:
         used = [minor for minor in drbdtools.Minors().values() if minor.in_use]

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ganeti.htools import repair
+from ganeti.htools.choosing import repair
 from ganeti.watchedgroups import BAD, FAILED, GONE, GOOD, REPAIRING, RETURNED, STATES
 from ganeti.watcher.rows import Node
 
@@ -240,7 +240,7 @@ def ObstacleOnNode(guests: Iterable[Guest], acting: int | None, now: float) -> s
 
 
 def _NotPermitted(guest: Guest, now: int) -> str:
-    """Return why the tags of harep do not permit this repair (``htools.repair``); nothing if they do."""
+    """Return why the tags of harep do not permit this repair (``htools.choosing.repair``); nothing if they do."""
     try:
         condition = repair.StatusOf(guest.tags[0]).condition
     except repair.Contradiction as err:

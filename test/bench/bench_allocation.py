@@ -20,8 +20,9 @@ from support.master import Master  # noqa: E402
 
 from ganeti import objects, opcodes  # noqa: E402
 from ganeti.cmdlib.allocation import clusterdata, hail, model, requests  # noqa: E402
-from ganeti.htools import answer, loading  # noqa: E402
-from ganeti.htools.allocate import Rules  # noqa: E402
+from ganeti.htools import answer  # noqa: E402
+from ganeti.htools.choosing.allocate import Rules  # noqa: E402
+from ganeti.htools.sources import loading  # noqa: E402
 
 _ROUNDS = 7
 

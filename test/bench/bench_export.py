@@ -25,8 +25,9 @@ from support import configs  # noqa: E402
 
 from ganeti import pathutils, runtime  # noqa: E402
 from ganeti.server.exporting import SsconfTexts  # noqa: E402
-from ganeti.store import Epoch, NodeStore, Row, export  # noqa: E402
+from ganeti.store import Epoch, NodeStore, Row  # noqa: E402
 from ganeti.store.base import ID_MASTER, KIND_MASTER, NOWHERE, Line  # noqa: E402
+from ganeti.store.files import export  # noqa: E402
 
 EPOCH = Epoch(1, "aa")
 JOB = '{"id":%d,"ops":[{"input":{"OP_ID":"OP_TEST_DELAY","comment":"%s"},"status":"queued","log":[]}],"end_timestamp":null}'

@@ -15,10 +15,11 @@ import sys
 import tempfile
 import time
 
-from ganeti.htools import allocate, balance, loading, text
-from ganeti.htools.entities import NO_NODE, Disk, Instance, Status
-from ganeti.htools.loading import Wishes
-from ganeti.htools.state import Cluster
+from ganeti.htools.choosing import allocate, balance
+from ganeti.htools.model.entities import NO_NODE, Disk, Instance, Status
+from ganeti.htools.model.state import Cluster
+from ganeti.htools.sources import loading, text
+from ganeti.htools.sources.loading import Wishes
 from ganeti.tools.htools import main
 from ganeti.tools.htools.output import Streams
 

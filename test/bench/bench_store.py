@@ -27,9 +27,10 @@ sys.path[:0] = [os.path.join(_TEST, ".."), _TEST]
 
 from support.noded import Cluster  # noqa: E402
 
-from ganeti.store import Epoch, Member, NodeStore, Position, Row, Rows, Store, adopt  # noqa: E402
+from ganeti.store import Epoch, Member, NodeStore, Position, Row, Rows, Store  # noqa: E402
 from ganeti.store.base import NOWHERE, Line  # noqa: E402
-from ganeti.store.peers import Peer, Sender  # noqa: E402
+from ganeti.store.commit.peers import Peer, Sender  # noqa: E402
+from ganeti.store.files import adopt  # noqa: E402
 
 JOB = (
     '{"id":%d,"ops":[{"input":{"OP_ID":"OP_TEST_DELAY","duration":1},"status":"queued","log":[]}],"end_timestamp":null}'

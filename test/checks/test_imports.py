@@ -146,7 +146,7 @@ def test_rooms_form_no_circle(graph):
 def test_the_rule_bites():
     assert not _Allowed("ganeti.objects.node", "ganeti.config.writer")
     assert not _Allowed("ganeti.backend.node", "ganeti.config.writer")
-    assert not _Allowed("ganeti.cmdlib.instance", "ganeti.storage.lvm")
+    assert not _Allowed("ganeti.cmdlib.instance", "ganeti.storage.drivers.lvm")
     assert not _Allowed("ganeti.cli.jobs", "ganeti.client.gnt_node")
     assert not _Allowed("ganeti.client.gnt_job.list", "ganeti.jqueue.job")
     assert not _Allowed("ganeti.client.gnt_os.list", "ganeti.rpc.runner")

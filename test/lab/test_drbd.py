@@ -14,7 +14,7 @@ from support.lab import TREE
 from support.mirrors import SECRET, MakeMirror
 from support.virtual import MakeInstance
 
-from ganeti.storage import drbdtools
+from ganeti.storage.utilities import drbdtools
 from lab.files import COMPILED, Compile, Fetch, Lack
 from lab.machine import Machine, MakeDisk
 from lab.switch import Switch

@@ -11,7 +11,7 @@ from simulation.migration import bugs
 from simulation.migration.master import Parts
 from simulation.migration.run import Run
 
-from ganeti.cmdlib.instance.whereabouts import Concerned, Judge, Kind, View
+from ganeti.cmdlib.instance.moving.whereabouts import Concerned, Judge, Kind, View
 from ganeti.params import runstate
 
 SEEDS = 1000

@@ -7,8 +7,8 @@ from typing import Any
 
 from ganeti import constants, objects, pathutils, runtime, serializer
 from ganeti.hypervisor import base, fake
-from ganeti.storage import fake as disks
 from ganeti.storage.base import DeviceStatus, MirrorState
+from ganeti.storage.drivers import fake as disks
 
 # Disks in files need no fake.
 STORAGE = {

@@ -8,10 +8,11 @@ from typing import Any
 from simulated import Machine, World
 
 from ganeti import errors, objects, pathutils, runtime, serializer, ssconf
-from ganeti.store import Epoch, NodeStore, Position, Row, export
+from ganeti.store import Epoch, NodeStore, Position, Row
 from ganeti.store.base import ID_MASTER, KIND_MASTER, NOWHERE, Line
-from ganeti.store.edits import HandEdits
 from ganeti.store.election import Adopted
+from ganeti.store.files import export
+from ganeti.store.files.edits import HandEdits
 from support import configs
 
 CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"

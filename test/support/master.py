@@ -21,7 +21,8 @@ from ganeti.config import ConfigWriter, VotersOf
 from ganeti.master.querydata import QueryData
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import SnapshotResolver
-from ganeti.store import Row, adopt
+from ganeti.store import Row
+from ganeti.store.files import adopt
 from support import drivers
 from support.lockwatch import LockWatch
 from support.simnode import SimNode

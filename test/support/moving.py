@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import opcodes, serializer
-from ganeti.htools import answer, loading, request
-from ganeti.htools.allocate import Rules
+from ganeti.htools import answer
+from ganeti.htools.choosing.allocate import Rules
+from ganeti.htools.sources import loading, request
 from support.asking import Played
 from support.master import Callbacks, Master
 

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ganeti import serializer
-from ganeti.rapi import access, dispatch, resources
-from ganeti.rapi.call import Master
+from ganeti.rapi import resources
+from ganeti.rapi.callers import access
 from ganeti.rapi.declared import Resource
+from ganeti.rapi.requests import dispatch
+from ganeti.rapi.requests.call import Master
 
 USERS = "reader secret-of-reader read\nwriter secret-of-writer write\nplain secret-of-plain\n"
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from ganeti.rapi import dispatch
-from ganeti.rapi.call import ABSENT, Call, Caller
 from ganeti.rapi.declared import ArgumentKind, Job, Method, Resource
+from ganeti.rapi.requests import dispatch
+from ganeti.rapi.requests.call import ABSENT, Call, Caller
 from ganeti.rapi.resources import RESOURCES
 
 NAMES = {

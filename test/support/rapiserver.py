@@ -17,8 +17,8 @@ from typing import Any
 
 from ganeti import runtime, x509
 from ganeti.daemon import StopSignal
-from ganeti.rapi import serving
-from ganeti.rapi.wire import Times
+from ganeti.rapi.transport import serving
+from ganeti.rapi.transport.wire import Times
 
 _JOIN = 60
 

@@ -21,7 +21,7 @@ from ganeti.params import runstate
 from ganeti.rpc.resolver import NodedPort
 from ganeti.rpc.server import Dispatcher
 from ganeti.server import noded, ownnode
-from ganeti.storage import fake
+from ganeti.storage.drivers import fake
 from ganeti.store import Member, NodeStore
 from support import drivers
 from support.standinlvm import StandInLvm

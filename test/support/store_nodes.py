@@ -10,8 +10,9 @@ from simulated import World
 from ganeti import runtime
 from ganeti.rpc.base import Answer, Failure, Request
 from ganeti.rpc.server import Dispatcher
-from ganeti.store import Member, NodeStore, adopt, election
+from ganeti.store import Member, NodeStore, election
 from ganeti.store.base import Row
+from ganeti.store.files import adopt
 from ganeti.store.relay import Passer
 
 CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"

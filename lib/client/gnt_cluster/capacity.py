@@ -8,10 +8,11 @@ from ganeti import constants, errors
 from ganeti.cli import jobs, output
 from ganeti.cli.command import AnyNumber, Command
 from ganeti.cli.parser import Options, Value
-from ganeti.htools import failures, loading, luxidata, proof, remedy
-from ganeti.htools.entities import Group
-from ganeti.htools.loading import LoadError, Wishes
-from ganeti.htools.state import Cluster, State
+from ganeti.htools.model.entities import Group
+from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.sources import loading, luxidata
+from ganeti.htools.sources.loading import LoadError, Wishes
+from ganeti.htools.survival import failures, proof, remedy
 
 _EXAMPLES = 5
 

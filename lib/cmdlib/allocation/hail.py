@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors
 from ganeti.cmdlib.allocation import answers, model, requests
-from ganeti.htools import answer, explain, loading
-from ganeti.htools.allocate import Rules
-from ganeti.htools.loading import LoadError, NewInstanceTags, Raw
+from ganeti.htools import answer
+from ganeti.htools.choosing import explain
+from ganeti.htools.choosing.allocate import Rules
 from ganeti.htools.options import PROGRAM_OPTIONS, Parser, UsageError, ValueProblem, Values
-from ganeti.htools.request import ReadRequest, Type
-from ganeti.htools.request import Request as Question
+from ganeti.htools.sources import loading
+from ganeti.htools.sources.loading import LoadError, NewInstanceTags, Raw
+from ganeti.htools.sources.request import ReadRequest, Type
+from ganeti.htools.sources.request import Request as Question
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.allocation.clusterdata import ClusterData
-    from ganeti.htools.state import Cluster
+    from ganeti.htools.model.state import Cluster
 
 # Options that say what is printed, read or written; with them the program itself is run.
 _OUTSIDE = ("print_nodes", "save", "text_data", "simulate", "mond", "mond_xen", "help", "version", "help_completion")

@@ -1,6 +1,6 @@
 """The model of the cluster that the allocator in the master's process works on, made without a message in between.
 
-It is what ``htools.request`` reads from ``clusterdata.Message``; what depends on the configuration alone is kept from one
+It is what ``htools.sources.request`` reads from ``clusterdata.Message``; what depends on the configuration alone is kept from one
 request to the next, for each object that is still the same.
 """
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ganeti import constants, params
 from ganeti.cmdlib.allocation.clusterdata import ClusterData, Placed, Recorded, SpaceOf
 from ganeti.cmdlib.allocation.requests import SharesMemory
-from ganeti.htools import fields
-from ganeti.htools.entities import NO_NODE, Disk, Group, Instance, NodeFacts, Status
-from ganeti.htools.loading import Raw
-from ganeti.htools.request import TemplateOf
+from ganeti.htools.model.entities import NO_NODE, Disk, Group, Instance, NodeFacts, Status
+from ganeti.htools.sources import fields
+from ganeti.htools.sources.loading import Raw
+from ganeti.htools.sources.request import TemplateOf
 from ganeti.params import be, nd
 
 if TYPE_CHECKING:

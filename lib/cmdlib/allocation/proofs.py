@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ganeti import runtime
 from ganeti.cmdlib.allocation import model
 from ganeti.cmdlib.allocation.clusterdata import ClusterData, FromAnswers
-from ganeti.htools import loading, proof, remedy
-from ganeti.htools.entities import Group
-from ganeti.htools.loading import LoadError
+from ganeti.htools.model.entities import Group
+from ganeti.htools.sources import loading
+from ganeti.htools.sources.loading import LoadError
+from ganeti.htools.survival import proof, remedy
 
 if TYPE_CHECKING:
     from ganeti import objects

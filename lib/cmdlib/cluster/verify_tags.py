@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ganeti import objects
 from ganeti.cmdlib.cluster.verify_report import NODE, Report
-from ganeti.htools import loading
+from ganeti.htools.sources import loading
 from ganeti.utils.text import NiceSort
 
 

@@ -21,7 +21,7 @@ from ganeti.cmdlib.disk.generate import CheckTemplateEnabled
 from ganeti.cmdlib.disk.reserved import IsBegun
 from ganeti.cmdlib.instance.base import AllOsParams, CheckNotForthcoming, CheckOs, InstanceLU
 from ganeti.cmdlib.instance.create import CheckAddressIsFree, IsOsBlacklisted, NormalizeName, ResolveName
-from ganeti.cmdlib.instance.looking import LookAround
+from ganeti.cmdlib.instance.moving.looking import LookAround
 from ganeti.params import disk as disk_params
 
 

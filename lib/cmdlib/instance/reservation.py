@@ -11,7 +11,7 @@ from ganeti.cmdlib.base import Feedback, LogicalUnit
 from ganeti.cmdlib.common import CheckNotBare, CheckTarget, Invalid
 from ganeti.cmdlib.disk.reserved import PutBack, RemoveLeftovers
 from ganeti.cmdlib.instance.base import CheckTargetPolicy
-from ganeti.cmdlib.instance.migration import TLMigrateInstance
+from ganeti.cmdlib.instance.moving.migration import TLMigrateInstance
 from ganeti.params import disk as disk_params
 
 if TYPE_CHECKING:

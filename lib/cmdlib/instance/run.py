@@ -28,9 +28,9 @@ from ganeti.cmdlib.instance.base import (
     InstanceLU,
     NoHooksInstanceLU,
 )
-from ganeti.cmdlib.instance.looking import EndLeftovers, LookAround, Situation
+from ganeti.cmdlib.instance.moving.looking import EndLeftovers, LookAround, Situation
+from ganeti.cmdlib.instance.moving.whereabouts import Kind
 from ganeti.cmdlib.instance.room import CheckRoom, FreeMemory, IsShared, LimitStart, MakeRoom
-from ganeti.cmdlib.instance.whereabouts import Kind
 from ganeti.master import console
 from ganeti.params import runstate
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ganeti import ht, opcodes
-from ganeti.rapi.call import Answer, Call
 from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
+from ganeti.rapi.requests.call import Answer, Call
 from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import ClusterVersion, JobMethod, StrictAnswer, TMaybeText, TNames
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from ganeti import ht
 from ganeti.opcodes import OpCode
-from ganeti.rapi.bodies import BAD_REQUEST
-from ganeti.rapi.call import Answer, Call, HttpError, Master
+from ganeti.rapi.callers.tokens import IsAllowed
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Job, Method, Role, Scope, Static
-from ganeti.rapi.tokens import IsAllowed
+from ganeti.rapi.requests.bodies import BAD_REQUEST
+from ganeti.rapi.requests.call import Answer, Call, HttpError, Master
 
 NOT_FOUND = 404
 
@@ -179,7 +179,7 @@ class Listed:
         return Answer(links, version=(self._path, *version))
 
     async def _Allowed(self, call: Call) -> list[Any]:
-        """Return what a token may see that is for some objects only (``rapi.tokens``)."""
+        """Return what a token may see that is for some objects only (``rapi.callers.tokens``)."""
         bulk = call.arguments[BULK.name]
         fields = self._fields if bulk else [self._key, "uuid"]
         rows = [row for *row, tags in await self._Rows(call, [*fields, "tags"]) if IsAllowed(call.caller, tags)]

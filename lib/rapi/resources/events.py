@@ -7,9 +7,10 @@ from typing import Final
 
 from ganeti import ht
 from ganeti.luxi import events as luxi_events
-from ganeti.rapi import events, tokens
-from ganeti.rapi.call import Call, HttpError, Master
+from ganeti.rapi import events
+from ganeti.rapi.callers import tokens
 from ganeti.rapi.declared import Argument, ArgumentKind, Header, Method, Resource, Role
+from ganeti.rapi.requests.call import Call, HttpError, Master
 from ganeti.rapi.resources import examples
 from ganeti.utils.text import JoinOr
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from ganeti import errors, ht
 from ganeti.opcodes import types
-from ganeti.rapi import bodies
-from ganeti.rapi.bodies import BAD_REQUEST
-from ganeti.rapi.call import Answer, Call, HttpError
 from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
+from ganeti.rapi.requests import bodies
+from ganeti.rapi.requests.bodies import BAD_REQUEST
+from ganeti.rapi.requests.call import Answer, Call, HttpError
 from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import BULK, NOT_FOUND, Listed, ListOrBulk, StrictAnswer
 from ganeti.utils.text import Printable

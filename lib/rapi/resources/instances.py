@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import constants, ht, opcodes
-from ganeti.rapi import bodies
-from ganeti.rapi.call import Call, HttpError
 from ganeti.rapi.declared import BodyUse, Etag, Job, Method, Resource, Role, Scope
+from ganeti.rapi.requests import bodies
+from ganeti.rapi.requests.call import Call, HttpError
 from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import (
     BULK,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import constants, ht
-from ganeti.rapi import hiding
-from ganeti.rapi.call import Answer, Call, HttpError
+from ganeti.rapi.callers import hiding
 from ganeti.rapi.declared import WRITE, BodyUse, Etag, Method, Resource, Role, Scope
+from ganeti.rapi.requests.call import Answer, Call, HttpError
 from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import BULK, NOT_FOUND, ListOrBulk, StrictAnswer, TNames
 

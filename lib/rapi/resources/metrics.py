@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from ganeti import ht
 from ganeti.rapi import metrics
-from ganeti.rapi.call import Call, Master
 from ganeti.rapi.declared import Method, Resource, Role
+from ganeti.rapi.requests.call import Call, Master
 from ganeti.rapi.resources import examples
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import ht, opcodes
-from ganeti.rapi.call import Call
 from ganeti.rapi.declared import BodyUse, Etag, Method, Resource, Role
+from ganeti.rapi.requests.call import Call
 from ganeti.rapi.resources import examples, tags
 from ganeti.rapi.resources.common import (
     BULK,

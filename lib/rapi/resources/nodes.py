@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import ht, opcodes
-from ganeti.rapi.bodies import BAD_REQUEST
-from ganeti.rapi.call import Answer, Call, HttpError
 from ganeti.rapi.declared import WRITE, Argument, ArgumentKind, BodyUse, Etag, Method, Resource, Role
+from ganeti.rapi.requests.bodies import BAD_REQUEST
+from ganeti.rapi.requests.call import Answer, Call, HttpError
 from ganeti.rapi.resources import examples, tags
 from ganeti.rapi.resources.common import (
     BULK,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ganeti import constants, ht
 from ganeti.rapi import openapi
-from ganeti.rapi.call import Answer, Call
 from ganeti.rapi.declared import Etag, Method, Resource, Role, Scope
+from ganeti.rapi.requests.call import Answer, Call
 from ganeti.rapi.resources import examples
 
 

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from ganeti import ht, opcodes
-from ganeti.rapi.bodies import BAD_REQUEST
-from ganeti.rapi.call import Call, HttpError
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Resource, Role, Scope
+from ganeti.rapi.requests.bodies import BAD_REQUEST
+from ganeti.rapi.requests.call import Call, HttpError
 from ganeti.rapi.resources import tags
 from ganeti.rapi.resources.common import FORCE, Flag, JobMethod
 from ganeti.rapi.resources.instances import Name

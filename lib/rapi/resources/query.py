@@ -6,10 +6,10 @@ from typing import Any
 
 from ganeti import ht
 from ganeti.opcodes import types
-from ganeti.rapi import hiding
-from ganeti.rapi.bodies import BAD_REQUEST
-from ganeti.rapi.call import Call, HttpError
+from ganeti.rapi.callers import hiding
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Method, Resource, Role
+from ganeti.rapi.requests.bodies import BAD_REQUEST
+from ganeti.rapi.requests.call import Call, HttpError
 from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import NOT_FOUND, READ_OR_WRITE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ganeti import constants, ht
-from ganeti.rapi.call import Call
 from ganeti.rapi.declared import Method, Resource, Role, Scope
+from ganeti.rapi.requests.call import Call
 
 FEATURES: Final[dict[str, str]] = {
     # 3.1's; clients refuse to make instances without the first one.

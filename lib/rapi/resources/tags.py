@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import constants, opcodes
-from ganeti.rapi.call import Answer, Call
 from ganeti.rapi.declared import Argument, ArgumentKind, Etag, Method, Resource, Role, Scope
+from ganeti.rapi.requests.call import Answer, Call
 from ganeti.rapi.resources import examples
 from ganeti.rapi.resources.common import ClusterVersion, ConfigVersion, JobMethod, TNames
 

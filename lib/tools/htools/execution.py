@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ganeti import constants, errors, runtime
-from ganeti.htools import solution
-from ganeti.htools.balance import Step
+from ganeti.htools.choosing import solution
+from ganeti.htools.choosing.balance import Step
 from ganeti.htools.options import Values
 from ganeti.luxi.client import Client
 from ganeti.tools.htools.output import Failed, Streams

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from ganeti.htools import answer, loading, request
-from ganeti.htools.allocate import Rules
+from ganeti.htools import answer
 from ganeti.htools.answer import Answer, Impossible
-from ganeti.htools.loading import LoadError
+from ganeti.htools.choosing.allocate import Rules
+from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.options import Values
-from ganeti.htools.request import BadMessage, Message, Type
-from ganeti.htools.state import Cluster, State
+from ganeti.htools.sources import loading, request
+from ganeti.htools.sources.loading import LoadError
+from ganeti.htools.sources.request import BadMessage, Message, Type
 from ganeti.tools.htools import output, sources
 from ganeti.tools.htools.output import Failed, Streams
 

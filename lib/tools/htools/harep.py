@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ganeti import constants, errors, runtime, serializer
-from ganeti.htools import repair
-from ganeti.htools.entities import Instance
+from ganeti.htools.choosing import repair
+from ganeti.htools.choosing.repair import Condition, Outcome, Policy, Record, Repair, Status
+from ganeti.htools.model.entities import Instance
+from ganeti.htools.model.state import Cluster
 from ganeti.htools.options import Values
-from ganeti.htools.repair import Condition, Outcome, Policy, Record, Repair, Status
-from ganeti.htools.state import Cluster
 from ganeti.luxi.client import Client
 from ganeti.tools.htools import execution, sources
 from ganeti.tools.htools.output import Failed, Streams

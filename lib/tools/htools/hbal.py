@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ganeti import constants
-from ganeti.htools import balance, score, solution
-from ganeti.htools.balance import Rules, Step
-from ganeti.htools.entities import NO_NODE, Instance
+from ganeti.htools.choosing import balance, solution
+from ganeti.htools.choosing.balance import Rules, Step
+from ganeti.htools.model import score
+from ganeti.htools.model.entities import NO_NODE, Instance
+from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Balanced, Fixed
 from ganeti.htools.options import Values
-from ganeti.htools.state import Cluster, State
 from ganeti.luxi.client import Client
 from ganeti.tools.htools import execution, output, sources
 from ganeti.tools.htools.output import Streams

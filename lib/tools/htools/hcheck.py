@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ganeti.htools import balance
-from ganeti.htools.balance import Rules
-from ganeti.htools.entities import Group
+from ganeti.htools.choosing import balance
+from ganeti.htools.choosing.balance import Rules
+from ganeti.htools.model.entities import Group
+from ganeti.htools.model.score import Bound
+from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Fixed
 from ganeti.htools.options import Values
-from ganeti.htools.redundancy import Evacuable
-from ganeti.htools.score import Bound
-from ganeti.htools.state import Cluster, State
+from ganeti.htools.survival.redundancy import Evacuable
 from ganeti.tools.htools import machine, output, sources
 from ganeti.tools.htools.hbal import RulesOf
 from ganeti.tools.htools.output import Streams

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ganeti.htools import listing
+from ganeti.htools.model.state import Cluster
 from ganeti.htools.numbers import Fixed
 from ganeti.htools.options import Values
-from ganeti.htools.state import Cluster
 from ganeti.tools.htools import output, sources
 from ganeti.tools.htools.output import Streams
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from ganeti.htools import rolling
+from ganeti.htools.choosing import rolling
+from ganeti.htools.choosing.rolling import Colouring, Impossible, Part, Wishes
+from ganeti.htools.model.state import Cluster
 from ganeti.htools.options import Values
-from ganeti.htools.rolling import Colouring, Impossible, Part, Wishes
-from ganeti.htools.state import Cluster
 from ganeti.tools.htools import output, sources
 from ganeti.tools.htools.output import Failed, Streams
 

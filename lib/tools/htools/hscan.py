@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ganeti.htools import listing, loading
-from ganeti.htools.loading import LoadError
+from ganeti.htools import listing
+from ganeti.htools.model.state import Cluster
 from ganeti.htools.numbers import Fixed
 from ganeti.htools.options import Values
-from ganeti.htools.state import Cluster
-from ganeti.htools.text import Write
+from ganeti.htools.sources import loading
+from ganeti.htools.sources.loading import LoadError
+from ganeti.htools.sources.text import Write
 from ganeti.tools.htools import output, sources
 from ganeti.tools.htools.output import Streams
 

@@ -6,14 +6,15 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ganeti.htools import allocate, listing, space
-from ganeti.htools.allocate import NoCandidates, Rules
-from ganeti.htools.entities import DRBD, NO_NODE, Failure, Instance, Spec
+from ganeti.htools import listing
+from ganeti.htools.choosing import allocate, space
+from ganeti.htools.choosing.allocate import NoCandidates, Rules
+from ganeti.htools.choosing.space import Grounds, Run, Size, Space, Totals
+from ganeti.htools.model.entities import DRBD, NO_NODE, Failure, Instance, Spec
+from ganeti.htools.model.resources import Ratio
+from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Fixed, Shown
 from ganeti.htools.options import Values
-from ganeti.htools.resources import Ratio
-from ganeti.htools.space import Grounds, Run, Size, Space, Totals
-from ganeti.htools.state import Cluster, State
 from ganeti.tools.htools import machine, output, sources
 from ganeti.tools.htools.output import Failed, Streams
 

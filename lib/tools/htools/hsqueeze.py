@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ganeti import constants
-from ganeti.htools import solution, squeeze
-from ganeti.htools.balance import Step
-from ganeti.htools.entities import NO_NODE
+from ganeti.htools.choosing import solution, squeeze
+from ganeti.htools.choosing.balance import Step
+from ganeti.htools.choosing.squeeze import Plan
+from ganeti.htools.model.entities import NO_NODE
+from ganeti.htools.model.state import Cluster
 from ganeti.htools.options import Values
-from ganeti.htools.squeeze import Plan
-from ganeti.htools.state import Cluster
 from ganeti.luxi.client import Client
 from ganeti.tools.htools import execution, output, sources
 from ganeti.tools.htools.output import Streams

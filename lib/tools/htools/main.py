@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ganeti import constants, runtime
-from ganeti.htools.loading import LoadError
 from ganeti.htools.options import PROGRAM_OPTIONS, Parser, UsageError, ValueProblem, Values
+from ganeti.htools.sources.loading import LoadError
 from ganeti.tools.htools.output import Failed, Streams
 from ganeti.tools.htools.sources import TooManySources, UnknownNodes
 

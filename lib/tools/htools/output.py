@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 from ganeti.htools import listing
+from ganeti.htools.model.resources import Node
+from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Fixed
 from ganeti.htools.options import Values
-from ganeti.htools.resources import Node
-from ganeti.htools.state import Cluster, State
-from ganeti.htools.text import Write
+from ganeti.htools.sources.text import Write
 
 
 class Failed(Exception):

@@ -8,12 +8,22 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti import constants, errors, runtime
-from ganeti.htools import fields, loading, luxidata, monitoring, rapidata, request, simulation, text, utilisation
-from ganeti.htools.entities import Load as Utilisation
-from ganeti.htools.loading import LoadError, Raw
+from ganeti.htools.model.entities import Load as Utilisation
+from ganeti.htools.model.resources import Node
+from ganeti.htools.model.state import Cluster
 from ganeti.htools.options import Values
-from ganeti.htools.resources import Node
-from ganeti.htools.state import Cluster
+from ganeti.htools.sources import (
+    fields,
+    loading,
+    luxidata,
+    monitoring,
+    rapidata,
+    request,
+    simulation,
+    text,
+    utilisation,
+)
+from ganeti.htools.sources.loading import LoadError, Raw
 from ganeti.http import fetch
 from ganeti.tools.htools.output import Failed, Streams
 from ganeti.utils.text import Printable

@@ -10,7 +10,8 @@ from support.virtual import MakeDisk
 
 from ganeti import errors, objects
 from ganeti.backend import storage as procedures
-from ganeti.storage import lvmtools, tree, units
+from ganeti.storage import tree, units
+from ganeti.storage.utilities import lvmtools
 
 OWNER = "guest.example.com"
 NOTE = f"originstname+{OWNER}"

@@ -11,10 +11,10 @@ from simulation.harness.cluster import Parts
 from ganeti.rpc.procedures import Procedure
 from ganeti.store import Epoch, NodeStore, Position, Row, Store, Voter, VoterSet, election
 from ganeti.store.base import Line, StoredRow
-from ganeti.store.committer import Committer
-from ganeti.store.database import Database, State
-from ganeti.store.peers import Copy, Sender
-from ganeti.store.tally import Tally
+from ganeti.store.commit.committer import Committer
+from ganeti.store.commit.peers import Copy, Sender
+from ganeti.store.commit.tally import Tally
+from ganeti.store.copy.database import Database, State
 
 
 def _With(made_of: type[Committer]) -> type[election.Election]:

@@ -14,8 +14,9 @@ from simulation.harness.oracle import Look, Oracle
 
 from ganeti import errors, runtime
 from ganeti.rpc.server import Dispatcher
-from ganeti.store import Member, NodeStore, Position, Row, Store, StoreError, adopt, election, export
+from ganeti.store import Member, NodeStore, Position, Row, Store, StoreError, election
 from ganeti.store.base import Line, StoredRow
+from ganeti.store.files import adopt, export
 
 CLUSTER = "00000001-aaaa-4bbb-8ccc-000000000001"
 STORE_PATH = "/var/lib/ganeti/ext/store.db"

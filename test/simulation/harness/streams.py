@@ -15,7 +15,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.rapi import events
-from ganeti.rapi.call import Caller
+from ganeti.rapi.requests.call import Caller
 
 _CLIENTS = 6
 _ROUNDS = 120

@@ -17,9 +17,10 @@ from ganeti.jqueue import JobQueue
 from ganeti.jqueue.changes import ArchiveChange
 from ganeti.rpc.base import Failure
 from ganeti.server import opening
-from ganeti.store import Epoch, Store, StoreError, election, export
+from ganeti.store import Epoch, Store, StoreError, election
 from ganeti.store.base import Change, StoredRow
-from ganeti.store.edits import HandEdits
+from ganeti.store.files import export
+from ganeti.store.files.edits import HandEdits
 from ganeti.store.relay import Passer
 
 

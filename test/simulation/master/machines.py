@@ -17,7 +17,8 @@ from ganeti.rpc import RpcRunner
 from ganeti.rpc.resolver import NodedPort, ResolveBySsconf
 from ganeti.server import exporting, masterd, noded, opening
 from ganeti.server.master import Service
-from ganeti.store import Member, export
+from ganeti.store import Member
+from ganeti.store.files import export
 
 if TYPE_CHECKING:
     from simulated import Invocation, Process

@@ -13,9 +13,10 @@ from ganeti.config import ConfigWriter
 from ganeti.jqueue import JobQueue
 from ganeti.server import opening
 from ganeti.server.master import Master
-from ganeti.store import Member, Store, StoreError, export
+from ganeti.store import Member, Store, StoreError
 from ganeti.store.base import MasterLost
-from ganeti.store.edits import HandEdits
+from ganeti.store.files import export
+from ganeti.store.files.edits import HandEdits
 from ganeti.store.relay import Passer
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from ganeti import errors, objects, opcodes
 from ganeti.backend import blockdev, instance, migration, transfers, wire
 from ganeti.backend.instance import RemoveLinks
 from ganeti.cmdlib import LU_MAPPING
-from ganeti.cmdlib.instance.cleanup import TLCleanupMigration
-from ganeti.cmdlib.instance.looking import LookAround, Situation
-from ganeti.cmdlib.instance.migrate import LUInstanceFailover, LUInstanceMigrate
-from ganeti.cmdlib.instance.migration import TLMigrateInstance
+from ganeti.cmdlib.instance.moving.cleanup import TLCleanupMigration
+from ganeti.cmdlib.instance.moving.looking import LookAround, Situation
+from ganeti.cmdlib.instance.moving.migrate import LUInstanceFailover, LUInstanceMigrate
+from ganeti.cmdlib.instance.moving.migration import TLMigrateInstance
+from ganeti.cmdlib.instance.moving.whereabouts import Judge, Kind, Verdict, View
 from ganeti.cmdlib.instance.run import LUInstanceReboot, LUInstanceShutdown, LUInstanceStartup
-from ganeti.cmdlib.instance.whereabouts import Judge, Kind, Verdict, View
 from ganeti.params import runstate
 from ganeti.storage import links
 

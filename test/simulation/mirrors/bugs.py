@@ -16,8 +16,8 @@ from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.recreate import LUInstanceRecreateDisks
 from ganeti.cmdlib.disk.replace import LUInstanceReplaceDisks, NewSecondary, NewStorage
 from ganeti.cmdlib.disk.settle import LUInstanceSettleMirrors
-from ganeti.cmdlib.instance.migrate import LUInstanceFailover, LUInstanceMigrate
-from ganeti.cmdlib.instance.migration import TLMigrateInstance
+from ganeti.cmdlib.instance.moving.migrate import LUInstanceFailover, LUInstanceMigrate
+from ganeti.cmdlib.instance.moving.migration import TLMigrateInstance
 from ganeti.config import ConfigWriter
 from ganeti.server.mirrorkeeper import MirrorKeeper
 from ganeti.storage.base import BlockDev

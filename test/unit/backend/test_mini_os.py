@@ -13,7 +13,8 @@ from support import lab
 from support.guests import KvmRig
 
 from ganeti import errors, objects, pathutils
-from ganeti.backend import blockdev, instance, osdef, osrun
+from ganeti.backend import blockdev, instance
+from ganeti.backend.guestos import osdef, osrun
 
 pytestmark = pytest.mark.lab
 TRAIL: list[list[Any]] = []

@@ -11,7 +11,8 @@ import pytest
 from support.nodes import Node
 
 from ganeti import backend, constants, errors, pathutils, rpc, runtime, x509
-from ganeti.backend import certificates, files, master, node, programs, sshcheck
+from ganeti.backend import files, master, node, programs
+from ganeti.backend.trust import certificates, sshcheck
 from ganeti.daemon import pidfile
 from ganeti.rpc.encoders import Blob
 from ganeti.rpc.procedures import PROCEDURES

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.nodes import Node
 
-from ganeti.backend import osdef
+from ganeti.backend.guestos import osdef
 from ganeti.utils import definitions
 
 

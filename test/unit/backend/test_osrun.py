@@ -15,7 +15,8 @@ from support.nodes import Node
 from support.virtual import MakeDisk, MakeInstance, MakeNic, MakeUuid
 
 from ganeti import errors, pathutils
-from ganeti.backend import osdef, osrun, wire
+from ganeti.backend import wire
+from ganeti.backend.guestos import osdef, osrun
 from ganeti.storage import tree
 
 SHOW = '#!/bin/sh\nenv | sort > "$OUT"\npwd >> "$OUT"\numask >> "$OUT"\n'

@@ -11,7 +11,7 @@ from support.virtual import MakeDisk, MakeInstance
 
 from ganeti import errors, objects, storage
 from ganeti.backend import blockdev, drbd, instance, migration
-from ganeti.storage import fake
+from ganeti.storage.drivers import fake
 
 Dict = dict[str, Any]
 

@@ -12,7 +12,7 @@ import pytest
 from support.nodes import MakeNodes, Node
 
 from ganeti import errors, pathutils, ssconf, ssh, x509
-from ganeti.backend import sshkeys
+from ganeti.backend.trust import sshkeys
 
 NAMES = ("node1.example.com", "node2.example.com", "node3.example.com")
 UUIDS = tuple(f"0000000{number}-0000-4000-8000-000000000000" for number in (1, 2, 3))

@@ -12,7 +12,7 @@ from support.master import Master
 
 from ganeti import errors, objects, opcodes, query
 from ganeti.cmdlib import LU_MAPPING
-from ganeti.htools import luxidata
+from ganeti.htools.sources import luxidata
 from ganeti.master.querydata import ClusterInfo
 
 NODE, OTHER, GROUP, NEW_GROUP, NET = "node1", "node2", "default", "group2", "net1"

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti.htools import balance, loading, text
-from ganeti.htools.moves import Kind, Move
+from ganeti.htools.choosing import balance
+from ganeti.htools.model.moves import Kind, Move
+from ganeti.htools.model.state import Cluster
 from ganeti.htools.options import PROGRAM_OPTIONS, Parser
-from ganeti.htools.state import Cluster
+from ganeti.htools.sources import loading, text
 from ganeti.tools.htools.hbal import RulesOf
 
 USUAL = balance.Rules()

@@ -11,7 +11,7 @@ import pytest
 from support import htoolscases
 from support.fakemaster import FakeMaster
 
-from ganeti.htools import luxidata
+from ganeti.htools.sources import luxidata
 from ganeti.tools.htools import main
 from ganeti.tools.htools.output import Streams
 

@@ -11,10 +11,12 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ganeti.client.gnt_cluster import capacity
-from ganeti.htools import allocate, evacuate, failures, loading, space, text
-from ganeti.htools.entities import NO_NODE, Disk, Failure, Instance, Status
-from ganeti.htools.evacuate import Mode
-from ganeti.htools.state import Cluster, State
+from ganeti.htools.choosing import allocate, evacuate, space
+from ganeti.htools.choosing.evacuate import Mode
+from ganeti.htools.model.entities import NO_NODE, Disk, Failure, Instance, Status
+from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.sources import loading, text
+from ganeti.htools.survival import failures
 
 SPEC = "0,0,0,0,0,0"
 BOUNDS = f"{SPEC};65536,64,1048576,16,8,12"

@@ -14,8 +14,8 @@ from support.fakemaster import FakeMaster
 from support.master import Master
 
 from ganeti import constants, errors, opcodes, serializer
-from ganeti.htools import loading, luxidata
 from ganeti.htools.options import PROGRAM_OPTIONS, Parser
+from ganeti.htools.sources import loading, luxidata
 from ganeti.master import querydata
 from ganeti.tools.htools import harep, main
 from ganeti.tools.htools.output import Failed, Streams

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti.htools import allocate, balance, loading, score, space, text
-from ganeti.htools.entities import Failure, Instance, Load, Record, Status
-from ganeti.htools.moves import Apply, Kind, Move
-from ganeti.htools.resources import AddPrimary, Node
-from ganeti.htools.score import METRICS
-from ganeti.htools.state import Cluster, State
+from ganeti.htools.choosing import allocate, balance, space
+from ganeti.htools.model import score
+from ganeti.htools.model.entities import Failure, Instance, Load, Record, Status
+from ganeti.htools.model.moves import Apply, Kind, Move
+from ganeti.htools.model.resources import AddPrimary, Node
+from ganeti.htools.model.score import METRICS
+from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.sources import loading, text
 
 DRBD, PLAIN = "drbd", "plain"
 

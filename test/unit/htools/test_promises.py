@@ -8,16 +8,17 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti.htools import allocate, balance, evacuate, loading, space, text
-from ganeti.htools.allocate import Rules
-from ganeti.htools.entities import NO_NODE, Disk, Instance, Status
-from ganeti.htools.evacuate import Mode
-from ganeti.htools.loading import Raw, Wishes
-from ganeti.htools.redundancy import Redundant
-from ganeti.htools.resources import CheckPolicy, Node
-from ganeti.htools.score import Estimate
-from ganeti.htools.space import Size, Space
-from ganeti.htools.state import Cluster, State
+from ganeti.htools.choosing import allocate, balance, evacuate, space
+from ganeti.htools.choosing.allocate import Rules
+from ganeti.htools.choosing.evacuate import Mode
+from ganeti.htools.choosing.space import Size, Space
+from ganeti.htools.model.entities import NO_NODE, Disk, Instance, Status
+from ganeti.htools.model.resources import CheckPolicy, Node
+from ganeti.htools.model.score import Estimate
+from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.sources import loading, text
+from ganeti.htools.sources.loading import Raw, Wishes
+from ganeti.htools.survival.redundancy import Redundant
 
 _GROUP = "g0|uuid-0|preferred||"
 

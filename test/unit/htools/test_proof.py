@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from ganeti.client.gnt_cluster import capacity
-from ganeti.htools import loading, proof, remedy, text
-from ganeti.htools.loading import Wishes
-from ganeti.htools.space import Size
-from ganeti.htools.state import Cluster
+from ganeti.htools.choosing.space import Size
+from ganeti.htools.model.state import Cluster
+from ganeti.htools.sources import loading, text
+from ganeti.htools.sources.loading import Wishes
+from ganeti.htools.survival import proof, remedy
 
 _SPECS = "1024,1,1024,1,1,1"
 _POLICY = f"g|{_SPECS}|128,1,512,1,1,1;32768,8,1048576,16,8,12|plain,drbd,ext|4.0|32.0"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ganeti import serializer
-from ganeti.htools import loading, luxidata, rapidata, request
-from ganeti.htools.entities import Failure, Instance, Status
-from ganeti.htools.loading import LoadError, Wishes
-from ganeti.htools.resources import AddPrimary, Node, RemovePrimary
-from ganeti.htools.state import Cluster
+from ganeti.htools.model.entities import Failure, Instance, Status
+from ganeti.htools.model.resources import AddPrimary, Node, RemovePrimary
+from ganeti.htools.model.state import Cluster
+from ganeti.htools.sources import loading, luxidata, rapidata, request
+from ganeti.htools.sources.loading import LoadError, Wishes
 
 POLICY = {
     "std": dict.fromkeys(("memory-size", "cpu-count", "disk-size", "disk-count", "nic-count", "spindle-use"), 1),

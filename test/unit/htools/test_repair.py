@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ganeti.htools import loading, repair
-from ganeti.htools.entities import AllocPolicy, Group, Instance, NodeFacts, Status
-from ganeti.htools.repair import Condition, Kind, Outcome, Policy
-from ganeti.htools.state import Cluster
+from ganeti.htools.choosing import repair
+from ganeti.htools.choosing.repair import Condition, Kind, Outcome, Policy
+from ganeti.htools.model.entities import AllocPolicy, Group, Instance, NodeFacts, Status
+from ganeti.htools.model.state import Cluster
+from ganeti.htools.sources import loading
 
 P = "ganeti:watcher:autorepair:"
 NOW = 1_700_000_000

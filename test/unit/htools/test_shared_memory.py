@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti.htools import allocate, balance, evacuate, loading, rapidata, text
-from ganeti.htools.entities import NO_NODE, Disk, Failure, Instance, Status
-from ganeti.htools.resources import AddPrimary, AddSecondary, Node
-from ganeti.htools.state import Cluster, State
+from ganeti.htools.choosing import allocate, balance, evacuate
+from ganeti.htools.model.entities import NO_NODE, Disk, Failure, Instance, Status
+from ganeti.htools.model.resources import AddPrimary, AddSecondary, Node
+from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.sources import loading, rapidata, text
 
 SPEC = "0,0,0,0,0,0"
 BOUNDS = f"{SPEC};65536,64,1048576,16,8,12"

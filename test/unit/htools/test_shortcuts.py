@@ -10,14 +10,15 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ganeti.htools import allocate, balance, loading, text
-from ganeti.htools.allocate import ByScore, Candidate, Outcome, Placement, Rules
-from ganeti.htools.bounds import Bounds
-from ganeti.htools.entities import NO_NODE, Disk, Failure, Instance, Status
-from ganeti.htools.loading import Wishes
-from ganeti.htools.moves import Apply, Leaving, Move
-from ganeti.htools.redundancy import Redundant
-from ganeti.htools.state import Cluster, State
+from ganeti.htools.choosing import allocate, balance
+from ganeti.htools.choosing.allocate import ByScore, Candidate, Outcome, Placement, Rules
+from ganeti.htools.choosing.bounds import Bounds
+from ganeti.htools.model.entities import NO_NODE, Disk, Failure, Instance, Status
+from ganeti.htools.model.moves import Apply, Leaving, Move
+from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.sources import loading, text
+from ganeti.htools.sources.loading import Wishes
+from ganeti.htools.survival.redundancy import Redundant
 
 _SIZES = [256, 1024, 3000]
 _DISKS = [1024, 20000]

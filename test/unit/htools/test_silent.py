@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ganeti.client.gnt_cluster import capacity
-from ganeti.htools import loading, luxidata
-from ganeti.htools.loading import LoadError, Wishes
 from ganeti.htools.options import PROGRAM_OPTIONS, Parser
+from ganeti.htools.sources import loading, luxidata
+from ganeti.htools.sources.loading import LoadError, Wishes
 from ganeti.tools.htools import sources
 from ganeti.tools.htools.output import Streams
 

@@ -15,9 +15,9 @@ from support.rapi import WRITER, Basic, Site
 from support.timing import Compared
 
 from ganeti import ht
-from ganeti.rapi import access
-from ganeti.rapi.call import ABSENT
+from ganeti.rapi.callers import access
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Method, Resource, Role
+from ganeti.rapi.requests.call import ABSENT
 
 
 def _Users(text):

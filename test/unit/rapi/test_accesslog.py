@@ -12,7 +12,7 @@ from support.rapi import WRITER, Basic, Site
 from support.rapiserver import Ask, RapiServer, ReadAnswer
 from support.realcluster import WaitUntil
 
-from ganeti.rapi import accesslog
+from ganeti.rapi.callers import accesslog
 
 # Any program that reads the format: host, ident, user, time, request, status, bytes, referer, agent.
 LINE = re.compile(

@@ -13,9 +13,9 @@ from support.rapi import PLAIN, READER, WRITER, Reply, Site
 from support.rapicalls import NotingMaster
 
 from ganeti import opcodes
-from ganeti.rapi import audit
-from ganeti.rapi.call import Caller
+from ganeti.rapi.callers import audit
 from ganeti.rapi.declared import Role
+from ganeti.rapi.requests.call import Caller
 
 INFO = "/2/instances/web1/info"
 REBOOT = "/2/instances/web1/reboot"

@@ -15,9 +15,9 @@ from support.rapi import WRITER, Site
 from support.rapicalls import NAMES, Act, Find, JobMethods, MakeCall, NotingMaster
 
 from ganeti import opcodes
-from ganeti.rapi import bodies
-from ganeti.rapi.call import HttpError
 from ganeti.rapi.declared import BodyUse, Job
+from ganeti.rapi.requests import bodies
+from ganeti.rapi.requests.call import HttpError
 
 CREATION = {"__version__": 1, "name": "web1", "mode": "create", "disks": [], "nics": []}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors, x509
-from ganeti.rapi import serving
+from ganeti.rapi.transport import serving
 
 
 @pytest.fixture

@@ -21,13 +21,14 @@ from support.rapiserver import Ask, RapiServer
 
 from ganeti import errors
 from ganeti.luxi import protocol
-from ganeti.rapi import openapi, statuses
-from ganeti.rapi import tokens as rapi_tokens
-from ganeti.rapi.call import HttpError
+from ganeti.rapi import openapi
+from ganeti.rapi.callers import tokens as rapi_tokens
 from ganeti.rapi.declared import Resource
-from ganeti.rapi.dispatch import MAX_BODY
+from ganeti.rapi.requests import statuses
+from ganeti.rapi.requests.call import HttpError
+from ganeti.rapi.requests.dispatch import MAX_BODY
 from ganeti.rapi.resources import RESOURCES
-from ganeti.rapi.wire import Times
+from ganeti.rapi.transport.wire import Times
 from ganeti.utils import tokens
 
 DOCUMENT = openapi.Describe(RESOURCES)

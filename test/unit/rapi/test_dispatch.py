@@ -9,8 +9,8 @@ from support.rapicalls import NotingMaster
 
 from ganeti import constants, errors, ht
 from ganeti.luxi import protocol
-from ganeti.rapi.call import Answer, HttpError
 from ganeti.rapi.declared import Argument, ArgumentKind, BodyUse, Etag, Method, Resource, Role
+from ganeti.rapi.requests.call import Answer, HttpError
 from ganeti.rapi.resources.instances import FIELDS
 
 SEEN = []
@@ -529,7 +529,7 @@ def test_a_question_that_is_a_job_is_bound_as_well(tmp_path):
 
 
 def test_a_token_brings_its_role(tmp_path):
-    from ganeti.rapi.call import Caller
+    from ganeti.rapi.requests.call import Caller
 
     async def find(secret, address):
         role = {"r": Role.READ, "o": Role.OPERATE, "a": Role.ADMIN}.get(secret)

@@ -13,7 +13,7 @@ import pytest
 from support.rapi import READER, Site
 
 from ganeti.rapi import events
-from ganeti.rapi.call import Caller, HttpError
+from ganeti.rapi.requests.call import Caller, HttpError
 
 JACK = Caller("jack", "192.0.2.1:40000")
 

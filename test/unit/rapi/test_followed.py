@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti.rapi.followed import FollowedFiles
+from ganeti.rapi.transport.followed import FollowedFiles
 
 _LIMIT = 30.0
 _INTERVAL = 0.05

@@ -10,8 +10,8 @@ import pytest
 
 from ganeti import constants, errors, serializer
 from ganeti.luxi import protocol
-from ganeti.rapi.call import Caller, HttpError
 from ganeti.rapi.master import MasterPool, Times
+from ganeti.rapi.requests.call import Caller, HttpError
 
 STRANGER = Caller(None, "192.0.2.7:4711")
 QUICK = Times(patience=1.0, step=0.02, answer=0.5, place=0.3)

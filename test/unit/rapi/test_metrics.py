@@ -15,7 +15,7 @@ from support.rapicalls import NotingMaster
 from ganeti import metrics
 from ganeti.daemon import logs
 from ganeti.rapi import metrics as rapi_metrics
-from ganeti.rapi.call import Caller, HttpError
+from ganeti.rapi.requests.call import Caller, HttpError
 
 
 def _Values() -> dict[str, list[list[Any]]]:

@@ -15,9 +15,10 @@ from support.rapi import Site
 from support.rapicalls import JobMethods, Methods
 
 from ganeti import errors
-from ganeti.rapi import failures, openapi
-from ganeti.rapi.call import HttpError
+from ganeti.rapi import openapi
 from ganeti.rapi.declared import BodyUse
+from ganeti.rapi.requests import failures
+from ganeti.rapi.requests.call import HttpError
 from ganeti.rapi.resources import RESOURCES
 
 DOCUMENT = openapi.Describe(RESOURCES)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from support.rapicalls import MakeCall, NotingMaster
 
-from ganeti.rapi import tokens
-from ganeti.rapi.call import Caller, HttpError
+from ganeti.rapi.callers import tokens
 from ganeti.rapi.declared import Role
 from ganeti.rapi.events import Hub
+from ganeti.rapi.requests.call import Caller, HttpError
 from ganeti.utils import tokens as secrets
 
 

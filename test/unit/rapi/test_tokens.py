@@ -15,9 +15,9 @@ from support.timing import Compared
 
 from ganeti import constants, errors, runtime
 from ganeti.rapi import resources
-from ganeti.rapi import tokens as rapi_tokens
-from ganeti.rapi.call import Call
+from ganeti.rapi.callers import tokens as rapi_tokens
 from ganeti.rapi.declared import Method, Resource, Role, Scope
+from ganeti.rapi.requests.call import Call
 from ganeti.utils import tokens
 
 WEB, DB = "web1.example.com", "db1.example.com"

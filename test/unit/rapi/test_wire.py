@@ -23,12 +23,12 @@ from support.realcluster import WaitUntil
 
 from ganeti import constants, runtime, serializer
 from ganeti.daemon import StopSignal
-from ganeti.rapi.call import ABSENT
+from ganeti.rapi.callers.limits import Connections
 from ganeti.rapi.declared import BodyUse, Method, Resource, Role
-from ganeti.rapi.dispatch import MAX_STRANGERS_BODY
-from ganeti.rapi.limits import Connections
-from ganeti.rapi.serving import Ebb, MakeServer
-from ganeti.rapi.wire import Times
+from ganeti.rapi.requests.call import ABSENT
+from ganeti.rapi.requests.dispatch import MAX_STRANGERS_BODY
+from ganeti.rapi.transport.serving import Ebb, MakeServer
+from ganeti.rapi.transport.wire import Times
 
 GET = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
 CLOSE = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

@@ -23,7 +23,8 @@ from support.standinlvm import StandInLvm
 from support.virtual import MakeDisk
 
 from ganeti import constants, errors, objects, pathutils, runtime, storage
-from ganeti.storage import BlockDev, fake, links, tree
+from ganeti.storage import BlockDev, links, tree
+from ganeti.storage.drivers import fake
 
 MIB = 1024 * 1024
 OWNER = "guest.example.com"

@@ -11,7 +11,7 @@ from support.mirrors import SECRET, MakeMirror
 from support.virtual import MakeInstance
 
 from ganeti import backend, errors, runtime
-from ganeti.storage import lvmtools
+from ganeti.storage.utilities import lvmtools
 
 MIB = 1 << 20
 

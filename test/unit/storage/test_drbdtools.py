@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.storage import drbdtools
-from ganeti.storage.drbdtools import Address, Config, Link, Syntax83, Syntax84
+from ganeti.storage.utilities import drbdtools
+from ganeti.storage.utilities.drbdtools import Address, Config, Link, Syntax83, Syntax84
 
 DATA = Path(__file__).parents[2] / "data" / "drbd"
 SECRET = "0123456789abcdef"

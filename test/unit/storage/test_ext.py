@@ -13,8 +13,9 @@ from support import standinstorage
 from support.virtual import MakeDisk
 
 from ganeti import errors, objects, pathutils, runtime
-from ganeti.storage import extprovider, tree
-from ganeti.storage.extprovider import Attached
+from ganeti.storage import tree
+from ganeti.storage.utilities import extprovider
+from ganeti.storage.utilities.extprovider import Attached
 
 OWNER = "guest.example.com"
 NOTE = f"originstname+{OWNER}"

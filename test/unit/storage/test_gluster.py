@@ -12,7 +12,8 @@ from support import standinstorage
 from support.virtual import MakeDisk
 
 from ganeti import errors, objects, pathutils, runtime
-from ganeti.storage import gluster, tree, units
+from ganeti.storage import tree, units
+from ganeti.storage.drivers import gluster
 
 OWNER = "guest.example.com"
 MOUNT_POINT = pathutils.DEFAULT_GLUSTER_STORAGE_DIR

@@ -12,7 +12,8 @@ from support.standinlvm import StandInLvm
 from support.virtual import MakeDisk
 
 from ganeti import constants, errors, objects, runtime
-from ganeti.storage import looks, lvmtools, tree
+from ganeti.storage import looks, tree
+from ganeti.storage.utilities import lvmtools
 
 OWNER = "guest.example.com"
 NOTE = f"originstname+{OWNER}"

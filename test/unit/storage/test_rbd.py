@@ -14,8 +14,9 @@ from support import standinstorage
 from support.virtual import MakeDisk
 
 from ganeti import errors, objects, runtime, serializer
-from ganeti.storage import looks, rbd, tree
-from ganeti.storage.rbd import MappedImage
+from ganeti.storage import looks, tree
+from ganeti.storage.drivers import rbd
+from ganeti.storage.drivers.rbd import MappedImage
 
 OWNER = "guest.example.com"
 MIB = 1 << 20

@@ -10,9 +10,9 @@ from support.store_nodes import CLUSTER, Story, Until
 from ganeti import runtime, serializer
 from ganeti.store import Epoch, MasterLost, NoQuorum, NotKnown, Row, Rows, StoreError
 from ganeti.store.base import HintSilent
-from ganeti.store.committer import STUCK_AFTER
+from ganeti.store.commit.committer import STUCK_AFTER
+from ganeti.store.commit.peers import ACK_WITHIN, RETRY_SECONDS
 from ganeti.store.election import NotElected
-from ganeti.store.peers import ACK_WITHIN, RETRY_SECONDS
 from ganeti.store.silence import Failure, Silent
 
 NEWER = Epoch(99, "other")

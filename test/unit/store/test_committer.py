@@ -12,13 +12,22 @@ from support.store_nodes import Story
 
 from ganeti import errors, runtime
 from ganeti.store import Epoch, Member, NodeStore, Position, Row, Rows, StoreEnded, TooLarge, Voter, VoterSet
-from ganeti.store.archived import ArchivedRows
 from ganeti.store.base import KIND_ARCHIVED, MAX_TRANSACTION, NOWHERE, Line, StoredRow
-from ganeti.store.image import Image
-from ganeti.store.peers import MAX_APPEND, MAX_CATCHUP_ROWS, ConfirmedSeq, Copy, Directory, Peer, Sender, Transaction
-from ganeti.store.pending import Batch, Entry
-from ganeti.store.tally import Tally
-from ganeti.store.voters import VoterStep, VoterSteps
+from ganeti.store.commit.peers import (
+    MAX_APPEND,
+    MAX_CATCHUP_ROWS,
+    ConfirmedSeq,
+    Copy,
+    Directory,
+    Peer,
+    Sender,
+    Transaction,
+)
+from ganeti.store.commit.pending import Batch, Entry
+from ganeti.store.commit.tally import Tally
+from ganeti.store.commit.voters import VoterStep, VoterSteps
+from ganeti.store.copy.image import Image
+from ganeti.store.files.archived import ArchivedRows
 
 E1, E2 = Epoch(1, "aa"), Epoch(2, "bb")
 

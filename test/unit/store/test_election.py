@@ -11,7 +11,7 @@ from support.store_nodes import Cluster, Live, Story, Until
 from ganeti import errors, runtime, serializer
 from ganeti.store import Epoch, NotKnown, Row, Rows, StoreError, Voter, election
 from ganeti.store.base import ID_MASTER, KIND_MASTER
-from ganeti.store.database import Database
+from ganeti.store.copy.database import Database
 from ganeti.store.election import Adopted, NotElected
 
 

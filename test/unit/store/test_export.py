@@ -13,9 +13,10 @@ from support.store_nodes import Story as StoreStory
 from support.store_nodes import Until
 
 from ganeti import configfile, errors, objects, pathutils, runtime, serializer
-from ganeti.store import Epoch, NodeStore, Position, Row, Rows, export
+from ganeti.store import Epoch, NodeStore, Position, Row, Rows
 from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE
-from ganeti.store.look import JobFiles
+from ganeti.store.files import export
+from ganeti.store.files.look import JobFiles
 
 
 @pytest.mark.req("D20-JOB-13", "D20-JOB-17")

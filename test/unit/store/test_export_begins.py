@@ -11,11 +11,12 @@ from support import configs
 from support.exports import EPOCH, JOB, Asides, Edit, Node, Play, SsconfTexts, Text
 
 from ganeti import objects, pathutils, runtime, ssconf
-from ganeti.store import Position, Row, export
+from ganeti.store import Position, Row
 from ganeti.store.base import NOWHERE
-from ganeti.store.edits import HandEdits
 from ganeti.store.election import Adopted
-from ganeti.store.look import JobFiles
+from ganeti.store.files import export
+from ganeti.store.files.edits import HandEdits
+from ganeti.store.files.look import JobFiles
 
 
 def test_a_file_with_the_stamp_that_was_noted_is_not_read_again() -> None:

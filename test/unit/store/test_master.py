@@ -9,20 +9,9 @@ from simulated import World
 from support.store_nodes import Cluster, Live, Story, Until
 
 from ganeti import errors, runtime
-from ganeti.store import (
-    DiskRefused,
-    MasterLost,
-    NoQuorum,
-    NotKnown,
-    Row,
-    Rows,
-    StoreEnded,
-    StoreError,
-    TooLarge,
-    base,
-    peers,
-)
-from ganeti.store.committer import GATHER_SECONDS, KEEPING_SECONDS
+from ganeti.store import DiskRefused, MasterLost, NoQuorum, NotKnown, Row, Rows, StoreEnded, StoreError, TooLarge, base
+from ganeti.store.commit import peers
+from ganeti.store.commit.committer import GATHER_SECONDS, KEEPING_SECONDS
 from ganeti.store.election import NotElected
 
 

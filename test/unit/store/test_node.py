@@ -17,8 +17,8 @@ from support.store_wire import At, Wire
 from ganeti import errors, runtime, serializer
 from ganeti.store import Epoch, Member, NodeStore, Position, Row, Voter, VoterSet
 from ganeti.store.base import MAX_LINE, NOWHERE, Line, StoredRow
-from ganeti.store.database import Database, State
-from ganeti.store.export import VisiblePosition
+from ganeti.store.copy.database import Database, State
+from ganeti.store.files.export import VisiblePosition
 
 E1, E2, E3 = Epoch(1, "aa"), Epoch(2, "bb"), Epoch(3, "cc")
 

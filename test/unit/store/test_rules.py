@@ -17,7 +17,7 @@ from ganeti.rpc import base as rpc_base
 from ganeti.rpc.procedures import PROCEDURES
 from ganeti.store import Epoch, NodeStore, Position, Row
 from ganeti.store.base import MAX_LINE, NOWHERE, EpochTooOld, Line, StoredRow
-from ganeti.store.export import VisiblePosition
+from ganeti.store.files.export import VisiblePosition
 
 E1, E2, E3 = Epoch(1, "aa"), Epoch(2, "bb"), Epoch(3, "cc")
 # The same number, another run: another master, before E2 and after it.

@@ -11,7 +11,7 @@ from support.master import Master
 
 from ganeti import errors, serializer
 from ganeti.cmdlib.allocation import requests
-from ganeti.htools import request as htools_request
+from ganeti.htools.sources import request as htools_request
 
 NEW = requests.Allocate(
     name="new.example.org",

@@ -11,7 +11,7 @@ from support.master import Master
 
 from ganeti import opcodes, serializer
 from ganeti.cmdlib.allocation import requests
-from ganeti.htools import request
+from ganeti.htools.sources import request
 
 WEB = "web.example.org"
 NOTHING = requests.NodeEvacuate(instances=(), mode="all")

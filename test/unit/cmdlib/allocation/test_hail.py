@@ -14,7 +14,7 @@ from support.allocations import Drawn
 
 from ganeti import serializer
 from ganeti.cmdlib.allocation import clusterdata, hail, model, requests
-from ganeti.htools import request
+from ganeti.htools.sources import request
 from ganeti.tools.htools import main
 from ganeti.tools.htools.output import Streams
 

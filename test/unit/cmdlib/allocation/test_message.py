@@ -15,7 +15,7 @@ from support.master import Master
 
 from ganeti import constants, objects, runtime, serializer
 from ganeti.cmdlib.allocation import clusterdata, hail, requests
-from ganeti.htools import request as htools_request
+from ganeti.htools.sources import request as htools_request
 from ganeti.params import disk
 
 _KEYS_OF_NODES = {

@@ -13,7 +13,7 @@ from support.master import Master
 
 from ganeti import constants, opcodes, serializer
 from ganeti.cmdlib.allocation import clusterdata, hail, model, requests
-from ganeti.htools import request
+from ganeti.htools.sources import request
 
 KEYS = ("hv_state", "disk_state")
 

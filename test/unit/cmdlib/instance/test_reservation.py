@@ -14,7 +14,7 @@ from support.sidejobs import Held, SideJob
 from ganeti import errors, locking, mcpu, objects, opcodes, params, store
 from ganeti.cmdlib.disk.reserved import MarkDisk
 from ganeti.cmdlib.instance.create import LUInstanceCreate
-from ganeti.cmdlib.instance.migrate import LUInstanceFailover
+from ganeti.cmdlib.instance.moving.migrate import LUInstanceFailover
 
 NEW = "new.example.org"
 NIC = {"mac": "aa:00:00:11:22:33", "link": "br0"}

@@ -1,0 +1,1 @@
+"""Operating system definitions and their scripts (doc/reference/interfaces.md a)."""

@@ -1,0 +1,1 @@
+"""Keys and certificates on this node."""

@@ -1,0 +1,337 @@
+"""Procedures that keep the nodes' SSH keys right: which root may log in where (3.1's ``node_ssh_*``).
+
+They run on the master, which reaches the others by SSH with the helper ssh-update on the other end::
+
+    candidates' keys            in authorized_keys of every node
+    all possible candidates'    in ganeti_pub_keys of every possible candidate
+
+Each answers [[node, error]] of the nodes that could not be changed; one that fails stops no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ganeti import errors, pathutils, runtime, serializer, ssconf, ssh, x509
+from ganeti.backend.trust.sshcheck import SshPort
+from ganeti.utils import files
+
+_TIMEOUT = 120
+# Seconds for files of a new configuration to follow it, and between two looks.
+_FILES_WITHIN, _STEP = 10.0, 0.1
+_PEM_LIMIT = 1024 * 1024
+_NEW_SUFFIX = "_new"
+
+Failures = list[list[str]]
+
+
+# Reaching the others
+
+
+def _IsOnline(store: ssconf.SimpleStore, name: str) -> bool:
+    """Return whether the files say that the node is online, and by which port it is reached."""
+    return name in store.GetOnlineNodeList() and name in store.GetSshPortMap()
+
+
+class Others:
+    """The other nodes that are online, and the failures with them.
+
+    ``expected``: a node that has just been added, or is online again; the files that say so may follow in a moment.
+    """
+
+    def __init__(self, expected: str | None = None) -> None:
+        store = ssconf.SimpleStore()
+        deadline = runtime.Monotonic() + _FILES_WITHIN
+        while expected is not None and not _IsOnline(store, expected) and runtime.Monotonic() < deadline:
+            runtime.Sleep(_STEP)
+            store = ssconf.SimpleStore()
+        self.cluster_name = store.GetClusterName()
+        self.own_name = store.GetMasterNode()
+        self.names = [name for name in store.GetOnlineNodeList() if name != self.own_name]
+        self._certificate = x509.CertificateOnly(runtime.ReadFile(pathutils.NODED_CERT_FILE, _PEM_LIMIT))
+        self.failures: Failures = []
+        if expected is not None and not _IsOnline(store, expected):
+            self.failures.append([expected, "the ssconf files of the master do not list it as online yet"])
+
+    def Update(self, names: Iterable[str], **changes: Any) -> None:
+        """Run ssh-update on nodes; keys without value are left out."""
+        wanted = {key: value for key, value in changes.items() if value}
+        if not wanted:
+            return
+        data = {"cluster_name": self.cluster_name, "node_daemon_certificate": self._certificate, **wanted}
+        for name in names:
+            try:
+                self.Run(name, pathutils.SSH_UPDATE, serializer.Dump(data))
+            except errors.SshUpdateError as err:
+                logging.error("%s", err)
+                self.failures.append([name, str(err)])
+
+    def Run(self, name: str, command: str, stdin: str = "") -> str:
+        argv = ssh.BuildCommand(name, command, self.cluster_name, SshPort(name))
+        result = runtime.RunCmd(argv, stdin=stdin, timeout=_TIMEOUT)
+        if result.failed:
+            # The command line is long and its words are known: only its end is telling.
+            reason = (result.stderr.strip().splitlines() or [f"exit code {result.exit_code}"])[-1]
+            raise errors.SshUpdateError(f"SSH keys of node {name} could not be changed: {reason}")
+        return result.stdout
+
+
+def _TakeKeys(known: dict[str, list[str]], uuid: str, name: str) -> list[str]:
+    """Return a node's keys; those filed under its name while it joined are now filed under its uuid."""
+    if name in known and name != uuid:
+        known[uuid] = known.pop(name)
+    return known.get(uuid, [])
+
+
+# Adding and removing
+
+
+def AddNodeKeys(
+    node_uuid: str,
+    node_name: str,
+    potential_master_candidates: Sequence[str],
+    to_authorized_keys: bool,
+    to_public_keys: bool,
+    get_public_keys: bool,
+) -> Failures:
+    """Distribute a node's keys to the nodes; ``get_public_keys``: and all others' keys to that node."""
+    others = Others(node_name)
+    known = ssh.ReadNodeKeys()
+    keys = _TakeKeys(known, node_uuid, node_name)
+    if not keys:
+        raise errors.RpcCallError(
+            f"No SSH key of node {node_name} ({node_uuid}) is known in {pathutils.SSH_PUB_KEYS_FILE}; add"
+            " it as a line 'UUID KEY'"
+        )
+    own = {node_uuid: keys}
+    if to_authorized_keys:
+        ssh.AuthorizeKeys(keys)
+    if to_public_keys:
+        ssh.WriteNodeKeys(known)
+    for name in others.names:
+        if name != node_name:
+            tell = to_public_keys and name in potential_master_candidates
+            others.Update(
+                [name],
+                authorized_keys=["add", own] if to_authorized_keys else None,
+                public_keys=["replace_or_add", own] if tell else None,
+            )
+    if get_public_keys and node_name in others.names:
+        others.Update([node_name], public_keys=["override", known])
+    return others.failures
+
+
+def RemoveNodeKeys(
+    node_uuid: str,
+    node_name: str,
+    master_candidate_uuids: Sequence[str],
+    potential_master_candidates: Sequence[str],
+    from_authorized_keys: bool,
+    from_public_keys: bool,
+    clear_authorized_keys: bool,
+    clear_public_keys: bool,
+    readd: bool,
+) -> Failures:
+    """Remove a node's keys from the nodes; ``clear_*``: and the others' from that node.
+
+    ``readd``: the node is about to come back with other keys; it does not matter if none are known now.
+    """
+    others = Others()
+    known = ssh.ReadNodeKeys()
+    # One that comes back has put its new keys under its name already.
+    keys = list(known.get(node_uuid, ()) if readd else _TakeKeys(known, node_uuid, node_name))
+    if not keys and not readd and (from_authorized_keys or from_public_keys):
+        others.failures.append([node_name, f"no SSH key of node {node_name} is known, so none was removed"])
+    candidates = {uuid: known[uuid] for uuid in master_candidate_uuids if uuid in known and uuid != node_uuid}
+    own = {node_uuid: keys}
+    if from_authorized_keys and keys:
+        ssh.ForbidKeys(keys)
+    if from_public_keys:
+        known.pop(node_uuid, None)
+        ssh.WriteNodeKeys(known)
+    for name in others.names:
+        if name != node_name:
+            tell = from_public_keys and name in potential_master_candidates
+            others.Update(
+                [name],
+                authorized_keys=["remove", own] if from_authorized_keys and keys else None,
+                public_keys=["remove", {node_uuid: []}] if tell else None,
+            )
+    if node_name in others.names and not readd:
+        others.Update(
+            [node_name],
+            authorized_keys=["remove", candidates] if clear_authorized_keys and candidates else None,
+            public_keys=["clear", {}] if clear_public_keys else None,
+        )
+    return others.failures
+
+
+# Renewing
+
+
+def RenewKeys(
+    node_uuids: Sequence[str],
+    node_names: Sequence[str],
+    master_candidate_uuids: Sequence[str],
+    potential_master_candidates: Sequence[str],
+    old_key_type: str,
+    new_key_type: str,
+    new_key_bits: int,
+) -> Failures:
+    """New keys for all these nodes, the master's last: it needs its old one to reach the others."""
+    if len(node_uuids) != len(node_names):
+        raise errors.RpcCallError("There must be as many names as uuids of nodes")
+    for kind in (old_key_type, new_key_type):
+        ssh.CheckKind(kind)
+    others = Others()
+    known = ssh.ReadNodeKeys()
+    spread = _Spread(others, master_candidate_uuids, potential_master_candidates)
+    own_uuid = ""
+    for uuid, name in zip(node_uuids, node_names, strict=True):
+        if name == others.own_name:
+            own_uuid = uuid
+        elif name in others.names:
+            _RenewOther(others, spread, known, uuid, name, (new_key_type, new_key_bits))
+    if own_uuid:
+        _RenewOwn(spread, known, own_uuid, (new_key_type, new_key_bits))
+    return others.failures
+
+
+class _Spread:
+    """Which nodes need which nodes' keys."""
+
+    def __init__(self, others: Others, candidates: Sequence[str], potential: Sequence[str]):
+        self._others = others
+        self._candidates = candidates
+        self._potential = potential
+
+    def Add(self, known: ssh.KeysByNode, uuid: str, keys: Sequence[str]) -> None:
+        """New keys join the old ones in authorized_keys and replace them in ganeti_pub_keys."""
+        ssh.WriteNodeKeys(known)
+        self._Everywhere("add", uuid, keys, {"public_keys": ["replace_or_add", {uuid: list(keys)}]})
+
+    def Remove(self, uuid: str, keys: Sequence[str]) -> None:
+        if keys:
+            self._Everywhere("remove", uuid, keys, {})
+
+    def _Everywhere(self, action: str, uuid: str, keys: Sequence[str], public: Mapping[str, Any]) -> None:
+        is_candidate = uuid in self._candidates
+        if is_candidate:
+            (ssh.AuthorizeKeys if action == "add" else ssh.ForbidKeys)(keys)
+        for name in self._others.names:
+            self._others.Update(
+                [name],
+                authorized_keys=[action, {uuid: list(keys)}] if is_candidate else None,
+                **(public if name in self._potential else {}),
+            )
+
+
+def _RenewOther(
+    others: Others, spread: _Spread, known: dict[str, list[str]], uuid: str, name: str, kind: tuple[str, int]
+) -> None:
+    failed_before = len(others.failures)
+    others.Update([name], generate=[*kind, ""])
+    if len(others.failures) > failed_before:
+        return
+    try:
+        path = ssh.UserKeyFiles(kind[0])[1]
+        fresh = ssh.CheckKeyLine(others.Run(name, f"cat {runtime.ShellQuote(pathutils.ExchangeNodeRoot(name, path))}"))
+    except errors.SshUpdateError as err:
+        others.failures.append([name, str(err)])
+        return
+    old = [line for line in _TakeKeys(known, uuid, name) if not ssh.SameKey(line, fresh)]
+    known[uuid] = [fresh]
+    spread.Add(known, uuid, [fresh])
+    spread.Remove(uuid, old)
+
+
+def _RenewOwn(spread: _Spread, known: dict[str, list[str]], uuid: str, kind: tuple[str, int]) -> None:
+    """Make a new key aside and distribute it before it replaces the old one."""
+    fresh = ssh.MakeUserKey(*kind, suffix=_NEW_SUFFIX)
+    old = [line for line in known.get(uuid, []) if not ssh.SameKey(line, fresh)]
+    known[uuid] = [fresh]
+    spread.Add(known, uuid, [fresh])
+    for new, current in zip(ssh.UserKeyFiles(kind[0], _NEW_SUFFIX), ssh.UserKeyFiles(kind[0]), strict=True):
+        files.BackUp(current)
+        runtime.Rename(new, current)
+    spread.Remove(uuid, old)
+
+
+# Looking (node_verify)
+
+
+def VerifySetup(nodes: Sequence[Sequence[Any]], key_type: str, own_name: str) -> list[str]:
+    """Return what is wrong with this node's keys; ``nodes``: [[uuid, name, candidate, possible candidate, online]]."""
+    own = next((row for row in nodes if row[1] == own_name), None)
+    if own is None:
+        return [f"This node ({own_name}) is missing in the list of nodes to check SSH keys of"]
+    advice = f"set the node up again with 'gnt-node add --readd {own_name}'"
+    path = pathutils.SSH_PUB_KEYS_FILE
+    if not own[3]:
+        return [f"{path} should not exist on a node that cannot become a candidate"] if runtime.Exists(path) else []
+    if not runtime.Exists(path):
+        return [f"The public key file {path} does not exist; {advice}"]
+    known = ssh.ReadNodeKeys()
+    problems = _MissingNodes(nodes, known)
+    public = ssh.UserKeyFiles(key_type)[1]
+    line = ssh.ReadIfThere(public).strip()
+    if not line:
+        problems.append(f"There is no SSH key of type {key_type} in {public}; {advice}")
+    elif not any(ssh.SameKey(line, other) for other in known.get(own[0], [])):
+        problems.append(f"The key in {public} is not the one that {path} has for this node; {advice}")
+    return problems + _WrongLogins(nodes, known, own_name)
+
+
+def _MissingNodes(nodes: Sequence[Sequence[Any]], known: ssh.KeysByNode) -> list[str]:
+    path = pathutils.SSH_PUB_KEYS_FILE
+    expected = {row[0]: row[1] for row in nodes if row[3] and row[4]}
+    everybody = {row[0]: row for row in nodes}
+    problems = [f"No key of node {name} ({uuid}) in {path}" for uuid, name in expected.items() if uuid not in known]
+    for uuid in known:
+        row = everybody.get(uuid)
+        if row is None:
+            problems.append(f"{path} has a key of '{uuid}', which is not a node")
+        elif not row[3]:
+            problems.append(f"{path} has a key of node {row[1]}, which cannot become a candidate")
+    return problems
+
+
+def _WrongLogins(nodes: Sequence[Sequence[Any]], known: ssh.KeysByNode, own_name: str) -> list[str]:
+    path = ssh.AuthorizedKeysFile()
+    lines = ssh.ReadIfThere(path).splitlines()
+
+    def may_log_in(keys: Sequence[str]) -> bool:
+        return any(ssh.SameKey(line, key) for line in lines for key in keys)
+
+    problems = []
+    for uuid, name, candidate, _possible, online in nodes:
+        keys = known.get(uuid, [])
+        if candidate and online and keys and not may_log_in(keys):
+            problems.append(f"The key of candidate {name} is missing in {path}")
+        if not candidate and name != own_name and may_log_in(keys):
+            problems.append(f"{path} lets node {name} log in, which is not a candidate")
+    return problems
+
+
+def FindClutter(nodes: Sequence[Sequence[Any]]) -> list[str]:
+    """Return the nodes with several keys in authorized_keys, recognised by the comment ``root@NAME``."""
+    names = {row[1] for row in nodes}
+    names |= {name.partition(".")[0] for name in names}
+    count: dict[str, int] = {}
+    for line in ssh.ReadIfThere(ssh.AuthorizedKeysFile()).splitlines():
+        host = line.split()[-1].rpartition("@")[2] if line.strip() and not line.startswith("#") else ""
+        if host in names:
+            count[host] = count.get(host, 0) + 1
+    path = ssh.AuthorizedKeysFile()
+    return [
+        f"There are {n} keys of {host} in {path}; remove those it does not use" for host, n in count.items() if n > 1
+    ]
+
+
+HANDLERS: dict[str, Callable[..., Any]] = {
+    "node_ssh_key_add": AddNodeKeys,
+    "node_ssh_key_remove": RemoveNodeKeys,
+    "node_ssh_keys_renew": RenewKeys,
+}

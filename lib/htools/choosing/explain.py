@@ -1,0 +1,82 @@
+"""Says why a new instance did not go to other nodes: one line for each reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from ganeti.htools.choosing.allocate import Rules, Unconnected
+from ganeti.htools.model.entities import NO_NODE, AllocPolicy, Failure, Instance
+from ganeti.htools.model.resources import AddPrimary, AddSecondary, CheckPolicy, Node
+from ganeti.htools.model.state import Cluster
+
+WORDS: Final[Mapping[Failure, str]] = {
+    Failure.MEM: "not enough free memory",
+    Failure.DISK: "not enough free disk space, or too many spindles in use already",
+    Failure.CPU: "too few virtual CPUs left",
+    Failure.N1: "not enough memory left for the failure of another node",
+    Failure.TAGS: "an instance with the same exclusion tag",
+    Failure.MIG: "migration tags that do not fit",
+    Failure.DISK_COUNT: "another number of disks",
+    Failure.SPINDLES: "too few spindles left",
+    Failure.INTERNAL: "an internal error",
+}
+_POLICY: Final[Mapping[Failure, str]] = {
+    Failure.MEM: "memory",
+    Failure.DISK: "disk size or disk template",
+    Failure.CPU: "virtual CPUs",
+    Failure.DISK_COUNT: "number of disks",
+    Failure.SPINDLES: "spindles",
+}
+WORSE: Final = "possible, but not chosen: a worse score, another group, or not enough reserve afterwards"
+POSSIBLE: Final = "possible alone, but without a partner, or without enough reserve afterwards"
+
+
+def Reasons(
+    cluster: Cluster, inst: Instance, required: int, rules: Rules, group: int | None, chosen: Collection[int]
+) -> list[str]:
+    """Return the reasons, the most frequent one first, each with the number of nodes and an example.
+
+    ``group``: the only one asked for; ``chosen``: the nodes that were chosen, none if nothing fits.
+    """
+    found: dict[str, list[str]] = {}
+    for node in cluster.state.nodes.values():
+        if node.index not in chosen:
+            reason = _Reason(cluster, node, inst, required, rules, group)
+            found.setdefault(reason or (WORSE if chosen else POSSIBLE), []).append(node.facts.name)
+    return [
+        f"{len(names)} node{'s' if len(names) > 1 else ''}: {reason} (for example {names[0]})"
+        for reason, names in sorted(found.items(), key=lambda item: -len(item[1]))
+    ]
+
+
+def _Reason(
+    cluster: Cluster, node: Node, inst: Instance, required: int, rules: Rules, wanted: int | None
+) -> str | None:
+    """Return why a node cannot take the instance in any role; None: it can."""
+    facts = node.facts
+    group = next(group for group in cluster.groups if group.index == facts.group)
+    if wanted not in (None, group.index):
+        return "in another node group than asked for"
+    if facts.offline:
+        return "offline, drained, not for instances, or no answer"
+    if rules.restrict is not None and facts.name not in rules.restrict:
+        return "not among the nodes that may be used"
+    if wanted is None and group.alloc_policy is AllocPolicy.UNALLOCABLE:
+        return f"in node group {group.name}, which gets no new instances"
+    if Unconnected(group, inst):
+        return f"in node group {group.name}, which lacks a network of the instance"
+    broken = CheckPolicy(facts.policy, inst, facts.exclusive_storage)
+    if broken is not None:
+        return f"against the policy of node group {group.name} ({_POLICY.get(broken, broken.value)})"
+    failure = AddPrimary(node, inst.On(node.index, NO_NODE, 0), rules.force)
+    if not isinstance(failure, Failure):
+        return None
+    if required > 1 and _Seconds(node, inst):
+        return None
+    return WORDS[failure]
+
+
+def _Seconds(node: Node, inst: Instance) -> bool:
+    """Return whether a node could be the secondary of some primary."""
+    return not isinstance(AddSecondary(node, inst.On(NO_NODE, node.index, 0), NO_NODE), Failure)

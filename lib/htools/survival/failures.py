@@ -1,0 +1,137 @@
+"""Does a node group survive that several nodes fail, one after the other?  (doc/design-resource-model.rst)
+
+After each failure the instances of the node fail over, and mirrors get another secondary, before the next node fails; after
+the last one the instances only have to run.  All orders of failures are tried.  One failure is ``redundancy.Redundant``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ganeti.htools.model.entities import Failure, Instance
+from ganeti.htools.model.moves import Apply, Change, Kind, Leaving, Move, Try
+from ganeti.htools.model.state import State
+from ganeti.htools.survival.redundancy import PlaceCopy
+
+
+class Breakdown(NamedTuple):
+    """Nodes that failed, in their order, and the instance for which there was no room then."""
+
+    nodes: tuple[str, ...]
+    instance: str
+
+
+def FirstBreakdown(state: State, group: int, count: int, doubtful: Sequence[str] = ()) -> Breakdown | None:
+    """Return failures that a group does not survive, None if it survives any so many.
+
+    ``doubtful``: nodes whose failures, in this order, are tried first; then it is the busiest.  Of a small group all nodes
+    but one fail.
+    """
+    nodes = {node.index: node for node in state.Of(group)}
+    part = State(nodes, {i: inst for i, inst in state.instances.items() if inst.primary in nodes})
+    count = Bearable(part, group, count)
+    return None if _MuchRoom(part, count) else _Breakdown(part, count, doubtful)
+
+
+def Bearable(state: State, group: int, count: int) -> int:
+    """Return how many of so many failures a group can have at all: one node must be left."""
+    return max(1, min(count, sum(not node.offline for node in state.Of(group)) - 1))
+
+
+def _MuchRoom(state: State, count: int) -> bool:
+    """Return whether what is on shared storage fits for sure, wherever the single instances go.
+
+    An instance fits nowhere only if no node that is left has more room than it needs.  So all of them fit if the nodes
+    that are left could do without as much memory each as the largest instance needs, and still take all instances together;
+    the nodes that failed count as those with the most memory.
+    """
+    if any(node.facts.migration_tags for node in state.nodes.values()):
+        return False
+    if not all(inst.freely_movable for inst in state.instances.values()):
+        return False
+    claims = [state.nodes[i.primary].facts.Claim(i) for i in state.instances.values() if i.uses_memory]
+    if any(claim < 0 for claim in claims):
+        return False
+    lacking = max(claims, default=0)
+    rooms = sorted(node.facts.memory_for_instances for node in state.Online())
+    rooms = rooms[: len(rooms) - count]
+    return sum(max(0, room - lacking) for room in rooms) > sum(claims)
+
+
+def _Breakdown(state: State, count: int, doubtful: Sequence[str] = ()) -> Breakdown | None:
+    first = doubtful[:1]
+    working = [node for node in state.nodes.values() if node.facts.working]
+    for node in sorted(working, key=lambda node: (node.facts.name not in first, -node.instance_memory)):
+        name = (node.facts.name,)
+        after = _WithoutNode(state, node.index, remirror=count > 1)
+        if isinstance(after, str):
+            return Breakdown(name, after)
+        further = _Breakdown(after, count - 1, doubtful[1:] if node.facts.name in first else ()) if count > 1 else None
+        if further is not None:
+            return Breakdown(name + further.nodes, further.instance)
+    return None
+
+
+def _WithoutNode(state: State, index: int, remirror: bool) -> State | str:
+    """Return the state after a node failed and its instances moved; the name of an instance without room."""
+    node = state.nodes[index]
+    state = state.With((node.WithFacts(replace(node.facts, offline=True, drained=False)),))
+    targets = [other.index for other in state.Online()]
+    for number in sorted(node.primaries):
+        inst = state.instances.get(number)
+        if inst is None:
+            continue
+        after = _Restart(state, inst, targets)
+        if after is None:
+            return inst.name
+        state = after
+    if not remirror:
+        return state
+    for number in sorted(state.nodes[index].secondaries):
+        inst = state.instances.get(number)
+        if inst is None:  # its primary is in another group
+            continue
+        found = _Move(state, inst, Kind.REPLACE_SECONDARY, _Others(targets, inst))
+        if found is None:
+            return inst.name
+        state = found
+    return state
+
+
+def _Move(state: State, inst: Instance, kind: Kind, targets: Iterable[int]) -> State | None:
+    """Return the state after the best move of an instance to one of the targets.
+
+    ``BestMove`` makes a state of each and scores all nodes of it, which takes far too long for so many moves.
+    """
+    leaving, nodes, statistics = Leaving(state, inst), state.nodes, state.statistics
+    best: Change | None = None
+    lowest = 0.0
+    for target in targets:
+        change = Try(leaving, Move(kind, target), force=True)
+        if isinstance(change, Failure):
+            continue
+        score = statistics.Score([(nodes[node.index], node) for node in change.nodes])
+        if best is None or not score > lowest:
+            best, lowest = change, score
+    return None if best is None else state.With(best.nodes, (best.instance,))
+
+
+def _Others(targets: Sequence[int], inst: Instance) -> list[int]:
+    return [target for target in targets if target != inst.primary]
+
+
+def _Restart(state: State, inst: Instance, targets: Sequence[int]) -> State | None:
+    """Return the state with an instance of a failed node on another one; what has no copy is made anew."""
+    found: State | Failure | None
+    if inst.mirrored:
+        # A drained node gets nothing new, but what has a copy there runs there at worst: it can be made usual again.
+        if inst.secondary not in state.nodes or not state.nodes[inst.secondary].facts.working:
+            return None
+        found = Apply(state, inst, Move(Kind.FAILOVER), force=True)
+    elif inst.freely_movable:
+        found = _Move(state, inst, Kind.FAILOVER_TO_ANY, targets)
+    else:
+        found = PlaceCopy(state, inst, targets)
+    return found if isinstance(found, State) else None

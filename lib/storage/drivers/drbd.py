@@ -1,0 +1,649 @@
+"""Mirrors of two nodes: template ``drbd`` (doc/design-drbd.rst, doc/reference/drivers.md a.4).
+
+Logical id: both nodes, port, both minors, secret; children: data and metadata.  What this node sees of it comes in
+``dynamic_params``: ``local-minor``, ``local-ip``, ``remote-ip`` and what counts of the other side.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Sequence
+
+from ganeti import constants, errors, objects, runtime
+from ganeti.storage import waiting
+from ganeti.storage.base import BLOCK_BYTES, BlockDev, BuildWipe, DeviceStatus, Mirror, MirrorState
+from ganeti.storage.utilities import drbdtools
+from ganeti.storage.utilities.drbdtools import Address, Config, Minor
+
+# Metadata: MiB that are cleared, and the limits of its volume.
+_META_CLEARED, _META_LEAST, _META_MOST = 128, 128, 1024
+_CLEAR_SECONDS = 600.0
+
+_HANDSHAKE_SECONDS = 30.0
+_DISCONNECT_SECONDS = 60.0
+# For processes that were killed while they waited.
+_END_SECONDS = 10.0
+
+_FENCING = {
+    constants.PEER_COUNTS: drbdtools.FREEZE,
+    constants.PEER_AHEAD: drbdtools.FREEZE,
+    constants.PEER_BEHIND: drbdtools.GO_ALONE,
+}
+
+
+class Drbd(Mirror):
+    """A device of the DRBD module.  It is found while it is configured, unless another device has its number."""
+
+    IF_MISSING = "are the instance's disks active? 'cat /proc/drbd' shows what there is"
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def Attach(self) -> bool:
+        self._SetGone()
+        minor = self.LocalMinor()
+        state = None if minor is None else self._State()
+        if state is None or not state.in_use or self._Stranger() is not None:
+            return False
+        self._SetFound(f"/dev/drbd{minor}", drbdtools.MAJOR, minor)
+        return True
+
+    def Status(self) -> DeviceStatus:
+        state = self._Known()
+        if state.diskless:
+            ldisk = constants.LDS_FAULTY
+        elif state.disk == drbdtools.UPTODATE:
+            ldisk = constants.LDS_OKAY
+        elif state.in_resync:
+            ldisk = constants.LDS_SYNC
+        else:
+            ldisk = constants.LDS_UNKNOWN
+        degraded = not state.connected or state.disk != drbdtools.UPTODATE
+        return DeviceStatus(self.dev_path, self.major, self.minor, state.percent, state.estimate, degraded, ldisk)
+
+    def Dimensions(self) -> tuple[int, int | None]:
+        self._Path()
+        return drbdtools.DeviceBytes(self._Minor()), None
+
+    @property
+    def if_missing(self) -> str:
+        try:
+            other = self._Stranger()
+        except errors.BlockDeviceError:
+            other = None
+        return self.IF_MISSING if other is None else _Advice(other)
+
+    def Connection(self) -> MirrorState:
+        drbdtools.Refresh()
+        return _StateOf(self._Known())
+
+    @classmethod
+    def States(cls) -> dict[int, MirrorState]:
+        return {number: _StateOf(minor) for number, minor in drbdtools.Minors().items() if minor.in_use}
+
+    def NeedsActivation(self) -> bool:
+        state = self._State()
+        return state is None or not state.in_use or state.standalone or state.diskless
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def Create(self, size: int, exclusive: bool = False) -> None:
+        self._CheckShared(exclusive)
+        drbdtools.LoadedVersion()
+        state = self._State()
+        if state is not None and state.in_use:
+            raise errors.BlockDeviceError(
+                f"{self}: the number is in use already by {self._Config()}; it is left as it is. Look at it with"
+                f" 'drbdsetup show {self._Minor()}'"
+            )
+        data, meta = self._Children()
+        if data is None or meta is None:
+            raise errors.BlockDeviceError(f"{self}: its data and metadata volumes must exist before it is created")
+        if data.Dimensions()[0] < size * BLOCK_BYTES:
+            raise errors.BlockDeviceError(f"{self}: its data volume is smaller than {size} MiB")
+        self._MakeMeta(meta, self._Minor())
+
+    def Assemble(self) -> None:
+        syntax = drbdtools.Syntax()
+        stranger = self._Stranger()
+        if stranger is not None:
+            raise errors.BlockDeviceError(f"{self}: {_Advice(stranger)}")
+        with self.Obeying():
+            state = self._State()
+            if state is None or not state.in_use:
+                try:
+                    self._Bring()
+                except errors.BlockDeviceError:
+                    self._Undo(syntax)
+                    raise
+            else:
+                self._Complete(state)
+        if not self.Attach():
+            raise errors.BlockDeviceError(f"{self}: is gone after its activation")
+
+    def Open(self, force: bool = False, exclusive: bool = True) -> None:
+        self._Path()
+        if exclusive and self.Peer() == constants.PEER_BEHIND:
+            # A node that died a moment ago still looks alive until the link's own time limit is over.
+            waiting.Until(lambda: self._Fresh().peer_role != drbdtools.PRIMARY, _HANDSHAKE_SECONDS)
+        drbdtools.Refresh()
+        self._CheckLink()
+        self._CheckClosedThere(exclusive)
+        waits = not (force or self._Known().primary)
+        if waits and self.Peer() in (constants.PEER_COUNTS, constants.PEER_AHEAD):
+            self._WaitForHandshake()
+        with self.Obeying():
+            self._CheckClosedThere(exclusive)
+            self._OpenNow(force)
+
+    def _CheckLink(self) -> None:
+        away = self._ForeignLink()
+        if away is not None and not self._Known().standalone:
+            raise errors.BlockDeviceError(f"{self}: {_LinkAdvice(away)}")
+
+    def _CheckClosedThere(self, exclusive: bool) -> None:
+        if exclusive and self._Known().peer_role == drbdtools.PRIMARY:
+            raise errors.BlockDeviceError(f"{self}: is open on the other node; stop its use there first")
+
+    def _OpenNow(self, force: bool) -> None:
+        state = self._Known()
+        if state.primary:
+            self._FollowNow()
+            return
+        if force:
+            self._Do("primary", "cannot be opened", "--force")
+            return
+        if self.Peer() == constants.PEER_AHEAD and not state.whole:
+            raise errors.BlockDeviceError(
+                f"{self}: its data on this node is behind ({state.disk}, {state.connection}) and must be filled again by"
+                " the other node before it can be used here; start the instance there, or accept the loss with"
+                " 'gnt-instance failover --ignore-consistency INSTANCE'"
+            )
+        self._Promote(state)
+
+    def Close(self) -> None:
+        state = self._State()
+        if state is None or not state.in_use or not state.primary:
+            return
+        if state.frozen and self.Peer() == constants.PEER_AHEAD:
+            with self.Obeying():
+                self._Release()
+            return
+        if state.frozen and state.pending:
+            raise errors.BlockDeviceError(
+                f"{self}: cannot be closed, {state.pending} requests wait for the other node, which is not connected."
+                " Let the link come back, or have the master decide which side counts: 'gnt-cluster verify' says how"
+            )
+        # A program that looks at devices, as udev's do after each write, may have it open for a moment.
+        self._Demote(drbdtools.HELD_OPEN)
+
+    def Shutdown(self) -> None:
+        drbdtools.Refresh()
+        if not self.Attach():
+            return
+        self.Close()
+        # What is taken down while it is connected lets a primary peer go on alone, without a record.
+        self._CutOff()
+        drbdtools.Act(drbdtools.Syntax().Down(self._Minor()), f"{self}: cannot be taken down")
+        self._SetGone()
+
+    def Remove(self) -> None:
+        self.Shutdown()
+
+    # --- change -------------------------------------------------------------------------------------------------------
+
+    def Grow(self, amount: int, dry_run: bool, backing_store: bool, exclusive: bool = False) -> None:
+        del exclusive
+        self._CheckGrowth(amount)
+        if backing_store or dry_run:
+            return
+        size = self.disk.size + amount
+        drbdtools.Act(
+            drbdtools.Syntax().Resize(self._Minor(), size),
+            f"{self}: cannot be grown to {size} MiB; both nodes must be connected and their volumes large enough",
+        )
+        self.Attach()
+
+    def SetInfo(self, text: str) -> None:
+        """Do nothing: the owner is noted on the volumes below."""
+
+    def AddChildren(self, children: Sequence[BlockDev]) -> None:
+        state = self._Known()
+        if not state.diskless:
+            raise errors.BlockDeviceError(f"{self}: has local storage already; detach it first")
+        if len(children) != 2:
+            raise errors.BlockDeviceError(f"{self}: needs a data and a metadata volume, got {len(children)}")
+        for child in children:
+            child.Open()
+        self.children = list(children)
+        with self.Obeying():
+            # The program does not touch the metadata of a number that is configured.
+            self._MakeMeta(children[1], self._UnusedMinor())
+            self._AttachDisk()
+        self.Attach()
+
+    def RemoveChildren(self, children: Sequence[objects.Disk]) -> None:
+        if self._Known().diskless:
+            return
+        config = self._Config()
+        named = [_PathOf(child) for child in children]
+        if config is None or named != [config.data, config.meta]:
+            raise errors.BlockDeviceError(
+                f"{self}: the volumes to detach ({', '.join(named)}) are not those it has"
+                f" ({config.data if config else 'none'}, {config.meta if config else 'none'})"
+            )
+        self._Do("detach", "its local storage cannot be detached")
+        self.children = []
+        self.Attach()
+
+    def PauseResumeSync(self, pause: bool) -> None:
+        self._Path()
+        if pause:
+            self._Do("pause-sync", "its resync cannot be paused", bears=drbdtools.ALREADY_PAUSED)
+        else:
+            self._Do("resume-sync", "its resync cannot be resumed", bears=drbdtools.ALREADY_RUNS)
+
+    # --- the link -----------------------------------------------------------------------------------------------------
+
+    def Follow(self) -> None:
+        drbdtools.Refresh()
+        if self.Attach():
+            with self.Obeying():
+                self._FollowNow()
+
+    def _FollowNow(self) -> None:
+        config, policy = self._Config(), self._Policy()
+        now = (config.fencing if config is not None else None) or drbdtools.GO_ALONE
+        if policy is not None and policy != now and not self._Known().diskless:
+            self._SetOptions(drbdtools.Syntax().Fencing(policy))
+        self._Obey()
+
+    def DisconnectNet(self) -> None:
+        self._Path()
+        self._CutOff()
+
+    def _CutOff(self) -> None:
+        if not self._DropLink():
+            raise errors.BlockDeviceError(
+                f"{self}: is still {self._Known().connection} after {_DISCONNECT_SECONDS:g} s of disconnecting; try again"
+            )
+
+    def AttachNet(self, multimaster: bool) -> None:
+        drbdtools.Refresh()
+        state = self._Known()
+        if not state.standalone:
+            raise errors.BlockDeviceError(f"{self}: is connected ({state.connection}); disconnect it first")
+        if self._Ends() is None:
+            raise errors.BlockDeviceError(f"{self}: the addresses of its link are not known")
+        with self.Obeying():
+            # With a new other side the record of the old one is gone.
+            self._FollowNow()
+            self._Connect(multimaster)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _Bring(self) -> None:
+        """Configure a device of which the module knows nothing."""
+        for argv in drbdtools.Syntax().Prepare(self._Minor()):
+            drbdtools.Act(argv, f"{self}: cannot be made")
+        if self._UsableChildren() is not None:
+            self._AttachDisk()
+        else:
+            logging.error("%s: comes up without local storage, the other node has to serve all requests", self)
+        self._Obey()
+        if self._Ends() is not None:
+            self._Connect(False)
+
+    def _Complete(self, state: Minor) -> None:
+        """Add what is missing to a device that is configured, and have it obey its parameters."""
+        if self._IsShort(state):
+            # It was attached before its growth was recorded; its peer refuses it, and it does not grow alone.
+            drbdtools.Act(drbdtools.Syntax().Down(self._Minor()), f"{self}: cannot be taken down to be made larger")
+            self._Bring()
+            return
+        if not state.diskless:
+            self._SetOptions(self._ResyncOptions() + self._FencingOptions())
+        elif self._UsableChildren() is not None:
+            self._AttachDisk()
+        self._Obey()
+        config, ends = self._Config(), self._Ends()
+        if config is not None and config.remote is not None:
+            # A migration that was cut off leaves it permitted that both sides are open.
+            leftover = config.two_primaries and not self._Fresh().agreed
+            if leftover or (config.local, config.remote) != ends:
+                self._DropLink()
+        if ends is not None and self._Fresh().standalone:
+            self._Connect(False)
+
+    def _IsShort(self, state: Minor) -> bool:
+        """Return whether it is smaller than recorded, and may be taken down."""
+        idle = not (state.primary or state.agreed or state.diskless)
+        return idle and 0 < (_SizeOf(self._Minor()) or 0) < self.disk.size * BLOCK_BYTES
+
+    def _Undo(self, syntax: type[drbdtools.Syntax84]) -> None:
+        """Take down what was just brought up in vain."""
+        try:
+            drbdtools.Act(syntax.Down(self._Minor()), f"{self}: cannot be taken down again")
+        except errors.BlockDeviceError as err:
+            logging.warning("%s", err)
+
+    def _Obey(self) -> None:
+        """Do what is recorded of the two sides, as far as it is not an option."""
+        state = self._Fresh()
+        if self.Peer() == constants.PEER_BEHIND and state.frozen:
+            self._Do("resume-io", "cannot continue")
+        elif self.Peer() == constants.PEER_AHEAD:
+            self._StepBack(state)
+
+    def _StepBack(self, state: Minor) -> None:
+        """Keep this side, which does not count, from being used before it has been filled again."""
+        # A primary cannot be marked: it stays frozen until it is closed.
+        if not state.primary and not state.agreed and state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE):
+            self._Do("outdate", "its data cannot be marked as outdated")
+
+    def _Release(self) -> None:
+        """Close a device that was left behind while it was open: what waits fails.
+
+        Requests whose data is on the local disk already are reported as done: whoever has the device open must have been
+        killed before, and ends now.
+        """
+        logging.warning("%s: was left behind while it was open; requests that wait are failed", self)
+        self._Do("detach", "its local storage cannot be detached", "--force")
+        self._Do("resume-io", "its requests cannot be ended")
+        self._Demote()
+
+    def _Demote(self, passing: str = "") -> None:
+        """Make the device secondary; try again for a while after an error, if ``passing`` is in its text."""
+        problems: list[errors.BlockDeviceError] = []
+
+        def closed() -> bool:
+            try:
+                self._Do("secondary", "cannot be closed")
+            except errors.BlockDeviceError as err:
+                if passing not in str(err):
+                    raise
+                problems.append(err)
+                return False
+            return True
+
+        if not waiting.Until(closed, _END_SECONDS):
+            raise problems[-1]
+
+    def _AttachDisk(self) -> None:
+        data, meta = self._Children()
+        assert data is not None and meta is not None
+        params, syntax = self.disk.params, drbdtools.Syntax()
+        options = syntax.Barriers(params.get("disabled-barriers", "n"), bool(params.get("disable-meta-flush")))
+        options += self._FencingOptions() + self._Custom("disk-custom")
+        commands = syntax.Attach(
+            self._Minor(), data._Path(), meta._Path(), self.disk.size or None, options, self._ResyncOptions()
+        )
+        for argv in commands:
+            drbdtools.Act(argv, f"{self}: its local storage cannot be attached")
+
+    def _Connect(self, two_primaries: bool) -> None:
+        ends = self._Ends()
+        assert ends is not None
+        secret = self.unique_id[5] if len(self.unique_id) > 5 else None
+        link = drbdtools.Link(
+            *ends,
+            protocol="C" if two_primaries else self.disk.params.get("protocol", "C"),
+            secret=secret,
+            two_primaries=two_primaries,
+            # The record has chosen already which side's data goes.
+            discard_own=self.Peer() == constants.PEER_AHEAD,
+            custom=tuple(self._Custom("net-custom")),
+        )
+        drbdtools.Act(drbdtools.Syntax().Connect(self._Minor(), link), f"{self}: cannot be connected")
+
+    def _DropLink(self) -> bool:
+        """Drop the link without agreeing with the other side on what that means; return whether it is gone."""
+        config = self._Config()
+        ends = (
+            None if config is None or config.local is None or config.remote is None else (config.local, config.remote)
+        )
+
+        def gone() -> bool:
+            if self._Fresh().standalone:
+                return True
+            if ends is not None:
+                try:
+                    argv = drbdtools.Syntax().Disconnect(self._Minor(), *ends)
+                    drbdtools.Act(argv, f"{self}: cannot be disconnected")
+                except errors.BlockDeviceError as err:
+                    logging.warning("%s", err)
+            return self._Fresh().standalone
+
+        return waiting.Until(gone, _DISCONNECT_SECONDS)
+
+    def _WaitForHandshake(self) -> None:
+        """Return once both sides have compared their data."""
+
+        def over() -> bool:
+            state = self._Fresh()
+            return state.agreed or state.standalone
+
+        waiting.Until(over, _HANDSHAKE_SECONDS)
+        state = self._Known()
+        if state.agreed:
+            return
+        if state.standalone:
+            raise errors.BlockDeviceError(
+                f"{self}: the two sides are not connected (StandAlone): they may both have data that the other one lacks."
+                " 'gnt-cluster verify' reports it with the command that chooses a side"
+            )
+        raise errors.BlockDeviceError(
+            f"{self}: the other side did not answer within {_HANDSHAKE_SECONDS:g} s ({state.connection}), and it may have"
+            " newer data. Bring its node back; if it is lost, mark it offline with 'gnt-node modify --offline yes NODE'"
+            " and try again"
+        )
+
+    def _Promote(self, state: Minor) -> None:
+        if self.Peer() != constants.PEER_BEHIND or state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE):
+            self._Do("primary", "cannot be opened")
+        elif state.disk == drbdtools.OUTDATED and not state.agreed:
+            self._Do("primary", "cannot be opened", "--force")
+        elif state.agreed and state.peer_disk == drbdtools.UPTODATE:
+            self._Do("primary", "cannot be opened")
+        else:
+            raise errors.BlockDeviceError(
+                f"{self}: its data on this node is not complete ({state.disk}), and the other side's does not count;"
+                " restore the instance from a backup, or connect the node that has complete data"
+            )
+
+    # --- metadata -----------------------------------------------------------------------------------------------------
+
+    def _MakeMeta(self, meta: BlockDev, number: int) -> None:
+        """Clear a volume and write metadata for this device, which knows of no data yet."""
+        mib = meta.Dimensions()[0] / BLOCK_BYTES
+        if not _META_LEAST <= mib <= _META_MOST:
+            raise errors.BlockDeviceError(
+                f"{self}: its metadata volume {meta} has {mib:g} MiB; it must have {_META_LEAST} to {_META_MOST} MiB"
+            )
+        path = meta._Path()
+        for config in drbdtools.Configs().values():
+            if path in (config.data, config.meta):
+                raise errors.BlockDeviceError(f"{self}: its metadata volume {meta} is in use by {config}")
+        result = runtime.RunCmd(BuildWipe(path, 0, _META_CLEARED), timeout=_CLEAR_SECONDS)
+        if result.failed:
+            raise errors.BlockDeviceError(f"{self}: its metadata volume cannot be cleared: {result.fail_reason}")
+        drbdtools.Act(drbdtools.Syntax().MakeMeta(number, path), f"{self}: its metadata cannot be written")
+
+    def _UnusedMinor(self) -> int:
+        known = drbdtools.Minors()
+        for number in range(drbdtools.MAX_MINOR, -1, -1):
+            if number not in known:
+                return number
+        raise errors.BlockDeviceError(
+            f"{self}: all {drbdtools.MAX_MINOR + 1} numbers of mirrors are in use on this node"
+        )
+
+    # --- parameters ---------------------------------------------------------------------------------------------------
+
+    def _ResyncOptions(self) -> list[str]:
+        return drbdtools.Syntax().Resync(self.disk.params) if self.disk.params.get("resync-rate") is not None else []
+
+    def _FencingOptions(self) -> list[str]:
+        policy = self._Policy()
+        return [] if policy is None else drbdtools.Syntax().Fencing(policy)
+
+    def _Policy(self) -> str | None:
+        """Return the policy on a lost link; None where it is left alone."""
+        own = any(word.partition("=")[0] == "--fencing" for word in self._Custom("disk-custom"))
+        peer = self.Peer()
+        return None if own or peer is None or not drbdtools.Syntax().CHANGES_FENCING else _FENCING[peer]
+
+    def _Custom(self, name: str) -> list[str]:
+        try:
+            return shlex.split(self.disk.params.get(name) or "")
+        except ValueError as err:
+            raise errors.BlockDeviceError(
+                f"{self}: the disk parameter {name} cannot be split into words: {err}"
+            ) from err
+
+    def _SetOptions(self, options: Sequence[str]) -> None:
+        if options:
+            drbdtools.Act(drbdtools.Syntax().Options(self._Minor(), options), f"{self}: its parameters cannot be set")
+
+    # --- identity -----------------------------------------------------------------------------------------------------
+
+    def _Minor(self) -> int:
+        minor = self.LocalMinor()
+        if minor is None:
+            raise errors.BlockDeviceError(f"{self}: the master did not say which number it has on this node")
+        return minor
+
+    def _State(self) -> Minor | None:
+        return drbdtools.Minors().get(self._Minor())
+
+    def _Known(self) -> Minor:
+        state = self._State()
+        if state is None or not state.in_use:
+            raise errors.BlockDeviceError(f"{self}: not active on this node; activate the instance's disks first")
+        if not state.readable:
+            raise errors.BlockDeviceError(
+                f"{self}: {drbdtools.PROC_FILE} describes it in a way that cannot be read; look at it there"
+            )
+        return state
+
+    def _Fresh(self) -> Minor:
+        """Return the state now; a device that is not configured yet has neither disk nor link."""
+        drbdtools.Refresh()
+        state = self._State()
+        if state is None or not state.in_use:
+            return Minor(self._Minor(), drbdtools.STANDALONE, disk=drbdtools.DISKLESS)
+        return state
+
+    def _Config(self) -> Config | None:
+        return drbdtools.Configs().get(self._Minor())
+
+    def Stranger(self) -> str | None:
+        if not drbdtools.Minors():
+            return None
+        other = self._Stranger()
+        if other is not None:
+            return _Advice(other)
+        away = self._ForeignLink()
+        return None if away is None else _LinkAdvice(away)
+
+    def _Stranger(self) -> Config | None:
+        """Return what has this device's number or name but is not this device.
+
+        It is ours if it has our name and our volumes.  Where it has none, or the master did not say which are ours, it is
+        if it has our link; with neither volumes nor link it is by its name alone.
+        """
+        minor, configs = self._Minor(), drbdtools.Configs()
+        name = f"resource{minor}"
+        for config in configs.values():
+            if config.resource == name and config.minor != minor:
+                return config
+        own = configs.get(minor)
+        if own is None:
+            return None
+        if own.resource != name:
+            return own
+        if own.data is not None and self.disk.children:
+            return None if self._HasOurVolumes(own) else own
+        if own.remote is None:
+            return None if own.data is None else own
+        return None if (own.local, own.remote) == self._Ends() else own
+
+    def _HasOurVolumes(self, own: Config) -> bool:
+        data, meta = (*map(_PathOf, self.disk.children), None)[:2]
+        return own.data == data and (own.meta is None or own.meta == meta)
+
+    def _ForeignLink(self) -> Config | None:
+        """Return this device as it is if its link goes elsewhere than to its other side."""
+        own, ends = self._Config(), self._Ends()
+        if own is None or own.remote is None or ends is None or (own.local, own.remote) == ends:
+            return None
+        return own
+
+    def _Ends(self) -> tuple[Address, Address] | None:
+        """Return both ends of the link; None while one of them is not known."""
+        values = self.disk.dynamic_params or {}
+        port = self.unique_id[2] if len(self.unique_id) > 2 else None
+        local, remote = values.get("local-ip"), values.get("remote-ip")
+        if port is None or not local or not remote:
+            return None
+        ends = drbdtools.MakeAddress(local, port), drbdtools.MakeAddress(remote, port)
+        if ends[0].Family() != ends[1].Family():
+            raise errors.BlockDeviceError(f"{self}: one of {local} and {remote} is an IPv4, the other an IPv6 address")
+        return ends
+
+    def _Children(self) -> tuple[BlockDev | None, BlockDev | None]:
+        data, meta = (*self.children, None, None)[:2]
+        return data, meta
+
+    def _UsableChildren(self) -> tuple[BlockDev, BlockDev] | None:
+        data, meta = self._Children()
+        if data is None or meta is None:
+            return None
+        if not drbdtools.Readable(meta._Path()):
+            logging.error("%s: its metadata volume %s cannot be read", self, meta)
+            return None
+        return data, meta
+
+    def _Do(self, command: str, trouble: str, *options: str, bears: str = "") -> None:
+        drbdtools.Act(drbdtools.Syntax().Do(command, self._Minor(), *options), f"{self}: {trouble}", bears)
+
+
+def _Advice(stranger: Config) -> str:
+    """Return what has a number of ours, for people, and what to do about it."""
+    return (
+        f"another device has this number on this node, {stranger}; it is left as it is. If it is not needed, take it down"
+        f" there with 'drbdsetup down {stranger.resource}', then use 'gnt-instance activate-disks INSTANCE'"
+    )
+
+
+def _LinkAdvice(device: Config) -> str:
+    return (
+        f"it is not linked with its other side, but elsewhere, {device}; 'gnt-instance activate-disks INSTANCE' links it"
+        " with its other side"
+    )
+
+
+def _PathOf(child: objects.Disk) -> str:
+    return "/dev/{}/{}".format(*child.logical_id)
+
+
+def _StateOf(minor: Minor) -> MirrorState:
+    return MirrorState(
+        connected=minor.connected,
+        standalone=minor.standalone,
+        in_resync=minor.in_resync,
+        local_uptodate=minor.disk == drbdtools.UPTODATE,
+        peer_uptodate=minor.peer_disk == drbdtools.UPTODATE,
+        sync_percent=minor.percent,
+        primary=minor.primary,
+        frozen=minor.frozen,
+        size=_SizeOf(minor.minor),
+        incomplete=minor.disk not in (drbdtools.UPTODATE, drbdtools.CONSISTENT, drbdtools.OUTDATED),
+    )
+
+
+def _SizeOf(number: int) -> int | None:
+    try:
+        return drbdtools.DeviceBytes(number)
+    except errors.BlockDeviceError:
+        return None

@@ -1,0 +1,1 @@
+"""Programs that drivers run: how each is called, and what it answers."""
