@@ -31,7 +31,7 @@ from ganeti.http.lobby import Greeting, Lobby, Visitor
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
-_RECORD = struct.Struct("=dBHd")
+_RECORD = struct.Struct("=dBHdI")
 _FREE, _GREETING, _IDLE, _BUSY, _RESERVED, _WAITING = range(6)
 _AUTHENTICATED = (_IDLE, _BUSY, _RESERVED, _WAITING)
 _GREETERS = 16
@@ -47,6 +47,9 @@ _GREETING_RIGHTS = 1.0
 _IDLE_RIGHTS = 0.5
 # Seconds between looks at the slots while somebody waits; a child also signals when its state changes.
 _FULL_CHECK = 0.25
+# A call waits for so long for its turn while every turn is taken by a call that hangs; otherwise until so many seconds before
+# its caller gives up.
+_HOPELESS = 10.0
 # How often a waiting call looks for its turn.
 _TURN_CHECK = 0.02
 _ACCEPT_AT_ONCE = 64
@@ -59,10 +62,23 @@ _LINES_PER_MINUTE = 30
 
 
 class Kind(NamedTuple):
-    """What a call is counted with, and after how many seconds its caller has given up."""
+    """What a call is counted with, and after how many seconds its caller has given up.
+
+    ``limited``: no more of them are served while some hang.
+    """
 
     number: int
     seconds: float
+    limited: bool = True
+
+
+class Call(NamedTuple):
+    """A call under way: the number of its kind, its age in seconds, whether its caller has given up, its process."""
+
+    number: int
+    age: float
+    late: bool
+    pid: int
 
 
 class TooManyLate(Exception):
@@ -73,6 +89,14 @@ class TooManyLate(Exception):
         self.ages = ages
 
 
+class NoTurn(Exception):
+    """All turns are taken by calls that do not end, or the caller is about to give up; for how long this one waited."""
+
+    def __init__(self, seconds: float):
+        super().__init__()
+        self.seconds = seconds
+
+
 class Slots:
     """The states of the children, in memory shared with the parent.  The first byte: whether a connection waits."""
 
@@ -81,25 +105,31 @@ class Slots:
         self._memory = mmap.mmap(-1, 1 + count * _RECORD.size)
 
     def Set(self, slot: int, state: int, kind: Kind = Kind(0, 0.0)) -> None:  # noqa: B008 - a constant
-        _RECORD.pack_into(self._memory, 1 + slot * _RECORD.size, runtime.Monotonic(), state, *kind)
+        pid = runtime.ProcessId()
+        offset = 1 + slot * _RECORD.size
+        _RECORD.pack_into(self._memory, offset, runtime.Monotonic(), state, kind.number, kind.seconds, pid)
 
-    def _Read(self, slot: int) -> tuple[float, int, int, float]:
-        since, state, number, seconds = _RECORD.unpack_from(self._memory, 1 + slot * _RECORD.size)
-        return since, state, number, seconds
+    def _Read(self, slot: int) -> tuple[float, int, int, float, int]:
+        since, state, number, seconds, pid = _RECORD.unpack_from(self._memory, 1 + slot * _RECORD.size)
+        return since, state, number, seconds, pid
 
     def Get(self, slot: int) -> tuple[float, int]:
         """Return (since when, state)."""
         return self._Read(slot)[:2]
 
-    def Late(self, number: int | None = None) -> list[float]:
-        """Return for each call whose caller has given up how long it has worked; ``number``: those of this kind."""
+    def Calls(self, *states: int) -> list[Call]:
+        """Return the calls under way: those that have a turn and those that need none."""
         now = runtime.Monotonic()
         found = []
         for slot in range(self.count):
-            since, state, own, seconds = self._Read(slot)
-            if state == _BUSY and now - since > seconds and number in (None, own):
-                found.append(now - since)
+            since, state, number, seconds, pid = self._Read(slot)
+            if state in (states or (_BUSY, _RESERVED)):
+                found.append(Call(number, now - since, now - since > seconds, pid))
         return found
+
+    def Late(self, number: int | None = None, state: int = _BUSY) -> list[float]:
+        """Return for each call whose caller has given up how long it has worked; ``number``: those of this kind."""
+        return [call.age for call in self.Calls(state) if call.late and number in (None, call.number)]
 
     def Busy(self) -> int:
         """Return how many turns are taken: late calls have places of their own, as long as there are any."""
@@ -149,20 +179,32 @@ class Child:
 
         ``reserved``: it need not wait.  ``gone(seconds)`` waits for that long for the peer to go.  Raises TooManyLate if
         calls of this kind hang: another one would hang too, and in the end there would be room for none of any kind.
+        Raises NoTurn when it is useless to wait for longer.
         """
-        if reserved:
-            self._slots.Set(self._slot, _RESERVED)
-            return True
+        state = _RESERVED if reserved else _BUSY
+        began = runtime.Monotonic()
         while True:
-            late = self._slots.Late(kind.number)
-            if len(late) >= _LATE_OF_A_KIND:
+            late = self._slots.Late(kind.number, state)
+            if kind.limited and len(late) >= _LATE_OF_A_KIND:
                 raise TooManyLate(late)
-            if self._slots.Busy() < self._max_clients:
+            if reserved or self._slots.Busy() < self._max_clients:
                 break
+            waited = runtime.Monotonic() - began
+            if waited >= self._Patience(kind):
+                raise NoTurn(waited)
             if gone(_TURN_CHECK):
                 return False
-        self._slots.Set(self._slot, _BUSY, kind)
+        self._slots.Set(self._slot, state, kind)
         return True
+
+    def _Patience(self, kind: Kind) -> float:
+        """Return for how many seconds a call waits for its turn: its caller is to be told why there was none."""
+        hanging = len(self._slots.Late()) - _LATE >= self._max_clients
+        return _HOPELESS if hanging else max(kind.seconds - _HOPELESS, _HOPELESS)
+
+    def Calls(self) -> list[Call]:
+        """Return what the children of the server work on, this one too."""
+        return self._slots.Calls()
 
     def Ending(self) -> bool:
         """Return whether no further request may be served.  A parent that is killed cannot end its children."""

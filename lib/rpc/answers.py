@@ -174,6 +174,7 @@ ANSWERS: dict[str, ht.Type] = {
     # operating systems
     "os_diagnose": ht.TListOf(_System),
     "os_export": ht.TString,
+    "node_long_calls": ht.TListOf(ht.TItems(ht.TString, _Number, ht.TBool, ht.TString)),
     "os_extra_info": _OsFacts,
     "os_validate": ht.TBool,
     # transfers

@@ -24,7 +24,7 @@ TIMEOUTS: dict[str, int] = {
     "T": 10,
     "L": 20,
 }
-STORE_TIMEOUT = "T"  # calls of the store (its rule 13)
+STORE_TIMEOUT = "T"  # calls of the store (its rule 13), and others that no call may delay
 DURATION_PLUS_5 = "d+5"
 
 # How targets are found (doc/reference/noderpc.md 2).
@@ -418,6 +418,12 @@ _ADDED = (
         instance="name",
         hname="name",
         hvparams="{}",
+    ),
+    _Reads(
+        "node_long_calls",
+        "T m D",
+        "Returns [[procedure, seconds, whether its caller has given up, program]] of calls that take longer.",
+        seconds="seconds",
     ),
     _Reads(
         "os_extra_info", "F m D", "Returns {name: {version, hypervisors}} of the valid systems, null where not given."

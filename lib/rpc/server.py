@@ -23,6 +23,7 @@ from ganeti.rpc.base import (
     Gate,
 )
 from ganeti.rpc.encodings import OBJECTS
+from ganeti.rpc.longcalls import Describe, LongCall, Sentence
 from ganeti.rpc.procedures import PROCEDURES, WATCHING_PROCEDURES, Procedure
 
 Handler = Callable[..., Any]
@@ -71,13 +72,34 @@ class Dispatcher:
             return _Failure(str(err))
         return self._Run(procedure, handler, headers, args)
 
-    def Refuse(self, path: str, ages: Sequence[float]) -> Reply:
-        """Answer a request that is not served, because earlier ones of its procedure hang; ``ages``: their seconds."""
+    def Refuse(self, path: str, ages: Sequence[float], hanging: Sequence[LongCall] = ()) -> Reply:
+        """Answer a request that is not served, because earlier ones of its procedure hang.
+
+        ``ages``: their seconds; ``hanging``: every call of any procedure that hangs.
+        """
         name = _Clip(path.removeprefix("/"))
-        logging.warning("Refused call of %s: %d calls of it hang", name, len(ages))
+        return self._NotServed(
+            name,
+            f"this node is busy with {len(ages)} calls of {name} that do not end, the oldest one for {max(ages):.0f} s",
+            hanging if len(hanging) > len(ages) else (),
+        )
+
+    def RefuseWithoutTurn(self, path: str, seconds: float, calls: Sequence[LongCall]) -> Reply:
+        """Answer a request that got no turn for so many seconds; ``calls``: what is under way."""
+        name = _Clip(path.removeprefix("/"))
+        now = runtime.Time()
+        hanging = [call for call in calls if call.late]
+        why = f"this node is too busy to serve a call of {name}, which waited for {seconds:.0f} s"
+        others = Describe([call for call in calls if not call.late], now)
+        return self._NotServed(name, why + (f"; under way: {others}" if others else ""), hanging)
+
+    def _NotServed(self, name: str, why: str, hanging: Sequence[LongCall]) -> Reply:
+        if hanging:
+            why += f"; {Sentence(hanging, 'hang', runtime.Time())}"
+        logging.warning("Refused call of %s: %s", name, why)
         return _Failure(
-            f"this node is busy with {len(ages)} calls of {name} that do not end, the oldest one for {max(ages):.0f} s; what"
-            " they wait for hangs on this node, most likely a disk: 'dmesg' and 'ps axf' on the node show what"
+            f"{why}; 'gnt-cluster verify' names the programs that its calls wait for, 'dmesg' and 'ps axf' on the node show"
+            " what these wait for: most likely a disk that does not answer"
         )
 
     def _Run(self, procedure: Procedure, handler: Handler, headers: Mapping[str, str], args: list[Any]) -> Reply:

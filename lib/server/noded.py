@@ -24,11 +24,13 @@ from ganeti import backend, constants, daemon, errors, hosts, pathutils, runtime
 from ganeti.backend.files import STORE_OWNS
 from ganeti.daemon.memory import LockMemory
 from ganeti.http import Incoming, Reply, connection, tls
-from ganeti.http.forking import Child, ForkingServer, Helper, Kind, TooManyLate
+from ganeti.http.forking import Child, ForkingServer, Helper, Kind, NoTurn, TooManyLate
 from ganeti.http.lobby import AnyGreeting, TlsGreeting
 from ganeti.rpc.base import MAX_BODY
+from ganeti.rpc.longcalls import LONG_CALLS
 from ganeti.rpc.procedures import PROCEDURES, STORE_PROCEDURES, TIMEOUTS
 from ganeti.rpc.server import Dispatcher
+from ganeti.server.longcalls import LongCalls
 from ganeti.server.nodepolicy import NodePolicy
 from ganeti.server.ownnode import OwnStore
 from ganeti.store.copy.node import NodeStore
@@ -42,6 +44,8 @@ _HANDSHAKE_TIMEOUT = 10.0
 # Strangers may fill it: what the kernel allows at most.
 _BACKLOG = 4096
 _TCP_NODELAY = (6, 1)  # IPPROTO_TCP, TCP_NODELAY
+# How busy the daemon is must be answered however busy it is.
+_WITHOUT_TURNS = STORE_PROCEDURES | {LONG_CALLS}
 _WRITE_SSCONF = "write_ssconf_files"
 LIMITS = connection.Limits(MAX_BODY)
 
@@ -57,8 +61,10 @@ class NodeServer:
         use_tls: bool = True,
         lock_memory: bool = True,
         limits: connection.Limits = LIMITS,
+        long_calls: LongCalls | None = None,
     ):
         self._dispatcher = dispatcher
+        self._long_calls = long_calls or LongCalls()
         self._files = (key_file, cert_file)
         self._policy = NodePolicy(cert_file) if use_tls else None
         self._context: tls.ServerContext | None = None
@@ -79,6 +85,7 @@ class NodeServer:
         """Serve one connection from handshake to end; a mistake of the peer ends it with one line in the log."""
         peer = _PeerName(sock)
         runtime.SetThreadName(peer)
+        self._long_calls.calls = child.Calls
         if self._lock_memory:
             LockMemory(on_fault=True)
         stream: tls.PlainStream | None = None
@@ -99,12 +106,14 @@ class NodeServer:
 
     def _Handle(self, child: Child, stream: tls.PlainStream, request: Incoming) -> Reply:
         # A master waits for its store calls only seconds: calls that take hours must not keep them out.
-        reserved = request.path.removeprefix("/") in STORE_PROCEDURES
+        reserved = request.path.removeprefix("/") in _WITHOUT_TURNS
         try:
             if not child.TakeTurn(reserved, stream.Gone, KindOf(request.path)):
                 raise tls.StreamError("it went away while its call waited for its turn")
         except TooManyLate as late:
-            return self._dispatcher.Refuse(request.path, late.ages)
+            return self._dispatcher.Refuse(request.path, late.ages, self._long_calls.Hanging())
+        except NoTurn as none:
+            return self._dispatcher.RefuseWithoutTurn(request.path, none.seconds, self._long_calls.UnderWay())
         refusal = stream.Refusal()
         if refusal is not None:
             raise tls.StreamError(refusal)
@@ -125,7 +134,8 @@ def KindOf(path: str) -> Kind:
         return Kind(0, 0.0)
     # The length of a test's sleep is its argument.
     seconds = TIMEOUTS.get(procedure.timeout, constants.RPC_TMO_1DAY)
-    return Kind(1 + list(PROCEDURES).index(procedure.name), seconds)
+    number = 1 + list(PROCEDURES).index(procedure.name)
+    return Kind(number, seconds, limited=procedure.name not in STORE_PROCEDURES)
 
 
 def _PeerName(sock: protocols.Socket) -> str:
@@ -146,13 +156,16 @@ def _MakeTransport() -> Transport:
     return CurlTransport()
 
 
-def NodeHandlers(own: NodeStore, transport: Callable[[], Transport] = _MakeTransport) -> dict[str, Callable[..., Any]]:
+def NodeHandlers(
+    own: NodeStore, transport: Callable[[], Transport] = _MakeTransport, long_calls: LongCalls | None = None
+) -> dict[str, Callable[..., Any]]:
     """Return the procedures of this node.
 
     A voter writes its ssconf files from its own copy of the store: values that a master sent before the node became a
     voter, or that arrive late, would be older.
     """
     handlers = {**backend.Handlers(), **own.Handlers(), **Passer(own, transport).Handlers()}
+    handlers.update((long_calls or LongCalls()).Handlers())
     write = handlers[_WRITE_SSCONF]
 
     def guarded(*args: Any) -> Any:
@@ -211,8 +224,11 @@ class _Prepared(NamedTuple):
 
 def _Prepare(options: Any) -> _Prepared:
     node_store = OwnStore()
-    dispatcher = Dispatcher(NodeHandlers(node_store), node_store)
-    server = NodeServer(dispatcher, options.ssl_key, options.ssl_cert, options.ssl, options.mlock)
+    long_calls = LongCalls()
+    dispatcher = Dispatcher(NodeHandlers(node_store, long_calls=long_calls), node_store)
+    server = NodeServer(
+        dispatcher, options.ssl_key, options.ssl_cert, options.ssl, options.mlock, long_calls=long_calls
+    )
     try:
         server.LoadContext()
         listener = _Listen(options)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime, x509
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
 from ganeti.cmdlib.cluster import (
+    verify_calls,
     verify_drbd,
     verify_files,
     verify_losses,
@@ -265,6 +266,8 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         report.Heading(f"Gathering information about nodes ({len(members)} nodes)")
         self._rules = verify_files.Rules(snapshot)
         self._about_keys = verify_ssh.Questions(snapshot) if self.op.verify_clutter else {}
+        # First: where calls hang, the others of this verification may hang too.
+        verify_calls.Check(report, self.rpc, snapshot, asked)
         start = runtime.Time()
         answers = self._Ask(snapshot, members, asked)
         end = runtime.Time()

@@ -117,3 +117,23 @@ def test_forbidden_directories_are_found_on_the_master_only(master: Master) -> N
     }
     found = [text for text in _Verify(master, error_codes=True) if ":ENODEFILESTORAGEPATHS:node:node2" in text]
     assert len(found) == 1 and "is not the master" in found[0]
+
+
+def test_calls_that_hang_on_a_node_are_told_before_anything_is_asked_that_may_hang_too(master: Master) -> None:
+    master[0].answers["node_long_calls"] = [["blockdev_wipe", 300.0, False, "dd, process 5"]]
+    status, lists = "blockdev_getmirrorstatus", [["lv_list", 90.0, True, ""]] * 2
+    master[1].answers["node_long_calls"] = [[status, 3700.0, True, "drbdsetup status, process 7, state D"], *lists]
+    said = _Verify(master, error_codes=True)
+    [about] = [number for number, text in enumerate(said) if ":ENODERPC:node:node2.example.org:3 calls hang: " in text]
+    assert (
+        f"hang: 1 {status} since " in said[about]
+        and " (drbdsetup status, process 7, state D), 2 lv_list s" in said[about]
+    )
+    [notice] = [
+        text for text in said if text.startswith("- NOTICE: On node node1.example.org 1 call takes long: 1 blockdev")
+    ]
+    assert notice.endswith(" (dd, process 5)")
+    assert about < said.index("* Verifying configuration file consistency")
+    # A node that does not know the call, or does not answer it, is reported as before.
+    master[0].answers["node_long_calls"] = master[1].answers["node_long_calls"] = [["rubbish"]]
+    assert not any("calls hang" in text or "call takes" in text for text in _Verify(master))
