@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 # Measured in nodes; a node is a number, a name, or 64 characters of a string.  This many take about 1 ms.
 PIECE_WEIGHT = 2000
 STRING_PART = 64 * 1024
+# A string's parts are joined by one call, and a key is never taken apart.
+MAX_STRING = 16 * 1024 * 1024
+MAX_KEY = STRING_PART
 
 WORKER_TIMEOUT = 60
 
@@ -50,6 +53,7 @@ def Weigh(value: Any, limit: int) -> int:
         elif isinstance(item, dict):
             weight += 2 * len(item)
             if weight <= limit:
+                weight += sum(len(key) // 64 for key in item if isinstance(key, str))
                 stack.extend(item.values())
         elif isinstance(item, str):
             weight += len(item) // 64
@@ -134,10 +138,14 @@ def Dump(value: Any) -> Iterator[bytes]:
 
 
 def ToLines(value: Any) -> Iterator[bytes]:
-    """Yield what the worker program answers for ``value``, without line ends, and take the value to pieces on the way."""
+    """Yield what the worker program answers for ``value``, without line ends, and take the value to pieces on the way.
+
+    Raises errors.ParseError at a string or a key over its limit.
+    """
     if IsLight(value):
         yield b"v" + serializer.DumpBytes(value)
     elif isinstance(value, str):
+        _CheckLength("string", value, MAX_STRING)
         yield b"s"
         for part in _StringParts(value):
             yield b"v" + serializer.DumpBytes(part)
@@ -145,6 +153,7 @@ def ToLines(value: Any) -> Iterator[bytes]:
     elif isinstance(value, dict):
         yield b"{"
         for key in list(value):
+            _CheckLength("key of an object", key, MAX_KEY)
             yield b"k" + serializer.DumpBytes(key)
             yield from ToLines(value.pop(key))
         yield b"}"
@@ -156,6 +165,11 @@ def ToLines(value: Any) -> Iterator[bytes]:
             else:
                 yield b"m" + serializer.DumpBytes(group)
         yield b"]"
+
+
+def _CheckLength(what: str, text: str, limit: int) -> None:
+    if len(text) > limit:
+        raise errors.ParseError(f"{what} of {len(text)} characters, {limit} are allowed: {text[:40]}")
 
 
 def _Taken(items: list[Any]) -> Iterator[Any]:
@@ -251,14 +265,12 @@ def _Read(descriptor: int) -> bytearray:
 def _Work(descriptor: int) -> None:
     """Run the worker program."""
     gc.disable()  # it ends before anything could be collected
-    lines: Iterable[bytes]
-    try:
-        lines = ToLines(serializer.LoadProper(serializer.Decode(_Read(descriptor))))
-    except errors.ParseError as err:
-        lines = [b"!" + serializer.DumpBytes(str(err))]
     with os.fdopen(descriptor, "wb", buffering=1 << 20) as stream:
-        for line in lines:
-            stream.write(line + b"\n")
+        try:
+            for line in ToLines(serializer.LoadProper(serializer.Decode(_Read(descriptor)))):
+                stream.write(line + b"\n")
+        except errors.ParseError as err:
+            stream.write(b"!" + serializer.DumpBytes(str(err)) + b"\n")
 
 
 if __name__ == "__main__":

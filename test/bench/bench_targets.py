@@ -164,6 +164,8 @@ KINDS: dict[str, Callable[[], bytes]] = {
     "quotation marks": lambda: Filled(b'"'),
     "spaces": lambda: Filled(b" ", b"1"),
     "one string": lambda: Filled(b"x", b'"', b'"'),
+    "one key": lambda: Filled(b"x", b'":1}', b'{"'),
+    "keys of 2000 characters": lambda: Filled(b'{"' + b"x" * 2000 + b'":1},', b"1"),
     "one string of escapes": lambda: Filled(b"\\n", b'"', b'"'),
     "one string with a rare character": lambda: Filled(b"x", b'"', b'"' + "\U0001f600".encode()),
     "one string of rare characters": lambda: Filled("\U0001f600".encode(), b'"', b'"'),

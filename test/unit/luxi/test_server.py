@@ -674,6 +674,27 @@ def test_long_numbers_are_rejected_in_no_time(serve, paths):
     assert serializer.LoadProper("[" + "2" * serializer.MAX_DIGITS + "]") == [int("2" * 400)]
 
 
+TOO_LONG = {
+    "string of": b'["' + b"x" * (40 << 20) + b'"]',
+    "key of an object of": b'[1, {"a": {"' + b"x" * (40 << 20) + b'": 1}}]',
+}
+
+
+@pytest.mark.parametrize("what", TOO_LONG)
+def test_texts_that_no_call_takes_to_pieces_are_rejected(serve, paths, what):
+    """A key of 60 MiB was put together 64 KiB at a time, each time from the start: half a minute."""
+    serve()
+    with Raw(paths[0]) as sock:
+        used = time.process_time()
+        sock.sendall(b'{"method": "SubmitManyJobs", "args": [' + TOO_LONG[what] + b"]}" + ETX)
+        answer = ReadAnswer(sock)
+        assert answer is not None and what in answer["result"] and "are allowed: xxx" in answer["result"]
+        assert time.process_time() - used < 2
+    with Client(paths[0]) as client:
+        assert client.Call("QueryTags", ["n", "x" * (2 << 20)]) == ["n", "x" * (2 << 20)]
+    AssertServed(paths[0])
+
+
 def test_a_small_message_of_many_values_is_parsed_beside_the_others(serve, paths):
     """Half a megabyte that becomes 60 MB is not parsed in one call."""
     serve(request_threads=1)
