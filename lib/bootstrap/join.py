@@ -189,7 +189,7 @@ def _Batch(machine: Machine, cluster: str, program: str, data: dict[str, Any]) -
 
 def _Again(machine: Machine) -> str:
     again = f"--readd {machine.name}" if machine.uuid else machine.name
-    return f"then 'gnt-node add {again}' goes on with the machine as it is"
+    return f"then 'gnt-node add {again}' continues with the machine as it is"
 
 
 def _Reason(result: runtime.RunResult) -> str:

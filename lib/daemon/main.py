@@ -336,7 +336,7 @@ def _Live(
         starter.Tell(err.exit_code, ErrorText(err))
         return err.exit_code
     except Exception as err:
-        _RemovePidFile(name)  # before whoever waits for the start goes on
+        _RemovePidFile(name)  # before whoever waits for the start continues
         starter.Tell(constants.EXIT_FAILURE, f"{name} cannot start: {err}; see {log}")
         raise
     # It lives as long as the daemon: later collections need not look at it again.

@@ -68,7 +68,7 @@ class Filter:
 
 
 class Listener:
-    """One stream: what waits to be sent, and whether it goes on.
+    """One stream: what waits to be sent, and whether it continues.
 
     It gets events from the hub as they come.  While it is behind, because it has just come back or its client reads slowly, it
     gets pages of what the master daemon keeps instead, each after its client has taken the one before.

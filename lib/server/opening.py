@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _CONFIG_LIMIT = 512 * 1024 * 1024
 _JOB_LIMIT = 64 * 1024 * 1024
-# Seconds in which the voters hear that what they hold is acknowledged.
+# Seconds in which the voters are informed that what they hold is acknowledged.
 _LAST_WORD = 10.0
 
 

@@ -19,7 +19,7 @@ AFTER_ERROR = 10.0
 class WokenThread:
     """A thread that takes a turn when rows of some kinds have changed, or after a while.
 
-    An error that nobody expected is logged, and the next turn follows: what waits for this thread must not wait for ever.
+    An error that nobody expected is logged, and the next turn follows: what waits for this thread must not wait forever.
     """
 
     def __init__(self, store: Store, name: str, kinds: Collection[str]):

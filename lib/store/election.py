@@ -199,7 +199,7 @@ class Election:
         return True
 
     def Promises(self) -> None:
-        """Have this node and everybody promise a new epoch, above all that anybody has heard of."""
+        """Have this node and everybody promise a new epoch, above all that anybody has learned of."""
         before = self.answers
         for _ in range(1 if self._forced else _ROUNDS):
             self.epoch = Epoch(self.epoch.number + 1, runtime.RandomBytes(RUN_LENGTH // 2).hex())
@@ -239,7 +239,7 @@ class Election:
             if node.accepted and node.name not in question.running:
                 raise NotElected(f"node {node.name} is running now", hint=_AGAIN)
         self._CheckSame(before)
-        # The promises follow at once: whoever refuses now has heard of another start.
+        # The promises follow at once: whoever refuses now has learned of another start.
         self.epoch = newer
         self._forced = True
         return question
@@ -568,7 +568,7 @@ def _CheckNoOtherMaster(election: Election, me: Member) -> None:
         if uuid != me.uuid and heard.serving and heard.promised == newest and heard.master == heard.member.name:
             raise NotElected(
                 f"node {heard.member.name} runs the master daemon (epoch {heard.promised}), after a fail-over this node"
-                " has not heard of",
+                " has not learned of",
                 hint=f"to make this node the master again: gnt-cluster master-failover, on {me.name}",
             )
 

@@ -21,7 +21,7 @@ _SIGNAL_AGAIN = 1.0
 _PATIENCE = 2.0
 _ASK_TIMEOUT = 5.0
 _AT_WORK = ["|", ["=", "status", "running"], ["=", "status", "canceling"]]
-# A daemon may take its time to come up (daemon.main.START_TIMEOUT), but not for ever.
+# A daemon may take its time to come up (daemon.main.START_TIMEOUT), but not forever.
 _START_TIMEOUT = 660.0
 _SYSTEMCTL_TIMEOUT = 700.0
 _STANDARD_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -194,7 +194,7 @@ def _StillRunning(name: str, pid: int) -> str:
     if not jobs:
         return f"{name} (process {pid}) has not ended within {STOP_TIMEOUT:g} s; see {pathutils.DaemonLog(name)}\n"
     return (
-        f"{name} (process {pid}) goes on working, because jobs are running: {jobs}\n"
+        f"{name} (process {pid}) continues working, because jobs are running: {jobs}\n"
         "Wait for them ('gnt-job watch ID'), cancel them ('gnt-job cancel --kill ID'), or stop it all the same; they then\n"
         f"become errors: '{pathutils.DAEMON_UTIL} stop {name} {ABORT_JOBS}'\n"
     )

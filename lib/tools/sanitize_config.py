@@ -69,7 +69,7 @@ def _Replacer(table: Table) -> Callable[[str], str]:
     def any_of(names: Iterable[str]) -> str:
         return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or "(?!)"
 
-    # Only an address of IPv6 goes on at a colon; before and after others it separates.
+    # Only an address of IPv6 continues at a colon; before and after others it separates.
     words, addresses6 = any_of(n for n in table if ":" not in n), any_of(n for n in table if ":" in n)
     pattern = re.compile(rf"(?<![\w.-])(?:{words})(?![\w-]|\.[\w-])|(?<![\w:])(?:{addresses6})(?![\w:])")
     return lambda text: pattern.sub(lambda match: table[match[0]], text)

@@ -80,7 +80,7 @@ def test_stopping_all_daemons_names_the_jobs_and_leaves_nothing_half_way(cluster
     refused = Util(node, "stop-all")
     assert refused.returncode == 1
     assert f"Waiting for running jobs: {job_id} (" in refused.stderr
-    assert f"goes on working, because jobs are running: {job_id} (" in refused.stderr
+    assert f"continues working, because jobs are running: {job_id} (" in refused.stderr
     assert "No other daemon was stopped" in refused.stderr
     assert node.Pid(MASTERD) and node.Pid("ganeti-noded")
     with node.Client() as client:

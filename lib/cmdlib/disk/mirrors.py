@@ -184,7 +184,7 @@ def DescribeState(state: dict[str, Any] | None) -> str:
 
 
 def Follow(caller: Caller, instance: objects.Instance, node_uuid: str, disks: Sequence[objects.Disk]) -> RpcResult:
-    """Tell a node what the records of these disks mean for it."""
+    """Send a node what the records of these disks mean for it."""
     return caller.rpc.call_drbd_follow(node_uuid, (disks, instance))
 
 

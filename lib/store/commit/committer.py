@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ganeti.store.copy.node import NodeStore
 
 STUCK_AFTER = 5.0
-"""Seconds after which the clients of a transaction without a quorum hear that its end is not known."""
+"""Seconds after which the clients of a transaction without a quorum are answered that its end is not known."""
 
 GATHER_SECONDS = 0.001
 """For which changes that are in no hurry wait for others: a transaction costs the same with one change as with ten."""
