@@ -374,8 +374,9 @@ def CountFailures(results: Iterable[tuple[bool, Any]], good: Callable[[Any], boo
 
 
 def SubmitAndCollect(op: Any, options: Options) -> list[tuple[bool, Any]]:
-    """Run an opcode that submits further jobs, wait for those, and return their results."""
-    return CollectJobs(SubmitOrSend(op, options)["jobs"], options)
+    """Run an opcode that submits further jobs, wait for those, and return their results; a dry run submits none."""
+    answer = SubmitOrSend(op, options)
+    return CollectJobs(answer["jobs"], options) if answer is not None else []
 
 
 def CollectJobs(answers: Iterable[Sequence[Any]], options: Options) -> list[tuple[bool, Any]]:

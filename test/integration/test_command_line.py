@@ -45,9 +45,36 @@ def _Start(cluster: RealCluster, command: str) -> subprocess.Popen[str]:
 
 
 def test_the_queue_keeps_its_promises(cluster: RealCluster) -> None:
-    done = _Run(cluster, "gnt-debug test-jobqueue")
+    done = _Run(cluster, "gnt-debug test-jobqueue --priority=low")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("Job queue test successful\n")
+
+
+def test_locks_are_listed_again_and_again_until_interrupted(cluster: RealCluster) -> None:
+    listing = _Start(cluster, "gnt-debug locks --no-headers --interval=1")
+    assert listing.stdout is not None
+    seen = 0
+    for line in listing.stdout:  # an empty line after each list
+        seen += not line.strip()
+        if seen == 2:
+            break
+    listing.send_signal(signal.SIGINT)
+    _, said = listing.communicate(timeout=50)
+    assert listing.returncode == 1 and "Traceback" not in said
+
+
+def test_a_cluster_is_destroyed_only_on_demand(cluster: RealCluster) -> None:
+    with RealCluster(1) as last:
+        last.StartNodeDaemons()
+        last[0].StartMaster()
+        asked = _Run(last, "gnt-cluster destroy")
+        assert asked.returncode == 1 and "--yes-do-it" in asked.stderr
+        with last[0].Client() as client:
+            assert client.QueryClusterInfo()["master"] == last[0].name
+        done = _Run(last, "gnt-cluster destroy --yes-do-it")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert not os.path.exists(last[0].Path("/var/lib/ganeti/config.data"))
+        WaitUntil(lambda: not last[0].Pid("ganeti-masterd"), "the master daemon has ended", 60)
 
 
 def test_from_submission_to_archive(cluster: RealCluster) -> None:

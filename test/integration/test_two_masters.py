@@ -172,7 +172,7 @@ def test_a_node_that_still_is_a_candidate_hears_who_the_newer_master_is() -> Non
         new.Signal(MASTERD, signal.SIGCONT)
         # The printed way to make it the master again works, though its files named it all the time.
         assert f"gnt-cluster master-failover, on {old.name}" in refused.stderr
-        done = Command(old, "gnt-cluster", "master-failover", timeout=150)
+        done = Command(old, "gnt-cluster", "master-failover", "--ignore-offline-nodes=no", timeout=150)
         assert done.returncode == 0, done.stderr
         Works(old)
         assert new.Pid(MASTERD) == 0

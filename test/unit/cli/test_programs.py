@@ -59,6 +59,39 @@ def test_a_cluster_begins_with_the_pool_that_is_asked_for(words, pool, tmp_path)
     assert made["uid_pool"] == pool
 
 
+# Each with a value that is not the default.
+_INIT = [
+    ["-C", "3"], ["--enabled-hypervisors=kvm"], ["--enabled-disk-templates=plain"], ["-m", "aa:00:09"],
+    ["--master-netdev=br7"], ["--master-netmask=24"], ["--use-external-mip-script=yes"], ["--vg-name=other"],
+    ["--drbd-usermode-helper=/bin/false"], ["--prealloc-wipe-disks=yes"], ["--uid-pool=4000"],
+    ["--file-storage-dir=/srv/files"], ["--shared-file-storage-dir=/srv/shared"], ["--user-shutdown=yes"],
+    ["--maintain-node-health=yes"], ["-I", "hail"], ["--default-iallocator-params=a=1"],
+    ["--specs-cpu-count=min=2,max=8,std=2"], ["--specs-disk-count=min=2,max=8,std=2"],
+    ["--specs-disk-size=min=2048,max=8192,std=2048"], ["--specs-mem-size=min=256,max=8192,std=256"],
+    ["--specs-nic-count=min=0,max=4,std=2"], ["--ipolicy-disk-templates=plain"], ["--ipolicy-vcpu-ratio=2"],
+    ["--ipolicy-bounds-specs=min:cpu-count=1,disk-count=1,disk-size=1g,memory-size=128,nic-count=0,spindle-use=1/"
+     "max:cpu-count=8,disk-count=16,disk-size=1t,memory-size=32g,nic-count=8,spindle-use=12"],
+    ["--ipolicy-spindle-ratio=16"], ["--ipolicy-memory-ratio=1.5"], ["--ipolicy-max-node-failures=2"],
+    ["--ipolicy-std-specs=cpu-count=2"], ["-B", "maxmem=256"], ["-H", "kvm:acpi=false"], ["-N", "link=br7"],
+    ["--node-parameters=spindle_count=4"], ["-D", "drbd:metavg=meta"], ["--hypervisor-state=kvm:cpu_total=8"],
+    ["--disk-state=lvm/xenvg:disk_total=1024"], ["-s", "198.51.100.1"], ["--no-etc-hosts"], ["--no-ssh-init"],
+    ["--primary-ip-version=6"], ["--gluster-storage-dir=/srv/gluster"], ["--ssh-key-bits=3072"], ["--ssh-key-type=ecdsa"],
+]  # fmt: skip
+
+
+@pytest.mark.req("D20-CLI-01")
+@pytest.mark.parametrize("words", _INIT, ids=lambda words: words[0].partition("=")[0])
+def test_every_option_of_init_changes_the_cluster(words):
+    program = LoadProgram("gnt-cluster")
+    command = program.Load("init")
+
+    def settings(*given):
+        options, _ = main.MakeParser(program, "init", command).parse_args(list(given))
+        return MakeSettings(options, "cluster.example.org")
+
+    assert settings(*words) != settings()
+
+
 @pytest.mark.req("D20-CLI-01")
 def test_devices_are_written_alike_in_all_commands():
     """Every --disk and --net that describes devices takes N[:KEY=VALUE,...], any number of times."""

@@ -127,6 +127,18 @@ def test_copyfile_keeps_the_path_and_shows_why_it_failed(stage):
     assert done.stderr == f"Copy of file {path} to node node2.example.org:22 failed: Permission denied (publickey).\n"
 
 
+def test_the_nodes_of_one_group_over_their_replication_network(stage):
+    stage.node.Write("/etc/motd", "hello")
+    path = stage.node.Path("/etc/motd")
+    assert stage.Run("copyfile", "-g", "default", "--use-replication-network", path).returncode == 0
+    (line,) = stage.Kept()
+    (second,) = [node for node in stage.master.snapshot.nodes.values() if node.name == "node2.example.org"]
+    assert f" root@{second.secondary_ip}:" in line and second.secondary_ip != second.primary_ip
+    done = stage.Run("command", "-g", "elsewhere", "true")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("Note: no nodes selected: node group 'elsewhere' does not exist")
+
+
 def test_copyfile_has_no_copies_to_make_outside_the_directory_of_a_virtual_node(stage):
     done = stage.Run("copyfile", "/etc/hostname")
     assert done.returncode == 1

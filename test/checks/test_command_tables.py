@@ -1,0 +1,167 @@
+"""The command line of release 3.1 (doc/reference/cli.md 8, 12) is here: each command, name and option, and something shows it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shlex
+from collections.abc import Iterator
+from optparse import BadOptionError
+
+import pytest
+from support import clitables
+from support.stories import GOLDEN
+from support.virtualnode import TOP
+
+from ganeti.cli import main, manual
+from ganeti.cli.command import PROGRAMS, Command, LoadProgram
+from ganeti.cli.parser import CommandParser
+
+# What is not here, with the reason; see also doc/compatibility.rst and doc/roadmap.rst.
+MISSING = {
+    "gnt-backup": "exports and imports belong to moves between clusters",
+    "gnt-instance move": "likewise",
+    "gnt-debug test-osparams": "roadmap",
+    "gnt-debug metad": "there is no metadata daemon",
+    "gnt-cluster renew-crypto": "roadmap",
+    "gnt-cluster upgrade": "roadmap",
+}
+# Commands that do their work on machines, without the master or beside it: the tests that give them their options.
+BY_HAND = {
+    "gnt-cluster init": "test/unit/cli/test_programs.py",
+    "gnt-cluster command": "test/unit/cli/test_remote.py",
+    "gnt-cluster copyfile": "test/unit/cli/test_remote.py",
+    "gnt-cluster destroy": "test/integration/test_command_line.py",
+    "gnt-cluster master-failover": "test/integration/test_two_masters.py test/integration/test_stopping.py",
+    "gnt-cluster epo": "test/unit/cli/test_epo.py",
+    "gnt-cluster rapi-token": "test/integration/rapi/test_narrowed_tokens.py",
+    "gnt-debug submit-job": "test/integration/test_command_line.py",
+    "gnt-debug test-jobqueue": "test/integration/test_command_line.py",
+    "gnt-debug locks": "test/integration/test_command_line.py",
+    "gnt-instance reinstall": "test/unit/cli/test_requests.py",
+    "gnt-node add": "test/integration/test_node_setup.py",
+    "gnt-node show-join-data": "test/integration/test_node_setup.py",
+    "gnt-node list-drbd": "test/integration/confd/test_confd_tools.py",
+}
+EVERY = [(name, command) for name in PROGRAMS for command in LoadProgram(name).commands]
+
+
+def _Lacking(row: clitables.Command) -> bool:
+    return row.program in MISSING or f"{row.program} {row.names[0]}" in MISSING
+
+
+def _Parser(program: str, command: str) -> CommandParser:
+    loaded = LoadProgram(program)
+    return main.MakeParser(loaded, command, loaded.Load(command))
+
+
+@pytest.mark.req("D20-CLI-01")
+def test_every_command_of_the_release_has_its_names_and_options() -> None:
+    rows = clitables.Commands()
+    assert len(rows) > 120, "the tables of the page were not read"
+    wrong = []
+    short = clitables.ShortForms()
+    for row in rows:
+        if _Lacking(row):
+            continue
+        program = LoadProgram(row.program)
+        if row.names[0] not in program.commands:
+            wrong.append(f"{row.program} {row.names[0]}: missing")
+            continue
+        wrong += [
+            f"{row.program} {alias}: missing" for alias in row.names[1:] if program.aliases.get(alias) != row.names[0]
+        ]
+        parser = _Parser(row.program, row.names[0])
+        for name in sorted(row.options):
+            option = parser.get_option(name)
+            if option is None:
+                wrong.append(f"{row.program} {row.names[0]}: no option {name}")
+            elif stray := set(option._short_opts) - short.get(name, set(option._short_opts)):
+                wrong.append(f"{row.program} {row.names[0]} {name}: has the short form {stray}")
+    assert wrong == []
+
+
+def test_what_is_missing_is_really_missing() -> None:
+    """A line of MISSING goes when the command comes."""
+    rows = clitables.Commands()
+    known = {name for row in rows for name in (row.program, f"{row.program} {row.names[0]}")}
+    assert MISSING.keys() <= known
+    assert [f"{name} {command}" for name, command in EVERY if name in MISSING or f"{name} {command}" in MISSING] == []
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_option_is_in_the_manual(name: str) -> None:
+    page = manual.CommandsRst(LoadProgram(name))
+    wrong = []
+    for command, declared in LoadProgram(name).Forms():
+        for option in declared.options:
+            if not option.hidden:
+                assert option.text, f"{name} {command} {option.names[0]} has no text"
+                wrong += [f"{command} {form}" for form in option.names if form not in page]
+    assert wrong == []
+
+
+def _Lines() -> Iterator[list[str]]:
+    """Yield the words of each command line in the golden stories."""
+    for path in glob.glob(os.path.join(GOLDEN, "cli", "*.story")):
+        with open(path, encoding="utf-8") as stream:
+            for line in stream:
+                if line.startswith("$ gnt-"):
+                    yield shlex.split(line[2:])
+
+
+def _Options(parser: CommandParser, words: list[str]) -> Iterator[str]:
+    """Yield the forms of the options among these words."""
+    for word in words:
+        try:
+            option = (
+                parser.get_option(parser._match_long_opt(word.partition("=")[0]))
+                if word.startswith("--")
+                else parser.get_option(word[:2])
+                if word.startswith("-")
+                else None
+            )
+        except BadOptionError:
+            continue
+        if option is not None:
+            yield from (*option._long_opts, *option._short_opts)
+
+
+def _Shown() -> dict[tuple[str, str], set[str]]:
+    """Return the options that the stories show, by program and command."""
+    shown: dict[tuple[str, str], set[str]] = {}
+    for words in _Lines():
+        if words[0] in PROGRAMS and len(words) > 1:
+            program = LoadProgram(words[0])
+            command = program.aliases.get(words[1], words[1])
+            if command in program.commands:
+                shown.setdefault((words[0], command), set()).update(_Options(_Parser(words[0], command), words[2:]))
+    return shown
+
+
+def _Text(paths: str) -> str:
+    text = ""
+    for path in paths.split():
+        with open(os.path.join(TOP, path), encoding="utf-8") as stream:
+            text += stream.read()
+    return text
+
+
+def test_every_command_and_option_is_shown_by_a_test() -> None:
+    """The stories compare what is sent and printed (test/unit/cli/test_golden.py)."""
+    shown = _Shown()
+    wrong = []
+    for name, command in EVERY:
+        text = _Text(BY_HAND.get(f"{name} {command}", ""))
+        declared: Command = LoadProgram(name).Load(command)
+        if (name, command) not in shown and command not in text:
+            wrong.append(f"{name} {command}")
+        wrong += [
+            f"{name} {command} {option.names[0]}"
+            for option in declared.options
+            if not option.hidden
+            and not shown.get((name, command), set()) & set(option.names)
+            and not any(form in text for form in option.names if form.startswith("--"))
+            and not any(f'"{form}' in text for form in option.names)
+        ]
+    assert wrong == [], "write them into test/golden/cli/options.story"
