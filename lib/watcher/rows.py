@@ -12,7 +12,7 @@ INSTANCE_FIELDS = (
     "name", "uuid", "status", "admin_state", "disks_active", "pnode", "snodes", "pnode.group.uuid",
     "snodes.group.uuid", "pnode.group", "snodes.group", "disk_template", "forthcoming", "serial_no",
 )  # fmt: skip
-NODE_FIELDS = ("name", "bootid", "offline", "group.uuid", "vm_capable", "uuid", "serial_no")
+NODE_FIELDS = ("name", "bootid", "offline", "group.uuid", "vm_capable", "uuid", "serial_no", "tags")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Node:
     vm_capable: bool = True
     uuid: str = ""
     serial: int = 0
+    tags: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
@@ -97,6 +98,6 @@ def _Joined(one: str | None, others: Sequence[str] | None) -> frozenset[str]:
 def Nodes(data: Sequence[Sequence[Sequence[Any]]]) -> list[Node]:
     """Return the nodes of a query for NODE_FIELDS."""
     return [
-        Node(name, boot_id or None, bool(offline), bool(vm_capable), uuid or "", serial or 0)
-        for name, boot_id, offline, _, vm_capable, uuid, serial in map(Values, data)
+        Node(name, boot_id or None, bool(offline), bool(vm_capable), uuid or "", serial or 0, tuple(tags or ()))
+        for name, boot_id, offline, _, vm_capable, uuid, serial, tags in map(Values, data)
     ]

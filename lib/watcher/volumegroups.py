@@ -11,6 +11,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ganeti import watchedgroups
 from ganeti.htools.choosing import repair
 from ganeti.watchedgroups import BAD, FAILED, GONE, GOOD, REPAIRING, RETURNED, STATES
 from ganeti.watcher.rows import Node
@@ -253,6 +254,26 @@ def _NotPermitted(guest: Guest, now: int) -> str:
     if policy.allowed is None:
         return f"no tag {repair.PREFIX}{repair.Kind.FIX_STORAGE.word} permits it"
     return ""
+
+
+# --- what another master's watcher did ---------------------------------------------------------------------------------
+
+
+def WithRecords(known: Known, tags: Iterable[str], now: float) -> Known:
+    """Return what is remembered of a node when its tags count too: they say what the watcher of another master did.
+
+    A look of this watcher after the record counts for more: what failed may have been repaired by hand since.
+    """
+    groups, repaired = dict(known.groups), known.repaired
+    for name, record in watchedgroups.Repairs(tags).items():
+        repaired = max(repaired, min(float(record.time), now))
+        before = groups.get(name)
+        if before is not None and (before.state in (REPAIRING, FAILED) or before.seen > record.time):
+            continue
+        if record.state != watchedgroups.DONE:
+            state = FAILED if record.state == FAILED else REPAIRING
+            groups[name] = Group(state, since=float(record.time), seen=float(record.time), job=record.job)
+    return Known(groups, repaired)
 
 
 # --- the file -----------------------------------------------------------------------------------------------------------

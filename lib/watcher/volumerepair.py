@@ -110,7 +110,13 @@ class _Round:
         self._visit = visit
         self._file = file
         self._options = options
-        self._state = file.Read()
+        state = file.Read()
+        nothing, now = volumegroups.NOTHING, runtime.Time()
+        volumes = {
+            node.name: volumegroups.WithRecords(state.volumes.get(node.name, nothing), node.tags, now)
+            for node in visit.nodes
+        }
+        self._state = dataclasses.replace(state, volumes={**state.volumes, **volumes})
         self._errors: dict[int, str] = {}
         self._answered: set[str] = set()
 
@@ -150,6 +156,8 @@ class _Round:
                 if event is Event.DUE:
                     due.append((node, name))
                 self._Report(node, name, event, before, after)
+                if after is not None and after.state == watchedgroups.GOOD:
+                    self._Settle(node, name, event)
             volumes[node.name] = Known(groups, repaired)
         self._Remember(volumes)
         for node, name in waiting:
@@ -196,6 +204,23 @@ class _Round:
             if group.state != watchedgroups.GOOD or node in self._answered
         ]
         watchedgroups.Write(self._visit.uuid, shown)
+
+    def _Settle(self, node: Node, name: str, event: Event) -> None:
+        """Have the tag corrected that says that a repair failed or did not end: somebody has repaired the group."""
+        from ganeti.opcodes import OpTagsDel, OpTagsSet
+
+        record = watchedgroups.Repairs(node.tags).get(name)
+        if event not in (Event.BACK, Event.UNMIRRORED) or record is None or record.state == watchedgroups.DONE:
+            return
+        common = {
+            "kind": constants.TAG_NODE,
+            "name": node.name,
+            "priority": constants.OP_PRIO_LOW,
+            "reason": master.Reason("A volume group whose repair failed is complete again"),
+        }
+        done = record._replace(state=watchedgroups.DONE)
+        ops = [OpTagsSet(tags=[done.tag], **common), OpTagsDel(tags=[record.tag], **common)]
+        master.Submit(self._client, [ops], self._options)
 
     # --- what is said -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ganeti import constants, errors, locking, objects, opcodes
+from ganeti import constants, errors, locking, objects, opcodes, runtime, watchedgroups
 from ganeti.cmdlib.base import Feedback, Filled, NoHooksLU
 from ganeti.cmdlib.common import ExpandNode, VolumesOf
 from ganeti.cmdlib.disk import mirrors
@@ -316,10 +316,27 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
         feedback(f"Repairing storage unit '{self.op.name}' on {self.op.node_name} ...")
         arguments = StorageArguments(self.snapshot.cluster, self.op.storage_type)
         node_uuid, name = Filled(self.op.node_uuid), Filled(self.op.name)
-        self.rpc.call_storage_execute(node_uuid, self.op.storage_type, arguments, name, _FIX_CONSISTENCY).Raise(
-            f"Failed to repair storage unit '{name}' on {self.op.node_name}"
-        )
+        # Before anything is done: the watcher of another master must not have it done a second time.
+        self._Record(watchedgroups.PENDING)
+        result = self.rpc.call_storage_execute(node_uuid, self.op.storage_type, arguments, name, _FIX_CONSISTENCY)
+        if result.fail_msg:
+            self._Record(watchedgroups.FAILED)
+        result.Raise(f"Failed to repair storage unit '{name}' on {self.op.node_name}")
+        self._Record(watchedgroups.DONE)
         self._SayWhatIsLost(node_uuid, name)
+
+    def _Record(self, state: str) -> None:
+        """Write to the node's tags how far the watcher's repair is; one by a person ends what there was to say."""
+        node = self.snapshot.nodes[Filled(self.op.node_uuid)]
+        name = Filled(self.op.name)
+        tags = watchedgroups.WithoutRepairs(node.tags, name)
+        if self.op.missing is not None:
+            job = int(self.ec_id) if str(self.ec_id).isdecimal() else 0
+            tags.append(watchedgroups.Repair(state, int(runtime.Time()), job, name).tag)
+        elif state != watchedgroups.DONE:
+            return
+        if set(tags) != set(node.tags):
+            self.cfg.Update(node.Replace(tags=sorted(tags)), self.ec_id)
 
     def _SayWhatIsLost(self, node_uuid: str, group: str) -> None:
         """Name the instances that lost volumes, with the command that makes these again."""

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.nodes import MakeNodes, Node
 
-from ganeti import metrics, pathutils, runtime, watchedgroups
+from ganeti import constants, metrics, pathutils, runtime, watchedgroups
+from ganeti.config.writer import CheckTags
 
 GROUP = "8b2f8bd6-6f1c-4d3e-9a52-0c2f3d2c6a11"
 
@@ -39,3 +40,15 @@ def test_a_file_that_is_missing_old_or_damaged(node: Node) -> None:
     assert watchedgroups.Read(GROUP) is None
     runtime.WriteFile(path, "node1 xenvg odd\n\nnode1 xenvg bad\n")
     assert watchedgroups.Read(GROUP) == dict.fromkeys(watchedgroups.STATES, 0) | {"bad": 1}
+
+
+def test_repairs_are_found_among_the_tags_of_a_node() -> None:
+    repair = watchedgroups.Repair("failed", 1_700_000_000, 12, "xenvg")
+    assert repair.tag == "ganeti:watcher:volume-group:failed:1700000000:12:xenvg"
+    tags = [repair.tag, repair._replace(time=5).tag, "rack:2", f"{watchedgroups.REPAIR_PREFIX}odd:1:2:a"]
+    tags += [f"{watchedgroups.REPAIR_PREFIX}done:{rubbish}" for rubbish in ("", "1:2", "x:1:a", "1:x:a", "1:1:a:b")]
+    assert watchedgroups.Repairs(tags) == {"xenvg": repair}
+    assert watchedgroups.WithoutRepairs(tags, "xenvg") == tags[2:]
+    long = repair._replace(group="v" * 127)
+    assert len(long.tag) <= constants.MAX_TAG_LEN and watchedgroups.WithoutRepairs([long.tag], long.group) == []
+    CheckTags([repair.tag, long.tag])

@@ -313,6 +313,6 @@ def test_rows_become_objects_whatever_is_missing():
     [instance] = Instances([blank])
     assert (instance.status, instance.disks_active, instance.nodes, instance.groups) == ("", False, ("",), frozenset())
     assert Instances([[*row[:-2], [0, True], [0, 7]]]) == []
-    row = [[0, "n1"], [2, None], [0, True], [0, "g1"], [0, True], [0, "u"], [0, 7]]
-    assert Nodes([row]) == [Node("n1", None, True, True, "u", 7)]
+    row = [[0, "n1"], [2, None], [0, True], [0, "g1"], [0, True], [0, "u"], [0, 7], [0, ["tag"]]]
+    assert Nodes([row]) == [Node("n1", None, True, True, "u", 7, ("tag",))]
     assert Nodes([row])[0].version == "u-7"

@@ -11,7 +11,7 @@ from support import configs
 from support.master import Master
 from support.volumewatch import DB, MINUTE, PERMIT, WEB, Cluster
 
-from ganeti import constants, errors, objects, opcodes, pathutils, runtime, watcherpause
+from ganeti import constants, errors, objects, opcodes, pathutils, runtime, watchedgroups, watcherpause
 from ganeti.server import metering
 from ganeti.watcher import state
 
@@ -48,6 +48,8 @@ def test_a_group_is_repaired_and_its_mirrors_are_made_again(three: Master, said:
     cluster = Cluster(three)
     cluster.Look()
     assert cluster.States() == dict.fromkeys([f"node{number}.example.org" for number in (1, 2, 3)], "good")
+    node = three.snapshot.nodes[three.nodes[1]]
+    before = f"{node.uuid}-{node.serial_no}"
     cluster.Disk(1, missing=True)
     cluster.Look()
     assert said() == [
@@ -62,9 +64,8 @@ def test_a_group_is_repaired_and_its_mirrors_are_made_again(three: Master, said:
     # The volumes of the other instance lie on the disk that is left.
     assert said()[0] == f"WARNING it is repaired by job {repair}; then mirrors are made again of {WEB} (job {maker})"
     op = cluster.jobs.Op(repair)
-    node = three.snapshot.nodes[three.nodes[1]]
     assert (op["node_name"], op["name"], op["missing"]) == ("node2.example.org", "xenvg", ["uuid-of-sda"])
-    assert op["if_match"] == f"{node.uuid}-{node.serial_no}" and not op["ignore_consistency"]
+    assert op["if_match"] == before and not op["ignore_consistency"]
     op = cluster.jobs.Op(maker)
     assert (op["instance_name"], op["mode"], op["disks"]) == (WEB, "replace_on_secondary", [0])
     assert op["depends"] == [[repair, ["success"]]] and op["priority"] == constants.OP_PRIO_LOW
@@ -394,6 +395,99 @@ def test_a_repair_that_ends_while_the_nodes_are_asked_is_not_one_without_effect(
     assert cluster.States()["node2.example.org"] == "repairing"
     cluster.Watch(5)
     assert cluster.States()["node2.example.org"] == "good"
+
+
+# --- another master -----------------------------------------------------------------------------------------------------
+
+
+def _Records(master: Master) -> list[watchedgroups.Repair]:
+    return list(watchedgroups.Repairs(master.snapshot.nodes[master.nodes[1]].tags).values())
+
+
+def _NewMaster(cluster: Cluster) -> None:
+    """Another node is the master: its watcher has seen nothing yet."""
+    runtime.RemoveFile(pathutils.WatcherStateFile(configs.GROUP))
+
+
+@pytest.mark.req("D20-DISK-15")
+def test_the_next_master_knows_of_a_repair(three: Master, said: Said) -> None:
+    cluster = Cluster(three)
+    three[1].lvm.AddPv("/dev/sdc", "xenvg", 65536)
+    cluster.Disk(1, missing=True)
+    cluster.Watch(45)
+    cluster.links.Finish()
+    [record] = _Records(three)
+    assert (record.state, record.group) == ("done", "xenvg") and runtime.Time() - record.time < 30 * MINUTE
+    _NewMaster(cluster)
+    cluster.Disk(1, missing=True, name="/dev/sdb")
+    said()
+    cluster.Watch(60)
+    assert "WARNING it is not repaired: a volume group of this node was repaired within the last 24 hours" in said()
+    assert len(cluster.jobs.Of("OP_REPAIR_NODE_STORAGE")) == 1
+
+
+def test_the_next_master_does_not_repeat_a_repair_that_failed(three: Master, said: Said) -> None:
+    cluster = Cluster(three)
+    _Waiting(cluster)
+    three[1].faults["storage_execute"] = "vgreduce failed"
+    cluster.jobs.Work()
+    assert [record.state for record in _Records(three)] == ["failed"]
+    _NewMaster(cluster)
+    said()
+    cluster.Watch(60)
+    [line] = said()
+    assert line.startswith("ERROR its repair, job ") and "physical volumes uuid-of-sda are missing" in line
+    runtime.Sleep(48 * 60 * MINUTE)
+    _NewMaster(cluster)
+    cluster.Watch(60)
+    assert len(cluster.jobs.Of("OP_REPAIR_NODE_STORAGE")) == 1, (
+        "a failure is not forgotten before somebody has repaired it"
+    )
+    # Somebody does, on the node itself.
+    three[1].faults.clear()
+    three[1].Call(runtime.RunCmd, ["vgreduce", "--removemissing", "--force", "xenvg"])
+    cluster.Watch(10)
+    assert [record.state for record in _Records(three)] == ["done"]
+    assert cluster.States()["node2.example.org"] == "good"
+
+
+def test_a_repair_that_was_cut_off_with_its_master_leaves_mirrors_to_make(three: Master, said: Said) -> None:
+    cluster = Cluster(three)
+    repair = _Waiting(cluster)
+    three[1].Call(runtime.RunCmd, ["vgreduce", "--removemissing", "--force", "xenvg"])
+    cluster.jobs._End(repair, "error", [errors.EncodeException(errors.OpExecError("the master was restarted"))])
+    pending = watchedgroups.Repair("pending", int(runtime.Time()), repair, "xenvg")
+    three.cfg.AddTags("node", three.nodes[1], [pending.tag])
+    _NewMaster(cluster)
+    said()
+    cluster.Watch(10)
+    [line] = [line for line in said() if line.startswith("ERROR")]
+    assert (
+        f"its repair, job {repair}, failed: the master was restarted; mirrors that lost volumes were not made" in line
+    )
+    assert [record.state for record in _Records(three)] == ["done"]
+
+
+def test_a_repair_by_a_person_ends_what_the_tags_said(three: Master) -> None:
+    cluster = Cluster(three)
+    cluster.Disk(1, missing=True)
+    failed, other = (watchedgroups.Repair("failed", 5, 1, group) for group in ("xenvg", "data"))
+    three.cfg.AddTags("node", three.nodes[1], [failed.tag, other.tag, "rack:2"])
+    op = opcodes.OpRepairNodeStorage(node_name="node2.example.org", storage_type="lvm-vg", name="xenvg")
+    three.Run(op)
+    assert sorted(three.snapshot.nodes[three.nodes[1]].tags) == [other.tag, "rack:2"]
+
+
+def test_what_this_watcher_saw_since_counts_for_more_than_the_record(three: Master, said: Said) -> None:
+    cluster = Cluster(three)
+    stale = watchedgroups.Repair("failed", int(runtime.Time()) - 60, 77, "xenvg")
+    cluster.Look()
+    three.cfg.AddTags("node", three.nodes[1], [stale.tag])
+    cluster.Disk(1, missing=True)
+    said()
+    cluster.Look()
+    assert said()[0].startswith("WARNING physical volumes uuid-of-sda are missing")
+    assert cluster.States()["node2.example.org"] == "bad"
 
 
 def _Restarted(cluster: Cluster) -> None:
