@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors, runtime, serializer
@@ -42,6 +43,8 @@ _PARSED_AT_ONCE = 16 * 1024  # bytes; smaller answers cost the transport's threa
 _SHOWN = 200
 # Rows of the store, which only master candidates are asked for, may be of any kind.
 _TAKEN_WHOLE = frozenset(["store_fetch"])
+# Zero would mean no time-out at all.
+_AT_ONCE = 0.05
 _MAX_FAILURE = 64 * 1024  # characters of a text that a node sends
 
 
@@ -196,6 +199,7 @@ class RpcRunner(_Calls):
         self._sender = sender
         self._lock = runtime.Lock()
         self._by_thread: dict[int, _Call] = {}
+        self._patience: dict[int, tuple[float, float]] = {}
         self.times = CallTimes()
 
     def Start(
@@ -212,6 +216,23 @@ class RpcRunner(_Calls):
         procedure's time-out.
         """
         self._Submit(PROCEDURES[name], list(nodes), args, _Call(done, limit))
+
+    @contextmanager
+    def Within(self, each: float, together: float) -> Iterator[None]:
+        """Shorten the time-outs of the calls that this thread makes meanwhile, for looks under locks that others wait for.
+
+        ``each``: seconds for a call; ``together``: seconds after which those that are left fail at once.
+        """
+        ident = runtime.ThreadIdent()
+        self._patience[ident] = (each, runtime.Monotonic() + together)
+        try:
+            yield
+        finally:
+            del self._patience[ident]
+
+    def _Limit(self, ident: int) -> float | None:
+        patience = self._patience.get(ident)
+        return None if patience is None else max(min(patience[0], patience[1] - runtime.Monotonic()), _AT_ONCE)
 
     def Abort(self, thread_ident: int) -> int:
         """End the calls that a thread waits for, which become failures; return their number.
@@ -244,8 +265,8 @@ class RpcRunner(_Calls):
 
         if not wanted:
             return results
-        call = _Call(done)
         ident = runtime.ThreadIdent()
+        call = _Call(done, self._Limit(ident))
         with self._lock:
             self._by_thread[ident] = call
         try:

@@ -53,7 +53,7 @@ def Run(client: Client, visit: Visit, file: File, options: optparse.Values) -> N
 def _Look(client: Client, visit: Visit) -> Looks:
     """Return the groups of the nodes that answered; the others are not known.
 
-    A node that a job has locked is not asked, as the question would wait for that job.
+    A node that a job has locked is not asked: its volumes may be about to change.
     """
     from ganeti.opcodes import OpNodeQueryStorage
 
@@ -92,7 +92,7 @@ def _Ask(client: Client, ops: Sequence[OpCode], otherwise: str) -> list[Any] | N
     status = master.Wait(client, job_id, _LOOK_SECONDS)
     if status is None:
         client.CancelJob(job_id)
-        logging.info("%s: job %d did not get its locks", otherwise, job_id)
+        logging.info("%s: job %d did not end in time", otherwise, job_id)
         return None
     [[results]] = client.QueryJobs([job_id], ["opresult"])
     client.ArchiveJob(job_id)

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 _PEM_LIMIT = 1 << 20
 _NAMES_SHOWN = 3
+# Seconds for one call, and for all: the locks of all instances and nodes of the group are held meanwhile, and whoever wants to
+# move instances away from a node that hangs has to wait for them.
+_CALL_SECONDS, _LOOK_SECONDS = 180.0, 900.0
+_CALL_SECONDS_IF_SOME_HANG = 30.0
 
 
 def _MakeReport(op: Any, feedback: Feedback) -> Report:
@@ -267,13 +271,23 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         self._rules = verify_files.Rules(snapshot)
         self._about_keys = verify_ssh.Questions(snapshot) if self.op.verify_clutter else {}
         # First: where calls hang, the others of this verification may hang too.
-        verify_calls.Check(report, self.rpc, snapshot, asked)
+        hang = verify_calls.Check(report, self.rpc, snapshot, asked)
+        with self.rpc.Within(_CALL_SECONDS_IF_SOME_HANG if hang else _CALL_SECONDS, _LOOK_SECONDS):
+            self._Look(snapshot, members, asked)
+        report.Heading("Other Notes")
+        self._Notes(snapshot, members)
+        return not report.bad
+
+    def _Look(self, snapshot: objects.Snapshot, members: list[objects.Node], asked: list[objects.Node]) -> None:
+        report = self._report
         start = runtime.Time()
         answers = self._Ask(snapshot, members, asked)
         end = runtime.Time()
         report.Heading("Verifying configuration file consistency")
         names = {n.uuid: n.name for n in snapshot.nodes.values()}
-        found = verify_files.WaitForViews(self._rules, names, _FileSums(answers), self._AskForFiles)
+        sums = _FileSums(answers)
+        self._answered = sorted(sums)
+        found = verify_files.WaitForViews(self._rules, names, sums, self._AskForFiles)
         verify_files.CheckFiles(report, names, self._rules, found)
         report.Heading("Verifying node status")
         images = {node.uuid: self._CheckNode(snapshot, node, answers.get(node.uuid), start, end) for node in members}
@@ -288,9 +302,6 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
             checks.CheckSpareMemory(report, images, snapshot)
             report.Heading("Verifying that nodes may fail")
             verify_losses.Check(self, report, members, self.owned_locks(locking.LEVEL_NODE))
-        report.Heading("Other Notes")
-        self._Notes(snapshot, members)
-        return not report.bad
 
     def _NodesToAsk(self, snapshot: objects.Snapshot, members: list[objects.Node]) -> list[objects.Node]:
         """Return the nodes of the group, the master, and one node of another group: their files must be the same."""
@@ -305,11 +316,9 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         return list(asked.values())
 
     def _AskForFiles(self, paths: list[str]) -> verify_files.Found:
-        """Ask the same nodes again for the checksums of a few files."""
-        snapshot = self.snapshot
-        asked = self._NodesToAsk(snapshot, [snapshot.nodes[u] for u in snapshot.GroupNodes(self._group_uuid)])
+        """Ask the nodes that answered again for the checksums of a few files."""
         request = {"filelist": paths}
-        return _FileSums(self.rpc.call_node_verify([n.uuid for n in asked], request, snapshot.cluster.cluster_name, {}))
+        return _FileSums(self.rpc.call_node_verify(self._answered, request, self.snapshot.cluster.cluster_name, {}))
 
     def _CheckStates(self, snapshot: objects.Snapshot, images: Mapping[str, checks.NodeImage]) -> None:
         """Ask the guests' processes themselves: one that hangs is on the list of its node as well."""

@@ -22,6 +22,9 @@ from ganeti.params import disk as disk_params
 from ganeti.utils.text import NiceSort
 
 _MIB = 1 << 20
+# Seconds for one call, and for the whole look, which holds locks of instances and nodes meanwhile: whoever wants to move
+# instances away from a node that hangs has to wait for them.
+_CALL_SECONDS, _LOOK_SECONDS = 30.0, 90.0
 
 Volume = tuple[str, str]
 
@@ -51,8 +54,8 @@ class LUClusterVerifyDisks(NoHooksLU[opcodes.OpClusterVerifyDisks]):
 class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
     """Find nodes that do not answer, inactive disks and missing volumes, for instances that use their disks.
 
-    Nothing can be said of an offline node: its volumes are not missing.  (3.1 names them, and so activates no disk of
-    an instance whose other node is offline.)
+    Nothing can be said of an offline node, or one that does not answer: its volumes are not missing.  (3.1 names them, and so
+    activates no disk of an instance whose other node is offline.)
     """
 
     REQ_BGL = False
@@ -107,9 +110,10 @@ class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
         }
         bad_nodes: dict[str, str] = {}
         sleeping: set[str] = set()
-        missing = self._LookForVolumes(active, can_tell, bad_nodes, sleeping)
-        self._LookForFiles(active, can_tell, bad_nodes, missing)
-        self._AskMirrors(active, can_tell, bad_nodes, sleeping)
+        with self.rpc.Within(_CALL_SECONDS, _LOOK_SECONDS):
+            missing = self._LookForVolumes(active, can_tell, bad_nodes, sleeping)
+            self._LookForFiles(active, can_tell, bad_nodes, missing)
+            self._AskMirrors(active, can_tell, bad_nodes, sleeping)
         return (bad_nodes, NiceSort(sleeping), missing)
 
     def _LookForVolumes(
@@ -122,6 +126,8 @@ class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
         for uuid, result in self.rpc.call_lv_list(nodes, []).items() if nodes else ():
             if result.fail_msg:
                 bad_nodes[uuid] = result.fail_msg
+                if result.failure is not None:
+                    can_tell.discard(uuid)  # what hangs is asked only once
                 continue
             for name, (_size, inactive, _open) in result.payload.items():
                 owner = owners.pop((uuid, name), None)
@@ -129,7 +135,7 @@ class LUGroupVerifyDisks(NoHooksLU[opcodes.OpGroupVerifyDisks]):
                     sleeping.add(owner)
         missing: dict[str, list[list[str]]] = {}
         for (uuid, name), owner in sorted(owners.items()):
-            if uuid in can_tell:
+            if uuid in can_tell and uuid not in bad_nodes:
                 missing.setdefault(owner, []).append([uuid, name])
         return missing
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from ganeti import constants, errors, locking, objects, opcodes, runtime, watchedgroups
@@ -24,6 +25,7 @@ _ALLOCATABLE = "allocatable"
 _FIX_CONSISTENCY = "fix-consistency"
 _NOBODY = "-"
 _PARTIAL = "partial"
+_LOOK_SECONDS = 60.0
 
 
 def CheckStorageType(cluster: objects.Cluster, storage_type: str) -> None:
@@ -60,7 +62,11 @@ _NodesOp = TypeVar("_NodesOp", opcodes.OpNodeQueryvols, opcodes.OpNodeQueryStora
 
 
 class _NodesLU(NoHooksLU[_NodesOp]):
-    """A unit that looks at some nodes, or at all."""
+    """A unit that looks at some nodes, or at all.
+
+    It takes no locks: what it returns may be out of date when it arrives in any case, and if a node hangs, nobody has to
+    wait for this look.
+    """
 
     REQ_BGL = False
     CHANGES_NODES = False
@@ -75,16 +81,17 @@ class _NodesLU(NoHooksLU[_NodesOp]):
             )
 
     def ExpandNames(self) -> None:
-        self.share_locks[locking.LEVEL_NODE] = self.share_locks[locking.LEVEL_NODE_ALLOC] = 1
-        if self.op.nodes:
-            uuids = [ExpandNode(self.snapshot, name).uuid for name in self.op.nodes]
-            self.needed_locks = {locking.LEVEL_NODE: list(dict.fromkeys(uuids))}
-        else:
-            self.needed_locks = dict.fromkeys((locking.LEVEL_NODE_ALLOC, locking.LEVEL_NODE), locking.ALL_SET)
+        self.needed_locks = {}
+        snapshot = self._seen = self.snapshot
+        uuids = [ExpandNode(snapshot, name).uuid for name in self.op.nodes] or snapshot.nodes
+        self._asked = sorted(set(uuids))
+
+    def _Within(self) -> AbstractContextManager[None]:
+        return self.rpc.Within(_LOOK_SECONDS, _LOOK_SECONDS)
 
     def _Answers(self, results: dict[str, Any]) -> Iterator[tuple[objects.Node, Any]]:
         """Return (node, payload) of those that answered, by name; skip offline ones and report failures."""
-        nodes = self.snapshot.nodes
+        nodes = self._seen.nodes
         for uuid in sorted(results, key=lambda uuid: NiceSortKey(nodes[uuid].name)):
             result = results[uuid]
             if result.offline:
@@ -93,9 +100,6 @@ class _NodesLU(NoHooksLU[_NodesOp]):
                 self.LogWarning(f"Can't get storage data from node {result.node_name}: {result.fail_msg}")
                 continue
             yield nodes[uuid], result.payload
-
-    def _Asked(self) -> list[str]:
-        return sorted(self.owned_locks(locking.LEVEL_NODE))
 
 
 class LUNodeQueryvols(_NodesLU[opcodes.OpNodeQueryvols]):
@@ -107,7 +111,9 @@ class LUNodeQueryvols(_NodesLU[opcodes.OpNodeQueryvols]):
     def Exec(self, feedback: Feedback) -> list[list[str]]:
         owners = self._Owners()
         rows = []
-        for node, volumes in self._Answers(self.rpc.call_node_volumes(self._Asked())):
+        with self._Within():
+            results = self.rpc.call_node_volumes(self._asked)
+        for node, volumes in self._Answers(results):
             for volume in sorted(volumes, key=lambda volume: str(volume["dev"])):
                 owner = owners.get((node.uuid, f"{volume['vg']}/{volume['name']}"), _NOBODY)
                 facts = {
@@ -144,7 +150,8 @@ class LUNodeQueryStorage(_NodesLU[opcodes.OpNodeQueryStorage]):
         fields = ["name", *(name for name in self.op.output_fields if name not in ("name", *_OWN_FIELDS))]
         fields = list(dict.fromkeys(fields))
         arguments = StorageArguments(self.snapshot.cluster, kind)
-        results = self.rpc.call_storage_list(self._Asked(), kind, arguments, self.op.name, fields)
+        with self._Within():
+            results = self.rpc.call_storage_list(self._asked, kind, arguments, self.op.name, fields)
         rows = []
         for node, units in self._Answers(results):
             for unit in sorted(units, key=lambda unit: NiceSortKey(str(unit[0]))):

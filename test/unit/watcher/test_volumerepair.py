@@ -592,7 +592,7 @@ def test_a_node_that_is_held_or_restarted_begins_anew(three: Master, said: Said)
     assert len(cluster.jobs.Of("OP_REPAIR_NODE_STORAGE")) == 1
 
 
-def test_a_look_that_gets_no_locks_is_given_up(three: Master) -> None:
+def test_a_look_that_does_not_end_is_given_up(three: Master) -> None:
     cluster = Cluster(three)
     cluster.jobs.stuck = "queued"
     cluster.Look(work=False)

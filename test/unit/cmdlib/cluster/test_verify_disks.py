@@ -6,7 +6,7 @@ import pytest
 from support.master import Master
 from support.simnode import NameOf
 
-from ganeti import errors, opcodes
+from ganeti import errors, opcodes, runtime
 
 WEB = "web.example.org"
 
@@ -71,3 +71,47 @@ def test_every_primary_instance_of_a_node_gets_a_migration(master: Master) -> No
         master.Run(opcodes.OpNodeMigrate(node_name="node1", mode="live", live=True))
     with pytest.raises(errors.OpPrereqError, match="Do not specify both"):
         master.Run(opcodes.OpNodeMigrate(node_name="node1", target_node="node2", iallocator="hail"))
+
+
+def _Hang(master: Master, number: int, *procedures: str) -> None:
+    """Have a node answer these calls when nobody waits for the answer anymore."""
+
+    def sleep(name: str, _args: object) -> None:
+        if name in procedures:
+            runtime.Sleep(7200)
+
+    master[number].before = sleep
+
+
+def test_a_node_that_hangs_does_not_keep_the_locks_of_all_for_long(master: Master) -> None:
+    _Hang(master, 1, "lv_list", "drbd_needs_activation")
+    began = runtime.Monotonic()
+    bad_nodes, _, missing = master.Run(opcodes.OpGroupVerifyDisks(group_name="default"))
+    assert missing == {} and "time" in bad_nodes[master.nodes[1]] and runtime.Monotonic() - began < 35, bad_nodes
+    assert "drbd_needs_activation" not in master[1].calls and "drbd_needs_activation" in master[0].calls
+
+
+def test_a_verification_of_all_gives_up_a_node_that_hangs(master: Master) -> None:
+    _Hang(master, 1, "node_verify", "all_instances_info", "blockdev_getmirrorstatus_multi", "lv_list", "drbd_views")
+    began = runtime.Monotonic()
+    master.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
+    assert any("node node2.example.org: while contacting node" in text for text in master.last.messages)
+    assert runtime.Monotonic() - began < 300
+    # Of a node on which calls hang already nobody expects much.
+    master[1].answers["node_long_calls"] = [["lv_list", 90.0, True, "lvs, process 7"]]
+    began = runtime.Monotonic()
+    master.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
+    assert runtime.Monotonic() - began < 90
+
+
+def test_many_calls_under_the_same_locks_have_an_end_together(master: Master) -> None:
+    _Hang(master, 1, "lv_list")
+    nodes = [master.nodes[1]]
+    began = runtime.Monotonic()
+    with master.context.rpc.Within(30, 40):
+        for _ in range(5):
+            assert master.context.rpc.call_lv_list(nodes, [])[nodes[0]].fail_msg
+    assert runtime.Monotonic() - began < 42
+    began = runtime.Monotonic()
+    assert master.context.rpc.call_lv_list(nodes, [])[nodes[0]].fail_msg
+    assert runtime.Monotonic() - began > 50, "later calls have their own time again"

@@ -109,6 +109,29 @@ def test_the_physical_volumes_that_are_away(two: Master) -> None:
     assert two[0].lvm.Count("pvs") == runs
 
 
+@pytest.mark.parametrize(
+    ("procedure", "op"),
+    [
+        ("storage_list", opcodes.OpNodeQueryStorage(output_fields=["node"], storage_type="lvm-vg")),
+        ("node_volumes", opcodes.OpNodeQueryvols(output_fields=["node"], nodes=["node1", "node2"])),
+    ],
+)
+def test_a_look_holds_no_locks_and_gives_up_a_node_that_hangs(two: Master, procedure: str, op: opcodes.OpCode) -> None:
+    held: list[Any] = []
+
+    def hang(name: str, _args: object) -> None:
+        if name == procedure:
+            held.extend(row for row in two.glm.QueryLocks() if row.owner and row.name != "cluster/BGL")
+            runtime.Sleep(7200)
+
+    two[1].before = hang
+    began = runtime.Monotonic()
+    rows = two.Run(op)
+    assert {row[0] for row in rows} == {"node1.example.org"} and held == []
+    assert runtime.Monotonic() - began < 65
+    assert any("Can't get storage data from node node2.example.org" in text for text in two.last.messages)
+
+
 def test_a_node_of_an_older_release_rejects_the_field_and_is_not_listed(two: Master) -> None:
     two[1].faults["storage_list"] = "Storage units have no field 'missing'"
     rows = two.Run(opcodes.OpNodeQueryStorage(output_fields=["node", "missing"], storage_type="lvm-vg"))
