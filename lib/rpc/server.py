@@ -141,7 +141,7 @@ def ParseArguments(procedure: Procedure, body: bytes) -> list[Any]:
             f"{procedure.name}: {len(value)} arguments given, {len(procedure.args)} expected ({expected})"
         )
     for arg, item in zip(procedure.args, value, strict=True):
-        if not _Fits(arg.encoding.wire, item):
+        if not arg.encoding.wire(item):
             raise errors.ParseError(f"{procedure.name}: argument {arg.name} must be {arg.encoding.wire}")
         if arg.enc in OBJECTS and b"\\u0000" in body and _HasNul(item):
             raise errors.ParseError(f"{procedure.name}: argument {arg.name} must not contain a NUL character")
@@ -160,13 +160,6 @@ def _HasNul(value: Any) -> bool:
         elif isinstance(item, list):
             left += item
     return False
-
-
-def _Fits(wire: Callable[[Any], bool], item: Any) -> bool:
-    try:
-        return wire(item)
-    except RecursionError:
-        return False
 
 
 def _Success(name: str, payload: Any) -> Reply:

@@ -34,6 +34,8 @@ def test_short_text_is_readable_and_long_text_is_small() -> None:
     [
         [1, "no base64!"],
         [1, base64.b64encode(b"no zlib").decode()],
+        # Whole but for a character that does not belong there.
+        [1, "\n" + base64.b64encode(zlib.compress(b"x" * 1000)).decode()],
         [1, base64.b64encode(zlib.compress(b"x" * 1000)[:-4]).decode()],
     ],
 )
@@ -49,6 +51,14 @@ def test_a_small_message_cannot_become_a_huge_file() -> None:
         encoders.ReadBlob(bomb)
     with pytest.raises(errors.ParseError, match="limit"):
         encoders.ReadBlob([0, "x" * 100], limit=10)
+
+
+def test_a_file_of_exactly_the_limit_arrives_and_one_byte_more_does_not() -> None:
+    packed = [1, base64.b64encode(zlib.compress(b"x" * 10)).decode()]
+    assert encoders.ReadBlob(packed, limit=10) == encoders.ReadBlob([0, "x" * 10], limit=10) == b"x" * 10
+    for blob in (packed, [0, "x" * 10], [0, "\u00e4" * 5]):
+        with pytest.raises(errors.ParseError, match="over the limit of 9"):
+            encoders.ReadBlob(blob, limit=9)
 
 
 def test_a_file_is_read_with_its_owner_and_mode(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from support import allocator
 from support.realcluster import WaitUntil
 
 from ganeti import x509
+from ganeti.rpc import curl
 from ganeti.rpc.base import ABORTED, Answer, Failure, Request
 from ganeti.rpc.curl import MAX_HEADERS, SILENCE, CurlTransport
 
@@ -29,13 +30,17 @@ CLOSED = "the RPC transport is closed"
 class Server:
     """A node that answers when it is told to: each request that arrived is in ``arrived``."""
 
-    def __init__(self, base: Path):
+    def __init__(self, base: Path, ciphers: str = ""):
         self.lease = allocator.Lease()
         self.address, self.port = self.lease.Address(), self.lease.Port()
         self.arrived: queue.Queue[dict[str, Any]] = queue.Queue()
         self.go = threading.Event()
         self.go.set()
         self.header = "short"
+        # How many bytes of an answer are sent before ``rest``.
+        self.part = 1 << 40
+        self.rest = threading.Event()
+        self.parts: queue.Queue[bytes] = queue.Queue()
         # The next request is read, and its connection closed without an answer.
         self.drop = threading.Event()
         # Connections that are open.
@@ -43,6 +48,9 @@ class Server:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(base / "server.pem"))
         context.load_cert_chain(base / "server.pem")
         context.verify_mode = ssl.CERT_REQUIRED
+        if ciphers:
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            context.set_ciphers(ciphers)
         server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -86,7 +94,11 @@ class Server:
                 self.send_header("X-Word", server.header)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(body[: server.part])
+                if len(body) > server.part:
+                    server.parts.put(body)
+                    assert server.rest.wait(_PATIENCE)
+                    self.wfile.write(body[server.part :])
 
             def log_message(self, *args: Any) -> None:
                 pass
@@ -102,6 +114,7 @@ class Server:
 
     def Close(self) -> None:
         self.go.set()
+        self.rest.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -179,14 +192,16 @@ def test_a_machine_without_power_is_not_waited_for_until_the_call_times_out(call
 
 def _ConnectionsTo(address: str, port: int) -> list[socket.socket]:
     """Return this process's connections to a server."""
-    found = []
+    found: dict[Any, socket.socket] = {}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
                 sock = stack.enter_context(socket.socket(fileno=os.dup(int(name))))
                 if sock.family == socket.AF_INET and sock.getpeername() == (address, port):
-                    found.append(sock.dup())
-    return found
+                    # Not sock.dup(): it would make the transport's socket wait, too.
+                    stack.pop_all()
+                    found[sock.getsockname()] = sock
+    return list(found.values())
 
 
 def test_of_many_calls_to_a_node_five_run_and_the_store_s_never_wait(caller: Caller, server: Server) -> None:
@@ -218,6 +233,20 @@ def test_a_call_that_never_gets_its_turn_is_given_up(caller: Caller, server: Ser
     assert caller.Ask(b"again").status == 203
 
 
+def test_a_call_that_is_given_up_takes_none_of_those_along_that_wait_with_it(caller: Caller, server: Server) -> None:
+    server.go.clear()
+    for _ in range(5):
+        caller.Send()
+        server.Arrival()
+    patient, hurried, last = (
+        caller.Send(body, timeout=after)[1] for body, after in ((b"1", 60), (b"2", 1), (b"3", 60))
+    )
+    assert hurried.get(timeout=_PATIENCE).failure is Failure.NOT_SENT
+    assert patient.empty() and last.empty()
+    server.go.set()
+    assert [answers.get(timeout=_PATIENCE).body for answers in (patient, last)] == [b"1", b"3"]
+
+
 def test_a_call_can_be_aborted_while_it_runs_and_while_it_waits(caller: Caller, server: Server) -> None:
     server.go.clear()
     held = [caller.Send() for _ in range(5)]
@@ -246,6 +275,17 @@ def test_closing_answers_what_is_under_way_what_waits_and_what_comes_later(calle
     caller.transport.Close()
 
 
+def test_closing_leaves_nothing_behind(caller: Caller, server: Server) -> None:
+    def ours() -> int:
+        return sum(thread.name == "rpc" for thread in threading.enumerate())
+
+    before = ours()
+    assert caller.Ask().status == 203
+    caller.transport.Close()
+    assert ours() == before - 1, "the thread has ended when closing returns"
+    assert _ConnectionsTo(server.address, server.port) == []
+
+
 def test_a_head_without_end_is_cut_off(caller: Caller, server: Server) -> None:
     server.header = "x" * 60_000
     assert caller.Ask().status == 203
@@ -253,6 +293,46 @@ def test_a_head_without_end_is_cut_off(caller: Caller, server: Server) -> None:
     # More than a header line may have is sent in several of them.
     answer = caller.Ask()
     assert answer.status == 0 and answer.failure is Failure.SILENT
+
+
+def test_an_answer_over_the_limit_is_cut_off_and_one_of_exactly_the_limit_comes_whole(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curl, "MAX_BODY", 100_000)
+    answer = caller.Ask(b"x" * 100_001)
+    assert (answer.error, answer.failure) == ("node node1: its answer is over 100000 bytes", Failure.SILENT)
+    assert caller.Ask(b"x" * 100_000).body == b"x" * 100_000
+
+
+def test_the_answers_of_one_node_together_have_a_limit_and_what_was_answered_counts_no_more(
+    caller: Caller, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node in the wrong hands could fill the master's memory with answers that do not end."""
+    monkeypatch.setattr(curl, "MAX_HELD", 100_000)
+    server.part = 40_000
+    sent = [caller.Send(name * 50_000)[1] for name in (b"a", b"b")]
+    assert {server.parts.get(timeout=_PATIENCE)[:1] for _ in sent} == {b"a", b"b"}
+    # As soon as both have come so far, a third has no room; the last bytes of the first part may still be on the way.
+    text = "node node1: its answers that are under way are over 100000 bytes together"
+    WaitUntil(lambda: caller.Ask(b"c" * 39_999).error == text, "both to be held", _PATIENCE)
+    other = Server(tmp_path)
+    try:
+        assert caller.Ask(b"d" * 90_000, host=other.address, port=other.port).status == 203, "it is another node"
+    finally:
+        other.Close()
+    server.rest.set()
+    assert [answers.get(timeout=_PATIENCE).body for answers in sent] == [b"a" * 50_000, b"b" * 50_000]
+    server.part = 1 << 40
+    for _ in range(3):
+        assert caller.Ask(b"e" * 100_000).status == 203
+
+
+def test_each_call_carries_its_own_content_whichever_kind_came_before_it(caller: Caller, server: Server) -> None:
+    for number, repeatable in enumerate((True, False, False, True, True, False)):
+        body = b"content %d" % number + b"." * number * 10
+        assert caller.Ask(body, repeatable=repeatable, headers={f"X-{number}": "a"}).body == body
+        seen = server.Arrival()
+        assert (seen["body"], {name for name in seen["headers"] if name.startswith("X-")}) == (body, {f"X-{number}"})
 
 
 def test_an_owner_that_fails_to_take_its_answer_harms_nobody(caller: Caller, server: Server) -> None:
@@ -306,6 +386,59 @@ def test_a_node_that_does_not_answer_is_given_up_in_time(caller: Caller, server:
     assert server.Arrival()["body"] == b"slow"
     server.go.set()
     assert caller.Ask(b"next").status == 203
+
+
+def test_why_a_node_was_not_reached_is_told_in_words_and_in_kind(caller: Caller, server: Server) -> None:
+    address, port = server.lease.Address(), server.lease.Port()
+    answer = caller.Ask(host=address, port=port)
+    assert answer.error == f"node node1 ({address}:{port}): cannot connect: Connection refused"
+    assert answer.failure is Failure.REFUSED and not answer.failure.accepted
+    with socket.create_server((address, port), backlog=0), contextlib.ExitStack() as others:
+        # A machine whose queue is full answers as little as one that is off.
+        for _ in range(4):
+            other = others.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex((address, port))
+        began = time.monotonic()
+        answer = caller.Ask(host=address, port=port, connect_timeout=0.5)
+        assert time.monotonic() - began < _PATIENCE / 2, "the call itself may take longer"
+        assert answer.failure is Failure.UNREACHABLE and not answer.failure.accepted
+        assert str(answer.error).startswith(f"node node1 ({address}:{port}): time-out: ")
+    answer = caller.Ask(host="no-such-node.invalid")
+    assert answer.failure is Failure.UNREACHABLE and "its name cannot be resolved" in str(answer.error)
+
+
+def test_a_daemon_that_breaks_off_or_speaks_something_else_is_said_to_run(caller: Caller, server: Server) -> None:
+    server.drop.set()
+    answer = caller.Ask()
+    where = f"node node1 ({server.address}:{server.port})"
+    assert answer.error == f"{where}: it ended the connection before its answer was complete"
+    assert answer.failure is Failure.SILENT and answer.failure.accepted
+    with socket.create_server((server.lease.Address(), server.lease.Port())) as stranger:
+        address, port = stranger.getsockname()
+        _, answers = caller.Send(host=address, port=port)
+        connection, _ = stranger.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+            answer = answers.get(timeout=_PATIENCE)
+    assert str(answer.error).startswith(f"node node1 ({address}:{port}): TLS failed: ")
+    assert answer.failure is Failure.SILENT
+
+
+def test_a_node_may_have_an_address_with_colons(caller: Caller, server: Server) -> None:
+    answer = caller.Ask(host=f"::ffff:{server.address}")
+    assert (answer.error, answer.status) == (None, 203)
+
+
+def test_weak_ciphers_are_not_spoken(caller: Caller, tmp_path: Path) -> None:
+    for ciphers, spoken in (("AES128-SHA256", False), ("ECDHE", True)):
+        server = Server(tmp_path, ciphers)
+        try:
+            answer = caller.Ask(host=server.address, port=server.port)
+            assert (answer.status == 203) is spoken, answer.error
+        finally:
+            server.Close()
 
 
 def test_who_has_no_certificate_of_the_cluster_is_told_nothing(tmp_path: Path, server: Server) -> None:

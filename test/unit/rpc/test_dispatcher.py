@@ -92,6 +92,12 @@ def test_the_http_level_has_its_own_answers() -> None:
     # In the table, but this node does not have it.
     assert dispatcher.Handle("/lv_list", {}, b"[]")[0] == 404
     assert dispatcher.Handle("/vg_list", {}, b"[]", method="PUT")[0] == 400
+    for length in (80, 81):
+        shown = b"x" * 80 + b"..." * (length > 80)
+        assert (
+            b"Procedure &#x27;" + shown + b"&#x27; does not exist"
+            in dispatcher.Handle("/" + "x" * length, {}, b"[]")[2]
+        )
     status, headers, body = dispatcher.Handle("/<script>", {}, b"[]")
     assert status == 404 and headers["Content-Type"].startswith("text/html") and b"<script>" not in body
     assert dispatcher.Handle("/vg_list", {}, b" " * (MAX_BODY + 1))[0] == 413
@@ -116,17 +122,75 @@ def test_only_changing_calls_pass_the_gate_and_run_inside_it() -> None:
 
 def test_a_newer_epoch_refuses_with_its_master() -> None:
     gate = Booking()
-    gate.refuse = rpc.EpochRefused("7.beef", "node2\r\nX-Evil: 1")
+    gate.refuse = rpc.EpochRefused("7.beef", "node2\r\nX-Evil: 1~")
     ran: list[str] = []
     dispatcher = Dispatcher({"export_remove": ran.append}, gate)
     status, headers, body = dispatcher.Handle("/export_remove", {}, b'["x"]')
     assert status == 409
     assert headers["X-Ganeti-Epoch"] == "7.beef"
-    assert headers["X-Ganeti-Master"] == "node2X-Evil: 1"
+    assert headers["X-Ganeti-Master"] == "node2X-Evil: 1~"
     assert json.loads(body)[0] is False
     gate.refuse = errors.LockError("an older call still runs")
     assert ask(dispatcher, "export_remove", ["x"]) == [False, "an older call still runs"]
     assert ran == []
+
+
+def test_an_error_without_words_is_named_by_its_kind() -> None:
+    def fail() -> None:
+        raise errors.StorageError
+
+    assert ask(Dispatcher({"vg_list": fail}, OpenGate()), "vg_list", []) == [False, "StorageError"]
+
+
+def test_a_call_without_arguments_says_that_it_takes_none() -> None:
+    text = "vg_list: 1 arguments given, 0 expected (none)"
+    assert ask(Dispatcher({"vg_list": lambda: None}, OpenGate()), "vg_list", [5]) == [False, text]
+
+
+def test_a_request_and_an_answer_may_have_exactly_the_limit() -> None:
+    dispatcher = Dispatcher(
+        {"bdev_sizes": lambda devices: "x" * (MAX_BODY - len('[true,""]') + len(devices))}, OpenGate()
+    )
+    request = b"[[" + b" " * (MAX_BODY - 4) + b"]]"
+    status, _, body = dispatcher.Handle("/bdev_sizes", {}, request)
+    assert (status, len(body)) == (200, MAX_BODY) and body.endswith(b'x"]')
+    good, text = ask(dispatcher, "bdev_sizes", [["/dev/a"]])
+    assert not good and text == f"the answer of bdev_sizes has {MAX_BODY + 1} bytes, the limit is {MAX_BODY}"
+
+
+def test_calls_of_the_store_do_not_hide_the_others_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    dispatcher = Dispatcher({"vg_list": dict, "store_status": lambda *args: {}}, OpenGate())
+    with caplog.at_level(logging.DEBUG):
+        assert ask(dispatcher, "vg_list", []) == [True, {}]
+        assert ask(dispatcher, "store_status", [{}]) == [True, {}]
+    levels = {
+        record.getMessage().split()[2]: record.levelno for record in caplog.records if "took" in record.getMessage()
+    }
+    assert levels == {"vg_list": logging.INFO, "store_status": logging.DEBUG}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"A\0": "x"}, {"A": "x\0"}, {"A": "\0"}, {"ok": "x", "A": "b\0c"}],
+)
+def test_a_variable_of_a_program_has_no_nul_in_it(parameters: dict[str, str]) -> None:
+    """No command line and no environment could take it: the program would not even start."""
+    dispatcher = Dispatcher({"hooks_runner": lambda *args: "ran"}, OpenGate())
+    good, text = ask(dispatcher, "hooks_runner", ["cluster-verify", "pre", parameters])
+    assert not good and text == "hooks_runner: argument env must not contain a NUL character"
+    assert ask(dispatcher, "hooks_runner", ["cluster-verify", "pre", {"A": "x", "B": ""}]) == [True, "ran"]
+
+
+def test_a_nul_is_found_however_deep_it_is_and_refused_only_where_it_does_harm() -> None:
+    names = ("instance_migratable", "store_append", "instance_start")
+    dispatcher = Dispatcher(dict.fromkeys(names, lambda *args: "ran"), OpenGate())
+    for deep in ({"a": [{"b": ["c\0"]}]}, {"a": {"b\0": 1}}, {"a": 1, "b": ["\0", 5], "c": "d"}):
+        good, text = ask(dispatcher, "instance_migratable", [deep])
+        assert (good, "NUL" in text) == (False, True)
+        assert ask(dispatcher, "store_append", [deep]) == [True, "ran"], "rows of the store may hold anything"
+    whole = {"a": [{"b": ["c"], "d": 5}], "e": None}
+    assert ask(dispatcher, "instance_migratable", [whole]) == [True, "ran"]
+    assert ask(dispatcher, "instance_start", [whole, False, [["user", "why\0", 1]]]) == [True, "ran"]
 
 
 def test_handlers_must_be_in_the_table() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from support import configs
 
 from ganeti import errors, rpc
-from ganeti.rpc.base import Answer, Request
+from ganeti.rpc.base import ABORTED, Answer, Failure, Request
 from ganeti.rpc.resolver import SnapshotResolver
 
 
@@ -95,6 +96,10 @@ def test_a_node_nobody_knows_fails_alone_and_version_asks_by_name() -> None:
     assert "not in the configuration" in (results["nobody"].fail_msg or "") and not results["nobody"].offline
     runner.call_version(["nobody"])
     assert wire.requests[-1].host == "nobody"
+    # One that has to leave is in no configuration any more.
+    assert wire.requests[-1].path == "/version"
+    runner.call_node_leave_cluster("nobody", True)
+    assert (wire.requests[-1].host, wire.requests[-1].path) == ("nobody", "/node_leave_cluster")
 
 
 @pytest.mark.req("D20-LOG-06")
@@ -110,6 +115,24 @@ def test_every_failure_is_logged_even_if_nobody_looks(caplog: pytest.LogCaptureF
     assert "a.example.com" in caplog.text and "no such export" in caplog.text and "HTTP status 500" in caplog.text
 
 
+def test_what_is_no_news_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A log that is full of nodes known to be offline, or of each look at a dead one, hides what matters."""
+    runner = runner_on(Wire(lambda _: Answer("no route to host")))
+    assert runner.call_export_list(["asleep"])["asleep"].fail_msg
+    assert runner.call_store_status(["a"], {})["a"].fail_msg == "no route to host"
+    assert caplog.records == []
+    assert runner.call_export_list(["a"])["a"].fail_msg
+    assert len(caplog.records) == 1
+
+
+def test_how_far_a_call_got_is_known_without_reading_its_text() -> None:
+    runner = runner_on(Wire(lambda _: Answer("no answer", failure=Failure.SILENT)))
+    results = runner.call_bdev_sizes(["a", "nobody", "asleep"], [])
+    found = {node: result.failure for node, result in results.items()}
+    assert found == {"a": Failure.SILENT, "nobody": Failure.UNREACHABLE, "asleep": Failure.NOT_SENT}
+    assert runner_on(Wire(success({}))).call_bdev_sizes(["a"], [])["a"].failure is None
+
+
 def test_failures_have_the_words_of_the_protocol() -> None:
     def text(body: bytes) -> str | None:
         result = runner_on(Wire(lambda _: Answer(None, 200, {}, body))).call_export_list(["a"])["a"]
@@ -120,8 +143,19 @@ def test_failures_have_the_words_of_the_protocol() -> None:
     assert text(b"[]") == "RPC layer error: invalid result length (0), expected 2"
     assert text(b'[false, ""]') == "No error information"
     assert text(b'[0, "x"]') == "x"
+    assert text(b'[false, ["prereq", 5]]') == '["prereq",5]'
+    assert len(text(json.dumps([False, ["x"] * 1000]).encode()) or "") == 200
+    assert text(b'[false, "first\\nsecond\\u001b"]') == "first\nsecond\\x1b"
     assert (text(b"\xff") or "").startswith("RPC layer error: ")
     assert text(b"[true, []]") is None
+
+
+def test_a_node_of_another_release_says_that_it_lacks_the_procedure() -> None:
+    def text(status: int) -> str | None:
+        return runner_on(Wire(lambda _: Answer(None, status, {}, b""))).call_export_list(["a"])["a"].fail_msg
+
+    assert text(404) == "HTTP status 404: the node has no procedure export_list (another release?)"
+    assert text(503) == "HTTP status 503"
 
 
 def test_raise_names_what_was_done_and_what_failed() -> None:
@@ -135,6 +169,8 @@ def test_raise_names_what_was_done_and_what_failed() -> None:
     assert caught.value.args == ("Cannot: no route", errors.ECODE_STATE)
     said: list[str] = []
     assert result.Warn("Could not list", said.append) and said == ["Could not list: no route"]
+    assert result.Warn("", said.append)
+    assert said.pop() == "Call 'export_list' to node 'a.example.com' failed: no route"
     good = runner_on(Wire(success([]))).call_export_list(["a"])["a"]
     good.Raise("never")
     assert not good.Warn("never", said.append) and len(said) == 1
@@ -159,6 +195,93 @@ def test_a_refused_master_is_told_once_per_answer() -> None:
     assert told == [("5.ef", "node2")]
 
 
+@pytest.mark.parametrize(
+    ("headers", "told"),
+    [
+        ({"x-ganeti-epoch": "5.ef"}, [("5.ef", "", "a")]),
+        # The call lacked an epoch: nobody else is master because of that.
+        ({"x-ganeti-master": "node2"}, []),
+        ({}, []),
+    ],
+)
+def test_only_a_newer_epoch_ends_a_master(headers: dict[str, str], told: list[tuple[str, str, str]]) -> None:
+    wire = Wire(lambda _: Answer(None, 409, headers, b'[false, "refused"]'))
+    heard: list[tuple[str, str, str]] = []
+    runner = runner_on(wire, refused=lambda *what: heard.append(what))
+    assert runner.call_export_remove("a", "x").fail_msg == "refused"
+    assert heard == told
+    # Whoever did not ask to be told still gets its answer.
+    assert runner_on(wire).call_export_remove("a", "x").fail_msg == "refused"
+
+
+def test_without_an_epoch_of_its_own_a_process_sends_none() -> None:
+    wire = Wire(success())
+    rpc.RpcRunner(wire, resolve, lambda: None, sender="node1").call_export_remove("a", "x")
+    assert not {"X-Ganeti-Epoch", "X-Ganeti-Master"} & set(wire.requests[0].headers)
+
+
+def test_a_caller_may_be_in_more_of_a_hurry_than_the_table() -> None:
+    wire = Wire(success())
+    runner = runner_on(wire)
+    for limit in (3, None, 1000):
+        runner.Start("bdev_sizes", ["a"], [[]], lambda _: None, limit)
+    assert [request.timeout for request in wire.requests] == [3, 60, 60]
+
+
+def test_only_calls_of_the_store_pass_the_others() -> None:
+    wire = Wire(success({}))
+    runner = runner_on(wire)
+    runner.call_store_status(["a"], {})
+    runner.call_export_remove("a", "old")
+    runner.call_version(["a"])
+    assert [request.urgent for request in wire.requests] == [True, False, False]
+
+
+def test_times_and_failures_of_calls_are_counted_by_node() -> None:
+    answers = [
+        Answer(None, 200, {}, b"[true, []]", seconds=0.5),
+        Answer("no route", seconds=1.0),
+        Answer(None, 500, {}, b"", seconds=0.25),
+        Answer(None, 200, {}, b'[false, "no such export"]', seconds=0.25),
+    ]
+    runner = runner_on(Wire(lambda _: answers.pop(0)))
+    for _ in range(4):
+        runner.call_export_list(["a"])
+    assert runner.times.Failures() == {("a.example.com", "export_list"): 2}, "a node that says no has answered"
+    assert list(runner.times.Durations()) == [("a.example.com", "export_list")]
+
+
+class Held(Wire):
+    """A transport whose calls end when they are aborted, and where somebody acts while the first is handed over."""
+
+    def __init__(self, meanwhile: Callable[[], object]):
+        super().__init__(success())
+        self.meanwhile = meanwhile
+        self.waiting: dict[Request, Callable[[Answer], None]] = {}
+
+    def Submit(self, request: Request, done: Callable[[Answer], None]) -> None:
+        self.requests.append(request)
+        self.waiting[request] = done
+        if len(self.requests) == 1:
+            self.meanwhile()
+
+    def Abort(self, request: Request) -> None:
+        done = self.waiting.pop(request, None)
+        if done is not None:
+            done(Answer(ABORTED))
+
+
+def test_a_call_that_is_aborted_while_it_is_handed_over_ends_on_all_nodes() -> None:
+    """A job that is told to stop at this moment would otherwise wait as long as the procedure may take."""
+    aborted: list[int] = []
+    wire = Held(lambda: aborted.append(runner.Abort(threading.get_ident())))
+    runner = runner_on(wire)
+    results = runner.call_bdev_sizes(["a", "b", "c"], [])
+    assert [result.fail_msg for result in results.values()] == [ABORTED] * 3
+    assert aborted == [3]
+    assert runner.Abort(threading.get_ident()) == 0
+
+
 def test_wrong_use_is_a_bug_that_names_the_call() -> None:
     runner = runner_on(Wire(success()))
     with pytest.raises(TypeError):
@@ -167,6 +290,12 @@ def test_wrong_use_is_a_bug_that_names_the_call() -> None:
         runner.call_version("a")
     with pytest.raises(errors.ProgrammerError, match="export_remove takes"):
         runner.Start("export_remove", ["a"], [], lambda _: None)
+
+
+def test_the_console_call_has_an_object_for_a_body() -> None:
+    wire = Wire(success({"web": {}}))
+    assert runner_on(wire).call_instance_console_info(["a"], {"web": {"node": 1}})["a"].payload == {"web": {}}
+    assert json.loads(wire.requests[0].body) == {"web": {"node": 1}}
 
 
 # Arguments that are filled from the configuration
