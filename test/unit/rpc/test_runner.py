@@ -214,6 +214,15 @@ def test_only_a_newer_epoch_ends_a_master(headers: dict[str, str], told: list[tu
     assert runner_on(wire).call_export_remove("a", "x").fail_msg == "refused"
 
 
+def test_a_refusal_is_an_error_like_every_other() -> None:
+    refused = rpc.EpochRefused("7.beef", "node2")
+    assert str(refused) == "refused: epoch 7.beef of master node2 is newer"
+    assert str(rpc.EpochRefused("7.beef", "")) == "refused: epoch 7.beef of master (unknown) is newer"
+    assert str(rpc.EpochRefused("", "")) == "this call changes something and named no epoch"
+    # Whoever shows it to an administrator asks for the next step.
+    assert refused.hint is None and refused.args == ("7.beef", "node2")
+
+
 def test_without_an_epoch_of_its_own_a_process_sends_none() -> None:
     wire = Wire(success())
     rpc.RpcRunner(wire, resolve, lambda: None, sender="node1").call_export_remove("a", "x")
@@ -278,6 +287,7 @@ def test_a_call_that_is_aborted_while_it_is_handed_over_ends_on_all_nodes() -> N
     runner = runner_on(wire)
     results = runner.call_bdev_sizes(["a", "b", "c"], [])
     assert [result.fail_msg for result in results.values()] == [ABORTED] * 3
+    assert {result.failure for result in results.values()} == {Failure.NOT_SENT}, "nothing is known of the nodes"
     assert aborted == [3]
     assert runner.Abort(threading.get_ident()) == 0
 
