@@ -152,6 +152,25 @@ def test_a_replaced_master_whose_own_node_knows_it_ends_though_it_has_nothing_to
             ask()
 
 
+@pytest.mark.parametrize("rest", [0.0, 3.3, 6.6])
+def test_a_replaced_master_ends_in_time_though_a_change_waits_and_every_call_hangs(rest: float) -> None:
+    @Story
+    def play(make: Any) -> None:
+        cluster = make(3)
+        store = cluster.Found()
+        Until(store.IsSettled)
+        runtime.Sleep(rest)
+        cluster[1].fault = cluster[2].fault = lambda path, body: runtime.Sleep(100.0)  # type: ignore[func-returns-value]
+        ends: list[Exception | None] = []
+        store.Begin(Job(1), ends.append, patient=True)
+        runtime.Sleep(KEEPING_SECONDS + 1.0)
+        cluster[0].store.Promise(CLUSTER, Epoch(50, "other"), "node2.example.org")
+        assert Took(lambda: Until(lambda: not store.IsRunning(), 30)) <= KEEPING_SECONDS - 1.0 + SOON
+        assert isinstance(ends[0], MasterLost) and ends[0].sent
+
+    play()
+
+
 @Story
 def test_a_stop_is_quick_and_everybody_gets_one_answer(make: Any) -> None:
     cluster = make(3)
