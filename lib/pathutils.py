@@ -262,6 +262,7 @@ CALLS_DIR = RUN_EXT_DIR + "/calls"
 RESTRICTED_COMMANDS_LOCK_FILE = RUN_EXT_DIR + "/restricted-commands.lock"
 SSCONF_LOCK_FILE = RUN_EXT_DIR + "/ssconf.lock"
 GUEST_LOCKS_DIR = RUN_EXT_DIR + "/guests"
+DISK_OPENINGS_DIR = RUN_EXT_DIR + "/openings"
 MIRRORS_DIR = RUN_EXT_DIR + "/mirrors"
 
 
@@ -276,6 +277,11 @@ def BdevCacheFile(device: str) -> str:
 
 def InstanceDiskLink(instance: str, index: int) -> str:
     return f"{DISK_LINKS_DIR}/{instance}:{index}"
+
+
+def InstanceDiskOpening(instance: str, index: int) -> str:
+    """Return the file that says for which start a disk of the instance is open on this node."""
+    return f"{DISK_OPENINGS_DIR}/{instance}:{index}"
 
 
 def InstanceReasonFile(instance: str) -> str:

@@ -6,8 +6,9 @@ import stat
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti import errors, runtime
-from ganeti.backend import wire
+from ganeti import errors, hypervisor, runtime
+from ganeti.backend import transfers, wire
+from ganeti.backend.instance import CheckGone
 from ganeti.params import checks
 from ganeti.storage import base, links, tree
 from ganeti.storage.drivers.device import BuildSize
@@ -28,14 +29,18 @@ def Create(bdev: Dict, size: int, owner: str, on_primary: bool, info: str, exclu
 
 
 def Assemble(disk: Dict, instance: Dict, on_primary: bool, idx: int) -> list[Any]:
-    """blockdev_assemble: return [device path, link, URI], or [true, true] where nothing has to be assembled."""
+    """blockdev_assemble: return [device path, link, URI], or [true, true] where nothing has to be assembled.
+
+    The instance can be started by the attempt that it names, and by no other one.
+    """
     owner = wire.Instance(instance)
     device = tree.Assemble(wire.Disk(disk), owner.name, on_primary)
     if device is None:
         return [True, True]
     if not on_primary:
         return [device.dev_path, None, None]
-    link = links.Make(owner.name, device.dev_path, idx) if device.dev_path else None
+    opening = links.Opening(owner.attempt, owner.hypervisor) if owner.attempt else links.Own(owner.hypervisor)
+    link = links.Make(owner.name, device.dev_path, idx, opening)
     return [device.dev_path, link, device.UserspaceUri(owner.hypervisor)]
 
 
@@ -59,18 +64,25 @@ def Remove(bdev: Dict) -> None:
 
 
 def Open(instance_name: str, disks: list[Dict], exclusive: bool) -> None:
-    """blockdev_open: make the disks writable here, and link them if an instance is named."""
+    """blockdev_open: make the disks writable here, and link them if an instance is named; nothing can be started from that."""
+    opening = links.Own("")
     for index, disk in enumerate(wire.Disks(disks)):
         device = tree.Reach(disk) or tree.FindOrFail(disk)
         device.Open(exclusive=exclusive)
-        if instance_name and device.dev_path:
-            links.Make(instance_name, device.dev_path, index)
+        if instance_name:
+            links.Make(instance_name, device.dev_path, index, opening)
 
 
 def Close(instance_name: str, disks: list[Dict]) -> None:
-    """blockdev_close: undo blockdev_open; try every disk; one that is not set up counts as closed."""
+    """blockdev_close: undo blockdev_open; try every disk; one that is not set up counts as closed.
+
+    Raises RpcCallError if a guest was started or has arrived here from these disks and its process is still there.
+    """
     if instance_name:
-        links.Remove(instance_name, len(disks))
+        with transfers.Locked(instance_name):
+            for name in _Users(instance_name, len(disks)):
+                CheckGone(hypervisor.GetHypervisor(name), instance_name, "its disks cannot be closed")
+            links.Remove(instance_name, len(disks))
     problems = []
     for disk in wire.Disks(disks):
         try:
@@ -81,6 +93,12 @@ def Close(instance_name: str, disks: list[Dict]) -> None:
             problems.append(str(err))
     if problems:
         raise errors.BlockDeviceError("Can't make devices secondary: " + "; ".join(problems))
+
+
+def _Users(instance_name: str, count: int) -> set[str]:
+    """Return the hypervisors for which the instance's first ``count`` disks are open."""
+    openings = [links.OpeningOf(instance_name, index) for index in range(count)]
+    return {opening.hypervisor for opening in openings if opening is not None and opening.hypervisor}
 
 
 def Find(disk: Dict) -> Dict | None:

@@ -32,27 +32,39 @@ class _FoundDisk(NamedTuple):
     uri: str | None
 
 
-def OpenedDisks(instance: objects.Instance) -> list[GuestDisk]:
-    """Find every disk of the instance; each must be open on this node.
+def OpenedDisks(instance: objects.Instance, attempts: Sequence[str | None]) -> list[GuestDisk]:
+    """Find every disk of the instance; each must be open on this node, and for the attempt given.
 
-    Closing the disks of a node removes their links, so a start that comes late finds nothing to write to.
+    Closing the disks of a node removes their links, so a start that comes late finds nothing to write to; and what a
+    late call opens again is open for another attempt.
     """
     disks = _FoundDisks(instance)
-    for index, (_, device_path, _) in enumerate(disks):
-        if device_path and not links.IsMade(instance.name, device_path, index):
+    for index, ((_, device_path, _), attempt) in enumerate(zip(disks, attempts, strict=True)):
+        is_linked = not device_path or links.IsMade(instance.name, device_path, index)
+        if not is_linked or _OpenFor(instance, index) != attempt:
             raise errors.BlockDeviceError(
-                f"Instance {instance.name}: disk {index} is not open on this node; "
-                f"run gnt-instance activate-disks {instance.name}"
+                f"Instance {instance.name}: disk {index} is not open on this node for this start, which may have been"
+                f" overtaken by another one; use 'gnt-instance startup {instance.name}' if it is to run"
             )
     return _GuestDisks(instance, disks)
 
 
+def _OpenFor(instance: objects.Instance, index: int) -> str | None:
+    opening = links.OpeningOf(instance.name, index)
+    return None if opening is None else opening.attempt
+
+
+def _Attempts(instance: objects.Instance) -> list[str | None]:
+    """Return for what each disk is open here; None for one that is closed, or that an older release opened."""
+    return [_OpenFor(instance, index) for index in range(len(wire.InstanceDisks(instance)))]
+
+
 def LinkedDisks(instance: objects.Instance) -> list[GuestDisk]:
-    """Find every disk of the instance and link it: for a guest that arrives here."""
+    """Find every disk of the instance and link it, for a guest that arrives here: nothing can be started from that."""
     disks = _FoundDisks(instance, tree.Reach)
+    opening = links.Own(instance.hypervisor)
     for index, (_, device_path, _) in enumerate(disks):
-        if device_path:
-            links.Make(instance.name, device_path, index)
+        links.Make(instance.name, device_path, index, opening)
     return _GuestDisks(instance, disks)
 
 
@@ -86,20 +98,23 @@ def RemoveLinks(instance: objects.Instance) -> None:
 
 
 def Start(instance_hvp_bep: Dict, startup_paused: bool, trail: reason.Trail) -> None:
-    """instance_start: start the instance; one that runs already is left alone."""
+    """instance_start: start the instance from disks opened for the same attempt; one that runs already is left alone."""
     instance = wire.Instance(instance_hvp_bep)
     driver = hypervisor.GetHypervisor(instance.hypervisor)
-    _Start(driver, instance, startup_paused)
+    count = len(wire.InstanceDisks(instance))
+    if count and instance.attempt is None:
+        raise errors.RpcCallError(f"Instance {instance.name} cannot be started: the call names no attempt")
+    _Start(driver, instance, startup_paused, [instance.attempt] * count)
     reason.Store(instance.name, trail, "start")
 
 
-def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool) -> None:
+def _Start(driver: Hypervisor, instance: objects.Instance, paused: bool, attempts: Sequence[str | None]) -> None:
     with transfers.Locked(instance.name):
         if driver.Exists(instance.name):
             _CheckIsGuest(driver, instance)
             logging.info("Instance %s is running already, not starting it", instance.name)
             return
-        disks = OpenedDisks(instance)
+        disks = OpenedDisks(instance, attempts)
         transfers.Clear(instance.name)
         try:
             driver.Start(instance, disks, paused)
@@ -130,10 +145,22 @@ def Shutdown(instance: Dict, timeout: float, trail: reason.Trail) -> None:
     # A sent copy shows where the guest went: keep the record until that node was asked.
     is_guest = driver.Look(guest.name).state in runstate.HOLDS
     _Shutdown(driver, guest, timeout)
-    RemoveLinks(guest)
-    if is_guest:
-        transfers.Clear(guest.name)
+    with transfers.Locked(guest.name):
+        # A start that came in between has to be seen, or the guest would be started elsewhere as well.
+        CheckGone(driver, guest.name, "its disks stay open here")
+        RemoveLinks(guest)
+        if is_guest:
+            transfers.Clear(guest.name)
     reason.Store(guest.name, trail, "shutdown")
+
+
+def CheckGone(driver: Hypervisor, name: str, consequence: str) -> None:
+    """Raise RpcCallError if a process of the instance is here."""
+    if driver.Exists(name):
+        raise errors.RpcCallError(
+            f"Instance {name} has a process on this node, {consequence}; 'gnt-instance migrate --cleanup {name}' finds out"
+            " where it runs"
+        )
 
 
 def _Shutdown(driver: Hypervisor, instance: objects.Instance, timeout: float) -> None:
@@ -189,8 +216,10 @@ def Reboot(inst: Dict, reboot_type: str, shutdown_timeout: float, trail: reason.
     if reboot_type == REBOOT_SOFT:
         driver.Reboot(instance)
     elif reboot_type == REBOOT_HARD:
+        # If the disks are closed and opened for another start meanwhile, this is no longer the one that counts.
+        attempts = _Attempts(instance)
         _Shutdown(driver, instance, shutdown_timeout)
-        _Start(driver, instance, False)
+        _Start(driver, instance, False, attempts)
     else:
         raise errors.RpcCallError(f"Invalid reboot type '{reboot_type}'; use {REBOOT_SOFT} or {REBOOT_HARD}")
     reason.Store(instance.name, trail, "reboot")

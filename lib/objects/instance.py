@@ -184,6 +184,9 @@ class Instance(ConfigObject):
     osparams_secret: Mapping[str, str] | None = Field(
         ht.TDict, default=None, written=RUNTIME, since="2.12", doc="from the opcode", secret=True
     )
+    attempt: str | None = Field(
+        ht.TUuid, default=None, written=RUNTIME, doc="to start it; the same in all calls that open its disks and start it"
+    )
 
     @property
     def known_as(self) -> str:

@@ -160,6 +160,7 @@ class Master:
         for guest in root.instances.values():
             if guest.forthcoming:
                 continue
+            guest = guest.Replace(attempt=guest.uuid)
             for index, disk in enumerate(root.InstanceDisks(guest)):
                 for uuid in dict.fromkeys([guest.primary_node, *disk.nodes]):
                     self._MakeDisk(guest, disk, index, uuid)

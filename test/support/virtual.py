@@ -71,6 +71,7 @@ def MakeInstance(
         "disks": [disk.uuid for disk in disks],
         "disks_info": [disk.ToDict(runtime=True) for disk in disks],
         "disks_active": True,
+        "attempt": MakeUuid(f"attempt to start {name}"),
         "uuid": MakeUuid(f"instance {name}"),
         "serial_no": 1,
         "ctime": 1.5,

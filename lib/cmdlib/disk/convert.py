@@ -238,7 +238,7 @@ class Conversion:
             feedback(f" - copying data (disk {index}), size {old.size} MiB...")
             try:
                 # On all its nodes: one side of a mirror does not know whether the other one has newer data.
-                if not AssembleDisks(lu, instance, [old])[0]:
+                if not AssembleDisks(lu, instance, [old]).all_well:
                     raise errors.OpExecError(f"Can't set up disk {index} on its nodes")
                 result = lu.rpc.call_blockdev_convert(node, (old, instance), (new, instance))
                 result.Raise(f"Could not copy disk {index} on node {result.node_name}")

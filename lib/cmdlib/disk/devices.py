@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors, params, runtime
 from ganeti.cmdlib.base import LogicalUnit, Tasklet
@@ -197,14 +197,22 @@ def RemoveDisks(caller: Caller, instance: objects.Instance, target_node: str | N
 # --- setting up and taking down -----------------------------------------------------------------------------------------
 
 
+class Assembled(NamedTuple):
+    """``paths``: [[node name, iv_name, path], ...] of the primary; ``instance``: as it can be started from these disks."""
+
+    all_well: bool
+    paths: list[list[Any]]
+    instance: objects.Instance
+
+
 def AssembleDisks(
     caller: Caller,
     instance: objects.Instance,
     disks: Sequence[objects.Disk] | None = None,
     ignore_secondaries: bool = False,
     ignore_size: bool = False,
-) -> tuple[bool, list[list[Any]]]:
-    """Set disks up on all their nodes; return (all succeeded, [[node name, iv_name, path], ...] of the primary).
+) -> Assembled:
+    """Set disks up on all their nodes.
 
     All disks are marked active first, so that a watcher repairs what is interrupted; when it fails they are what they were
     before, as a guest may be using them.  The side of a mirror on a node that is offline, or to be ignored, and cannot be
@@ -214,6 +222,7 @@ def AssembleDisks(
     active = caller.snapshot.instances[instance.uuid].disks_active if disks is None else True
     if disks is None:
         instance = caller.cfg.MarkInstanceDisksActive(instance.uuid)
+    instance = _NewAttempt(instance)
     assembly = _Assembly(caller, instance, ignore_secondaries, ignore_size)
     # First everywhere as secondary: with the mirror connected before it becomes primary nothing is resynchronised
     # needlessly, and two primaries cannot meet unseen.
@@ -225,7 +234,28 @@ def AssembleDisks(
         EndAdoption(caller, instance)
     if not (assembly.all_well or active):
         caller.cfg.MarkInstanceDisksInactive(instance.uuid)
-    return assembly.all_well, assembly.paths
+    return Assembled(assembly.all_well, assembly.paths, instance)
+
+
+def OpenDisks(caller: Caller, instance: objects.Instance, disks: Sequence[objects.Disk]) -> objects.Instance:
+    """Open disks that are set up on the primary node; return the instance as it can be started.  Raises OpExecError."""
+    instance = _NewAttempt(instance)
+    assembly = _Assembly(caller, instance, False, False)
+    for disk in disks:
+        assembly.Open(disk)
+    if not assembly.all_well:
+        name = caller.snapshot.NodeName(instance.primary_node)
+        raise errors.OpExecError(f"Could not open the disks of instance {instance.name} on {name}")
+    return instance
+
+
+def _NewAttempt(instance: objects.Instance) -> objects.Instance:
+    """Return the instance with an attempt that no call has named before.
+
+    A start is sent when every call that opened its disks has been answered.  So none of these is on its way when they are
+    closed, and the start that may be is one for which nothing is open.
+    """
+    return instance.Replace(attempt=runtime.NewUuid())
 
 
 class _Assembly:
@@ -272,7 +302,9 @@ class _Assembly:
         result = self._Call(self._instance.primary_node, disk, True)
         other = disk_params.OtherSide(disk, self._instance.primary_node)
         may_give_up = self._ignore_secondaries and other is not None and disk.behind is None
-        if result.fail_msg and may_give_up and self._WaitsForOther(disk):
+        # A call that was not answered may still be carried out, and the attempt is the same.
+        answered = result.failure is None
+        if result.fail_msg and answered and may_give_up and self._WaitsForOther(disk):
             assert other is not None
             self._SetBehind(disk, other)
             result = self._Call(self._instance.primary_node, self._Newest(disk), True)
@@ -309,13 +341,15 @@ def _DevicePath(payload: Any) -> Any:
     return payload[0] if isinstance(payload, list) and payload else payload
 
 
-def StartDisks(caller: Caller, instance: objects.Instance, force: bool, hint: str | None = None) -> None:
+def StartDisks(
+    caller: Caller, instance: objects.Instance, force: bool, hint: str | None = None
+) -> objects.Instance:
     """Set all disks up, or take them down again and fail; ``force`` ignores failing secondary nodes.
 
-    ``hint``: what to do if the secondary node is the problem.
+    ``hint``: what to do if the secondary node is the problem.  Returns the instance as it can be started.
     """
-    all_well, _ = AssembleDisks(caller, instance, ignore_secondaries=force)
-    if not all_well:
+    assembled = AssembleDisks(caller, instance, ignore_secondaries=force)
+    if not assembled.all_well:
         choice = None if force else _Choice(caller, instance)
         ShutdownDisks(caller, instance)
         if mirrors.BehindOn(caller.snapshot.InstanceDisks(instance), instance.primary_node):
@@ -325,6 +359,7 @@ def StartDisks(caller: Caller, instance: objects.Instance, force: bool, hint: st
         elif hint is None and not force and caller.snapshot.SecondaryNodes(instance):
             hint = f"if the secondary node is down, use 'gnt-instance startup --force {instance.name}'"
         raise errors.OpExecError(f"Disk consistency error: the disks of {instance.name} could not be set up", hint=hint)
+    return assembled.instance
 
 
 def _Choice(caller: Caller, instance: objects.Instance) -> str | None:

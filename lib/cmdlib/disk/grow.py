@@ -97,8 +97,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
     def Exec(self, feedback: Feedback) -> None:
         instance, disk = self.instance, self._disk
         wipe = self.snapshot.cluster.prealloc_wipe_disks
-        all_well, _ = AssembleDisks(self, instance, [disk])
-        if not all_well:
+        if not AssembleDisks(self, instance, [disk]).all_well:
             raise errors.OpExecError("Cannot activate block device to grow")
         feedback(f"Growing disk {self.op.disk} of instance '{instance.name}' by {self._delta} MiB to"
                  f" {disk.size + self._delta} MiB")  # fmt: skip

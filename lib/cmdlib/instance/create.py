@@ -21,7 +21,7 @@ from ganeti.cmdlib.common import (
     ReleaseLocks,
 )
 from ganeti.cmdlib.disk import generate as diskgen
-from ganeti.cmdlib.disk.devices import CreateDisks, EndAdoption, RemoveDisks, Undo, WaitForSync, WipeDisks
+from ganeti.cmdlib.disk.devices import CreateDisks, EndAdoption, OpenDisks, RemoveDisks, Undo, WaitForSync, WipeDisks
 from ganeti.cmdlib.disk.reserved import BeginDisks, MarkDisk
 from ganeti.cmdlib.hookenv import InstanceFacts
 from ganeti.cmdlib.instance import nicgen
@@ -552,10 +552,8 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             free = MakeRoom(self, *self._NeededMemory(), feedback, but=instance.uuid)
             instance = self.cfg.MarkInstanceUp(instance.uuid)
             feedback("* starting instance...")
-            if disks:
-                result = self.rpc.call_blockdev_open(instance.primary_node, instance.name, (disks, instance), True)
-                result.Raise(f"Could not open the disks of the instance on {result.node_name}")
-            result = self.rpc.call_instance_start(instance.primary_node, (instance, None, None), False, self.op.reason)
+            opened = OpenDisks(self, instance, disks)
+            result = self.rpc.call_instance_start(instance.primary_node, (opened, None, None), False, self.op.reason)
             result.Raise("Could not start instance")
             LimitStart(self, instance, free)
         return self._NodeNames()

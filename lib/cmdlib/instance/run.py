@@ -162,10 +162,10 @@ class LUInstanceStartup(_StartingLU[opcodes.OpInstanceStartup]):
             result.Raise(f"Could not clean up the stopped instance {instance.name} on {result.node_name}")
             ShutdownDisks(self, instance)
         self._EndLeftovers()
-        StartDisks(self, instance, self.op.force)
+        opened = StartDisks(self, instance, self.op.force)
         result = self.rpc.call_instance_start(
             instance.primary_node,
-            (instance, self.op.hvparams, self.op.beparams),
+            (opened, self.op.hvparams, self.op.beparams),
             self.op.startup_paused,
             self.op.reason,
         )
@@ -280,8 +280,8 @@ class LUInstanceReboot(_StartingLU[opcodes.OpInstanceReboot]):
             ShutdownDisks(self, instance)
         else:
             self.LogInfo(f"Instance {instance.name} was already stopped, starting now")
-        StartDisks(self, instance, self.op.ignore_secondaries)
-        result = self.rpc.call_instance_start(instance.primary_node, (instance, None, None), False, self.op.reason)
+        opened = StartDisks(self, instance, self.op.ignore_secondaries)
+        result = self.rpc.call_instance_start(instance.primary_node, (opened, None, None), False, self.op.reason)
         if result.fail_msg:
             ShutdownDisks(self, instance)
             result.Raise(f"Could not start instance '{instance.name}' for full reboot")
@@ -367,14 +367,14 @@ class LUInstanceActivateDisks(NoHooksInstanceLU[opcodes.OpInstanceActivateDisks]
         if self._behind is not None:
             disks = mirrors.Mirrors(self.snapshot.InstanceDisks(instance))
             mirrors.RecordBehind(self, instance, disks, self._behind.uuid)
-        all_well, paths = AssembleDisks(self, instance, ignore_size=self.op.ignore_size)
-        if not all_well:
+        assembled = AssembleDisks(self, instance, ignore_size=self.op.ignore_size)
+        if not assembled.all_well:
             raise errors.OpExecError(f"Cannot activate the block devices of instance {instance.name}")
         if self.op.wait_for_sync and not WaitForSync(self, instance):
             if not instance.disks_active:
                 self.cfg.MarkInstanceDisksInactive(instance.uuid)
             raise errors.OpExecError(f"Some disks of instance {instance.name} are degraded")
-        return paths
+        return assembled.paths
 
 
 class LUInstanceDeactivateDisks(NoHooksInstanceLU[opcodes.OpInstanceDeactivateDisks]):

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 from support.nodes import MakeNodes
-from support.virtual import MakeDisk, MakeInstance
+from support.virtual import MakeDisk, MakeInstance, MakeUuid
 
-from ganeti import errors, hypervisor, pathutils, runtime
+from ganeti import errors, hypervisor, pathutils, runtime, storage
 from ganeti.backend import blockdev, instance, migration, transfers, wire
+from ganeti.backend.instance import LinkedDisks
 from ganeti.hypervisor import nodechecks
 from ganeti.hypervisor.base import Look
 from ganeti.hypervisor.fake import FakeHypervisor
 from ganeti.params import hv
 from ganeti.storage import tree
+from ganeti.storage.drivers.file import FileDevice
 
 TRAIL = [["gnt:client:gnt-instance", "because", 1]]
 
@@ -37,7 +39,7 @@ class Rig:
 
     def Open(self) -> None:
         """Opens the disk on the node entered, as a master does before it starts the guest there."""
-        blockdev.Open(self.guest.name, [self.disk.ToDict(runtime=True)], True)
+        blockdev.Assemble(self.disk.ToDict(runtime=True), self.data, True, 0)
 
     def OpenShared(self) -> None:
         """Opens the disk on the node entered, as a master does before a migration."""
@@ -89,6 +91,123 @@ def test_disks_that_a_migration_opens_late_let_nothing_start(rig: Rig) -> None:
         blockdev.Open("", [rig.disk.ToDict(runtime=True)], False)
         with pytest.raises(errors.BlockDeviceError, match="not open on this node"):
             instance.Start(rig.data, False, TRAIL)
+        assert not rig.Link().is_symlink()
+
+
+def _Attempt(rig: Rig, name: str) -> dict[str, Any]:
+    """The instance as the calls of one more attempt to start it carry it."""
+    return rig.guest.Replace(attempt=MakeUuid(name)).ToDict(runtime=True)
+
+
+def _Assemble(rig: Rig, data: dict[str, Any]) -> None:
+    blockdev.Assemble(rig.disk.ToDict(runtime=True), data, True, 0)
+
+
+def test_disks_that_one_start_opens_late_let_no_other_start_begin(rig: Rig) -> None:
+    older, newer = _Attempt(rig, "older"), _Attempt(rig, "newer")
+    with rig.first:
+        _Assemble(rig, newer)
+        blockdev.Close(rig.guest.name, [rig.disk.ToDict()])
+        _Assemble(rig, older)
+        with pytest.raises(errors.BlockDeviceError, match="disk 0 is not open on this node for this start"):
+            instance.Start(newer, False, TRAIL)
+        with pytest.raises(errors.RpcCallError, match="names no attempt"):
+            instance.Start({key: value for key, value in newer.items() if key != "attempt"}, False, TRAIL)
+        assert instance.List(["fake"], {}) == []
+        instance.Start(older, False, TRAIL)
+        assert instance.List(["fake"], {}) == [rig.guest.name]
+
+
+class ByUri(FileDevice):
+    """A disk that a hypervisor reaches without a device of the node."""
+
+    def UserspaceUri(self, _hypervisor: str) -> str | None:
+        return "disk://server/disk"
+
+    def Attach(self) -> bool:
+        found = super().Attach()
+        self.dev_path = None
+        return found
+
+
+@pytest.fixture
+def by_uri() -> Iterator[None]:
+    storage.UseDrivers({"sharedfile": ByUri})
+    yield
+    storage.UseDrivers({})
+
+
+def test_a_disk_without_a_device_is_open_for_one_start_too(rig: Rig, by_uri: None) -> None:
+    older, newer = _Attempt(rig, "older"), _Attempt(rig, "newer")
+    with rig.first:
+        _Assemble(rig, newer)
+        blockdev.Close(rig.guest.name, [rig.disk.ToDict()])
+        for late in (None, older):
+            if late is not None:
+                _Assemble(rig, late)
+            with pytest.raises(errors.BlockDeviceError, match="disk 0 is not open on this node for this start"):
+                instance.Start(newer, False, TRAIL)
+        instance.Start(older, False, TRAIL)
+        assert instance.List(["fake"], {}) == [rig.guest.name]
+
+
+def test_nothing_starts_from_what_a_migration_linked(rig: Rig) -> None:
+    with rig.second:
+        LinkedDisks(rig.guest)
+        with pytest.raises(errors.BlockDeviceError, match="not open on this node for this start"):
+            instance.Start(rig.data, False, TRAIL)
+
+
+class Stopping(FakeHypervisor):
+    """A guest that takes its time to stop; what happens meanwhile is ``meanwhile``."""
+
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+
+    def Stop(self, *args: Any, **more: Any) -> None:
+        super().Stop(*args, **more)
+        type(self).meanwhile()
+
+
+def test_a_reboot_starts_nothing_when_the_disks_were_given_to_another_start_meanwhile(rig: Rig, use: Any) -> None:
+    use(Stopping)
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        Stopping.meanwhile = lambda: _Assemble(rig, _Attempt(rig, "late"))
+        with pytest.raises(errors.BlockDeviceError, match="not open on this node for this start"):
+            instance.Reboot(rig.data, "hard", 1, TRAIL)
+        assert instance.List(["fake"], {}) == []
+
+
+def test_disks_are_not_closed_while_the_guest_that_was_started_from_them_is_here(rig: Rig) -> None:
+    """The master looked before a late start was carried out, and would start it elsewhere now."""
+    disk = rig.disk.ToDict()
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        with pytest.raises(errors.RpcCallError, match=r"has a process on this node.*migrate --cleanup guest"):
+            blockdev.Close(rig.guest.name, [disk])
+        assert rig.Link().is_symlink()
+        instance.Shutdown(rig.data, 10, TRAIL)
+        blockdev.Close(rig.guest.name, [disk])
+
+
+class Cleaned(FakeHypervisor):
+    """A guest that a late start begins after the one before it has stopped."""
+
+    begin: Callable[[], None] = staticmethod(lambda: None)
+
+    def Cleanup(self, instance_name: str) -> None:
+        type(self).begin()
+
+
+def test_a_guest_that_is_started_while_it_is_shut_down_is_seen(rig: Rig, use: Any) -> None:
+    use(Cleaned)
+    with rig.first:
+        instance.Start(rig.data, False, TRAIL)
+        Cleaned.begin = lambda: instance.Start(rig.data, False, TRAIL)
+        with pytest.raises(errors.RpcCallError, match="has a process on this node, its disks stay open here"):
+            instance.Shutdown(rig.data, 10, TRAIL)
+        Cleaned.begin = lambda: None
+        instance.Shutdown(rig.data, 10, TRAIL)
         assert not rig.Link().is_symlink()
 
 
@@ -495,6 +614,7 @@ ACTING: dict[str, Callable[[dict[str, Any]], object]] = {
     "instance_finalize_migration_dst, failed": lambda data: migration.FinalizeDestination(data, None, False),
     "instance_resume_sent": lambda data: migration.ResumeSent(data, 0, None),
     "instance_end_copy": lambda data: migration.EndCopy(data, 0),
+    "blockdev_close": lambda data: blockdev.Close(data["name"], data["disks_info"]),
 }
 
 

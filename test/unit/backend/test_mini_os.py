@@ -41,7 +41,8 @@ class Rig(KvmRig):
 
     def Open(self) -> None:
         """As the master does before each start."""
-        blockdev.Open(self.instance.name, self.Data()["disks_info"], True)
+        for index, disk in enumerate(self.Data()["disks_info"]):
+            blockdev.Assemble(disk, self.Data(), True, index)
 
     def OpenShared(self) -> None:
         """As the master does before a migration, on both nodes."""

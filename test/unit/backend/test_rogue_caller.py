@@ -100,7 +100,7 @@ def test_the_links_of_an_instance_stay_in_their_directory(here: Node, name: str)
     from ganeti import errors
     from ganeti.storage import links
 
-    for action in (lambda: links.Make(name, "/dev/null", 0), lambda: links.Remove(name, 1)):
+    for action in (lambda: links.Make(name, "/dev/null", 0, links.Own("kvm")), lambda: links.Remove(name, 1)):
         with pytest.raises(errors.BlockDeviceError):
             action()
     assert prey.is_symlink()

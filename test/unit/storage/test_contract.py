@@ -445,8 +445,8 @@ def test_device_that_needs_its_children_fails_without_them(kind: Kind, monkeypat
 
 
 def test_link_points_to_the_device_and_is_corrected(kind: Kind) -> None:
-    path = links.Make(OWNER, "/dev/wrong", 0)
-    assert links.Make(OWNER, "/dev/right", 0) == path
+    path = links.Make(OWNER, "/dev/wrong", 0, links.Own("kvm"))
+    assert links.Make(OWNER, "/dev/right", 0, links.Own("kvm")) == path
     assert Path(path).readlink() == Path("/dev/right")
     links.Remove(OWNER, 3)
     assert not Path(path).is_symlink()

@@ -314,13 +314,13 @@ class TLMigrateInstance(Settler):
         target = self._Name(self.target_uuid)
         self._feedback(f"* activating the instance's disks on target node {target}")
         instance = self._instance
-        all_well, _ = AssembleDisks(self, instance, ignore_secondaries=ignore_secondaries)
-        if not all_well:
+        assembled = AssembleDisks(self, instance, ignore_secondaries=ignore_secondaries)
+        if not assembled.all_well:
             ShutdownDisks(self, instance)
             raise errors.OpExecError("Can't activate the instance's disks")
         self._feedback(f"* starting the instance on the target node {target}")
-        instance = self._instance
-        result = self.rpc.call_instance_start(self.target_uuid, (instance, None, None), False, self.lu.op.reason)
+        instance, opened = self._instance, assembled.instance
+        result = self.rpc.call_instance_start(self.target_uuid, (opened, None, None), False, self.lu.op.reason)
         if result.fail_msg:
             ShutdownDisks(self, instance)
             result.Raise(f"Could not start instance {instance.name} on node {target}")

@@ -98,6 +98,21 @@ def test_starting_needs_memory_bridges_and_a_node(master: Master) -> None:
     assert _State(master) == ("down", False, False)
 
 
+def test_each_start_has_an_attempt_of_its_own_which_its_disks_were_opened_for(master: Master) -> None:
+    seen = []
+    for reboot in (False, True):
+        if reboot:
+            master.Run(opcodes.OpInstanceReboot(instance_name=WEB, reboot_type="full"))
+        else:
+            master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+            master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+        opened, started = master[0].arguments["blockdev_assemble"][1], master[0].arguments["instance_start"][0]
+        assert opened["attempt"] == started["attempt"] is not None
+        seen.append(started["attempt"])
+    assert seen[0] != seen[1]
+    assert "attempt" not in master.Instance(WEB).ToDict(), "it is not stored"
+
+
 def test_parameters_for_one_start_only(master: Master) -> None:
     _Stop(master)
     master.Run(opcodes.OpInstanceStartup(instance_name=WEB, beparams={"memory": 1024}, hvparams={"acpi": True}))
