@@ -185,7 +185,10 @@ class Instance(ConfigObject):
         ht.TDict, default=None, written=RUNTIME, since="2.12", doc="from the opcode", secret=True
     )
     attempt: str | None = Field(
-        ht.TUuid, default=None, written=RUNTIME, doc="to start it; the same in all calls that open its disks and start it"
+        ht.TUuid,
+        default=None,
+        written=RUNTIME,
+        doc="to start it; the same in all calls that open its disks and start it",
     )
 
     @property

@@ -8,8 +8,9 @@ from collections import Counter
 import pytest
 from simulation.harness.play import Describe
 from simulation.migration import bugs
-from simulation.migration.master import Parts
-from simulation.migration.run import Run
+from simulation.migration.master import DRBD, Parts
+from simulation.migration.plots import PlotOf, TwoLateCalls
+from simulation.migration.run import DiskOf, Run
 
 from ganeti.cmdlib.instance.moving.whereabouts import Concerned, Judge, Kind, View
 from ganeti.params import runstate
@@ -48,6 +49,26 @@ def test_a_seed_gives_the_same_run_again() -> None:
 @pytest.mark.parametrize("bug", bugs.BUGS, ids=lambda bug: bug.__name__)
 def test_each_planted_bug_is_found(bug: type[Parts]) -> None:
     assert any(Run(seed, bug).problem for seed in range(1, SEEDS_FOR_A_BUG + 1))
+
+
+DISKS = [
+    ("sharedfile", False),
+    *((name, uri) for name in ("rbd", "gluster", "ext") for uri in (False, True)),
+    (DRBD, False),
+]
+
+
+@pytest.mark.parametrize("disk", DISKS, ids=lambda disk: f"{disk[0]}{' without a device' if disk[1] else ''}")
+def test_two_late_calls_start_no_second_copy(disk: tuple[str, bool]) -> None:
+    """One opens the disks again, the other one starts the guest: whatever the disks are, it starts nothing."""
+    seeds = (seed for seed in itertools.count(1) if PlotOf(seed) is TwoLateCalls and DiskOf(seed) == disk)
+    for seed in seeds:
+        events = "\n".join(Run(seed).events)
+        assert not Run(seed).problem
+        # The last two started late are those that were held.
+        if "/blockdev_assemble of" in events and "/instance_start of" in events:
+            assert "two copies run" in Run(seed, bugs.StartFromAnyOpening).problem
+            return
 
 
 def test_a_broken_promise_is_told_with_the_faults_that_struck() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from simulation.harness.play import Describe, Result
 from simulation.migration.judged import Judged
+from simulation.migration.master import DRBD
 from simulation.migration.qemu import SimulatedDisk
 from simulation.migration.world import World
 from simulation.mirrors import bugs
@@ -68,7 +69,7 @@ def test_a_silent_node_is_reported_once_until_something_changes(caplog: pytest.L
     caplog.set_level(logging.INFO)
     world = World(1)
     with Judged(world, Result(1), {"drbd": MirrorHalf, "plain": SimulatedDisk}):
-        cluster = KeptCluster(world, True, MirrorParts)
+        cluster = KeptCluster(world, DRBD, MirrorParts)
         runtime.EnterSide(cluster.side)
         people = People(world, cluster)
         people.Begin()

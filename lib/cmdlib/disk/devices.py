@@ -341,9 +341,7 @@ def _DevicePath(payload: Any) -> Any:
     return payload[0] if isinstance(payload, list) and payload else payload
 
 
-def StartDisks(
-    caller: Caller, instance: objects.Instance, force: bool, hint: str | None = None
-) -> objects.Instance:
+def StartDisks(caller: Caller, instance: objects.Instance, force: bool, hint: str | None = None) -> objects.Instance:
     """Set all disks up, or take them down again and fail; ``force`` ignores failing secondary nodes.
 
     ``hint``: what to do if the secondary node is the problem.  Returns the instance as it can be started.

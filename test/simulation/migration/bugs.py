@@ -403,7 +403,7 @@ def _StartWithLinks(data: Dict, paused: bool, trail: Any) -> None:
     guest = wire.Instance(data)
     for index, disk in enumerate(wire.InstanceDisks(guest)):
         blockdev.Open("", [disk.ToDict(runtime=True)], True)
-        links.Make(guest.name, "/dev/shared", index)
+        links.Make(guest.name, "/dev/shared", index, links.Opening(guest.attempt or "", guest.hypervisor))
     instance.Start(data, paused, trail)
 
 
@@ -411,6 +411,17 @@ class StartOpensDisks(_Bug):
     """A start opens the disks by itself: also one that comes late."""
 
     changed = {"instance_start": _StartWithLinks}
+
+
+def _StartFromWhatIsOpen(data: Dict, paused: bool, trail: Any) -> None:
+    opening = links.OpeningOf(data["name"], 0)
+    instance.Start(data if opening is None else {**data, "attempt": opening.attempt}, paused, trail)
+
+
+class StartFromAnyOpening(_Bug):
+    """A start needs disks that are open, for whatever they were opened: also by a call that came late."""
+
+    changed = {"instance_start": _StartFromWhatIsOpen}
 
 
 def _PlainRow(name: Any) -> Callable[..., Any]:

@@ -35,11 +35,20 @@ def NotePath() -> str:
     return posixpath.join(pathutils.MIGRATIONS_DIR, NAME)
 
 
+# Template -> the identity of a disk that every host reaches.
+SHARED: dict[str, list[str]] = {
+    "sharedfile": ["loop", "/srv/disk"],
+    "rbd": ["rbd", "disk"],
+    "gluster": ["gluster", "disk"],
+    "ext": ["provider", "disk"],
+}
+DRBD = "drbd"
+
+
 @cache
-def _Base(mirrored: bool) -> objects.Snapshot:
+def _Base(template: str) -> objects.Snapshot:
     names, addresses = ["m", *HOSTS], [f"10.0.0.{number}" for number in range(1, 5)]
     root = MakeConfig(names, addresses, "10.0.0.99", 1)
-    template = "drbd" if mirrored else "sharedfile"
     cluster = root.cluster.Replace(
         enabled_disk_templates=[template], ipolicy={**root.cluster.ipolicy, "disk-templates": [template]},
         candidate_certs={}, tags=[], candidate_pool_size=1, enabled_user_shutdown=False,
@@ -51,14 +60,14 @@ def _Base(mirrored: bool) -> objects.Snapshot:
     pair = [uuid for uuid, found in nodes.items() if found.name in ("a", "b")]
     example = configs.Example()
     disk = example.disks[configs.WEB_DISK]
-    if mirrored:
+    if template == DRBD:
         disk = disk.Replace(
             nodes=pair,
             logical_id=[*pair, *disk.logical_id[2:]],
             children=[child.Replace(nodes=pair) for child in disk.children],
         )
     else:
-        disk = disk.Replace(dev_type="sharedfile", logical_id=["loop", "/srv/disk"], children=[], nodes=[], params={})
+        disk = disk.Replace(dev_type=template, logical_id=SHARED[template], children=[], nodes=[], params={})
     guest = example.instances[configs.WEB].Replace(
         uuid=UUID, name=NAME, primary_node=pair[0], hypervisor="fake", hvparams={}, beparams={}, nics=[], tags=[],
         disks=[disk.uuid], network_port=None, admin_state="up", disks_active=True,
@@ -67,9 +76,9 @@ def _Base(mirrored: bool) -> objects.Snapshot:
 
 
 @cache
-def _BaseRows(mirrored: bool) -> dict[str, dict[str, str]]:
+def _BaseRows(template: str) -> dict[str, dict[str, str]]:
     rows: dict[str, dict[str, str]] = {}
-    for kind, row_id, value in _Base(mirrored).ToRows():
+    for kind, row_id, value in _Base(template).ToRows():
         rows.setdefault(kind, {})[row_id] = value
     return rows
 
@@ -154,6 +163,11 @@ class Wires:
             world.Pass(world.rng.choice((0.0, request.timeout)))
             done(Answer(_TIMED_OUT))
             return
+        if fate == "held":
+            # On its way until a plot lets it arrive.
+            world.held.append((host, lambda: self._CarryOutLate(host, request)))
+            done(Answer(_TIMED_OUT))
+            return
         if fate in ("late", "hangs"):
             # The connection breaks, or the time is over; the request is still on its way.
             waits = world.rng.choice((0.0, 0.0, 0.0, request.timeout))
@@ -222,18 +236,18 @@ class Parts:
 
 
 class Cluster:
-    """Hosts and their master.  ``fate``: what happens to the next call."""
+    """Hosts and their master.  ``template``: of the guest's disk.  ``fate``: what happens to the next call."""
 
-    def __init__(self, world: World, mirrored: bool, parts: type[Parts]):
+    def __init__(self, world: World, template: str, parts: type[Parts]):
         self.world = world
-        world.mirrored = mirrored
+        world.mirrored = template == DRBD
         self.parts = parts
-        self.rows = {kind: dict(rows) for kind, rows in _BaseRows(mirrored).items()}
+        self.rows = {kind: dict(rows) for kind, rows in _BaseRows(template).items()}
         self.fate = ""
         self.epoch = 0
         self.dispatchers: dict[str, Dispatcher] = {}
         self._uuids: dict[str, str] = {}
-        for uuid, found in _Base(mirrored).nodes.items():
+        for uuid, found in _Base(template).nodes.items():
             self._uuids[found.name] = uuid
             if found.name in HOSTS:
                 host = Host(world, found.name, found.secondary_ip)

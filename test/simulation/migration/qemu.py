@@ -360,8 +360,11 @@ class SimulatedDisk(BlockDev):
     """A disk that every host reaches; who has it open stands with the host."""
 
     def Attach(self) -> bool:
-        self._SetFound(DEVICE)
+        self._SetFound(None if HostOf().world.by_uri else DEVICE)
         return True
+
+    def UserspaceUri(self, hypervisor: str) -> str | None:
+        return "disk://server/disk" if HostOf().world.by_uri else None
 
     def Assemble(self) -> None:
         self.Attach()

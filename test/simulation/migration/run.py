@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 
 from simulation.harness.play import Result
 from simulation.migration.faults import Faults
 from simulation.migration.judged import Judged
-from simulation.migration.master import HOSTS, NAME, UUID, Cluster, NotePath, Parts
-from simulation.migration.plots import PLOTS
+from simulation.migration.master import DRBD, HOSTS, NAME, SHARED, UUID, Cluster, NotePath, Parts
+from simulation.migration.plots import PlotOf
 from simulation.migration.qemu import DEVICE, Qemu, SimulatedDisk, SimulatedMirror
 from simulation.migration.world import Host, Violation, World
 
@@ -22,17 +23,29 @@ from ganeti.query.instance import InstanceStatus
 _STOPS = frozenset(["instance_shutdown", "instance_reboot", "instance_end_copy"])
 _COMMAND = re.compile(r"'(gnt-[a-z]+ [^']+)'")
 _ROUNDS = 8
+# Templates whose disks QEMU may reach without a device.
+_BY_URI = ("rbd", "gluster", "ext")
 _QUIET_SECONDS = 900.0
+
+
+def DiskOf(seed: int) -> tuple[str, bool]:
+    """Return the template of the guest's disk in a run, and whether QEMU reaches it without a device of the host.
+
+    They come from a stream of their own.
+    """
+    rng = random.Random(f"disk {seed}")
+    template = DRBD if rng.random() < 0.5 else rng.choice(list(SHARED))
+    return template, template in _BY_URI and rng.random() < 0.5
 
 
 def Run(seed: int, parts: type[Parts] = Parts, faults: int | None = None) -> Result:
     """Run one seed; never raise for what goes wrong inside."""
     result = Result(seed)
     world = World(seed)
-    mirrored = world.Chance(0.5)
-    disk = {"drbd": SimulatedMirror} if mirrored else {"sharedfile": SimulatedDisk}
+    template, world.by_uri = DiskOf(seed)
+    disk = {template: SimulatedMirror if template == DRBD else SimulatedDisk}
     with Judged(world, result, {**disk, "plain": SimulatedDisk}):
-        _Play(world, Cluster(world, mirrored, parts), faults, result)
+        _Play(world, Cluster(world, template, parts), faults, result)
     return result
 
 
@@ -42,7 +55,7 @@ def _Play(world: World, cluster: Cluster, faults: int | None, result: Result) ->
     world.ended = people.Ended
     people.Begin()
     count = world.rng.choice((0, 1, 2, 2, 3, 4)) if faults is None else faults
-    plot = world.rng.choice(PLOTS) if count and world.Chance(0.8) else None
+    plot = PlotOf(result.seed) if faults != 0 else None
     if plot is not None:
         count = world.rng.choice((0, 0, 0, 1))
     people.struck = struck = Faults(world, cluster, count)

@@ -62,10 +62,14 @@ class World:
         self.disk = GuestDisk()
         # The disk is the two halves of a mirror, which must be open where a guest writes.
         self.mirrored = False
+        # QEMU reaches the disk by a URI, without a device of the host.
+        self.by_uri = False
         # Whose memory is the guest's; None before it runs.
         self.current: Qemu | None = None
         self.events: list[str] = []
         self.late: list[tuple[float, Host, Callable[[], None]]] = []
+        # Calls that arrive when a plot lets them, in this order.
+        self.held: list[tuple[Host, Callable[[], None]]] = []
         # Looked at in every step; may raise Killed for the process that runs.
         self.strike: Callable[[str, Host | None], None] = lambda what, host: None
         # What else goes on by itself.
@@ -106,6 +110,11 @@ class World:
                 self._DoLate()
             if self.now >= end:
                 return
+
+    def Release(self) -> None:
+        """What is held arrives now, one call after the other."""
+        self.late += [(self.now + number * STEP_SECONDS, *call) for number, call in enumerate(self.held, 1)]
+        self.held.clear()
 
     def _DoLate(self) -> None:
         for entry in sorted(self.late, key=lambda entry: entry[0]):
@@ -186,6 +195,7 @@ class Host:
                 del files[path]
         # Whoever sent it must find out that the connection is gone.
         self.world.late = [entry for entry in self.world.late if entry[1] is not self]
+        self.world.held = [entry for entry in self.world.held if entry[0] is not self]
         self.open.clear()
         self.assembled = False
         self.load_failed.clear()

@@ -7,7 +7,7 @@ from typing import Any
 
 from simulation.harness.play import Result
 from simulation.migration.judged import Judged
-from simulation.migration.master import NAME, Cluster, Parts
+from simulation.migration.master import DRBD, NAME, Cluster, Parts
 from simulation.migration.qemu import DEVICE, Qemu
 from simulation.migration.world import Host, Killed, Violation, World
 from simulation.mirrors.driver import HalfHere, MirrorHalf, Volume
@@ -74,7 +74,7 @@ def Run(seed: int, parts: type[MirrorParts] = MirrorParts, faults: int | None = 
     result = Result(seed)
     world = World(seed + (1 << 32))
     with Judged(world, result, {"drbd": parts.driver, "plain": Volume}):
-        _Play(world, KeptCluster(world, True, parts), faults, result)
+        _Play(world, KeptCluster(world, DRBD, parts), faults, result)
     return result
 
 
