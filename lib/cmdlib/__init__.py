@@ -85,7 +85,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     "node.power": ("OpOobCommand", "OpRestrictedCommand"),
     "node.storage": ("OpNodeQueryvols", "OpNodeQueryStorage", "OpNodeModifyStorage", "OpRepairNodeStorage"),
     "tags": ("OpTagsGet", "OpTagsSet", "OpTagsDel", "OpTagsSearch"),
-    "test": ("OpTestDelay", "OpTestJqueue"),
+    "test": ("OpTestDelay", "OpTestJqueue", "OpTestOsParams"),
     "testallocator": ("OpTestAllocator",),
 }
 

@@ -1,4 +1,4 @@
-"""Units for testing the cluster itself: delays, messages of the job queue."""
+"""Units for testing the cluster itself: delays, messages of the job queue, secret parameters."""
 
 from __future__ import annotations
 
@@ -120,6 +120,22 @@ class LUTestJqueue(NoHooksLU[opcodes.OpTestJqueue]):
             client.close()
         if not answer:
             raise errors.OpExecError(f"The client did not confirm '{test}'")
+
+
+class LUTestOsParams(NoHooksLU[opcodes.OpTestOsParams]):
+    """Succeeds only if secret parameters reach the job; the processor rejects those that the queue did not keep."""
+
+    REQ_BGL = False
+    CHANGES_NODES = False
+
+    def ExpandNames(self) -> None:
+        self.needed_locks = {}
+
+    def Exec(self, feedback: Feedback) -> None:
+        if not self.op.osparams_secret:
+            raise errors.OpExecError(
+                "No secret parameter reached the job", hint="give one: 'gnt-debug test-osparams --os-parameters-secret @FILE'"
+            )
 
 
 def _SocketPath(kind: str) -> str:

@@ -5,6 +5,6 @@ from ganeti.cli.command import Program
 PROGRAM = Program(
     "gnt-debug",
     "debugging of the cluster",
-    ("delay", "iallocator", "locks", "submit-job", "test-jobqueue", "wconfd"),
+    ("delay", "iallocator", "locks", "submit-job", "test-jobqueue", "test-osparams", "wconfd"),
     {"allocator": "iallocator"},
 )

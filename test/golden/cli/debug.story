@@ -193,3 +193,10 @@ $ gnt-debug iallocator -m nothing new
 !
 ! gnt-debug: error: option -m: invalid choice: 'nothing' (choose from 'allocate', 'allocate-secondary', 'balance', 'capacity', 'change-group', 'multi-allocate', 'node-evacuate', 'relocate')
 = 2
+
+# Secrets go to the job, never to a screen.
+$ gnt-debug test-osparams --os-parameters-secret=password=sesame
+> OP_TEST_OS_PARAMS {"osparams_secret":{"password":"sesame"}}
+$ gnt-debug test-osparams --submit
+! JobID: 1019
+> OP_TEST_OS_PARAMS {}

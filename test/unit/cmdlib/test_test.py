@@ -1,4 +1,4 @@
-"""Delays and messages of the job queue."""
+"""Delays, messages of the job queue, secret parameters."""
 
 from __future__ import annotations
 
@@ -90,3 +90,11 @@ def test_a_client_follows_an_opcode(master: Master) -> None:
             master.Run(opcodes.OpTestJqueue(fail=True))
         with pytest.raises(errors.OpExecError, match="did not confirm 'exec'"):
             master.Run(opcodes.OpTestJqueue(notify_exec=True), cbs=_Client(actor, b""))
+
+
+def test_secret_parameters_reach_the_job_and_nobody_else(master: Master) -> None:
+    master.Run(opcodes.OpTestOsParams(osparams_secret={"password": "sesame"}))
+    assert not master.last.log and not master[1].calls
+    for nothing in (None, {}):
+        with pytest.raises(errors.OpExecError, match="No secret parameter reached the job"):
+            master.Run(opcodes.OpTestOsParams(osparams_secret=nothing))
