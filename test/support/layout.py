@@ -31,3 +31,22 @@ def WriteProgram(path: str, text: str) -> str:
         stream.write(text)
     os.chmod(path, 0o755)
     return path
+
+
+def InstallPrograms(directory: str, package: str) -> None:
+    """Makes every program in DIRECTORY, for Python and shell alike; PACKAGE: where ``MakePackage`` made the package."""
+    tools = os.path.join(TOP, "autotools")
+    listed = os.path.join(tools, "programs")
+    with open(listed, encoding="utf-8") as stream:
+        names = [words[1] for words in map(str.split, stream) if len(words) == 3 and words[0] != "#"]
+    writer = os.path.join(tools, "write-start-script")
+    commands = [[writer, os.path.join(directory, name), sys.executable, package, listed] for name in names]
+    shell = os.path.join(TOP, "daemons", "tools")
+    autoconf = os.path.join(package, "ganeti", "_autoconf.py")
+    commands += [
+        [os.path.join(tools, "substitute"), os.path.join(shell, name), os.path.join(directory, name[:-3]), autoconf]
+        for name in os.listdir(shell)
+        if name.endswith(".in")
+    ]
+    for command in commands:
+        subprocess.run([sys.executable, "-B", *command], check=True, timeout=30)
