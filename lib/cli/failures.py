@@ -62,6 +62,8 @@ def _ProtocolText(err: errors.LuxiError) -> list[str]:
     if isinstance(err, protocol.PermissionError):
         daemon = _DaemonName(str(err.args[0]) if err.args else "")
         return [f"It seems you don't have permissions to connect to {daemon}. Please retry as a different user."]
+    if isinstance(err, protocol.StrangerError):
+        return [str(err)]
     return ["Unhandled protocol error while talking to the master daemon:", str(err)]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganeti import serializer
-from ganeti.luxi import protocol
+from ganeti.luxi import peer, protocol
 
 
 class Broken(protocol.ConnectionClosedError):
@@ -91,6 +91,11 @@ class Connection(asyncio.Protocol):
 
 
 async def Connect(path: str) -> Connection:
-    """Return a connection to the socket at ``path``; raises OSError."""
-    _transport, connection = await asyncio.get_running_loop().create_unix_connection(Connection, path)
+    """Return a connection to the socket at ``path``; raises OSError, and protocol.StrangerError for a stranger's socket."""
+    transport, connection = await asyncio.get_running_loop().create_unix_connection(Connection, path)
+    try:
+        peer.Check(path, transport.get_extra_info("socket"))
+    except protocol.StrangerError:
+        connection.Close()
+        raise
     return connection

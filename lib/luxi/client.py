@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, pathutils, runtime, ssconf
-from ganeti.luxi import protocol
+from ganeti.luxi import peer, protocol
 
 if TYPE_CHECKING:
     from ganeti.runtime import protocols
@@ -72,6 +72,11 @@ class Transport:
             except OSError as err:
                 self._JudgeConnectError(err, runtime.Monotonic() + 1 > deadline)
             else:
+                try:
+                    peer.Check(self._path, sock)
+                except protocol.StrangerError:
+                    sock.close()
+                    raise
                 sock.settimeout(self._io_timeout)
                 return sock
             if not told:

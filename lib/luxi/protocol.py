@@ -49,6 +49,10 @@ class PermissionError(ProtocolError):  # noqa: A001
     """The socket of the master daemon may not be used by this user."""
 
 
+class StrangerError(ProtocolError):
+    """Somebody else than the master daemon listens at its socket."""
+
+
 class MessageTooLarge(ProtocolError):
     """A message is over the limit."""
 

@@ -122,6 +122,8 @@ class MasterPool:
             except PermissionError:
                 text = f"This daemon's user may not open the master daemon's socket; '{pathutils.ENSURE_DIRS}' repairs that"
                 raise HttpError(502, text) from None
+            except protocol.StrangerError as err:
+                raise HttpError(502, str(err)) from None
             except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
                 _CheckMaster()
             except (BlockingIOError, TimeoutError):

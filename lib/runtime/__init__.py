@@ -455,6 +455,11 @@ def ConnectUnix(path: str, timeout: float | None = None) -> protocols.Socket:
     return _here.side.ConnectUnix(path, timeout)
 
 
+def PeerUser(sock: protocols.Socket) -> int:
+    """Return the number of the user who listens at the other end of a connected UNIX socket."""
+    return _here.side.PeerUser(sock)
+
+
 def ListenTcp(host: str, port: int, backlog: int = 128) -> protocols.Socket:
     """Return a listening socket; ``host`` is an address, "" stands for all; port 0 for a free one (``getsockname``)."""
     return _here.side.ListenTcp(host, port, backlog)

@@ -487,6 +487,9 @@ class Sockets:
             raise Fail(errno.ECONNREFUSED, path)
         return inode.listener.Connect(self.process, "", timeout)
 
+    def PeerUser(self, sock: Stream) -> int:
+        return 0  # whoever started the programs of a simulated machine
+
     def _Port(self, table: dict[tuple[str, int], Any], host: str, port: int) -> int:
         """A port that can be bound; 0 asks for a free one."""
         local = FindMachine(self.machine, host)

@@ -65,6 +65,7 @@ _MODULES = {
         "LookupHost",
         "ListenUnix",
         "ConnectUnix",
+        "PeerUser",
         "ListenTcp",
         "ConnectTcp",
         "LimitSilence",

@@ -29,7 +29,7 @@ _OPEN_AT_ONCE = 32
 
 
 def SetTimes(path: str, atime: float, mtime: float) -> None:
-    os.utime(path, (atime, mtime))
+    os.utime(path, (atime, mtime), follow_symlinks=False)
 
 
 def ReadFile(path: str, limit: int | None = None) -> bytes:

@@ -78,6 +78,11 @@ def ConnectUnix(path: str, timeout: float | None = None) -> socket.socket:
     return sock
 
 
+def PeerUser(sock: socket.socket) -> int:
+    size = struct.calcsize("3i")
+    return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[1])
+
+
 def _Family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 
 import pytest
@@ -35,6 +36,7 @@ def test_a_unix_socket_carries_bytes_both_ways(place: Place) -> None:
     runtime.Thread(_Echo, "echo", (listener,)).start()
     sock = runtime.ConnectUnix(path, 10)
     assert sock.gettimeout() == 10
+    assert runtime.PeerUser(sock) in (0, os.geteuid())
     sock.sendall(b"hello")
     assert sock.recv(100) == b"hello"
     sock.shutdown(1)
