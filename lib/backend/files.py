@@ -6,12 +6,14 @@ import grp
 import posixpath
 import pwd
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ganeti import constants, errors, pathutils, runtime, ssconf
 from ganeti.params import hv
 from ganeti.rpc.encoders import ReadBlob
+from ganeti.utils import owndirs
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _LIST_LIMIT = 1024 * 1024
@@ -84,10 +86,20 @@ def UploadFileSingle(
         raise errors.RpcCallError(
             f"File {file_name} is not one that a node lets the cluster write; list it in {pathutils.EXTRA_FILES_LIST}"
         )
+    _CheckFolder(path)
     data = ReadBlob(content)
     user, group = _UserId(path, uid), _GroupId(path, gid)
     runtime.WriteFile(path, data, mode=0o600 if mode is None else mode, uid=user, gid=group)
     runtime.SetTimes(path, atime, mtime)
+
+
+def _CheckFolder(path: str) -> None:
+    """Raise RpcCallError if the file's folder is a link and lies where a daemon's user could have made that."""
+    folder, _, _ = path.rpartition("/")
+    if folder != pathutils.RAPI_DATA_DIR or not runtime.Exists(folder):
+        return
+    if not stat.S_ISDIR(runtime.Stat(folder, follow=False).st_mode):
+        raise errors.RpcCallError(owndirs.NotADirectory(folder))
 
 
 def _IsPasswordFile(path: str) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ganeti import _autoconf
+from ganeti import _autoconf, errors, pathutils, runtime
 from ganeti.daemon import users
+from ganeti.store.base import NOWHERE, Position
 from ganeti.store.copy.node import NodeStore
 from ganeti.store.files import export
+from ganeti.utils import owndirs
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -59,6 +62,17 @@ class SsconfTexts:
             yield from ((kind, row_id, None) for row_id in before if row_id not in now)
 
 
+class _RootsExporter(export.Exporter):
+    """Writes with root's rights into folders that lie in one of the master daemon's user."""
+
+    def Round(self, acknowledged: Position = NOWHERE) -> Position | None:
+        for folder in (pathutils.QUEUE_DIR, pathutils.JOB_QUEUE_ARCHIVE_DIR):
+            if runtime.Exists(folder) and not stat.S_ISDIR(runtime.Stat(folder, follow=False).st_mode):
+                raise errors.StorageError(owndirs.NotADirectory(folder))
+        return super().Round(acknowledged)
+
+
 def RunNodeExporter(node_store: NodeStore, stop: Callable[[], bool]) -> None:
     """Run noded's exporter child until ``stop()`` or a signal."""
-    export.RunExporter(export.Exporter(node_store, FileOwners(), SsconfTexts(), beside=not MasterWritesSsconf()), stop)
+    made = export.Exporter if MasterWritesSsconf() else _RootsExporter
+    export.RunExporter(made(node_store, FileOwners(), SsconfTexts(), beside=not MasterWritesSsconf()), stop)

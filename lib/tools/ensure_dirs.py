@@ -60,7 +60,7 @@ def _Directories() -> list[Item]:
         (pathutils.RAPI_DATA_DIR, 0o750, _R_M),
         # Sticky: a daemon's user must not rename what belongs to another one.
         (pathutils.RUN_DIR, 0o1775, _M_D),
-        (pathutils.SOCKET_DIR, 0o770, _M_D),
+        (pathutils.SOCKET_DIR, 0o1770, _M_D),
         (pathutils.BDEV_CACHE_DIR, 0o755, _N_M),
         (pathutils.DISK_LINKS_DIR, 0o755, _N_M),
         (pathutils.IMPORT_EXPORT_DIR, 0o755, _N_M),

@@ -55,7 +55,7 @@ def test_directories_are_made(node):
         "/var/lib/ganeti/rapi": "0750 games:daemon",
         "/var/lib/ganeti/ext": "0750 daemon:daemon",
         "/var/run/ganeti": "1775 daemon:users",
-        "/var/run/ganeti/socket": "0770 daemon:users",
+        "/var/run/ganeti/socket": "1770 daemon:users",
         "/var/run/ganeti/crypto": "0700 root:daemon",
         "/var/run/ganeti/instance-reason": "0755 root:root",
         "/var/run/ganeti/ext/guests": "0700 root:root",
