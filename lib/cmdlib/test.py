@@ -134,7 +134,8 @@ class LUTestOsParams(NoHooksLU[opcodes.OpTestOsParams]):
     def Exec(self, feedback: Feedback) -> None:
         if not self.op.osparams_secret:
             raise errors.OpExecError(
-                "No secret parameter reached the job", hint="give one: 'gnt-debug test-osparams --os-parameters-secret @FILE'"
+                "No secret parameter reached the job",
+                hint="give one: 'gnt-debug test-osparams --os-parameters-secret @FILE'",
             )
 
 
