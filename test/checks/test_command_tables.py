@@ -21,7 +21,6 @@ from ganeti.cli.parser import CommandParser
 MISSING = {
     "gnt-backup": "exports and imports belong to moves between clusters",
     "gnt-instance move": "likewise",
-    "gnt-debug test-osparams": "roadmap",
     "gnt-debug metad": "there is no metadata daemon",
     "gnt-cluster renew-crypto": "roadmap",
     "gnt-cluster upgrade": "roadmap",

@@ -197,6 +197,7 @@ $ gnt-debug iallocator -m nothing new
 # Secrets go to the job, never to a screen.
 $ gnt-debug test-osparams --os-parameters-secret=password=sesame
 > OP_TEST_OS_PARAMS {"osparams_secret":{"password":"sesame"}}
-$ gnt-debug test-osparams --submit
+$ gnt-debug test-osparams --submit --print-jobid
+1019
 ! JobID: 1019
 > OP_TEST_OS_PARAMS {}
