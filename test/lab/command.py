@@ -68,8 +68,8 @@ def _Run(options: argparse.Namespace, wanted: list[str]) -> int:
         with LabCluster(Path(folder), options.nodes, say) as cluster:
             stage = Stage(cluster, options.seed, say)
             failed = 0
-            for name in wanted * options.times:
-                failed += not _Tell(stage, name)
+            for name, seed in _Rounds(wanted, options.times, options.seed):
+                failed += not _Tell(stage, name, seed)
                 if failed and not options.keep:
                     break
             if options.keep:
@@ -78,14 +78,22 @@ def _Run(options: argparse.Namespace, wanted: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _Tell(stage: Stage, name: str) -> bool:
+def _Rounds(names: list[str], times: int, seed: int) -> list[tuple[str, int]]:
+    """Return every story with its seed, which grows with each round: ``--story NAME --seed N`` repeats any of them."""
+    return [(name, seed + turn) for turn in range(times) for name in names]
+
+
+def _Tell(stage: Stage, name: str, seed: int) -> bool:
     """Run a story and return whether it ended well."""
-    stage.say(name)
+    began, stage.seed = time.monotonic(), seed
     try:
+        stage.Begin(name)
         stories.All()[name](stage)
     except Exception:  # noqa: BLE001 - the cluster stays for whoever wants to look
         traceback.print_exc()
+        stage.say(f"{name}, seed {seed}: failed after {time.monotonic() - began:.0f} s")
         return False
+    stage.say(f"{name}, seed {seed}: ended well after {time.monotonic() - began:.0f} s")
     return True
 
 
@@ -142,8 +150,9 @@ class Prompt(cmd.Cmd):
         self._stage.cluster.switch.Heal()
 
     def do_story(self, line: str) -> None:
-        """story NAME: run a story"""
-        print("ended well" if _Tell(self._stage, line.strip()) else "failed")
+        """story NAME [SEED]: run a story"""
+        name, *rest = line.split()
+        _Tell(self._stage, name, int(rest[0]) if rest else self._stage.seed)
 
     def do_quit(self, _line: str) -> bool:
         """quit: take everything down (Ctrl-D and Ctrl-C do, too)"""

@@ -41,8 +41,14 @@ class Stage:
 
     def __init__(self, cluster: LabCluster, seed: int, say: Callable[[str], None] = lambda _: None):
         self.cluster = cluster
+        self.seed = seed
         self.random = random.Random(seed)
         self.say = say
+
+    def Begin(self, name: str) -> None:
+        """Begin a story: what it chooses follows from the seed and its name, whatever was told before it."""
+        self.random = random.Random(f"{self.seed} {name}")
+        self.say(f"{name}, seed {self.seed}")
 
     def Gnt(self, *argv: str, **options: Any) -> str:
         """Run a command on the master and return what it printed."""

@@ -34,7 +34,7 @@ def test_stories(tmp_path: Path, seed: int) -> None:
     with LabCluster(tmp_path, 2, _Say) as cluster:
         stage = Stage(cluster, seed, _Say)
         for name in (*ALWAYS, *others):
-            _Say(name)
+            stage.Begin(name)
             known[name](stage)
 
 
