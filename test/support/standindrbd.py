@@ -223,6 +223,10 @@ class StandInDrbd:
     def Count(self, command: str) -> int:
         return sum(argv[1] == command for argv in self.runs)
 
+    def Holds(self, path: str) -> bool:
+        """Return whether a device has this volume open."""
+        return any(path in (device.data, device.meta) for device in self.devices.values())
+
     def Minor(self, minor: int) -> Device:
         return self.devices[minor]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,7 @@ class _Refused(Exception):
 class StandInLvm:
     """The physical and logical volumes of a machine; ``runs``: the command lines seen.
 
-    An active volume is a file below /dev, so its content can be written and read.
+    ``held`` says of a path whether another device has it open.  An active volume is a file below /dev, so its content can be written and read.
     """
 
     def __init__(self, machine: Machine):
@@ -71,6 +72,7 @@ class StandInLvm:
         self.lvs: dict[tuple[str, str], Lv] = {}
         self.runs: list[list[str]] = []
         self.sizes: dict[str, int] = {}
+        self.held: Callable[[str], bool] = lambda _path: False
         self._machine = machine
         for name in (
             "pvs",
@@ -225,8 +227,7 @@ class StandInLvm:
 
     def _Lvremove(self, words: list[str]) -> None:
         lv = self._At(words[-1])
-        if lv.open:
-            raise _Refused(f"Logical volume {lv.group}/{lv.name} in use.")
+        self._CheckUnused(lv)
         for name, taken in lv.segments:
             self.pvs[name].free += taken
         del self.lvs[lv.group, lv.name]
@@ -264,9 +265,8 @@ class StandInLvm:
         partial = [lv for lv in self.lvs.values() if lv.group == group and self._Partial(lv)]
         if partial and "--force" not in words:
             raise _Refused("There are still partial LVs in VG; use --force to remove them")
-        used = [lv for lv in partial if lv.open]
-        if used:
-            raise _Refused(f"Logical volume {used[0].group}/{used[0].name} in use.")
+        for lv in partial:
+            self._CheckUnused(lv)
         for lv in partial:
             for name, taken in lv.segments:
                 self.pvs[name].free += taken
@@ -274,6 +274,12 @@ class StandInLvm:
             runtime.RemoveFile(f"/dev/{lv.group}/{lv.name}")
         for name in gone:
             del self.pvs[name]
+
+    def _CheckUnused(self, lv: Lv) -> None:
+        if lv.open:
+            raise _Refused(f"Logical volume {lv.group}/{lv.name} in use.")
+        if self.held(f"/dev/{lv.group}/{lv.name}"):
+            raise _Refused(f"Logical volume {lv.group}/{lv.name} is used by another device.")
 
     def _Partial(self, lv: Lv) -> bool:
         return any(self.pvs[name].counts_as_missing for name, _ in lv.segments)

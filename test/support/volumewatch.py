@@ -153,6 +153,8 @@ class Cluster:
         self.master = master
         self.links = Links()
         self.mirrors = [StandInDrbd(node.machine, self.links) for node in master.all]
+        for node, mirrors in zip(master.all, self.mirrors, strict=True):
+            node.lvm.held = mirrors.Holds
         self.jobs = Jobs(master)
         self.options = ["--repair-volume-groups"]
         for name, primary in ((WEB, "node1"), (DB, "node3")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -209,8 +209,11 @@ class LUNodeModifyStorage(_UnitLU[opcodes.OpNodeModifyStorage]):
 class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
     """Remove the parts of a volume group that lie on missing disks.
 
-    Rejected unless every instance with a volume there has a good copy elsewhere (design 2.1).
+    Rejected unless every instance with a volume there has a good copy elsewhere (design 2.1).  Mirrors that have lost
+    volumes open let go of them first, under the locks of their instances: LVM removes no volume that is open.
     """
+
+    _partial: Set[str] = frozenset()
 
     def CheckArguments(self) -> None:
         super().CheckArguments()
@@ -219,8 +222,38 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
                 f"Storage units of type '{self.op.storage_type}' cannot be repaired, only {LVM_VG}", errors.ECODE_INVAL
             )
 
+    def ExpandNames(self) -> None:
+        super().ExpandNames()
+        assert self.needed_locks is not None
+        self.needed_locks[locking.LEVEL_INSTANCE] = sorted(inst.name for inst, _ in self._Mirrored())
+
+    def _Mirrored(self) -> Iterator[tuple[objects.Instance, list[objects.Disk]]]:
+        """Return the instances with mirrored disks in the group, with these disks."""
+        internal = disk.With(mirror=disk.INTERNAL)
+        for uuid, disks in self._Disks().items():
+            if found := [dev for dev in disks if uuid is not None and dev.dev_type in internal]:
+                yield self.snapshot.instances[str(uuid)], found
+
+    def _Disks(self) -> dict[str | None, list[objects.Disk]]:
+        """Return the disks with volumes in the group by the instance that has them."""
+        snapshot = self.snapshot
+        disks: dict[str | None, list[objects.Disk]] = {}
+        for uuid in snapshot.NodeDisks(Filled(self.op.node_uuid)):
+            found = snapshot.disks[uuid]
+            if any(name.startswith(f"{self.op.name}/") for name in found.VolumeNames()):
+                disks.setdefault(snapshot.DiskOwner(uuid), []).append(found)
+        return disks
+
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
+        strange = {inst.name for inst, _ in self._Mirrored()} - self.owned_locks(locking.LEVEL_INSTANCE)
+        if strange:
+            raise errors.OpPrereqError(
+                f"Volume group '{self.op.name}' of node {self.op.node_name}: mirrors of {', '.join(sorted(strange))} were put"
+                " there since this job was submitted",
+                errors.ECODE_STATE,
+                hint=f"use 'gnt-node repair-storage {self.op.node_name} {LVM_VG} {self.op.name}' again",
+            )
         if self.op.missing is not None:
             self._CheckMissing(self.op.missing)
         problems = [*self._Problems(), *self._Strangers()]
@@ -271,22 +304,17 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
         snapshot = self.snapshot
         disks = [snapshot.disks[uuid] for uuid in snapshot.NodeDisks(node_uuid)]
         ours = {name for found in disks for name in found.VolumeNames()}
-        lost = {
+        self._partial = {
             f"{row['vg']}/{row['name']}"
             for row in result.payload
             if row["vg"] == self.op.name and Health(row) == _PARTIAL
         }
-        for name in sorted(lost - ours):
+        for name in sorted(self._partial - ours):
             yield f"volume {name}, which is partly or wholly on a missing disk, belongs to no instance"
 
     def _Problems(self) -> Iterator[str]:
         """Return why losing what lies in the volume group would lose data."""
-        snapshot = self.snapshot
-        disks: dict[str | None, list[objects.Disk]] = {}
-        for uuid in snapshot.NodeDisks(Filled(self.op.node_uuid)):
-            found = snapshot.disks[uuid]
-            if any(name.startswith(f"{self.op.name}/") for name in found.VolumeNames()):
-                disks.setdefault(snapshot.DiskOwner(uuid), []).append(found)
+        snapshot, disks = self.snapshot, self._Disks()
         for found in disks.pop(None, []):
             yield f"disk {found.uuid} is attached to no instance, so that nobody can tell whether its copies are good"
         for inst in sorted(
@@ -325,10 +353,16 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
         node_uuid, name = Filled(self.op.node_uuid), Filled(self.op.name)
         # Before anything is done: the watcher of another master must not have it done a second time.
         self._Record(watchedgroups.PENDING)
-        result = self.rpc.call_storage_execute(node_uuid, self.op.storage_type, arguments, name, _FIX_CONSISTENCY)
-        if result.fail_msg:
+        try:
+            for inst, disks in list(self._Mirrored()):
+                for dev in disks:
+                    if self._partial & set(dev.VolumeNames()):
+                        self._LetGo(inst, dev)
+            result = self.rpc.call_storage_execute(node_uuid, self.op.storage_type, arguments, name, _FIX_CONSISTENCY)
+            result.Raise(f"Failed to repair storage unit '{name}' on {self.op.node_name}")
+        except errors.GenericError:
             self._Record(watchedgroups.FAILED)
-        result.Raise(f"Failed to repair storage unit '{name}' on {self.op.node_name}")
+            raise
         self._Record(watchedgroups.DONE)
         self._SayWhatIsLost(node_uuid, name)
 
@@ -344,6 +378,25 @@ class LURepairNodeStorage(_UnitLU[opcodes.OpRepairNodeStorage]):
             return
         if set(tags) != set(node.tags):
             self.cfg.Update(node.Replace(tags=sorted(tags)), self.ec_id)
+
+    def _LetGo(self, inst: objects.Instance, dev: objects.Disk) -> None:
+        """Have a mirror detach its volumes, if it is set up; before that record that the copy of a secondary is behind.
+
+        DRBD itself refuses it to a primary whose other side is not complete.
+        """
+        node_uuid = Filled(self.op.node_uuid)
+        found = self.rpc.call_blockdev_find(node_uuid, (dev, inst))
+        if not found.fail_msg and not found.payload:
+            return
+        if inst.primary_node != node_uuid and inst.disks_active and dev.behind is None:
+            # Nothing in DRBD freezes a primary whose connected peer has no disk.
+            (dev,) = mirrors.RecordBehind(self, inst, [dev], node_uuid)
+        self.LogInfo(f"Detaching {dev.iv_name} of instance {inst.name} from its lost volumes on {self.op.node_name}")
+        result = self.rpc.call_blockdev_removechildren(node_uuid, (dev, inst), (dev.children, inst))
+        result.Raise(
+            f"Volume group '{self.op.name}' of node {self.op.node_name} is left as it is: {dev.iv_name} of instance"
+            f" {inst.name} does not let go of its lost volumes"
+        )
 
     def _SayWhatIsLost(self, node_uuid: str, group: str) -> None:
         """Name the instances that lost volumes, with the command that makes these again."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support import configs
 from support.master import Master
+from support.sidejobs import Held, SideJob
 from support.volumewatch import DB, MINUTE, PERMIT, WEB, Cluster
 
 from ganeti import constants, errors, objects, opcodes, pathutils, runtime, watchedgroups, watcherpause
@@ -78,6 +79,56 @@ def test_a_group_is_repaired_and_its_mirrors_are_made_again(three: Master, said:
     assert cluster.States()["node2.example.org"] == "good"
     three.Run(opcodes.OpClusterVerifyGroup(group_name="default"))
     assert not [text for text in three.last.messages if "ERROR" in text and ("volume" in text or "degraded" in text)]
+
+
+def test_mirrors_let_go_of_lost_volumes_before_these_are_removed(three: Master) -> None:
+    """LVM removes no volume that a mirror has open; a secondary that gave up its volumes does not count any more."""
+    cluster = Cluster(three)
+    cluster.Disk(1, missing=True)
+    seen = []
+
+    def note(name: str, _args: Any) -> None:
+        if name in ("blockdev_removechildren", "storage_execute"):
+            root = three.snapshot
+            [disk] = root.InstanceDisks(three.Instance(WEB))
+            seen.append((name, (disk.behind or {}).get("node"), cluster.mirrors[1].Minor(0).disk))
+
+    three[1].before = note
+    three.Run(opcodes.OpRepairNodeStorage(node_name="node2", storage_type="lvm-vg", name="xenvg"))
+    node2 = three.nodes[1]
+    # The other instance has its volumes on the disk that is left.
+    assert seen == [("blockdev_removechildren", node2, "UpToDate"), ("storage_execute", node2, "Diskless")]
+    assert list(three[1].lvm.pvs) == ["/dev/sdb"]
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
+    assert cluster.mirrors[1].Minor(0).disk == "UpToDate"
+
+
+def test_a_mirror_that_does_not_let_go_leaves_the_group_as_it_is(three: Master) -> None:
+    cluster = Cluster(three)
+    cluster.Disk(1, missing=True)
+    three[1].faults["blockdev_removechildren"] = "DRBD hangs"
+    with pytest.raises(errors.OpExecError, match=rf"left as it is: disk/0 of instance {WEB} .*: DRBD hangs"):
+        three.Run(opcodes.OpRepairNodeStorage(node_name="node2", storage_type="lvm-vg", name="xenvg"))
+    assert "storage_execute" not in three[1].calls
+
+
+def test_mirrors_that_came_while_the_repair_waited_for_the_node(three: Master) -> None:
+    """Their instances are not locked by the job."""
+    Cluster(three)
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    held = Held(three, 2, "blockdev_create")
+    move = SideJob(
+        three, opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_new_secondary", remote_node="node3")
+    )
+    held.Begun()
+    repair = SideJob(three, opcodes.OpRepairNodeStorage(node_name="node3", storage_type="lvm-vg", name="xenvg"), 901)
+    while not any(row.pending for row in three.glm.QueryLocks()):
+        runtime.Sleep(0.1)
+    held.Go()
+    move.Result()
+    with pytest.raises(errors.OpPrereqError, match=rf"xenvg.*mirrors of {WEB} were put there since"):
+        repair.Result()
+    assert "storage_execute" not in three[2].calls
 
 
 def test_the_primary_side_too(three: Master) -> None:
@@ -307,7 +358,8 @@ def test_a_repair_that_fails_is_reported_once_a_day_and_not_repeated(three: Mast
 def test_a_repair_that_fails_when_the_group_is_complete_leaves_mirrors_to_make(three: Master, said: Said) -> None:
     cluster = Cluster(three)
     repair = _Waiting(cluster)
-    three[1].Call(runtime.RunCmd, ["vgreduce", "--removemissing", "--force", "xenvg"])
+    for argv in ("drbdsetup detach 0", "vgreduce --removemissing --force xenvg"):
+        assert not three[1].Call(runtime.RunCmd, argv.split()).failed
     cluster.jobs._End(repair, "error", [errors.EncodeException(errors.OpExecError("the connection was lost"))])
     said()
     cluster.Watch(5)
