@@ -20,14 +20,14 @@ SAMPLE = 3
 # Too long for a run of all tests: a machine boots or daemons start in their middle, or there are many repetitions.
 BY_HAND = ("mirror_migrate_often", "mirror_secondary_dies", "mirror_both_die")
 # All stories that begin like this, too.
-BY_HAND_PREFIX = "interrupted_"
+BY_HAND_PREFIXES = ("group_", "interrupted_")
 
 
 @pytest.mark.lab
 @pytest.mark.limit(2400)
 def test_stories(tmp_path: Path, seed: int) -> None:
     known = {name: story for name, story in stories.All().items() if stories.NodesFor(story) == 2}
-    short = [name for name in known if name not in (*ALWAYS, *BY_HAND) and not name.startswith(BY_HAND_PREFIX)]
+    short = [name for name in known if name not in (*ALWAYS, *BY_HAND) and not name.startswith(BY_HAND_PREFIXES)]
     others = random.Random(seed).sample(sorted(short), SAMPLE)
     if lack := Lack(2):
         pytest.skip(f"the laboratory cannot run here: {lack}")

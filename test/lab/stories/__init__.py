@@ -1,8 +1,8 @@
 """The stories of the laboratory: each takes a ``Stage`` and leaves it as it was.
 
-``plain``: logical volumes; ``mirror``: DRBD; ``interrupted``: procedures that are cut off.  A story begins with a name
-that says what happens, and ends with what must be true: no acknowledged write is lost, no mirror is primary on two nodes,
-nothing is left behind.
+``plain``: logical volumes; ``mirror``: DRBD; ``group``: volume groups that lose a disk; ``interrupted``: procedures that
+are cut off.  A story begins with a name that says what happens, and ends with what must be true: no acknowledged write is
+lost, no mirror is primary on two nodes, nothing is left behind.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from lab.stage import Stage
 
 Story = Callable[[Stage], None]
-_MODULES = ("plain", "mirror", "interrupted")
+_MODULES = ("plain", "mirror", "group", "interrupted")
 
 
 def NodesFor(story: Story) -> int:
