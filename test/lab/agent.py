@@ -16,7 +16,8 @@ import subprocess
 import sys
 import threading
 import traceback
-from typing import Any, BinaryIO
+from io import RawIOBase
+from typing import Any
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -39,7 +40,7 @@ def Serve(request: dict[str, Any]) -> dict[str, Any]:
     return {"status": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
 
 
-def Work(port: BinaryIO, lock: threading.Lock, line: bytes) -> None:
+def Work(port: RawIOBase, lock: threading.Lock, line: bytes) -> None:
     number = None
     try:
         request = json.loads(line)
@@ -48,8 +49,14 @@ def Work(port: BinaryIO, lock: threading.Lock, line: bytes) -> None:
     except Exception:  # noqa: BLE001 - whoever asked gets it
         answer = {"status": 126, "stdout": "", "stderr": traceback.format_exc()}
     with lock:
-        port.write(json.dumps({"number": number, **answer}).encode() + b"\n")
-        port.flush()
+        WriteAll(port, json.dumps({"number": number, **answer}).encode() + b"\n")
+
+
+def WriteAll(port: RawIOBase, data: bytes) -> None:
+    """Write everything: the port takes 32 KiB at a time, and says so only by what it returns."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[port.write(rest) or 0 :]
 
 
 def KeepShell() -> None:
