@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ganeti import errors, locking, objects, opcodes
 from ganeti.cmdlib.allocation import DEFAULT_SHORTCUT
@@ -83,40 +83,64 @@ def MirrorNodes(snapshot: objects.Snapshot, instance: objects.Instance) -> tuple
     return snapshot.NodeName(instance.primary_node), snapshot.NodeName(secondaries[0])
 
 
-def _NameNodes(snapshot: objects.Snapshot, jobs: Sequence[list[opcodes.OpCode]]) -> None:
-    """Name in the opcodes of mirrored instances where each one is by then, and where it goes.
+def IsShared(snapshot: objects.Snapshot, instance: objects.Instance) -> bool:
+    """Return whether several nodes reach the instance's disks, none of which is its secondary."""
+    return snapshot.DiskTemplate(instance) in disk_params.With(mirror=disk_params.EXTERNAL)
 
-    A move "to the other side" would bring back an instance that somebody else has moved meanwhile; with the nodes named, the
-    job fails instead.
+
+class _Place(NamedTuple):
+    """Where an instance is; ``secondary`` is None if its disks are on shared storage."""
+
+    primary: str
+    secondary: str | None
+
+
+def _PlaceOf(snapshot: objects.Snapshot, name: str) -> _Place | None:
+    instance = snapshot.InstanceByName(name)
+    if instance is None:
+        return None
+    pair = MirrorNodes(snapshot, instance)
+    if pair is not None:
+        return _Place(*pair)
+    return _Place(snapshot.NodeName(instance.primary_node), None) if IsShared(snapshot, instance) else None
+
+
+def _NameNodes(snapshot: objects.Snapshot, jobs: Sequence[list[opcodes.OpCode]]) -> None:
+    """Name in the opcodes where each instance is by then, and where it goes.
+
+    A move "to the other side" would bring back an instance that somebody else has moved meanwhile, and one on shared storage
+    would be taken from a node that it does not have to leave; with the nodes named, the job fails instead.
     """
-    pairs: dict[str, tuple[str, str] | None] = {}
+    places: dict[str, _Place | None] = {}
     for op in (op for job in jobs for op in job):
         if not isinstance(op, (opcodes.OpInstanceMigrate, opcodes.OpInstanceFailover, opcodes.OpInstanceReplaceDisks)):
             continue
         name = op.instance_name
-        if name not in pairs:
-            instance = snapshot.InstanceByName(name)
-            pairs[name] = None if instance is None else MirrorNodes(snapshot, instance)
-        pair = pairs[name]
-        if pair is not None:
-            pairs[name] = _NameInOpcode(snapshot, op, *pair)
+        if name not in places:
+            places[name] = _PlaceOf(snapshot, name)
+        place = places[name]
+        if place is not None:
+            places[name] = _NameInOpcode(snapshot, op, place)
 
 
 def _NameInOpcode(
     snapshot: objects.Snapshot,
     op: opcodes.OpInstanceMigrate | opcodes.OpInstanceFailover | opcodes.OpInstanceReplaceDisks,
-    primary: str,
-    secondary: str,
-) -> tuple[str, str]:
-    """Name the nodes in one opcode; return the primary and the secondary node after it."""
+    place: _Place,
+) -> _Place | None:
+    """Name the nodes in one opcode; return where the instance is after it (None: that is not known)."""
+    primary, secondary = place
     if isinstance(op, opcodes.OpInstanceReplaceDisks):
         op.if_primary = primary
-        return primary, op.remote_node or secondary
+        return _Place(primary, op.remote_node or secondary)
+    if secondary is None:
+        op.if_primary = primary
+        return _Place(op.target_node, None) if op.target_node else None
     op.target_node = op.target_node or secondary
     source = snapshot.NodeByName(primary)
     # On the way to a third node the copy of the old primary stays, unless that node is offline.
     lost = source is not None and source.offline and op.target_node != secondary
-    return op.target_node, secondary if lost else primary
+    return _Place(op.target_node, secondary if lost else primary)
 
 
 def InSequence(jobs: Sequence[list[opcodes.OpCode]]) -> None:

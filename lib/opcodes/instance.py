@@ -215,9 +215,7 @@ class OpInstanceReplaceDisks(OpCode):
     remote_node: str | None = common.REMOTE_NODE
     remote_node_uuid: str | None = common.REMOTE_NODE_UUID
     iallocator: str | None = common.IALLOCATOR
-    if_primary: str | None = Param(
-        ht.TMaybe(ht.TNonEmptyString), None, doc="do it only while this is the instance's primary node"
-    )
+    if_primary: str | None = common.IF_PRIMARY
 
 
 class OpInstanceFailover(OpCode):
@@ -236,6 +234,7 @@ class OpInstanceFailover(OpCode):
     ignore_ipolicy: bool = common.IGNORE_IPOLICY
     cleanup: bool = common.CLEANUP
     iallocator: str | None = common.IALLOCATOR
+    if_primary: str | None = common.IF_PRIMARY
 
 
 class OpInstanceMigrate(OpCode):
@@ -255,6 +254,7 @@ class OpInstanceMigrate(OpCode):
     ignore_ipolicy: bool = common.IGNORE_IPOLICY
     cleanup: bool = common.CLEANUP
     iallocator: str | None = common.IALLOCATOR
+    if_primary: str | None = common.IF_PRIMARY
     keep_node: str | None = Param(
         ht.TMaybe(ht.TNonEmptyString), None, doc="cleanup: the copy on this node is the guest, others are ended"
     )

@@ -20,7 +20,8 @@ _DEGRADED = (
 def _Targets(options: Options, node: str) -> dict[str, dict[str, str | None]]:
     """Return where each instance goes: one whose disks are mirrored to its secondary node, others where the allocator says.
 
-    The secondary node is named, so that an instance that leaves the node before its job begins does not come back.
+    The secondary node is named, or else the node to leave, so that an instance that leaves it before its job begins does not
+    come back.
     """
     from ganeti.params import disk as disk_params
 
@@ -31,7 +32,7 @@ def _Targets(options: Options, node: str) -> dict[str, dict[str, str | None]]:
         if row["disk_template"] in mirrored and len(row["snodes"]) == 1:
             targets[row["name"]] = {"iallocator": None, "target_node": row["snodes"][0]}
         else:
-            targets[row["name"]] = {"iallocator": options.iallocator}
+            targets[row["name"]] = {"iallocator": options.iallocator, "if_primary": node}
     return targets
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ganeti import errors, ht, opcodes, serializer
+from ganeti import errors, ht, objects, opcodes, serializer
 from ganeti.cmdlib.allocation import requests
 from ganeti.cmdlib.allocation.clusterdata import ClusterData
 from ganeti.params import disk as disk_params
@@ -146,6 +146,12 @@ class _Checker:
             names = ", ".join(self.snapshot.NodeName(uuid) for uuid in uuids)
             raise self.Refuse(f"chose nodes of several node groups: {names}")
 
+    def Instance(self, name: str) -> objects.Instance:
+        """Return an instance that the request names."""
+        instance = self.snapshot.InstanceByName(name)
+        assert instance is not None, f"{name} is not in the configuration"
+        return instance
+
     def Groups(self, uuids: Collection[str]) -> set[str]:
         return {self.snapshot.nodes[uuid].group for uuid in uuids}
 
@@ -159,8 +165,7 @@ def _Relocate(check: _Checker, request: requests.Relocate, result: Any) -> list[
     check.Shape(result, _Names)
     check.Count(result, request.required_nodes)
     snapshot = check.snapshot
-    instance = snapshot.InstanceByName(request.name)
-    assert instance is not None, f"{request.name} is not in the configuration"
+    instance = check.Instance(request.name)
     uuids = [check.Node(node) for node in result]
     stays = set(result) & {snapshot.NodeName(uuid) for uuid in snapshot.AllNodes(instance)}
     if stays:
@@ -177,8 +182,7 @@ def _Relocate(check: _Checker, request: requests.Relocate, result: Any) -> list[
 
 def _AllocateSecondary(check: _Checker, request: requests.AllocateSecondary, result: Any) -> list[str]:
     check.Shape(result, ht.TNonEmptyString)
-    instance = check.snapshot.InstanceByName(request.name)
-    assert instance is not None, f"{request.name} is not in the configuration"
+    instance = check.Instance(request.name)
     uuid = check.Node(result, None, check.snapshot.nodes[instance.primary_node].group)
     if uuid == instance.primary_node:
         raise check.Refuse(f"chose node {result}, which is the primary node of {request.name}")
@@ -220,14 +224,40 @@ def _Evacuate(
         uuids = [_Known(check, node) for node in nodes]
         if not uuids:
             raise check.Refuse(f"named no node for instance {name}")
+        _CheckLeft(check, request, name, uuids)
         moved.append((name, check.snapshot.nodes[uuids[0]].group, uuids))
     steps = max(len(result[2]), sum(map(len, result[2])))
     if steps > _MAX_OPCODES * len(wanted):
         raise check.Refuse(f"returned {steps} jobs or opcodes for {len(wanted)} instances")
     if not all(result[2]):
         raise check.Refuse("returned a job without opcodes")
-    jobs = [[_Opcode(check, wanted, opcode) for opcode in job] for job in result[2]]
+    allowed = {name: _GroupsFor(check, request, name) for name in wanted}
+    jobs = [[_Opcode(check, allowed, opcode) for opcode in job] for job in result[2]]
     return requests.Evacuation(moved, [(name, reason[:MAX_INFO]) for name, reason in result[1]], jobs)
+
+
+def _CheckLeft(
+    check: _Checker, request: requests.NodeEvacuate | requests.ChangeGroup, name: str, uuids: Sequence[str]
+) -> None:
+    """Refuse an answer that leaves an instance where it was asked to move it from."""
+    if not isinstance(request, requests.NodeEvacuate):
+        return
+    before = check.snapshot.AllNodes(check.Instance(name))
+    kept = {
+        requests.PRIMARY_ONLY: set(uuids[:1]) & set(before[:1]),
+        requests.SECONDARY_ONLY: set(uuids) & set(before[1:]),
+    }.get(request.mode, set())
+    for uuid in kept:
+        raise check.Refuse(f"left instance {name} on node {check.snapshot.NodeName(uuid)}, which it was asked to empty")
+
+
+def _GroupsFor(check: _Checker, request: requests.NodeEvacuate | requests.ChangeGroup, name: str) -> set[str]:
+    """Return the node groups to which an instance may be moved; some of its nodes may stay."""
+    snapshot = check.snapshot
+    own = check.Groups(snapshot.AllNodes(check.Instance(name)))
+    if isinstance(request, requests.ChangeGroup):
+        return own.union(request.target_groups or snapshot.nodegroups)
+    return own
 
 
 def _Balance(check: _Checker, request: requests.Balance, result: Any) -> requests.Evacuation:
@@ -256,7 +286,8 @@ def _Known(check: _Checker, word: str) -> str:
     return node.uuid
 
 
-def _Opcode(check: _Checker, wanted: Collection[str], values: Mapping[str, Any]) -> opcodes.OpCode:
+def _Opcode(check: _Checker, groups: Mapping[str, Collection[str]], values: Mapping[str, Any]) -> opcodes.OpCode:
+    """Return an opcode that moves an instance; ``groups``: those to which each may go."""
     op_id = values.get("OP_ID")
     if op_id not in MOVING_OPCODES:
         raise check.Refuse(f"returned opcode {_Short(op_id)}; allowed are {', '.join(sorted(MOVING_OPCODES))}")
@@ -265,15 +296,15 @@ def _Opcode(check: _Checker, wanted: Collection[str], values: Mapping[str, Any])
     except errors.ParseError as err:
         raise check.Refuse(f"returned an opcode that cannot be used: {err}") from err
     name = getattr(op, "instance_name", None)
-    if name not in wanted:
+    if name not in groups:
         raise check.Refuse(f"returned an opcode for instance {_Short(name)}, which was not named")
     for slot in _NOT_ALLOWED:
         if getattr(op, slot, None):
             raise check.Refuse(f"returned an opcode for instance {name} with '{slot}', which an allocator may not set")
     for slot in _NODE_SLOTS:
         node = getattr(op, slot, None)
-        if node is not None:
-            check.Node(node)
+        if node is not None and check.snapshot.nodes[check.Node(node)].group not in groups[name]:
+            raise check.Refuse(f"chose node {node} for instance {name}, which is in a node group that is not allowed")
     return op
 
 

@@ -21,7 +21,7 @@ from ganeti.cmdlib.common import (
 from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import CreateSingle, IsDegraded, Parts, ShutdownDisks, StartDisks, Undo, WaitForSync
 from ganeti.cmdlib.disk.reserved import RemoveLeftovers
-from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy, GroupsOf, InstanceLU
+from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckStillThere, CheckTargetPolicy, GroupsOf, InstanceLU
 from ganeti.params import disk as disk_params
 
 ON_PRIMARY = "replace_on_primary"
@@ -135,18 +135,7 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
                 errors.ECODE_FAULT,
             )
         self._primary, self._secondary = instance.primary_node, secondaries[0]
-        self._CheckPrimary(instance)
-
-    def _CheckPrimary(self, instance: objects.Instance) -> None:
-        """Raise OpPrereqError if the instance is not where whoever planned this expects it to be."""
-        primary = self.snapshot.NodeName(self._primary)
-        if self.op.if_primary not in (None, primary):
-            raise errors.OpPrereqError(
-                f"The primary node of instance {instance.name} is {primary}, no longer {self.op.if_primary}: it was moved"
-                " after this job had been planned, and its disks were left as they are",
-                errors.ECODE_STATE,
-                hint="repeat the command that submitted this job; it plans anew",
-            )
+        CheckStillThere(self, instance)
 
     def _ChooseWork(self) -> None:
         """Which disks, on which node; ``_target`` gets new storage, ``_other`` has the good half."""

@@ -61,5 +61,6 @@ def _Failover(op: opcodes.OpCode) -> opcodes.OpCode:
         instance_name=op.instance_name,
         target_node=op.target_node,
         iallocator=op.iallocator,
+        if_primary=op.if_primary,
         ignore_ipolicy=op.ignore_ipolicy,
     )

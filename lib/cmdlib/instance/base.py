@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 OS_CHECK_PARAMETERS = "parameters"
 
 
+def CheckStillThere(lu: LogicalUnit[Any], instance: objects.Instance) -> None:
+    """Raise OpPrereqError if the instance is not where whoever planned the job expects it to be (``if_primary``)."""
+    primary = lu.snapshot.NodeName(instance.primary_node)
+    if lu.op.if_primary not in (None, primary):
+        raise errors.OpPrereqError(
+            f"The primary node of instance {instance.name} is {primary}, no longer {lu.op.if_primary}: it was moved"
+            " after this job had been planned, and was left as it is",
+            errors.ECODE_STATE,
+            hint="repeat the command that submitted this job; it plans anew",
+        )
+
+
 class InstanceLU(LogicalUnit[OpT]):
     """One existing instance, locked exclusively.
 

@@ -16,7 +16,8 @@ FACTS = json.loads((pathlib.Path(__file__).parents[2] / "data" / "opcodes.json")
 # What doc/extensions.rst adds to the release.
 ADDED = {
     "OP_INSTANCE_ACTIVATE_DISKS": {"behind"},
-    "OP_INSTANCE_MIGRATE": {"keep_node", "keep_node_uuid"},
+    "OP_INSTANCE_FAILOVER": {"if_primary"},
+    "OP_INSTANCE_MIGRATE": {"if_primary", "keep_node", "keep_node_uuid"},
     "OP_INSTANCE_REINSTALL": {"check_only"},
     "OP_INSTANCE_REPLACE_DISKS": {"if_primary"},
     "OP_NODE_EVACUATE": {"emptying"},

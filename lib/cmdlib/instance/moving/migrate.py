@@ -10,7 +10,7 @@ from ganeti.cmdlib.allocation.placement import Placement
 from ganeti.cmdlib.allocation.requests import Relocate
 from ganeti.cmdlib.base import Feedback, Filled
 from ganeti.cmdlib.common import CheckNodeGroupsUnchanged, ExpandOtherNode, LockedInstance, LockInstancesNodesAnd
-from ganeti.cmdlib.instance.base import CheckNotForthcoming, GroupsOf, InstanceLU
+from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckStillThere, GroupsOf, InstanceLU
 from ganeti.cmdlib.instance.moving.anywhere import TLMoveAnywhere
 from ganeti.cmdlib.instance.moving.cleanup import TLCleanupMigration
 from ganeti.cmdlib.instance.moving.migration import TLMigrateInstance
@@ -69,6 +69,7 @@ class _MovingLU(InstanceLU[_MovingOp]):
     def _Request(self) -> Relocate:
         """Ask for a node instead of the primary, or instead of the secondary of a mirror."""
         instance, snapshot = LockedInstance(self), self.snapshot
+        CheckStillThere(self, instance)
         if not issubclass(self._mover, TLMoveReservation):
             CheckNotForthcoming(instance)
         (leave,) = snapshot.SecondaryNodes(instance)[:1] or (instance.primary_node,)
@@ -94,6 +95,7 @@ class _MovingLU(InstanceLU[_MovingOp]):
 
     def CheckPrereq(self) -> None:
         super().CheckPrereq()
+        CheckStillThere(self, self.instance)
         if self._placement is not None:
             CheckNodeGroupsUnchanged(self, self.instance)
             (self.op.target_node_uuid,) = self._placement.Chosen()

@@ -156,6 +156,30 @@ _WRONG: list[tuple[str, requests.Request, Any, str]] = [
     ("moved to nowhere", EVACUATE, [[["web1", "g", []], _STAY[1]], [], []], "named no node for instance web1"),
     ("moved to a stranger", EVACUATE, [[["web1", "g", ["x"]], _STAY[1]], [], []], "not in the cluster"),
     (
+        "a primary left where it is",
+        requests.NodeEvacuate(("web1",), requests.PRIMARY_ONLY),
+        [[_STAY[0]], [], []],
+        f"left instance web1 on node {N1}, which it was asked to empty",
+    ),
+    (
+        "a mirror left where it is",
+        requests.NodeEvacuate(("web1",), requests.SECONDARY_ONLY),
+        [[["web1", "g", [N3, N2]]], [], []],
+        f"left instance web1 on node {N2}, which it was asked to empty",
+    ),
+    (
+        "moved to another group",
+        EVACUATE,
+        [_STAY, [], [[{**MIGRATE, "instance_name": "ext1", "target_node": FOREIGN}]]],
+        f"chose node {FOREIGN} for instance ext1, which is in a node group that is not allowed",
+    ),
+    (
+        "moved to a third group",
+        requests.ChangeGroup(("ext1",), (configs.GROUP,)),
+        [[_STAY[1]], [], [[{**MIGRATE, "instance_name": "ext1", "target_node": FOREIGN}]]],
+        "which is in a node group that is not allowed",
+    ),
+    (
         "another opcode",
         EVACUATE,
         [_STAY, [], [[{"OP_ID": "OP_INSTANCE_REMOVE", "instance_name": "web1"}]]],
