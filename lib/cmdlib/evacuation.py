@@ -11,6 +11,7 @@ from ganeti.cmdlib.allocation.ask import Ask
 from ganeti.cmdlib.allocation.requests import ChangeGroup, Evacuation, NodeEvacuate
 from ganeti.cmdlib.base import Feedback, Filled, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.common import ExpandGroup, ShareAll
+from ganeti.cmdlib.instance.shape import CheckSomePolicy, JudgeOld
 from ganeti.params import disk as disk_params
 from ganeti.utils.text import NiceSort
 
@@ -235,6 +236,13 @@ class ToOtherGroups(LogicalUnit[_ToGroupsOp]):
     def Request(self, names: tuple[str, ...]) -> ChangeGroup | NodeEvacuate:
         """Return what the allocator is asked about the instances."""
         self._CheckNodesThere()
+        snapshot = self.snapshot
+        judged = [(one.name, JudgeOld(snapshot, one), self.targets) for one in self.Instances()]
+        CheckSomePolicy(
+            snapshot,
+            judged,
+            "'gnt-instance modify' changes an instance, 'gnt-group modify' the policy of a group (--ipolicy-...)",
+        )
         return ChangeGroup(names, tuple(self.targets))
 
     def _CheckNodesThere(self) -> None:

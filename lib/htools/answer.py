@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti import serializer
 from ganeti.htools.choosing import allocate, balance, evacuate, solution
@@ -114,13 +114,34 @@ def _Allocate(cluster: Cluster, request: Request, rules: Rules) -> Answer:
     return Answer(_Names(state, choice.placement.instance), _Text(choice, group is not None), cluster.WithState(state))
 
 
+class Placing(NamedTuple):
+    """What came of one of several new instances; ``cluster`` is what it met: those before it have their places."""
+
+    new: New
+    cluster: Cluster
+    group: Group | None
+    choice: GroupChoice
+
+
+def Placings(cluster: Cluster, request: Request, rules: Rules) -> Iterator[Placing]:
+    """Place new instances one after the other; those that fit nowhere leave the cluster as it is.
+
+    The group of the request counts, or else that of the instance, which is ours.  Raises Impossible for an unknown one.
+    """
+    for new in request.new:
+        word = new.group if request.group is None else request.group
+        group = None if word is None else _FindGroup(cluster, word)
+        choice = _Place(cluster, new, group, rules, _Index(cluster.state))
+        yield Placing(new, cluster, group, choice)
+        if choice.placement is not None:
+            cluster = cluster.WithState(choice.placement.state)
+
+
 def _MultiAllocate(cluster: Cluster, request: Request, rules: Rules) -> Answer:
     """Place one after the other; without a group, one that fits nowhere fails the request."""
-    group = None if request.group is None else _FindGroup(cluster, request.group)
     placed: list[Any] = []
     failed: list[Any] = []
-    for new in request.new:
-        choice = _Place(cluster, new, group, rules, _Index(cluster.state))
+    for new, _, group, choice in Placings(cluster, request, rules):
         if choice.placement is not None:
             cluster = cluster.WithState(choice.placement.state)
             placed.append([new.instance.name, _Names(cluster.state, choice.placement.instance)])

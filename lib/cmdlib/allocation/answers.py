@@ -295,7 +295,7 @@ def _Opcode(check: _Checker, groups: Mapping[str, Collection[str]], values: Mapp
         op = opcodes.OpCode.FromDict({key: value for key, value in values.items() if key not in _DROPPED})
     except errors.ParseError as err:
         raise check.Refuse(f"returned an opcode that cannot be used: {err}") from err
-    name = getattr(op, "instance_name", None)
+    name: Any = getattr(op, "instance_name", None)
     if name not in groups:
         raise check.Refuse(f"returned an opcode for instance {_Short(name)}, which was not named")
     for slot in _NOT_ALLOWED:

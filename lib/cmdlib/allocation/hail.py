@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors
@@ -13,11 +13,12 @@ from ganeti.htools.choosing.allocate import Rules
 from ganeti.htools.options import PROGRAM_OPTIONS, Parser, UsageError, ValueProblem, Values
 from ganeti.htools.sources import loading
 from ganeti.htools.sources.loading import LoadError, NewInstanceTags, Raw
-from ganeti.htools.sources.request import ReadRequest, Type
+from ganeti.htools.sources.request import New, ReadRequest, Type
 from ganeti.htools.sources.request import Request as Question
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.allocation.clusterdata import ClusterData
+    from ganeti.htools.model.entities import Group
     from ganeti.htools.model.state import Cluster
 
 # Options that say what is printed, read or written; with them the program itself is run.
@@ -88,15 +89,33 @@ def _Answer(cluster: Cluster, question: Question, rules: Rules, raw: Raw) -> Out
 
 
 def _Reasons(cluster: Cluster, question: Question, rules: Rules, response: answers.Response, raw: Raw) -> Sequence[str]:
-    """Explain the choice for one new instance; of several each choice depends on those before."""
-    if question.type is not Type.ALLOCATE:
-        return ()
-    (new,) = question.new
+    """Explain the choice for one new instance, and of several why some fit nowhere."""
+    if question.type is Type.ALLOCATE:
+        (new,) = question.new
+        group = None if question.group is None else cluster.FindGroup(question.group)
+        chosen = set(response.result) if response.success and isinstance(response.result, list) else set()
+        return _Explain(cluster, new, rules, raw, group, chosen)
+    if question.type is Type.MULTI_ALLOCATE and not (response.success and not response.result[1]):
+        return list(_ReasonsOfSeveral(cluster, question, rules, raw))
+    return ()
+
+
+def _ReasonsOfSeveral(cluster: Cluster, question: Question, rules: Rules, raw: Raw) -> Iterator[str]:
+    """Yield why each instance that fits nowhere does not; also those after the one that failed the whole request."""
+    try:
+        for new, then, group, choice in answer.Placings(cluster, question, rules):
+            if choice.placement is None:
+                reasons = _Explain(then, new, rules, raw, group, ())
+                yield from (f"instance {new.instance.name}: {reason}" for reason in reasons)
+    except answer.Impossible:
+        return  # the answer names the unknown group
+
+
+def _Explain(
+    cluster: Cluster, new: New, rules: Rules, raw: Raw, group: Group | None, chosen: Collection[str]
+) -> Sequence[str]:
+    """Return why a new instance did not go to other nodes than the chosen ones."""
     inst = NewInstanceTags(new.instance, raw.tags)
-    allowed = answer.RulesFor(new, rules)
-    group = None if question.group is None else cluster.FindGroup(question.group)
-    chosen = set(response.result) if response.success and isinstance(response.result, list) else set()
     indices = [node.index for node in cluster.state.nodes.values() if node.facts.name in chosen]
-    return explain.Reasons(
-        answer.Bound(cluster, new), inst, new.required, allowed, None if group is None else group.index, indices
-    )
+    wanted = None if group is None else group.index
+    return explain.Reasons(answer.Bound(cluster, new), inst, new.required, answer.RulesFor(new, rules), wanted, indices)

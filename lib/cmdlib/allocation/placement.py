@@ -248,34 +248,6 @@ class Placement:
         raise DeclareAgain
 
 
-def RequestFor(
-    snapshot: objects.Snapshot, instance: objects.Instance, disks: Iterable[objects.Disk], group_uuid: str
-) -> Allocate:
-    """Return the request for new nodes, in a group, for an instance that exists and has or will have these disks."""
-    filled = params.FillBE(snapshot, instance)
-    shapes = [{"size": disk.size, "mode": disk.mode, "spindles": disk.spindles} for disk in disks]
-    return Allocate(
-        name=instance.name,
-        disk_template=snapshot.DiskTemplate(instance),
-        tags=instance.tags,
-        os=instance.os,
-        vcpus=filled["vcpus"],
-        memory=filled["maxmem"],
-        least_memory=filled["minmem"],
-        spindle_use=filled["spindle_use"],
-        disks=tuple({key: value for key, value in shape.items() if value is not None} for shape in shapes),
-        nics=tuple({"mac": nic.mac, "ip": nic.ip, **_NicParams(snapshot, nic)} for nic in instance.nics),
-        hypervisor=instance.hypervisor,
-        group_uuid=group_uuid,
-    )
-
-
-def _NicParams(snapshot: objects.Snapshot, nic: objects.NIC) -> dict[str, Any]:
-    filled = params.FillNIC(snapshot, nic)
-    network = {} if nic.network is None else {"network": nic.network}
-    return {"mode": filled["mode"], "link": filled["link"], **network}
-
-
 def _Demand(snapshot: objects.Snapshot, uuid: str) -> tuple[Any, ...]:
     """Return what an instance takes of its nodes, and what decides which others it may be beside."""
     instance = snapshot.instances[uuid]

@@ -136,7 +136,10 @@ class MultiAllocate:
         entries = [one.Entry(snapshot) for one in self.instances]
         if self.whitelist is not None:
             entries = [{**entry, "restrict-to-nodes": list(self.whitelist)} for entry in entries]
-        return {"instances": entries}
+        # Allocators of 3.1 read the group of the request, not those of its entries.
+        groups = {entry.get("group_name") for entry in entries}
+        group = groups.pop() if len(groups) == 1 else None
+        return {"instances": entries} if group is None else {"instances": entries, "group_name": group}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.allocation.placement import Placement, RequestFor
+from ganeti.cmdlib.allocation.placement import Placement
 from ganeti.cmdlib.allocation.requests import Allocate
 from ganeti.cmdlib.base import Feedback
 from ganeti.cmdlib.common import (
@@ -20,6 +20,7 @@ from ganeti.cmdlib.common import (
 from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import CreateDisks, Undo, WipeOrUndo
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
+from ganeti.cmdlib.instance.shape import OfInstance
 from ganeti.params import disk as disk_params
 
 _CHANGEABLE = frozenset(["size", "mode", "spindles"])
@@ -64,7 +65,7 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
         instance = LockedInstance(self)
         self._PlanDisks(instance)
         (group,) = self._AllowedGroups()
-        request = RequestFor(self.snapshot, instance, self._planned, group)
+        request = OfInstance(self.snapshot, instance, self._planned, group)
         return self._WithoutOldNodes(instance, request)
 
     def _WithoutOldNodes(self, instance: objects.Instance, request: Allocate) -> Allocate:

@@ -36,6 +36,7 @@ from ganeti.cmdlib.instance.base import (
 )
 from ganeti.cmdlib.instance.reservation import Reservation
 from ganeti.cmdlib.instance.room import CheckRoom, IsShared, LimitStart, MakeRoom
+from ganeti.cmdlib.instance.shape import CheckSomePolicy, JudgeNew, Shape
 from ganeti.config.writer import CheckTags
 from ganeti.params import disk as disk_params
 from ganeti.params import hv, ipolicy
@@ -286,23 +287,22 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         """Return what an allocator has to know of the instance."""
         op = self.op
         self._PlanInstance()
-        self._CheckSomePolicy()
-        disks = [{"size": disk.size, "mode": disk.mode, "spindles": disk.spindles} for disk in self._disk_requests]
-        return Allocate(
-            name=op.instance_name,
-            disk_template=self._template,
-            tags=tuple(sorted(set(op.tags))),
+        request = Shape(
+            op.instance_name,
+            self._template,
+            self._filled_be,
+            self._disk_requests,
+            [nic.ForAllocator(self) for nic in Filled(self._nic_requests)],
+            tags=op.tags,
             os=self._os,
-            vcpus=self._filled_be["vcpus"],
-            memory=self._filled_be["maxmem"],
-            least_memory=self._filled_be["minmem"],
-            spindle_use=self._filled_be["spindle_use"],
-            disks=tuple({key: value for key, value in disk.items() if value is not None} for disk in disks),
-            nics=tuple(request.ForAllocator(self) for request in Filled(self._nic_requests)),
             hypervisor=self._hypervisor,
             group_uuid=None if self._group is None else self._group.uuid,
             ignore_policy=op.ignore_ipolicy,
         )
+        if not op.ignore_ipolicy:
+            judged = (op.instance_name, JudgeNew(self.snapshot, request), self.owned_locks(locking.LEVEL_NODEGROUP))
+            CheckSomePolicy(self.snapshot, [judged], "change the instance, or use --ignore-ipolicy")
+        return request
 
     def PrepareRetry(self, feedback: Feedback) -> bool:
         """Wait for busy nodes, too, when the free ones were not enough."""
@@ -443,24 +443,6 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         group = self.snapshot.nodegroups[self._pnode.group]
         violations = self._Violations(group, len(self._nics)) + self._RatioViolations()
         CheckViolations(self, self.op.instance_name, group, violations, self.op.ignore_ipolicy)
-
-    def _CheckSomePolicy(self) -> None:
-        """Raise OpPrereqError if the instance breaks the policy of every group that an allocator may choose."""
-        snapshot, wanted = self.snapshot, self.owned_locks(locking.LEVEL_NODEGROUP)
-        groups = [snapshot.nodegroups[uuid] for uuid in {node.group for node in snapshot.nodes.values()} & wanted]
-        nics = len(Filled(self._nic_requests))
-        found = {group.name: self._Violations(group, nics) for group in groups}
-        if self.op.ignore_ipolicy or not found or not all(found.values()):
-            return
-        same: dict[str, list[str]] = {}
-        for name in sorted(found):
-            same.setdefault("; ".join(found[name]), []).append(name)
-        texts = [f"node group {', '.join(names)}: {text}" for text, names in same.items()]
-        raise errors.OpPrereqError(
-            f"Instance {self.op.instance_name} violates the policy of every node group it may go to: {'; '.join(texts)}",
-            errors.ECODE_INVAL,
-            hint="change the instance, or use --ignore-ipolicy",
-        )
 
     def _Violations(self, group: objects.NodeGroup, nics: int) -> list[str]:
         return ipolicy.Violations(

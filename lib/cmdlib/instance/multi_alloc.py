@@ -8,55 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ganeti import constants, errors, locking, opcodes, params
+from ganeti import constants, errors, locking, opcodes
 from ganeti.cmdlib.allocation import DEFAULT_SHORTCUT
 from ganeti.cmdlib.allocation.ask import Ask
 from ganeti.cmdlib.allocation.requests import Allocate, MultiAllocate
-from ganeti.cmdlib.base import Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
+from ganeti.cmdlib.base import Feedback, NoHooksLU, ResultWithJobs
 from ganeti.cmdlib.common import ExpandGroup, ExpandNode, Invalid
-from ganeti.cmdlib.disk import generate as diskgen
-from ganeti.cmdlib.instance.base import ForceBeParams
 from ganeti.cmdlib.instance.create import LUInstanceCreate, NormalizeName
-from ganeti.cmdlib.instance.nicgen import AllocatorNic, NamedNetwork, OwnParams
-from ganeti.params import be
+from ganeti.cmdlib.instance.shape import CheckSomePolicy, JudgeNew, OfDefinition
 from ganeti.utils.text import NiceSort
 
 AUTO = constants.VALUE_AUTO
-
-
-def AllocationOf(lu: LogicalUnit, op: opcodes.OpInstanceCreate, whitelist: tuple[str, ...] | None = None) -> Allocate:
-    """Return what to ask an allocator for an instance that is to be created; nothing is reserved."""
-    snapshot = lu.snapshot
-    cluster = snapshot.cluster
-    template = op.disk_template or cluster.enabled_disk_templates[0]
-    diskgen.CheckTemplateEnabled(snapshot, template)
-    disks = diskgen.ParseDisks(op.disks, template)
-    if any(disk.adopt for disk in disks):
-        raise Invalid("Disk adoption is not allowed with an allocator")
-    defaults = params.BEDefaults(cluster)
-    own = ForceBeParams({name: defaults.get(name) if value == AUTO else value for name, value in op.beparams.items()})
-    filled = {**defaults, **own}
-    return Allocate(
-        name=op.instance_name,
-        disk_template=template,
-        tags=tuple(op.tags),
-        os=op.os_type,
-        vcpus=filled[be.BE_VCPUS],
-        memory=filled[be.BE_MAXMEM],
-        least_memory=filled[be.BE_MINMEM],
-        spindle_use=filled[be.BE_SPINDLE_USE],
-        disks=tuple({"size": disk.size, "mode": disk.mode, "spindles": disk.spindles} for disk in disks),
-        nics=tuple(_Nic(lu, values) for values in op.nics),
-        hypervisor=cluster.enabled_hypervisors[0] if op.hypervisor in (None, AUTO) else op.hypervisor,
-        group_uuid=None if op.group_name is None else ExpandGroup(snapshot, op.group_name).uuid,
-        whitelist=whitelist,
-        ignore_policy=op.ignore_ipolicy,
-    )
-
-
-def _Nic(lu: LogicalUnit, values: dict[str, Any]) -> dict[str, Any]:
-    network = NamedNetwork(lu.snapshot, values)
-    return AllocatorNic(lu.snapshot, OwnParams(values), values.get("mac") or AUTO, values.get("ip"), network)
 
 
 class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
@@ -164,6 +126,7 @@ class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
             )
         whitelist = self._FreeNodes() if self.op.opportunistic_locking else None
         request = MultiAllocate(tuple(self._Request(one) for one in self._ops), whitelist)
+        self._CheckPolicies(request)
         most = max(one.required_nodes for one in request.instances)
         if whitelist is not None and len(whitelist) < most:
             raise errors.OpPrereqError(
@@ -186,7 +149,17 @@ class LUInstanceMultiAlloc(NoHooksLU[opcodes.OpInstanceMultiAlloc]):
 
     def _Request(self, one: opcodes.OpInstanceCreate) -> Allocate:
         with _Named(one):
-            return AllocationOf(self, one)
+            return OfDefinition(self.snapshot, one)
+
+    def _CheckPolicies(self, request: MultiAllocate) -> None:
+        """Raise OpPrereqError if policies forbid some of the instances wherever they might go."""
+        groups = self.owned_locks(locking.LEVEL_NODEGROUP)
+        judged = [
+            (one.name, JudgeNew(self.snapshot, one), groups if one.group_uuid is None else (one.group_uuid,))
+            for one in request.instances
+            if not one.ignore_policy
+        ]
+        CheckSomePolicy(self.snapshot, judged, "change their definitions, or set 'ignore_ipolicy' in them")
 
     def _Names(self) -> dict[str, list[str]]:
         return {"allocatable": [one.instance_name for one in self._ops], "failed": self._failed}

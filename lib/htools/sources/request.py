@@ -36,12 +36,16 @@ class Type(enum.Enum):
 
 @dataclass(frozen=True)
 class New:
-    """An instance to be allocated, on so many nodes, among those of ``restrict``; ``ignore_policy``: whatever policies say."""
+    """An instance to be allocated, on so many nodes, among those of ``restrict``; ``ignore_policy``: whatever policies say.
+
+    ``group``: word that names the only group to use.
+    """
 
     instance: Instance
     required: int
     restrict: tuple[str, ...] | None = None
     ignore_policy: bool = False
+    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -228,6 +232,7 @@ def _ReadNew(request: Fields) -> New:
         request.Get("required_nodes", fields.Int),
         restrict,
         request.Get("ignore_ipolicy", fields.Bool, False),
+        request.Get("group_name", fields.Text, None),
     )
 
 

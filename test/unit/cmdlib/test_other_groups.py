@@ -85,6 +85,24 @@ def test_all_instances_leave_a_group(two: Master) -> None:
     assert two.Run(opcodes.OpGroupEvacuate(group_name="default", iallocator="nobody")) == {"jobs": []}
 
 
+@pytest.mark.parametrize("everything", [False, True])
+def test_no_policy_that_allows_them_is_known_before_anybody_is_asked(two: Master, everything: bool) -> None:
+    """Only the policy of the groups to go to counts, and groups without nodes do not."""
+    played = Played(lambda message: {"success": False, "info": "no", "result": []})
+    two[0].AddAllocator("mine", played)
+    ((pair,), group) = two.snapshot.cluster.ipolicy["minmax"], two.snapshot.nodegroups[OTHER]
+    small = {**pair, "max": {**pair["max"], "memory-size": 130}}
+    two.cfg.Update(group.Replace(ipolicy={"minmax": [small]}))
+    op: opcodes.OpCode = opcodes.OpInstanceChangeGroup(instance_name=WEB, iallocator="mine")
+    if everything:
+        op = opcodes.OpGroupEvacuate(group_name="default", iallocator="mine")
+    with pytest.raises(
+        errors.OpPrereqError, match=rf"Instance {WEB} violates the policy .* node group other: memory-size value \d+ is"
+    ) as caught:
+        two.Run(op)
+    assert caught.value.args[1] == errors.ECODE_INVAL and played.asked == [] and two.last.jobs == []
+
+
 def test_one_after_the_other_without_migration(two: Master) -> None:
     _Create(two, "second.example.org", 1, 0)
     op = opcodes.OpGroupEvacuate(group_name="default", iallocator="mine", sequential=True, force_failover=True)

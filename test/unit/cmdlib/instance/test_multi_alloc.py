@@ -91,14 +91,78 @@ def test_what_the_allocator_is_told(three: Master) -> None:
         "instances": [
             {
                 "name": "new.example.org", "disk_template": "drbd", "tags": ["t"], "os": "noop", "vcpus": 1,
-                "memory": 512, "spindle_use": 1, "disks": [{"size": 1024, "mode": "ro", "spindles": None}],
+                "memory": 512, "spindle_use": 1, "disks": [{"size": 1024, "mode": "ro"}],
                 "disk_space_total": 1152, "required_nodes": 2, "hypervisor": "kvm", "group_name": "default",
                 "nics": [
                     {"mac": "aa:00:00:11:22:33", "ip": "192.0.2.9", "mode": "bridged", "link": "br9", "bridge": "br9"}
                 ],
             }
         ],
+        "group_name": "default",
     }  # fmt: skip
+
+
+def test_no_policy_that_allows_them_is_known_before_anybody_is_asked(three: Master) -> None:
+    """All of them are named, with values and bounds; whoever may ignore policies is not among them."""
+    played = Played(lambda message: {"success": False, "info": "no", "result": []})
+    three[0].AddAllocator("mine", played)
+    big, many = {"beparams": {"memory": 2**20}}, {"disks": [{"size": 2**21}], "disk_template": "plain"}
+    op = _Multi(
+        _New("a", **big), _New("b"), _New("c", **many), _New("d", **big, ignore_ipolicy=True), iallocator="mine"
+    )
+    with pytest.raises(errors.OpPrereqError) as caught:
+        three.Run(op)
+    text, code = caught.value.args
+    assert code == errors.ECODE_INVAL and played.asked == [] and "Instance b " not in text and "Instance d " not in text
+    place = "violates the policy of every node group it may go to: node group default"
+    assert f"Instance a {place}: memory-size value 1048576 is not in range [128, 32768]" in text
+    assert f"Instance c {place}: disk-size/0 value 2097152 is not in range [1024, 1048576]" in text
+
+
+def _TwoGroups(root: objects.Snapshot) -> objects.Snapshot:
+    """The third and fourth node are in a group of their own, which nobody uses without being asked."""
+    [first] = root.nodegroups.values()
+    groups = [first, first.Replace(uuid=configs.Uuid(77), name="other", alloc_policy="unallocable")]
+    nodes = list(root.nodes.values())
+    moved = [*nodes[:2], *(node.Replace(group=configs.Uuid(77)) for node in nodes[2:])]
+    return root.Replace(nodegroups={group.uuid: group for group in groups}, nodes={node.uuid: node for node in moved})
+
+
+@pytest.fixture
+def four(make: Callable[..., Master]) -> Master:
+    return make(4, lvm=True, change=_TwoGroups, prepare=_Prepare)
+
+
+@pytest.mark.parametrize("allocator", ["mine", "hail"])
+def test_each_goes_to_the_group_that_it_names(four: Master, allocator: str) -> None:
+    ops = [_New("a", group_name="other"), _New("b", group_name="default"), _New("c")]
+    assert four.Run(_Multi(*ops, iallocator=allocator))["allocatable"] == ["a", "b", "c"]
+    placed = {job[0].instance_name: {job[0].pnode, job[0].snode} for job in four.last.jobs}  # type: ignore[attr-defined]
+    low, high = ({node.name for node in part} for part in (four.all[:2], four.all[2:]))
+    assert placed == {"a": high, "b": low, "c": low}
+
+
+def test_why_some_fit_nowhere(four: Master) -> None:
+    """One line for each reason and instance, also for those after the first one without a place."""
+    large, huge = {"beparams": {"memory": 30000}}, {"disks": [{"size": 1000000}]}
+    op = _Multi(_New("a"), _New("b", **large), _New("c", **huge), _New("d"), iallocator="hail")
+    with pytest.raises(errors.OpPrereqError, match="Can't compute nodes using iallocator 'hail'") as caught:
+        four.Run(op)
+    assert caught.value.args[1] == errors.ECODE_NORES
+    said = [text.removeprefix(" - INFO: Not chosen: ") for text in four.last.messages if "Not chosen" in text]
+    elsewhere = "2 nodes: in node group other, which gets no new instances (for example node3.example.org)"
+    assert said == [
+        "instance b: 2 nodes: not enough free memory (for example node1.example.org)",
+        f"instance b: {elsewhere}",
+        "instance c: 2 nodes: not enough free disk space, or too many spindles in use already"
+        " (for example node1.example.org)",
+        f"instance c: {elsewhere}",
+    ]
+    # With their group named, those that fit are made and the others reported.
+    named = _Multi(*({**one, "group_name": "default"} for one in op.instances), iallocator="hail")
+    assert four.Run(named) == {"jobs": [[True, 100], [True, 101]], "allocatable": ["a", "d"], "failed": ["b", "c"]}
+    said = [text.removeprefix(" - INFO: Not chosen: ") for text in four.last.messages if "Not chosen" in text]
+    assert "instance b: 2 nodes: not enough free memory (for example node1.example.org)" in said and len(said) == 4
 
 
 def test_instances_go_where_their_network_is(three: Master) -> None:
