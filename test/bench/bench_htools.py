@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 
 from ganeti.htools.choosing import allocate, balance
 from ganeti.htools.model.entities import NO_NODE, Disk, Instance, Status
@@ -27,7 +28,7 @@ _STEPS = 20
 _SPACE = "--simulate p,20,200g,16g,4,2 --machine-readable --disk-template drbd --tiered-alloc 60g,7g,2"
 
 
-def MakeCluster(nodes: int, instances: int) -> Cluster:
+def MakeCluster(nodes: int, instances: int, room: int = 262144) -> Cluster:
     """Return a cluster of mirrored instances that somebody has placed without much thought."""
     chance = random.Random(1)
     memory, disk = [0] * nodes, [0] * nodes
@@ -39,9 +40,7 @@ def MakeCluster(nodes: int, instances: int) -> Cluster:
         disk[primary] += space
         disk[secondary] += space
         guests.append(f"i{number}|{size}|{space}|{chance.choice([1, 2, 4])}|running|Y|n{primary}|n{secondary}|drbd|")
-    hosts = [
-        f"n{i}|262144|1024|{262144 - 1024 - memory[i]}|4000000|{4000000 - disk[i]}|64|N|u|10" for i in range(nodes)
-    ]
+    hosts = [f"n{i}|{room}|1024|{room - 1024 - memory[i]}|4000000|{4000000 - disk[i]}|64|N|u|10" for i in range(nodes)]
     return loading.Build(text.Parse("\n".join(["g|u|preferred||", "", *hosts, "", *guests, "", ""]) + "\n"), Wishes())
 
 
@@ -52,11 +51,15 @@ def _Balance(cluster: Cluster, size: str) -> None:
     print(f"hbal, one round of {size}: {first:.2f} s (2 s); {len(times)} rounds: {last:.1f} s (20 s)")
 
 
-def _Allocate(cluster: Cluster) -> None:
-    inst = Instance(
+def _New(cluster: Cluster) -> Instance:
+    return Instance(
         len(cluster.state.instances), "new", memory=1024, disk=10240, vcpus=1, status=Status.RUNNING, template="drbd",
         primary=NO_NODE, disks=(Disk(10240, 1),), alias="new",
     )  # fmt: skip
+
+
+def _Allocate(cluster: Cluster) -> None:
+    inst = _New(cluster)
     for checks in (True, False):
         begin = time.process_time()
         choice = allocate.AllocateInGroups(cluster, inst, 2, allocate.Rules(capacity_checks=checks))
@@ -65,6 +68,21 @@ def _Allocate(cluster: Cluster) -> None:
         print(
             f"hail, one mirrored instance, {words} capacity checks: {spent:.0f} ms (50 ms); {choice.group is not None}"
         )
+
+
+def _Failures(room: int, nodes: int, instances: int) -> None:
+    """Place an instance in a group that is to survive two failures."""
+    cluster = MakeCluster(nodes, instances, room)
+    hosts = [
+        node.WithFacts(replace(node.facts, policy=replace(node.facts.policy, max_failures=2)))
+        for node in cluster.state.nodes.values()
+    ]
+    cluster = cluster.WithState(cluster.state.With(hosts))
+    begin = time.process_time()
+    choice = allocate.AllocateInGroups(cluster, _New(cluster), 2, allocate.Rules())
+    spent = time.process_time() - begin
+    size = f"{nodes} nodes with {room // 1024} GiB and {instances} instances"
+    print(f"two failures, {size}: {spent * 1000:.0f} ms; {choice.placement is not None}")
 
 
 def _Program(cluster: Cluster) -> None:
@@ -105,6 +123,8 @@ def Main() -> None:
     cluster = MakeCluster(nodes, instances)
     _Balance(cluster, f"{nodes} nodes and {instances} instances")
     _Allocate(cluster)
+    for room, hosts, guests in ((90112, 20, 400), (81920, nodes, instances), (131072, nodes, instances)):
+        _Failures(room, hosts, guests)
     _Program(cluster)
     _Fill()
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from ganeti.htools.model.entities import Failure, Instance
 from ganeti.htools.model.moves import Apply, Change, Kind, Leaving, Move, Try
 from ganeti.htools.model.state import State
-from ganeti.htools.survival.redundancy import PlaceCopy
+from ganeti.htools.survival.redundancy import Demands, PlaceCopy
+from ganeti.htools.survival.sums import Sums
 
 
 class Breakdown(NamedTuple):
@@ -26,8 +27,8 @@ class Breakdown(NamedTuple):
 def FirstBreakdown(state: State, group: int, count: int, doubtful: Sequence[str] = ()) -> Breakdown | None:
     """Return failures that a group does not survive, None if it survives any so many.
 
-    ``doubtful``: nodes whose failures, in this order, are tried first; then it is the busiest.  Of a small group all nodes
-    but one fail.
+    ``doubtful``: nodes whose failures, in this order, are tried first, unless sums name others; then it is the busiest.  Of a
+    small group all nodes but one fail.
     """
     nodes = {node.index: node for node in state.Of(group)}
     part = State(nodes, {i: inst for i, inst in state.instances.items() if inst.primary in nodes})
@@ -61,8 +62,13 @@ def _MuchRoom(state: State, count: int) -> bool:
 
 
 def _Breakdown(state: State, count: int, doubtful: Sequence[str] = ()) -> Breakdown | None:
+    sums = Sums(state, count)
+    candidates = sums.Doubtful()
+    if not candidates:
+        return None
+    doubtful = sums.TooMuch() or doubtful
     first = doubtful[:1]
-    working = [node for node in state.nodes.values() if node.facts.working]
+    working = [node for node in state.nodes.values() if node.index in candidates]
     for node in sorted(working, key=lambda node: (node.facts.name not in first, -node.instance_memory)):
         name = (node.facts.name,)
         after = _WithoutNode(state, node.index, remirror=count > 1)
@@ -78,6 +84,8 @@ def _WithoutNode(state: State, index: int, remirror: bool) -> State | str:
     """Return the state after a node failed and its instances moved; the name of an instance without room."""
     node = state.nodes[index]
     state = state.With((node.WithFacts(replace(node.facts, offline=True, drained=False)),))
+    if not remirror and _AllFailOver(state, index):
+        return state
     targets = [other.index for other in state.Online()]
     for number in sorted(node.primaries):
         inst = state.instances.get(number)
@@ -98,6 +106,17 @@ def _WithoutNode(state: State, index: int, remirror: bool) -> State | str:
             return inst.name
         state = found
     return state
+
+
+def _AllFailOver(state: State, index: int) -> bool:
+    """Return whether all instances of a failed node are mirrored and find room on their secondaries, without trying it."""
+    primaries = [inst for number in state.nodes[index].primaries if (inst := state.instances.get(number)) is not None]
+    nodes = state.nodes
+    if not all(inst.mirrored and inst.secondary in nodes and nodes[inst.secondary].facts.working for inst in primaries):
+        return False
+    if any(inst.secondary == index or nodes[inst.secondary].facts.Claim(inst) < 0 for inst in primaries):
+        return False
+    return Demands(state, nodes[index], primaries) is not None
 
 
 def _Move(state: State, inst: Instance, kind: Kind, targets: Iterable[int]) -> State | None:

@@ -135,7 +135,7 @@ class Guard:
         primaries = [self._state.instances[i] for i in node.primaries if i in self._state.instances]
         if any(inst.secondary == node.index for inst in primaries):
             self._plain = False
-        demands = _Demands(self._state, node, [inst for inst in primaries if inst.mirrored])
+        demands = Demands(self._state, node, [inst for inst in primaries if inst.mirrored])
         if demands is None:
             self._hopeless = True
             return
@@ -176,7 +176,7 @@ class Guard:
         return target.unallocated > needed and primary.facts.migration_tags <= target.facts.receivable_tags
 
 
-def _Demands(state: State, node: Node, mirrored: Iterable[Instance]) -> dict[int, int] | None:
+def Demands(state: State, node: Node, mirrored: Iterable[Instance]) -> dict[int, int] | None:
     """Return secondary -> the most memory that it needs while these leave a node; None: they cannot."""
     taken: dict[int, int] = {}
     most: dict[int, int] = {}

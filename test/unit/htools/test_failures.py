@@ -14,9 +14,10 @@ from ganeti.client.gnt_cluster import capacity
 from ganeti.htools.choosing import allocate, evacuate, space
 from ganeti.htools.choosing.evacuate import Mode
 from ganeti.htools.model.entities import NO_NODE, Disk, Failure, Instance, Status
+from ganeti.htools.model.moves import Kind
 from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.sources import loading, text
-from ganeti.htools.survival import failures
+from ganeti.htools.survival import failures, sums
 
 SPEC = "0,0,0,0,0,0"
 BOUNDS = f"{SPEC};65536,64,1048576,16,8,12"
@@ -262,6 +263,96 @@ def test_nodes_can_be_emptied_one_after_the_other_where_failures_are_survived(ca
             if node.primaries == cluster.state.nodes[node.index].primaries:
                 continue  # one that has too many as it is gets no more
             assert sum(result.state.instances[i].memory for i in node.primaries) < node.facts.memory_for_instances
+
+
+def _Textbook(state: State, count: int) -> bool:
+    """Whether a group survives: all orders of failures are tried, every instance is moved for each."""
+    for node in state.nodes.values():
+        if not node.facts.working:
+            continue
+        after = state.With((node.WithFacts(replace(node.facts, offline=True, drained=False)),))
+        targets = [other.index for other in after.Online()]
+        for number in sorted(node.primaries):
+            moved = failures._Restart(after, after.instances[number], targets)
+            if moved is None:
+                return False
+            after = moved
+        if count == 1:
+            continue
+        for number in sorted(after.nodes[node.index].secondaries):
+            inst = after.instances[number]
+            moved = failures._Move(after, inst, Kind.REPLACE_SECONDARY, [t for t in targets if t != inst.primary])
+            if moved is None:
+                return False
+            after = moved
+        if not _Textbook(after, count - 1):
+            return False
+    return True
+
+
+@st.composite
+def tight(draw: Any) -> tuple[Cluster, int]:
+    """A cluster of any fill, also of disks, with all kinds of instances, some down, and maybe a node that is offline or drained."""
+    size = draw(st.integers(3, 6))
+    count = draw(st.sampled_from([2, 2, 3]))
+    room = draw(st.sampled_from([4001, 8001, 16001]))
+    kinds = draw(st.sampled_from([["drbd"], ["drbd"], ["ext", "drbd"], ["plain", "drbd", "ext"]]))
+    guests = []
+    for number in range(draw(st.integers(1, 14))):
+        primary = draw(st.integers(0, size - 1))
+        secondary = (primary + draw(st.integers(1, size - 1))) % size
+        line = _Guest(number, draw(st.sampled_from([100, 500, 2000])), draw(st.sampled_from(kinds)), primary, secondary)
+        down = draw(st.sampled_from(["running", "running", "running", "ADMIN_down"]))
+        disk = draw(st.sampled_from(["1000", "1000", "12000", "30000"]))
+        guests.append(line.replace("|running|", f"|{down}|").replace("|1000|1|", f"|{disk}|1|"))
+    cluster = _Cluster(guests, [room] * size, count)
+    odd = draw(st.sampled_from([None, None, None, {"offline": True}, {"offline": True, "drained": True}]))
+    if odd is not None:
+        node = cluster.state.nodes[size - 1]
+        cluster = cluster.WithState(cluster.state.With((node.WithFacts(replace(node.facts, **odd)),)))
+    return cluster, count
+
+
+@given(tight())
+@settings(max_examples=100, deadline=None)
+def test_sums_and_short_cuts_say_what_trying_says(case: tuple[Cluster, int]) -> None:
+    cluster, most = case
+    count = failures.Bearable(cluster.state, 0, most)
+    textbook = _Textbook(cluster.state, count)
+    by_sums = sums.Sums(cluster.state, count)
+    event(f"{count} failures: {textbook}, sums: {by_sums.Survives()}, too much: {by_sums.TooMuch() != ()}")
+    assert textbook or not by_sums.Survives()
+    assert not (textbook and by_sums.TooMuch())
+    assert _Survives(cluster.state, 0, most) == textbook
+
+
+@pytest.mark.parametrize(
+    ("guests", "room", "survives"),
+    [
+        # What comes from two nodes for sure.
+        ([_Guest(0, 1000, "drbd", 0, 2), _Guest(1, 1000, "drbd", 1, 2)], 2000, False),
+        ([_Guest(0, 1000, "drbd", 0, 2), _Guest(1, 1000, "drbd", 1, 2)], 2001, True),
+        # What is on two nodes that fail, and then on the only one that is left.
+        ([_Guest(0, 2000, "drbd", 0, 1)], 2000, False),
+        ([_Guest(0, 2000, "drbd", 0, 1)], 2001, True),
+        # What may go anywhere.
+        ([_Guest(0, 1000, "ext", 0, 0), _Guest(1, 1000, "drbd", 1, 2)], 2000, False),
+        ([_Guest(0, 1000, "ext", 0, 0), _Guest(1, 1000, "drbd", 1, 2)], 2001, True),
+    ],
+)
+def test_sums_are_exact_on_three_nodes(guests: list[str], room: int, survives: bool) -> None:
+    state = _Cluster(guests, [9001, 9001, room], 2).state
+    assert sums.Sums(state, 2).Survives() == _Textbook(state, 2) == survives
+
+
+def test_sums_know_a_large_group_with_room_and_where_one_lacks_it() -> None:
+    """Thirty nodes with twenty mirrors each: nothing is tried of the roomy group, and of the other one order of failures."""
+    guests = [_Guest(i, 1000, "drbd", i % 30, (i + 1 + i // 30) % 30) for i in range(600)]
+    roomy, full = (_Cluster(guests, [room] * 30, 2).state for room in (26001, 21500))
+    assert sums.Sums(roomy, 2).Survives() and _Survives(roomy, 0, 2)
+    by_sums = sums.Sums(full, 2)
+    found = failures.FirstBreakdown(full, 0, 2)
+    assert not by_sums.Survives() and found is not None and found.nodes[0] == by_sums.TooMuch()[0]
 
 
 @given(clusters())
