@@ -238,11 +238,8 @@ class ToOtherGroups(LogicalUnit[_ToGroupsOp]):
         self._CheckNodesThere()
         snapshot = self.snapshot
         judged = [(one.name, JudgeOld(snapshot, one), self.targets) for one in self.Instances()]
-        CheckSomePolicy(
-            snapshot,
-            judged,
-            "'gnt-instance modify' changes an instance, 'gnt-group modify' the policy of a group (--ipolicy-...)",
-        )
+        hint = "'gnt-group info GROUP' shows a group's policy; change the instance or the policy, or name another group (--to)"
+        CheckSomePolicy(snapshot, judged, hint)
         return ChangeGroup(names, tuple(self.targets))
 
     def _CheckNodesThere(self) -> None:
