@@ -355,11 +355,15 @@ def test_a_repair_that_fails_is_reported_once_a_day_and_not_repeated(three: Mast
     assert cluster.States()["node2.example.org"] == "good"
 
 
+def _RepairByHand(three: Master) -> None:
+    for argv in ("drbdsetup detach 0", "vgreduce --removemissing --force xenvg"):
+        assert not three[1].Call(runtime.RunCmd, argv.split()).failed
+
+
 def test_a_repair_that_fails_when_the_group_is_complete_leaves_mirrors_to_make(three: Master, said: Said) -> None:
     cluster = Cluster(three)
     repair = _Waiting(cluster)
-    for argv in ("drbdsetup detach 0", "vgreduce --removemissing --force xenvg"):
-        assert not three[1].Call(runtime.RunCmd, argv.split()).failed
+    _RepairByHand(three)
     cluster.jobs._End(repair, "error", [errors.EncodeException(errors.OpExecError("the connection was lost"))])
     said()
     cluster.Watch(5)
@@ -506,7 +510,7 @@ def test_the_next_master_does_not_repeat_a_repair_that_failed(three: Master, sai
 def test_a_repair_that_was_cut_off_with_its_master_leaves_mirrors_to_make(three: Master, said: Said) -> None:
     cluster = Cluster(three)
     repair = _Waiting(cluster)
-    three[1].Call(runtime.RunCmd, ["vgreduce", "--removemissing", "--force", "xenvg"])
+    _RepairByHand(three)
     cluster.jobs._End(repair, "error", [errors.EncodeException(errors.OpExecError("the master was restarted"))])
     pending = watchedgroups.Repair("pending", int(runtime.Time()), repair, "xenvg")
     three.cfg.AddTags("node", three.nodes[1], [pending.tag])
