@@ -16,6 +16,8 @@ RELEASE_VERSION = "3.1.0"
 VCS_VERSION = "(none)"
 OS_API_V10, OS_API_V15, OS_API_V20 = 10, 15, 20
 OS_API_VERSIONS = frozenset([OS_API_V10, OS_API_V15, OS_API_V20])
+# The parameter of an instance that names an image to be used in place of an operating system's scripts (doc/reference/interfaces.md a.6).
+OS_IMAGE = "os-image"
 EXPORT_VERSION = 0
 IALLOCATOR_VERSION = 2
 # The allocator that is part of the master daemon.

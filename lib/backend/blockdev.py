@@ -215,6 +215,11 @@ def Image(bdev: Dict, image: str, size: int) -> None:
         raise errors.RpcCallError(f"Image {image} cannot be used on this node: {err.strerror}") from err
     if not stat.S_ISREG(found.st_mode):
         raise errors.RpcCallError(f"Image {image} is not a regular file; give the path of a file or a URL")
+    if not found.st_mode & stat.S_IROTH:
+        # Whoever may create instances would read keys with it.
+        raise errors.RpcCallError(
+            f"Image {image} may not be read by every user of this node; if it holds no secrets: chmod o+r {image}"
+        )
     if found.st_size > size * base.BLOCK_BYTES:
         raise errors.RpcCallError(f"Image {image} has {found.st_size} bytes, the disk only {size} MiB")
     _RunDd(BuildCopy(image, target), f"{device}: cannot be filled from {image}")

@@ -169,7 +169,7 @@ OS_TYPE = Value(
 )
 OS_PARAMETERS = Value(
     "-O", "--os-parameters", dest="osparams", type="keyval", default={}, metavar=_PAIRS,
-    text="Parameters for the scripts of the operating system",
+    text="Parameters for the scripts of the operating system; os-image=FILE-OR-URL fills the first disk from an image instead",
 )  # fmt: skip
 OS_PARAMETERS_PRIVATE = Value(
     "--os-parameters-private", dest="osparams_private", type="keyprivateval", default={}, metavar=_PAIRS,

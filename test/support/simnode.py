@@ -81,7 +81,7 @@ class SimNode:
 
     ``calls``: the procedures served, in order; ``arguments``: of the last call of each; ``hook_runs``: (hook path, phase,
     environment) of each request to run hooks; ``installed``: (instance, whether reinstalled, OS parameters) of each run of
-    a create script; ``renamed``: old names that rename scripts got; ``copied``: (from, to) of each copy of a disk; ``ssh_names``: other node -> how it calls itself when
+    a create script; ``renamed``: old names that rename scripts got; ``copied``: (from, to) of each copy of a disk or an image; ``ssh_names``: other node -> how it calls itself when
     this one reaches it by ssh.
     """
 
@@ -172,8 +172,11 @@ class SimNode:
         self.Write("/proc/cpuinfo", "".join(f"processor : {number}\n" for number in range(8)))
 
     def _Dd(self, invocation: Invocation) -> int:
-        """dd writes zeros where the backend wipes."""
+        """dd writes zeros where the backend wipes, or copies an image."""
         options = dict(word.split("=", 1) for word in invocation.argv[1:])
+        if options["if"] != "/dev/zero":
+            self.copied.append((options["if"], options["of"]))
+            return 0
         name = options["of"].rpartition("/")[2]
         self._wiped[name] = int(options["seek"]) + int(options["count"])
         return 0

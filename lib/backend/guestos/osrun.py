@@ -30,10 +30,18 @@ def Add(instance_osp: Dict, reinstall: bool, debug: int) -> None:
     """Run the create script (instance_os_add)."""
     instance = wire.Instance(instance_osp)
     found = osdef.Load(instance.os)
-    if not found.trusted and osdef.CREATE not in found.scripts:
-        raise osdef.OsError(f"OS {found.name} has an untrusted create script only; it must not run on a node")
+    _CheckTrusted(found)
     extra = {"INSTANCE_REINSTALL": "1"} if reinstall else {}
     _RunScript(found, osdef.CREATE, "add", instance, instance.name, debug, extra)
+
+
+def _CheckTrusted(found: OsDefinition) -> None:
+    """Raise OsError for a system that 3.1 would install in a helper VM, with its metadata daemon."""
+    if not found.trusted and osdef.CREATE not in found.scripts:
+        raise osdef.OsError(
+            f"OS {found.name} has only a script '{osdef.CREATE_UNTRUSTED}', which must not run on a node, and there are no"
+            f" helper VMs in this release; if you trust it, call it '{osdef.CREATE}'"
+        )
 
 
 def RunRename(instance: Dict, old_name: str, debug: int) -> None:
@@ -109,6 +117,8 @@ def Validate(required: bool, name: str, checks: list[str], params: Dict, force_v
         if required:
             raise
         return False
+    if required:
+        _CheckTrusted(found)
     if not force_variant:
         found.CheckVariant(osdef.SplitName(name)[1])
     if CHECK_PARAMETERS in checks and max(found.api_versions) >= constants.OS_API_V20:

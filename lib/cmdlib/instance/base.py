@@ -174,11 +174,11 @@ def AllOsParams(
     private: Mapping[str, str] | None = None,
     secret: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return every parameter the instance's scripts get, in clear text."""
+    """Return every parameter the instance's scripts get, in clear text; an image is none of their business."""
     return params.FillOSAll(
         snapshot.cluster,
         os_name or instance.os,
-        instance.osparams,
+        {name: value for name, value in instance.osparams.items() if name != constants.OS_IMAGE},
         {**instance.osparams_private, **(private or {})},
         secret,
     )

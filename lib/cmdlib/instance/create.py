@@ -24,7 +24,7 @@ from ganeti.cmdlib.disk import generate as diskgen
 from ganeti.cmdlib.disk.devices import CreateDisks, EndAdoption, OpenDisks, RemoveDisks, Undo, WaitForSync, WipeDisks
 from ganeti.cmdlib.disk.reserved import BeginDisks, MarkDisk
 from ganeti.cmdlib.hookenv import InstanceFacts
-from ganeti.cmdlib.instance import nicgen
+from ganeti.cmdlib.instance import image, nicgen
 from ganeti.cmdlib.instance.base import (
     AllOsParams,
     CheckBeLimits,
@@ -114,6 +114,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     _filled_be: dict[str, Any]
     _osparams: dict[str, Any]
     _osparams_private: dict[str, Any]
+    _image: str | None
     _nics: list[objects.NIC]
     _planned_uuid: str
 
@@ -213,9 +214,11 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
     def _CheckOsArgument(self) -> None:
         op = self.op
         if op.os_type is None:
-            if not op.no_install:
+            if not op.no_install and not op.osparams.get(image.OS_IMAGE):
                 raise errors.OpPrereqError(
-                    "No guest OS specified", errors.ECODE_INVAL, hint="name one, or use --no-install"
+                    "No guest OS specified",
+                    errors.ECODE_INVAL,
+                    hint=f"name one, give an image with '-O {image.OS_IMAGE}=PATH-OR-URL', or use --no-install",
                 )
             op.os_type = ""
         elif IsOsBlacklisted(self.snapshot.cluster, op.os_type):
@@ -477,6 +480,9 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             os_params = AllOsParams(self.snapshot, planned, secret=op.osparams_secret)
             CheckOs(self, nodes[:1], self._os, os_params, op.force_variant, required=True)
             CheckOs(self, nodes[1:], self._os, os_params, op.force_variant, required=False)
+        self._image = image.ImageOf(self._osparams, self._disk_requests)
+        if self._image and not op.no_install and not op.forthcoming:
+            image.CheckImage(self, self._pnode.uuid, self._image, self._disk_requests[0].size)
         CheckNicBridges(self, self._nics, self._pnode.uuid)
         if op.start:
             CheckRoom(self, *self._NeededMemory())
@@ -528,7 +534,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         # Two creations must not count on the same memory.
         keeps = self.op.start and IsShared(self.snapshot, self._pnode.uuid)
         ReleaseLocks(self, locking.LEVEL_NODE_RES, keep=[self._pnode.uuid] if keeps else [])
-        if disks and self.op.os_type and not self._adopts and not self.op.no_install:
+        if disks and (self.op.os_type or self._image) and not self._adopts and not self.op.no_install:
             self._Install(feedback, instance, disks)
         if self.op.start:
             free = MakeRoom(self, *self._NeededMemory(), feedback, but=instance.uuid)
@@ -659,12 +665,23 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         if pause:
             feedback("* pausing disk sync to install instance OS")
             self._WarnOfPause(self.rpc.call_blockdev_pause_resume_sync(node, (disks, instance), True), disks)
+        try:
+            if self._image:
+                feedback(f"* filling the first disk from {self._image}...")
+                image.Fill(self, instance, disks[0], self._image)
+            else:
+                self._RunScripts(feedback, instance)
+        finally:
+            if pause:
+                feedback("* resuming disk sync")
+                self._WarnOfPause(self.rpc.call_blockdev_pause_resume_sync(node, (disks, instance), False), disks)
+
+    def _RunScripts(self, feedback: Feedback, instance: objects.Instance) -> None:
         feedback("* running the instance OS create scripts...")
         os_params = AllOsParams(self.snapshot, instance, secret=self.op.osparams_secret)
-        result = self.rpc.call_instance_os_add(node, (instance, os_params), False, Filled(self.op.debug_level))
-        if pause:
-            feedback("* resuming disk sync")
-            self._WarnOfPause(self.rpc.call_blockdev_pause_resume_sync(node, (disks, instance), False), disks)
+        result = self.rpc.call_instance_os_add(
+            instance.primary_node, (instance, os_params), False, Filled(self.op.debug_level)
+        )
         result.Raise(f"Could not add os for instance {instance.name} on node {result.node_name}")
 
     def _WarnOfPause(self, result: rpc.RpcResult, disks: list[objects.Disk]) -> None:

@@ -19,6 +19,7 @@ from ganeti.cmdlib.common import (
 from ganeti.cmdlib.disk.devices import DiskNodes, InfoText, RemoveDisks, ShutdownDisks, StartDisks
 from ganeti.cmdlib.disk.generate import CheckTemplateEnabled
 from ganeti.cmdlib.disk.reserved import IsBegun
+from ganeti.cmdlib.instance import image
 from ganeti.cmdlib.instance.base import AllOsParams, CheckNotForthcoming, CheckOs, InstanceLU
 from ganeti.cmdlib.instance.create import CheckAddressIsFree, IsOsBlacklisted, NormalizeName, ResolveName
 from ganeti.cmdlib.instance.moving.looking import LookAround
@@ -200,7 +201,7 @@ class LUInstanceRename(InstanceLU[opcodes.OpInstanceRename]):
 
 
 class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
-    """Runs the creation scripts of the operating system again on a stopped instance, or only checks whether they would run.
+    """Installs a stopped instance again, by its operating system's scripts or from an image, or only checks whether it could.
 
     A job that stops the instance first begins with such a check, so that a mistake is found while the guest still runs.
     """
@@ -224,17 +225,24 @@ class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
         """Return the instance as it will be: its OS and own parameters, checked on the primary node."""
         op = self.op
         os_name = op.os_type or instance.os
-        if not os_name:
+        public = {**instance.osparams, **{k: str(v) for k, v in (op.osparams or {}).items()}}
+        if op.os_type is not None and not (op.osparams or {}).get(image.OS_IMAGE):
+            public.pop(image.OS_IMAGE, None)  # the system that was named counts
+        disks = self.snapshot.InstanceDisks(instance)
+        self._image = image.ImageOf(public, disks)
+        if self._image:
+            image.CheckImage(self, instance.primary_node, self._image, disks[0].size)
+        elif not os_name:
             raise errors.OpPrereqError(
                 f"Instance '{instance.name}' has no operating system", errors.ECODE_INVAL, hint="name one"
             )
         if op.os_type is not None and IsOsBlacklisted(self.snapshot.cluster, os_name):
             raise errors.OpPrereqError(f"Guest OS '{os_name}' is not allowed for installation", errors.ECODE_STATE)
-        public = {**instance.osparams, **{k: str(v) for k, v in (op.osparams or {}).items()}}
         private = {**instance.osparams_private, **{k: str(v) for k, v in (op.osparams_private or {}).items()}}
         self._planned = instance.Replace(os=os_name, osparams=public, osparams_private=private)
         self._os_params = AllOsParams(self.snapshot, self._planned, secret=op.osparams_secret)
-        CheckOs(self, [instance.primary_node], os_name, self._os_params, op.force_variant, required=True)
+        if os_name:
+            CheckOs(self, [instance.primary_node], os_name, self._os_params, op.force_variant, required=not self._image)
 
     def Exec(self, feedback: Feedback) -> None:
         if self.op.check_only:
@@ -244,8 +252,12 @@ class LUInstanceReinstall(InstanceLU[opcodes.OpInstanceReinstall]):
         instance = self.cfg.Update(self._planned, self.ec_id)
         StartDisks(self, instance, force=False)
         try:
-            feedback("Running the instance OS create scripts...")
             current = self.snapshot.instances[instance.uuid]
+            if self._image:
+                feedback(f"Filling the first disk from {self._image}...")
+                image.Fill(self, current, self.snapshot.InstanceDisks(current)[0], self._image)
+                return
+            feedback("Running the instance OS create scripts...")
             result = self.rpc.call_instance_os_add(
                 instance.primary_node, (current, self._os_params), True, Filled(self.op.debug_level)
             )

@@ -27,6 +27,7 @@ from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.convert import Conversion
 from ganeti.cmdlib.disk.generate import CheckTemplateEnabled
 from ganeti.cmdlib.hookenv import InstanceFacts
+from ganeti.cmdlib.instance import image
 from ganeti.cmdlib.instance.base import (
     AllOsParams,
     CheckBeLimits,
@@ -273,7 +274,8 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         self._CheckCpuMask(given_hv)
         if op.os_name is not None and not op.force:
             CheckOs(self, [self._pnode.uuid], op.os_name, {}, op.force_variant, required=True)
-        if op.osparams or op.osparams_private:
+        image.ImageOf(self._osparams, instance.disks)
+        if (op.osparams or op.osparams_private) and self._os_name:
             CheckOs(self, self._nodes, self._os_name, AllOsParams(snapshot, planned), op.force_variant, required=False)
 
     def _CheckCpuMask(self, given_hv: Mapping[str, Any]) -> None:

@@ -750,6 +750,10 @@ def test_copy_and_image(rig: Rig, tmp_path: Path) -> None:
         assert Path(other.logical_id[1]).stat().st_size == 8 << 20
         with pytest.raises(errors.RpcCallError, match="is smaller than"):
             blockdev.Convert(rig.disk.ToDict(), small.ToDict())
+        image.chmod(0o600)
+        with pytest.raises(errors.RpcCallError, match="may not be read by every user of this node"):
+            blockdev.Image(rig.disk.ToDict(), str(image), 4)
+        image.chmod(0o644)
         with pytest.raises(errors.RpcCallError, match="cannot be used on this node"):
             blockdev.Image(rig.disk.ToDict(), str(tmp_path / "none"), 4)
         image.write_bytes(b"x" * (5 << 20))

@@ -259,6 +259,18 @@ def test_unknown_parameters_are_named(system: System) -> None:
         osrun.Validate(True, "tiny+one", ["parameters"], {"color": "red", "size": "1"}, False)
 
 
+def test_an_untrusted_script_never_runs_on_a_node(system: System) -> None:
+    """Whoever installs finds out before anything is made."""
+    (system.path / "create").rename(system.path / "create_untrusted")
+    for install in (
+        lambda: osrun.Validate(True, "tiny+one", [], {}, False),
+        lambda: osrun.Add(system.Data(), False, 0),
+    ):
+        with pytest.raises(osdef.OsError, match="only a script 'create_untrusted', which must not run on a node"):
+            install()
+    assert osrun.Validate(False, "tiny+one", [], {}, False) is True, "elsewhere it may be installed already"
+
+
 @pytest.mark.req("D21-OS-13")
 def test_absent_system_and_forced_variant(system: System) -> None:
     assert osrun.Validate(False, "none", ["parameters"], {"x": "1"}, False) is False

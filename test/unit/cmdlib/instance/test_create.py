@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable
 from typing import Any
 
@@ -319,6 +320,61 @@ def test_a_failed_installation_leaves_the_instance_to_be_removed(big: Master) ->
         big.Run(_Create())
     assert big.Instance(NEW).admin_state == "down" and NEW in big.glm.Names(1)
     assert NEW not in big[0].guests
+
+
+IMAGE = "/srv/images/debian.img"
+
+
+def _Provide(master: Master, text: str, mode: int = 0o644) -> None:
+    master[0].Call(runtime.MakeDirs, posixpath.dirname(IMAGE))
+    master[0].Call(runtime.WriteFile, IMAGE, text, mode)
+
+
+def test_an_image_takes_the_place_of_a_system(big: Master) -> None:
+    _Provide(big, "a system")
+    big.Run(_Create(os_type=None, osparams={"os-image": IMAGE}))
+    instance = big.Instance(NEW)
+    assert (instance.os, dict(instance.osparams), instance.admin_state) == ("", {"os-image": IMAGE}, "up")
+    assert big[0].installed == []
+    order = [n for n in big[0].calls if n in ("blockdev_create", "blockdev_image", "instance_start")]
+    assert order == ["blockdev_create", "blockdev_image", "instance_start"]
+    assert big[0].copied == [(IMAGE, _Disks(big)[0].logical_id[1])]
+
+
+@pytest.mark.parametrize(
+    ("image", "values", "match"),
+    [
+        ("images/x", {}, "'images/x' is not a valid image"),
+        ("/srv/images/none", {}, "Image /srv/images/none does not exist on node node1"),
+        (IMAGE, {"disk_template": "diskless", "disks": []}, "An image needs a disk"),
+        (IMAGE, {"disks": [{"size": 1}]}, "has 2.0 MiB, the first disk only 1 MiB"),
+    ],
+)
+def test_an_image_that_cannot_be_used_is_rejected(big: Master, image: str, values: dict[str, Any], match: str) -> None:
+    _Provide(big, "x" * (2 << 20))
+    with pytest.raises(errors.OpPrereqError, match=match):
+        big.Run(_Create(osparams={"os-image": image}, ignore_ipolicy=True, **values))
+    assert big.snapshot.InstanceByName(NEW) is None
+
+
+def test_an_image_that_fails_leaves_the_instance_and_the_next_step(big: Master) -> None:
+    _Provide(big, "a system", mode=0o600)
+    with pytest.raises(errors.OpExecError, match="may not be read by every user") as failed:
+        big.Run(_Create(os_type=None, osparams={"os-image": IMAGE}))
+    assert failed.value.hint == f"'gnt-instance reinstall -O os-image={IMAGE} {NEW}' does it again"
+    assert big.Instance(NEW).admin_state == "down"
+
+
+def test_scripts_do_not_see_the_image(big: Master) -> None:
+    """It is used again in a reinstallation, unless that one names a system."""
+    _Provide(big, "a system")
+    big.Run(_Create(osparams={"os-image": IMAGE, "a": "1"}, start=False))
+    assert big[0].installed == [] and big.Instance(NEW).os == "debian+minimal"
+    big.Run(opcodes.OpInstanceReinstall(instance_name=NEW))
+    assert big[0].installed == [] and big[0].calls.count("blockdev_image") == 2
+    big.Run(opcodes.OpInstanceReinstall(instance_name=NEW, os_type="noop"))
+    assert big[0].installed == [(NEW, True, {"a": "1"})]
+    assert dict(big.Instance(NEW).osparams) == {"a": "1"}
 
 
 def test_disks_are_wiped_where_the_cluster_says_so(big: Master) -> None:
