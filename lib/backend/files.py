@@ -87,6 +87,8 @@ def UploadFileSingle(
             f"File {file_name} is not one that a node lets the cluster write; list it in {pathutils.EXTRA_FILES_LIST}"
         )
     _CheckFolder(path)
+    if path == pathutils.EXTERNAL_MASTER_SETUP_SCRIPT:
+        runtime.MakeDirs(posixpath.dirname(path), 0o755)  # nothing else lies there
     data = ReadBlob(content)
     user, group = _UserId(path, uid), _GroupId(path, gid)
     runtime.WriteFile(path, data, mode=0o600 if mode is None else mode, uid=user, gid=group)

@@ -12,6 +12,10 @@ _SCRIPT_TIMEOUT = 120
 _DAEMONS_TIMEOUT = 280
 _IP_TIMEOUT = 30
 _START, _STOP = "start", "stop"
+_HOOKS = {
+    _START: ("master-ip-turnup", "OP_CLUSTER_IP_TURNUP"),
+    _STOP: ("master-ip-turndown", "OP_CLUSTER_IP_TURNDOWN"),
+}
 _IP_VERSIONS = {constants.IP4_FAMILY: "4", constants.IP6_FAMILY: "6"}
 _LABEL_LIMIT = 15  # characters of an interface's name and label
 
@@ -66,8 +70,7 @@ def ScriptEnvironment(params: Mapping[str, Any]) -> dict[str, str]:
 def _RunSetupScript(params: Mapping[str, Any], action: str, external: bool) -> None:
     env = ScriptEnvironment(params)
     script = pathutils.EXTERNAL_MASTER_SETUP_SCRIPT if external else pathutils.DEFAULT_MASTER_SETUP_SCRIPT
-    name = "master-ip-turnup" if action == _START else "master-ip-turndown"
-    with programs.LocalHooks(name, env):
+    with programs.LocalHooks(*_HOOKS[action], env):
         result = runtime.RunCmd([script, action], env=env, timeout=_SCRIPT_TIMEOUT)
     if result.failed:
         raise errors.RpcCallError(
@@ -85,12 +88,19 @@ def DeactivateMasterIp(master_params: Mapping[str, Any], use_external_mip_script
 
 
 def BuildNetmaskChange(old_netmask: int, netmask: int, ip: str, device: str) -> list[list[str]]:
-    """Return the commands that change the mask: the new address comes first, so that one is always there."""
+    """Return the commands that change the mask.
+
+    The new address comes first, so that one is always there; Linux has no IPv6 address twice on a device, there the old one goes
+    first.  As at the start the address is never the source of connections that this node opens (``preferred_lft``).
+    """
     add = ["ip", "address", "add", f"{ip}/{netmask}", "dev", device]
+    remove = ["ip", "address", "del", f"{ip}/{old_netmask}", "dev", device]
     label = f"{device}:0"
-    if ":" not in ip and len(label) <= _LABEL_LIMIT:
+    if ":" in ip:
+        return [remove, [*add, "preferred_lft", "0", "nodad"]]  # it was nobody else's a moment ago
+    if len(label) <= _LABEL_LIMIT:
         add += ["label", label]
-    return [add, ["ip", "address", "del", f"{ip}/{old_netmask}", "dev", device]]
+    return [[*add, "preferred_lft", "0"], remove]
 
 
 def ChangeMasterNetmask(old_netmask: int, netmask: int, master_ip: str, master_netdev: str) -> None:
@@ -98,14 +108,14 @@ def ChangeMasterNetmask(old_netmask: int, netmask: int, master_ip: str, master_n
         return
     if not hosts.IsOwnAddress(master_ip):
         raise errors.RpcCallError(f"The master IP address {master_ip} is not up, its netmask is not changed")
-    for argv, what in zip(
-        BuildNetmaskChange(old_netmask, netmask, master_ip, master_netdev),
-        ("Could not set the new netmask", "Could not remove the old netmask"),
-        strict=True,
-    ):
+    for argv in BuildNetmaskChange(old_netmask, netmask, master_ip, master_netdev):
         result = runtime.RunCmd(argv, timeout=_IP_TIMEOUT)
         if result.failed:
-            raise errors.RpcCallError(f"{what} of the master IP address {master_ip}: {result.fail_reason}")
+            what = f"set the new netmask {netmask}" if "add" in argv else f"remove the old netmask {old_netmask}"
+            raise errors.RpcCallError(
+                f"Could not {what} of the master IP address {master_ip}: {result.fail_reason}; output:"
+                f" {result.output.strip() or '(none)'}"
+            )
 
 
 HANDLERS: dict[str, Callable[..., Any]] = {

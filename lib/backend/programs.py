@@ -40,21 +40,24 @@ def RunHooks(hpath: str, phase: str, env: Mapping[str, str]) -> list[list[Any]]:
 
 
 @contextmanager
-def LocalHooks(hpath: str, variables: Mapping[str, str]) -> Iterator[None]:
-    """Run this node's hooks around an action of the node itself; a pre hook may forbid it."""
-    _RunLocalPhase(hpath, constants.HOOKS_PHASE_PRE, variables)
+def LocalHooks(hpath: str, op_code: str, variables: Mapping[str, str]) -> Iterator[None]:
+    """Run this node's hooks around an action of the node itself; a pre hook may forbid it.
+
+    ``op_code``: how hooks call the action, which is no opcode (doc/reference/interfaces.md c).
+    """
+    _RunLocalPhase(hpath, op_code, constants.HOOKS_PHASE_PRE, variables)
     yield
-    _RunLocalPhase(hpath, constants.HOOKS_PHASE_POST, variables)
+    _RunLocalPhase(hpath, op_code, constants.HOOKS_PHASE_POST, variables)
 
 
-def _RunLocalPhase(hpath: str, phase: str, variables: Mapping[str, str]) -> None:
+def _RunLocalPhase(hpath: str, op_code: str, phase: str, variables: Mapping[str, str]) -> None:
     env = {
         "PATH": constants.SCRIPT_PATH,
         "GANETI_HOOKS_VERSION": str(HOOKS_VERSION),
         "GANETI_HOOKS_PHASE": phase,
         "GANETI_HOOKS_PATH": hpath,
-        "GANETI_OP_CODE": hpath,
-        "GANETI_OBJECT_TYPE": "NODE",
+        "GANETI_OP_CODE": op_code,
+        "GANETI_OBJECT_TYPE": "CLUSTER",
         "GANETI_DATA_DIR": pathutils.DATA_DIR,
         **{f"GANETI_{name}": value for name, value in variables.items()},
     }

@@ -13,6 +13,7 @@ from typing import Any
 from ganeti import constants, errors, hosts, objects, params, pathutils, runtime
 from ganeti.bootstrap import daemons, keys, storagedirs
 from ganeti.bootstrap.settings import Settings
+from ganeti.cmdlib import masterscript
 from ganeti.cmdlib.lvmchecks import MIN_VG_SIZE
 from ganeti.params import be, checks, disk, hv, ipolicy, nd, nic
 from ganeti.rpc import resolver
@@ -287,6 +288,8 @@ def InitCluster(settings: Settings) -> None:
     if settings.candidate_pool_size < 1:
         raise _Prereq("The candidate pool size must be at least 1")
     CheckClean()
+    if settings.use_external_mip_script:
+        masterscript.Check()
     values = _ClusterValues(settings)
     own = _OwnAddress(settings)
     named = _ClusterAddress(settings)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import constants, errors, locking, objects, opcodes, params, pathutils, runtime
-from ganeti.cmdlib import candidates, policy
+from ganeti.cmdlib import candidates, masterscript, policy
 from ganeti.cmdlib.allocation.ask import CheckOptions
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, Filled, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.cluster import values as changes
@@ -83,6 +83,8 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
             self.LogWarning(warning)
         if self.op.nicparams:
             changes.CheckNics(after)
+        if self._values.get("use_external_mip_script"):
+            masterscript.Check()
         self._CheckAllocators()
         self._CheckVolumeGroup()
         self._CheckDrbdHelper()
@@ -193,7 +195,9 @@ class LUClusterSetParams(LogicalUnit[opcodes.OpClusterSetParams]):
 
     def Exec(self, feedback: Feedback) -> ResultWithJobs | None:
         before = self._before.cluster
-        moves = "master_netdev" in self._values
+        # An administrator's script has no other way to change something than to stop and start.
+        external = before.use_external_mip_script and "master_netmask" in self._values
+        moves = external or self._values.keys() & {"master_netdev", "use_external_mip_script"}
         if moves:
             self._TakeAddressDown(before.master_netdev)
         elif "master_netmask" in self._values:

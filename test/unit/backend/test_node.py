@@ -147,11 +147,11 @@ def test_the_master_ip_script_gets_its_facts_and_hooks_surround_it(here: Node) -
     seen = f"{here.root}/seen"
     script(pathutils.EXTERNAL_MASTER_SETUP_SCRIPT, f'echo "$1" >> {seen}; env | sort >> {seen}')
     hook = f"{pathutils.HOOKS_BASE_DIR}/master-ip-turnup"
-    script(f"{hook}-pre.d/one", f'echo "pre $GANETI_MASTER_IP" >> {seen}')
+    script(f"{hook}-pre.d/one", f'echo "pre $GANETI_MASTER_IP $GANETI_OP_CODE $GANETI_OBJECT_TYPE" >> {seen}')
     script(f"{hook}-post.d/one", f'echo "post $GANETI_HOOKS_PHASE" >> {seen}')
     master.ActivateMasterIp(PARAMS, True)
     lines = Path(seen).read_text().splitlines()
-    assert lines[0] == "pre 192.0.2.9" and lines[1] == "start" and lines[-1] == "post post"
+    assert lines[0] == "pre 192.0.2.9 OP_CLUSTER_IP_TURNUP CLUSTER" and lines[1] == "start" and lines[-1] == "post post"
     variables = {"MASTER_IP=192.0.2.9", "MASTER_NETDEV=eth0", "MASTER_NETMASK=24", "CLUSTER_IP_VERSION=4"}
     assert variables <= set(lines)
     assert not any(line.startswith(("HOME=", "PYTHON")) for line in lines)
@@ -172,10 +172,15 @@ def test_a_failing_master_ip_script_is_quoted(here: Node) -> None:
 
 def test_the_new_netmask_comes_before_the_old_one_goes() -> None:
     add, remove = master.BuildNetmaskChange(24, 32, "192.0.2.9", "eth0")
-    assert add == ["ip", "address", "add", "192.0.2.9/32", "dev", "eth0", "label", "eth0:0"]
+    assert add == ["ip", "address", "add", "192.0.2.9/32", "dev", "eth0", "label", "eth0:0", "preferred_lft", "0"]
     assert remove == ["ip", "address", "del", "192.0.2.9/24", "dev", "eth0"]
-    assert "label" not in master.BuildNetmaskChange(64, 128, "2001:db8::9", "eth0")[0]
     assert "label" not in master.BuildNetmaskChange(24, 32, "192.0.2.9", "a-long-ifname0")[0]
+
+
+def test_linux_has_no_ipv6_address_twice() -> None:
+    remove, add = master.BuildNetmaskChange(64, 128, "2001:db8::9", "eth0")
+    assert remove == ["ip", "address", "del", "2001:db8::9/64", "dev", "eth0"]
+    assert add == ["ip", "address", "add", "2001:db8::9/128", "dev", "eth0", "preferred_lft", "0", "nodad"]
 
 
 # Files

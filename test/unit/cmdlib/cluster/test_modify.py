@@ -9,7 +9,7 @@ import pytest
 from support.configs import GROUP, WEB
 from support.master import Master
 
-from ganeti import errors, objects, opcodes, params
+from ganeti import errors, objects, opcodes, params, pathutils, runtime
 
 
 def _Cluster(master: Master) -> objects.Cluster:
@@ -50,7 +50,6 @@ def _Messages(master: Master) -> str:
         ({"maintain_node_health": True}, "maintain_node_health", True),
         ({"prealloc_wipe_disks": True}, "prealloc_wipe_disks", True),
         ({"modify_etc_hosts": False}, "modify_etc_hosts", False),
-        ({"use_external_mip_script": True}, "use_external_mip_script", True),
         ({"default_iallocator": ""}, "default_iallocator", ""),
         ({"default_iallocator": "hail"}, "default_iallocator", "hail"),
         (
@@ -366,6 +365,49 @@ def test_an_address_that_does_not_go_down_stays_unless_forced(master: Master) ->
     master[0].faults = {"node_activate_master_ip": "no device"}
     _Set(master, master_netdev="eth2")
     assert "Could not re-enable the master ip on eth2: no device" in _Messages(master)
+
+
+def _MakeScript(mode: int = 0o755) -> None:
+    runtime.MakeDirs(f"{pathutils.CONF_DIR}/scripts")
+    runtime.WriteFile(pathutils.EXTERNAL_MASTER_SETUP_SCRIPT, "#!/bin/sh\n", mode=mode)
+
+
+def test_the_administrators_script_must_be_there(master: Master) -> None:
+    match = "/scripts/master-ip-setup, cannot be used: No such file"
+    refused = _Refused(master, match, errors.ECODE_ENVIRON, use_external_mip_script=True)
+    assert refused.hint and pathutils.DEFAULT_MASTER_SETUP_SCRIPT in refused.hint
+    _MakeScript(0o644)
+    _Refused(master, "is not an executable file", errors.ECODE_ENVIRON, use_external_mip_script=True)
+    _MakeScript()
+    _Set(master, use_external_mip_script=True)
+    assert _Cluster(master).use_external_mip_script
+
+
+def test_every_change_of_the_address_goes_through_the_administrators_script(master: Master) -> None:
+    """One script stops the address, which knows how it came up; the script that is used from now on starts it."""
+    _MakeScript()
+    programs = master[0].machine.programs
+    programs[pathutils.EXTERNAL_MASTER_SETUP_SCRIPT] = programs[pathutils.DEFAULT_MASTER_SETUP_SCRIPT]
+    calls: list[Any] = []
+
+    def before(name: str, args: Any) -> None:
+        if "master_ip" in name or "netmask" in name:
+            calls.append((name.removeprefix("node_"), args[0]["netmask"], args[1]))
+
+    master[0].before = before
+    _Set(master, use_external_mip_script=True)
+    _Set(master, master_netmask=24)
+    _Set(master, master_netmask=24, use_external_mip_script=True)
+    _Set(master, use_external_mip_script=False)
+    down, up = "deactivate_master_ip", "activate_master_ip"
+    assert calls == [
+        (down, 32, False),
+        (up, 32, True),
+        (down, 32, True),
+        (up, 24, True),
+        (down, 24, True),
+        (up, 24, False),
+    ]
 
 
 def test_the_netmask_alone(master: Master) -> None:
