@@ -130,6 +130,7 @@ SBIN_DIR = _autoconf.SBIN_DIR
 DAEMON_DIR = _autoconf.DAEMON_DIR
 PKGLIB_DIR = _autoconf.PKGLIB_DIR
 TOOLS_DIR = _autoconf.TOOLS_DIR
+EXAMPLES_DIR = _autoconf.EXAMPLES_DIR
 
 OS_SEARCH_PATH = _autoconf.OS_SEARCH_PATH
 ES_SEARCH_PATH = _autoconf.ES_SEARCH_PATH
@@ -152,6 +153,7 @@ CHECK_CERT_EXPIRED = PKGLIB_DIR + "/check-cert-expired"
 KVM_IFUP = PKGLIB_DIR + "/kvm-ifup"
 XEN_IFUP_OS = PKGLIB_DIR + "/xen-ifup-os"
 CFGUPGRADE = TOOLS_DIR + "/cfgupgrade"
+ADOPT = TOOLS_DIR + "/adopt"
 POST_UPGRADE = TOOLS_DIR + "/post-upgrade"
 KVM_CONSOLE_WRAPPER = TOOLS_DIR + "/kvm-console-wrapper"
 XEN_CONSOLE_WRAPPER = TOOLS_DIR + "/xen-console-wrapper"
@@ -190,6 +192,9 @@ JOB_QUEUE_ARCHIVE_DIR = QUEUE_DIR + "/archive"
 OLD_WATCHER_STATE_FILE = DATA_DIR + "/watcher.data"
 WATCHER_PAUSE_FILE = DATA_DIR + "/watcher.pause"
 INTENT_TO_UPGRADE = DATA_DIR + "/intent-to-upgrade"
+# Of a cluster that was taken over from the original: on the master, and on every node.
+ADOPTION_JOURNAL = DATA_DIR + "/adoption.json"
+ADOPTION_RECORD = DATA_DIR + "/adoption-node.json"
 
 # Ours, beside everything 3.1 knows (doc/extensions.rst).
 DATA_EXT_DIR = DATA_DIR + "/ext"
@@ -303,6 +308,11 @@ EXTRA_FILES_LIST = CONF_DIR + "/extra-files"
 XEN_CONFIG_DIR = AddNodePrefix(_autoconf.XEN_CONFIG_DIR)
 
 ETC_HOSTS = os.path.join(os.path.dirname(ROOT_DIR), "hosts") if ROOT_DIR else REAL_ETC_HOSTS
+
+# Where the machine starts programs from.
+CRON_FILE = AddNodePrefix(_autoconf.SYSCONF_DIR + "/cron.d/ganeti")
+LOGROTATE_FILE = AddNodePrefix(_autoconf.SYSCONF_DIR + "/logrotate.d/ganeti")
+SYSTEMD_DIR = AddNodePrefix(_autoconf.SYSCONF_DIR + "/systemd/system")
 
 SSH_CONFIG_DIR = AddNodePrefix(_autoconf.SSH_CONFIG_DIR)
 

@@ -32,6 +32,19 @@ def GroupId(name: str) -> int:
         raise errors.ConfigurationError(f"Group '{name}' does not exist here: run users-setup") from None
 
 
+def OwnerText(info: os.stat_result) -> str:
+    """Return ``user:group`` of a file; numbers where this machine has no name for them."""
+    try:
+        user = pwd.getpwuid(info.st_uid).pw_name
+    except KeyError:
+        user = str(info.st_uid)
+    try:
+        group = grp.getgrgid(info.st_gid).gr_name
+    except KeyError:
+        group = str(info.st_gid)
+    return f"{user}:{group}"
+
+
 def BecomeUser(program: str, user: str, group: str, check: bool = True) -> None:
     """Give up root for good, or make sure that the process is the right user already (D22-PRIV-03).
 

@@ -146,6 +146,38 @@ def _Archive() -> Iterator[Item]:
             yield Item(path, FILE, 0o640, _M_D)
 
 
+class Difference(NamedTuple):
+    """An existing object that ``EnsureAll`` would give another owner or mode; owners as people write them."""
+
+    path: str
+    owner: str
+    mode: int
+    new_owner: str
+    new_mode: int
+
+
+def Existing() -> Iterator[tuple[Item, os.stat_result]]:
+    """Yield what exists of all that has an owner and a mode, archived jobs too."""
+    items = [*_Directories(), *_Files()]
+    if runtime.IsDir(pathutils.JOB_QUEUE_ARCHIVE_DIR):
+        items += _Archive()
+    for item in items:
+        try:
+            yield item, runtime.Stat(item.path, follow=False)
+        except FileNotFoundError:
+            continue
+
+
+def Differences() -> list[Difference]:
+    """Return what would change; ConfigurationError if this machine lacks a user."""
+    found = []
+    for item, info in Existing():
+        mode = stat.S_IMODE(info.st_mode)
+        if (users.UserId(item.owner[0]), users.GroupId(item.owner[1]), item.mode) != (info.st_uid, info.st_gid, mode):
+            found.append(Difference(item.path, users.OwnerText(info), mode, ":".join(item.owner), item.mode))
+    return found
+
+
 def Correct(item: Item) -> bool:
     """Give an existing object the owner and mode it must have; False if there is none.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import stat
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from ganeti import constants, errors, pathutils, runtime, serializer, upgrade
@@ -34,22 +35,34 @@ def Main() -> int:
             "This node's copy of the cluster's state will be deleted; only the files stay. Use --yes-do-it if you mean it\n"
         )
         return constants.EXIT_FAILURE
-    return common.RunTool(lambda: HandBack(arguments[0]))
+    return common.RunTool(lambda: _Run(arguments[0]))
 
 
-def HandBack(release: str) -> int:
-    """Write the configuration in the release's form and delete this node's copy of the store."""
-    common.CheckStopped()
-    _CheckExact()
-    if runtime.Exists(pathutils.CLUSTER_CONF_FILE):
-        _Convert(_VERSIONS[release])
-    # Kept, it would be taken for the truth by a later start of this release.
-    runtime.RemoveTree(pathutils.DATA_EXT_DIR)
-    logging.info("This node's files are those of release %s", release)
+class FilesBehind(errors.OpPrereqError):
+    """The files do not show yet everything that this node's copy of the store holds."""
+
+
+def _Run(release: str) -> int:
+    for line in HandBack(release):
+        sys.stdout.write(line + "\n")
     sys.stdout.write(
         f"Install release {release}, run its ensure-dirs --full-run, which gives the files to its users, and start it.\n"
     )
     return constants.EXIT_SUCCESS
+
+
+def HandBack(release: str) -> list[str]:
+    """Write the configuration in the release's form, delete this node's copy of the store, and return what was left out.
+
+    OpPrereqError while a daemon runs; FilesBehind.
+    """
+    common.CheckStopped()
+    _CheckExact()
+    removed = _Convert(_VERSIONS[release]) if runtime.Exists(pathutils.CLUSTER_CONF_FILE) else []
+    # Kept, it would be taken for the truth by a later start of this release.
+    runtime.RemoveTree(pathutils.DATA_EXT_DIR)
+    logging.info("This node's files are those of release %s", release)
+    return removed
 
 
 def _CheckExact() -> None:
@@ -62,29 +75,33 @@ def _CheckExact() -> None:
     finally:
         own.Close()
     if state.last.seq and (VisiblePosition(state, line) != state.last or state.exported < state.last.seq):
-        raise errors.OpPrereqError(
+        raise FilesBehind(
             f"The files of this node are older than its copy of the state ({state.exported} of {state.last.seq} changes)",
             errors.ECODE_STATE,
             hint="start the daemons once more, then stop the master daemon, wait two seconds, and stop the node daemon",
         )
 
 
-def _Convert(version: int) -> None:
+def _Convert(version: int) -> list[str]:
+    """Write config.data in the form of a version and return what is left out; one that has it already stays as it is."""
     path = pathutils.CLUSTER_CONF_FILE
     info = runtime.Stat(path)
     data: dict[str, Any] = serializer.LoadProper(runtime.ReadFile(path, _LIMIT), _LIMIT)
+    found = upgrade.Version(data)
+    if found == version != upgrade.V3_1:
+        return []  # never written by this release, or converted by a run that was cut off
     # These releases know no tokens, and must not bring them back to life later.
     data["cluster"].pop("rapi_tokens", None)
-    for owner in (data["cluster"], *data["nodegroups"].values()):
-        _RemoveLimits(owner)
+    removed = [line for owner in (data["cluster"], *data["nodegroups"].values()) for line in _RemoveLimits(owner)]
     if version != upgrade.V3_1:
         data = {**upgrade.DowngradeConfig(data), "version": version}
     runtime.WriteFile(path, serializer.Dump(data), stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
+    return removed
 
 
-def _RemoveLimits(owner: dict[str, Any]) -> None:
-    """Remove the keys of an instance policy with which these releases would reject the configuration."""
+def _RemoveLimits(owner: dict[str, Any]) -> Iterator[str]:
+    """Remove the keys of an instance policy with which these releases would reject the configuration; yield which."""
     for key in ipolicy.OPTIONAL_TABLE:
         if owner.get("ipolicy", {}).pop(key, None) is not None:
             name = owner.get("cluster_name", owner.get("name"))
-            sys.stdout.write(f"{key} of {name} is removed: the release does not know it.\n")
+            yield f"{key} of {name} is removed: the release does not know it."
