@@ -1,0 +1,273 @@
+"""adopt: the command line."""
+
+from __future__ import annotations
+
+import optparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import constants, errors, hosts, pathutils, runtime, serializer
+from ganeti.configfile.load import MAX_CONFIG
+from ganeti.daemon.main import AskTerminal
+from ganeti.tools import common
+from ganeti.tools.adopt import node as onnode
+from ganeti.tools.adopt import plan, release, remote, takeover
+from ganeti.upgrade import early
+from ganeti.utils.text import Printable
+
+_USAGE = """%prog [--take-over | --revert] [options]
+
+Checks a running cluster of Ganeti 2.16, 3.0 or 3.1 and changes nothing; with --take-over this release takes the cluster over
+while its instances run, with --revert the original gets it back.  Runs on the master."""
+_WAIT = 3600
+
+
+def _Parser() -> optparse.OptionParser:
+    parser = common.Parser(_USAGE)
+    parser.prog = "adopt"
+    parser.add_option("--take-over", dest="take_over", action="store_true", default=False, help="Take the cluster over")
+    parser.add_option("--revert", action="store_true", default=False, help="Give the cluster back to the original")
+    parser.add_option(
+        "--original",
+        metavar="DIR",
+        default="/usr",
+        help="Where the original is installed, with sbin and lib/ganeti [%default]",
+    )
+    parser.add_option("--yes-do-it", dest="confirmed", action="store_true", default=False, help="Do not ask")
+    parser.add_option(
+        "--change-owners", dest="change_owners", action="store_true", default=False,
+        help="Let files belong to the users of this release where these differ from the original's; --revert gives them back",
+    )  # fmt: skip
+    parser.add_option(
+        "--accept", action="store_true", default=False,
+        help="Continue although instances are not as they were before they were taken over",
+    )  # fmt: skip
+    parser.add_option(
+        "--wait", type="int", metavar="SECONDS", default=_WAIT, help="How long to wait for jobs [%default]"
+    )
+    parser.add_option("--on-node", dest="on_node", action="store_true", default=False, help=optparse.SUPPRESS_HELP)
+    return parser
+
+
+def Main() -> int:
+    parser = _Parser()
+    options, arguments = parser.parse_args()
+    common.LogToStderr(options.debug, options.verbose)
+    if arguments:
+        parser.error("No arguments are expected")
+    if options.take_over and options.revert:
+        parser.error("Give either --take-over or --revert")
+    if options.wait < 0:
+        parser.error(f"--wait {options.wait}: a number of seconds is expected")
+    if options.on_node:
+        return onnode.Main()
+    return common.RunTool(lambda: _Run(options))
+
+
+def _Run(options: optparse.Values) -> int:
+    journal = takeover.Journal.Read()
+    config = _ReadConfig()
+    _CheckMaster(config)
+    nodes, offline = _Nodes(config)
+    if options.revert:
+        return _Revert(options, journal, config, nodes)
+    if journal is not None and journal.state == takeover.REVERTING:
+        raise errors.OpPrereqError(
+            "Handing the cluster back was interrupted",
+            errors.ECODE_STATE,
+            hint=f"finish it with '{pathutils.ADOPT} --revert'",
+        )
+    if journal is not None and journal.state == takeover.ADOPTED:
+        return _Late(options, journal, nodes, offline)
+    if journal is not None and journal.done:
+        return _Continue(options, journal, nodes)
+    return _Begin(options, config, nodes, offline)
+
+
+def _Say(text: str) -> None:
+    sys.stdout.write(Printable(text, "\n") + "\n")
+    sys.stdout.flush()
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------------------
+
+
+def _ReadConfig() -> dict[str, Any]:
+    path = pathutils.CLUSTER_CONF_FILE
+    try:
+        data = serializer.LoadProper(runtime.ReadFile(path, MAX_CONFIG), MAX_CONFIG)
+    except (OSError, errors.ParseError) as err:
+        raise errors.ConfigurationError(
+            f"{path} cannot be read: {err}", hint="run this on the master, as root"
+        ) from err
+    if not isinstance(data, dict):
+        raise errors.ConfigurationError(f"{path} holds no JSON object")
+    return data
+
+
+def _CheckMaster(config: Mapping[str, Any]) -> None:
+    master = early.At(config, "nodes", early.At(config, "cluster").get("master_node")).get("name")
+    if master != hosts.OwnName():
+        raise errors.OpPrereqError(
+            f"This is node {hosts.OwnName()}, and the master is {master or 'not known'}",
+            errors.ECODE_STATE,
+            hint="run it on the master",
+        )
+
+
+def _Nodes(config: Mapping[str, Any]) -> tuple[list[remote.Node], list[str]]:
+    """Return the nodes that are online, and the names of the others."""
+    cluster = str(early.At(config, "cluster").get("cluster_name"))
+    groups = early.At(config, "nodegroups")
+    nodes, offline = [], []
+    for item in early.Items(config, "nodes"):
+        name = str(item.get("name"))
+        if item.get("offline"):
+            offline.append(name)
+            continue
+        levels = (item, early.At(groups, item.get("group")), early.At(config, "cluster"))
+        ports = [early.At(level, "ndparams").get("ssh_port") for level in levels]
+        port = next((port for port in ports if isinstance(port, int)), 22)
+        nodes.append(remote.Node(name, port, name == hosts.OwnName(), cluster))
+    return sorted(nodes), sorted(offline)
+
+
+def _Facts(config: Mapping[str, Any], nodes: Sequence[remote.Node], offline: Sequence[str], prefix: str) -> plan.Facts:
+    before = runtime.Time()
+    reports, silent = remote.Ask(nodes, "look", original=prefix)
+    after = runtime.Time()
+    skew = {
+        name: min(report["time"] - before, 0.0) + max(report["time"] - after, 0.0) for name, report in reports.items()
+    }
+    jobs = None
+    try:
+        jobs = release.Original(prefix).LiveJobs()
+    except errors.OpExecError:
+        pass
+    return plan.Facts(config, hosts.OwnName(), prefix, offline, reports, silent, skew, jobs)
+
+
+# --- forward --------------------------------------------------------------------------------------------------------------------
+
+
+def _Begin(
+    options: optparse.Values, config: Mapping[str, Any], nodes: Sequence[remote.Node], offline: Sequence[str]
+) -> int:
+    facts = _Facts(config, nodes, offline, options.original)
+    for line in (*plan.Describe(facts), "", *takeover.Expected()):
+        _Say(line)
+    warnings, problems = plan.Warnings(facts), plan.Problems(facts)
+    for title, texts in (("Notes:", warnings), ("Problems:", problems)):
+        for line in (["", title] if texts else []) + [f"- {text}" for text in texts]:
+            _Say(line)
+    if problems:
+        return constants.EXIT_FAILURE
+    if not options.take_over:
+        _Say(f"\nNothing stands in the way. Next: '{pathutils.ADOPT} --take-over'")
+        return constants.EXIT_SUCCESS
+    if not _MayBegin(options, facts):
+        return constants.EXIT_FAILURE
+    journal = takeover.Journal(
+        {"state": takeover.TAKING_OVER, "prefix": options.original, "nodes": [node.name for node in nodes]}
+    )
+    return _TakeOver(options, takeover.Work(journal, nodes, options.wait, _Say))
+
+
+def _MayBegin(options: optparse.Values, facts: plan.Facts) -> bool:
+    if plan.ChangesOwners(facts) and not options.change_owners:
+        question = (
+            "The files above would belong to other users than now, as this release was built for others; '--revert' gives them"
+            " back. To keep the users, build it with those of the original: './configure --with-user-prefix=gnt-'."
+        )
+        if options.confirmed:
+            raise errors.OpPrereqError(question, errors.ECODE_STATE, hint="or permit it with --change-owners")
+        if not AskTerminal([question]):
+            return False
+    return bool(options.confirmed) or AskTerminal(["The cluster will be taken over by this release."])
+
+
+def _TakeOver(options: optparse.Values, work: takeover.Work) -> int:
+    takeover.TakeOver(work, options.accept)
+    _Say("The cluster belongs to this release. Look at it with 'gnt-cluster verify'; the way back:")
+    _Say(f"  {pathutils.ADOPT} --revert")
+    return constants.EXIT_SUCCESS
+
+
+def _Continue(options: optparse.Values, journal: takeover.Journal, nodes: Sequence[remote.Node]) -> int:
+    if not options.take_over:
+        _Say(
+            f"Taking the cluster over was interrupted. Done: {', '.join(journal.done)}; begun: {journal.current or 'nothing'}."
+        )
+        _Say(f"'{pathutils.ADOPT} --take-over' goes on, '{pathutils.ADOPT} --revert' goes back.")
+        return constants.EXIT_FAILURE
+    members = [node for node in nodes if node.name in journal.nodes]
+    return _TakeOver(options, takeover.Work(journal, members, options.wait, _Say))
+
+
+def _Late(
+    options: optparse.Values, journal: takeover.Journal, nodes: Sequence[remote.Node], offline: Sequence[str]
+) -> int:
+    """Handle nodes that were offline, now that the cluster belongs to this release."""
+    cluster = nodes[0].cluster if nodes else ""
+    port = nodes[0].port if nodes else 22
+    online = [node for node in nodes if node.name not in journal.nodes]
+    waiting = [remote.Node(name, port, False, cluster) for name in offline if name not in journal.nodes]
+    late = [*online, *waiting]
+    if not late:
+        _Say("The cluster belongs to this release.")
+        return constants.EXIT_SUCCESS
+    reports, silent = remote.Ask(late, "look", original=journal.prefix)
+    for name, why in silent.items():
+        _Say(f"Node {name} did not reply and stays as it is: {why}")
+    found = [item for item in late if item.name in reports]
+    if not options.take_over:
+        _Say(
+            f"Of the original still: {', '.join(item.name for item in late)}. '{pathutils.ADOPT} --take-over' takes them over."
+        )
+        return constants.EXIT_SUCCESS
+    takeover.TakeOverLate(takeover.Work(journal, nodes, options.wait, _Say), found)
+    return constants.EXIT_FAILURE if silent else constants.EXIT_SUCCESS
+
+
+# --- back -----------------------------------------------------------------------------------------------------------------------
+
+
+def _Revert(
+    options: optparse.Values,
+    journal: takeover.Journal | None,
+    config: Mapping[str, Any],
+    nodes: Sequence[remote.Node],
+) -> int:
+    if journal is None:
+        raise errors.OpPrereqError(
+            f"{pathutils.ADOPTION_JOURNAL} is missing: the cluster was not taken over by this program",
+            errors.ECODE_STATE,
+            hint="'hand-back --yes-do-it 3.0' on every node gives its files back to release 3.0, while all daemons are stopped",
+        )
+    if journal.state != takeover.REVERTING:
+        used = plan.OnlyHere(config)
+        if used:
+            raise errors.OpPrereqError(
+                "The original does not support what the cluster uses:\n" + "\n".join(f"- {line}" for line in used),
+                errors.ECODE_STATE,
+                hint="give that up first, then run this again",
+            )
+    members = [node for node in nodes if node.name in journal.nodes]
+    strangers = [node.name for node in nodes if node.name not in journal.nodes]
+    if strangers:
+        raise errors.OpPrereqError(
+            f"{', '.join(strangers)} joined the cluster later and have no original to go back to",
+            errors.ECODE_STATE,
+            hint="'gnt-node remove NODE' first",
+        )
+    missing = sorted(set(journal.nodes) - {node.name for node in members})
+    if not (options.confirmed or AskTerminal(["The cluster will be given back to the original."])):
+        return constants.EXIT_FAILURE
+    takeover.Revert(takeover.Work(journal, members, options.wait, _Say))
+    _Say("The cluster runs the original again.")
+    for name in missing:
+        _Say(
+            f"Node {name} is offline and was left out. Before it is used: '{pathutils.TOOLS_DIR}/hand-back --yes-do-it' there"
+        )
+    return constants.EXIT_SUCCESS

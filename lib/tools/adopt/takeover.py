@@ -1,0 +1,349 @@
+"""Taking over and handing back, step by step.
+
+Each step can be done and undone more than once.  The journal has what is done and what has begun, so that a run that was cut
+off anywhere is continued, or taken back, by the next one.  A step that fails before the master daemon of this release has
+served is taken back at once, with all before it; later ones are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ganeti import errors, pathutils, runtime, serializer
+from ganeti.tools.adopt import records, release, remote
+
+TAKING_OVER, ADOPTED, REVERTING = "taking over", "adopted", "reverting"
+# After the master daemon has stopped: the node daemons write the last changes to the files.
+_LAST_FILES = 2.0
+_POLL = 0.5
+
+Say = Callable[[str], None]
+
+
+class Journal:
+    """What is done, on the master's disk before the next thing begins.
+
+    ``state``; ``done``: names of finished steps in order; ``current``: the one that has begun; ``nodes``: names of the nodes
+    that belong to this release; ``prefix`` of the original; ``drained``: whether the queue was before; ``found``: what steps
+    have to remember.
+    """
+
+    def __init__(self, data: Mapping[str, Any]):
+        self.state: str = data["state"]
+        self.prefix: str = data["prefix"]
+        self.nodes: list[str] = list(data["nodes"])
+        self.done: list[str] = list(data.get("done", ()))
+        self.current: str | None = data.get("current")
+        self.drained: bool = data.get("drained", False)
+        self.found: dict[str, Any] = dict(data.get("found", {}))
+
+    @staticmethod
+    def Read() -> Journal | None:
+        data = records.ReadJson(pathutils.ADOPTION_JOURNAL)
+        try:
+            return None if data is None else Journal(data)
+        except (LookupError, TypeError) as err:
+            raise errors.ConfigurationError(f"{pathutils.ADOPTION_JOURNAL} is damaged: {err!r}") from err
+
+    def Save(self) -> None:
+        runtime.WriteFile(pathutils.ADOPTION_JOURNAL, serializer.Dump(vars(self)), 0o600)
+
+
+class Work:
+    """What the steps work on.  ``nodes``: those that are online, this one too; ``wait``: seconds to wait for jobs."""
+
+    def __init__(self, journal: Journal, nodes: Sequence[remote.Node], wait: float, say: Say):
+        self.journal = journal
+        self.nodes = list(nodes)
+        self.wait = wait
+        self.say = say
+        self.original = release.Original(journal.prefix)
+
+    @property
+    def own(self) -> list[remote.Node]:
+        return [node for node in self.nodes if node.own]
+
+    @property
+    def others(self) -> list[remote.Node]:
+        return [node for node in self.nodes if not node.own]
+
+    def Do(self, nodes: Sequence[remote.Node], *steps: str) -> dict[str, Any]:
+        return remote.Do(nodes, *steps, original=self.journal.prefix, drained=self.journal.drained)
+
+    def StopJobs(self, side: release.Release) -> None:
+        """Let no job begin, and wait until those that have been submitted are finished."""
+        side.Command("gnt-cluster", "queue", "drain")
+        deadline = runtime.Monotonic() + self.wait
+        told: list[str] = []
+        while jobs := side.LiveJobs():
+            if runtime.Monotonic() > deadline:
+                raise errors.OpExecError(
+                    f"Jobs {', '.join(jobs)} have not ended within {self.wait:g} seconds",
+                    hint="wait for them with 'gnt-job watch ID', or give more time with --wait",
+                )
+            if jobs != told:
+                self.say(f"  waiting for jobs {', '.join(jobs)}")
+                told = jobs
+            runtime.Sleep(_POLL)
+
+    def AllowJobs(self, side: release.Release) -> None:
+        if not self.journal.drained:
+            side.Command("gnt-cluster", "queue", "undrain")
+
+
+# --- steps --------------------------------------------------------------------------------------------------------------
+
+
+class Step:
+    """``text``: what it does; ``downtime``: what is not available meanwhile; ``seconds`` that it usually takes."""
+
+    name = ""
+    text = ""
+    downtime = ""
+    seconds = ""
+
+    def Do(self, work: Work) -> None:
+        raise NotImplementedError
+
+    def Undo(self, work: Work) -> None:
+        """Make undone what ``Do`` did, or a part of it."""
+        raise NotImplementedError
+
+
+class Record(Step):
+    name = "record"
+    text = "record owners, modes and what the machines start"
+    seconds = "1"
+
+    def Do(self, work: Work) -> None:
+        work.Do(work.nodes, "record")
+
+    def Undo(self, work: Work) -> None:
+        work.Do(work.nodes, "forget")
+
+
+class Drain(Step):
+    name = "drain"
+    text = "let no further job start, wait for those that run"
+    downtime = "no new jobs"
+    seconds = "as long as the jobs"
+
+    def Do(self, work: Work) -> None:
+        if "drain begun" not in work.journal.found:
+            work.journal.drained = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
+            work.journal.found["drain begun"] = True
+            work.journal.Save()
+        work.StopJobs(work.original)
+
+    def Undo(self, work: Work) -> None:
+        work.AllowJobs(work.original)
+
+
+class Pause(Step):
+    name = "pause"
+    text = "pause the watchers, wait for those at work"
+    downtime = "no new jobs, no watcher"
+    seconds = "1"
+
+    def Do(self, work: Work) -> None:
+        work.Do(work.nodes, "pause")
+        work.journal.found["instances"] = work.original.Instances()
+        work.journal.found["guests"] = work.Do(work.nodes, "guests")
+
+    def Undo(self, work: Work) -> None:
+        work.Do(work.nodes, "unpause")
+
+
+class Exchange(Step):
+    """One run of the program on each node, as each is time without master.  The master's daemons end first: they call others."""
+
+    name = "exchange"
+    text = "stop the original; copy DATA aside, correct owners, switch what the machines start; start the node daemons"
+    downtime = "no master, no node daemons"
+    seconds = "3 to 10"
+
+    def Do(self, work: Work) -> None:
+        work.Do(work.own, "stop-original")
+        work.Do(work.nodes, "stop-original", "switch", "start")
+
+    def Undo(self, work: Work) -> None:
+        removed = [line for lines in work.Do(work.own, "hand-back").values() for line in lines]
+        work.Do(work.others, "hand-back", "switch-back", "start-original")
+        work.Do(work.own, "switch-back", "start-original")
+        for line in removed:
+            work.say(f"  {line}")
+
+
+class StartMaster(Step):
+    name = "start master"
+    text = "start the master daemon, which takes configuration and jobs over"
+    downtime = "no master until it ends"
+    seconds = "2 to 10"
+
+    def Do(self, work: Work) -> None:
+        work.Do(work.own, "start-master")
+
+    def Undo(self, work: Work) -> None:
+        work.Do(work.own, "stop-master")
+        runtime.Sleep(_LAST_FILES)
+
+
+class StartRest(Step):
+    name = "start rest"
+    text = "start confd and the remote interface"
+    downtime = "no new jobs, no confd, no remote interface"
+    seconds = "1 to 3"
+
+    def Do(self, work: Work) -> None:
+        work.Do(work.nodes, "start-rest")
+
+    def Undo(self, work: Work) -> None:
+        """They end with the node daemons."""
+
+
+class Compare(Step):
+    """Looks only: what has changed is for people to judge."""
+
+    name = "compare"
+    text = "compare instances and guests with before"
+    downtime = "no new jobs, no watcher"
+    seconds = "1 to 5"
+
+    def Do(self, work: Work) -> None:
+        found = work.journal.found
+        differences = _Differences(found["instances"], release.OURS.Instances())
+        guests = work.Do(work.nodes, "guests")
+        differences += [
+            f"guest {name} on {node} is not the same as before"
+            for node, before in found["guests"].items()
+            for name, what in before.items()
+            if guests.get(node, {}).get(name) != what
+        ]
+        if differences:
+            raise errors.OpExecError(
+                "Not everything is as it was: " + "; ".join(differences),
+                hint=f"if this is expected, run '{pathutils.ADOPT} --take-over --accept'; '{pathutils.ADOPT} --revert' goes back",
+            )
+
+    def Undo(self, work: Work) -> None:
+        """Nothing was changed."""
+
+
+class Release(Step):
+    name = "release"
+    text = "let jobs and watchers start again"
+    seconds = "1"
+
+    def Do(self, work: Work) -> None:
+        work.AllowJobs(release.OURS)
+        work.Do(work.nodes, "unpause")
+
+    def Undo(self, work: Work) -> None:
+        if "revert begun" not in work.journal.found:
+            work.journal.drained = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
+            work.journal.found["revert begun"] = True
+            work.journal.Save()
+        work.StopJobs(release.OURS)
+        work.Do(work.nodes, "pause")
+
+
+STEPS: tuple[Step, ...] = (
+    Record(),
+    Drain(),
+    Pause(),
+    Exchange(),
+    StartMaster(),
+    StartRest(),
+    Compare(),
+    Release(),
+)
+# Once this one is done the cluster belongs to this release, and going back is for people to decide.
+_DECISIVE = StartMaster.name
+
+
+def _Differences(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> list[str]:
+    old = {row[0]: row[1:] for row in before}
+    new = {row[0]: row[1:] for row in after}
+    return [
+        f"instance {name} was {'/'.join(old.get(name, ['absent']))}, is {'/'.join(new.get(name, ['absent']))}"
+        for name in sorted(old.keys() | new.keys())
+        if list(old.get(name, ())) != list(new.get(name, ()))
+    ]
+
+
+def Expected() -> list[str]:
+    """Return the table of the steps with what they interrupt."""
+    lines = ["Steps, with what is interrupted and seconds that it usually takes; instances run all the while:"]
+    for number, step in enumerate(STEPS, 1):
+        lines.append(f"  {number}. {step.text} ({step.downtime or 'nothing'}; {step.seconds})")
+    return lines
+
+
+# --- forward and back -----------------------------------------------------------------------------------------------------
+
+
+def TakeOver(work: Work, accept: bool = False) -> None:
+    """Do what is not done yet; on a failure before the master has served, undo everything and raise the error.
+
+    ``accept``: differences that were found between before and after are expected.
+    """
+    journal = work.journal
+    for step in STEPS:
+        if step.name in journal.done:
+            work.say(f"* {step.text}: done before")
+            continue
+        if accept and step.name == Compare.name:
+            journal.done.append(step.name)
+            continue
+        journal.current = step.name
+        journal.Save()
+        work.say(f"* {step.text}")
+        began = runtime.Monotonic()
+        try:
+            step.Do(work)
+        except errors.GenericError as err:
+            if _DECISIVE in journal.done:
+                raise
+            work.say(f"  failed: {err}")
+            work.say("Taking back what was done:")
+            Revert(work)
+            raise errors.OpExecError(
+                f"'{step.text}' failed, and the cluster runs the original again: {err}", hint=err.hint
+            ) from err
+        journal.done.append(step.name)
+        journal.current = None
+        journal.Save()
+        work.say(f"  {runtime.Monotonic() - began:.1f} s")
+    journal.state = ADOPTED
+    journal.Save()
+
+
+def Revert(work: Work) -> None:
+    """Undo what is done or has begun, the last one first; the error of a step that fails names what to do next."""
+    journal = work.journal
+    journal.state = REVERTING
+    journal.Save()
+    for step in reversed(STEPS):
+        if step.name not in journal.done and step.name != journal.current:
+            continue
+        work.say(f"* back: {step.text}")
+        try:
+            step.Undo(work)
+        except errors.GenericError as err:
+            raise errors.OpExecError(
+                f"'{step.text}' could not be taken back: {err}",
+                hint=f"remove the cause, then run '{pathutils.ADOPT} --revert' again; it goes on from here",
+            ) from err
+        journal.done = [name for name in journal.done if name != step.name]
+        journal.current = None
+        journal.Save()
+    records.Remove(pathutils.ADOPTION_JOURNAL)
+
+
+def TakeOverLate(work: Work, late: Sequence[remote.Node]) -> None:
+    """Take over nodes that were offline when the cluster was taken over."""
+    work.say(f"* taking over {', '.join(node.name for node in late)}")
+    work.Do(late, "record", "pause", "stop-original", "switch", "start", "start-rest", "unpause")
+    work.journal.nodes += [node.name for node in late]
+    work.journal.Save()
