@@ -1,0 +1,197 @@
+"""A running cluster of the original is taken over while its instances run, and given back (doc/adopting.rst).
+
+The original is a stand-in of its command lines (support.original); everything of this release is real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from support import original
+from support.original import DATA, OriginalCluster
+from support.realcluster import FollowJob
+
+from ganeti import upgrade
+
+TAKE_OVER = ("--take-over", "--yes-do-it", "--change-owners")
+REVERT = ("--revert", "--yes-do-it")
+# Steps of the take-over by the line that says that they begin, and whether the next run goes on or back.
+CUTS = (
+    ("let no further", True),
+    ("stop the", True),
+    ("stop the", False),
+    ("start the master", False),
+    ("compare", True),
+)
+
+
+def Daemons(cluster: OriginalCluster) -> set[str]:
+    """Whose programs run."""
+    found = set()
+    for pid in cluster.Processes():
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        for word in words:
+            if os.path.basename(word).startswith("ganeti-"):
+                found.add("original" if word.startswith(cluster.prefix) else "ours")
+    return found
+
+
+def IsAsBefore(cluster: OriginalCluster, owners: dict[str, tuple[int, int, int]], guests: object) -> None:
+    """The original runs, reads what it wrote, and everything belongs to whom it belonged."""
+    assert Daemons(cluster) == {"original"}
+    assert cluster.Guests() == guests
+    after = cluster.Owners()
+    changed = {
+        path: (owners.get(path), after.get(path)) for path in owners.keys() | after.keys() if "/queue/" not in path
+    }
+    assert {path: pair for path, pair in changed.items() if pair[0] != pair[1]} == {}
+    for number, node in enumerate(cluster.nodes):
+        assert cluster.ConfigOf(number)["version"] == upgrade.V3_0
+        assert not os.path.exists(node.Path(f"{DATA}/queue/drain"))
+        assert not os.path.exists(node.Path(f"{DATA}/watcher.pause"))
+        assert "/usr/sbin/ganeti-watcher" in node.Read("/etc/cron.d/ganeti")
+        assert node.Read(f"{DATA}/ssconf_release_version") == original.VERSION + "\n"
+
+
+@pytest.mark.limit(300)
+def test_there_and_back_while_instances_run() -> None:
+    with OriginalCluster(3) as cluster:
+        cluster.StartOriginal()
+        owners, guests = cluster.Owners(), cluster.Guests()
+
+        code, text = cluster.Adopt()
+        assert code == 0, text
+        assert "3 nodes, 4 instances" in text
+        assert "Nothing stands in the way" in text
+        assert f"{cluster.uid}:root 0640 becomes root:root 0640" in text or cluster.uid == os.geteuid()
+        assert cluster.Owners() == owners  # nothing was changed
+
+        code, text = cluster.Adopt(*TAKE_OVER)
+        assert code == 0, text
+        assert Daemons(cluster) == {"ours"}
+        assert cluster.Guests() == guests
+        with cluster[0].Client() as client:
+            rows = client.Query("instance", ["name", "status"])["data"]
+            assert [[value for _, value in row] for row in rows] == [
+                [f"inst{number}.example.com", "ADMIN_down" if number % 2 else "running"] for number in range(4)
+            ]
+            job = client.SubmitJob([{"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "reason": []}])
+            assert FollowJob(client, job)[0] == "success"
+        code, text = cluster.Adopt("--take-over")
+        assert (code, text) == (0, "The cluster belongs to this release.\n")
+
+        code, text = cluster.Adopt(*REVERT)
+        assert code == 0, text
+        IsAsBefore(cluster, owners, guests)
+        # The job of the time between is one of the original's now.
+        found = os.lstat(cluster[0].Path(f"{DATA}/queue/job-{job}"))
+        assert found.st_uid == cluster.uid
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize(("step", "onwards"), CUTS)
+def test_cut_off_in_a_step_and_run_again(step: str, onwards: bool) -> None:
+    """Killed when a step begins: another run finishes it, and everything can still be given back."""
+    with OriginalCluster(2, 2) as cluster:
+        cluster.StartOriginal()
+        owners, guests = cluster.Owners(), cluster.Guests()
+        with cluster.Begin(*TAKE_OVER) as running:
+            assert running.stdout is not None
+            assert any(line.startswith(f"* {step}") for line in running.stdout)
+            running.send_signal(signal.SIGKILL)
+        code, text = cluster.Adopt()
+        assert code == 1, text
+        assert "was interrupted" in text
+        if onwards:
+            code, text = cluster.Adopt(*TAKE_OVER)
+            assert code == 0, text
+            assert Daemons(cluster) == {"ours"}
+            assert cluster.Guests() == guests
+        code, text = cluster.Adopt(*REVERT)
+        assert code == 0, text
+        IsAsBefore(cluster, owners, guests)
+
+
+@pytest.mark.limit(200)
+def test_a_step_that_fails_is_taken_back_with_all_before_it() -> None:
+    """A node is lost while the daemons of the original stop: the cluster runs the original again, and says what was wrong."""
+    with OriginalCluster(2, 2) as cluster:
+        cluster.StartOriginal()
+        owners, guests = cluster.Owners(), cluster.Guests()
+        mark = Path(cluster.prefix, "fails-stop-all-node2.example.com")
+        mark.touch()
+        code, text = cluster.Adopt(*TAKE_OVER)
+        assert code == 1
+        assert "node2.example.com" in text
+        assert "the cluster runs the original again" in text
+        IsAsBefore(cluster, owners, guests)
+        mark.unlink()
+        assert cluster.Adopt(*TAKE_OVER)[0] == 0
+
+
+@pytest.mark.limit(200)
+def test_what_stands_in_the_way_is_named_and_nothing_is_changed() -> None:
+    with OriginalCluster(2, 2) as cluster:
+        data = cluster.original_config
+        first = min(data["instances"].values(), key=lambda item: item["name"])
+        first["hypervisor"] = "xen-pvm"
+        cluster[0].Write(f"{DATA}/config.data", json.dumps(data), 0o640)
+        owners = cluster.Owners()
+        Path(cluster.prefix, "unreachable-node2.example.com").touch()
+        code, text = cluster.Adopt(*TAKE_OVER)
+        assert code == 1
+        assert "The hypervisor xen-pvm of inst0.example.com is not supported" in text
+        assert "Node node2.example.com did not reply" in text
+        assert "no route to host" in text
+        assert "The original's master does not answer" in text
+        assert cluster.Owners() == owners
+        code, text = cluster.Adopt("--revert", "--yes-do-it")
+        assert code == 1
+        assert "was not taken over by this program" in text
+        code, text = cluster.Adopt(node=1)
+        assert code != 0
+        assert "the master is node1.example.com" in text
+
+
+@pytest.mark.limit(200)
+def test_a_node_that_was_offline_follows_and_what_only_we_have_keeps_the_original_away() -> None:
+    with OriginalCluster(3, 2) as cluster:
+        data = cluster.original_config
+        away = next(node for node in data["nodes"].values() if node["name"] == cluster[2].name)
+        away.update(offline=True, master_candidate=False)
+        for node in cluster.nodes:
+            node.Write(f"{DATA}/config.data", json.dumps(data), 0o640)
+            os.chown(node.Path(f"{DATA}/config.data"), cluster.uid, -1)
+        cluster.StartOriginal()
+        code, text = cluster.Adopt(*TAKE_OVER)
+        assert code == 0, text
+        assert "Node node3.example.com is offline and stays as it is" in text
+        code, text = cluster.Adopt("--take-over")
+        assert code == 0, text
+        assert Daemons(cluster) == {"ours"}
+        assert cluster[2].Pid("ganeti-noded")
+        with cluster[0].Client() as client:
+            change = {"OP_ID": "OP_CLUSTER_SET_PARAMS", "ipolicy": {"memory-ratio": 1.5}, "reason": []}
+            assert FollowJob(client, client.SubmitJob([change]))[0] == "success"
+        code, text = cluster.Adopt(*REVERT)
+        assert code == 1
+        assert "'gnt-cluster modify --ipolicy-memory-ratio default'" in text
+        assert Daemons(cluster) == {"ours"}
+
+
+@pytest.mark.limit(200)
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of other users need root")
+def test_other_users_are_asked_about() -> None:
+    with OriginalCluster(1, 0) as cluster:
+        cluster.StartOriginal()
+        code, text = cluster.Adopt("--take-over")  # nobody answers
+        assert code == 1
+        assert "would belong to other users than now" in text
+        code, text = cluster.Adopt("--take-over", "--yes-do-it")
+        assert code == 1
+        assert "--change-owners" in text
+        assert Daemons(cluster) == {"original"}
