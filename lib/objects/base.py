@@ -89,6 +89,15 @@ def Show(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
+def _WrongPart(kind: ht.Type, raw: Any) -> Any:
+    """Return those entries of a dictionary or list that are wrong by themselves; everything else as it is."""
+    if isinstance(raw, dict):
+        return {key: item for key, item in raw.items() if not kind({key: item})} or raw
+    if isinstance(raw, list):
+        return [item for item in raw if not kind([item])] or raw
+    return raw
+
+
 class FieldInfo:
     """The declaration of one field."""
 
@@ -189,7 +198,7 @@ class ConfigObject:
             except errors.ConfigurationError as err:
                 raise errors.ConfigurationError(f"{cls._Label(data)}: key '{field.name}': {err}") from err
         if not field.type(raw):
-            found = "something else (not shown: secret)" if field.secret else Show(raw)
+            found = "something else (not shown: secret)" if field.secret else Show(_WrongPart(field.type, raw))
             raise errors.ConfigurationError(
                 f"{cls._Label(data)}: key '{field.name}' must be {field.type.words}, found {found}"
             )

@@ -368,6 +368,11 @@ class Snapshot:
             stored = data.get(attribute, {})
             if not isinstance(stored, dict):
                 raise errors.ConfigurationError(f"key '{attribute}' must be an object, found {Show(stored)}")
+            wrong = next((uuid for uuid, item in stored.items() if not isinstance(item, dict)), None)
+            if wrong is not None:
+                raise errors.ConfigurationError(
+                    f"key '{attribute}', entry '{wrong}': expected an object, found {Show(stored[wrong])}"
+                )
             maps[attribute] = {uuid: kind_class.FromDict(item) for uuid, item in stored.items()}
         top = {key: data[key] for key in data if key != "cluster" and key not in maps}
         return cls(cluster=Cluster.FromDict(data.get("cluster")), **maps, **_TopValues(top))

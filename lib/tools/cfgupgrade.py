@@ -37,6 +37,7 @@ from ganeti.utils import files
 from ganeti.utils.text import Printable
 
 _SMALL = 1 << 20
+_CORRECT = "correct that in config.data, or take the file of another master candidate or of a backup, then try again"
 _STORAGE_DIRS = ("file_storage_dir", "shared_file_storage_dir")
 
 
@@ -193,7 +194,10 @@ def _Upgraded(old: dict[str, Any], before: int, options: optparse.Values) -> obj
     """Return the configuration in the form of this release; what no daemon can start with is an error."""
     if before == upgrade.V3_1:
         logging.info("The configuration is one of %s already", upgrade.VersionText(before))
-    snapshot = configfile.LoadDict(upgrade.UpgradeConfig(old))
+    try:
+        snapshot = configfile.LoadDict(upgrade.UpgradeConfig(old))
+    except errors.ConfigurationError as err:
+        raise errors.ConfigurationError(f"Nothing was written: {err}", hint=err.hint or _CORRECT) from err
     if options.verify:
         _Report(snapshot)
     return snapshot
@@ -205,7 +209,7 @@ def _Report(snapshot: objects.Snapshot) -> None:
     if structural:
         raise errors.ConfigurationError(
             f"The result could not be used, and nothing was written: {'; '.join(structural)}",
-            hint="correct config.data with the release that wrote it, or take a copy from a backup",
+            hint=_CORRECT,
         )
     for text in configfile.VerifyConfig(snapshot):
         sys.stderr.write(f"Warning: {Printable(text)}\n")

@@ -1,6 +1,7 @@
 """What releases 2.1 to 2.14 changed in the data, as steps of ``upgrade.UpgradeConfig`` (doc/reference/config.md 21).
 
-Parts of the wrong type are left alone: the reader of this release rejects them, and names them.
+Parts of the wrong type are left alone: the reader of this release rejects them, and names them.  Those that it would not
+know again, because they are replaced here, are a ConfigurationError at once.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ganeti import constants, runtime
+from ganeti import constants, errors, runtime, serializer
 from ganeti.params import ipolicy, nic
 
 _BRIDGED = "bridged"
@@ -53,6 +54,10 @@ def _Family(disks: Any) -> Iterator[dict[str, Any]]:
         yield from _Family(disk.get("children"))
 
 
+def _Wrong(label: str, key: str, wanted: str, found: Any) -> errors.ConfigurationError:
+    return errors.ConfigurationError(f"{label}: key '{key}' must be {wanted}, found {serializer.Dump(found)[:60]}")
+
+
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
@@ -60,6 +65,8 @@ def To21(data: dict[str, Any]) -> None:
     """The default hypervisor became the first of the enabled ones, the bridge of a NIC a parameter."""
     cluster = At(data, "cluster")
     default = cluster.pop("default_hypervisor", None)
+    if default is not None and not isinstance(default, str):
+        raise _Wrong("cluster", "default_hypervisor", "a text", default)
     enabled = cluster.get("enabled_hypervisors")
     if isinstance(default, str) and isinstance(enabled, list | None):
         cluster["enabled_hypervisors"] = [default, *(name for name in enabled or () if name != default)]
@@ -71,10 +78,14 @@ def To21(data: dict[str, Any]) -> None:
 
 def To26(data: dict[str, Any]) -> None:
     """Whether an instance should run became one of three states."""
-    for instance in Items(data, "instances"):
+    for name, instance in At(data, "instances").items():
+        if not isinstance(instance, dict):
+            continue
         up = instance.pop("admin_up", None)
         if isinstance(up, bool):
             instance.setdefault("admin_state", constants.ADMINST_UP if up else constants.ADMINST_DOWN)
+        elif "admin_state" not in instance:
+            raise _Wrong(f"instance '{name}'", "admin_up", "true or false", up)
 
 
 def To28(data: dict[str, Any]) -> None:
@@ -124,6 +135,8 @@ def _ByUuid(data: dict[str, Any], kind: str) -> dict[str, str]:
     items = At(data, kind)
     for name, item in list(items.items()):
         if isinstance(item, dict):
+            if item.get("name") != name:
+                raise _Wrong(f"key '{kind}', entry '{name}'", "name", f"'{name}'", item.get("name"))
             uuid = item.get("uuid")
             uuid = item["uuid"] = uuid if isinstance(uuid, str) and uuid else runtime.NewUuid()
             del items[name]
@@ -149,6 +162,9 @@ def To212(data: dict[str, Any]) -> None:
             continue
         times = {"ctime": instance.get("ctime", 0.0), "mtime": instance.get("mtime", 0.0), "serial_no": 1}
         for index, disk in enumerate(disks):
+            if not isinstance(disk.get("dev_type"), str):
+                label = f"instance '{instance.get('name')}': disk {index}"
+                raise _Wrong(label, "dev_type", "a text", disk.get("dev_type"))
             if not isinstance(disk.get("uuid"), str):
                 disk["uuid"] = runtime.NewUuid()
             disk["iv_name"] = f"disk/{index}"
