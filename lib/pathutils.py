@@ -130,6 +130,7 @@ SBIN_DIR = _autoconf.SBIN_DIR
 DAEMON_DIR = _autoconf.DAEMON_DIR
 PKGLIB_DIR = _autoconf.PKGLIB_DIR
 TOOLS_DIR = _autoconf.TOOLS_DIR
+SHARE_DIR = _autoconf.SHARE_DIR
 EXAMPLES_DIR = _autoconf.EXAMPLES_DIR
 
 OS_SEARCH_PATH = _autoconf.OS_SEARCH_PATH
@@ -154,6 +155,7 @@ KVM_IFUP = PKGLIB_DIR + "/kvm-ifup"
 XEN_IFUP_OS = PKGLIB_DIR + "/xen-ifup-os"
 CFGUPGRADE = TOOLS_DIR + "/cfgupgrade"
 ADOPT = TOOLS_DIR + "/adopt"
+HAND_BACK = TOOLS_DIR + "/hand-back"
 POST_UPGRADE = TOOLS_DIR + "/post-upgrade"
 KVM_CONSOLE_WRAPPER = TOOLS_DIR + "/kvm-console-wrapper"
 XEN_CONSOLE_WRAPPER = TOOLS_DIR + "/xen-console-wrapper"

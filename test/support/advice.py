@@ -28,7 +28,6 @@ LATER = frozenset(
     [
         "gnt-backup",
         "burnin",
-        "cfgshell",
         "cluster-merge",
         "move-instance",
     ]
