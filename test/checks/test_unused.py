@@ -21,7 +21,6 @@ WAITING = {
     "EnterSide": "the simulator",
     "ExecWithUnusedUid": "D21-UID-20",
     "IsFull": "address pools",
-    "JoinEscaped": "the opposite of SplitEscaped",
     "LoadSigned": "import and export",
     "RemoveDisk": "the whole of a reservation's life",
     "Sign": "import and export",

@@ -147,12 +147,19 @@ elif NAME == "ensure-dirs":
 else:
     {"daemon-util": daemon_util, "gnt-cluster": cluster, "gnt-job": jobs, "gnt-instance": instances}.get(NAME, daemon)()
 """
-_SSH = r"""#!/bin/sh
+SSH = r"""#!/bin/sh
 # The last two words are user@host and the command.
 for word; do host=$last; last=$word; done
 [ -e "%s/unreachable-${host#*@}" ] && { echo "no route to host" >&2; exit 255; }
 exec /bin/sh -c "$last"
 """
+
+
+def WriteProgram(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.chmod(path, 0o755)
 
 
 class OriginalCluster(RealCluster):
@@ -173,15 +180,8 @@ class OriginalCluster(RealCluster):
             f"PREFIX, VERSION, CONFIG_VERSION, MASTERD_UID = {self.prefix!r}, {VERSION!r}, {upgrade.V3_0}, {self.uid}\n"
         )
         for name in _PROGRAMS:
-            self._Program(os.path.join(self.prefix, name), f"#!{sys.executable} -IS\n{settings}{_BODY}")
-        self._Program(os.path.join(self.base, "bin", "ssh"), _SSH % self.prefix)
-
-    @staticmethod
-    def _Program(path: str, text: str) -> None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(path, 0o755)
+            WriteProgram(os.path.join(self.prefix, name), f"#!{sys.executable} -IS\n{settings}{_BODY}")
+        WriteProgram(os.path.join(self.base, "bin", "ssh"), SSH % self.prefix)
 
     def _MakeFiles(self, count: int) -> None:
         example = configs.Example()

@@ -29,6 +29,7 @@ PROGRAM = Program(
         "repair-disk-sizes",
         "search-tags",
         "show-ispecs-cmd",
+        "upgrade",
         "verify",
         "verify-disks",
         "version",

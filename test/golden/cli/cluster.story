@@ -656,6 +656,7 @@ Commands:
                         the exit code is 1 if nothing matches
  show-ispecs-cmd      - Print the command line that initializes a cluster with
                         the same instance policy
+ upgrade              - Change the release that all nodes run
  verify               - Check configuration, nodes and instances; the exit code
                         is 1 if there is an error
  verify-disks         - Activate disks that should be active and report missing

@@ -1,0 +1,335 @@
+"""The steps of ``gnt-cluster upgrade`` (doc/reference/cli.md 9.9).
+
+::
+
+    A before   drain, wait for jobs, pause watchers, stop daemons, copy DATA     undone in reverse order by a failure
+    B switch   the links to the release on every node, the configuration         likewise
+    C after    start, redistribute, what is new, verify                          never undone: what failed is reported
+
+Programs are called by paths that lead through the links, so that after the switch they are those of the other release.
+Whether a change was switched, the master's own link says: it is the last one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ganeti import constants, errors, pathutils, runtime, ssconf, ssh
+from ganeti.cli import output
+from ganeti.cli.values import JoinEscaped, SplitEscaped
+from ganeti.luxi import client as luxi_client
+from ganeti.utils import parallel
+
+LIB_LINK = pathutils.CONF_DIR + "/lib"
+SHARE_LINK = pathutils.CONF_DIR + "/share"
+RELEASES_DIR = pathutils.AddNodePrefix(pathutils.PKGLIB_DIR)
+_SHARES_DIR = pathutils.AddNodePrefix(pathutils.SHARE_DIR)
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?")
+_JOBS_TIMEOUT = 129600.0
+_JOBS_POLL = 2.0
+_PAUSE = 3600.0
+_COMMAND_TIMEOUT = 3600.0
+_LIMIT = 4096
+_AT_WORK = ["|", ["=", "status", "running"], ["=", "status", "canceling"]]
+
+
+class Intent(NamedTuple):
+    """A change of release, ``3.1.0`` to ``3.2``."""
+
+    old: str
+    new: str
+
+
+class Failed(errors.OpExecError):
+    """A step did not succeed."""
+
+
+Undo = tuple[str, Callable[[], object]]
+"""What it is called and how it is done."""
+
+
+# --- versions -----------------------------------------------------------------------------------------------------------
+
+
+def ParseVersion(text: str) -> tuple[int, int] | None:
+    """Return major and minor number of ``M.m`` or ``M.m.r``, None for anything else."""
+    found = _VERSION.fullmatch(text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def Obstacle(target: tuple[int, int]) -> str | None:
+    """Return why the cluster cannot change to a release, None if it can."""
+    if target[0] != constants.CONFIG_MAJOR:
+        return f"releases of major version {constants.CONFIG_MAJOR} only can be changed to"
+    if target[1] < constants.CONFIG_MINOR - 1:
+        return "the minor version can go back by one only"
+    return None
+
+
+# --- the record ---------------------------------------------------------------------------------------------------------
+
+
+def ReadIntent() -> Intent | None:
+    try:
+        parts = SplitEscaped(runtime.ReadText(pathutils.INTENT_TO_UPGRADE, _LIMIT).strip(), ",")
+    except FileNotFoundError:
+        return None
+    if len(parts) != 3 or ParseVersion(parts[1]) is None:
+        raise errors.ConfigurationError(
+            f"{pathutils.INTENT_TO_UPGRADE} does not name two releases and a process",
+            hint="remove it if all nodes run the same release and the daemons are running; nothing else depends on it",
+        )
+    return Intent(parts[0], parts[1])
+
+
+def _WriteIntent(intent: Intent) -> None:
+    text = JoinEscaped([intent.old, intent.new, str(runtime.ProcessId())], ",")
+    runtime.WriteFile(pathutils.INTENT_TO_UPGRADE, text + "\n", 0o600)
+
+
+# --- programs, here and there ---------------------------------------------------------------------------------------------
+
+
+class _Nodes:
+    """All nodes that are online, by what every node knows without a master."""
+
+    def __init__(self) -> None:
+        store = ssconf.SimpleStore()
+        self._cluster = store.GetClusterName()
+        self._ports = store.GetSshPortMap()
+        self.master = store.GetMasterNode()
+        self.others = [name for name in store.GetOnlineNodeList() if name != self.master]
+
+    def Run(self, names: Sequence[str], *argv: str) -> None:
+        """Run a program on these nodes at once; raise Failed with what all said that it failed on."""
+
+        def run(name: str) -> runtime.RunResult:
+            if name == self.master:
+                return runtime.RunCmd(argv, timeout=_COMMAND_TIMEOUT)
+            command = " ".join(runtime.ShellQuote(_On(name, word)) for word in argv)
+            argv_there = ssh.BuildCommand(name, command, self._cluster, port=self._ports.get(name, 22))
+            return runtime.RunCmd(argv_there, timeout=_COMMAND_TIMEOUT)
+
+        failures = [
+            f"{name}: {result.fail_reason}: {result.output.strip()[-300:]}"
+            for name, result in parallel.Each(list(names), run)
+            if result.failed
+        ]
+        if failures:
+            raise Failed("\n".join(failures))
+
+    def RunAll(self, *argv: str) -> None:
+        """Run a program on the other nodes at once, then here."""
+        self.Run(self.others, *argv)
+        self.Run([self.master], *argv)
+
+
+def _On(name: str, word: str) -> str:
+    """Return a word as another node knows it: in a virtual cluster its directory is another one."""
+    return pathutils.ExchangeNodeRoot(name, word) if word.startswith(pathutils.ROOT_DIR + "/") else word
+
+
+# --- the steps ------------------------------------------------------------------------------------------------------------
+
+
+def Upgrade(intent: Intent) -> int:
+    """Change the release; return the exit code."""
+    nodes = _Nodes()
+    _CheckInstalled(nodes, intent)
+    _WriteIntent(intent)
+    undo: list[Undo] = [("Removing the record of the change", _RemoveIntent)]
+    try:
+        _Before(nodes, undo)
+        _Switch(nodes, intent, undo)
+    except errors.GenericError as err:
+        output.ToStderr(f"Failed: {err}")
+        return _TakeBack(undo)
+    return _After(nodes, intent)
+
+
+def Resume(intent: Intent) -> int:
+    """Finish a change that was interrupted; return the exit code."""
+    nodes = _Nodes()
+    if _IsSwitched(intent):
+        return _After(nodes, intent)
+    _Say("Starting the daemons, to begin again")
+    nodes.RunAll(pathutils.DAEMON_UTIL, "start-all")
+    return Upgrade(intent)
+
+
+def _Say(text: str) -> None:
+    output.ToStdoutAndFlush(text)
+
+
+def _TakeBack(undo: Sequence[Undo]) -> int:
+    """Undo the steps, the last one first, each whatever becomes of the others."""
+    for text, action in reversed(undo):
+        _Say(text)
+        try:
+            action()
+        except (errors.GenericError, OSError) as err:
+            output.ToStderr(f"This could not be undone: {err}")
+    return constants.EXIT_FAILURE
+
+
+def _CheckInstalled(nodes: _Nodes, intent: Intent) -> None:
+    """Raise OpPrereqError unless the release is installed on all nodes, in a way that it can be switched to."""
+    if _Target(LIB_LINK) is None:
+        raise errors.OpPrereqError(
+            f"Cannot upgrade to {intent.new}: {LIB_LINK} is not a link to a release below {RELEASES_DIR}, so that there is"
+            " nothing to switch",
+            errors.ECODE_ENVIRON,
+            hint="use packages that install releases side by side, or stop all daemons, install the other release and start them",
+        )
+    folder = f"{RELEASES_DIR}/{intent.new}"
+    _Say(f"Checking {folder} on all nodes")
+    try:
+        nodes.RunAll("test", "-d", folder)
+    except Failed as err:
+        raise errors.OpPrereqError(
+            f"Cannot upgrade to {intent.new}: it is not installed everywhere:\n{err}", errors.ECODE_ENVIRON,
+            hint="install it on these nodes, or mark those that are away offline",
+        ) from err  # fmt: skip
+
+
+def _Target(link: str) -> str | None:
+    try:
+        return runtime.ReadLink(link)
+    except OSError:
+        return None
+
+
+def _IsSwitched(intent: Intent) -> bool:
+    return _Target(LIB_LINK) == f"{RELEASES_DIR}/{intent.new}"
+
+
+def _RemoveIntent() -> None:
+    runtime.RemoveFile(pathutils.INTENT_TO_UPGRADE)
+
+
+def _Before(nodes: _Nodes, undo: list[Undo]) -> None:
+    """Bring the cluster to a halt, with no job at work."""
+    with luxi_client.Client() as client:
+        _Say("Draining the queue")
+        if not client.QueryConfigValues(["drain_flag"])[0]:
+            undo.append(("Allowing jobs again", lambda: _Cluster("queue", "undrain")))
+        client.SetDrainFlag(True)
+        _WaitForJobs(client)
+        _Say("Pausing the watcher for one hour")
+        undo.append(("Ending the watcher's pause", lambda: _Cluster("watcher", "continue")))
+        client.SetWatcherPause(runtime.Time() + _PAUSE)
+    _Say("Stopping the daemons of all nodes")
+    undo.append(("Starting the daemons again", lambda: nodes.RunAll(pathutils.DAEMON_UTIL, "start-all")))
+    nodes.Run([nodes.master], pathutils.DAEMON_UTIL, "stop-all")
+    nodes.Run(nodes.others, pathutils.DAEMON_UTIL, "stop-all")
+    _Say("Copying the cluster's files aside")
+    _Say(f"They are in {_BackUp()}")
+
+
+def _WaitForJobs(client: luxi_client.Client) -> None:
+    deadline = runtime.Monotonic() + _JOBS_TIMEOUT
+    told: list[str] = []
+    while jobs := [str(job_id) for ((_, job_id),) in client.Query("job", ["id"], _AT_WORK)["data"]]:
+        if runtime.Monotonic() > deadline:
+            raise Failed(f"jobs {', '.join(jobs)} have not ended within {_JOBS_TIMEOUT:g} seconds")
+        if jobs != told:
+            _Say(f"Waiting for jobs {', '.join(jobs)}")
+            told = jobs
+        runtime.Sleep(_JOBS_POLL)
+
+
+def _BackUp() -> str:
+    """Write DATA without archived jobs and exports to a file that only root can read; return its path."""
+    runtime.MakeDirs(pathutils.BACKUP_DIR)
+    path = f"{pathutils.BACKUP_DIR}/ganeti{int(runtime.Time())}.tar"
+    runtime.WriteFile(path, b"", 0o600)
+    argv = [
+        "tar",
+        "-cf",
+        path,
+        "--exclude=queue/archive",
+        "--exclude=export",
+        "-C",
+        os.path.dirname(pathutils.DATA_DIR),
+    ]
+    result = runtime.RunCmd([*argv, os.path.basename(pathutils.DATA_DIR)], timeout=_COMMAND_TIMEOUT)
+    if result.failed:
+        runtime.RemoveFile(path)
+        raise Failed(result.fail_reason)
+    return path
+
+
+def _Switch(nodes: _Nodes, intent: Intent, undo: list[Undo]) -> None:
+    """Lead the links to the other release on all nodes, this one last, and bring the configuration into its form."""
+    target = ParseVersion(intent.new)
+    if target is not None and target < (constants.CONFIG_MAJOR, constants.CONFIG_MINOR):
+        _Say("Giving the cluster's files the form of the older release")
+        nodes.Run([nodes.master], pathutils.HAND_BACK, "--yes-do-it", f"{target[0]}.{target[1]}")
+        nodes.Run(nodes.others, pathutils.HAND_BACK, "--yes-do-it", f"{target[0]}.{target[1]}")
+    before = {link: _Target(link) for link in (LIB_LINK, SHARE_LINK)}
+    _Say(f"Switching all nodes to {intent.new}")
+    undo.append(("Switching all nodes back", lambda: _LinkAll(nodes, before)))
+    wanted = {LIB_LINK: f"{RELEASES_DIR}/{intent.new}"}
+    if before[SHARE_LINK] is not None:
+        wanted = {SHARE_LINK: f"{_SHARES_DIR}/{intent.new}", **wanted}
+    _LinkAll(nodes, wanted)
+
+
+def _LinkAll(nodes: _Nodes, targets: Mapping[str, str | None]) -> None:
+    """Lead links on all nodes to their targets, those of this node last."""
+    for link, target in targets.items():
+        if target is not None:
+            nodes.RunAll("ln", "-sfn", target, link)
+
+
+def _After(nodes: _Nodes, intent: Intent) -> int:
+    """Do what follows the switch; whatever fails is reported, and the rest is done."""
+    target = ParseVersion(intent.new)
+    if target is not None and target > (constants.CONFIG_MAJOR, constants.CONFIG_MINOR):
+        _Say("Giving the configuration the form of the newer release")
+        if not _Try(lambda: nodes.Run([nodes.master], pathutils.CFGUPGRADE, "-f")):
+            return _Later()
+    _Say("Starting the daemons of all nodes")
+    good = _Try(lambda: nodes.Run(nodes.others, pathutils.DAEMON_UTIL, "start-all"))
+    if not _Try(lambda: nodes.Run([nodes.master], pathutils.DAEMON_UTIL, "start-all")):
+        return _Later()
+    _Say("Distributing the cluster's files")
+    good &= _Try(lambda: _Cluster("redist-conf", "--yes-do-it"))
+    _Say("Starting the daemons of all nodes again, with these files")
+    good &= _Try(lambda: nodes.Run([nodes.master], pathutils.DAEMON_UTIL, "stop-all"))
+    good &= _Try(lambda: nodes.Run(nodes.others, pathutils.DAEMON_UTIL, "stop-all"))
+    good &= _Try(lambda: nodes.RunAll(pathutils.DAEMON_UTIL, "start-all"))
+    _Say("Allowing jobs again")
+    good &= _Try(lambda: _Cluster("queue", "undrain"))
+    _RemoveIntent()
+    _Say("Making what is new")
+    good &= _Try(lambda: nodes.Run([nodes.master], pathutils.POST_UPGRADE, intent.old))
+    good &= _Try(lambda: _Cluster("watcher", "continue"))
+    _Say("Verifying the cluster")
+    good &= _Try(lambda: _Cluster("verify"))
+    return constants.EXIT_SUCCESS if good else constants.EXIT_FAILURE
+
+
+def _Later() -> int:
+    output.ToStderr("Remove the cause, then run 'gnt-cluster upgrade --resume'")
+    return constants.EXIT_FAILURE
+
+
+def _Try(action: Callable[[], object]) -> bool:
+    """Do it; return whether it succeeded, after saying why not."""
+    try:
+        action()
+    except errors.GenericError as err:
+        output.ToStderr(f"Failed: {err}")
+        return False
+    return True
+
+
+def _Cluster(*words: str) -> None:
+    """Run a command of the release that is installed now."""
+    result = runtime.RunCmd([f"{pathutils.SBIN_DIR}/gnt-cluster", *words], timeout=_COMMAND_TIMEOUT)
+    if result.failed:
+        raise Failed(f"{result.fail_reason}: {result.output.strip()[-2000:]}")
