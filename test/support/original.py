@@ -18,6 +18,8 @@ from support.realcluster import RealCluster, RealNode
 
 DATA = "/var/lib/ganeti"
 VERSION = "3.0.2"
+# Folders outside DATA, where several daemons can make names.
+ALSO_OWNED = ("/var/run/ganeti/socket", "/var/run/ganeti/livelocks", "/var/log/ganeti/master-cleaner")
 _PROGRAMS = (
     *(f"sbin/{name}" for name in ("gnt-cluster", "gnt-job", "gnt-instance")),
     *(f"sbin/ganeti-{name}" for name in ("noded", "confd", "wconfd", "luxid", "rapi")),
@@ -217,6 +219,9 @@ class OriginalCluster(RealCluster):
         for folder, _, files in os.walk(node.Path(DATA)):
             for path in (folder, *(os.path.join(folder, name) for name in files)):
                 os.chown(path, self.uid, -1)
+        for folder in ALSO_OWNED:
+            os.makedirs(node.Path(folder), exist_ok=True)
+            os.chown(node.Path(folder), self.uid, -1)
 
     def StartOriginal(self) -> None:
         for node in self.nodes:
@@ -251,13 +256,16 @@ class OriginalCluster(RealCluster):
             return []
 
     def Owners(self) -> dict[str, tuple[int, int, int]]:
-        """Mode, user and group of everything in DATA of all nodes."""
+        """Mode, user and group of everything in DATA, and of some folders beside it, of all nodes."""
         found = {}
         for node in self.nodes:
             for folder, _, files in os.walk(node.Path(DATA)):
                 for path in (folder, *(os.path.join(folder, name) for name in files)):
                     info = os.lstat(path)
                     found[path] = (info.st_mode, info.st_uid, info.st_gid)
+            for folder in ALSO_OWNED:
+                info = os.lstat(node.Path(folder))
+                found[node.Path(folder)] = (info.st_mode, info.st_uid, info.st_gid)
         return found
 
     def Guests(self) -> dict[str, tuple[int, int]]:

@@ -178,7 +178,8 @@ def _MayBegin(options: optparse.Values, facts: plan.Facts) -> bool:
     if plan.ChangesOwners(facts) and not options.change_owners:
         question = (
             "The files above would belong to other users than now, as this release was built for others; '--revert' gives them"
-            " back. To keep the users, build it with those of the original: './configure --with-user-prefix=gnt-'."
+            " back. To keep the users, build it with those of the original: './configure"
+            " --with-user-prefix=gnt- --with-group-prefix=gnt-'."
         )
         if options.confirmed:
             raise errors.OpPrereqError(question, errors.ECODE_STATE, hint="or permit it with --change-owners")

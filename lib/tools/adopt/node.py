@@ -216,6 +216,7 @@ def _Switch(_request: Mapping[str, Any]) -> str:
         runtime.RemoveFile(path)
         raise errors.OpExecError(f"No copy of {pathutils.DATA_DIR} could be made: {result.fail_reason}")
     boot.Switch()
+    records.TakeFolders()
     return path
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti import errors, pathutils, runtime, serializer
+from ganeti.daemon import users
 from ganeti.tools import ensure_dirs
 
 _LIMIT = 256 * 1024 * 1024
@@ -92,6 +93,17 @@ def Restore(owners: Mapping[str, Owned]) -> None:
             continue
         if not stat.S_ISLNK(info.st_mode):
             _Give(path, info, wanted)
+
+
+def TakeFolders() -> None:
+    """Give folders of the original's users to root where ensure-dirs would take these for strangers; it gives them their owners."""
+    for item, info in ensure_dirs.Existing():
+        if (
+            item.kind == ensure_dirs.DIRECTORY
+            and stat.S_ISDIR(info.st_mode)
+            and info.st_uid != users.UserId(item.owner[0])
+        ):
+            runtime.Chown(item.path, 0, -1)
 
 
 def _OfFolder(owners: Mapping[str, Owned], path: str, info: os.stat_result) -> Owned:
