@@ -190,13 +190,11 @@ class Election:
     def own_name(self) -> str:
         return self._own.node_name
 
-    def _Learn(self, member: Member) -> bool:
-        """Add a node; return whether it was new."""
-        if member.uuid in self._known or member.uuid == self._me.uuid:
-            return False
-        self._known[member.uuid] = member
-        self._directory.Add(member)
-        return True
+    def _Learn(self, member: Member) -> None:
+        """Add a node, unless it is known already."""
+        if member.uuid not in self._known and member.uuid != self._me.uuid:
+            self._known[member.uuid] = member
+            self._directory.Add(member)
 
     def Promises(self) -> None:
         """Have this node and everybody promise a new epoch, above all that anybody has learned of."""

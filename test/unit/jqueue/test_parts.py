@@ -451,6 +451,23 @@ def test_what_is_to_be_done_sooner_is_done_first_whenever_it_was_asked_for() -> 
         assert not world.failures
 
 
+def test_when_a_stop_returns_nothing_of_the_ticker_is_under_way() -> None:
+    with World(2) as world:
+
+        def story() -> list[str]:
+            ticker = Ticker("ticker")
+            ticker.Start()
+            done: list[str] = []
+            ticker.Soon(lambda: (runtime.Sleep(2.0), done.append("the long one")))
+            ticker.After(1.5, lambda: done.append("too late"))
+            runtime.Sleep(1.0)
+            ticker.Stop()
+            return list(done)
+
+        assert world.AddMachine("one").Call(story) == ["the long one"]
+        assert not world.failures
+
+
 def test_a_queue_whose_version_cannot_be_read_is_left_alone() -> None:
     with World(1) as world:
 

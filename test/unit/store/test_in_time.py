@@ -10,7 +10,7 @@ from support.store_nodes import CLUSTER, Cluster, Story, Until
 from ganeti import runtime, serializer
 from ganeti.store import Epoch, MasterLost, NotKnown, Row, Rows, StoreEnded, StoreError
 from ganeti.store.base import KIND_ARCHIVED, MasterEnded
-from ganeti.store.commit.committer import KEEPING_SECONDS, STUCK_AFTER
+from ganeti.store.commit.committer import GATHER_SECONDS, KEEPING_SECONDS, STUCK_AFTER
 from ganeti.store.commit.peers import ACK_WITHIN, RETRY_SECONDS
 
 SOON = 0.3  # seconds that a call and the waking of a thread may take
@@ -193,6 +193,38 @@ def test_a_stop_is_quick_and_everybody_gets_one_answer(make: Any) -> None:
 
 
 @Story
+def test_a_stop_waits_for_no_node_that_is_silent_unfit_or_on_its_way(make: Any) -> None:
+    cluster = make(5)
+    store = cluster.Found(candidates=4)
+    Until(store.IsSettled)
+    cluster[1].up = False
+    cluster[4].up = False
+
+    def add() -> None:
+        with pytest.raises(MasterEnded):
+            store.AddVoter(cluster.members[4], Rows())
+
+    waiting = runtime.Thread(add, "add")
+    waiting.start()
+    store.Commit(Job(1))
+    Until(lambda: store.Silent() == ["node2.example.org"])
+    store.Commit(Job(2))
+    stopped: list[bool] = []
+    assert Took(lambda: stopped.append(store.Stop(30.0))) < 1.0
+    assert stopped == [True] and cluster[2].store.GetState().acknowledged == store.Acknowledged()
+    waiting.join(5.0)
+    assert not waiting.is_alive()
+
+
+@Story
+def test_who_asks_again_as_soon_as_it_is_answered_waits_for_nobody(make: Any) -> None:
+    store = make(3).Found()
+    runtime.Sleep(1.0)
+    times = [Took(lambda number=number: store.Commit(Job(number))) for number in range(8)]  # type: ignore[misc]
+    assert max(times[1:]) < times[0] + GATHER_SECONDS / 2, times
+
+
+@Story
 def test_what_comes_while_a_master_stops_is_refused_and_what_came_before_is_done(make: Any) -> None:
     cluster = make(3)
     store = cluster.Found()
@@ -293,8 +325,8 @@ def test_a_change_of_no_rows_is_done_at_once_and_makes_no_transaction(make: Any)
 
 @Story
 def test_nothing_is_left_to_do_means_just_that(make: Any) -> None:
-    cluster = make(3)
-    store = cluster.Found()
+    cluster = make(4)
+    store = cluster.Found(candidates=3)
     Until(store.IsSettled)
     for fault in ("lost call", "lost answer"):
         cluster[2].fault = lambda path, body, fault=fault: fault
@@ -310,6 +342,17 @@ def test_nothing_is_left_to_do_means_just_that(make: Any) -> None:
     assert not store.IsSettled(), "a node is still to be emptied"
     cluster[2].up = True
     Until(store.IsSettled, 60)
+    cluster[3].up = False
+    thread = runtime.Thread(lambda: store.AddVoter(cluster.members[3], Rows()), "add")
+    thread.start()
+    runtime.Sleep(4.0)
+    assert not store.IsSettled(), "somebody waits for a node to come in"
+    cluster[3].up = True
+    thread.join(60.0)
+    Until(store.IsSettled)
+    store.Commit(Job(5))
+    assert not store.IsSettled(), "not all know yet that it is acknowledged"
+    Until(store.IsSettled)
 
 
 @Story

@@ -194,6 +194,31 @@ def test_an_answer_that_is_no_object_is_none() -> None:
             Heard.Parse(member(1), odd)
 
 
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        ([heard(1, ONE), heard(2, ONE)], ""),
+        ([heard(1, ONE)], "node n2 no longer answers"),
+        ([heard(1, ONE), heard(2, ONE), heard(3, ONE)], "node n3 answers now: it may hold more"),
+        ([heard(1, ONE), heard(2, LONGER)], "the copy of node n2 changed meanwhile"),
+        ([heard(1, ONE), heard(2, ONE, store_id="new")], "the copy of node n2 changed meanwhile"),
+    ],
+)
+def test_a_forced_start_is_made_only_on_what_the_administrator_was_asked_about(now: list[Heard], words: str) -> None:
+    @Story
+    def play(make: Any) -> None:
+        judge = Judge(make, *now).election
+        before = {answer.member.uuid: answer for answer in (heard(1, ONE), heard(2, ONE))}
+        if not words:
+            judge._CheckSame(before)
+            return
+        with pytest.raises(NotElected, match=words) as caught:
+            judge._CheckSame(before)
+        assert caught.value.hint == "start the master daemon again"
+
+    play()
+
+
 @Story
 def test_a_plain_start_is_refused_while_another_master_works_and_not_because_of_one_that_was(make: Any) -> None:
     cluster = make(3)
