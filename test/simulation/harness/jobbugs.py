@@ -29,12 +29,12 @@ class RunsAgain(JobQueue):
 
 
 class Hasty(Worker):
-    def Commit(self, entry: Entry, transform: Transform) -> Any:
+    def Commit(self, entry: Entry, transform: Transform, last: bool = False) -> Any:
         """Goes on before the beginning of an opcode is acknowledged."""
         if transform.__qualname__.startswith("BeginExecution"):
             self._store.Begin(JobChange(self._keeper, entry, transform), lambda error: None, patient=True)
             return entry.draft
-        return super().Commit(entry, transform)
+        return super().Commit(entry, transform, last)
 
 
 class StartsUnstored(JobQueue):

@@ -129,6 +129,18 @@ class LostJobDeletion(MasterParts):
     queue = _KeepingQueue
 
 
+class _ForgetfulQueue(JobQueue):
+    def _Load(self) -> None:
+        super()._Load()
+        self._submitter.last_id = self.state.serial = self._live.LastId()
+
+
+class IdsUsedAgain(MasterParts):
+    """A restart counts ids from the newest live job, though newer ones are in the archive."""
+
+    queue = _ForgetfulQueue
+
+
 class _HastyConfig(ConfigWriter):
     def Transact(self, function: Callable[[Draft], Any]) -> Any:
         change = ConfigChange(self, function)
@@ -232,6 +244,7 @@ BUGS: tuple[type[MasterParts], ...] = (
     ExporterSkipsRows,
     ExporterLeavesFiles,
     LostJobDeletion,
+    IdsUsedAgain,
     ConfigAnswersEarly,
     ImpatientConfig,
     EditTakenTwice,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from simulation.harness import files
 from simulation.harness.ledger import Violation
 from simulation.harness.play import Judged, Length, Result, Work
 from simulation.harness.run import CheckCopies, Heal
+from simulation.master import plots
 from simulation.master.cluster import MasterCluster
 from simulation.master.faults import FAULTS
 from simulation.master.operators import Operators
@@ -85,9 +87,14 @@ def Run(
             cluster.Supervise()
             Work(cluster, rng, FAULTS, faults, _LENGTH, result)  # type: ignore[arg-type]
             Heal(cluster)
-            for step in _ENDING:
-                if cluster.violation is None:
-                    step(cluster)
+            _Take(cluster, _RESTING)
+            plot = plots.PlotOf(seed, count) if faults else None
+            if plot is not None and cluster.violation is None:
+                result.faults.append(plot.__name__)
+                # What happened before is as it would be without the plot, and needs no seeds of its own.
+                cluster.Note(f"plot {plot.__name__}: {plot(cluster, random.Random(f'plot {seed} of a master'))}")
+                _Take(cluster, _RESTING)
+            _Take(cluster, _ENDING)
         if tracebacks.found and not result.problem:
             result.problem = "logged with a traceback: " + tracebacks.found[0]
         result.human = cluster.human
@@ -204,12 +211,18 @@ def _CheckConfiguration(cluster: MasterCluster) -> None:
         raise Violation("; ".join(problems))
 
 
+def _Take(cluster: MasterCluster, steps: Sequence[Callable[[MasterCluster], None]]) -> None:
+    """Take these steps as long as nothing was found."""
+    for step in steps:
+        if cluster.violation is None:
+            step(cluster)
+
+
+_RESTING = (_Finish, _CheckStores)
 _ENDING = (
-    _Finish,
-    _CheckStores,
     lambda cluster: cluster.jobs.CheckEnd(),
     _CheckConfiguration,
     _LetOthersEnd,
     files.CheckFiles,
 )
-"""What is done and looked at when all is healed, in order; nothing further once something was found."""
+"""What is done and looked at in the end, when all is healed and at rest, in order."""

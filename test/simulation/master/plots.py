@@ -1,0 +1,90 @@
+"""What some runs end with: steps that belong together and that chance alone would bring together too rarely.
+
+A plot is played when everything else has come to rest, so that a new one changes nothing in what runs were before.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from simulation.harness import faults as store_faults
+from simulation.harness.ledger import Violation
+from simulation.master.cluster import MasterCluster
+
+if TYPE_CHECKING:
+    from simulation.master.machines import MasterNode
+
+_WAIT = 60.0
+Plot = Callable[[MasterCluster, random.Random], str]
+_MAX_STEPS = 200_000
+
+
+def PlotOf(seed: int, count: int) -> Plot | None:
+    """Return the plot that the run of this seed, with ``count`` nodes, ends with, if it does."""
+    slot = random.Random(f"plot {seed}").randrange(_SLOTS)
+    plot, nodes = _BY_SLOT[slot] if slot < len(_BY_SLOT) else (None, 0)
+    return plot if count >= nodes else None
+
+
+def NewcomerTakesOver(cluster: MasterCluster, rng: random.Random) -> str:
+    """While a candidate is cut off, another node becomes one and takes over: the first one does not know its certificate.
+
+    Raises Violation if it does not follow the new master all the same.
+    """
+    (master,) = cluster.Serving()
+    candidates = [node for node in cluster.nodes if node is not master and node.member.uuid in _Voters(cluster, master)]
+    absent = rng.choice(candidates)
+    # Without both a quorum is left.
+    others = [node for node in cluster.nodes if node not in (master, absent)]
+    newcomer = rng.choice([node for node in others if node not in candidates or len(candidates) > 2])
+    if newcomer in candidates:
+        _AskRole(cluster, newcomer, False)
+        _Wait(cluster, lambda: newcomer.member.uuid not in _Voters(cluster, master))
+        cluster.world.RunFor(3.0)  # files that withdraw its certificate are behind by a second at most
+    for node in cluster.nodes:
+        if node is not absent:
+            cluster.network.Cut(node.name, absent.name)
+            cluster.network.Cut(absent.name, node.name)
+    _AskRole(cluster, newcomer, True)
+    _Wait(cluster, lambda: newcomer.member.uuid in _Voters(cluster, master))
+    cluster.world.RunFor(rng.uniform(1.0, 5.0))
+    store_faults.KillMaster(cluster, rng)
+    newcomer.StartMasterd(take_over=True)
+    _Wait(cluster, lambda: newcomer.serving)
+    cluster.network.MendAll()
+    _Wait(cluster, lambda: not newcomer.serving or cluster.open[newcomer.name].IsSettled())
+    if newcomer.serving and not cluster.open[newcomer.name].IsSettled():
+        raise Violation(
+            f"{absent.name} does not follow the new master {newcomer.name}, whose certificate it does not know"
+        )
+    return f"{newcomer.name}, unknown to {absent.name}"
+
+
+def _AskRole(cluster: MasterCluster, node: MasterNode, candidate: bool) -> None:
+    op = cluster.workload.RoleOp(node.name, master_candidate=candidate)
+    cluster.workload.Ask([[{**op, "auto_promote": False}]])
+
+
+def _Voters(cluster: MasterCluster, master: MasterNode) -> set[str]:
+    store = cluster.open.get(master.name)
+    return set(store.Voters().by_uuid) if store is not None else set()
+
+
+def _Wait(cluster: MasterCluster, is_so: Callable[[], bool]) -> None:
+    """Until it is so, or for a while."""
+    deadline = cluster.world.elapsed + _WAIT
+
+    def over() -> bool:
+        return is_so() or cluster.world.elapsed > deadline or cluster.violation is not None
+
+    cluster.world.Run(until=over, max_steps=_MAX_STEPS)
+
+
+# Of a hundred seeds each plot has so many of its own, of runs with at least so many nodes.  A new plot goes to the end: it
+# takes its seeds from those that have none, and changes nothing for the others.
+_SHARES = ((NewcomerTakesOver, 60, 4),)
+_SLOTS = 100
+_BY_SLOT = tuple((plot, nodes) for plot, share, nodes in _SHARES for _ in range(share))
+assert len(_BY_SLOT) <= _SLOTS
