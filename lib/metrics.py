@@ -74,7 +74,7 @@ METRICS: dict[str, Metric] = {
             "volume_groups",
             GAUGE,
             f"Volume groups by the state that the watcher of the master saw last: {', '.join(watchedgroups.STATES)};"
-            " absent where it has not looked for an hour",
+            " absent where it has not looked for an hour, or has seen none",
             ("state",),
         ),
         Metric("node_memory", GAUGE, "Memory of a node, as it reports it: total, free", ("node", "kind"), BYTES, NODES),

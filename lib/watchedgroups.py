@@ -46,12 +46,13 @@ def Write(group_uuid: str, groups: Iterable[tuple[str, str, str]]) -> None:
 
 
 def Read(group_uuid: str) -> Counter[str] | None:
-    """Return how many volume groups are in each state; None if the watcher has not looked lately."""
+    """Return how many volume groups are in each state; None if the watcher has not looked lately or has seen none."""
     path = pathutils.WatcherVolumeGroupsFile(group_uuid)
     try:
         if abs(runtime.Time() - runtime.Stat(path).st_mtime) >= FRESH_SECONDS:
             return None
-        return Parse(runtime.ReadText(path, _LIMIT))
+        counts = Parse(runtime.ReadText(path, _LIMIT))
+        return counts if counts.total() else None
     except (OSError, ValueError):
         return None
 

@@ -64,7 +64,7 @@ class PhysicalVolumes(Units):
         del arguments
         return [
             {NAME: pv.name, SIZE: pv.size, FREE: pv.free, USED: pv.size - pv.free, ALLOCATABLE: pv.allocatable}
-            for pv in lvmtools.PhysicalVolumes()
+            for pv in lvmtools.EachPhysicalVolume()
         ]
 
     def Space(self, name: str, exclusive: bool) -> Space:

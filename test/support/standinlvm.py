@@ -123,13 +123,15 @@ class StandInLvm:
         if "-ovg_name,pv_uuid,pv_attr,pv_name" in words:
             rows = [f"  {pv.group}|{pv.uuid}|{_Attributes(pv)}|{_Shown(pv)}" for pv in self.pvs.values()]
             return "".join(f"{row}\n" for row in rows)
-        assert "-opv_name,vg_name,pv_free,pv_attr,pv_size,lv_name" in words, words
+        fields = words[-1].removeprefix("-o").split(",")
+        assert fields[1:] == ["vg_name", "pv_free", "pv_attr", "pv_size", "lv_name"], words
+        shown = {"pv_name": _Shown, "pv_uuid": lambda pv: pv.uuid}[fields[0]]
         lines = []
         for pv in self.pvs.values():
             names = [lv.name for lv in self.lvs.values() for name, _ in lv.segments if name == pv.name] or [""]
             # The free extents after the last segment are a line of their own.
             names += [""] if names != [""] and pv.free else []
-            front = f"  {_Shown(pv)}|{pv.group}|{pv.free:.2f}|{_Attributes(pv)}|{pv.size:.2f}"
+            front = f"  {shown(pv)}|{pv.group}|{pv.free:.2f}|{_Attributes(pv)}|{pv.size:.2f}"
             lines += [f"{front}|{name}" for name in names]
         return "\n".join(lines) + "\n"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ganeti import errors, runtime
 from ganeti.storage import looks
@@ -21,7 +21,7 @@ _RESERVED_PARTS = ("_mlog", "_mimage")
 
 _PLAIN = ("--noheadings", "--nosuffix", "--separator=|")
 _IN_MIB = (*_PLAIN, "--units=m", "--unbuffered")
-_PV_FIELDS = "pv_name,vg_name,pv_free,pv_attr,pv_size,lv_name"
+_PV_FIELDS = "vg_name,pv_free,pv_attr,pv_size,lv_name"
 _VG_FIELDS = "vg_name,vg_free,vg_attr,vg_size"
 _AWAY_FIELDS = "vg_name,pv_uuid,pv_attr,pv_name"
 _LV_FIELDS = "vg_name,lv_name,lv_attr,lv_kernel_major,lv_kernel_minor,vg_extent_size,stripes,lv_size,lv_tags,devices"
@@ -89,10 +89,12 @@ class MissingVolumes:
     """The physical volumes of a group that LVM counts as missing: their UUIDs.
 
     ``returned``: the paths of those whose device is there again.  They count as missing, as the group was changed meanwhile.
+    ``nameless``: the UUIDs of the others.
     """
 
     uuids: tuple[str, ...] = ()
     returned: tuple[str, ...] = ()
+    nameless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,8 +166,9 @@ def MakeTag(text: str) -> str:
 # --- command lines ----------------------------------------------------------------------------------------------------
 
 
-def BuildListPvs() -> list[str]:
-    return ["pvs", *_IN_MIB, f"-o{_PV_FIELDS}"]
+def BuildListPvs(identity: str = "pv_name") -> list[str]:
+    """Return the command; ``identity``: what tells them apart, ``pv_uuid`` where those without a device count too."""
+    return ["pvs", *_IN_MIB, f"-o{identity},{_PV_FIELDS}"]
 
 
 def BuildListAway() -> list[str]:
@@ -263,7 +266,9 @@ def ParseAway(output: str) -> dict[str, MissingVolumes]:
             found.setdefault(group, []).append((uuid, name))
     return {
         group: MissingVolumes(
-            tuple(sorted(uuid for uuid, _ in pairs)), tuple(sorted(name for _, name in pairs if name.startswith("/")))
+            tuple(sorted(uuid for uuid, _ in pairs)),
+            tuple(sorted(name for _, name in pairs if name.startswith("/"))),
+            tuple(sorted(uuid for uuid, name in pairs if not name.startswith("/"))),
         )
         for group, pairs in found.items()
     }
@@ -307,6 +312,17 @@ def Volumes() -> dict[tuple[str, str], LogicalVolume]:
 
 def PhysicalVolumes() -> list[PhysicalVolume]:
     return looks.Once("pvs", lambda: ParsePvs(_Look(BuildListPvs())))
+
+
+def EachPhysicalVolume() -> list[PhysicalVolume]:
+    """Return the physical volumes; those that are away, which LVM calls by one name, are called ``[unknown]:UUID``."""
+    found = PhysicalVolumes()
+    named = [pv for pv in found if pv.name not in _UNKNOWN]
+    if len(named) == len(found):
+        return found
+    nameless = {uuid for away in Away().values() for uuid in away.nameless}
+    by_uuid = ParsePvs(_Look(BuildListPvs("pv_uuid")))
+    return named + [replace(pv, name=f"{_UNKNOWN[0]}:{pv.name}") for pv in by_uuid if pv.name in nameless]
 
 
 def Away() -> dict[str, MissingVolumes]:

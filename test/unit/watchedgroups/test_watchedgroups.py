@@ -38,6 +38,9 @@ def test_a_file_that_is_missing_old_or_damaged(node: Node) -> None:
     assert watchedgroups.Read(GROUP) is None
     runtime.WriteFile(path, b"\xff\xfe")
     assert watchedgroups.Read(GROUP) is None
+    for nothing in ("", "node1 xenvg odd\n"):
+        runtime.WriteFile(path, nothing)
+        assert watchedgroups.Read(GROUP) is None, "where no volume group was seen, there are not none"
     runtime.WriteFile(path, "node1 xenvg odd\n\nnode1 xenvg bad\n")
     assert watchedgroups.Read(GROUP) == dict.fromkeys(watchedgroups.STATES, 0) | {"bad": 1}
 

@@ -109,6 +109,32 @@ def test_the_physical_volumes_that_are_away(two: Master) -> None:
     assert two[0].lvm.Count("pvs") == runs
 
 
+def test_each_physical_volume_that_is_away_is_listed(two: Master) -> None:
+    def seen() -> list[list[Any]]:
+        fields = ["name", "size", "free", "allocatable"]
+        found: list[list[Any]] = two.Run(
+            opcodes.OpNodeQueryStorage(output_fields=fields, storage_type="lvm-pv", nodes=["node2"])
+        )
+        return found
+
+    two[1].lvm.AddPv("/dev/sdc", "xenvg", 1024)
+    before = {row[0]: row[1:3] for row in seen()}
+    runs = two[1].lvm.Count("pvs")
+    seen()
+    assert two[1].lvm.Count("pvs") == runs + 1, "one look suffices while none is away"
+    for name in ("/dev/sda", "/dev/sdc"):
+        two[1].lvm.pvs[name].missing = True
+    rows = {row[0]: row[1:] for row in seen()}
+    assert sorted(rows) == ["/dev/sdb", "[unknown]:uuid-of-sda", "[unknown]:uuid-of-sdc"]
+    assert [rows[f"[unknown]:uuid-of-{name}"][:2] for name in ("sda", "sdc")] == [
+        before["/dev/sda"],
+        before["/dev/sdc"],
+    ]
+    # One that counts as missing and is there again has its path.
+    two[1].lvm.pvs["/dev/sdc"].missing, two[1].lvm.pvs["/dev/sdc"].flagged = False, True
+    assert sorted(row[0] for row in seen()) == ["/dev/sdb", "/dev/sdc", "[unknown]:uuid-of-sda"]
+
+
 @pytest.mark.parametrize(
     ("procedure", "op"),
     [
