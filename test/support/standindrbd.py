@@ -418,7 +418,8 @@ class StandInDrbd:
             raise _Refused(
                 f"{names[0]}: State change failed: (-7) Refusing to be Primary while peer is not outdated", 11
             )
-        if not linked or (device.disk == "Inconsistent" and device.peer_disk != "UpToDate"):
+        forced = device.disk in ("Inconsistent", "Outdated") and device.peer_disk != "UpToDate"
+        if not linked or forced:
             device.disk = "UpToDate"
             if not linked:
                 device.peer_disk = "Outdated" if device.freezes else "DUnknown"

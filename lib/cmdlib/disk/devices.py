@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import constants, errors, params, runtime
@@ -348,7 +348,7 @@ def StartDisks(caller: Caller, instance: objects.Instance, force: bool, hint: st
     """
     assembled = AssembleDisks(caller, instance, ignore_secondaries=force)
     if not assembled.all_well:
-        choice = None if force else _Choice(caller, instance)
+        choice = _WayOut(caller, instance) or (None if force else _Choice(caller, instance))
         ShutdownDisks(caller, instance)
         if mirrors.BehindOn(caller.snapshot.InstanceDisks(instance), instance.primary_node):
             hint = f"the other node has newer data: use 'gnt-instance failover {instance.name}'"
@@ -358,6 +358,35 @@ def StartDisks(caller: Caller, instance: objects.Instance, force: bool, hint: st
             hint = f"if the secondary node is down, use 'gnt-instance startup --force {instance.name}'"
         raise errors.OpExecError(f"Disk consistency error: the disks of {instance.name} could not be set up", hint=hint)
     return assembled.instance
+
+
+def _WayOut(caller: Caller, instance: objects.Instance) -> str | None:
+    """Return what is left where the data of the primary side is gone and that of the other side is old."""
+    snapshot, primary = caller.snapshot, instance.primary_node
+    others = list(snapshot.SecondaryNodes(instance))
+    old = [disk for node in others for disk in mirrors.BehindOn(snapshot.InstanceDisks(instance), node)]
+    if not old:
+        return None
+    views = mirrors.Look(caller, instance, old, [primary, *others])
+    here, there = views[primary] or {}, views[others[0]]
+    gone = [disk for disk in old if _LacksData(here.get(disk.uuid))]
+    if not gone:
+        return None
+    names = ", ".join(str(disk.iv_name) for disk in gone)
+    text = f"the data of {names} on node {snapshot.NodeName(primary)} is gone, and {mirrors.Describe(snapshot, gone)}"
+    other = snapshot.NodeName(others[0])
+    if there is None or any(disk.uuid not in there for disk in gone):
+        return f"{text}: bring node {other} back, then try again"
+    if any(_LacksData(there[disk.uuid]) for disk in gone):
+        return f"{text} and is not complete either: restore {instance.name} from a backup"
+    return (
+        f"{text}: 'gnt-instance failover --ignore-consistency {instance.name}' starts it on node {other} with its data of"
+        " that time, and gives up what was written since"
+    )
+
+
+def _LacksData(state: Mapping[str, Any] | None) -> bool:
+    return state is not None and bool(state.get("incomplete")) and not state["in_resync"]
 
 
 def _Choice(caller: Caller, instance: objects.Instance) -> str | None:

@@ -439,12 +439,15 @@ class Drbd(Mirror):
         )
 
     def _Promote(self, state: Minor) -> None:
-        if self.Peer() != constants.PEER_BEHIND or state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE):
+        if (
+            self.Peer() != constants.PEER_BEHIND
+            or state.disk in (drbdtools.CONSISTENT, drbdtools.UPTODATE)
+            or (state.agreed and state.peer_disk == drbdtools.UPTODATE)
+        ):
             self._Do("primary", "cannot be opened")
-        elif state.disk == drbdtools.OUTDATED and not state.agreed:
+        elif state.disk == drbdtools.OUTDATED:
+            # The other side is away, or it is connected and has no complete data, such as after its disk failed.
             self._Do("primary", "cannot be opened", "--force")
-        elif state.agreed and state.peer_disk == drbdtools.UPTODATE:
-            self._Do("primary", "cannot be opened")
         else:
             raise errors.BlockDeviceError(
                 f"{self}: its data on this node is not complete ({state.disk}), and the other side's does not count;"

@@ -260,6 +260,7 @@ class Cluster:
         self.world.master_dead = False
         self.epoch += 1
         self._jobs = 0
+        self.hint = ""
         small = SmallStore(self)
         self.cfg = ConfigWriter(small)
         epoch = Epoch(self.epoch, "0" * 16)
@@ -275,6 +276,7 @@ class Cluster:
     def Run(self, op: opcodes.OpCode) -> str:
         """Carry a job out; returns the error, nothing for success, or ``killed``."""
         self._jobs += 1
+        self.hint = ""
         self.world.Note(
             f"$ {op.OP_ID} { ({k: v for k, v in op.ToDict().items() if v and k not in ('OP_ID', 'reason')}) }"
         )
@@ -287,6 +289,7 @@ class Cluster:
             return "killed"
         except errors.GenericError as err:
             self.world.Note(f"  = {err}")
+            self.hint = str(err.hint or "")
             return str(err)
 
     # --- questions ----------------------------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ class MirrorHalf(SimulatedDisk, Mirror):
         if half.link == CONNECTED and half.other.primary and not (half.dual and half.other.dual):
             raise errors.BlockDeviceError(f"{half}: multiple primaries not allowed")
         if not half.primary:
-            if half.link != CONNECTED:
+            if half.link != CONNECTED or (half.disk == OUTDATED and half.peer_disk != UPTODATE):
                 half.disk = UPTODATE
             half.Promote()
         HostOf().open.add(DEVICE)

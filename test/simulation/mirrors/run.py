@@ -549,7 +549,11 @@ class People:
                 return self._Mend(half)
         process = self.cluster.primary.processes.get(NAME)
         if process is None:
-            return self._Run(opcodes.OpInstanceStartup(instance_name=NAME))
+            error = self._Run(opcodes.OpInstanceStartup(instance_name=NAME))
+            if " is gone, and " in self.cluster.hint and "failover --ignore-consistency" in self.cluster.hint:
+                # Nothing is accepted by that: what was lost was lost with the disk.
+                return self._Run(opcodes.OpInstanceFailover(instance_name=NAME, ignore_consistency=True))
+            return error
         error = self._Run(opcodes.OpInstanceActivateDisks(instance_name=NAME))
         self.cluster.Keep(FROZEN_SECONDS)
         if primary.link == secondary.link == STANDALONE:

@@ -320,3 +320,41 @@ def test_verify_warns_of_mirrors_whose_writes_may_be_lost(three: Master) -> None
     three.Run(opcodes.OpClusterSetParams(diskparams={"drbd": {"protocol": "A"}}))
     findings = _Findings(three)
     assert len(findings) == 2 and all("WARNING" in text and "uses protocol A" in text for text in findings)
+
+
+def test_an_instance_whose_data_is_gone_where_it_counts_starts_with_what_the_other_side_has(three: Master) -> None:
+    mirrors = Mirrors(three)
+    _Add(three, start=True)
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    disks = three.snapshot.InstanceDisks(three.Instance(WEB))
+    three.cfg.SetDisksBehind([disk.uuid for disk in disks], three.nodes[0])
+    three[1].lvm.lvs.clear()
+
+    def start() -> str:
+        with pytest.raises(errors.OpExecError, match="could not be set up") as caught:
+            three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+        return str(caught.value.hint)
+
+    gone = (
+        "the data of disk/0, disk/1 on node node2.example.org is gone, and the copy of disk/0 on node node1.example.org"
+    )
+    three[0].faults["drbd_views"] = "it hangs"
+    hint = start()
+    assert hint.startswith(gone) and hint.endswith("bring node node1.example.org back, then try again")
+    three[0].faults.clear()
+    hint = start()
+    assert (
+        hint.startswith(gone) and f"'gnt-instance failover --ignore-consistency {WEB}' starts it on node node1" in hint
+    )
+    three.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=True))
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert mirrors.States()[0] == [PRIMARY] * 2
+    three.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_auto"))
+    assert mirrors.States()[:2] == [[PRIMARY] * 2, [SECONDARY] * 2]
+    # Where both are gone there is nothing to choose.
+    three.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+    three.cfg.SetDisksBehind([disk.uuid for disk in disks], three.nodes[1])
+    for node in three.all[:2]:
+        node.lvm.lvs.clear()
+    assert start().endswith(f"and is not complete either: restore {WEB} from a backup")
