@@ -7,6 +7,8 @@ from typing import Any
 
 MIN_VG_SIZE = 20480  # MiB
 PV_LIST, SHARED_PVS = "pvlist", "exclusive-pvs"
+REPLACED = "_replaced-"
+"""Between the name of a volume that ``replace-disks`` put aside and the second in which it did so."""
 # Physical volumes of exclusive storage differ by at most this part of their size, up and down.
 _PV_MARGIN = 0.01
 

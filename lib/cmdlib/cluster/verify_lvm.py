@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -96,9 +97,32 @@ def CheckVolumes(report: Report, images: Iterable[NodeImage], snapshot: objects.
                 "ENODEORPHANLV",
                 NODE,
                 image.node.name,
-                f"volume {name} is unknown: it belongs to no disk of the cluster; if nobody needs it, run 'lvremove {name}'"
-                " there; if it is to stay, reserve it (--reserved-lvs of gnt-cluster modify)",
+                _Stray(snapshot, name, wanted),
             )
+
+
+def _Stray(snapshot: objects.Snapshot, name: str, wanted: Mapping[str, objects.Disk]) -> str:
+    """Return what is said of a volume that belongs to no disk: whose it was, if its name tells, and when it may go."""
+    former, replaced, stamp = name.partition(lvmchecks.REPLACED)
+    disk = wanted.get(former)
+    if replaced and disk is not None and stamp.isdecimal():
+        owner = snapshot.DiskOwner(disk.uuid)
+        inst = snapshot.instances[owner] if owner is not None else None
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(int(stamp[:12])))
+        whose = (
+            f"disk/{inst.disks.index(disk.uuid)} of instance {inst.known_as}"
+            if inst is not None
+            else f"disk {disk.uuid}"
+        )
+        return (
+            f"volume {name} is unknown: until {when} it was {former} of {whose}, and replace-disks could not remove it. Keep"
+            " it until verify reports nothing else about that disk, as it may be the last complete copy; then run"
+            f" 'lvremove {name}' there"
+        )
+    return (
+        f"volume {name} is unknown: it belongs to no disk of the cluster; if nobody needs it, run 'lvremove {name}'"
+        " there; if it is to stay, reserve it (--reserved-lvs of gnt-cluster modify)"
+    )
 
 
 def FindLost(images: Iterable[NodeImage], snapshot: objects.Snapshot) -> set[tuple[str, str]]:

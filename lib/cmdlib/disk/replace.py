@@ -22,6 +22,7 @@ from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.disk.devices import CreateSingle, IsDegraded, Parts, ShutdownDisks, StartDisks, Undo, WaitForSync
 from ganeti.cmdlib.disk.reserved import RemoveLeftovers
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckStillThere, CheckTargetPolicy, GroupsOf, InstanceLU
+from ganeti.cmdlib.lvmchecks import REPLACED
 from ganeti.params import disk as disk_params
 
 ON_PRIMARY = "replace_on_primary"
@@ -402,7 +403,7 @@ class NewStorage(_Replacement):
         lu.LogInfo(f"Detaching {disk.iv_name} from local storage")
         result = lu.rpc.call_blockdev_removechildren(target, argument, (disk.children, instance))
         result.Raise(f"Can't detach drbd from local storage on node {self._Name(target)} for device {disk.iv_name}")
-        suffix = f"_replaced-{int(runtime.Time())}"
+        suffix = f"{REPLACED}{int(runtime.Time())}"
         # Volumes that are lost are why this is done, often.
         present = [old for old in disk.children if self._Exists(old)]
         aside = [old.Replace(logical_id=(old.logical_id[0], old.logical_id[1] + suffix)) for old in present]

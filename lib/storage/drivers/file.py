@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import posixpath
+import re
+import shlex
 import stat
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +12,9 @@ from typing import Any
 from ganeti import errors, runtime
 from ganeti.storage import paths
 from ganeti.storage.base import BLOCK_BYTES, BlockDev
+
+# A file's name begins with a UUID of its own.
+_UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.")
 
 
 class FileDevice(BlockDev):
@@ -60,9 +65,28 @@ class FileDevice(BlockDev):
 
     def Assemble(self) -> None:
         if not self.Attach():
+            found = self._UnderAnotherName()
+            if found is not None:
+                old, new = posixpath.dirname(found), posixpath.dirname(self.path)
+                raise errors.BlockDeviceError(
+                    f"{self}: the file is '{found}', as a change of the instance's name was cut off;"
+                    f" 'mv -T {shlex.quote(old)} {shlex.quote(new)}' on this node moves it to its place"
+                )
             raise errors.BlockDeviceError(
                 f"{self}: file does not exist; is its file system mounted? (else: gnt-instance recreate-disks)"
             )
+
+    def _UnderAnotherName(self) -> str | None:
+        """Return the path of this very file in the directory of another instance's name, where a renaming left it."""
+        folder, name = posixpath.split(self.path)
+        top = posixpath.dirname(folder)
+        if not _UNIQUE.match(name):
+            return None
+        try:
+            beside = sorted(posixpath.join(top, each, name) for each in runtime.ListDir(top))
+        except OSError:
+            return None
+        return next((path for path in beside if path != self.path and runtime.Exists(path)), None)
 
     def Shutdown(self) -> None:
         """Do nothing: a file has no device to take away; it stays attached."""

@@ -106,6 +106,17 @@ def test_volumes_that_nobody_owns(two: Master) -> None:
         assert [text.split(" ")[2].rpartition("/")[2] for text in found] == left
 
 
+def test_a_volume_that_a_replacement_left_behind_is_said_to_be_a_former_copy(two: Master) -> None:
+    group, name = META.split("/")
+    for left in (f"{name}_replaced-1700000000", "other_replaced-1700000000", f"{name}_replaced-odd"):
+        _Lvm(two, 1, f"lvcreate -Wn -L100m -n{left} -i1 {group}")
+    former, *others = sorted(_Verify(two, *LVM_CODES), key=lambda text: "Keep it" not in text)
+    assert f"volume {META}_replaced-1700000000 is unknown: until 2023-11-1" in former
+    assert f" it was {META} of disk/0 of instance {WEB}, and replace-disks could not remove it. Keep it until" in former
+    assert former.endswith(f"then run 'lvremove {META}_replaced-1700000000' there")
+    assert len(others) == 2 and all("if nobody needs it, run 'lvremove" in text for text in others)
+
+
 @pytest.mark.req("RM-CHK-04")
 def test_a_volume_of_a_disk_on_another_node_is_nobodys(plain: Master) -> None:
     assert _Verify(plain, *LVM_CODES) == []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from support.master import Callbacks, Master
 
-from ganeti import constants, errors, locking, opcodes
+from ganeti import constants, errors, locking, opcodes, runtime
 
 WEB = "web.example.org"
 BLOG = "blog.example.org"
@@ -121,6 +121,27 @@ def test_a_directory_that_keeps_its_name_is_found_again_under_the_old_one(filed:
     del filed[0].faults["file_storage_dir_rename"]
     filed.Run(opcodes.OpInstanceRename(instance_name="moved", new_name=name))
     filed.Run(opcodes.OpInstanceStartup(instance_name=name))
+
+
+def test_a_file_that_stayed_under_the_old_name_is_named_with_the_command_that_moves_it(filed: Master) -> None:
+    """The master died before it renamed the directory; nobody must be told to make an empty file."""
+    top, old = "/srv/ganeti/file-storage", filed.Instance("files").name
+    filed[0].faults["file_storage_dir_rename"] = "the master died"
+    with pytest.raises(errors.OpExecError, match="the master died"):
+        filed.Run(opcodes.OpInstanceRename(instance_name="files", new_name="moved.example.org"))
+    with pytest.raises(errors.OpExecError, match="could not be set up"):
+        filed.Run(opcodes.OpInstanceStartup(instance_name="moved"))
+    [text] = [text for text in filed.last.messages if "Could not prepare" in text]
+    assert f"the file is '{top}/{old}/" in text and "recreate-disks" not in text
+    assert f"'mv -T {top}/{old} {top}/moved.example.org' on this node" in text
+    filed[0].Call(runtime.Rename, f"{top}/{old}", f"{top}/moved.example.org")
+    filed.Run(opcodes.OpInstanceStartup(instance_name="moved"))
+    filed.Run(opcodes.OpInstanceShutdown(instance_name="moved"))
+    # A file that is nowhere may be made again.
+    filed[0].Call(runtime.RemoveTree, f"{top}/moved.example.org")
+    with pytest.raises(errors.OpExecError, match="could not be set up"):
+        filed.Run(opcodes.OpInstanceStartup(instance_name="moved"))
+    assert any("file does not exist; is its file system mounted?" in text for text in filed.last.messages)
 
 
 def test_a_failing_script_does_not_undo_a_renaming(stopped: Master) -> None:
