@@ -358,3 +358,36 @@ def test_an_instance_whose_data_is_gone_where_it_counts_starts_with_what_the_oth
     for node in three.all[:2]:
         node.lvm.lvs.clear()
     assert start().endswith(f"and is not complete either: restore {WEB} from a backup")
+
+
+def test_a_secondary_that_dies_in_each_step_of_a_creation(three: Master) -> None:
+    """What was made is removed again, or named where its node no longer answers; no instance stays."""
+    mirrors = Mirrors(three)
+    died_in: list[str] = []
+    for step in range(1, 100):
+        count = 0
+
+        def die(name: str, _args: Any, step: int = step) -> None:
+            nonlocal count
+            count += not name.startswith("store_")
+            if count == step and not name.startswith("store_"):
+                died_in.append(name)
+                three[1].Stop()
+
+        three[1].before = die
+        try:
+            three.Run(OnDisks(WEB, {"size": 128}, disk_template="drbd", snode="node2", start=True))
+        except errors.GenericError as err:
+            said = "\n".join([str(err), str(err.hint or ""), *three.last.messages])
+        else:
+            break
+        finally:
+            three[1].before = lambda name, args: None
+        three[1].Start()
+        assert (mirrors.Volumes()[0], mirrors.States()[0]) == (0, []), died_in
+        for volume in three[1].lvm.Volumes():
+            assert str(volume) in said, (died_in[-1], volume, said)
+        assert not three.snapshot.instances and not three.snapshot.disks
+        three[1].lvm.lvs.clear()
+        mirrors.machines[1].devices.clear()
+    assert died_in.count("blockdev_create") >= 3, died_in
