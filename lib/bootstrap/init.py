@@ -35,7 +35,8 @@ def CheckClean() -> None:
     """Raise OpPrereqError if anything of an older cluster is left (steps 1 and 2)."""
     if runtime.Exists(pathutils.CLUSTER_CONF_FILE):
         raise _Prereq(f"This machine is in a cluster already: {pathutils.CLUSTER_CONF_FILE} exists", errors.ECODE_STATE)
-    if runtime.Exists(pathutils.DATA_EXT_DIR):
+    # ensure-dirs makes it, empty, before there is a cluster.
+    if runtime.Exists(pathutils.DATA_EXT_DIR) and runtime.ListDir(pathutils.DATA_EXT_DIR):
         raise _Prereq(
             f"{pathutils.DATA_EXT_DIR} holds the store of a cluster; remove the directory if that cluster is gone",
             errors.ECODE_STATE,
