@@ -199,7 +199,8 @@ IPOLICY_SPINDLE_RATIO = Value(
 )  # fmt: skip
 IPOLICY_MEMORY_RATIO = Value(
     "--ipolicy-memory-ratio", dest="ipolicy_memory_ratio", type="maybefloat", metavar="RATIO",
-    text="Most memory that instances are promised for each MiB that a node has for them; 'default' as if it was never given",
+    text="Most memory that instances are promised for each MiB that a node has for them; 'default' as if it was never given;"
+    " for a node group 0: not the cluster's either",
 )  # fmt: skip
 IPOLICY_MAX_NODE_FAILURES = Value(
     "--ipolicy-max-node-failures", dest="ipolicy_max_node_failures", type="maybefloat", metavar="NUMBER",

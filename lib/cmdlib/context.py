@@ -44,6 +44,8 @@ class Context:
     query: QueryData | None = None
     # What the allocator in this process keeps from one request to the next.
     allocation: Memory = field(default_factory=_NewMemory)
+    # UUIDs of guests that gave no memory back when they were last asked to; they are asked last.
+    unwilling: set[str] = field(default_factory=set)
     # Seconds in which nodes must confirm this master before a job gives up.
     confirm_timeout: float = 60.0
 

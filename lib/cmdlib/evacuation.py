@@ -57,9 +57,12 @@ def DeclareChoice(lu: LogicalUnit, instances: Iterable[objects.Instance]) -> Non
 # --- the jobs -------------------------------------------------------------------------------------------------------------
 
 
-def Moves(lu: LogicalUnit, answer: Evacuation, early_release: bool) -> list[list[opcodes.OpCode]]:
+def Moves(
+    lu: LogicalUnit, answer: Evacuation, early_release: bool, ignore_policy: bool = False
+) -> list[list[opcodes.OpCode]]:
     """Return the jobs of an allocator's answer, and log where the instances go.
 
+    ``ignore_policy``: what the allocator was told not to mind must not stop the jobs either.
     Raises OpPrereqError if any instance has no place to go: then nothing is moved.
     """
     snapshot = lu.snapshot
@@ -72,6 +75,8 @@ def Moves(lu: LogicalUnit, answer: Evacuation, early_release: bool) -> list[list
     for op in (op for job in answer.jobs for op in job):
         if "early_release" in op.OP_PARAMS:
             op.early_release = early_release
+        if ignore_policy and "ignore_ipolicy" in op.OP_PARAMS:
+            op.ignore_ipolicy = True
     _NameNodes(snapshot, answer.jobs)
     return answer.jobs
 

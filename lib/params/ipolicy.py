@@ -40,6 +40,8 @@ OPTIONAL_TABLE = MakeTable(
         MAX_NODE_FAILURES, INT, None, "nodes of a group that may fail, one after the other", Between(1, 3), required=True
     ),
 )  # fmt: skip
+LIFTED = 0
+"""The memory ratio of a group in which the cluster's does not count."""
 ALL_KEYS = (*KEYS, *OPTIONAL_TABLE)
 GROUP_KEYS = tuple(key for key in ALL_KEYS if key != STD)
 _SPEC_MIN = {name: param.default for name, param in SPEC_TABLE.items()}
@@ -65,6 +67,8 @@ def Fill(weaker: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     result = {**weaker, **own}
     if STD in weaker and STD in own:
         result[STD] = {**weaker[STD], **own[STD]}
+    if result.get(MEMORY_RATIO) == LIFTED:
+        del result[MEMORY_RATIO]
     return result
 
 
@@ -86,7 +90,7 @@ def _Problems(policy: Mapping[str, Any], is_group: bool) -> Iterator[str]:
         if key in policy:
             yield from (f"instance policy: {text}" for text in TypeProblems({key: policy[key]}, RATIO_TABLE))
     for key in OPTIONAL_TABLE:
-        if key in policy:
+        if key in policy and not (is_group and key == MEMORY_RATIO and policy[key] == LIFTED):
             own = {key: policy[key]}
             found = TypeProblems(own, OPTIONAL_TABLE) or ValueProblems(own, OPTIONAL_TABLE)
             yield from (f"instance policy: {text}" for text in found)

@@ -138,6 +138,8 @@ def MakeRoom(
         return free
     start = runtime.Monotonic()
     asked: float | None = None
+    # What guests had when they were first asked, and the sizes they were asked for.
+    had: dict[str, int] = {}
     wanted: dict[str, int] = {}
     stubborn: set[str] = set()
     while runtime.Monotonic() - start < WAIT_SECONDS:
@@ -151,24 +153,40 @@ def MakeRoom(
             plan = _Wanted(willing, needed - free + _SPARE)
             _Ask(lu, node_uuid, willing, plan, feedback)
             wanted.update(plan)
+            had = {**{guest.instance.uuid: guest.memory for guest in willing}, **had}
             asked = runtime.Monotonic()
         runtime.Sleep(_PAUSE)
         free = FreeMemory(lu, node_uuid, hypervisor, but)
         if needed <= free:
+            _Settle(lu, node_uuid, had, wanted, but)
             return free
-    raise _Refused(lu, node_uuid, reason, needed, free, wanted, but)
+    raise _Refused(lu, node_uuid, reason, needed, free, _Settle(lu, node_uuid, had, wanted, but))
 
 
-def _Refused(
-    lu: LogicalUnit, node_uuid: str, reason: str, needed: int, free: int, wanted: Mapping[str, int], but: str | None
-) -> errors.OpExecError:
-    """Return what is wrong; guests that have not moved keep what they have, also if their driver wakes up later."""
+def _Settle(
+    lu: LogicalUnit, node_uuid: str, had: Mapping[str, int], wanted: Mapping[str, int], but: str | None
+) -> list[_Guest]:
+    """Let guests that are larger than asked keep what they have, also if their driver wakes up later; return them.
+
+    So no wish outlives its job: the next one may ask for another size.  Whoever gave nothing is remembered as unwilling.
+    """
     slow = [
         guest for guest in _Guests(lu, node_uuid, but) if guest.memory > wanted.get(guest.instance.uuid, guest.memory)
     ]
+    lu.context.unwilling.difference_update(wanted)
     for guest in slow:
+        uuid = guest.instance.uuid
+        if guest.memory >= had[uuid]:
+            lu.context.unwilling.add(uuid)
         result = lu.rpc.call_instance_balloon_memory(node_uuid, guest.instance, guest.memory)
         result.Warn(f"Could not let instance {guest.instance.name} keep its memory", lu.LogWarning)
+    return slow
+
+
+def _Refused(
+    lu: LogicalUnit, node_uuid: str, reason: str, needed: int, free: int, slow: Sequence[_Guest]
+) -> errors.OpExecError:
+    """Return what is wrong, with the guests that have not given what they were asked for."""
     kept = ", ".join(f"{guest.instance.name} ({guest.memory} MiB)" for guest in slow) or "nobody more than asked"
     return errors.OpExecError(
         f"Node {lu.snapshot.NodeName(node_uuid)} has {free} MiB free after {WAIT_SECONDS:g} seconds, {needed} MiB are needed"
@@ -190,7 +208,9 @@ def _Rows(lu: LogicalUnit, node_uuid: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _Guests(lu: LogicalUnit, node_uuid: str, but: str | None) -> list[_Guest]:
-    return _Giving(lu.snapshot, node_uuid, _Rows(lu, node_uuid), but)
+    """Return who can give memory back: those with the most first, but last those that gave none before."""
+    found = _Giving(lu.snapshot, node_uuid, _Rows(lu, node_uuid), but)
+    return sorted(found, key=lambda guest: guest.instance.uuid in lu.context.unwilling)
 
 
 def Surplus(snapshot: objects.Snapshot, node_uuid: str, rows: Mapping[str, Mapping[str, Any]]) -> int:

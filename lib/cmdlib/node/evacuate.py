@@ -100,7 +100,7 @@ class LUNodeEvacuate(NoHooksLU[opcodes.OpNodeEvacuate]):
             mode = PRIMARY_ONLY if self.op.mode == ALL else self.op.mode
             request = NodeEvacuate(tuple(self._names), mode, bool(self.op.ignore_soft_errors))
             answer = Ask(self, Filled(self.op.iallocator), request)
-            self._jobs = evacuation.Moves(self, answer, self.op.early_release)
+            self._jobs = evacuation.Moves(self, answer, self.op.early_release, request.ignore_soft_errors)
         else:
             self._jobs = []
         self.dry_run_result = {"jobs": []}

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.asking import Answering
 from support.master import Master
+from support.moving import RunWithJobs
 from support.standinlvm import StandInLvm
 from support.virtual import MakeInstance
 
-from ganeti import errors, locking, opcodes, pathutils, runtime
+from ganeti import errors, locking, opcodes, params, pathutils, runtime
 from ganeti.cmdlib.instance import room
 from ganeti.params import runstate
 
@@ -51,6 +53,7 @@ def _Prepare(master: Master) -> None:
     )
 
 
+_MIGRATE = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": WEB}
 _SPECS = ("memory-size", "cpu-count", "disk-size", "disk-count", "nic-count", "spindle-use")
 
 
@@ -152,6 +155,25 @@ def test_without_a_ratio_nobody_is_asked(master: Master) -> None:
     assert "instance_balloon_memory" not in master[1].calls
 
 
+def test_a_group_lifts_the_ratio_of_the_cluster(master: Master) -> None:
+    _Fill(master)
+    master.Run(opcodes.OpGroupSetParams(group_name="default", ipolicy={"memory-ratio": 0}))
+    (group,) = master.snapshot.nodegroups.values()
+    assert "memory-ratio" not in params.FillIPolicy(master.snapshot, group)
+    master[1].SetMemory(1024 + 4096 + 100)
+    with pytest.raises(errors.OpPrereqError, match=r"needed 512 MiB, available 100 MiB'"):
+        master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    master.Run(opcodes.OpGroupSetParams(group_name="default", ipolicy={"memory-ratio": "default"}))
+    master[1].SetMemory(_OWN + 4096 + 100)
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert WEB in master[1].guests
+
+
+def test_the_cluster_has_nothing_to_lift(master: Master) -> None:
+    with pytest.raises(errors.OpPrereqError, match="memory-ratio"):
+        master.Run(opcodes.OpClusterSetParams(ipolicy={"memory-ratio": 0}))
+
+
 @pytest.mark.req("RM-MEM-05")
 @pytest.mark.parametrize("kind", [opcodes.OpInstanceFailover, opcodes.OpInstanceMigrate])
 def test_memory_that_guests_have_not_touched_yet_is_not_free(master: Master, kind: type[Any]) -> None:
@@ -195,6 +217,29 @@ def test_a_guest_without_a_driver_is_made_up_for_by_the_others(master: Master) -
     assert master[1].guests == {"one.example.org": 2048, "two.example.org": 1604, WEB: 512}, (
         "for what is missing, no more"
     )
+
+
+def test_who_gave_nothing_is_asked_last_the_next_time(master: Master) -> None:
+    """One second instead of six; a guest that gives again is asked in its turn again."""
+    _Fill(master)
+    master[1].KeepMemory("one.example.org")
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert {master.snapshot.instances[uuid].name for uuid in master.context.unwilling} == {"one.example.org"}
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    master.Run(opcodes.OpInstanceSetParams(instance_name="two.example.org", runtime_mem=2048))
+    before = runtime.Monotonic()
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert runtime.Monotonic() - before < 5
+    assert master[1].guests["one.example.org"] == 2048 > master[1].guests["two.example.org"]
+
+
+def test_no_wish_outlives_its_job(master: Master) -> None:
+    """A guest that was too slow keeps what it has when others have made up for it."""
+    _Fill(master)
+    master[1].KeepMemory("one.example.org")
+    master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+    assert master[1].arguments["instance_balloon_memory"][1] == 2048, "the last call lets it keep its memory"
+    assert master[1].guests["one.example.org"] == 2048
 
 
 def test_if_nobody_gives_memory_back_nothing_was_changed(master: Master) -> None:
@@ -327,6 +372,20 @@ def test_a_drained_node_gets_rid_of_its_guests(master: Master) -> None:
     master.Run(opcodes.OpInstanceMigrate(instance_name=WEB))
     assert WEB in master[1].guests
     assert any("would have minima of 912 MiB" in text for text in master.last.messages)
+
+
+def test_what_the_allocator_must_not_mind_does_not_stop_its_jobs(master: Master) -> None:
+    """The minima of the target's instances are more than it has, as one of them is down."""
+    master[1].SetMemory(4096 + 900)
+    _Add(master, "one.example.org", most=400, least=400)
+    master[1].Call(runtime.RemoveFile, f"{pathutils.FAKE_DIR}/one.example.org")
+    master[0].AddAllocator("mine", Answering([[[WEB, "default", [master[1].name]]], [], [[_MIGRATE]]]))
+    op = opcodes.OpNodeEvacuate(node_name="node1", mode="primary-only", iallocator="mine")
+    with pytest.raises(errors.OpPrereqError, match="would have minima of 912 MiB"):
+        RunWithJobs(master, op)
+    op.ignore_soft_errors = True
+    RunWithJobs(master, op)
+    assert WEB in master[1].guests
 
 
 def test_a_node_can_be_emptied_onto_one_that_has_promised_much(master: Master) -> None:
