@@ -32,31 +32,35 @@ DT, LD names
     names of disk parameters on the template and on its devices
 """
 
-from ganeti.params.fill import (
-    AnnotateDisk,
-    BEDefaults,
-    ComputeLDParams,
-    FillBE,
-    FillDisk,
-    FillDiskParams,
-    FillHV,
-    FillIPolicy,
-    FillND,
-    FillNDGroup,
-    FillNIC,
-    FillOS,
-    FillOSAll,
-    FillOSPrivate,
-    HVDefaults,
-    OSDefaults,
-    SimpleFillNIC,
-)
+from typing import TYPE_CHECKING, Any
+
 from ganeti.params.types import (
     FillDict,
     ForceDictType,
     GetUpdatedParams,
     Param,
 )
+
+if TYPE_CHECKING:
+    from ganeti.params.fill import (
+        AnnotateDisk,
+        BEDefaults,
+        ComputeLDParams,
+        FillBE,
+        FillDisk,
+        FillDiskParams,
+        FillHV,
+        FillIPolicy,
+        FillND,
+        FillNDGroup,
+        FillNIC,
+        FillOS,
+        FillOSAll,
+        FillOSPrivate,
+        HVDefaults,
+        OSDefaults,
+        SimpleFillNIC,
+    )
 
 __all__ = [
     "AnnotateDisk",
@@ -81,3 +85,13 @@ __all__ = [
     "Param",
     "SimpleFillNIC",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load how values are filled when it is asked for: programs that know tables alone start without."""
+    if name not in __all__:
+        raise AttributeError(name)
+    from ganeti.params import fill
+
+    value = globals()[name] = getattr(fill, name)
+    return value

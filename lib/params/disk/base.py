@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from ganeti import constants, objects
+from ganeti import constants
 from ganeti.params.types import STRING, Check, Defaults, OneOf, Param, ValueProblems
+
+if TYPE_CHECKING:
+    from ganeti import objects
 
 ACCESS = "access"
 KERNELSPACE, USERSPACE = "kernelspace", "userspace"
@@ -176,6 +179,8 @@ class DiskTemplate:
 
     def MakeDisk(self, ids: Reservations, plan: DiskPlan, request: DiskRequest, index: int) -> objects.Disk:
         """Return a new disk object with its own identity."""
+        from ganeti import objects  # whoever makes no disks does not pay for it
+
         prefix = ids.UniqueId()
         own = dict(request.ext)
         if request.access is not None and self.access:

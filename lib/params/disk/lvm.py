@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, objects
+from ganeti import constants
 from ganeti.params.disk.base import (
     ADOPT_VOLUME,
     INTERNAL,
@@ -17,6 +17,9 @@ from ganeti.params.disk.base import (
     Reservations,
 )
 from ganeti.params.types import BOOL, INT, STRING, AtLeast, Check, MakeTable, OneOf, Param
+
+if TYPE_CHECKING:
+    from ganeti import objects
 
 DRBD_META_SIZE = 128  # MiB
 DEFAULT_DRBD_HELPER = "/bin/true"
@@ -117,6 +120,8 @@ class Drbd(DiskTemplate):
 
     def MakeDisk(self, ids: Reservations, plan: DiskPlan, request: DiskRequest, index: int) -> objects.Disk:
         """Return a mirror over a data and a metadata volume on both nodes."""
+        from ganeti import objects  # whoever makes no disks does not pay for it
+
         assert plan.secondary is not None, "a mirror needs two nodes"
         prefix, uuid = ids.UniqueId(), ids.UniqueId()
         nodes = (plan.primary, plan.secondary)

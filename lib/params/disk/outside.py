@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ganeti import constants, objects
+from ganeti import constants
 from ganeti.params.disk.base import (
     ACCESS,
     ADOPT_DEVICE,
@@ -17,6 +17,9 @@ from ganeti.params.disk.base import (
     Reservations,
 )
 from ganeti.params.types import STRING, MakeTable, Param
+
+if TYPE_CHECKING:
+    from ganeti import objects
 
 
 class Diskless(DiskTemplate):
