@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ganeti.htools.choosing.space import Size
 from ganeti.htools.model.entities import TEMPLATES
+from ganeti.htools.sizes import Size
 from ganeti.htools.sources.loading import STATIC_KVM_NODE_MEMORY
 from ganeti.htools.sources.text import TemplateOf
 from ganeti.htools.units import BadSize, ParseSize
@@ -210,6 +210,8 @@ OPTIONS: Final = {
                read=_AllocSpecOf("standard"), completion="string"),
         _Named("tiered-alloc", "size to begin tiered allocation with: DISK,RAM,CPU[,SPINDLES]", "SPEC",
                read=_AllocSpecOf("tiered"), completion="string"),
+        _Named("minimum-memory", "minimum memory of new instances, where a policy has a memory ratio", "SIZE",
+               read=lambda text: ReadSize("minimum memory", text), completion="string"),
         _Flag("independent-groups", "let no group suffer from another"),
         _Flag("accept-existing-errors", "go on beside nodes that are not N+1 happy"),
         _Named("machine-readable", "print for programs", "CHOICE", optional=True, read=_YesNo, default=False,
@@ -402,7 +404,7 @@ PROGRAM_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "hspace": ("print-nodes", "text-data", "disk-template", "spindle-use", "simulate", "master", "luxi", "ialloc-src",
                "verbose", "quiet", "independent-groups", "accept-existing-errors", "offline", "no-capacity-checks",
                "machine-readable", "max-cpu", "max-length", "min-disk", "standard-alloc", "tiered-alloc", "save",
-               "static-kvm-node-memory"),
+               "static-kvm-node-memory", "minimum-memory"),
     "hsqueeze": ("luxi", "text-data", "exec", "minimal-resources", "target-resources", "save", "print-commands", "verbose",
                  "no-headers", "static-kvm-node-memory"),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ganeti import constants, errors
 from ganeti.cli import jobs, output
@@ -23,6 +24,10 @@ TEMPLATE = Value(
 LIMIT = Value(
     "--limit", dest="limit", type="int", default=100, metavar="NUMBER", text="Count at most so many instances"
 )
+MINIMUM_MEMORY = Value(
+    "--minimum-memory", dest="minimum_memory", type="unit", metavar="SIZE",
+    text="Minimum memory of the instances that are counted, which matters in groups with a memory ratio; by default all of it",
+)  # fmt: skip
 
 
 def _Load() -> tuple[Cluster, Sequence[str]]:
@@ -42,21 +47,28 @@ def _Load() -> tuple[Cluster, Sequence[str]]:
 
 
 def Lines(
-    cluster: Cluster, group: Group, enabled: Sequence[str], limit: int, template: str | None = None
+    cluster: Cluster,
+    group: Group,
+    enabled: Sequence[str],
+    limit: int,
+    template: str | None = None,
+    least: int | None = None,
 ) -> Iterator[str]:
     """Yield what there is to say of a group.
 
     Instances of ``template`` are counted, by default of the first of the ``enabled`` ones that its policy allows.
+    ``least``: their minimum memory, MiB.
     """
     part = cluster.GroupState(group.index)
     yield f"Node group {group.name}: {len(part.nodes)} nodes, {len(part.instances)} instances"
-    size = proof.StandardSize(group)
+    size = replace(proof.StandardSize(group), least=least)
     template = template or proof.TemplateFor(group, enabled)
     room = proof.Fitting(cluster, group, template, size, limit)
     count = f"at least {room.count}" if room.limited else str(room.count)
+    minimum = "" if least is None else f" ({size.LeastMemory()} MiB at least)"
     then = f"; then: {room.reason}" if room.reason else ""
     yield (
-        f"  more instances of {size.memory} MiB memory, {size.disk} MiB disk and {size.cpus} CPU(s), {template}:"
+        f"  more instances of {size.memory} MiB memory{minimum}, {size.disk} MiB disk and {size.cpus} CPU(s), {template}:"
         f" {count}{then}"
     )
     yield from _Limits(part, group)
@@ -111,7 +123,7 @@ def Run(options: Options, arguments: list[str]) -> int:
             )
         wanted = [group for _, group in found if group is not None]
     for group in wanted:
-        for line in Lines(cluster, group, enabled, options.limit, options.disk_template):
+        for line in Lines(cluster, group, enabled, options.limit, options.disk_template, options.minimum_memory):
             output.ToStdout(line)
     return constants.EXIT_SUCCESS
 
@@ -120,5 +132,5 @@ COMMAND = Command(
     Run,
     "Show which node's failure the cluster cannot bear, and how many more instances fit",
     (AnyNumber("group"),),
-    (TEMPLATE, LIMIT),
+    (TEMPLATE, LIMIT, MINIMUM_MEMORY),
 )

@@ -11,34 +11,10 @@ from ganeti.htools.choosing.allocate import Candidate, Outcome, Rules
 from ganeti.htools.model.entities import DRBD, NO_NODE, AllocPolicy, Disk, Failure, Instance, Status
 from ganeti.htools.model.resources import Node
 from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.sizes import Size
 from ganeti.htools.survival.redundancy import Evacuable
 
 UNLIMITED = -1
-
-_MEMORY_UNIT = 64
-_DISK_UNIT = 256
-
-
-@dataclass(frozen=True)
-class Size:
-    """The size of instances to allocate; MiB for disk and memory."""
-
-    disk: int
-    memory: int
-    cpus: int
-    spindles: int = 1
-
-    def Shrink(self, failure: Failure) -> Size | None:
-        """Return the next smaller size in what a failure is about; None if it cannot be smaller."""
-        if failure is Failure.MEM and self.memory - _MEMORY_UNIT >= _MEMORY_UNIT:
-            return replace(self, memory=self.memory - _MEMORY_UNIT)
-        if failure is Failure.DISK and self.disk - _DISK_UNIT >= _DISK_UNIT:
-            return replace(self, disk=self.disk - _DISK_UNIT)
-        if failure is Failure.CPU and self.cpus > 1:
-            return replace(self, cpus=self.cpus - 1)
-        if failure is Failure.SPINDLES and self.spindles > 1:
-            return replace(self, spindles=self.spindles - 1)
-        return None
 
 
 @dataclass(frozen=True)
@@ -81,6 +57,7 @@ class Space:
             max(state.instances, default=-1) + 1,
             name,
             memory=size.memory,
+            least_memory=size.LeastMemory(),
             disk=size.disk,
             vcpus=size.cpus,
             status=Status.RUNNING,

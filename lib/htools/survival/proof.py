@@ -9,11 +9,12 @@ from typing import Final
 from ganeti.htools.choosing import allocate
 from ganeti.htools.choosing.allocate import NoCandidates, Rules
 from ganeti.htools.choosing.explain import WORDS
-from ganeti.htools.choosing.space import Size, Space
+from ganeti.htools.choosing.space import Space
 from ganeti.htools.model.entities import DRBD, NO_NODE, Failure, Group, Instance, Mirroring
 from ganeti.htools.model.moves import Apply, Kind, Move
 from ganeti.htools.model.resources import Node
 from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.sizes import Size
 
 _MUCH: Final = 1 << 60
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ganeti.htools import listing
 from ganeti.htools.choosing import allocate, space
 from ganeti.htools.choosing.allocate import NoCandidates, Rules
-from ganeti.htools.choosing.space import Grounds, Run, Size, Space, Totals
+from ganeti.htools.choosing.space import Grounds, Run, Space, Totals
 from ganeti.htools.model.entities import DRBD, NO_NODE, Failure, Instance, Spec
 from ganeti.htools.model.resources import Ratio
 from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Fixed, Shown
 from ganeti.htools.options import Values
+from ganeti.htools.sizes import Size
 from ganeti.tools.htools import machine, output, sources
 from ganeti.tools.htools.output import Failed, Streams
 
@@ -39,9 +40,11 @@ def _SizeOf(spec: Spec) -> Size:
 def _MakePlan(cluster: Cluster, options: Values) -> _Plan:
     policy = cluster.policy
     template = options.disk_template or policy.templates[0]
+    least = options.minimum_memory
+    tiers = [options.tiered_alloc] if options.tiered_alloc else [_SizeOf(largest) for _, largest in policy.minmax]
     return _Plan(
-        standard=options.standard_alloc or _SizeOf(policy.standard),
-        tiers=[options.tiered_alloc] if options.tiered_alloc else [_SizeOf(largest) for _, largest in policy.minmax],
+        standard=replace(options.standard_alloc or _SizeOf(policy.standard), least=least),
+        tiers=[replace(size, least=least) for size in tiers],
         template=template,
         required=2 if template == DRBD else 1,
         spindle_use=policy.standard.spindle_use if options.spindle_use is None else options.spindle_use,

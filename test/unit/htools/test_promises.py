@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from ganeti.htools.choosing import allocate, balance, evacuate, space
 from ganeti.htools.choosing.allocate import Rules
 from ganeti.htools.choosing.evacuate import Mode
-from ganeti.htools.choosing.space import Size, Space
+from ganeti.htools.choosing.space import Space
 from ganeti.htools.model.entities import NO_NODE, Disk, Instance, Status
 from ganeti.htools.model.resources import CheckPolicy, Node
 from ganeti.htools.model.score import Estimate
 from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.sizes import Size
 from ganeti.htools.sources import loading, text
 from ganeti.htools.sources.loading import Raw, Wishes
 from ganeti.htools.survival.redundancy import Redundant

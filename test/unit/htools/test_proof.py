@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ganeti.client.gnt_cluster import capacity
-from ganeti.htools.choosing.space import Size
 from ganeti.htools.model.state import Cluster
+from ganeti.htools.sizes import Size
 from ganeti.htools.sources import loading, text
 from ganeti.htools.sources.loading import Wishes
 from ganeti.htools.survival import proof, remedy

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import pathlib
+import tempfile
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ganeti.client.gnt_cluster import capacity
 from ganeti.htools.choosing import allocate, balance, evacuate
 from ganeti.htools.model.entities import NO_NODE, Disk, Failure, Instance, Status
 from ganeti.htools.model.resources import AddPrimary, AddSecondary, Node
 from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.sizes import Size
 from ganeti.htools.sources import loading, rapidata, text
+from ganeti.htools.survival import proof
+from ganeti.tools.htools import main
+from ganeti.tools.htools.output import Streams
 
 SPEC = "0,0,0,0,0,0"
 BOUNDS = f"{SPEC};65536,64,1048576,16,8,12"
@@ -44,6 +52,37 @@ def _New(most: int, least: int | None, template: str = "plain", status: Status =
     return Instance(
         99, "new", most, 1000, 1, status, template, NO_NODE, disks=(Disk(1000, 1),), least_memory=least, alias="new"
     )
+
+
+def _Space(cluster: Cluster, *words: str) -> dict[str, str]:
+    """What hspace prints of a cluster."""
+    out, err = io.StringIO(), io.StringIO()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "cluster"
+        path.write_text(text.Write(cluster), encoding="utf-8")
+        size = "--standard-alloc=1g,4000m,1"
+        code = main.Run(
+            "hspace",
+            ["-t", str(path), "--machine-readable", "--disk-template=ext", size, f"--tiered-alloc{size[16:]}", *words],
+            Streams(out, err, lambda name, content: None),
+        )
+    assert code == 0
+    return dict(line.replace("'", "").split("=", 1) for line in out.getvalue().splitlines() if "=" in line)
+
+
+def test_instances_between_a_minimum_and_a_maximum_are_counted() -> None:
+    """8192 MiB on each of two nodes, of which one may fail; 16384 MiB may be promised on each."""
+    shared = _Cluster("2.0", [])
+    assert _Space(shared)["HTS_ALLOC_INSTANCES"] == "2", "all of 4000 MiB is the minimum"
+    assert _Space(shared, "--minimum-memory=1000")["HTS_ALLOC_INSTANCES"] == "8"
+    assert _Space(shared, "--minimum-memory=10g")["HTS_ALLOC_INSTANCES"] == "2", "a minimum is never above the maximum"
+    assert _Space(_Cluster("", []), "--minimum-memory=1000")["HTS_ALLOC_INSTANCES"] == "2", (
+        "without a ratio it is nothing"
+    )
+    for least, count in ((None, 2), (1000, 8)):
+        assert proof.Fitting(shared, shared.groups[0], "ext", Size(1000, 4000, 1, least=least), 20).count == count
+    line = list(capacity.Lines(shared, shared.groups[0], ["ext"], 1, least=0))[1]
+    assert line.startswith("  more instances of 0 MiB memory (0 MiB at least), ")
 
 
 @pytest.mark.req("RM-MEM-03", "RM-MEM-04")
