@@ -7,7 +7,10 @@ of CPU time, the best of several; the nodes of the second part are simulated, an
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +26,10 @@ from ganeti.cmdlib.allocation import clusterdata, hail, model, requests  # noqa:
 from ganeti.htools import answer  # noqa: E402
 from ganeti.htools.choosing.allocate import Rules  # noqa: E402
 from ganeti.htools.sources import loading  # noqa: E402
+from ganeti.luxi.pieces import Encoded  # noqa: E402
+from ganeti.luxi.server import Server  # noqa: E402
+from ganeti.master.querydata import ClusterInfo  # noqa: E402
+from ganeti.server.masterd import SWITCH_INTERVAL  # noqa: E402
 
 _ROUNDS = 7
 
@@ -37,18 +44,26 @@ def _Best(function: Callable[[], Any], clock: Callable[[], float] = time.process
     return min(spent) * 1000
 
 
-def InProcess(nodes: int, instances: int) -> None:
-    """hail on the snapshot, without the calls to nodes."""
+def _Root(nodes: int, instances: int) -> objects.Snapshot:
     root = configs.Large(instances, nodes)
-    root = root.Replace(cluster=root.cluster.Replace(ndparams={**root.cluster.ndparams, "spindle_count": 20}))
+    return root.Replace(cluster=root.cluster.Replace(ndparams={**root.cluster.ndparams, "spindle_count": 20}))
+
+
+def _Question(root: objects.Snapshot) -> tuple[clusterdata.ClusterData, requests.Allocate]:
+    """Return what nodes reported, and a request for a mirrored instance."""
     numbers = {
         uuid: clusterdata.Numbers(262144, 1024, 200000 + 7 * place, 4000000, 3000000 - place, 10, 10, 64, 1, 0, 0)
         for place, uuid in enumerate(root.nodes)
     }
-    data = clusterdata.ClusterData(root, numbers, {})
     request = requests.Allocate(
         "new.example.org", "drbd", memory=1024, disks=({"size": 10240, "mode": "rw"},), hypervisor="kvm"
     )
+    return clusterdata.ClusterData(root, numbers, {}), request
+
+
+def InProcess(nodes: int, instances: int) -> None:
+    """hail on the snapshot, without the calls to nodes."""
+    data, request = _Question(_Root(nodes, instances))
     memory, options = model.Memory(), hail.OptionsOf({})
     assert hail.Run(data, request, options, memory).response.success
     cluster = loading.Build(model.MakeRaw(data, memory), loading.Wishes())
@@ -92,10 +107,65 @@ def Adding(nodes: int) -> None:
         master.Close()
 
 
+# Asks QueryClusterInfo so often, with pauses, and prints the latencies in milliseconds that half and 99 of 100 keep.
+_CLIENT = """
+import sys, time
+from ganeti.luxi.client import Client
+client, spent = Client(sys.argv[1]), []
+for _ in range(int(sys.argv[2])):
+    begin = time.perf_counter()
+    client.QueryClusterInfo()
+    spent.append((time.perf_counter() - begin) * 1000)
+    time.sleep(0.005)
+spent.sort()
+print(f"p50 {spent[len(spent) // 2]:.1f} ms, p99 {spent[len(spent) * 99 // 100]:.1f} ms")
+"""
+
+
+def Beside(nodes: int, instances: int) -> None:
+    """What a client of LUXI waits while ``hail`` chooses nodes in the same process, one allocation after the other."""
+    root = _Root(nodes, instances)
+    data, request = _Question(root)
+    info = Encoded(ClusterInfo(root))
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "query")
+        server = Server([path], lambda method, args: info)
+        server.Start()
+        try:
+            for words, threads in (("nothing else", 0), ("one allocation", 1), ("two allocations", 2)):
+                print(f"QueryClusterInfo beside {words}: {_Asking(path, data, request, threads)}")
+        finally:
+            server.Shutdown(linger=0.5)
+
+
+def _Asking(path: str, data: clusterdata.ClusterData, request: requests.Allocate, threads: int) -> str:
+    ended = threading.Event()
+
+    def choose() -> None:
+        memory, options = model.Memory(), hail.OptionsOf({})
+        while not ended.is_set():
+            hail.Run(data, request, options, memory)
+
+    workers = [threading.Thread(target=choose) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    try:
+        asking = subprocess.run(
+            [sys.executable, "-c", _CLIENT, path, "400"], capture_output=True, text=True, check=True, timeout=300
+        )
+    finally:
+        ended.set()
+        for worker in workers:
+            worker.join()
+    return asking.stdout.strip()
+
+
 def Main() -> None:
     nodes, instances = map(int, sys.argv[1:]) if len(sys.argv) == 3 else (100, 2000)
     InProcess(nodes, instances)
     Adding(nodes)
+    Beside(nodes, instances)
 
 
 if __name__ == "__main__":

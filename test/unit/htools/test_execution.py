@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import pathlib
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,6 +99,36 @@ def test_a_job_that_fails_ends_the_run(master: Master, tmp_path: pathlib.Path) -
     assert err == "Not all jobs completed successfully: job 1001: error\nError: Aborting.\n"
     assert len(master.submitted) == 1
     assert "Got job IDs 1001" in out
+
+
+def _Interrupting(master: Master, number: int) -> None:
+    """Send this process a signal when its first set of jobs was submitted."""
+    submit = master._SubmitManyJobs
+
+    def interrupted(jobs: list[list[dict[str, Any]]]) -> Any:
+        answer = submit(jobs)
+        os.kill(os.getpid(), number)
+        return answer
+
+    master._SubmitManyJobs = interrupted  # type: ignore[method-assign]
+
+
+def test_an_interrupt_lets_the_set_end_and_says_what_is_left(master: Master, tmp_path: pathlib.Path) -> None:
+    _Interrupting(master, signal.SIGINT)
+    code, out, err = _Run(master, tmp_path, "hbal", "-X")
+    assert (code, err, len(master.submitted)) == (0, "", 1)
+    assert out.splitlines()[-2:] == [
+        "Got job IDs 1001",
+        "Stopped as asked: 1 job sets were submitted, 1 were not",
+    ]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_termination_ends_at_once_and_leaves_what_was_submitted(master: Master, tmp_path: pathlib.Path) -> None:
+    _Interrupting(master, signal.SIGTERM)
+    code, _, err = _Run(master, tmp_path, "hbal", "-X")
+    assert (code, len(master.submitted)) == (2, 1)
+    assert err == "Ended at once; jobs that were submitted go on, see 'gnt-job list'\n"
 
 
 def test_nothing_is_submitted_without_the_wish(master: Master, tmp_path: pathlib.Path) -> None:
