@@ -607,9 +607,9 @@ $ gnt-cluster verify --debug-simulate-errors --priority=high --verify-ssh-clutte
 $ gnt-cluster verify-disks --priority=high
 > OP_CLUSTER_VERIFY_DISKS {"priority":-10}
 
-$ gnt-cluster capacity -t plain --limit=2
+$ gnt-cluster capacity -t plain --limit=2 --minimum-memory=64
 Node group default: 2 nodes, 1 instances
-  more instances of 128 MiB memory, 1024 MiB disk and 1 CPU(s), plain: at least 2
+  more instances of 128 MiB memory (64 MiB at least), 1024 MiB disk and 1 CPU(s), plain: at least 2
   any one node may fail: all running instances could run elsewhere
 
 # gnt-debug
