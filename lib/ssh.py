@@ -13,6 +13,9 @@ from ganeti import _autoconf, errors, pathutils, runtime
 from ganeti.utils import files
 
 KEY_KINDS = ("rsa", "dsa", "ecdsa", "ed25519")
+DEFAULT_BITS = {"rsa": 2048, "dsa": 1024, "ecdsa": 521}
+_ECDSA_BITS = (256, 384, 521)
+_MIN_RSA_BITS = 1024
 CONNECT_TIMEOUT = 10
 # A machine that dies while a command runs on it is noticed after a minute.
 _KEEPALIVE = ("-oServerAliveInterval=15", "-oServerAliveCountMax=4")
@@ -44,6 +47,17 @@ def CheckKind(kind: str) -> str:
     if kind not in KEY_KINDS:
         raise errors.SshUpdateError(f"SSH key type '{kind[:40]}' is not known; known are {', '.join(KEY_KINDS)}")
     return kind
+
+
+def BitsProblem(kind: str, bits: int) -> str | None:
+    """Return why there is no key of this type and length; None if there is."""
+    if kind == "dsa" and bits != DEFAULT_BITS[kind]:
+        return f"DSA keys have {DEFAULT_BITS[kind]} bits, not {bits}"
+    if kind == "ecdsa" and bits not in _ECDSA_BITS:
+        return f"ECDSA keys have {', '.join(map(str, _ECDSA_BITS))} bits, not {bits}"
+    if kind == "rsa" and bits < _MIN_RSA_BITS:
+        return f"RSA keys of {bits} bits are not safe; at least {_MIN_RSA_BITS} are needed"
+    return None
 
 
 # Lines

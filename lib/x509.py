@@ -36,6 +36,8 @@ _SIGNATURE_RE = re.compile(
 )
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 _SALT_BYTES = 8
+_UNIQUE_BYTES = 8
+_MAX_COMMON_NAME = 64
 _MAX_PEM = 1024 * 1024
 
 
@@ -43,18 +45,26 @@ _MAX_PEM = 1024 * 1024
 
 
 def MakeSelfSigned(
-    common_name: str = DEFAULT_COMMON_NAME, validity: int = DEFAULT_VALIDITY, serial: int = 1
+    common_name: str = DEFAULT_COMMON_NAME, validity: int = DEFAULT_VALIDITY, serial: int = 1, unique: str = ""
 ) -> tuple[str, str]:
-    """Make (key PEM, certificate PEM): RSA, SHA-256, X.509 v3 with CA:TRUE, so that it can be its own authority."""
+    """Make (key PEM, certificate PEM): RSA, SHA-256, X.509 v3 with CA:TRUE, so that it can be its own authority.
+
+    ``unique``: makes its subject another one than that of certificates with the same common name.
+    """
     key = _NewKey()
-    return _KeyPem(key), _CertificatePem(
-        _Build(common_name, common_name, validity, serial, key.public_key(), key, True)
-    )
+    name = _Name(common_name, unique)
+    return _KeyPem(key), _CertificatePem(_Build(name, name, validity, serial, key.public_key(), key, True))
 
 
-def MakeServerPem() -> str:
-    """Make server.pem: the cluster's key and certificate, shared by all nodes."""
-    return "".join(MakeSelfSigned())
+def MakeServerPem(renewed: bool = False) -> str:
+    """Make server.pem: the cluster's key and certificate, shared by all nodes.
+
+    ``renewed``: its subject must differ from that of the one before it.  While both are accepted, a certificate without a
+    key identifier, as 3.1 makes them, names its signer by the subject only.
+    """
+    if not renewed:
+        return "".join(MakeSelfSigned())
+    return "".join(MakeSelfSigned(serial=max(1, int(runtime.Time())), unique=runtime.RandomBytes(_UNIQUE_BYTES).hex()))
 
 
 def MakeClientPem(server_pem: str, node_name: str) -> str:
@@ -62,9 +72,10 @@ def MakeClientPem(server_pem: str, node_name: str) -> str:
     authority = LoadCertificate(server_pem, "server.pem")
     authority_key = LoadKey(server_pem, "server.pem")
     key = _NewKey()
-    issuer = _CommonName(authority)
     serial = max(1, int(runtime.Time()))
-    certificate = _Build(node_name, issuer, DEFAULT_VALIDITY, serial, key.public_key(), authority_key, False)
+    certificate = _Build(
+        _Name(node_name), authority.subject, DEFAULT_VALIDITY, serial, key.public_key(), authority_key, False
+    )
     return _KeyPem(key) + _CertificatePem(certificate)
 
 
@@ -100,7 +111,13 @@ def _CertificatePem(certificate: crypto_x509.Certificate) -> str:
 
 
 def _Build(
-    subject: str, issuer: str, validity: int, serial: int, public_key: Any, signer: Any, authority: bool
+    subject: crypto_x509.Name,
+    issuer: crypto_x509.Name,
+    validity: int,
+    serial: int,
+    public_key: Any,
+    signer: Any,
+    authority: bool,
 ) -> crypto_x509.Certificate:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -108,8 +125,8 @@ def _Build(
     now = datetime.datetime.fromtimestamp(int(runtime.Time()), datetime.UTC)
     builder = (
         x509.CertificateBuilder()
-        .subject_name(_Name(subject))
-        .issuer_name(_Name(issuer))
+        .subject_name(subject)
+        .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(serial)
         .not_valid_before(now - datetime.timedelta(seconds=_BACKDATE))
@@ -121,21 +138,14 @@ def _Build(
     return builder.sign(signer, hashes.SHA256())
 
 
-def _Name(common_name: str) -> crypto_x509.Name:
+def _Name(common_name: str, unique: str = "") -> crypto_x509.Name:
     from cryptography import x509
 
-    try:
-        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
-    except ValueError:
-        # A common name holds 64 characters at most, host names may be longer.
-        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name[:64])])
-
-
-def _CommonName(certificate: crypto_x509.Certificate) -> str:
-    from cryptography import x509
-
-    found = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    return str(found[0].value) if found else DEFAULT_COMMON_NAME
+    # A common name holds 64 characters at most, host names may be longer.
+    parts = [x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name[:_MAX_COMMON_NAME])]
+    if unique:
+        parts.append(x509.NameAttribute(x509.NameOID.SERIAL_NUMBER, unique))
+    return x509.Name(parts)
 
 
 # Reading
@@ -219,6 +229,17 @@ def DigestOfDer(der: bytes) -> str:
 
 def _Octets(text: str) -> str:
     return ":".join(text[i : i + 2] for i in range(0, len(text), 2)).upper()
+
+
+def IsSignedBy(pem: str | bytes, authority: str | bytes, name: str = "certificate") -> bool:
+    """Return whether the key of the ``authority`` signed a certificate."""
+    try:
+        LoadCertificate(pem, name).verify_directly_issued_by(LoadCertificate(authority, "authority"))
+    except errors.X509CertError:
+        raise
+    except Exception:  # noqa: BLE001 - the library raises many kinds
+        return False
+    return True
 
 
 def IsSelfSigned(pem: str | bytes, name: str = "certificate") -> bool:

@@ -34,6 +34,7 @@ MODULES = (
     "verify",
     "programs",
     "trust.certificates",
+    "trust.renewing",
     "trust.sshkeys",
     "instance",
     "migration",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import constants, errors, hosts, objects, params, pathutils, runtime
+from ganeti import constants, errors, hosts, objects, params, pathutils, runtime, ssh
 from ganeti.bootstrap import daemons, keys, storagedirs
 from ganeti.bootstrap.settings import Settings
 from ganeti.cmdlib import masterscript
@@ -21,7 +21,6 @@ from ganeti.rpc import resolver
 _MAC_PREFIX = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){2}")
 _TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
 DEFAULT_VG = "xenvg"
-_SSH_BITS = {"rsa": 2048, "dsa": 1024, "ecdsa": 521}
 
 
 def _Prereq(text: str, code: str = errors.ECODE_INVAL) -> errors.OpPrereqError:
@@ -244,8 +243,8 @@ def _ClusterValues(settings: Settings) -> dict[str, Any]:
     _CheckChoices(settings.enabled_disk_templates, tuple(disk.TEMPLATES), "disk template")
     if not _MAC_PREFIX.fullmatch(settings.mac_prefix.lower()):
         raise _Prereq(f"Invalid MAC prefix given '{settings.mac_prefix}'")
-    if settings.ssh_key_type not in _SSH_BITS:
-        raise _Prereq(f"Invalid SSH key type '{settings.ssh_key_type}'; choose from {', '.join(_SSH_BITS)}")
+    if settings.ssh_key_type not in ssh.DEFAULT_BITS:
+        raise _Prereq(f"Invalid SSH key type '{settings.ssh_key_type}'; choose from {', '.join(ssh.DEFAULT_BITS)}")
     vg_name, helper = _Storage(settings)
     values: dict[str, Any] = dict(_FillSets(settings, vg_name))
     values.update(
@@ -271,7 +270,7 @@ def _ClusterValues(settings: Settings) -> dict[str, Any]:
         compression_tools=list(_CompressionTools(settings)),
         enabled_user_shutdown=settings.enabled_user_shutdown,
         ssh_key_type=settings.ssh_key_type,
-        ssh_key_bits=settings.ssh_key_bits or _SSH_BITS[settings.ssh_key_type],
+        ssh_key_bits=settings.ssh_key_bits or ssh.DEFAULT_BITS[settings.ssh_key_type],
         hv_state_static={k: params.ForceDictType(v, nd.HV_STATE_TABLE) for k, v in settings.hv_state.items()},
         disk_state_static={
             kind: {name: params.ForceDictType(v, nd.DISK_STATE_TABLE) for name, v in by_name.items()}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ganeti import _autoconf, errors, objects, pathutils, runtime, ssconf, ssh, x509
 from ganeti.daemon import users
 
+_LIMIT = 1 << 20
 _HOST_KEY_TYPES = {"rsa": "rsahostkeypub", "dsa": "dsahostkeypub"}
 
 
@@ -83,6 +86,69 @@ def WriteMissing() -> None:
         spice, spice_ca = x509.MakeSpicePems()
         _Write(pathutils.SPICE_CERT_FILE, spice, 0o440, _autoconf.NODED_USER, _autoconf.MASTERD_GROUP)
         _Write(pathutils.SPICE_CACERT_FILE, spice_ca, 0o440, _autoconf.NODED_USER, _autoconf.MASTERD_GROUP)
+
+
+class NewFile(NamedTuple):
+    """A file that is to be replaced."""
+
+    path: str
+    text: str
+    mode: int
+    user: str
+
+
+def _Given(path: str) -> str:
+    """Return the text of the administrator's file."""
+    try:
+        return runtime.ReadText(path, _LIMIT)
+    except (OSError, runtime.FileTooLarge, UnicodeDecodeError) as err:
+        reason = err.strerror if isinstance(err, OSError) else str(err)
+        raise errors.OpPrereqError(f"{path} cannot be read: {reason}", errors.ECODE_INVAL) from err
+
+
+def _Checked(path: str, check: Callable[[str, str], object]) -> str:
+    text = _Given(path)
+    try:
+        check(text, path)
+    except errors.X509CertError as err:
+        raise errors.OpPrereqError(f"{err.args[0]}: {err.args[1]}", errors.ECODE_INVAL) from err
+    return text
+
+
+def NewRapiFile(given: str | None, new: bool) -> list[NewFile]:
+    """Return rapi.pem with the content of a ``given`` file, or a ``new`` one; OpPrereqError if it cannot be used."""
+    if given is None and not new:
+        return []
+    text = x509.MakeRapiPem() if given is None else _Checked(given, x509.CheckKeyAndCertificate)
+    return [NewFile(pathutils.RAPI_CERT_FILE, text, 0o440, _autoconf.RAPI_USER)]
+
+
+def NewSpiceFiles(given: str | None, given_ca: str | None, new: bool) -> list[NewFile]:
+    """Return spice.pem and spice-ca.pem; the parameters are those of ``NewRapiFile``."""
+    if given is not None and given_ca is not None:
+        texts = _Checked(given, x509.CheckKeyAndCertificate), _Checked(given_ca, x509.LoadCertificate)
+    elif new:
+        texts = x509.MakeSpicePems()
+    else:
+        return []
+    paths = (pathutils.SPICE_CERT_FILE, pathutils.SPICE_CACERT_FILE)
+    return [NewFile(path, text, 0o440, _autoconf.NODED_USER) for path, text in zip(paths, texts, strict=True)]
+
+
+def NewDomainSecret(given: str | None, new: bool) -> list[NewFile]:
+    """Return the file of the cluster domain secret; the parameters are those of ``NewRapiFile``."""
+    if given is None and not new:
+        return []
+    text = x509.NewSecret() + "\n" if given is None else _Given(given)
+    if not text.strip():
+        raise errors.OpPrereqError(f"{given} is empty", errors.ECODE_INVAL)
+    return [NewFile(pathutils.CLUSTER_DOMAIN_SECRET_FILE, text, 0o640, _autoconf.MASTERD_USER)]
+
+
+def Replace(files: Iterable[NewFile]) -> None:
+    """Write the files of this node; whoever calls has them distributed."""
+    for file in files:
+        _Write(file.path, file.text, file.mode, file.user, _autoconf.MASTERD_GROUP)
 
 
 def CertifyMaster(snapshot: objects.Snapshot, server_pem: str, node_name: str) -> objects.Snapshot:

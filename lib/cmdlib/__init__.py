@@ -39,6 +39,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "instance.query": ("OpInstanceQueryData",),
     "cluster.modify": ("OpClusterSetParams",),
+    "cluster.renew": ("OpClusterRenewCrypto",),
     "cluster.tokens": ("OpClusterRapiTokenAdd", "OpClusterRapiTokenRemove"),
     "cluster.verify": ("OpClusterVerify", "OpClusterVerifyConfig", "OpClusterVerifyGroup"),
     "query": (

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ganeti import constants, errors, hosts, pathutils, runtime, ssconf
+from ganeti import constants, errors, hosts, pathutils, renewal, runtime, ssconf
 from ganeti.confd import callbacks, client, wire
 
 TIMEOUT = 10.0
@@ -43,9 +43,8 @@ def OwnAddress() -> str:
     return hosts.OwnHost().ip if pathutils.IsVirtual() else "127.0.0.1"
 
 
-def ReadKey() -> bytes:
+def ReadKey(path: str = pathutils.CONFD_HMAC_KEY) -> bytes:
     """Return the cluster's key; raises ConfigurationError if it cannot be read."""
-    path = pathutils.CONFD_HMAC_KEY
     try:
         key = runtime.ReadFile(path, _MAX_KEY)
     except (OSError, runtime.FileTooLarge) as err:
@@ -55,6 +54,12 @@ def ReadKey() -> bytes:
     if not key.strip():
         raise errors.ConfigurationError(f"The key {path} is empty", hint=_NO_CLUSTER)
     return key
+
+
+def ReadKeys() -> tuple[bytes, ...]:
+    """Return the cluster's key, and those that are accepted beside it while it is renewed (doc/design-renew-crypto.rst)."""
+    path, *others = renewal.Paths(pathutils.CONFD_HMAC_KEY)
+    return (ReadKey(path), *(ReadKey(other) for other in others if runtime.Exists(other)))
 
 
 class Link:

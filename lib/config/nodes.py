@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ganeti import errors, objects, runtime, store
+from ganeti import errors, objects, renewal, runtime, store
 from ganeti.config.base import ConfigBase, ConfigChange, OutOfDate, R
 from ganeti.config.draft import Draft, IsVoter
 
@@ -236,6 +236,15 @@ class Nodes(ConfigBase):
 
         return self.Transact(change)
 
+    def SetCandidateCerts(self, certs: Mapping[str, str]) -> None:
+        """Replace the list of the accepted certificates: node uuid -> digest, and uuid + ``renewal.NEXT`` -> staged one."""
+
+        def change(draft: Draft) -> None:
+            if draft.root.cluster.candidate_certs != certs:
+                draft.Touch(draft.root.cluster.Replace(candidate_certs=dict(certs)))
+
+        self.Transact(change)
+
     def LookupNodeGroup(self, target: str | None) -> objects.NodeGroup:
         """Return the group of a name or uuid; None means the only one.  OpPrereqError if there is none."""
         root = self.Snapshot()
@@ -267,10 +276,11 @@ def DropCert(draft: Draft, node: objects.Node) -> None:
 
 
 def _SetCert(draft: Draft, node_uuid: str, digest: str | None) -> None:
-    certs = dict(draft.root.cluster.candidate_certs)
-    if certs.get(node_uuid) == digest:
-        return
-    certs.pop(node_uuid, None)
+    before = draft.root.cluster.candidate_certs
+    # The staged one of a renewal that was interrupted goes, too.
+    certs = {key: value for key, value in before.items() if key not in (node_uuid, node_uuid + renewal.NEXT)}
     if digest is not None:
         certs[node_uuid] = digest
+    if certs == before:
+        return
     draft.Touch(draft.root.cluster.Replace(candidate_certs=certs))

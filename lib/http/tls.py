@@ -41,8 +41,8 @@ class Policy(Protocol):
     """Decides which peers may call, by their certificates."""
 
     @property
-    def authority(self) -> str:
-        """Return the file with the certificate that must have signed the peer's."""
+    def authorities(self) -> Sequence[str]:
+        """Return the files with the certificates of which one must have signed the peer's."""
 
     def Refusal(self, chain: Sequence[Digests]) -> str | None:
         """Return why a peer with this chain (its own certificate first) may not call; None if it may."""
@@ -61,8 +61,8 @@ class ServerContext:
             context.use_privatekey_file(key_file)
             context.use_certificate_chain_file(chain_file or cert_file)
             context.check_privatekey()
-            if policy is not None:
-                context.load_verify_locations(policy.authority)
+            for authority in policy.authorities if policy is not None else ():
+                context.load_verify_locations(authority)
         except SSL.Error as err:
             raise errors.X509CertError(cert_file, f"cannot be used: {_Text(err)}") from None
         self._context = context

@@ -245,10 +245,12 @@ class OpClusterRapiTokenRemove(OpCode):
 
 
 class OpClusterRenewCrypto(OpCode):
-    """Renew node certificates and/or SSH keys."""
+    """Renew certificates and keys while the cluster serves."""
 
     OP_RESULT = ht.TNone
 
+    cluster_certificate: bool = Param(ht.TBool, False, doc="renew the certificate that all nodes share")
+    confd_hmac_key: bool = Param(ht.TBool, False, doc="renew the key of confd")
     node_certificates: bool = Param(ht.TBool, False, doc="renew SSL client certificates")
     renew_ssh_keys: bool = Param(ht.TBool, False, doc="renew SSH host-to-host keys")
     ssh_key_type: str | None = Param(ht.TMaybe(types.TSshKeyType), None, doc="type of new keys")

@@ -54,6 +54,14 @@ _StorageUnit = ht.TStrictDict(
 )
 # A version is a text or a list of numbers, as the hypervisor has it.
 _HypervisorFacts = ht.TDictOf(ht.TString, ht.TOr(_MaybeNumber, ht.TString, ht.TListOf(ht.TInt)))
+_Crypto = ht.TStrictDict(
+    {
+        "secrets": ht.TDictOf(ht.TString, ht.TItems(*[_MaybeString] * 3)),
+        "client": ht.TItems(*[_MaybeString] * 4),
+        "listed": _Strings,
+    },
+    {},
+)
 _System = ht.TItems(
     ht.TString,
     ht.TString,
@@ -177,6 +185,12 @@ ANSWERS: dict[str, ht.Type] = {
     "node_long_calls": ht.TListOf(ht.TItems(ht.TString, _Number, ht.TBool, ht.TString)),
     "os_extra_info": _OsFacts,
     "os_validate": ht.TBool,
+    # keys and certificates
+    "crypto_activate": ht.TAny,
+    "crypto_certify": ht.TAny,
+    "crypto_look": _Crypto,
+    "crypto_stage": ht.TAny,
+    "crypto_withdraw": ht.TAny,
     # transfers
     "export_info": ht.TString,
     "export_list": _Strings,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pycurl
 
-from ganeti import constants, pathutils, runtime
+from ganeti import constants, pathutils, renewal, runtime
 from ganeti.rpc.base import ABORTED, MAX_BODY, Answer, Failure, Request
 from ganeti.utils.files import IdentityOf
 
@@ -170,21 +170,26 @@ class _Certificates:
     """The content of the files to show; curl never uses a connection made with another content again."""
 
     def __init__(self, server_cert: str, client_cert: str):
-        self._paths = (server_cert, client_cert)
+        self._authorities = renewal.Paths(server_cert)
+        self._client_cert = client_cert
         self._checked = -float("inf")
         self._seen: tuple[Any, ...] = ()
         self.authority = b""
         self.own = b""
 
     def Refresh(self, now: float) -> None:
-        """Read the files again if they changed, looking once a second; OSError when the first cannot be read."""
-        if now - self._checked < 1.0:
+        """Read the files again if they changed, looking now and then; OSError when the first cannot be read.
+
+        While the cluster certificate is renewed, the old and the new one are accepted.
+        """
+        if now - self._checked < renewal.SEEN_WITHIN:
             return
-        seen = tuple(map(IdentityOf, self._paths))
+        seen = tuple(map(IdentityOf, (*self._authorities, self._client_cert)))
         if seen != self._seen:
-            server_cert, client_cert = self._paths
-            self.authority = runtime.ReadFile(server_cert, _CERT_LIMIT)
-            self.own = runtime.ReadFile(client_cert, _CERT_LIMIT) if seen[1] is not None else self.authority
+            server = runtime.ReadFile(self._authorities[0], _CERT_LIMIT)
+            others = [renewal.ReadIfThere(path) or b"" for path in self._authorities[1:]]
+            self.authority = b"\n".join([server, *others])
+            self.own = renewal.ReadIfThere(self._client_cert) or server
             self._seen = seen
         self._checked = now
 

@@ -380,6 +380,27 @@ _SYSTEMS = (
 )
 
 _ADDED = (
+    _Changes(
+        "crypto_activate",
+        "F m D",
+        "Puts staged secrets with these digests into use; those before stay accepted.",
+        digests="{str: str}",
+    ),
+    _Changes(
+        "crypto_certify",
+        "F m D",
+        "Makes a new certificate of the node beside the one in use.",
+    ),
+    _Reads("crypto_look", "F m D", "Returns the digests of secrets and certificates that the node uses and accepts."),
+    _Changes(
+        "crypto_stage", "F m D", "Keeps a secret beside the one in use: both are accepted.", kind="name", content="BLOB"
+    ),
+    _Changes(
+        "crypto_withdraw",
+        "F m D",
+        "Accepts no secrets but those in use, if these have the digests.",
+        digests="{str: str}",
+    ),
     _Changes("drbd_follow", "U s D", "Makes active mirrors obey what is said of their peers.", disks="[DISK]"),
     _Reads("drbd_states", "U m D", "Returns {minor: state of the mirror} of all mirrors of the node."),
     _Reads(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import constants, daemon, errors, hosts, pathutils, runtime, ssconf
@@ -111,16 +112,27 @@ class Server:
     def Handle(self, data: bytes, sender: str) -> bytes | None:
         """Return the datagram to answer with, None for no answer."""
         state = self._loader.state
-        if state.key is None:
+        if not state.keys:
             self.tally.Drop(NO_ANSWER, sender, "this node does not answer questions")
             return None
         try:
-            request = self._gate.Open(state.key, data, runtime.Time())
+            key, request = self._Open(state.keys, data)
         except wire.BadDatagram as err:
             self.tally.Drop(err.reason, sender, str(err))
             return None
         reply = Failure(state.failure) if state.view is None else self._Answer(state.view, request)
-        return wire.PackReply(state.key, reply, request.rsalt)
+        return wire.PackReply(key, reply, request.rsalt)
+
+    def _Open(self, keys: Sequence[bytes], data: bytes) -> tuple[bytes, wire.Request]:
+        """Return the key that a question is signed with, and the question; raises BadDatagram."""
+        now = runtime.Time()
+        for key in keys[:-1]:
+            try:
+                return key, self._gate.Open(key, data, now)
+            except wire.BadDatagram as err:
+                if err.reason != wire.SIGNATURE:
+                    raise
+        return keys[-1], self._gate.Open(keys[-1], data, now)
 
     def _Answer(self, view: View, request: wire.Request) -> wire.Reply:
         """Return the answer; an error of ours or of the configuration ends this question only."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import configfile, errors, hosts, objects, pathutils, runtime, serializer
+from ganeti import configfile, errors, hosts, objects, pathutils, renewal, runtime, serializer
 from ganeti.confd import link
 from ganeti.confd.view import View
 from ganeti.configfile.load import MAX_CONFIG
@@ -26,15 +26,18 @@ _FREED_AT_ONCE = 20
 
 
 class State(NamedTuple):
-    """What a question is answered from; without a key, or without a view and a failure, there is no answer."""
+    """What a question is answered from; without a key, or without a view and a failure, there is no answer.
 
-    key: bytes | None = None
+    ``keys``: the one in use first; those that are accepted beside it while the key is renewed.
+    """
+
+    keys: tuple[bytes, ...] = ()
     view: View | None = None
     failure: str = ""
 
 
 def _Files() -> list[str]:
-    return [pathutils.CLUSTER_CONF_FILE, pathutils.CONFD_HMAC_KEY]
+    return [pathutils.CLUSTER_CONF_FILE, *renewal.Paths(pathutils.CONFD_HMAC_KEY)]
 
 
 class Loader:
@@ -62,7 +65,7 @@ class Loader:
 
     def _Read(self) -> State:
         try:
-            key = link.ReadKey()
+            keys = link.ReadKeys()
         except errors.ConfigurationError as err:
             self._NoteSilence(str(err))
             return State()
@@ -72,17 +75,17 @@ class Loader:
             self._NoteSilence("this node has no copy of the configuration: it is not a master candidate")
             return State()
         except (OSError, runtime.FileTooLarge) as err:
-            return self._Broken(key, f"The configuration cannot be read: {err}")
+            return self._Broken(keys, f"The configuration cannot be read: {err}")
         try:
             view = _Build(text)
         except errors.GenericError as err:
-            return self._Broken(key, f"The configuration cannot be read: {err}")
+            return self._Broken(keys, f"The configuration cannot be read: {err}")
         except Exception as err:
             # Whatever is wrong with this file, the next one may be fine.
             logging.debug("While the configuration was read", exc_info=True)
             # What such an error quotes is for the log only.
             logging.error("The configuration cannot be read: %s: %s", type(err).__name__, err)
-            return self._Broken(key, "The configuration cannot be read; the log of this daemon says more")
+            return self._Broken(keys, "The configuration cannot be read; the log of this daemon says more")
         if not (view.MayAnswer(pathutils.HostName()) or view.MayAnswer(hosts.OwnName())):
             self._NoteSilence("this node is not a master candidate")
             return State()
@@ -93,11 +96,11 @@ class Loader:
         again = self.state.view is not None
         level = logging.DEBUG if again else logging.INFO
         logging.log(level, "Read the configuration with serial number %d", view.root.serial_no)
-        return State(key, view)
+        return State(keys, view)
 
-    def _Broken(self, key: bytes, text: str) -> State:
+    def _Broken(self, keys: tuple[bytes, ...], text: str) -> State:
         logging.error("%s: every question is answered with this error", text)
-        return State(key, failure=text)
+        return State(keys, failure=text)
 
     def _NoteSilence(self, reason: str) -> None:
         if reason != self._silence:

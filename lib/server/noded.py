@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ganeti.runtime import protocols
 
 _HANDSHAKE_TIMEOUT = 10.0
+_CONTEXT_TRIES = 3
 # Strangers may fill it: what the kernel allows at most.
 _BACKLOG = 4096
 _TCP_NODELAY = (6, 1)  # IPPROTO_TCP, TCP_NODELAY
@@ -68,7 +69,7 @@ class NodeServer:
         self._files = (key_file, cert_file)
         self._policy = NodePolicy(cert_file) if use_tls else None
         self._context: tls.ServerContext | None = None
-        self._context_of = ""
+        self._context_of: tuple[str, ...] = ()
         self._lock_memory = lock_memory
         self._limits = limits
 
@@ -76,10 +77,18 @@ class NodeServer:
         """Read key and certificate if they changed since the last time."""
         if self._policy is None:
             return
-        digest = self._policy.ServerDigest()
-        if digest != self._context_of:
-            self._context = tls.ServerContext(*self._files, self._policy)
-            self._context_of = digest
+        for left in reversed(range(_CONTEXT_TRIES)):
+            digests = self._policy.ServerDigests()
+            if digests == self._context_of:
+                return
+            try:
+                self._context = tls.ServerContext(*self._files, self._policy)
+            except errors.X509CertError:
+                # Key and certificate are read one after the other: the file may just have been replaced.
+                if not left:
+                    raise
+            else:
+                self._context_of = digests
 
     def ServeChild(self, sock: protocols.Socket, child: Child) -> None:
         """Serve one connection from handshake to end; a mistake of the peer ends it with one line in the log."""

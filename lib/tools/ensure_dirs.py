@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ganeti import _autoconf, constants, errors, pathutils, runtime
+from ganeti import _autoconf, constants, errors, pathutils, renewal, runtime
 from ganeti.daemon import users
 from ganeti.tools import common
 from ganeti.utils import owndirs
@@ -115,6 +115,11 @@ def _Files() -> list[Item]:
         (pathutils.JOB_QUEUE_SERIAL_FILE, 0o640, _M_D),
         (pathutils.JOB_QUEUE_VERSION_FILE, 0o640, _M_D),
         (pathutils.JOB_QUEUE_DRAIN_FILE, 0o644, _M_D),
+        *(
+            (path, renewal.FILE_MODE, (secret.user, secret.group))
+            for secret in (*renewal.SECRETS.values(), renewal.CLIENT)
+            for path in renewal.Paths(secret.path)[1:]
+        ),
         *((pathutils.STORE_FILE + suffix, 0o640, _M) for suffix in ("", "-wal", "-shm")),
         *((pathutils.DaemonLog(name), 0o600, (users.DAEMON_USERS[name][0], _M[1])) for name in constants.DAEMONS),
         (pathutils.LOG_RAPI_ACCESS, 0o600, _R_M),

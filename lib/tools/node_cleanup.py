@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from ganeti import constants, errors, pathutils, runtime, ssconf
+from ganeti import constants, errors, pathutils, renewal, runtime, ssconf
 from ganeti.tools import common
 from ganeti.utils import files
 
@@ -56,6 +56,9 @@ def CleanUp(backup: bool) -> int:
         if backup:
             files.BackUp(path)
         runtime.RemoveFile(path)
+    # Without a copy: they are accepted, or would be.
+    secrets = (*renewal.SECRETS.values(), renewal.CLIENT)
+    runtime.RemoveFiles([path for secret in secrets for path in renewal.Paths(secret.path)[1:]])
     for key in ssconf.KEYS:
         runtime.RemoveFile(pathutils.SsconfFile(key))
     # Kept, it would tie this machine to the old cluster; a copy of it must never be used again.

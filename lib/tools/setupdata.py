@@ -10,14 +10,13 @@ Each program stops on a node of another cluster (doc/reference/files.md 12).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ganeti import constants, errors, ht, pathutils, runtime, serializer, ssconf, x509
+from ganeti import constants, errors, ht, pathutils, renewal, runtime, serializer, ssconf, x509
 from ganeti.tools import common
 
 MAX_INPUT = 8 * 1024 * 1024
-_PEM_LIMIT = 1024 * 1024
 
 CLUSTER_NAME = "cluster_name"
 CERTIFICATE = "node_daemon_certificate"
@@ -92,7 +91,7 @@ def CheckServerPem(data: Mapping[str, Any]) -> str:
         x509.CheckKeyAndCertificate(pem, CERTIFICATE)
     except errors.X509CertError as err:
         raise SetupError(f"Given node daemon certificate: {err.args[1]}") from err
-    _CheckSameAsLocal(pem)
+    _CheckSameAsLocal(pem, (pathutils.NODED_CERT_FILE,))
     return str(pem)
 
 
@@ -103,16 +102,23 @@ def CheckServerCertificate(data: Mapping[str, Any]) -> None:
         return
     if x509.HasKey(pem):
         raise SetupError("No private key may be given with the node daemon certificate")
-    _CheckSameAsLocal(pem)
+    # The sender may be ahead or behind while the certificate is renewed.
+    _CheckSameAsLocal(pem, renewal.Paths(pathutils.NODED_CERT_FILE))
 
 
-def _CheckSameAsLocal(pem: str) -> None:
-    path = pathutils.NODED_CERT_FILE
-    if not runtime.Exists(path):
-        return
+def _CheckSameAsLocal(pem: str, paths: Sequence[str]) -> None:
+    """Raise SetupError unless the certificate is one of those in ``paths``, or this machine has none."""
+    path = paths[0]
     try:
-        same = x509.Digest(pem, CERTIFICATE) == x509.Digest(runtime.ReadFile(path, _PEM_LIMIT), path)
+        known = [renewal.ReadIfThere(name) for name in paths]
+        same = known[0] is None or x509.Digest(pem, CERTIFICATE) in [
+            x509.Digest(content, path) for content in known if content is not None
+        ]
     except errors.X509CertError as err:
         raise SetupError(f"{err.args[0]}: {err.args[1]}") from err
     if not same:
-        raise SetupError(f"Given cluster certificate does not match the local one in {path}")
+        raise SetupError(
+            f"Given cluster certificate does not match the local one in {path}",
+            hint="if the certificate was renewed while this node was away, run 'node-cleanup --yes-do-it' here, then add the"
+            " node again",
+        )

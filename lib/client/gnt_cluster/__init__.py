@@ -26,6 +26,7 @@ PROGRAM = Program(
         "redist-conf",
         "remove-tags",
         "rename",
+        "renew-crypto",
         "repair-disk-sizes",
         "search-tags",
         "show-ispecs-cmd",

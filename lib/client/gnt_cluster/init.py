@@ -8,8 +8,8 @@ from ganeti import constants, errors
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import COMPLETE_FILE, ElementsOf, Off, Opt, Options, Value
-from ganeti.client.gnt_cluster.options import SET_SETTINGS
+from ganeti.cli.parser import COMPLETE_FILE, Off, Opt, Options, Value
+from ganeti.client.gnt_cluster.options import SET_SETTINGS, SSH_KEY_BITS, SSH_KEY_TYPE
 from ganeti.client.shared import policy, typed
 from ganeti.opcodes import OpClusterPostInit
 
@@ -23,8 +23,6 @@ GLUSTER_STORAGE_DIR = Value(
 )  # fmt: skip
 NO_ETC_HOSTS = Off("--no-etc-hosts", dest="modify_etc_hosts", text="Never change /etc/hosts on the nodes")
 NO_SSH_INIT = Off("--no-ssh-init", dest="modify_ssh_setup", text="Never manage SSH keys on the nodes")
-SSH_KEY_TYPE = Value("--ssh-key-type", dest="ssh_key_type", choices=ElementsOf("TSshKeyType"), text="Type of SSH keys")
-SSH_KEY_BITS = Value("--ssh-key-bits", dest="ssh_key_bits", type="int", metavar="BITS", text="Length of SSH keys")
 
 _SPEC_WORDS = {
     "cpu-count": "number of virtual CPUs",

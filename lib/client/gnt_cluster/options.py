@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ganeti.cli import options as o
-from ganeti.cli.parser import COMPLETE_FILE, COMPLETE_IALLOCATOR, COMPLETE_NODE, Value, Values
+from ganeti.cli.parser import COMPLETE_FILE, COMPLETE_IALLOCATOR, COMPLETE_NODE, ElementsOf, Value, Values
 
 NODE_LIST = Values(
     "-n", "--node", dest="nodes", metavar="NODE", completion=COMPLETE_NODE, text="Only this node; repeat it for several"
 )
+SSH_KEY_TYPE = Value("--ssh-key-type", dest="ssh_key_type", choices=ElementsOf("TSshKeyType"), text="Type of SSH keys")
+SSH_KEY_BITS = Value("--ssh-key-bits", dest="ssh_key_bits", type="int", metavar="BITS", text="Length of SSH keys")
 
 CANDIDATE_POOL_SIZE = Value(
     "-C", "--candidate-pool-size", dest="candidate_pool_size", type="int", metavar="NUMBER",

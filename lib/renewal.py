@@ -1,0 +1,227 @@
+"""Secrets that are renewed while the cluster serves: their files, and what is to be done next (doc/design-renew-crypto.rst).
+
+::
+
+    server.pem.next     staged on every node: accepted already, used by nobody
+    server.pem          in use
+    server.pem.old      replaced: used by nobody, accepted still
+
+The same for ``hmac.key``.  A node's own certificate has no ``.old``: its list of accepted ones is the cluster's.  ``Next``
+decides from what the nodes report, and from nothing else, so that whoever comes after an interruption continues.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+from ganeti import _autoconf, errors, pathutils, runtime, x509
+
+NEXT, OLD = ".next", ".old"
+CLUSTER, CONFD = "cluster", "confd"
+SEEN_WITHIN = 1.0
+"""Seconds within which every daemon has noticed changed files; a transport looks that often."""
+
+_LIMIT = 1024 * 1024
+
+
+class Secret(NamedTuple):
+    """A secret that all nodes share: where it is, and whose its file is."""
+
+    path: str
+    user: str
+    group: str
+    name: str
+
+
+SECRETS = {
+    CLUSTER: Secret(
+        pathutils.NODED_CERT_FILE, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "the cluster certificate"
+    ),
+    CONFD: Secret(pathutils.CONFD_HMAC_KEY, _autoconf.CONFD_USER, _autoconf.MASTERD_GROUP, "the confd HMAC key"),
+}
+CLIENT = Secret(
+    pathutils.NODED_CLIENT_CERT_FILE, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "the node's certificate"
+)
+FILE_MODE = 0o440
+
+
+def Paths(path: str) -> tuple[str, str, str]:
+    """Return the file in use, the staged and the replaced one."""
+    return path, path + NEXT, path + OLD
+
+
+def Digest(kind: str, content: bytes) -> str:
+    """Return by what a shared secret is recognised: the SHA-256 of the certificate, or of the key."""
+    if kind == CLUSTER:
+        return x509.Sha256(content, SECRETS[kind].path)
+    return hashlib.sha256(content).hexdigest()
+
+
+def Check(kind: str, content: bytes) -> None:
+    """Raise GenericError unless this could be put into use."""
+    if kind not in SECRETS:
+        raise errors.GenericError(f"'{kind[:40]}' is not a secret that all nodes share")
+    if kind == CLUSTER:
+        x509.CheckKeyAndCertificate(content.decode("utf-8", "replace"), SECRETS[kind].path)
+    elif not content.strip():
+        raise errors.GenericError("a key must not be empty")
+
+
+def Make(kind: str) -> str:
+    """Make a new secret."""
+    return x509.MakeServerPem(renewed=True) if kind == CLUSTER else x509.NewSecret() + "\n"
+
+
+def ReadIfThere(path: str) -> bytes | None:
+    try:
+        return runtime.ReadFile(path, _LIMIT)
+    except FileNotFoundError:
+        return None
+
+
+# --- what a node reports --------------------------------------------------------------------------------------------------
+
+
+class Held(NamedTuple):
+    """The digests of the three files of a secret."""
+
+    current: str | None
+    next: str | None
+    old: str | None
+
+
+class Client(NamedTuple):
+    """A node's own certificate and the staged one: digests as in the list of candidates, and of the signer of each.
+
+    A signer is None where it is not among the cluster certificates that the node has.
+    """
+
+    current: str | None
+    next: str | None
+    signer: str | None
+    next_signer: str | None
+
+
+class Report(NamedTuple):
+    """What one node has.  ``listed``: digests of the candidates' certificates that it accepts."""
+
+    secrets: Mapping[str, Held]
+    client: Client
+    listed: Set[str]
+
+
+def ReadReport(value: Mapping[str, Any]) -> Report | None:
+    """Read the answer to ``crypto_look``, whose shape was checked; None where it makes no sense: nodes may lie."""
+    secrets, client = value["secrets"], Client(*value["client"])
+    if secrets.keys() != SECRETS.keys():
+        return None
+    if any(digest is not None and not x509.IsDigest(digest) for digest in (client.current, client.next)):
+        return None
+    return Report({kind: Held(*row) for kind, row in secrets.items()}, client, frozenset(value["listed"]))
+
+
+# --- decisions ------------------------------------------------------------------------------------------------------------
+
+
+class Phase(enum.Enum):
+    """The phases, in order; each begins when every online node has ended the one before."""
+
+    STAGE = "is given the new secrets, beside those in use"
+    CERTIFY = "makes a new certificate of its own"
+    LIST = "learns to accept old and new certificates of candidates"
+    ACTIVATE = "puts the new ones into use"
+    UNLIST = "accepts only new certificates of candidates"
+    WITHDRAW = "no longer accepts the old secrets"
+
+
+class Goal(NamedTuple):
+    """What is to be reached.
+
+    ``secrets``: kind -> digest that all nodes shall use.  ``renewed``: node -> digest of the certificate that it had before
+    and shall not use any more; absent where only a new signature is needed.  ``candidates``: the nodes whose certificates are
+    accepted.  ``master``: the node that comes last.
+    """
+
+    secrets: Mapping[str, str]
+    renewed: Mapping[str, str | None]
+    candidates: Set[str]
+    master: str
+
+
+class Step(NamedTuple):
+    """A phase, the nodes that have not ended it, and those of which nothing is known."""
+
+    phase: Phase
+    nodes: Sequence[str]
+    unknown: Sequence[str]
+
+
+def Unfinished(own: Held) -> str | None:
+    """Return the digest that an interrupted renewal was about to put into use everywhere; None if there was none.
+
+    ``own``: of the master's node, which is given a secret first and forgets the old one last.
+    """
+    if own.old is not None and own.old != own.current:
+        return own.current
+    return own.next if own.next != own.current else None
+
+
+def Next(reports: Mapping[str, Report | None], goal: Goal) -> Step | None:
+    """Return what is to be done next; None when the goal is reached.  A node that does not answer has the report None."""
+    known = {node: report for node, report in reports.items() if report is not None}
+    unknown = sorted(reports.keys() - known.keys())
+    both, final = Accepted(known, goal)
+    ended = {
+        Phase.STAGE: lambda node, has: all(
+            digest in (has.secrets[kind].current, has.secrets[kind].next) for kind, digest in goal.secrets.items()
+        ),
+        Phase.CERTIFY: lambda node, has: not _NeedsClient(node, has, goal) or _IsCertified(has, goal),
+        Phase.LIST: lambda node, has: not _Changes(known, goal) or both <= has.listed,
+        Phase.ACTIVATE: lambda node, has: not _Activates(node, has, goal),
+        Phase.UNLIST: lambda node, has: has.listed == final,
+        Phase.WITHDRAW: lambda node, has: (
+            has.client.next is None and all(held.next is None and held.old is None for held in has.secrets.values())
+        ),
+    }
+    for phase in Phase:
+        nodes = sorted(node for node, has in known.items() if not ended[phase](node, has))
+        if phase is Phase.WITHDRAW and len(nodes) > 1:
+            nodes = [node for node in nodes if node != goal.master]
+        if nodes or unknown:
+            return Step(phase, nodes, unknown)
+    return None
+
+
+def Accepted(reports: Mapping[str, Report | None], goal: Goal) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the digests that are accepted while certificates change, and those afterwards."""
+    clients = [has.client for node, has in reports.items() if has is not None and node in goal.candidates]
+    final = frozenset(client.current for client in clients if client.current is not None)
+    return final | {client.next for client in clients if client.next is not None}, final
+
+
+def _NeedsClient(node: str, has: Report, goal: Goal) -> bool:
+    client = has.client
+    if node in goal.renewed and client.current == goal.renewed[node]:
+        return True
+    # A cluster certificate that is not renewed may have been replaced by hand, or be 3.1's: not our business here.
+    return CLUSTER in goal.secrets and client.signer != goal.secrets[CLUSTER]
+
+
+def _IsCertified(has: Report, goal: Goal) -> bool:
+    signer = goal.secrets.get(CLUSTER, has.secrets[CLUSTER].current)
+    return has.client.next is not None and has.client.next_signer == signer
+
+
+def _Activates(node: str, has: Report, goal: Goal) -> bool:
+    """Return whether the node has yet to put something into use."""
+    if any(has.secrets[kind].current != digest for kind, digest in goal.secrets.items()):
+        return True
+    return _NeedsClient(node, has, goal)
+
+
+def _Changes(known: Mapping[str, Report], goal: Goal) -> bool:
+    """Return whether a certificate of a candidate is about to change."""
+    return any(_NeedsClient(node, has, goal) for node, has in known.items() if node in goal.candidates)

@@ -1,0 +1,214 @@
+"""What is to be done next in a renewal: decided from reports alone, whatever happened before."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from ganeti import errors, renewal, x509
+from ganeti.renewal import CLUSTER, CONFD, Client, Goal, Held, Phase, Report, Step
+
+MASTER, OTHER = "node1", "node2"
+REST = Report(
+    {CLUSTER: Held("S1", None, None), CONFD: Held("K1", None, None)}, Client("c1", None, "S1", None), frozenset(["c1"])
+)
+NEW = Goal({CLUSTER: "S2"}, {}, frozenset([MASTER]), MASTER)
+
+
+def Changed(report: Report = REST, listed: str = "", **held: Held | Client) -> Report:
+    secrets = {**report.secrets, **{kind: value for kind, value in held.items() if isinstance(value, Held)}}
+    client = held.get("client", report.client)
+    assert isinstance(client, Client)
+    return Report(secrets, client, frozenset(listed.split()) or report.listed)
+
+
+def test_one_node_goes_through_all_phases() -> None:
+    staged = Changed(cluster=Held("S1", "S2", None))
+    certified = Changed(staged, client=Client("c1", "c2", "S1", "S2"))
+    listed = Changed(certified, "c1 c2")
+    active = Changed(listed, cluster=Held("S2", None, "S1"), client=Client("c2", None, "S2", None))
+    unlisted = Changed(active, "c2")
+    done = Changed(unlisted, cluster=Held("S2", None, None))
+    for report, phase in zip((REST, staged, certified, listed, active, unlisted), Phase, strict=True):
+        assert renewal.Next({MASTER: report}, NEW) == Step(phase, [MASTER], [])
+    assert renewal.Next({MASTER: done}, NEW) is None
+
+
+def test_no_phase_begins_before_every_node_has_ended_the_one_before() -> None:
+    staged = Changed(cluster=Held("S1", "S2", None))
+    assert renewal.Next({MASTER: staged, OTHER: REST}, NEW) == Step(Phase.STAGE, [OTHER], [])
+    assert renewal.Next({MASTER: staged, OTHER: None}, NEW) == Step(Phase.STAGE, [], [OTHER])
+    done = Changed(listed="c2", cluster=Held("S2", None, None), client=Client("c2", None, "S2", None))
+    left = Changed(done, cluster=Held("S2", None, "S1"))
+    # The master's node forgets the old one last: until then whoever comes next sees that something is left to do.
+    assert renewal.Next({MASTER: left, OTHER: left}, NEW) == Step(Phase.WITHDRAW, [OTHER], [])
+    assert renewal.Next({MASTER: left, OTHER: done}, NEW) == Step(Phase.WITHDRAW, [MASTER], [])
+
+
+def test_a_node_s_certificate_is_replaced_where_that_is_asked_for_and_no_other() -> None:
+    goal = Goal({}, {MASTER: "c1"}, frozenset([MASTER]), MASTER)
+    assert renewal.Next({MASTER: REST, OTHER: Changed(client=Client("d1", None, None, None))}, goal) == Step(
+        Phase.CERTIFY, [MASTER], []
+    )
+    # Only the key of confd: whoever signed the certificates does not matter.
+    goal = Goal({CONFD: "K2"}, {}, frozenset([MASTER]), MASTER)
+    odd = Changed(client=Client("c1", None, None, None), confd=Held("K2", None, None))
+    assert renewal.Next({MASTER: odd}, goal) is None
+
+
+def test_what_was_interrupted_is_known_from_the_master_s_files() -> None:
+    assert renewal.Unfinished(Held("S1", None, None)) is None
+    assert renewal.Unfinished(Held("S1", "S2", None)) == "S2"
+    assert renewal.Unfinished(Held("S2", None, "S1")) == "S2"
+    # The power failed between its two files.
+    assert renewal.Unfinished(Held("S1", "S2", "S1")) == "S2"
+
+
+def test_reports_of_rogue_nodes_are_not_read() -> None:
+    good = {
+        "secrets": {CLUSTER: ["a", None, None], CONFD: ["b", None, None]},
+        "client": [":".join(["AB"] * 20), None, "a", None],
+        "listed": [],
+    }
+    assert renewal.ReadReport(good) is not None
+    assert renewal.ReadReport({**good, "secrets": {CLUSTER: ["a", None, None]}}) is None
+    assert renewal.ReadReport({**good, "client": ["AB\nuuid=CD", None, "a", None]}) is None
+
+
+def test_only_what_could_be_used_is_staged() -> None:
+    pem = renewal.Make(CLUSTER)
+    renewal.Check(CLUSTER, pem.encode())
+    other = renewal.Make(CLUSTER)
+    mixed = pem[: pem.index("-----BEGIN CERT")] + other[other.index("-----BEGIN CERT") :]
+    for kind, content in ((CLUSTER, mixed), (CLUSTER, x509.CertificateOnly(pem)), (CONFD, " \n"), ("etc", "x")):
+        with pytest.raises(errors.GenericError):
+            renewal.Check(kind, content.encode())
+    # Two whose subjects are the same could not be told apart by a certificate without a key identifier.
+    assert x509.LoadCertificate(pem).subject != x509.LoadCertificate(other).subject
+    assert x509.IsSignedBy(x509.MakeClientPem(pem, "node1"), pem) and not x509.IsSignedBy(
+        x509.MakeClientPem(pem, "node1"), other
+    )
+
+
+# --- any interruption -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Machine:
+    """One node of the model; a certificate is (its digest, the digest of its signer)."""
+
+    held: Held
+    client: tuple[str, str]
+    listed: frozenset[str]
+    staged: tuple[str, str] | None = None
+
+    @property
+    def trusted(self) -> set[str | None]:
+        return set(self.held) - {None}
+
+    def Report(self) -> Report:
+        client = Client(self.client[0], self.staged and self.staged[0], self.client[1], self.staged and self.staged[1])
+        return Report({CLUSTER: self.held, CONFD: Held("K", None, None)}, client, self.listed)
+
+
+@dataclass
+class Cluster:
+    """A cluster in which each step may reach some nodes only, and runs end anywhere."""
+
+    rng: random.Random
+    names: list[str]
+    candidates: frozenset[str]
+    machines: dict[str, Machine] = field(default_factory=dict)
+    config: frozenset[str] = frozenset()
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.config = frozenset(f"c-{name}" for name in self.candidates)
+        for name in self.names:
+            self.machines[name] = Machine(Held("S0", None, None), (f"c-{name}", "S0"), self.config)
+
+    def Check(self) -> None:
+        """Every candidate could be the master now: it and every node accept each other."""
+        for caller, node in itertools.product(self.candidates, self.machines.values()):
+            one = self.machines[caller]
+            assert one.client[0] in node.listed and one.client[1] in node.trusted
+            assert node.held.current in one.trusted
+
+    def Reached(self, nodes: list[str]) -> list[Machine]:
+        """Some of these nodes, in any order; each may be interrupted after it."""
+        chosen = [self.machines[name] for name in nodes if self.rng.random() < 0.8]
+        self.rng.shuffle(chosen)
+        return chosen
+
+    def Run(self, master: str, clients: bool, perfect: bool) -> bool:
+        """One run of the command; whether it reached its goal."""
+        target = renewal.Unfinished(self.machines[master].held)
+        if target is None:
+            self.count += 1
+            target = f"S{self.count}"
+            own = self.machines[master]
+            own.held = own.held._replace(next=target)
+        renewed = {name: machine.client[0] for name, machine in self.machines.items()} if clients else {}
+        goal = Goal({CLUSTER: target}, renewed, self.candidates, master)
+        for _ in range(200 if perfect else self.rng.randrange(40)):
+            down = set() if perfect or self.rng.random() < 0.7 else {self.rng.choice(self.names)}
+            reports = {name: None if name in down else m.Report() for name, m in self.machines.items()}
+            step = renewal.Next(reports, goal)
+            if step is None:
+                return True
+            self.Do(step, goal, reports)
+        return False
+
+    def Do(self, step: Step, goal: Goal, reports: dict[str, Report | None]) -> None:
+        target = goal.secrets[CLUSTER]
+        if step.phase in (Phase.LIST, Phase.UNLIST):
+            if step.unknown:
+                # The certificates of a node that does not answer are not known either.
+                return
+            self.config = renewal.Accepted(reports, goal)[step.phase is Phase.UNLIST]
+        for machine in self.Reached(list(step.nodes)):
+            held = machine.held
+            if step.phase is Phase.STAGE:
+                machine.held = held._replace(next=target)
+            elif step.phase is Phase.CERTIFY:
+                self.count += 1
+                machine.staged = (f"c{self.count}", held.next or held.current or "")
+            elif step.phase in (Phase.LIST, Phase.UNLIST):
+                machine.listed = self.config
+            elif step.phase is Phase.WITHDRAW:
+                machine.held, machine.staged = Held(held.current, None, None), None
+            else:
+                # Three files, and the power may fail after each.
+                if held.current != target:
+                    machine.held = held._replace(old=held.current)
+                    self.Check()
+                    if self.rng.random() < 0.1:
+                        continue
+                    machine.held = Held(target, None, held.current)
+                    self.Check()
+                if machine.staged is not None and self.rng.random() < 0.9:
+                    machine.client, machine.staged = machine.staged, None
+            self.Check()
+
+
+@pytest.mark.parametrize("seed", range(0, 400, 20))
+def test_nobody_is_locked_out_whatever_is_interrupted(seed: int) -> None:
+    """Runs end anywhere, each with any candidate as master; then one that nothing disturbs reaches the end."""
+    for number in range(seed, seed + 20):
+        rng = random.Random(number)
+        names = [f"n{n}" for n in range(rng.randint(1, 5))]
+        cluster = Cluster(rng, names, frozenset(names[: rng.randint(1, 3)]))
+        for _ in range(rng.randrange(5)):
+            cluster.Run(rng.choice(sorted(cluster.candidates)), rng.random() < 0.3, perfect=False)
+        master = rng.choice(sorted(cluster.candidates))
+        assert cluster.Run(master, rng.random() < 0.3, perfect=True)
+        current = {machine.held for machine in cluster.machines.values()}
+        assert len(current) == 1 and current != {Held("S0", None, None)}
+        [held] = current
+        assert (held.next, held.old) == (None, None)
+        for machine in cluster.machines.values():
+            assert machine.client[1] == held.current and machine.staged is None
+            assert machine.listed == frozenset(cluster.machines[name].client[0] for name in cluster.candidates)
