@@ -171,11 +171,17 @@ def BuildKeygen(kind: str, bits: int, path: str) -> list[str]:
 
 
 def MakeUserKey(kind: str, bits: int, suffix: str = "") -> str:
-    """Make a new key pair of the login user, keep the old one beside it, and return the public line."""
+    """Make a new key pair of the login user, keep the old one beside it, and return the public line.
+
+    One with a ``suffix`` is not in use: what an earlier attempt left is replaced.
+    """
     private, public = UserKeyFiles(kind, suffix)
     runtime.MakeDirs(UserDir(), 0o700)
     for path in (private, public):
-        files.BackUp(path)
+        if suffix:
+            runtime.RemoveFile(path)
+        else:
+            files.BackUp(path)
     result = runtime.RunCmd(BuildKeygen(kind, bits, private), timeout=_KEYGEN_TIMEOUT)
     if result.failed:
         raise errors.SshUpdateError(f"Could not make the SSH key {private}: {result.fail_reason}")

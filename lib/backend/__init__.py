@@ -36,6 +36,7 @@ MODULES = (
     "trust.certificates",
     "trust.renewing",
     "trust.sshkeys",
+    "trust.sshrenewal",
     "instance",
     "migration",
     "blockdev",

@@ -11,18 +11,16 @@ Each answers [[node, error]] of the nodes that could not be changed; one that fa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ganeti import errors, pathutils, runtime, serializer, ssconf, ssh, x509
 from ganeti.backend.trust.sshcheck import SshPort
-from ganeti.utils import files
 
 _TIMEOUT = 120
 # Seconds for files of a new configuration to follow it, and between two looks.
 _FILES_WITHIN, _STEP = 10.0, 0.1
 _PEM_LIMIT = 1024 * 1024
-_NEW_SUFFIX = "_new"
 
 Failures = list[list[str]]
 
@@ -56,17 +54,20 @@ class Others:
             self.failures.append([expected, "the ssconf files of the master do not list it as online yet"])
 
     def Update(self, names: Iterable[str], **changes: Any) -> None:
-        """Run ssh-update on nodes; keys without value are left out."""
-        wanted = {key: value for key, value in changes.items() if value}
-        if not wanted:
-            return
-        data = {"cluster_name": self.cluster_name, "node_daemon_certificate": self._certificate, **wanted}
+        """Run ssh-update on nodes; those that fail are remembered."""
         for name in names:
             try:
-                self.Run(name, pathutils.SSH_UPDATE, serializer.Dump(data))
+                self.Change(name, **changes)
             except errors.SshUpdateError as err:
                 logging.error("%s", err)
                 self.failures.append([name, str(err)])
+
+    def Change(self, name: str, **changes: Any) -> None:
+        """Run ssh-update on one node; keys without value are left out.  Raises SshUpdateError."""
+        wanted = {key: value for key, value in changes.items() if value}
+        if wanted:
+            data = {"cluster_name": self.cluster_name, "node_daemon_certificate": self._certificate, **wanted}
+            self.Run(name, pathutils.SSH_UPDATE, serializer.Dump(data))
 
     def Run(self, name: str, command: str, stdin: str = "") -> str:
         argv = ssh.BuildCommand(name, command, self.cluster_name, SshPort(name))
@@ -168,97 +169,6 @@ def RemoveNodeKeys(
     return others.failures
 
 
-# Renewing
-
-
-def RenewKeys(
-    node_uuids: Sequence[str],
-    node_names: Sequence[str],
-    master_candidate_uuids: Sequence[str],
-    potential_master_candidates: Sequence[str],
-    old_key_type: str,
-    new_key_type: str,
-    new_key_bits: int,
-) -> Failures:
-    """New keys for all these nodes, the master's last: it needs its old one to reach the others."""
-    if len(node_uuids) != len(node_names):
-        raise errors.RpcCallError("There must be as many names as uuids of nodes")
-    for kind in (old_key_type, new_key_type):
-        ssh.CheckKind(kind)
-    others = Others()
-    known = ssh.ReadNodeKeys()
-    spread = _Spread(others, master_candidate_uuids, potential_master_candidates)
-    own_uuid = ""
-    for uuid, name in zip(node_uuids, node_names, strict=True):
-        if name == others.own_name:
-            own_uuid = uuid
-        elif name in others.names:
-            _RenewOther(others, spread, known, uuid, name, (new_key_type, new_key_bits))
-    if own_uuid:
-        _RenewOwn(spread, known, own_uuid, (new_key_type, new_key_bits))
-    return others.failures
-
-
-class _Spread:
-    """Which nodes need which nodes' keys."""
-
-    def __init__(self, others: Others, candidates: Sequence[str], potential: Sequence[str]):
-        self._others = others
-        self._candidates = candidates
-        self._potential = potential
-
-    def Add(self, known: ssh.KeysByNode, uuid: str, keys: Sequence[str]) -> None:
-        """New keys join the old ones in authorized_keys and replace them in ganeti_pub_keys."""
-        ssh.WriteNodeKeys(known)
-        self._Everywhere("add", uuid, keys, {"public_keys": ["replace_or_add", {uuid: list(keys)}]})
-
-    def Remove(self, uuid: str, keys: Sequence[str]) -> None:
-        if keys:
-            self._Everywhere("remove", uuid, keys, {})
-
-    def _Everywhere(self, action: str, uuid: str, keys: Sequence[str], public: Mapping[str, Any]) -> None:
-        is_candidate = uuid in self._candidates
-        if is_candidate:
-            (ssh.AuthorizeKeys if action == "add" else ssh.ForbidKeys)(keys)
-        for name in self._others.names:
-            self._others.Update(
-                [name],
-                authorized_keys=[action, {uuid: list(keys)}] if is_candidate else None,
-                **(public if name in self._potential else {}),
-            )
-
-
-def _RenewOther(
-    others: Others, spread: _Spread, known: dict[str, list[str]], uuid: str, name: str, kind: tuple[str, int]
-) -> None:
-    failed_before = len(others.failures)
-    others.Update([name], generate=[*kind, ""])
-    if len(others.failures) > failed_before:
-        return
-    try:
-        path = ssh.UserKeyFiles(kind[0])[1]
-        fresh = ssh.CheckKeyLine(others.Run(name, f"cat {runtime.ShellQuote(pathutils.ExchangeNodeRoot(name, path))}"))
-    except errors.SshUpdateError as err:
-        others.failures.append([name, str(err)])
-        return
-    old = [line for line in _TakeKeys(known, uuid, name) if not ssh.SameKey(line, fresh)]
-    known[uuid] = [fresh]
-    spread.Add(known, uuid, [fresh])
-    spread.Remove(uuid, old)
-
-
-def _RenewOwn(spread: _Spread, known: dict[str, list[str]], uuid: str, kind: tuple[str, int]) -> None:
-    """Make a new key aside and distribute it before it replaces the old one."""
-    fresh = ssh.MakeUserKey(*kind, suffix=_NEW_SUFFIX)
-    old = [line for line in known.get(uuid, []) if not ssh.SameKey(line, fresh)]
-    known[uuid] = [fresh]
-    spread.Add(known, uuid, [fresh])
-    for new, current in zip(ssh.UserKeyFiles(kind[0], _NEW_SUFFIX), ssh.UserKeyFiles(kind[0]), strict=True):
-        files.BackUp(current)
-        runtime.Rename(new, current)
-    spread.Remove(uuid, old)
-
-
 # Looking (node_verify)
 
 
@@ -275,6 +185,11 @@ def VerifySetup(nodes: Sequence[Sequence[Any]], key_type: str, own_name: str) ->
         return [f"The public key file {path} does not exist; {advice}"]
     known = ssh.ReadNodeKeys()
     problems = _MissingNodes(nodes, known)
+    several = [row[1] for row in nodes if len(known.get(row[0], ())) > 1]
+    if several:
+        problems.append(
+            f"{path} has several keys of {', '.join(several)}; 'gnt-cluster renew-crypto --new-ssh-keys' leaves the new ones"
+        )
     public = ssh.UserKeyFiles(key_type)[1]
     line = ssh.ReadIfThere(public).strip()
     if not line:
@@ -333,5 +248,4 @@ def FindClutter(nodes: Sequence[Sequence[Any]]) -> list[str]:
 HANDLERS: dict[str, Callable[..., Any]] = {
     "node_ssh_key_add": AddNodeKeys,
     "node_ssh_key_remove": RemoveNodeKeys,
-    "node_ssh_keys_renew": RenewKeys,
 }

@@ -4,5 +4,6 @@
 * modify, values -- ``gnt-cluster modify``: the unit, and the check of each value it may set
 * renew -- ``gnt-cluster renew-crypto``
 * verify, verify_nodes, verify_report -- ``gnt-cluster verify``: the jobs, the checks of a group, the report
+* verify_crypto -- nodes with old keys
 * verify_disks -- disks that are not up, and sizes that differ from the configuration
 """

@@ -55,7 +55,9 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
         self.needed_locks = {locking.LEVEL_NODE: locking.ALL_SET, locking.LEVEL_NODE_ALLOC: locking.ALL_SET}
 
     def NodesToConfirm(self) -> set[str]:
-        return self.OnlineNodes(self.snapshot.nodes)
+        # A node that does not answer must not keep the others from what they have to do.  Nothing is used before each
+        # node has taken a call with this master's epoch.
+        return set()
 
     def CheckPrereq(self) -> None:
         root = self.snapshot

@@ -9,6 +9,7 @@ from ganeti import constants, errors, locking, objects, opcodes, params, pathuti
 from ganeti.cmdlib.base import HTYPE_CLUSTER, Feedback, LogicalUnit, NoHooksLU, ResultWithJobs
 from ganeti.cmdlib.cluster import (
     verify_calls,
+    verify_crypto,
     verify_drbd,
     verify_files,
     verify_losses,
@@ -291,6 +292,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         verify_files.CheckFiles(report, names, self._rules, found)
         report.Heading("Verifying node status")
         images = {node.uuid: self._CheckNode(snapshot, node, answers.get(node.uuid), start, end) for node in members}
+        verify_crypto.CheckKeys(report, snapshot, self.rpc.call_crypto_look([node.uuid for node in asked]))
         self._CompareNodes(snapshot, images)
         report.Heading("Verifying instance status")
         self._CheckInstances(snapshot, images)

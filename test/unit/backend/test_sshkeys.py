@@ -12,7 +12,7 @@ import pytest
 from support.nodes import MakeNodes, Node
 
 from ganeti import errors, pathutils, ssconf, ssh, x509
-from ganeti.backend.trust import sshkeys
+from ganeti.backend.trust import sshkeys, sshrenewal
 
 NAMES = ("node1.example.com", "node2.example.com", "node3.example.com")
 UUIDS = tuple(f"0000000{number}-0000-4000-8000-000000000000" for number in (1, 2, 3))
@@ -145,7 +145,7 @@ def test_a_node_that_is_down_is_named_and_stops_no_other(cluster: Cluster) -> No
 
 
 def test_renewed_keys_replace_the_old_ones_everywhere(cluster: Cluster) -> None:
-    assert sshkeys.RenewKeys(UUIDS, NAMES, UUIDS[:2], NAMES, "rsa", "rsa", 1024) == []
+    assert sshrenewal.RenewKeys(UUIDS, NAMES, UUIDS[:2], NAMES, "rsa", "rsa", 1024) == []
     known = cluster.Known(1)
     assert set(known) == set(UUIDS) and all(len(lines) == 1 for lines in known.values())
     old = {key(1), key(2), key(3)}
@@ -193,3 +193,64 @@ def test_a_node_that_was_just_added_is_waited_for(cluster: Cluster) -> None:
         assert sshkeys.AddNodeKeys(UUIDS[2], NAMES[2], NAMES, True, True, True) == []
         late.join()
     assert cluster.Known(3).keys() == set(UUIDS)
+
+
+def Renew(kind: str = "rsa", bits: int = 1024) -> list[list[str]]:
+    return sshrenewal.RenewKeys(UUIDS, NAMES, UUIDS[:2], NAMES, "rsa", kind, bits)
+
+
+def test_keys_are_replaced_only_after_every_node_accepts_the_new_ones(cluster: Cluster) -> None:
+    """A node is away: nobody's key changes; the old ones stay good, and the next run leaves only new ones."""
+    for round_ in range(2):
+        (cluster.base / "down").write_text(f"{NAMES[1]}\n")
+        failed = Renew()
+        assert {name for name, _ in failed} == {NAMES[1]} and "no route" in failed[0][1]
+        for number in (1, 2, 3):
+            assert {key(1), key(2)} <= set(cluster.Authorized(number)), round_
+            with cluster.nodes[number - 1]:
+                assert Path(ssh.UserKeyFiles("rsa")[1]).read_text().strip() == key(number)
+    (cluster.base / "down").unlink()
+    assert Renew() == []
+    for number in (1, 2, 3):
+        assert len(cluster.Authorized(number)) == 2 and not {key(1), key(2)} & set(cluster.Authorized(number))
+        assert cluster.Problems(number) == []
+
+
+def test_a_node_that_goes_down_in_between_keeps_what_it_needs(cluster: Cluster) -> None:
+    """It falls silent when a step has begun; whatever key it has then, its old one or the new one, lets it in."""
+    program = cluster.base / "bin" / "ssh"
+    script = program.read_text()
+    for words in ("ssh-update", "mv -f", '"remove"'):
+        # From this command on node2 does not answer, ssh-update gets its orders on standard input.
+        program.write_text(
+            script.replace(
+                "for command;",
+                f"if [ $host = {NAMES[1]} ]; then input=$(cat; echo .); case \"$* $input\" in *'{words}'*)"
+                f" echo $host > {cluster.base}/down; echo broke >&2; exit 255;; esac; for command; do :; done;"
+                ' printf %s "${input%.}" | sh -c "$command"; exit; fi; for command;',
+            )
+        )
+        assert {name for name, _ in Renew()} == {NAMES[1]}, words
+        with cluster.nodes[1]:
+            used = Path(ssh.UserKeyFiles("rsa")[1]).read_text().strip()
+        with cluster.nodes[0]:
+            masters = Path(ssh.UserKeyFiles("rsa")[1]).read_text().strip()
+        for number in (1, 2, 3):
+            lines = cluster.Authorized(number)
+            assert any(ssh.SameKey(masters, line) for line in lines), (words, number)
+            assert any(ssh.SameKey(used, line) for line in lines), (words, number)
+        assert "several keys" in "\n".join(cluster.Problems(1)) or words == "ssh-update"
+        (cluster.base / "down").unlink()
+        program.write_text(script)
+        assert Renew() == []
+        for number in (1, 2, 3):
+            assert cluster.Problems(number) == [] and len(cluster.Authorized(number)) == 2, words
+
+
+def test_keys_of_another_type_replace_the_old_ones(cluster: Cluster) -> None:
+    assert Renew("ecdsa", 256) == []
+    for number in (1, 2, 3):
+        assert all(line.startswith("ecdsa-") for line in cluster.Authorized(number))
+        rows = [[UUIDS[n - 1], NAMES[n - 1], n in (1, 2), True, True] for n in (1, 2, 3)]
+        with cluster.nodes[number - 1]:
+            assert sshkeys.VerifySetup(rows, "ecdsa", NAMES[number - 1]) == []

@@ -1,0 +1,57 @@
+"""Nodes that have or accept old keys: what a renewal that was interrupted leaves (doc/design-renew-crypto.rst)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ganeti import renewal
+from ganeti.cmdlib.cluster.verify_report import NODE
+from ganeti.renewal import CLUSTER, CONFD, SECRETS
+
+if TYPE_CHECKING:
+    from ganeti import objects
+    from ganeti.cmdlib.cluster.verify_report import Report
+    from ganeti.rpc import RpcResult
+
+_COMMANDS = {
+    CLUSTER: "'gnt-cluster renew-crypto --new-cluster-certificate'",
+    CONFD: "'gnt-cluster renew-crypto --new-confd-hmac-key'",
+}
+_CLIENT_COMMAND = "'gnt-cluster renew-crypto --new-node-certificates'"
+
+
+def CheckKeys(report: Report, snapshot: objects.Snapshot, results: Mapping[str, RpcResult]) -> None:
+    """Report keys that are not those of the master's node, and such that are accepted beside them.
+
+    ``results``: of ``crypto_look`` on the master's node and others; a node that does not answer is reported elsewhere.
+    """
+    found = {uuid: renewal.ReadReport(result.payload) for uuid, result in results.items() if not result.fail_msg}
+    master = found.get(snapshot.cluster.master_node)
+    for uuid, has in found.items():
+        if has is None:
+            continue
+        name = snapshot.nodes[uuid].name
+        for kind, problem in Problems(has, master).items():
+            report.Error("ECLUSTERCERT", NODE, name, f"{problem}; {_COMMANDS[kind]} completes the renewal")
+        staged = snapshot.cluster.candidate_certs.get(uuid + renewal.NEXT)
+        if has.client.next is not None or staged is not None:
+            text = f"it has a staged certificate that is not used yet; {_CLIENT_COMMAND} completes the renewal"
+            report.Error("ECLUSTERCLIENTCERT", NODE, name, text)
+
+
+def Problems(has: renewal.Report, master: renewal.Report | None) -> dict[str, str]:
+    """Return what is wrong with a node's shared secrets, by kind."""
+    problems = {}
+    for kind, held in has.secrets.items():
+        name = SECRETS[kind].name
+        if master is not None and held.current != master.secrets[kind].current:
+            problems[kind] = f"it does not use {name} that the master uses"
+        elif held.old is not None:
+            problems[kind] = f"it still accepts the one before {name} in use"
+        elif held.next is not None:
+            problems[kind] = f"it accepts another one beside {name} in use"
+    held, client = has.secrets[CLUSTER], has.client
+    if CLUSTER not in problems and client.signer is not None and client.signer != held.current:
+        problems[CLUSTER] = "its certificate was signed with an old cluster certificate"
+    return problems

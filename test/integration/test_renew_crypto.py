@@ -1,0 +1,206 @@
+"""Keys and certificates of a running cluster are replaced; daemons die at every step, a node is away, and comes back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import pytest
+from support import joining
+from support.joining import Command
+from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
+
+from ganeti import runtime
+from ganeti.rpc.base import Answer, Failure, Request
+from ganeti.rpc.curl import CurlTransport
+from ganeti.rpc.resolver import NodedPort
+
+DATA = "/var/lib/ganeti/"
+EVERYTHING = ("--new-cluster-certificate", "--new-confd-hmac-key")
+RENEW = {"OP_ID": "OP_CLUSTER_RENEW_CRYPTO", "cluster_certificate": True, "confd_hmac_key": True, "reason": []}
+PHASES = 6
+SECRETS = ("server.pem", "client.pem", "hmac.key")
+
+
+def Start(cluster: RealCluster) -> None:
+    cluster.StartNodeDaemons()
+    for node in cluster.nodes:
+        node.StartConfd()
+    cluster[0].StartMaster()
+
+
+def Works(master: RealNode, *nodes: RealNode) -> None:
+    """A job succeeds that acts on all of these nodes."""
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "on_nodes": [node.name for node in nodes], "on_master": True}
+    with master.Client() as client:
+        assert FollowJob(client, client.SubmitJob([{**delay, "reason": []}]))[0] == "success"
+
+
+def Keep(node: RealNode) -> str:
+    """The keys that a node has now, as somebody would have who stole them; their folder."""
+    folder = node.Path("/stolen")
+    os.makedirs(folder, exist_ok=True)
+    for name in SECRETS:
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
+            stream.write(node.Read(DATA + name))
+    return folder
+
+
+def Call(folder: str, node: RealNode) -> Answer:
+    """What a node answers to somebody who has these keys."""
+    transport = CurlTransport(f"{folder}/server.pem", f"{folder}/client.pem")
+    answers: list[Answer] = []
+    done = runtime.Event()
+    transport.Submit(
+        Request(node.name, node.address, NodedPort(), "/version", b"[5]"),
+        lambda answer: (answers.append(answer), done.set()),
+    )
+    assert done.wait(60)
+    transport.Close()
+    return answers[0]
+
+
+def Renewed(cluster: RealCluster, before: list[dict[str, str]], stolen: str) -> None:
+    """Every node has new keys, the same where they are shared; nothing else is left, and the old keys open nothing."""
+    now = [{name: node.Read(DATA + name) for name in SECRETS} for node in cluster.nodes]
+    for old, new in zip(before, now, strict=True):
+        assert all(old[name] != new[name] for name in SECRETS)
+    assert len({(new["server.pem"], new["hmac.key"]) for new in now}) == 1
+    for node in cluster.nodes:
+        left = [name for name in os.listdir(node.Path(DATA)) if name.endswith((".next", ".old"))]
+        assert left == [], node.name
+        assert ".next" not in node.Read(DATA + "ssconf_master_candidates_certs")
+        refused = Call(stolen, node)
+        # The node shows a certificate that the thief does not know, and would reject his.
+        assert refused.error is not None and refused.failure is not Failure.UNREACHABLE
+        own = Call(node.Path(DATA), node)
+        accepted = node.uuid in node.Read(DATA + "ssconf_master_candidates_certs")
+        assert (own.error is None) == accepted
+
+
+def Secrets(cluster: RealCluster) -> list[dict[str, str]]:
+    return [{name: node.Read(DATA + name) for name in SECRETS} for node in cluster.nodes]
+
+
+@pytest.mark.limit(200)
+def test_everything_is_replaced_while_the_cluster_serves() -> None:
+    with RealCluster(3, candidates=2) as cluster:
+        Start(cluster)
+        cluster[0].StartRapi()
+        before, stolen = Secrets(cluster), Keep(cluster[0])
+        assert Call(stolen, cluster[1]).error is None
+        pids = [node.Pid("ganeti-noded") for node in cluster.nodes] + [cluster[0].Pid("ganeti-masterd")]
+        files = ("rapi.pem", "spice.pem", "spice-ca.pem", "cluster-domain-secret")
+        old_files = {
+            name: cluster[0].Read(DATA + name) for name in files if os.path.exists(cluster[0].Path(DATA + name))
+        }
+        done = Command(
+            cluster[0], "gnt-cluster", "renew-crypto", "--force", *EVERYTHING, "--new-node-certificates",
+            "--new-rapi-certificate", "--new-spice-certificate", "--new-cluster-domain-secret",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr + cluster[0].Log("ganeti-masterd")
+        assert done.stdout.startswith("Updating certificates now.") and "have been replaced" in done.stdout
+        Works(cluster[0], *cluster.nodes)
+        Renewed(cluster, before, stolen)
+        for name in files:
+            texts = {node.Read(DATA + name) for node in cluster.nodes}
+            assert len(texts) == 1 and texts != {old_files.get(name)}
+        # Nothing was restarted.
+        assert pids == [node.Pid("ganeti-noded") for node in cluster.nodes] + [cluster[0].Pid("ganeti-masterd")]
+
+
+def Interrupted(cluster: RealCluster, phase: int, node: RealNode) -> None:
+    """The power of a node fails when a phase has begun."""
+    with cluster[0].Client() as client:
+        job_id = client.SubmitJob([RENEW])
+        info: Any = None
+        serial = None
+        while True:
+            values, entries = client.WaitForJobChange(job_id, ["status"], info, serial)
+            info, serial = values, max([entry[0] for entry in entries], default=serial)
+            if any(f"Phase {phase} of {PHASES}" in str(entry) for entry in entries):
+                break
+            assert values[0] in ("queued", "waiting", "running"), client.QueryJobs([job_id], ["opresult"])
+        cluster.CutPower(node)
+
+
+@pytest.mark.limit(600)
+def test_the_power_of_the_master_fails_in_every_phase() -> None:
+    with RealCluster(3, candidates=2) as cluster:
+        Start(cluster)
+        for phase in range(1, PHASES + 1):
+            before, stolen = Secrets(cluster), Keep(cluster[0])
+            Interrupted(cluster, phase, cluster[0])
+            cluster[0].StartNoded()
+            cluster[0].StartConfd()
+            cluster[0].StartMaster()
+            # Nobody is locked out meanwhile.
+            Works(cluster[0], *cluster.nodes)
+            done = Command(cluster[0], "gnt-cluster", "renew-crypto", "--force", *EVERYTHING)
+            assert done.returncode == 0, done.stderr
+            Works(cluster[0], *cluster.nodes)
+            Renewed(cluster, before, stolen)
+
+
+@pytest.mark.limit(600)
+def test_another_node_dies_in_every_phase_and_comes_back() -> None:
+    with RealCluster(3) as cluster:
+        Start(cluster)
+        for phase in (1, 3, 4, 6):
+            before, stolen = Secrets(cluster), Keep(cluster[0])
+            dying = cluster[1 + phase % 2]
+            Interrupted(cluster, phase, dying)
+            WaitUntil(lambda: Idle(cluster[0]), "the renewal has ended", 60)
+            dying.StartNoded()
+            dying.StartConfd()
+            Works(cluster[0], *cluster.nodes)
+            done = Command(cluster[0], "gnt-cluster", "renew-crypto", "--force", *EVERYTHING)
+            assert done.returncode == 0, done.stderr
+            Works(cluster[0], *cluster.nodes)
+            Renewed(cluster, before, stolen)
+
+
+def Idle(node: RealNode) -> bool:
+    with node.Client() as client:
+        jobs = client.Query("job", ["status"], ["|", ["=", "status", "running"], ["=", "status", "waiting"]])
+    return not jobs["data"]
+
+
+@pytest.mark.limit(200)
+def test_a_node_that_is_away_is_named_with_what_to_do() -> None:
+    with RealCluster(3, candidates=2) as cluster:
+        Start(cluster)
+        master, away = cluster[0], cluster[2]
+        before, stolen = Secrets(cluster), Keep(master)
+        cluster.CutPower(away)
+        failed = Command(master, "gnt-cluster", "renew-crypto", "--force", *EVERYTHING)
+        assert failed.returncode == 1
+        text = " ".join(failed.stderr.split())
+        assert f"stopped at {away.name}: nothing was changed" in text
+        assert f"'gnt-cluster renew-crypto {' '.join(EVERYTHING)}' again" in text
+        assert f"'gnt-node modify --offline yes {away.name}'" in text
+        assert Secrets(cluster) == before
+        # Without it, as the message says.
+        assert Command(master, "gnt-node", "modify", "--offline", "yes", away.name).returncode == 0
+        done = Command(master, "gnt-cluster", "renew-crypto", "--force", *EVERYTHING)
+        assert done.returncode == 0, done.stderr
+        assert f"Node {away.name} is offline" in done.stdout + done.stderr
+        assert away.Read(DATA + "server.pem") == before[2]["server.pem"]
+        # It is back, and locked out, as it has the old keys; the steps of the message bring it in again.
+        away.StartNoded()
+        away.Stop("ganeti-noded")
+        cleaned = away.Run(
+            [
+                sys.executable,
+                "-c",
+                "import sys; from ganeti.tools.node_cleanup import Main; sys.exit(Main())",
+                "--yes-do-it",
+            ]
+        )
+        assert cleaned.returncode == 0, cleaned.stderr
+        joining.SetUp(master, away)
+        away.StartNoded()
+        joining.Readd(master, away)
+        Works(master, *cluster.nodes)
+        Renewed(cluster, before, stolen)
