@@ -43,8 +43,9 @@ def OwnAddress() -> str:
     return hosts.OwnHost().ip if pathutils.IsVirtual() else "127.0.0.1"
 
 
-def ReadKey(path: str = pathutils.CONFD_HMAC_KEY) -> bytes:
-    """Return the cluster's key; raises ConfigurationError if it cannot be read."""
+def ReadKey(path: str | None = None) -> bytes:
+    """Return the cluster's key, or the one in ``path``; raises ConfigurationError if it cannot be read."""
+    path = pathutils.CONFD_HMAC_KEY if path is None else path
     try:
         key = runtime.ReadFile(path, _MAX_KEY)
     except (OSError, runtime.FileTooLarge) as err:

@@ -61,7 +61,7 @@ def test_every_command_line_works():
         ("'gnt-node empty node3' moves them", "no command 'empty'"),
         ("call gnt-backup export first", "no program 'gnt-backup'"),
         ("see 'gnt-node strength on node3'", "no command 'strength'"),
-        ("'gnt-cluster renew-crypto' makes them new", "no command 'renew-crypto'"),
+        ("'gnt-cluster renew-keys' makes them new", "no command 'renew-keys'"),
         ("'gnt-instance migrate --clean web1'", "no option '--clean'"),
         ("'gnt-instance migrate -J hail web1'", "no option '-J'"),
         ("'gnt-node modify --drained=perhaps node1'", "Invalid boolean value 'perhaps'"),

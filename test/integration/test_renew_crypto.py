@@ -176,7 +176,7 @@ def test_a_node_that_is_away_is_named_with_what_to_do() -> None:
         cluster.CutPower(away)
         failed = Command(master, "gnt-cluster", "renew-crypto", "--force", *EVERYTHING)
         assert failed.returncode == 1
-        text = " ".join(failed.stderr.split())
+        text = " ".join((failed.stdout + failed.stderr).split())
         assert f"stopped at {away.name}: nothing was changed" in text
         assert f"'gnt-cluster renew-crypto {' '.join(EVERYTHING)}' again" in text
         assert f"'gnt-node modify --offline yes {away.name}'" in text

@@ -84,7 +84,7 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
 
     def _Again(self) -> str:
         words = [word for name, word in _WORDS.items() if getattr(self.op, name)]
-        return f"'gnt-cluster renew-crypto {' '.join(words)}'"
+        return "'" + " ".join(["gnt-cluster", "renew-crypto", *words]) + "'"
 
     def _TellOffline(self) -> None:
         for node in self.snapshot.nodes.values():
@@ -118,12 +118,12 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
         result.Raise("Could not renew the SSH keys")
         failures = result.payload or []
         for name, problem in failures:
-            self.LogWarning(f"SSH keys on node {name}: {problem}")
+            self.LogWarning(f"SSH keys on node {name}: {problem}", hint=_Hint(name, self._Again()))
         if failures:
+            names = ", ".join(NiceSort({name for name, _ in failures}))
             raise errors.OpExecError(
-                f"The SSH keys were not replaced everywhere: {_Names(name for name, _ in failures)}; old and new ones are"
-                " accepted",
-                hint=_Hint(NiceSort({name for name, _ in failures}), f"{self._Again()}"),
+                f"The SSH keys were not replaced everywhere ({names}); old and new ones are accepted until"
+                f" {self._Again()} has completed it"
             )
         self.cfg.Update(self.snapshot.cluster.Replace(ssh_key_type=kind, ssh_key_bits=bits), self.ec_id)
 
@@ -198,13 +198,15 @@ class Renewal:
 
     def _Stop(self, nodes: Sequence[str], where: str) -> None:
         """End the run; nobody is locked out, as each phase has begun only after all nodes had ended the one before."""
-        names = NiceSort(self._root.nodes[uuid].name for uuid in nodes)
+        names = []
         for uuid in nodes:
+            name = self._root.nodes[uuid].name
+            names.append(name)
             problem = self._failures.get(uuid, "it did not do what it was asked for")
-            self._lu.LogWarning(f"Node {self._root.nodes[uuid].name}: {problem}")
+            self._lu.LogWarning(f"Node {name}: {problem}", hint=_Hint(name, self._again))
         raise errors.OpExecError(
-            f"The renewal stopped at {', '.join(names)}: {where}; old and new keys are accepted until it is completed",
-            hint=_Hint(names, self._again),
+            f"The renewal stopped at {', '.join(NiceSort(names))}: {where}; old and new keys are accepted until"
+            f" {self._again} has completed it"
         )
 
     # --- phases -----------------------------------------------------------------------------------------------------------
@@ -306,13 +308,8 @@ class Renewal:
             runtime.Sleep(_STEP)
 
 
-def _Names(names: object) -> str:
-    return ", ".join(NiceSort(set(names)))  # type: ignore[call-overload]
-
-
-def _Hint(names: Sequence[str], again: str) -> str:
-    offline = "; ".join(f"'gnt-node modify --offline yes {name}'" for name in names)
+def _Hint(name: str, again: str) -> str:
     return (
-        f"when they are back, run {again} again: it continues.  To do without them, run {offline} first; such a node comes back"
-        " with 'node-cleanup --yes-do-it' on it and 'gnt-node add --readd NODE' here"
+        f"when it is back, run {again} again: it continues.  To do without the node, run 'gnt-node modify --offline yes {name}'"
+        f" first; it comes back with 'node-cleanup --yes-do-it' on it and 'gnt-node add --readd {name}' here"
     )

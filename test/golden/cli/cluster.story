@@ -650,6 +650,8 @@ Commands:
  remove-tags          - Remove tags from the cluster
  rename               - Rename the cluster and change the master IP address to
                         that of the new name
+ renew-crypto         - Replace certificates and keys of the cluster while it is
+                        running
  repair-disk-sizes    - Correct recorded disk sizes that differ from those of
                         the devices
  search-tags          - Search the tags of all objects for a regular expression;

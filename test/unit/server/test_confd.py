@@ -9,7 +9,7 @@ import pytest
 from simulated.world import World
 from support import configs
 
-from ganeti import objects, pathutils, runtime
+from ganeti import objects, pathutils, renewal, runtime
 from ganeti.confd import queries, wire
 from ganeti.server import confd, confdload
 
@@ -118,17 +118,17 @@ def test_when_it_is_silent_and_when_it_reports_an_error(caplog: pytest.LogCaptur
         assert look("this node has no copy of the configuration") == confdload.State()
         _Write("{")
         broken = look("every question is answered with this error")
-        assert broken.key == KEY and broken.view is None and "cannot be read" in broken.failure
+        assert broken.keys == (KEY,) and broken.view is None and "cannot be read" in broken.failure
         _Write(OFFLINE)
         assert look("this node is not a master candidate") == confdload.State()
         _Write(ROOT)
         state = look("This node is a master candidate now")
-        assert state.key == KEY and state.view is not None
+        assert state.keys == (KEY,) and state.view is not None
         # Nothing changed: nothing is read.
         assert not loader.Look() and loader.state is state
         runtime.WriteFile(pathutils.CONFD_HMAC_KEY, b"another\n")
         loader.Look()
-        assert loader.state.key == b"another\n"
+        assert loader.state.keys == (b"another\n",)
         runtime.RemoveFile(pathutils.CLUSTER_CONF_FILE)
         assert look("this node has no copy of the configuration") == confdload.State()
 
@@ -238,3 +238,31 @@ def test_a_configuration_that_contradicts_itself_does_not_end_the_daemon() -> No
     assert disks.status == queries.ERROR and f"disk {configs.Uuid(70)} is not in the configuration" in disks.answer
     assert minors == wire.Reply(queries.ERROR, queries.INTERNAL, 0)
     assert ping.status == queries.OK
+
+
+def test_while_the_key_is_replaced_a_question_is_answered_with_its_own_key() -> None:
+    keys = {suffix: f"key{suffix}\n".encode() for suffix in ("", renewal.NEXT, renewal.OLD)}
+
+    def story() -> None:
+        _Files()
+        _Write(ROOT)
+        loader = _Started()
+        for suffix, key in keys.items():
+            runtime.WriteFile(pathutils.CONFD_HMAC_KEY + suffix, key)
+        runtime.Sleep(1)
+        server = confd.Server(runtime.OpenUdp("127.0.0.1"), loader)
+
+        def ask(key: bytes, salt: str) -> bytes | None:
+            return server.Handle(
+                wire.PackRequest(key, wire.Request(queries.PING, None, salt), runtime.Time()), "192.0.2.1"
+            )
+
+        for number, key in enumerate(keys.values()):
+            datagram = ask(key, str(number))
+            assert datagram is not None and wire.OpenReply(key, datagram)[1] == str(number)
+        assert ask(b"another\n", "x") is None
+        runtime.RemoveFiles([pathutils.CONFD_HMAC_KEY + suffix for suffix in keys if suffix])
+        runtime.Sleep(1)
+        assert [ask(key, "again") is not None for key in keys.values()] == [True, False, False]
+
+    _On(OWN, story)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.nodes import MakeNodes
 
-from ganeti import pathutils, x509
+from ganeti import pathutils, renewal, x509
 from ganeti.http.tls import Digests
 from ganeti.server.nodepolicy import NodePolicy
 
@@ -69,3 +69,17 @@ def test_without_readable_files_nobody_may_call(policy: NodePolicy) -> None:
     assert "cannot be read" in (policy.Refusal([CLIENT, SERVER]) or "")
     Path(pathutils.NODED_CERT_FILE).unlink()
     assert "cannot be read" in (policy.Refusal([CLIENT, SERVER]) or "")
+
+
+def test_while_the_cluster_certificate_is_renewed_the_old_and_the_new_one_may_have_signed(policy: NodePolicy) -> None:
+    chain = [CLIENT, OTHER]
+    renewed = x509.MakeServerPem(renewed=True)
+    signer = Digests(x509.Digest(renewed), x509.Sha256(renewed))
+    for suffix in (renewal.NEXT, renewal.OLD):
+        assert "not signed by this cluster" in (policy.Refusal([CLIENT, signer]) or "")
+        path = pathutils.NODED_CERT_FILE + suffix
+        Path(path).write_text(renewed)
+        assert policy.Refusal([CLIENT, signer]) is None and policy.Refusal([CLIENT, SERVER]) is None
+        assert policy.Refusal(chain) is not None and policy.authorities == [pathutils.NODED_CERT_FILE, path]
+        Path(path).unlink()
+    assert policy.ServerDigests() == (SERVER.sha256,)
