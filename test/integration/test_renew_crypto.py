@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from support import joining
 from support.joining import Command
+from support.managed import Managed
 from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
+from support.sshserver import AUTHORIZED, USER_KEY
 
 from ganeti import runtime
 from ganeti.rpc.base import Answer, Failure, Request
@@ -204,3 +206,37 @@ def test_a_node_that_is_away_is_named_with_what_to_do() -> None:
         joining.Readd(master, away)
         Works(master, *cluster.nodes)
         Renewed(cluster, before, stolen)
+
+
+@pytest.mark.limit(300)
+def test_ssh_keys_are_replaced_on_all_nodes_and_the_old_ones_open_nothing() -> None:
+    """The real ssh.  One node cannot put its key into use at first: old and new are good until the command is run again."""
+    managed = Managed(3, candidates=2)
+    try:
+        nodes = managed.cluster.nodes
+        before = {node.name: node.Read(USER_KEY + ".pub").split()[1] for node in nodes}
+        server = managed.servers[1]
+        server.broken = {"mv -f": "echo no space left >&2; exit 1"}
+        failed = managed.Command("gnt-cluster", "renew-crypto", "--force", "--new-ssh-keys", "--ssh-key-bits=3072")
+        text = " ".join((failed.stdout + failed.stderr).split())
+        assert failed.returncode == 1 and f"SSH keys on node {nodes[1].name}" in text and "no space left" in text
+        assert "'gnt-cluster renew-crypto --new-ssh-keys' has completed it" in text
+        assert any("several keys" in line for line in managed.SshProblems("--verify-ssh-clutter"))
+        reached = managed.Command("gnt-cluster", "command", "-M", "echo here")
+        assert reached.stdout.count(": here") == 3
+        server.broken = {}
+        done = managed.Command("gnt-cluster", "renew-crypto", "--force", "--new-ssh-keys", "--ssh-key-bits=3072")
+        assert done.returncode == 0, done.stdout + done.stderr
+        keys = {node.name: node.Read(USER_KEY + ".pub").split()[1] for node in nodes}
+        for node in nodes:
+            assert keys[node.name] != before[node.name]
+            text = node.Read(AUTHORIZED)
+            assert not any(key in text for key in before.values())
+            assert [keys[other.name] in text for other in nodes] == [True, True, False]
+            assert {uuid: len(lines) for uuid, lines in managed.Keys(node).items()} == {n.uuid: 1 for n in nodes}
+        assert managed.SshProblems("--verify-ssh-clutter") == []
+        reached = managed.Command("gnt-cluster", "command", "-M", "echo here")
+        assert reached.stdout.count(": here") == 3
+        assert "3072" in managed.Command("gnt-cluster", "info").stdout
+    finally:
+        managed.Close()

@@ -62,12 +62,16 @@ class Others:
                 logging.error("%s", err)
                 self.failures.append([name, str(err)])
 
-    def Change(self, name: str, **changes: Any) -> None:
-        """Run ssh-update on one node; keys without value are left out.  Raises SshUpdateError."""
+    def Change(self, name: str, then: str = "", **changes: Any) -> str:
+        """Run ssh-update on one node, and ``then`` a command whose output is returned; SshUpdateError.
+
+        Keys without value are left out.
+        """
         wanted = {key: value for key, value in changes.items() if value}
-        if wanted:
-            data = {"cluster_name": self.cluster_name, "node_daemon_certificate": self._certificate, **wanted}
-            self.Run(name, pathutils.SSH_UPDATE, serializer.Dump(data))
+        if not wanted:
+            return ""
+        data = {"cluster_name": self.cluster_name, "node_daemon_certificate": self._certificate, **wanted}
+        return self.Run(name, pathutils.SSH_UPDATE + (then and f" && {then}"), serializer.Dump(data))
 
     def Run(self, name: str, command: str, stdin: str = "") -> str:
         argv = ssh.BuildCommand(name, command, self.cluster_name, SshPort(name))

@@ -21,8 +21,8 @@ from ganeti.backend.trust.sshkeys import Failures, Others
 from ganeti.utils import files, parallel
 
 _NEW_SUFFIX = "_new"
-# Processes of ssh; each other node works for itself.
-_AT_ONCE = 16
+# Processes of ssh: more would keep each other from being answered in time on a small master.
+_AT_ONCE = 8
 
 
 class _Row(NamedTuple):
@@ -93,12 +93,16 @@ class _Renewal:
         """Have each node make a key beside its own, and learn both."""
 
         def make(row: _Row) -> None:
-            self._others.Change(row.name, generate=[self._kind, bits, _NEW_SUFFIX])
             # The one in use need not be known yet: clusters of before 2.13 kept no list.
-            paths = (ssh.UserKeyFiles(self._old_kind)[1], ssh.UserKeyFiles(self._kind, _NEW_SUFFIX)[1])
-            words = [runtime.ShellQuote(pathutils.ExchangeNodeRoot(row.name, path)) for path in paths]
-            used = self._others.Run(row.name, f"cat {words[0]} 2>/dev/null || true")
-            self._Learn(row, used, self._others.Run(row.name, f"cat {words[1]}"))
+            paths = (ssh.UserKeyFiles(self._kind, _NEW_SUFFIX)[1], ssh.UserKeyFiles(self._old_kind)[1])
+            fresh, used = (runtime.ShellQuote(pathutils.ExchangeNodeRoot(row.name, path)) for path in paths)
+            shown = self._others.Change(
+                row.name,
+                f"cat {fresh} && {{ cat {used} 2>/dev/null || true; }}",
+                generate=[self._kind, bits, _NEW_SUFFIX],
+            )
+            line, _, rest = shown.partition("\n")
+            self._Learn(row, rest, line)
 
         self._Each(make)
         for row in self._own:

@@ -33,6 +33,7 @@ _WORDS = {
     "confd_hmac_key": "--new-confd-hmac-key",
     "renew_ssh_keys": "--new-ssh-keys",
 }
+_SSH_AGAIN = "'gnt-cluster renew-crypto --new-ssh-keys'"
 
 
 class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
@@ -118,12 +119,12 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
         result.Raise("Could not renew the SSH keys")
         failures = result.payload or []
         for name, problem in failures:
-            self.LogWarning(f"SSH keys on node {name}: {problem}", hint=_Hint(name, self._Again()))
+            self.LogWarning(f"SSH keys on node {name}: {problem}", hint=_Hint(name, _SSH_AGAIN))
         if failures:
             names = ", ".join(NiceSort({name for name, _ in failures}))
             raise errors.OpExecError(
                 f"The SSH keys were not replaced everywhere ({names}); old and new ones are accepted until"
-                f" {self._Again()} has completed it"
+                f" {_SSH_AGAIN} has completed it"
             )
         self.cfg.Update(self.snapshot.cluster.Replace(ssh_key_type=kind, ssh_key_bits=bits), self.ec_id)
 
