@@ -22,7 +22,6 @@ MISSING = {
     "gnt-backup": "exports and imports belong to moves between clusters",
     "gnt-instance move": "likewise",
     "gnt-debug metad": "there is no metadata daemon",
-    "gnt-cluster renew-crypto": "roadmap",
 }
 # Commands that do their work on machines, without the master or beside it: the tests that give them their options.
 BY_HAND = {
@@ -32,6 +31,7 @@ BY_HAND = {
     "gnt-cluster destroy": "test/integration/test_command_line.py",
     "gnt-cluster master-failover": "test/integration/test_two_masters.py test/integration/test_stopping.py",
     "gnt-cluster epo": "test/unit/cli/test_epo.py",
+    "gnt-cluster renew-crypto": "test/integration/test_renew_crypto.py",
     "gnt-cluster rapi-token": "test/integration/rapi/test_narrowed_tokens.py",
     "gnt-cluster upgrade": "test/integration/test_upgrade.py",
     "gnt-debug submit-job": "test/integration/test_command_line.py",

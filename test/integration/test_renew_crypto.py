@@ -13,7 +13,7 @@ from support.managed import Managed
 from support.realcluster import FollowJob, RealCluster, RealNode, WaitUntil
 from support.sshserver import AUTHORIZED, USER_KEY
 
-from ganeti import runtime
+from ganeti import runtime, x509
 from ganeti.rpc.base import Answer, Failure, Request
 from ganeti.rpc.curl import CurlTransport
 from ganeti.rpc.resolver import NodedPort
@@ -240,3 +240,45 @@ def test_ssh_keys_are_replaced_on_all_nodes_and_the_old_ones_open_nothing() -> N
         assert "3072" in managed.Command("gnt-cluster", "info").stdout
     finally:
         managed.Close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--new-rapi-certificate", "--rapi-certificate=x"), "Only one of --new-rapi-certificate"),
+        (("--new-cluster-domain-secret", "--cluster-domain-secret=x"), "Only one of --new-cluster-domain-secret"),
+        (("--new-spice-certificate", "--spice-certificate=x"), "cannot be given together"),
+        (("--spice-ca-certificate=x",), "must be given together"),
+        (("--ssh-key-type=ecdsa",), "need --new-ssh-keys"),
+    ],
+)
+def test_options_that_contradict_each_other_are_rejected_before_anything_is_done(
+    options: tuple[str, ...], words: str
+) -> None:
+    with RealCluster(1) as cluster:
+        failed = Command(cluster[0], "gnt-cluster", "renew-crypto", "--force", *options)
+        assert failed.returncode == 1 and words in failed.stderr
+        assert failed.stdout.startswith("Updating certificates now.")
+
+
+@pytest.mark.limit(200)
+def test_files_of_the_administrator_come_to_all_nodes() -> None:
+    with RealCluster(2) as cluster:
+        Start(cluster)
+        master = cluster[0]
+        key, certificate = x509.MakeSelfSigned()
+        given = {"rapi.pem": x509.MakeRapiPem(), "spice.pem": key + certificate, "spice-ca.pem": certificate}
+        given["cluster-domain-secret"] = "secret\n"
+        files = {name: master.Write(f"/given/{name}", text) for name, text in given.items()}
+        options = [
+            f"--rapi-certificate={files['rapi.pem']}", f"--spice-certificate={files['spice.pem']}",
+            f"--spice-ca-certificate={files['spice-ca.pem']}", f"--cluster-domain-secret={files['cluster-domain-secret']}",
+            "--no-ssh-key-check", "--verbose",
+        ]  # fmt: skip
+        unfit = master.Write("/given/unfit", certificate)
+        failed = Command(master, "gnt-cluster", "renew-crypto", "--force", f"--rapi-certificate={unfit}")
+        assert failed.returncode == 1 and "private key cannot be read" in failed.stderr
+        done = Command(master, "gnt-cluster", "renew-crypto", "--force", *options)
+        assert done.returncode == 0, done.stderr
+        for node in cluster.nodes:
+            assert {name: node.Read(DATA + name) for name in given} == given
