@@ -28,23 +28,23 @@ _LIMIT = 1024 * 1024
 
 
 class Secret(NamedTuple):
-    """A secret that all nodes share: where it is, and whose its file is."""
+    """A secret: the name of its path in ``pathutils``, and whose its file is."""
 
-    path: str
+    constant: str
     user: str
     group: str
     name: str
 
+    @property
+    def path(self) -> str:
+        return str(getattr(pathutils, self.constant))
+
 
 SECRETS = {
-    CLUSTER: Secret(
-        pathutils.NODED_CERT_FILE, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "the cluster certificate"
-    ),
-    CONFD: Secret(pathutils.CONFD_HMAC_KEY, _autoconf.CONFD_USER, _autoconf.MASTERD_GROUP, "the confd HMAC key"),
+    CLUSTER: Secret("NODED_CERT_FILE", _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "the cluster certificate"),
+    CONFD: Secret("CONFD_HMAC_KEY", _autoconf.CONFD_USER, _autoconf.MASTERD_GROUP, "the confd HMAC key"),
 }
-CLIENT = Secret(
-    pathutils.NODED_CLIENT_CERT_FILE, _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "the node's certificate"
-)
+CLIENT = Secret("NODED_CLIENT_CERT_FILE", _autoconf.MASTERD_USER, _autoconf.MASTERD_GROUP, "the node's certificate")
 FILE_MODE = 0o440
 
 

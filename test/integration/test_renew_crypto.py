@@ -73,9 +73,10 @@ def Renewed(cluster: RealCluster, before: list[dict[str, str]], stolen: str) -> 
         left = [name for name in os.listdir(node.Path(DATA)) if name.endswith((".next", ".old"))]
         assert left == [], node.name
         assert ".next" not in node.Read(DATA + "ssconf_master_candidates_certs")
-        refused = Call(stolen, node)
-        # The node shows a certificate that the thief does not know, and would reject his.
-        assert refused.error is not None and refused.failure is not Failure.UNREACHABLE
+        # The thief believes whatever the node shows: it is the node that turns him away.
+        with open(f"{stolen}/server.pem.next", "w", encoding="utf-8") as stream:
+            stream.write(x509.CertificateOnly(node.Read(DATA + "server.pem")))
+        assert Call(stolen, node).failure is Failure.REJECTED
         own = Call(node.Path(DATA), node)
         accepted = node.uuid in node.Read(DATA + "ssconf_master_candidates_certs")
         assert (own.error is None) == accepted
