@@ -30,7 +30,7 @@ class Datagrams(Target):
     def __init__(self) -> None:
         self._root = configs.Example()
         self._loader = confdload.Loader()
-        self._loader.state = confdload.State(_KEY, View(self._root))
+        self._loader.state = confdload.State((_KEY,), View(self._root))
         sock = runtime.OpenUdp("127.0.0.1")
         self._server = confd.Server(sock, self._loader)
         sock.close()  # only what would be answered is looked at
@@ -39,7 +39,7 @@ class Datagrams(Target):
         if rng.random() < 0.1:
             text = damage.Text(rng, configs.ExampleDict())
             root = configfile.LoadConfig(text.decode("utf-8", "surrogateescape"))
-            self._loader.state = confdload.State(_KEY, View(root))
+            self._loader.state = confdload.State((_KEY,), View(root))
         request = {"protocol": 1, "type": rng.choice(list(queries.QUERY_TYPES)), "query": self._Query(rng)}
         request["rsalt"] = f"{rng.random()}" * (1 if rng.random() < 0.95 else 3000)
         message = damage.Text(rng, request).decode("utf-8", "surrogateescape")
