@@ -164,6 +164,9 @@ def test_neighbours_learn_where_the_address_is(namespace: Namespace) -> None:
     assert shutil.which("arping"), "install arping"
     argv = namespace.Command(sys.executable, "-c", _LISTEN, "mip1")
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as listener:
-        assert listener.stdout is not None and listener.stdout.readline() == "up\n"
-        assert namespace.Script("start").returncode == 0
-        assert listener.stdout.readline() == f"{ADDRESS} ffffffffffff\n"
+        try:
+            assert listener.stdout is not None and listener.stdout.readline() == "up\n"
+            assert namespace.Script("start").returncode == 0
+            assert listener.stdout.readline() == f"{ADDRESS} ffffffffffff\n"
+        finally:
+            listener.kill()
