@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import original
 from support.original import DATA, OriginalCluster
-from support.realcluster import FollowJob
+from support.realcluster import FollowJob, WaitUntil
 
 from ganeti import upgrade
 
@@ -102,6 +102,8 @@ def test_cut_off_in_a_step_and_run_again(step: str, onwards: bool) -> None:
         with cluster.Begin(*TAKE_OVER) as running:
             assert running.stdout is not None
             assert any(line.startswith(f"* {step}") for line in running.stdout)
+            if not onwards:  # in the middle of the step: the original has been stopped somewhere
+                WaitUntil(lambda: any(note.endswith("stop-all") for note in cluster.Notes()), "a stop of the original")
             running.send_signal(signal.SIGKILL)
         code, text = cluster.Adopt()
         assert code == 1, text
