@@ -395,7 +395,7 @@ $ gnt-node failover -f -I hail node1.example.org
 Submitted jobs 1029
 Waiting for job 1029 for web.example.org ...
 All 1 instance(s) failed over successfully.
-> OP_INSTANCE_FAILOVER {"iallocator":"hail","instance_name":"web.example.org"}
+> OP_INSTANCE_FAILOVER {"iallocator":"hail","if_primary":"node1.example.org","instance_name":"web.example.org"}
 
 # Power
 % result OP_OOB_COMMAND [[[0, "node1.example.org"], [0, {"powered": true}]], [[0, "node2.example.org"], [0, {"powered": false}]]]
