@@ -69,6 +69,7 @@ _HV_GROUPS = [(f"{NOBODY}:key=1", NOBODY), (f"fake:{NOBODY}=1", NOBODY), ("fake:
 
 # (destination of an option, its type) -> values whose form is right, and what must be said of them.
 MEANINGLESS: dict[tuple[str, str], list[tuple[str, str]]] = {
+    ("to", "string"): [(NOBODY, NOBODY), ("9.9", "9.9")],
     ("beparams", "keyval"): [
         (f"{NOBODY}=1", NOBODY), ("vcpus=seven", "seven"), ("maxmem=7x", "7x"), ("auto_balance=perhaps", "perhaps"),
     ],
