@@ -67,9 +67,12 @@ def LogFile(name: str) -> str:
 
 
 def EmptyLog(name: str) -> None:
-    """Keep the log of the start before as ``.log.1``: what comes now is this start's."""
+    """Keep the log of the start before as ``.log.1``: what comes now is this start's.
+
+    That is durable: an older guest's words that nothing was loaded must not be there again after a loss of power.
+    """
     if runtime.Exists(LogFile(name)):
-        runtime.Rename(LogFile(name), LogFile(name) + ".1", sync=False)
+        runtime.Rename(LogFile(name), LogFile(name) + ".1")
 
 
 def ReadLog(name: str) -> str:

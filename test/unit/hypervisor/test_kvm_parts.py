@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated import World
 from support.nodes import MakeNodes, Node
 from support.virtual import MakeInstance, MakeNic, MakeUuid
 
-from ganeti import errors, pathutils
+from ganeti import errors, pathutils, runtime
 from ganeti.hypervisor import base
 from ganeti.hypervisor.kvm import confine, driver, hotplug, layout, migration, network, screen
 from ganeti.params import hv
@@ -336,3 +337,20 @@ def test_of_what_qemu_says_the_errors_count() -> None:
     assert driver.StartTrouble(f"{warning}qemu-system-x86_64: no such disk\n") == "qemu-system-x86_64: no such disk"
     assert driver.StartTrouble(warning) == warning.strip(), "better than nothing"
     assert driver.StartTrouble("") == "QEMU gave no reason"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_log_of_an_earlier_guest_does_not_come_back_with_a_loss_of_power(seed: int) -> None:
+    """It may say that nothing could be loaded, when the guest of a later migration has run."""
+
+    def write() -> None:
+        runtime.MakeDirs(pathutils.LOG_KVM_DIR)
+        runtime.WriteFile(layout.LogFile("web"), b"load of migration failed: Input/output error\n")
+
+    machine = World(seed).AddMachine("node1")
+    machine.Call(write)
+    assert migration.LoadFailed(machine.Call(layout.ReadLog, "web"))
+    machine.Call(layout.EmptyLog, "web")
+    machine.PowerOff()
+    machine.PowerOn()
+    assert not migration.LoadFailed(machine.Call(layout.ReadLog, "web"))
