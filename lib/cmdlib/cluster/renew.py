@@ -190,11 +190,17 @@ class Renewal:
         self._lu.LogInfo(f"Phase {list(Phase).index(step.phase) + 1} of {len(Phase)}: each node {step.phase.value}")
 
     def _Look(self) -> dict[str, Report | None]:
-        found: dict[str, Report | None] = {}
-        for uuid, result in self._lu.rpc.call_crypto_look(self._online).items():
-            found[uuid] = None if result.fail_msg else renewal.ReadReport(result.payload)
-            if found[uuid] is None:
-                self._failures[uuid] = result.fail_msg or "its answer makes no sense"
+        """Ask every node; those that do not answer are asked again, as a busy machine is no reason to stop half-way."""
+        found: dict[str, Report | None] = dict.fromkeys(self._online)
+        for left in reversed(range(_TRIES)):
+            silent = [uuid for uuid, report in found.items() if report is None]
+            for uuid, result in self._lu.rpc.call_crypto_look(silent).items() if silent else ():
+                found[uuid] = None if result.fail_msg else renewal.ReadReport(result.payload)
+                if found[uuid] is None:
+                    self._failures[uuid] = result.fail_msg or "its answer makes no sense"
+            if None not in found.values() or not left:
+                break
+            runtime.Sleep(renewal.SEEN_WITHIN)
         return found
 
     def _Stop(self, nodes: Sequence[str], where: str) -> None:
