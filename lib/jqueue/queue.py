@@ -195,9 +195,16 @@ class JobQueue(Keeper):
         thread.start()
         return thread
 
-    def ReconsiderSoon(self) -> None:
-        """Do the same on the queue's own thread."""
-        self._ticker.Soon(self.Reconsider)
+    def ReconsiderSoon(self, done: Callable[[], object]) -> None:
+        """Do the same on the queue's own thread, then call ``done``: jobs submitted from now on follow the new rules."""
+
+        def reconsider() -> None:
+            try:
+                self.Reconsider()
+            finally:
+                done()
+
+        self._ticker.Soon(reconsider)
 
     def _LookAgain(self) -> None:
         self.Reconsider()

@@ -219,14 +219,14 @@ class Handlers:
         except errors.ConfigurationError as err:
             raise errors.OpPrereqError(f"Not a filter rule: {err}", errors.ECODE_INVAL) from err
 
-        return Begun(lambda done: self._cfg.SetFilter(rule, done, expected)).Map(lambda _: self._RulesChanged(uuid))
+        return Begun(lambda done: self._cfg.SetFilter(rule, self._Followed(done), expected)).Map(lambda _: uuid)
 
     def _DeleteFilter(self, uuid: str, expected: dict[str, Any] | None) -> Pending:
-        return Begun(lambda done: self._cfg.RemoveFilter(uuid, done, expected)).Map(lambda _: self._RulesChanged(None))
+        return Begun(lambda done: self._cfg.RemoveFilter(uuid, self._Followed(done), expected))
 
-    def _RulesChanged(self, answer: str | None) -> str | None:
-        self._queue.ReconsiderSoon()
-        return answer
+    def _Followed(self, done: Callable[[Exception | None], None]) -> Callable[[Exception | None], None]:
+        """Return what to call once a change of rules is stored: ``done`` is called when the queue follows them."""
+        return lambda error: done(error) if error else self._queue.ReconsiderSoon(lambda: done(None))
 
     # --- watcher ------------------------------------------------------------------------------------------------------
 

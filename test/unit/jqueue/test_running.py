@@ -14,7 +14,7 @@ def test_a_raised_limit_counts_for_jobs_that_wait(make):
     bench.executor.WaitRunning(first)
     assert bench.Status(second) == "queued"
     limits[0] = 2
-    bench.queue.ReconsiderSoon()
+    bench.queue.ReconsiderSoon(lambda: None)
     bench.executor.WaitRunning(first, second)
     for name in "ab":
         bench.executor.Open(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +10,7 @@ from typing import Any, cast
 import pytest
 from support import configs
 from support.queues import Executor, Op
+from support.realcluster import WaitUntil
 from support.writers import Setup
 
 from ganeti import errors, runtime, serializer
@@ -101,6 +103,28 @@ def test_a_filter_rule_is_made_replaced_and_removed_and_the_queue_follows(door: 
         door.Call("ReplaceFilter", door.setup.nodes[0], 0, [], "PAUSE", [])
     with pytest.raises(errors.OpPrereqError, match="not a valid UUID"):
         door.Call("ReplaceFilter", "x", 0, [], "PAUSE", [])
+
+
+def test_a_rule_is_acknowledged_when_the_queue_follows_it(door: Door) -> None:
+    busy = threading.Event()
+    door.queue._ticker.Soon(busy.wait)
+    answer = door.handlers.Handle(
+        "ReplaceFilter",
+        methods.Find("ReplaceFilter").Bind([None, 0, [["opcode", ["==", "comment", "mine"]]], "REJECT", []]),
+    )
+    WaitUntil(lambda: door.setup.cfg.Snapshot().filters, "the rule is stored")
+    assert isinstance(answer, Pending) and not answer.done
+    busy.set()
+    uuid = answer.Result(20)
+    assert End(door, door.Call("SubmitJob", [Op(comment="mine")])) == "canceled"
+    busy.clear()
+    door.queue._ticker.Soon(busy.wait)
+    answer = door.handlers.Handle("DeleteFilter", methods.Find("DeleteFilter").Bind([uuid]))
+    WaitUntil(lambda: not door.setup.cfg.Snapshot().filters, "the rule is gone")
+    assert isinstance(answer, Pending) and not answer.done
+    busy.set()
+    answer.Result(20)
+    assert End(door, door.Call("SubmitJob", [Op(comment="mine")])) == "success"
 
 
 @pytest.mark.req("D20-RAPI-06")
