@@ -57,7 +57,7 @@ def HandBack(release: str) -> list[str]:
     OpPrereqError while a daemon runs; FilesBehind.
     """
     common.CheckStopped()
-    _CheckExact()
+    CheckExact()
     removed = _Convert(_VERSIONS[release]) if runtime.Exists(pathutils.CLUSTER_CONF_FILE) else []
     # Kept, it would be taken for the truth by a later start of this release.
     runtime.RemoveTree(pathutils.DATA_EXT_DIR)
@@ -65,8 +65,8 @@ def HandBack(release: str) -> list[str]:
     return removed
 
 
-def _CheckExact() -> None:
-    """Raise an error unless the files show everything that this node's copy of the store holds."""
+def CheckExact() -> None:
+    """Raise FilesBehind unless the files show everything that this node's copy of the store holds."""
     if not runtime.Exists(pathutils.STORE_FILE):
         return
     own = ownnode.OwnStore()

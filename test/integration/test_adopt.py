@@ -179,8 +179,6 @@ def test_a_node_that_was_offline_follows_and_what_only_we_have_keeps_the_origina
         with cluster[0].Client() as client:
             change = {"OP_ID": "OP_CLUSTER_SET_PARAMS", "ipolicy": {"memory-ratio": 1.5}, "reason": []}
             assert FollowJob(client, client.SubmitJob([change]))[0] == "success"
-        # It is read from the file, which follows what the store has.
-        WaitUntil(lambda: "memory-ratio" in cluster[0].Read(f"{DATA}/config.data"), "the file has the change")
         code, text = cluster.Adopt(*REVERT)
         assert code == 1
         assert "'gnt-cluster modify --ipolicy-memory-ratio default'" in text

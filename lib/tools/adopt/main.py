@@ -71,7 +71,7 @@ def _Run(options: optparse.Values) -> int:
     _CheckMaster(config)
     nodes, offline = _Nodes(config)
     if options.revert:
-        return _Revert(options, journal, config, nodes)
+        return _Revert(options, journal, nodes)
     if journal is not None and journal.state == takeover.REVERTING:
         raise errors.OpPrereqError(
             "Handing the cluster back was interrupted",
@@ -237,7 +237,6 @@ def _Late(
 def _Revert(
     options: optparse.Values,
     journal: takeover.Journal | None,
-    config: Mapping[str, Any],
     nodes: Sequence[remote.Node],
 ) -> int:
     if journal is None:
@@ -246,14 +245,6 @@ def _Revert(
             errors.ECODE_STATE,
             hint="'hand-back --yes-do-it 3.0' on every node gives its files back to release 3.0, while all daemons are stopped",
         )
-    if journal.state != takeover.REVERTING:
-        used = plan.OnlyHere(config)
-        if used:
-            raise errors.OpPrereqError(
-                "The original does not support what the cluster uses:\n" + "\n".join(f"- {line}" for line in used),
-                errors.ECODE_STATE,
-                hint="give that up first, then run this again",
-            )
     members = [node for node in nodes if node.name in journal.nodes]
     strangers = [node.name for node in nodes if node.name not in journal.nodes]
     if strangers:
@@ -265,7 +256,10 @@ def _Revert(
     missing = sorted(set(journal.nodes) - {node.name for node in members})
     if not (options.confirmed or AskTerminal(["The cluster will be given back to the original."])):
         return constants.EXIT_FAILURE
-    takeover.Revert(takeover.Work(journal, members, options.wait, _Say))
+    work = takeover.Work(journal, members, options.wait, _Say)
+    if journal.state == takeover.ADOPTED:
+        takeover.CheckGivable(work, _ReadConfig)
+    takeover.Revert(work)
     _Say("The cluster runs the original again.")
     for name in missing:
         _Say(

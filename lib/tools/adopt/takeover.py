@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ganeti import errors, pathutils, runtime, serializer
-from ganeti.tools.adopt import records, release, remote
+from ganeti.tools import hand_back
+from ganeti.tools.adopt import plan, records, release, remote
 
 TAKING_OVER, ADOPTED, REVERTING = "taking over", "adopted", "reverting"
 # After the master daemon has stopped: the node daemons write the last changes to the files.
 _LAST_FILES = 2.0
+# While it runs: seconds within which the files show the last change.
+_FILES_WITHIN = 30.0
 _POLL = 0.5
 
 Say = Callable[[str], None]
@@ -240,10 +243,7 @@ class Release(Step):
         work.Do(work.nodes, "unpause")
 
     def Undo(self, work: Work) -> None:
-        if "revert begun" not in work.journal.found:
-            work.journal.drained = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
-            work.journal.found["revert begun"] = True
-            work.journal.Save()
+        _NoteQueue(work.journal)
         work.StopJobs(release.OURS)
         work.Do(work.nodes, "pause")
 
@@ -260,6 +260,50 @@ STEPS: tuple[Step, ...] = (
 )
 # Once this one is done the cluster belongs to this release, and going back is for people to decide.
 _DECISIVE = StartMaster.name
+
+
+def _NoteQueue(journal: Journal) -> None:
+    """Remember whether people had drained the queue before going back began."""
+    if "revert begun" not in journal.found:
+        journal.drained = runtime.Exists(pathutils.JOB_QUEUE_DRAIN_FILE)
+        journal.found["revert begun"] = True
+        journal.Save()
+
+
+def CheckGivable(work: Work, config: Callable[[], Mapping[str, Any]]) -> None:
+    """Let no job begin, and raise OpPrereqError if the cluster uses what the original does not support; then jobs may run again.
+
+    ``config`` reads the file, which follows a change of a moment ago: it counts when it shows all that this node's copy of the
+    store holds, and no job is left that could change anything.
+    """
+    _NoteQueue(work.journal)
+    try:
+        work.StopJobs(release.OURS)
+        _AwaitFiles()
+        used = plan.OnlyHere(config())
+        if used:
+            raise errors.OpPrereqError(
+                "The original does not support what the cluster uses:\n" + "\n".join(f"- {line}" for line in used),
+                errors.ECODE_STATE,
+                hint="give that up first, then run this again",
+            )
+    except errors.GenericError:
+        work.AllowJobs(release.OURS)
+        del work.journal.found["revert begun"]
+        work.journal.Save()
+        raise
+
+
+def _AwaitFiles() -> None:
+    deadline = runtime.Monotonic() + _FILES_WITHIN
+    while True:
+        try:
+            hand_back.CheckExact()
+            return
+        except hand_back.FilesBehind:
+            if runtime.Monotonic() > deadline:
+                raise
+        runtime.Sleep(_POLL)
 
 
 def _Differences(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> list[str]:
