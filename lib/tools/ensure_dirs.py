@@ -7,6 +7,7 @@ opened once as what it must be, and the opened object is corrected.
 from __future__ import annotations
 
 import logging
+import optparse
 import os
 import stat
 from collections.abc import Iterator
@@ -263,12 +264,16 @@ def EnsureAll(full: bool = False) -> int:
     return code
 
 
-def Main() -> int:
+def MakeParser() -> optparse.OptionParser:
     parser = common.Parser("%prog [--full-run]")
     parser.add_option(
         "-f", "--full-run", dest="full", action="store_true", default=False, help="Correct archived jobs too"
     )
-    options, arguments = parser.parse_args()
+    return parser
+
+
+def Main() -> int:
+    options, arguments = MakeParser().parse_args()
     common.LogToStderr(options.debug, options.verbose)
     if arguments:
         logging.error("No arguments are expected")

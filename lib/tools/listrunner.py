@@ -46,20 +46,25 @@ class Task(NamedTuple):
     archive: bytes | None
 
 
-def _Parser() -> optparse.OptionParser:
+def MakeParser() -> optparse.OptionParser:
     parser = optparse.OptionParser(
         usage=_USAGE, version=f"%prog (ganeti) {constants.RELEASE_VERSION}", add_help_option=False
     )
     parser.add_option("--help", action="help", help="Show this help and exit")
-    parser.add_option("-l", dest="logdir", metavar="DIR", help="Directory for the log of each host")
-    parser.add_option("-x", dest="executable", metavar="FILE", help="Program to copy to the hosts and run there")
+    parser.add_option(
+        "-l", dest="logdir", metavar="DIR", help="Directory for the log of each host; it is made if it is missing"
+    )
+    parser.add_option("-x", dest="executable", metavar="FILE",
+                      help="Program to copy into a private temporary directory of the hosts and run there")  # fmt: skip
     parser.add_option("--args", dest="arguments", default="", metavar="WORDS", help="Arguments of the program of -x")
     parser.add_option("-a", dest="auxiliary", action="append", default=[], metavar="FILE",
                       help="Another file to copy beside the program; repeat it for several")  # fmt: skip
     parser.add_option("-c", dest="command", metavar="COMMAND", help="Shell command to run")
     parser.add_option("-f", dest="hostfile", metavar="FILE", help="File with a host on each line")
     parser.add_option("-h", dest="hosts", metavar="HOST,...", help="Hosts")
-    parser.add_option("-b", dest="batch", type="int", default=15, help="How many hosts at once [%default]")
+    parser.add_option(
+        "-b", dest="batch", type="int", default=15, metavar="NUMBER", help="How many hosts at once [%default]"
+    )
     parser.add_option("-u", dest="user", default="root", help="User to log in as [%default]")
     parser.add_option("-p", dest="password", metavar="FILE",
                       help="File whose first line is the password; without -p and -A it is asked for")  # fmt: skip
@@ -230,7 +235,7 @@ def _Run(options: optparse.Values) -> int:
 
 
 def Main() -> int:
-    parser = _Parser()
+    parser = MakeParser()
     options, arguments = parser.parse_args()
     common.LogToStderr(0, 0)
     if arguments:

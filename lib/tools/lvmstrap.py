@@ -6,6 +6,7 @@ is given.  All checks come before the first change.
 
 from __future__ import annotations
 
+import optparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -31,17 +32,29 @@ _MIB = 1 << 20
 _INFO_WIDTH = 45
 
 
-def Main() -> int:
+def MakeParser() -> optparse.OptionParser:
     parser = common.Parser(_USAGE)
     parser.prog = "lvmstrap"
     parser.set_conflict_handler("resolve")  # -d is --disks here
-    parser.add_option("-g", "--vg-name", dest="vg", metavar="NAME", default=DEFAULT_VG, help=f"Default: {DEFAULT_VG}")
-    parser.add_option("--alldisks", action="store_true", default=False, help="Use all disks that are free and empty")
-    parser.add_option("-d", "--disks", dest="disks", metavar="DISK,...", help="Use these, for example sdb,sdc")
-    parser.add_option("-r", "--allow-removable", action="store_true", default=False, help="Use removable disks too")
-    parser.add_option("--use-sfdisk", action="store_true", default=False, help="Partition with sfdisk, not parted")
+    parser.add_option("-g", "--vg-name", dest="vg", metavar="NAME", default=DEFAULT_VG,
+                      help="Name of the volume group, which must not exist [%default]")  # fmt: skip
+    parser.add_option("--alldisks", action="store_true", default=False,
+                      help="Use all disks that are free and empty; the others are listed with the reason")  # fmt: skip
+    parser.add_option("-d", "--disks", dest="disks", metavar="DISK,...",
+                      help="Use these disks or partitions (of at least 1 GiB), for example sdb,sdc")  # fmt: skip
+    parser.add_option(
+        "-r", "--allow-removable", action="store_true", default=False, help="Consider removable disks too"
+    )
+    parser.add_option(
+        "--use-sfdisk", action="store_true", default=False, help="Make partitions with sfdisk instead of parted"
+    )
     parser.add_option("--force", action="store_true", default=False,
                       help="DESTROYS what is on the disks named with --disks; disks in use are rejected nevertheless")  # fmt: skip
+    return parser
+
+
+def Main() -> int:
+    parser = MakeParser()
     options, arguments = parser.parse_args()
     common.LogToStderr(options.debug, options.verbose)
     if arguments == ["diskinfo"]:

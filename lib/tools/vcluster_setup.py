@@ -215,7 +215,7 @@ def _Checked(options: optparse.Values, directory: str) -> Plan:
     return Plan(path, options.nodes, options.instances, options.prefix, options.device, options.init)
 
 
-def Main() -> int:
+def MakeParser() -> optparse.OptionParser:
     parser = common.Parser("%prog [options] DIR\n\nPrepares a cluster of several nodes on this machine, in a directory")
     parser.add_option("-c", dest="nodes", type="int", default=5, metavar="N", help="Number of nodes [%default]")
     parser.add_option(
@@ -240,6 +240,11 @@ def Main() -> int:
         default=True,
         help="Do not give the nodes' addresses to the device",
     )
+    return parser
+
+
+def Main() -> int:
+    parser = MakeParser()
     options, arguments = parser.parse_args()
     if len(arguments) != 1:
         parser.error("One argument is expected: the directory")

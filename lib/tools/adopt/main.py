@@ -23,7 +23,7 @@ while its instances run, with --revert the original gets it back.  Runs on the m
 _WAIT = 3600
 
 
-def _Parser() -> optparse.OptionParser:
+def MakeParser() -> optparse.OptionParser:
     parser = common.Parser(_USAGE)
     parser.prog = "adopt"
     parser.add_option("--take-over", dest="take_over", action="store_true", default=False, help="Take the cluster over")
@@ -51,7 +51,7 @@ def _Parser() -> optparse.OptionParser:
 
 
 def Main() -> int:
-    parser = _Parser()
+    parser = MakeParser()
     options, arguments = parser.parse_args()
     common.LogToStderr(options.debug, options.verbose)
     if arguments:

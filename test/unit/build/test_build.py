@@ -182,6 +182,19 @@ def test_every_program_is_installed(installed):
     assert os.path.exists(f"{root}{dirs['sysconfdir']}/bash_completion.d/ganeti")
 
 
+@pytest.mark.slow
+def test_manuals_name_the_places_of_the_installation(installed):
+    root, dirs = installed
+    named = []
+    for folder, _, names in os.walk(f"{root}{dirs['mandir']}"):
+        for name in names:
+            with open(os.path.join(folder, name), encoding="utf-8") as stream:
+                text = stream.read().replace("\\-", "-")
+            assert f"{TOP}/" not in text and f"{os.path.abspath(BUILD)}/" not in text, name
+            named += [name] if f"{dirs['pkglibdir']}/" in text else []
+    assert {"adopt.8", "ensure-dirs.8", "ganeti-recovery.7", "gnt-cluster.8"} <= set(named)
+
+
 def _Examples(installed):
     root, dirs = installed
     return f"{root}{dirs['docdir']}/examples"

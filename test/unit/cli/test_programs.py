@@ -230,12 +230,15 @@ def test_a_command_starts_quickly():
 
 
 def test_manuals(tmp_path):
+    autoconf = os.path.join(TOP, "lib", "_autoconf.py")
     for name in sorted(os.listdir(os.path.join(TOP, "man"))):
         if name.endswith(".rst"):
             writer = os.path.join(TOP, "autotools", "write-manual")
             page = tmp_path / name.removesuffix(".rst")
             subprocess.run(
-                [sys.executable, "-B", writer, os.path.join(TOP, "man", name), str(page), TOP], check=True, timeout=50
+                [sys.executable, "-B", writer, os.path.join(TOP, "man", name), str(page), autoconf, TOP],
+                check=True,
+                timeout=50,
             )
             assert '.\\" Man page' in page.read_text()[:40]
     text = (tmp_path / "gnt-node.8").read_text().replace("\\-", "-")
