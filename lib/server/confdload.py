@@ -56,56 +56,57 @@ class Loader:
             return False
         self._known = found
         former = _Objects(self.state.view)
+        again = self.state.view is not None
         with memory.SettingAside():
-            self.state = self._Read()
+            self.state, silence = self._Read()
+        # What is reported is true by now.
+        self._Report(silence, again)
         # Nothing else refers to these now.
         _Free(former)
         memory.GiveBack()
         return True
 
-    def _Read(self) -> State:
+    def _Read(self) -> tuple[State, str]:
+        """Return the state that the files make, and why no question is answered, empty if some are."""
         try:
             keys = link.ReadKeys()
         except errors.ConfigurationError as err:
-            self._NoteSilence(str(err))
-            return State()
+            return State(), str(err)
         try:
             text = runtime.ReadFile(pathutils.CLUSTER_CONF_FILE, MAX_CONFIG)
         except FileNotFoundError:
-            self._NoteSilence("this node has no copy of the configuration: it is not a master candidate")
-            return State()
+            return State(), "this node has no copy of the configuration: it is not a master candidate"
         except (OSError, runtime.FileTooLarge) as err:
-            return self._Broken(keys, f"The configuration cannot be read: {err}")
+            return State(keys, failure=f"The configuration cannot be read: {err}"), ""
         try:
             view = _Build(text)
         except errors.GenericError as err:
-            return self._Broken(keys, f"The configuration cannot be read: {err}")
+            return State(keys, failure=f"The configuration cannot be read: {err}"), ""
         except Exception as err:
             # Whatever is wrong with this file, the next one may be fine.
             logging.debug("While the configuration was read", exc_info=True)
             # What such an error quotes is for the log only.
             logging.error("The configuration cannot be read: %s: %s", type(err).__name__, err)
-            return self._Broken(keys, "The configuration cannot be read; the log of this daemon says more")
+            return State(keys, failure="The configuration cannot be read; the log of this daemon says more"), ""
         if not (view.MayAnswer(pathutils.HostName()) or view.MayAnswer(hosts.OwnName())):
-            self._NoteSilence("this node is not a master candidate")
-            return State()
-        if self._silence:
-            logging.info("This node is a master candidate now: questions are answered")
-            self._silence = ""
-        # It changes twice a second on a busy cluster.
-        again = self.state.view is not None
-        level = logging.DEBUG if again else logging.INFO
-        logging.log(level, "Read the configuration with serial number %d", view.root.serial_no)
-        return State(keys, view)
+            return State(), "this node is not a master candidate"
+        return State(keys, view), ""
 
-    def _Broken(self, keys: tuple[bytes, ...], text: str) -> State:
-        logging.error("%s: every question is answered with this error", text)
-        return State(keys, failure=text)
-
-    def _NoteSilence(self, reason: str) -> None:
-        if reason != self._silence:
-            logging.info("No question is answered: %s", reason)
-            self._silence = reason
+    def _Report(self, silence: str, again: bool) -> None:
+        """Write what has become of a change; ``again``: questions were answered before."""
+        if self.state.failure:
+            logging.error("%s: every question is answered with this error", self.state.failure)
+        elif self.state.view is None:
+            if silence != self._silence:
+                logging.info("No question is answered: %s", silence)
+                self._silence = silence
+        else:
+            if self._silence:
+                logging.info("This node is a master candidate now: questions are answered")
+                self._silence = ""
+            # It changes twice a second on a busy cluster.
+            level = logging.DEBUG if again else logging.INFO
+            logging.log(level, "Read the configuration with serial number %d", self.state.view.root.serial_no)
 
     def Run(self) -> None:
         """Follow the files for as long as the process lives."""

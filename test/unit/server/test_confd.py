@@ -100,6 +100,29 @@ def test_where_nothing_can_be_watched_it_looks_every_second() -> None:
     _On(OWN, story)
 
 
+def test_what_the_log_says_is_true_when_it_says_so() -> None:
+    """Whoever reads that questions are answered now asks at once."""
+    said: list[tuple[str, bool]] = []
+
+    def story() -> None:
+        loader = confdload.Loader()
+        note = logging.Handler()
+        note.emit = lambda record: said.append((record.getMessage(), _Role(loader) is not None))  # type: ignore[method-assign]
+        root = logging.getLogger()
+        root.addHandler(note)
+        root.setLevel(logging.INFO)
+        _Files()
+        for change in (None, ROOT, OFFLINE, ROOT):
+            if change is not None:
+                _Write(change)
+            loader.Look()
+
+    _On(NODE.name, story)
+    answers = [answered for text, answered in said if "questions are answered" in text or "Read the conf" in text]
+    silences = [answered for text, answered in said if "No question is answered" in text]
+    assert (answers, silences) == ([True] * 4, [False] * 2)
+
+
 @pytest.mark.req("D21-CONFD-01")
 def test_when_it_is_silent_and_when_it_reports_an_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
