@@ -12,18 +12,20 @@ Every start returns when the daemon serves, as it says so itself; nothing here w
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ganeti import objects, ssconf, x509
+from ganeti import constants, objects, ssconf, x509
 from ganeti.daemon import memory
 from ganeti.luxi import client as luxi_client
 from support import allocator, configs, secrets
@@ -305,32 +307,40 @@ class RealCluster:
         self[0].StartMaster()
         self[0].StartRapi(*options, users=users)
 
-    def Processes(self) -> list[int]:
-        """Every process of this cluster: daemons and their children carry the node's directory in their environment."""
-        mark = f"GANETI_ROOTDIR={self.base}/".encode()
+    def Processes(self, node: RealNode | None = None) -> list[int]:
+        """Every process of this cluster, or of one node: all carry the node's directory in their environment."""
+        mark = f"GANETI_ROOTDIR={self.base}/".encode() if node is None else f"GANETI_ROOTDIR={node.root}\0".encode()
         found = []
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{name}/environ", "rb") as stream:
-                    if mark in stream.read():
+                    if mark in stream.read() + b"\0":
                         found.append(int(name))
             except OSError:
                 pass  # gone, or not ours
         return found
 
     def CutPower(self, node: RealNode) -> None:
-        """Every process of a node is gone, those that serve a kept connection too."""
-        root = f"GANETI_ROOTDIR={node.root}".encode()
-        for pid in self.Processes():
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as stream:
-                    mine = root in stream.read().split(b"\0")
-                if mine:
-                    os.kill(pid, signal.SIGKILL)
-            except OSError:
-                continue  # gone meanwhile
-            if mine:
-                WaitGone(pid)
+        """Every process of a node is gone, those that serve a kept connection too, and those started meanwhile."""
+        while pids := self.Processes(node):
+            _KillAll(pids)
+
+    @contextlib.contextmanager
+    def Halted(self, node: RealNode, *but: int) -> Iterator[None]:
+        """Let a node hang: each of its processes stands still, apart from ``but``."""
+        halted: set[int] = set()
+        try:
+            while pids := set(self.Processes(node)).difference(halted, but):
+                halted |= pids
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGSTOP)
+                WaitUntil(lambda pids=pids: all(_StandsStill(pid) for pid in pids), "they stand still")
+            yield
+        finally:
+            for pid in halted:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def Leaks(self) -> list[str]:
         """Where secrets of this cluster can be read by whoever should not."""
@@ -362,24 +372,41 @@ class RealCluster:
 
     def _End(self) -> None:
         while pids := self.Processes():
-            for pid in pids:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-                WaitGone(pid)
+            _KillAll(pids)
         shutil.rmtree(self.base, ignore_errors=True)
         self._lease.Release()
 
 
+def _KillAll(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            WaitGone(pid)
+
+
+def _StandsStill(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            return stream.read().rpartition(b")")[2].split()[0] in (b"T", b"Z", b"X")
+    except OSError:
+        return True  # it has ended
+
+
 def WaitUntil(check: Any, what: str, timeout: float = 30) -> Any:
-    """For what can only be asked for: looks often; the value that counts as true."""
+    """For what can only be asked for: looks often; the value that counts as true.
+
+    A file that is not there counts as false: one that is written anew may be put aside before.
+    """
     deadline = time.monotonic() + timeout
     while True:
-        value = check()
+        missing = ""
+        try:
+            value = check()
+        except FileNotFoundError as err:
+            value, missing = None, f": {err}"
         if value:
             return value
-        assert time.monotonic() < deadline, f"{what} within {timeout} s"
+        assert time.monotonic() < deadline, f"{what} within {timeout} s{missing}"
         time.sleep(0.02)
 
 
@@ -394,4 +421,15 @@ def FollowJob(client: luxi_client.Client, job_id: int) -> tuple[str, list[Any]]:
             return values[0], log
 
 
-__all__ = ["FollowJob", "MakeConfig", "RealCluster", "RealNode", "WaitGone", "WaitUntil"]
+def InterruptDelay(client: luxi_client.Client, job_id: int) -> None:
+    """End an interruptible delay.  It says where it can be interrupted a moment after it has begun."""
+
+    def path() -> Any:
+        [[[entries]]] = client.QueryJobs([job_id], ["oplog"])
+        return next((text[0] for _, _, kind, text in entries if kind == constants.ELOG_DELAY_TEST), None)
+
+    with socket.socket(socket.AF_UNIX) as end:
+        end.connect(WaitUntil(path, "the delay waits"))
+
+
+__all__ = ["FollowJob", "InterruptDelay", "MakeConfig", "RealCluster", "RealNode", "WaitGone", "WaitUntil"]

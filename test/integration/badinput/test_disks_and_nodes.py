@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -123,26 +122,19 @@ def three() -> Iterator[RealCluster]:
 @pytest.mark.limit(120)
 def test_a_node_that_hangs_fails_its_job_in_time_and_delays_no_other(three: RealCluster) -> None:
     third = three[2]
-    pids = [pid for pid in three.Processes() if f"GANETI_ROOTDIR={third.root}\0".encode() in _Environment(pid)]
-    assert third.Pid(NODED) in pids
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        with three[0].Client() as client:
-            began = time.monotonic()
-            hanging = client.SubmitJob([Delay([third.name])])
-            for _ in range(5):
-                assert FollowJob(client, client.SubmitJob([Delay([three[1].name])]))[0] == "success"
-            assert time.monotonic() - began < 20
-            status, _ = FollowJob(client, hanging)
-            assert status == "error"
-            assert time.monotonic() - began < 60
-            [[results]] = client.QueryJobs([hanging], ["opresult"])
-            assert third.name in str(results)
-            assert "timed out" in str(results).lower() or "time" in str(results)
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+    assert third.Pid(NODED) in three.Processes(third)
+    with three.Halted(third), three[0].Client() as client:
+        began = time.monotonic()
+        hanging = client.SubmitJob([Delay([third.name])])
+        for _ in range(5):
+            assert FollowJob(client, client.SubmitJob([Delay([three[1].name])]))[0] == "success"
+        assert time.monotonic() - began < 20
+        status, _ = FollowJob(client, hanging)
+        assert status == "error"
+        assert time.monotonic() - began < 60
+        [[results]] = client.QueryJobs([hanging], ["opresult"])
+        assert third.name in str(results)
+        assert "timed out" in str(results).lower() or "time" in str(results)
     with three[0].Client() as client:
         WaitUntil(
             lambda: FollowJob(client, client.SubmitJob([Delay([third.name])]))[0] == "success", "the node is back"
@@ -164,11 +156,3 @@ def test_a_node_that_is_down_is_named_at_once(three: RealCluster) -> None:
         WaitUntil(
             lambda: FollowJob(client, client.SubmitJob([Delay([second.name])]))[0] == "success", "the node is back"
         )
-
-
-def _Environment(pid: int) -> bytes:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as stream:
-            return stream.read() + b"\0"
-    except OSError:
-        return b""

@@ -61,8 +61,8 @@ def ReadAnswer(sock: socket.socket) -> dict[str, Any] | None:
     return serializer.Load(data.partition(protocol.EOM)[0])
 
 
-def AssertServed(node: RealNode, within: float = 3.0) -> None:
-    """A job goes through and a list comes, quickly enough for a person."""
+def AssertServed(node: RealNode, within: float = 15.0) -> None:
+    """A job goes through and a list comes, quickly enough for a person; on an idle machine that takes 0.1 s."""
     started = time.monotonic()
     with node.Client() as client:
         assert FollowJob(client, client.SubmitJob([DELAY]))[0] == "success"

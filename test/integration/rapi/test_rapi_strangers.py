@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
-import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -28,20 +26,6 @@ def cluster() -> Iterator[RealCluster]:
         yield cluster
 
 
-@contextlib.contextmanager
-def _SilentNode(cluster: RealCluster) -> Iterator[None]:
-    """Let the node daemon and its children answer nothing, so that what nodes are asked for takes long."""
-    others = {cluster[0].Pid(name) for name in (RAPI, MASTERD)}
-    stopped = [pid for pid in cluster.Processes() if pid not in others]
-    try:
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        yield
-    finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
-
-
 def _Request(verb: str, path: str, body: bytes = b"") -> bytes:
     head = f"{verb} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
@@ -56,7 +40,9 @@ def _Stranger(node: RealNode, request: bytes) -> socket.socket:
 def test_slow_questions_of_a_stranger(cluster: RealCluster) -> None:
     """He takes three of the four places with questions that only nodes can answer, and waits 10 s for another one."""
     node = cluster[0]
-    with contextlib.ExitStack() as stack, _SilentNode(cluster):
+    # What nodes are asked for takes long, as the node daemon answers nothing.
+    others = [node.Pid(name) for name in (RAPI, MASTERD)]
+    with contextlib.ExitStack() as stack, cluster.Halted(node, *others):
         held = [stack.enter_context(_Stranger(node, _Request("GET", "/2/os"))) for _ in range(ASKED)]
         known = stack.enter_context(Rapi(node, tls=False))
         began = time.monotonic()

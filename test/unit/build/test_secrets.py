@@ -85,8 +85,11 @@ def test_secrets_are_found_where_nobody_may_see_them(cluster: RealCluster) -> No
 
 
 def test_secrets_are_found_in_the_process_list(cluster: RealCluster) -> None:
-    process = subprocess.Popen([sys.executable, "-c", "input()", f"--password={MARK}x"], stdin=subprocess.PIPE)
+    argv = [sys.executable, "-c", "print(flush=True); input()", f"--password={MARK}x"]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        # A process that has only just begun has no arguments yet.
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
         [leak] = secrets.Leaks(cluster[0], [process.pid])
     finally:
         process.communicate(b"\n")
