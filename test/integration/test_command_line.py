@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.realcluster import FollowJob, RealCluster, WaitUntil
+from support.realcluster import FollowJob, InterruptDelay, RealCluster, WaitUntil
 from support.stories import STARTER
 from support.virtualnode import TOP
 
@@ -42,6 +41,10 @@ def _Start(cluster: RealCluster, command: str) -> subprocess.Popen[str]:
         _Argv(command), env=cluster[0].Environment(), cwd=TOP, text=True, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
+
+
+def _Status(cluster: RealCluster, job_id: str) -> str:
+    return _Run(cluster, f"gnt-job list --no-headers -o status {job_id}").stdout.strip()
 
 
 def test_the_queue_keeps_its_promises(cluster: RealCluster) -> None:
@@ -102,6 +105,7 @@ def test_cancelling(cluster: RealCluster) -> None:
     # It ends when it is told to, as a node works for it; both want the node's lock, so the other one waits.
     delay = "gnt-debug delay --submit --print-jobid -n node2.example.com --no-master"
     running = _Run(cluster, f"{delay} 600").stdout.strip()
+    WaitUntil(lambda: _Status(cluster, running) == "running", "it has the lock")
     waiting = _Run(cluster, f"{delay} 2").stdout.strip()
     done = _Run(cluster, f"gnt-job cancel {waiting}")
     assert done.returncode == 0, done
@@ -129,16 +133,12 @@ def test_interrupted_command_says_that_its_job_goes_on(cluster: RealCluster) -> 
     process = _Start(cluster, f"gnt-debug delay --print-jobid --no-master -n {cluster[1].name} 600")
     assert process.stdout is not None
     job_id = process.stdout.readline().strip()
-
-    def status() -> str:
-        return _Run(cluster, f"gnt-job list --no-headers -o status {job_id}").stdout.strip()
-
-    WaitUntil(lambda: status() == "running", "the job's start")
+    WaitUntil(lambda: _Status(cluster, job_id) == "running", "the job's start")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1
     assert stderr.startswith("Aborted. Note that if the operation created any jobs")
-    assert status() == "running"
+    assert _Status(cluster, job_id) == "running"
     assert _Run(cluster, f"gnt-job cancel --kill --yes-do-it {job_id}").returncode == 0
     assert _Run(cluster, f"gnt-job wait {job_id}").returncode == 1
 
@@ -182,20 +182,22 @@ def test_many_jobs_at_once(cluster: RealCluster, tmp_path: object) -> None:
 
 
 def test_locks_are_shown_while_they_are_held(cluster: RealCluster) -> None:
-    job_id = _Run(cluster, "gnt-debug delay --submit --print-jobid 2").stdout.strip()
+    job_id = _Run(cluster, "gnt-debug delay -i --submit --print-jobid 300").stdout.strip()
 
     def held() -> bool:
         rows = json.loads(_Run(cluster, "gnt-debug locks -o json").stdout)
         return any(row["owner"] and any(job_id in str(owner) for owner in row["owner"]) for row in rows)
 
     WaitUntil(held, "the job's locks")
+    with cluster[0].Client() as client:
+        InterruptDelay(client, int(job_id))
     assert _Run(cluster, f"gnt-job wait {job_id}").returncode == 0
 
 
 @pytest.mark.req("D21-GEN-02")
 def test_what_the_core_is_at_can_be_read_while_it_runs(cluster: RealCluster) -> None:
     holder, waiter = (
-        int(_Run(cluster, f"gnt-debug delay {options} --submit --print-jobid 60").stdout) for options in ("-i", "-r 1")
+        int(_Run(cluster, f"gnt-debug delay {options} --submit --print-jobid 600").stdout) for options in ("-i", "-r 1")
     )
 
     def waits() -> Any:
@@ -208,14 +210,14 @@ def test_what_the_core_is_at_can_be_read_while_it_runs(cluster: RealCluster) -> 
     with cluster[0].Client() as client:
         fields = ["status", "opstatus", "opexec", "oplog"]
         WaitUntil(lambda: client.QueryJobs([waiter], ["status"]) == [["waiting"]], "its status")
+        WaitUntil(lambda: client.QueryJobs([holder], ["oplog"]) != [[[[]]]], "where the holder can be interrupted")
         running, waiting = client.QueryJobs([holder, waiter], fields)
         assert running[:2] == ["running", ["running"]] and running[2] != [None]
         assert waiting[:3] == ["waiting", ["waiting"], [None]]
         assert client.CancelJob(waiter)[0] is True
-        [[[_, _, kind, [path]]]] = running[3]
+        [[[_, _, kind, [_path]]]] = running[3]
         assert kind == constants.ELOG_DELAY_TEST
-        with socket.socket(socket.AF_UNIX) as interrupt:
-            interrupt.connect(path)
+        InterruptDelay(client, holder)
         assert [FollowJob(client, job_id)[0] for job_id in (holder, waiter)] == ["success", "canceled"]
     rows = json.loads(_Run(cluster, "gnt-debug locks -o json").stdout)
     assert not [row for row in rows if row["owner"] or row["pending"]], "the core is at nothing"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from support.commandline import CommandLine
-from support.realcluster import FollowJob, RealCluster, WaitUntil
+from support.realcluster import FollowJob, InterruptDelay, RealCluster, WaitUntil
 
 UUID = "00000031-aaaa-4bbb-8ccc-000000000031"
 AFTER = '[["jobid", [">", "id", "watermark"]]]'
@@ -38,10 +37,7 @@ class Scene:
     def Interrupt(self, job: int) -> None:
         """End an interruptible delay."""
         with self.cluster[0].Client() as client:
-            [[[log]]] = client.QueryJobs([job], ["oplog"])
-        [path] = next(text for _, _, kind, text in log if kind == "delay-test")
-        with socket.socket(socket.AF_UNIX) as end:
-            end.connect(path)
+            InterruptDelay(client, job)
 
     def Rules(self) -> list[dict[str, Any]]:
         rules: list[dict[str, Any]] = json.loads(self.Must("gnt-filter", "list", "-o", "json"))
@@ -102,9 +98,11 @@ def test_a_rule_is_replaced(scene: Scene) -> None:
 
 
 def test_a_running_job_is_not_rejected(scene: Scene) -> None:
-    job = scene.Submit(duration="1")
+    job = scene.Submit("--interruptible", duration="300")
     WaitUntil(lambda: scene.Status(job) == "running", "the job runs")
     scene.Add("--action=REJECT")
+    assert scene.Status(job) == "running"
+    scene.Interrupt(job)
     assert scene.End(job) == "success"
 
 

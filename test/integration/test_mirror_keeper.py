@@ -75,6 +75,7 @@ def test_a_node_that_hangs_holds_nobody_else_up() -> None:
         assert "continues alone" in _Settled(made)[0]
         log = made[0].Path("/var/log/ganeti/master-daemon.log")
         WaitUntil(lambda: "it is busy with jobs" in Path(log).read_text("utf-8"), "a line for people", 60)
+        WaitUntil(lambda: len(_Running(made)) >= PER_NODE, "its jobs run", 60)
         assert len(_Running(made)) == PER_NODE
         made[1].Hang(False)
         WaitUntil(lambda: None not in _Behind(made), "the others are decided too", 90)

@@ -111,8 +111,22 @@ def AskRapi(node: OwnUsersNode, path: str, *options: str) -> object:
     return json.loads(Said(node, *argv, f"https://{node.address}:5080{path}"))
 
 
+def InPlace(*nodes: OwnUsersNode) -> None:
+    """Every file of these nodes is as it should be, once those that are being written have their names."""
+    found: list[str] = []
+
+    def misplaced() -> list[str]:
+        found[:] = [line for node in nodes for line in Misplaced(node)]
+        return found
+
+    try:
+        WaitUntil(lambda: not misplaced(), "all files are in place", 10)
+    except AssertionError:
+        assert "\n".join(found) == ""
+
+
 def Misplaced(node: OwnUsersNode) -> list[str]:
-    """The files of a node whose owner or mode is not as it should be."""
+    """The files of a node whose owner or mode is not as it should be; raises FileNotFoundError if one goes meanwhile."""
     found = []
     for top in (DATA, RUN, LOG):
         for folder, _, names in os.walk(node.Path(top)):
@@ -207,7 +221,7 @@ def test_a_cluster_lives_without_the_rights_of_root(cluster: OwnUsersCluster) ->
     Said(first, "ganeti-watcher")
     Said(first, "ganeti-cleaner", "node")
     Said(first, "ganeti-cleaner", "master", user="gnt-masterd")
-    assert "\n".join(Misplaced(first) + Misplaced(second)) == ""
+    InPlace(first, second)
     # The next master, asked for; then one after a crash.
     Said(second, "gnt-cluster", "master-failover", timeout=100)
     for node in (second, third):
@@ -222,7 +236,7 @@ def test_a_cluster_lives_without_the_rights_of_root(cluster: OwnUsersCluster) ->
     WaitUntil(lambda: second.Read(f"{DATA}/config.data") == third.Read(f"{DATA}/config.data"), "the files are equal")
     for node in cluster.nodes:
         Said(node, "ensure-dirs", "--full-run")
-        assert "\n".join(Misplaced(node)) == ""
+        InPlace(node)
 
 
 # --- LUXI ---------------------------------------------------------------------------------------------------------------
@@ -339,7 +353,7 @@ def test_root_follows_no_link_of_the_remote_interface(cluster: OwnUsersCluster) 
     for words in (["gnt-debug", "delay", "0.01"], ["ganeti-watcher"], ["daemon-util", "rotate-all-logs"]):
         Said(node, *words)
         treasure.Check()
-    assert "\n".join(Misplaced(node)) == ""
+    InPlace(node)
     # Now that root's files are there, they stay.
     for name in (*pids, *logs, f"{RUN}/instance-status", f"{RUN}/ext"):
         for command in (["rm", "-rf"], ["mv", "-T", f"{node.root}{RUN}/mine"], ["ln", "-sfT", treasure.file]):

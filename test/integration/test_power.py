@@ -196,7 +196,7 @@ def test_an_interrupted_epo_is_run_again(scene: Scene) -> None:
     scene.AddInstance("web2.example.com", 2)
     hangs = scene.Mark(2, "hangs")
     nodes = [node.name for node in scene.cluster.nodes[1:]]
-    begun = scene.BeginEpo("--oob-timeout=3", *nodes)
+    begun = scene.BeginEpo("--oob-timeout=10", *nodes)
     WaitUntil(lambda: len(scene.Calls()) == 2, "both controllers were asked", 120)
     begun.send_signal(signal.SIGINT)
     begun.communicate(timeout=60)

@@ -111,7 +111,7 @@ def test_hail_places_an_instance_while_another_one_is_being_installed(cluster: R
 def test_a_failover_does_not_wait_for_a_batch_of_other_jobs(cluster: RealCluster) -> None:
     with cluster[0].Client() as client:
         Do(client, Create(cluster, "moving", 1, disk_template="diskless", disks=[]))
-        batch = [job_id for _, job_id in client.SubmitManyJobs([[Delay(30, [cluster[0].name])]] * 5)]
+        batch = [job_id for _, job_id in client.SubmitManyJobs([[Delay(600, [cluster[0].name])]] * 5)]
         WaitUntil(lambda: ["running"] in client.QueryJobs(batch, ["status"]), "the batch is under way")
         Do(client, Instance("FAILOVER", "moving", target_node=cluster[2].name))
         Do(client, Instance("STARTUP", "moving"))

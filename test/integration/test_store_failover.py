@@ -88,6 +88,8 @@ def test_nothing_accepted_is_missing_after_any_fail_over(seed: int) -> None:
                 assert all(FollowJob(client, job_id)[0] in ("success", "error") for job_id in sorted(ids))
         with master.Client() as client:
             assert FollowJob(client, client.SubmitJob([DELAY]))[0] == "success"
+        # Nobody brings a copy up to date that was away, once there is no master.
+        WaitUntil(lambda: len({Live(node)[0] for node in cluster.nodes}) == 1, "all copies follow")
         master.Stop(MASTERD)
         WaitUntil(lambda: len({Live(node)[0] for node in cluster.nodes}) == 1, "all copies are at the same end")
         assert Live(cluster[0]) == Live(cluster[1]) == Live(cluster[2])

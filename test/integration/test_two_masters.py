@@ -175,4 +175,4 @@ def test_a_node_that_still_is_a_candidate_hears_who_the_newer_master_is() -> Non
         done = Command(old, "gnt-cluster", "master-failover", "--ignore-offline-nodes=no", timeout=150)
         assert done.returncode == 0, done.stderr
         Works(old)
-        assert new.Pid(MASTERD) == 0
+        WaitUntil(lambda: not new.Pid(MASTERD), "the other one ends")

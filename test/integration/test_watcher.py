@@ -71,6 +71,13 @@ def _Log(node: RealNode) -> str:
         return ""
 
 
+def _Program(pid: int) -> str:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return ""  # it has ended
+
+
 def Guest(cluster: RealCluster, name: str) -> str:
     """The file that is a guest of the fake hypervisor."""
     return cluster[1].Path(f"/var/run/ganeti/fake-hypervisor/{name}")
@@ -169,7 +176,7 @@ def test_a_killed_qemu_runs_again(cluster: RealCluster) -> None:
         Create(cluster, name, start, "kvm", beparams={"minmem": 32, "maxmem": 32})
 
     def qemu() -> list[int]:
-        return [pid for pid in cluster.Processes() if "qemu" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))]
+        return [pid for pid in cluster.Processes() if "qemu" in _Program(pid)]
 
     [first] = qemu()
     os.kill(first, signal.SIGKILL)

@@ -24,7 +24,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made.Close()
 
 
-def ask(transport: CurlTransport, address: str, path: str = "/version", body: bytes = b"[]") -> Answer:
+def ask(
+    transport: CurlTransport, address: str, path: str = "/version", body: bytes = b"[]", timeout: float = 20.0
+) -> Answer:
     answers: list[Answer] = []
     done = threading.Event()
 
@@ -32,8 +34,10 @@ def ask(transport: CurlTransport, address: str, path: str = "/version", body: by
         answers.append(answer)
         done.set()
 
-    transport.Submit(Request("node1", address, PORT, path, body, connect_timeout=1, timeout=2), finished)
-    assert done.wait(30)
+    transport.Submit(
+        Request("node1", address, PORT, path, body, connect_timeout=min(timeout, 10.0), timeout=timeout), finished
+    )
+    assert done.wait(40)
     return answers[0]
 
 
@@ -52,7 +56,7 @@ def test_a_machine_that_does_not_answer_at_all(cluster: Cluster) -> None:
             for sock in waiting:
                 sock.setblocking(False)
                 sock.connect_ex((address, PORT))
-            answer = ask(cluster.Transport(), address)
+            answer = ask(cluster.Transport(), address, timeout=2.0)
         finally:
             for sock in waiting:
                 sock.close()
@@ -85,12 +89,12 @@ def test_a_node_of_another_cluster_and_one_that_hangs(cluster: Cluster) -> None:
     noded = cluster.StartNoded("node1")
     strange = cluster.WritePem("strange.pem", x509.MakeServerPem())
     assert ask(cluster.Transport(strange, strange), noded.address).failure is Failure.SILENT
-    answer = ask(cluster.Transport(), noded.address, "/test_delay", b"[20]")
+    answer = ask(cluster.Transport(), noded.address, "/test_delay", b"[20]", timeout=5.0)
     assert answer.failure is Failure.SILENT
     # On a kept connection nothing has to be connected.
     transport = cluster.Transport()
     assert ask(transport, noded.address).failure is None
-    assert ask(transport, noded.address, "/test_delay", b"[20]").failure is Failure.SILENT
+    assert ask(transport, noded.address, "/test_delay", b"[20]", timeout=2.0).failure is Failure.SILENT
 
 
 def test_an_own_certificate_that_cannot_be_read_says_nothing_about_the_node(cluster: Cluster) -> None:

@@ -274,11 +274,11 @@ def test_long_calls_delay_no_others_and_need_no_thread_each(cluster: Cluster) ->
 
     started = time.monotonic()
     for _ in range(13):
-        transport.Submit(Request("node1", noded.address, PORT, "/test_delay", b"[2]", timeout=900), finished)
+        transport.Submit(Request("node1", noded.address, PORT, "/test_delay", b"[8]", timeout=900), finished)
     assert runner.call_version(["node1"])["node1"].payload == constants.PROTOCOL_VERSION
-    assert time.monotonic() - started < 2
+    assert not answers and time.monotonic() - started < 8
     assert threading.active_count() == before
-    assert done.wait(20)
+    assert done.wait(40)
     assert [answer.body for answer in answers] == [b"[true,null]"] * 13
 
 
@@ -342,7 +342,7 @@ def test_a_node_that_hangs_is_given_up_in_time(cluster: Cluster) -> None:
 
     started = time.monotonic()
     transport.Submit(Request("node1", noded.address, PORT, "/test_delay", b"[20]", timeout=1), finished)
-    assert done.wait(10) and time.monotonic() - started < 5
+    assert done.wait(30) and time.monotonic() - started < 15
     assert "time-out" in (answers[0].error or "") and "node1" in (answers[0].error or "")
 
 
@@ -350,7 +350,7 @@ def test_nobody_there_and_no_such_name_say_so(cluster: Cluster) -> None:
     cluster.MakeNode("node1")
     started = time.monotonic()
     assert "cannot connect" in str(version(cluster))
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 10
 
 
 class Rubbish(threading.Thread):
@@ -527,6 +527,7 @@ def test_changing_calls_need_an_epoch_and_an_older_one_is_refused(cluster: Clust
 def test_memory_is_locked_in_parent_and_children_and_small(cluster: Cluster) -> None:
     noded = cluster.StartNoded("node1")
     assert version(cluster) == constants.PROTOCOL_VERSION
+    noded.WaitExporter()
     (child,) = noded.Children()
     for pid in (noded.pid, child):
         assert noded.Memory(pid, "VmLck") > 0.9 * noded.Memory(pid, "VmRSS")
@@ -633,7 +634,7 @@ def test_a_second_daemon_does_not_start_and_a_new_certificate_is_taken_up(cluste
     cluster.SetCandidates(noded, client_pem)
     Path(cluster.server_file).write_text(server_pem)
     Path(cluster.client_file).write_text(client_pem)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while version(cluster, transport) != constants.PROTOCOL_VERSION:
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -655,7 +656,7 @@ def test_a_reset_is_answered_before_it_happens(cluster: Cluster) -> None:
     result = cluster.Runner().call_node_powercycle("node1", "fake", {})
     assert result.payload == "Reboot scheduled in 5 seconds"
     assert guest.exists()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 30
     while guest.exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)

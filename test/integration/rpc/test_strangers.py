@@ -22,8 +22,8 @@ from ganeti.rpc.base import Answer, Request
 PORT = constants.DEFAULT_NODED_PORT
 VERSION = b"POST /version HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n[]"
 PROGRAM = "import sys; from ganeti.server.noded import Main; sys.exit(Main())"
-# What an administrator does not notice; the number is 0.2 on an idle machine (see doc/security.rst).
-SOON = 1.0
+# Far from the ten seconds for which a stranger may hold a place; 0.2 on an idle machine (see doc/security.rst).
+SOON = 3.0
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def test_strangers_cost_few_processes_and_few_lines(cluster: Cluster) -> None:
         for _ in range(4):
             stack.enter_context(Strangers([noded.address], 80, "hello", cluster.lease.Address()))
         most = 0
-        deadline = time.monotonic() + 4
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < 4 or (most <= 8 and waited < 30):
             most = max(most, len(noded.Children()))
             time.sleep(0.05)
     # One of them is the exporter.
