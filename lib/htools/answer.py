@@ -161,7 +161,8 @@ def _AllocateSecondary(cluster: Cluster, request: Request, rules: Rules) -> Answ
     without = cluster.state.With((RemovePrimary(primary, inst),))
     mirrored = replace(inst, template=DRBD)
     judge = allocate.ByScore(without, mirrored, rules.force)
-    others = [n.index for n in without.Of(primary.facts.group) if n.index != inst.primary]
+    # Offline nodes have no room and are counted among the failures, as in 3.1; drained ones have some, and must not be chosen.
+    others = [n.index for n in without.Of(primary.facts.group) if n.index != inst.primary and not n.facts.drained]
     # Whether nodes can be emptied is looked at as if the instance stayed what it was.
     outcome = allocate.Choose(_AsItWas(judge, inst), [(inst.primary, others)], rules)
     if outcome.solution is None:

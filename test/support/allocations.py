@@ -57,6 +57,30 @@ class Drawn:
         }
         self.data = ClusterData(self.snapshot, numbers, silent)
 
+    def Widen(self, chance: random.Random) -> None:
+        """Use what few clusters have: a memory ratio, exclusive storage, recorded values."""
+        snapshot = self.snapshot
+        for holder in (snapshot.cluster, *snapshot.nodegroups.values()):
+            if chance.random() < 0.2:
+                changed = holder.Replace(ipolicy={**holder.ipolicy, "memory-ratio": chance.choice([1.0, 2.5])})
+                snapshot = snapshot.WithObject(changed)
+        for group in snapshot.nodegroups.values():
+            if chance.random() < 0.3:
+                snapshot = snapshot.WithObject(group.Replace(ndparams={"exclusive_storage": True}))
+        for node in snapshot.nodes.values():
+            if chance.random() < 0.3:
+                node = node.Replace(ndparams={"spindle_count": 3})
+            if chance.random() < 0.3:
+                node = node.Replace(
+                    hv_state_static={constants.HT_KVM: {"mem_node": 700}, constants.HT_FAKE: {"mem_hv": 9}}
+                )
+            if chance.random() < 0.3:
+                volumes = {"xenvg": {"disk_reserved": 99}, "other": {"disk_reserved": 7}}
+                node = node.Replace(disk_state_static={"plain": volumes})
+            snapshot = snapshot.WithObject(node)
+        self.snapshot = snapshot
+        self.data = ClusterData(snapshot, self.data.numbers, self.data.silent)
+
     def _Node(self, number: int) -> objects.Node:
         chance = self._chance
         flags = chance.choice([{}] * 6 + [{"offline": True}, {"drained": True}, {"vm_capable": False}])

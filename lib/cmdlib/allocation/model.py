@@ -64,7 +64,8 @@ def _Node(data: ClusterData, node: objects.Node, index: int, group: int) -> Node
     exclusive = bool(filled[nd.ND_EXCLUSIVE_STORAGE])
     numbers = data.numbers.get(node.uuid)
     hypervisor = next(iter(data.snapshot.cluster.enabled_hypervisors), None)
-    facts: dict[str, Any] = {"total_spindles": filled[nd.ND_SPINDLE_COUNT]}
+    spindles = 0 if exclusive else filled[nd.ND_SPINDLE_COUNT]
+    facts: dict[str, Any] = {"total_spindles": spindles}
     if numbers is not None:
         facts = {
             "total_memory": float(numbers.total_memory),
@@ -75,7 +76,7 @@ def _Node(data: ClusterData, node: objects.Node, index: int, group: int) -> Node
             "total_cpus": float(numbers.total_cpus),
             "node_cpus": numbers.reserved_cpus,
             "free_spindles": numbers.free_spindles,
-            "total_spindles": numbers.total_spindles if exclusive else filled[nd.ND_SPINDLE_COUNT],
+            "total_spindles": numbers.total_spindles if exclusive else spindles,
         }
         recorded = Recorded(data.snapshot, node)
         if recorded:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import configs
 from support.allocations import Drawn
 
 from ganeti import serializer
@@ -35,6 +36,7 @@ def _AskProgram(folder: pathlib.Path, text: str, options: list[str]) -> dict[str
 @given(st.integers(0, 10**9))
 def test_the_model_is_that_of_the_message(seed: int) -> None:
     drawn = Drawn(random.Random(seed))
+    drawn.Widen(random.Random(seed))
     read = request.Parse(_Message(drawn, drawn.New())).raw
     made = model.MakeRaw(drawn.data, model.Memory())
     assert list(made.groups) == list(read.groups)
@@ -76,7 +78,12 @@ def test_what_is_kept_is_made_again_when_it_changes() -> None:
     assert all(one is other for one, other in zip(first, again, strict=True))
     snapshot = drawn.snapshot
     inst = next(iter(snapshot.instances.values()))
+    shared = snapshot.Replace(
+        cluster=snapshot.cluster.Replace(ipolicy={**snapshot.cluster.ipolicy, "memory-ratio": 2.0})
+    )
     for change in (
+        shared,
+        snapshot,
         snapshot.WithObject(inst.Replace(beparams={"maxmem": 777, "minmem": 128, "vcpus": 3})),
         snapshot.Replace(
             cluster=snapshot.cluster.Replace(beparams={"default": {"vcpus": 7, "maxmem": 99, "spindle_use": 2}})
@@ -87,6 +94,30 @@ def test_what_is_kept_is_made_again_when_it_changes() -> None:
     ):
         data = clusterdata.ClusterData(change, drawn.data.numbers, drawn.data.silent)
         assert list(model.MakeRaw(data, memory).instances) == list(model.MakeRaw(data, model.Memory()).instances)
+
+
+@pytest.mark.parametrize("drained", [(3,), (2,), (2, 3)])
+def test_a_drained_node_becomes_no_secondary(folder: pathlib.Path, drained: tuple[int, ...]) -> None:
+    """A plain instance on node1 is to be mirrored; nodes 2 and 3 are alike."""
+    drawn = Drawn(random.Random(1), nodes=3, instances=0)
+    snapshot, root = drawn.snapshot, configs.Example()
+    first, *others = snapshot.nodes.values()
+    others = [
+        node.Replace(group=first.group, offline=False, vm_capable=True, tags=(), drained=number in drained)
+        for number, node in enumerate(others, 2)
+    ]
+    disk = root.disks[configs.WEB_DISK].Replace(dev_type="plain", nodes=[first.uuid], children=[])
+    web = root.instances[configs.WEB].Replace(primary_node=first.uuid)
+    for node in (first.Replace(offline=False, drained=False, vm_capable=True), *others):
+        snapshot = snapshot.WithObject(node)
+    drawn.snapshot = snapshot.WithObject(web).WithObject(disk)
+    drawn.data = clusterdata.ClusterData(drawn.snapshot, dict.fromkeys(snapshot.nodes, _ROOMY), {})
+    asked = requests.AllocateSecondary(web.name)
+    got = hail.Run(drawn.data, asked, hail.OptionsOf({}), model.Memory()).response
+    by_program = _AskProgram(folder, _Message(drawn, asked), [])
+    assert {"success": got.success, "info": got.info, "result": got.result} == by_program
+    free = [node.name for node in others if not node.drained]
+    assert got.success == bool(free) and got.result == (free[0] if free else [])
 
 
 @pytest.mark.parametrize("multi", [False, True])

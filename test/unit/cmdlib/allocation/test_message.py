@@ -13,7 +13,7 @@ from support.asking import Answering, AskOn
 from support.htoolscases import CASES
 from support.master import Master
 
-from ganeti import constants, objects, runtime, serializer
+from ganeti import constants, objects, params, runtime, serializer
 from ganeti.cmdlib.allocation import clusterdata, hail, requests
 from ganeti.htools.sources import request as htools_request
 from ganeti.params import disk
@@ -41,7 +41,7 @@ def _Change(root: objects.Snapshot) -> objects.Snapshot:
     for uuid, flag in ((fourth, {"offline": True}), (fifth, {"drained": True}), (sixth, {"vm_capable": False})):
         nodes[uuid] = nodes[uuid].Replace(master_candidate=False, **flag)
     third = list(nodes)[2]
-    nodes[third] = nodes[third].Replace(secondary_ip=nodes[third].primary_ip)
+    nodes[third] = nodes[third].Replace(secondary_ip=nodes[third].primary_ip, tags=["rack:7"])
     return root.Replace(nodes=nodes, cluster=root.cluster.Replace(tags=["here", "there"]))
 
 
@@ -59,7 +59,7 @@ def _Told(master: Master, request: requests.Request = PLAIN) -> dict[str, Any]:
     return message
 
 
-@pytest.mark.req("IAL-09", "IAL-12", "IAL-13", "IAL-14", "IAL-15", "IAL-16", "IAL-17", "IAL-18", "IAL-19")
+@pytest.mark.req("IAL-09", "IAL-12", "IAL-13", "IAL-14", "IAL-15", "IAL-16")
 def test_the_top_and_the_request(six: Master) -> None:
     message = _Told(six)
     assert list(message) == [
@@ -103,6 +103,9 @@ def test_nodes(six: Master) -> None:
     assert (third["total_memory"], third["total_cpus"]) == (facts[2][0]["memory_total"], facts[2][0]["cpu_total"])
     assert (third["total_disk"], third["free_disk"]) == (facts[1][0]["storage_size"], facts[1][0]["storage_free"])
     assert third["total_disk"] > 100_000
+    assert third["free_memory"] == facts[2][0]["memory_free"] > third["reserved_memory"] == facts[2][0]["memory_dom0"]
+    node = six.snapshot.nodes[six.nodes[2]]
+    assert (third["primary_ip"], third["tags"], third["group"]) == (node.primary_ip, ["rack:7"], node.group)
     warnings = [text for text in six.last.messages if "WARNING" in text]
     assert len(warnings) == 1 and f"Node {names[1]} counts as offline for the allocator: " in warnings[0]
 
@@ -129,6 +132,14 @@ def test_instances(six: Master) -> None:
     assert entry["disks"] == [
         {"size": disk.size, "mode": disk.mode, "spindles": None, "dev_type": "drbd"} for disk in disks
     ]
+    (nic,) = web.nics
+    link = root.cluster.nicparams["default"]["link"]
+    bridged = {"mode": "bridged", "link": link, "bridge": link}
+    assert entry["nics"] == [{"mac": nic.mac, "ip": nic.ip, "network": None, **bridged}]
+    filled = params.FillBE(root, web)
+    sizes = {"memory": filled["maxmem"], "vcpus": filled["vcpus"], "spindle_use": filled["spindle_use"]}
+    said = {"os": web.os, "hypervisor": web.hypervisor, "disk_template": "drbd", "tags": list(web.tags)}
+    assert entry == {**entry, **sizes, **said}
     assert entry["admin_state"] == web.admin_state == constants.ADMINST_UP
     six.cfg.MarkInstanceDown(web.uuid)
     (entry,) = _Told(six)["instances"].values()

@@ -48,6 +48,24 @@ def test_an_allocator_chooses_the_nodes_of_a_new_instance(five: Master) -> None:
     assert five.last.messages.count(said) == 1
 
 
+@pytest.mark.req("IAL-17", "IAL-18", "IAL-19")
+def test_what_is_asked_about_a_new_instance(five: Master) -> None:
+    played = Allocator(five)
+    disks = [{"size": 2048}, {"size": 1024, "mode": "ro"}]
+    nics = [{"mode": "bridged"}, {"mode": "routed", "ip": "198.51.100.9"}]
+    five.Run(Create(disks=disks, nics=nics, tags=["b", "a"], beparams={"vcpus": 3, "maxmem": 384, "minmem": 256}))
+    request = played.asked[0]["request"]
+    assert request["disks"] == [{"size": 2048, "mode": "rw"}, {"size": 1024, "mode": "ro"}]
+    first, second = five.Instance(NEW).nics
+    keys = ("ip", "mac", "mode", "bridge")
+    assert [tuple(nic.get(key) for key in keys) for nic in request["nics"]] == [
+        (None, first.mac, "bridged", five.snapshot.cluster.nicparams["default"]["link"]),
+        ("198.51.100.9", second.mac, "routed", None),
+    ]
+    said = {"vcpus": 3, "memory": 384, "disk_template": "drbd", "os": "debian+minimal", "tags": ["a", "b"]}
+    assert request == {**request, **said}
+
+
 @pytest.mark.req("D21-IALLOC-02")
 def test_without_a_default_somebody_has_to_choose(five: Master) -> None:
     for allocator in (None, "."):
@@ -147,6 +165,7 @@ def test_free_nodes_of_other_groups_are_not_offered(five: Master) -> None:
     assert played.asked[0]["request"]["restrict-to-nodes"] == [five[2].name, five[3].name]
 
 
+@pytest.mark.req("IAL-33")
 def test_why_nothing_fits_is_in_the_log_of_the_job(five: Master) -> None:
     for name in ("one", "other"):
         Allocator(five, lambda message: {"success": False, "info": "full", "result": []}, name)
@@ -154,6 +173,7 @@ def test_why_nothing_fits_is_in_the_log_of_the_job(five: Master) -> None:
         five.Run(Create(iallocator="one,other"))
     assert caught.value.args[1] == errors.ECODE_NORES
     assert any("iallocator 'one': full; the next allocator is tried" in text for text in five.last.messages)
+    assert five.snapshot.InstanceByName(NEW) is None and not any("blockdev_create" in node.calls for node in five.all)
 
 
 def _MoveToOwnGroup(master: Master, *numbers: int) -> objects.NodeGroup:

@@ -68,6 +68,24 @@ def test_every_mode_has_a_question(three: Master) -> None:
 
 
 @pytest.mark.req("D21-IALLOC-07")
+def test_a_capacity_is_what_can_be_placed_one_by_one(three: Master) -> None:
+    """Three empty nodes that hold few instances of this size."""
+    master = three
+    (web,) = master.snapshot.instances.values()
+    master.Run(opcodes.OpInstanceRemove(instance_name=web.name))
+    large = {**NEW, "memory": 8192, "iallocator": "hail"}
+    answer = _Ask(master, "out", "capacity", **large, count=100)
+    places = answer["result"]
+    assert (
+        answer["success"]
+        and 1 < len(places) < 100
+        and answer["info"].startswith(f"Request successful: {len(places)} instances fit; then: ")
+    )
+    several = _Ask(master, "out", "multi-allocate", **large, count=len(places))
+    assert several["success"] and [nodes for _, nodes in several["result"][0]] == places
+    assert not _Ask(master, "out", "multi-allocate", **large, count=len(places) + 1)["success"]
+
+
 def test_answers_are_shown_as_they_are(three: Master) -> None:
     master = three
     master[0].AddAllocator("mine", Played(lambda message: Success(["nonsense"])))

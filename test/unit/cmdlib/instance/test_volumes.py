@@ -253,7 +253,6 @@ def test_stripes_and_volume_groups_of_new_disks(two: Master) -> None:
     stored = two.Stored().cluster.ToDict()["diskparams"]
     assert (stored["plain"]["stripes"], stored["drbd"]["data-stripes"]) == (2, 2)
     _Add(two, {"size": 1024}, {"size": 1024, "metavg": VG}, disk_template="drbd", snode="node2")
-    print([a for a in two[0].lvm.runs if a[0] == "lvcreate"])
     for number in (0, 1):
         assert [(lv.group, lv.stripes) for lv in _Lvs(two, number, "_data")] == [(VG, 2), (VG, 2)]
         # A disk may name its own group for metadata; there, fewer stripes are better than no volume.
