@@ -443,7 +443,7 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
         checks.CheckPrograms(report, node.name, answer)
         checks.CheckOobPrograms(report, node, answer)
         checks.CheckStoragePaths(report, node.name, answer, is_master)
-        self._CheckCertificate(snapshot, node, answer)
+        verify_crypto.CheckClient(report, snapshot, node, answer.get("client-cert"))
         if node.vm_capable:
             checks.CheckHypervisors(report, node.name, answer)
             checks.CheckBridges(report, node.name, answer)
@@ -453,35 +453,6 @@ class LUClusterVerifyGroup(LogicalUnit[opcodes.OpClusterVerifyGroup]):
             verify_lvm.CheckGroup(report, image, snapshot, answer)
             verify_drbd.CheckNode(report, image, snapshot, answer)
         return image
-
-    def _CheckCertificate(self, snapshot: objects.Snapshot, node: objects.Node, answer: dict[str, Any]) -> None:
-        """Check the certificate with which a candidate would call the others."""
-        told = answer.get("client-cert")
-        if not (isinstance(told, list) and len(told) == 2):
-            return
-        code, value = told
-        registered = snapshot.cluster.candidate_certs.get(node.uuid)
-        report = self._report
-        if code is not None:
-            tell = report.Warning if code == x509.WARNING else report.Error
-            tell("ECLUSTERCLIENTCERT", NODE, node.name, str(value))
-        elif node.master_candidate:
-            report.ErrorIf(
-                registered != value,
-                "ECLUSTERCLIENTCERT",
-                NODE,
-                node.name,
-                "the node's certificate is not the one the cluster knows; set the node up again with"
-                f" 'gnt-node add --readd {node.name}'",
-            )
-        else:
-            report.ErrorIf(
-                registered is not None,
-                "ECLUSTERCLIENTCERT",
-                NODE,
-                node.name,
-                "the node is not a master candidate, but its certificate is accepted",
-            )
 
     def _CompareNodes(self, snapshot: objects.Snapshot, images: Mapping[str, checks.NodeImage]) -> None:
         known = [image for image in images.values() if image.os_rows is not None]

@@ -1,11 +1,11 @@
-"""Nodes that have or accept old keys: what a renewal that was interrupted leaves (doc/design-renew-crypto.rst)."""
+"""Nodes with keys that are not theirs: what a renewal that was interrupted leaves (doc/design-renew-crypto.rst), and copies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ganeti import renewal
+from ganeti import renewal, x509
 from ganeti.cmdlib.cluster.verify_report import NODE
 from ganeti.renewal import CLUSTER, CONFD, SECRETS
 
@@ -38,6 +38,40 @@ def CheckKeys(report: Report, snapshot: objects.Snapshot, results: Mapping[str, 
         if has.client.next is not None or staged is not None:
             text = f"it has a staged certificate that is not used yet; {_CLIENT_COMMAND} completes the renewal"
             report.Error("ECLUSTERCLIENTCERT", NODE, name, text)
+
+
+def CheckClient(report: Report, snapshot: objects.Snapshot, node: objects.Node, answer: Any) -> None:
+    """Check the certificate with which a node would call the others.
+
+    ``answer``: what it reported of it, [code, text] if it is damaged or expires soon, [None, digest] otherwise.
+    """
+    if not (isinstance(answer, list) and len(answer) == 2):
+        return
+    code, value = answer
+    if code is not None:
+        add = report.Warning if code == x509.WARNING else report.Error
+        add("ECLUSTERCLIENTCERT", NODE, node.name, str(value))
+        return
+    accepted = snapshot.cluster.candidate_certs
+    if node.master_candidate:
+        problem = (
+            "the node's certificate is not the one the cluster knows; set the node up again with"
+            f" 'gnt-node add --readd {node.name}'"
+        )
+        report.ErrorIf(accepted.get(node.uuid) != value, "ECLUSTERCLIENTCERT", NODE, node.name, problem)
+    else:
+        problem = "the node is not a master candidate, but its certificate is accepted"
+        report.ErrorIf(node.uuid in accepted, "ECLUSTERCLIENTCERT", NODE, node.name, problem)
+    for owner in _OtherOwners(accepted, node.uuid, value):
+        name = snapshot.nodes[owner].name if owner in snapshot.nodes else owner
+        problem = f"the node has the certificate of node {name} and is accepted as that one, too; {_CLIENT_COMMAND} makes new ones"
+        report.Error("ECLUSTERCLIENTCERT", NODE, node.name, problem)
+
+
+def _OtherOwners(accepted: Mapping[str, str], node_uuid: str, digest: Any) -> list[str]:
+    """Return the uuids of the other nodes whose calls are accepted with this certificate."""
+    owners = {uuid.removesuffix(renewal.NEXT) for uuid, known in accepted.items() if known == digest}
+    return sorted(owners - {node_uuid})
 
 
 def Problems(has: renewal.Report, master: renewal.Report | None) -> dict[str, str]:

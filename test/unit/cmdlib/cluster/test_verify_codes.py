@@ -175,6 +175,25 @@ def test_nodes_are_told_which_nodes_of_other_groups_to_reach_by_ssh(three: Maste
     assert extra == {name: [three[1].name] for name in names}
 
 
+def test_nodes_that_share_a_certificate_are_found(three: Master) -> None:
+    """Whoever holds it calls as both, and withdrawing one of them leaves the other one in."""
+    first, second, third = three.all
+
+    def found(*digests: str) -> list[str]:
+        for node, digest in zip(three.all, digests, strict=True):
+            node.edits["node_verify"] = lambda answer, digest=digest: {**answer, "client-cert": [None, digest]}
+        return [text for text in _Codes(three, _Group()) if "ECLUSTERCLIENTCERT" in text]
+
+    three.cfg.SetCandidateCerts({first.member.uuid: "A1", second.member.uuid: "B2"})
+    assert found("A1", "B2", "C3") == []
+    [copied] = found("A1", "B2", "A1")
+    assert copied.startswith(f"- ERROR:ECLUSTERCLIENTCERT:node:{third.name}:")
+    assert f"the certificate of node {first.name} and" in copied and "renew-crypto --new-node-certificates" in copied
+    # An adopted configuration may list one certificate for both: neither node differs from what is recorded.
+    three.cfg.SetCandidateCerts({first.member.uuid: "A1", second.member.uuid: "A1"})
+    assert [text.split(":")[3] for text in found("A1", "A1", "C3")] == [first.name, second.name]
+
+
 def _AboutKeys(master: Master, wanted: bool = True) -> list[str]:
     master.Run(opcodes.OpClusterVerifyGroup(group_name="default", error_codes=True, verify_clutter=wanted))
     return [text.strip(" -") for text in master.last.messages if "ENODESSH" in text or "SSH keys" in text]
