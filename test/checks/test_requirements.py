@@ -37,3 +37,13 @@ def test_reasons_are_given_for_groups_that_exist():
     reasons = requirements.NotYet()
     assert [start for start in reasons if start not in groups and start not in requirements.Read()] == []
     assert all([*reasons.values(), *requirements.RuledOut().values()])
+
+
+def test_what_is_ruled_out_is_shown_by_no_test():
+    assert sorted(set(requirements.Shown()) & set(requirements.RuledOut())) == []
+
+
+def test_every_reason_is_of_a_requirement_that_needs_one():
+    placed, reasons = {*requirements.Shown(), *requirements.RuledOut()}, requirements.NotYet()
+    needed = {requirements.WhyNotYet(ident, reasons) for ident in requirements.Read() if ident not in placed}
+    assert sorted(set(reasons) - needed) == []

@@ -20,7 +20,7 @@ def mirror() -> Pair:
     return Pair().Create()
 
 
-@pytest.mark.req("D20-DISK-06", "D20-DISK-07", "D20-DISK-08")
+@pytest.mark.req("D20-DISK-07")
 def test_a_number_that_is_not_ours_is_left_alone(mirror: Pair) -> None:
     two = mirror.two
     before = two.State()
@@ -57,7 +57,7 @@ _STRANGERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.req("D20-DISK-06", "D20-DISK-07", "D20-DISK-08")
+@pytest.mark.req("D20-DISK-07")
 @pytest.mark.parametrize("kind", _STRANGERS)
 def test_a_device_is_known_by_what_it_is_not_by_its_number(mirror: Pair, kind: str) -> None:
     one, disk = mirror.one, mirror.one.Disk
