@@ -201,6 +201,7 @@ ADOPTION_RECORD = DATA_DIR + "/adoption-node.json"
 # Ours, beside everything 3.1 knows (doc/extensions.rst).
 DATA_EXT_DIR = DATA_DIR + "/ext"
 STORE_FILE = DATA_EXT_DIR + "/store.db"
+EXPORT_LOCK_FILE = DATA_EXT_DIR + "/export.lock"
 MIGRATIONS_DIR = DATA_EXT_DIR + "/migrations"
 
 _SSCONF_PREFIX = DATA_DIR + "/ssconf_"
@@ -265,6 +266,8 @@ FAKE_DIR = RUN_DIR + "/fake-hypervisor"
 # Ours (doc/extensions.rst); CALLS_DIR: one locked file per changing call under way.
 RUN_EXT_DIR = RUN_DIR + "/ext"
 CALLS_DIR = RUN_EXT_DIR + "/calls"
+CALLS_LOCK_FILE = CALLS_DIR + ".lock"
+MASTER_LOCK_FILE = RUN_EXT_DIR + "/master.lock"
 # In 3.1 in LOCK_DIR, where every user of the machine can make or lock them.
 RESTRICTED_COMMANDS_LOCK_FILE = RUN_EXT_DIR + "/restricted-commands.lock"
 SSCONF_LOCK_FILE = RUN_EXT_DIR + "/ssconf.lock"

@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 import stat
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors, pathutils, runtime
@@ -37,9 +38,52 @@ def Lock(name: str) -> protocols.FileLock:
     except runtime.LockBusy as err:
         text = f"PID file {path} is locked by process {err.holder}" if err.holder else f"PID file {path} is locked"
         raise errors.PidFileLockError(f"Error while locking PID file:\n{text}") from err
+    except PermissionError as err:
+        raise errors.PidFileLockError(
+            f"Error while locking PID file:\n{_WhoseItIs(path, name)}",
+            hint=f"run '{pathutils.ENSURE_DIRS}' as root, then start {name} again",
+        ) from err
     except OSError as err:
         raise errors.PidFileLockError(f"Error while locking PID file:\n{path}: {err.strerror}") from err
     return lock
+
+
+def _WhoseItIs(path: str, name: str) -> str:
+    """Return why this process's user can neither use nor replace a pid file."""
+    user = users.UserText(os.geteuid())
+    try:
+        owner = users.UserText(runtime.Stat(path, follow=False).st_uid)
+    except FileNotFoundError:
+        path = pathutils.RUN_DIR
+        return f"user {user}, as whom {name} runs, may not make files in {path} ({users.OwnerText(runtime.Stat(path))})"
+    return f"{path} belongs to user {owner}; user {user}, as whom {name} runs, can neither open nor replace it"
+
+
+def Clear(name: str) -> None:
+    """As root: remove a pid file that the daemon's user could neither use nor replace, as the directory is sticky.
+
+    It was left by a daemon that ran as another user and was killed, or somebody else made it.  The file of a daemon that runs stays,
+    as root's too: whoever starts it again is told that it runs.
+    """
+    path = pathutils.DaemonPidFile(name)
+    try:
+        info = runtime.Stat(path, follow=False)
+    except FileNotFoundError:
+        return
+    user, _ = users.DAEMON_USERS[name]
+    if _HasOwner(info, name, (users.UserId(user),)) or Running(name) is not None:
+        return
+    if stat.S_ISDIR(info.st_mode):
+        raise errors.StorageError(f"{path} is a directory; move it away and run ensure-dirs again")
+    holder = _Holder(path, lambda found: found.st_uid == info.st_uid)
+    owner = users.UserText(info.st_uid)
+    if holder is not None and _IsProgram(holder, name):
+        logging.error(
+            "Process %d of user %s is %s, too, which is to run as user %s; end that one with 'kill %d'",
+            holder, owner, name, user, holder,
+        )  # fmt: skip
+    logging.info("%s: removed, it belonged to user %s and not to %s", path, owner, user)
+    runtime.RemoveFile(path)
 
 
 def _IsOurs(path: str, name: str) -> bool:
@@ -51,9 +95,10 @@ def _IsOurs(path: str, name: str) -> bool:
     return _HasOwner(info, name) and not info.st_mode & 0o077
 
 
-def _HasOwner(info: os.stat_result, name: str) -> bool:
-    """Return whether this is a file that only the daemon's user or root can have made."""
-    return stat.S_ISREG(info.st_mode) and info.st_nlink == 1 and info.st_uid in OwnUsers(name)
+def _HasOwner(info: os.stat_result, name: str, owners: Sequence[int] | None = None) -> bool:
+    """Return whether this is a file that only these users can have made, by default the daemon's and root."""
+    wanted = OwnUsers(name) if owners is None else owners
+    return stat.S_ISREG(info.st_mode) and info.st_nlink == 1 and info.st_uid in wanted
 
 
 def OwnUsers(name: str) -> tuple[int, ...]:
@@ -68,14 +113,21 @@ def Running(name: str) -> int | None:
 
     The file belongs to the daemon's user or root, and the process to the same user.
     """
-    path = pathutils.DaemonPidFile(name)
+    return _Holder(pathutils.DaemonPidFile(name), lambda info: _HasOwner(info, name))
+
+
+def _Holder(path: str, accept: Callable[[os.stat_result], bool]) -> int | None:
+    """Return the process that a locked pid file names, if ``accept`` is true of the file and its owner is the process's."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)  # noqa: TID251 - only locked
     except OSError:
         return None
+    info = os.fstat(handle)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(handle)
+        return None
     with open(handle, "rb") as stream:
-        info = os.fstat(handle)
-        if not _HasOwner(info, name):
+        if not accept(info):
             return None
         try:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)

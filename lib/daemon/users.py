@@ -35,14 +35,18 @@ def GroupId(name: str) -> int:
 def OwnerText(info: os.stat_result) -> str:
     """Return ``user:group`` of a file; numbers where this machine has no name for them."""
     try:
-        user = pwd.getpwuid(info.st_uid).pw_name
-    except KeyError:
-        user = str(info.st_uid)
-    try:
         group = grp.getgrgid(info.st_gid).gr_name
     except KeyError:
         group = str(info.st_gid)
-    return f"{user}:{group}"
+    return f"{UserText(info.st_uid)}:{group}"
+
+
+def UserText(uid: int) -> str:
+    """Return the name of a user, or its number where this machine has no name for it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def BecomeUser(program: str, user: str, group: str, check: bool = True) -> None:

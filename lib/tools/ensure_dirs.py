@@ -10,11 +10,12 @@ import logging
 import optparse
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from ganeti import _autoconf, constants, errors, pathutils, renewal, runtime
-from ganeti.daemon import users
+from ganeti.daemon import pidfile, users
 from ganeti.tools import common
 from ganeti.utils import owndirs
 
@@ -122,6 +123,8 @@ def _Files() -> list[Item]:
             for path in renewal.Paths(secret.path)[1:]
         ),
         *((pathutils.STORE_FILE + suffix, 0o640, _M) for suffix in ("", "-wal", "-shm")),
+        *((path, 0o660, _M) for path in (pathutils.EXPORT_LOCK_FILE, pathutils.CALLS_LOCK_FILE)),
+        (pathutils.MASTER_LOCK_FILE, 0o600, _M),
         *((pathutils.DaemonLog(name), 0o600, (users.DAEMON_USERS[name][0], _M[1])) for name in constants.DAEMONS),
         (pathutils.LOG_RAPI_ACCESS, 0o600, _R_M),
     ]
@@ -233,34 +236,33 @@ def EnsureAll(full: bool = False) -> int:
     code = constants.EXIT_SUCCESS
     rejected: set[str] = set()
 
-    def attempt(item: Item) -> None:
+    def attempt(path: str, action: Callable[[], object]) -> None:
         nonlocal code
-        if os.path.dirname(item.path) in rejected:
-            rejected.add(item.path)  # its way leads through what may be anybody's
+        if os.path.dirname(path) in rejected:
+            rejected.add(path)  # its way leads through what may be anybody's
             return
         try:
-            if item.kind == DIRECTORY:
-                _Ensure(item)
-            else:
-                Correct(item)
+            action()
         except OSError as err:
-            rejected.add(item.path)
-            logging.error("%s: %s", item.path, err.strerror)
+            rejected.add(path)
+            logging.error("%s: %s", path, err.strerror)
             code = constants.EXIT_FAILURE
         except errors.GenericError as err:
-            rejected.add(item.path)
+            rejected.add(path)
             logging.error("%s", err)
             code = constants.EXIT_FAILURE
 
     if not runtime.IsDir(pathutils.LOCK_DIR):
         runtime.MakeDirs(pathutils.LOCK_DIR, 0o755)
     for item in _Directories():
-        attempt(item)
+        attempt(item.path, partial(_Ensure, item))
+    for name in constants.DAEMONS:
+        attempt(pathutils.DaemonPidFile(name), partial(pidfile.Clear, name))
     for item in _Files():
-        attempt(item)
+        attempt(item.path, partial(Correct, item))
     if full and code == constants.EXIT_SUCCESS:
         for item in _Archive():
-            attempt(item)
+            attempt(item.path, partial(Correct if item.kind == FILE else _Ensure, item))
     return code
 
 

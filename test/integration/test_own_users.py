@@ -239,6 +239,29 @@ def test_a_cluster_lives_without_the_rights_of_root(cluster: OwnUsersCluster) ->
         InPlace(node)
 
 
+@Nodes(2)
+@pytest.mark.req("D22-PRIV-01")
+@pytest.mark.limit(240)
+def test_daemons_change_their_users_whatever_was_left(cluster: OwnUsersCluster) -> None:
+    """From a release whose daemons are all root's to one with users; the old ones could not clean up."""
+    by_root, by_users = cluster.Install("root"), cluster.programs
+    for programs in (by_root, by_users):
+        for node in cluster.nodes:
+            node.programs = programs
+        StartAll(cluster)
+        for daemon, user in OWNERS.items():
+            wanted = user if programs == by_users else "root"
+            assert cluster[0].Status(daemon)["Uid"].split()[0] == str(cluster[0].namespace.Ids(wanted)[0])
+        nodes = [word for node in cluster.nodes for word in ("-n", node.name)]
+        Said(cluster[0], "gnt-debug", "delay", *nodes, "0.01")
+        assert AskConfd(cluster[0]) == queries.ROLE_MASTER
+        if programs == by_users:
+            assert "\n".join(Misplaced(cluster[0]) + Misplaced(cluster[1])) == ""
+        for node in cluster.nodes:
+            cluster.CutPower(node)
+        assert all(os.path.exists(cluster[0].Path(f"{RUN}/{daemon}.pid")) for daemon in OWNERS)
+
+
 # --- LUXI ---------------------------------------------------------------------------------------------------------------
 
 _POSE = """

@@ -145,12 +145,7 @@ class OwnUsersCluster(RealCluster):
         super().__init__(count)
         # Every user has to get through it, as through /var.
         os.chmod(self.base, 0o755)
-        self.programs = os.path.join(self.base, "programs")
-        places = dict.fromkeys(("SBIN_DIR", "DAEMON_DIR", "PKGLIB_DIR", "TOOLS_DIR"), self.programs)
-        package = layout.MakePackage(
-            os.path.join(self.base, "package"), OS_SEARCH_PATH=os.path.join(self.base, "os"), **places, **USERS
-        )
-        layout.InstallPrograms(self.programs, package)
+        self.programs = self.Install("users", **USERS)
         self.namespace = Namespace(os.path.join(self.base, "namespace"))
         for node in self.nodes:
             assert isinstance(node, OwnUsersNode)
@@ -162,6 +157,22 @@ class OwnUsersCluster(RealCluster):
         if setup:
             done = self[0].Run(["users-setup", "--yes-do-it"])
             assert done.returncode == 0, done.stderr
+
+    def Install(self, name: str, **settings: str) -> str:
+        """Installs this release once more, with these settings of autotools/write-autoconf; returns where the programs are.
+
+        Nodes run the programs that their ``programs`` names.
+        """
+        programs = os.path.join(self.base, f"programs-{name}")
+        places = dict.fromkeys(("SBIN_DIR", "DAEMON_DIR", "PKGLIB_DIR", "TOOLS_DIR"), programs)
+        package = layout.MakePackage(
+            os.path.join(self.base, f"package-{name}"),
+            OS_SEARCH_PATH=os.path.join(self.base, "os"),
+            **places,
+            **settings,
+        )
+        layout.InstallPrograms(programs, package)
+        return programs
 
     def _End(self) -> None:
         super()._End()

@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from support import layout
@@ -30,13 +31,16 @@ USERS = {
 }
 
 
+def _Node(base):
+    node = VirtualNode(base)
+    node.package = layout.MakePackage(os.path.join(base, "package"), **USERS)
+    node.EnsureDirs = lambda *argv: node.Python(MAIN, *argv, PYTHONPATH=node.package)
+    return node
+
+
 @pytest.fixture
 def node(tmp_path):
-    node = VirtualNode(tmp_path)
-    package = layout.MakePackage(str(tmp_path / "package"), **USERS)
-    node.package = package
-    node.EnsureDirs = lambda *argv: node.Python(MAIN, *argv, PYTHONPATH=package)
-    return node
+    return _Node(tmp_path)
 
 
 def _Look(path):
@@ -89,6 +93,9 @@ def test_files_are_corrected(node):
         "/var/lib/ganeti/queue/serial": "0640 daemon:users",
         "/var/lib/ganeti/queue/job-17": "0640 daemon:users",
         "/var/lib/ganeti/ext/store.db-wal": "0640 daemon:daemon",
+        "/var/lib/ganeti/ext/export.lock": "0660 daemon:daemon",
+        "/var/run/ganeti/ext/calls.lock": "0660 daemon:daemon",
+        "/var/run/ganeti/ext/master.lock": "0600 daemon:daemon",
         "/var/log/ganeti/rapi-daemon.log": "0600 games:daemon",
         "/var/log/ganeti/rapi-access.log": "0600 games:daemon",
         "/var/log/ganeti/node-daemon.log": "0600 root:daemon",
@@ -185,6 +192,101 @@ def test_a_mounted_volume_keeps_its_owner(node, tmp_path):
         ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", probe], PYTHONPATH=node.package
     )
     assert done.stdout == "0 1 0o711\n", done.stderr
+
+
+# A process of a user that holds a pid file as a daemon does: user, path.
+HOLDER = """
+import fcntl, os, sys
+handle = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT, 0o600)
+os.fchown(handle, int(sys.argv[1]), -1)
+os.setgroups([])
+os.setresuid(*[int(sys.argv[1])] * 3)
+fcntl.flock(handle, fcntl.LOCK_EX)
+os.write(handle, b"%d" % os.getpid())
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+# The daemon's user can read neither the tree nor this user's files: everything is loaded before.
+LOCK = """
+from ganeti import errors, runtime
+from ganeti.daemon import pidfile, users
+pidfile.Lock("ganeti-noded").release()
+users.BecomeUser("ganeti-confd", "bin", "users")
+try:
+    pidfile.Lock("ganeti-confd")
+    print("locked")
+except errors.PidFileLockError as err:
+    print(err, err.hint)
+"""
+
+
+@pytest.fixture
+def reachable():
+    """A node in a directory that every user can enter."""
+    with tempfile.TemporaryDirectory(prefix="gnt-", dir="/tmp") as base:
+        os.chmod(base, 0o755)
+        yield _Node(base)
+
+
+def _PidFile(node, name, user, text="4711\n"):
+    path = node.Write(f"/var/run/ganeti/{name}.pid", text, mode=0o600)
+    os.chown(path, pwd.getpwnam(user).pw_uid, -1)
+    return path
+
+
+@pytest.mark.parametrize("owner", ["root", "man"], ids=["ran as root", "ran as another user"])
+def test_a_pid_file_that_is_left_from_another_user_gives_way(reachable, owner):
+    """RUN is sticky: confd can neither open nor replace such a file, and says who can."""
+    node = reachable
+    node.EnsureDirs()
+    path = _PidFile(node, "ganeti-confd", owner)
+    _PidFile(node, "ganeti-rapi", "games")
+    said = node.Python(LOCK, PYTHONPATH=node.package).stdout
+    assert (
+        f"{path} belongs to user {owner}; user bin, as whom ganeti-confd runs, can neither open nor replace it" in said
+    )
+    assert "ensure-dirs' as root" in said
+    done = node.EnsureDirs("-v")
+    assert (done.returncode, done.stderr.count("removed")) == (0, 1) and path in done.stderr
+    assert node.Read("/var/run/ganeti/ganeti-rapi.pid") == "4711\n", "its own user will replace it"
+    assert node.Python(LOCK, PYTHONPATH=node.package).stdout == "locked\n"
+
+
+def test_a_user_who_may_make_no_files_in_the_directory_is_told_so(reachable):
+    node = reachable
+    os.chmod(node.Path("/var/run/ganeti"), 0o755)
+    said = node.Python(LOCK, PYTHONPATH=node.package).stdout
+    assert f"may not make files in {node.Path('/var/run/ganeti')} (root:root)" in said
+
+
+@pytest.mark.parametrize("owner", ["root", "bin", "man"])
+def test_the_pid_file_of_a_daemon_that_runs_stays_unless_it_runs_as_a_stranger(node, tmp_path, owner):
+    node.EnsureDirs()
+    program = tmp_path / "ganeti-confd"
+    program.write_text(HOLDER)
+    path = node.Path("/var/run/ganeti/ganeti-confd.pid")
+    argv = [sys.executable, str(program), str(pwd.getpwnam(owner).pw_uid), path]
+    tmp_path.chmod(0o755)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        done = node.EnsureDirs()
+        holder.communicate("", timeout=30)
+    assert done.returncode == 0
+    assert os.path.exists(path) == (owner != "man")
+    told = f"Process {holder.pid} of user man is ganeti-confd, too, which is to run as user bin; end that one with"
+    assert (told in done.stderr) == (owner == "man")
+
+
+def test_a_directory_in_the_place_of_a_pid_file_is_named(node):
+    node.EnsureDirs()
+    os.mkdir(node.Path("/var/run/ganeti/ganeti-rapi.pid"))
+    os.symlink("/etc/passwd", node.Path("/var/run/ganeti/ganeti-noded.pid"))
+    os.chown(node.Path("/var/run/ganeti/ganeti-noded.pid"), pwd.getpwnam("games").pw_uid, -1, follow_symlinks=False)
+    done = node.EnsureDirs()
+    assert done.returncode == 1 and "ganeti-rapi.pid is a directory; move it away" in done.stderr
+    assert not os.path.lexists(node.Path("/var/run/ganeti/ganeti-noded.pid")) and os.path.exists("/etc/passwd")
 
 
 def test_one_problem_does_not_keep_the_rest_from_being_done(node):
