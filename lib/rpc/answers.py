@@ -41,7 +41,7 @@ _MirrorState = ht.TStrictDict(
         "primary": ht.TBool,
         "frozen": ht.TBool,
     },
-    {"size": _MaybeInt, "incomplete": ht.TBool, "stranger": _MaybeString},
+    {"size": _MaybeInt, "incomplete": ht.TBool, "disk": _MaybeString, "stranger": _MaybeString},
     ht.TAny,
 )
 _Migration = ht.TStrictDict(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti import constants, errors, params, runtime
+from ganeti import errors, params, runtime
 from ganeti.cmdlib.base import LogicalUnit, Tasklet
 from ganeti.cmdlib.disk import mirrors
 from ganeti.params import disk as disk_params
@@ -560,9 +560,3 @@ def IsDegraded(caller: Caller, node_uuid: str, instance: objects.Instance, disk:
         Unit(caller).LogWarning(f"Can't find disk {disk.iv_name} on node {result.node_name}")
         return True
     return bool(result.payload["is_degraded"])
-
-
-def IsFaulty(caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk) -> bool:
-    """Return whether a node says that a disk has lost its storage there."""
-    payload = caller.rpc.call_blockdev_find(node_uuid, (disk, instance)).payload
-    return bool(payload) and payload["ldisk_status"] == constants.LDS_FAULTY

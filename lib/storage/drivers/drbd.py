@@ -642,6 +642,7 @@ def _StateOf(minor: Minor) -> MirrorState:
         frozen=minor.frozen,
         size=_SizeOf(minor.minor),
         incomplete=minor.disk not in (drbdtools.UPTODATE, drbdtools.CONSISTENT, drbdtools.OUTDATED),
+        disk=minor.disk,
     )
 
 

@@ -274,5 +274,13 @@ def ConnectionOf(state: dict[str, Any]) -> MirrorState:
     up = state.get("link") == "connected"
     disk = bool(state.get("disk"))
     return MirrorState(
-        up, not up, False, disk, up, primary=bool(state.get("open")), frozen=bool(state.get("frozen") and not up)
+        up,
+        not up,
+        False,
+        disk,
+        up,
+        primary=bool(state.get("open")),
+        frozen=bool(state.get("frozen") and not up),
+        incomplete=not disk,
+        disk="UpToDate" if disk else "Diskless",
     )

@@ -43,6 +43,7 @@ def StateOf(half: Half) -> MirrorState:
         primary=half.primary,
         frozen=half.frozen,
         incomplete=half.disk in (INCONSISTENT, DISKLESS),
+        disk=half.disk,
         sync_percent=50.0 if half.sync else None,
     )
 

@@ -88,6 +88,8 @@ class TLMoveAnywhere(TLMigrateInstance):
         if not self._MayFailOver(situation):
             raise situation.Error("cannot be failed over")
         EndLeftovers(self, self._instance, situation, keep=source.uuid)
+        if kept != self.source_uuid:
+            self._CheckCopies(kept, situation, excused=True)
         self._MakeRoom()
         silent = self._StopGuest(self._instance, source)
         if silent and not source.offline:

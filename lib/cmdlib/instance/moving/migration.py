@@ -15,8 +15,9 @@ from ganeti.cmdlib.common import (
     InstanceInfo,
 )
 from ganeti.cmdlib.disk import mirrors
-from ganeti.cmdlib.disk.devices import AssembleDisks, IsDegraded, IsFaulty, ShutdownDisks
+from ganeti.cmdlib.disk.devices import AssembleDisks, ShutdownDisks
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, CheckTargetPolicy
+from ganeti.cmdlib.instance.moving.copies import Copies
 from ganeti.cmdlib.instance.moving.looking import EndLeftovers, Situation
 from ganeti.cmdlib.instance.moving.settling import Settler
 from ganeti.cmdlib.instance.moving.whereabouts import Kind
@@ -252,11 +253,7 @@ class TLMigrateInstance(Settler):
             self._Settle(situation)
             return
         EndLeftovers(self, instance, situation, keep=source.uuid)
-        if instance.disks_active:
-            self._feedback("* checking disk consistency between source and target")
-            self._CheckConsistency(excused=source.offline or self._ignore_consistency)
-        else:
-            self._feedback("* not checking disk consistency as instance is not running")
+        self._CheckCopies(self.target_uuid, situation, excused=source.offline or self._ignore_consistency)
         self._MakeRoom()
         silent = self._StopGuest(instance, source)
         self._feedback("* deactivating the instance's disks on source node")
@@ -288,27 +285,18 @@ class TLMigrateInstance(Settler):
         )
         return bool(result.fail_msg)
 
-    def _CheckConsistency(self, excused: bool) -> None:
-        instance = self._instance
-        for disk in self._disks:
-            if not disk_params.TEMPLATES[disk.dev_type].on_secondaries or not IsDegraded(
-                self, self.target_uuid, instance, disk
-            ):
-                continue
-            target = self._Name(self.target_uuid)
-            if IsFaulty(self, self.target_uuid, instance, disk):
-                # The target would be recorded as the side that counts, and the only copy as one that does not.
-                raise errors.OpExecError(
-                    f"The storage of disk {disk.iv_name} failed on target node {target}: the instance cannot run there",
-                    hint=f"when node {self._Name(self.source_uuid)} is back, use 'gnt-instance replace-disks --auto"
-                    f" {instance.name}'",
-                )
-            if not excused:
-                raise errors.OpExecError(
-                    f"Disk {disk.iv_name} is degraded or not fully synchronized on target node {target}, aborting",
-                    hint="its newest data may be on the other node only; wait for the sync or repair the disk",
-                )
-            self._feedback(f"Ignoring degraded disk {disk.iv_name} on target node {target}")
+    def _CheckCopies(self, node_uuid: str, situation: Situation, excused: bool) -> None:
+        """Check that a node has the data of all disks; ``excused``: a mirror in use may be degraded."""
+        copies = Copies(self, self._instance, node_uuid, self.source_uuid)
+        # Disks of a guest that runs are in use whatever is recorded of them.
+        if self._instance.disks_active or situation.IsHere(self.source_uuid):
+            self._feedback("* checking disk consistency between source and target")
+            copies.CheckActive(excused, self._feedback)
+        elif self.mirror == disk_params.INTERNAL:
+            self._feedback(f"* checking the disks on {self._Name(node_uuid)}")
+            copies.CheckIdle(self._ignore_consistency, self._feedback)
+        else:
+            self._feedback("* not checking disk consistency as instance is not running")
 
     def _StartOnTarget(self, ignore_secondaries: bool = True) -> None:
         target = self._Name(self.target_uuid)
@@ -336,8 +324,7 @@ class TLMigrateInstance(Settler):
         EndLeftovers(self, instance, situation)
         self._ForgetTransfers(situation)
         self._CheckVersions(instance)
-        self._feedback("* checking disk consistency between source and target")
-        self._CheckConsistency(excused=False)
+        self._CheckCopies(self.target_uuid, situation, excused=False)
         mirrors.CheckViews(self, instance, self._pair, "cannot be migrated")
         self._MakeRoom()
         self._ShrinkMemory(instance)

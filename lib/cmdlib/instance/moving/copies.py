@@ -1,0 +1,121 @@
+"""Whether the node that a mirrored instance is failed over to has its data (doc/design-drbd.rst)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import Tasklet
+from ganeti.cmdlib.disk import mirrors
+from ganeti.cmdlib.disk.devices import IsDegraded
+from ganeti.params import disk as disk_params
+
+if TYPE_CHECKING:
+    from ganeti import objects
+
+_DISKLESS, _OUTDATED = "Diskless", "Outdated"
+
+
+class Copies:
+    """The copies of an instance's mirrors on one node, of which ``source_uuid`` has the other ones."""
+
+    def __init__(self, caller: Tasklet, instance: objects.Instance, node_uuid: str, source_uuid: str):
+        self._caller = caller
+        self._instance = instance
+        self._node_uuid = node_uuid
+        self._node = caller.snapshot.NodeName(node_uuid)
+        self._source = caller.snapshot.nodes[source_uuid]
+        self._disks = caller.snapshot.InstanceDisks(instance)
+
+    def CheckActive(self, excused: bool, feedback: Callable[[str], None]) -> None:
+        """Raise OpExecError if an active disk lacks its storage, or is degraded without an excuse."""
+        for disk in self._disks:
+            if not disk_params.TEMPLATES[disk.dev_type].on_secondaries or not IsDegraded(
+                self._caller, self._node_uuid, self._instance, disk
+            ):
+                continue
+            state = (self._View([disk]) or {}).get(disk.uuid)
+            if state is not None and state.get("incomplete") and not state["in_resync"]:
+                # The target would be recorded as the side that counts, and the only copy as one that does not.
+                raise self._Lacking(disk, state)
+            if not excused:
+                raise errors.OpExecError(
+                    f"Disk {disk.iv_name} is degraded or not fully synchronized on target node {self._node}, aborting",
+                    hint="its newest data may be on the other node only; wait for the sync or repair the disk",
+                )
+            feedback(f"Ignoring degraded disk {disk.iv_name} on target node {self._node}")
+
+    def CheckIdle(self, excused: bool, feedback: Callable[[str], None]) -> None:
+        """Set the disks up on the node for as long as it takes to look; raise OpExecError if one cannot be used there.
+
+        ``excused``: data that the node knows to be older than that of the other side will do, missing data never does.
+        """
+        disks = mirrors.Mirrors(self._disks)
+        caller, instance = self._caller, self._instance
+        try:
+            for disk in disks:
+                result = caller.rpc.call_blockdev_assemble(self._node_uuid, (disk, instance), instance, False, 0)
+                result.Raise(
+                    f"Disk {disk.iv_name} of instance {instance.name} cannot be set up on target node {self._node}"
+                )
+            view = self._View(disks) if disks else {}
+            if view is None:
+                raise errors.OpExecError(
+                    f"Node {self._node} does not report the state of the disks of instance {instance.name}",
+                    hint=f"try again; if the node is off for sure, use 'gnt-node modify --offline yes {self._node}'",
+                )
+            for disk in disks:
+                self._Judge(disk, view.get(disk.uuid), excused, feedback)
+        finally:
+            for disk in disks:
+                result = caller.rpc.call_blockdev_shutdown(self._node_uuid, (disk, instance))
+                result.Warn(f"Could not shutdown block device {disk.iv_name} on {self._node}", caller.lu.LogWarning)
+
+    def _View(self, disks: Sequence[objects.Disk]) -> mirrors.View | None:
+        return mirrors.Look(self._caller, self._instance, disks, [self._node_uuid])[self._node_uuid]
+
+    def _Judge(
+        self, disk: objects.Disk, state: dict[str, Any] | None, excused: bool, feedback: Callable[[str], None]
+    ) -> None:
+        if state is None or state.get("stranger") or state.get("incomplete"):
+            raise self._Lacking(disk, state)
+        if state.get("disk") != _OUTDATED:
+            return
+        if not excused:
+            name = self._instance.name
+            raise errors.OpExecError(
+                f"Disk {disk.iv_name} of instance {name} is {_OUTDATED} on target node {self._node}: the other side, on node"
+                f" {self._source.name}, has newer data",
+                hint=f"{self._Fill()}; to give the newer data up for good, use 'gnt-instance failover --ignore-consistency"
+                f" {name}'",
+            )
+        feedback(f"Ignoring that disk {disk.iv_name} is {_OUTDATED} on target node {self._node}")
+
+    def _Lacking(self, disk: objects.Disk, state: dict[str, Any] | None) -> errors.OpExecError:
+        """Return the error for a disk whose data is not, or not completely, on the node."""
+        what, name = f"Disk {disk.iv_name} of instance {self._instance.name}", self._instance.name
+        lost = f"if node {self._source.name} is lost, restore {name} from a backup"
+        if state is None or state.get("stranger"):
+            return errors.OpExecError(
+                f"{what} on target node {self._node} is {mirrors.DescribeState(state)}: the instance cannot run there",
+                hint="'gnt-cluster verify' names what is wrong with that node's disks; repair that, then try again",
+            )
+        disk_state = state.get("disk") or "incomplete"
+        if disk_state == _DISKLESS:
+            command = f"'gnt-instance replace-disks --on-secondary {name}', which makes its disks there again"
+            hint = f"{self._WhenBack()}use {command}, and try again"
+            text = f"{what} is {disk_state} on target node {self._node}, its storage failed or is missing"
+        else:
+            hint = self._Fill()
+            text = f"{what} is {disk_state} on target node {self._node}, which does not have all of its data"
+        return errors.OpExecError(
+            f"{text}: the instance cannot run there", hint=f"{hint}; {lost}" if self._source.offline else hint
+        )
+
+    def _WhenBack(self) -> str:
+        return f"when node {self._source.name} is back, " if self._source.offline else ""
+
+    def _Fill(self) -> str:
+        command = f"'gnt-instance activate-disks --wait-for-sync {self._instance.name}'"
+        return f"{self._WhenBack()}use {command}, which fills it from node {self._source.name}, and try again"

@@ -1,0 +1,158 @@
+"""A fail-over looks whether the other side has the data, also where nothing runs (doc/design-drbd.rst)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.creation import OnDisks
+from support.master import Master
+from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, Mirrors, _Empty
+
+from ganeti import errors, objects, opcodes
+
+HERE, THERE = "node1.example.org", "node2.example.org"
+BOTH = [False, True]
+
+
+class Stopped:
+    """An instance with two mirrored disks that is stopped; ``turned``: its primary node is the second one, not the first."""
+
+    def __init__(self, master: Master, turned: bool = False):
+        self.master = master
+        self._first, self._second = (1, 0) if turned else (0, 1)
+        self.mirrors = Mirrors(master)
+        sizes = {"size": 1024}, {"size": 512}
+        master.Run(OnDisks(WEB, *sizes, disk_template="drbd", snode="node2", start=True))
+        if turned:
+            master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
+        master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
+
+    def Mark(self, state: str) -> None:
+        """The metadata of the second side says this of its first disk."""
+        (disk, _) = self.Disks()
+        path = "/dev/{}/{}".format(*disk.children[1].logical_id)
+        machine = self.mirrors.machines[self._second]
+        next(
+            meta for inode, meta in machine._metas.values() if inode is machine._machine.disk.Lookup(path)
+        ).state = state
+
+    def LoseVolume(self) -> None:
+        self.master[self._second].lvm.lvs.clear()
+
+    def Disks(self) -> tuple[objects.Disk, ...]:
+        return self.master.snapshot.InstanceDisks(self.master.Instance(WEB))
+
+    def TakeOff(self) -> None:
+        """The machine of the first side is lost, and marked offline."""
+        master = self.master
+        master[self._first].Stop()
+        master.cfg.Update(master.snapshot.nodes[master.nodes[self._first]].Replace(offline=True))
+
+    def FailOver(self, accept: bool = False) -> None:
+        self.master.Run(opcodes.OpInstanceFailover(instance_name=WEB, ignore_consistency=accept))
+
+    def Refused(self, accept: bool = False) -> tuple[str, str]:
+        """Return the error of a fail-over and what it advises; nothing has changed by it."""
+        with pytest.raises(errors.OpExecError) as caught:
+            self.FailOver(accept)
+        assert self.Primary() == HERE and self.mirrors.States() == [[], [], []], "as it was"
+        assert not self.master.Instance(WEB).disks_active
+        assert all(disk.behind is None for disk in self.Disks())
+        return str(caught.value), str(caught.value.hint)
+
+    def Primary(self) -> str:
+        return str(self.master.snapshot.NodeName(self.master.Instance(WEB).primary_node))
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, change=_Empty)
+
+
+def test_where_the_data_is_a_stopped_instance_moves(three: Master) -> None:
+    stopped = Stopped(three)
+    stopped.FailOver()
+    assert stopped.Primary() == THERE and stopped.mirrors.States() == [[], [], []]
+    stopped.master.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    assert stopped.mirrors.States()[:2] == [[SECONDARY] * 2, [PRIMARY] * 2]
+
+
+@pytest.mark.parametrize("accept", BOTH)
+def test_a_stopped_instance_is_not_moved_to_a_side_whose_volume_is_gone(three: Master, accept: bool) -> None:
+    stopped = Stopped(three)
+    stopped.LoseVolume()
+    error, hint = stopped.Refused(accept)
+    assert f"Disk disk/0 of instance {WEB} is Diskless on target node {THERE}" in error
+    assert f"'gnt-instance replace-disks --on-secondary {WEB}'" in hint
+    stopped.master.Run(opcodes.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary"))
+    stopped.FailOver(accept)
+    assert stopped.Primary() == THERE
+
+
+@pytest.mark.parametrize("accept", BOTH)
+def test_a_stopped_instance_is_not_moved_to_a_side_that_was_never_filled(three: Master, accept: bool) -> None:
+    stopped = Stopped(three)
+    stopped.Mark("Inconsistent")
+    error, hint = stopped.Refused(accept)
+    assert f"Disk disk/0 of instance {WEB} is Inconsistent on target node {THERE}" in error
+    assert f"'gnt-instance activate-disks --wait-for-sync {WEB}', which fills it from node {HERE}" in hint
+    stopped.master.Run(opcodes.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
+    stopped.FailOver(accept)
+    assert stopped.Primary() == THERE
+
+
+def test_a_stopped_instance_moves_to_an_outdated_side_on_request_only(three: Master) -> None:
+    stopped = Stopped(three)
+    stopped.Mark("Outdated")
+    error, hint = stopped.Refused()
+    assert f"Disk disk/0 of instance {WEB} is Outdated on target node {THERE}" in error
+    assert f"'gnt-instance activate-disks --wait-for-sync {WEB}'" in hint
+    assert f"'gnt-instance failover --ignore-consistency {WEB}'" in hint
+    stopped.FailOver(accept=True)
+    assert stopped.Primary() == THERE
+    assert any("Ignoring that disk disk/0 is Outdated" in text for text in stopped.master.last.messages)
+
+
+def test_a_side_that_cannot_be_set_up_or_seen_is_no_target(three: Master) -> None:
+    stopped = Stopped(three)
+    node = stopped.master[1]
+    node.faults["blockdev_assemble"] = "no module"
+    error, _ = stopped.Refused(accept=True)
+    assert f"Disk disk/0 of instance {WEB} cannot be set up on target node {THERE}" in error and "no module" in error
+    node.faults.clear()
+    node.faults["drbd_views"] = "it hangs"
+    error, hint = stopped.Refused(accept=True)
+    assert f"Node {THERE} does not report the state of the disks of instance {WEB}" in error
+    assert "try again" in hint
+
+
+@pytest.mark.parametrize("third", BOTH, ids=["to the secondary", "to a third node"])
+@pytest.mark.parametrize("state", ["Diskless", "Inconsistent"])
+def test_the_loss_of_the_primary_does_not_make_up_for_missing_data(three: Master, state: str, third: bool) -> None:
+    """The only complete copy would be recorded as one that does not count."""
+    stopped = Stopped(three, turned=True)
+    if state == "Diskless":
+        stopped.LoseVolume()
+    else:
+        stopped.Mark(state)
+    stopped.TakeOff()
+    target = "node3" if third else None
+    with pytest.raises(errors.OpExecError, match=f"Disk disk/0 of instance {WEB} is {state} on target node") as caught:
+        three.Run(opcodes.OpInstanceFailover(instance_name=WEB, target_node=target, ignore_consistency=True))
+    hint = str(caught.value.hint)
+    assert f"when node {THERE} is back" in hint and f"if node {THERE} is lost, restore {WEB} from a backup" in hint
+    assert stopped.Primary() == THERE and all(disk.behind is None for disk in stopped.Disks())
+
+
+def test_a_primary_that_is_lost_while_it_fills_the_other_side(three: Master) -> None:
+    stopped = Stopped(three, turned=True)
+    three.Run(opcodes.OpInstanceStartup(instance_name=WEB))
+    stopped.mirrors.machines[1].LosePower()
+    for device in stopped.mirrors.machines[0].devices.values():
+        device.disk = "Inconsistent"
+    stopped.mirrors.links.Publish()
+    stopped.TakeOff()
+    with pytest.raises(errors.OpExecError, match=f"Disk disk/0 of instance {WEB} is Inconsistent on target node"):
+        stopped.FailOver(accept=True)
+    assert stopped.Primary() == THERE and all(disk.behind is None for disk in stopped.Disks())
