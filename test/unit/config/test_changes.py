@@ -240,7 +240,7 @@ def test_changes_see_those_before_them_that_are_not_acknowledged(make: Any) -> N
         node.up = False
     results: list[Exception | None] = []
     cfg.TransactAsync(lambda draft: draft.Touch(draft.Get("instance", WEB).Replace(os="first")), results.append)
-    deadline = runtime.Monotonic() + 10
+    deadline = runtime.Monotonic() + 30
     while cfg.Newest() is before and runtime.Monotonic() < deadline:
         runtime.Sleep(0.01)
     assert cfg.Newest().instances[WEB].os == "first"

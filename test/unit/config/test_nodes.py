@@ -214,7 +214,7 @@ def test_a_node_that_cannot_be_copied_is_passed_over(make: Any) -> None:
     s.cluster[1].up = False
     _SetPool(s, 3)
     told: list[tuple[str, Exception]] = []
-    promoted = s.cfg.MaintainCandidatePool(failed=lambda node, err: told.append((node.uuid, err)), timeout=0.3)
+    promoted = s.cfg.MaintainCandidatePool(failed=lambda node, err: told.append((node.uuid, err)), timeout=3.0)
     assert [node.uuid for node in promoted] == [s.nodes[2]]
     assert [(uuid, type(err)) for uuid, err in told] == [(s.nodes[1], StoreError)]
     with pytest.raises(StoreError, match=f"node {_Node(s, 1).name} could not be given a copy"):

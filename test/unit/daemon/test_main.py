@@ -1,5 +1,6 @@
 """The life of a daemon: start, log, pid file, signals, users, end."""
 
+import contextlib
 import os
 import re
 import signal
@@ -55,10 +56,10 @@ def node(tmp_path):
 
 def _Stop(node, number=signal.SIGTERM):
     """Ends the daemon and waits until its pid file has gone."""
-    if not os.path.exists(node.Path(PID)):
-        return
-    pid = int(node.Read(PID))
-    os.kill(pid, number)
+    try:
+        os.kill(int(node.Read(PID)), number)
+    except (FileNotFoundError, ProcessLookupError):
+        return  # there is none, or it is just ending by itself
     end = time.monotonic() + 20
     while os.path.exists(node.Path(PID)):
         assert time.monotonic() < end, node.Read(LOG)
@@ -216,7 +217,10 @@ def test_inherited_descriptors_are_closed(node):
     finally:
         os.close(lock)
     pid = node.Read(PID).strip()
-    targets = {os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
+    targets = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            targets.add(os.readlink(f"/proc/{pid}/fd/{name}"))
     assert node.Path("/var/lock/other") not in targets
 
 

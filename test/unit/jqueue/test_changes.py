@@ -75,8 +75,8 @@ def test_a_job_whose_end_is_not_acknowledged_stays(make):
     entry = bench.queue._live.Get(job_id)
     while not entry.draft.final:
         pass
-    assert bench.queue.ArchiveJob(job_id).Result(5) is False
-    assert bench.queue.AutoArchive(-1, 10).Result(5) == [0, 0]
+    assert bench.queue.ArchiveJob(job_id).Result(30) is False
+    assert bench.queue.AutoArchive(-1, 10).Result(30) == [0, 0]
     bench.cluster[1].up = True
     assert bench.WaitEnd(job_id) == "success"
     assert bench.queue.ArchiveJob(job_id).Result(20) is True

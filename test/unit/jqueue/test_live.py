@@ -29,19 +29,19 @@ def test_jobs_that_had_ended_at_the_start_are_there_for_whoever_asks_first(bench
                 assert queue.QueryJobs([ids[1]], ["id", "status", "oplog", "opresult", "end_ts"]) == [before[1]]
                 assert queue.QueryJobs(None, ["id", "status", "oplog", "opresult", "end_ts"]) == before
             case 1:
-                assert queue.Wait(ids[0], ["status"], None, None, 0).Result(5)[0] == ["success"]
+                assert queue.Wait(ids[0], ["status"], None, None, 0).Result(30)[0] == ["success"]
                 assert queue.StatusOf(ids[1]) == "error"
             case 2:
-                assert queue.CancelJob(ids[0]).Result(5) == [False, f"Job {ids[0]} is no longer waiting in the queue"]
-                assert queue.ChangePriority(ids[0], 5).Result(5) == [False, f"Job {ids[0]} is finished"]
+                assert queue.CancelJob(ids[0]).Result(30) == [False, f"Job {ids[0]} is no longer waiting in the queue"]
+                assert queue.ChangePriority(ids[0], 5).Result(30) == [False, f"Job {ids[0]} is finished"]
             case 3:
                 assert bench.WaitEnd(bench.Submit("y", depends=[[ids[0], []]])) == "success"
                 assert bench.WaitEnd(bench.Submit("y", depends=[[ids[1], ["success"]]])) == "error"
             case 4:
-                assert queue.ArchiveJob(ids[2]).Result(5) is True
+                assert queue.ArchiveJob(ids[2]).Result(30) is True
                 assert queue.StatusOf(ids[2]) == "success"
             case 5:
-                assert queue.AutoArchive(-1, 10).Result(5) == [5, 0]
+                assert queue.AutoArchive(-1, 10).Result(30) == [5, 0]
                 assert queue.QueryJobs(None, ["id"]) == []
 
 

