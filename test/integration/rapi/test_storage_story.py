@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import sys
@@ -20,9 +21,11 @@ PVS = ("/dev/sda1", "/dev/sdb1")
 
 # The stand-in of the simulated machines as a program of a real one; it keeps its physical volumes in a file.
 _PROGRAM = """#!{python}
-import os, pickle, sys, types
+import fcntl, os, pickle, sys, types
 sys.path[:0] = [{top!r}, {test!r}]
 from support.standinlvm import StandInLvm
+alone = open({state!r} + ".lock", "w")
+fcntl.flock(alone, fcntl.LOCK_EX)
 lvm = StandInLvm(types.SimpleNamespace(programs={{}}))
 with open({state!r}, "rb") as stream:
     lvm.pvs = pickle.load(stream)
@@ -49,8 +52,12 @@ class LvmNode(MirrorNode):
         self.Start("ganeti-noded", "-b", self.address, "--no-mlock", PATH=path)
 
     def WritePvs(self, pvs: dict[str, Pv]) -> None:
-        with open(self.Path("/var/lib/ganeti/pvs"), "wb") as stream:
-            pickle.dump(pvs, stream)
+        path = self.Path("/var/lib/ganeti/pvs")
+        with open(f"{path}.lock", "w") as alone:
+            fcntl.flock(alone, fcntl.LOCK_EX)
+            with open(f"{path}.new", "wb") as stream:
+                pickle.dump(pvs, stream)
+            os.rename(f"{path}.new", path)
 
     def Pvs(self) -> dict[str, Pv]:
         with open(self.Path("/var/lib/ganeti/pvs"), "rb") as stream:

@@ -277,7 +277,7 @@ def test_long_calls_delay_no_others_and_need_no_thread_each(cluster: Cluster) ->
         transport.Submit(Request("node1", noded.address, PORT, "/test_delay", b"[8]", timeout=900), finished)
     assert runner.call_version(["node1"])["node1"].payload == constants.PROTOCOL_VERSION
     assert not answers and time.monotonic() - started < 8
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     assert done.wait(40)
     assert [answer.body for answer in answers] == [b"[true,null]"] * 13
 

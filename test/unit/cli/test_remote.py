@@ -163,7 +163,7 @@ def test_forty_nodes_take_hardly_longer_than_one(stage):
         return time.monotonic() - started
 
     idle = measure("")
-    assert measure("1") - idle < 2.0
+    assert measure("5") - idle < 9.0
 
 
 def test_a_node_that_hangs_is_given_up_and_named(stage):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pwd
@@ -306,7 +307,11 @@ def test_guests_with_different_files_have_different_passwords(rig: KvmRig, tmp_p
 
 
 def _OpenFiles(pid: int) -> list[str]:
-    return [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
+    found = []
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(entry.path))
+    return found
 
 
 def _Status(rig: KvmRig, key: str) -> list[str]:

@@ -381,8 +381,8 @@ def test_connections_to_many_nodes_are_kept(caller: Caller, server: Server, tmp_
 def test_a_node_that_does_not_answer_is_given_up_in_time(caller: Caller, server: Server) -> None:
     server.go.clear()
     began = time.monotonic()
-    answer = caller.Ask(b"slow", timeout=1)
-    assert 0.9 < time.monotonic() - began < _PATIENCE / 2
+    answer = caller.Ask(b"slow", timeout=3)
+    assert 2.9 < time.monotonic() - began < _PATIENCE / 2
     assert answer.error is not None and "timed out" in answer.error and answer.failure is Failure.SILENT
     assert server.Arrival()["body"] == b"slow"
     server.go.set()
