@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from ganeti import constants, errors, objects
@@ -15,6 +16,7 @@ from ganeti.cmdlib.disk.devices import (
     CreateSingle,
     DiskNodes,
     Parts,
+    RemovalByHand,
     ShutdownDisks,
     Undo,
     WaitForSync,
@@ -42,6 +44,9 @@ class Conversion:
     @property
     def _instance(self) -> objects.Instance:
         return self._lu.snapshot.instances[self._uuid]
+
+    def _Name(self, node_uuid: str) -> str:
+        return self._lu.snapshot.NodeName(node_uuid)
 
     @property
     def _disks(self) -> tuple[objects.Disk, ...]:
@@ -176,7 +181,12 @@ class Conversion:
         self._Store(new_disks)
         release()
         if not WaitForSync(lu, self._instance, oneshot=not lu.op.wait_for_sync):
-            raise errors.OpExecError("There are some degraded disks for this instance, please cleanup manually")
+            name = self._instance.name
+            raise errors.OpExecError(
+                f"There are some degraded disks for this instance: its data is on node {self._Name(instance.primary_node)},"
+                f" the copy on node {self._Name(secondary)} is not complete",
+                hint=f"when node {self._Name(secondary)} answers, use 'gnt-instance activate-disks --wait-for-sync {name}'",
+            )
 
     def _LoseMirror(self, feedback: Feedback, release: Callable[[], None]) -> None:
         lu, instance, old_disks = self._lu, self._instance, self._disks
@@ -195,7 +205,7 @@ class Conversion:
             result = lu.rpc.call_blockdev_remove(secondary, (disk, instance))
             result.Warn(
                 f"Could not remove block device {disk.iv_name} on node {result.node_name}, continuing anyway",
-                lu.LogWarning,
+                functools.partial(lu.LogWarning, hint=RemovalByHand(disk)),
             )
         feedback("Removing unneeded volumes on the primary node...")
         for disk in old_disks:
@@ -204,7 +214,7 @@ class Conversion:
                 result = lu.rpc.call_blockdev_remove(instance.primary_node, (part, instance))
                 result.Warn(
                     f"Could not remove metadata for {disk.iv_name} on node {result.node_name}, continuing anyway",
-                    lu.LogWarning,
+                    functools.partial(lu.LogWarning, hint=RemovalByHand(disk.children[1])),
                 )
 
     def _Copy(self, feedback: Feedback, release: Callable[[], None]) -> None:
@@ -227,7 +237,7 @@ class Conversion:
                 result = lu.rpc.call_blockdev_remove(node_uuid, (disk, instance))
                 result.Warn(
                     f"Failed to remove block device {disk.iv_name} on node {result.node_name}, continuing anyway",
-                    lu.LogWarning,
+                    functools.partial(lu.LogWarning, hint=RemovalByHand(disk)),
                 )
         ShutdownDisks(lu, self._instance)
 

@@ -140,15 +140,22 @@ def Undo(caller: Caller, made: Iterable[tuple[str, objects.Disk]], instance: obj
     for node_uuid, disk in reversed(list(made)):
         result = caller.rpc.call_blockdev_remove(node_uuid, (disk.Replace(children=[]), instance))
         if result.fail_msg:
-            # The object is in no configuration: what it is called on the node is all that people can look for.
-            names = [f"'lvremove {name}'" for name in disk.Replace(children=[]).VolumeNames()]
-            if disk.dev_type in disk_params.With(file_based=True):
-                names = [f"'rm {disk.logical_id[1]}'"]
             Unit(caller).LogWarning(
                 f"Failed to remove newly-created disk {disk.iv_name or disk.uuid} on node {result.node_name}:"
                 f" {result.fail_msg}",
-                hint=f"run {names[0]} there if it exists" if names else "remove it by hand",
+                hint=RemovalByHand(disk.Replace(children=[])),
             )
+
+
+def RemovalByHand(disk: objects.Disk) -> str:
+    """Return how to remove on its node what a disk that is in no configuration (any longer) may have left there.
+
+    What it is called there is all that people can look for.
+    """
+    names = [f"'lvremove {name}'" for name in disk.VolumeNames()]
+    if disk.dev_type in disk_params.With(file_based=True):
+        names = [f"'rm {disk.logical_id[1]}'"]
+    return f"run {' and '.join(names)} there if it exists" if names else "remove it by hand"
 
 
 def RemoveDevice(caller: Caller, node_uuid: str, instance: objects.Instance, disk: objects.Disk) -> RpcResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, locking, objects, opcodes, params
@@ -128,10 +129,24 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
     def _GrowVolumes(self) -> None:
         """Grow what holds the data on every node, after all were asked whether they can."""
         nodes = DiskNodes(self, self.instance, self._disk)
-        for dry_run in (True, False):
-            for uuid in nodes:
-                what = "Dry-run grow" if dry_run else "Grow"
-                self._Grow(uuid, dry_run, backing=True).Raise(f"{what} request failed to node {self._Name(uuid)}")
+        for uuid in nodes:
+            self._Grow(uuid, True, backing=True).Raise(f"Dry-run grow request failed to node {self._Name(uuid)}")
+        larger: list[str] = []
+        for uuid in nodes:
+            result = self._Grow(uuid, False, backing=True)
+            if result.fail_msg:
+                self._Advise(larger)
+            result.Raise(f"Grow request failed to node {self._Name(uuid)}")
+            larger.append(self._Name(uuid))
+
+    def _Advise(self, larger: Sequence[str]) -> None:
+        """Say what a growth that was cut off has left, and what to do about it."""
+        name = self.instance.name
+        left = f"; on {', '.join(larger)} its volume has {self._delta} MiB more than it needs" if larger else ""
+        self.LogWarning(
+            f"Disk {self.op.disk} of instance {name} keeps its size of {self._disk.size} MiB{left}",
+            hint=f"when the node answers again, use 'gnt-instance activate-disks {name}' and try again",
+        )
 
     def _GrowDevice(self) -> None:
         """Grow the device itself, on the primary; if that fails, record the size that it has."""
@@ -140,7 +155,10 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         if not result.fail_msg:
             return
         try:
-            self._Record(self._RealSize())
+            real = self._RealSize()
+            self._Record(real)
+            if real == self._disk.size:
+                self._Advise([self._Name(uuid) for uuid in DiskNodes(self, self.instance, self._disk)])
         except errors.OpExecError as err:
             self.LogWarning(
                 str(err), hint=f"use 'gnt-cluster repair-disk-sizes {self.instance.name}' once that node answers"
