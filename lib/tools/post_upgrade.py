@@ -31,7 +31,10 @@ def Main() -> int:
     if found is None:
         logging.error("'%s' is not the version of a release; an example is 2.12.4", arguments[0][:40])
         return constants.EXIT_FAILURE
-    return _Run(tuple(int(part or 0) for part in found.groups()))
+    code = _Run(tuple(int(part or 0) for part in found.groups()))
+    if code != constants.EXIT_SUCCESS:
+        logging.error("Remove the cause, then run '%s %s' again", pathutils.POST_UPGRADE, arguments[0])
+    return code
 
 
 def _Run(old: tuple[int, ...]) -> int:
@@ -43,6 +46,8 @@ def _Run(old: tuple[int, ...]) -> int:
         result = runtime.RunCmd([f"{pathutils.SBIN_DIR}/{_PROGRAM}", *words], timeout=_TIMEOUT)
         sys.stdout.write(result.stdout)
         if result.failed:
-            logging.error("%s: %s", result.fail_reason, result.stderr.strip()[-1000:])
+            logging.error(
+                "'%s %s' failed: %s: %s", _PROGRAM, " ".join(words), result.fail_reason, result.stderr.strip()[-1000:]
+            )
             code = constants.EXIT_FAILURE
     return code

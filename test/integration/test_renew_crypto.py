@@ -244,6 +244,44 @@ def test_ssh_keys_are_replaced_on_all_nodes_and_the_old_ones_open_nothing() -> N
         managed.Close()
 
 
+POST_UPGRADE = "import sys; from ganeti.tools.post_upgrade import Main; sys.exit(Main())"
+
+
+@pytest.mark.limit(300)
+def test_what_an_old_release_lacked_is_made_although_a_node_fails_at_first() -> None:
+    """post-upgrade with the real commands, on a running cluster; running it again finishes what a full disk prevented."""
+    managed = Managed(2)
+    try:
+        master, other = managed.cluster.nodes
+
+        def run(old: str) -> tuple[int, str]:
+            done = master.Run([sys.executable, "-c", POST_UPGRADE, old], timeout=150, PATH=managed.path)
+            return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+        def look() -> list[tuple[str, str]]:
+            return [(node.Read(DATA + "client.pem"), node.Read(USER_KEY + ".pub")) for node in (master, other)]
+
+        before = look()
+        assert run("2.13.0") == (0, "") and look() == before
+        managed.servers[1].broken = {"mv -f": "echo no space left >&2; exit 1"}
+        code, said = run("2.11.3")
+        assert code == 1 and "--new-ssh-keys --no-ssh-key-check -f -d' failed" in said and "no space left" in said
+        assert f"SSH keys on node {other.name}" in said and said.endswith("post-upgrade 2.11.3' again")
+        # The certificates are new all the same, and the master reaches the node with them.
+        first = look()
+        assert all(old[0] != new[0] for old, new in zip(before, first, strict=True))
+        Works(master, other)
+        managed.servers[1].broken = {}
+        assert run("2.11.3")[0] == 0
+        assert all(old[0] != new[0] for old, new in zip(first, look(), strict=True))
+        assert all(old[1] != new[1] for old, new in zip(before, look(), strict=True))
+        assert managed.SshProblems("--verify-ssh-clutter") == []
+        assert managed.Command("gnt-cluster", "command", "-M", "echo here").stdout.count(": here") == 2
+        Works(master, master, other)
+    finally:
+        managed.Close()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -306,7 +306,9 @@ def _After(nodes: _Nodes, intent: Intent) -> int:
     good &= _Try(lambda: _Cluster("queue", "undrain"))
     _RemoveIntent()
     _Say("Making what is new")
-    good &= _Try(lambda: nodes.Run([nodes.master], pathutils.POST_UPGRADE, intent.old))
+    if not _Try(lambda: nodes.Run([nodes.master], pathutils.POST_UPGRADE, intent.old)):
+        good = False
+        output.ToStderr(f"Remove the cause, then run '{pathutils.POST_UPGRADE} {intent.old}'")
     good &= _Try(lambda: _Cluster("watcher", "continue"))
     _Say("Verifying the cluster")
     good &= _Try(lambda: _Cluster("verify"))

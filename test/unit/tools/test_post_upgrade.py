@@ -44,7 +44,8 @@ def test_what_an_old_release_lacked_is_made(tmp_path: Path, old: str, commands: 
 def test_both_are_tried_and_a_failure_is_the_exit_code(tmp_path: Path) -> None:
     code, called, said = Run(tmp_path, "2.11.0", code=3)
     assert (code, called) == (1, [NODES, KEYS])
-    assert "gnt-cluster" in said
+    assert f"'gnt-cluster {NODES}' failed: " in said and f"'gnt-cluster {KEYS}' failed: " in said
+    assert said.endswith("/tools/post-upgrade 2.11.0' again\n")
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
