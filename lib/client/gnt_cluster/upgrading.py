@@ -182,7 +182,7 @@ def _CheckInstalled(nodes: _Nodes, intent: Intent) -> None:
             f"Cannot upgrade to {intent.new}: {LIB_LINK} is not a link to a release below {RELEASES_DIR}, so that there is"
             " nothing to switch",
             errors.ECODE_ENVIRON,
-            hint="use packages that install releases side by side, or stop all daemons, install the other release and start them",
+            hint="use packages that install releases side by side (doc/packaging.rst), or stop all daemons, install the other release and start them",
         )
     folder = f"{RELEASES_DIR}/{intent.new}"
     _Say(f"Checking {folder} on all nodes")

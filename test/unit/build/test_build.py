@@ -12,6 +12,7 @@ import pytest
 from support import layout
 from support.virtualnode import TOP
 
+from ganeti import constants
 from ganeti.daemon import memory
 from ganeti.tools import daemon_util
 
@@ -125,23 +126,23 @@ def test_no_program_is_installed_with_a_hole_in_it(tmp_path):
 # --- installation --------------------------------------------------------------------------------------------------------
 
 
+def _Make(*words, **more):
+    # Called from "make check" its settings would reach the inner make.
+    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name and name != "MFLAGS"}
+    return subprocess.run(
+        ["make", "-s", *words], cwd=BUILD, env=environment, check=True, capture_output=True, text=True, timeout=400, **more
+    )
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """(root of an installation, Makefile's variables)."""
     assert os.path.exists(os.path.join(BUILD, "Makefile")), "the tree is not built: tools/run-tests --only-setup"
     root = tmp_path_factory.mktemp("root")
-    # Called from "make check" its settings would reach the inner make.
-    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name and name != "MFLAGS"}
-    subprocess.run(
-        ["make", "-s", "install", f"DESTDIR={root}"],
-        cwd=BUILD, env=environment, check=True, capture_output=True, timeout=200,
-    )  # fmt: skip
+    _Make("install", f"DESTDIR={root}")
     names = ("sbindir", "pkglibdir", "pythondir", "localstatedir", "mandir", "sysconfdir", "docdir")
     show = "show:\n" + "".join(f"\t@echo {name}=$({name})\n" for name in names)
-    done = subprocess.run(
-        ["make", "-s", "-f", "Makefile", "-f", "-", "show"],
-        cwd=BUILD, env=environment, input=show, check=True, capture_output=True, text=True, timeout=50,
-    )  # fmt: skip
+    done = _Make("-f", "Makefile", "-f", "-", "show", input=show)
     return str(root), dict(line.split("=", 1) for line in done.stdout.split("\n") if line)
 
 
@@ -193,6 +194,54 @@ def test_manuals_name_the_places_of_the_installation(installed):
             assert f"{TOP}/" not in text and f"{os.path.abspath(BUILD)}/" not in text, name
             named += [name] if dirs['pkglibdir'] in text else []
     assert {"adopt.8", "ensure-dirs.8", "ganeti-recovery.7", "gnt-cluster.8"} <= set(named)
+
+
+@pytest.mark.slow
+def test_a_release_can_be_installed_beside_others(tmp_path, installed):
+    """Every usual path is a link through the switch, and leads to the same program in each release."""
+    usual, dirs = installed
+    _Make("install-release", "install-links", f"DESTDIR={tmp_path}")
+    version = constants.RELEASE_VERSION
+    release, share = f"{dirs['pkglibdir']}/{version}", f"/usr/share/ganeti/{version}"
+    switch = {"lib": release, "share": share}
+    assert {name: os.readlink(f"{tmp_path}{dirs['sysconfdir']}/ganeti/{name}") for name in switch} == switch
+
+    def follow(path):
+        """What a machine finds there, as long as only the last part and the switch are links."""
+        target = os.readlink(f"{tmp_path}{path}")
+        for name, place in switch.items():
+            target = target.replace(f"{dirs['sysconfdir']}/ganeti/{name}/", f"{place}/")
+        return f"{tmp_path}{target}"
+
+    programs = 0
+    for folder in ("sbindir", "pkglibdir", "mandir"):
+        for where, _, names in os.walk(usual + dirs[folder]):
+            place = where.removeprefix(usual)
+            for name in names:
+                inner = place.removeprefix(dirs["pkglibdir"]).lstrip("/") if folder == "pkglibdir" else ""
+                path = f"{dirs['pkglibdir']}/{inner}" if inner else f"{place}/{name}"
+                found = f"{follow(path)}/{name}" if inner else follow(path)
+                assert os.path.lexists(found), f"{place}/{name}"
+                if os.path.islink(f"{where}/{name}"):
+                    continue
+                with open(f"{where}/{name}", encoding="utf-8") as stream:
+                    text = stream.read()
+                if f"'{dirs['pythondir']}'" not in text:
+                    continue
+                programs += 1
+                with open(found, encoding="utf-8") as stream:
+                    assert stream.read() == text.replace(dirs["pythondir"], f"{release}/python")
+    with open(os.path.join(AUTOTOOLS, "programs"), encoding="utf-8") as stream:
+        assert programs == sum(bool(line.partition("#")[0].strip()) for line in stream)
+    package = f"{tmp_path}{release}/python/ganeti"
+    assert os.path.isdir(f"{package}/runtime/real")
+    with open(f"{package}/_autoconf.py", encoding="utf-8") as stream:
+        assert f'PKGLIB_DIR = "{dirs["pkglibdir"]}"' in stream.read()
+    # The next release changes nothing of this one, and leaves the switch alone.
+    os.unlink(f"{tmp_path}{dirs['sysconfdir']}/ganeti/lib")
+    os.symlink("/elsewhere", f"{tmp_path}{dirs['sysconfdir']}/ganeti/lib")
+    _Make("install-links", f"DESTDIR={tmp_path}")
+    assert os.readlink(f"{tmp_path}{dirs['sysconfdir']}/ganeti/lib") == "/elsewhere"
 
 
 def _Examples(installed):
