@@ -197,6 +197,7 @@ def test_manuals_name_the_places_of_the_installation(installed):
 
 
 @pytest.mark.slow
+@pytest.mark.limit(300)
 def test_a_release_can_be_installed_beside_others(tmp_path, installed):
     """Every usual path is a link through the switch, and leads to the same program in each release."""
     usual, dirs = installed
