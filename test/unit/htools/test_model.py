@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from ganeti.htools.choosing import allocate, balance, space
 from ganeti.htools.model import score
-from ganeti.htools.model.entities import Failure, Instance, Load, Record, Status
+from ganeti.htools.model.entities import Disk, Failure, Instance, Load, Record, Status
 from ganeti.htools.model.moves import Apply, Kind, Move
-from ganeti.htools.model.resources import AddPrimary, Node
+from ganeti.htools.model.resources import AddPrimary, AddSecondary, Node, RemovePrimary
 from ganeti.htools.model.score import METRICS
 from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.sources import loading, text
@@ -157,6 +158,47 @@ def test_of_equal_solutions_the_first_is_kept() -> None:
     assert step.score < cluster.state.Score()
 
 
+def _Facts(node: Node, **facts: Any) -> Node:
+    """Return the node where something else is true."""
+    return node.WithFacts(replace(node.facts, **facts))
+
+
+def test_the_last_mib_of_what_is_kept_free_is_not_given_away() -> None:
+    """Free disk may become as little as is to be kept, also for a secondary; free memory never becomes none."""
+    new = _New().With(disk=40000, template=DRBD, primary=1)
+    for add in (AddPrimary, lambda node, inst: AddSecondary(node, inst, 1)):
+        node = _Facts(_Cluster([]).state.nodes[0], least_disk=50000)
+        assert isinstance(add(node, new), Node)
+        assert add(node, new.With(disk=40001)) is Failure.DISK
+    # 6000 are free: something must be left for the node itself.
+    node = _Cluster([]).state.nodes[0]
+    assert AddSecondary(node, new.With(memory=6000), 1) is Failure.MEM
+    assert isinstance(AddSecondary(node, new.With(memory=5999), 1), Node)
+    stopped = _Cluster([_Guest("down", "n0", memory=1000, status="ADMIN_down")]).state.nodes[0]
+    assert (stopped.unallocated, stopped.free_memory_f) == (6000, 5000), "stopped instances keep their memory"
+    assert AddSecondary(stopped, new.With(memory=5000), 1) is Failure.MEM
+    assert isinstance(AddSecondary(stopped, new.With(memory=4999), 1), Node)
+
+
+def test_a_ratio_of_nothing_allows_no_virtual_cpus() -> None:
+    node = _Cluster([]).state.nodes[0]
+    assert AddPrimary(_Facts(node, vcpu_ratio=0.0), _New()) is Failure.CPU
+    assert isinstance(AddPrimary(_Facts(node, vcpu_ratio=-1.0), _New(vcpus=99)), Node), "none at all is no limit"
+
+
+def test_on_exclusive_storage_spindles_are_those_of_the_disks() -> None:
+    node = Node(replace(_Cluster([]).state.nodes[0].facts, exclusive_storage=True, free_spindles=3))
+    known = _New().With(disks=(Disk(1, 2), Disk(1, 1)), template=PLAIN)
+    after = AddPrimary(node, known)
+    assert isinstance(after, Node) and (after.free_spindles, after.free_spindles_f) == (0, 0)
+    assert RemovePrimary(after, known).free_spindles == 3
+    assert AddPrimary(node, known.With(disks=(Disk(1, 2), Disk(1, 2)))) is Failure.SPINDLES
+    # Disks of which nobody knows how many they have get none there; without them it does not matter.
+    assert AddPrimary(node, known.With(disks=(Disk(1, 2), Disk(1, None)))) is Failure.SPINDLES
+    usual = Node(replace(node.facts, exclusive_storage=False))
+    assert isinstance(AddPrimary(usual, known.With(disks=(Disk(1, 9),))), Node)
+
+
 def _Allocations(cluster: Cluster) -> space.Run:
     rules = allocate.Rules()
     candidates = allocate.Candidates(cluster.state.Ordered(), 2, rules)
@@ -166,7 +208,9 @@ def _Allocations(cluster: Cluster) -> space.Run:
 @pytest.mark.req("RM-LIM-24", "RM-LIM-25")
 def test_capacity_is_what_can_be_allocated_while_any_node_may_fail() -> None:
     run = _Allocations(_Cluster([], free=(7680,) * 3, disk=(100000,) * 3))
-    assert len(run.instances) > 3
+    # A node starts seven: its own, and those that come from one peer.  So 5, 5 and 4 are the most: of 15 some node would have
+    # five and get three.
+    assert (len(run.instances), run.reason) == (14, Failure.MEM)
     for lost in run.state.Ordered():
         for node in run.state.Ordered():
             if node is not lost:

@@ -120,7 +120,7 @@ def test_a_secondary_reserves_the_minimum() -> None:
 def test_stopped_instances_are_promised_and_offline_ones_are_not() -> None:
     guests = [_Guest("a", 6000, 1000, 0, status="ADMIN_down"), _Guest("b", 7000, 1000, 0, status="ADMIN_offline")]
     node = _Cluster("1.0", guests).state.nodes[0]
-    assert node.promised == 6000
+    assert (node.promised, node.instance_memory) == (6000, 0), "what does not run uses no memory"
     assert isinstance(AddPrimary(node, _New(2192, 100)), Node)
     assert AddPrimary(node, _New(2193, 100)) is Failure.MEM
     assert isinstance(AddPrimary(node, _New(9000, 100, status=Status.ADMIN_OFFLINE)), Node)
