@@ -43,6 +43,33 @@ def test_memory_that_a_guest_may_still_claim_is_not_free(master: Master) -> None
     assert _Message(master)["nodes"][node]["free_memory"] == all_used["free_memory"] - 88
 
 
+def _Create(master: Master, name: str, **values: Any) -> None:
+    plan = {"disk_template": "plain", "disks": [{"size": 1024}], "nics": [{}], "os_type": "noop", "pnode": "node2"}
+    master.Run(opcodes.OpInstanceCreate(instance_name=name, mode="create", **plan, **values))
+
+
+def test_a_guest_counts_on_its_primary_node_only(master: Master) -> None:
+    """While it is being migrated both nodes report it; what the target says is not what it has."""
+    _Create(master, "other.example.org", start=True)
+    master[0].StartGuest(WEB, memory=512)
+    before = _Message(master)["nodes"][master[0].name]
+    master[1].StartGuest(WEB, memory=100)
+    assert _Message(master)["nodes"][master[0].name]["free_memory"] == before["free_memory"]
+
+
+def test_a_reservation_has_no_memory_yet_and_is_marked(master: Master) -> None:
+    before = _Message(master)["nodes"][master[1].name]
+    _Create(master, "later.example.org", forthcoming=True)
+    after = _Message(master)
+    assert {key: after["nodes"][master[1].name][key] for key in ("i_pri_memory", "i_pri_up_memory", "free_memory")} == {
+        key: before[key] for key in ("i_pri_memory", "i_pri_up_memory", "free_memory")
+    }
+    assert {name: one.get("forthcoming") for name, one in after["instances"].items()} == {
+        WEB: None,
+        "later.example.org": True,
+    }
+
+
 @pytest.mark.req("RM-ISPEC-12", "RM-LIM-19")
 def test_policies_stand_in_the_configuration_and_are_sent_by_group(master: Master) -> None:
     pair = {end: dict.fromkeys(("memory-size", "cpu-count", "disk-size", "disk-count", "nic-count", "spindle-use"), n)

@@ -298,10 +298,12 @@ def test_an_instance_that_grows_before_its_node_is_locked_counts_as_it_is_then(f
         if inst.beparams["maxmem"] == 512:
             with five.Elsewhere():
                 five.cfg.Update(inst.Replace(beparams={"maxmem": 4096, "minmem": 512}))
-        return result
+        return {**result, "info": f"answer {len(played.asked)}"}
 
     played = Allocator(five, answer)
     assert five.Run(Create()) == [five[0].name, five[1].name]
+    said = [text for text in five.last.messages if "iallocator first: answer" in text]
+    assert said == [" - INFO: iallocator first: answer 2"], "only the answer that counts is in the job's log"
     told = [message["instances"]["web.example.org"]["memory"] for message in played.asked]
     assert told == [512, 4096], "asked again whether the locked nodes still do"
     assert played.asked[-1]["request"]["restrict-to-nodes"] == [five[0].name, five[1].name]

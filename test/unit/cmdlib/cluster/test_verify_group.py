@@ -83,6 +83,25 @@ def test_which_node_must_not_fail_and_what_would_help(five: Master) -> None:
     assert not any("ENODELOSS" in text for text in _Verify(five, error_codes=True, skip_checks=["nplusone_mem"]))
 
 
+def test_what_is_on_one_node_by_its_nature_is_no_warning(five: Master) -> None:
+    """An instance whose disks are on one node, and a group with one node for instances."""
+
+    def losses() -> int:
+        return len([text for text in _Verify(five, error_codes=True) if "ENODELOSS" in text])
+
+    five.cfg.Update(five.snapshot.nodes[five.nodes[1]].Replace(drained=True, master_candidate=False))
+    assert losses() == 1
+    for uuid in five.nodes[1:]:
+        five.cfg.Update(five.snapshot.nodes[uuid].Replace(vm_capable=False))
+    assert losses() == 0
+    for uuid in five.nodes[1:]:
+        five.cfg.Update(five.snapshot.nodes[uuid].Replace(vm_capable=True))
+    [disk] = five.snapshot.disks.values()
+    plain = {"dev_type": "plain", "nodes": five.nodes[:1], "logical_id": ["xenvg", "disk0"], "children": []}
+    five.cfg.Update(disk.Replace(**plain))
+    assert losses() == 0
+
+
 @pytest.mark.parametrize(
     ("template", "field", "code"),
     [
