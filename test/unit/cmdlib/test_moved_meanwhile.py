@@ -207,11 +207,17 @@ def test_a_group_without_nodes_takes_nothing(groups: Master) -> None:
     assert groups.last.jobs == []
 
 
-# --- instances that are removed -----------------------------------------------------------------------------------------
+# --- instances that come and go -----------------------------------------------------------------------------------------
+
+_COMING = opcodes.OpInstanceCreate(
+    instance_name="new.example.org", mode="create", disk_template="drbd", disks=[{"size": 1024}], nics=[{}], os_type="noop",
+    pnode="node1", snode="node2",
+)  # fmt: skip
 
 
+@pytest.mark.parametrize("other", [opcodes.OpInstanceRemove(instance_name=WEB), _COMING], ids=["goes", "comes"])
 @pytest.mark.parametrize("everything", [False, True])
-def test_an_instance_that_is_removed_meanwhile(groups: Master, everything: bool) -> None:
+def test_an_instance_that_comes_or_goes_meanwhile(groups: Master, everything: bool, other: opcodes.OpCode) -> None:
     op: opcodes.OpCode = opcodes.OpNodeEvacuate(node_name="node1", mode="primary-only", iallocator="mine")
     what = "The instances of node node1.example.org"
     if everything:
@@ -224,7 +230,7 @@ def test_an_instance_that_is_removed_meanwhile(groups: Master, everything: bool)
             super().DeclareLocks(level)
             if level == locking.LEVEL_INSTANCE:
                 with groups.Elsewhere():
-                    SideJob(groups, opcodes.OpInstanceRemove(instance_name=WEB)).Result()
+                    SideJob(groups, other).Result()
 
     with pytest.raises(errors.OpPrereqError, match=f"{what} changed while .* nothing was moved, try again") as caught:
         groups.Run(op, units={op.OP_ID: Late})

@@ -108,11 +108,30 @@ def test_one_after_the_other_without_migration(two: Master) -> None:
     op = opcodes.OpGroupEvacuate(group_name="default", iallocator="mine", sequential=True, force_failover=True)
     jobs = RunWithJobs(two, op)
     assert Ids(jobs) == [["REPLACE_DISKS", "FAILOVER", "REPLACE_DISKS"]] * 2
+    first, failover, last = jobs[0]
+    assert failover.target_node == first.remote_node  # type: ignore[attr-defined]
+    assert not any(part.early_release for part in (first, last))  # type: ignore[attr-defined]
+    assert not failover.ignore_ipolicy  # type: ignore[attr-defined]
     assert [[part.depends for part in job] for job in jobs] == [
         [None, None, None],
         [[[-1, ["success", "error", "canceled"]]], None, None],
     ]
     assert _Groups(two) == _Groups(two, "second") == {"other"}
+
+
+def test_a_fail_over_keeps_what_the_migration_said(two: Master) -> None:
+    """Of an instance on storage that all nodes reach, too: it is taken from the node where it was, from no other."""
+    cluster, templates = two.snapshot.cluster, ["drbd", "rbd"]
+    policy = {**cluster.ipolicy, "disk-templates": templates}
+    two.cfg.Update(cluster.Replace(enabled_disk_templates=templates, ipolicy=policy))
+    [disk] = two.snapshot.InstanceDisks(two.Instance(WEB))
+    two.cfg.Update(disk.Replace(dev_type="rbd", nodes=[], logical_id=["rbd", "x"], children=[]))
+    move = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": WEB, "target_node": two[2].name}
+    two[0].AddAllocator("one", Answering([[[WEB, "other", [two[2].name]]], [], [[move]]]))
+    two.Run(opcodes.OpGroupEvacuate(group_name="default", iallocator="one", force_failover=True))
+    [[failover]] = two.last.jobs
+    assert isinstance(failover, opcodes.OpInstanceFailover)
+    assert (failover.instance_name, failover.target_node, failover.if_primary) == (WEB, two[2].name, two[0].name)
 
 
 @pytest.mark.parametrize("sequential", [False, True])

@@ -142,6 +142,17 @@ def test_each_goes_to_the_group_that_it_names(four: Master, allocator: str) -> N
     assert placed == {"a": high, "b": low, "c": low}
 
 
+def test_whoever_names_no_group_may_go_to_any(four: Master) -> None:
+    """So all groups are locked, whatever the others name."""
+    for ops, groups in (
+        ([_New("a", group_name="other"), _New("b")], set(four.snapshot.nodegroups)),
+        ([_New("a", group_name="other")], {configs.Uuid(77)}),
+    ):
+        _Watched.held = []
+        four.Run(_Multi(*ops, iallocator="mine"), units={"OP_INSTANCE_MULTI_ALLOC": _Watched})
+        assert _Watched.held[0][1] == groups
+
+
 def test_why_some_fit_nowhere(four: Master) -> None:
     """One line for each reason and instance, also for those after the first one without a place."""
     large, huge = {"beparams": {"memory": 30000}}, {"disks": [{"size": 1000000}]}
@@ -284,7 +295,7 @@ def test_only_free_nodes_are_used(three: Master) -> None:
 
 def test_a_choice_among_busy_nodes_is_put_off(three: Master) -> None:
     """The allocator cannot know that the cluster has the nodes."""
-    op = _Multi(_New("a"), iallocator="hail", opportunistic_locking=True)
+    op = _Multi(_New("p", disk_template="plain"), _New("a"), iallocator="hail", opportunistic_locking=True)
     with Cast("other") as [other]:
         other.Do(three.glm.acquire, locking.LEVEL_CLUSTER, [locking.BGL], shared=1)
         other.Do(three.glm.acquire, locking.LEVEL_NODE, three.nodes[1:])

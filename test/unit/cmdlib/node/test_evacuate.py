@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from support import configs
 from support.actors import Cast
 from support.asking import Answering, Played, Success
 from support.master import Callbacks, Master
@@ -115,9 +116,18 @@ def test_a_node_is_emptied(four: Master) -> None:
 
 def test_the_mirrors_alone_are_left(four: Master) -> None:
     four[0].AddAllocator("mine", Hail())
-    jobs = RunWithJobs(four, _Evacuate("node2", "all", iallocator="mine", ignore_soft_errors=True))
+    jobs = RunWithJobs(four, _Evacuate("node2", "all", iallocator="mine", ignore_soft_errors=True, early_release=True))
     assert Ids(jobs) == [["OP_NODE_EVACUATE"], ["REPLACE_DISKS"]]
     assert (jobs[0][0].depends, jobs[0][0].ignore_soft_errors) == (None, True)  # type: ignore[attr-defined]
+    assert (jobs[1][0].early_release, jobs[1][0].ignore_ipolicy) == (True, True)  # type: ignore[attr-defined]
+
+
+def test_a_policy_is_ignored_on_request_only(four: Master) -> None:
+    four[0].AddAllocator("mine", Hail())
+    [[move]] = RunWithJobs(four, _Evacuate("node1", "primary-only", iallocator="mine"))
+    assert not move.ignore_ipolicy  # type: ignore[attr-defined]
+    [[move]] = RunWithJobs(four, _Evacuate("node2", "primary-only", iallocator="mine", ignore_soft_errors=True))
+    assert move.ignore_ipolicy  # type: ignore[attr-defined]
 
 
 def test_an_instance_without_a_place_stops_everything(four: Master) -> None:
@@ -182,6 +192,11 @@ def test_what_is_locked(four: Master) -> None:
             locking.LEVEL_NODE: {four.nodes[1], four.nodes[2]},
         }
     ]
+    far = four.cfg.AddNodeGroup(four.snapshot.nodegroups[group].Replace(name="far", uuid=configs.Uuid(77))).uuid
+    four.glm._sets[locking.LEVEL_NODEGROUP].add(far)
+    four.cfg.AssignGroupNodes([(four.nodes[3], far)])
+    [named] = _Locks(four, _Evacuate("node2", "secondary-only", remote_node="node4"))
+    assert named[locking.LEVEL_NODEGROUP] == {group, far}, "the new node's group, too"
     [chosen] = _Locks(four, _Evacuate("node2", "secondary-only", iallocator="mine"))
     assert chosen == {locking.LEVEL_INSTANCE: {WEB}, locking.LEVEL_NODEGROUP: {group}, locking.LEVEL_NODE: set()}
 
