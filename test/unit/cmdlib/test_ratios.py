@@ -144,6 +144,16 @@ def test_the_spindles_of_both_nodes_are_limited(master: Master) -> None:
     _Modify(master, beparams={"spindle_use": 3})
 
 
+def test_on_exclusive_storage_no_spindles_are_shared(master: Master) -> None:
+    """There each disk has its own, and the ratio says nothing."""
+    _Group(master, spindle_ratio=1.0)
+    _Refused("spindle-ratio 1 allows 1", lambda: _Create(master, "new.example.org", beparams={"spindle_use": 3}))
+    group = next(iter(master.snapshot.nodegroups.values()))
+    master.cfg.Update(group.Replace(ndparams={"exclusive_storage": True}))
+    spindles = [{"size": 1024, "spindles": 1}]
+    _Create(master, "new.example.org", beparams={"spindle_use": 3}, disks=spindles)
+
+
 def test_an_offline_instance_uses_no_cpus_until_it_returns(master: Master) -> None:
     master.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
     _Modify(master, offline=True)

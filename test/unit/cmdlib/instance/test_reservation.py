@@ -374,6 +374,26 @@ def test_disks_that_stay_degraded_leave_the_reservation(three: Master) -> None:
     assert three.Instance(NEW).forthcoming is None
 
 
+def test_a_commit_with_another_hypervisor(three: Master) -> None:
+    """A port that it got stays with the reservation if it fails; the reserved parameters are none of the other hypervisor."""
+    three.cfg.Update(three.snapshot.cluster.Replace(enabled_hypervisors=["fake", "kvm"]))
+    _Reserve(three, hypervisor="fake")
+    assert three.Instance(NEW).network_port is None
+    three[2].faults["blockdev_getmirrorstatus"] = "no answer"
+    with pytest.raises(errors.OpExecError):
+        three.Run(_Commit(start=False, hypervisor="kvm"))
+    port = three.Instance(NEW).network_port
+    assert port is not None and three.Instance(NEW).hypervisor == "fake"
+    del three[2].faults["blockdev_getmirrorstatus"]
+    three.Run(_Commit(start=False, hypervisor="kvm"))
+    made = three.Instance(NEW)
+    assert (made.hypervisor, made.network_port) == ("kvm", port)
+    three.Run(opcodes.OpInstanceRemove(instance_name=NEW))
+    _Reserve(three, hypervisor="kvm", hvparams={"acpi": False})
+    three.Run(_Commit(start=False, hypervisor="fake"))
+    assert (three.Instance(NEW).hypervisor, dict(three.Instance(NEW).hvparams)) == ("fake", {})
+
+
 # --- moving what is only reserved, and where it cannot be made --------------------------------------------------------------
 
 
