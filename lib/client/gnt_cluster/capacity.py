@@ -14,6 +14,7 @@ from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.sources import loading, luxidata
 from ganeti.htools.sources.loading import LoadError, Wishes
 from ganeti.htools.survival import failures, proof, remedy
+from ganeti.htools.survival.effort import GIVEN_UP, MOST, Effort, GivenUp
 
 _EXAMPLES = 5
 
@@ -53,25 +54,26 @@ def Lines(
     limit: int,
     template: str | None = None,
     least: int | None = None,
+    tries: int = MOST,
 ) -> Iterator[str]:
     """Yield what there is to say of a group.
 
     Instances of ``template`` are counted, by default of the first of the ``enabled`` ones that its policy allows.
-    ``least``: their minimum memory, MiB.
+    ``least``: their minimum memory, MiB.  ``tries``: how many are made to find out whether several failures are survived.
     """
     part = cluster.GroupState(group.index)
     yield f"Node group {group.name}: {len(part.nodes)} nodes, {len(part.instances)} instances"
     size = replace(proof.StandardSize(group), least=least)
     template = template or proof.TemplateFor(group, enabled)
-    room = proof.Fitting(cluster, group, template, size, limit)
-    count = f"at least {room.count}" if room.limited else str(room.count)
+    room = proof.Fitting(cluster, group, template, size, limit, tries=tries)
+    count = f"at least {room.count}" if room.limited or room.given_up else str(room.count)
     minimum = "" if least is None else f" ({size.LeastMemory()} MiB at least)"
     then = f"; then: {room.reason}" if room.reason else ""
     yield (
         f"  more instances of {size.memory} MiB memory{minimum}, {size.disk} MiB disk and {size.cpus} CPU(s), {template}:"
         f" {count}{then}"
     )
-    yield from _Limits(part, group)
+    yield from _Limits(part, group, tries)
     weak = proof.Weaknesses(cluster, group)
     if not weak:
         yield "  any one node may fail: all running instances could run elsewhere"
@@ -86,25 +88,34 @@ def Lines(
             yield f"    and {len(losses) - _EXAMPLES} more"
 
 
-def _Limits(part: State, group: Group) -> Iterator[str]:
+def _Limits(part: State, group: Group, tries: int) -> Iterator[str]:
     """Yield how the limits of the policy that 3.1 does not have are kept."""
     count = group.policy.max_failures
     if count > 1:
-        found = failures.FirstBreakdown(part, group.index, count)
-        bearable = failures.Bearable(part, group.index, count)
-        if found is None and bearable < count:
-            yield f"  max-node-failures {count} needs {count + 1} nodes that are online; {bearable} may fail"
-        elif found is None:
-            yield f"  any {count} nodes may fail, one after the other (max-node-failures)"
-        else:
-            nodes = ", then ".join(found.nodes)
-            yield f"  max-node-failures {count} is not kept: if {nodes} failed, there would be no room for {found.instance}"
+        yield _Failures(part, group, count, tries)
     for node in part.nodes.values():
         if node.facts.working and node.overpromised:
             yield (
                 f"  memory-ratio {group.policy.memory_ratio:g} is not kept: the instances of {node.facts.name} may have"
                 f" {node.promised} MiB together, it has {node.facts.memory_for_instances} MiB for them"
             )
+
+
+def _Failures(part: State, group: Group, count: int, tries: int) -> str:
+    """Return whether so many nodes may fail."""
+    try:
+        found = failures.FirstBreakdown(part, group.index, count, Effort(tries))
+    except GivenUp:
+        return f"  max-node-failures {count}: {GIVEN_UP}"
+    if found is not None:
+        nodes = ", then ".join(found.nodes)
+        return (
+            f"  max-node-failures {count} is not kept: if {nodes} failed, there would be no room for {found.instance}"
+        )
+    bearable = failures.Bearable(part, group.index, count)
+    if bearable < count:
+        return f"  max-node-failures {count} needs {count + 1} nodes that are online; {bearable} may fail"
+    return f"  any {count} nodes may fail, one after the other (max-node-failures)"
 
 
 def Run(options: Options, arguments: list[str]) -> int:

@@ -76,12 +76,16 @@ class Proof:
         template = proof.TemplateFor(group, self._snapshot.cluster.enabled_disk_templates)
         size = proof.StandardSize(group)
         try:
-            return proof.Fitting(
+            room = proof.Fitting(
                 self._cluster, group, template, size, ROOM_LIMIT, lambda: runtime.Monotonic() > self._end
-            ).count
+            )
         except TimeoutError as err:
             logging.warning("How many more instances fit into group %s is not known: %s", group.name, err)
             return None
+        if room.given_up:
+            logging.warning("How many more instances fit into group %s is not known: %s", group.name, room.reason)
+            return None
+        return room.count
 
 
 def FromPayloads(snapshot: objects.Snapshot, info: Mapping[str, Any], guests: Mapping[str, Any]) -> Proof | None:

@@ -15,6 +15,7 @@ from ganeti.htools.model.resources import AddPrimary, AddSecondary, CheckPolicy,
 from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Fixed
 from ganeti.htools.sources.loading import SharedLocations
+from ganeti.htools.survival.effort import GIVEN_UP, Effort, GivenUp
 from ganeti.htools.survival.failures import FirstBreakdown
 from ganeti.htools.survival.redundancy import Guard, Redundant
 
@@ -36,7 +37,8 @@ class Rules:
     """What counts when an instance is placed.
 
     ``restrict``: names of the only nodes to use.  ``unallocable``: groups that get nothing (hspace).  ``ignored``: groups
-    that need not be redundant.  ``accept_offline``: offline nodes need not be redundant.
+    that need not be redundant.  ``accept_offline``: offline nodes need not be redundant.  ``effort``: what all placements by these
+    rules may cost together; a group where that was not enough gets nothing more.
     """
 
     force: bool = False
@@ -45,6 +47,7 @@ class Rules:
     unallocable: Collection[int] = ()
     ignored: Collection[int] = ()
     accept_offline: bool = False
+    effort: Effort = field(default_factory=Effort, compare=False, repr=False)
 
 
 @dataclass
@@ -54,6 +57,7 @@ class Outcome:
     solution: Placement | None = None
     successes: int = 0
     failures: Counter[Failure] = field(default_factory=Counter)
+    given_up: bool = False
 
     def Add(self, other: Outcome) -> None:
         """Count further candidates, too."""
@@ -65,7 +69,8 @@ class Outcome:
         modes = ", ".join(f"{mode.value}: {self.failures[mode]}" for mode in Failure if self.failures[mode])
         if self.solution is None:
             reasons = modes or "unknown reasons"
-            return f"No valid allocation solutions, failure reasons: {reasons}"
+            unknown = f"; {GIVEN_UP}" if self.given_up else ""
+            return f"No valid allocation solutions, failure reasons: {reasons}{unknown}"
         placed = self.solution
         names = "/".join(placed.state.nodes[index].facts.name for index in placed.instance.nodes)
         return (
@@ -117,31 +122,35 @@ def TriedOut(rules: Rules) -> Safe:
     return lambda _primary, _secondary, after: Redundant(after(), rules.ignored, rules.accept_offline)
 
 
-def _Bearing(judge: Judge, safe: Safe) -> Safe:
+def _Bearing(judge: Judge, safe: Safe, effort: Effort) -> Safe:
     """Return a ``Safe`` that demands, too, that the group survives as many failures as its policy says.
 
-    Nothing is tried in a group that does not survive them as it is.
+    Nothing is tried in a group that does not survive them as it is, or once it was given up.
     """
     hopeless: dict[int, bool] = {}
     doubtful: dict[int, tuple[str, ...]] = {}
 
+    def survives(group: int, count: int, after: Callable[[], State]) -> bool:
+        found = FirstBreakdown(after(), group, count, effort, doubtful.get(group, ()))
+        if found is None:
+            return True
+        # What was too much with the instance in one place often is with it in another one.
+        doubtful[group] = found.nodes
+        if group not in hopeless:
+            hopeless[group] = FirstBreakdown(judge.Before(), group, count, effort, found.nodes) is not None
+        return False
+
     def holds(primary: int, secondary: int, after: Callable[[], State]) -> bool:
-        if not safe(primary, secondary, after):
-            return False
         facts = judge.Facts(primary)
         group, count = facts.group, facts.policy.max_failures
         if count == 1:
-            return True
-        if hopeless.get(group):
+            return safe(primary, secondary, after)
+        if hopeless.get(group) or effort.UsedUp(group) or not safe(primary, secondary, after):
             return False
-        found = FirstBreakdown(after(), group, count, doubtful.get(group, ()))
-        if found is None:
-            return True
-        if group not in hopeless:
-            hopeless[group] = FirstBreakdown(judge.Before(), group, count, found.nodes) is not None
-        # What was too much with the instance in one place often is with it in another one.
-        doubtful[group] = found.nodes
-        return False
+        try:
+            return survives(group, count, after)
+        except GivenUp:
+            return False
 
     return holds
 
@@ -383,7 +392,7 @@ def _Pairs(judge: Judge, candidate: Candidate) -> Iterator[_Tried]:
 
 def Choose(judge: Judge, candidates: Sequence[Candidate], rules: Rules) -> Outcome:
     """Try all candidates (10.3); a state is made of the chosen one only."""
-    safe = _Bearing(judge, judge.Guard(rules)) if rules.capacity_checks else None
+    safe = _Bearing(judge, judge.Guard(rules), rules.effort) if rules.capacity_checks else None
     if all(secondaries is None for _, secondaries in candidates):
         metrics = ((judge.Single(primary), primary) for primary, _ in candidates)
         tried = ((m if isinstance(m, Failure) else m.metric, primary, NO_NODE) for m, primary in metrics)
@@ -401,6 +410,8 @@ def Choose(judge: Judge, candidates: Sequence[Candidate], rules: Rules) -> Outco
                 best = found
     if best is not None:
         total.solution = _Placed(judge, best)
+        rules.effort.Renew()
+    total.given_up = any(rules.effort.UsedUp(judge.Facts(primary).group) for primary, _ in candidates)
     return total
 
 

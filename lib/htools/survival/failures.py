@@ -1,7 +1,8 @@
 """Does a node group survive that several nodes fail, one after the other?  (doc/design-resource-model.rst)
 
 After each failure the instances of the node fail over, and mirrors get another secondary, before the next node fails; after
-the last one the instances only have to run.  All orders of failures are tried.  One failure is ``redundancy.Redundant``'s.
+the last one the instances only have to run.  All orders of failures are tried that sums leave in doubt, as far as the effort
+permits.  One failure is ``redundancy.Redundant``'s.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from ganeti.htools.model.entities import Failure, Instance
 from ganeti.htools.model.moves import Apply, Change, Kind, Leaving, Move, Try
 from ganeti.htools.model.state import State
+from ganeti.htools.survival.effort import Effort
 from ganeti.htools.survival.redundancy import Demands, PlaceCopy
 from ganeti.htools.survival.sums import Sums
 
@@ -24,8 +26,10 @@ class Breakdown(NamedTuple):
     instance: str
 
 
-def FirstBreakdown(state: State, group: int, count: int, doubtful: Sequence[str] = ()) -> Breakdown | None:
-    """Return failures that a group does not survive, None if it survives any so many.
+def FirstBreakdown(
+    state: State, group: int, count: int, effort: Effort, doubtful: Sequence[str] = ()
+) -> Breakdown | None:
+    """Return failures that a group does not survive, None if it survives any so many; raise GivenUp if that takes too long.
 
     ``doubtful``: nodes whose failures, in this order, are tried first, unless sums name others; then it is the busiest.  Of a
     small group all nodes but one fail.
@@ -33,7 +37,7 @@ def FirstBreakdown(state: State, group: int, count: int, doubtful: Sequence[str]
     nodes = {node.index: node for node in state.Of(group)}
     part = State(nodes, {i: inst for i, inst in state.instances.items() if inst.primary in nodes})
     count = Bearable(part, group, count)
-    return None if _MuchRoom(part, count) else _Breakdown(part, count, doubtful)
+    return None if _MuchRoom(part, count) else _Trial(group, effort).Breakdown(part, count, doubtful)
 
 
 def Bearable(state: State, group: int, count: int) -> int:
@@ -61,51 +65,74 @@ def _MuchRoom(state: State, count: int) -> bool:
     return sum(max(0, room - lacking) for room in rooms) > sum(claims)
 
 
-def _Breakdown(state: State, count: int, doubtful: Sequence[str] = ()) -> Breakdown | None:
-    sums = Sums(state, count)
-    candidates = sums.Doubtful()
-    if not candidates:
+# A comparison of sums takes so much less than a try.
+_CHEAPER = 50
+# A try with the score of so many nodes worked out anew takes twice as long as one with the changes of two.
+_SCORED = 15
+
+
+class _Trial:
+    """Tries failures of a group and counts the effort."""
+
+    def __init__(self, group: int, effort: Effort):
+        self._group = group
+        self._effort = effort
+
+    def Breakdown(self, state: State, count: int, doubtful: Sequence[str] = ()) -> Breakdown | None:
+        sums = Sums(state, count)
+        candidates = sums.Doubtful()
+        self._effort.Spend(self._group, 1 + sums.effort // _CHEAPER)
+        if not candidates:
+            return None
+        doubtful = sums.TooMuch() or doubtful
+        first = doubtful[:1]
+        working = [node for node in state.nodes.values() if node.index in candidates]
+        for node in sorted(working, key=lambda node: (node.facts.name not in first, -node.instance_memory)):
+            name = (node.facts.name,)
+            after = self._WithoutNode(state, node.index, remirror=count > 1)
+            if isinstance(after, str):
+                return Breakdown(name, after)
+            next_doubtful = doubtful[1:] if node.facts.name in first else ()
+            further = self.Breakdown(after, count - 1, next_doubtful) if count > 1 else None
+            if further is not None:
+                return Breakdown(name + further.nodes, further.instance)
         return None
-    doubtful = sums.TooMuch() or doubtful
-    first = doubtful[:1]
-    working = [node for node in state.nodes.values() if node.index in candidates]
-    for node in sorted(working, key=lambda node: (node.facts.name not in first, -node.instance_memory)):
-        name = (node.facts.name,)
-        after = _WithoutNode(state, node.index, remirror=count > 1)
-        if isinstance(after, str):
-            return Breakdown(name, after)
-        further = _Breakdown(after, count - 1, doubtful[1:] if node.facts.name in first else ()) if count > 1 else None
-        if further is not None:
-            return Breakdown(name + further.nodes, further.instance)
-    return None
+
+    def _WithoutNode(self, state: State, index: int, remirror: bool) -> State | str:
+        """Return the state after a node failed and its instances moved; the name of an instance without room."""
+        node = state.nodes[index]
+        state = state.With((node.WithFacts(replace(node.facts, offline=True, drained=False)),))
+        if not remirror and _AllFailOver(state, index):
+            return state
+        targets = [other.index for other in state.Online()]
+        for number in sorted(node.primaries):
+            inst = state.instances.get(number)
+            if inst is None:
+                continue
+            self._effort.Spend(self._group, _Cost(state, inst, targets))
+            after = Restart(state, inst, targets)
+            if after is None:
+                return inst.name
+            state = after
+        if not remirror:
+            return state
+        for number in sorted(state.nodes[index].secondaries):
+            inst = state.instances.get(number)
+            if inst is None:  # its primary is in another group
+                continue
+            self._effort.Spend(self._group, len(targets))
+            found = MoveTo(state, inst, Kind.REPLACE_SECONDARY, _Others(targets, inst))
+            if found is None:
+                return inst.name
+            state = found
+        return state
 
 
-def _WithoutNode(state: State, index: int, remirror: bool) -> State | str:
-    """Return the state after a node failed and its instances moved; the name of an instance without room."""
-    node = state.nodes[index]
-    state = state.With((node.WithFacts(replace(node.facts, offline=True, drained=False)),))
-    if not remirror and _AllFailOver(state, index):
-        return state
-    targets = [other.index for other in state.Online()]
-    for number in sorted(node.primaries):
-        inst = state.instances.get(number)
-        if inst is None:
-            continue
-        after = _Restart(state, inst, targets)
-        if after is None:
-            return inst.name
-        state = after
-    if not remirror:
-        return state
-    for number in sorted(state.nodes[index].secondaries):
-        inst = state.instances.get(number)
-        if inst is None:  # its primary is in another group
-            continue
-        found = _Move(state, inst, Kind.REPLACE_SECONDARY, _Others(targets, inst))
-        if found is None:
-            return inst.name
-        state = found
-    return state
+def _Cost(state: State, inst: Instance, targets: Sequence[int]) -> int:
+    """Return what it takes, in tries, to start an instance on another node."""
+    if inst.mirrored:
+        return 1
+    return len(targets) * (1 if inst.freely_movable else 1 + len(state.nodes) // _SCORED)
 
 
 def _AllFailOver(state: State, index: int) -> bool:
@@ -119,7 +146,7 @@ def _AllFailOver(state: State, index: int) -> bool:
     return Demands(state, nodes[index], primaries) is not None
 
 
-def _Move(state: State, inst: Instance, kind: Kind, targets: Iterable[int]) -> State | None:
+def MoveTo(state: State, inst: Instance, kind: Kind, targets: Iterable[int]) -> State | None:
     """Return the state after the best move of an instance to one of the targets.
 
     ``BestMove`` makes a state of each and scores all nodes of it, which takes far too long for so many moves.
@@ -141,8 +168,8 @@ def _Others(targets: Sequence[int], inst: Instance) -> list[int]:
     return [target for target in targets if target != inst.primary]
 
 
-def _Restart(state: State, inst: Instance, targets: Sequence[int]) -> State | None:
-    """Return the state with an instance of a failed node on another one; what has no copy is made anew."""
+def Restart(state: State, inst: Instance, targets: Sequence[int]) -> State | None:
+    """Return the state with an instance of a failed node on another one, None if there is no room; what has no copy is made anew."""
     found: State | Failure | None
     if inst.mirrored:
         # A drained node gets nothing new, but what has a copy there runs there at worst: it can be made usual again.
@@ -150,7 +177,7 @@ def _Restart(state: State, inst: Instance, targets: Sequence[int]) -> State | No
             return None
         found = Apply(state, inst, Move(Kind.FAILOVER), force=True)
     elif inst.freely_movable:
-        found = _Move(state, inst, Kind.FAILOVER_TO_ANY, targets)
+        found = MoveTo(state, inst, Kind.FAILOVER_TO_ANY, targets)
     else:
         found = PlaceCopy(state, inst, targets)
     return found if isinstance(found, State) else None

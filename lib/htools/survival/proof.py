@@ -15,6 +15,7 @@ from ganeti.htools.model.moves import Apply, Kind, Move
 from ganeti.htools.model.resources import Node
 from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.sizes import Size
+from ganeti.htools.survival.effort import GIVEN_UP, MOST, Effort
 
 _MUCH: Final = 1 << 60
 
@@ -50,11 +51,15 @@ class Loss:
 
 @dataclass(frozen=True)
 class Room:
-    """How many more instances fit, up to a limit, and what is short then."""
+    """How many more instances fit, up to a limit, and what is short then.
+
+    ``given_up``: there may be room for more, but whether max-node-failures is kept then takes too long to find out.
+    """
 
     count: int
     limited: bool
     reason: str
+    given_up: bool = False
 
 
 def Losses(state: State, index: int) -> Iterator[Loss]:
@@ -121,11 +126,20 @@ def Missing(node: Node, needed: int) -> int:
 
 
 def Fitting(
-    cluster: Cluster, group: Group, template: str, size: Size, limit: int, late: Callable[[], bool] = lambda: False
+    cluster: Cluster,
+    group: Group,
+    template: str,
+    size: Size,
+    limit: int,
+    late: Callable[[], bool] = lambda: False,
+    tries: int = MOST,
 ) -> Room:
-    """Return how many instances of a size a group takes without a loss of redundancy; raise TimeoutError once it is late."""
+    """Return how many instances of a size a group takes without a loss of redundancy; raise TimeoutError once it is late.
+
+    ``tries``: what is made of them for each instance to find out whether failures are survived.
+    """
     state = cluster.GroupState(group.index)
-    rules = Rules()
+    rules = Rules(effort=Effort(tries))
     try:
         candidates = allocate.Candidates(state.Ordered(), 2 if template == DRBD else 1, rules)
     except NoCandidates as err:
@@ -133,6 +147,8 @@ def Fitting(
     run = Space(template, size.spindles, candidates, rules).Standard(state, size, limit, late=late)
     if len(run.instances) >= limit:
         return Room(limit, limited=True, reason="")
+    if rules.effort.given_up:
+        return Room(len(run.instances), limited=False, reason=GIVEN_UP, given_up=True)
     return Room(len(run.instances), limited=False, reason=WORDS[run.reason])
 
 

@@ -11,18 +11,23 @@ the way.  New mirrors need disk space as well: while they are made, some node ta
 without as much as the largest needs is more than all of them together.
 
 So ``Survives`` is never true of a group that does not survive.  Where it is false, only trying can tell; of two failures those
-have to be tried whose first node is part of a doubtful pair, and of what is left then there are sums again.
+have to be tried whose first node is part of a doubtful pair, of three those whose first node is part of a doubtful triple, and
+of what is left then there are sums again.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ganeti.htools.model.entities import Instance
 from ganeti.htools.model.resources import CheckPolicy, Node
 from ganeti.htools.model.state import State
+
+# Triples are looked for until so many were compared for each pair of nodes; then every node is doubtful.
+_COMPARED: Final = 20
 
 
 class _Unclear(Exception):
@@ -41,6 +46,11 @@ class Sums:
         self._anywhere: dict[int, int] = defaultdict(int)
         # The two nodes of mirrors -> memory that may be anywhere when both have failed.
         self._both: dict[tuple[int, int], int] = defaultdict(int)
+        # Node -> the other node of its mirrors -> the same; made when triples are looked for.
+        self._partners: dict[int, dict[int, int]] = {}
+        # What was compared so far, and when that is enough.
+        self.effort = len(state.nodes) ** 2 + len(state.instances)
+        self._limit = self.effort + _COMPARED * len(state.nodes) ** 2
         # Node -> disk space that others must have for it; the largest piece of it.
         self._disk: dict[int, int] = defaultdict(int)
         self._largest = 0
@@ -140,13 +150,43 @@ class Sums:
         if self._count == 1:
             return {failed for failed, memory in gets.items() if memory >= room}
         if self._count > 2:
-            return set(gets)
+            return self._InTriples(gets, room) if self._count == 3 else set(gets)
         first, second = _Most(gets.values(), 2)
         found = {failed for failed, memory in gets.items() if memory + (second if memory == first else first) >= room}
         for (a, b), memory in self._both.items():
             if a in gets and b in gets and gets[a] + gets[b] + memory >= room:
                 found |= {a, b}
         return found
+
+    def _InTriples(self, gets: Mapping[int, int], room: int) -> set[int]:
+        """Return the nodes of which with two others a node gets as much as it has room for."""
+        found: set[int] = set()
+        for first in gets:
+            if first not in found and self.effort <= self._limit:
+                found |= self._Triple(first, gets, room)
+        return found if self.effort <= self._limit else set(gets)
+
+    def _Triple(self, first: int, gets: Mapping[int, int], room: int) -> set[int]:
+        """Return a node with two others that are too much together; the largest are tried first."""
+        if not self._partners:
+            self._partners = {node: {} for node in self._online}
+            for (a, b), memory in self._both.items():
+                self._partners[a][b] = self._partners[b][a] = memory
+        most = max(self._both.values(), default=0)
+        needed = room - gets[first]
+        own = self._partners[first]
+        others = sorted(((memory + own.get(b, 0), b) for b, memory in gets.items() if b != first), reverse=True)
+        for place, (more, second) in enumerate(others):
+            if 2 * more + most < needed:
+                break
+            between = self._partners[second]
+            for memory, third in others[place + 1 :]:
+                self.effort += 1
+                if more + memory + most < needed or self.effort > self._limit:
+                    break
+                if more + memory + between.get(third, 0) >= needed:
+                    return {first, second, third}
+        return set()
 
 
 def _Most(values: Iterable[int], count: int) -> list[int]:

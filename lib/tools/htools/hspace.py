@@ -16,6 +16,7 @@ from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Fixed, Shown
 from ganeti.htools.options import Values
 from ganeti.htools.sizes import Size
+from ganeti.htools.survival.effort import GIVEN_UP, MOST, Effort
 from ganeti.tools.htools import machine, output, sources
 from ganeti.tools.htools.output import Failed, Streams
 
@@ -51,7 +52,8 @@ def _MakePlan(cluster: Cluster, options: Values) -> _Plan:
     )
 
 
-def Main(options: Values, streams: Streams) -> int:
+def Main(options: Values, streams: Streams, tries: int = MOST) -> int:
+    """Count what fits; ``tries``: what is made of them to find out whether failures are survived, for each instance."""
     cluster = sources.Adjust(sources.Load(options, streams), options)
     plan = _MakePlan(cluster, options)
     grounds = space.Survey(cluster, options.accept_existing_errors, options.independent_groups)
@@ -62,7 +64,9 @@ def Main(options: Values, streams: Streams) -> int:
         machine.Print(streams, f"{_PREFIX}INI_", _Pairs(space.Sum(state)))
     else:
         _PrintCluster(state, streams)
-    tiered, standard = _Allocate(cluster, plan, grounds, options)
+    tiered, standard, given_up = _Allocate(cluster, plan, grounds, options, tries)
+    if given_up:
+        streams.Err(f"Warning: more instances may fit: {GIVEN_UP}")
     _ShowRun(cluster, tiered, "Tiered allocation", "tiered", "after tiered allocation", options, streams)
     if options.machine_readable:
         _PrintTiered(state, plan, tiered, streams)
@@ -79,18 +83,19 @@ def Main(options: Values, streams: Streams) -> int:
     return 0
 
 
-def _Allocate(cluster: Cluster, plan: _Plan, grounds: Grounds, options: Values) -> tuple[Run, Run]:
-    """Return the tiered and the standard run, each from the initial state."""
+def _Allocate(cluster: Cluster, plan: _Plan, grounds: Grounds, options: Values, tries: int) -> tuple[Run, Run, bool]:
+    """Return the tiered and the standard run, each from the initial state, and whether one was given up."""
     state = cluster.state
     limit = options.max_length
     if not grounds.allowed:
         nothing = Run(state, (), space.NOTHING_TRIED)
-        return nothing, nothing
+        return nothing, nothing, False
     rules = Rules(
         capacity_checks=not options.no_capacity_checks,
         unallocable=grounds.unallocable,
         ignored=frozenset(grounds.bad_groups) if options.independent_groups else frozenset(),
         accept_offline=options.accept_existing_errors,
+        effort=Effort(tries),
     )
     try:
         candidates = allocate.Candidates(state.Ordered(), plan.required, rules)
@@ -104,7 +109,9 @@ def _Allocate(cluster: Cluster, plan: _Plan, grounds: Grounds, options: Values) 
             break
         more = room.Tiered(tiered.state, size, limit - total if limit >= 0 else limit, total)
         tiered = Run(more.state, tiered.instances + more.instances, more.failures)
-    return tiered, room.Standard(state, plan.standard, limit)
+    again = replace(rules, effort=Effort(tries))
+    standard = Space(plan.template, plan.spindle_use, candidates, again).Standard(state, plan.standard, limit)
+    return tiered, standard, rules.effort.given_up or again.effort.given_up
 
 
 # --- standard error -------------------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import pathlib
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +18,12 @@ from ganeti.htools.choosing.evacuate import Mode
 from ganeti.htools.model.entities import NO_NODE, Disk, Failure, Instance, Status
 from ganeti.htools.model.moves import Kind
 from ganeti.htools.model.state import Cluster, State
+from ganeti.htools.options import PROGRAM_OPTIONS, Parser
 from ganeti.htools.sources import loading, text
 from ganeti.htools.survival import failures, sums
+from ganeti.htools.survival.effort import GIVEN_UP, Effort, GivenUp
+from ganeti.tools.htools import hspace
+from ganeti.tools.htools.output import Streams
 
 SPEC = "0,0,0,0,0,0"
 BOUNDS = f"{SPEC};65536,64,1048576,16,8,12"
@@ -47,7 +53,7 @@ def _Guest(number: int, memory: int, template: str, primary: int, secondary: int
 
 
 def _Survives(state: State, group: int, count: int) -> bool:
-    return failures.FirstBreakdown(state, group, count) is None
+    return failures.FirstBreakdown(state, group, count, Effort()) is None
 
 
 def _New(template: str, memory: int) -> Instance:
@@ -160,13 +166,13 @@ def test_a_drained_node_gets_nothing_but_what_has_a_copy_there() -> None:
 
     assert _Survives(drained([4001] * 4), 0, 2)
     # It may fail, too: what runs there finds no room on the others.
-    found = failures.FirstBreakdown(drained([1501, 500, 500, 4001]), 0, 2)
+    found = failures.FirstBreakdown(drained([1501, 500, 500, 4001]), 0, 2, Effort())
     assert found is not None and "n3" in found.nodes
 
 
 def test_what_breaks_down_is_named() -> None:
     cluster = _Cluster([_Guest(0, 3000, "ext", 0, 1), _Guest(1, 3000, "ext", 1, 2)], [4001] * 3, 2)
-    found = failures.FirstBreakdown(cluster.state, 0, 2)
+    found = failures.FirstBreakdown(cluster.state, 0, 2, Effort())
     assert found is not None
     assert len(found.nodes) == 2
     assert found.instance in ("i0", "i1")
@@ -178,7 +184,7 @@ def test_a_mirror_on_an_offline_node_does_not_survive() -> None:
     assert _Survives(cluster.state, 0, 2)
     node = cluster.state.nodes[1]
     without = cluster.state.With((node.WithFacts(replace(node.facts, offline=True)),))
-    assert failures.FirstBreakdown(without, 0, 2) == failures.Breakdown(("n0",), "i0")
+    assert failures.FirstBreakdown(without, 0, 2, Effort()) == failures.Breakdown(("n0",), "i0")
 
 
 def test_what_the_administrator_sees() -> None:
@@ -273,7 +279,7 @@ def _Textbook(state: State, count: int) -> bool:
         after = state.With((node.WithFacts(replace(node.facts, offline=True, drained=False)),))
         targets = [other.index for other in after.Online()]
         for number in sorted(node.primaries):
-            moved = failures._Restart(after, after.instances[number], targets)
+            moved = failures.Restart(after, after.instances[number], targets)
             if moved is None:
                 return False
             after = moved
@@ -281,7 +287,7 @@ def _Textbook(state: State, count: int) -> bool:
             continue
         for number in sorted(after.nodes[node.index].secondaries):
             inst = after.instances[number]
-            moved = failures._Move(after, inst, Kind.REPLACE_SECONDARY, [t for t in targets if t != inst.primary])
+            moved = failures.MoveTo(after, inst, Kind.REPLACE_SECONDARY, [t for t in targets if t != inst.primary])
             if moved is None:
                 return False
             after = moved
@@ -351,7 +357,7 @@ def test_sums_know_a_large_group_with_room_and_where_one_lacks_it() -> None:
     roomy, full = (_Cluster(guests, [room] * 30, 2).state for room in (26001, 21500))
     assert sums.Sums(roomy, 2).Survives() and _Survives(roomy, 0, 2)
     by_sums = sums.Sums(full, 2)
-    found = failures.FirstBreakdown(full, 0, 2)
+    found = failures.FirstBreakdown(full, 0, 2, Effort())
     assert not by_sums.Survives() and found is not None and found.nodes[0] == by_sums.TooMuch()[0]
 
 
@@ -360,4 +366,87 @@ def test_sums_know_a_large_group_with_room_and_where_one_lacks_it() -> None:
 def test_the_short_cut_never_says_more_than_trying(case: tuple[Cluster, int]) -> None:
     cluster, count = case
     if failures._MuchRoom(cluster.state, count):
-        assert failures._Breakdown(cluster.state, count) is None
+        assert failures._Trial(0, Effort()).Breakdown(cluster.state, count) is None
+
+
+@pytest.mark.parametrize(("room", "survives"), [(3000, False), (3001, True)])
+def test_sums_know_which_three_nodes_are_too_much(room: int, survives: bool) -> None:
+    """Large mirrors elsewhere are not taken for what comes to a node that never gets them."""
+    guests = [_Guest(i, 1000, "drbd", i, 6) for i in range(3)]
+    guests += [_Guest(3 + i, 100, "drbd", 3 + i, 3 + (i + 1) % 3) for i in range(3)]
+    state = _Cluster(guests, [9001] * 6 + [room], 3).state
+    by_sums = sums.Sums(state, 3)
+    assert by_sums.Survives() == survives
+    assert by_sums.Doubtful() == (set() if survives else {0, 1, 2})
+    assert _Survives(state, 0, 3) == survives
+
+
+def _Dense(size: int, room: int) -> Cluster:
+    """A group with twenty mirrored instances a node that is to survive three failures."""
+    pairs = itertools.cycle((i, (i + step) % size) for step in range(1, size) for i in range(size))
+    guests = [_Guest(i, 500 + i % 7 * 100, "drbd", *next(pairs)) for i in range(20 * size)]
+    return _Cluster(guests, [room] * size, 3)
+
+
+def test_sums_know_of_three_failures_in_large_groups_with_some_room() -> None:
+    state = _Dense(40, 28001).state
+    assert sums.Sums(state, 3).Survives() and _Survives(state, 0, 3)
+
+
+@pytest.mark.req("RM-ALLOC-04")
+def test_three_failures_are_not_tried_for_ever() -> None:
+    """Where sums say nothing and there is too much to try, nothing is placed, and why is said."""
+    cluster, inst = _Dense(24, 21501), _New("drbd", 500)
+    other = _Cluster([], [20001] * 4, 3)
+    rules = allocate.Rules(effort=Effort(400))
+    assert allocate.AllocateInGroups(other, inst, 2, rules).placement is not None
+    begun = Effort(400)
+    with pytest.raises(GivenUp):
+        failures.FirstBreakdown(cluster.state, 0, 3, begun)
+    assert begun.given_up
+    choice = allocate.AllocateInGroups(cluster, inst, 2, rules)
+    assert choice.placement is None
+    (message,) = choice.messages
+    assert "FailN1: " in message and message.endswith(GIVEN_UP)
+    # Those that come after it are not tried at all, whatever their size.
+    judge = _Counting(cluster.state, replace(inst, memory=10))
+    candidates = allocate.Candidates(cluster.state.Ordered(), 2, rules)
+    outcome = allocate.Choose(judge, candidates, rules)
+    assert outcome.solution is None and outcome.given_up and judge.made == 0
+    assert allocate.AllocateInGroups(cluster, inst, 2, allocate.Rules(capacity_checks=False)).placement is not None
+
+
+def test_each_instance_has_tries_of_its_own() -> None:
+    effort = Effort(10)
+    for _ in range(3):
+        effort.Spend(0, 8)
+        effort.Renew()
+    with pytest.raises(GivenUp):
+        effort.Spend(1, 11)
+    effort.Renew()
+    assert effort.UsedUp(1) and not effort.UsedUp(0), "a group is given up alone, and for good"
+    cluster, rules = _Cluster([], [20001] * 4, 3), allocate.Rules(effort=Effort(3))
+    for number in range(8):
+        choice = allocate.AllocateInGroups(cluster, replace(_New("drbd", 500), index=number), 2, rules)
+        assert choice.placement is not None, "its tries are not those of the ones before it"
+        cluster = cluster.WithState(choice.placement.state)
+
+
+def test_what_was_given_up_is_said_by_capacity_and_hspace(tmp_path: pathlib.Path) -> None:
+    cluster = _Dense(24, 21501)
+    lines = list(capacity.Lines(cluster, cluster.groups[0], ["drbd"], 3, tries=400))
+    assert f"  max-node-failures 3: {GIVEN_UP}" in lines
+    assert lines[1].endswith(f"drbd: at least 0; then: {GIVEN_UP}")
+    out, err = io.StringIO(), io.StringIO()
+    (tmp_path / "cluster").write_text(text.Write(cluster), encoding="utf-8")
+    options = [
+        "-t",
+        str(tmp_path / "cluster"),
+        "--disk-template=drbd",
+        "--tiered-alloc=1g,500,1",
+        "--standard-alloc=1g,500,1",
+    ]
+    streams = Streams(out, err, lambda path, content: None)
+    assert hspace.Main(Parser(PROGRAM_OPTIONS["hspace"]).Parse(options), streams, 400) == 0
+    assert f"Warning: more instances may fit: {GIVEN_UP}\n" in err.getvalue()
+    assert "  - no instances allocated" in out.getvalue()
