@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import _autoconf, errors, hosts, pathutils, runtime, serializer, ssconf, ssh, x509
-from ganeti.bootstrap import daemons
+from ganeti.bootstrap import daemons, releases
 from ganeti.bootstrap.calls import BootstrapRunner
 from ganeti.utils.text import Printable
 
@@ -138,7 +138,7 @@ def _ShowsClusterKey(machine: Machine, cluster: str) -> bool:
 def _AtTerminal(machine: Machine, program: str, data: dict[str, Any]) -> None:
     """Run a set-up program with what root of the machine accepts today; SSH may ask for a host key or a password."""
     login = f"{_autoconf.SSH_LOGIN_USER}@{machine.name}"
-    command = " ".join([program, *machine.verbosity])
+    command = releases.JoinCommand(machine.name, " ".join([program, *machine.verbosity]))
     argv = ssh.BuildCommand(
         machine.name, command, None, machine.ssh_port, batch=False, any_key=not machine.check_host_key
     )
@@ -178,7 +178,8 @@ def _TakePublicKey(machine: Machine, key_type: str, cluster: str) -> None:
 
 def _Batch(machine: Machine, cluster: str, program: str, data: dict[str, Any]) -> None:
     """Run a set-up program on a machine that shows the cluster's key."""
-    argv = ssh.BuildCommand(machine.name, " ".join([program, *machine.verbosity]), cluster, machine.ssh_port)
+    command = releases.JoinCommand(machine.name, " ".join([program, *machine.verbosity]))
+    argv = ssh.BuildCommand(machine.name, command, cluster, machine.ssh_port)
     result = runtime.RunCmd(argv, stdin=serializer.Dump(data), timeout=_HELPER_TIMEOUT)
     if result.failed:
         raise errors.OpExecError(

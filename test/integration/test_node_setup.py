@@ -10,7 +10,7 @@ import pytest
 from support.managed import PUB_KEYS, Managed
 from support.sshserver import AUTHORIZED, HOST_KEY, USER_KEY, MakeKey
 
-from ganeti import ssh
+from ganeti import _autoconf, ssh
 
 
 @pytest.fixture
@@ -91,6 +91,30 @@ def test_a_machine_that_fails_half_way_is_added_by_the_same_command_without_a_qu
     known = managed.Keys(managed.master)
     assert known.keys() == {node.uuid for node in managed.cluster.nodes} | {managed.Uuid(machine.name)}
     assert managed.SshProblems() == []
+
+
+@pytest.mark.limit(200)
+def test_a_machine_joins_with_the_release_that_the_cluster_runs(managed: Managed) -> None:
+    """Where releases are installed side by side, its links are changed before anything of it runs (doc/packaging.rst)."""
+    machine, _ = managed.Machine("node3.example.com")
+    for node in (managed.master, machine):
+        os.makedirs(node.Path("/etc/ganeti"), exist_ok=True)
+        os.makedirs(node.Path(f"{_autoconf.PKGLIB_DIR}/3.0.9"))
+    os.makedirs(managed.master.Path(f"{_autoconf.PKGLIB_DIR}/3.1.0"))
+    links = {"lib": _autoconf.PKGLIB_DIR, "share": _autoconf.SHARE_DIR}
+    for name, folder in links.items():
+        os.symlink(managed.master.Path(f"{folder}/3.1.0"), managed.master.Path(f"/etc/ganeti/{name}"))
+        os.symlink(machine.Path(f"{folder}/3.0.9"), machine.Path(f"/etc/ganeti/{name}"))
+    before = machine.Read(AUTHORIZED)
+    refused = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
+    assert refused.returncode == 1 and "Release 3.1.0 is not installed here" in refused.stderr
+    assert machine.Read(AUTHORIZED) == before and not os.path.exists(machine.Path(PUB_KEYS))
+    assert os.readlink(machine.Path("/etc/ganeti/lib")).endswith("/3.0.9")
+    os.makedirs(machine.Path(f"{_autoconf.PKGLIB_DIR}/3.1.0"))
+    added = managed.Command("gnt-node", "add", "--no-ssh-key-check", machine.name)
+    assert added.returncode == 0, added.stderr
+    for name, folder in links.items():
+        assert os.readlink(machine.Path(f"/etc/ganeti/{name}")) == machine.Path(f"{folder}/3.1.0")
 
 
 @pytest.mark.limit(100)

@@ -18,15 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti import constants, errors, pathutils, runtime, ssconf, ssh
+from ganeti.bootstrap import releases
 from ganeti.cli import output
 from ganeti.cli.values import JoinEscaped, SplitEscaped
 from ganeti.luxi import client as luxi_client
 from ganeti.utils import parallel
 
-LIB_LINK = pathutils.CONF_DIR + "/lib"
-SHARE_LINK = pathutils.CONF_DIR + "/share"
-RELEASES_DIR = pathutils.AddNodePrefix(pathutils.PKGLIB_DIR)
-_SHARES_DIR = pathutils.AddNodePrefix(pathutils.SHARE_DIR)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?")
 _JOBS_TIMEOUT = 129600.0
 _JOBS_POLL = 2.0
@@ -177,14 +174,14 @@ def _TakeBack(undo: Sequence[Undo]) -> int:
 
 def _CheckInstalled(nodes: _Nodes, intent: Intent) -> None:
     """Raise OpPrereqError unless the release is installed on all nodes, in a way that it can be switched to."""
-    if _Target(LIB_LINK) is None:
+    if releases.Target(releases.LIB_LINK) is None:
         raise errors.OpPrereqError(
-            f"Cannot upgrade to {intent.new}: {LIB_LINK} is not a link to a release below {RELEASES_DIR}, so that there is"
+            f"Cannot upgrade to {intent.new}: {releases.LIB_LINK} is not a link to a release below {releases.LIB_DIR}, so that there is"
             " nothing to switch",
             errors.ECODE_ENVIRON,
             hint="use packages that install releases side by side (doc/packaging.rst), or stop all daemons, install the other release and start them",
         )
-    folder = f"{RELEASES_DIR}/{intent.new}"
+    folder = f"{releases.LIB_DIR}/{intent.new}"
     _Say(f"Checking {folder} on all nodes")
     try:
         nodes.RunAll("test", "-d", folder)
@@ -195,15 +192,8 @@ def _CheckInstalled(nodes: _Nodes, intent: Intent) -> None:
         ) from err  # fmt: skip
 
 
-def _Target(link: str) -> str | None:
-    try:
-        return runtime.ReadLink(link)
-    except OSError:
-        return None
-
-
 def _IsSwitched(intent: Intent) -> bool:
-    return _Target(LIB_LINK) == f"{RELEASES_DIR}/{intent.new}"
+    return releases.Target(releases.LIB_LINK) == f"{releases.LIB_DIR}/{intent.new}"
 
 
 def _RemoveIntent() -> None:
@@ -269,12 +259,12 @@ def _Switch(nodes: _Nodes, intent: Intent, undo: list[Undo]) -> None:
         _Say("Giving the cluster's files the form of the older release")
         nodes.Run([nodes.master], pathutils.HAND_BACK, "--yes-do-it", f"{target[0]}.{target[1]}")
         nodes.Run(nodes.others, pathutils.HAND_BACK, "--yes-do-it", f"{target[0]}.{target[1]}")
-    before = {link: _Target(link) for link in (LIB_LINK, SHARE_LINK)}
+    before = {link: releases.Target(link) for link in (releases.LIB_LINK, releases.SHARE_LINK)}
     _Say(f"Switching all nodes to {intent.new}")
     undo.append(("Switching all nodes back", lambda: _LinkAll(nodes, before)))
-    wanted = {LIB_LINK: f"{RELEASES_DIR}/{intent.new}"}
-    if before[SHARE_LINK] is not None:
-        wanted = {SHARE_LINK: f"{_SHARES_DIR}/{intent.new}", **wanted}
+    wanted = {releases.LIB_LINK: f"{releases.LIB_DIR}/{intent.new}"}
+    if before[releases.SHARE_LINK] is not None:
+        wanted = {releases.SHARE_LINK: f"{releases.SHARE_DIR}/{intent.new}", **wanted}
     _LinkAll(nodes, wanted)
 
 
