@@ -32,7 +32,7 @@ class _Moment:
 
 
 class Faults:
-    """Strikes at planned steps and moments.  ``lost``: something that may have held the guest was killed."""
+    """Strikes at planned steps and moments.  ``lost``: what may have held the guest, or showed that it did not, is lost."""
 
     moments: tuple[str, ...] = _MOMENTS
 
@@ -182,6 +182,8 @@ class Faults:
         if host.on:
             for process in host.processes.values():
                 self._Lose(process)
+            # With the power goes the log that says that a target never ran: its source is not known to be the guest.
+            self.lost = self.lost or bool(host.load_failed)
             host.PowerOff()
 
     def _Lose(self, process: Qemu) -> None:
