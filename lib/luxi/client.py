@@ -120,7 +120,7 @@ class Transport:
         except TimeoutError as err:
             raise protocol.TimeoutError(
                 f"No answer from the master daemon within {self._io_timeout} seconds",
-                hint="what was asked for may still happen: look with 'gnt-job list'",
+                hint="the request may still be carried out: look with 'gnt-job list'",
             ) from err
         except OSError as err:
             raise protocol.ConnectionClosedError(f"The connection to the master daemon broke: {err}") from err

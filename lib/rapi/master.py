@@ -94,7 +94,7 @@ class MasterPool:
             except TimeoutError:
                 link.Close()
                 text = (
-                    f"The master daemon did not answer within {self._times.answer:g} s; what was asked may still happen"
+                    f"The master daemon did not answer within {self._times.answer:g} s; the request may still be carried out"
                 )
                 raise HttpError(504, text) from None
             except BaseException:

@@ -26,7 +26,7 @@ _SEGMENT_DOCS: Final = {
 }
 _DESCRIPTION: Final = """\
 The interface of Ganeti's remote API, version 2.  A request that makes a job answers with the number of the job at once;
-follow it at `/2/jobs/{job}`, `/2/jobs/{job}/wait` or `/2/events`.  A job that fails is no error of HTTP: the error is in
+follow it at `/2/jobs/{job}`, `/2/jobs/{job}/wait` or `/2/events`.  A job that fails is not an error of HTTP: the error is in
 the job.
 
 Where a request can depend on a version, its operation has the headers `If-Match` or `If-None-Match`.  What every request may

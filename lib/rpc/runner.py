@@ -70,7 +70,7 @@ class RpcResult:
         self.node_name = node_name
         self.offline = False
         self.epoch_refused: tuple[str, str] | None = None
-        """(newer epoch, name of its master) when the node refused because this process is not master any more."""
+        """(newer epoch, name of its master) when the node refused because this process is no longer the master."""
         self.failure: Failure | None = None
         """How far the call got when nothing came back; None if the node answered, whatever it said."""
         self._fail_msg: str | None = None

@@ -145,7 +145,7 @@ class EventRing:
         self._ring = _Lines()
         self._last = 0
         self._missing_to = 0
-        """The newest event that is not in the ring any more, or never was."""
+        """The newest event that is no longer in the ring, or never was."""
         self._waiters: list[_Waiter] = []
         self._delivery: Timer | None = None
         self._hurried = False

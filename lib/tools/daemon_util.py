@@ -195,7 +195,7 @@ def _StillRunning(name: str, pid: int) -> str:
         return f"{name} (process {pid}) has not ended within {STOP_TIMEOUT:g} s; see {pathutils.DaemonLog(name)}\n"
     return (
         f"{name} (process {pid}) continues working, because jobs are running: {jobs}\n"
-        "Wait for them ('gnt-job watch ID'), cancel them ('gnt-job cancel --kill ID'), or stop it all the same; they then\n"
+        "Wait for them ('gnt-job watch ID'), cancel them ('gnt-job cancel --kill ID'), or stop it anyway; they then\n"
         f"become errors: '{pathutils.DAEMON_UTIL} stop {name} {ABORT_JOBS}'\n"
     )
 

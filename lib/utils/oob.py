@@ -59,7 +59,7 @@ def Run(program: str, command: str, node: str, timeout: float) -> Any:
         raise errors.OpExecError(f"'{typed}' failed: {cause}{_Said(result.output)}; run it by hand to see more")
     if result.truncated or len(result.stdout) > _MAX_OUTPUT:
         raise errors.OpExecError(
-            f"'{typed}' printed more than {_MAX_OUTPUT >> 10} KiB, which is no answer; repair the program"
+            f"'{typed}' printed more than {_MAX_OUTPUT >> 10} KiB, which is not a valid answer; repair the program"
         )
     if not result.stdout.strip():
         return None

@@ -37,7 +37,7 @@ def Parser() -> optparse.OptionParser:
     add("--repair-volume-groups", action="store_true", default=False,
         help="Repair volume groups that have lost a disk, where tags permit it; without this option they are only reported")  # fmt: skip
     add("--rapi-ip", metavar="IP",
-        help="Address at which ganeti-rapi is asked whether it lives (default: 127.0.0.1, then the addresses of this node"
+        help="Address at which ganeti-rapi is checked (default: 127.0.0.1, then the addresses of this node"
         " and of the cluster)")  # fmt: skip
     return parser
 

@@ -96,7 +96,7 @@ def _LookForConfd() -> str | None:
                     return None
             reasons.append(f"{ip} port {port}: no answer within {_PINGS * _PING_SECONDS:g} s")
     except errors.GenericError as err:
-        logging.warning("%s cannot be asked whether it lives: %s", constants.CONFD, err)
+        logging.warning("%s cannot be checked: %s", constants.CONFD, err)
         return None
     return "; ".join(reasons) or "it does not listen"
 
@@ -125,7 +125,7 @@ def _LookForRapi(given: str | None) -> str | None:
     """
     port = hosts.DaemonPort(constants.RAPI, constants.DEFAULT_RAPI_PORT)
     if given and not hosts.IsOwnAddress(given):
-        logging.error("%s is not asked whether it lives: %s is no address of this machine", constants.RAPI, given)
+        logging.error("%s is not checked: %s is not an address of this machine", constants.RAPI, given)
         return None
     addresses = [given] if given else _OwnAddresses()
     listening = hosts.ListeningAt(port, pidfile.OwnUsers(constants.RAPI))

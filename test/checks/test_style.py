@@ -210,6 +210,37 @@ def test_no_banned_words():
     assert found == []
 
 
+# What messages are not to say (CONTRIBUTING.rst).
+_UNCLEAR = re.compile(
+    r"\b(?:all the same|for ever|(?:not|no [a-z]+) [^.;]*\bany more|goes on|well again|mended|tells|hears)\b|\b(?<!here )is no (?!longer\b|t\b)[a-z]",
+    re.IGNORECASE,
+)
+
+
+def _Messages(tree):
+    """Yield the line and the text of each string that is not a docstring, the pieces of an f-string joined by a dash."""
+    docs, parts = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            docs.add(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            parts.update(node.values)
+            yield node.lineno, "-".join(part.value for part in node.values if isinstance(part, ast.Constant))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docs and node not in parts:
+            yield node.lineno, node.value
+
+
+def test_messages_are_in_plain_words():
+    found = [
+        f"{path}:{line}: {match[0]!r}"
+        for path in _Sources("lib")
+        for line, text in _Messages(_Parse(path))
+        for match in _UNCLEAR.finditer(text)
+    ]
+    assert found == []
+
+
 def test_every_module_says_what_it_is():
     assert [path for path in _Sources("lib", "test") if not ast.get_docstring(_Parse(path))] == []
 

@@ -61,7 +61,7 @@ COMMAND = Command(
     (TO, RESUME),
     details="The other release must be installed on all nodes that are online, beside this one, in a directory of its own below"
     f" {pathutils.PKGLIB_DIR} that is called as the version; programs are found by the links {releases.LIB_LINK} and"
-    f" {releases.SHARE_LINK}.  No job may start any more, those that run are waited for, all daemons are stopped, the directory"
+    f" {releases.SHARE_LINK}.  No further job may start, those that run are waited for, all daemons are stopped, the directory"
     " of the cluster's files is copied aside, and the links are changed.  Until then every failure is taken back; afterwards"
     " the daemons are started and what failed is reported.  An interrupted change is recorded and finished by ``--resume``,"
     " which a boot may call: without a record it does nothing.",

@@ -91,7 +91,7 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
         for node in self.snapshot.nodes.values():
             if node.offline:
                 self.LogWarning(
-                    f"Node {node.name} is offline and keeps its old keys, which the cluster will not accept any more",
+                    f"Node {node.name} is offline and keeps its old keys, which the cluster will no longer accept",
                     hint=f"before it is used again, run 'node-cleanup --yes-do-it' on it, then 'gnt-node add --readd"
                     f" {node.name}' here",
                 )
@@ -209,7 +209,7 @@ class Renewal:
         for uuid in nodes:
             name = self._root.nodes[uuid].name
             names.append(name)
-            problem = self._failures.get(uuid, "it did not do what it was asked for")
+            problem = self._failures.get(uuid, "it did not carry out the call")
             self._lu.LogWarning(f"Node {name}: {problem}", hint=_Hint(name, self._again))
         raise errors.OpExecError(
             f"The renewal stopped at {', '.join(NiceSort(names))}: {where}; old and new keys are accepted until"

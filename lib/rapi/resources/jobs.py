@@ -103,7 +103,7 @@ RESOURCES = (
         {
             "GET": Method(
                 _Show,
-                "Show a job, an archived one too.  A job that failed is no error of HTTP: its `opresult` has the error as"
+                "Show a job, an archived one too.  A job that failed is not an error of HTTP: its `opresult` has the error as"
                 " `[NAME, [TEXT, CODE]]`.  Values of private and secret OS parameters are null.",
                 Role.READ,
                 answer=StrictAnswer(_TYPES),

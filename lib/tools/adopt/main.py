@@ -200,7 +200,7 @@ def _Continue(options: optparse.Values, journal: takeover.Journal, nodes: Sequen
         _Say(
             f"Taking the cluster over was interrupted. Done: {', '.join(journal.done)}; begun: {journal.current or 'nothing'}."
         )
-        _Say(f"'{pathutils.ADOPT} --take-over' goes on, '{pathutils.ADOPT} --revert' goes back.")
+        _Say(f"'{pathutils.ADOPT} --take-over' continues, '{pathutils.ADOPT} --revert' goes back.")
         return constants.EXIT_FAILURE
     members = [node for node in nodes if node.name in journal.nodes]
     return _TakeOver(options, takeover.Work(journal, members, options.wait, _Say))

@@ -377,7 +377,7 @@ def Revert(work: Work) -> None:
         except errors.GenericError as err:
             raise errors.OpExecError(
                 f"'{step.text}' could not be taken back: {err}",
-                hint=f"remove the cause, then run '{pathutils.ADOPT} --revert' again; it goes on from here",
+                hint=f"remove the cause, then run '{pathutils.ADOPT} --revert' again; it continues from here",
             ) from err
         journal.done = [name for name in journal.done if name != step.name]
         journal.current = None

@@ -227,7 +227,7 @@ def test_a_daemon_that_answers_after_its_restart(node: WatchedNode, rapi: StandI
 def test_an_address_of_another_machine_says_nothing_about_this_daemon(node: WatchedNode) -> None:
     lines = _OfRapi(node, "198.51.100.7")
     assert START not in node.Asked() and STOP not in node.Asked()
-    assert lines[-1].startswith("ERROR") and "198.51.100.7 is no address of this machine" in lines[-1]
+    assert lines[-1].startswith("ERROR") and "198.51.100.7 is not an address of this machine" in lines[-1]
 
 
 @pytest.mark.parametrize(
