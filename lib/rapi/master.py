@@ -93,9 +93,7 @@ class MasterPool:
                 await self._Pause(deadline)
             except TimeoutError:
                 link.Close()
-                text = (
-                    f"The master daemon did not answer within {self._times.answer:g} s; the request may still be carried out"
-                )
+                text = f"The master daemon did not answer within {self._times.answer:g} s; the request may still be carried out"
                 raise HttpError(504, text) from None
             except BaseException:
                 link.Close()  # an answer that still comes must not be taken for that of the next call

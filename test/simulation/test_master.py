@@ -14,14 +14,14 @@ SEEDS = 500
 _CHUNK = 5
 # Within so many seeds each planted bug shows.
 SEEDS_FOR_A_BUG = 300
-# A seed that shows it with PYTHONHASHSEED=0, for those that take long to be found; it is tried first.
+# A seed that shows it, for those that take long to be found; it is tried first.  All but the last two have a plot.
 SEEN = {
-    "OldVoterSet": 51,
-    "OldEpochCounted": 118,
-    "EditTakenTwice": 66,
-    "DivergentRowsKept": 126,
-    "NoGate": 111,
     "NothingIsPassedOn": 4,
+    "DivergentRowsKept": 5,
+    "OldEpochCounted": 11,
+    "OldVoterSet": 37,
+    "EditTakenTwice": 66,
+    "NoGate": 111,
 }
 
 

@@ -62,6 +62,98 @@ def NewcomerTakesOver(cluster: MasterCluster, rng: random.Random) -> str:
     return f"{newcomer.name}, unknown to {absent.name}"
 
 
+def FormerMasterCounted(cluster: MasterCluster, rng: random.Random) -> str:
+    """The master stores changes alone; another one is made master, whose first change reaches nobody; then the former one's
+    node says how far it is, before anything is copied to it: as far as the new master, but by changes of an older epoch.
+
+    What the new master acknowledged by that is lost with its machine.
+    """
+    former, voters = _StoreAlone(cluster, rng)
+    if len(voters) != 2:
+        cluster.network.MendAll()
+        cluster.resting = False
+        return "not three voters"
+    new, silent = rng.sample(voters, 2)
+    silent.deaf_to, former.deaf_to = store_faults.STORING, ("store_catchup", "store_copy")
+    ignored = silent.ignored
+    new.StartMasterd(take_over=True)
+    _Wait(cluster, lambda: silent.ignored > ignored)
+    cluster.network.MendAll()
+    cluster.world.RunFor(rng.uniform(5.0, 30.0))
+    new.machine.PowerOff()
+    silent.deaf_to = former.deaf_to = ()
+    silent.StartMasterd(take_over=True)
+    _Wait(cluster, lambda: silent.serving)
+    new.Restart()
+    cluster.resting = False
+    return f"{former.name}, {new.name}, {silent.name}"
+
+
+def FormerMasterDiffers(cluster: MasterCluster, rng: random.Random) -> str:
+    """The master stores changes alone, and another one is made master without them: they are to go when it returns."""
+    former, voters = _StoreAlone(cluster, rng)
+    if len(voters) < 2:
+        return "no quorum without the master"
+    new = rng.choice(voters)
+    new.StartMasterd(take_over=True)
+    _Wait(cluster, lambda: new.serving)
+    cluster.network.MendAll()
+    cluster.resting = False
+    return f"{former.name}, {new.name}"
+
+
+def AbsenteeTakesOver(cluster: MasterCluster, rng: random.Random) -> str:
+    """While a voter is cut off, others join the voters; then it is to take over with one of the former ones, which is no quorum.
+
+    The set of the newest history counts, which only the other one has.
+    """
+    (master,) = cluster.Serving()
+    voters = [node for node in cluster.nodes if node.member.uuid in _Voters(cluster, master) and node is not master]
+    joining = [node for node in cluster.nodes if node is not master and node not in voters]
+    if len(voters) != 2 or not joining:
+        return "not three voters and others"
+    absent, friend = rng.sample(voters, 2)
+    for node in cluster.nodes:
+        if node is not absent:
+            cluster.network.Cut(node.name, absent.name)
+            cluster.network.Cut(absent.name, node.name)
+    for node in joining:
+        _AskRole(cluster, node, True)
+        _Wait(cluster, lambda node=node: node.member.uuid in _Voters(cluster, master))  # type: ignore[misc]
+    cluster.world.RunFor(rng.uniform(1.0, 5.0))
+    cluster.resting = True  # nobody else starts a master
+    store_faults.KillMaster(cluster, rng)
+    cluster.network.MendAll()
+    cluster.network.Partition([absent.name, friend.name], [node.name for node in (master, *joining)])
+    absent.StartMasterd(take_over=True)
+    cluster.world.RunFor(rng.uniform(10.0, 30.0))
+    cluster.network.MendAll()
+    cluster.resting = False
+    return f"{absent.name}, {friend.name}"
+
+
+def _StoreAlone(cluster: MasterCluster, rng: random.Random) -> tuple[MasterNode, list[MasterNode]]:
+    """Cut the master off, have it store some changes that nobody else gets, and kill it; return it and the other voters.
+
+    Init starts no master until ``resting`` is taken back.  With less than two other voters nothing is done.
+    """
+    (former,) = cluster.Serving()
+    voters = [node for node in cluster.nodes if node.member.uuid in _Voters(cluster, former) and node is not former]
+    if len(voters) < 2:
+        return former, voters
+    cluster.resting = True
+    for node in cluster.nodes:
+        if node is not former:
+            cluster.network.Cut(node.name, former.name)
+            cluster.network.Cut(former.name, node.name)
+    # More than the new master will have written until copies are compared: that would hide what has stayed.
+    for _ in range(6):
+        cluster.workload.AskNow(cluster)
+    cluster.world.RunFor(0.5)
+    store_faults.KillMaster(cluster, rng)
+    return former, voters
+
+
 def _AskRole(cluster: MasterCluster, node: MasterNode, candidate: bool) -> None:
     op = cluster.workload.RoleOp(node.name, master_candidate=candidate)
     cluster.workload.Ask([[{**op, "auto_promote": False}]])
@@ -84,7 +176,12 @@ def _Wait(cluster: MasterCluster, is_so: Callable[[], bool]) -> None:
 
 # Of a hundred seeds each plot has so many of its own, of runs with at least so many nodes.  A new plot goes to the end: it
 # takes its seeds from those that have none, and changes nothing for the others.
-_SHARES = ((NewcomerTakesOver, 60, 4),)
+_SHARES = (
+    (NewcomerTakesOver, 60, 4),
+    (FormerMasterCounted, 10, 3),
+    (FormerMasterDiffers, 10, 3),
+    (AbsenteeTakesOver, 20, 4),
+)
 _SLOTS = 100
 _BY_SLOT = tuple((plot, nodes) for plot, share, nodes in _SHARES for _ in range(share))
 assert len(_BY_SLOT) <= _SLOTS
