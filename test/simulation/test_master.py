@@ -14,12 +14,14 @@ SEEDS = 500
 _CHUNK = 5
 # Within so many seeds each planted bug shows.
 SEEDS_FOR_A_BUG = 300
-# A seed that shows it, for those that take long to be found; it is tried first.  All but the last two have a plot.
+# A seed that shows it, for those that take long to be found; it is tried first.  The first four have a plot of their own.
 SEEN = {
     "NothingIsPassedOn": 4,
     "DivergentRowsKept": 5,
     "OldEpochCounted": 11,
     "OldVoterSet": 37,
+    "ReplayedTransaction": 10,
+    "NoEpochCheck": 13,
     "EditTakenTwice": 66,
     "NoGate": 111,
 }
