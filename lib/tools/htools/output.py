@@ -27,7 +27,7 @@ class Streams:
     def __init__(self, out: TextIO, err: TextIO, write_file: Callable[[str, str], None]):
         self._out = out
         self._err = err
-        self.WriteFile = write_file
+        self._write_file = write_file
 
     def Out(self, *lines: str) -> None:
         self._out.write("".join(f"{line}\n" for line in lines))
@@ -35,6 +35,13 @@ class Streams:
 
     def Err(self, *lines: str) -> None:
         self._err.write("".join(f"{line}\n" for line in lines))
+
+    def WriteFile(self, path: str, content: str) -> None:
+        """Write a file; raises Failed."""
+        try:
+            self._write_file(path, content)
+        except OSError as err:
+            raise Failed(f"{path} cannot be written: {err.strerror or err}") from err
 
 
 def Named(names: Iterable[str]) -> list[str]:

@@ -103,6 +103,7 @@ def _FetchAnswer(address: str, name: str, path: str) -> str:
 
 def FromLuxi(path: str) -> Raw:
     """Return the cluster that the master daemon describes; raises LoadError.  ``path``: of its socket, "" for the usual."""
+    from ganeti.luxi import protocol
     from ganeti.luxi.client import Client
 
     try:
@@ -111,6 +112,9 @@ def FromLuxi(path: str) -> Raw:
             instances = client.Query("instance", luxidata.INSTANCE_FIELDS)
             info = client.QueryClusterInfo()
             groups = client.Query("group", luxidata.GROUP_FIELDS)
+    except (protocol.NoMasterError, protocol.PermissionError) as err:
+        what = "No master daemon listens" if isinstance(err, protocol.NoMasterError) else "No permission to connect"
+        raise LoadError(f"{what} on socket {err}{f'; {err.hint}' if err.hint else ''}") from err
     except errors.GenericError as err:
         raise LoadError(str(err)) from err
     return luxidata.Parse(nodes, instances, info, groups)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import pathlib
+import re
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -149,3 +151,19 @@ def test_a_master_that_is_not_there_is_an_error_in_words(tmp_path: pathlib.Path)
     code = main.Run("hinfo", [f"-L{tmp_path}/none"], Streams(out, err, lambda path, text: None))
     assert code == 1
     assert err.getvalue().startswith("Error: failed to load data, aborting: ")
+
+
+@pytest.mark.parametrize("words", [("hscan",), ("hsqueeze", "-S", "x"), ("hbal", "-S", "x"), ("hbal", "-C/x", "-q")])
+def test_a_file_that_cannot_be_written_is_named(master: Master, tmp_path: pathlib.Path, words: tuple[str, ...]) -> None:
+    def fail(path: str, text: str) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+
+    out, err = io.StringIO(), io.StringIO()
+    assert main.Run(words[0], [f"-L{tmp_path}/socket", *words[1:]], Streams(out, err, fail)) == 1
+    assert re.search(r"Error: \S+ cannot be written: No such file or directory\n", err.getvalue())
+
+
+def test_a_master_that_is_not_there_is_said(tmp_path: pathlib.Path) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    assert main.Run("hbal", [f"-L{tmp_path}/socket"], Streams(out, err, lambda path, text: None)) == 1
+    assert f"aborting: No master daemon listens on socket {tmp_path}/socket; run this on the master" in err.getvalue()
