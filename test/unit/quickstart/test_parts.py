@@ -289,3 +289,20 @@ def test_packages_of_python_are_those_of_the_project(launcher: ModuleType) -> No
     assert any(line.startswith("docutils==") for line in found), "the manuals need it"
     assert any(line.startswith("qemu.qmp==") for line in found)
     assert any(line.startswith("pyasyncore==") and "3.12" in line for line in found)
+
+
+def test_a_guest_that_does_not_read_is_asked_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        closed = False
+
+        def sendall(self, data: bytes) -> None:
+            raise TimeoutError("timed out")
+
+        def close(self) -> None:
+            self.closed = True
+
+    line = Full()
+    monkeypatch.setattr("ganeti.runtime.ConnectUnix", lambda path, timeout: line)
+    with pytest.raises(QuickstartError, match=r"did not answer on its console within 0\.05 s"):
+        console.Ask("/serial", 0.05)
+    assert line.closed

@@ -45,8 +45,9 @@ def Ask(path: str, seconds: float) -> Answer:
     line = runtime.ConnectUnix(path, timeout=_ASK_SECONDS)
     try:
         while runtime.Monotonic() < deadline:
-            line.sendall(b"\n")
             try:
+                # Times out, too, while the guest is too busy to read.
+                line.sendall(b"\n")
                 data = (data + line.recv(_KEEP))[-_KEEP:]
             except TimeoutError:
                 continue
