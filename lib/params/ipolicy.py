@@ -145,12 +145,20 @@ def _MinMaxProblems(pairs: Any) -> Iterator[str]:
 
 def _StdProblems(policy: Mapping[str, Any]) -> Iterator[str]:
     std = policy[STD]
-    if not any(_Within(std, pair) for pair in policy[MINMAX]):
-        yield "instance policy: std lies within none of the min/max pairs"
+    outside = [_Outside(std, pair) for pair in policy[MINMAX]]
+    if all(outside):
+        fewest = min(len(found) for found in outside)
+        nearest = next(found for found in outside if len(found) == fewest)
+        yield f"instance policy: std lies within none of the min/max pairs: {', '.join(nearest)}"
 
 
-def _Within(spec: Mapping[str, Any], pair: Mapping[str, Any]) -> bool:
-    return all(pair[MIN][name] <= spec[name] <= pair[MAX][name] for name in SPEC_TABLE)
+def _Outside(spec: Mapping[str, Any], pair: Mapping[str, Any]) -> list[str]:
+    """Return the sizes that are not within a pair."""
+    return [
+        f"{name} {spec[name]} is not in {pair[MIN][name]} to {pair[MAX][name]}"
+        for name in SPEC_TABLE
+        if not pair[MIN][name] <= spec[name] <= pair[MAX][name]
+    ]
 
 
 def Violations(

@@ -163,3 +163,9 @@ def test_an_offline_instance_uses_no_cpus_until_it_returns(master: Master) -> No
     _Refused("would have 10 virtual CPUs", lambda: _Modify(master, offline=False))
     assert master.Instance(WEB).admin_state == constants.ADMINST_OFFLINE
     _Modify(master, offline=False, ignore_ipolicy=True)
+
+
+def test_a_negative_ratio_is_no_limit_as_in_the_htools(master: Master) -> None:
+    _Group(master, vcpu_ratio=-1.0)
+    _Create(master, "two.example.org", beparams={"vcpus": 8})
+    assert not any("vcpu-ratio" in str(text) for text in master.last.messages)

@@ -69,7 +69,10 @@ OTHERS: list[tuple[Change, str]] = [
     (_Set("cluster", "ipolicy", "vcpu-ratio", "many"), "parameter 'vcpu-ratio' must be a number"),
     (_Set("cluster", "ipolicy", "minmax", []), "minmax must be a list that is not empty"),
     (_Set("cluster", "ipolicy", "minmax", 0, "min", "cpu-count", 99), "has min 99 above max 8"),
-    (_Set("cluster", "ipolicy", "std", "memory-size", 1), "std lies within none"),
+    (
+        _Set("cluster", "ipolicy", "std", "memory-size", 1),
+        "std lies within none of the min/max pairs: memory-size 1 is not in 128 to ",
+    ),
     (_Set("cluster", "ipolicy", "disk-templates", []), "disk-templates must be a list that is not empty"),
     (_Set("nodes", NODE1, "master_candidate", False), "it is the master and no master candidate"),
     (_Set("nodes", NODE2, "master_candidate", False), "1 master candidates, there should be 2"),
