@@ -12,6 +12,7 @@ from ganeti.cmdlib.allocation.requests import ChangeGroup, Evacuation, NodeEvacu
 from ganeti.cmdlib.base import Feedback, Filled, LogicalUnit, ResultWithJobs
 from ganeti.cmdlib.common import ExpandGroup, ShareAll
 from ganeti.cmdlib.instance.shape import CheckSomePolicy, JudgeOld
+from ganeti.htools.choosing.explain import InWords
 from ganeti.params import disk as disk_params
 from ganeti.utils.text import NiceSort
 
@@ -68,7 +69,11 @@ def Moves(
     snapshot = lu.snapshot
     if answer.failed:
         problems = "; ".join(f"{name} ({reason})" for name, reason in answer.failed)
-        raise errors.OpPrereqError(f"Unable to evacuate instances, nothing was moved: {problems}", errors.ECODE_NORES)
+        raise errors.OpPrereqError(
+            f"Unable to evacuate instances, nothing was moved: {problems}",
+            errors.ECODE_NORES,
+            hint=InWords(problems) or None,
+        )
     for name, group, nodes in answer.moved:
         where = ", ".join(snapshot.NodeName(uuid) for uuid in nodes)
         lu.LogInfo(f"Instance {name} will be moved to {where} in node group {snapshot.nodegroups[group].name}")

@@ -135,4 +135,4 @@ def _Outcome(entry: Entry) -> list[Any]:
         return [True, f"Job {entry.id} canceled"]
     if status in jobs.FINAL:
         return [False, f"Job {entry.id} has ended meanwhile ({status})"]
-    return [False, f"Job {entry.id} will be canceled when its wait for locks is over"]
+    return [False, f"Job {entry.id} will be canceled when its wait, for locks or for an allocator, is over"]

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from ganeti import errors, ht, objects, opcodes, serializer
 from ganeti.cmdlib.allocation import requests
 from ganeti.cmdlib.allocation.clusterdata import ClusterData
+from ganeti.htools.choosing.explain import InWords
+from ganeti.htools.model.entities import Failure
 from ganeti.params import disk as disk_params
 
 T = TypeVar("T")
@@ -87,9 +89,13 @@ def Check(name: str, data: ClusterData, request: requests.Request, response: Res
     """Return the result of a request, translated to uuids; raises OpPrereqError and OpExecError as ``Ask`` does."""
     if not response.success:
         whitelist = getattr(request, "whitelist", None)
+        # Of a new instance the job's log says more, but not where the memory is missing.
+        moves = isinstance(request, (requests.Relocate, requests.AllocateSecondary))
+        explained = moves or Failure.N1.value in response.info
         raise errors.OpPrereqError(
             f"Can't compute nodes using iallocator '{name}': {response.info}",
             errors.ECODE_NORES if whitelist is None else errors.ECODE_TEMP_NORES,
+            hint=(InWords(response.info) if explained else "") or None,
         )
     return _CHECKS[type(request)](_Checker(name, data), request, response.result)
 

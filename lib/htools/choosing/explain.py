@@ -1,7 +1,8 @@
-"""Says why a new instance did not go to other nodes: one line for each reason."""
+"""Says why an instance did not go to other nodes: one line for each reason, or the names of failures in words."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -28,8 +29,8 @@ _POLICY: Final[Mapping[Failure, str]] = {
     Failure.DISK_COUNT: "number of disks",
     Failure.SPINDLES: "spindles",
 }
-WORSE: Final = "possible, but not chosen: a worse score, another group, or not enough reserve afterwards"
-POSSIBLE: Final = "possible alone, but without a partner, or without enough reserve afterwards"
+WORSE: Final = "suitable, but with a worse score, in another group, or with too little reserve afterwards"
+POSSIBLE: Final = "suitable alone, but without a partner, or with too little reserve afterwards"
 
 
 def Reasons(
@@ -48,6 +49,25 @@ def Reasons(
         f"{len(names)} node{'s' if len(names) > 1 else ''}: {reason} (for example {names[0]})"
         for reason, names in sorted(found.items(), key=lambda item: -len(item[1]))
     ]
+
+
+def InWords(text: str) -> str:
+    """Return what the failures and policies that hail names in a text mean; "" if it names none."""
+    named = set(re.findall(r"\w+", text))
+    found = [f"{failure.value}: {_Meaning(failure)}" for failure in WORDS if failure.value in named]
+    if f"({AllocPolicy.UNALLOCABLE.word})" in text:
+        found.append(
+            "unallocable: the node group gets no instances; 'gnt-group modify --alloc-policy=preferred GROUP' changes that"
+        )
+    return "; ".join(found)
+
+
+def _Meaning(failure: Failure) -> str:
+    if failure is Failure.N1:
+        return (
+            "afterwards some node of the cluster, in whichever group, could not be emptied; see 'gnt-cluster capacity'"
+        )
+    return WORDS[failure] + (", or not allowed by the policy of its node group" if failure in _POLICY else "")
 
 
 def _Reason(

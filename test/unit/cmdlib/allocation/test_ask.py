@@ -88,7 +88,7 @@ def test_hail_runs_in_the_master_daemon_and_says_why(three: Master) -> None:
     assert info.startswith(" - INFO: iallocator hail: Request successful: Selected group: ") and "score: " in info
     others = [node.name for node in master.all if node.name != name]
     assert reasons == [
-        " - INFO: Not chosen: 2 nodes: possible, but not chosen: a worse score, another group, or not enough reserve"
+        " - INFO: Not chosen: 2 nodes: suitable, but with a worse score, in another group, or with too little reserve"
         f" afterwards (for example {others[0]})"
     ]
 
@@ -109,6 +109,24 @@ def test_hail_says_why_nothing_fits(three: Master) -> None:
         f" (for example {master[1].name})" in messages
     )
     assert f" - INFO: Not chosen: 1 node: not enough free memory (for example {master[0].name})" in messages
+
+
+@pytest.mark.parametrize(
+    ("info", "hint"),
+    [
+        ("Group g (preferred): No valid allocation solutions, failure reasons: FailMem: 2", None),
+        (
+            "Group g (preferred): No valid allocation solutions, failure reasons: FailN1: 2",
+            "FailN1: afterwards some node of the cluster, in whichever group, could not be emptied;"
+            " see 'gnt-cluster capacity'",
+        ),
+    ],
+)
+def test_a_lack_of_reserve_names_who_shows_it(three: Master, info: str, hint: str | None) -> None:
+    three[0].AddAllocator("full", Played(lambda message: {"success": False, "info": info, "result": []}))
+    with pytest.raises(errors.OpPrereqError) as caught:
+        AskOn(three, "full", NEW)
+    assert caught.value.hint == hint
 
 
 @pytest.mark.req("D21-IALLOC-04")

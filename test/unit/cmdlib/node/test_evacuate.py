@@ -138,6 +138,17 @@ def test_an_instance_without_a_place_stops_everything(four: Master) -> None:
     assert four.last.jobs == []
 
 
+def test_the_reasons_of_hail_are_said_in_words(four: Master) -> None:
+    reason = "Can't find any good node: Node a failed: FailCPU; Group g (unallocable)"
+    four[0].AddAllocator("mine", Answering([[], [[WEB, reason]], []]))
+    with pytest.raises(errors.OpPrereqError) as caught:
+        four.Run(_Evacuate("node1", "primary-only", iallocator="mine"))
+    assert caught.value.hint == (
+        "FailCPU: too few virtual CPUs left, or not allowed by the policy of its node group;"
+        " unallocable: the node group gets no instances; 'gnt-group modify --alloc-policy=preferred GROUP' changes that"
+    )
+
+
 def test_a_dry_run_says_where_they_would_go(four: Master) -> None:
     four[0].AddAllocator("mine", Hail())
     assert four.Run(_Evacuate("node1", "primary-only", iallocator="mine", dry_run=True)) == {"jobs": []}
