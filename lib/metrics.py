@@ -60,6 +60,13 @@ METRICS: dict[str, Metric] = {
         Metric("rpc_duration", HISTOGRAM, "Time of calls to nodes", ("node", "procedure"), SECONDS),
         Metric("rpc_failures", COUNTER, "Calls to nodes without a usable answer", ("node", "procedure")),
         Metric(
+            "rpc_calls_hanging",
+            GAUGE,
+            "Calls that hang on a node: their callers gave up and the node still works on them; absent for a node that does"
+            " not answer",
+            ("node",),
+        ),
+        Metric(
             "log_lines_lost",
             COUNTER,
             "Lines that a log file of the master daemon or of ganeti-rapi did not take, such as on a full disk",

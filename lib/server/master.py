@@ -31,6 +31,7 @@ from ganeti.rpc.resolver import SnapshotResolver
 from ganeti.server import exporting, opening, ownnode
 from ganeti.server.eventring import EventRing
 from ganeti.server.handlers import Handlers
+from ganeti.server.hanging import HangingCalls
 from ganeti.server.metering import Meter
 from ganeti.server.mirrorkeeper import MirrorKeeper
 from ganeti.server.ssconfpush import SsconfPusher
@@ -122,7 +123,12 @@ class Master:
 
     def _MakeHandlers(self, cfg: ConfigWriter) -> Handlers:
         meter = Meter(
-            cfg.Snapshot, self._queue, self._store, self._store.durations, [self._rpc.times, self._store.calls]
+            cfg.Snapshot,
+            self._queue,
+            self._store,
+            self._store.durations,
+            [self._rpc.times, self._store.calls],
+            HangingCalls(cfg.Snapshot, self._rpc).Counts,
         )
         return Handlers(cfg, self._queue, self._query, self._rpc, self._store, self._events, meter)
 

@@ -27,7 +27,7 @@ Series = Mapping[tuple[str, ...], Any]
 class Meter:
     """Answers ``QueryMetrics``; nothing is computed until somebody asks.
 
-    ``calls``: of each runner; no two call the same procedure of a node.
+    ``calls``: of each runner; no two call the same procedure of a node.  ``hanging``: see ``HangingCalls.Counts``.
     """
 
     def __init__(
@@ -37,12 +37,14 @@ class Meter:
         store: Store,
         commits: Histogram,
         calls: Sequence[CallTimes],
+        hanging: Callable[[], Series],
     ):
         self._snapshot = snapshot
         self._queue = queue
         self._store = store
         self._commits = commits
         self._calls = calls
+        self._hanging = hanging
 
     def Read(self) -> dict[str, list[list[Any]]]:
         """Return ``{metric: [[values of labels, value], ...]}``; a histogram's value is that of ``Histogram.Value``."""
@@ -53,6 +55,7 @@ class Meter:
             "candidates": {(): len(self._store.Voters())},
             "candidates_silent": {(): len(self._store.Silent())},
             **self._CallsToNodes(root),
+            "rpc_calls_hanging": self._hanging(),
             "nodes": _Roles(root),
             **_Instances(root),
             "volume_groups": _VolumeGroups(root),

@@ -40,7 +40,7 @@ class Door:
         times.Observe("node2", "version", 0.02, False)
         times.Observe("node2", "version", None, True)
         store = self.setup.store
-        self.meter = Meter(self.setup.cfg.Snapshot, self.queue, store, store.durations, [times, store.calls])
+        self.meter = Meter(self.setup.cfg.Snapshot, self.queue, store, store.durations, [times, store.calls], dict)
         # No query and no node is asked here.
         self.handlers = Handlers(
             self.setup.cfg,

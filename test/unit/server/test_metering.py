@@ -120,7 +120,7 @@ def test_every_value(bench: Bench) -> None:
     commits = Histogram()
     for seconds in (0.002, 0.002, 0.05):
         commits.Observe(seconds)
-    meter = Meter(_Root, bench.queue, bench.store, commits, [_Calls()])
+    meter = Meter(_Root, bench.queue, bench.store, commits, [_Calls()], lambda: {("node2",): 4})
     before = runtime.Time()
     rows = meter.Read()
     after = runtime.Time()
@@ -143,6 +143,7 @@ def test_every_value(bench: Bench) -> None:
         },
         # A node of the configuration that no call of this kind has failed on begins at zero.
         "rpc_failures": {("node1.example.org", "version"): 0, ("node2", "version"): 1, ("node3", "version"): 3},
+        "rpc_calls_hanging": {("node2",): 4},
         "nodes": {("master",): 1, **{(role,): count for role, (count, _) in ROLES.items()}},
         "instances": {(state,): count for state, (count, _) in INSTANCES.items()},
         "instances_memory": {
