@@ -19,6 +19,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 POWERCYCLE_DELAY = 5
 _STOP_TIMEOUT = 120
 _OVS_TIMEOUT = 60
+_EXPORT_TIMEOUT = 60
 # Daemons that must not keep running on a node that leaves; the node daemon ends itself.
 _OTHER_DAEMONS = (constants.RAPI, constants.MASTERD, constants.CONFD)
 
@@ -140,6 +141,7 @@ def LeaveCluster(modify_ssh_setup: bool) -> str:
             logging.error("Cannot stop %s: %s", name, result.fail_reason)
     if modify_ssh_setup:
         _RemoveOwnKey()
+    _RemoveCopy()
     RemoveFilesIn(pathutils.DATA_DIR)
     for directory in (
         pathutils.DATA_EXT_DIR,
@@ -159,6 +161,21 @@ def LeaveCluster(modify_ssh_setup: bool) -> str:
     if not told:
         logging.error("The node daemon's process is not known; stop it by hand")
     return "Shutdown scheduled"
+
+
+def _RemoveCopy() -> None:
+    """Remove this node's copy of the store; no file is written from it any more when this returns.
+
+    The exporter works until the node daemon ends, and writes anew what it misses.
+    """
+    runtime.RemoveFile(pathutils.STORE_FILE)
+    if not runtime.Exists(pathutils.EXPORT_LOCK_FILE):
+        return
+    try:
+        # A round that is under way comes to its end; the next one finds no copy.
+        runtime.LockFile(pathutils.EXPORT_LOCK_FILE, timeout=_EXPORT_TIMEOUT).release()
+    except errors.LockError as err:
+        logging.error("Files of the cluster may be left in %s: %s", pathutils.DATA_DIR, err)
 
 
 def _RemoveOwnKey() -> None:

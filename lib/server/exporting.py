@@ -62,7 +62,28 @@ class SsconfTexts:
             yield from ((kind, row_id, None) for row_id in before if row_id not in now)
 
 
-class _RootsExporter(export.Exporter):
+class NodeExporter(export.Exporter):
+    """Writes nothing more once the node's copy is removed, as when it leaves the cluster; this process still has it open."""
+
+    _began = False
+
+    def Round(self, acknowledged: Position = NOWHERE) -> Position | None:
+        if self._HasLeft():
+            return None
+        shown = super().Round(acknowledged)
+        self._began = True
+        return shown
+
+    def _HasLeft(self) -> bool:
+        return self._began and not runtime.Exists(self._own.path)
+
+    def GiveWay(self) -> None:
+        if self._HasLeft():
+            raise export.GaveWay
+        super().GiveWay()
+
+
+class _RootsExporter(NodeExporter):
     """Writes with root's rights into folders that lie in one of the master daemon's user."""
 
     def Round(self, acknowledged: Position = NOWHERE) -> Position | None:
@@ -74,5 +95,5 @@ class _RootsExporter(export.Exporter):
 
 def RunNodeExporter(node_store: NodeStore, stop: Callable[[], bool]) -> None:
     """Run noded's exporter child until ``stop()`` or a signal."""
-    made = export.Exporter if MasterWritesSsconf() else _RootsExporter
+    made = NodeExporter if MasterWritesSsconf() else _RootsExporter
     export.RunExporter(made(node_store, FileOwners(), SsconfTexts(), beside=not MasterWritesSsconf()), stop)

@@ -183,8 +183,8 @@ def LockFiles(own: NodeStore, serving: bool) -> protocols.FileLock:
     return LockOwned(f"{folder}/export.lock", True, _START_TIMEOUT if serving else _LOCK_TIMEOUT, own.owner)
 
 
-class _GaveWay(Exception):
-    """A master daemon has begun to serve on this node: the rest of the round is its own."""
+class GaveWay(Exception):
+    """The rest of a round is not to be done: a master daemon has begun to serve on this node, or the copy is gone."""
 
 
 class Exporter:
@@ -241,16 +241,16 @@ class Exporter:
         with LockFiles(self._own, self._serving):
             try:
                 # Whoever looked at the files meanwhile relies on it that they stay as they are.
-                self._GiveWay()
+                self.GiveWay()
                 return self._Round(database, acknowledged)
-            except _GaveWay:
+            except GaveWay:
                 self._shown.failed = True
                 return None
 
-    def _GiveWay(self) -> None:
+    def GiveWay(self) -> None:
         """Between two portions of a long round of noded's exporter."""
         if not self._serving and not self._only_ssconf and self._own.IsServing():
-            raise _GaveWay
+            raise GaveWay
 
     def _Disturbed(self) -> bool:
         """Return whether another program wrote or removed a file other than a job's; looks now and then."""
@@ -388,7 +388,7 @@ class Exporter:
         unstamped: dict[str, str] = {}
         for number, path in enumerate({*records, *targets, *JobFiles().values()}):
             if number % PORTION == 0:
-                self._GiveWay()
+                self.GiveWay()
             record = records.get(path)
             stamp = StampOf(path)
             if not IsOfJob(path):
@@ -478,7 +478,7 @@ class Exporter:
         stamps.update(self._Write({path: found for path, found in write.items() if not IsSsconf(path)}))
         stamps.update(self._WriteSsconf({path: found for path, found in write.items() if IsSsconf(path)}))
         for begin in range(0, len(remove), PORTION):
-            self._GiveWay()
+            self.GiveWay()
             runtime.RemoveFiles(remove[begin : begin + PORTION])
         for path in remove:
             self._shown.placed.pop(path, None)
@@ -500,7 +500,7 @@ class Exporter:
         for folder in {path.rpartition("/")[0] for path in paths if IsArchived(path)}:
             MakeOwned(folder, 0o750, self._owners.queue)
         for begin in range(0, len(paths), PORTION):
-            self._GiveWay()
+            self.GiveWay()
             portion = paths[begin : begin + PORTION]
             targets = [(path, files[path][0]) for path in portion]
             made = runtime.WriteFiles([runtime.NewFile(path, t.data, t.mode, *t.owner) for path, t in targets])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.nodes import Node
+from support.realcluster import WaitUntil
 
 from ganeti import backend, constants, errors, pathutils, rpc, runtime, x509
 from ganeti.backend import files, master, node, programs
@@ -94,6 +96,21 @@ def test_the_watchers_pause(here: Node) -> None:
     node.SetWatcherPause(None)
     node.SetWatcherPause(None)
     assert node.GetWatcherPause() is None
+
+
+def test_who_leaves_the_cluster_waits_for_the_exporter_to_write_no_more(here: Node) -> None:
+    for path in (pathutils.STORE_FILE, pathutils.CLUSTER_CONF_FILE):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        Path(path).write_text("{}")
+    exporter = runtime.LockFile(pathutils.EXPORT_LOCK_FILE)
+    leaving = threading.Thread(target=node.LeaveCluster, args=(False,))
+    leaving.start()
+    WaitUntil(lambda: not os.path.exists(pathutils.STORE_FILE), "the next round has nothing to write")
+    # What a round writes that is under way goes, too.
+    Path(pathutils.SsconfFile("node_list")).write_text("node1\n")
+    exporter.release()
+    leaving.join(60)
+    assert [name for _, _, names in os.walk(pathutils.DATA_DIR) for name in names] == []
 
 
 def test_a_virtual_node_resets_nobodys_machine(here: Node) -> None:

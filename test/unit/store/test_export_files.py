@@ -13,8 +13,9 @@ from support.store_nodes import Story as StoreStory
 from support.store_nodes import Until
 
 from ganeti import errors, pathutils, runtime, serializer
+from ganeti.server.exporting import NodeExporter
 from ganeti.store import Epoch, Position, Row, Rows
-from ganeti.store.base import KIND_ARCHIVED, NOWHERE, Line, StoredRow
+from ganeti.store.base import ID_MASTER, KIND_ARCHIVED, KIND_MASTER, NOWHERE, Line, StoredRow
 from ganeti.store.copy.database import FileRecord, State
 from ganeti.store.files import export
 from ganeti.store.files.look import IsArchived, IsJobId, IsOfJob, IsSsconf, JobFiles, LiveJobOf, Look, StampOf
@@ -309,6 +310,25 @@ def test_a_node_without_a_copy_writes_nothing() -> None:
 
 
 # Edits
+
+
+def test_a_node_that_leaves_the_cluster_gets_none_of_its_files_back() -> None:
+    """The exporter lives until the node daemon ends, and has the removed database open."""
+
+    def story(node: Node, machine: Machine) -> None:
+        del machine
+        node.Put(Row(KIND_MASTER, ID_MASTER, serializer.Dump({"name": "node2", "epoch": str(EPOCH)})))
+        exporter = NodeExporter(node.store, export.Owners(), SsconfTexts)
+        assert exporter.Round() and Text(pathutils.CLUSTER_CONF_FILE)
+        for path in (pathutils.STORE_FILE, pathutils.CLUSTER_CONF_FILE):
+            runtime.RemoveFile(path)
+        runtime.Sleep(export.LOOK_AGAIN_SECONDS)
+        assert exporter.Round() is None
+        assert Text(pathutils.CLUSTER_CONF_FILE) is None and not runtime.Exists(pathutils.STORE_FILE)
+        with pytest.raises(export.GaveWay):  # a round that has begun stops at the next portion
+            exporter.GiveWay()
+
+    Play(story)
 
 
 def test_an_edit_may_change_everything_but_whose_cluster_it_is() -> None:
