@@ -547,6 +547,7 @@ def test_the_exporter_is_started_again_when_it_dies(cluster: Cluster) -> None:
     assert len(re.findall(r" ERROR .*ended; it is started again", noded.Log())) == 1
 
 
+@pytest.mark.limit(180)
 def test_the_exporter_never_outlives_its_daemon(cluster: Cluster) -> None:
     noded = cluster.StartNoded("node1")
     assert version(cluster) == constants.PROTOCOL_VERSION
