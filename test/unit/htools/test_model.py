@@ -199,6 +199,41 @@ def test_on_exclusive_storage_spindles_are_those_of_the_disks() -> None:
     assert isinstance(AddPrimary(usual, known.With(disks=(Disk(1, 9),))), Node)
 
 
+def test_the_secondary_must_be_able_to_run_an_instance_whose_primary_is_replaced() -> None:
+    """The second node has room for the disks and the memory; for two more virtual CPUs, or for one only."""
+    for used, failure in ((13, None), (14, Failure.CPU)):
+        cluster = _Cluster([_Guest("a", "n0", "n1"), _Guest("b", "n1", vcpus=used)], free=(6680, 6680, 7680))
+        after = Apply(cluster.state, cluster.state.instances[0], Move(Kind.REPLACE_PRIMARY, 2))
+        assert (after if isinstance(after, Failure) else None) is failure
+
+
+def test_soft_limits_do_not_keep_an_instance_on_an_offline_node() -> None:
+    """The third node has too little memory for what would fail over to it."""
+    cluster = _Cluster([_Guest("a", "n0", "n1")], free=(6680, 7680, 500))
+    move, state, guest = Move(Kind.FAILOVER_AND_REPLACE, 2), cluster.state, cluster.state.instances[0]
+    assert Apply(state, guest, move) is Failure.MEM
+    offline = state.With([_Facts(state.nodes[0], offline=True)])
+    after = Apply(offline, guest, move)
+    assert isinstance(after, State) and after.instances[0].nodes == (1, 2)
+
+
+def test_what_is_reserved_counts_for_those_that_come_later() -> None:
+    """32 of the spindle and 16 virtual CPUs of the node may be used."""
+    node = _Cluster([], free=(7680,) * 3, spindles=(1, 4, 4)).state.nodes[0]
+    after = AddPrimary(node, _New(1000, vcpus=10, spindle_use=20).With(forthcoming=True, disk=60000))
+    assert isinstance(after, Node)
+    assert (after.used_spindles, after.used_cpus, after.free_disk) == (node.used_spindles, node.used_cpus, 90000)
+    for fits, exceeds, failure in (
+        (_New(spindle_use=12), _New(spindle_use=13), Failure.DISK),
+        (_New(vcpus=5), _New(vcpus=6), Failure.CPU),
+        (_New(6679), _New(6680), Failure.MEM),
+        (_New().With(disk=29999), _New().With(disk=30000), Failure.DISK),
+    ):
+        assert isinstance(AddPrimary(after, fits), Node)
+        assert AddPrimary(after, exceeds) is failure
+        assert isinstance(AddPrimary(after, exceeds, force=True), Node)
+
+
 def _Allocations(cluster: Cluster) -> space.Run:
     rules = allocate.Rules()
     candidates = allocate.Candidates(cluster.state.Ordered(), 2, rules)

@@ -323,6 +323,16 @@ def test_violations_are_named() -> None:
         "Disk template diskless is not allowed (allowed templates: drbd, plain)"
     ]
     assert _Violations(spindles=None, memory=None) == []
+    assert _Violations(nics=0) == ["nic-count value 0 is not in range [1, 8]"]
+    assert _Violations(nics=9) == ["nic-count value 9 is not in range [1, 8]"]
+    assert _Violations(disk_sizes=[2048] * 17) == ["disk-count value 17 is not in range [1, 16]"]
+    assert _Violations(spindles=13) == ["spindle-use value 13 is not in range [1, 12]"]
+    # The bounds themselves are allowed.
+    for end in ("min", "max"):
+        bound = ipolicy.DEFAULTS["minmax"][0][end]
+        sizes = [bound["disk-size"]] * bound["disk-count"]
+        counts = {"nics": bound["nic-count"], "spindles": bound["spindle-use"], "disk_sizes": sizes}
+        assert _Violations(memory=bound["memory-size"], cpus=bound["cpu-count"], **counts) == []
 
 
 def test_one_pair_is_enough_and_else_the_nearest_is_told() -> None:
@@ -362,6 +372,35 @@ def test_one_pair_is_enough_and_else_the_nearest_is_told() -> None:
 def test_wrong_policies(change: dict[str, Any], message: str) -> None:
     assert message in "; ".join(ipolicy.SyntaxProblems({**ipolicy.DEFAULTS, **change}, is_group=False))
     assert ipolicy.SyntaxProblems(ipolicy.DEFAULTS, is_group=False) == []
+
+
+def test_bounds_and_the_standard_agree() -> None:
+    [pair] = ipolicy.DEFAULTS["minmax"]
+    least, most = pair["min"], pair["max"]
+
+    def problems(low: dict[str, Any], high: dict[str, Any], std: dict[str, Any]) -> str:
+        policy = {**ipolicy.DEFAULTS, "minmax": [{"min": low, "max": high}], "std": std}
+        return "; ".join(ipolicy.SyntaxProblems(policy, is_group=False))
+
+    assert problems(most, most, most) == problems(least, most, most) == "", "one size may be all that there is"
+    crossed = problems({**least, "cpu-count": 9}, most, least)
+    assert crossed == "instance policy: cpu-count of minmax number 0 has min 9 above max 8"
+    for size in (least["memory-size"] - 1, most["memory-size"] + 1):
+        outside = problems(least, most, {**least, "memory-size": size})
+        assert outside == (
+            "instance policy: std lies within none of the min/max pairs:"
+            f" memory-size {size} is not in {least['memory-size']} to {most['memory-size']}"
+        )
+
+
+def test_only_a_group_lifts_the_memory_ratio() -> None:
+    lifted = {"memory-ratio": ipolicy.LIFTED}
+    assert ipolicy.SyntaxProblems(lifted, is_group=True) == []
+    [problem] = ipolicy.SyntaxProblems({**ipolicy.DEFAULTS, **lifted}, is_group=False)
+    assert "'memory-ratio': found '0'" in problem
+    weaker = {**ipolicy.DEFAULTS, "memory-ratio": 2.0}
+    assert ipolicy.Fill(weaker, {})["memory-ratio"] == 2.0
+    assert ipolicy.Fill(weaker, lifted) == ipolicy.DEFAULTS
 
 
 def test_a_group_has_no_std() -> None:
