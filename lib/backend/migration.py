@@ -123,11 +123,16 @@ def Status(instance: Dict) -> Dict:
     return driver.MigrationStatus(guest).ToDict()
 
 
-def EndSent(instance: Dict, ident: int, attempt: str | None) -> None:
-    """instance_end_sent: forget an ``attempt`` that is over and end the sent copy on the source, if it is still there."""
+def EndSent(instance: Dict, ident: int, attempt: str | None, sent: bool) -> None:
+    """instance_end_sent: forget an ``attempt`` that is over; end the sent copy on the source, if it is still there.
+
+    ``sent``: the master has seen such a copy.  If it has seen a running guest, a copy that was sent since may be the only one.
+    """
     guest, driver = _Load(instance)
     with transfers.Locked(guest.name):
         look = _CheckSame(driver, guest, ident, attempt)
+        if look.state == runstate.SENT and not sent:
+            raise _Changed(guest, look)
         if look.sending and look.state in runstate.HOLDS:
             look = _WaitFailed(driver, guest, ident, attempt)
         if look.sending or look.state not in (runstate.SENT, runstate.GONE, *runstate.HOLDS):
@@ -151,9 +156,7 @@ def _WaitFailed(driver: Hypervisor, guest: objects.Instance, ident: int, attempt
     while True:
         look = _CheckSame(driver, guest, ident, attempt)
         if look.state not in runstate.HOLDS:
-            raise errors.RpcCallError(
-                f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
-            )
+            raise _Changed(guest, look)
         if not look.sending or runtime.Monotonic() >= deadline:
             return look
         runtime.Sleep(_NOTICE_STEP)
@@ -163,10 +166,14 @@ def _CheckSame(driver: Hypervisor, guest: objects.Instance, ident: int, attempt:
     """Look, and raise RpcCallError unless process and attempt are those that the master has looked at."""
     look = driver.Look(guest.name)
     if look.ident != ident or transfers.Read(guest.name).attempt != attempt:
-        raise errors.RpcCallError(
-            f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
-        )
+        raise _Changed(guest, look)
     return look
+
+
+def _Changed(guest: objects.Instance, look: Look) -> errors.RpcCallError:
+    return errors.RpcCallError(
+        f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
+    )
 
 
 def FinalizeDestination(instance: Dict, info: str | None, success: bool) -> None:
@@ -244,9 +251,7 @@ def EndCopy(instance: Dict, ident: int) -> None:
         if look.state == runstate.GONE:
             return  # what is noted here may belong to a later migration
         if look.ident != ident:
-            raise errors.RpcCallError(
-                f"Instance {guest.name} has changed since it was looked at (state {look.state}), it is left alone"
-            )
+            raise _Changed(guest, look)
         driver.EndNow(guest)
         _Leave(driver, guest)
         transfers.Clear(guest.name)

@@ -419,10 +419,11 @@ _ADDED = (
     _Changes(
         "instance_end_sent",
         "N s D",
-        "Forgets an attempt to send a guest and ends the sent copy, if process and attempt are still those given.",
+        "Forgets an attempt to send a guest, if process and attempt are still those given; ends the copy if it was seen as sent.",
         instance="INST",
         ident="int",
         attempt="str?",
+        sent="bool",
     ),
     _Changes(
         "instance_resume_sent",

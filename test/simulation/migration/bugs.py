@@ -78,7 +78,7 @@ def _OldFinalizeDestination(data: Dict, info: Any, success: bool) -> None:
     transfers.Clear(guest.name)
 
 
-def _EndAnything(data: Dict, ident: int, attempt: str | None) -> None:
+def _EndAnything(data: Dict, ident: int, attempt: str | None, sent: bool) -> None:
     """End what is there, whatever it is."""
     _OldFinalizeSource(data, True, True)
 
@@ -144,7 +144,7 @@ class StartBelievesConfiguration(_Bug):
 
 def _EndSource(tasklet: TLMigrateInstance, situation: Situation) -> None:
     view = situation.views[tasklet.source_uuid]
-    tasklet.rpc.call_instance_end_sent(tasklet.source_uuid, tasklet._instance, view.ident, view.attempt)
+    tasklet.rpc.call_instance_end_sent(tasklet.source_uuid, tasklet._instance, view.ident, view.attempt, True)
 
 
 class _EarlyEnder(TLMigrateInstance):
@@ -180,7 +180,7 @@ class _LazyCleaner(_Keeping, TLCleanupMigration):
 class DisksStayOpenOnBoth(_Bug):
     """After a migration nobody closes the disks on the other node."""
 
-    changed = {"instance_end_sent": lambda data, ident, attempt: _WithoutLeaving(data)}
+    changed = {"instance_end_sent": lambda data, ident, attempt, sent: _WithoutLeaving(data)}
     exchanged = {"OP_INSTANCE_MIGRATE": _Migrating(_Keeper, _LazyCleaner)}
 
 
@@ -342,7 +342,7 @@ class FinalizeEndsWhateverIsThere(_Bug):
     changed = {"instance_end_sent": _EndAnything}
 
 
-def _EndOfAnyAttempt(data: Dict, ident: int, attempt: str | None) -> None:
+def _EndOfAnyAttempt(data: Dict, ident: int, attempt: str | None, sent: bool) -> None:
     guest, driver = migration._Load(data)
     state = driver.Look(guest.name).state
     if state == runstate.SENT:
@@ -492,10 +492,10 @@ class LateAcceptWhereTheGuestRan(_Bug):
     changed = {"accept_instance": _AcceptAnyway}
 
 
-def _EndSentUndurably(data: Dict, ident: int, attempt: str | None) -> None:
+def _EndSentUndurably(data: Dict, ident: int, attempt: str | None, sent: bool) -> None:
     host, path = HostOf(), NotePath()
     before = host.files.get(path)
-    migration.EndSent(data, ident, attempt)
+    migration.EndSent(data, ident, attempt, sent)
     if before is not None and path not in host.files:
         host.unsynced.setdefault(path, before)
 

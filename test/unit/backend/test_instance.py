@@ -366,7 +366,7 @@ def _State(rig: Rig) -> str:
 def _EndSent(rig: Rig) -> None:
     """What a master does that looks and acts at once."""
     seen = _Seen(rig)
-    migration.EndSent(rig.data, seen["ident"], seen["attempt"])
+    migration.EndSent(rig.data, seen["ident"], seen["attempt"], seen["run_state"] == "postmigrate")
 
 
 @dataclasses.dataclass
@@ -421,7 +421,7 @@ def test_sent_copy_runs_again_only_for_the_attempt_that_failed(migrated: Migrate
             with pytest.raises(errors.RpcCallError, match="has changed since it was looked at"):
                 migration.ResumeSent(rig.data, ident, attempt)
             with pytest.raises(errors.RpcCallError, match="has changed since it was looked at"):
-                migration.EndSent(rig.data, ident, attempt)
+                migration.EndSent(rig.data, ident, attempt, True)
         assert _State(rig) == "postmigrate"
         migration.ResumeSent(rig.data, 0, migrated.attempt)
         assert _State(rig) == "running"
@@ -434,8 +434,8 @@ def test_a_copy_that_was_sent_is_ended_once_and_a_guest_never(migrated: Migrated
     with rig.first:
         migration.ResumeSent(rig.data, 0, migrated.attempt)
         with pytest.raises(errors.RpcCallError, match="has changed since it was looked at"):
-            migration.EndSent(rig.data, 0, migrated.attempt)
-        migration.EndSent(rig.data, 0, None)
+            migration.EndSent(rig.data, 0, migrated.attempt, False)
+        migration.EndSent(rig.data, 0, None, False)
         assert _State(rig) == "running" and rig.Link().is_symlink()
 
 
@@ -451,13 +451,25 @@ class Slow(FakeHypervisor):
         return dataclasses.replace(seen, state=self.looks.pop(0), sending=True)
 
 
+def test_a_copy_that_was_sent_after_the_look_is_left_alone(migrated: Migrated) -> None:
+    """Its target may have ended by now, and then it is the only one."""
+    rig = migrated.rig
+    with rig.first:
+        assert _State(rig) == "postmigrate"
+        with pytest.raises(errors.RpcCallError, match=r"has changed since it was looked at \(state postmigrate\)"):
+            migration.EndSent(rig.data, 0, migrated.attempt, False)
+        assert _State(rig) == "postmigrate" and _Seen(rig)["attempt"] == migrated.attempt
+        migration.EndSent(rig.data, 0, migrated.attempt, True)
+        assert _State(rig) == "gone"
+
+
 def test_a_guest_notices_a_moment_later_that_its_target_is_gone(migrated: Migrated, use: Any) -> None:
     rig = migrated.rig
     use(Slow)
     with rig.first:
         hypervisor.GetHypervisor("fake").Resume(rig.guest)
         Slow.looks = ["running"] * 3
-        migration.EndSent(rig.data, 0, migrated.attempt)
+        migration.EndSent(rig.data, 0, migrated.attempt, False)
         assert _Seen(rig)["attempt"] is None and _State(rig) == "running" and rig.Link().is_symlink()
 
 
@@ -467,7 +479,7 @@ def test_a_guest_that_was_sent_after_all_is_left_alone(migrated: Migrated, use: 
     with rig.first:
         Slow.looks = ["running", "running", "postmigrate"]
         with pytest.raises(errors.RpcCallError, match=r"has changed since it was looked at \(state postmigrate\)"):
-            migration.EndSent(rig.data, 0, migrated.attempt)
+            migration.EndSent(rig.data, 0, migrated.attempt, False)
         assert _Seen(rig)["attempt"] == migrated.attempt and _State(rig) == "postmigrate"
 
 
@@ -494,7 +506,7 @@ def test_end_of_one_migration_that_comes_late_leaves_the_next_one_alone(migrated
     with rig.first:
         hypervisor.GetHypervisor("fake").EndNow(rig.guest)  # it could not be loaded
         with pytest.raises(errors.RpcCallError, match="has changed since it was looked at \\(state gone\\)"):
-            migration.EndSent(rig.data, 0, migrated.attempt)
+            migration.EndSent(rig.data, 0, migrated.attempt, False)
         migration.EndCopy(rig.data, 0)
         assert _Seen(rig)["arrival"] == "awaited" and rig.Link().is_symlink()
     with rig.second:
@@ -609,7 +621,7 @@ ACTING: dict[str, Callable[[dict[str, Any]], object]] = {
     "instance_start": lambda data: instance.Start(data, False, TRAIL),
     "accept_instance": lambda data: migration.Accept(data, None, "127.0.0.1"),
     "instance_migrate": lambda data: migration.Migrate("cluster", data, "127.0.0.1", True),
-    "instance_end_sent": lambda data: migration.EndSent(data, 0, None),
+    "instance_end_sent": lambda data: migration.EndSent(data, 0, None, True),
     "instance_finalize_migration_dst, done": lambda data: migration.FinalizeDestination(data, None, True),
     "instance_finalize_migration_dst, failed": lambda data: migration.FinalizeDestination(data, None, False),
     "instance_resume_sent": lambda data: migration.ResumeSent(data, 0, None),

@@ -158,7 +158,7 @@ def test_whole_life_by_procedures(rig: Rig) -> None:
         rig.WaitMigrated()
         assert migration.Status(rig.Data())["status"] == "completed"
         sent = migration.RunState(rig.instance.name, "kvm", {})
-        migration.EndSent(rig.Data(), sent["ident"], sent["attempt"])
+        migration.EndSent(rig.Data(), sent["ident"], sent["attempt"], True)
     with rig.second:
         migration.FinalizeDestination(rig.Data(), info, True)
         assert Path(pathutils.InstanceDiskLink(rig.instance.name, 0)).is_symlink()

@@ -82,7 +82,7 @@ def test_mirrored_guest_moves_between_machines() -> None:
     first.Call(migration.Migrate, "cluster", DATA, "192.0.2.2", True)
     second.Call(migration.FinalizeDestination, DATA, None, True)
     sent = first.Call(migration.RunState, GUEST.name, "fake", {})
-    first.Call(migration.EndSent, DATA, sent["ident"], sent["attempt"])
+    first.Call(migration.EndSent, DATA, sent["ident"], sent["attempt"], True)
     assert (first.Call(Running), second.Call(Running)) == ([], [GUEST.name])
     first.Call(blockdev.Close, GUEST.name, [DISK])
 

@@ -206,7 +206,7 @@ def EndLeftovers(caller: Caller, instance: objects.Instance, situation: Situatio
             continue
         if situation.State(node) == runstate.SENT:
             view = situation.views[node]
-            result = caller.rpc.call_instance_end_sent(node, instance, view.ident, view.attempt)
+            result = caller.rpc.call_instance_end_sent(node, instance, view.ident, view.attempt, True)
         else:
             result = caller.rpc.call_instance_finalize_migration_dst(node, instance, None, False)
         if result.fail_msg:

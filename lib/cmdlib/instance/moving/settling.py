@@ -135,7 +135,7 @@ class Settler(Tasklet):
         for node, view in situation.views.items():
             was_here = view.state == runstate.GONE and view.arrival not in (None, runstate.NEVER)
             if (view.attempt is not None and view.state != runstate.SENT) or was_here:
-                result = self.rpc.call_instance_end_sent(node, self._instance, view.ident, view.attempt)
+                result = self.rpc.call_instance_end_sent(node, self._instance, view.ident, view.attempt, False)
                 self._RaiseUnsettled(result, f"Could not finish the migration on {result.node_name}")
 
     def _DiskUsers(self, situation: Situation) -> list[str]:
