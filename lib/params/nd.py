@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ganeti import constants
-from ganeti.params import checks
+from ganeti.params import checks, disk
 from ganeti.params.types import (
     BOOL,
     FLOAT,
@@ -66,7 +65,7 @@ DISK_STATE_TABLE = MakeTable(
     Param("disk_total", INT, 0, "MiB in all", None, "2.6"),
 )
 DISK_STATE_DEFAULTS: dict[str, Any] = Defaults(DISK_STATE_TABLE)
-DISK_STATE_TYPES = (constants.DT_PLAIN,)
+DISK_STATE_TYPES = tuple(sorted(disk.With(disk_state=True)))
 
 
 def SyntaxProblems(values: Mapping[str, Any]) -> list[str]:

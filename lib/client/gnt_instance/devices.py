@@ -47,8 +47,10 @@ def _ByIndex(items: Iterable[Item], what: str, limit: int) -> list[dict[str, Any
 
 def NewDisks(options: Options) -> list[dict[str, Any]]:
     """Return the disks of ``--disk`` or ``-s`` for a new instance."""
+    from ganeti.params import disk as disk_params
+
     items = list(options.disks or [])
-    if options.disk_template == constants.DT_DISKLESS:
+    if options.disk_template in disk_params.With(has_disks=False):
         if items or options.sd_size is not None:
             raise errors.OpPrereqError("Diskless instance but disk information passed", errors.ECODE_INVAL)
         return []

@@ -313,7 +313,7 @@ def CheckTemplates(before: objects.Snapshot, after: objects.Snapshot, op: Any) -
     enabled = after.cluster.enabled_disk_templates
     gone = set(before.cluster.enabled_disk_templates) - set(enabled)
     for inst in before.instances.values():
-        used = {dev.dev_type for dev in before.InstanceDisks(inst)} or {constants.DT_DISKLESS}
+        used = {dev.dev_type for dev in before.InstanceDisks(inst)} or disk.With(has_disks=False)
         if used & gone:
             raise Invalid(
                 f"Cannot disable disk template '{sorted(used & gone)[0]}', because instance {inst.known_as} is using it"

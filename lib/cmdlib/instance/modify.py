@@ -190,7 +190,7 @@ class LUInstanceSetParams(InstanceLU[opcodes.OpInstanceSetParams]):
         if self.instance.disks:
             raise errors.OpPrereqError(_TWO_STEPS, errors.ECODE_INVAL)
         CheckTemplateEnabled(self.snapshot, template)
-        if template == constants.DT_DISKLESS or template in disk_params.With(mirror=disk_params.INTERNAL):
+        if not disk_params.TEMPLATES[template].first:
             raise self._NotFirst(self.instance)
 
     def _NotFirst(self, instance: objects.Instance) -> errors.OpPrereqError:

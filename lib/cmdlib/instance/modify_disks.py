@@ -38,7 +38,7 @@ class DiskChanges:
         self._lu = lu
         self._uuid = instance.uuid
         self.template: str = lu.snapshot.DiskTemplate(instance)
-        if self.template == constants.DT_DISKLESS and lu.op.disk_template is not None:
+        if self.template in disk_params.With(has_disks=False) and lu.op.disk_template is not None:
             self.template = lu.op.disk_template
         self._changes = changes
         self._requests: dict[int, diskgen.DiskRequest] = {}
@@ -77,7 +77,7 @@ class DiskChanges:
         return planned
 
     def _CheckAdd(self, number: int, change: Change, planned: list[Any]) -> None:
-        if self.template == constants.DT_DISKLESS:
+        if self.template in disk_params.With(has_disks=False):
             name = self._instance.name
             raise errors.OpPrereqError(
                 f"Disk operations not supported for diskless instance {name} without a disk template",

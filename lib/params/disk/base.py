@@ -149,6 +149,10 @@ class DiskTemplate:
     # --- what can be done ---------------------------------------------------------------------------------------------
 
     has_disks: ClassVar[bool] = True
+    first: ClassVar[bool] = True
+    """The first disk of an instance that has none can be made with it."""
+    disk_state: ClassVar[bool] = False
+    """What nodes have of its storage can be recorded by hand."""
     copyable: ClassVar[bool] = False
     """An instance can be moved by copying."""
     growable: ClassVar[bool] = False

@@ -40,7 +40,7 @@ class Plain(DiskTemplate):
     keys = frozenset(["adopt", "vg", "spindles"])
     storage_type = "lvm-vg"
     units = _UNITS
-    lvm = volume = True
+    lvm = volume = disk_state = True
     hook_names = ("VG", "ID")
     nodes = 1
     on_secondaries = True  # below a mirror
@@ -106,6 +106,7 @@ class Drbd(DiskTemplate):
     units = _UNITS
     lvm = helper = on_secondaries = True
     nodes = 2
+    first = False
     mirror = INTERNAL
     mirror_of = constants.DT_PLAIN
     id_items = 6

@@ -27,7 +27,7 @@ class Diskless(DiskTemplate):
     text = "no disks"
     storage_type = "diskless"
     mirror = EXTERNAL
-    has_disks = convertible_from = convertible_to = False
+    has_disks = first = convertible_from = convertible_to = False
     exclusive_storage = True
 
 

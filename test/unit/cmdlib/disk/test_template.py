@@ -9,6 +9,8 @@ import sys
 
 from support.virtualnode import TOP
 
+from ganeti.params import disk
+
 # Where templates may be told apart by name: their objects, their drivers, and the layout of config.data, of old releases too.
 _ALLOWED = (
     "constants.py",
@@ -46,5 +48,14 @@ def test_nobody_else_tells_templates_apart_by_name() -> None:
                 with open(os.path.join(folder, name), encoding="utf-8") as stream:
                     text = stream.read()
                 found += [f"{path}: {known}" for known in re.findall(r"\bDT_[A-Z0-9_]+", text)]
-    # "mixed" is what several templates are called together.
-    assert {line.partition(": ")[2] for line in found} <= {"DT_DISKLESS", "DT_MIXED"}, found
+    # "diskless" is what an instance without disks has in tables and messages, "mixed" one with disks of several templates.
+    assert {line for line in found if not line.endswith(": DT_MIXED")} == {
+        "cmdlib/disk/generate.py: DT_DISKLESS",
+        "htools/model/entities.py: DT_DISKLESS",
+    }
+
+
+def test_templates_say_what_can_be_done_with_them() -> None:
+    assert disk.With(has_disks=False) == {"diskless"}
+    assert disk.With(first=False) == {"diskless", "drbd"}
+    assert disk.With(disk_state=True) == {"plain"}
