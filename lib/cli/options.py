@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from ganeti import constants
 from ganeti.cli.parser import (
-    COMPLETE_FILE,
     COMPLETE_GROUP,
     COMPLETE_IALLOCATOR,
     COMPLETE_NODE,
     COMPLETE_OS,
     ElementsOf,
+    FileValue,
     Flag,
     Off,
     Opt,
@@ -65,8 +65,8 @@ FILTER = Flag("-F", "--filter", dest="force_filter", text="Read the argument as 
     grammar="filter"
 )
 ROMAN = Flag("--roman", dest="roman_integers", text="Print Roman numerals")
-TAG_SOURCE = Value(
-    "--from", dest="tags_source", metavar="FILE", completion=COMPLETE_FILE,
+TAG_SOURCE = FileValue(
+    "--from", dest="tags_source",
     text="File with more tags, one on each line; - is standard input",
 )  # fmt: skip
 

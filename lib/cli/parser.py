@@ -245,6 +245,11 @@ def Value(
     )  # fmt: skip
 
 
+def FileValue(*names: str, dest: str, text: str, metavar: str = "FILE") -> Opt:
+    """Declare an option whose value is a path of this machine, which shells complete."""
+    return Value(*names, dest=dest, text=text, metavar=metavar, completion=COMPLETE_FILE)
+
+
 def Values(*names: str, dest: str, text: str, **more: Any) -> Opt:
     """Declare an option that may be given several times; without it the value is an empty list."""
     return Value(*names, dest=dest, text=text, **more).But(action="append", default=[])

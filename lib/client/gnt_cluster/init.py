@@ -8,7 +8,7 @@ from ganeti import constants, errors
 from ganeti.cli import jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command, One
-from ganeti.cli.parser import COMPLETE_FILE, Off, Opt, Options, Value
+from ganeti.cli.parser import FileValue, Off, Opt, Options, Value
 from ganeti.client.gnt_cluster.options import SET_SETTINGS, SSH_KEY_BITS, SSH_KEY_TYPE
 from ganeti.client.shared import policy, typed
 from ganeti.opcodes import OpClusterPostInit
@@ -17,8 +17,8 @@ PRIMARY_IP_VERSION = Value(
     "--primary-ip-version", dest="primary_ip_version", default="4", metavar="4|6",
     text="IP version of the nodes' primary addresses",
 )  # fmt: skip
-GLUSTER_STORAGE_DIR = Value(
-    "--gluster-storage-dir", dest="gluster_storage_dir", metavar="DIR", completion=COMPLETE_FILE,
+GLUSTER_STORAGE_DIR = FileValue(
+    "--gluster-storage-dir", dest="gluster_storage_dir", metavar="DIR",
     text="Directory on the nodes for mounts of Gluster volumes",
 )  # fmt: skip
 NO_ETC_HOSTS = Off("--no-etc-hosts", dest="modify_etc_hosts", text="Never change /etc/hosts on the nodes")

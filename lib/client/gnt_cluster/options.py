@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti.cli import options as o
-from ganeti.cli.parser import COMPLETE_FILE, COMPLETE_IALLOCATOR, COMPLETE_NODE, ElementsOf, Value, Values
+from ganeti.cli.parser import COMPLETE_IALLOCATOR, COMPLETE_NODE, ElementsOf, FileValue, Value, Values
 
 NODE_LIST = Values(
     "-n", "--node", dest="nodes", metavar="NODE", completion=COMPLETE_NODE, text="Only this node; repeat it for several"
@@ -34,8 +34,8 @@ EXTERNAL_MIP_SCRIPT = Value(
     text="Set up the master IP address with the site's own script",
 )  # fmt: skip
 VG_NAME = Value("--vg-name", dest="vg_name", metavar="VG", text="LVM volume group; empty to use no LVM")
-DRBD_HELPER = Value(
-    "--drbd-usermode-helper", dest="drbd_helper", metavar="PATH", completion=COMPLETE_FILE,
+DRBD_HELPER = FileValue(
+    "--drbd-usermode-helper", dest="drbd_helper", metavar="PATH",
     text="Usermode helper of DRBD on the nodes; empty to use no DRBD",
 )  # fmt: skip
 PREALLOC_WIPE = Value(
@@ -45,12 +45,12 @@ UID_POOL = Value(
     "--uid-pool", dest="uid_pool", type="uidpool", metavar="LOW-HIGH,...",
     text="User IDs for instances with security_model pool, such as 4000-4019,5000",
 )  # fmt: skip
-FILE_STORAGE_DIR = Value(
-    "--file-storage-dir", dest="file_storage_dir", metavar="DIR", completion=COMPLETE_FILE,
+FILE_STORAGE_DIR = FileValue(
+    "--file-storage-dir", dest="file_storage_dir", metavar="DIR",
     text="Directory on the nodes for disks of the template file",
 )  # fmt: skip
-SHARED_FILE_STORAGE_DIR = Value(
-    "--shared-file-storage-dir", dest="shared_file_storage_dir", metavar="DIR", completion=COMPLETE_FILE,
+SHARED_FILE_STORAGE_DIR = FileValue(
+    "--shared-file-storage-dir", dest="shared_file_storage_dir", metavar="DIR",
     text="Directory on the nodes for disks of the template sharedfile",
 )  # fmt: skip
 USER_SHUTDOWN = Value(

@@ -6,7 +6,7 @@ from ganeti import constants, errors
 from ganeti.cli import ask, jobs, output
 from ganeti.cli import options as o
 from ganeti.cli.command import Command
-from ganeti.cli.parser import COMPLETE_FILE, Flag, Off, Options, Value
+from ganeti.cli.parser import FileValue, Flag, Off, Options
 from ganeti.client.gnt_cluster.options import SSH_KEY_BITS, SSH_KEY_TYPE
 from ganeti.opcodes import OpClusterRedistConf, OpClusterRenewCrypto
 
@@ -21,26 +21,26 @@ NEW_CONFD_HMAC_KEY = Flag("--new-confd-hmac-key", dest="confd_hmac_key", text="M
 NEW_RAPI_CERTIFICATE = Flag(
     "--new-rapi-certificate", dest="new_rapi_certificate", text="Make a new self-signed certificate of ganeti-rapi"
 )
-RAPI_CERTIFICATE = Value(
-    "--rapi-certificate", dest="rapi_certificate", metavar="FILE", completion=COMPLETE_FILE,
+RAPI_CERTIFICATE = FileValue(
+    "--rapi-certificate", dest="rapi_certificate",
     text="Use this private key and certificate for ganeti-rapi",
 )  # fmt: skip
 NEW_SPICE_CERTIFICATE = Flag(
     "--new-spice-certificate", dest="new_spice_certificate", text="Make a new self-signed certificate of SPICE"
 )
-SPICE_CERTIFICATE = Value(
-    "--spice-certificate", dest="spice_certificate", metavar="FILE", completion=COMPLETE_FILE,
+SPICE_CERTIFICATE = FileValue(
+    "--spice-certificate", dest="spice_certificate",
     text="Use this private key and certificate for SPICE, together with --spice-ca-certificate",
 )  # fmt: skip
-SPICE_CA_CERTIFICATE = Value(
-    "--spice-ca-certificate", dest="spice_ca_certificate", metavar="FILE", completion=COMPLETE_FILE,
+SPICE_CA_CERTIFICATE = FileValue(
+    "--spice-ca-certificate", dest="spice_ca_certificate",
     text="Certificate of the authority that signed the one of SPICE",
 )  # fmt: skip
 NEW_DOMAIN_SECRET = Flag(
     "--new-cluster-domain-secret", dest="new_cluster_domain_secret", text="Make a new cluster domain secret"
 )
-DOMAIN_SECRET = Value(
-    "--cluster-domain-secret", dest="cluster_domain_secret", metavar="FILE", completion=COMPLETE_FILE,
+DOMAIN_SECRET = FileValue(
+    "--cluster-domain-secret", dest="cluster_domain_secret",
     text="Use the content of this file as cluster domain secret",
 )  # fmt: skip
 NEW_SSH_KEYS = Flag("--new-ssh-keys", dest="renew_ssh_keys", text="Make new SSH keys of all nodes")

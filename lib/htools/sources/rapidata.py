@@ -110,10 +110,7 @@ def _ReadNode(
     uuid = node.Get("group.uuid", fields.Text, NO_GROUP)
     if uuid not in groups:
         raise LoadError(f"Unknown group '{uuid}' for node {name}")
-    offline = node.Get("offline", fields.Bool)
-    drained = node.Get("drained", fields.Bool)
-    capable = node.Get("vm_capable", fields.Bool, True)
-    live = not offline and capable
+    live, flags = ReadFlags(node)
     exclusive, spindles = ReadStorage(node.Inner("ndparams"))
     facts: dict[str, Any] = {}
     if live:
@@ -136,14 +133,22 @@ def _ReadNode(
         groups[uuid],
         exclusive_storage=exclusive,
         total_spindles=spindles,
-        offline=drained or not live,
-        drained=drained and live,
         master=name == master,
         tags=node.Get("tags", fields.List(fields.Text)),
         hypervisor=hypervisor,
         speed=node.Get("cpu_speed", fields.Real, 1.0),
+        **flags,
         **facts,
     )
+
+
+def ReadFlags(node: Fields) -> tuple[bool, dict[str, bool]]:
+    """Return whether a node reports what it has, and what ``NodeFacts`` says of its flags."""
+    offline = node.Get("offline", fields.Bool)
+    drained = node.Get("drained", fields.Bool)
+    capable = node.Get("vm_capable", fields.Bool, True)
+    live = not offline and capable
+    return live, {"offline": drained or not live, "drained": drained and live}
 
 
 def ReadStorage(ndparams: Fields) -> tuple[bool, int]:

@@ -13,7 +13,7 @@ from ganeti.htools.model.entities import DRBD, NO_NODE, PLAIN, TEMPLATES, Disk, 
 from ganeti.htools.sources import fields
 from ganeti.htools.sources.fields import Fields
 from ganeti.htools.sources.loading import LoadError, Raw
-from ganeti.htools.sources.rapidata import FindNode, ReadStorage
+from ganeti.htools.sources.rapidata import FindNode, ReadFlags, ReadStorage
 
 _MESSAGE = "invalid iallocator message"
 _REQUEST = "invalid request dict"
@@ -128,15 +128,13 @@ def _ReadGroup(index: int, uuid: str, value: Any) -> Group:
 
 def _ReadNode(index: int, name: str, value: Any, groups: Mapping[str, int], hypervisor: str | None) -> NodeFacts:
     node = Fields(value, f"invalid data for node '{name}'")
-    offline = node.Get("offline", fields.Bool)
-    drained = node.Get("drained", fields.Bool)
+    live, flags = ReadFlags(node)
     uuid = node.Get("group", fields.Text)
-    capable = node.Get("vm_capable", fields.Bool, True)
     exclusive, spindles = ReadStorage(node.Inner("ndparams"))
     if uuid not in groups:
         raise LoadError(f"Unknown group '{uuid}' for node {name}")
     facts: dict[str, Any] = {}
-    if not offline and capable:
+    if live:
         facts = {
             "total_memory": node.Get("total_memory", fields.Real),
             "node_memory": node.Get("reserved_memory", fields.Int),
@@ -156,10 +154,9 @@ def _ReadNode(index: int, name: str, value: Any, groups: Mapping[str, int], hype
         groups[uuid],
         exclusive_storage=exclusive,
         total_spindles=spindles,
-        offline=offline or drained or not capable,
-        drained=drained and capable and not offline,
         tags=node.Get("tags", fields.List(fields.Text), ()),
         hypervisor=hypervisor,
+        **flags,
         **facts,
     )
 
