@@ -193,19 +193,19 @@ class Installed(Scene):
         return [os.path.join(self.programs, name)]
 
     def Version(self) -> str:
-        """What the master daemon says; all node daemons are of the same version, as verify compares them."""
+        """What the master daemon says."""
         said = self[0].Run([*self.Program("gnt-cluster"), "version"]).stdout
-        verified = self[0].Run([*self.Program("gnt-cluster"), "verify", "--error-codes"], timeout=100)
-        assert "Verifying node status" in verified.stdout and "ENODEVERSION" not in verified.stdout
         return said.splitlines()[0].removeprefix("Software version: ")
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(600)
 def test_two_releases_side_by_side_there_and_back() -> None:
     with Installed() as scene:
         assert scene.Version() == "3.1.0"
         code, text = scene.Upgrade("--to", NEW)
         assert scene.Links() == {NEW} and scene.Version() == NEW, text
+        verified = scene[0].Run([*scene.Program("gnt-cluster"), "verify", "--error-codes"], timeout=100)
+        assert "Verifying node status" in verified.stdout and "ENODEVERSION" not in verified.stdout
         # The newer release's own program was asked what the older one lacked; what it cannot do is left to people.
         assert code == 1 and Path(scene.recorded).read_text(encoding="utf-8") == "3.1.0\n"
         assert f"Remove the cause, then run '{scene.programs}/post-upgrade 3.1.0'" in text
