@@ -28,8 +28,10 @@ NEW = "3.1.7"
 class Scene(RealCluster):
     """Three nodes with two releases each."""
 
+    count = 3
+
     def __init__(self) -> None:
-        super().__init__(3)
+        super().__init__(self.count)
         WriteProgram(os.path.join(self.base, "bin", "ssh"), SSH % self.base)
         for node in self.nodes:
             args = f'RAPI_ARGS="-b {node.address}"\nCONFD_ARGS="-b {node.address}"\n'
@@ -56,7 +58,7 @@ class Scene(RealCluster):
 
     def Upgrade(self, *words: str) -> tuple[int, str]:
         with self._Start(words) as running:
-            text, _ = running.communicate(timeout=150)
+            text, _ = running.communicate(timeout=280)
             return running.returncode, text
 
     def Cut(self, line: str, *words: str) -> None:
@@ -160,6 +162,7 @@ class Installed(Scene):
     """Two releases, side by side in the base directory (doc/packaging.rst)."""
 
     node_class = InstalledNode
+    count = 2
 
     def MakeReleases(self) -> None:
         self.programs = os.path.join(self.base, "programs")

@@ -315,6 +315,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         ("gnt-job info ", ["17"]),
         ("gnt-job show 1", ["17"]),
         ("gnt-cluster queue un", ["undrain"]),
+        (f"gnt-cluster renew-crypto --rapi-certificate = {TOP}/READ", [f"{TOP}/README"]),
         ("gnt-instance startup w", ["web"]),
         ("gnt-os modify d", ["debian"]),
     ],
