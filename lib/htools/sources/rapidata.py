@@ -142,7 +142,7 @@ def _ReadNode(
     )
 
 
-def ReadFlags(node: Fields) -> tuple[bool, dict[str, bool]]:
+def ReadFlags(node: Fields) -> tuple[bool, dict[str, Any]]:
     """Return whether a node reports what it has, and what ``NodeFacts`` says of its flags."""
     offline = node.Get("offline", fields.Bool)
     drained = node.Get("drained", fields.Bool)
