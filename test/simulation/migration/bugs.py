@@ -353,6 +353,17 @@ def _EndOfAnyAttempt(data: Dict, ident: int, attempt: str | None, sent: bool) ->
     transfers.Clear(guest.name)
 
 
+def _EndOfWhatRan(data: Dict, ident: int, attempt: str | None, sent: bool) -> None:
+    del sent
+    migration.EndSent(data, ident, attempt, True)
+
+
+class SentSinceTheLookIsEnded(_Bug):
+    """A copy that ran when the master looked, and has been sent since, is ended with the attempt that seemed to have failed."""
+
+    changed = {"instance_end_sent": _EndOfWhatRan}
+
+
 class LateEndForgetsNewerMigration(_Bug):
     """The end of one attempt to send the guest also forgets what is noted of a later migration."""
 

@@ -135,6 +135,15 @@ def StartAfterReset(people: People, struck: Faults) -> Acts:
     return [people.Migrate, people.Start]
 
 
+def SentWhileLooked(people: People, struck: Faults) -> Acts:
+    """The source is seen running; until the target is seen, all was sent, and the target could not load it."""
+    struck.At("instance_migrate on", struck.Fate("unanswered"))
+    struck.At("sending", struck.Spoil)
+    # After the two looks before it, in each of which every node that may run the guest is asked, the source first.
+    struck.At("answer of instance_run_state on", struck.Fate("lost"), 4 if people.world.mirrored else 6)
+    return [people.Migrate, people.Cleanup]
+
+
 # Of a hundred seeds each plot has so many of its own; the others have none.  A new plot goes to the end: it takes its
 # seeds from those that have none, and changes nothing for the others.
 _SHARES = (
@@ -153,6 +162,7 @@ _SHARES = (
     (SourceReset, 4),
     (TwoLateCalls, 5),
     (StartAfterReset, 6),
+    (SentWhileLooked, 6),
 )
 _SLOTS = 100
 _BY_SLOT = tuple(plot for plot, share in _SHARES for _ in range(share))
