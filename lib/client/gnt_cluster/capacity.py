@@ -9,6 +9,7 @@ from ganeti import constants, errors
 from ganeti.cli import jobs, output
 from ganeti.cli.command import AnyNumber, Command
 from ganeti.cli.parser import Options, Value
+from ganeti.htools.choosing import space
 from ganeti.htools.model.entities import Group
 from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.sources import loading, luxidata
@@ -88,6 +89,17 @@ def Lines(
             yield f"    and {len(losses) - _EXAMPLES} more"
 
 
+def Held(cluster: Cluster) -> Iterator[str]:
+    """Yield what keeps hail from allocating in whatever group: it wants all nodes of all groups to be emptiable."""
+    for group in cluster.UsedGroups():
+        names = space.Stuck(cluster, group)
+        if names:
+            yield (
+                f"hail allocates nothing, in any group, while {', '.join(names)} of node group {group.name} could not be emptied:"
+                " its other nodes have no room for all instances of one of these"
+            )
+
+
 def _Limits(part: State, group: Group, tries: int) -> Iterator[str]:
     """Yield how the limits of the policy that 3.1 does not have are kept."""
     count = group.policy.max_failures
@@ -136,6 +148,8 @@ def Run(options: Options, arguments: list[str]) -> int:
     for group in wanted:
         for line in Lines(cluster, group, enabled, options.limit, options.disk_template, options.minimum_memory):
             output.ToStdout(line)
+    for line in Held(cluster):
+        output.ToStdout(line)
     return constants.EXIT_SUCCESS
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ganeti.htools.choosing import allocate
 from ganeti.htools.choosing.allocate import Candidate, Outcome, Rules
-from ganeti.htools.model.entities import DRBD, NO_NODE, AllocPolicy, Disk, Failure, Instance, Status
+from ganeti.htools.model.entities import DRBD, NO_NODE, AllocPolicy, Disk, Failure, Group, Instance, Status
 from ganeti.htools.model.resources import Node
 from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.sizes import Size
@@ -180,11 +180,16 @@ class Grounds:
     """Whether anything may be allocated at all."""
 
 
+def Stuck(cluster: Cluster, group: Group) -> list[str]:
+    """Return the names of a group's nodes that could not be emptied."""
+    part = cluster.GroupState(group.index)
+    return [node.facts.name for index, node in part.nodes.items() if not Evacuable(part, index)]
+
+
 def BadGroups(cluster: Cluster) -> Iterator[int]:
     """Yield the groups that have a node which could not be emptied."""
     for group in cluster.UsedGroups():
-        part = cluster.GroupState(group.index)
-        if not all(Evacuable(part, node) for node in part.nodes):
+        if Stuck(cluster, group):
             yield group.index
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from ganeti.client.gnt_cluster import capacity
+from ganeti.htools.choosing import allocate
+from ganeti.htools.model.entities import NO_NODE, Disk, Instance, Status
 from ganeti.htools.model.state import Cluster
 from ganeti.htools.sizes import Size
 from ganeti.htools.sources import loading, text
@@ -116,6 +118,31 @@ def test_what_is_printed() -> None:
         "  more instances of 1024 MiB memory, 1024 MiB disk and 1 CPU(s), plain: at least 3",
         "  any one node may fail: all running instances could run elsewhere",
     ]
+
+
+def test_what_keeps_hail_from_allocating_in_any_group_is_said() -> None:
+    def cluster(memory: int) -> Cluster:
+        nodes = [f"{name}|{memory}|1024|{memory - 5120}|100000|90000|16|N|u|10" for name in "ab"]
+        nodes += [f"{name}|65536|1024|64512|100000|90000|16|N|v|10" for name in "cd"]
+        guests = [f"{name}|4096|1024|1|running|Y|{name}||ext|" for name in "ab"]
+        policies = [_POLICY, "h" + _POLICY[1:]]
+        written = ["g|u|preferred||", "h|v|preferred||", "", *nodes, "", *guests, "", "", *policies, ""]
+        return loading.Build(text.Parse("\n".join(written)), Wishes())
+
+    def placed(cluster: Cluster, template: str) -> bool:
+        new = Instance(
+            99, "new", 1024, 1024, 1, Status.RUNNING, template, NO_NODE, disks=(Disk(1024, 1),), alias="new"
+        )  # fmt: skip
+        choice = allocate.AllocateInGroups(cluster, new, len(new.nodes), allocate.Rules())
+        return choice.placement is not None
+
+    full, roomy = cluster(8192), cluster(16384)
+    assert list(capacity.Held(full)) == [
+        "hail allocates nothing, in any group, while a, b of node group g could not be emptied: its other nodes have no room"
+        " for all instances of one of these"
+    ]
+    assert not placed(full, "ext") and not placed(full, "drbd")
+    assert list(capacity.Held(roomy)) == [] and placed(roomy, "ext") and placed(roomy, "drbd")
 
 
 # --- what would help ------------------------------------------------------------------------------------------------------
