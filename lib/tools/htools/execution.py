@@ -120,10 +120,16 @@ class Executor:
         return []
 
 
+Job = list[Opcode]
+
+
 def RunSets(
-    executor: Executor, sets: Sequence[Sequence[Step]], opcodes: Callable[[Step], list[Opcode]], streams: Streams
+    executor: Executor, sets: Sequence[Sequence[Job]], annotated: Callable[[Job], Job], streams: Streams
 ) -> int:
-    """Carry out the sets of a solution, one after the other; return the exit status."""
+    """Carry out sets of jobs, one after the other; return the exit status.
+
+    ``annotated``: adds to a job what all of ours say.  Nothing is submitted after an interruption.
+    """
     with Stopper() as stopper:
         try:
             for number, jobs in enumerate(sets, 1):
@@ -132,7 +138,7 @@ def RunSets(
                         f"Stopped as asked: {number - 1} job sets were submitted, {len(sets) - number + 1} were not"
                     )
                     return 0
-                executor.Run([opcodes(step) for step in jobs])
+                executor.Run([annotated(job) for job in jobs])
         except Interrupted:
             streams.Err("Ended at once; jobs that were submitted go on, see 'gnt-job list'")
             return 2

@@ -113,12 +113,12 @@ def _Execute(cluster: Cluster, sets: Sequence[Sequence[Step]], options: Values, 
     execution.RequireLuxi("hbal", options)
     comment = f"rebalancing via hbal {constants.RELEASE_VERSION}"
 
-    def opcodes(step: Step) -> list[execution.Opcode]:
-        plain = execution.StepOpcodes(step, cluster.NodeName)
-        return execution.Annotated(plain, comment, "hbal", options)
+    def annotated(job: execution.Job) -> execution.Job:
+        return execution.Annotated(job, comment, "hbal", options)
 
+    jobs = [[execution.StepOpcodes(step, cluster.NodeName) for step in steps] for steps in sets]
     with Client(options.luxi or None) as client:
-        return execution.RunSets(execution.Executor(client, streams), sets, opcodes, streams)
+        return execution.RunSets(execution.Executor(client, streams), jobs, annotated, streams)
 
 
 def _Introduce(cluster: Cluster, whole: Cluster, options: Values, streams: Streams) -> None:

@@ -72,35 +72,31 @@ def _Execute(cluster: Cluster, plan: Plan, expand: bool, options: Values, stream
     verb = "expanding" if expand else "condensing"
     comment = f"{verb} by {len(plan.nodes)} nodes {constants.RELEASE_VERSION}"
     names = [cluster.NodeName(index) for index in plan.nodes]
+    moves = [
+        [execution.StepOpcodes(step, cluster.NodeName) for step in steps] for steps in solution.JobSets(plan.steps)
+    ]
+    power = [[_PowerJob(names, expand)]] if names else []
+    # Whatever comes before a node is switched off must have succeeded; an interruption ends the whole list.
+    sets = [*power, *moves] if expand else [*moves, [[_TagOpcode(name)] for name in names], *power]
 
-    def annotated(opcodes: Sequence[execution.Opcode]) -> list[execution.Opcode]:
-        return execution.Annotated(opcodes, comment, "hsqueeze", options)
+    def annotated(job: execution.Job) -> execution.Job:
+        return execution.Annotated(job, comment, "hsqueeze", options)
 
-    def moves(step: Step) -> list[execution.Opcode]:
-        return annotated(execution.StepOpcodes(step, cluster.NodeName))
-
-    power = [opcode for name in names for opcode in _PowerOpcodes(name, expand)]
     with Client(options.luxi or None) as client:
-        executor = execution.Executor(client, streams)
-        if expand:
-            executor.Run([annotated(power)])
-        code = execution.RunSets(executor, solution.JobSets(plan.steps), moves, streams)
-        if code == 0 and not expand:
-            executor.Run([annotated([_TagOpcode(name)]) for name in names])
-            executor.Run([annotated(power)])
-    return code
+        return execution.RunSets(execution.Executor(client, streams), sets, annotated, streams)
 
 
 def _TagOpcode(name: str) -> execution.Opcode:
     return {"OP_ID": "OP_TAGS_SET", "kind": constants.TAG_NODE, "tags": [squeeze.STANDBY_TAG], "name": name}
 
 
-def _PowerOpcodes(name: str, on: bool) -> list[execution.Opcode]:
+def _PowerJob(names: Sequence[str], on: bool) -> execution.Job:
+    """Return the job that changes the state of nodes and then their power, all of them together."""
     return [
-        {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, "offline": not on},
+        *({"OP_ID": "OP_NODE_SET_PARAMS", "node_name": name, "offline": not on} for name in names),
         {
             "OP_ID": "OP_OOB_COMMAND",
-            "node_names": [name],
+            "node_names": list(names),
             "command": "power-on" if on else "power-off",
             "ignore_status": False,
             "timeout": 60,

@@ -133,6 +133,60 @@ def test_a_termination_ends_at_once_and_leaves_what_was_submitted(master: Master
     assert err == "Ended at once; jobs that were submitted go on, see 'gnt-job list'\n"
 
 
+@pytest.fixture
+def spread(master: Master) -> Master:
+    """The master is the second node, so that the first one, with all instances, can be switched off."""
+    master.answers["QueryClusterInfo"]["master"] = "node2"
+    return master
+
+
+def test_nodes_that_are_not_needed_are_emptied_then_marked_then_switched_off(
+    spread: Master, tmp_path: pathlib.Path
+) -> None:
+    code, _, err = _Run(spread, tmp_path, "hsqueeze", "-X", "--target-resources=1")
+    assert (code, err) == (0, "")
+    *moves, [tag], power = spread.submitted
+    assert [op["OP_ID"] for [op] in moves] == ["OP_INSTANCE_MIGRATE"] * 4
+    assert (tag["OP_ID"], tag["kind"], tag["name"], tag["tags"]) == (
+        "OP_TAGS_SET", "node", "node1", ["htools:standby:auto"],
+    )  # fmt: skip
+    assert [op["OP_ID"] for op in power] == ["OP_NODE_SET_PARAMS", "OP_OOB_COMMAND"]
+    assert (power[0]["node_name"], power[0]["offline"]) == ("node1", True)
+    off = power[1]
+    assert (off["node_names"], off["command"], off["timeout"], off["power_delay"]) == (["node1"], "power-off", 60, 2.0)
+    assert power[0]["comment"].startswith("condensing by 1 nodes ") and power[0]["reason"][0][0] == "hsqueeze"
+
+
+def test_an_interrupted_squeeze_switches_nothing_off(spread: Master, tmp_path: pathlib.Path) -> None:
+    _Interrupting(spread, signal.SIGINT)
+    code, out, _ = _Run(spread, tmp_path, "hsqueeze", "-X", "--target-resources=1")
+    assert code == 0 and out.splitlines()[-1] == "Stopped as asked: 1 job sets were submitted, 5 were not"
+    assert [op["OP_ID"] for job in spread.submitted for op in job] == ["OP_INSTANCE_MIGRATE"]
+
+
+def test_a_squeeze_whose_moves_fail_switches_nothing_off(spread: Master, tmp_path: pathlib.Path) -> None:
+    spread.failures["OP_INSTANCE_MIGRATE"] = ["OpExecError", ["no"]]
+    code, _, err = _Run(spread, tmp_path, "hsqueeze", "-X", "--target-resources=1")
+    assert code == 1 and err.endswith("Error: Aborting.\n")
+    assert len(spread.submitted) == 1
+
+
+def test_nodes_that_are_needed_are_switched_on_together(master: Master, tmp_path: pathlib.Path) -> None:
+    rows = master._cluster["node"]["data"]
+    status, tags, name = (luxidata.NODE_FIELDS.index(field) for field in ("offline", "tags", "name"))
+    asleep = [list(rows[1]), list(rows[1])]
+    for number, row in enumerate(asleep, 2):
+        row[status], row[tags], row[name] = [0, True], [0, ["htools:standby:auto"]], [0, f"node{number}"]
+    master._cluster["node"]["data"] = [rows[0], *asleep]
+    code, _, err = _Run(master, tmp_path, "hsqueeze", "-X", "--minimal-resources=28000")
+    assert (code, err) == (0, "")
+    power = master.submitted[0]
+    assert [op["OP_ID"] for op in power] == ["OP_NODE_SET_PARAMS", "OP_NODE_SET_PARAMS", "OP_OOB_COMMAND"]
+    assert {op["offline"] for op in power[:2]} == {False}
+    assert (power[2]["node_names"], power[2]["command"]) == (["node2", "node3"], "power-on")
+    assert power[2]["comment"].startswith("expanding by 2 nodes ")
+
+
 def test_nothing_is_submitted_without_the_wish(master: Master, tmp_path: pathlib.Path) -> None:
     code, out, _ = _Run(master, tmp_path, "hbal")
     assert (code, master.submitted) == (0, [])
