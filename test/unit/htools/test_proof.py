@@ -177,6 +177,13 @@ def test_what_helps_one_instance_must_not_leave_another_one_down() -> None:
     assert _Help(cluster, "a") == {"two": "no other node has room: node b needs 1025 MiB more free memory"}
 
 
+def test_a_node_where_the_instance_could_not_run_is_no_help() -> None:
+    """Nobody reserves memory for it (no auto-balance), so its mirror would fit there."""
+    nodes = ["a 8192 5120", "b 2048 1024", "c 2048 1024"]
+    cluster = _Cluster(nodes, ["one 2048 running a b drbd unbalanced"])
+    assert _Help(cluster, "a") == {"one": "no other node has room: node b needs 1025 MiB more free memory"}
+
+
 def test_a_secondary_that_is_offline_is_replaced() -> None:
     nodes = ["a 8192 5120", "b 8192 7168 offline", "c 8192 7168"]
     guest = ["one 2048 running a b drbd"]
