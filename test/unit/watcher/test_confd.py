@@ -108,4 +108,4 @@ def test_where_it_cannot_answer_or_not_be_asked_it_is_not_restarted(
     confd.deaf.set()
     lines = _OfConfd(node)
     assert _Restarts(node) == [] and confd.asked == 0
-    assert any("cannot be asked" in line for line in lines) == (lack == "key")
+    assert any("cannot be checked" in line for line in lines) == (lack == "key")
