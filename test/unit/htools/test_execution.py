@@ -172,6 +172,7 @@ def test_a_squeeze_whose_moves_fail_switches_nothing_off(spread: Master, tmp_pat
 
 
 def test_nodes_that_are_needed_are_switched_on_together(master: Master, tmp_path: pathlib.Path) -> None:
+    """Nothing moves to them yet: how much memory they have is not known while they are off (24.2)."""
     rows = master._cluster["node"]["data"]
     status, tags, name = (luxidata.NODE_FIELDS.index(field) for field in ("offline", "tags", "name"))
     asleep = [list(rows[1]), list(rows[1])]
@@ -180,7 +181,7 @@ def test_nodes_that_are_needed_are_switched_on_together(master: Master, tmp_path
     master._cluster["node"]["data"] = [rows[0], *asleep]
     code, _, err = _Run(master, tmp_path, "hsqueeze", "-X", "--minimal-resources=28000")
     assert (code, err) == (0, "")
-    power = master.submitted[0]
+    [power] = master.submitted
     assert [op["OP_ID"] for op in power] == ["OP_NODE_SET_PARAMS", "OP_NODE_SET_PARAMS", "OP_OOB_COMMAND"]
     assert {op["offline"] for op in power[:2]} == {False}
     assert (power[2]["node_names"], power[2]["command"]) == (["node2", "node3"], "power-on")
