@@ -8,41 +8,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support import configs
+from support.mirrored import MirrorCluster
 from support.realcluster import FollowJob, RealCluster, WaitUntil
 from support.virtualnode import TOP
 
-from ganeti import objects
-
-WEB = "web.example.org"
 P = "ganeti:watcher:autorepair:"
-
-
-def _MirroredAcross(root: objects.Snapshot) -> objects.Snapshot:
-    """The example's mirrored instance on the cluster's nodes, stopped; the second node is its primary."""
-    example = configs.Example()
-    first, second = root.nodes
-    disk, web = example.disks[configs.WEB_DISK], example.instances[configs.WEB]
-    pair = [second, first]
-    disk = disk.Replace(
-        nodes=pair,
-        logical_id=[*pair, *disk.logical_id[2:]],
-        children=[child.Replace(nodes=pair) for child in disk.children],
-    )
-    web = web.Replace(primary_node=second, hypervisor="fake", admin_state="down", disks_active=False, nics=[], tags=[])
-    cluster = root.cluster.Replace(enabled_disk_templates=["drbd", "file"], volume_group_name="xenvg")
-    return root.Replace(cluster=cluster, instances={web.uuid: web}, disks={disk.uuid: disk})
+WEB = "inst0.example.com"
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[RealCluster]:
-    with RealCluster(2, candidates=1) as made:
-        made.config = _MirroredAcross(made.config)
-        made[0].Write("/var/lib/ganeti/config.data", objects.ConfigText(made.config), 0o640)
-        made.StartNodeDaemons()
-        made[0].StartMaster()
+def cluster() -> Iterator[MirrorCluster]:
+    """A mirrored instance, stopped, whose primary node is lost."""
+    with MirrorCluster(1) as made:
         made.CutPower(made[1])
         _Do(made, OP_ID="OP_NODE_SET_PARAMS", node_name=made[1].name, offline=True)
+        tags = _Tags(made)
+        if tags:
+            _Do(made, OP_ID="OP_TAGS_DEL", kind="instance", name=WEB, tags=tags)
         yield made
 
 
@@ -91,6 +73,6 @@ def test_an_instance_of_a_lost_node_is_failed_over_when_that_is_permitted(cluste
     assert f"Executing ArFixStorage repair on {WEB}" in lines
     with cluster[0].Client() as client:
         [[primary]] = client.QueryInstances([WEB], ["pnode"])
-    assert primary == cluster[0].name
+    assert primary == cluster[2].name
     [record] = _Tags(cluster)
     assert re.fullmatch(rf"{P}pending:fix-storage:[0-9a-f-]{{36}}:\d+:\d+", record)
