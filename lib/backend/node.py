@@ -164,7 +164,7 @@ def LeaveCluster(modify_ssh_setup: bool) -> str:
 
 
 def _RemoveCopy() -> None:
-    """Remove this node's copy of the store; no file is written from it any more when this returns.
+    """Remove this node's copy of the store, and wait until no file is written from it.
 
     The exporter works until the node daemon ends, and writes anew what it misses.
     """

@@ -40,7 +40,7 @@ def CpuViolations(lu: LogicalUnit, node_uuid: str, vcpus: int, hypervisor: str, 
     used = kept + vcpus + _Sum(snapshot, others, be.BE_VCPUS, but)
     ratio = _Ratio(snapshot, node, ipolicy.VCPU_RATIO)
     limit = int(ratio * total)
-    # A negative ratio is no limit, as in the htools.
+    # A negative ratio means no limit, as in the htools.
     if ratio < 0 or used <= limit:
         return []
     return [

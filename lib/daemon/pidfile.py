@@ -146,7 +146,7 @@ def _Holder(path: str, accept: Callable[[os.stat_result], bool]) -> int | None:
 def _UserOf(pid: int) -> int | None:
     """Return whose process it is; None if it is gone, or has the rights of more than one user.
 
-    The owner of /proc/PID is no answer: it is root for a daemon that gave up root.
+    The owner of /proc/PID does not say it: it is root for a daemon that gave up root.
     """
     try:
         status = runtime.ReadFile(f"/proc/{pid}/status", _PROC_LIMIT)

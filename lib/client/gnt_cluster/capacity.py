@@ -92,10 +92,10 @@ def Lines(
 def Held(cluster: Cluster) -> Iterator[str]:
     """Yield what keeps hail from allocating in whatever group: it wants all nodes of all groups to be emptiable."""
     for group in cluster.UsedGroups():
-        names = space.Stuck(cluster, group)
+        names = ", ".join(space.Stuck(cluster, group))
         if names:
             yield (
-                f"hail allocates nothing, in any group, while {', '.join(names)} of node group {group.name} could not be emptied:"
+                f"hail allocates nothing, in any group, while {names} of node group {group.name} could not be emptied:"
                 " its other nodes have no room for all instances of one of these"
             )
 

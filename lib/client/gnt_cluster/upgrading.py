@@ -176,10 +176,11 @@ def _CheckInstalled(nodes: _Nodes, intent: Intent) -> None:
     """Raise OpPrereqError unless the release is installed on all nodes, in a way that it can be switched to."""
     if releases.Target(releases.LIB_LINK) is None:
         raise errors.OpPrereqError(
-            f"Cannot upgrade to {intent.new}: {releases.LIB_LINK} is not a link to a release below {releases.LIB_DIR}, so that there is"
-            " nothing to switch",
+            f"Cannot upgrade to {intent.new}: {releases.LIB_LINK} is not a link to a release below {releases.LIB_DIR}, so"
+            " that there is nothing to switch",
             errors.ECODE_ENVIRON,
-            hint="use packages that install releases side by side (doc/packaging.rst), or stop all daemons, install the other release and start them",
+            hint="use packages that install releases side by side (doc/packaging.rst), or stop all daemons, install the"
+            " other release and start them",
         )
     folder = f"{releases.LIB_DIR}/{intent.new}"
     _Say(f"Checking {folder} on all nodes")

@@ -180,16 +180,16 @@ class Grounds:
     """Whether anything may be allocated at all."""
 
 
-def Stuck(cluster: Cluster, group: Group) -> list[str]:
-    """Return the names of a group's nodes that could not be emptied."""
+def Stuck(cluster: Cluster, group: Group) -> Iterator[str]:
+    """Yield the names of a group's nodes that could not be emptied."""
     part = cluster.GroupState(group.index)
-    return [node.facts.name for index, node in part.nodes.items() if not Evacuable(part, index)]
+    return (node.facts.name for index, node in part.nodes.items() if not Evacuable(part, index))
 
 
 def BadGroups(cluster: Cluster) -> Iterator[int]:
     """Yield the groups that have a node which could not be emptied."""
     for group in cluster.UsedGroups():
-        if Stuck(cluster, group):
+        if any(Stuck(cluster, group)):
             yield group.index
 
 
