@@ -398,9 +398,11 @@ def test_root_follows_no_link_of_the_master_daemon(cluster: OwnUsersCluster) -> 
     treasure = Treasure(cluster)
     for name in ("config.data", "hmac.key", "rapi.pem", "known_hosts", "ssconf_node_list"):
         Said(node, "ln", "-sf", treasure.file, node.Path(f"{DATA}/{name}"), user="gnt-masterd")
+    # The node daemon may make a folder anew between the two steps; then that one is put aside as well.
+    exchange = 'mv -T "$1" "$1.moved"; until ln -sT "$2" "$1"; do mv -T "$1" "$(mktemp -u "$1.XXXX")"; done'
     for name in ("queue", "rapi"):
-        Said(node, "mv", node.Path(f"{DATA}/{name}"), node.Path(f"{DATA}/{name}.moved"), user="gnt-masterd")
-        Said(node, "ln", "-s", treasure.folder, node.Path(f"{DATA}/{name}"), user="gnt-masterd")
+        words = ("sh", "-c", exchange, "sh", node.Path(f"{DATA}/{name}"), treasure.folder)
+        Said(node, *words, user="gnt-masterd")
     Said(cluster[0], "gnt-debug", "delay", "0.01")
     done = cluster[0].Run(["gnt-cluster", "redist-conf"])
     assert f"{DATA}/rapi is not a directory; move it away" in done.stdout
