@@ -65,6 +65,12 @@ class Noded(VirtualNode):
         exporters = {int(pid) for pid in re.findall(r"Started the exporter as process (\d+)", self.Log())}
         return [pid for pid in self._AllChildren() if pid not in exporters]
 
+    def Asleep(self) -> bool:
+        """Whether each of them waits for something: what it had to do for its peer is done."""
+        return all(
+            runtime.ReadFile(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] == b"S" for pid in self.Children()
+        )
+
     def Exporter(self) -> int:
         """The process that keeps the files up to date; 0 if there is none."""
         for pid in re.findall(r"Started the exporter as process (\d+)", self.Log()):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.noded import CANDIDATES, Cluster, Noded
+from support.realcluster import WaitUntil
 
 from ganeti import constants, runtime, x509
 from ganeti.rpc.base import ABORTED, Answer, Request
@@ -289,6 +290,8 @@ def test_an_idle_connection_makes_room(cluster: Cluster) -> None:
     for sock in (first, second):
         sock.sendall(request)
         assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+        # Idle from now on, not only once its process gets another turn.
+        WaitUntil(noded.Asleep, "it waits for the next request")
     # The longer idle one goes.
     assert version(cluster) == constants.PROTOCOL_VERSION
     assert read_all(first) == b""
