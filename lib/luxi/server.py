@@ -234,8 +234,8 @@ class Server:
 
     def _Accept(self, listener: protocols.Socket) -> None:
         """Accept who waits; when there are too many, drop the one that is idle for the longest time."""
-        for _ in range(_ACCEPT_BATCH):
-            sock = self._AcceptOne(listener)
+        for number in range(_ACCEPT_BATCH):
+            sock = self._AcceptOne(listener, announced=number == 0)
             if sock is None:
                 return
             if len(self._clients) >= self._max_clients and not self._DropIdle():
@@ -255,12 +255,16 @@ class Server:
         for listener in self._listeners:
             self._poller.Modify(listener, 0 if pause else runtime.IN)
 
-    def _AcceptOne(self, listener: protocols.Socket) -> protocols.Socket | None:
+    def _AcceptOne(self, listener: protocols.Socket, announced: bool) -> protocols.Socket | None:
+        """Return the next connection; ``announced``: the poller says that there is one."""
         try:
             return listener.accept()[0]
         except BlockingIOError:
             return None
         except OSError as err:
+            if not announced:
+                # Without descriptors the system fails even if nobody waits, and then nobody needs to make room.
+                return None
             logging.warning("LUXI: a connection could not be taken: %s", err)
             if not self._DropIdle():
                 self._PauseAccepting(True)

@@ -577,7 +577,9 @@ sys.stdin.readline()
 """
 
 
-def test_without_descriptors_the_server_rests_and_then_goes_on(tmp_path):
+@pytest.fixture
+def short_of_descriptors(tmp_path) -> Iterator[tuple[str, subprocess.Popen]]:
+    """A server of 30 descriptors in a process of its own, and its socket."""
     path = str(tmp_path / "s")
     process = subprocess.Popen(
         [sys.executable, "-c", FEW_DESCRIPTORS, path],
@@ -588,22 +590,42 @@ def test_without_descriptors_the_server_rests_and_then_goes_on(tmp_path):
         text=True,
     )
     try:
-        assert process.stdout is not None and process.stdin is not None
-        assert process.stdout.readline() == "ready\n"
-        busy = []
-        for _ in range(40):
-            # Each asks at once: the server drops a connection that has asked nothing to make room for the next.
-            busy.append(Raw(path))
-            busy[-1].sendall(Request("WaitForJobChange", 1, ["status"], None, None, 60))
-        process.stdin.write("\n")
-        process.stdin.flush()
-        assert float(process.stdout.readline()) < 0.2  # seconds of CPU in two of the clock: no loop at full speed
-        for sock in busy:
-            sock.close()
-        assert luxi_client.Client(path, connect_timeout=40, io_timeout=40).QueryClusterInfo() == 7
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield path, process
     finally:
         process.kill()
         process.communicate()
+
+
+def test_without_descriptors_the_server_rests_and_then_goes_on(short_of_descriptors):
+    path, process = short_of_descriptors
+    busy = []
+    for _ in range(40):
+        # Each asks at once: the server drops a connection that has asked nothing to make room for the next.
+        busy.append(Raw(path))
+        busy[-1].sendall(Request("WaitForJobChange", 1, ["status"], None, None, 60))
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert float(process.stdout.readline()) < 0.2  # seconds of CPU in two of the clock: no loop at full speed
+    for sock in busy:
+        sock.close()
+    assert luxi_client.Client(path, connect_timeout=40, io_timeout=40).QueryClusterInfo() == 7
+
+
+def test_the_last_descriptor_costs_no_client_its_connection(short_of_descriptors):
+    """Only who waits is a reason to drop one that is idle."""
+    path, process = short_of_descriptors
+    socks: list[socket.socket] = []
+    for _ in range(30 - len(os.listdir(f"/proc/{process.pid}/fd"))):
+        socks.append(Raw(path))
+        for sock in socks:
+            sock.sendall(Request("QueryClusterInfo"))
+            assert ReadAnswer(sock) is not None
+    assert len(os.listdir(f"/proc/{process.pid}/fd")) == 30
+    assert Client(path).QueryClusterInfo() == 7
+    assert ReadEnd(socks[0]), "the one that was idle for the longest time made room"
+    for sock in socks:
+        sock.close()
 
 
 @pytest.mark.req("D22-MD-05")
