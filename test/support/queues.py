@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ class Executor:
     def __init__(self) -> None:
         self.changed = runtime.Condition()
         self._open: set[str] = set()
+        self._reached: Counter[str] = Counter()
         self._tries: dict[tuple[int, str], int] = {}
         # (job id, comment) of each opcode that was executed, and of each that is now.
         self.executed: list[tuple[int, str]] = []
@@ -50,6 +52,11 @@ class Executor:
         """Waits until these jobs are being executed."""
         with self.changed:
             assert self.changed.wait_for(lambda: set(job_ids) <= self.running, 20), (job_ids, self.running)
+
+    def WaitGate(self, name: str, number: int = 1) -> None:
+        """Waits until so many jobs have come to this gate: one that is shown as waiting may be before it still."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self._reached[name] >= number, 20), (name, self._reached)
 
     def __call__(self, op: Any, ec_id: int, cbs: Any, timeout: float | None, priority: int) -> Any:
         words = (op.comment or "").split()
@@ -85,6 +92,8 @@ class Executor:
 
     def _Gate(self, name: str) -> None:
         with self.changed:
+            self._reached[name] += 1
+            self.changed.notify_all()
             assert self.changed.wait_for(lambda: name in self._open, 60)
 
     def _Do(self, words: list[str], cbs: Any) -> Any:

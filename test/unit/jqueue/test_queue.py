@@ -146,6 +146,7 @@ def test_a_queued_job_is_canceled_and_never_starts(make):
 
 def test_a_job_that_waits_for_locks_is_canceled_when_it_notices(bench):
     job_id = bench.Submit("waits g", "two")
+    bench.executor.WaitGate("g")
     bench.WaitStatus(job_id, "waiting")
     answer = bench.queue.CancelJob(job_id)
     bench.WaitStatus(job_id, "canceling")
@@ -533,6 +534,8 @@ def test_after_a_crash_queued_and_waiting_jobs_go_on_and_running_ones_are_errors
     running = bench.Submit("one", "gate a", "three")
     waits = bench.Submit("waits b")
     canceling = bench.Submit("waits c")
+    for name in "abc":
+        bench.executor.WaitGate(name)
     bench.WaitStatus(waits, "waiting")
     bench.WaitStatus(canceling, "waiting")
     bench.queue.CancelJob(canceling)
@@ -562,6 +565,7 @@ def test_after_a_crash_queued_and_waiting_jobs_go_on_and_running_ones_are_errors
 def test_a_partly_finished_job_goes_on_with_its_next_opcode(make):
     bench = make(settings=lambda: (2, {}))
     job_id = bench.Submit("one", "waits b", "three")
+    bench.executor.WaitGate("b")
     bench.WaitStatus(job_id, "waiting")
     old = bench.executor
     bench.Crash()
@@ -590,6 +594,7 @@ def test_a_graceful_stop_waits_for_what_runs_and_requeues_what_waits(make):
     waits = bench.Submit("waits b")
     queued = bench.Submit("x")
     bench.executor.WaitRunning(running)
+    bench.executor.WaitGate("b")
     bench.WaitStatus(waits, "waiting")
     watching = bench.queue.Wait(queued, ["status"], ["queued"], None, 60)
     assert bench.queue.Shutdown(0.2) is False  # refused, and open again
@@ -675,6 +680,7 @@ def test_what_happens_to_one_job_holds_up_no_other(bench):
         assert bench.WaitEnd(other) == "success"
         assert bench.queue.QueryJobs(None, ["id", "status", "oplog"])[0][:2] == [stuck, "running"]
         waiting = bench.Submit("waits b")
+        bench.executor.WaitGate("b")
         bench.WaitStatus(waiting, "waiting")
         canceled = bench.queue.CancelJob(waiting)
         bench.WaitStatus(waiting, "canceling")

@@ -88,6 +88,7 @@ def _SubmitJobs(bench: Bench) -> float:
     ending = bench.Submit(JOBS["canceling"][1])
     for job in (*waiting, ending):
         bench.WaitStatus(job, "waiting")
+    bench.executor.WaitGate("end", sum(JOBS[status][0] for status in ("running", "waiting", "canceling")))
     later = [bench.Submit("", depends=[[blocker, []]]) for _ in range(JOBS["queued"][0] + JOBS["canceled"][0])]
     for job in later[JOBS["queued"][0] :]:
         assert bench.queue.CancelJob(job).Result(20)[0]
