@@ -256,7 +256,7 @@ def test_daemons_change_their_users_whatever_was_left(cluster: OwnUsersCluster) 
         Said(cluster[0], "gnt-debug", "delay", *nodes, "0.01")
         assert AskConfd(cluster[0]) == queries.ROLE_MASTER
         if programs == by_users:
-            assert "\n".join(Misplaced(cluster[0]) + Misplaced(cluster[1])) == ""
+            InPlace(*cluster.nodes)
         for node in cluster.nodes:
             cluster.CutPower(node)
         assert all(os.path.exists(cluster[0].Path(f"{RUN}/{daemon}.pid")) for daemon in OWNERS)

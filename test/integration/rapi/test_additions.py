@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from support.rapi import Basic
 from support.rapihttp import Rapi
-from support.realcluster import RealCluster, RealNode
+from support.realcluster import RealCluster, RealNode, WaitUntil
 from support.stories import STARTER
 
 from ganeti import constants, metrics
@@ -167,16 +167,25 @@ def test_the_story_of_a_token(cluster: RealCluster) -> None:
     assert (noted["who"], noted["status"], noted["job"]) == ("token:robot", 200, reply.value)
 
 
+def _Families(rapi: Rapi) -> dict[str, Any]:
+    text = rapi.Ask("GET", "/metrics").body.decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def _With(name: str, families: dict[str, Any]) -> dict[str, Any] | None:
+    return families if name in families else None
+
+
 def test_metrics_are_scraped_while_jobs_run(cluster: RealCluster) -> None:
-    running = _Submit(cluster, duration=60.0, on_nodes=[cluster[1].name])
+    running = _Submit(cluster, duration=600.0, on_nodes=[cluster[1].name])
     waiting = [_Submit(cluster, depends=[[running, []]]) for _ in range(3)]
     with cluster[0].Client() as client, Rapi(cluster[0], Basic("reader", "secret-of-reader")) as rapi:
         status = [""]
         while status != ["running"]:
             status, _ = client.WaitForJobChangeOnce(running, ["status"], status, None, 5)
             assert status[0] not in constants.JOBS_FINALIZED
-        reply = rapi.Ask("GET", "/metrics")
-        families = {family.name: family for family in text_string_to_metric_families(reply.body.decode())}
+        # What nodes report is left out as long as they are being asked.
+        families = WaitUntil(lambda: _With("ganeti_node_memory_bytes", _Families(rapi)), "the nodes have reported")
         client.CancelJob(running, True)
         for job in waiting:
             client.CancelJob(job)

@@ -18,9 +18,10 @@ import pytest
 from support.noded import CANDIDATES, Cluster, Noded
 from support.realcluster import WaitUntil
 
-from ganeti import constants, runtime, x509
+from ganeti import constants, rpc, runtime, x509
 from ganeti.rpc.base import ABORTED, Answer, Request
 from ganeti.rpc.curl import CurlTransport
+from ganeti.rpc.longcalls import LONG_CALLS
 
 PORT = constants.DEFAULT_NODED_PORT
 
@@ -599,6 +600,13 @@ def test_without_memory_lock_nothing_is_locked(cluster: Cluster) -> None:
     assert noded.Memory(noded.pid, "VmLck") == 0
 
 
+def under_way(runner: rpc.RpcRunner) -> list[str]:
+    """The procedures that the node works on."""
+    result = runner.call_node_long_calls(["node1"], 0.0)["node1"]
+    assert result.fail_msg is None, result.fail_msg
+    return [call[0] for call in result.payload if call[0] != LONG_CALLS]
+
+
 def test_told_to_end_it_finishes_what_it_does(cluster: Cluster) -> None:
     noded = cluster.StartNoded("node1")
     runner = cluster.Runner()
@@ -610,12 +618,13 @@ def test_told_to_end_it_finishes_what_it_does(cluster: Cluster) -> None:
         done.set()
 
     assert version(cluster) == constants.PROTOCOL_VERSION
-    runner.Start("test_delay", ["node1"], [1.5], finished)
-    deadline = time.monotonic() + 10
-    while len(noded.Children()) < 2:
+    runner.Start("test_delay", ["node1"], [5], finished)
+    # A process that still greets its peer ends at once: the call itself must be under way.
+    deadline = time.monotonic() + 20
+    while not results and not (calls := under_way(runner)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    time.sleep(0.3)  # for the request to follow its connection; the test also holds if it came to late
+    assert calls == ["test_delay"]
     noded.Signal(signal.SIGTERM)
     assert done.wait(20) and results == [None]
     assert noded.WaitEnd()
@@ -727,8 +736,8 @@ def test_more_calls_than_a_node_takes_wait_for_their_turn(cluster: Cluster) -> N
 
     # A slot in the middle of the queue is given up by its owner.
     requests = [
-        Request("node1", noded.address, PORT, "/test_delay", b"[0.2]", timeout=900 if number % 2 else 60)
-        for number in range(40)
+        Request("node1", noded.address, PORT, "/test_delay", body, timeout=900 if number % 2 else 60)
+        for number, body in enumerate([b"[0.2]"] * 35 + [b"[600]"] + [b"[0.2]"] * 4)
     ]
     for request in requests:
         transport.Submit(request, finished)
@@ -746,7 +755,7 @@ def test_more_calls_than_a_node_takes_wait_for_their_turn(cluster: Cluster) -> N
         told.set()
 
     for _ in range(5):
-        transport.Submit(Request("node1", noded.address, PORT, "/test_delay", b"[4]", timeout=30), lambda _: None)
+        transport.Submit(Request("node1", noded.address, PORT, "/test_delay", b"[60]", timeout=60), lambda _: None)
     transport.Submit(Request("node1", noded.address, PORT, "/version", b"[]", timeout=1), gave_up)
     assert told.wait(10)
     assert "too many calls to node node1" in (waited[0].error or "")
