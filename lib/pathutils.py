@@ -160,7 +160,9 @@ POST_UPGRADE = TOOLS_DIR + "/post-upgrade"
 KVM_CONSOLE_WRAPPER = TOOLS_DIR + "/kvm-console-wrapper"
 XEN_CONSOLE_WRAPPER = TOOLS_DIR + "/xen-console-wrapper"
 DEFAULT_MASTER_SETUP_SCRIPT = TOOLS_DIR + "/master-ip-setup"
+LVMSTRAP = TOOLS_DIR + "/lvmstrap"
 NODE_CLEANUP = TOOLS_DIR + "/node-cleanup"
+USERS_SETUP = TOOLS_DIR + "/users-setup"
 
 
 def DaemonProgram(name: str) -> str:

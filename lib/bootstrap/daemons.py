@@ -18,7 +18,7 @@ def DaemonUtil(*words: str) -> None:
     result = runtime.RunCmd([pathutils.DAEMON_UTIL, *words], timeout=120)
     if result.failed:
         raise errors.OpExecError(
-            f"Could not run daemon-util {' '.join(words)}: {result.fail_reason}\n{result.output}".rstrip()
+            f"Could not run {pathutils.DAEMON_UTIL} {' '.join(words)}: {result.fail_reason}\n{result.output}".rstrip()
         )
 
 

@@ -23,8 +23,8 @@ _TOOL_NAME = re.compile(r"[-_a-zA-Z0-9]+")
 DEFAULT_VG = "xenvg"
 
 
-def _Prereq(text: str, code: str = errors.ECODE_INVAL) -> errors.OpPrereqError:
-    return errors.OpPrereqError(text, code)
+def _Prereq(text: str, code: str = errors.ECODE_INVAL, hint: str | None = None) -> errors.OpPrereqError:
+    return errors.OpPrereqError(text, code, hint=hint)
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
@@ -46,8 +46,10 @@ def CheckClean() -> None:
         files = [name for name in sorted(runtime.ListDir(folder)) if not runtime.IsDir(f"{folder}/{name}")]
         if files:
             raise _Prereq(
-                f"Directory {folder} is not empty ({', '.join(files[:5])}): a former cluster's files; see node-cleanup",
+                f"Directory {folder} is not empty ({', '.join(files[:5])}): these are files of a former cluster",
                 errors.ECODE_STATE,
+                hint=f"if that cluster is gone, run 'mv {pathutils.DATA_DIR} {pathutils.DATA_DIR}.former' and"
+                f" '{pathutils.ENSURE_DIRS}', then try again",
             )
 
 

@@ -74,7 +74,7 @@ def Clear(name: str) -> None:
     if _HasOwner(info, name, (users.UserId(user),)) or Running(name) is not None:
         return
     if stat.S_ISDIR(info.st_mode):
-        raise errors.StorageError(f"{path} is a directory; move it away and run ensure-dirs again")
+        raise errors.StorageError(f"{path} is a directory; move it away, then run '{pathutils.ENSURE_DIRS}'")
     holder = _Holder(path, lambda found: found.st_uid == info.st_uid)
     owner = users.UserText(info.st_uid)
     if holder is not None and _IsProgram(holder, name):

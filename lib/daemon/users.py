@@ -6,7 +6,7 @@ import grp
 import os
 import pwd
 
-from ganeti import _autoconf, constants, errors
+from ganeti import _autoconf, constants, errors, pathutils
 
 # daemon -> (user, group)
 DAEMON_USERS: dict[str, tuple[str, str]] = {
@@ -22,14 +22,14 @@ def UserId(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
-        raise errors.ConfigurationError(f"User '{name}' does not exist here: run users-setup") from None
+        raise errors.ConfigurationError(f"User '{name}' does not exist here: run '{pathutils.USERS_SETUP}'") from None
 
 
 def GroupId(name: str) -> int:
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
-        raise errors.ConfigurationError(f"Group '{name}' does not exist here: run users-setup") from None
+        raise errors.ConfigurationError(f"Group '{name}' does not exist here: run '{pathutils.USERS_SETUP}'") from None
 
 
 def OwnerText(info: os.stat_result) -> str:

@@ -116,7 +116,7 @@ def _CheckHere(options: optparse.Values, own: bool) -> None:
         raise errors.OpPrereqError(
             f"The cluster belongs to this release already: config.data is written from {pathutils.STORE_FILE}",
             errors.ECODE_STATE,
-            hint="'hand-back --yes-do-it 3.0' gives it back to release 3.0"
+            hint=f"'{pathutils.HAND_BACK} --yes-do-it 3.0' gives it back to release 3.0"
             if options.downgrade
             else "nothing is to be done",
         )

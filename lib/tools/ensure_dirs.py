@@ -202,7 +202,9 @@ def Correct(item: Item) -> bool:
         if not _KINDS[item.kind](info.st_mode):
             if item.kind == DIRECTORY:
                 raise errors.StorageError(owndirs.NotADirectory(item.path))
-            raise errors.StorageError(f"{item.path} is not a {item.kind}; move it away and run ensure-dirs again")
+            raise errors.StorageError(
+                f"{item.path} is not a {item.kind}; move it away, then run '{pathutils.ENSURE_DIRS}' again"
+            )
         if item.kind == FILE and info.st_nlink > 1:
             raise errors.StorageError(f"{item.path} has a second name (hard link); remove that first")
         uid, gid = users.UserId(item.owner[0]), users.GroupId(item.owner[1])

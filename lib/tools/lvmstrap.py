@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from ganeti import constants, errors, runtime
+from ganeti import constants, errors, pathutils, runtime
 from ganeti.storage.utilities import lvmtools
 from ganeti.tools import common, diskscan
 from ganeti.tools.diskscan import Device, Uses
@@ -202,7 +202,7 @@ def _AllFree(disks: Sequence[Device], uses: Uses) -> list[Device]:
             chosen.append(disk)
     if not chosen:
         raise errors.OpPrereqError(
-            f"No disk is free and empty, of {len(disks)} that this machine has ('lvmstrap diskinfo' shows them)",
+            f"No disk is free and empty, of {len(disks)} that this machine has ('{pathutils.LVMSTRAP} diskinfo' shows them)",
             errors.ECODE_NORES,
         )
     return chosen

@@ -71,7 +71,7 @@ def CheckClusterName(data: Mapping[str, Any]) -> None:
     if known is not None and known != name:
         raise SetupError(
             f"Current cluster name is '{known}', not '{name}': this machine belongs to another cluster",
-            hint="if it has left that one, run node-cleanup here first",
+            hint=f"if it no longer belongs to that one, run '{pathutils.NODE_CLEANUP} --yes-do-it' here first",
         )
 
 
@@ -119,6 +119,6 @@ def _CheckSameAsLocal(pem: str, paths: Sequence[str]) -> None:
     if not same:
         raise SetupError(
             f"Given cluster certificate does not match the local one in {path}",
-            hint="if the certificate was renewed while this node was away, run 'node-cleanup --yes-do-it' here, then add the"
-            " node again",
+            hint=f"if the certificate was renewed while this node was away, run '{pathutils.NODE_CLEANUP} --yes-do-it' here,"
+            " then add the node again",
         )

@@ -6,6 +6,8 @@ import pytest
 from support import advice
 from support.virtualnode import TOP
 
+from ganeti import pathutils
+
 # What describes other releases, or what is to come.
 OTHER_RELEASES = ("doc/reference", "doc/roadmap.rst", "doc/design-")
 WAY_OUT = """
@@ -56,7 +58,11 @@ def test_every_command_line_works():
         ("'gnt-instance grow-disk web1 0 10g' makes it larger", None),
         ("'gnt-node add --no-node-setup PLACEHOLDER'", None),
         ("``gnt-instance list -o +tags 'web*'``", None),
-        ("'daemon-util start ganeti-masterd'", None),
+        ("'/usr/lib/ganeti/daemon-util start ganeti-masterd'", None),
+        ("'daemon-util start ganeti-masterd'", "not on anybody's PATH"),
+        ("'node-cleanup --yes-do-it' on it", "not on anybody's PATH"),
+        ("if it has left that one, run node-cleanup here first", "not on anybody's PATH"),
+        ("the disk has both 'size' and 'adopt'", None),
         ("'ganeti-masterd --take-over'", None),
         ("'gnt-node empty node3' moves them", "no command 'empty'"),
         ("call gnt-backup export first", "no program 'gnt-backup'"),
@@ -70,8 +76,8 @@ def test_every_command_line_works():
         ("'gnt-instance replace-disks -n NODE'", "the command takes <instance>"),
         ("'gnt-node modify --drained'", "needs a value"),
         ("'gnt-instance rename web1'", "takes <instance> <host>"),
-        ("'daemon-util launch ganeti-masterd'", "no action 'launch'"),
-        ("'daemon-util start'", "takes: NAME"),
+        ("'/usr/lib/ganeti/daemon-util launch ganeti-masterd'", "no action 'launch'"),
+        ("'/usr/lib/ganeti/daemon-util start'", "takes: NAME"),
         ("'ganeti-masterd --take-under'", "no option '--take-under'"),
         ("Example::\n\n  gnt-node lst\n", "no command 'lst'"),
         ("gnt-job 'cancel", None),
@@ -96,8 +102,9 @@ def test_strings_of_modules(tmp_path):
     path = tmp_path / "module.py"
     path.write_text(
         '"""Docs: \'gnt-job info\'."""\n\n\ndef run(x):\n    """Docs."""\n    return f"use \'gnt-job info {x}\'" "x" + "gnt-job wait"\n'
+        "\n\nHINT = f\"'{pathutils.NODE_CLEANUP} --yes-do-it' on it\"\n"
     )
     lines = sorted(advice.FromPython(str(path)), key=lambda line: line.text)
     assert [(line.text, line.whole) for line in lines] == [
-        ("gnt-job info", False), ("gnt-job info PLACEHOLDER", True), ("gnt-job wait", False),
+        (f"{pathutils.NODE_CLEANUP} --yes-do-it", True), ("gnt-job info", False), ("gnt-job info PLACEHOLDER", True), ("gnt-job wait", False),
     ]  # fmt: skip

@@ -146,7 +146,7 @@ def test_users_setup_makes_what_is_missing_and_asks_before() -> None:
     with OwnUsersCluster(1, setup=False) as cluster:
         node = cluster[0]
         started = node.Start(NODED, check=False)
-        assert started.returncode == 1 and "run users-setup" in started.stderr
+        assert started.returncode == 1 and "users-setup'" in started.stderr
         refused = node.Run(["users-setup"], stdin="n\n")
         assert refused.returncode == 0 and refused.stdout.endswith("\n\nOK? (y/n) ")
         plan = [line for line in refused.stdout.splitlines() if line.startswith("+ ")]

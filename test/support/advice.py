@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from ganeti import pathutils
 from ganeti.cli import main
 from ganeti.cli.command import PROGRAMS, Command, LoadProgram
 from ganeti.cli.parser import Opt
@@ -48,6 +49,11 @@ def _OtherPrograms() -> dict[str, str]:
 
 
 OTHERS = _OtherPrograms()
+# Where no shell looks for them: a message names them by their whole path.
+OFF_PATH = {
+    name for name, path in OTHERS.items() if not path.startswith(f"{TOP}/tools/") and not name.startswith("ganeti-")
+}
+OFF_PATH.add("daemon-util")
 _NAMES = "|".join(sorted({*PROGRAMS, *LATER, *OTHERS, "daemon-util"}, key=len, reverse=True))
 _PROGRAM = rf"(?:{_NAMES})(?![\w/-]|\.\w)"
 _QUOTED = re.compile(
@@ -55,6 +61,7 @@ _QUOTED = re.compile(
     re.DOTALL,
 )
 _EXAMPLE = re.compile(rf"^(?:\s{{2,}}|[#$] |\s+[#$] )((?:[\w/.@-]*/)?{_PROGRAM}[^\n]*)$", re.MULTILINE)
+_RUN = re.compile(rf"\b[Rr]un ({'|'.join(sorted(OFF_PATH, key=len, reverse=True))})(?![\w/.-])")
 _LOOSE = re.compile(rf"(?<![\w/.'`-])({_PROGRAM})(?: ([a-z][\w-]*))?")
 
 
@@ -77,6 +84,8 @@ def FromText(where: str, text: str, whole: bool = False) -> Iterator[Line]:
             found = next(group for group in match.groups() if group)
             yield Line(f"{where}{_LineNumber(text, match.start())}", " ".join(found.split()), whole)
         rest = pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), rest)
+    for match in _RUN.finditer(rest) if whole else ():
+        yield Line(f"{where}{_LineNumber(text, match.start())}", f"{match[1]} ...", whole)
     for match in _LOOSE.finditer(rest):
         if match[1] in LATER or match[1] in PROGRAMS:
             shown = " ".join(word for word in match.groups() if word)
@@ -113,8 +122,18 @@ def _Text(node: ast.AST) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        return "".join(part.value if isinstance(part, ast.Constant) else HOLE for part in node.values)
+        return "".join(part.value if isinstance(part, ast.Constant) else _Value(part) for part in node.values)
     return None
+
+
+def _Value(part: ast.AST) -> str:
+    """The path of a program that the text names by pathutils, else what stands for any value."""
+    match part:
+        case ast.FormattedValue(value=ast.Attribute(value=ast.Name(id="pathutils"), attr=name)):
+            path = getattr(pathutils, name, None)
+            if isinstance(path, str) and os.path.basename(path) in {*OTHERS, "daemon-util"}:
+                return path
+    return HOLE
 
 
 # --- checking -----------------------------------------------------------------------------------------------------------
@@ -129,6 +148,8 @@ def Problem(line: Line) -> str | None:
     redirected = [place for place, word in enumerate(words) if word in ("<", ">", "|")]
     words = words[: redirected[0]] if redirected else words
     name = os.path.basename(words[0])
+    if line.whole and words[0] in OFF_PATH and len(words) > 1:
+        return f"'{name}' is not on anybody's PATH: name the whole path, as pathutils has it"
     if name in LATER:
         return f"there is no program '{name}' in this release"
     if name == "daemon-util":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ganeti import errors, locking, opcodes, renewal, runtime, ssh
+from ganeti import errors, locking, opcodes, pathutils, renewal, runtime, ssh
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.candidates import PotentialCandidates
 from ganeti.renewal import NEXT, SECRETS, Goal, Phase, Report, Step
@@ -92,8 +92,8 @@ class LUClusterRenewCrypto(NoHooksLU[opcodes.OpClusterRenewCrypto]):
             if node.offline:
                 self.LogWarning(
                     f"Node {node.name} is offline and keeps its old keys, which the cluster will no longer accept",
-                    hint=f"before it is used again, run 'node-cleanup --yes-do-it' on it, then 'gnt-node add --readd"
-                    f" {node.name}' here",
+                    hint=f"before it is used again, run '{pathutils.NODE_CLEANUP} --yes-do-it' on it, then 'gnt-node add"
+                    f" --readd {node.name}' here",
                 )
 
     def _RenewSshKeys(self) -> None:
@@ -318,5 +318,5 @@ class Renewal:
 def _Hint(name: str, again: str) -> str:
     return (
         f"when it is back, run {again} again: it continues.  To do without the node, run 'gnt-node modify --offline yes {name}'"
-        f" first; it comes back with 'node-cleanup --yes-do-it' on it and 'gnt-node add --readd {name}' here"
+        f" first; it comes back with '{pathutils.NODE_CLEANUP} --yes-do-it' on it and 'gnt-node add --readd {name}' here"
     )

@@ -395,7 +395,7 @@ class LUNodeRemove(LogicalUnit[opcodes.OpNodeRemove]):
         if result.fail_msg:
             self.LogWarning(
                 f"Errors encountered on the remote node {node.name} while leaving the cluster: {result.fail_msg}",
-                hint=f"run {pathutils.NODE_CLEANUP} there before it is used again",
+                hint=f"run '{pathutils.NODE_CLEANUP} --yes-do-it' there before it is used again",
             )
         if cluster.modify_etc_hosts:
             self._ForgetAddress()

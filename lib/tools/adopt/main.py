@@ -243,7 +243,8 @@ def _Revert(
         raise errors.OpPrereqError(
             f"{pathutils.ADOPTION_JOURNAL} is missing: the cluster was not taken over by this program",
             errors.ECODE_STATE,
-            hint="'hand-back --yes-do-it 3.0' on every node gives its files back to release 3.0, while all daemons are stopped",
+            hint=f"'{pathutils.HAND_BACK} --yes-do-it 3.0' on every node gives its files back to release 3.0, while all daemons are"
+            " stopped",
         )
     members = [node for node in nodes if node.name in journal.nodes]
     strangers = [node.name for node in nodes if node.name not in journal.nodes]

@@ -93,7 +93,7 @@ def _NodeProblems(facts: Facts, report: Mapping[str, Any]) -> Iterator[str]:
     if report["ours"] != constants.RELEASE_VERSION:
         yield f"it has {report['ours']} of this release, this node {constants.RELEASE_VERSION}; install the same"
     if report["store"]:
-        yield "it has belonged to this release before, and its copy of the state was not removed; see 'hand-back --help'"
+        yield f"it has belonged to this release before, and its copy of the state was not removed; see '{pathutils.HAND_BACK} --help'"
     ours = [name for name, owner in report["daemons"].items() if owner != _ORIGINAL]
     if ours and not report["record"]:
         yield f"{', '.join(ours)} of this release is running; stop it with '{pathutils.DAEMON_UTIL} stop-all'"

@@ -264,4 +264,5 @@ def test_another_user_is_refused(node):
 
 def test_missing_user_says_what_to_do(node):
     done = node.Python(DROP, "gnt-no-such-user", "nogroup")
-    assert "User 'gnt-no-such-user' does not exist here: run users-setup" in done.stderr
+    assert "User 'gnt-no-such-user' does not exist here: run '" in done.stderr
+    assert "/users-setup'" in done.stderr
