@@ -11,20 +11,17 @@ import os
 import random
 import signal
 import tempfile
-import time
 import zlib
 from collections.abc import Iterator
 
 import hypothesis
 import pytest
-from support import allocator, leftovers, results
+from support import allocator, leftovers, patience, results
 
-# Seconds for one test; the marker limit(seconds) sets another.  They find what hangs: where several processes share a CPU, each
-# may take so many times as long, up to MOST_SHARED times.
+# Seconds for one test; the marker limit(seconds) sets another.  They find what hangs: a busy machine gets more (support.patience).
 LIMIT = 60
 LIMIT_SLOW = 300
 LIMIT_LAB = 900
-MOST_SHARED = 5
 # After this much more the whole run is ended: something does not even react to a signal.
 LAST_RESORT = 30
 
@@ -78,11 +75,6 @@ def _LimitOf(item: pytest.Item) -> float:
     return LIMIT_SLOW if item.get_closest_marker("slow") is not None else LIMIT
 
 
-def _Shared() -> float:
-    """How many processes share a CPU now, on an average of the last minute."""
-    return min(max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0), MOST_SHARED)
-
-
 def _AllStacks() -> str:
     with tempfile.TemporaryFile("w+") as stream:
         faulthandler.dump_traceback(stream, all_threads=True)
@@ -100,10 +92,10 @@ def _Stderr(config: pytest.Config) -> int:
 @contextlib.contextmanager
 def _TimeLimit(item: pytest.Item) -> Iterator[None]:
     limit = _LimitOf(item)
-    began = time.monotonic()
+    deadline = patience.Deadline(limit)
 
     def expired(_signum: int, _frame: object) -> None:
-        left = limit * _Shared() - (time.monotonic() - began)
+        left = deadline.Left()
         if left > 0:
             start(min(max(left, 0.1), limit))
         else:

@@ -16,9 +16,11 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
+from support import patience
 from support.virtualnode import VirtualNode
 
-TIMEOUT = 40
+# Seconds after which a command is ended.
+TIMEOUT = int(40 * patience.MOST)
 
 
 class Done(NamedTuple):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+from support import patience
 from support.virtualnode import TOP
 
 
@@ -19,7 +20,9 @@ def MakePackage(directory: str, **settings: str) -> str:
     values = [f"{name}={value}" for name, value in settings.items()]
     writer = os.path.join(TOP, "autotools", "write-autoconf")
     subprocess.run(
-        [sys.executable, "-B", writer, os.path.join(package, "_autoconf.py"), *values], check=True, timeout=30
+        [sys.executable, "-B", writer, os.path.join(package, "_autoconf.py"), *values],
+        check=True,
+        timeout=30 * patience.MOST,
     )
     return directory
 
@@ -49,4 +52,4 @@ def InstallPrograms(directory: str, package: str) -> None:
         if name.endswith(".in")
     ]
     for command in commands:
-        subprocess.run([sys.executable, "-B", *command], check=True, timeout=30)
+        subprocess.run([sys.executable, "-B", *command], check=True, timeout=30 * patience.MOST)

@@ -19,6 +19,7 @@ from pathlib import Path
 from ganeti import constants, rpc, runtime, x509
 from ganeti.rpc.curl import CurlTransport
 from support import allocator
+from support.patience import Deadline
 from support.virtualnode import VirtualNode
 
 _CODE = "import sys; from ganeti.server.noded import Main; sys.exit(Main())"
@@ -80,9 +81,9 @@ class Noded(VirtualNode):
 
     def WaitExporter(self, other_than: int = 0, timeout: float = 20) -> int:
         """The exporter once there is one (another one)."""
-        deadline = runtime.Monotonic() + timeout
+        deadline = Deadline(timeout)
         while (found := self.Exporter()) in (0, other_than):
-            assert runtime.Monotonic() < deadline, "no exporter was started"
+            assert not deadline.Passed(), "no exporter was started"
             runtime.Sleep(0.02)
         return found
 
@@ -101,9 +102,9 @@ class Noded(VirtualNode):
 
     def WaitLog(self, text: str, timeout: float = 10) -> bool:
         """Whether the log gets a line with ``text``; a client may hear of something before it is written."""
-        deadline = runtime.Monotonic() + timeout
+        deadline = Deadline(timeout)
         while text not in self.Log():
-            if runtime.Monotonic() > deadline:
+            if deadline.Passed():
                 return False
             runtime.Sleep(0.02)
         return True

@@ -5,16 +5,16 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-import time
 from typing import Any
 
 from ganeti import constants
+from support.patience import MOST, Deadline
 from support.rapi import Basic, Reply
 from support.realcluster import RealNode
 
 WRITER = Basic("writer", "secret-of-writer")
 READER = Basic("reader", "secret-of-reader")
-_TIMEOUT = 50
+_TIMEOUT = 50 * MOST
 # No job has as many log entries: only a change of the status counts.
 _ANY_LOG = 10**9
 FINAL = ("success", "error", "canceled")
@@ -62,9 +62,9 @@ class Rapi:
 
     def Follow(self, job: int) -> dict[str, Any]:
         """Wait for a job as scripts do; return what is known of it then."""
-        deadline = time.monotonic() + 30
+        deadline = Deadline(30)
         seen: list[Any] | None = None
-        while time.monotonic() < deadline:
+        while not deadline.Passed():
             body = {"fields": ["status"], "previous_job_info": seen, "previous_log_serial": _ANY_LOG}
             reply = self.Ask("GET", f"/2/jobs/{job}/wait", body)
             assert reply.status == 200, reply.body

@@ -29,6 +29,7 @@ from ganeti import constants, objects, ssconf, x509
 from ganeti.daemon import memory
 from ganeti.luxi import client as luxi_client
 from support import allocator, configs, secrets
+from support.patience import Deadline
 from support.virtualnode import VirtualNode
 
 START_TIMEOUT = 60
@@ -193,8 +194,11 @@ def WaitGone(pid: int, timeout: float = 20) -> None:
     except ProcessLookupError:
         return
     try:
-        ready, _, _ = select.select([descriptor], [], [], timeout)
-        assert ready, f"process {pid} did not end within {timeout} s"
+        deadline = Deadline(timeout)
+        while (left := deadline.Left()) > 0:
+            if select.select([descriptor], [], [], left)[0]:
+                return
+        raise AssertionError(f"process {pid} did not end within {timeout} s")
     finally:
         os.close(descriptor)
 
@@ -397,7 +401,7 @@ def WaitUntil(check: Any, what: str, timeout: float = 30) -> Any:
 
     A file that is not there counts as false: one that is written anew may be put aside before.
     """
-    deadline = time.monotonic() + timeout
+    deadline = Deadline(timeout)
     while True:
         missing = ""
         try:
@@ -406,7 +410,7 @@ def WaitUntil(check: Any, what: str, timeout: float = 30) -> Any:
             value, missing = None, f": {err}"
         if value:
             return value
-        assert time.monotonic() < deadline, f"{what} within {timeout} s{missing}"
+        assert not deadline.Passed(), f"{what} within {timeout} s{missing}"
         time.sleep(0.02)
 
 

@@ -26,7 +26,7 @@ import time
 from typing import Any
 
 from ganeti import opcodes, serializer
-from support import configs
+from support import configs, patience
 from support.fakemaster import FakeMaster
 from support.virtualnode import TOP, VirtualNode
 
@@ -232,9 +232,9 @@ def _RunAtTerminal(
     os.close(follower)
     seen = b""
     asked = 0
-    end = time.monotonic() + 40
+    deadline = patience.Deadline(40)
     os.set_blocking(leader, False)
-    while process.poll() is None and time.monotonic() < end:
+    while process.poll() is None and not deadline.Passed():
         try:
             seen += os.read(leader, 4096)
         except (BlockingIOError, OSError):
@@ -247,7 +247,7 @@ def _RunAtTerminal(
     except OSError:
         pass
     os.close(leader)
-    stdout, stderr = process.communicate(timeout=10)
+    stdout, stderr = process.communicate(timeout=10 * patience.MOST)
     return stdout, stderr, process.returncode, seen.decode()
 
 

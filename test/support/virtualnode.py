@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from support import patience
+
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 
 DIRECTORIES = (
@@ -44,7 +46,7 @@ class VirtualNode:
     def Run(
         self, argv: Sequence[str], stdin: str | None = None, timeout: float = 50, **more: str
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a program to its end as this node."""
+        """Runs a program to its end as this node; ``timeout``: seconds after which it hangs, on a machine that is not busy."""
         return subprocess.run(
             list(argv),
             env=self.Environment(**more),
@@ -53,7 +55,7 @@ class VirtualNode:
             stdin=None if stdin is not None else subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=timeout * patience.MOST,
         )
 
     def Python(
