@@ -19,8 +19,9 @@ from support.realcluster import FollowJob, RealCluster, RealNode
 from support.stories import STARTER
 
 from ganeti import _autoconf
+from ganeti.pathutils import DAEMON_UTIL
 
-LIB = _autoconf.PKGLIB_DIR
+LIB, SHARE = _autoconf.PKGLIB_DIR, _autoconf.SHARE_DIR
 INTENT = "/var/lib/ganeti/intent-to-upgrade"
 NEW = "3.1.7"
 
@@ -45,6 +46,7 @@ class Scene(RealCluster):
             for version in ("3.1.0", NEW):
                 os.makedirs(node.Path(f"{LIB}/{version}"))
             os.symlink(node.Path(f"{LIB}/3.1.0"), node.Path("/etc/ganeti/lib"))
+            os.symlink(node.Path(f"{SHARE}/3.1.0"), node.Path("/etc/ganeti/share"))
 
     def Program(self, name: str) -> list[str]:
         return [sys.executable, "-c", STARTER, name]
@@ -69,7 +71,12 @@ class Scene(RealCluster):
             running.send_signal(signal.SIGKILL)
 
     def Links(self) -> set[str]:
-        return {os.path.basename(os.readlink(node.Path("/etc/ganeti/lib"))) for node in self.nodes}
+        return {self.Link(node, "lib") for node in self.nodes}
+
+    @staticmethod
+    def Link(node: RealNode, name: str) -> str:
+        """The release that a link of a node leads to."""
+        return os.path.basename(os.readlink(node.Path(f"/etc/ganeti/{name}")))
 
     def Works(self) -> None:
         """All daemons run, jobs can be submitted, the watcher is not paused, and nothing is recorded."""
@@ -88,7 +95,7 @@ def test_forward_and_what_stands_in_the_way() -> None:
             ((), "Give either --to or --resume"),
             (("--to", "3.1.7", "--resume"), "Give either --to or --resume"),
             (("--to", "three"), "Could not parse version string three"),
-            (("--to", "4.0"), "Cannot upgrade to 4.0: releases of major version 3"),
+            (("--to", "4.0"), "Cannot upgrade to 4.0: only releases of major version 3"),
             (("--to", "3.1.9"), "it is not installed everywhere"),
         ):
             code, text = scene.Upgrade(*words)
@@ -130,9 +137,38 @@ def test_a_failure_before_the_switch_is_taken_back() -> None:
         assert code == 1
         assert "node3.example.com" in text
         assert "Switching all nodes back" in text
-        assert os.path.basename(os.readlink(scene[0].Path("/etc/ganeti/lib"))) == "3.1.0"
-        assert os.path.basename(os.readlink(scene[1].Path("/etc/ganeti/lib"))) == "3.1.0"
+        link = scene[0].Path("/etc/ganeti/lib")
+        assert f"Remove the cause, then run 'ln -sfn {scene[0].Path(LIB)}/3.1.0 {link}' and" in text
+        assert {scene.Link(scene[number], name) for number in (0, 1) for name in ("lib", "share")} == {"3.1.0"}
         scene.Works()
+
+
+@pytest.mark.limit(300)
+def test_a_node_that_is_lost_on_the_way_does_not_keep_the_master_from_starting_again() -> None:
+    """It cannot be reached when its daemons are to be stopped, nor when they are to be started again."""
+    with Scene() as scene:
+        with scene._Start(("--to", NEW)) as running:
+            assert running.stdout is not None
+            assert any(line.startswith("Draining") for line in running.stdout)
+            Path(scene.base, f"unreachable-{scene[2].name}").touch()
+            text = running.stdout.read()
+        assert running.returncode == 1
+        assert "no route to host" in text
+        assert f"then run '{DAEMON_UTIL} start-all' on these nodes" in text
+        scene.Works()
+
+
+@pytest.mark.limit(300)
+def test_a_resumed_change_that_fails_leaves_the_queue_as_it_found_it_and_says_so() -> None:
+    """What the interrupted run drained looks as if people had; a queue that silently takes no jobs would be a riddle."""
+    with Scene() as scene:
+        scene.Cut("Stopping the daemons", "--to", NEW)
+        os.rename(scene[2].Path("/etc/ganeti"), scene[2].Path("/etc/away"))
+        code, text = scene.Upgrade("--resume")
+        assert code == 1
+        assert "stays drained; to allow jobs, run 'gnt-cluster queue undrain'" in text
+        with scene[0].Client() as client:
+            assert client.QueryConfigValues(["drain_flag"]) == [True]
 
 
 # --- two releases that are installed ------------------------------------------------------------------------------------

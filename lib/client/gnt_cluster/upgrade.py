@@ -10,7 +10,7 @@ from ganeti.cli.parser import Flag, Options, Value
 from ganeti.client.gnt_cluster import upgrading
 
 TO = Value("--to", dest="to", metavar="VERSION", text="The release to change to, such as 3.1 or 3.1.2")
-RESUME = Flag("--resume", dest="resume", text="Go on with a change that was interrupted; nothing if there is none")
+RESUME = Flag("--resume", dest="resume", text="Continue a change that was interrupted; do nothing if there is none")
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -60,7 +60,7 @@ COMMAND = Command(
     (),
     (TO, RESUME),
     details="The other release must be installed on all nodes that are online, beside this one, in a directory of its own below"
-    f" {pathutils.PKGLIB_DIR} that is called as the version; programs are found by the links {releases.LIB_LINK} and"
+    f" {pathutils.PKGLIB_DIR} whose name is the version; programs are found by the links {releases.LIB_LINK} and"
     f" {releases.SHARE_LINK}.  No further job may start, those that run are waited for, all daemons are stopped, the directory"
     " of the cluster's files is copied aside, and the links are changed.  Until then every failure is taken back; afterwards"
     " the daemons are started and what failed is reported.  An interrupted change is recorded and finished by ``--resume``,"

@@ -12,6 +12,7 @@ Whether a change was switched, the master's own link says: it is the last one.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -44,8 +45,18 @@ class Failed(errors.OpExecError):
     """A step did not succeed."""
 
 
-Undo = tuple[str, Callable[[], object]]
-"""What it is called and how it is done."""
+class Undo(NamedTuple):
+    """``text``: what it is called; ``by_hand``: what people do if it fails."""
+
+    text: str
+    action: Callable[[], object]
+    by_hand: str
+
+
+_START_ALL = f"run '{pathutils.DAEMON_UTIL} start-all' on these nodes"
+_RESUME = "run 'gnt-cluster upgrade --resume'"
+_UNDRAIN = "run 'gnt-cluster queue undrain'"
+_CONTINUE = "run 'gnt-cluster watcher continue'"
 
 
 # --- versions -----------------------------------------------------------------------------------------------------------
@@ -60,9 +71,9 @@ def ParseVersion(text: str) -> tuple[int, int] | None:
 def Obstacle(target: tuple[int, int]) -> str | None:
     """Return why the cluster cannot change to a release, None if it can."""
     if target[0] != constants.CONFIG_MAJOR:
-        return f"releases of major version {constants.CONFIG_MAJOR} only can be changed to"
+        return f"only releases of major version {constants.CONFIG_MAJOR} are supported"
     if target[1] < constants.CONFIG_MINOR - 1:
-        return "the minor version can go back by one only"
+        return "the minor version can go back by one at most"
     return None
 
 
@@ -119,9 +130,34 @@ class _Nodes:
             raise Failed("\n".join(failures))
 
     def RunAll(self, *argv: str) -> None:
-        """Run a program on the other nodes at once, then here."""
+        """Run a program on the other nodes at once, then here; not here if another node fails."""
         self.Run(self.others, *argv)
         self.Run([self.master], *argv)
+
+    def StartAll(self) -> None:
+        """Start the daemons of all nodes; one that was lost must not keep the master from starting."""
+        _Each(
+            [
+                lambda: self.Run(self.others, pathutils.DAEMON_UTIL, "start-all"),
+                lambda: self.Run([self.master], pathutils.DAEMON_UTIL, "start-all"),
+            ]
+        )
+
+    def Link(self, names: Sequence[str], target: str, link: str) -> None:
+        """Lead a link on these nodes to its target."""
+        self.Run(names, "ln", "-sfn", target, link)
+
+
+def _Each(actions: Sequence[Callable[[], None]]) -> None:
+    """Do all of them, whatever becomes of the others; then raise Failed with all that failed."""
+    failures = []
+    for action in actions:
+        try:
+            action()
+        except Failed as err:
+            failures.append(str(err))
+    if failures:
+        raise Failed("\n".join(failures))
 
 
 def _On(name: str, word: str) -> str:
@@ -137,7 +173,7 @@ def Upgrade(intent: Intent) -> int:
     nodes = _Nodes()
     _CheckInstalled(nodes, intent)
     _WriteIntent(intent)
-    undo: list[Undo] = [("Removing the record of the change", _RemoveIntent)]
+    undo = [Undo("Removing the record of the change", _RemoveIntent, f"remove {pathutils.INTENT_TO_UPGRADE}")]
     try:
         _Before(nodes, undo)
         _Switch(nodes, intent, undo)
@@ -153,7 +189,8 @@ def Resume(intent: Intent) -> int:
     if _IsSwitched(intent):
         return _After(nodes, intent)
     _Say("Starting the daemons, to begin again")
-    nodes.RunAll(pathutils.DAEMON_UTIL, "start-all")
+    if not _Try(nodes.StartAll, f"{_RESUME}; if a node stays away, run 'gnt-node modify --offline=yes NODE' first"):
+        return constants.EXIT_FAILURE
     return Upgrade(intent)
 
 
@@ -163,12 +200,12 @@ def _Say(text: str) -> None:
 
 def _TakeBack(undo: Sequence[Undo]) -> int:
     """Undo the steps, the last one first, each whatever becomes of the others."""
-    for text, action in reversed(undo):
-        _Say(text)
+    for step in reversed(undo):
+        _Say(step.text)
         try:
-            action()
+            step.action()
         except (errors.GenericError, OSError) as err:
-            output.ToStderr(f"This could not be undone: {err}")
+            output.ToStderr(f"This failed: {err}\nRemove the cause, then {step.by_hand}")
     return constants.EXIT_FAILURE
 
 
@@ -205,15 +242,20 @@ def _Before(nodes: _Nodes, undo: list[Undo]) -> None:
     """Bring the cluster to a halt, with no job at work."""
     with luxi_client.Client() as client:
         _Say("Draining the queue")
-        if not client.QueryConfigValues(["drain_flag"])[0]:
-            undo.append(("Allowing jobs again", lambda: _Cluster("queue", "undrain")))
+        if client.QueryConfigValues(["drain_flag"])[0]:
+            # By people, or by a run of this that was interrupted.
+            undo.append(
+                Undo(f"The queue was drained before and stays drained; to allow jobs, {_UNDRAIN}", _Nothing, "")
+            )
+        else:
+            undo.append(Undo("Allowing jobs again", lambda: _Cluster("queue", "undrain"), _UNDRAIN))
         client.SetDrainFlag(True)
         _WaitForJobs(client)
         _Say("Pausing the watcher for one hour")
-        undo.append(("Ending the watcher's pause", lambda: _Cluster("watcher", "continue")))
+        undo.append(Undo("Ending the watcher's pause", lambda: _Cluster("watcher", "continue"), _CONTINUE))
         client.SetWatcherPause(runtime.Time() + _PAUSE)
     _Say("Stopping the daemons of all nodes")
-    undo.append(("Starting the daemons again", lambda: nodes.RunAll(pathutils.DAEMON_UTIL, "start-all")))
+    undo.append(Undo("Starting the daemons again", nodes.StartAll, _START_ALL))
     nodes.Run([nodes.master], pathutils.DAEMON_UTIL, "stop-all")
     nodes.Run(nodes.others, pathutils.DAEMON_UTIL, "stop-all")
     _Say("Copying the cluster's files aside")
@@ -262,18 +304,27 @@ def _Switch(nodes: _Nodes, intent: Intent, undo: list[Undo]) -> None:
         nodes.Run(nodes.others, pathutils.HAND_BACK, "--yes-do-it", f"{target[0]}.{target[1]}")
     before = {link: releases.Target(link) for link in (releases.LIB_LINK, releases.SHARE_LINK)}
     _Say(f"Switching all nodes to {intent.new}")
-    undo.append(("Switching all nodes back", lambda: _LinkAll(nodes, before)))
+    by_hand = " and ".join(f"'ln -sfn {target} {link}'" for link, target in before.items() if target is not None)
+    undo.append(Undo("Switching all nodes back", lambda: _LinkBack(nodes, before), f"run {by_hand} on these nodes"))
     wanted = {releases.LIB_LINK: f"{releases.LIB_DIR}/{intent.new}"}
     if before[releases.SHARE_LINK] is not None:
         wanted = {releases.SHARE_LINK: f"{releases.SHARE_DIR}/{intent.new}", **wanted}
-    _LinkAll(nodes, wanted)
+    # This node last: its own link says whether the change was switched.
+    for names in (nodes.others, [nodes.master]):
+        for link, path in wanted.items():
+            nodes.Link(names, path, link)
 
 
-def _LinkAll(nodes: _Nodes, targets: Mapping[str, str | None]) -> None:
-    """Lead links on all nodes to their targets, those of this node last."""
-    for link, target in targets.items():
-        if target is not None:
-            nodes.RunAll("ln", "-sfn", target, link)
+def _LinkBack(nodes: _Nodes, targets: Mapping[str, str | None]) -> None:
+    """Lead links on all nodes back to their targets, each whatever becomes of the others."""
+    _Each(
+        [
+            functools.partial(nodes.Link, names, target, link)
+            for names in (nodes.others, [nodes.master])
+            for link, target in targets.items()
+            if target is not None
+        ]
+    )
 
 
 def _After(nodes: _Nodes, intent: Intent) -> int:
@@ -281,42 +332,41 @@ def _After(nodes: _Nodes, intent: Intent) -> int:
     target = ParseVersion(intent.new)
     if target is not None and target > (constants.CONFIG_MAJOR, constants.CONFIG_MINOR):
         _Say("Giving the configuration the form of the newer release")
-        if not _Try(lambda: nodes.Run([nodes.master], pathutils.CFGUPGRADE, "-f")):
-            return _Later()
+        if not _Try(lambda: nodes.Run([nodes.master], pathutils.CFGUPGRADE, "-f"), _RESUME):
+            return constants.EXIT_FAILURE
     _Say("Starting the daemons of all nodes")
-    good = _Try(lambda: nodes.Run(nodes.others, pathutils.DAEMON_UTIL, "start-all"))
-    if not _Try(lambda: nodes.Run([nodes.master], pathutils.DAEMON_UTIL, "start-all")):
-        return _Later()
+    good = _Try(lambda: nodes.Run(nodes.others, pathutils.DAEMON_UTIL, "start-all"), _START_ALL)
+    if not _Try(lambda: nodes.Run([nodes.master], pathutils.DAEMON_UTIL, "start-all"), _RESUME):
+        return constants.EXIT_FAILURE
     _Say("Distributing the cluster's files")
-    good &= _Try(lambda: _Cluster("redist-conf", "--yes-do-it"))
+    good &= _Try(lambda: _Cluster("redist-conf", "--yes-do-it"), "run 'gnt-cluster redist-conf'")
     _Say("Starting the daemons of all nodes again, with these files")
-    good &= _Try(lambda: nodes.Run([nodes.master], pathutils.DAEMON_UTIL, "stop-all"))
-    good &= _Try(lambda: nodes.Run(nodes.others, pathutils.DAEMON_UTIL, "stop-all"))
-    good &= _Try(lambda: nodes.RunAll(pathutils.DAEMON_UTIL, "start-all"))
+    restart = f"run '{pathutils.DAEMON_UTIL} stop-all' and '{pathutils.DAEMON_UTIL} start-all' on these nodes"
+    good &= _Try(lambda: nodes.Run([nodes.master], pathutils.DAEMON_UTIL, "stop-all"), restart)
+    good &= _Try(lambda: nodes.Run(nodes.others, pathutils.DAEMON_UTIL, "stop-all"), restart)
+    good &= _Try(nodes.StartAll, _START_ALL)
     _Say("Allowing jobs again")
-    good &= _Try(lambda: _Cluster("queue", "undrain"))
+    good &= _Try(lambda: _Cluster("queue", "undrain"), _UNDRAIN)
     _RemoveIntent()
     _Say("Making what is new")
-    if not _Try(lambda: nodes.Run([nodes.master], pathutils.POST_UPGRADE, intent.old)):
-        good = False
-        output.ToStderr(f"Remove the cause, then run '{pathutils.POST_UPGRADE} {intent.old}'")
-    good &= _Try(lambda: _Cluster("watcher", "continue"))
+    made = f"run '{pathutils.POST_UPGRADE} {intent.old}'"
+    good &= _Try(lambda: nodes.Run([nodes.master], pathutils.POST_UPGRADE, intent.old), made)
+    good &= _Try(lambda: _Cluster("watcher", "continue"), _CONTINUE)
     _Say("Verifying the cluster")
-    good &= _Try(lambda: _Cluster("verify"))
+    good &= _Try(lambda: _Cluster("verify"), "run 'gnt-cluster verify'")
     return constants.EXIT_SUCCESS if good else constants.EXIT_FAILURE
 
 
-def _Later() -> int:
-    output.ToStderr("Remove the cause, then run 'gnt-cluster upgrade --resume'")
-    return constants.EXIT_FAILURE
+def _Nothing() -> None:
+    """Undo nothing: the step found what it makes."""
 
 
-def _Try(action: Callable[[], object]) -> bool:
-    """Do it; return whether it succeeded, after saying why not."""
+def _Try(action: Callable[[], object], again: str) -> bool:
+    """Do it; return whether it succeeded, after saying why not and what is ``again`` to be done then."""
     try:
         action()
     except errors.GenericError as err:
-        output.ToStderr(f"Failed: {err}")
+        output.ToStderr(f"Failed: {err}\nRemove the cause, then {again}")
         return False
     return True
 
