@@ -6,6 +6,7 @@ who reads or writes files is the caller.  Bad input is an X509CertError (name of
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 import hmac
@@ -245,6 +246,24 @@ def IsSignedBy(pem: str | bytes, authority: str | bytes, name: str = "certificat
 def IsSelfSigned(pem: str | bytes, name: str = "certificate") -> bool:
     certificate = LoadCertificate(pem, name)
     return certificate.subject == certificate.issuer
+
+
+def OwnPin(pem: str | bytes, name: str = "certificate") -> str | None:
+    """Return the public key, as curl compares it, of a certificate as a cluster makes it for itself; None for any other.
+
+    Its name is the same in all clusters, so that it says nothing; nobody but the cluster has the key.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+
+    certificate = LoadCertificate(pem, name)
+    names = [part.value for part in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
+    if certificate.subject != certificate.issuer or names != [DEFAULT_COMMON_NAME]:
+        return None
+    der = certificate.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return "sha256//" + base64.b64encode(hashlib.sha256(der).digest()).decode("ascii")
 
 
 def Validity(pem: str | bytes, name: str = "certificate") -> tuple[float, float]:

@@ -25,6 +25,34 @@ class Limits(NamedTuple):
     size: int
 
 
+class Access(NamedTuple):
+    """Who asks, and how the server is known.
+
+    ``login``: user and password; or ``token``.  ``cafile``: certificates in PEM, of which one must be the server's or have
+    signed it; None: any will do.  ``pin``: the only public key that will do, whatever the name of the host (curl's PINNEDPUBLICKEY).
+    """
+
+    login: tuple[str, str] | None = None
+    token: str | None = None
+    cafile: str | None = None
+    pin: str | None = None
+
+
+ANYBODY = Access()
+
+
+def SetTrust(curl: pycurl.Curl, access: Access) -> None:
+    """Let a transfer accept the servers that it should."""
+    import pycurl
+
+    curl.setopt(pycurl.SSL_VERIFYPEER, int(access.cafile is not None))
+    curl.setopt(pycurl.SSL_VERIFYHOST, 0 if access.cafile is None or access.pin is not None else 2)
+    if access.cafile is not None:
+        curl.setopt(pycurl.CAINFO, access.cafile)
+    if access.pin is not None:
+        curl.setopt(pycurl.PINNEDPUBLICKEY, access.pin)
+
+
 class Answer(NamedTuple):
     """HTTP status and body."""
 
@@ -35,7 +63,7 @@ class Answer(NamedTuple):
 class _Transfer:
     """One GET request that is prepared, and what has arrived."""
 
-    def __init__(self, url: str, limits: Limits):
+    def __init__(self, url: str, limits: Limits, access: Access):
         import pycurl
 
         self._body = io.BytesIO()
@@ -43,8 +71,13 @@ class _Transfer:
         self.curl = curl = pycurl.Curl()
         curl.setopt(pycurl.URL, url)
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-        curl.setopt(pycurl.SSL_VERIFYPEER, 0)
-        curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+        SetTrust(curl, access)
+        if access.login is not None:
+            curl.setopt(pycurl.HTTPAUTH, pycurl.HTTPAUTH_BASIC)
+            curl.setopt(pycurl.USERNAME, access.login[0].encode())
+            curl.setopt(pycurl.PASSWORD, access.login[1].encode())
+        if access.token is not None:
+            curl.setopt(pycurl.HTTPHEADER, [f"Authorization: Bearer {access.token}"])
         curl.setopt(pycurl.PROXY, "")
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(pycurl.CONNECTTIMEOUT, limits.connect)
@@ -61,30 +94,30 @@ class _Transfer:
         return Answer(int(self.curl.getinfo(pycurl.RESPONSE_CODE)), self._body.getvalue())
 
 
-def Fetch(url: str, limits: Limits) -> Answer:
+def Fetch(url: str, limits: Limits, access: Access = ANYBODY) -> Answer:
     """Return the answer to a GET request; raises FetchError.
 
-    The server's certificate is not verified: send nothing secret to a server you do not know.  Credentials may stand in
-    the URL; a FetchError never repeats them.
+    Without ``access.cafile`` the server's certificate is not verified: send nothing secret to a server you do not know.
+    Credentials may stand in the URL; a FetchError never repeats them.
     """
-    (answer,) = FetchAll([url], limits)
+    (answer,) = FetchAll([url], limits, access)
     if isinstance(answer, FetchError):
         raise answer
     return answer
 
 
-def FetchAll(urls: Sequence[str], limits: Limits) -> list[Answer | FetchError]:
+def FetchAll(urls: Sequence[str], limits: Limits, access: Access = ANYBODY) -> list[Answer | FetchError]:
     """Return what each server answers to a GET request, or why there is no answer; see ``Fetch``.
 
     ``PARALLEL`` servers are asked at the same time, the next ones when all of these are done.
     """
     found: list[Answer | FetchError] = []
     for start in range(0, len(urls), PARALLEL):
-        found += _Together(urls[start : start + PARALLEL], limits)
+        found += _Together(urls[start : start + PARALLEL], limits, access)
     return found
 
 
-def _Together(urls: Sequence[str], limits: Limits) -> list[Answer | FetchError]:
+def _Together(urls: Sequence[str], limits: Limits, access: Access) -> list[Answer | FetchError]:
     import pycurl
 
     multi = pycurl.CurlMulti()
@@ -92,7 +125,7 @@ def _Together(urls: Sequence[str], limits: Limits) -> list[Answer | FetchError]:
     try:
         for url in urls:
             try:
-                transfer = _Transfer(url, limits)
+                transfer = _Transfer(url, limits, access)
                 multi.add_handle(transfer.curl)
                 transfers.append(transfer)
             except (pycurl.error, ValueError) as err:

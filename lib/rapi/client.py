@@ -9,7 +9,8 @@ It needs nothing but pycurl and can be copied into another program::
         print(client.GetJobStatus(job)["opresult"])
 
 Methods, arguments, requests and errors are those of Ganeti 3.1.  A server of this release also has tokens (``token``),
-conditional requests (``Conditional``), a stream of changes (``Events``) and metrics (``GetMetrics``).
+conditional requests (``Conditional``), a stream of changes (``Events``) and metrics (``GetMetrics``).  ``Request`` sends what no
+other method does.
 
 Without ``curl_config_fn`` the server's certificate is not verified, as in 3.1.
 
@@ -487,6 +488,16 @@ class GanetiRapiClient:
         other._if_match = None if if_match is None else _HeaderText("ETag", if_match)
         other._if_none_match = None if if_none_match is None else _HeaderText("ETag", if_none_match)
         return other
+
+    def Request(self, method: str, segments: Sequence[Any], content: Any = None, reason: str | None = None) -> Any:
+        """Send a request for which there is no other method, and return the value of its answer.
+
+        ``segments``: of the path below ``/2``.  ``content``: the body, such as an instance's migration with ``depends`` and
+        ``priority``, which ``MigrateInstance`` does not have; None sends none.
+        """
+        return self._Send(
+            method, _Path(*segments), _Given(("reason", reason)), _NO_CONTENT if content is None else content
+        )
 
     def GetMetrics(self) -> str:
         """Return the cluster's metrics in the OpenMetrics format."""

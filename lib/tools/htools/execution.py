@@ -1,10 +1,10 @@
-"""Carrying out a solution: jobs over LUXI, set by set (doc/reference/htools.md 9)."""
+"""Carrying out a solution: jobs, set by set (doc/reference/htools.md 9)."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ganeti import constants, errors, runtime
 from ganeti.htools.choosing import solution
@@ -28,6 +28,37 @@ Opcode = dict[str, Any]
 
 class Interrupted(Exception):
     """Somebody asked for an end at once."""
+
+
+class QueueFailed(errors.GenericError):
+    """Jobs cannot be submitted or looked at any more."""
+
+
+class Queue(Protocol):
+    """The cluster's job queue, however it is reached; errors are GenericErrors."""
+
+    def Submit(self, jobs: Sequence[Sequence[Opcode]]) -> tuple[list[int], list[str]]:
+        """Submit jobs together; return the ids of those that were accepted, and why others were not."""
+
+    def States(self, ids: Sequence[int]) -> list[tuple[int, str | None]]:
+        """Return id and status of jobs; the status of a job that does not exist is None."""
+
+
+class LuxiQueue:
+    """The queue of the master daemon on this machine."""
+
+    def __init__(self, client: Client):
+        self._client = client
+
+    def Submit(self, jobs: Sequence[Sequence[Opcode]]) -> tuple[list[int], list[str]]:
+        answers = self._client.SubmitManyJobs(jobs)
+        refused = [str(text) for accepted, text in answers if not accepted]
+        return [int(number) for accepted, number in answers if accepted], refused
+
+    def States(self, ids: Sequence[int]) -> list[tuple[int, str | None]]:
+        rows = self._client.QueryJobs(ids, ["id", "status"]) if ids else []
+        found = {int(row[0]): row[1] for row in rows if row}
+        return [(number, found.get(number)) for number in ids]
 
 
 class Stopper:
@@ -55,8 +86,7 @@ class Stopper:
 
 def Annotated(opcodes: Sequence[Opcode], comment: str, source: str, options: Values) -> list[Opcode]:
     """Return opcodes with what every job of ours says: comment, reason, priority."""
-    version = constants.RELEASE_VERSION
-    text = options.values.get("reason") or f"{source} {version} called"
+    text = ReasonText(source, options)
     priority = options.values.get("priority")
     reason = [[source, text, int(runtime.Time() * 1e9)]]
     return [
@@ -71,6 +101,11 @@ def Annotated(opcodes: Sequence[Opcode], comment: str, source: str, options: Val
     ]
 
 
+def ReasonText(source: str, options: Values) -> str:
+    """Return why the jobs of a program are submitted."""
+    return options.values.get("reason") or f"{source} {constants.RELEASE_VERSION} called"
+
+
 def RequireLuxi(program: str, options: Values) -> None:
     """Raise Failed unless the cluster was read over LUXI."""
     if options.luxi is None:
@@ -80,15 +115,15 @@ def RequireLuxi(program: str, options: Values) -> None:
 class Executor:
     """Submits jobs and waits for them."""
 
-    def __init__(self, client: Client, streams: Streams):
-        self._client = client
+    def __init__(self, queue: Queue, streams: Streams):
+        self.queue = queue
         self._streams = streams
 
     def Run(self, jobs: Sequence[Sequence[Opcode]]) -> None:
         """Submit jobs together and wait for their ends; raises Failed unless all succeed."""
         if not jobs:
             return
-        ids, refused = self.Submit(jobs)
+        ids, refused = self.queue.Submit(jobs)
         if ids:
             self._streams.Out(f"Got job IDs {','.join(map(str, ids))}")
         bad = [f"job {number}: {state}" for number, state in self.Wait(ids) if state != constants.JOB_STATUS_SUCCESS]
@@ -96,25 +131,13 @@ class Executor:
             self._streams.Err(f"Not all jobs completed successfully: {', '.join([*bad, *refused])}")
             raise Failed("Aborting.")
 
-    def Submit(self, jobs: Sequence[Sequence[Opcode]]) -> tuple[list[int], list[str]]:
-        """Submit jobs together; return the ids of those that were accepted, and why the others were not."""
-        answers = self._client.SubmitManyJobs(jobs)
-        refused = [str(text) for accepted, text in answers if not accepted]
-        return [int(number) for accepted, number in answers if accepted], refused
-
-    def States(self, ids: Sequence[int]) -> list[tuple[int, str | None]]:
-        """Return id and status of jobs; the status of a job that does not exist is None."""
-        rows = self._client.QueryJobs(ids, ["id", "status"]) if ids else []
-        found = {int(row[0]): row[1] for row in rows if row}
-        return [(number, found.get(number)) for number in ids]
-
     def Wait(self, ids: Sequence[int]) -> list[tuple[int, str | None]]:
-        """Wait until all jobs have ended; return what ``States`` does."""
+        """Wait until all jobs have ended; return what ``Queue.States`` does."""
         delay = _FIRST_DELAY
         while ids:
             runtime.Sleep(delay)
             delay = min(2 * delay, _LONGEST_DELAY)
-            states = self.States(ids)
+            states = self.queue.States(ids)
             if not any(state in BUSY for _, state in states):
                 return states
         return []
@@ -130,20 +153,21 @@ def RunSets(
 
     ``annotated``: adds to a job what all of ours say.  Nothing is submitted after an interruption.
     """
+    begun = 0
     with Stopper() as stopper:
         try:
-            for number, jobs in enumerate(sets, 1):
+            for jobs in sets:
                 if stopper.asked:
-                    streams.Out(
-                        f"Stopped as asked: {number - 1} job sets were submitted, {len(sets) - number + 1} were not"
-                    )
+                    streams.Out(f"Stopped as asked: {begun} job sets were submitted, {len(sets) - begun} were not")
                     return 0
+                begun += 1
                 executor.Run([annotated(job) for job in jobs])
         except Interrupted:
             streams.Err("Ended at once; jobs that were submitted go on, see 'gnt-job list'")
             return 2
         except errors.GenericError as err:
-            raise Failed(str(err)) from err
+            left = f"; {len(sets) - begun} job sets were not submitted" if begun < len(sets) else ""
+            raise Failed(f"{err}; jobs that were submitted go on, see 'gnt-job list'{left}") from err
     return 0
 
 

@@ -66,13 +66,13 @@ class _Run:
         self._cluster = cluster
         self._options = options
         self._streams = streams
-        self._executor = execution.Executor(client, streams)
+        self._executor = execution.Executor(execution.LuxiQueue(client), streams)
 
     def Follow(self, inst: Instance, status: Status) -> Status:
         """Return the status after a look at the jobs of a repair; their end is recorded."""
         if status.condition is not Condition.PENDING or status.record is None:
             return status
-        states = [state for _, state in self._executor.States(status.record.jobs)]
+        states = [state for _, state in self._executor.queue.States(status.record.jobs)]
         if any(state in execution.BUSY for state in states):
             return status
         good = all(state == constants.JOB_STATUS_SUCCESS for state in states)
@@ -115,7 +115,7 @@ class _Run:
         if self._options.dry_run:
             self._streams.Out(f"jobs: {serializer.Dump([job])}")
             return []
-        jobs, refused = self._executor.Submit([self._Annotated(job)])
+        jobs, refused = self._executor.queue.Submit([self._Annotated(job)])
         if refused:
             raise Failed(f"The repair of {inst.name} was rejected: {', '.join(refused)}")
         return jobs
@@ -134,7 +134,7 @@ class _Run:
         if self._options.dry_run:
             return
         opcode = {"OP_ID": op_id, "kind": constants.TAG_INSTANCE, "tags": list(tags), "name": inst.name}
-        ids, refused = self._executor.Submit([self._Annotated([opcode])])
+        ids, refused = self._executor.queue.Submit([self._Annotated([opcode])])
         bad = [
             f"job {job}: {state}" for job, state in self._executor.Wait(ids) if state != constants.JOB_STATUS_SUCCESS
         ]

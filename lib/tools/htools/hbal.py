@@ -13,8 +13,8 @@ from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Balanced, Fixed
 from ganeti.htools.options import Values
 from ganeti.luxi.client import Client
-from ganeti.tools.htools import execution, output, sources
-from ganeti.tools.htools.output import Streams
+from ganeti.tools.htools import execution, output, remote, sources
+from ganeti.tools.htools.output import Failed, Streams
 
 
 def RulesOf(options: Values) -> Rules:
@@ -109,16 +109,24 @@ def Main(options: Values, streams: Streams) -> int:
     return _Execute(cluster, sets, options, streams) if options.exec else 0
 
 
+def _CheckSource(options: Values) -> None:
+    if options.luxi is None and options.master is None:
+        raise Failed("hbal: Execution of commands possible only on LUXI and RAPI")
+
+
 def _Execute(cluster: Cluster, sets: Sequence[Sequence[Step]], options: Values, streams: Streams) -> int:
-    execution.RequireLuxi("hbal", options)
+    _CheckSource(options)
     comment = f"rebalancing via hbal {constants.RELEASE_VERSION}"
 
     def annotated(job: execution.Job) -> execution.Job:
         return execution.Annotated(job, comment, "hbal", options)
 
     jobs = [[execution.StepOpcodes(step, cluster.NodeName) for step in steps] for steps in sets]
+    if options.master is not None:
+        queue = remote.Open(options, execution.ReasonText("hbal", options), streams)
+        return execution.RunSets(execution.Executor(queue, streams), jobs, annotated, streams)
     with Client(options.luxi or None) as client:
-        return execution.RunSets(execution.Executor(client, streams), jobs, annotated, streams)
+        return execution.RunSets(execution.Executor(execution.LuxiQueue(client), streams), jobs, annotated, streams)
 
 
 def _Introduce(cluster: Cluster, whole: Cluster, options: Values, streams: Streams) -> None:

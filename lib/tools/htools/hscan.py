@@ -41,7 +41,7 @@ def Main(options: Values, streams: Streams) -> int:
 
 
 def _Load(name: str, options: Values) -> Cluster:
-    raw = sources.FromLuxi(options.luxi or "") if name == LOCAL else sources.FromRapi(name)
+    raw = sources.FromLuxi(options.luxi or "") if name == LOCAL else sources.FromRapi(name, sources.AccessOf(options))
     return loading.Build(raw, sources.Wishes(options))
 
 

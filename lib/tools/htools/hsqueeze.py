@@ -83,7 +83,7 @@ def _Execute(cluster: Cluster, plan: Plan, expand: bool, options: Values, stream
         return execution.Annotated(job, comment, "hsqueeze", options)
 
     with Client(options.luxi or None) as client:
-        return execution.RunSets(execution.Executor(client, streams), sets, annotated, streams)
+        return execution.RunSets(execution.Executor(execution.LuxiQueue(client), streams), sets, annotated, streams)
 
 
 def _TagOpcode(name: str) -> execution.Opcode:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ganeti import constants, errors, runtime
+from ganeti import constants, errors, pathutils, runtime
 from ganeti.htools.model.entities import Load as Utilisation
 from ganeti.htools.model.resources import Node
 from ganeti.htools.model.state import Cluster
@@ -55,11 +55,45 @@ def ReadRaw(options: Values) -> Raw:
     """Return the data of the source that the options name; raises LoadError."""
     if sum(_Given(options, name) is not None for name in ("master", "luxi", "text_data")) > 1:
         raise TooManySources("Only one of the rapi, luxi, and data files options should be given.")
+    address = _Given(options, "master")
+    if address is not None:
+        return FromRapi(address, AccessOf(options))
     for name, read in _SOURCES:
         value = _Given(options, name)
         if value is not None and value != []:
             return read(value)
     raise LoadError("No backend selected! Exiting.")
+
+
+def AccessOf(options: Values) -> fetch.Access:
+    """Return how servers of RAPI are addressed: ``--credentials``, ``--cacert``; raises LoadError.
+
+    Credentials are sent to servers whose certificate is verified only; those in a URL are sent as 3.1 does.
+    """
+    path, cafile = _Given(options, "credentials"), _Given(options, "cacert")
+    if cafile is None:
+        if path is None:
+            return fetch.ANYBODY
+        raise LoadError(
+            f"The credentials in {path} are not sent to a server that is not known: give its certificate with --cacert;"
+            f" on the master node, 'openssl x509 -in {pathutils.RAPI_CERT_FILE}' prints it"
+        )
+    from ganeti import x509
+
+    certificates = ReadFile(cafile)
+    try:
+        pin = x509.OwnPin(certificates, cafile)
+    except errors.X509CertError as err:
+        raise LoadError(str(err)) from err
+    words = [] if path is None else ReadFile(path).split()
+    if path is not None and len(words) not in (1, 2):
+        raise LoadError(f"{path}: expected 'USER PASSWORD', or a token ('gnt-cluster rapi-token add NAME' makes one)")
+    return fetch.Access(
+        login=(words[0], words[1]) if len(words) == 2 else None,
+        token=words[0] if len(words) == 1 else None,
+        cafile=cafile,
+        pin=pin,
+    )
 
 
 class TooManySources(Exception):
@@ -70,7 +104,7 @@ def _FromText(path: str) -> Raw:
     return text.Parse(ReadFile(path))
 
 
-def FromRapi(address: str) -> Raw:
+def FromRapi(address: str, access: fetch.Access) -> Raw:
     """Return the cluster that RAPI, or a directory of its answers, describes; raises LoadError."""
     parts = {
         "groups": "/2/groups?bulk=1",
@@ -78,19 +112,26 @@ def FromRapi(address: str) -> Raw:
         "instances": "/2/instances?bulk=1",
         "info": "/2/info",
     }
-    read = _ReadAnswer if address.startswith(_FILE) else _FetchAnswer
-    answers = {name: fields.ParseJson(read(address, name, path), f"Parsing {name}") for name, path in parts.items()}
+
+    def read(name: str, path: str) -> str:
+        if address.startswith(_FILE):
+            return ReadFile(os.path.join(address.removeprefix(_FILE), f"{name}.json"))
+        return _FetchAnswer(BaseUrl(address), access, name, path)
+
+    answers = {name: fields.ParseJson(read(name, path), f"Parsing {name}") for name, path in parts.items()}
     return rapidata.Parse(rapidata.Answers(**answers))
 
 
-def _ReadAnswer(address: str, name: str, _path: str) -> str:
-    return ReadFile(os.path.join(address.removeprefix(_FILE), f"{name}.json"))
+def BaseUrl(address: str) -> str:
+    """Return what stands before the paths of RAPI; ``address``: a host, or this itself."""
+    return address if ":" in address else f"https://{address}:{constants.DEFAULT_RAPI_PORT}"
 
 
-def _FetchAnswer(address: str, name: str, path: str) -> str:
-    base = address if ":" in address else f"https://{address}:{constants.DEFAULT_RAPI_PORT}"
+def _FetchAnswer(base: str, access: fetch.Access, name: str, path: str) -> str:
+    if access != fetch.ANYBODY and not base.lower().startswith("https://"):
+        raise LoadError(f"{base.partition('://')[0]}:// does not protect credentials; give an address with https://")
     try:
-        status, body = fetch.Fetch(base + path, _LIMITS)
+        status, body = fetch.Fetch(base + path, _LIMITS, access)
         text = body.decode("utf-8")
     except fetch.FetchError as err:
         raise LoadError(f"Cannot read {name}: {err}") from err
@@ -128,7 +169,6 @@ def _FromRequest(path: str) -> Raw:
 
 
 _SOURCES: tuple[tuple[str, Callable[[Any], Raw]], ...] = (
-    ("master", FromRapi),
     ("luxi", FromLuxi),
     ("simulate", simulation.Parse),
     ("text_data", _FromText),

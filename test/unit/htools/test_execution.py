@@ -198,7 +198,7 @@ def test_jobs_need_the_master_daemon(tmp_path: pathlib.Path) -> None:
     out, err = io.StringIO(), io.StringIO()
     path = htoolscases.CASES / "10-hbal-basic" / "cluster.data"
     code = main.Run("hbal", ["-t", str(path), "-X"], Streams(out, err, lambda path, text: None))
-    assert (code, err.getvalue()) == (1, "Error: hbal: Execution of commands possible only on LUXI\n")
+    assert (code, err.getvalue()) == (1, "Error: hbal: Execution of commands possible only on LUXI and RAPI\n")
 
 
 def test_a_master_that_is_not_there_is_an_error_in_words(tmp_path: pathlib.Path) -> None:

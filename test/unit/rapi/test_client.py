@@ -25,7 +25,7 @@ from ganeti.rapi import client as rapi
 from ganeti.rapi.client import GanetiApiError, GanetiRapiClient, GenericCurlConfig
 
 TABLE = os.path.join(TOP, "test", "data", "rapi", "client-methods.md")
-ADDITIONS = {"Conditional", "Events", "GetMetrics"}
+ADDITIONS = {"Conditional", "Events", "GetMetrics", "Request"}
 
 
 class Row:
