@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -9,81 +10,82 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from quickstart.place import BridgeName
+from support.patience import MOST
 
 TREE = Path(__file__).parents[3]
 PROGRAM = TREE / "tools" / "quickstart"
 
 
 def Quickstart(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=280)
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=280 * MOST)
 
 
 def Shell(base: str, command: str) -> str:
     """Run a command in a shell that evaluated what --env prints."""
     script = f'eval "$({PROGRAM} --env --base {base})" && {command}'
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120 * MOST)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def Bridges() -> set[str]:
-    return {name for name in os.listdir("/sys/class/net") if name.startswith("gq")}
+PLACES = (
+    "/etc", "/etc/bash_completion.d", "/etc/default", "/etc/ganeti", "/usr/sbin", "/usr/lib", "/usr/share/man",
+    "/usr/share/man/man8", "/usr/share/bash-completion/completions", "/var/lib", "/var/log", "/root",
+)  # fmt: skip
 
 
-def Elsewhere() -> dict[str, object]:
-    """When the places changed that an installation would write to, and what lies in the tree.
+def Elsewhere() -> dict[str, tuple[int, int]]:
+    """What lies where an installation would write: each with its inode and the time when it was written."""
+    found = {}
+    for place in filter(os.path.isdir, PLACES):
+        for entry in os.scandir(place):
+            with contextlib.suppress(FileNotFoundError):
+                info = entry.stat(follow_symlinks=False)
+                found[entry.path] = (info.st_ino, info.st_mtime_ns)
+    return found
 
-    Other tests that run beside this one keep hidden files there.
-    """
-    places = [
-        "/etc",
-        "/etc/bash_completion.d",
-        "/etc/default",
-        "/etc/ganeti",
-        "/usr/sbin",
-        "/usr/lib",
-        "/usr/share/man",
-    ]
-    places += [
-        "/usr/share/man/man8",
-        "/usr/share/bash-completion/completions",
-        "/var/lib",
-        "/var/log",
-        "/root",
-    ]
-    times: dict[str, object] = {place: os.stat(place).st_mtime_ns for place in places if os.path.exists(place)}
-    return {**times, str(TREE): sorted(name for name in os.listdir(TREE) if not name.startswith("."))}
+
+def WrittenSince(before: dict[str, tuple[int, int]], base: str) -> list[str]:
+    """What was written there of all that was installed in the base: others use this machine, too."""
+    installed = {name for _, _, names in os.walk(f"{base}/inst") for name in names} | {"ganeti"}
+    assert {"gnt-cluster", "gnt-node.8"} <= installed
+    return [p for p, what in Elsewhere().items() if before.get(p) != what and os.path.basename(p) in installed]
+
+
+def Tree() -> list[str]:
+    """What lies in the tree.  Other tests that run beside this one keep hidden files there."""
+    return sorted(name for name in os.listdir(TREE) if not name.startswith("."))
 
 
 @pytest.fixture
 def bases() -> Iterator[list[str]]:
     """Two base directories of this run's own; whatever happens, nothing of them is left."""
     names = [f"/tmp/gt{os.getpid()}{letter}" for letter in "ab"]
-    bridges = Bridges()
     yield names
     for name in names:
         assert Quickstart("--stop", "--base", name).returncode == 0
         assert not os.path.exists(name)
-    assert Bridges() == bridges
+        assert BridgeName(name) not in os.listdir("/sys/class/net")
 
 
 @pytest.mark.slow
 def test_two_clusters_side_by_side(bases: list[str]) -> None:
     first, second = bases
-    before = Elsewhere()
+    before, tree = Elsewhere(), Tree()
     done = Quickstart("--base", first, "--hypervisor", "fake", "--nodes", "2", "--instances", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "gnt-instance migrate inst1 to node2" in done.stdout and "Ready after" in done.stdout
     assert done.stdout.rstrip().endswith(f"tools/quickstart --stop --base {first}")
     assert "gnt-cluster verify ... " in done.stdout
-    assert Elsewhere() == before, "nothing outside the base was written"
+    assert (WrittenSince(before, first), Tree()) == ([], tree), "nothing outside the base was written"
     names = Shell(first, "COMP_WORDS=(gnt-node info '') COMP_CWORD=2; _gnt_node; echo ${COMPREPLY[*]}")
     assert names == "node1 node2\n", "completion knows this cluster's names"
     assert os.path.exists(f"{first}/inst/share/man/man8/gnt-node.8")
     assert Shell(first, 'echo "$MANPATH"').startswith(f"{first}/inst/share/man:")
     printed = next(line for line in done.stdout.splitlines() if line.lstrip().startswith("curl "))
     assert "see doc/rapi.rst" in printed and (TREE / "doc" / "rapi.rst").exists()
-    features = subprocess.run(["bash", "-c", printed], capture_output=True, text=True, timeout=60)
+    features = subprocess.run(["bash", "-c", printed], capture_output=True, text=True, timeout=60 * MOST)
     assert "instance-create-reqv1" in features.stdout, features.stderr
     rows = Shell(first, "gnt-instance list --no-headers --separator=: -o name,pnode,status")
     assert rows == "inst1:node2:running\ninst2:node2:running\n"
