@@ -11,6 +11,8 @@ import os
 import signal
 import time
 
+from support.patience import Deadline
+
 RUN_VARIABLE = "GANETI_TEST_RUN"
 _LISTEN = "0A"
 
@@ -68,8 +70,8 @@ class Watch:
 
     def WaitUntilGone(self, timeout: float) -> None:
         """Gives processes that were told to end the time to do it."""
-        end = time.monotonic() + timeout
-        while self.Processes() and time.monotonic() < end:
+        deadline = Deadline(timeout)
+        while self.Processes() and not deadline.Passed():
             time.sleep(0.05)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from support import patience
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
@@ -27,7 +28,7 @@ def inner(tmp_path):
             env=environment | variables,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=50 * patience.MOST,
         )
         return done.returncode, done.stdout + done.stderr
 
