@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.patience import MOST
 from support.realcluster import FollowJob, InterruptDelay, RealCluster, WaitUntil
 from support.stories import STARTER
 from support.virtualnode import TOP
@@ -62,7 +63,7 @@ def test_locks_are_listed_again_and_again_until_interrupted(cluster: RealCluster
         if seen == 2:
             break
     listing.send_signal(signal.SIGINT)
-    _, said = listing.communicate(timeout=50)
+    _, said = listing.communicate(timeout=50 * MOST)
     assert listing.returncode == 1 and "Traceback" not in said
 
 
@@ -135,7 +136,7 @@ def test_interrupted_command_says_that_its_job_goes_on(cluster: RealCluster) -> 
     job_id = process.stdout.readline().strip()
     WaitUntil(lambda: _Status(cluster, job_id) == "running", "the job's start")
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=30 * MOST)
     assert process.returncode == 1
     assert stderr.startswith("Aborted. Note that if the operation created any jobs")
     assert _Status(cluster, job_id) == "running"
@@ -148,7 +149,7 @@ def test_reader_that_goes_away_is_no_error_to_talk_about(cluster: RealCluster) -
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(timeout=30) == 1
+    assert process.wait(timeout=30 * MOST) == 1
     process.stderr.close()
 
 

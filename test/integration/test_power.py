@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from support.commandline import CommandLine, Done
+from support.patience import MOST
 from support.realcluster import RealCluster, WaitUntil
 from support.stories import STARTER
 
 from ganeti import pathutils
 
 OS = "noop"
-SECONDS = 300
+SECONDS = 300 * MOST
 
 # What a controller does: it cuts a node's power, or lets it boot, which starts its daemon.  LOG has a line for each call:
 # command, node, and how many guests run there.
@@ -199,7 +200,7 @@ def test_an_interrupted_epo_is_run_again(scene: Scene) -> None:
     begun = scene.BeginEpo("--oob-timeout=10", *nodes)
     WaitUntil(lambda: len(scene.Calls()) == 2, "both controllers were asked", 120)
     begun.send_signal(signal.SIGINT)
-    begun.communicate(timeout=60)
+    begun.communicate(timeout=SECONDS)
     assert begun.returncode == 1 and scene.WatcherPaused()
     # The job goes on, and gives the second node up.
     WaitUntil(lambda: scene.Powered() == ["Y", "N", "Y"], "the record of the node that stays on is right again", 60)

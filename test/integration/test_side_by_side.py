@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.patience import MOST
 from support.realcluster import FollowJob, RealCluster, WaitUntil
 from support.virtualnode import TOP
 
@@ -134,7 +135,7 @@ def test_two_administrators_see_their_own_jobs_alone(cluster: RealCluster) -> No
     sessions = {repeat: start(repeat) for repeat in (3, 5)}
     ids = set()
     for repeat, session in sessions.items():
-        out, err = session.communicate(timeout=40)
+        out, err = session.communicate(timeout=40 * MOST)
         assert session.returncode == 0, err
         number, *lines = (out + err).splitlines()
         ids.add(number)

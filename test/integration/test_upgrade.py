@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from support import layout
 from support.original import SSH, WriteProgram
+from support.patience import MOST
 from support.realcluster import FollowJob, RealCluster, RealNode
 from support.stories import STARTER
 
@@ -60,7 +61,7 @@ class Scene(RealCluster):
 
     def Upgrade(self, *words: str) -> tuple[int, str]:
         with self._Start(words) as running:
-            text, _ = running.communicate(timeout=280)
+            text, _ = running.communicate(timeout=280 * MOST)
             return running.returncode, text
 
     def Cut(self, line: str, *words: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from support import allocator
+from support.patience import MOST
 from support.virtualnode import TOP
 
 PROGRAM = os.path.join(TOP, "daemons", "tools", "vcluster-setup")
@@ -28,7 +29,7 @@ def place() -> Iterator[str]:
 
 def Run(argv: list[str] | str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        argv, shell=isinstance(argv, str), capture_output=True, text=True, timeout=150, stdin=subprocess.DEVNULL
+        argv, shell=isinstance(argv, str), capture_output=True, text=True, timeout=150 * MOST, stdin=subprocess.DEVNULL
     )
 
 
