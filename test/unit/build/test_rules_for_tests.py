@@ -75,16 +75,17 @@ def test_expected_failure_is_a_skip_too(inner):
 
 
 def test_process_left_behind(inner):
+    left = f"sleep 987.{os.getpid()}"  # nobody else's: another run may play the same story
     code, output = inner(
-        """
+        f"""
 import subprocess
 def test_a():
-    subprocess.Popen(["sh", "-c", "setsid sleep 987 >/dev/null 2>&1 </dev/null &"])
+    subprocess.Popen(["sh", "-c", "setsid {left} >/dev/null 2>&1 </dev/null &"])
 """
     )
     assert code == 1
-    assert "sleep 987" in output
-    running = subprocess.run(["pgrep", "-fx", "sleep 987"], capture_output=True, text=True)
+    assert left in output
+    running = subprocess.run(["pgrep", "-fx", left], capture_output=True, text=True)
     assert running.stdout == ""
 
 

@@ -16,13 +16,14 @@ MASTER = "node1.example.org"
 
 # A stand-in for ssh and scp: keeps its arguments, fails for the reason in REASON if there is one.
 PROGRAM = """#!/bin/sh
-echo "$(basename "$0") $*" >> "$KEPT"
+echo "${0##*/} $*" >> "$KEPT"
 [ -z "$REASON" ] || { echo "$REASON" >&2; exit 255; }
 for word; do case "$word" in
   *@node13.*) echo pid $$ >> "$KEPT"; [ -z "$HANGS" ] || { sleep 3000 & echo pid $! >> "$KEPT"; wait; } ;;
   *@node14.*) [ -z "$HANGS" ] || exit 3 ;;
 esac; done
 [ -z "$SECONDS_EACH" ] || sleep "$SECONDS_EACH"
+[ -z "$GATE" ] || : < "$GATE"
 echo done
 """
 
@@ -74,6 +75,13 @@ class Stage:
 
     def Pids(self):
         return [int(line.split()[1]) for line in self.Kept() if line.startswith("pid ")]
+
+    def WaitCalls(self, number, pids=0):
+        """Until so many programs have been started, and those of node13 have told their numbers."""
+        deadline = time.monotonic() + 60
+        while not os.path.exists(self.kept) or len(self.Kept()) - len(self.Pids()) < number or len(self.Pids()) < pids:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def Kept(self):
         with open(self.kept, encoding="utf-8") as stream:
@@ -148,36 +156,38 @@ def test_copyfile_has_no_copies_to_make_outside_the_directory_of_a_virtual_node(
 
 @pytest.mark.slow
 def test_forty_nodes_take_hardly_longer_than_one(stage):
-    """The number of the issue; what the master node itself needs for 40 processes of ssh is subtracted."""
+    """The number of the issue: none of them ends before all are being asked."""
     stage.AddNodes(40)
+    gate = stage.kept + ".gate"
+    os.mkfifo(gate)
+    begun = stage.Begin("command", "-M", "true", GATE=gate)
+    stage.WaitCalls(40)
+    with open(gate, "wb"):  # lets in whoever stands there, and whoever still comes
+        stdout, stderr = begun.communicate(timeout=60)
+    lines = stdout.splitlines()
+    assert [line for line in lines if line.endswith(": done")] == [
+        f"node{number}.example.org: done" for number in range(2, 42)
+    ], "in the order of the names"
+    assert lines.count("return code = 0") == 41 and lines[-2:] == ["-" * 48, "return code = 0"]
+    assert (begun.returncode, stderr) == (0, "")
 
-    def measure(seconds):
-        started = time.monotonic()
-        done = stage.Run("command", "-M", "true", SECONDS_EACH=seconds)
-        lines = done.stdout.splitlines()
-        assert [line for line in lines if line.endswith(": done")] == [
-            f"node{number}.example.org: done" for number in range(2, 42)
-        ], "in the order of the names"
-        assert lines.count("return code = 0") == 41 and lines[-2:] == ["-" * 48, "return code = 0"]
-        assert (done.returncode, done.stderr) == (0, "")
-        return time.monotonic() - started
 
-    idle = measure("")
-    assert measure("5") - idle < 9.0
+# The one that hangs, the one that fails and one that is well: few, so that those that do not hang end in time on any machine.
+LAST_NODES = [f"--node=node{number}.example.org" for number in (12, 13, 14)]
 
 
 def test_a_node_that_hangs_is_given_up_and_named(stage):
     stage.AddNodes(14)
     started = time.monotonic()
-    done = stage.Run("command", "--timeout=2", "--failure-only", "uptime", HANGS="yes")
+    done = stage.Run("command", *LAST_NODES, "--timeout=5", "--failure-only", "uptime", HANGS="yes")
     assert time.monotonic() - started < 60
     rule = "-" * 48
     assert done.stdout == (
-        f"{rule}\nnode: node13.example.org\n(ended after 2 seconds without a result)\n\nreturn code = signal 15\n"
+        f"{rule}\nnode: node13.example.org\n(ended after 5 seconds without a result)\n\nreturn code = signal 15\n"
         f"{rule}\nnode: node14.example.org\n\nreturn code = 3\n"
     )
     assert done.stderr == (
-        "2 of 15 nodes failed: node13.example.org (gave no result within 2 seconds), node14.example.org (return code 3)\n"
+        "2 of 3 nodes failed: node13.example.org (gave no result within 5 seconds), node14.example.org (return code 3)\n"
     )
     assert done.returncode == 0
     assert len(stage.Pids()) == 2 and not any(map(_Lives, stage.Pids())), "what the program had started is gone as well"
@@ -187,23 +197,20 @@ def test_copies_go_side_by_side_and_failures_are_summed_up(stage):
     stage.AddNodes(14)
     stage.node.Write("/etc/motd", "hello")
     path = stage.node.Path("/etc/motd")
-    done = stage.Run("copyfile", "--timeout=2", path, HANGS="yes")
+    done = stage.Run("copyfile", *LAST_NODES, "--timeout=5", path, HANGS="yes")
     assert done.stderr == (
-        f"Copy of file {path} to node node13.example.org:22 failed: gave no result within 2 seconds\n"
+        f"Copy of file {path} to node node13.example.org:22 failed: gave no result within 5 seconds\n"
         f"Copy of file {path} to node node14.example.org:22 failed: return code 3\n"
-        "2 of 14 nodes failed: node13.example.org (gave no result within 2 seconds), node14.example.org (return code 3)\n"
+        "2 of 3 nodes failed: node13.example.org (gave no result within 5 seconds), node14.example.org (return code 3)\n"
     )
     assert (done.returncode, done.stdout) == (0, "")
-    assert len([line for line in stage.Kept() if line.startswith("scp ")]) == 14
+    assert len([line for line in stage.Kept() if line.startswith("scp ")]) == 3
 
 
 def test_nothing_stays_behind_when_the_user_interrupts(stage):
     stage.AddNodes(14)
     begun = stage.Begin("command", "uptime", HANGS="yes", SECONDS_EACH="3000")
-    deadline = time.monotonic() + 60
-    while not os.path.exists(stage.kept) or len(stage.Kept()) < 15:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    stage.WaitCalls(14, pids=2)
     begun.send_signal(signal.SIGINT)
     stdout, stderr = begun.communicate(timeout=60)
     assert begun.returncode == 1 and stdout == "" and "Aborted" in stderr

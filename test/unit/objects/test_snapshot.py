@@ -239,21 +239,21 @@ def test_unknown_keys_of_the_top_level_survive() -> None:
 
 
 def test_the_cost_of_a_change_in_a_large_cluster() -> None:
-    """2000 instances: joining kept fragments and making a new root take milliseconds (bounds are far above the usual)."""
+    """2000 instances: joining kept fragments and making a new root take milliseconds of the processor (bounds are far above the usual)."""
     root = configs.Large(2000)
     text = objects.ConfigText(root)
     web = root.instances[configs.Uuid(100007)]
     root.BuildIndexes()  # as a master does once
     best_join = best_change = 1.0
     for number in range(5):
-        start = time.perf_counter()
+        start = time.thread_time()
         changed = root.WithObject(web.Replace(admin_state="down", serial_no=number))
         changed.NodeInstances(web.primary_node)
         changed.ExpandName("instance", "inst77")
-        best_change = min(best_change, time.perf_counter() - start)
-        start = time.perf_counter()
+        best_change = min(best_change, time.thread_time() - start)
+        start = time.thread_time()
         joined = objects.ConfigText(changed)
-        best_join = min(best_join, time.perf_counter() - start)
+        best_join = min(best_join, time.thread_time() - start)
         assert abs(len(joined) - len(text)) < 20
     assert best_join < 0.05
     assert best_change < 0.01
