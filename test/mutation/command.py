@@ -56,6 +56,7 @@ def _Parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="print the faults, run nothing")
     parser.add_argument("--tests", action="append", default=[], metavar="PATH", help="these tests, not the room's own")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="time limit of one fault's run")
+    parser.add_argument("--nice", type=int, default=_NICE, metavar="N", help=f"how much others go first ({_NICE})")
     parser.add_argument(
         "--simulate", type=_Count, default=100, metavar="N", help="seeds for a survivor, in a room with a play (100)"
     )
@@ -86,7 +87,7 @@ def Main(argv: Sequence[str]) -> int:
             print(fault.Describe())
         return 0
     os.environ["SEED"] = str(options.seed)
-    os.nice(_NICE)
+    os.nice(options.nice)
     copy = runs.Copy(options.tree)
     try:
         return _Try(parser, options, copy, chosen)

@@ -198,15 +198,18 @@ def _Foreign(top: str) -> list[str]:
 
 
 def _Wait(pid: int, limit: float) -> int | None:
-    """Wait for the run; a run that hangs is killed.  Processes that it left behind go as well."""
-    end = time.monotonic() + limit
+    """Wait for the run; a run that hangs is killed.  Processes that it left behind go as well.
+
+    ``limit`` are seconds that it works or waits for something; those in which others have its CPU do not count.
+    """
+    began = time.monotonic()
     status: int | None = None
     while True:
         done, code = os.waitpid(pid, os.WNOHANG)
         if done:
             status = os.waitstatus_to_exitcode(code)
             break
-        if time.monotonic() > end:
+        if time.monotonic() - began - _KeptWaiting(pid) > limit:
             _KillGroup(pid)
             os.waitpid(pid, 0)
             break
@@ -215,6 +218,15 @@ def _Wait(pid: int, limit: float) -> int | None:
     # test/conftest.py marks what its tests start with the run's process id and seed.
     leftovers.Watch(f"{pid:x}-{int(os.environ['SEED']):x}", alone=False).KillProcesses()
     return status
+
+
+def _KeptWaiting(pid: int) -> float:
+    """Return for how many seconds a process could have worked, had it got a CPU."""
+    try:
+        with open(f"/proc/{pid}/schedstat", encoding="ascii") as stream:
+            return int(stream.read().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0  # it has just ended, or this kernel does not count that
 
 
 def _KillGroup(pid: int) -> None:

@@ -16,6 +16,9 @@ CACHE = Path(os.environ.get("GANETI_LAB_CACHE", f"/var/tmp/ganeti-lab-{os.getuid
 TREE = Path(__file__).parents[2]
 QEMU = "/usr/bin/qemu-system-x86_64"
 
+# Seconds for what a guest says; with software emulation, beside others, it may take minutes to boot.
+_PATIENCE = 300.0
+
 _LINE = re.compile(rb"mini (\S+) boot-id=([0-9a-f-]{36}) uptime=([0-9.]+)")
 
 
@@ -64,7 +67,7 @@ class Console:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def Ask(self, timeout: float = 60.0) -> Sign:
+    def Ask(self, timeout: float = _PATIENCE) -> Sign:
         """Types a line until the guest answers; what it said before does not count."""
         self._data = b""
         end = time.monotonic() + timeout
@@ -77,7 +80,7 @@ class Console:
                 return Sign(name.decode(), boot_id.decode(), float(uptime))
         raise AssertionError(f"the guest does not answer; its console said: {self._data[-2000:]!r}")
 
-    def WaitFor(self, text: bytes, timeout: float = 60.0) -> None:
+    def WaitFor(self, text: bytes, timeout: float = _PATIENCE) -> None:
         end = time.monotonic() + timeout
         while text not in self._data:
             assert time.monotonic() < end, f"{text!r} never came; the console said: {self._data[-2000:]!r}"

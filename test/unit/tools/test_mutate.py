@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from mutation import runs
 from support.virtualnode import TOP
 
 CODE = '''\
@@ -58,7 +60,7 @@ def tree(tmp_path: Path) -> Path:
 
 def _Mutate(tree: Path, *argv: str) -> tuple[int, list[str]]:
     done = subprocess.run(
-        [sys.executable, os.path.join(TOP, "tools", "mutate"), "toy", "--tree", str(tree), *argv],
+        [sys.executable, os.path.join(TOP, "tools", "mutate"), "toy", "--nice", "0", "--tree", str(tree), *argv],
         capture_output=True,
         text=True,
     )
@@ -82,7 +84,7 @@ def test_list_shows_each_fault_with_its_place(tree: Path) -> None:
 @pytest.mark.slow
 def test_survivors_are_printed_and_a_hang_counts_as_caught(tree: Path) -> None:
     """Counting 3 down by 2 never ends; no test compares equal numbers; nothing calls Unseen."""
-    status, lines = _Mutate(tree, "--limit", "10")
+    status, lines = _Mutate(tree, "--limit", "5")
     assert status == 1
     assert lines[1:] == [
         "lib/toy.py:9: comparison: a > b  ->  a >= b  (survived)",
@@ -91,6 +93,27 @@ def test_survivors_are_printed_and_a_hang_counts_as_caught(tree: Path) -> None:
         "toy: 3 of 6 caught, 50%; 2 failed, 1 hung, 1 survived, 2 unseen",
     ]
     assert (tree / "lib/toy.py").read_text() == CODE, "the tree itself never changes"
+
+
+def test_a_run_that_others_keep_from_its_cpu_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs a second of a CPU that it shares with four others, and has two."""
+    monkeypatch.setenv("SEED", "1")
+    cpu = min(os.sched_getaffinity(0))
+    code = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
+    try:
+        pid = os.fork()
+        if pid == 0:
+            os.setpgid(0, 0)
+            os.sched_setaffinity(0, {cpu})
+            while time.process_time() < 1.0:
+                pass
+            os._exit(7)
+        assert runs._Wait(pid, 2.0) == 7
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def test_a_fault_runs_only_the_tests_of_its_line_and_passes_when_caught(tree: Path) -> None:
