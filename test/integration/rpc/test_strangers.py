@@ -99,9 +99,11 @@ def test_strangers_end_no_connection_of_a_candidate(cluster: Cluster) -> None:
     with connect(cluster, noded) as sock, Strangers([noded.address], 250, "hello"):
         ask(sock)
         # Longer than a stranger may stay, so that places were sought many times.
+        times = []
         for _ in range(4):
             time.sleep(1.5)
-            assert ask(sock) < SOON
+            times.append(ask(sock))
+    assert typical(times) < SOON, times
     assert len(set(noded.Servers("version"))) == 1
 
 
@@ -151,7 +153,10 @@ def slowest_of_hundred(client: LuxiClient) -> float:
 
 
 def test_changes_are_acknowledged_while_strangers_hold_every_node() -> None:
-    """Compared with the same changes without strangers; the quietest of some turns each, as the machine may be busy."""
+    """Compared with the same changes without strangers; the quietest of some turns each, as the machine may be busy.
+
+    Whoever waited for a stranger to go would wait for a second.
+    """
     with RealCluster(3) as cluster:
         cluster.StartNodeDaemons()
         strangers = Strangers([node.address for node in cluster.nodes], 250)
@@ -163,7 +168,7 @@ def test_changes_are_acknowledged_while_strangers_hold_every_node() -> None:
                 with strangers:
                     held.append(slowest_of_hundred(client))
                 free.append(slowest_of_hundred(client))
-        assert min(held) < min(free) + 0.2, (held, free)
+        assert min(held) < 2 * min(free) + 0.2, (held, free)
 
 
 # Long calls
