@@ -527,7 +527,7 @@ class GanetiRapiClient:
 
         A connection that breaks, or that was silent for ``silence`` seconds, is replaced by another one, which resumes after
         the last event.  GanetiApiError is raised if the first connection fails, if the server rejects the request, and if
-        nothing was received for ``patience`` seconds.
+        nothing was received for ``patience`` seconds, not counting those that the caller spent with an event.
         """
         parser = _EventParser(None if last_event_id is None else _HeaderText("Event id", last_event_id))
         query = _Given(*arguments.items())
@@ -576,6 +576,8 @@ class GanetiRapiClient:
                         if begins:
                             yield Event(parser.last_id, EVENT_OPEN, None)
                         yield from events
+                        # What the caller has done with them meanwhile was no silence of the server's.
+                        parser.heard = time.monotonic()
                     if running and multi.select(1.0) == -1:
                         time.sleep(0.02)
                 failures = multi.info_read()[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -181,6 +182,14 @@ def test_patience_ends(recorder: Recorder, client: GanetiRapiClient) -> None:
     next(events)
     with pytest.raises(GanetiApiError, match="503"):
         next(events)
+
+
+def test_what_the_caller_does_with_an_event_is_no_silence(recorder: Recorder, client: GanetiRapiClient) -> None:
+    recorder.replies["/2/events"] = [_Stream(_Text(("e-1", "job", 1))), _Stream(_Text(("e-2", "job", 2)))]
+    events = _Follow(client, patience=2.0)
+    next(events)
+    time.sleep(2.1)
+    assert next(events).id == "e-2"
 
 
 def test_the_stream_says_that_it_is_open_and_where_it_begins(recorder: Recorder, client: GanetiRapiClient) -> None:
