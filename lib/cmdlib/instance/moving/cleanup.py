@@ -47,8 +47,7 @@ class TLCleanupMigration(Settler):
             self._CheckKeep(situation, self._keep)
 
     def _Touched(self, situation: Situation) -> set[str]:
-        known = {node for node, view in situation.views.items() if view.state != runstate.GONE or view.arrival}
-        return {self.source_uuid, self.target_uuid, *known}
+        return {self.source_uuid, self.target_uuid, *situation.Involved()}
 
     def _OtherEnd(self, situation: Situation) -> str:
         """Return the node beside the primary one: the other half of a mirror, else where a copy is or was."""

@@ -23,13 +23,14 @@ _TRIES, _PAUSE = 2, 1.0
 
 @dataclass(frozen=True)
 class Situation:
-    """The views of all nodes on one guest, and the conclusion."""
+    """The views of all nodes on one guest, and the conclusion; ``concerned``: see ``Concerned``."""
 
     name: str
     primary: str
     node_names: dict[str, str]
     views: dict[str, View]
     verdict: Verdict
+    concerned: frozenset[str]
 
     def IsHere(self, node: str) -> bool:
         return self.verdict.kind is Kind.HERE and self.verdict.node == node
@@ -41,6 +42,19 @@ class Situation:
     def IsSilentAt(self, node: str) -> bool:
         """Return whether this node alone leaves it open where the guest is."""
         return self.verdict.kind is Kind.UNKNOWN and self.verdict.silent == (node,)
+
+    def Involved(self) -> list[str]:
+        """Return the nodes that have or had a copy, or may have one.
+
+        Not one that does not answer where that does not matter: it was named in a warning, and what is to be done elsewhere
+        must not wait for it.
+        """
+        return [
+            node
+            for node, view in self.views.items()
+            if (view.state != runstate.GONE or view.arrival)
+            and (view.state != runstate.UNREACHABLE or node in self.concerned)
+        ]
 
     def StopsWith(self, node: str) -> bool:
         """Return whether ending the copy on ``node`` stops the instance, as far as can be known."""
@@ -161,7 +175,7 @@ def LookAround(caller: Caller, instance: objects.Instance, named: Collection[str
                 f"Node {snapshot.nodes[uuid].name} does not answer; if instance {instance.name} runs there, this was not seen"
             )
     names = {uuid: node.name for uuid, node in snapshot.nodes.items()}
-    return Situation(instance.name, instance.primary_node, names, views, Judge(views, concerned))
+    return Situation(instance.name, instance.primary_node, names, views, Judge(views, concerned), concerned)
 
 
 def _Nodes(caller: Caller, instance: objects.Instance, named: Iterable[str]) -> list[str]:

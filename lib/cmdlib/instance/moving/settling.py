@@ -140,12 +140,15 @@ class Settler(Tasklet):
 
     def _DiskUsers(self, situation: Situation) -> list[str]:
         """Return the nodes that may have the disks open: those that migrate, and any that has or had a copy."""
-        used = [node for node, view in situation.views.items() if view.state != runstate.GONE or view.arrival]
-        return [node for node in dict.fromkeys([*self._pair, *used]) if not self.snapshot.nodes[node].offline]
+        nodes = dict.fromkeys([*self._pair, *situation.Involved()])
+        return [node for node in nodes if not self.snapshot.nodes[node].offline]
 
     def _RaiseUnsettled(self, result: Any, text: str) -> None:
         if result.fail_msg:
-            raise errors.OpExecError(f"{text}: {result.fail_msg}; {self._cleanup_hint}")
+            raise errors.OpExecError(
+                f"{text}: {result.fail_msg}; remove the cause, or, if that node is off, use 'gnt-node modify --offline yes"
+                f" {result.node_name}'; after that, {self._cleanup_hint}"
+            )
 
     def _GiveDisksTo(self, where: str, users: Iterable[str]) -> None:
         """Close the disks on every other node, bring mirrors back to one writer, open them on ``where`` alone."""

@@ -177,6 +177,30 @@ def test_any_node_for_disks_that_all_reach(shared: Master) -> None:
     assert (env["GANETI_NEW_PRIMARY"], env["GANETI_NEW_SECONDARY"]) == ("node2.example.org", "")
 
 
+@pytest.mark.parametrize("cleanup", [False, True])
+def test_a_third_node_that_does_not_answer_keeps_no_migration_from_its_end(shared: Master, cleanup: bool) -> None:
+    """Nobody has looked whether the guest runs there, as a warning says; it was not asked to close disks that it never had open."""
+    shared.Run(opcodes.OpInstanceMigrate(instance_name="far", cleanup=True))  # every node has confirmed this master
+    shared[2].Stop()
+    target = {} if cleanup else {"target_node": "node2"}
+    shared.Run(opcodes.OpInstanceMigrate(instance_name="far", cleanup=cleanup, **target))
+    assert _Primary(shared, "far") == (0 if cleanup else 1)
+    assert "Node node3.example.org does not answer" in " ".join(shared.last.messages)
+
+
+def test_a_node_that_migrates_must_close_its_disks(shared: Master) -> None:
+    """Its daemon does not answer after the guest has arrived: what to do is said, and done again it comes to its end."""
+    far = "far.example.org"
+    shared[0].faults["blockdev_close"] = "the pool hangs"
+    with pytest.raises(errors.OpExecError, match="disks on node node1") as caught:
+        shared.Run(opcodes.OpInstanceMigrate(instance_name="far", target_node="node2"))
+    assert "'gnt-node modify --offline yes node1.example.org'; after that," in str(caught.value)
+    assert str(caught.value).endswith(f"use 'gnt-instance migrate --cleanup {far}'")
+    assert _Primary(shared, "far") == 1
+    del shared[0].faults["blockdev_close"]
+    shared.Run(opcodes.OpInstanceMigrate(instance_name="far", cleanup=True))
+
+
 def test_another_groups_policy(shared: Master) -> None:
     group = next(iter(shared.snapshot.nodegroups.values()))
     strict = shared.cfg.AddNodeGroup(
