@@ -107,19 +107,22 @@ class RunResult:
         return " ".join(ShellQuote(word) for word in self.argv)
 
     @property
+    def cause(self) -> str:
+        """How it ended, without the command: for messages that name it in words of their own."""
+        if self._cause is not None:
+            return self._cause
+        if self.timeout is not None:
+            return f"ended after {self.timeout:g} seconds without a result"
+        if self.signal is not None:
+            return f"ended by signal {self.signal}"
+        return f"exit code {self.exit_code}"
+
+    @property
     def fail_reason(self) -> str:
         """Empty if it did not fail, else one line: the command and why."""
         if not self.failed:
             return ""
-        if self._cause is not None:
-            cause = self._cause
-        elif self.timeout is not None:
-            cause = f"ended after {self.timeout:g} seconds without a result"
-        elif self.signal is not None:
-            cause = f"ended by signal {self.signal}"
-        else:
-            cause = f"exit code {self.exit_code}"
-        text = f"command '{self.cmd}': {cause}"
+        text = f"command '{self.cmd}': {self.cause}"
         lines = self.stderr.strip().splitlines() or self.stdout.strip().splitlines()
         if lines:
             text += f" ({lines[-1].strip()[:500]})"

@@ -13,6 +13,7 @@ _RUNS = re.compile(r"(\d{1,4000})")
 _UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
 _FACTORS = {"": 1, "m": 1, "g": 1024, "t": 1024 * 1024}
 _TIMESPEC_FACTORS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_TIMESPEC_HINT = "write a number of seconds, or one with m, h, d or w, such as 30m"
 _MAX_LENGTH = 64
 SIZE_STEP = 4  # MiB
 # More digits than this do not fit a number of any sense; int() refuses thousands of them.
@@ -41,6 +42,11 @@ def JoinFirst(words: Sequence[str], most: int) -> str:
 
 
 @functools.lru_cache(maxsize=16384)
+def Counted(number: int, noun: str) -> str:
+    """Return a number of things: ``1 node``, ``3 nodes``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def NiceSortKey(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a key under which ``node2`` comes before ``node10`` (doc/reference/queries.md 2).
 
@@ -100,7 +106,9 @@ def ParseTimespec(text: str) -> int:
     try:
         seconds = int(number) * factor
     except ValueError:
-        raise errors.OpPrereqError(f"Invalid time specification '{text}'", errors.ECODE_INVAL) from None
+        raise errors.OpPrereqError(
+            f"Invalid time specification '{text}'", errors.ECODE_INVAL, hint=_TIMESPEC_HINT
+        ) from None
     if seconds < 0:
         raise errors.OpPrereqError(f"Invalid time specification '{text}': it is below 0", errors.ECODE_INVAL)
     return seconds

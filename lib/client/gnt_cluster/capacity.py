@@ -16,6 +16,7 @@ from ganeti.htools.sources import loading, luxidata
 from ganeti.htools.sources.loading import LoadError, Wishes
 from ganeti.htools.survival import failures, proof, remedy
 from ganeti.htools.survival.effort import GIVEN_UP, MOST, Effort, GivenUp
+from ganeti.utils.text import Counted
 
 _EXAMPLES = 5
 
@@ -63,7 +64,7 @@ def Lines(
     ``least``: their minimum memory, MiB.  ``tries``: how many are made to find out whether several failures are survived.
     """
     part = cluster.GroupState(group.index)
-    yield f"Node group {group.name}: {len(part.nodes)} nodes, {len(part.instances)} instances"
+    yield f"Node group {group.name}: {Counted(len(part.nodes), 'node')}, {Counted(len(part.instances), 'instance')}"
     size = replace(proof.StandardSize(group), least=least)
     template = template or proof.TemplateFor(group, enabled)
     room = proof.Fitting(cluster, group, template, size, limit, tries=tries)
@@ -80,7 +81,7 @@ def Lines(
         yield "  any one node may fail: all running instances could run elsewhere"
     places = {node.facts.name: index for index, node in part.nodes.items()}
     for node, losses in weak:
-        yield f"  if {node} failed, {len(losses)} instance(s) would stay down:"
+        yield f"  if {node} failed, {Counted(len(losses), 'instance')} would stay down:"
         shown = losses[:_EXAMPLES]
         remedies = remedy.Remedies(cluster.state, places[node], shown, enabled)
         for loss, help_text in zip(shown, remedies, strict=True):

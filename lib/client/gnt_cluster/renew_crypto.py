@@ -68,6 +68,13 @@ def _Conflict(options: Options) -> str | None:
     return None
 
 
+def _NamesFiles(options: Options) -> bool:
+    """Return whether one of the files is to be replaced that the nodes get as they are."""
+    made = (options.new_rapi_certificate, options.new_spice_certificate, options.new_cluster_domain_secret)
+    given = (options.rapi_certificate, options.spice_certificate, options.cluster_domain_secret)
+    return any(made) or any(name is not None for name in given)
+
+
 def _ReplaceFiles(options: Options) -> bool:
     """Replace the files that the nodes get as they are; return whether any was."""
     from ganeti.bootstrap import keys
@@ -92,6 +99,10 @@ def Run(options: Options, arguments: list[str]) -> int:
         raise errors.OpPrereqError(
             "--ssh-key-type and --ssh-key-bits need --new-ssh-keys", errors.ECODE_INVAL, hint="add --new-ssh-keys"
         )
+    renews = jobs.Changes(op, "verbose", "debug", "ssh_key_type", "ssh_key_bits")
+    if not renews and not _NamesFiles(options):
+        output.ToStderr("Nothing was replaced, as no option names what is to be: see 'gnt-cluster renew-crypto --help'")
+        return constants.EXIT_FAILURE
     if not options.force and not ask.Confirmed(_QUESTION, "--force"):
         return constants.EXIT_FAILURE
     # On another node than the master, this ends here.
@@ -99,7 +110,7 @@ def Run(options: Options, arguments: list[str]) -> int:
     if _ReplaceFiles(options):
         output.ToStdoutAndFlush("Copying the new files to all nodes")
         jobs.SubmitOpCode(OpClusterRedistConf(), options)
-    if jobs.Changes(op, "verbose", "debug", "ssh_key_type", "ssh_key_bits"):
+    if renews:
         jobs.SubmitOpCode(op, options)
     output.ToStdout(_END)
     return constants.EXIT_SUCCESS

@@ -122,7 +122,7 @@ class _Nodes:
             return runtime.RunCmd(argv_there, timeout=_COMMAND_TIMEOUT)
 
         failures = [
-            f"{name}: {result.fail_reason}: {result.output.strip()[-300:]}"
+            f"{name}: '{' '.join(argv)}' failed ({result.cause}): {result.output.strip()[-300:]}"
             for name, result in parallel.Each(list(names), run)
             if result.failed
         ]
@@ -214,7 +214,7 @@ def _CheckInstalled(nodes: _Nodes, intent: Intent) -> None:
     if releases.Target(releases.LIB_LINK) is None:
         raise errors.OpPrereqError(
             f"Cannot upgrade to {intent.new}: {releases.LIB_LINK} is not a link to a release below {releases.LIB_DIR}, so"
-            " that there is nothing to switch",
+            " there is nothing to switch",
             errors.ECODE_ENVIRON,
             hint="use packages that install releases side by side (doc/packaging.rst), or stop all daemons, install the"
             " other release and start them",
@@ -375,4 +375,4 @@ def _Cluster(*words: str) -> None:
     """Run a command of the release that is installed now."""
     result = runtime.RunCmd([f"{pathutils.SBIN_DIR}/gnt-cluster", *words], timeout=_COMMAND_TIMEOUT)
     if result.failed:
-        raise Failed(f"{result.fail_reason}: {result.output.strip()[-2000:]}")
+        raise Failed(f"'gnt-cluster {' '.join(words)}' failed ({result.cause}): {result.output.strip()[-2000:]}")

@@ -12,8 +12,8 @@ from ganeti.cli.parser import Options
 from ganeti.utils.text import ParseTimespec
 
 
-def _Invalid(text: str) -> errors.OpPrereqError:
-    return errors.OpPrereqError(text, errors.ECODE_INVAL)
+def _Invalid(text: str, hint: str | None = None) -> errors.OpPrereqError:
+    return errors.OpPrereqError(text, errors.ECODE_INVAL, hint=hint)
 
 
 def Run(options: Options, arguments: list[str]) -> int:
@@ -24,7 +24,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         output.ToStdout("The watcher is no longer paused.")
     elif command == "pause":
         if len(arguments) < 2:
-            raise _Invalid("Missing pause duration")
+            raise _Invalid("Missing pause duration", "such as 'gnt-cluster watcher pause 30m'")
         until = client.SetWatcherPause(runtime.Time() + ParseTimespec(arguments[1]))
         output.ToStdout(f"The watcher is paused until {time.ctime(until)}.")
     elif command == "info":

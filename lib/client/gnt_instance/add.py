@@ -63,6 +63,12 @@ def _Hypervisor(options: Options) -> tuple[str | None, dict[str, Any]]:
     if not options.hypervisor:
         return None, {}
     name, settings = options.hypervisor
+    if "=" in name:
+        raise errors.OpPrereqError(
+            f"-H {name}: the name of the hypervisor is missing",
+            errors.ECODE_INVAL,
+            hint=f"write it before the parameters, such as '-H kvm:{name}'",
+        )
     if not isinstance(settings, dict):
         raise errors.OpPrereqError(f"Invalid hypervisor '{name}'", errors.ECODE_INVAL)
     return name, typed.Hypervisor(settings, name if name in constants.HYPER_TYPES else None)

@@ -177,7 +177,9 @@ def DiskChanges(options: Options) -> list[list[Any]]:
         if "size" in values:
             values["size"] = _Unit(values["size"], f"disk {identifier}")
         elif action == "add":
-            raise errors.OpPrereqError("Missing required parameter 'size'", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                "Missing required parameter 'size'", errors.ECODE_INVAL, hint="write it as in '--disk add:size=10g'"
+            )
         _Checked(values, identifier)
 
     return _Changes(options.disks, complete)

@@ -7,6 +7,7 @@ from ganeti.cli import jobs, lists, tables
 from ganeti.cli import options as o
 from ganeti.cli.command import AnyNumber, Command
 from ganeti.cli.parser import Options
+from ganeti.client.gnt_node import power
 from ganeti.opcodes import OpOobCommand
 from ganeti.utils import oob
 
@@ -15,7 +16,8 @@ def Run(options: Options, arguments: list[str]) -> int:
     op = OpOobCommand(node_names=arguments, command=oob.HEALTH, timeout=options.oob_timeout)
     code = constants.EXIT_SUCCESS
     rows = []
-    for (_, name), (status, items) in jobs.SubmitOpCode(op, options):
+    entries = jobs.SubmitOpCode(op, options)
+    for (_, name), (status, items) in entries:
         if status == constants.RS_NORMAL:
             texts = [f"{item}={state}" for item, state in items] or [""]
         else:
@@ -24,6 +26,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         # The name stands in the first line of a node only.
         rows += [{"node": "" if line else name, "status": text} for line, text in enumerate(texts)]
     lists.PrintRows([("node", "Node", False), ("status", "Status", False)], rows, options)
+    power.NameUnavailable(entries)
     return code
 
 

@@ -57,6 +57,16 @@ def _ExplainStillOffline(nodes: Sequence[str]) -> None:
         )
 
 
+def NameUnavailable(entries: Sequence[Any]) -> None:
+    """Name the nodes without an out-of-band program, of the answer to OP_OOB_COMMAND, and what gives them one."""
+    names = [name for (_, name), (status, _) in entries if status == constants.RS_UNAVAIL]
+    if names:
+        output.ToStderr(
+            f"Without an out-of-band program: {', '.join(names)}.  'gnt-node modify --node-parameters=oob_program=PATH"
+            f" {names[0]}' names one for a node"
+        )
+
+
 def Run(options: Options, arguments: list[str]) -> int:
     word, *nodes = arguments
     if word not in _WORDS:
@@ -83,6 +93,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         raise
     rows = [{"node": name, "status": _Text(word, status, answer)} for (_, name), (status, answer) in entries]
     lists.PrintRows([("node", "Node", False), ("status", "Status", False)], rows, options)
+    NameUnavailable(entries)
     failed = [name for (_, name), (status, _) in entries if status != constants.RS_NORMAL]
     if failed and len(ops) > 1:
         _ExplainOffline(failed)

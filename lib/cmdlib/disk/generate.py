@@ -362,7 +362,9 @@ def FindDevice(identifier: int | str, devices: Sequence[Any], kind: str) -> tupl
             return len(devices) - 1, devices[-1]
         if 0 <= index < len(devices):
             return index, devices[index]
-        raise errors.OpPrereqError(f"There is no {kind} {index}: there are {len(devices)}", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            f"There is no {kind} {index}: the instance has {len(devices)}, counted from 0", errors.ECODE_INVAL
+        )
     found = [(index, device) for index, device in enumerate(devices) if text in (device.uuid, device.name)]
     if not found:
         raise errors.OpPrereqError(f"There is no {kind} with the name or uuid '{text}'", errors.ECODE_NOENT)

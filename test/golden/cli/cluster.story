@@ -349,11 +349,13 @@ $ gnt-cluster watcher pause
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
 ! Missing pause duration
+! such as 'gnt-cluster watcher pause 30m'
 = 1
 $ gnt-cluster watcher pause soon
 ! Failure: prerequisites not met for this operation:
 ! error type: wrong_input, error details:
 ! Invalid time specification 'soon'
+! write a number of seconds, or one with m, h, d or w, such as 30m
 = 1
 $ gnt-cluster watcher pause -5
 ! Failure: prerequisites not met for this operation:
@@ -670,3 +672,7 @@ Commands:
 = 1
 $ gnt-cluster --version
 gnt-cluster (ganeti (none)) 3.1.0
+$ gnt-cluster renew-crypto
+Updating certificates now. Running "gnt-cluster verify" is recommended after this operation.
+! Nothing was replaced, as no option names what is to be: see 'gnt-cluster renew-crypto --help'
+= 1

@@ -411,6 +411,7 @@ $ gnt-node power --no-headers --separator=: --oob-timeout=10 status node1 node2
 Tue Nov 14 22:13:21 2023  - WARNING: Out-of-band RPC failed on node 'node2.example.org': no route to the BMC
 node1.example.org:(unavail)
 node2.example.org:(nodata)
+! Without an out-of-band program: node1.example.org.  'gnt-node modify --node-parameters=oob_program=PATH node1.example.org' names one for a node
 = 1
 > OP_OOB_COMMAND {"command":"power-status","node_names":["node1","node2"],"timeout":10}
 $ gnt-node power -f off node2.example.org
@@ -418,6 +419,7 @@ Tue Nov 14 22:13:21 2023  - WARNING: Out-of-band RPC failed on node 'node2.examp
 Node              Status   $
 node1.example.org (unavail)
 node2.example.org (nodata) $
+! Without an out-of-band program: node1.example.org.  'gnt-node modify --node-parameters=oob_program=PATH node1.example.org' names one for a node
 ! Node(s) node1.example.org, node2.example.org: marked offline before the attempt to switch them off; 'gnt-node modify --offline=no node1.example.org' takes a node back that is still on
 = 1
 > OP_NODE_SET_PARAMS {"node_name":"node2.example.org","offline":true}
@@ -485,6 +487,7 @@ node2.example.org                $
 $ gnt-node health --oob-timeout=5 node2
 Node              Status   $
 node2.example.org (unavail)
+! Without an out-of-band program: node2.example.org.  'gnt-node modify --node-parameters=oob_program=PATH node2.example.org' names one for a node
 = 1
 > OP_OOB_COMMAND {"command":"health","node_names":["node2"],"timeout":5}
 

@@ -608,7 +608,7 @@ $ gnt-cluster verify-disks --priority=high
 > OP_CLUSTER_VERIFY_DISKS {"priority":-10}
 
 $ gnt-cluster capacity -t plain --limit=2 --minimum-memory=64
-Node group default: 2 nodes, 1 instances
+Node group default: 2 nodes, 1 instance
   more instances of 128 MiB memory (64 MiB at least), 1024 MiB disk and 1 CPU(s), plain: at least 2
   any one node may fail: all running instances could run elsewhere
 

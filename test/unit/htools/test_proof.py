@@ -61,7 +61,7 @@ def test_instances_that_are_on_one_node_only() -> None:
     cluster = _Cluster(["a 8192 3072", "b 8192 7168"], ["one 2048 running a - plain", "two 2048 ADMIN_down b - plain"])
     assert _Losses(cluster) == {"a": [proof.Loss("one", proof.ALONE)]}
     lines = list(capacity.Lines(cluster, cluster.groups[0], ["plain"], 10))
-    assert lines[2] == "  if a failed, 1 instance(s) would stay down:"
+    assert lines[2] == "  if a failed, 1 instance would stay down:"
     assert (
         lines[3].startswith(f"    one: {proof.ALONE}; what would help: nothing but other storage") and len(lines) == 4
     )
@@ -107,7 +107,7 @@ def test_what_is_printed() -> None:
     lines = list(capacity.Lines(cluster, cluster.groups[0], ["drbd", "plain"], 3))
     assert lines[0] == "Node group g: 2 nodes, 7 instances"
     assert lines[1].startswith("  more instances of 1024 MiB memory, 1024 MiB disk and 1 CPU(s), drbd: ")
-    assert lines[2] == "  if a failed, 7 instance(s) would stay down:"
+    assert lines[2] == "  if a failed, 7 instances would stay down:"
     assert lines[3] == (
         f"    i0: {proof.ALONE}; what would help: after a shutdown, 'gnt-instance modify -t drbd -n b i0' gives it a copy of"
         " its disks"
