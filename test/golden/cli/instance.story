@@ -420,3 +420,15 @@ $ gnt-instance add --commit --forthcoming -t plain -s 1g reserved1
 ! error type: wrong_input, error details:
 ! --forthcoming and --commit exclude each other
 = 1
+$ gnt-instance add -t plain -o mini --disk 0:size=1g -H kernel_path=/x inst9
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! -H kernel_path=/x: the name of the hypervisor is missing
+! write it before the parameters, such as '-H kvm:kernel_path=/x'
+= 1
+$ gnt-instance modify --disk add web
+! Failure: prerequisites not met for this operation:
+! error type: wrong_input, error details:
+! Missing required parameter 'size'
+! write it as in '--disk add:size=10g'
+= 1
