@@ -11,7 +11,7 @@ from ganeti.backend import reason, transfers, wire
 from ganeti.hypervisor.base import GuestDisk, GuestInfo, Hypervisor
 from ganeti.params import runstate
 from ganeti.storage import links, tree
-from ganeti.storage.base import BlockDev
+from ganeti.storage.base import BlockDev, Mirror
 
 REBOOT_SOFT = "soft"
 REBOOT_HARD = "hard"
@@ -61,11 +61,19 @@ def _Attempts(instance: objects.Instance) -> list[str | None]:
 
 def LinkedDisks(instance: objects.Instance) -> list[GuestDisk]:
     """Find every disk of the instance and link it, for a guest that arrives here: nothing can be started from that."""
-    disks = _FoundDisks(instance, tree.Reach)
+    disks = _FoundDisks(instance, _Writable)
     opening = links.Own(instance.hypervisor)
     for index, (_, device_path, _) in enumerate(disks):
         links.Make(instance.name, device_path, index, opening)
     return _GuestDisks(instance, disks)
+
+
+def _Writable(disk: objects.Disk) -> BlockDev | None:
+    """Return the device; raise BlockDeviceError for a side of a mirror that is not open: a guest could not go on here."""
+    device = tree.Reach(disk)
+    if isinstance(device, Mirror) and not device.Connection().primary:
+        raise errors.BlockDeviceError(f"{device}: is not open on this node; the migration that opened it may be over")
+    return device
 
 
 def _GuestDisks(instance: objects.Instance, disks: Sequence[_FoundDisk]) -> list[GuestDisk]:

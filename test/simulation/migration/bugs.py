@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from simulation.migration.master import NotePath, Parts
-from simulation.migration.qemu import HostOf
+from simulation.migration.qemu import DEVICE, HostOf
 
 from ganeti import errors, objects, opcodes
 from ganeti.backend import blockdev, instance, migration, transfers, wire
@@ -368,6 +368,23 @@ class LateEndForgetsNewerMigration(_Bug):
     """The end of one attempt to send the guest also forgets what is noted of a later migration."""
 
     changed = {"instance_end_sent": _EndOfAnyAttempt}
+
+
+def _AcceptAnywhere(data: Dict, info: str | None, target: str) -> None:
+    """As before: on disks that are closed, too."""
+    closed = not HostOf().open
+    HostOf().open.add(DEVICE)
+    try:
+        migration.Accept(data, info, target)
+    finally:
+        if closed:
+            HostOf().open.discard(DEVICE)
+
+
+class TargetWaitsOnClosedDisks(_Bug):
+    """A target is prepared although its side of the mirror is closed: the migration that opened it is over."""
+
+    changed = {"accept_instance": _AcceptAnywhere}
 
 
 def _WithdrawUnheld(data: Dict, info: Any, success: bool) -> None:

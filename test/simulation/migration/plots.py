@@ -144,6 +144,15 @@ def SentWhileLooked(people: People, struck: Faults) -> Acts:
     return [people.Migrate, people.Cleanup]
 
 
+def ClosedTarget(people: People, struck: Faults) -> Acts:
+    """A target is prepared late, and the guest is sent to it late by the next migration, when both were cleaned up."""
+    struck.At("accept_instance on", struck.Fate("held"))
+    struck.At("instance_migrate on", struck.Fate("held"))
+    # Each failed migration opens the disks on both nodes and then on the source alone, the clean-up once more.
+    struck.At("answer of blockdev_open on", people.world.Release, 6)
+    return [people.Migrate, people.MigrateAgain, people.Cleanup]
+
+
 # Of a hundred seeds each plot has so many of its own; the others have none.  A new plot goes to the end: it takes its
 # seeds from those that have none, and changes nothing for the others.
 _SHARES = (
@@ -163,6 +172,7 @@ _SHARES = (
     (TwoLateCalls, 5),
     (StartAfterReset, 6),
     (SentWhileLooked, 6),
+    (ClosedTarget, 4),
 )
 _SLOTS = 100
 _BY_SLOT = tuple(plot for plot, share in _SHARES for _ in range(share))

@@ -426,7 +426,7 @@ class SimulatedMirror(SimulatedDisk, Mirror):
 
     @staticmethod
     def _State() -> MirrorState:
-        return MirrorState(True, False, False, True, True)
+        return MirrorState(True, False, False, True, True, primary=DEVICE in HostOf().open)
 
     def Connection(self) -> MirrorState:
         return self._State()

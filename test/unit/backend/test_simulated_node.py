@@ -87,6 +87,23 @@ def test_mirrored_guest_moves_between_machines() -> None:
     first.Call(blockdev.Close, GUEST.name, [DISK])
 
 
+def test_a_target_is_not_prepared_on_a_closed_side_of_a_mirror() -> None:
+    """A call that comes when its migration was cleaned up; the next source would find it waiting, and send the guest there."""
+    node = World(10).AddMachine("node1")
+    node.Call(Create)
+    node.Call(blockdev.Assemble, DISK, DATA, False, 0)
+    node.Call(blockdev.Open, "", [DISK], False)
+    node.Call(blockdev.Close, GUEST.name, [DISK])
+    with pytest.raises(
+        errors.BlockDeviceError, match="is not open on this node; the migration that opened it may be over"
+    ):
+        node.Call(migration.Accept, DATA, None, "192.0.2.2")
+    assert node.Call(Running) == []
+    # Nothing is left of it: the next migration is received.
+    node.Call(blockdev.Open, "", [DISK], False)
+    node.Call(migration.Accept, DATA, None, "192.0.2.2")
+
+
 def test_full_disk_is_told_and_nothing_is_half_made() -> None:
     world = World(9)
     node = world.AddMachine("node1")
