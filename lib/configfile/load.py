@@ -16,6 +16,7 @@ from ganeti.objects.instance import Instance
 from ganeti.objects.node import Node, NodeGroup
 from ganeti.objects.snapshot import KIND_MAPS, Snapshot
 from ganeti.params import be, disk, hv, ipolicy, nd, nic
+from ganeti.utils.text import JoinFirst
 
 _DROPPED_TOP_KEYS = ("maintenance",)
 _DROPPED_NETWORK_KEYS = ("network_type", "family")
@@ -212,7 +213,7 @@ def _NormalisePolicy(own: Mapping[str, Any], enabled: Iterable[str]) -> dict[str
     unknown = sorted(own.keys() - set(ipolicy.ALL_KEYS))
     if unknown:
         raise errors.ConfigurationError(
-            f"cluster: key 'ipolicy' has unknown keys {', '.join(unknown)}; known are {', '.join(ipolicy.ALL_KEYS)}"
+            f"cluster: key 'ipolicy' has unknown keys {JoinFirst(unknown, 5)}; known are {', '.join(ipolicy.ALL_KEYS)}"
         )
     policy = Complete(own, ipolicy.DEFAULTS)
     if isinstance(policy[ipolicy.STD], Mapping):

@@ -29,7 +29,7 @@ def StructuralProblems(root: Snapshot) -> list[str]:
     if not cluster.enabled_hypervisors:
         problems.append("cluster: enabled_hypervisors is empty")
     problems += [
-        f"cluster: hypervisor '{name}' is enabled and has no hvparams"
+        f"cluster: enabled_hypervisors has '{name}', for which there are no hvparams"
         for name in cluster.enabled_hypervisors
         if name not in cluster.hvparams
     ]

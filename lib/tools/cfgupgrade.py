@@ -34,10 +34,13 @@ from ganeti.server import ownnode
 from ganeti.store.files.look import JobFiles
 from ganeti.tools import common
 from ganeti.utils import files
-from ganeti.utils.text import Printable
+from ganeti.utils.text import Printable, Shortened
 
 _SMALL = 1 << 20
 _CORRECT = "correct that in config.data, or take the file of another master candidate or of a backup, then try again"
+# Of a problem, which may quote what is broken, and how many are shown at once.
+_MOST_CHARACTERS = 250
+_MOST_PROBLEMS = 10
 _STORAGE_DIRS = ("file_storage_dir", "shared_file_storage_dir")
 
 
@@ -71,15 +74,18 @@ def _Run(options: optparse.Values) -> int:
     before = upgrade.Version(old)
     if own and before < upgrade.V2_16:
         _CheckNoJobs()
-    if options.downgrade:
-        text = _Downgraded(old, before)
-    else:
-        snapshot = _Upgraded(old, before, options)
-        if own and not options.dry_run:
-            snapshot = _WriteBeside(snapshot, before, options.confdir)
-        text = objects.ConfigText(snapshot)
+    snapshot = None if options.downgrade else _Upgraded(old, before, options)
+    text = _Downgraded(old, before) if snapshot is None else objects.ConfigText(snapshot)
     if not options.dry_run:
-        _Write(os.path.join(options.path, os.path.basename(pathutils.CLUSTER_CONF_FILE)), text)
+        try:
+            if own and snapshot is not None:
+                text = objects.ConfigText(_WriteBeside(snapshot, before, options.confdir))
+            _Write(os.path.join(options.path, os.path.basename(pathutils.CLUSTER_CONF_FILE)), text)
+        except OSError as err:
+            raise errors.OpExecError(
+                f"{common.MachineProblem(err)}; config.data is as it was",
+                hint="remove the cause, then run the same command again: it uses what is written already",
+            ) from err
     done = "downgraded" if options.downgrade else "upgraded"
     version = upgrade.VersionText(upgrade.V3_0 if options.downgrade else upgrade.V3_1)
     what = "can be" if options.dry_run else "successfully"
@@ -197,7 +203,7 @@ def _Upgraded(old: dict[str, Any], before: int, options: optparse.Values) -> obj
     try:
         snapshot = configfile.LoadDict(upgrade.UpgradeConfig(old))
     except errors.ConfigurationError as err:
-        raise errors.ConfigurationError(f"Nothing was written: {err}", hint=err.hint or _CORRECT) from err
+        raise errors.ConfigurationError(f"Nothing was written: {_Short(str(err))}", hint=err.hint or _CORRECT) from err
     if options.verify:
         _Report(snapshot)
     return snapshot
@@ -208,11 +214,22 @@ def _Report(snapshot: objects.Snapshot) -> None:
     structural = configfile.StructuralProblems(snapshot)
     if structural:
         raise errors.ConfigurationError(
-            f"The result could not be used, and nothing was written: {'; '.join(structural)}",
+            f"The result could not be used, and nothing was written: {'; '.join(_Fewer(structural))}",
             hint=_CORRECT,
         )
-    for text in configfile.VerifyConfig(snapshot):
-        sys.stderr.write(f"Warning: {Printable(text)}\n")
+    for text in _Fewer(configfile.VerifyConfig(snapshot)):
+        sys.stderr.write(f"Warning: {text}\n")
+
+
+def _Fewer(problems: Sequence[str]) -> list[str]:
+    """Return the first problems, each as one short line, and how many more there are."""
+    shown = [_Short(text) for text in problems[:_MOST_PROBLEMS]]
+    more = len(problems) - len(shown)
+    return [*shown, f"{more} more problems"] if more else shown
+
+
+def _Short(text: str) -> str:
+    return Shortened(Printable(text), _MOST_CHARACTERS)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -245,15 +262,22 @@ def _MoveRapiUsers() -> None:
             return
     except FileNotFoundError:
         return
-    if runtime.Exists(new):
+    users_before = runtime.ReadFile(old, _SMALL)
+    if not runtime.Exists(new):
+        info = runtime.Stat(old)
+        runtime.MakeDirs(os.path.dirname(new), 0o750)
+        runtime.WriteFile(new, users_before, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
+    elif runtime.ReadFile(new, _SMALL) != users_before:  # else a run that was cut off has written it
         raise errors.OpPrereqError(
             f"There are users of the remote interface in {old} and in {new}",
             errors.ECODE_STATE,
             hint="remove the one that does not count, then try again",
         )
-    runtime.MakeDirs(os.path.dirname(new), 0o750)
-    runtime.Rename(old, new)
-    runtime.Symlink(new, old)
+    # By one rename, so that a cut leaves the file or the link.
+    link = f"{old}.link"
+    runtime.RemoveFile(link)
+    runtime.Symlink(new, link)
+    runtime.Rename(link, old)
 
 
 def _WriteStoragePaths(cluster: objects.Cluster, path: str) -> None:

@@ -45,15 +45,23 @@ def LogToStderr(debug: int, verbose: int) -> None:
 
 
 def RunTool(action: Callable[[], int]) -> int:
-    """Run the body of a tool; an error of ours becomes one log line and its exit code."""
+    """Run the body of a tool; an error of ours, or of the machine such as a full disk, becomes one log line and its exit code."""
     try:
         return action()
     except errors.GenericError as err:
         logging.error("%s", ErrorText(err))
         return err.exit_code
+    except OSError as err:
+        logging.error("%s", MachineProblem(err))
+        return constants.EXIT_FAILURE
     except KeyboardInterrupt:
         logging.error("Aborted")
         return constants.EXIT_FAILURE
+
+
+def MachineProblem(err: OSError) -> str:
+    """Return ``/var/lib/ganeti/x: No space left on device``."""
+    return f"{err.filename}: {err.strerror}" if err.filename else str(err)
 
 
 def CheckStopped() -> None:

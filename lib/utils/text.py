@@ -75,6 +75,14 @@ def Printable(text: str, keep: str = "") -> str:
     return "".join(char if char in keep or char.isprintable() else _Escaped(char) for char in text)
 
 
+def Shortened(text: str, most: int) -> str:
+    """Return ``text`` without its middle if it has more than ``most`` characters: what it is about stands at its ends."""
+    if len(text) <= most:
+        return text
+    half = (most - 5) // 2
+    return f"{text[:half]} ... {text[-half:]}"
+
+
 def _Escaped(char: str) -> str:
     return {"\t": "\\t", "\n": "\\n", "\r": "\\r"}.get(char) or ascii(char)[1:-1]
 

@@ -39,7 +39,10 @@ def _Copy(kind: str, uuid: str, **changes: Any) -> Change:
 
 STRUCTURAL: list[tuple[Change, str]] = [
     (_Set("cluster", "enabled_hypervisors", []), "enabled_hypervisors is empty"),
-    (_Set("cluster", "enabled_hypervisors", ["vbox"]), "hypervisor 'vbox' is enabled and has no hvparams"),
+    (
+        _Set("cluster", "enabled_hypervisors", ["vbox"]),
+        "enabled_hypervisors has 'vbox', for which there are no hvparams",
+    ),
     (_Set("cluster", "enabled_disk_templates", []), "enabled_disk_templates is empty"),
     (_Set("cluster", "master_node", OTHER), f"master_node {OTHER} is not a node"),
     (_Set("nodes", NODE2, "uuid", OTHER), f"node stored under {NODE2} has the uuid {OTHER}"),

@@ -185,6 +185,33 @@ def test_users_of_the_remote_interface_in_two_places_are_for_somebody_to_decide(
     assert node.Read(CONFIG) == before
 
 
+def test_a_full_disk_is_reported_and_the_next_run_finishes(node: VirtualNode) -> None:
+    """Each file may have as many blocks as given; what is written first is smaller than what comes later."""
+    node.Write(f"{DATA}/rapi_users", "anna secret write\n")
+    before = node.Read(CONFIG)
+    for blocks in (0, 8):
+        argv = ["sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh", sys.executable, "-c", MAIN, "--force"]
+        done = node.Run(argv)
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        assert "config.data is as it was" in done.stderr and "run the same command again" in done.stderr
+        assert node.Read(CONFIG) == before
+        assert node.Read(f"{DATA}/rapi_users") == "anna secret write\n"
+    assert "spice.pem" in Files(node), "it got as far as the large files"
+    assert Run(node, "--force")[0] == 0
+    assert configfile.VerifyConfig(configfile.LoadConfig(node.Read(CONFIG))) == []
+
+
+def test_users_that_were_moved_before_a_cut_are_no_conflict(node: VirtualNode) -> None:
+    for name in ("rapi_users", "rapi/users"):
+        node.Write(f"{DATA}/{name}", "anna secret write\n")
+    os.symlink("nowhere", node.Path(f"{DATA}/rapi_users.link"))
+    assert Run(node, "--force")[0] == 0
+    assert os.path.islink(node.Path(f"{DATA}/rapi_users"))
+    assert node.Read(f"{DATA}/rapi_users") == "anna secret write\n"
+    assert "rapi_users.link" not in Files(node)
+
+
 def test_arguments_are_not_expected(node: VirtualNode) -> None:
     code, text = Run(node, "now")
     assert code == 1

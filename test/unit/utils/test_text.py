@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganeti import errors
-from ganeti.utils.text import NiceSort, ParseUnit, Suggestion
+from ganeti.utils.text import NiceSort, ParseUnit, Shortened, Suggestion
 
 
 def test_numbers_in_names_count_as_numbers() -> None:
@@ -40,3 +40,10 @@ def test_a_misspelled_name_is_answered_with_the_nearest() -> None:
     assert Suggestion("state", names) == "Did you mean 'admin_state' or 'admin_state_source' or 'oper_state'?"
     assert Suggestion("colour", names) == Suggestion("", names) == ""
     assert Suggestion("x" * 10**7, names) == ""
+
+
+def test_a_long_text_keeps_its_ends() -> None:
+    assert Shortened("short", 9) == "short"
+    text = Shortened("cluster: " + "x" * 1000 + " is not a node", 60)
+    assert len(text) <= 60
+    assert text.startswith("cluster: ") and text.endswith("is not a node") and " ... " in text
