@@ -52,8 +52,7 @@ class _MasterClient(luxi_client.Client):
     """Explains why the master daemon cannot be reached, and says so while it is still tried."""
 
     def Retrying(self, seconds: float) -> None:
-        until = time.strftime("%H:%M:%S", time.localtime(runtime.Time() + seconds))
-        output.ToStderr(f"The master daemon does not answer; trying again until {until} (Ctrl-C to stop)")
+        output.ToStderr(luxi_client.RetryingText(seconds))
 
     def Call(self, method: str, args: Sequence[Any] = ()) -> Any:
         try:

@@ -7,6 +7,7 @@ the bytes to ``protocol``, and nothing outside this room builds or reads message
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,12 @@ def Listens() -> bool:
     except OSError:
         pass
     return True
+
+
+def RetryingText(seconds: float) -> str:
+    """Return what a program says to people while it tries for so long to reach the master daemon."""
+    until = time.strftime("%H:%M:%S", time.localtime(runtime.Time() + seconds))
+    return f"The master daemon does not answer; trying again until {until} (Ctrl-C to stop)"
 
 
 class Transport:

@@ -11,6 +11,7 @@ from ganeti.htools.choosing import solution
 from ganeti.htools.choosing.balance import Step
 from ganeti.htools.options import Values
 from ganeti.luxi.client import Client
+from ganeti.tools.htools.master import Explain
 from ganeti.tools.htools.output import Failed, Streams
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 15.0
@@ -167,7 +168,7 @@ def RunSets(
             return 2
         except errors.GenericError as err:
             left = f"; {len(sets) - begun} job sets were not submitted" if begun < len(sets) else ""
-            raise Failed(f"{err}; jobs that were submitted go on, see 'gnt-job list'{left}") from err
+            raise Failed(f"{Explain(err)}; jobs that were submitted go on, see 'gnt-job list'{left}") from err
     return 0
 
 

@@ -14,6 +14,7 @@ from ganeti.htools.model.state import Cluster
 from ganeti.htools.options import Values
 from ganeti.luxi.client import Client
 from ganeti.tools.htools import execution, sources
+from ganeti.tools.htools.master import Explain, MasterClient
 from ganeti.tools.htools.output import Failed, Streams
 
 _RULE = "-" * 21
@@ -23,10 +24,10 @@ def Main(options: Values, streams: Streams) -> int:
     options.values["luxi"] = options.luxi or ""
     cluster = sources.Load(options, streams)
     try:
-        with Client(options.luxi or None) as client:
+        with MasterClient(options.luxi, streams) as client:
             Run(cluster, client, options, streams)
     except errors.GenericError as err:
-        raise Failed(str(err)) from err
+        raise Failed(Explain(err)) from err
     return 0
 
 

@@ -12,8 +12,8 @@ from ganeti.htools.model.entities import NO_NODE, Instance
 from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Balanced, Fixed
 from ganeti.htools.options import Values
-from ganeti.luxi.client import Client
 from ganeti.tools.htools import execution, output, remote, sources
+from ganeti.tools.htools.master import MasterClient
 from ganeti.tools.htools.output import Failed, Streams
 
 
@@ -125,7 +125,7 @@ def _Execute(cluster: Cluster, sets: Sequence[Sequence[Step]], options: Values, 
     if options.master is not None:
         queue = remote.Open(options, execution.ReasonText("hbal", options), streams)
         return execution.RunSets(execution.Executor(queue, streams), jobs, annotated, streams)
-    with Client(options.luxi or None) as client:
+    with MasterClient(options.luxi, streams) as client:
         return execution.RunSets(execution.Executor(execution.LuxiQueue(client), streams), jobs, annotated, streams)
 
 

@@ -28,7 +28,7 @@ def Main(options: Values, streams: Streams) -> int:
     failed = False
     for name in names:
         try:
-            cluster = _Load(name, options)
+            cluster = _Load(name, options, streams)
         except LoadError as err:
             streams.Err("", f"Error for {name}: failed to load data. Details:", str(err))
             failed = True
@@ -40,8 +40,11 @@ def Main(options: Values, streams: Streams) -> int:
     return 2 if failed else 0
 
 
-def _Load(name: str, options: Values) -> Cluster:
-    raw = sources.FromLuxi(options.luxi or "") if name == LOCAL else sources.FromRapi(name, sources.AccessOf(options))
+def _Load(name: str, options: Values, streams: Streams) -> Cluster:
+    if name == LOCAL:
+        raw = sources.FromLuxi(options.luxi or "", streams)
+    else:
+        raw = sources.FromRapi(name, sources.AccessOf(options))
     return loading.Build(raw, sources.Wishes(options))
 
 

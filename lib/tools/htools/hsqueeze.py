@@ -11,8 +11,8 @@ from ganeti.htools.choosing.squeeze import Plan
 from ganeti.htools.model.entities import NO_NODE
 from ganeti.htools.model.state import Cluster
 from ganeti.htools.options import Values
-from ganeti.luxi.client import Client
 from ganeti.tools.htools import execution, output, sources
+from ganeti.tools.htools.master import MasterClient
 from ganeti.tools.htools.output import Streams
 
 
@@ -82,7 +82,7 @@ def _Execute(cluster: Cluster, plan: Plan, expand: bool, options: Values, stream
     def annotated(job: execution.Job) -> execution.Job:
         return execution.Annotated(job, comment, "hsqueeze", options)
 
-    with Client(options.luxi or None) as client:
+    with MasterClient(options.luxi, streams) as client:
         return execution.RunSets(execution.Executor(execution.LuxiQueue(client), streams), sets, annotated, streams)
 
 

@@ -51,13 +51,15 @@ def _Given(options: Values, name: str) -> Any:
     return options.values.get(name)
 
 
-def ReadRaw(options: Values) -> Raw:
+def ReadRaw(options: Values, streams: Streams) -> Raw:
     """Return the data of the source that the options name; raises LoadError."""
     if sum(_Given(options, name) is not None for name in ("master", "luxi", "text_data")) > 1:
         raise TooManySources("Only one of the rapi, luxi, and data files options should be given.")
     address = _Given(options, "master")
     if address is not None:
         return FromRapi(address, AccessOf(options))
+    if _Given(options, "luxi") is not None:
+        return FromLuxi(options.luxi, streams)
     for name, read in _SOURCES:
         value = _Given(options, name)
         if value is not None and value != []:
@@ -142,22 +144,18 @@ def _FetchAnswer(base: str, access: fetch.Access, name: str, path: str) -> str:
     return text
 
 
-def FromLuxi(path: str) -> Raw:
+def FromLuxi(path: str, streams: Streams) -> Raw:
     """Return the cluster that the master daemon describes; raises LoadError.  ``path``: of its socket, "" for the usual."""
-    from ganeti.luxi import protocol
-    from ganeti.luxi.client import Client
+    from ganeti.tools.htools import master
 
     try:
-        with Client(path or None) as client:
+        with master.MasterClient(path, streams) as client:
             nodes = client.Query("node", luxidata.NODE_FIELDS)
             instances = client.Query("instance", luxidata.INSTANCE_FIELDS)
             info = client.QueryClusterInfo()
             groups = client.Query("group", luxidata.GROUP_FIELDS)
-    except (protocol.NoMasterError, protocol.PermissionError) as err:
-        what = "No master daemon listens" if isinstance(err, protocol.NoMasterError) else "No permission to connect"
-        raise LoadError(f"{what} on socket {err}{f'; {err.hint}' if err.hint else ''}") from err
     except errors.GenericError as err:
-        raise LoadError(str(err)) from err
+        raise LoadError(master.Explain(err)) from err
     return luxidata.Parse(nodes, instances, info, groups)
 
 
@@ -169,7 +167,6 @@ def _FromRequest(path: str) -> Raw:
 
 
 _SOURCES: tuple[tuple[str, Callable[[Any], Raw]], ...] = (
-    ("luxi", FromLuxi),
     ("simulate", simulation.Parse),
     ("text_data", _FromText),
     ("ialloc_src", _FromRequest),
@@ -202,7 +199,7 @@ def Load(options: Values, streams: Streams) -> Cluster:
 
     Raises LoadError, TooManySources, and Failed for files beside the source that cannot be used.
     """
-    return Complete(loading.Build(ReadRaw(options), Wishes(options)), options, streams)
+    return Complete(loading.Build(ReadRaw(options, streams), Wishes(options)), options, streams)
 
 
 def Complete(cluster: Cluster, options: Values, streams: Streams) -> Cluster:

@@ -1,5 +1,6 @@
 """Commands on the master while its daemon is away."""
 
+import os
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import tempfile
 import pytest
 from support.fakemaster import FakeMaster
 from support.stories import STARTER
-from support.virtualnode import VirtualNode
+from support.virtualnode import TOP, VirtualNode
 
 MASTER = "node1.example.org"
 SOCKET = "/var/run/ganeti/socket/ganeti-query"
@@ -51,6 +52,20 @@ def test_a_command_says_at_once_that_it_waits_for_the_daemon(node):
         master.Shutdown()
     assert (process.returncode, err) == (0, "")
     assert out.startswith("ID Status")
+
+
+@pytest.mark.parametrize("words", [("hinfo", "-L"), ("harep",), ("hscan",)])
+def test_the_htools_say_so_in_the_same_words(node, words):
+    program, *more = words
+    process = subprocess.Popen(
+        [os.path.join(TOP, "scripts", program), *more], env=node.Environment(), cwd=node.root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        line = process.stderr.readline()
+        assert process.poll() is None, "it waits"
+        process.kill()
+    assert re.fullmatch(r"The master daemon does not answer; trying again until [0-9:]{8} \(Ctrl-C to stop\)\n", line)
 
 
 def test_waiting_is_announced_once(node):
