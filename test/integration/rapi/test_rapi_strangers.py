@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from support import patience
 from support.rapihttp import Rapi
 from support.rapiserver import ReadAnswer
 from support.realcluster import RealCluster, RealNode, WaitUntil
@@ -45,15 +46,13 @@ def test_slow_questions_of_a_stranger(cluster: RealCluster) -> None:
     with contextlib.ExitStack() as stack, cluster.Halted(node, *others):
         held = [stack.enter_context(_Stranger(node, _Request("GET", "/2/os"))) for _ in range(ASKED)]
         known = stack.enter_context(Rapi(node, tls=False))
-        for _ in range(10):
-            began = time.monotonic()
-            assert known.Get("/2/info")["master"] == node.name
-            assert time.monotonic() - began < 8, "no stranger was waited for"
         began = time.monotonic()
+        for _ in range(10):
+            assert known.Get("/2/info")["master"] == node.name
         written = known.Ask("PUT", "/2/tags?tag=mine")
-        assert time.monotonic() - began < 8, "no stranger was waited for"
         assert written.status == 200
         assert known.Follow(written.value)["status"] == "success"
+        assert time.monotonic() - began < 8 * patience.Shared(), "no stranger was waited for"
         with Rapi(node, headers={}, tls=False) as nobody:
             assert nobody.Ask("GET", "/version").status == 200, "what asks no master daemon is answered at once"
         # A call to a node that answers nothing may end before the others have waited for 10 s, and make room for the next.
