@@ -51,13 +51,14 @@ def _Run(release: str) -> int:
     return constants.EXIT_SUCCESS
 
 
-def HandBack(release: str) -> list[str]:
+def HandBack(release: str, exact: bool = True) -> list[str]:
     """Write the configuration in the release's form, delete this node's copy of the store, and return what was left out.
 
-    OpPrereqError while a daemon runs; FilesBehind.
+    OpPrereqError while a daemon runs; FilesBehind, unless the files need not be ``exact``, as other nodes have better ones.
     """
     common.CheckStopped()
-    CheckExact()
+    if exact:
+        CheckExact()
     removed = _Convert(_VERSIONS[release]) if runtime.Exists(pathutils.CLUSTER_CONF_FILE) else []
     # Kept, it would be taken for the truth by a later start of this release.
     runtime.RemoveTree(pathutils.DATA_EXT_DIR)

@@ -193,6 +193,57 @@ def test_a_node_that_was_offline_follows_and_what_only_we_have_keeps_the_origina
         Runs(cluster, "ours")
 
 
+@pytest.mark.limit(300)
+def test_a_node_that_is_away_while_the_cluster_is_given_back_follows() -> None:
+    """What its machine starts must not stay ours, and its old files must not keep it from going back."""
+    with OriginalCluster(3, 2) as cluster:
+        cluster.StartOriginal()
+        code, text = cluster.Adopt(*TAKE_OVER)
+        assert code == 0, text
+        unreachable = Path(cluster.prefix, "unreachable-node3.example.com")
+        unreachable.touch()
+        with cluster[0].Client() as client:
+            away = {
+                "OP_ID": "OP_NODE_SET_PARAMS",
+                "node_name": cluster[2].name,
+                "offline": True,
+                "force": True,
+                "reason": [],
+            }
+            assert FollowJob(client, client.SubmitJob([away]))[0] == "success"
+        code, text = cluster.Adopt(*REVERT)
+        assert code == 0, text
+        assert "Node node3.example.com is offline and was left out. When it is up again" in text
+        code, text = cluster.Adopt(*REVERT)
+        assert code == 1
+        assert "Node node3.example.com did not reply and stays as it is" in text
+        unreachable.unlink()
+        assert cluster[2].Pid("ganeti-noded")
+        code, text = cluster.Adopt()
+        assert "Nodes that still have this release: node3.example.com" in text
+        code, text = cluster.Adopt(*REVERT)
+        assert code == 0, text
+        assert "'gnt-node add --readd node3.example.com'" in text
+        Runs(cluster, "original")
+        assert "/usr/sbin/ganeti-watcher" in cluster[2].Read("/etc/cron.d/ganeti")
+        for name in ("ext", "adoption-node.json"):
+            assert not os.path.exists(cluster[2].Path(f"{DATA}/{name}"))
+        assert not os.path.exists(cluster[0].Path(f"{DATA}/adoption.json"))
+
+
+@pytest.mark.limit(200)
+def test_a_cluster_that_this_release_made_is_not_sent_to_an_original() -> None:
+    """It would be told to stop its daemons, and to start another master."""
+    with OriginalCluster(1, 0) as cluster:
+        cluster.StartOriginal()
+        code, text = cluster.Adopt(*TAKE_OVER)
+        assert code == 0, text
+        os.unlink(cluster[0].Path(f"{DATA}/adoption.json"))
+        for words in ((), TAKE_OVER):
+            assert cluster.Adopt(*words) == (0, "The cluster belongs to this release.\n")
+        Runs(cluster, "ours")
+
+
 @pytest.mark.limit(200)
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of other users need root")
 def test_other_users_are_asked_about() -> None:

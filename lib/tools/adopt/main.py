@@ -21,6 +21,7 @@ _USAGE = """%prog [--take-over | --revert] [options]
 Checks a running cluster of Ganeti 2.16, 3.0 or 3.1 and changes nothing; with --take-over this release takes the cluster over
 while its instances run, with --revert the original gets it back.  Runs on the master."""
 _WAIT = 3600
+_OURS = "The cluster belongs to this release."
 
 
 def MakeParser() -> optparse.OptionParser:
@@ -71,7 +72,7 @@ def _Run(options: optparse.Values) -> int:
     _CheckMaster(config)
     nodes, offline = _Nodes(config)
     if options.revert:
-        return _Revert(options, journal, nodes)
+        return _Revert(options, journal, nodes, offline)
     if journal is not None and journal.state == takeover.REVERTING:
         raise errors.OpPrereqError(
             "Handing the cluster back was interrupted",
@@ -82,6 +83,14 @@ def _Run(options: optparse.Values) -> int:
         return _Late(options, journal, nodes, offline)
     if journal is not None and journal.done:
         return _Continue(options, journal, nodes)
+    if onnode.BelongsToUs():
+        # The checks would have people stop it, and start the original's master beside it.
+        _Say(_OURS)
+        return constants.EXIT_SUCCESS
+    if journal is not None and journal.state == takeover.REVERTED:
+        _Say(
+            f"Nodes that still have this release: {', '.join(journal.nodes)}. '{pathutils.ADOPT} --revert' gives them back."
+        )
     return _Begin(options, config, nodes, offline)
 
 
@@ -210,25 +219,35 @@ def _Late(
     options: optparse.Values, journal: takeover.Journal, nodes: Sequence[remote.Node], offline: Sequence[str]
 ) -> int:
     """Handle nodes that were offline, now that the cluster belongs to this release."""
-    cluster = nodes[0].cluster if nodes else ""
-    port = nodes[0].port if nodes else 22
-    online = [node for node in nodes if node.name not in journal.nodes]
-    waiting = [remote.Node(name, port, False, cluster) for name in offline if name not in journal.nodes]
-    late = [*online, *waiting]
+    late = [node for node in _WithOffline(nodes, offline) if node.name not in journal.nodes]
     if not late:
-        _Say("The cluster belongs to this release.")
+        _Say(_OURS)
         return constants.EXIT_SUCCESS
-    reports, silent = remote.Ask(late, "look", original=journal.prefix)
-    for name, why in silent.items():
-        _Say(f"Node {name} did not reply and stays as it is: {why}")
-    found = [item for item in late if item.name in reports]
+    found = _Answering(late, journal.prefix)
     if not options.take_over:
         _Say(
-            f"Of the original still: {', '.join(item.name for item in late)}. '{pathutils.ADOPT} --take-over' takes them over."
+            f"Nodes that still have the original: {', '.join(item.name for item in late)}. '{pathutils.ADOPT} --take-over' takes"
+            " them over."
         )
         return constants.EXIT_SUCCESS
-    takeover.TakeOverLate(takeover.Work(journal, nodes, options.wait, _Say), found)
-    return constants.EXIT_FAILURE if silent else constants.EXIT_SUCCESS
+    if found:
+        takeover.TakeOverLate(takeover.Work(journal, nodes, options.wait, _Say), found)
+    return constants.EXIT_SUCCESS if len(found) == len(late) else constants.EXIT_FAILURE
+
+
+def _WithOffline(nodes: Sequence[remote.Node], offline: Sequence[str]) -> list[remote.Node]:
+    """Return all nodes: one that is marked offline may be up again."""
+    port = nodes[0].port if nodes else 22
+    cluster = nodes[0].cluster if nodes else ""
+    return [*nodes, *(remote.Node(name, port, False, cluster) for name in offline)]
+
+
+def _Answering(nodes: Sequence[remote.Node], prefix: str) -> list[remote.Node]:
+    """Return the nodes that answer; name the others."""
+    reports, silent = remote.Ask(nodes, "look", original=prefix)
+    for name, why in silent.items():
+        _Say(f"Node {name} did not reply and stays as it is: {why}")
+    return [node for node in nodes if node.name in reports]
 
 
 # --- back -----------------------------------------------------------------------------------------------------------------------
@@ -238,14 +257,17 @@ def _Revert(
     options: optparse.Values,
     journal: takeover.Journal | None,
     nodes: Sequence[remote.Node],
+    offline: Sequence[str],
 ) -> int:
     if journal is None:
         raise errors.OpPrereqError(
             f"{pathutils.ADOPTION_JOURNAL} is missing: the cluster was not taken over by this program",
             errors.ECODE_STATE,
-            hint=f"'{pathutils.HAND_BACK} --yes-do-it 3.0' on every node gives its files back to release 3.0, while all daemons are"
-            " stopped",
+            hint="if another node was the master then, copy that file from there; without it, while all daemons are stopped,"
+            f" '{pathutils.HAND_BACK} --yes-do-it 3.0' on every node gives its files back to release 3.0",
         )
+    if journal.state == takeover.REVERTED:
+        return _RevertLate(options, journal, nodes, offline)
     members = [node for node in nodes if node.name in journal.nodes]
     strangers = [node.name for node in nodes if node.name not in journal.nodes]
     if strangers:
@@ -264,6 +286,24 @@ def _Revert(
     _Say("The cluster runs the original again.")
     for name in missing:
         _Say(
-            f"Node {name} is offline and was left out. Before it is used: '{pathutils.TOOLS_DIR}/hand-back --yes-do-it' there"
+            f"Node {name} is offline and was left out. When it is up again, and before it is marked online, run"
+            f" '{pathutils.ADOPT} --revert' once more"
         )
     return constants.EXIT_SUCCESS
+
+
+def _RevertLate(
+    options: optparse.Values, journal: takeover.Journal, nodes: Sequence[remote.Node], offline: Sequence[str]
+) -> int:
+    """Handle nodes that were offline, now that the cluster runs the original; those that were removed from it do not count."""
+    late = [node for node in _WithOffline(nodes, offline) if node.name in journal.nodes]
+    takeover.Keep(journal, [node.name for node in late])
+    if not late:
+        _Say("The cluster runs the original.")
+        return constants.EXIT_SUCCESS
+    found = _Answering(late, journal.prefix)
+    if found:
+        takeover.RevertLate(takeover.Work(journal, nodes, options.wait, _Say), found)
+    for node in found:
+        _Say(f"Node {node.name} has the original again: 'gnt-node add --readd {node.name}' takes it into the cluster.")
+    return constants.EXIT_SUCCESS if len(found) == len(late) else constants.EXIT_FAILURE

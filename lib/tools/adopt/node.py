@@ -112,6 +112,11 @@ def _HasState() -> bool:
         own.Close()
 
 
+def BelongsToUs() -> bool:
+    """Return whether this node is at work for a cluster of this release, whoever made that: nothing is left to take over."""
+    return _HasState() and _OURS in _Daemons().values()
+
+
 def _Daemons() -> dict[str, str]:
     """Return the daemons that run, each with whose it is."""
     found = {}
@@ -251,12 +256,24 @@ def _StopMaster(_request: Mapping[str, Any]) -> None:
 
 def _HandBack(request: Mapping[str, Any]) -> list[str]:
     """Stop what runs of this release, and leave files that the original reads; return what was removed from them."""
+    removed = _GiveBack(_ReleaseOf(_Record()))
+    _AllowJobs(request)
+    return removed
+
+
+def _HandBackLate(request: Mapping[str, Any]) -> list[str]:
+    """Do the same where this node was away: its files may be old, and the original's master will send it others."""
     version = _ReleaseOf(_Record())
-    removed = _GiveBack(version)
+    _Stop()
+    removed = hand_back.HandBack(version, exact=False)
+    _AllowJobs(request)
+    return removed
+
+
+def _AllowJobs(request: Mapping[str, Any]) -> None:
     if not request["drained"]:
         # The original's master removes its own; here it would count when this node becomes the master.
         runtime.RemoveFile(pathutils.JOB_QUEUE_DRAIN_FILE)
-    return removed
 
 
 def _GiveBack(version: str) -> list[str]:
@@ -319,5 +336,6 @@ STEPS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "start-rest": _StartRest,
     "stop-master": _StopMaster,
     "hand-back": _HandBack,
+    "hand-back-late": _HandBackLate,
     "forget": _Forget,
 }

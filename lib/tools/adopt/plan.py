@@ -9,6 +9,7 @@ from ganeti import configfile, constants, errors, hypervisor, pathutils, upgrade
 from ganeti.params import disk as disktemplates
 from ganeti.params import ipolicy
 from ganeti.upgrade import early
+from ganeti.utils.text import Counted
 
 RELEASES = ("2.16", "3.0", "3.1")
 _MAX_CLOCK_SKEW = 150.0
@@ -162,7 +163,7 @@ def Warnings(facts: Facts) -> list[str]:
     if missing:
         found.append(f"Missing: {', '.join(sorted(missing))}. Without them the daemons do not start with the machine")
     if facts.jobs:
-        found.append(f"{len(facts.jobs)} jobs are not finished ({_Some(facts.jobs)}); they are waited for")
+        found.append(f"Jobs that are not finished: {_Some(facts.jobs)}; they are waited for")
     return found
 
 
@@ -179,7 +180,8 @@ def Describe(facts: Facts) -> list[str]:
     cluster = early.At(facts.config, "cluster")
     count = len(early.At(facts.config, "instances"))
     lines = [
-        f"Cluster {cluster.get('cluster_name')}: {len(facts.reports)} nodes, {count} instances; master {facts.own}",
+        f"Cluster {cluster.get('cluster_name')}: {Counted(len(facts.reports), 'node')}, {Counted(count, 'instance')};"
+        f" master {facts.own}",
         "",
     ]
     groups: dict[tuple[str, ...], list[str]] = {}

@@ -36,7 +36,7 @@ def Ask(nodes: Sequence[Node], *steps: str, **arguments: Any) -> tuple[dict[str,
     for node, result in parallel.Each(nodes, ask):
         try:
             if result.failed:
-                raise ValueError(f"{result.fail_reason}: {result.stderr.strip()[-300:]}")
+                raise ValueError(f"{result.cause}: {result.stderr.strip()[-300:]}")
             answer = serializer.Load(result.stdout)
             if not answer["ok"]:
                 raise ValueError(answer["value"])

@@ -14,7 +14,8 @@ from ganeti import errors, pathutils, runtime, serializer
 from ganeti.tools import hand_back
 from ganeti.tools.adopt import plan, records, release, remote
 
-TAKING_OVER, ADOPTED, REVERTING = "taking over", "adopted", "reverting"
+# REVERTED: the cluster runs the original, but for nodes that were offline.
+TAKING_OVER, ADOPTED, REVERTING, REVERTED = "taking over", "adopted", "reverting", "reverted"
 # After the master daemon has stopped: the node daemons write the last changes to the files.
 _LAST_FILES = 2.0
 # While it runs: seconds within which the files show the last change.
@@ -382,7 +383,25 @@ def Revert(work: Work) -> None:
         journal.done = [name for name in journal.done if name != step.name]
         journal.current = None
         journal.Save()
-    records.Remove(pathutils.ADOPTION_JOURNAL)
+    done = {node.name for node in work.nodes}
+    Keep(journal, [name for name in journal.nodes if name not in done])
+
+
+def Keep(journal: Journal, names: Sequence[str]) -> None:
+    """Remember the nodes that are still to be given back, now that the cluster runs the original; nothing if there are none."""
+    if not names:
+        records.Remove(pathutils.ADOPTION_JOURNAL)
+        return
+    journal.state, journal.nodes = REVERTED, list(names)
+    journal.Save()
+
+
+def RevertLate(work: Work, late: Sequence[remote.Node]) -> None:
+    """Give back nodes that were offline when the cluster was; nothing is started on them, as they may still count as offline."""
+    names = [node.name for node in late]
+    work.say(f"* giving back {', '.join(names)}")
+    work.Do(late, "hand-back-late", "switch-back", "forget")
+    Keep(work.journal, [name for name in work.journal.nodes if name not in names])
 
 
 def TakeOverLate(work: Work, late: Sequence[remote.Node]) -> None:
