@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -72,13 +73,19 @@ class Console:
         self._data = b""
         end = time.monotonic() + timeout
         while time.monotonic() < end:
-            self._socket.sendall(b"\n")
+            self._Knock()
             self._Read(1.0)
             found = _LINE.findall(self._data)
             if found:
                 name, boot_id, uptime = found[-1]
                 return Sign(name.decode(), boot_id.decode(), float(uptime))
         raise AssertionError(f"the guest does not answer; its console said: {self._data[-2000:]!r}")
+
+    def _Knock(self) -> None:
+        """Types a line; while the guest reads none, those that wait for it are enough."""
+        self._socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            self._socket.send(b"\n")
 
     def WaitFor(self, text: bytes, timeout: float = _PATIENCE) -> None:
         end = time.monotonic() + timeout
