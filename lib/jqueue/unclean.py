@@ -30,7 +30,8 @@ _INSTANCE: dict[str, Callable[[str], str]] = {
         f"if 'gnt-instance info {name}' still shows it, use 'gnt-instance remove --ignore-failures {name}'"
     ),
     "OP_INSTANCE_GROW_DISK": lambda name: (
-        f"'gnt-cluster repair-disk-sizes {name}' records the sizes that its disks have"
+        f"'gnt-instance grow-disk --absolute {name} DISK SIZE', with the size that the disk was to have, adds what is missing;"
+        f" or 'gnt-cluster repair-disk-sizes {name}' records the sizes that its disks have"
     ),
     "OP_INSTANCE_REINSTALL": lambda name: (
         f"its operating system may be incomplete: repeat 'gnt-instance reinstall {name}'"

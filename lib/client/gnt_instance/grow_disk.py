@@ -39,6 +39,7 @@ COMMAND = Command(
     details="DISK is the number of the disk, starting with 0; SIZE is what to add, such as 512m or 10g.  For example, make"
     " the first disk 10 GiB larger with 'gnt-instance grow-disk web1 0 10g', or 50 GiB large with 'gnt-instance grow-disk"
     " --absolute web1 0 50g'.\n\n"
+    "A command that failed can be repeated: volumes that have the new size already keep it.\n\n"
     "Disks cannot be made smaller.  A running guest sees the new size at once if its hypervisor supports that, else after"
     " its next start; partitions and file systems have to be enlarged inside the guest.",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, locking, objects, opcodes, params
@@ -48,14 +48,16 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
             raise errors.OpPrereqError(f"Disks of template {self._disk.dev_type} cannot be grown", errors.ECODE_INVAL)
         self._FindSize()
         self._CheckPolicy()
+        sizes = self._Measure()
+        problem = self._TooLarge(sizes)
+        if problem:
+            raise errors.OpPrereqError(problem, errors.ECODE_STATE)
         if not any(ExclusiveStorage(self, uuid) for uuid in self._nodes):
-            self._CheckSpace()
+            self._CheckSpace(sizes)
 
     def _FindSize(self) -> None:
-        if not self.op.absolute:
-            self._delta = self.op.amount
-            return
-        self._delta = self.op.amount - self._disk.size
+        """Find what is missing to the wanted size of the disk, and the size that the volume with its data needs for that."""
+        self._delta = self.op.amount - self._disk.size if self.op.absolute else self.op.amount
         if self._delta < 0:
             raise errors.OpPrereqError(
                 f"Requested size ({self.op.amount} MiB) is smaller than the disk's current one"
@@ -63,11 +65,60 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
                 errors.ECODE_STATE,
             )
 
-    def _CheckSpace(self) -> None:
+    @property
+    def _data(self) -> objects.Disk:
+        """The volume that holds the data."""
+        return self._disk.children[0] if self._disk.children else self._disk
+
+    @property
+    def _wanted(self) -> int:
+        """The MiB that this volume needs on each node."""
+        return max(self._data.size, self._disk.size) + self._delta
+
+    def _Measure(self) -> dict[str, int]:
+        """Return the MiB that the volume with the data has on each node, rounded down.
+
+        Nodes on which it is not set up are left out.  Raises OpPrereqError for a node that does not answer.
+        """
+        if disk_params.TEMPLATES[self._data.dev_type].grows_to_size:
+            return {}
+        found = {}
+        for uuid in DiskNodes(self, self.instance, self._disk):
+            result = self.rpc.call_blockdev_getdimensions(uuid, ([self._data], self.instance))
+            result.Raise(f"Failed to retrieve disk size from node '{self._Name(uuid)}'", prereq=True)
+            (dimensions,) = result.payload
+            if dimensions is not None:
+                found[uuid] = int(dimensions[0]) // _MIB
+        return found
+
+    def _Lack(self, sizes: Mapping[str, int], node_uuid: str) -> int:
+        """Return the MiB to add on a node: less than asked for if an earlier try, or LVM's rounding, has added some."""
+        return max(0, self._wanted - sizes[node_uuid]) if node_uuid in sizes else self._delta
+
+    def _TooLarge(self, sizes: Mapping[str, int]) -> str:
+        """Say what is wrong with a disk that has more than it is to have; a hypervisor told less would cut the data off.
+
+        Volumes have more through LVM's rounding, and cannot be cut that way.
+        """
+        largest = max(sizes.values(), default=0)
+        if disk_params.TEMPLATES[self._data.dev_type].volume or largest <= self._wanted:
+            return ""
+        return (
+            f"Disk {self.op.disk} of instance {self.instance.name} is to have {self._wanted} MiB and has {largest} MiB already,"
+            f" while {self._disk.size} MiB are recorded; 'gnt-cluster repair-disk-sizes {self.instance.name}' records what"
+            " it has"
+        )
+
+    def _CheckSpace(self, sizes: Mapping[str, int]) -> None:
         """Check that the data volumes have room to grow; metadata does not grow."""
-        data = self._disk.children[0] if self._disk.children else self._disk
-        if disk_params.TEMPLATES[data.dev_type].space_checked:
-            diskgen.CheckFreeSpace(self, self._nodes, {data.logical_id[0]: self._delta})
+        data = self._data
+        if not disk_params.TEMPLATES[data.dev_type].space_checked:
+            return
+        nodes: dict[int, list[str]] = {}
+        for uuid in self._nodes:
+            nodes.setdefault(self._Lack(sizes, uuid), []).append(uuid)
+        for amount, names in nodes.items():
+            diskgen.CheckFreeSpace(self, names, {data.logical_id[0]: amount})
 
     def _CheckPolicy(self) -> None:
         snapshot, instance = self.snapshot, self.instance
@@ -104,6 +155,11 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
                  f" {disk.size + self._delta} MiB")  # fmt: skip
         old_size = self._RealSize() if wipe else disk.size
         self._GrowVolumes()
+        if wipe and old_size >= disk.size + self._delta > disk.size:
+            self.LogWarning(
+                f"Disk {self.op.disk} had {old_size} MiB already, {disk.size} MiB of which were recorded: what lies behind"
+                " these is not wiped, because the guest may use it"
+            )
         # Sides of a mirror are attached with the recorded size: one that comes back after a power cut from now on must
         # not be smaller than its peer, which would refuse it.
         disk = self._Record(disk.size + self._delta)
@@ -128,49 +184,86 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
 
     def _GrowVolumes(self) -> None:
         """Grow what holds the data on every node, after all were asked whether they can."""
-        nodes = DiskNodes(self, self.instance, self._disk)
-        for uuid in nodes:
-            self._Grow(uuid, True, backing=True).Raise(f"Dry-run grow request failed to node {self._Name(uuid)}")
-        larger: list[str] = []
-        for uuid in nodes:
-            result = self._Grow(uuid, False, backing=True)
+        sizes = self._MeasureAll()
+        lacks = {uuid: self._Lack(sizes, uuid) for uuid in DiskNodes(self, self.instance, self._disk)}
+        for uuid, amount in lacks.items():
+            if amount:
+                result = self._Grow(uuid, amount, True, backing=True)
+                result.Raise(f"Dry-run grow request failed to node {self._Name(uuid)}")
+            elif self._delta:
+                self.LogInfo(
+                    f"The volume of disk {self.op.disk} on node {self._Name(uuid)} has {sizes[uuid]} MiB already,"
+                    f" {self._wanted} MiB are needed"
+                )
+        for uuid, amount in lacks.items():
+            if not amount:
+                continue
+            result = self._Grow(uuid, amount, False, backing=True)
             if result.fail_msg:
-                self._Advise(larger)
+                self._Advise(sizes)
             result.Raise(f"Grow request failed to node {self._Name(uuid)}")
-            larger.append(self._Name(uuid))
+            sizes[uuid] = self._wanted
 
-    def _Advise(self, larger: Sequence[str]) -> None:
-        """Say what a growth that was cut off has left, and what to do about it."""
-        name = self.instance.name
-        left = f"; on {', '.join(larger)} its volume has {self._delta} MiB more than it needs" if larger else ""
+    def _MeasureAll(self) -> dict[str, int]:
+        """Return what ``_Measure`` does, now that the disk is set up everywhere; raise OpExecError if it is not."""
+        try:
+            sizes = self._Measure()
+        except errors.OpPrereqError as err:
+            raise errors.OpExecError(str(err.args[0])) from err
+        problem = self._TooLarge(sizes)
+        if problem:
+            raise errors.OpExecError(problem)
+        for uuid in DiskNodes(self, self.instance, self._disk):
+            if uuid not in sizes and not disk_params.TEMPLATES[self._data.dev_type].grows_to_size:
+                raise errors.OpExecError(
+                    f"Disk {self.op.disk} of instance {self.instance.name} cannot be measured on node {self._Name(uuid)};"
+                    f" 'gnt-instance info {self.instance.name}' shows its state there"
+                )
+        return sizes
+
+    def _Advise(self, sizes: Mapping[str, int]) -> None:
+        """Say what a growth that was cut off has left, given the volumes' sizes, and what to do about it."""
+        name, needed = self.instance.name, self._wanted - self._delta
+        larger = [f"{size} MiB on node {self._Name(uuid)}" for uuid, size in sizes.items() if size > needed]
+        left = f"; its volume has {' and '.join(larger)}" if larger else ""
         self.LogWarning(
             f"Disk {self.op.disk} of instance {name} keeps its size of {self._disk.size} MiB{left}",
-            hint=f"when the node answers again, use 'gnt-instance activate-disks {name}' and try again",
+            hint=f"when the node answers again, use 'gnt-instance activate-disks {name}' and try again; only what is missing"
+            " then will be added",
         )
 
     def _GrowDevice(self) -> None:
-        """Grow the device itself, on the primary; if that fails, record the size that it has."""
+        """Grow the device itself, on the primary; if that fails, record the size that it has.
+
+        A request whose answer was lost may have been carried out.
+        """
         primary = self.instance.primary_node
-        result = self._Grow(primary, dry_run=False, backing=False)
+        result = self._Grow(primary, self._delta, dry_run=False, backing=False)
         if not result.fail_msg:
             return
+        wanted = self._disk.size + self._delta
         try:
             real = self._RealSize()
+            if real >= wanted:
+                result.Warn(f"Disk {self.op.disk} has its {wanted} MiB; the request to grow it", self.LogWarning)
+                return
             self._Record(real)
             if real == self._disk.size:
-                self._Advise([self._Name(uuid) for uuid in DiskNodes(self, self.instance, self._disk)])
+                self._Advise(dict.fromkeys(DiskNodes(self, self.instance, self._disk), self._wanted))
         except errors.OpExecError as err:
+            name, number = self.instance.name, self.instance.disks.index(self._disk.uuid)
             self.LogWarning(
-                str(err), hint=f"use 'gnt-cluster repair-disk-sizes {self.instance.name}' once that node answers"
+                f"{err}; {wanted} MiB are recorded",
+                hint=f"use 'gnt-instance grow-disk --absolute {name} {number} {wanted}m' once that node answers",
             )
         result.Raise(f"Grow request failed to node {self._Name(primary)}")
 
     def _Name(self, node_uuid: str) -> str:
         return self.snapshot.NodeName(node_uuid)
 
-    def _Grow(self, node_uuid: str, dry_run: bool, backing: bool) -> RpcResult:
+    def _Grow(self, node_uuid: str, amount: int, dry_run: bool, backing: bool) -> RpcResult:
         return self.rpc.call_blockdev_grow(
-            node_uuid, (self._disk, self.instance), self._delta, dry_run, backing, ExclusiveStorage(self, node_uuid)
+            node_uuid, (self._disk, self.instance), amount, dry_run, backing, ExclusiveStorage(self, node_uuid)
         )
 
     def _Record(self, size: int) -> objects.Disk:

@@ -156,6 +156,8 @@ class DiskTemplate:
     copyable: ClassVar[bool] = False
     """An instance can be moved by copying."""
     growable: ClassVar[bool] = False
+    grows_to_size: ClassVar[bool] = False
+    """Its driver makes it as large as what is recorded and the amount together, whatever it has: repeating adds nothing."""
     snapshots: ClassVar[bool] = False
     space_checked: ClassVar[bool] = False
     """Free space is checked before a disk is made."""

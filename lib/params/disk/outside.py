@@ -78,7 +78,7 @@ class Ext(DiskTemplate):
     storage_type = "ext"
     mirror = EXTERNAL
     cached = False
-    growable = snapshots = True
+    growable = grows_to_size = snapshots = True
 
     def MakeDisk(self, ids: Reservations, plan: DiskPlan, request: DiskRequest, index: int) -> objects.Disk:
         """Return a disk whose provider stands among its parameters too, as scripts get it from there."""

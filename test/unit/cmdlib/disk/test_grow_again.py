@@ -1,0 +1,161 @@
+"""A growth that failed is repeated: each volume gets what it lacks, no more (doc/compatibility.rst)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support import configs
+from support.creation import OnDisks
+from support.master import Master
+from support.simnode import NameOf
+from support.writers import InFiles
+from unit.cmdlib.instance.test_mirrors import PRIMARY, SECONDARY, WEB, Mirrors, _Empty
+
+from ganeti import errors, opcodes
+
+NEVER, BEFORE, AFTER = "nothing fails", "the call fails", "its answer is lost"
+
+
+@pytest.fixture
+def three(make: Callable[..., Master]) -> Master:
+    return make(3, lvm=True, change=_Empty)
+
+
+def _Grow(master: Master, amount: int = 128, **values: Any) -> None:
+    master.Run(opcodes.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=amount, **values))
+
+
+def _Recorded(master: Master) -> tuple[int, ...]:
+    (disk,) = master.snapshot.InstanceDisks(master.Instance(WEB))
+    return disk.size, *(child.size for child in disk.children[:1])
+
+
+def _Volumes(master: Master) -> list[int]:
+    """The sizes of the volumes with data, node by node."""
+    return [
+        lv.size for node in master.all for (_, name), lv in sorted(node.lvm.lvs.items()) if not name.endswith("_meta")
+    ]
+
+
+class Failing:
+    """Calls of blockdev_grow are counted over all nodes; one of them fails."""
+
+    def __init__(self, master: Master):
+        self.step, self.how, self.count = 0, NEVER, 0
+        for node in master.all:
+            node.before = self._Before
+            node.edits["blockdev_grow"] = self._After
+
+    def Set(self, step: int, how: str) -> None:
+        self.step, self.how, self.count = step, how, 0
+
+    def _Before(self, name: str, _args: Any) -> None:
+        if name == "blockdev_grow":
+            self.count += 1
+            self._Fail(BEFORE)
+
+    def _After(self, answer: Any) -> Any:
+        self._Fail(AFTER)
+        return answer
+
+    def _Fail(self, how: str) -> None:
+        if self.count == self.step and self.how == how:
+            raise errors.RpcCallError("the cable was cut")
+
+
+@pytest.mark.parametrize("how", [BEFORE, AFTER])
+@pytest.mark.parametrize("absolute", [False, True])
+def test_the_repeated_command_finishes_the_growth_of_a_mirror(three: Master, how: str, absolute: bool) -> None:
+    """Whichever call fails: asking both sides, growing each of their volumes, growing the device."""
+    mirrors = Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=True))
+    failing, failed, size = Failing(three), [], 1024
+    for step in range(1, 7):
+        wanted = size + 128
+        amount = wanted if absolute else 128
+        failing.Set(step, how)
+        try:
+            _Grow(three, amount, absolute=absolute)
+        except errors.OpExecError:
+            failed.append(step)
+            said = "\n".join(three.last.messages)
+            assert ("its volume has" in said) == (step >= 4), said
+            assert ("activate-disks web.example.org' and try again" in said) == (step >= 3), said
+            failing.Set(0, NEVER)
+            _Grow(three, amount, absolute=absolute)
+        size = wanted
+        assert _Recorded(three) == (size, size) and _Volumes(three)[:2] == [size, size], step
+        assert [machine.devices[0].size for machine in mirrors.machines[:2]] == [size, size]
+        assert mirrors.States() == [[PRIMARY], [SECONDARY], []]
+    # A request to grow the device whose answer alone was lost is not a failure: the device is asked.
+    assert failed == ([1, 2, 3, 4, 5] if how == BEFORE else [1, 2, 3, 4])
+
+
+def test_a_side_that_was_grown_by_hand_gets_the_rest(three: Master) -> None:
+    mirrors = Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=True))
+    instance = three.Instance(WEB)
+    (disk,) = three.snapshot.InstanceDisks(instance)
+    three.rpc.call_blockdev_grow(three.nodes[1], (disk, instance), 96, False, True, False).Raise("")
+    _Grow(three)
+    assert _Volumes(three) == [1152, 1152] and _Recorded(three) == (1152, 1152)
+    three.rpc.call_blockdev_grow(three.nodes[1], (disk, instance), 512, False, True, False).Raise("")
+    _Grow(three)
+    assert "on node node2.example.org has 1664 MiB already, 1280 MiB are needed" in "\n".join(three.last.messages)
+    assert _Volumes(three) == [1280, 1664] and _Recorded(three) == (1280, 1280)
+    assert [machine.devices[0].size for machine in mirrors.machines[:2]] == [1280, 1280]
+
+
+def test_a_side_that_is_large_enough_needs_no_room(three: Master) -> None:
+    """The first try took nearly all of its volume group."""
+    Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="drbd", snode="node2", start=True))
+    free = three.rpc.call_node_info([three.nodes[1]], [("lvm-vg", "xenvg")], None)
+    room = next(iter(free.values())).payload[1][0]["storage_free"]
+    instance = three.Instance(WEB)
+    (disk,) = three.snapshot.InstanceDisks(instance)
+    three.rpc.call_blockdev_grow(three.nodes[1], (disk, instance), room - 64, False, True, False).Raise("")
+    _Grow(three, room - 64)
+    assert len(set(_Volumes(three))) == 1 and _Recorded(three)[0] == 1024 + room - 64
+
+
+def test_what_rounding_left_counts(three: Master) -> None:
+    """Extents have 4 MiB: the volume of a disk of 1025 MiB has 1028."""
+    Mirrors(three)
+    three.Run(OnDisks(WEB, {"size": 1025}, disk_template="plain", start=True))
+    assert _Volumes(three) == [1028]
+    _Grow(three, 2)
+    assert (_Recorded(three), _Volumes(three)) == ((1027,), [1028])
+    _Grow(three, 8)
+    assert (_Recorded(three), _Volumes(three)) == ((1035,), [1036])
+
+
+def test_what_a_guest_may_use_is_not_wiped(three: Master) -> None:
+    Mirrors(three)
+    three.cfg.Update(three.snapshot.cluster.Replace(prealloc_wipe_disks=True))
+    three.Run(OnDisks(WEB, {"size": 1024}, disk_template="plain", start=True))
+    instance = three.Instance(WEB)
+    (disk,) = three.snapshot.InstanceDisks(instance)
+    three.rpc.call_blockdev_grow(three.nodes[0], (disk, instance), 512, False, True, False).Raise("")
+    three[0].calls.clear()
+    _Grow(three, 512)
+    assert _Recorded(three) == (1536,) == tuple(_Volumes(three)) and "blockdev_wipe" not in three[0].calls
+    assert any("had 1536 MiB already, 1024 MiB of which were recorded" in text for text in three.last.messages)
+
+
+def test_a_file_is_never_cut(make: Callable[..., Master]) -> None:
+    """A hypervisor that is told less than the file has would cut its end off."""
+    filed = make(2, change=InFiles)
+    (disk,) = filed.snapshot.InstanceDisks(filed.Instance(WEB))
+    instance = filed.Instance(WEB)
+    filed.rpc.call_blockdev_grow(filed.nodes[0], (disk, instance), 4096, False, True, False).Raise("")
+    with pytest.raises(
+        errors.OpPrereqError, match="is to have 12288 MiB and has 14336 MiB already, while 10240"
+    ) as caught:
+        _Grow(filed, 2048)
+    assert f"'gnt-cluster repair-disk-sizes {WEB}'" in str(caught.value) and "resize_disk" not in filed[0].calls
+    filed.Run(opcodes.OpClusterRepairDiskSizes(instances=[WEB]))
+    _Grow(filed, 2048)
+    assert filed.snapshot.disks[configs.WEB_DISK].size == filed[0].devices[NameOf(disk)].size == 16384
