@@ -145,9 +145,13 @@ def test_what_a_guest_may_use_is_not_wiped(three: Master) -> None:
     assert any("had 1536 MiB already, 1024 MiB of which were recorded" in text for text in three.last.messages)
 
 
-def test_a_file_is_never_cut(make: Callable[..., Master]) -> None:
+@pytest.fixture
+def filed(make: Callable[..., Master]) -> Master:
+    return make(2, change=InFiles)
+
+
+def test_a_file_is_never_cut(filed: Master) -> None:
     """A hypervisor that is told less than the file has would cut its end off."""
-    filed = make(2, change=InFiles)
     (disk,) = filed.snapshot.InstanceDisks(filed.Instance(WEB))
     instance = filed.Instance(WEB)
     filed.rpc.call_blockdev_grow(filed.nodes[0], (disk, instance), 4096, False, True, False).Raise("")
