@@ -144,8 +144,11 @@ class _Nodes:
         )
 
     def Link(self, names: Sequence[str], target: str, link: str) -> None:
-        """Lead a link on these nodes to its target."""
+        """Lead a link on these nodes to its target; a power failure does not take it back."""
         self.Run(names, "ln", "-sfn", target, link)
+        self.Run(names, "sync", pathutils.CONF_DIR)
+        # A node that was rebooted in between has synced the former link.
+        self.Run(names, "test", link, "-ef", target)
 
 
 def _Each(actions: Sequence[Callable[[], None]]) -> None:
@@ -177,7 +180,7 @@ def Upgrade(intent: Intent) -> int:
     try:
         _Before(nodes, undo)
         _Switch(nodes, intent, undo)
-    except errors.GenericError as err:
+    except (errors.GenericError, OSError) as err:
         output.ToStderr(f"Failed: {err}")
         return _TakeBack(undo)
     return _After(nodes, intent)
@@ -365,7 +368,7 @@ def _Try(action: Callable[[], object], again: str) -> bool:
     """Do it; return whether it succeeded, after saying why not and what is ``again`` to be done then."""
     try:
         action()
-    except errors.GenericError as err:
+    except (errors.GenericError, OSError) as err:
         output.ToStderr(f"Failed: {err}\nRemove the cause, then {again}")
         return False
     return True

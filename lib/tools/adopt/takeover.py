@@ -341,24 +341,25 @@ def TakeOver(work: Work, accept: bool = False) -> None:
         if accept and step.name == Compare.name:
             journal.done.append(step.name)
             continue
-        journal.current = step.name
-        journal.Save()
         work.say(f"* {step.text}")
         began = runtime.Monotonic()
         try:
+            journal.current = step.name
+            journal.Save()
             step.Do(work)
-        except errors.GenericError as err:
+            journal.done.append(step.name)
+            journal.current = None
+            journal.Save()
+        except (errors.GenericError, OSError) as err:
             if _DECISIVE in journal.done:
                 raise
             work.say(f"  failed: {err}")
             work.say("Taking back what was done:")
             Revert(work)
             raise errors.OpExecError(
-                f"'{step.text}' failed, and the cluster runs the original again: {err}", hint=err.hint
+                f"'{step.text}' failed, and the cluster runs the original again: {err}",
+                hint=err.hint if isinstance(err, errors.GenericError) else None,
             ) from err
-        journal.done.append(step.name)
-        journal.current = None
-        journal.Save()
         work.say(f"  {runtime.Monotonic() - began:.1f} s")
     journal.state = ADOPTED
     journal.Save()
@@ -368,21 +369,21 @@ def Revert(work: Work) -> None:
     """Undo what is done or has begun, the last one first; the error of a step that fails names what to do next."""
     journal = work.journal
     journal.state = REVERTING
-    journal.Save()
+    _SaveIfPossible(work)
     for step in reversed(STEPS):
         if step.name not in journal.done and step.name != journal.current:
             continue
         work.say(f"* back: {step.text}")
         try:
             step.Undo(work)
-        except errors.GenericError as err:
+        except (errors.GenericError, OSError) as err:
             raise errors.OpExecError(
                 f"'{step.text}' could not be taken back: {err}",
                 hint=f"remove the cause, then run '{pathutils.ADOPT} --revert' again; it continues from here",
             ) from err
         journal.done = [name for name in journal.done if name != step.name]
         journal.current = None
-        journal.Save()
+        _SaveIfPossible(work)
     done = {node.name for node in work.nodes}
     Keep(journal, [name for name in journal.nodes if name not in done])
 
@@ -402,6 +403,17 @@ def RevertLate(work: Work, late: Sequence[remote.Node]) -> None:
     work.say(f"* giving back {', '.join(names)}")
     work.Do(late, "hand-back-late", "switch-back", "forget")
     Keep(work.journal, [name for name in work.journal.nodes if name not in names])
+
+
+def _SaveIfPossible(work: Work) -> None:
+    """Save the journal while going back: a full disk must not keep the cluster without a master.
+
+    Each step may be undone again, so an older journal leads ``--revert`` to the same end.
+    """
+    try:
+        work.journal.Save()
+    except OSError as err:
+        work.say(f"  {pathutils.ADOPTION_JOURNAL} could not be written: {err.strerror}")
 
 
 def TakeOverLate(work: Work, late: Sequence[remote.Node]) -> None:
