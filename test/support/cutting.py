@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from simulated import Invocation, Machine, Process, World
+from simulated import Invocation, Machine, Process, Program, World
 from simulated.side import Side
 
 from ganeti import errors, runtime
@@ -112,12 +112,7 @@ class Machines:
         there = Invocation(words, {}, invocation.stdin, None, None)
 
         def run() -> None:
-            program = target.programs.get(words[0], _Missing)
-            try:
-                ended.append(program(there) or 0)
-            except OSError as err:
-                there.Complain(f"{MachineProblem(err)}\n")
-                ended.append(1)
+            ended.append(Guarded(target.programs.get(words[0], _Missing))(there) or 0)
 
         process = target.StartProcess(run, words[0])
         while process.alive and target.name not in self.silent:
@@ -199,6 +194,19 @@ class Machines:
             assert self.world.failures == []
         finally:
             self.world.Close()
+
+
+def Guarded(program: Program) -> Program:
+    """A program that says why its machine does not do what it wants."""
+
+    def run(invocation: Invocation) -> int | None:
+        try:
+            return program(invocation)
+        except OSError as err:
+            invocation.Complain(f"{MachineProblem(err)}\n")
+            return 1
+
+    return run
 
 
 def _Missing(invocation: Invocation) -> int:

@@ -12,7 +12,7 @@ import shlex
 from typing import Any
 
 import pytest
-from simulated import Invocation, Machine
+from simulated import Invocation, Machine, Program
 from support import cutting
 from support.configs import Example
 from support.cutting import Cut, Machines
@@ -89,7 +89,7 @@ class Scene(Machines):
                 return 2
             return 0
 
-        machine.programs |= {
+        programs: dict[str, Program] = {
             pathutils.DAEMON_UTIL: daemon_util,
             "ln": link,
             "sync": sync,
@@ -98,6 +98,7 @@ class Scene(Machines):
             f"{pathutils.SBIN_DIR}/gnt-cluster": self._GntCluster,
             pathutils.POST_UPGRADE: lambda invocation: 0,
         }
+        machine.programs |= {name: cutting.Guarded(program) for name, program in programs.items()}
 
     def _StartDaemons(self, machine: Machine) -> int:
         if machine.disk_full:
