@@ -352,7 +352,12 @@ def TakeOver(work: Work, accept: bool = False) -> None:
             journal.Save()
         except (errors.GenericError, OSError) as err:
             if _DECISIVE in journal.done:
-                raise
+                if isinstance(err, errors.GenericError):
+                    raise
+                raise errors.OpExecError(
+                    f"The cluster belongs to this release, but {pathutils.ADOPTION_JOURNAL} could not be written: {err.strerror}",
+                    hint=f"remove the cause, then run '{pathutils.ADOPT} --take-over' again; it continues from here",
+                ) from err
             work.say(f"  failed: {err}")
             work.say("Taking back what was done:")
             Revert(work)

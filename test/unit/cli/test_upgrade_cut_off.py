@@ -66,6 +66,7 @@ class Scene(Machines):
 
         def link(invocation: Invocation) -> int:
             _, _, target, path = invocation.argv
+            runtime.RemoveFile(f"{path}.new")  # the real one takes a new name each time
             runtime.Symlink(target, f"{path}.new")
             runtime.Rename(f"{path}.new", path, sync=False)
             return 0

@@ -112,10 +112,14 @@ def _Read() -> dict[str, Any]:
 
 
 def _Queue(invocation: Invocation) -> int:
-    if invocation.argv[2] == "drain":
-        runtime.WriteFile(pathutils.JOB_QUEUE_DRAIN_FILE, b"")
-    else:
-        runtime.RemoveFile(pathutils.JOB_QUEUE_DRAIN_FILE)
+    try:
+        if invocation.argv[2] == "drain":
+            runtime.WriteFile(pathutils.JOB_QUEUE_DRAIN_FILE, b"")
+        else:
+            runtime.RemoveFile(pathutils.JOB_QUEUE_DRAIN_FILE)
+    except OSError as err:
+        invocation.Complain(f"Failed: {err.strerror}\n")
+        return 1
     return 0
 
 
@@ -141,7 +145,11 @@ def Disturbed(cut: Cut) -> None:
         journal = scene.Journal()
         if happened.code and journal is not None:
             # Once the master daemon has served, going back is for people to decide; before, only what failed is left to undo.
-            assert "--revert' again" in happened.text or "start master" in journal.done, (journal.done, happened.text)
+            assert (
+                "--revert' again" in happened.text
+                or "--take-over' again" in happened.text
+                or "start master" in journal.done
+            ), (journal.done, happened.text)
         if "--revert' again" in happened.text:
             assert scene.TakeOver(revert=True).code == 0
             assert scene.States() == [ORIGINAL] * 3 and not scene.Drained()
