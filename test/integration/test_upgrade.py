@@ -46,6 +46,7 @@ class Scene(RealCluster):
         for node in self.nodes:
             for version in ("3.1.0", NEW):
                 os.makedirs(node.Path(f"{LIB}/{version}"))
+                os.makedirs(node.Path(f"{SHARE}/{version}"))
             os.symlink(node.Path(f"{LIB}/3.1.0"), node.Path("/etc/ganeti/lib"))
             os.symlink(node.Path(f"{SHARE}/3.1.0"), node.Path("/etc/ganeti/share"))
 

@@ -222,10 +222,13 @@ def _CheckInstalled(nodes: _Nodes, intent: Intent) -> None:
             hint="use packages that install releases side by side (doc/packaging.rst), or stop all daemons, install the"
             " other release and start them",
         )
-    folder = f"{releases.LIB_DIR}/{intent.new}"
-    _Say(f"Checking {folder} on all nodes")
+    folders = [f"{releases.LIB_DIR}/{intent.new}"]
+    if releases.Target(releases.SHARE_LINK) is not None:
+        folders.append(f"{releases.SHARE_DIR}/{intent.new}")
+    _Say(f"Checking {' and '.join(folders)} on all nodes")
     try:
-        nodes.RunAll("test", "-d", folder)
+        for folder in folders:
+            nodes.RunAll("test", "-d", folder)
     except Failed as err:
         raise errors.OpPrereqError(
             f"Cannot upgrade to {intent.new}: it is not installed everywhere:\n{err}", errors.ECODE_ENVIRON,
