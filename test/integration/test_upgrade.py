@@ -93,12 +93,15 @@ class Scene(RealCluster):
 @pytest.mark.limit(300)
 def test_forward_and_what_stands_in_the_way() -> None:
     with Scene() as scene:
+        for node in scene.nodes:
+            os.makedirs(node.Path(f"{LIB}/3.1.8"))
         for words, problem in (
             ((), "Give either --to or --resume"),
             (("--to", "3.1.7", "--resume"), "Give either --to or --resume"),
             (("--to", "three"), "Could not parse version string three"),
             (("--to", "4.0"), "Cannot upgrade to 4.0: only releases of major version 3"),
             (("--to", "3.1.9"), "it is not installed everywhere"),
+            (("--to", "3.1.8"), f"{SHARE}/3.1.8' failed"),
         ):
             code, text = scene.Upgrade(*words)
             assert code == 1
