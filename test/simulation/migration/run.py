@@ -245,7 +245,8 @@ class People:
         return self.cluster.Run(opcodes.OpInstanceStartup(instance_name=NAME))
 
     def _Choose(self, commands: list[str]) -> list[str]:
-        """The administrator keeps the current copy if there is one, and starts anew if there is none."""
+        """The administrator keeps the current copy if there is one, starts anew if there is none, and sees that no node is off."""
+        commands = [command for command in commands if not command.startswith("gnt-node modify --offline")]
         keep = [command for command in commands if "--keep" in command]
         current = self.world.current
         if current is not None and current.alive:

@@ -144,11 +144,13 @@ class Settler(Tasklet):
         return [node for node in nodes if not self.snapshot.nodes[node].offline]
 
     def _RaiseUnsettled(self, result: Any, text: str) -> None:
-        if result.fail_msg:
-            raise errors.OpExecError(
-                f"{text}: {result.fail_msg}; remove the cause, or, if that node is off, use 'gnt-node modify --offline yes"
-                f" {result.node_name}'; after that, {self._cleanup_hint}"
-            )
+        if not result.fail_msg:
+            return
+        first = ""
+        if result.failure is not None:
+            name = result.node_name
+            first = f"start the node daemon of {name}, or, if that node is off, use 'gnt-node modify --offline yes {name}'; after that, "
+        raise errors.OpExecError(f"{text}: {result.fail_msg}; {first}{self._cleanup_hint}")
 
     def _GiveDisksTo(self, where: str, users: Iterable[str]) -> None:
         """Close the disks on every other node, bring mirrors back to one writer, open them on ``where`` alone."""

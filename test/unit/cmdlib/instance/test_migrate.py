@@ -189,16 +189,32 @@ def test_a_third_node_that_does_not_answer_keeps_no_migration_from_its_end(share
 
 
 def test_a_node_that_migrates_must_close_its_disks(shared: Master) -> None:
-    """Its daemon does not answer after the guest has arrived: what to do is said, and done again it comes to its end."""
+    """Its daemon ends after the guest has arrived: what to do is said, and done again it comes to its end."""
     far = "far.example.org"
-    shared[0].faults["blockdev_close"] = "the pool hangs"
+
+    def end(name: str, args: tuple[object, ...]) -> None:
+        if name == "blockdev_close":
+            shared[0].Stop()
+
+    shared[0].before = end
     with pytest.raises(errors.OpExecError, match="disks on node node1") as caught:
         shared.Run(opcodes.OpInstanceMigrate(instance_name="far", target_node="node2"))
-    assert "'gnt-node modify --offline yes node1.example.org'; after that," in str(caught.value)
-    assert str(caught.value).endswith(f"use 'gnt-instance migrate --cleanup {far}'")
+    assert "start the node daemon of node1.example.org, or, if that node is off, use 'gnt-node modify" in str(
+        caught.value
+    )
+    assert str(caught.value).endswith(f"; after that, use 'gnt-instance migrate --cleanup {far}'")
     assert _Primary(shared, "far") == 1
-    del shared[0].faults["blockdev_close"]
+    shared[0].before = lambda name, args: None
+    shared[0].Start()
     shared.Run(opcodes.OpInstanceMigrate(instance_name="far", cleanup=True))
+
+
+def test_a_node_that_answers_is_not_said_to_be_off(shared: Master) -> None:
+    shared[0].faults["blockdev_close"] = "the pool is damaged"
+    with pytest.raises(
+        errors.OpExecError, match=r"the pool is damaged; use 'gnt-instance migrate --cleanup far.example.org'$"
+    ):
+        shared.Run(opcodes.OpInstanceMigrate(instance_name="far", target_node="node2"))
 
 
 def test_another_groups_policy(shared: Master) -> None:
