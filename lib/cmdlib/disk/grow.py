@@ -56,7 +56,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
             self._CheckSpace(sizes)
 
     def _FindSize(self) -> None:
-        """Find what is missing to the wanted size of the disk, and the size that the volume with its data needs for that."""
+        """Find what is to be added to the recorded size of the disk."""
         self._delta = self.op.amount - self._disk.size if self.op.absolute else self.op.amount
         if self._delta < 0:
             raise errors.OpPrereqError(

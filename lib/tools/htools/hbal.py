@@ -12,7 +12,7 @@ from ganeti.htools.model.entities import NO_NODE, Instance
 from ganeti.htools.model.state import Cluster, State
 from ganeti.htools.numbers import Balanced, Fixed
 from ganeti.htools.options import Values
-from ganeti.tools.htools import execution, output, remote, sources
+from ganeti.tools.htools import execution, output, sources
 from ganeti.tools.htools.master import MasterClient
 from ganeti.tools.htools.output import Failed, Streams
 
@@ -109,13 +109,9 @@ def Main(options: Values, streams: Streams) -> int:
     return _Execute(cluster, sets, options, streams) if options.exec else 0
 
 
-def _CheckSource(options: Values) -> None:
+def _Execute(cluster: Cluster, sets: Sequence[Sequence[Step]], options: Values, streams: Streams) -> int:
     if options.luxi is None and options.master is None:
         raise Failed("hbal: Execution of commands possible only on LUXI and RAPI")
-
-
-def _Execute(cluster: Cluster, sets: Sequence[Sequence[Step]], options: Values, streams: Streams) -> int:
-    _CheckSource(options)
     comment = f"rebalancing via hbal {constants.RELEASE_VERSION}"
 
     def annotated(job: execution.Job) -> execution.Job:
@@ -123,6 +119,9 @@ def _Execute(cluster: Cluster, sets: Sequence[Sequence[Step]], options: Values, 
 
     jobs = [[execution.StepOpcodes(step, cluster.NodeName) for step in steps] for steps in sets]
     if options.master is not None:
+        # With curl, which no other run of the program needs.
+        from ganeti.tools.htools import remote
+
         queue = remote.Open(options, execution.ReasonText("hbal", options), streams)
         return execution.RunSets(execution.Executor(queue, streams), jobs, annotated, streams)
     with MasterClient(options.luxi, streams) as client:

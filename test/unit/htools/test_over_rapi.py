@@ -7,12 +7,15 @@ import io
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from support import allocator, htoolscases
 from support.recorder import Recorder, Reply, ServerPem
+from support.virtualnode import TOP
 
 from ganeti import x509
 from ganeti.rapi.client import GanetiRapiClient
@@ -314,3 +317,10 @@ def test_jobs_go_nowhere_but_to_a_server_with_tls(tmp_path: pathlib.Path) -> Non
     assert (
         err.getvalue().splitlines()[-1].startswith("Error: hbal: jobs are submitted over https:// only; give -m HOST")
     )
+
+
+def test_nothing_else_loads_curl() -> None:
+    """The programs start in a tenth of a second, of which curl would take a part each time."""
+    code = "import sys, ganeti.tools.htools.hbal; print('pycurl' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == "False\n"
