@@ -331,10 +331,13 @@ class RealCluster:
 
     @contextlib.contextmanager
     def Halted(self, node: RealNode, *but: int) -> Iterator[None]:
-        """Let a node hang: each of its processes stands still, apart from ``but``."""
+        """Let a node hang: each of its processes stands still, apart from ``but`` and what these start.
+
+        A child that stands still before it has become a program would keep its parent, too.
+        """
         halted: set[int] = set()
         try:
-            while pids := set(self.Processes(node)).difference(halted, but):
+            while pids := {pid for pid in self.Processes(node) if not {pid, _Parent(pid)} & set(but)} - halted:
                 halted |= pids
                 for pid in pids:
                     with contextlib.suppress(ProcessLookupError):
@@ -388,12 +391,21 @@ def _KillAll(pids: list[int]) -> None:
             WaitGone(pid)
 
 
-def _StandsStill(pid: int) -> bool:
+def _Stat(pid: int) -> list[bytes]:
+    """State, parent and the rest of what the system says of a process; of one that has ended, that it has."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
-            return stream.read().rpartition(b")")[2].split()[0] in (b"T", b"Z", b"X")
+            return stream.read().rpartition(b")")[2].split()
     except OSError:
-        return True  # it has ended
+        return [b"X", b"0"]
+
+
+def _StandsStill(pid: int) -> bool:
+    return _Stat(pid)[0] in (b"T", b"Z", b"X")
+
+
+def _Parent(pid: int) -> int:
+    return int(_Stat(pid)[1])
 
 
 def WaitUntil(check: Any, what: str, timeout: float = 30) -> Any:
