@@ -72,8 +72,8 @@ def SetUpNode(machine: Machine, root_key: tuple[str, int] | None, tell: Callable
     """Make a machine ready for OP_NODE_ADD, over SSH; ``tell`` prints what happens.
 
     ``root_key``: type and bits of the SSH keys that the cluster manages; None where it manages none: then whoever runs
-    this must be let in.  The machine may have been set up before, in part or whole.  Raises OpPrereqError before anything
-    was changed on it, OpExecError afterwards.
+    this must be let in.  The machine may have been set up before, in part or whole.  Raises OpPrereqError if the first
+    program there did not run to its end, OpExecError afterwards.
     """
     join = JoinData(machine.name)
     cluster = join["cluster_name"]
@@ -90,8 +90,13 @@ def SetUpNode(machine: Machine, root_key: tuple[str, int] | None, tell: Callable
         _TakePublicKey(machine, root_key[0], cluster)
         tell(f"Starting the node daemon on {machine.name}")
         _Batch(machine, cluster, pathutils.NODE_DAEMON_SETUP, join)
-    with BootstrapRunner() as runner:
-        daemons.WaitForNodeDaemon(runner, machine.name)
+    try:
+        with BootstrapRunner() as runner:
+            daemons.WaitForNodeDaemon(runner, machine.name)
+    except errors.OpExecError as err:
+        raise errors.OpExecError(
+            f"{err}", hint=f"its log is {pathutils.LOG_DIR}/node-daemon.log on {machine.name}; {_Again(machine)}"
+        ) from err
 
 
 def _PrepareData(machine: Machine, join: dict[str, Any], key_type: str, key_bits: int) -> dict[str, Any]:
@@ -145,7 +150,7 @@ def _AtTerminal(machine: Machine, program: str, data: dict[str, Any]) -> None:
     code = runtime.RunInteractive(argv, serializer.Dump(data))
     if code:
         raise errors.OpPrereqError(
-            f"{program} did not run on {machine.name} as {login}: exit code {code}, the reason is above",
+            f"{program} did not run to its end on {machine.name} as {login}: exit code {code}, the reason is above",
             errors.ECODE_ENVIRON,
             hint=f"'ssh {login}' must log in from here, and this release be installed there; '--no-ssh-key-check' accepts a"
             f" host key that is not known; 'gnt-node show-join-data {machine.name}' is the way without SSH",

@@ -42,13 +42,14 @@ def Work(data: Mapping[str, Any], dry_run: bool) -> None:
     if dry_run:
         logging.info("This is a dry run, nothing is changed")
         return
-    if host_keys:
-        _WriteHostKeys(host_keys)
     _WriteRootKeys(root_keys)
     if _KEY_TYPE in data:
         keys.append(ssh.MakeUserKey(data[_KEY_TYPE], data.get(_KEY_BITS, 2048)))
     if keys:
         ssh.AuthorizeKeys(keys)
+    # Last: a machine that shows the cluster's key lets its master in, wherever this was cut off.
+    if host_keys:
+        _WriteHostKeys(host_keys)
 
 
 def _WriteHostKeys(keys: Sequence[Sequence[str]]) -> None:
