@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 from ganeti import constants, errors, pathutils, runtime, ssconf
 from ganeti.params import hv
 from ganeti.rpc.encoders import ReadBlob
+from ganeti.rpc.procedures import STORE_OWNS
 from ganeti.utils import owndirs
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _LIST_LIMIT = 1024 * 1024
-STORE_OWNS = "the store owns this file"
 
 
 def AllowedUploads() -> frozenset[str]:

@@ -135,7 +135,7 @@ def AddSshKeys(lu: LogicalUnit, node: objects.Node, to_public: bool = True) -> N
         to_public,
         to_public,
     )
-    _TellSshResults(lu, node, results)
+    _TellSshResults(lu, node, results, f"'gnt-node add --readd {node.name}' tries again once they are healthy")
 
 
 def RemoveSshKeys(lu: LogicalUnit, node: objects.Node, leaves: bool = False, readd: bool = False) -> None:
@@ -158,11 +158,11 @@ def RemoveSshKeys(lu: LogicalUnit, node: objects.Node, leaves: bool = False, rea
     _TellSshResults(lu, node, results)
 
 
-def _TellSshResults(lu: LogicalUnit, node: objects.Node, results: dict[str, RpcResult]) -> None:
+def _TellSshResults(lu: LogicalUnit, node: objects.Node, results: dict[str, RpcResult], hint: str = "") -> None:
     for result in results.values():
         failures = [[result.node_name, result.fail_msg]] if result.fail_msg else result.payload or []
         for name, problem in failures:
             lu.LogWarning(
                 f"SSH keys of node {node.name} could not be updated on node {name}: {problem}",
-                hint=f"update authorized_keys of node {name} by hand once the node is healthy",
+                hint=hint or f"update authorized_keys of node {name} by hand once the node is healthy",
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import pathutils, runtime
@@ -49,20 +49,31 @@ def FilesOfRapi() -> list[str]:
 def RedistributeAncillaryFiles(lu: LogicalUnit, only: Iterable[str] | None = None) -> None:
     """Upload the files to all online nodes but the master, or to the nodes of ``only``; failures are warnings."""
     snapshot = lu.snapshot
-    cluster = snapshot.cluster
     chosen = set(snapshot.nodes if only is None else only)
     online = [
         node
         for node in snapshot.nodes.values()
-        if node.uuid in chosen and not node.offline and node.uuid != cluster.master_node
+        if node.uuid in chosen and not node.offline and node.uuid != snapshot.cluster.master_node
     ]
-    everybody = [node.uuid for node in online]
-    for path in FilesOfAll(cluster):
-        UploadFile(lu, path, everybody)
+    for path, nodes in _Receivers(snapshot, online):
+        UploadFile(lu, path, nodes)
+
+
+def BringFiles(lu: LogicalUnit, node: objects.Node, what: str) -> None:
+    """Upload the files to a node that joins; raise OpExecError, which begins with ``what``, at the first failure."""
+    for path, nodes in _Receivers(lu.snapshot, [node]):
+        if nodes and runtime.Exists(path):
+            lu.rpc.call_upload_file(nodes, path)[node.uuid].Raise(f"{what}: copy of file {path} failed")
+
+
+def _Receivers(snapshot: objects.Snapshot, nodes: Sequence[objects.Node]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each file with those of the nodes that get it."""
+    for path in FilesOfAll(snapshot.cluster):
+        yield path, [node.uuid for node in nodes]
     for path in FilesOfRapi():
-        UploadFile(lu, path, [node.uuid for node in online if node.master_capable])
+        yield path, [node.uuid for node in nodes if node.master_capable]
     for path in hv.AncillaryFiles(snapshot):
-        UploadFile(lu, path, [node.uuid for node in online if node.vm_capable])
+        yield path, [node.uuid for node in nodes if node.vm_capable]
 
 
 def UploadFile(lu: LogicalUnit, path: str, nodes: list[str]) -> None:

@@ -27,6 +27,9 @@ TIMEOUTS: dict[str, int] = {
 STORE_TIMEOUT = "T"  # calls of the store (its rule 13), and others that no call may delay
 DURATION_PLUS_5 = "d+5"
 
+# What a voter answers that is to write a file which it makes itself, from its copy of the store.
+STORE_OWNS = "the store owns this file"
+
 # How targets are found (doc/reference/noderpc.md 2).
 DEFAULT, BOOTSTRAP, DNS_ONLY, ADDRESSES, QUEUE = "D", "B", "V", "C", "J"
 

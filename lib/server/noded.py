@@ -21,14 +21,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import backend, constants, daemon, errors, hosts, pathutils, runtime, ssconf
-from ganeti.backend.files import STORE_OWNS
 from ganeti.daemon.memory import LockMemory
 from ganeti.http import Incoming, Reply, connection, tls
 from ganeti.http.forking import Child, ForkingServer, Helper, Kind, NoTurn, TooManyLate
 from ganeti.http.lobby import AnyGreeting, TlsGreeting
 from ganeti.rpc.base import MAX_BODY
 from ganeti.rpc.longcalls import LONG_CALLS
-from ganeti.rpc.procedures import PROCEDURES, STORE_PROCEDURES, TIMEOUTS
+from ganeti.rpc.procedures import PROCEDURES, STORE_OWNS, STORE_PROCEDURES, TIMEOUTS
 from ganeti.rpc.server import Dispatcher
 from ganeti.server.longcalls import LongCalls
 from ganeti.server.nodepolicy import NodePolicy

@@ -90,7 +90,8 @@ class SimNode:
         self.machine = world.AddMachine(f"node{number}.example.org", f"192.0.2.{10 + number}")
         self.name = self.machine.name
         self.member = Member(f"{number:08x}-aaaa-4bbb-8ccc-0000000000aa", self.name, self.machine.address)
-        self.machine.addresses[f"198.51.100.{number}"] = None
+        self.secondary_address = f"198.51.100.{number}"
+        self.machine.addresses[self.secondary_address] = None
         self.faults: dict[str, str] = {}
         self.ssconf_stuck = False
         self.answers: dict[str, Any] = {}

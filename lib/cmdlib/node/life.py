@@ -14,10 +14,11 @@ from ganeti import constants, errors, hosts, locking, objects, opcodes, params, 
 from ganeti.cmdlib import candidates
 from ganeti.cmdlib.base import HTYPE_NODE, Feedback, Filled, LogicalUnit, NoHooksLU
 from ganeti.cmdlib.common import ExpandGroup, ExpandNode, ForceNdParams, ForceNodeState, MergeNodeState
-from ganeti.cmdlib.distribute import RedistributeAncillaryFiles, UploadFile
+from ganeti.cmdlib.distribute import BringFiles, UploadFile
 from ganeti.cmdlib.lvmchecks import PV_LIST, SHARED_PVS, PvProblems
 from ganeti.params import nd
 from ganeti.params.checks import AddressFamily
+from ganeti.rpc.procedures import STORE_OWNS
 
 if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
@@ -270,8 +271,12 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         except store.StoreError as err:
             raise errors.OpExecError(
                 f"Node {self._node.name} is in the configuration now, but it is not set up: {err}",
-                hint=f"repair it and use 'gnt-node add --readd {self._node.name}'",
+                hint=f"repair it and use '{self._Again()}'",
             ) from err
+
+    def _Again(self) -> str:
+        """Return the command that goes on with a node that is in the configuration."""
+        return f"gnt-node add --readd {self._node.name}"
 
     def _Enter(self) -> objects.Node:
         """Store the new node.  Its locks come first, so that nobody finds a node without."""
@@ -308,14 +313,19 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
             )
 
     def _BringFiles(self, manages_hosts: bool) -> None:
-        snapshot = self.snapshot
-        RedistributeAncillaryFiles(self, only=[self._node.uuid])
-        result = self.rpc.call_write_ssconf_files([self._node.uuid], ssconf.Writable(ssconf.Values(snapshot)))[
-            self._node.uuid
-        ]
-        result.Warn(f"ssconf files could not be written on node {self._node.name}", self.LogWarning)
+        """Bring what every node has; one that lacks any of it would look healthy."""
+        snapshot, uuid = self.snapshot, self._node.uuid
+        what = (
+            f"Node {self._node.name} is in the configuration now, but it did not get all files; repair it and use"
+            f" '{self._Again()}'"
+        )
+        BringFiles(self, self._node, what)
+        result = self.rpc.call_write_ssconf_files([uuid], ssconf.Writable(ssconf.Values(snapshot)))[uuid]
+        # One that still has a copy of the store, where an earlier attempt ended, writes them itself.
+        if result.fail_msg != STORE_OWNS:
+            result.Raise(what)
         if manages_hosts:
-            skipped = (self._node.uuid, snapshot.cluster.master_node)
+            skipped = (uuid, snapshot.cluster.master_node)
             others = [n.uuid for n in snapshot.nodes.values() if not n.offline and n.uuid not in skipped]
             UploadFile(self, pathutils.ETC_HOSTS, others)
 
@@ -328,7 +338,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
             self.LogInfo("No physical interface for Open vSwitch was given: it will have no connection to the network")
         self.rpc.call_node_configure_ovs(self._node.uuid, values[nd.ND_OVS_NAME], link).Raise(
             f"Node {self._node.name} is added, but its Open vSwitch could not be set up; repair it and use"
-            f" 'gnt-node add --readd {self._node.name}'"
+            f" '{self._Again()}'"
         )
 
     def _Promote(self) -> None:
@@ -340,7 +350,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         except (store.StoreError, errors.ConfigurationError, errors.OpExecError) as err:
             self.LogWarning(
                 f"Node {self._node.name} could not be made a master candidate: {err}",
-                hint=f"'gnt-node modify --master-candidate yes {self._node.name}' tries again",
+                hint=f"'{self._Again()}' tries again",
             )
 
 
