@@ -219,6 +219,19 @@ def test_keys_of_host_and_root_for_joining(node: VirtualNode) -> None:
     assert public not in stderr
 
 
+def test_a_machine_lets_its_master_in_before_it_shows_the_key_of_the_cluster(node: VirtualNode) -> None:
+    """Cut off in between, it is prepared again without a question about its host key."""
+    os.makedirs(node.Path("/etc/ssh/ssh_host_rsa_key"))  # cannot be written
+    data = {
+        "cluster_name": "c",
+        "ssh_host_key": [["rsa", "private\n", f"{KEY}host root@c"]],
+        "authorized_keys": {"uuid0": [f"{KEY}master root@node0"]},
+    }
+    code, stderr = run(node, "prepare_node_join", data)
+    assert code != 0 and "/etc/ssh/ssh_host_rsa_key" in stderr
+    assert node.Read(root_file(node, "authorized_keys")) == f"{KEY}master root@node0\n"
+
+
 def test_a_new_key_pair_keeps_the_old_one_aside(node: VirtualNode) -> None:
     node.Write(root_file(node, "id_rsa"), "old private\n", 0o600)
     node.Write(root_file(node, "id_rsa.pub"), "old public\n")
