@@ -122,15 +122,18 @@ class SimNode:
 
     def _Furnish(self) -> None:
         """What an installation leaves on a machine."""
-        for path in _FOLDERS:
-            runtime.MakeDirs(path)
-        runtime.WriteFile("/proc/sys/kernel/random/boot_id", "boot\n")
+        self._MakeFolders()
         runtime.WriteFile("/etc/hosts", "127.0.0.1 localhost\n", mode=0o644)
         runtime.WriteFile(pathutils.FILE_STORAGE_PATHS_FILE, f"{FILE_FOLDER}\n{SHARED_FOLDER}\n")
         runtime.WriteFile(pathutils.NODED_CLIENT_CERT_FILE, Certificate(self.name))
         runtime.WriteFile(pathutils.NODED_CERT_FILE, Certificate("cluster"))
         for bridge in ("br0", "xen-br0"):
             runtime.MakeDirs(f"/sys/class/net/{bridge}/bridge")
+
+    def _MakeFolders(self) -> None:
+        for path in _FOLDERS:
+            runtime.MakeDirs(path)
+        runtime.WriteFile("/proc/sys/kernel/random/boot_id", "boot\n")
 
     def Call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Runs a function on this machine, wherever the caller is; returns or raises what it does."""
@@ -258,6 +261,11 @@ class SimNode:
 
     def Start(self) -> None:
         self._noded = self.machine.StartProcess(self._Noded, "noded")
+
+    def Boot(self) -> None:
+        """The machine was switched on: what the system makes at its start is there, and the node daemon runs."""
+        self.Call(self._MakeFolders)
+        self.Start()
 
     def Stop(self) -> None:
         """Ends the node daemon: connections are refused."""

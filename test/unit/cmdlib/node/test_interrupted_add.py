@@ -1,4 +1,4 @@
-"""A machine fails at a step of gnt-node add or --readd, as where its disk is full.
+"""A machine fails before or after a step of gnt-node add or --readd: its disk is full, it reboots, or loses its network.
 
 The simulated nodes run the node daemon's own handlers.  What the command prints names the machine and the reason, and a
 command; that one, or the same again where the machine did not enter the configuration, finishes the work.
@@ -6,16 +6,20 @@ command; that one, or the same again where the machine did not enter the configu
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.master import Master
 from support.simnode import SimNode
 
-from ganeti import errors, opcodes, pathutils
+from ganeti import errors, opcodes, pathutils, runtime
 
 SPARES = 16
 FULL = "No space left on device"
+REBOOTS, SILENT = "reboots", "does not answer"
+BEFORE, AFTER = "before", "after"
 # The hooks after a job may fail without consequences for the cluster, which the message says.
 _HARMLESS = {"hooks_runner"}
 
@@ -37,9 +41,49 @@ def _Add(master: Master, machine: SimNode, again: bool) -> str:
     return " ".join([said, *warned]).strip()
 
 
-def _FillDisk(machine: SimNode, step: str) -> Callable[[], None]:
-    machine.faults[step] = FULL
-    return machine.faults.clear
+class Trouble:
+    """What happens to a machine when a step reaches it (BEFORE), or has been done there and is not yet answered."""
+
+    def __init__(self, master: Master, machine: SimNode, what: str):
+        self._master = master
+        self._machine = machine
+        self._what = what
+        self.struck = False
+
+    def Arm(self, step: str, when: str) -> None:
+        def before(name: str, _args: object) -> None:
+            if name == step:
+                self._Strike()
+
+        def after(answer: Any) -> Any:
+            self._Strike()
+            return answer
+
+        if self._what == FULL:
+            self._machine.faults[step] = FULL
+        elif when == BEFORE:
+            self._machine.before = before
+        else:
+            self._machine.edits[step] = after
+
+    def _Strike(self) -> None:
+        if self.struck:
+            return
+        self.struck = True
+        if self._what == REBOOTS:
+            self._master.world.Schedule(0, self._machine.machine.PowerOff)
+        else:
+            self._master.network.Partition([self._machine.name], [self._master[0].name])
+        runtime.Sleep(0.01)
+
+    def Repair(self) -> None:
+        self._machine.before = lambda name, args: None
+        self._machine.edits.clear()
+        self._machine.faults.clear()
+        self._master.network.Heal()
+        if not self._machine.machine.on:
+            self._machine.machine.PowerOn()
+            self._machine.Boot()
 
 
 @pytest.fixture
@@ -49,7 +93,11 @@ def two(make: Callable[..., Master]) -> Master:
 
 @pytest.mark.limit(300)
 @pytest.mark.parametrize("again", [False, True], ids=["add", "readd"])
-def test_after_a_failed_step_the_command_that_is_named_finishes(two: Master, again: bool) -> None:
+@pytest.mark.parametrize(
+    ("what", "when"),
+    [(FULL, BEFORE), *itertools.product((REBOOTS, SILENT), (BEFORE, AFTER))],
+)
+def test_after_a_failed_step_the_command_that_is_named_finishes(two: Master, what: str, when: str, again: bool) -> None:
     first = two.Spare()
     assert _Add(two, first, False) == ""
     if again:
@@ -59,17 +107,26 @@ def test_after_a_failed_step_the_command_that_is_named_finishes(two: Master, aga
     assert {"version", "upload_file", "write_ssconf_files", "node_crypto_tokens"} <= set(steps)
     for number, step in enumerate(steps, 1):
         machine = first if again else two.Spare(number)
-        repair = _FillDisk(machine, step)
+        trouble = Trouble(two, machine, what)
+        trouble.Arm(step, when)
         said = _Add(two, machine, again)
-        assert machine.name in said, (step, said)
-        assert FULL in said, (step, said)
-        repair()
+        if what == FULL:
+            assert FULL in said, (step, said)
+        else:
+            assert trouble.struck, step
+        trouble.Repair()
         known = two.snapshot.NodeByName(machine.name) is not None
-        assert known is again or step in _HARMLESS or f"'gnt-node add --readd {machine.name}'" in said, (step, said)
-        assert _Add(two, machine, known) == "", step
-        node = two.snapshot.NodeByName(machine.name)
-        assert node is not None and node.master_candidate, step
-        assert node.uuid in two.store.Voters().by_uuid, step
-        for path in (pathutils.CONFD_HMAC_KEY, pathutils.CLUSTER_DOMAIN_SECRET_FILE, pathutils.RAPI_CERT_FILE):
-            if two[0].Exists(path):
-                assert machine.Read(path) == two[0].Read(path), (step, path)
+        if said or not known:
+            assert machine.name in said, (step, said)
+            assert known is again or step in _HARMLESS or f"'gnt-node add --readd {machine.name}'" in said, (step, said)
+            assert _Add(two, machine, known) == "", step
+        _CheckWhole(two, machine, step)
+
+
+def _CheckWhole(master: Master, machine: SimNode, step: str) -> None:
+    node = master.snapshot.NodeByName(machine.name)
+    assert node is not None and node.master_candidate, step
+    assert node.uuid in master.store.Voters().by_uuid, step
+    for path in (pathutils.CONFD_HMAC_KEY, pathutils.CLUSTER_DOMAIN_SECRET_FILE, pathutils.RAPI_CERT_FILE):
+        if master[0].Exists(path):
+            assert machine.Read(path) == master[0].Read(path), (step, path)
