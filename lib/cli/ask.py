@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from ganeti.cli import output
+from ganeti.utils.text import Counted
 
 Choice = tuple[str, object, str]  # what is typed, what it means, its explanation
 
@@ -80,10 +81,11 @@ def _ReadLine(terminal: int) -> str | None:
     return data.partition(b"\n")[0].decode("utf-8", "replace")
 
 
-def ConfirmOperation(names: Sequence[str], kind: str, verb: str, option: str, extra: str = "") -> bool:
+def ConfirmOperation(names: Sequence[str], noun: str, verb: str, option: str, extra: str = "") -> bool:
     """Ask whether an operation may be run on these objects; list more than 20 of them on demand only."""
     count = len(names)
-    text = f"The {verb} will operate on {count} {kind}.\n{extra}Do you want to continue?"
+    kind = noun if count == 1 else f"{noun}s"
+    text = f"The {verb} will operate on {Counted(count, noun)}.\n{extra}Do you want to continue?"
     affected = f"\nAffected {kind}:\n" + "\n".join(f"  {name}" for name in names)
     if count <= 20:
         return AskUser(text + affected, YES_NO, option) is True

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from ganeti import errors
 
+_Item = TypeVar("_Item", bound=Hashable)
 _RUNS = re.compile(r"(\d{1,4000})")
 _UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
 _FACTORS = {"": 1, "m": 1, "g": 1024, "t": 1024 * 1024}
@@ -33,6 +36,11 @@ def Suggestion(word: str, names: Iterable[str]) -> str:
 def JoinOr(words: Sequence[str]) -> str:
     """Return ``a, b or c``."""
     return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def Repeated(items: Iterable[_Item]) -> list[_Item]:
+    """Return the items that occur more than once, each of them once, in the order in which they first occur."""
+    return [item for item, count in collections.Counter(items).items() if count > 1]
 
 
 def JoinFirst(words: Sequence[str], most: int) -> str:

@@ -370,7 +370,7 @@ def _Plan(scene: Scene, targets: Sequence[Node], word: str) -> str:
 
 def _Agreed(scene: Scene, options: Options, extra: str) -> bool:
     names = [node.name for node in scene.chosen]
-    return bool(options.force) or ask.ConfirmOperation(names, "nodes", "epo", "--force", extra)
+    return bool(options.force) or ask.ConfirmOperation(names, "node", "epo", "--force", extra)
 
 
 def Run(options: Options, arguments: list[str]) -> int:

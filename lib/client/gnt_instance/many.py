@@ -82,7 +82,7 @@ def RunOnInstances(verb: str, make: Callable[[str], Any], options: Options, argu
         output.ToStdout(f"Cluster is empty, no instances to {verb}")
         return constants.EXIT_SUCCESS
     several = IsSeveral(options, names)
-    if several and not options.force_multi and not ask.ConfirmOperation(names, "instances", verb, "--force-multiple"):
+    if several and not options.force_multi and not ask.ConfirmOperation(names, "instance", verb, "--force-multiple"):
         return constants.EXIT_FAILURE
     return RunJobs(names, make, options, several)
 

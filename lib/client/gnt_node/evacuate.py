@@ -57,7 +57,7 @@ def Run(options: Options, arguments: list[str]) -> int:
     if not names:
         output.ToStderr(f"No instances to evacuate on node(s) {row['name']}, exiting.")
         return constants.EXIT_SUCCESS
-    if not options.force and not ask.ConfirmOperation(names, "instances", "evacuation", "--force"):
+    if not options.force and not ask.ConfirmOperation(names, "instance", "evacuation", "--force"):
         return constants.EXIT_CONFIRMATION
     op = jobs.FromOptions(
         OpNodeEvacuate,

@@ -43,7 +43,7 @@ def Run(options: Options, arguments: list[str]) -> int:
     if not names:
         output.ToStderr(f"No primary instances on node {row['name']}, exiting.")
         return constants.EXIT_SUCCESS
-    if not options.force and not ask.ConfirmOperation(names, "instances", "failover", "--force"):
+    if not options.force and not ask.ConfirmOperation(names, "instance", "failover", "--force"):
         return _DECLINED
     if options.ignore_consistency and not options.force and not ask.Confirmed(_DEGRADED, "--force"):
         return _DECLINED

@@ -41,7 +41,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         return constants.EXIT_SUCCESS
     if options.target_node is None and options.iallocator is None:
         _CheckNeedsNoTarget(client, row["name"])
-    if not options.force and not ask.ConfirmOperation(names, "instances", "migration", "--force"):
+    if not options.force and not ask.ConfirmOperation(names, "instance", "migration", "--force"):
         return constants.EXIT_CONFIRMATION
     op = jobs.FromOptions(
         OpNodeMigrate,

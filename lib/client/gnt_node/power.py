@@ -76,7 +76,7 @@ def Run(options: Options, arguments: list[str]) -> int:
         if not nodes:
             output.ToStderr(f"Please provide at least one node for this command: 'gnt-node power {word} NODE'")
             return constants.EXIT_FAILURE
-        if not options.force and not ask.ConfirmOperation(nodes, "nodes", f"power {word}", "--force"):
+        if not options.force and not ask.ConfirmOperation(nodes, "node", f"power {word}", "--force"):
             return constants.EXIT_FAILURE
     ops = _Ops(word, nodes, options)
     jobs.SetGenericFields(ops, options)

@@ -12,6 +12,7 @@ from ganeti.cmdlib.allocation.clusterdata import ClusterData
 from ganeti.htools.choosing.explain import InWords
 from ganeti.htools.model.entities import Failure
 from ganeti.params import disk as disk_params
+from ganeti.utils.text import Repeated
 
 T = TypeVar("T")
 
@@ -137,8 +138,8 @@ class _Checker:
     def Count(self, nodes: Sequence[str], required: int) -> None:
         if len(nodes) != required:
             raise self.Refuse(f"returned invalid number of nodes ({len(nodes)}), required {required}")
-        if len(set(nodes)) != len(nodes):
-            raise self.Refuse(f"named a node more than once: {', '.join(nodes)}")
+        if again := Repeated(nodes):
+            raise self.Refuse(f"named a node more than once: {', '.join(again)}")
 
     def Places(self, wanted: requests.Allocate, nodes: Sequence[str], whitelist: Collection[str] | None) -> list[str]:
         """Return the uuids of the nodes of a new instance."""
@@ -223,8 +224,8 @@ def _Evacuate(
     missing = sorted(wanted - set(named))
     if missing:
         raise check.Refuse(f"said nothing about instances {', '.join(missing)}")
-    if len(named) != len(set(named)):
-        raise check.Refuse("answered more than once about the same instance")
+    if again := Repeated(named):
+        raise check.Refuse(f"answered more than once about the same instance: {', '.join(again)}")
     moved = []
     for name, _, nodes in result[0]:
         uuids = [_Known(check, node) for node in nodes]

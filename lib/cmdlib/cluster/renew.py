@@ -12,7 +12,7 @@ from ganeti import errors, locking, opcodes, pathutils, renewal, runtime, ssh
 from ganeti.cmdlib.base import Feedback, NoHooksLU
 from ganeti.cmdlib.candidates import PotentialCandidates
 from ganeti.renewal import NEXT, SECRETS, Goal, Phase, Report, Step
-from ganeti.utils.text import NiceSort
+from ganeti.utils.text import NiceSort, Repeated
 
 if TYPE_CHECKING:
     from ganeti import objects
@@ -300,9 +300,11 @@ class Renewal:
                 certs[uuid] = report.client.current
                 if report.client.next is not None and not final:
                     certs[uuid + NEXT] = report.client.next
-        if len(set(certs.values())) < len(certs):
+        if again := Repeated(certs.values()):
             # With one line for two nodes, the demotion of one would leave the other's certificate accepted.
-            raise errors.OpExecError("Two nodes sent the digest of the same certificate")
+            holders = {uuid.removesuffix(NEXT) for uuid, digest in certs.items() if digest in again}
+            names = ", ".join(NiceSort(self._lu.snapshot.nodes[uuid].name for uuid in holders))
+            raise errors.OpExecError(f"Nodes sent the digest of the same certificate: {names}")
         return certs
 
     def _Await(self, arrived: Callable[[Report], bool]) -> None:

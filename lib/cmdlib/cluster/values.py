@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ganeti import constants, errors, objects, params, uidpool
@@ -14,7 +14,9 @@ from ganeti.config.values import NormalizeMACPrefix
 from ganeti.objects.base import Freeze
 from ganeti.objects.cluster import DATA_COLLECTORS, DEFAULT_COLLECTOR_INTERVAL
 from ganeti.params import be, checks, disk, hv, nd, nic
+from ganeti.utils.text import JoinFirst, NiceSort
 
+_LISTED = 5
 # Requests that become the field of the same name as they are.
 _AS_GIVEN = (
     "enabled_disk_templates",
@@ -335,14 +337,14 @@ def CheckStorage(before: objects.Snapshot, after: objects.Snapshot, op: Any) -> 
     helped = disk.With(helper=True)
     if not after.cluster.volume_group_name:
         if op.vg_name is not None and used & lvm:
-            raise Invalid("Cannot disable lvm storage while lvm-based instances exist")
+            raise Invalid(f"Cannot disable lvm storage while lvm-based instances exist: {_Having(before, lvm)}")
         if enabled & lvm and (op.vg_name is not None or op.enabled_disk_templates is not None):
             raise Invalid(
                 "Cannot have no volume group while lvm-based disk templates are enabled:"
                 f" {', '.join(sorted(enabled & lvm))}"
             )
     if op.drbd_helper == "" and used & helped:
-        raise Invalid("Cannot disable drbd helper while drbd-based instances exist")
+        raise Invalid(f"Cannot disable drbd helper while drbd-based instances exist: {_Having(before, helped)}")
     changed = op.drbd_helper is not None or op.enabled_disk_templates is not None
     if enabled & helped and changed and not after.cluster.drbd_usermode_helper:
         raise Invalid("Cannot enable disk template drbd without a usermode helper: pass --drbd-usermode-helper")
@@ -369,3 +371,13 @@ def CheckDirectories(before: objects.Snapshot, after: objects.Snapshot) -> list[
         if path and not enabled:
             warnings.append(f"Storage directory {path} is set although disk template '{template}' is not enabled")
     return warnings
+
+
+def _Having(snapshot: objects.Snapshot, templates: Collection[str]) -> str:
+    """Return whose disks are of these templates: the first names of instances, and the detached disks."""
+    found: set[str] = set()
+    for dev in snapshot.disks.values():
+        if dev.dev_type in templates:
+            owner = snapshot.DiskOwner(dev.uuid)
+            found.add(f"detached disk {dev.uuid}" if owner is None else snapshot.instances[owner].known_as)
+    return JoinFirst(NiceSort(found), _LISTED)

@@ -131,7 +131,10 @@ class Conversion:
 
     def Exec(self, feedback: Feedback, release: Callable[[], None]) -> None:
         if not ShutdownDisks(self._lu, self._instance):
-            raise errors.OpExecError("Can't shutdown instance disks, unable to proceed with disk template conversion")
+            raise errors.OpExecError(
+                f"Can't shut down the disks of instance {self._instance.name}, unable to proceed with disk template conversion;"
+                " nothing was changed"
+            )
         if self._gains_mirror:
             self._GainMirror(feedback, release)
         elif self._loses_mirror:

@@ -13,7 +13,7 @@ from ganeti.cmdlib.common import Invalid
 from ganeti.params import disk as disk_params
 from ganeti.params import nd
 from ganeti.params.disk import DiskPlan, DiskRequest
-from ganeti.utils.text import ParseUnit
+from ganeti.utils.text import ParseUnit, Repeated
 
 if TYPE_CHECKING:
     from ganeti.rpc import RpcResult
@@ -262,8 +262,8 @@ def PrepareAdoption(lu: LogicalUnit, template: str, requests: Sequence[DiskReque
 def _PrepareVolumes(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid: str) -> None:
     default_vg = lu.snapshot.cluster.volume_group_name
     names = [f"{request.vg or default_vg}/{request.adopt}" for request in requests]
-    if len(set(names)) != len(names):
-        raise Invalid("A volume is to be adopted more than once")
+    if again := Repeated(names):
+        raise Invalid(f"A volume is to be adopted more than once: {', '.join(again)}")
     _ReserveAdopted(lu, "Volume", names)
     result = lu.rpc.call_lv_list([node_uuid], [])[node_uuid]
     result.Raise(f"Cannot get logical volume information from node {result.node_name}", prereq=True)
@@ -309,8 +309,8 @@ def _ReserveAdopted(lu: LogicalUnit, what: str, names: Iterable[str]) -> None:
 
 def _PrepareDevices(lu: LogicalUnit, requests: Sequence[DiskRequest], node_uuid: str) -> None:
     paths = [posixpath.normpath(str(request.adopt)) for request in requests]
-    if len(set(paths)) != len(paths):
-        raise Invalid("A block device is to be adopted more than once")
+    if again := Repeated(paths):
+        raise Invalid(f"A block device is to be adopted more than once: {', '.join(again)}")
     outside = sorted(path for path in paths if not path.startswith(_ADOPTABLE_DIRECTORY))
     if outside:
         raise Invalid(f"Device node(s) {', '.join(outside)} lie outside {_ADOPTABLE_DIRECTORY} and cannot be adopted")

@@ -150,7 +150,7 @@ class LUInstanceGrowDisk(InstanceLU[opcodes.OpInstanceGrowDisk]):
         instance, disk = self.instance, self._disk
         wipe = self.snapshot.cluster.prealloc_wipe_disks
         if not AssembleDisks(self, instance, [disk]).all_well:
-            raise errors.OpExecError("Cannot activate block device to grow")
+            raise errors.OpExecError(f"Cannot activate disk {self.op.disk} of instance {instance.name} to grow it")
         feedback(f"Growing disk {self.op.disk} of instance '{instance.name}' by {self._delta} MiB to"
                  f" {disk.size + self._delta} MiB")  # fmt: skip
         old_size = self._RealSize() if wipe else disk.size

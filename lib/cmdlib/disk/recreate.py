@@ -22,6 +22,7 @@ from ganeti.cmdlib.disk.devices import CreateDisks, Undo, WipeOrUndo
 from ganeti.cmdlib.instance.base import CheckNotForthcoming, InstanceLU
 from ganeti.cmdlib.instance.shape import OfInstance
 from ganeti.params import disk as disk_params
+from ganeti.utils.text import Repeated
 
 _CHANGEABLE = frozenset(["size", "mode", "spindles"])
 
@@ -38,8 +39,9 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
         op = self.op
         pairs = [(item, {}) if isinstance(item, int) else (item[0], dict(item[1])) for item in op.disks]
         indexes = [index for index, _ in pairs]
-        if len(set(indexes)) != len(indexes):
-            raise errors.OpPrereqError("Some disks have been specified more than once", errors.ECODE_INVAL)
+        if again := Repeated(indexes):
+            named = ", ".join(str(index) for index in again)
+            raise errors.OpPrereqError(f"Some disks have been specified more than once: {named}", errors.ECODE_INVAL)
         for index, values in pairs:
             unknown = sorted(set(values) - _CHANGEABLE)
             if unknown:
@@ -120,8 +122,9 @@ class LUInstanceRecreateDisks(InstanceLU[opcodes.OpInstanceRecreateDisks]):
                 " nodes were specified",
                 errors.ECODE_INVAL,
             )
-        if len(set(new_nodes)) != len(new_nodes):
-            raise errors.OpPrereqError("A node was specified more than once", errors.ECODE_INVAL)
+        if again := Repeated(new_nodes):
+            named = ", ".join(snapshot.nodes[uuid].name for uuid in again)
+            raise errors.OpPrereqError(f"A node was specified more than once: {named}", errors.ECODE_INVAL)
         self._nodes = new_nodes or list(old_nodes)
         CheckNodeOnline(snapshot.nodes[self._nodes[0]])
         # Where the old primary node is gone for good, what it might run does not matter.

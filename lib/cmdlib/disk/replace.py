@@ -127,8 +127,12 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
         snapshot = self.snapshot
         if self.op.mode != NEW_SECONDARY:
             CheckNotForthcoming(instance)
-        if snapshot.DiskTemplate(instance) not in disk_params.With(mirror=disk_params.INTERNAL):
-            raise errors.OpPrereqError("Can only run replace disks for DRBD8-based instances", errors.ECODE_INVAL)
+        template = snapshot.DiskTemplate(instance)
+        if template not in disk_params.With(mirror=disk_params.INTERNAL):
+            raise errors.OpPrereqError(
+                f"Can only run replace disks for DRBD8-based instances; the disk template of {instance.name} is {template}",
+                errors.ECODE_INVAL,
+            )
         secondaries = snapshot.SecondaryNodes(instance)
         if len(secondaries) != 1:
             raise errors.OpPrereqError(
@@ -185,10 +189,12 @@ class LUInstanceReplaceDisks(InstanceLU[opcodes.OpInstanceReplaceDisks]):
             return
         new = snapshot.nodes[Filled(self._new)]
         if new.uuid == self._primary:
-            raise errors.OpPrereqError("The specified node is the primary node of the instance", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"The specified node {new.name} is the primary node of the instance", errors.ECODE_INVAL
+            )
         if new.uuid == self._secondary:
             raise errors.OpPrereqError(
-                "The specified node is already the secondary node of the instance", errors.ECODE_INVAL
+                f"The specified node {new.name} is already the secondary node of the instance", errors.ECODE_INVAL
             )
         CheckNodeOnline(snapshot.nodes[self._primary])
         CheckTarget(new)

@@ -253,7 +253,9 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             nodes.append(ExpandNode(snapshot, op.snode, op.snode_uuid))
         self._node_uuids = [node.uuid for node in nodes]
         if len(set(self._node_uuids)) != len(nodes):
-            raise errors.OpPrereqError("The secondary node cannot be the primary node", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"The secondary node cannot be the primary node: both are {self._pnode.name}", errors.ECODE_INVAL
+            )
         self._CheckWantedGroup(nodes)
         self.needed_locks = {
             locking.LEVEL_NODEGROUP: sorted({node.group for node in nodes}),
@@ -368,7 +370,11 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
         op, snapshot = self.op, self.snapshot
         self._directory = diskgen.FileDirectory(snapshot, self._template, op.file_storage_dir, op.instance_name)
         if self._traits.lvm and not snapshot.cluster.volume_group_name:
-            raise errors.OpPrereqError("Cluster does not support lvm-based instances", errors.ECODE_STATE)
+            raise errors.OpPrereqError(
+                "Cluster does not support lvm-based instances: it has no volume group",
+                errors.ECODE_STATE,
+                hint="'gnt-cluster modify --vg-name=GROUP' names one that all nodes have",
+            )
         self._CheckTags()
         self._FillParameters()
         if self._nic_requests is None:
@@ -651,7 +657,7 @@ class LUInstanceCreate(LogicalUnit[opcodes.OpInstanceCreate]):
             else:
                 in_sync = True
             if not in_sync:
-                raise errors.OpExecError("There are some degraded disks for this instance")
+                raise errors.OpExecError(f"There are some degraded disks for instance {instance.name}")
         except errors.OpExecError:
             if self._reservation is not None:
                 self._reservation.Restore()

@@ -128,7 +128,11 @@ class DiskChanges:
         if isinstance(disk, diskgen.DiskRequest):
             raise errors.OpPrereqError("A disk cannot be added and modified in one request", errors.ECODE_INVAL)
         if "size" in change.values:
-            raise errors.OpPrereqError("Disk size change not possible, use grow-disk", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                "Disk size change not possible, use grow-disk",
+                errors.ECODE_INVAL,
+                hint=f"'gnt-instance grow-disk {self._instance.name} DISK AMOUNT'",
+            )
         allowed_others = disk_params.TEMPLATES[self.template].provider
         others = sorted(set(change.values) - _PLAIN_KEYS)
         if others and (not allowed_others or "provider" in others):

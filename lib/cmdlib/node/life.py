@@ -98,7 +98,7 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
             if self.op.group:
                 raise errors.OpPrereqError("Cannot pass a node group when a node is being readded", errors.ECODE_INVAL)
             if host.name == self.snapshot.nodes[cluster.master_node].name:
-                raise errors.OpPrereqError("Cannot readd the master node", errors.ECODE_STATE)
+                raise errors.OpPrereqError(f"Cannot readd the master node {host.name}", errors.ECODE_STATE)
         if self.op.secondary_ip:
             CheckSecondaryIp(self.op.secondary_ip)
         if self.op.ndparams:
@@ -213,9 +213,12 @@ class LUNodeAdd(LogicalUnit[opcodes.OpNodeAdd]):
         if master_single == (secondary_ip == self.op.primary_ip):
             return
         if master_single:
-            raise errors.OpPrereqError("The master has no secondary ip but the new node has one", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"The master {master.name} has no secondary ip but the new node {self.op.node_name} has one, {secondary_ip}",
+                errors.ECODE_INVAL,
+            )
         raise errors.OpPrereqError(
-            "The master has a secondary ip but the new node doesn't have one",
+            f"The master {master.name} has a secondary ip but the new node {self.op.node_name} doesn't have one",
             errors.ECODE_INVAL,
             hint="pass --secondary-ip",
         )
@@ -432,7 +435,9 @@ class LUNodePowercycle(NoHooksLU[opcodes.OpNodePowercycle]):
 
     def CheckPrereq(self) -> None:
         if self._node.uuid == self.snapshot.cluster.master_node and not self.op.force:
-            raise errors.OpPrereqError("The node is the master and the force parameter was not set", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"The node {self._node.name} is the master and the force parameter was not set", errors.ECODE_INVAL
+            )
 
     def Exec(self, feedback: Feedback) -> str | None:
         cluster = self.snapshot.cluster

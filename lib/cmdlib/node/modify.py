@@ -30,7 +30,7 @@ from ganeti.cmdlib.disk import mirrors
 from ganeti.cmdlib.distribute import RedistributeAncillaryFiles
 from ganeti.cmdlib.node.life import CheckAddressesFree, CheckReachable, CheckSecondaryIp, CheckVersion
 from ganeti.params import disk, nd
-from ganeti.utils.text import NiceSort
+from ganeti.utils.text import JoinFirst, NiceSort
 
 # A role is called by the flag that makes it.
 CANDIDATE, DRAINED, OFFLINE, REGULAR = "master_candidate", "drained", "offline", "regular"
@@ -174,9 +174,7 @@ class LUNodeSetParams(LogicalUnit[opcodes.OpNodeSetParams]):
                 )
 
     def _Names(self, uuids: list[str]) -> str:
-        names = NiceSort({self.snapshot.instances[uuid].known_as for uuid in uuids})
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        return ", ".join(names[:_LISTED]) + more
+        return JoinFirst(NiceSort({self.snapshot.instances[uuid].known_as for uuid in uuids}), _LISTED)
 
     def _CheckPool(self) -> None:
         """Check that enough candidates are left, unless others may be promoted."""

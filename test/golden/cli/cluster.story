@@ -586,11 +586,11 @@ $ gnt-cluster epo -f --groups nobody
 = 1
 $ gnt-cluster epo --on node2.example.org
 Node node2.example.org does not support out-of-band handling, it can not be handled in a fully automated manner
-! The epo will operate on 1 nodes.
+! The epo will operate on 1 node.
 ! To be switched ON: no node.
 ! Not to be switched: node2.example.org.
 ! Do you want to continue?
-! Affected nodes:
+! Affected node:
 !   node2.example.org
 ! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 1

@@ -49,9 +49,9 @@ $ gnt-instance startup --all web
 ! --all takes no names
 = 1
 $ gnt-instance startup --all
-! The startup will operate on 1 instances.
+! The startup will operate on 1 instance.
 ! Do you want to continue?
-! Affected instances:
+! Affected instance:
 !   web.example.org
 ! No terminal to ask on; assuming 'n'. With --force-multiple nothing is asked.
 = 1
@@ -93,17 +93,17 @@ $ gnt-instance reboot -t kick web.example.org
 = 2
 % answers n
 $ gnt-instance shutdown --all
-| The shutdown will operate on 1 instances.
+| The shutdown will operate on 1 instance.
 | Do you want to continue?
-| Affected instances:
+| Affected instance:
 |   web.example.org
 | y/[n]/?:
 = 1
 % answers y
 $ gnt-instance shutdown --all
-| The shutdown will operate on 1 instances.
+| The shutdown will operate on 1 instance.
 | Do you want to continue?
-| Affected instances:
+| Affected instance:
 |   web.example.org
 | y/[n]/?:
 Submitted jobs 1010

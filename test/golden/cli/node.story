@@ -218,17 +218,17 @@ $ gnt-node add-tags node1 rack7
 $ gnt-node list-tags node1.example.org
 
 $ gnt-node failover node1.example.org
-! The failover will operate on 1 instances.
+! The failover will operate on 1 instance.
 ! Do you want to continue?
-! Affected instances:
+! Affected instance:
 !   web.example.org
 ! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 2
 % answers y
 $ gnt-node failover node1.example.org
-| The failover will operate on 1 instances.
+| The failover will operate on 1 instance.
 | Do you want to continue?
-| Affected instances:
+| Affected instance:
 |   web.example.org
 | y/[n]/?:
 Submitted jobs 1009
@@ -237,9 +237,9 @@ All 1 instance(s) failed over successfully.
 > OP_INSTANCE_FAILOVER {"instance_name":"web.example.org","target_node":"node2.example.org"}
 % answers y n
 $ gnt-node failover --ignore-consistency node1.example.org
-| The failover will operate on 1 instances.
+| The failover will operate on 1 instance.
 | Do you want to continue?
-| Affected instances:
+| Affected instance:
 |   web.example.org
 | y/[n]/?: The disks on the other nodes may be out of date or incomplete; with
 | --ignore-consistency they will be used anyway, and what they lack is
@@ -317,9 +317,9 @@ $ gnt-node evacuate -f -p -n node9 node1.example.org
 $ gnt-node evacuate -f -p node2.example.org
 ! No instances to evacuate on node(s) node2.example.org, exiting.
 $ gnt-node evacuate node1.example.org
-! The evacuation will operate on 1 instances.
+! The evacuation will operate on 1 instance.
 ! Do you want to continue?
-! Affected instances:
+! Affected instance:
 !   web.example.org
 ! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 13
@@ -445,9 +445,9 @@ Node              Status $
 node2.example.org invoked
 > OP_OOB_COMMAND {"command":"power-cycle","node_names":["node2"]}
 $ gnt-node power cycle node2
-! The power cycle will operate on 1 nodes.
+! The power cycle will operate on 1 node.
 ! Do you want to continue?
-! Affected nodes:
+! Affected node:
 !   node2
 ! No terminal to ask on; assuming 'n'. With --force nothing is asked.
 = 1
@@ -459,9 +459,9 @@ $ gnt-node power up node2
 = 1
 % answers y
 $ gnt-node power cycle node2
-| The power cycle will operate on 1 nodes.
+| The power cycle will operate on 1 node.
 | Do you want to continue?
-| Affected nodes:
+| Affected node:
 |   node2
 | y/[n]/?:
 Node              Status $

@@ -305,7 +305,7 @@ class TLMigrateInstance(Settler):
         assembled = AssembleDisks(self, instance, ignore_secondaries=ignore_secondaries)
         if not assembled.all_well:
             ShutdownDisks(self, instance)
-            raise errors.OpExecError("Can't activate the instance's disks")
+            raise errors.OpExecError(f"Can't activate the disks of instance {instance.name} on node {target}")
         self._feedback(f"* starting the instance on the target node {target}")
         instance, opened = self._instance, assembled.instance
         result = self.rpc.call_instance_start(self.target_uuid, (opened, None, None), False, self.lu.op.reason)

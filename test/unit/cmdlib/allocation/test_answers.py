@@ -178,7 +178,7 @@ _WRONG: list[tuple[str, requests.Request, Any, str]] = [
     ("nodes for evacuation", EVACUATE, [N1, N2], "returned an invalid result"),
     ("a foreign instance", EVACUATE, [[*_STAY, ["single", "g", [N1]]], [], []], "not named: single"),
     ("an instance forgotten", EVACUATE, [[_STAY[0]], [], []], "said nothing about instances ext1"),
-    ("an instance twice", EVACUATE, [[*_STAY, _STAY[0]], [], []], "more than once"),
+    ("an instance twice", EVACUATE, [[*_STAY, _STAY[0]], [], []], "more than once about the same instance: "),
     ("moved to nowhere", EVACUATE, [[["web1", "g", []], _STAY[1]], [], []], "named no node for instance web1"),
     ("moved to a stranger", EVACUATE, [[["web1", "g", ["x"]], _STAY[1]], [], []], "not in the cluster"),
     (

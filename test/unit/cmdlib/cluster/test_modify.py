@@ -294,8 +294,8 @@ def test_a_drbd_helper_that_some_nodes_do_not_have(three: Master) -> None:
 
 
 def test_lvm_in_use_stays(master: Master) -> None:
-    _Refused(master, "lvm-based instances exist", vg_name="")
-    _Refused(master, "drbd-based instances exist", drbd_helper="")
+    _Refused(master, "lvm-based instances exist: web.example.org", vg_name="")
+    _Refused(master, "drbd-based instances exist: web.example.org", drbd_helper="")
     master.cfg.RemoveInstance(WEB)
     _Refused(master, "lvm-based disk templates are enabled", vg_name="")
     _Set(

@@ -80,11 +80,11 @@ def test_what_is_there_is_not_overwritten(lost: Master) -> None:
 @pytest.mark.parametrize(
     ("match", "values"),
     [
-        ("more than once", {"disks": [0, 0]}),
+        ("more than once: 0'", {"disks": [0, 0]}),
         ("cannot be changed when recreating", {"disks": [[0, {"vg": "x"}]]}),
         ("Invalid disk index '3'", {"disks": [3]}),
         ("2 nodes, but 1 replacement", {"nodes": ["node3"]}),
-        ("A node was specified more than once", {"nodes": ["node3", "node3"]}),
+        ("A node was specified more than once: node3", {"nodes": ["node3", "node3"]}),
         ("both iallocator and node", {"iallocator": "hail", "nodes": ["node3", "node4"]}),
         ("Spindles in instance disks", {"disks": [[0, {"spindles": 2}]]}),
     ],

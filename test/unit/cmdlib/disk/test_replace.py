@@ -74,5 +74,8 @@ def test_only_mirrors_have_disks_to_replace(trio: Master) -> None:
     trio.cfg.Update(cluster.Replace(ipolicy={**cluster.ipolicy, "disk-templates": ["drbd", "plain"]}))
     trio.Run(opcodes.OpInstanceShutdown(instance_name=WEB))
     trio.Run(opcodes.OpInstanceSetParams(instance_name=WEB, disk_template="plain"))
-    with pytest.raises(errors.OpPrereqError, match="only run replace disks for DRBD8"):
+    with pytest.raises(
+        errors.OpPrereqError,
+        match=r"only run replace disks for DRBD8-based instances; the disk template of .* is plain",
+    ):
         _Replace(trio, "on_primary")

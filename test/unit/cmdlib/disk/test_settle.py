@@ -256,7 +256,7 @@ def test_a_target_with_trouble_of_its_own_does_not_give_up_the_good_copy(master:
             raise errors.BlockDeviceError("disk/0: cannot be opened: (-2) Need access to UpToDate data")
 
     master[1].before = refuse
-    with pytest.raises(errors.OpExecError, match="Can't activate the instance's disks"):
+    with pytest.raises(errors.OpExecError, match=r"Can't activate the disks of instance \S+ on node node\d"):
         master.Run(opcodes.OpInstanceFailover(instance_name=WEB))
     assert _Behind(master) is None and master.Instance(WEB).primary_node == master.nodes[1]
     master[1].faults["blockdev_assemble"] = master[0].faults["blockdev_assemble"] = "no volumes"

@@ -138,7 +138,7 @@ def test_without_disks_and_without_system(big: Master) -> None:
         ("already in the cluster", errors.ECODE_EXISTS, {"instance_name": "web.example.org"}),
         ("Invalid host name", errors.ECODE_INVAL, {"instance_name": "no way"}),
         ("'node9' not known", errors.ECODE_NOENT, {"pnode": "node9"}),
-        ("cannot be the primary", errors.ECODE_INVAL, {"disk_template": "drbd", "snode": "node1"}),
+        ("cannot be the primary node: both are node1", errors.ECODE_INVAL, {"disk_template": "drbd", "snode": "node1"}),
         ("needs a secondary node", errors.ECODE_INVAL, {"disk_template": "drbd"}),
         ("No disks given", errors.ECODE_INVAL, {"disks": []}),
         ("Missing size of disk 0", errors.ECODE_INVAL, {"disks": [{}]}),

@@ -78,7 +78,7 @@ def test_a_volume_is_adopted(two: Master) -> None:
     [
         (["gone"], "Missing logical volume.*node1.example.org: xenvg/gone"),
         (["busy"], "Online logical volumes found, cannot adopt: xenvg/busy"),
-        (["foreign", "foreign"], "adopted more than once"),
+        (["foreign", "foreign"], "adopted more than once: xenvg/foreign'"),
     ],
 )
 def test_a_volume_that_cannot_be_adopted(two: Master, names: list[str], match: str) -> None:
