@@ -7,19 +7,19 @@ import itertools
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from lab.files import Fetch, Install
+from lab.files import Fetch, Install, NodeFiles
 from lab.machine import Done, Machine, MakeDisk, MakeStateDisk
 from lab.switch import Switch
 
 NAME = "cluster"
 GROUP = "xenvg"
 OS = "tests+default"
-_NETWORK = "10.77.0"
+NETWORK = "10.77.0"
 _MIRROR_NETWORK = "10.78.0"
 _MEMORY = 768
 _DISKS = 2
@@ -30,7 +30,7 @@ _OS_SCRIPTS = ("create", "import", "export", "rename", "verify")
 # Instances may be as small as the nodes are.
 _SMALL = ["--specs-mem-size=min=16,max=1024,std=64", "--specs-disk-size=min=8,max=2048,std=64"]
 _SMALL += ["--specs-nic-count=min=0,max=1,std=0", "--specs-disk-count=min=0,max=4,std=1"]
-_DAEMONS = "/usr/lib/ganeti"
+DAEMONS = "/usr/lib/ganeti"
 
 
 class Node:
@@ -58,42 +58,14 @@ class Node:
         return self.Read(f"/run/ganeti/{daemon}.pid").strip()
 
 
-class LabCluster:
-    """``count`` nodes, the first of them the master; ``say`` gets a line for each step.
+class Machines:
+    """Some machines, on the first of which the administrator works; ``say`` gets a line for each step."""
 
-    ``switch`` is the network of the nodes, ``links`` the secondary one, which mirrors use.
-    """
-
-    def __init__(self, folder: Path, count: int = 2, say: Callable[[str], None] = lambda _: None):
+    def __init__(self, folder: Path, nodes: Sequence[Node], say: Callable[[str], None]):
         self.folder = folder
-        self.switch = Switch(folder)
-        (folder / "links").mkdir()
-        self.links = Switch(folder / "links")
-        self.numbers = itertools.count(1)
+        self.nodes = list(nodes)
         self._say = say
         self._stack = contextlib.ExitStack()
-        files, installed = Fetch(), _InstallAll(folder / "installed")
-        self.nodes = [self._MakeNode(number, files, installed) for number in range(1, count + 1)]
-
-    def _MakeNode(self, number: int, files: Any, installed: Path) -> Node:
-        name = f"node{number}"
-        disks = [MakeDisk(self.folder / f"{name}.disk{disk}", _DISK_MIB) for disk in range(_DISKS)]
-        state = MakeStateDisk(self.folder / f"{name}.state")
-        network = [*self.switch.AddPort(name, number), *self.links.AddPort(name, number, 1)]
-        address = f"{_NETWORK}.{number}"
-        return Node(Machine(name, self.folder, files, disks, address, network, _MEMORY, state, installed))
-
-    def __enter__(self) -> LabCluster:
-        for switch in (self.switch, self.links):
-            self._stack.enter_context(switch)
-        for node in self.nodes:
-            self._stack.enter_context(node.machine)
-        try:
-            self._Form()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -114,19 +86,70 @@ class LabCluster:
         """Run a command on the master; ``Gnt("instance", "list")`` is ``gnt-instance list``."""
         return self.master.Run(f"gnt-{argv[0]}", *argv[1:], **{"seconds": 300.0, **options})
 
-    # --- making it ----------------------------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def Step(self, text: str) -> Iterator[None]:
         began = time.monotonic()
         yield
         self._say(f"{text}: {time.monotonic() - began:.1f} s")
 
+    def OnAll(self, work: Callable[[Node], Any]) -> list[Any]:
+        """Do it on all nodes at once."""
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            return list(pool.map(work, self.nodes))
+
+
+class LabCluster(Machines):
+    """``count`` nodes, the first of them the master; ``say`` gets a line for each step.
+
+    ``switch`` is the network of the nodes, ``links`` the secondary one, which mirrors use.  ``install``: makes the directory
+    that lies over the system of each machine.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        count: int = 2,
+        say: Callable[[str], None] = lambda _: None,
+        install: Callable[[Path], Path] | None = None,
+    ):
+        self.switch = Switch(folder)
+        (folder / "links").mkdir()
+        self.links = Switch(folder / "links")
+        self.numbers = itertools.count(1)
+        super().__init__(folder, (), say)
+        files, installed = Fetch(), (install or InstallAll)(folder / "installed")
+        self.nodes = [self._MakeNode(number, files, installed) for number in range(1, count + 1)]
+
+    def _MakeNode(self, number: int, files: NodeFiles, installed: Path) -> Node:
+        name = f"node{number}"
+        disks, state = self._MakeDisks(name)
+        network = [*self.switch.AddPort(name, number), *self.links.AddPort(name, number, 1)]
+        address = f"{NETWORK}.{number}"
+        return Node(Machine(name, self.folder, files, disks, address, network, _MEMORY, state, installed))
+
+    def _MakeDisks(self, name: str) -> tuple[list[Path], Path]:
+        disks = [MakeDisk(self.folder / f"{name}.disk{disk}", _DISK_MIB) for disk in range(_DISKS)]
+        return disks, MakeStateDisk(self.folder / f"{name}.state")
+
+    def __enter__(self) -> LabCluster:
+        for switch in (self.switch, self.links):
+            self._stack.enter_context(switch)
+        for node in self.nodes:
+            self._stack.enter_context(node.machine)
+        try:
+            self._Form()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    # --- making it ----------------------------------------------------------------------------------------------------
+
     def _Form(self) -> None:
         with self.Step("booting"):
             self.OnAll(lambda node: node.machine.Start())
             self.OnAll(self._Settle)
-            self.OnAll(_MakeGroup)
+            self.OnAll(MakeGroup)
         with self.Step(f"gnt-cluster init on {self.master.name}"):
             argv = ["--enabled-hypervisors", "fake", "--enabled-disk-templates", "plain,drbd,diskless"]
             argv += ["--drbd-usermode-helper", "/bin/true"]
@@ -146,19 +169,14 @@ class LabCluster:
         for node in self.nodes[1:]:
             with self.Step(f"gnt-node add {node.name}"):
                 data = self.Gnt("node", "show-join-data", node.name).stdout
-                node.Run(f"{_DAEMONS}/ensure-dirs")
-                node.Run(f"{_DAEMONS}/node-daemon-setup", stdin=data, seconds=300)
+                node.Run(f"{DAEMONS}/ensure-dirs")
+                node.Run(f"{DAEMONS}/node-daemon-setup", stdin=data, seconds=300)
                 self.Gnt("node", "add", "--no-node-setup", "--secondary-ip", node.mirror_address, node.name)
-
-    def OnAll(self, work: Callable[[Node], Any]) -> list[Any]:
-        """Do it on all nodes at once."""
-        with ThreadPoolExecutor(len(self.nodes)) as pool:
-            return list(pool.map(work, self.nodes))
 
     def _Settle(self, node: Node) -> None:
         """What an installation leaves in files that do not survive here."""
         node.machine.Wait()
-        hosts = ["127.0.0.1 localhost", f"{_NETWORK}.254 {NAME}"]
+        hosts = ["127.0.0.1 localhost", f"{NETWORK}.254 {NAME}"]
         hosts += [f"{other.machine.address} {other.name}" for other in self.nodes]
         script = "cat > /etc/hosts; echo 'NODED_ARGS=--no-mlock' > /etc/default/ganeti; vgchange -q -aay"
         script += f"; ip link set eth1 mtu 9000 up; ip addr add {node.mirror_address}/24 dev eth1"
@@ -173,7 +191,7 @@ class LabCluster:
         """Give a node its power back and start its daemons, as its init system would."""
         node.machine.Start()
         self._Settle(node)
-        node.Run(f"{_DAEMONS}/daemon-util", "start-all", seconds=300)
+        node.Run(f"{DAEMONS}/daemon-util", "start-all", seconds=300)
 
     # --- what the cluster says ----------------------------------------------------------------------------------------
 
@@ -183,12 +201,12 @@ class LabCluster:
         return data
 
 
-def _MakeGroup(node: Node) -> None:
+def MakeGroup(node: Node) -> None:
     disks = [f"/dev/vd{chr(ord('a') + number)}" for number in range(_DISKS)]
     node.Run("vgcreate", "-q", "-y", GROUP, *disks)
 
 
-def _InstallAll(folder: Path) -> Path:
+def InstallAll(folder: Path) -> Path:
     Install(folder)
     where = folder / "srv" / "ganeti" / "os" / OS.partition("+")[0]
     where.mkdir(parents=True)
@@ -201,4 +219,4 @@ def _InstallAll(folder: Path) -> Path:
     return folder
 
 
-__all__ = ["GROUP", "NAME", "OS", "LabCluster", "Node"]
+__all__ = ["DAEMONS", "GROUP", "NAME", "NETWORK", "OS", "InstallAll", "LabCluster", "Machines", "MakeGroup", "Node"]

@@ -10,12 +10,16 @@ import signal
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from lab import stories
-from lab.cluster import LabCluster
+from lab.cluster import InstallAll, LabCluster
 from lab.files import Lack
-from lab.stage import Stage
+from lab.readme import InstallAsReadme
+from lab.site import LightSite, Site
+from lab.stage import Stage, Teller
 
 _DESCRIPTION = """Start virtual machines as nodes with real LVM and DRBD, form a cluster of them, and run stories or wait.
 Everything is taken down at the end and at Ctrl-C."""
@@ -31,6 +35,12 @@ def Main(argv: list[str]) -> int:
     parser.add_argument(
         "--nodes", type=int, default=2, choices=range(2, 6), help="how many nodes (default: %(default)s)"
     )
+    parser.add_argument(
+        "--light", action="store_true", help="stories of machines that become a cluster: in namespaces, without QEMU"
+    )
+    parser.add_argument(
+        "--as-readme", action="store_true", help="these stories: install what the README says, by its own commands"
+    )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 24), help="repeats a run")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running, and take commands")
     options = parser.parse_args(argv)
@@ -44,9 +54,9 @@ def Main(argv: list[str]) -> int:
     for name in wanted:
         if name not in known:
             parser.error(f"there is no story {name}; --list lists them")
-        if stories.NodesFor(known[name]) > options.nodes:
+        if stories.NodesFor(known[name]) > options.nodes and not stories.IsOnSite(known[name]):
             parser.error(f"story {name} needs --nodes {stories.NodesFor(known[name])}")
-    if lack := Lack(options.nodes):
+    if lack := "" if options.light else Lack(options.nodes):
         print(f"test/lab/run: the laboratory cannot run here: {lack}")
         return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -64,18 +74,46 @@ def _Run(options: argparse.Namespace, wanted: list[str]) -> int:
         print(f"{time.monotonic() - began:7.1f}  {text}", flush=True)
 
     say(f"seed {options.seed}")
-    with tempfile.TemporaryDirectory(prefix="lab-", dir="/var/tmp") as folder:
-        with LabCluster(Path(folder), options.nodes, say) as cluster:
-            stage = Stage(cluster, options.seed, say)
-            failed = 0
-            for name, seed in _Rounds(wanted, options.times, options.seed):
-                failed += not _Tell(stage, name, seed)
-                if failed and not options.keep:
-                    break
-            if options.keep:
-                Prompt(stage).cmdloop()
+    known = stories.All()
+    on_site = [name for name in wanted if stories.IsOnSite(known[name])]
+    others = [name for name in wanted if name not in on_site]
+    failed = _TellOnSite(options, on_site, say)
+    if others or options.keep:
+        failed += _TellInCluster(options, others, say)
     say("everything is taken down")
     return 1 if failed else 0
+
+
+def _TellInCluster(options: argparse.Namespace, names: list[str], say: Callable[[str], None]) -> int:
+    """Run stories of a cluster, all in the same; return how many failed."""
+    failed = 0
+    with (
+        tempfile.TemporaryDirectory(prefix="lab-", dir="/var/tmp") as folder,
+        LabCluster(Path(folder), options.nodes, say) as cluster,
+    ):
+        stage = Stage(cluster, options.seed, say)
+        for name, seed in _Rounds(names, options.times, options.seed):
+            failed += not _Tell(stage, name, seed)
+            if failed and not options.keep:
+                break
+        if options.keep:
+            Prompt(stage).cmdloop()
+    return failed
+
+
+def _TellOnSite(options: argparse.Namespace, names: list[str], say: Callable[[str], None]) -> int:
+    """Run stories that begin with machines that are in no cluster; return how many failed."""
+    install = InstallAsReadme if options.as_readme else InstallAll
+    failed = 0
+    for name, seed in _Rounds(names, options.times, options.seed):
+        with tempfile.TemporaryDirectory(prefix="lab-", dir="/var/tmp") as folder:
+            count = max(options.nodes, stories.NodesFor(stories.All()[name]))
+            made = (LightSite if options.light else Site)(Path(folder), count, say, install)
+            with made as site:
+                failed += not _Tell(Teller(site, seed, say), name, seed)
+        if failed:
+            break
+    return failed
 
 
 def _Rounds(names: list[str], times: int, seed: int) -> list[tuple[str, int]]:
@@ -83,7 +121,7 @@ def _Rounds(names: list[str], times: int, seed: int) -> list[tuple[str, int]]:
     return [(name, seed + turn) for turn in range(times) for name in names]
 
 
-def _Tell(stage: Stage, name: str, seed: int) -> bool:
+def _Tell(stage: Teller[Any], name: str, seed: int) -> bool:
     """Run a story and return whether it ended well."""
     began, stage.seed = time.monotonic(), seed
     try:

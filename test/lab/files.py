@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from support.programs import Load
 
 KERNEL_PACKAGE = "linux-image-amd64"
 # Unpacked for the nodes; nothing of it is installed on this machine.
-PACKAGES = ("drbd-utils",)
+PACKAGES = ("drbd-utils", "openssh-server", "openssh-sftp-server", "libwrap0")
 
 COMPILED = {"PYTHONPYCACHEPREFIX": "/srv/compiled"}
 
@@ -65,24 +66,36 @@ def Lack(nodes: int) -> str:
 def Fetch() -> NodeFiles:
     """Return the files; the first call takes a minute and needs Debian's mirror."""
     directory = CACHE / "node"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files = NodeFiles(directory / "vmlinuz", directory / "initrd.gz", directory / "extra")
     init = (Path(__file__).parent / "init").read_bytes()
-    parts = [init, repr((MODULES, PACKAGES)).encode()]
+    files = NodeFiles(directory / "vmlinuz", directory / "initrd.gz", FetchPackages())
+    _Once(directory, [init, repr(MODULES).encode()], lambda maker, work: _Make(maker, work, files, init))
+    return files
+
+
+def FetchPackages() -> Path:
+    """Return a directory with what the packages bring; the first call needs Debian's mirror."""
+    mark = repr(PACKAGES).encode()
+    directory = CACHE / f"extra-{hashlib.sha256(mark).hexdigest()[:12]}"
+    _Once(directory, [mark], lambda maker, work: _Unpack(maker, work, directory / "tree"))
+    return directory / "tree"
+
+
+def _Once(directory: Path, parts: Sequence[bytes], make: Callable[[Any, Path], None]) -> None:
+    """Make something in a directory unless it was made of the same parts before."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stamp, made_from = hashlib.sha256(b"\n".join(parts)).hexdigest(), directory / "made-from"
     with open(directory / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if made_from.exists() and made_from.read_text(encoding="utf-8") == stamp:
-            return files
+            return
         # The program that makes such files for the OS definition "mini".
         maker = Load(TREE / "os" / "mini" / "make-files")
         with tempfile.TemporaryDirectory(dir=directory, prefix="work-") as work:
             try:
-                _Make(maker, Path(work), files, init)
+                make(maker, Path(work))
             except maker.Trouble as err:
                 raise RuntimeError(str(err)) from err
         made_from.write_text(stamp, encoding="utf-8")
-    return files
 
 
 def Install(folder: Path) -> Path:
@@ -111,18 +124,17 @@ def _Make(maker: Any, work: Path, files: NodeFiles, init: bytes) -> None:
     maker.Write(files.kernel, kernel)
     busybox = maker.FetchBusybox(work / "busybox", _Report)
     maker.Write(files.initrd, maker.Initrd(busybox, init, modules))
+
+
+def _Unpack(maker: Any, work: Path, tree: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(files.extra)
-    files.extra.mkdir()
+        shutil.rmtree(tree)
+    tree.mkdir()
     for name in PACKAGES:
         maker.Unpack(name, work / name, _Report)
         for folder in (work / name / "tree").iterdir():
             # /bin, /lib and /sbin are links on the machine; a directory of that name would hide what they lead to.
-            target = (
-                files.extra / "usr" / folder.name
-                if folder.name in ("bin", "lib", "sbin")
-                else files.extra / folder.name
-            )
+            target = tree / "usr" / folder.name if folder.name in ("bin", "lib", "sbin") else tree / folder.name
             shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
 
 

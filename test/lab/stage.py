@@ -8,15 +8,17 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from lab.cluster import GROUP, OS, LabCluster, Node
+from lab.cluster import GROUP, OS, LabCluster, Machines, Node
 from lab.writes import Writer
 
 _FIRST_PORT = 11000
 _MIRROR = re.compile(r"^ *(\d+): cs:(\S+) ro:(\w+)/(\w+) ds:(\w+)/(\w+) (\S+) (\S+)", re.MULTILINE)
 # The export of the configuration and the end of what a job left to others may take a moment.
 _AGREE_SECONDS = 60.0
+
+_Cluster = TypeVar("_Cluster", bound=Machines)
 
 
 class Mirror:
@@ -36,10 +38,10 @@ def Mirrors(node: Node) -> dict[int, Mirror]:
     return {mirror.minor: mirror for mirror in found if mirror.connection != "Unconfigured"}
 
 
-class Stage:
-    """A cluster for stories; ``random`` decides what a story leaves open."""
+class Teller(Generic[_Cluster]):
+    """Some machines for stories; ``random`` decides what a story leaves open."""
 
-    def __init__(self, cluster: LabCluster, seed: int, say: Callable[[str], None] = lambda _: None):
+    def __init__(self, cluster: _Cluster, seed: int, say: Callable[[str], None] = lambda _: None):
         self.cluster = cluster
         self.seed = seed
         self.random = random.Random(seed)
@@ -56,6 +58,15 @@ class Stage:
         done = self.cluster.Gnt(*argv, **options)
         self.say(f"  {time.monotonic() - began:5.1f} s  gnt-{' '.join(argv)}")
         return done.stdout + done.stderr
+
+    def Verify(self) -> list[str]:
+        """Return the errors that gnt-cluster verify reports."""
+        lines = self.Gnt("cluster", "verify", check=False).splitlines()
+        return [line for line in lines if "ERROR" in line]
+
+
+class Stage(Teller[LabCluster]):
+    """A cluster for stories about disks."""
 
     @contextlib.contextmanager
     def Instance(self, template: str, *nodes: Node, size: int = 64, disks: int = 1) -> Iterator[str]:
@@ -112,11 +123,6 @@ class Stage:
         self.cluster.master.Shell(f"{program} check ganeti-masterd || {program} start ganeti-masterd", seconds=300)
 
     # --- what must be true at rest ------------------------------------------------------------------------------------
-
-    def Verify(self) -> list[str]:
-        """Return the errors that gnt-cluster verify reports."""
-        lines = self.Gnt("cluster", "verify", check=False).splitlines()
-        return [line for line in lines if "ERROR" in line]
 
     def CheckAgreement(self) -> None:
         """Raise AssertionError unless volumes, mirrors, ports and links of all nodes are those of the configuration."""
@@ -178,4 +184,4 @@ def _WrongPorts(config: dict[str, Any]) -> list[str]:
     )
 
 
-__all__ = ["GROUP", "Mirror", "Mirrors", "Stage"]
+__all__ = ["GROUP", "Mirror", "Mirrors", "Stage", "Teller"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import sys
@@ -12,7 +13,9 @@ import pytest
 from lab import stories
 from lab.cluster import LabCluster
 from lab.files import Lack
-from lab.stage import Stage
+from lab.readme import Commands
+from lab.site import LightSite
+from lab.stage import Stage, Teller
 
 # Played in every run: the two promises that people choose mirrors for.
 ALWAYS = ("mirror_primary_dies", "mirror_migrate")
@@ -21,6 +24,9 @@ SAMPLE = 3
 BY_HAND = ("mirror_migrate_often", "mirror_secondary_dies", "mirror_both_die")
 # All stories that begin like this, too.
 BY_HAND_PREFIXES = ("group_", "interrupted_")
+# Of machines that become a cluster: played on light machines.  In virtual ones, and by the README's own commands, they are
+# told by hand: gnt-cluster init and gnt-node add take a minute each there.
+ON_SITE = "setup_a_cluster"
 
 
 @pytest.mark.lab
@@ -36,6 +42,21 @@ def test_stories(tmp_path: Path, seed: int) -> None:
         for name in (*ALWAYS, *others):
             stage.Begin(name)
             known[name](stage)
+
+
+@pytest.mark.limit(900)
+def test_three_machines_become_a_cluster_over_ssh(tmp_path: Path, seed: int) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("namespaces need root")
+    with LightSite(tmp_path, 3, _Say) as site:
+        teller = Teller(site, seed, _Say)
+        teller.Begin(ON_SITE)
+        stories.All()[ON_SITE](teller)
+
+
+def test_the_commands_are_those_of_the_readme() -> None:
+    commands = Commands().splitlines()
+    assert commands[0].startswith("apt-get install ") and commands[-2:] == ["make", "make install"]
 
 
 def test_what_is_lacking_is_named() -> None:

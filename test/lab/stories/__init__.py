@@ -1,24 +1,34 @@
-"""The stories of the laboratory: each takes a ``Stage`` and leaves it as it was.
+"""The stories of the laboratory: each takes a ``Stage`` and leaves it as it was; those of ``setup`` take a ``Teller``.
 
 ``plain``: logical volumes; ``mirror``: DRBD; ``group``: volume groups that lose a disk; ``interrupted``: procedures that
-are cut off.  A story begins with a name that says what happens, and ends with what must be true: no acknowledged write is
-lost, no mirror is primary on two nodes, nothing is left behind.
+are cut off; ``setup``: machines that become a cluster, each time new ones.  A story begins with a name that says what
+happens, and ends with what must be true: no acknowledged write is lost, no mirror is primary on two nodes, nothing is left
+behind.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from typing import Any
 
-from lab.stage import Stage
-
-Story = Callable[[Stage], None]
-_MODULES = ("plain", "mirror", "group", "interrupted")
+Story = Callable[[Any], None]
+_MODULES = ("plain", "mirror", "group", "interrupted", "setup")
 
 
 def NodesFor(story: Story) -> int:
     """Return how many nodes the story needs: 2, or what ``@Needs`` says."""
     return int(getattr(story, "nodes", 2))
+
+
+def OnSite(story: Story) -> Story:
+    """Mark a story that begins with three machines that are in no cluster (``lab.site``)."""
+    vars(story).update(nodes=3, site=True)
+    return story
+
+
+def IsOnSite(story: Story) -> bool:
+    return bool(getattr(story, "site", False))
 
 
 def Needs(nodes: int) -> Callable[[Story], Story]:
