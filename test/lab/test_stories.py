@@ -6,12 +6,13 @@ import os
 import random
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lab import stories
-from lab.cluster import LabCluster
+from lab.cluster import InstallAll, LabCluster
 from lab.files import Lack
 from lab.readme import Commands
 from lab.site import LightSite
@@ -19,7 +20,7 @@ from lab.stage import Stage, Teller
 
 # Played in every run: the two promises that people choose mirrors for.
 ALWAYS = ("mirror_primary_dies", "mirror_migrate")
-SAMPLE = 3
+SAMPLE = 2
 # Too long for a run of all tests: a machine boots or daemons start in their middle, or there are many repetitions.
 BY_HAND = ("mirror_migrate_often", "mirror_secondary_dies", "mirror_both_die")
 # All stories that begin like this, too.
@@ -28,16 +29,25 @@ BY_HAND_PREFIXES = ("group_", "interrupted_")
 # told by hand: gnt-cluster init and gnt-node add take a minute each there.
 ON_SITE = "setup_a_cluster"
 
+Installed = Callable[[Path], Path]
+
+
+@pytest.fixture(name="install", scope="module")
+def _Install(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """This tree, installed once for all machines; they only read it."""
+    folder = tmp_path_factory.mktemp("lab") / "installed"
+    return lambda _: folder if folder.exists() else InstallAll(folder)
+
 
 @pytest.mark.lab
 @pytest.mark.limit(2400)
-def test_stories(tmp_path: Path, seed: int) -> None:
+def test_stories(tmp_path: Path, seed: int, install: Installed) -> None:
     known = {name: story for name, story in stories.All().items() if stories.NodesFor(story) == 2}
     short = [name for name in known if name not in (*ALWAYS, *BY_HAND) and not name.startswith(BY_HAND_PREFIXES)]
     others = random.Random(seed).sample(sorted(short), SAMPLE)
     if lack := Lack(2):
         pytest.skip(f"the laboratory cannot run here: {lack}")
-    with LabCluster(tmp_path, 2, _Say) as cluster:
+    with LabCluster(tmp_path, 2, _Say, install) as cluster:
         stage = Stage(cluster, seed, _Say)
         for name in (*ALWAYS, *others):
             stage.Begin(name)
@@ -45,10 +55,10 @@ def test_stories(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.limit(900)
-def test_three_machines_become_a_cluster_over_ssh(tmp_path: Path, seed: int) -> None:
+def test_three_machines_become_a_cluster_over_ssh(tmp_path: Path, seed: int, install: Installed) -> None:
     if os.geteuid() != 0:
         pytest.skip("namespaces need root")
-    with LightSite(tmp_path, 3, _Say) as site:
+    with LightSite(tmp_path, 3, _Say, install) as site:
         teller = Teller(site, seed, _Say)
         teller.Begin(ON_SITE)
         stories.All()[ON_SITE](teller)
