@@ -3,7 +3,7 @@
 ::
 
     queued           --> canceled, in one step
-    waiting          --> canceling --> canceled: its wait for locks is ended at once
+    waiting          --> canceling --> canceled: its wait for locks, or for an allocator, is ended at once
       (no worker at it)  canceling --> canceled: by the queue
     running          --> only by a kill, which ends its calls to nodes until it has ended
 
@@ -31,6 +31,7 @@ KILL_EVERY = 0.3
 
 # Ends the node calls that a thread waits for, returns how many (rpc.RpcRunner.Abort).
 Abort = Callable[[int], int]
+# ``end_asking`` does so for calls of allocators only: a job that has not begun to execute may be left without their answer.
 # Ends the waits for locks of a job (locking.LockManager.EndWaits).
 EndWaits = Callable[[int], object]
 
@@ -46,6 +47,7 @@ class Canceler:
         thread_of: Callable[[int], int | None],
         abort: Abort,
         end_waits: EndWaits,
+        end_asking: Abort,
     ):
         self._keeper = keeper
         self._store = the_store
@@ -53,6 +55,7 @@ class Canceler:
         self._thread_of = thread_of
         self._abort = abort
         self._end_waits = end_waits
+        self._end_asking = end_asking
 
     def Cancel(self, entries: Sequence[Entry], kill: bool) -> list[Pending]:
         """Return one answer per job: [whether it is canceled, text]."""
@@ -84,8 +87,16 @@ class Canceler:
         """Make a job that is canceling notice it; called when it begins to, and when its worker leaves it."""
         if self._thread_of(entry.id) is not None:
             self._end_waits(entry.id)
+            self._ticker.Soon(lambda: self.EndAsking(entry))
         else:
             self._store.Begin(JobChange(self._keeper, entry, EndCanceling), lambda error: None, patient=True)
+
+    def EndAsking(self, entry: Entry) -> None:
+        """End the calls of allocators until the worker leaves a job that is canceled: a list of them is asked one by one."""
+        thread = self._thread_of(entry.id)
+        if thread is not None:
+            self._end_asking(thread)
+            self._ticker.After(KILL_EVERY, lambda: self.EndAsking(entry))
 
     def _Kill(self, entry: Entry, answer: Pending) -> None:
         """End what the job waits for again and again, until it has ended or the time is over."""

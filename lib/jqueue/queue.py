@@ -54,7 +54,7 @@ class JobQueue(Keeper):
     """All live jobs of the cluster.
 
     Methods that change something return a Pending at once, which is completed when the change is acknowledged.  No
-    lock is held while anything is waited for.  ``abort`` and ``end_waits`` are described in ``cancel``.  ``announce`` is
+    lock is held while anything is waited for.  ``abort``, ``end_waits`` and ``end_asking`` are described in ``cancel``.  ``announce`` is
     called for each version of a job that is acknowledged after the start.
     """
 
@@ -69,6 +69,7 @@ class JobQueue(Keeper):
         end_waits: EndWaits = lambda job_id: None,
         max_live_jobs: int = MAX_LIVE_JOBS,
         announce: Announce = lambda job_id, before, after: None,
+        end_asking: Abort = lambda thread: 0,
     ):
         self._store = the_store
         self._announce = announce
@@ -93,7 +94,7 @@ class JobQueue(Keeper):
             self._live,
             max_live_jobs,
         )
-        self._canceler = Canceler(self, the_store, self._ticker, self._thread_of.get, abort, end_waits)
+        self._canceler = Canceler(self, the_store, self._ticker, self._thread_of.get, abort, end_waits, end_asking)
         self._scheduler = Scheduler(self._Reject, lambda: self._judge.Soon(self._scheduler.Judge))
         self._worker = self.worker_class(
             self, the_store, self._ticker, execute, self._SubmitGenerated, self.StatusOf, self._watcher.Changed
@@ -261,6 +262,8 @@ class JobQueue(Keeper):
             for call in ended:
                 self._ticker.Soon(call)
             self._scheduler.Ended(entry.id)
+            if job.status == jobs.CANCELED:
+                self._ticker.Soon(lambda: self._canceler.EndAsking(entry))  # it was not shown as waiting yet
             if self._settings() != self._seen_settings:
                 self._ticker.Soon(self.Reconsider)
             return

@@ -166,8 +166,9 @@ def _Reason(status: int, name: str) -> str:
 class _Call:
     """Calls of one procedure to some nodes, and their waiters.  ``limit``: at most so many seconds for each."""
 
-    def __init__(self, done: Callable[[RpcResult], None], limit: float | None = None):
+    def __init__(self, done: Callable[[RpcResult], None], limit: float | None = None, name: str = ""):
         self.done = done
+        self.name = name
         self.limit = limit
         self.requests: list[Request] = []
         self.aborted = False
@@ -200,6 +201,7 @@ class RpcRunner(_Calls):
         self._lock = runtime.Lock()
         self._by_thread: dict[int, _Call] = {}
         self._patience: dict[int, tuple[float, float]] = {}
+        self._notices: dict[int, tuple[float, Callable[[], object]]] = {}
         self.times = CallTimes()
 
     def Start(
@@ -234,14 +236,27 @@ class RpcRunner(_Calls):
         patience = self._patience.get(ident)
         return None if patience is None else max(min(patience[0], patience[1] - runtime.Monotonic()), _AT_ONCE)
 
-    def Abort(self, thread_ident: int) -> int:
+    @contextmanager
+    def Noticing(self, after: float, notice: Callable[[], object]) -> Iterator[None]:
+        """Call ``notice`` on this thread if the next call that it makes takes longer than ``after`` seconds.
+
+        The call goes on meanwhile; ``notice`` must not make one.
+        """
+        ident = runtime.ThreadIdent()
+        self._notices[ident] = (after, notice)
+        try:
+            yield
+        finally:
+            self._notices.pop(ident, None)
+
+    def Abort(self, thread_ident: int, only: str | None = None) -> int:
         """End the calls that a thread waits for, which become failures; return their number.
 
-        What the nodes did with them stays unknown: only the waiting ends.
+        ``only``: those of one procedure.  What the nodes did with them stays unknown: only the waiting ends.
         """
         with self._lock:
             call = self._by_thread.get(thread_ident)
-            if call is None:
+            if call is None or only not in (None, call.name):
                 return 0
             call.aborted = True
             requests = list(call.requests)
@@ -266,11 +281,14 @@ class RpcRunner(_Calls):
         if not wanted:
             return results
         ident = runtime.ThreadIdent()
-        call = _Call(done, self._Limit(ident))
+        call = _Call(done, self._Limit(ident), procedure.name)
         with self._lock:
             self._by_thread[ident] = call
         try:
             self._Submit(procedure, wanted, args, call)
+            after, notice = self._notices.pop(ident, (None, None))
+            if notice is not None and not ready.wait(after):
+                notice()
             # No time-out here: the transport ends every request at its own one.
             ready.wait()
         finally:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ganeti import _autoconf, constants, daemon, errors, locking, mcpu, pathutils, runtime, watcherpause
-from ganeti.cmdlib.allocation import proofs
+from ganeti.cmdlib.allocation import ask, proofs
 from ganeti.cmdlib.context import Context
 from ganeti.config import ConfigWriter, VotersOf
 from ganeti.daemon import users
@@ -97,6 +97,7 @@ class Master:
             self._rpc.Abort,
             lambda job_id: self._glm.EndWaits(str(job_id)),
             announce=self._events.JobChanged,
+            end_asking=lambda thread: self._rpc.Abort(thread, ask.PROCEDURE),
         )
         owner = (_Ids(constants.MASTERD)[0], users.GroupId(_autoconf.DAEMONS_GROUP))
         self._server = Server(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, overload
 
@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 _OPTION = re.compile("[a-zA-Z0-9][a-zA-Z0-9-]{0,60}")
 # Characters of what an allocator says about its choice.
 _MAX_INFO = 2000
+# The node call behind which an allocator's program runs.
+PROCEDURE = "iallocator_runner"
+# Seconds after which an allocator that runs as a program is slow.
+SLOW = 10.0
+
+Slow = Callable[[str], object]
 
 _Single = requests.Allocate | requests.Relocate | requests.AllocateSecondary
 _Moving = requests.NodeEvacuate | requests.ChangeGroup | requests.Balance
 
 
 @overload
-def Ask(lu: LogicalUnit, allocator: str, request: _Single) -> list[str]: ...
+def Ask(lu: LogicalUnit, allocator: str, request: _Single, slow: Slow | None = None) -> list[str]: ...
 @overload
 def Ask(lu: LogicalUnit, allocator: str, request: requests.MultiAllocate) -> requests.Allocated: ...
 @overload
@@ -34,21 +40,24 @@ def Ask(lu: LogicalUnit, allocator: str, request: _Moving) -> requests.Evacuatio
 def Ask(lu: LogicalUnit, allocator: str, request: requests.Capacity) -> list[list[str]]: ...
 
 
-def Ask(lu: LogicalUnit, allocator: str, request: requests.Request) -> Any:
+def Ask(lu: LogicalUnit, allocator: str, request: requests.Request, slow: Slow | None = None) -> Any:
     """Return what an allocator chose: node uuids, the primary first, ``Allocated`` or ``Evacuation``; see ``requests``.
 
     ``allocator``: a name, or several separated by commas, which are tried in order until one succeeds.  Raises
     OpPrereqError when it finds no place, OpExecError for an answer that cannot be used.  The caller holds the locks that
     keep the answer true.
+
+    ``slow``: called on this thread, with a text that says so, when a program has not answered for ``SLOW`` seconds; the text is
+    written to the job's log without it.
     """
     *others, last = _Names(allocator)
     data = _Gather(lu, request)
     for name in others:
         try:
-            return _AskOne(lu, name, request, data)
+            return _AskOne(lu, name, request, data, slow)
         except (errors.OpPrereqError, errors.OpExecError) as err:
             lu.LogWarning(f"{err.args[0]}; the next allocator is tried")
-    return _AskOne(lu, last, request, data)
+    return _AskOne(lu, last, request, data, slow)
 
 
 def _Names(allocator: str) -> list[str]:
@@ -129,12 +138,14 @@ def _InProcess(name: str, options: dict[str, str | None]) -> Values | None:
     return None if local is None or hail.NeedsProgram(local) else local
 
 
-def _AskOne(lu: LogicalUnit, name: str, request: requests.Request, data: clusterdata.ClusterData) -> Any:
+def _AskOne(
+    lu: LogicalUnit, name: str, request: requests.Request, data: clusterdata.ClusterData, slow: Slow | None
+) -> Any:
     options = Options(data.snapshot.cluster, request)
     local = _InProcess(name, options)
     reasons: Sequence[str] = ()
     if local is None:
-        response = answers.Parse(name, _RunProgram(lu, name, request, data, options))
+        response = answers.Parse(name, _RunProgram(lu, name, request, data, options, slow))
     else:
         response, reasons = hail.Run(data, request, local, lu.context.allocation)
     if not response.success:
@@ -178,10 +189,17 @@ def _RunProgram(
     request: requests.Request,
     data: clusterdata.ClusterData,
     options: dict[str, str | None],
+    slow: Slow | None = None,
 ) -> str:
     """Return what a program on the master node prints."""
     message = _Message(data, request)
-    result = lu.rpc.call_iallocator_runner(data.snapshot.cluster.master_node, name, message, options)
+    master = data.snapshot.cluster.master_node
+    text = (
+        f"iallocator {name} has been running on {data.snapshot.NodeName(master)} for {SLOW:g} s; it is ended when it takes"
+        f" {constants.RPC_TMO_NORMAL // 60} minutes"
+    )
+    with lu.rpc.Noticing(SLOW, lambda: (slow or lu.LogInfo)(text)):
+        result = lu.rpc.call_iallocator_runner(master, name, message, options)
     result.Raise("Failure while running the iallocator script")
     return str(result.payload)
 

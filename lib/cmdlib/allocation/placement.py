@@ -149,13 +149,23 @@ class Placement:
         assert self.allocator is not None
         caller = _Caller(self._lu)
         try:
-            return Ask(cast(LogicalUnit, caller), self.allocator, request), caller
+            return Ask(cast(LogicalUnit, caller), self.allocator, request, self._Slow), caller
         except errors.GenericError as err:
             if quiet:
                 logging.info("Asked again for %s, iallocator '%s' failed: %s", request.name, self.allocator, err)
             else:
                 caller.Report()
             raise
+
+    def _Slow(self, text: str) -> None:
+        """Say at once that an allocator is slow, and let others choose meanwhile: what they take is noticed later.
+
+        Whoever was overtaken once keeps others from choosing (``_Choose``).
+        """
+        lu = self._lu
+        lu.LogInfo(f"{text}; 'gnt-job cancel {lu.ec_id}' ends the wait")
+        if self._choices == 1:
+            ReleaseLocks(lu, locking.LEVEL_NODE_ALLOC)
 
     def _Free(self) -> set[str]:
         """Return the nodes on which no other job works or wants to."""

@@ -302,3 +302,68 @@ def test_a_canceled_wait_hurries_nobody_else():
     holder.join(30)
     waiter.join(30)
     assert got == [{locking.BGL}]
+
+
+# --- allocators -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shown", [0.0, 60.0])
+def test_a_job_that_waits_for_allocators_is_canceled_at_once(make, monkeypatch, shown):
+    """Each of a list is ended, also before the job is shown as waiting; one that runs is left alone."""
+    monkeypatch.setattr(worker, "WAITING_SHOWN_AFTER", shown)
+    ended = []
+
+    def end_asking(thread):
+        ended.append(thread)
+        bench.executor.Open(f"allocator{len(ended)}")
+        return 1
+
+    bench = make(executor=Asking, end_asking=end_asking)
+    job_id = bench.Submit("ask allocator1 allocator2")
+    bench.executor.WaitSeen(1)
+    if not shown:
+        bench.WaitStatus(job_id, "waiting")
+    assert bench.queue.CancelJob(job_id).Result(20) == [True, f"Job {job_id} canceled"]
+    bench.executor.WaitOver()
+    assert bench.Field(job_id, "status") == "canceled"
+    assert bench.executor.executed == []
+    assert len(ended) >= 2 and len(set(ended)) == 1
+
+
+def test_a_job_that_runs_keeps_its_allocator(make):
+    ended = []
+    bench = make(end_asking=lambda thread: ended.append(thread) or 1)
+    running = bench.Submit("gate g")
+    bench.executor.WaitRunning(running)
+    assert bench.queue.CancelJob(running).Result(20)[0] is False
+    bench.executor.Open("g")
+    assert (bench.WaitEnd(running), ended) == ("success", [])
+
+
+class Asking(Executor):
+    """``ask GATE...``: allocators that each fail when their gate opens; then the job would begin to execute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = threading.Event()
+
+    def __call__(self, op: Any, ec_id: int, cbs: Any, timeout: float | None, priority: int) -> Any:
+        words = (op.comment or "").split()
+        if words[:1] != ["ask"]:
+            return super().__call__(op, ec_id, cbs, timeout, priority)
+        try:
+            with self.changed:
+                self.seen.append(op)
+                self.changed.notify_all()
+            for word in words[1:]:
+                self._Gate(word)
+            raise errors.OpExecError("no allocator answered")
+        finally:
+            self.over.set()
+
+    def WaitSeen(self, number: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.seen) >= number, 30)
+
+    def WaitOver(self) -> None:
+        assert self.over.wait(30)
